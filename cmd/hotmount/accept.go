@@ -15,14 +15,14 @@ func acceptCommand() *cobra.Command {
 		Use:   "accept DISK [REASON]",
 		Short: "Let hotmount use a held disk",
 		Long: "Lift the hold that hotmount status shows for the disk, or let hotmount try a failed disk again.\n" +
-			"With its REASON, a hold that has arisen since stays. hotmount still formats the disk only if it is proven blank.",
+			"With a REASON, nothing is accepted if the reason has changed. hotmount still formats the disk only if it is proven blank.",
 		Args:              args(cobra.RangeArgs(1, 2)),
 		ValidArgsFunction: cli.CompleteFirst(cli.DisksWith(host, func(f *disk.Facts, d disk.Decision) bool { return cli.NotIgnored(f, d) && !d.Mounted() })),
 		RunE: func(c *cobra.Command, given []string) error {
 			r := control.Request{Do: "accept", Disk: cli.DiskName(given[0])}
 			if len(given) > 1 {
 				if r.Reason = given[1]; !cli.IsReason(r.Reason) {
-					return usageError{fmt.Errorf("cannot take %q for a reason; hotmount status prints it with the command", disk.Visible(given[1]))}
+					return usageError{fmt.Errorf("%q is not a reason; to see the reason: hotmount status", disk.Visible(given[1]))}
 				}
 			}
 			text, err := control.Ask(c.Context(), socket, r)

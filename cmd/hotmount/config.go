@@ -26,7 +26,7 @@ func configCommand() *cobra.Command {
 		Long: "Read the configuration as the daemon does, and print each fault with its file and line, what was found and what is\n" +
 			"expected. This includes the class directories on this machine and, for root, the mount options. The exit code is 3 if\n" +
 			"there is a fault.\n" +
-			"A class or an exclusion that selects no attached disk is only a warning, and so is a class whose new disks are held.",
+			"There is only a warning if a class or an exclusion selects no attached disk, or if a class holds its new disks.",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return checkConfig(c) },
 	}
@@ -49,7 +49,7 @@ func configCommand() *cobra.Command {
 		Short: "Let the daemon make mount points in the directories of the classes",
 		Long: "Write " + helper.SandboxDropIn + ", which lets the daemon make mount points\n" +
 			"in the directories of the classes. If all classes use " + helper.ShippedDirectory + ", remove that file instead.\n" +
-			"Disks need no such setting: the daemon opens none, and each unit that formats may open its own disk only.",
+			"Disks need no such setting: the daemon opens no disk, and each unit that formats may open only its own disk.",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return applySandbox(c) },
 	}
@@ -66,7 +66,7 @@ func applySandbox(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	text := "The sandbox fits the configuration already."
+	text := "The sandbox already fits the configuration."
 	if changed {
 		text = helper.SandboxDropIn + " is changed. It takes effect with:\n  systemctl daemon-reload && systemctl restart hotmount"
 	}

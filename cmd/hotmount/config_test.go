@@ -32,7 +32,7 @@ func TestConfigCheckAndShow(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, code, err = call(t, "config", "check", "--config="+file)
-	for _, want := range []string{`:2: classes[0].mkfs_options: found ["-i size=17"], which mkfs.xfs refuses: `, ":3: classes[1].directory: found \"/lib/b\", of which /lib is a symbolic link"} {
+	for _, want := range []string{`:2: classes[0].mkfs_options: found ["-i size=17"], which mkfs.xfs refuses: `, ":3: classes[1].directory: found \"/lib/b\", in which /lib is a symbolic link"} {
 		if code != 3 || !strings.Contains(out, want) {
 			t.Errorf("no %q in %s: %d, %v", want, out, code, err)
 		}
@@ -47,7 +47,7 @@ func TestWarningsOfUnused(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	want := file + ":2: warning: exclude[0] selects no attached disk\n" + file + ":6: warning: classes[1] selects no attached disk\nCompare with what a disk has: hotmount explain DISK\n"
+	want := file + ":2: warning: exclude[0] selects no attached disk\n" + file + ":6: warning: classes[1] selects no attached disk\nTo compare with the attributes of a disk: hotmount explain DISK\n"
 	for _, command := range [][]string{{"config", "check"}, {"plan"}} {
 		out, code, err := call(t, append(command, "--config="+file)...)
 		if code != 0 || !strings.Contains(out, want) || strings.Count(out, "warning") != 2 {

@@ -18,12 +18,12 @@ func doctorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Find pods and kubelets that write to the system disk instead of a volume",
-		Long: "Compare the mounts of the host with those of each kubelet, provisioner and pod. Print where data is not on its disk,\n" +
+		Long: "Compare the mounts of the host with those of each kubelet, provisioner and pod. Print which data is not on its disk,\n" +
 			"and what to change. This changes nothing, and needs root. The exit code is 3 if there is a problem or a warning.",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if os.Geteuid() != 0 {
-				return errors.New("cannot see other processes' mounts: run it as root")
+				return errors.New("cannot see the mounts of other processes; run as root: hotmount doctor")
 			}
 			s, err := usable(c)
 			if err != nil {

@@ -17,9 +17,9 @@ func explainCommand() *cobra.Command {
 		Use:   "explain (DISK | --from FILE)",
 		Short: "Show which class selects a disk, and each rule that applies to it",
 		Long: "Print each selector of each class and whether it matches, each condition for a format, and the decision. Nothing is\n" +
-			"written. As root it also reads a disk with no known content.\n" +
-			"With --facts it prints the facts behind that, for a bug report. hotmount explain --from FILE explains those facts\n" +
-			"on any machine. It uses the configuration of the node that they come from, or the one that other flags name.",
+			"written. As root, the command also reads a disk without known content.\n" +
+			"--facts prints the facts behind the decision, for a bug report. hotmount explain --from FILE explains such facts\n" +
+			"on any machine, with the configuration in the file, or with the one that other flags name.",
 		Args:              args(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: cli.CompleteFirst(cli.DisksWith(host, cli.NotIgnored)),
 		RunE: func(c *cobra.Command, given []string) error {

@@ -78,18 +78,18 @@ func TestExplain(t *testing.T) {
 		}
 	}
 	d.Settings.Exclude[0].Serial[0] = "DATA-?"
-	if out := explained(); !strings.Contains(out, "exclude[0] holds for it: no class has it.\n  yes  serial: DATA-?: found DATA-1\n") || !strings.Contains(out, "Decision: ignore: the configuration excludes it") {
+	if out := explained(); !strings.Contains(out, "exclude[0] matches it: no class may use it.\n  yes  serial: DATA-?: found DATA-1\n") || !strings.Contains(out, "Decision: ignore: the configuration excludes it") {
 		t.Error(out)
 	}
 	d.Settings.Exclude[0], d.Facts.MapperName = disk.Selectors{MapperNames: []string{"vg0-*"}}, "vg0-system"
-	if out := explained(); !strings.Contains(out, "exclude[0] holds for it: no class has it.\n  yes  mapper_names: vg0-*: found vg0-system\n") || !strings.Contains(out, "Decision: ignore: the configuration excludes it") {
+	if out := explained(); !strings.Contains(out, "exclude[0] matches it: no class may use it.\n  yes  mapper_names: vg0-*: found vg0-system\n") || !strings.Contains(out, "Decision: ignore: the configuration excludes it") {
 		t.Error(out)
 	}
 	machine(t)
 
 	// The system disk, hostile bytes, and an invalid dump follow.
 	out, _, err = call(t, "explain", "vda")
-	if err != nil || !strings.Contains(out, "no class may have it") || !strings.Contains(out, "Class default would select it.") || !strings.Contains(out, "Decision: ignore: it carries the system") || strings.Contains(out, "Conditions") {
+	if err != nil || !strings.Contains(out, "no class may use it") || !strings.Contains(out, "Class default would select it.") || !strings.Contains(out, "Decision: ignore: it carries the system") || strings.Contains(out, "Conditions") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if out, _, err = call(t, "explain", "vdc"); err != nil || strings.Contains(out, "\x1b") || !strings.Contains(out, `LVM2_member\x1b[31m`) {

@@ -14,7 +14,7 @@ func forgetCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "forget UUID",
 		Short: "Give up a missing filesystem",
-		Long: "Give up a filesystem whose disk is gone for good. hotmount then does not list it as missing, and holds no blank\n" +
+		Long: "Give up a filesystem whose disk will not come back. hotmount no longer lists it as missing, and holds no blank\n" +
 			"disk in its slot. If the disk comes back, hotmount mounts it as before. This needs root.",
 		Args: args(cobra.ExactArgs(1)),
 		ValidArgsFunction: cli.CompleteFirst(func() []cobra.Completion {
@@ -37,7 +37,7 @@ func forgetCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("cannot forget %s: %w", disk.Visible(given[0]), err)
 			}
-			fmt.Fprintf(c.OutOrStdout(), "%s is not listed as missing any more\n", given[0])
+			fmt.Fprintf(c.OutOrStdout(), "%s is no longer listed as missing\n", given[0])
 			// The daemon reports the missing filesystems again.
 			return helper.Rescan(c.Context(), socket)
 		},

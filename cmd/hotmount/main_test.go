@@ -64,7 +64,7 @@ func TestWrongCalls(t *testing.T) {
 		{"state keep x", "hotmount state keep --help"},
 		{"state reset x", "hotmount state reset --help"},
 		{"accept", "hotmount accept --help"},
-		{"accept vdb vdc", `cannot take "vdc" for a reason`},
+		{"accept vdb vdc", `"vdc" is not a reason`},
 		{"accept vdb released x", "hotmount accept --help"},
 		{"accept --all", "--all"},
 		{"release", "hotmount release --help"},
@@ -77,9 +77,9 @@ func TestWrongCalls(t *testing.T) {
 		{"run x", "hotmount run --help"},
 		{"version x", "hotmount version --help"},
 		{"history x", "hotmount history --help"},
-		{"history -o yaml", `"yaml": give text or json`},
-		{"doctor -o yaml", `"yaml": give text or json`},
-		{"status -o xml", `"xml": give text`},
+		{"history -o yaml", `"yaml": use text or json`},
+		{"doctor -o yaml", `"yaml": use text or json`},
+		{"status -o xml", `"xml": use text`},
 		{"cleanup", "either a path or --all"},
 		{"cleanup --all /mnt/disks/x", "either a path or --all"},
 		{"cleanup a b", "hotmount cleanup --help"},
@@ -87,7 +87,7 @@ func TestWrongCalls(t *testing.T) {
 		{"format-disk vdb", `"vdb"`},
 		{"format-disk 18446744073709551616", "18446744073709551616"},
 		{"unmount-gone", "hotmount unmount-gone --help"},
-		{"unmount-gone /mnt/disks/x:254:16", "no mount point of hotmount"},
+		{"unmount-gone /mnt/disks/x:254:16", "not a mount point of hotmount"},
 		{"unmount-gone /mnt/disks/aaaaaaaa-0000-4000-8000-000000000001", "device number"},
 	} {
 		out, code, err := call(t, strings.Fields(test.args)...)
@@ -148,7 +148,7 @@ func TestStateInit(t *testing.T) {
 		t.Errorf("before: %s", got)
 	}
 	out, code, err := call(t, "state", "init")
-	const want = "/dev/vdd (5 GiB) is held: it was attached before hotmount and may be blank; to let hotmount use it: hotmount accept vdd attached-before-installation\n"
+	const want = "/dev/vdd (5 GiB) is held: it was attached before hotmount was installed, and may be blank; to let hotmount use it: hotmount accept vdd attached-before-installation\n"
 	if code != 0 || err != nil || out != want {
 		t.Errorf("code %d, %v, %q", code, err, out)
 	}

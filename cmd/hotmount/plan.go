@@ -15,7 +15,7 @@ func planCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plan",
 		Short: "Show what the daemon would do with each disk, and why",
-		Long: "Print the decision for each disk, and its reason. Nothing is written. As root it also reads the disks with no known\n" +
+		Long: "Print the decision for each disk, and its reason. Nothing is written. As root, the command also reads disks without known\n" +
 			"content, as the daemon does before it formats them.",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -36,7 +36,7 @@ func planCommand() *cobra.Command {
 			return cli.OtherSettings(c.ErrOrStderr(), host().Store, s)
 		},
 	}
-	c.Flags().BoolVarP(&verbose, "evidence", "v", false, "print below the table what was found on each disk")
+	c.Flags().BoolVarP(&verbose, "evidence", "v", false, "print what was found on each disk, below the table")
 	return configured(c)
 }
 

@@ -38,7 +38,7 @@ func provisionerCommand() *cobra.Command {
 		Use:   "check FILE",
 		Short: "Compare Helm values or a ConfigMap with the configuration",
 		Long: "Compare a values file of the chart, or the ConfigMap that it makes, with this node's configuration. Print each\n" +
-			"mismatch. The exit code is 3 if there is one. FILE is - for the standard input:\n" +
+			"mismatch. The exit code is 3 if there is a mismatch. A FILE named - is the standard input:\n" +
 			"  kubectl get configmap -n NAMESPACE NAME -o yaml | hotmount provisioner check -",
 		Args: args(cobra.ExactArgs(1)),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -75,7 +75,7 @@ func checkProvisioner(c *cobra.Command, s *disk.Settings, file string) error {
 		fmt.Fprintln(c.OutOrStdout(), line)
 	}
 	if len(found) > 0 {
-		return foundError{fmt.Errorf("%s in %s; what fits: hotmount provisioner values", disk.Count(len(found), "difference"), file)}
+		return foundError{fmt.Errorf("%s in %s; to print values that fit: hotmount provisioner values", disk.Count(len(found), "difference"), file)}
 	}
 	_, err = fmt.Fprintf(c.OutOrStdout(), "%s fits the configuration\n", file)
 	return err

@@ -15,8 +15,8 @@ func releaseCommand() *cobra.Command {
 		Use:   "release {DISK | UUID}",
 		Short: "Unmount a disk so that it can be detached",
 		Long: "Unmount a disk that nothing uses. hotmount does not mount it again until it is attached again or accepted, or the\n" +
-			"machine reboots. The command prints that the disk is safe to detach once nothing on this machine uses it, also\n" +
-			"for a disk that was unmounted before. It ends no process: it names the users.",
+			"machine reboots. The command prints that the disk is safe to detach once nothing on this machine uses it. It also\n" +
+			"checks a disk that was unmounted before. It ends no process, but names the processes that use the disk.",
 		Args: args(cobra.ExactArgs(1)),
 		ValidArgsFunction: cli.CompleteFirst(func() []cobra.Completion {
 			return slices.Concat(cli.DisksWith(host, helper.Releasable)(), cli.UUIDsWith(host, cli.MountedOnly)())
@@ -26,6 +26,6 @@ func releaseCommand() *cobra.Command {
 			return r.Do(c.Context(), given[0])
 		},
 	}
-	c.Flags().BoolVar(&force, "force", false, "unmount it although pods still have it; their data is written first, and they are named to be deleted")
+	c.Flags().BoolVar(&force, "force", false, "unmount the disk although pods use it: write their data first, and print which pods to delete")
 	return c
 }

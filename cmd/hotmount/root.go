@@ -113,7 +113,7 @@ func outputFlag(c *cobra.Command, output *string, words ...string) {
 	cli.CompleteFlag(c, "output", words...)
 	c.PreRunE = func(*cobra.Command, []string) error {
 		if !slices.Contains(words, *output) {
-			return usageError{fmt.Errorf("cannot print as %q: give %s", disk.Visible(*output), names)}
+			return usageError{fmt.Errorf("cannot print in the format %q: use %s", disk.Visible(*output), names)}
 		}
 		return nil
 	}
@@ -153,14 +153,14 @@ func usable(c *cobra.Command) (*disk.Settings, error) {
 	if err == nil || config.Given(c.Flags()) {
 		return s, err
 	}
-	which := "that the daemon runs with"
+	which := "the settings that the daemon runs with"
 	theirs, unread := host().Store.Settings()
 	if unread != nil {
-		which = "that are the defaults"
+		which = "the defaults"
 		d := config.Default()
 		theirs = &d
 	}
-	_, err = fmt.Fprintf(c.ErrOrStderr(), "hotmount: %v\nThis is for the settings %s.\n", err, which)
+	_, err = fmt.Fprintf(c.ErrOrStderr(), "hotmount: %v\nThe output below uses %s.\n", err, which)
 	return theirs, err
 }
 

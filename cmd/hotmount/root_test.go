@@ -21,7 +21,7 @@ func TestAcceptAsRoot(t *testing.T) {
 	machine(t)
 	asked := answering(t, func(_ context.Context, r control.Request) (string, error) {
 		if r.Disk != "vdc" {
-			return "", fmt.Errorf("cannot accept %s: no disk of that name is known", r.Disk)
+			return "", fmt.Errorf("cannot accept %s: no disk with this name is known", r.Disk)
 		}
 		return "vdc is accepted", nil
 	})
@@ -31,9 +31,9 @@ func TestAcceptAsRoot(t *testing.T) {
 	}{
 		{"vdc", "vdc", "vdc is accepted\n", "", 0},
 		{"/dev/vdc", "vdc", "vdc is accepted\n", "", 0},
-		{"vdz", "vdz", "", "cannot accept vdz: no disk of that name is known", 1},
-		{"/dev/disk/by-id/x", "disk/by-id/x", "", "no disk of that name", 1},
-		{"", "", "", "no disk of that name", 1},
+		{"vdz", "vdz", "", "cannot accept vdz: no disk with this name is known", 1},
+		{"/dev/disk/by-id/x", "disk/by-id/x", "", "no disk with this name", 1},
+		{"", "", "", "no disk with this name", 1},
 	} {
 		out, code, err := call(t, "accept", test.arg)
 		if code != test.code || out != test.out || (err != nil) != (test.want != "") || err != nil && !strings.Contains(err.Error(), test.want) {
@@ -66,7 +66,7 @@ func TestStateInitBesideADaemon(t *testing.T) {
 	if err := os.RemoveAll(h.Store.State); err != nil {
 		t.Fatal(err)
 	}
-	if out, code, err := call(t, "state", "init"); code != 0 || err != nil || !strings.HasPrefix(out, "the state directory is a new one: systemctl restart hotmount\n") {
+	if out, code, err := call(t, "state", "init"); code != 0 || err != nil || !strings.HasPrefix(out, "the state directory is new; to make the daemon use it: systemctl restart hotmount\n") {
 		t.Errorf("a lost state directory, with a daemon: code %d, %v, %q", code, err, out)
 	}
 }

@@ -32,7 +32,7 @@ func runCommand() *cobra.Command {
 				if s, err = lastGood(host().Store, fault); err != nil {
 					return err
 				}
-				log.Problem(fmt.Errorf("cannot use the configuration: %w; hotmount runs on its last good settings: what is on record is mounted, and nothing else is formatted, mounted or given out; once it is corrected it is used by itself; to see each fault: hotmount config check", fault))
+				log.Problem(fmt.Errorf("cannot use the configuration: %w; hotmount runs on its last good settings: it mounts or gives out only disks on record, and formats none; it loads a corrected configuration by itself; to see each fault: hotmount config check", fault))
 			}
 			d := daemon.Daemon{
 				Host: host(), Settings: s, Load: func() (*disk.Settings, error) { return loadAndKeep(c, log) }, Log: log,

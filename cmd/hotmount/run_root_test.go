@@ -51,7 +51,7 @@ func TestLastGood(t *testing.T) {
 		mode       os.FileMode
 	}{
 		{"its mode is 0666", string(whole), 0o666},
-		{"is not whole", string(whole[:100]), 0o600},
+		{"is incomplete", string(whole[:100]), 0o600},
 		{"unknown key", strings.Replace(string(whole), "workers:", "wurkers:", 1), 0o600},
 		{"expected a whole number", strings.Replace(string(whole), "workers: 16", "workers: 0", 1), 0o600},
 		{"has version \"9\"", strings.Replace(string(whole), "version 1", "version 9", 1), 0o600},

@@ -82,7 +82,7 @@ func TestStateKeep(t *testing.T) {
 		!strings.Contains(text, "vde is held (pre-existing): nothing is known on it, and it was attached when hotmount first started under another machine-id") {
 		t.Errorf("status: %s, %v", out, err)
 	}
-	if out, code, err := call(t, "state", "keep"); code != 0 || err != nil || !strings.Contains(out, "this worker's again") {
+	if out, code, err := call(t, "state", "keep"); code != 0 || err != nil || !strings.Contains(out, "belong to this worker again") {
 		t.Errorf("%q, %d, %v", out, code, err)
 	}
 	if st := standingOf(t, h, "vde"); st.Arrived != nil || st.Present != nil || st.Formatting != "" {

@@ -15,8 +15,8 @@ func statusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show the content and state of each disk, and why it is not used",
-		Long: "Print a table of the disks. Below it stands why a disk is not used, and what helps. Nothing is read from the disks:\n" +
-			"their content is as the daemon found it. The exit code is 3 if a disk is refused, failed or not grown.",
+		Long: "Print a table of the disks, and below it why a disk is not used and what helps. No disk is read: the command prints\n" +
+			"the content that the daemon found. The exit code is 3 if a disk is refused, failed or not grown.",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := usable(c)
@@ -36,7 +36,7 @@ func statusCommand() *cobra.Command {
 		},
 	}
 	outputFlag(c, &output, cli.StatusOutputs()...)
-	c.Flags().BoolVarP(&watch, "watch", "w", false, "print again whenever something changes")
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "print the table again at every change")
 	return configured(c)
 }
 

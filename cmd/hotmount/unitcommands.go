@@ -22,7 +22,7 @@ func unitCommands() []*cobra.Command {
 		ofDisk("format-disk", "Prove one disk blank, and format it if it is", helper.Format),
 		growDiskCommand(),
 		ofDisk("find-users", "Find out who has one disk open", helper.Users),
-		ofDisk("give-out", "Give one disk out by a link while this runs", helper.GiveOut),
+		ofDisk("give-out", "Give one disk out by a link while this command runs", helper.GiveOut),
 		ofDisk("take-back", "Remove the link to one disk", func(ctx context.Context, h inventory.Host, seq uint64) error {
 			return helper.TakeBack(ctx, h, seq, socket)
 		}),
@@ -34,14 +34,14 @@ func unitCommands() []*cobra.Command {
 			}
 			return helper.UnmountGone(host(), where, dev)
 		}),
-		hidden("gone NAME:SEQ:[PARTITION]:DEVICE", "Unmount a disk that is gone, if no daemon does", 1, func(ctx context.Context, given []string) error {
+		hidden("gone NAME:SEQ:[PARTITION]:DEVICE", "Unmount a disk that is gone, if no daemon runs", 1, func(ctx context.Context, given []string) error {
 			id, err := helper.ParseID(given[0])
 			if err != nil {
 				return usageError{err}
 			}
 			return helper.Gone(ctx, host(), id, socket)
 		}),
-		hidden("trim", "Give the free space of filesystems back to the storage", 0, func(ctx context.Context, _ []string) error {
+		hidden("trim", "Return the free space of filesystems to the storage", 0, func(ctx context.Context, _ []string) error {
 			return helper.Trim(ctx, host())
 		}),
 		hidden("rescan", "Trigger events for disks that udev does not know, and let the daemon look at each disk", 0, func(ctx context.Context, _ []string) error {
@@ -63,7 +63,7 @@ func ofDisk(use, short string, do func(ctx context.Context, h inventory.Host, se
 	return hidden(use+" SEQ", short, 1, func(ctx context.Context, given []string) error {
 		seq, err := strconv.ParseUint(given[0], 10, 64)
 		if err != nil {
-			return usageError{fmt.Errorf("cannot take %q for a disk sequence number", given[0])}
+			return usageError{fmt.Errorf("%q is not a disk sequence number", given[0])}
 		}
 		return do(ctx, host(), seq)
 	})
@@ -75,7 +75,7 @@ func growDiskCommand() *cobra.Command {
 	c := ofDisk("grow-disk", "Grow the filesystem of one disk to fill it", func(ctx context.Context, h inventory.Host, seq uint64) error {
 		return helper.Grow(ctx, h, seq, stage)
 	})
-	c.Flags().StringVar(&stage, "stage", "", "mount it in the `directory` for that, in a private mount namespace")
+	c.Flags().StringVar(&stage, "stage", "", "mount the filesystem in this `directory` to grow it, in a private mount namespace")
 	return c
 }
 

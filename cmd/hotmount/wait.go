@@ -16,24 +16,24 @@ func waitCommand() *cobra.Command {
 	var timeout time.Duration
 	c := &cobra.Command{
 		Use:   "wait UUID",
-		Short: "Wait until the filesystem of that UUID is mounted",
-		Long: "Wait until the filesystem of that UUID is mounted in its class directory. A service that needs it can have\n" +
+		Short: "Wait until the filesystem with this UUID is mounted",
+		Long: "Wait until the filesystem with this UUID is mounted in its class directory. A service that needs it can have\n" +
 			"Requires= and After=hotmount-wait@UUID.service.",
 		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: cli.CompleteFirst(cli.UUIDsWith(host, cli.NotIgnored)),
 		RunE: func(c *cobra.Command, given []string) error {
 			if !disk.ValidUUID(given[0]) {
-				return usageError{fmt.Errorf("%q is not a UUID in small letters", disk.Visible(given[0]))}
+				return usageError{fmt.Errorf("%q is not a UUID in lower case", disk.Visible(given[0]))}
 			}
 			ctx := c.Context()
 			if timeout > 0 {
 				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it was not within %s; see hotmount plan", timeout))
+				ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it was not mounted within %s; see hotmount plan", timeout))
 				defer cancel()
 			}
 			return helper.Wait(ctx, given[0], func() (*disk.Settings, error) { return running(c) })
 		},
 	}
-	c.Flags().DurationVar(&timeout, "timeout", 0, "for how long at most, such as 90s; 0 is for ever")
+	c.Flags().DurationVar(&timeout, "timeout", 0, "the longest time to wait, such as 90s; 0 means no limit")
 	return configured(c)
 }

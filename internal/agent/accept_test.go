@@ -56,7 +56,7 @@ func TestEachHoldIsToldBeforeItIsLifted(t *testing.T) {
 			vdb: mounted at ` + uuidB[:34] + `62`} {
 			answer, err := a.Accept(t.Context(), "vdb", 0, "")
 			held := []string{"attached before hotmount was installed", uuidA}[i]
-			if err != nil || !strings.Contains(answer, held) || !strings.Contains(answer, "unless it is held for something else as well") {
+			if err != nil || !strings.Contains(answer, held) || !strings.Contains(answer, "unless another hold remains") {
 				t.Errorf("%q, %v", answer, err)
 			}
 			m.expect(t, want)
@@ -73,7 +73,7 @@ func TestAcceptOfAnotherReason(t *testing.T) {
 		settle()
 		m.change(func() { m.log = nil })
 		_, err := a.Accept(t.Context(), "vdb", 0, disk.ReasonUsed)
-		if err == nil || !strings.Contains(err.Error(), "the reason is not used-elsewhere, or not any more; it is attached-before-installation: hold: nothing is known on it") {
+		if err == nil || !strings.Contains(err.Error(), "the reason is not used-elsewhere, or no longer; it is attached-before-installation: hold: nothing is known on it") {
 			t.Errorf("error %v", err)
 		}
 		m.expect(t, ``)
@@ -90,7 +90,7 @@ func TestAnotherDiskHasTheName(t *testing.T) {
 		m.change(func() { m.log = nil })
 		_, err := a.Accept(t.Context(), "vdb", 2, "")
 		for _, err := range []error{err, a.Release(t.Context(), "vdb", 2)} {
-			if err == nil || !strings.Contains(err.Error(), "another disk has that name now") {
+			if err == nil || !strings.Contains(err.Error(), "another disk has this name now") {
 				t.Errorf("error %v", err)
 			}
 		}
@@ -105,7 +105,7 @@ func TestAcceptOfADiskThatWasNeverSeen(t *testing.T) {
 	with(t, m, func(t *testing.T, a *Agent) {
 		time.Sleep(time.Hour)
 		m.change(func() { m.log, m.lookErr = nil, nil })
-		if answer, err := a.Accept(t.Context(), "vdb", 0, ""); err != nil || !strings.Contains(answer, "looked at once more") {
+		if answer, err := a.Accept(t.Context(), "vdb", 0, ""); err != nil || !strings.Contains(answer, "looked at again") {
 			t.Errorf("%q, %v", answer, err)
 		}
 		m.expect(t, `
@@ -202,7 +202,7 @@ func TestAcceptedWhileInUse(t *testing.T) {
 	f.Standing.Unmounted, f.Holders = disk.ReasonReleased, []string{"dm-0"}
 	with(t, newMachine(f), func(t *testing.T, a *Agent) {
 		settle()
-		if got, err := a.Accept(t.Context(), "vdb", 0, ""); err != nil || !strings.HasSuffix(got, " is accepted, and left alone all the same: it is in use by dm-0") {
+		if got, err := a.Accept(t.Context(), "vdb", 0, ""); err != nil || !strings.HasSuffix(got, " is accepted, but hotmount still does not use it: it is in use by dm-0") {
 			t.Errorf("%q, %v", got, err)
 		}
 	})

@@ -61,7 +61,7 @@ func unconfirmed(st *state, done disk.Action) error {
 		return fmt.Errorf("the mount unit's job is done, but the mount table does not show %s", st.facts.Dev)
 	}
 	if st.decision.Action == disk.Link {
-		return fmt.Errorf("the unit is started, but the link is not in its place; see journalctl -u hotmount-block@%d", st.facts.Seq)
+		return fmt.Errorf("the unit is started, but its link does not exist; see journalctl -u hotmount-block@%d", st.facts.Seq)
 	}
 	if st.decision.Action == disk.Grow {
 		return errors.New("the filesystem was not measured")
@@ -69,7 +69,7 @@ func unconfirmed(st *state, done disk.Action) error {
 	if v := st.facts.Standing.Verdict; v.Valid(&st.facts) && v.Failure != "" {
 		return errors.New(v.Failure)
 	}
-	return fmt.Errorf("its proof left no result; see journalctl -u hotmount-format@%d", st.facts.Seq)
+	return fmt.Errorf("the proof left no result; see journalctl -u hotmount-format@%d", st.facts.Seq)
 }
 
 // startMounts begins the mounts and block volume links whose turn has come.
@@ -175,9 +175,9 @@ func (a *Agent) mount(ctx context.Context, f *disk.Facts, class *disk.Class, d d
 	there, thereErr = a.host.MountedAt(path, f.Dev)
 	outcome := "unmounted again"
 	if there || unmountErr != nil || thereErr != nil {
-		outcome = "still there; stop who uses it, then umount " + path
+		outcome = "still mounted; end the processes that use it, then: umount " + path
 	}
-	return errors.Join(err, fmt.Errorf("%w: disk sequence number %d, which has its name now, was mounted in its place, and is %s", disk.ErrGone, seq, outcome), unmountErr, thereErr)
+	return errors.Join(err, fmt.Errorf("%w: disk sequence number %d, which has its name now, was mounted instead, and is %s", disk.ErrGone, seq, outcome), unmountErr, thereErr)
 }
 
 // startPrograms begins the work in the lane of a program whose turn has come. The unit that proves a disk blank also

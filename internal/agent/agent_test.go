@@ -1848,7 +1848,7 @@ func TestProofsBeforeAMountKeepADistance(t *testing.T) {
 		time.Sleep(time.Hour)
 		settle()
 		log := strings.Join(m.log, "\n")
-		if n := strings.Count(log, "format seq 2"); n < 2 || n > longest || !strings.Contains(log, "vdb: failed: its proof left no result") {
+		if n := strings.Count(log, "format seq 2"); n < 2 || n > longest || !strings.Contains(log, "vdb: failed: the proof left no result") {
 			t.Errorf("%d proofs:\n%s", n, log)
 		}
 	})
@@ -2480,7 +2480,7 @@ func TestAnotherDiskIsMountedInItsPlace(t *testing.T) {
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/` + uuidA + `
 			unmount /mnt/disks/` + uuidA + `
-			vdb: failed: the disk is gone: disk sequence number 3, which has its name now, was mounted in its place, and is unmounted again
+			vdb: failed: the disk is gone: disk sequence number 3, which has its name now, was mounted instead, and is unmounted again
 			vdb: gone
 			forgot 2
 			vdb: wait (udev-pending)
@@ -2489,7 +2489,7 @@ func TestAnotherDiskIsMountedInItsPlace(t *testing.T) {
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/` + uuidA + `
 			unmount /mnt/disks/` + uuidA + `
-			vdb: failed: the disk is gone: disk sequence number 3, which has its name now, was mounted in its place, and is still there; stop who uses it, then umount /mnt/disks/` + uuidA + `
+			vdb: failed: the disk is gone: disk sequence number 3, which has its name now, was mounted instead, and is still mounted; end the processes that use it, then: umount /mnt/disks/` + uuidA + `
 			busy
 			vdb: gone
 			forgot 2

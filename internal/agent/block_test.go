@@ -262,7 +262,7 @@ func TestBlockWithoutEffect(t *testing.T) {
 		m.expect(t, `
 			vdb: link (block-mode)
 			give out seq 2
-			vdb: failed: the unit is started, but the link is not in its place; see journalctl -u hotmount-block@2`)
+			vdb: failed: the unit is started, but its link does not exist; see journalctl -u hotmount-block@2`)
 	})
 }
 

@@ -35,16 +35,16 @@ func (a *Agent) accept(name string, seq uint64, shown disk.Reason) (string, erro
 	st := a.disks[name]
 	switch {
 	case st == nil:
-		return "", fmt.Errorf("cannot accept %s: no disk of that name is known; see hotmount plan", name)
+		return "", fmt.Errorf("cannot accept %s: no disk with this name is known; see hotmount plan", name)
 	case !st.seen && seq == 0:
 		st.tries.count, st.tries.step = 0, 0
 		a.wanted(name)
-		return name + " is looked at once more", nil
+		return name + " is looked at again", nil
 	case seq != 0 && st.facts.Seq != seq:
-		return "", fmt.Errorf("cannot accept %s: another disk has that name now; see hotmount plan", name)
+		return "", fmt.Errorf("cannot accept %s: another disk has this name now; see hotmount plan", name)
 	case shown != "" && st.decision.Reason != shown:
 		d, why := a.decided(&st.facts)
-		return "", fmt.Errorf("cannot accept %s: the reason is not %s, or not any more; it is %s: %s: %s", name, shown, d.Reason, d.Action, why)
+		return "", fmt.Errorf("cannot accept %s: the reason is not %s, or no longer; it is %s: %s: %s", name, shown, d.Reason, d.Action, why)
 	}
 	w := policy.Word(&st.facts, st.decision)
 	// The answer names what was accepted. Since the operator read the reason, another disk may have the name, or the
@@ -76,16 +76,16 @@ func (a *Agent) accepted(st *state, w disk.Word) string {
 		f := st.facts
 		f.Standing.Unmounted, f.Standing.Verdict = "", nil
 		if d, why := a.decided(&f); d.Action == disk.Ignore || d.Action == disk.Refuse {
-			return " is accepted, and left alone all the same: " + why
+			return " is accepted, but hotmount still does not use it: " + why
 		}
 	}
 	if d := st.decision; d.Type != "" || d.Reason == disk.ReasonReleased || d.Reason == disk.ReasonUnmounted {
 		return " is accepted"
 	}
 	if class := policy.Select(&st.facts, a.settings); class != nil && class.Mode == disk.ModeBlock {
-		return " is accepted: it is given out as a block volume, and whoever has that overwrites what is on it, unless it is held for something else as well (hotmount status)"
+		return " is accepted: it is given out as a block volume, whose user overwrites the disk, unless another hold remains (hotmount status)"
 	}
-	return " is accepted: it is formatted if it is proven blank, unless it is held for something else as well (hotmount status)"
+	return " is accepted: it is formatted if it is proven blank, unless another hold remains (hotmount status)"
 }
 
 // decided returns the decision on the present facts, and why.
@@ -101,9 +101,9 @@ func (a *Agent) depart(name string, seq uint64) (*departure, error) {
 	st := a.disks[name]
 	switch {
 	case st == nil || !st.seen:
-		return nil, errors.New("no disk of that name is known; see hotmount plan")
+		return nil, errors.New("no disk with this name is known; see hotmount plan")
 	case seq != 0 && st.facts.Seq != seq:
-		return nil, errors.New("another disk has that name now; see hotmount plan")
+		return nil, errors.New("another disk has this name now; see hotmount plan")
 	case !st.decision.Mounted() && !st.decision.GivenOut() && (st.decision.Action != disk.Ignore || a.path(st) == ""):
 		return nil, fmt.Errorf("it is not mounted or given out by hotmount (%s)", st.decision.Reason)
 	case a.leaving[a.path(st)] != nil:

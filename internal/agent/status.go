@@ -92,7 +92,7 @@ func (a *Agent) statusLine() (line string, work bool) {
 		line += fmt.Sprintf(", %d gone but still mounted", left)
 	}
 	if a.settings.Fault != "" {
-		line += "; the configuration has a fault, and only what is on record is used"
+		line += "; the configuration has a fault, and only disks on record are used"
 	}
 	if len(outstanding) > 0 {
 		slices.Sort(outstanding)
@@ -100,7 +100,7 @@ func (a *Agent) statusLine() (line string, work bool) {
 	}
 	if len(proving) > 0 {
 		slices.Sort(proving)
-		line += "; proving blank, and formatting if so: " + strings.Join(proving, ", ")
+		line += "; proving blank before a format: " + strings.Join(proving, ", ")
 	}
 	return line, len(outstanding)+len(proving) > 0
 }

@@ -101,7 +101,7 @@ func FollowEvents(ctx context.Context, matches []string, lines int, follow bool,
 	case ctx.Err() != nil:
 		return nil // interrupted by its reader
 	case ended != nil || err != nil:
-		return fmt.Errorf("cannot read the journal (is it for root, adm and systemd-journal alone?): %w: %s", errors.Join(err, ended), disk.Visible(strings.TrimSpace(words.String())))
+		return fmt.Errorf("cannot read the journal (only root and members of adm or systemd-journal may): %w: %s", errors.Join(err, ended), disk.Visible(strings.TrimSpace(words.String())))
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 func PrintHistory(w io.Writer, all []disk.Record) error {
 	for i := range all {
 		r := &all[i]
-		outcome := "not recorded: under way, or ended by a crash"
+		outcome := "not recorded: the format still runs, or a crash ended it"
 		switch {
 		case r.Made():
 			outcome = "made " + stamp(r.Ended)
@@ -22,7 +22,7 @@ func PrintHistory(w io.Writer, all []disk.Record) error {
 		}
 		when := stamp(r.Begun)
 		if noticed := r.Time(time.Now()); !noticed.Equal(r.Begun) {
-			when += " by a wrong clock, noticed " + stamp(noticed)
+			when += " by a wrong clock, which was noticed at " + stamp(noticed)
 		}
 		_, err := fmt.Fprintf(w, "%s  %s %s on %s, by the %s\n  disk: %s\n  outcome: %s\n  evidence:\n%s",
 			when, cmp.Or(r.Type, disk.XFS), r.UUID, disk.Visible(r.Name), disk.Visible(r.By), describe(r.Identity), outcome, indented(r.Evidence))

@@ -52,7 +52,7 @@ func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, 
 			// This is the daemon's next step, with the same functions: the proof, and the decision on its result.
 			if c, err = prove(ctx, f, s); err != nil {
 				if errors.Is(err, format.ErrBusy) {
-					err = fmt.Errorf("%w; is it being proven? systemctl status hotmount-format@%d", err, f.Seq)
+					err = fmt.Errorf("%w; to see whether a proof runs: systemctl status hotmount-format@%d", err, f.Seq)
 				}
 				fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", f.Name, disk.HumanSize(f.Size), disk.Visible(f.Serial), d.Action, strings.ReplaceAll(err.Error(), "\n", "; "))
 				continue
@@ -65,7 +65,7 @@ func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, 
 		c.Evidence = nil // a line of the table is to be read in one go
 		why, next := policy.Words(f, &c, s, d)
 		if d.Action == disk.Prove {
-			next = "run hotmount plan as root to read it"
+			next = "to read it, run as root: hotmount plan"
 		}
 		if fails != "" {
 			why, next = why+"; it fails: "+fails, helps
@@ -102,7 +102,7 @@ func WarnUnused(w io.Writer, src config.Source, disks []disk.Facts, s *disk.Sett
 		}
 	}
 	if warnings.Len() > 0 {
-		warnings.WriteString("Compare with what a disk has: hotmount explain DISK\n")
+		warnings.WriteString("To compare with the attributes of a disk: hotmount explain DISK\n")
 	}
 	_, err := io.WriteString(w, warnings.String())
 	return err
@@ -143,8 +143,8 @@ func OtherSettings(w io.Writer, st store.Store, s *disk.Settings) error {
 		return nil
 	}
 	slices.Sort(differ)
-	_, err = fmt.Fprintf(w, "This is for the configuration as it is read here. The daemon runs with another: %s\n"+
-		"(a change that is not loaded yet: systemctl reload hotmount; or the unit's own: systemctl cat hotmount).\n", strings.Join(differ, ", "))
+	_, err = fmt.Fprintf(w, "This plan is for the configuration that the command reads. The daemon has other values for: %s\n"+
+		"(to load a change: systemctl reload hotmount; to see the settings of the unit: systemctl cat hotmount).\n", strings.Join(differ, ", "))
 	return err
 }
 

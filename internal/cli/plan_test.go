@@ -58,7 +58,7 @@ vdc   5 GiB  \x1b[2J\n\tx  refuse    it holds LVM2_member\x1b[31m; nothing on it
 	}
 	nodetest.Attach(t, h.Root, "vdzz", 48, "NEW")
 	got = table()
-	reason := "run hotmount plan as root to read it"
+	reason := "to read it, run as root: hotmount plan"
 	if os.Geteuid() == 0 {
 		reason = "cannot open vdzz (disk sequence number 1048): "
 	}
@@ -99,7 +99,7 @@ func TestPlanOfOtherSettings(t *testing.T) {
 	}
 	settings.Settle++
 	settings.Classes[0].Grow = !settings.Classes[0].Grow
-	if got := said(); !strings.Contains(got, "another: classes, settle\n") {
+	if got := said(); !strings.Contains(got, "other values for: classes, settle\n") {
 		t.Errorf("with others: %q", got)
 	}
 }

@@ -28,7 +28,7 @@ type Status struct {
 	Missing []MissingStatus `json:"missing,omitempty"`
 	// MissingUnknown is the reason why the missing filesystems are unknown, or empty.
 	MissingUnknown string `json:"missing_unknown,omitempty"`
-	// Elsewhere is that the records are of a worker with another machine-id, and what ends that. Only root can read it.
+	// Elsewhere is that the records belong to a worker with another machine-id, and what ends that. Only root can read it.
 	Elsewhere string `json:"elsewhere,omitempty"`
 }
 
@@ -220,7 +220,7 @@ func failing(l *disk.Line, d disk.Decision, daemon string) (why, next string) {
 	case l == nil || l.Failure == "" || l.Decision.Action != d.Action:
 		return "", ""
 	case daemon == "down":
-		return "when the daemon ran: " + l.Failure, "it is tried again when the daemon is started: systemctl start hotmount"
+		return "when the daemon ran: " + l.Failure, "the daemon tries again when it is started: systemctl start hotmount"
 	}
 	return l.Failing(), l.Remedy
 }

@@ -77,7 +77,7 @@ func TestPrintStatus(t *testing.T) {
 	for _, want := range []string{
 		"vdb       5 GiB     S1          xfs        default   mounted  2d     1%    /mnt/disks/0b0f1c6e…\n",
 		"dm-0      0 B       vg0-disk1  ", "\ndm-0 (vg0-disk1) is held: w\n",
-		"\nvdd is held (previous data): w\n  found: blkid: nothing\n  found: byte 7: \\x1b\n  what helps: hotmount accept vdd\n", "\nmissing: it was there it", "\n  what helps: hotmount forget 0b0f1c6e-aaaa-4000-8000-000000000001\n", "\nwhat is missing is not known: a\\x1b\n", "\nthe daemon does not run: systemctl start hotmount\n",
+		"\nvdd is held (previous data): w\n  found: blkid: nothing\n  found: byte 7: \\x1b\n  what helps: hotmount accept vdd\n", "\nmissing: it was there it", "\n  what helps: hotmount forget 0b0f1c6e-aaaa-4000-8000-000000000001\n", "\ncannot list the missing filesystems: a\\x1b\n", "\nthe daemon does not run: systemctl start hotmount\n",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
@@ -247,7 +247,7 @@ func TestHears(t *testing.T) {
 		{"a failure that repeats itself", DiskStatus{State: "unmounted", Decision: refused}, disk.Line{Decision: refused, Failure: "f", Remedy: "r", Tries: 3, Retry: then}, "running",
 			DiskStatus{State: "failed", Decision: refused, Why: "f; failed 3 times so far, tried again at 08:00:00 UTC", Next: "r", Tries: 3, Retry: then}},
 		{"a failure of a daemon that is down", DiskStatus{State: "refused", Decision: refused}, disk.Line{Decision: refused, Failure: "f", Remedy: "r"}, "down",
-			DiskStatus{State: "failed", Decision: refused, Why: "when the daemon ran: f", Next: "it is tried again when the daemon is started: systemctl start hotmount"}},
+			DiskStatus{State: "failed", Decision: refused, Why: "when the daemon ran: f", Next: "the daemon tries again when it is started: systemctl start hotmount"}},
 	} {
 		got := test.is
 		got.hear(&test.said, test.daemon)

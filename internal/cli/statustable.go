@@ -77,7 +77,7 @@ func printStatus(w io.Writer, s *Status, colour, wide bool, now time.Time) error
 	lines := strings.SplitAfter(b.String(), "\n")
 	b.Reset()
 	if s.Fault != "" {
-		fmt.Fprintf(&b, "%s\n\n", wrap("hotmount runs on its last good settings, for the configuration has a fault: "+s.Fault+"; what is on record is mounted, and nothing else is formatted, mounted or given out; what helps: hotmount config check", "  "))
+		fmt.Fprintf(&b, "%s\n\n", wrap("hotmount runs on its last good settings, because the configuration has a fault: "+s.Fault+"; it mounts or gives out only disks on record, and formats none; what helps: hotmount config check", "  "))
 	}
 	for i, line := range lines {
 		if line = strings.TrimRight(line, " \n"); line == "" {
@@ -109,7 +109,7 @@ func printStatus(w io.Writer, s *Status, colour, wide bool, now time.Time) error
 		fmt.Fprintf(&b, "\n%s\n  %s\n", wrap("missing: "+m.Why, "  "), wrap("what helps: "+m.Next, "    "))
 	}
 	if s.MissingUnknown != "" {
-		fmt.Fprintf(&b, "\n%s\n", wrap("what is missing is not known: "+disk.Visible(s.MissingUnknown), "  "))
+		fmt.Fprintf(&b, "\n%s\n", wrap("cannot list the missing filesystems: "+disk.Visible(s.MissingUnknown), "  "))
 	}
 	if s.Elsewhere != "" {
 		fmt.Fprintf(&b, "\n%s\n", wrap(s.Elsewhere, "  "))

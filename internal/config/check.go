@@ -67,9 +67,9 @@ func (c class) selectors() {
 	switch _, given := c.at["backing_file"]; {
 	case loop >= 0 && !given:
 		c.add(c.at[fmt.Sprintf("names[%d]", loop)],
-			"found %s without backing_file, expected it too: loop devices are selected only by name and by file", quote(c.Names[loop]))
+			"found %s without backing_file, expected backing_file as well: loop devices are selected only by name and by file", quote(c.Names[loop]))
 	case loop < 0 && len(c.BackingFile) > 0:
-		c.add(c.at["backing_file"], `found no "loop*" in names, expected it too: loop devices are selected only by name and by file`)
+		c.add(c.at["backing_file"], `found no "loop*" in names, expected "loop*": loop devices are selected only by name and by file`)
 	}
 }
 
@@ -85,13 +85,13 @@ func (c class) acts() {
 		}
 	}
 	if !c.Provision && c.StorageClass != "" {
-		c.add(c.at["storage_class"], "found %s, expected none: the class is not for the provisioner (provision)", quote(c.StorageClass))
+		c.add(c.at["storage_class"], "found %s, expected none: the class has provision: false", quote(c.StorageClass))
 	}
 	if c.Partitions && c.Mode == disk.ModeBlock {
-		c.add(c.at["mode"], "found %s, expected filesystem: partitions are not given out", quote(c.Mode))
+		c.add(c.at["mode"], "found %s, expected filesystem: a partition cannot be a block volume", quote(c.Mode))
 	}
 	if c.Create != "none" && !slices.Contains(c.Accept, c.Create) {
-		c.add(c.at["accept"], "found no %s, expected it too: the class makes it (create)", c.Create)
+		c.add(c.at["accept"], "found no %s, expected it in the list: create names it", c.Create)
 	}
 	if c.Create != "none" && c.MinimumSize < minimumXFS {
 		c.add(c.at["minimum_size"], "found %s, expected at least 300MiB: mkfs.xfs needs that", quote(sizeText(c.MinimumSize)))
@@ -106,9 +106,9 @@ func (c class) apart(earlier class) {
 		name = fmt.Sprintf("%s (%s)", other.key, other)
 	}
 	if !reflect.DeepEqual(c.Selectors, defaultClass().Selectors) && reflect.DeepEqual(c.Selectors, earlier.Selectors) {
-		c.add(at, "found the same selectors as in %s, which has all these disks, expected others", name)
+		c.add(at, "found the same selectors as in %s, which gets all these disks, expected other selectors", name)
 	}
 	if a, b := c.Directory, earlier.Directory; a != "" && b != "" && (within(a, b) || within(b, a)) {
-		c.add(c.at["directory"], "found %s, %s has %s, expected directories of which none lies in another", quote(a), name, quote(b))
+		c.add(c.at["directory"], "found %s, %s has %s, expected directories that do not contain each other", quote(a), name, quote(b))
 	}
 }

@@ -208,9 +208,9 @@ const (
 	rootWords     = `classes, exclude, csi_ignore, format, format_present, format_limit, format_period, settle, scan_rate, ready_timeout, rescan, workers, node, trim`
 	sizeWords     = `expected a whole number with one of the units KiB, MiB, GiB, TiB, KB, MB, GB, TB, such as 300MiB`
 	rateWords     = `expected none, or a whole number with one of the units KiB, MiB, GiB, TiB, KB, MB, GB, TB, such as 300MiB, of at least 4MiB (a second)`
-	hidden        = `expected a directory that the daemon sees: its unit hides /home, /root, /tmp and /var/tmp from it (ProtectHome=, PrivateTmp=)`
+	hidden        = `expected a directory that the daemon can see: ProtectHome= and PrivateTmp= of its unit hide /home, /root, /tmp and /var/tmp`
 	outside       = `expected a directory outside of /proc, /sys, /dev, /run, /etc, /usr, /boot`
-	pathWords     = `expected an absolute path such as /mnt/disks, of letters, digits, '.', '_' and '-', without '.', '..' or a slash too many`
+	pathWords     = `expected an absolute path such as /mnt/disks, of letters, digits, '.', '_' and '-', without '.', '..' or an extra slash`
 	nameWords     = `expected a name of 1 to 63 lower-case letters, digits and hyphens that does not begin with a hyphen`
 	patternWords  = `expected a pattern of kernel names such as vd[a-z], of at most 128 characters without slashes and spaces`
 	optionWords   = `expected one mount option of at most 256 visible characters without ',', '\', '%' and '"'`
@@ -236,22 +236,22 @@ func TestFaultsOfFile(t *testing.T) {
 		{"\"a\\e[1m\\u202e\": 1", `FILE:1: a\x1b[1m\u202e: unknown key, expected one of ` + rootWords},
 		{"1: x", `FILE:1: 1: unknown key, expected one of ` + rootWords},
 		{"? [a]\n: x", `FILE:1: found a list as a key, expected one of ` + rootWords},
-		{"settle: 5s\nworkers: 4\nsettle: 5s", `FILE:3: settle: found a second time, expected once: it stands in line 1`},
+		{"settle: 5s\nworkers: 4\nsettle: 5s", `FILE:3: settle: found a second time, expected once: the first is in line 1`},
 		{"classes:\n- name: a\n  directory: /a\n- name: b\n  directory: /b\n  settle: 5s", `FILE:6: classes[1].settle: unknown key, expected one of name, names, mapper_names, backing_file, transport, serial, wwn, model, vendor, by_path, size, rotational, removable, local, logical_sector, partitions, directory, mode, neighbours, create, mkfs_options, root_owner, root_mode, accept, adopt, options, blank, minimum_size, grow, trim, provision, storage_class`},
 		{class("blanc: full"), `FILE:4: classes[0].blanc: unknown key, did you mean "blank"?`},
-		{class("name: b"), `FILE:4: classes[0].name: found a second time, expected once: it stands in line 2`},
+		{class("name: b"), `FILE:4: classes[0].name: found a second time, expected once: the first is in line 2`},
 
 		// Other features of YAML.
-		{"settle: &a 5s\nrescan: *a", "FILE:1: settle: found the anchor &a, expected the value alone\nFILE:2: rescan: found the alias *a, expected the value itself"},
-		{"&a settle: 5s", "FILE:1: settle: found the anchor &a, expected the value alone"},
-		{"&a {}", "FILE:1: found the anchor &a, expected the value alone"},
-		{"--- &a\n", "FILE:1: found the anchor &a, expected the value alone"},
+		{"settle: &a 5s\nrescan: *a", "FILE:1: settle: found the anchor &a, expected only the value\nFILE:2: rescan: found the alias *a, expected the value itself"},
+		{"&a settle: 5s", "FILE:1: settle: found the anchor &a, expected only the value"},
+		{"&a {}", "FILE:1: found the anchor &a, expected only the value"},
+		{"--- &a\n", "FILE:1: found the anchor &a, expected only the value"},
 		{"<<: {format: true}", `FILE:1: <<: found a merge key, expected every key to be written out`},
-		{"classes:\n- &a {name: a, directory: /a}\n- <<: *a\n  name: b\n  directory: /b", "FILE:2: classes[0]: found the anchor &a, expected the value alone\nFILE:3: classes[1].<<: found a merge key, expected every key to be written out"},
-		{"workers: !!int \"4\"", `FILE:1: workers: found the tag !!int, expected the value alone`},
-		{"settle: !mine 5s", `FILE:1: settle: found the tag !mine, expected the value alone`},
-		{"!!binary Zm9ybWF0: true", `FILE:1: Zm9ybWF0: found the tag !!binary, expected the value alone`},
-		{"!!null", `FILE:1: found the tag !!null, expected the value alone`},
+		{"classes:\n- &a {name: a, directory: /a}\n- <<: *a\n  name: b\n  directory: /b", "FILE:2: classes[0]: found the anchor &a, expected only the value\nFILE:3: classes[1].<<: found a merge key, expected every key to be written out"},
+		{"workers: !!int \"4\"", `FILE:1: workers: found the tag !!int, expected only the value`},
+		{"settle: !mine 5s", `FILE:1: settle: found the tag !mine, expected only the value`},
+		{"!!binary Zm9ybWF0: true", `FILE:1: Zm9ybWF0: found the tag !!binary, expected only the value`},
+		{"!!null", `FILE:1: found the tag !!null, expected only the value`},
 		{"rescan: 5s\nsettle: *a", `FILE: expected YAML: unknown anchor 'a' referenced`},
 		{"# " + strings.Repeat("ö", 40) + "\nsettle: 5s\nrescan: *a", `FILE: expected YAML: unknown anchor 'a' referenced`},
 		{"# *a\nnode: \"*a\"\nsettle: '*a'\nexclude: [*a]", `FILE: expected YAML: unknown anchor 'a' referenced`},
@@ -316,9 +316,9 @@ func TestFaultsOfFile(t *testing.T) {
 		{"classes:\n- blank: full", "FILE:2: classes[0]: found no name, expected one\nFILE:2: classes[0]: found no directory, expected one"},
 		{"classes: [" + strings.Repeat("{},", 65) + "]", `FILE:1: classes: found a list of 65 entries, expected at most 64`},
 		{"classes:\n- {name: a, directory: /a}\n- {name: a, directory: /b}", `FILE:3: classes[1].name: found "a", which is the name of classes[0] (line 2), expected a name of its own`},
-		{"classes:\n- {name: a, directory: /a}\n- {name: b, directory: /a}", `FILE:3: classes[1].directory: found "/a", classes[0] (line 2) has "/a", expected directories of which none lies in another`},
-		{"classes:\n- {name: a, directory: /a}\n- {name: b, directory: /a/b}", `FILE:3: classes[1].directory: found "/a/b", classes[0] (line 2) has "/a", expected directories of which none lies in another`},
-		{"classes:\n- {name: a, directory: /a/b}\n- {name: b, directory: /a}", `FILE:3: classes[1].directory: found "/a", classes[0] (line 2) has "/a/b", expected directories of which none lies in another`},
+		{"classes:\n- {name: a, directory: /a}\n- {name: b, directory: /a}", `FILE:3: classes[1].directory: found "/a", classes[0] (line 2) has "/a", expected directories that do not contain each other`},
+		{"classes:\n- {name: a, directory: /a}\n- {name: b, directory: /a/b}", `FILE:3: classes[1].directory: found "/a/b", classes[0] (line 2) has "/a", expected directories that do not contain each other`},
+		{"classes:\n- {name: a, directory: /a/b}\n- {name: b, directory: /a}", `FILE:3: classes[1].directory: found "/a", classes[0] (line 2) has "/a/b", expected directories that do not contain each other`},
 		{"classes:\n- {name: a, directory: /a}\n- {name: b, directory: /ab}\n- {name: B, directory: x}\n- {name: C, directory: y}", strings.Join([]string{
 			`FILE:4: classes[2].name: found "B", ` + nameWords,
 			`FILE:4: classes[2].directory: found "x", ` + pathWords,
@@ -352,8 +352,8 @@ func TestFaultsOfFile(t *testing.T) {
 		{"classes: [{name: a, directory: /tmp/a}]", `FILE:1: classes[0].directory: found "/tmp/a", ` + hidden},
 		{"classes: [{name: a, directory: /var/tmp}]", `FILE:1: classes[0].directory: found "/var/tmp", ` + hidden},
 		{"classes: [{name: a, directory: /run/user/0}]", `FILE:1: classes[0].directory: found "/run/user/0", ` + outside},
-		{"classes: [{name: a, directory: /" + strings.Repeat("a", 190) + "}]", `FILE:1: classes[0].directory: found "/` + strings.Repeat("a", 190) + `", expected a path that is short enough for the name of a mount unit: at most 190 characters, a '-' counted as 4`},
-		{"classes: [{name: a, directory: /" + strings.Repeat("-", 48) + "}]", `FILE:1: classes[0].directory: found "/` + strings.Repeat("-", 48) + `", expected a path that is short enough for the name of a mount unit: at most 190 characters, a '-' counted as 4`},
+		{"classes: [{name: a, directory: /" + strings.Repeat("a", 190) + "}]", `FILE:1: classes[0].directory: found "/` + strings.Repeat("a", 190) + `", expected a path that is short enough for the name of a mount unit: at most 190 characters, where a '-' counts as 4`},
+		{"classes: [{name: a, directory: /" + strings.Repeat("-", 48) + "}]", `FILE:1: classes[0].directory: found "/` + strings.Repeat("-", 48) + `", expected a path that is short enough for the name of a mount unit: at most 190 characters, where a '-' counts as 4`},
 
 		{class("names: vd[a-z]"), `FILE:4: classes[0].names: found "vd[a-z]", expected a list, each entry a pattern of kernel names such as vd[a-z], of at most 128 characters without slashes and spaces`},
 		{class("names: []"), `FILE:4: classes[0].names: found an empty list, expected at least 1 entry, each a pattern of kernel names such as vd[a-z], of at most 128 characters without slashes and spaces`},
@@ -361,30 +361,30 @@ func TestFaultsOfFile(t *testing.T) {
 		{class("names: ['/dev/vdb']"), `FILE:4: classes[0].names[0]: found "/dev/vdb", ` + patternWords},
 		{class("names: ['vd b']"), `FILE:4: classes[0].names[0]: found "vd b", ` + patternWords},
 		{class("names: ['" + strings.Repeat("v", 129) + "']"), `FILE:4: classes[0].names[0]: found "` + strings.Repeat("v", 129) + `", ` + patternWords},
-		{class("names: [vdb, 'vd[a']"), `FILE:4: classes[0].names[1]: found "vd[a", ` + patternWords + `; it has a bracket or a backslash without its end`},
+		{class("names: [vdb, 'vd[a']"), `FILE:4: classes[0].names[1]: found "vd[a", ` + patternWords + `; a bracket is not closed, or nothing follows a backslash`},
 		{class("names: [vdb, vdb]"), `FILE:4: classes[0].names[1]: found "vdb" a second time, expected once`},
 		{class("names: [[vdb]]"), `FILE:4: classes[0].names[0]: found a list, ` + patternWords},
-		{class("names: &a [vdb]"), `FILE:4: classes[0].names: found the anchor &a, expected the value alone`},
+		{class("names: &a [vdb]"), `FILE:4: classes[0].names: found the anchor &a, expected only the value`},
 
 		{class("create: btrfs"), `FILE:4: classes[0].create: found "btrfs", expected xfs, ext4 or none`},
-		{class("create: ext4\n  accept: [xfs]"), `FILE:5: classes[0].accept: found no ext4, expected it too: the class makes it (create)`},
+		{class("create: ext4\n  accept: [xfs]"), `FILE:5: classes[0].accept: found no ext4, expected it in the list: create names it`},
 		{class("create: ext4\n  minimum_size: 100MiB"), `FILE:5: classes[0].minimum_size: found "100MiB", expected at least 300MiB: mkfs.xfs needs that`},
 		{class("create: ext4\n  mkfs_options: [\"-i size=512\"]"), `FILE:5: classes[0].mkfs_options[0]: found "-i size=512", expected ` + expectedMkfsExt4},
 		{class("create: ext4\n  mkfs_options: [\"-F\"]"), `FILE:5: classes[0].mkfs_options[0]: found "-F", expected ` + expectedMkfsExt4},
 		{class("mkfs_options: [\"-m 0\"]"), `FILE:4: classes[0].mkfs_options[0]: found "-m 0", expected ` + expectedMkfs},
 		{class("partitions: true"), `FILE:4: classes[0].partitions: found no other selector, expected one, such as names: [vd[b-z][1-9]]`},
-		{class("partitions: true\n  names: [vdb1]\n  mode: block"), `FILE:6: classes[0].mode: found "block", expected filesystem: partitions are not given out`},
+		{class("partitions: true\n  names: [vdb1]\n  mode: block"), `FILE:6: classes[0].mode: found "block", expected filesystem: a partition cannot be a block volume`},
 		{class("create: ~"), `FILE:4: classes[0].create: found nothing, expected xfs, ext4 or none`},
 		{class("accept: [xfs, btrfs]"), `FILE:4: classes[0].accept[1]: found "btrfs", expected xfs or ext4`},
 		{class("adopt: all"), `FILE:4: classes[0].adopt: found "all", expected any or known`},
 		{class("adopt: [known]"), `FILE:4: classes[0].adopt: found a list, expected any or known`},
 		{class("accept: []"), `FILE:4: classes[0].accept: found an empty list, expected at least 1 entry, each xfs or ext4`},
-		{class("accept: [ext4]"), `FILE:4: classes[0].accept: found no xfs, expected it too: the class makes it (create)`},
+		{class("accept: [ext4]"), `FILE:4: classes[0].accept: found no xfs, expected it in the list: create names it`},
 		{class("blank: none"), `FILE:4: classes[0].blank: found "none", expected auto, full, sampled or unsigned`},
 
 		{class("grow: yes"), `FILE:4: classes[0].grow: found "yes", expected true or false`},
-		{class("storage_class: Fast"), `FILE:4: classes[0].storage_class: found "Fast", expected the name of an object of Kubernetes: at most 253 lower-case letters, digits, '-' and '.', or "" for none`},
-		{"node: 5", `FILE:1: node: found the number 5, expected the name of an object of Kubernetes: at most 253 lower-case letters, digits, '-' and '.', or "" for none`},
+		{class("storage_class: Fast"), `FILE:4: classes[0].storage_class: found "Fast", expected the name of a Kubernetes object: at most 253 lower-case letters, digits, '-' and '.', or "" for none`},
+		{"node: 5", `FILE:1: node: found the number 5, expected the name of a Kubernetes object: at most 253 lower-case letters, digits, '-' and '.', or "" for none`},
 		{class("minimum_size: 300"), `FILE:4: classes[0].minimum_size: found the number 300, ` + sizeWords},
 		{class("minimum_size: 300M"), `FILE:4: classes[0].minimum_size: found "300M", ` + sizeWords},
 		{class("minimum_size: 300 MiB"), `FILE:4: classes[0].minimum_size: found "300 MiB", ` + sizeWords},
@@ -406,7 +406,7 @@ func TestFaultsOfFile(t *testing.T) {
 		{class("options: [\"a\\x07\"]"), `FILE:4: classes[0].options[0]: found "a\a", ` + optionWords},
 		{class("options: [" + strings.Repeat("o", 257) + "]"), `FILE:4: classes[0].options[0]: found "` + strings.Repeat("o", 256) + `…", ` + optionWords},
 		{class("options: [é]"), `FILE:4: classes[0].options[0]: found "é", ` + optionWords},
-		{class("options: [nodev, nofail]"), `FILE:4: classes[0].options[1]: found "nofail", expected it to be left out: hotmount adds "nofail" itself`},
+		{class("options: [nodev, nofail]"), `FILE:4: classes[0].options[1]: found "nofail", expected no such option: hotmount adds "nofail" itself`},
 		{class("options: [ro, ro]"), `FILE:4: classes[0].options[1]: found "ro" a second time, expected once`},
 
 		// All errors, by line.
@@ -432,12 +432,12 @@ func TestFaultsOfFile(t *testing.T) {
 func TestOptions(t *testing.T) {
 	const (
 		forSystemd  = "an option of the filesystem, not one for systemd or mount(8)"
-		forOthers   = "no option that lets others than root mount and unmount"
-		when        = "no option that says when to mount: hotmount does"
-		act         = "no option that makes it another act than mounting the disk"
-		propagation = "no option of propagation: the class directory's mount has it"
-		helper      = "no option that hands the unmounting to a helper"
-		device      = "no option that brings in another device"
+		forOthers   = "no option that lets users other than root mount and unmount"
+		when        = "no option about when to mount: hotmount decides this"
+		act         = "no option that makes mount(8) do anything but mount the disk"
+		propagation = "no option for propagation: the mount of the class directory sets it"
+		helper      = "no option that makes a helper unmount the disk"
+		device      = "no option that adds another device"
 		twin        = "no option that allows two filesystems with one UUID"
 	)
 	for want, options := range map[string]string{
@@ -579,8 +579,8 @@ func TestRootAlone(t *testing.T) {
 	}{
 		{info{mode: 0o644, sys: &syscall.Stat_t{}}, ""},
 		{info{mode: 0o400, sys: &syscall.Stat_t{Gid: 5}}, ""},
-		{info{mode: 0o664, sys: &syscall.Stat_t{}}, "its mode is 0664, expected it to be writable by root alone (0644)"},
-		{info{mode: 0o602, sys: &syscall.Stat_t{}}, "its mode is 0602, expected it to be writable by root alone (0644)"},
+		{info{mode: 0o664, sys: &syscall.Stat_t{}}, "its mode is 0664, expected it to be writable only by root (0644)"},
+		{info{mode: 0o602, sys: &syscall.Stat_t{}}, "its mode is 0602, expected it to be writable only by root (0644)"},
 		{info{mode: 0o600, sys: &syscall.Stat_t{Uid: 1000}}, "it belongs to user 1000, expected root"},
 		{info{mode: 0o600}, "cannot tell its owner, expected root"},
 	} {
@@ -634,15 +634,15 @@ func TestAddFlags(t *testing.T) {
 	const want = `      --config file              configuration file (default "/etc/hotmount/config.yaml")
       --format                   format blank disks (default true)
       --format-limit int         how many disks are formatted within format_period before the operator has to accept more (default 64)
-      --format-period duration   the time for format_limit (default 10m)
+      --format-period duration   the period for format_limit (default 10m)
       --format-present           format blank disks that were there before hotmount was installed
       --node name                the node's name in the cluster (default the host's name)
-      --ready-timeout duration   how long a disk that is there at start may hold back readiness (default 30s)
-      --rescan duration          how often every disk is looked at without an event (default 1h)
-      --scan-rate size           how much a second may be read of a disk to prove it blank (default none)
-      --settle duration          how long nobody may have written to a disk before it is formatted (default 5s)
-      --trim                     give the free space of filesystems back to the storage (default true)
-      --workers int              how many disks are looked at at once (default 16)
+      --ready-timeout duration   how long a disk that is attached at start may delay readiness (default 30s)
+      --rescan duration          how often hotmount looks at every disk, even without an event (default 1h)
+      --scan-rate size           the most that is read of a disk in a second to prove it blank (default none)
+      --settle duration          how long a disk must be without writes before it is formatted (default 5s)
+      --trim                     return the free space of filesystems to the storage (default true)
+      --workers int              how many disks hotmount looks at in parallel (default 16)
 `
 	if diff := cmp.Diff(want, flags(t).FlagUsages()); diff != "" {
 		t.Error(diff)

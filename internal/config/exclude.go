@@ -140,11 +140,11 @@ func tooMuch(transports []string, key, pattern string) string {
 	if key == "serial" && len(transports) > 1 && slices.Contains(transports, "virtio") {
 		// A virtio disk is probably meant, even if the exclusion covers others too.
 		if expected := attributes["virtio"][key].wrong("virtio", key, pattern); expected != "" {
-			return expected + " (for other disks alone: transport: [scsi])"
+			return expected + " (to exclude only other disks: transport: [scsi])"
 		}
 	}
 	if key == "wwn" && slices.Contains(transports, "scsi") && strings.HasPrefix(pattern, "0x") {
-		return "what /sys/block/DISK/wwid or device/wwid has, did you mean " + quote("naa."+pattern[2:]) + "?"
+		return "the value in /sys/block/DISK/wwid or device/wwid, did you mean " + quote("naa."+pattern[2:]) + "?"
 	}
 	var all []string
 	for _, t := range transports {
@@ -164,9 +164,9 @@ func (l limit) wrong(transport, key, pattern string) string {
 	}
 	switch {
 	case l.most > 0 && least(pattern) > l.most:
-		return fmt.Sprintf("at most %d characters: %s cuts %ss there", l.most, transport, key)
+		return fmt.Sprintf("at most %d characters: %s cuts %ss to this length", l.most, transport, key)
 	case l.begins != nil && !slices.ContainsFunc(l.begins, begins):
-		return fmt.Sprintf("what begins with %s: %s disks have no other %s", strings.Join(l.begins, " or "), transport, key)
+		return fmt.Sprintf("a value that begins with %s: %s disks have no other %s", strings.Join(l.begins, " or "), transport, key)
 	}
 	return ""
 }

@@ -152,7 +152,7 @@ func rootAlone(info fs.FileInfo) error {
 	case st.Uid != 0:
 		return fmt.Errorf("it belongs to user %d, expected root", st.Uid)
 	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("its mode is %04o, expected it to be writable by root alone (%s)", info.Mode().Perm(), mode)
+		return fmt.Errorf("its mode is %04o, expected it to be writable only by root (%s)", info.Mode().Perm(), mode)
 	}
 	return nil
 }

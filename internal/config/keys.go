@@ -25,14 +25,14 @@ var scalars = []key{
 	{"format", boolean, single, "format blank disks"},
 	{"format_present", boolean, single, "format blank disks that were there before hotmount was installed"},
 	{"format_limit", whole(1, 256), single, "how many disks are formatted within format_period before the operator has to accept more"},
-	{"format_period", duration(time.Minute, 24*time.Hour), single, "the time for format_limit"},
-	{"settle", duration(0, 10*time.Minute), single, "how long nobody may have written to a disk before it is formatted"},
-	{"scan_rate", rate, single, "how much a second may be read of a disk to prove it blank"},
-	{"ready_timeout", duration(0, 10*time.Minute), single, "how long a disk that is there at start may hold back readiness"},
-	{"rescan", duration(10*time.Second, 0), single, "how often every disk is looked at without an event"},
-	{"workers", whole(1, 64), single, "how many disks are looked at at once"},
+	{"format_period", duration(time.Minute, 24*time.Hour), single, "the period for format_limit"},
+	{"settle", duration(0, 10*time.Minute), single, "how long a disk must be without writes before it is formatted"},
+	{"scan_rate", rate, single, "the most that is read of a disk in a second to prove it blank"},
+	{"ready_timeout", duration(0, 10*time.Minute), single, "how long a disk that is attached at start may delay readiness"},
+	{"rescan", duration(10*time.Second, 0), single, "how often hotmount looks at every disk, even without an event"},
+	{"workers", whole(1, 64), single, "how many disks hotmount looks at in parallel"},
 	{"node", storageClass, single, "the node's `name` in the cluster (default the host's name)"},
-	{"trim", boolean, single, "give the free space of filesystems back to the storage"},
+	{"trim", boolean, single, "return the free space of filesystems to the storage"},
 }
 
 // lists are the keys at the root that only files can set. The last file that has one wins.

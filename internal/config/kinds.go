@@ -136,7 +136,7 @@ func short(d time.Duration) string {
 }
 
 var sizeRange = kind{
-	name: "range", tag: "!!str", expected: "a range of sizes such as 5GiB..100GiB, 5GiB.. or ..100GiB, the first not above the second",
+	name: "range", tag: "!!str", expected: "a range of sizes such as 5GiB..100GiB, 5GiB.. or ..100GiB, the first size not larger than the second",
 	parse: func(s string) (any, bool) {
 		var r disk.SizeRange
 		least, most, ok := strings.Cut(s, "..")

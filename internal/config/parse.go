@@ -225,9 +225,9 @@ func (p *parser) plain(n *yaml.Node, key string) bool {
 	case n.Kind == yaml.AliasNode:
 		p.at(n, key, "found the alias *%s, expected the value itself", disk.Visible(n.Value))
 	case n.Anchor != "":
-		p.at(n, key, "found the anchor &%s, expected the value alone", disk.Visible(n.Anchor))
+		p.at(n, key, "found the anchor &%s, expected only the value", disk.Visible(n.Anchor))
 	case n.Style&yaml.TaggedStyle != 0:
-		p.at(n, key, "found the tag %s, expected the value alone", disk.Visible(n.Tag))
+		p.at(n, key, "found the tag %s, expected only the value", disk.Visible(n.Tag))
 	default:
 		return true
 	}
@@ -257,7 +257,7 @@ func (p *parser) mapping(n *yaml.Node, key string, known []string) map[string]*y
 		case k.ShortTag() == "!!merge":
 			p.at(k, full, "found a merge key, expected every key to be written out")
 		case twice:
-			p.at(k, full, "found a second time, expected once: it stands in line %d", first.Line)
+			p.at(k, full, "found a second time, expected once: the first is in line %d", first.Line)
 		case !slices.Contains(known, k.Value):
 			p.at(k, full, "unknown key, %s", suggest(k.Value, known))
 		default:

@@ -132,15 +132,15 @@ func directories(s disk.Settings, from origins) error {
 			switch {
 			case errors.Is(err, fs.ErrNotExist):
 			case err != nil:
-				wrong = "which cannot be looked at: " + bare(err).Error()
+				wrong = "which hotmount cannot look at: " + bare(err).Error()
 			case info.Mode()&fs.ModeSymlink != 0:
 				real, err := filepath.EvalSymlinks(c.Directory)
 				if err != nil {
 					real = "the directory itself"
 				}
-				wrong = fmt.Sprintf("of which %s is a symbolic link, expected %s", part, disk.Visible(real))
+				wrong = fmt.Sprintf("in which %s is a symbolic link, expected %s", part, disk.Visible(real))
 			case !info.IsDir():
-				wrong = fmt.Sprintf("of which %s is no directory, expected one", part)
+				wrong = fmt.Sprintf("in which %s is not a directory, expected a directory", part)
 			}
 		}
 		if wrong != "" {

@@ -32,13 +32,13 @@ var (
 		"a name of 1 to 63 lower-case letters, digits and hyphens that does not begin with a hyphen")
 	// Names of Kubernetes objects are DNS subdomains (RFC 1123).
 	storageClass = matching(`[a-z0-9.-]*`, 253,
-		"the name of an object of Kubernetes: at most 253 lower-case letters, digits, '-' and '.', or \"\" for none")
-	driverName = matching(`[A-Za-z0-9._-]+`, 253, "the name of a driver, as the hold prints it: letters, digits, '.', '_' and '-'")
+		"the name of a Kubernetes object: at most 253 lower-case letters, digits, '-' and '.', or \"\" for none")
+	driverName = matching(`[A-Za-z0-9._-]+`, 253, "the name of a driver, as hotmount status prints it: letters, digits, '.', '_' and '-'")
 	rootMode   = matching(`[0246][0-7][0-7][0-7]`, 4,
 		`an octal mode of four digits in quotes, such as "0755" or "2770", without the sticky bit`)
 	rootOwner = matching(`[0-9]+:[0-9]+`, 128, `two numbers "UID:GID" in quotes, such as "1000:1000"`, wrongOwner)
 	directory = matching(`/[A-Za-z0-9/._-]*`, 4096,
-		"an absolute path such as /mnt/disks, of letters, digits, '.', '_' and '-', without '.', '..' or a slash too many", wrongDirectory)
+		"an absolute path such as /mnt/disks, of letters, digits, '.', '_' and '-', without '.', '..' or an extra slash", wrongDirectory)
 	mountOption = matching(`[!-~]+`, 256,
 		"one mount option of at most 256 visible characters without ',', '\\', '%' and '\"'", wrongOption)
 	// check looks at the options of mkfs again when it knows which mkfs has them.
@@ -85,9 +85,9 @@ func wrongPattern(s, expected string) string {
 			return "a regular expression (RE2); " + err.Error()
 		}
 	} else if _, err := path.Match(s, ""); err != nil {
-		return expected + "; it has a bracket or a backslash without its end"
+		return expected + "; a bracket is not closed, or nothing follows a backslash"
 	} else if emptyBracket(s) {
-		return "a pattern that can match something: in [z-a] the first is above the last"
+		return "a pattern that can match something: in [z-a] the first character is above the last"
 	}
 	return ""
 }
@@ -119,7 +119,7 @@ func wrongDirectory(s, expected string) string {
 	// The unit's name is the escaped path, with "\x2d" for "-", and has at most 255 characters (UNIT_NAME_MAX in
 	// systemd's src/basic/unit-name.h). A UUID below the directory and ".mount" take 55 of them.
 	case len(s)+3*strings.Count(s, "-") > 190:
-		return "a path that is short enough for the name of a mount unit: at most 190 characters, a '-' counted as 4"
+		return "a path that is short enough for the name of a mount unit: at most 190 characters, where a '-' counts as 4"
 	}
 	for _, r := range reserved {
 		if within(s, r) {
@@ -127,7 +127,7 @@ func wrongDirectory(s, expected string) string {
 		}
 	}
 	if disk.Hidden(s) {
-		return "a directory that the daemon sees: its unit hides /home, /root, /tmp and /var/tmp from it (ProtectHome=, PrivateTmp=)"
+		return "a directory that the daemon can see: ProtectHome= and PrivateTmp= of its unit hide /home, /root, /tmp and /var/tmp"
 	}
 	return ""
 }
@@ -150,19 +150,19 @@ func wrongOption(s, expected string) string {
 func refusal(name string) string {
 	switch name {
 	case "nofail":
-		return `it to be left out: hotmount adds "nofail" itself`
+		return `no such option: hotmount adds "nofail" itself`
 	case "user", "users", "owner", "group":
-		return "no option that lets others than root mount and unmount"
+		return "no option that lets users other than root mount and unmount"
 	case "auto", "noauto", "_netdev":
-		return "no option that says when to mount: hotmount does"
+		return "no option about when to mount: hotmount decides this"
 	case "remount", "bind", "rbind", "move", "loop", "offset", "sizelimit", "encryption":
-		return "no option that makes it another act than mounting the disk"
+		return "no option that makes mount(8) do anything but mount the disk"
 	case "shared", "rshared", "slave", "rslave", "private", "rprivate", "unbindable", "runbindable":
-		return "no option of propagation: the class directory's mount has it"
+		return "no option for propagation: the mount of the class directory sets it"
 	case "helper", "uhelper":
-		return "no option that hands the unmounting to a helper"
+		return "no option that makes a helper unmount the disk"
 	case "logdev", "rtdev", "journal_dev", "journal_path":
-		return "no option that brings in another device"
+		return "no option that adds another device"
 	case "nouuid":
 		return "no option that allows two filesystems with one UUID"
 	}
@@ -170,7 +170,7 @@ func refusal(name string) string {
 	case strings.HasPrefix(name, "x-"), strings.HasPrefix(name, "X-"):
 		return "an option of the filesystem, not one for systemd or mount(8)"
 	case dotted && prefix == "verity":
-		return "no option that brings in another device"
+		return "no option that adds another device"
 	}
 	return ""
 }

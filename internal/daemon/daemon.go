@@ -114,7 +114,7 @@ func (d Daemon) connect() (*parts, error) {
 	// The node may have no room for a watch (fs.inotify.max_user_instances).
 	p.nodes, err = uevent.WatchNodes("/dev", func(name string) bool { return mayBeDisk(name, p.loops.Load()) })
 	if err != nil {
-		d.Log.Problem(fmt.Errorf("%w; a disk that is pulled and comes back in another slot at once may have to be accepted", err))
+		d.Log.Problem(fmt.Errorf("%w; a disk that is moved to another slot at once may need hotmount accept", err))
 	}
 	p.host.CameAfter = p.nodes.CameAfter
 	p.node = node{p.host, d.Log, p.seen.metrics, &p.partitions, &p.loops}
@@ -174,7 +174,7 @@ func (p *parts) reload(ctx context.Context) error {
 		case err == nil:
 			again.Stop()
 		case asked:
-			p.Log.Problem(fmt.Errorf("cannot reload, the settings stay as they were: %w", err))
+			p.Log.Problem(fmt.Errorf("cannot reload, and the old settings stay in use: %w", err))
 		}
 	}
 }
@@ -199,5 +199,5 @@ func answer(ctx context.Context, a commanded, r control.Request) (string, error)
 	case "hint":
 		return "", a.LookAt(ctx, r.Seq)
 	}
-	return "", fmt.Errorf("cannot do %q: this daemon does not know it", r.Do)
+	return "", fmt.Errorf("cannot do %q: this daemon does not know the request", r.Do)
 }

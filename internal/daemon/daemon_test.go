@@ -80,7 +80,7 @@ func TestAnswer(t *testing.T) {
 	if want := (told{"accept vdb 7", "release vdb 7", "retry", "look at 7"}); !slices.Equal(a, want) {
 		t.Errorf("asked %q", a)
 	}
-	if want := []string{"accepted<nil>", "<nil>", "<nil>", "<nil>", `cannot do "format": this daemon does not know it`}; !slices.Equal(answers, want) {
+	if want := []string{"accepted<nil>", "<nil>", "<nil>", "<nil>", `cannot do "format": this daemon does not know the request`}; !slices.Equal(answers, want) {
 		t.Errorf("answered %q", answers)
 	}
 }
@@ -110,7 +110,7 @@ func TestMountedAt(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "proc/1/mountinfo"), []byte(line+"37 36 254:32 / /mnt/disks/a rw - ext4 /dev/vdc rw\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := n.MountedAt("/mnt/disks/a", vdb); err == nil || !got || !strings.Contains(err.Error(), "254:32 is mounted over it at /mnt/disks/a; take that away first: umount /mnt/disks/a") {
+	if got, err := n.MountedAt("/mnt/disks/a", vdb); err == nil || !got || !strings.Contains(err.Error(), "254:32 is mounted over it at /mnt/disks/a; first: umount /mnt/disks/a") {
 		t.Errorf("under another: %v, %v", got, err)
 	}
 	if got, err := n.MountedAt("/mnt/disks/a", vdc); err != nil || !got {

@@ -116,24 +116,24 @@ var causes = []struct {
 }{
 	// setup_bdev_super, before that get_tree_bdev, in fs/super.c. A unit of an earlier daemon, hotmount-format@, may
 	// still read the disk.
-	{`Can't open blockdev`, "the kernel did not read the disk, so this is no sign of damage; to see which process has it open exclusively: fuser -v NODE", true},
-	{`unknown filesystem type`, "this kernel cannot mount any TYPE, because the module is missing or cannot be loaded; nothing is wrong with the disk; to see why: modprobe TYPE", true},
+	{`Can't open blockdev`, "the kernel did not read the disk, so this is not a sign of damage; to see which process has the disk open: fuser -v NODE", true},
+	{`unknown filesystem type`, "this kernel cannot mount TYPE, because the module is missing or cannot be loaded; nothing is wrong with the disk; to see why: modprobe TYPE", true},
 	{`Unknown parameter|Bad value for '|Unrecognized mount option|quota feature not enabled|quota support not available|invalid log(bufs|bufsize|iosize)|logbuf size must be`,
 		"the disk is not damaged; correct the options of class CLASS; then: hotmount config check && systemctl reload hotmount", true},
 	{`unknown (read-only compatible|incompatible)( log)? features|unsupported optional features|not supported by kernel|Only pagesize`,
-		"the filesystem is newer than this kernel, and is not damaged; boot a newer kernel, such as the one that it was last mounted with", false},
+		"the filesystem is newer than this kernel, and is not damaged; boot a newer kernel, such as the one that mounted it last", false},
 	// xfs_readsb in fs/xfs/xfs_mount.c, ext4_load_super in fs/ext4/super.c.
 	{`device supports [0-9]+ byte sectors|bad block size`, "the filesystem was made for smaller sectors than this disk has, and is not damaged; attach it as a disk with sectors of 512 bytes", false},
-	{`external log|external journal|journal device`, "a part of the filesystem, its log, lies on another device, and hotmount mounts only what lies on one disk; it is not damaged", false},
+	{`external log|external journal|journal device`, "the filesystem has its log on another device, and is not damaged; hotmount mounts only a filesystem that is on one disk", false},
 	{`[Cc]orrupt|Structure needs cleaning|[Cc]hecksum|CRC error|Bad message|xfs_repair|bad geometry|run e2fsck`, "look at it with: CHECK", false},
-	{`I/O error|Input/output error`, "the disk does not read or write everything, which says nothing about the filesystem; look at the disk, or its storage, with: journalctl -k -b -g NAME", false},
+	{`I/O error|Input/output error`, "the disk has read or write errors, and the filesystem may still be good; to see the errors: journalctl -k -b -g NAME", false},
 }
 
 // why returns what the attempt said, what that means for the disk, and what helps. It wraps a *disk.NodeError for a fault
 // of the node or of the configuration.
 func (a *attempt) why(f *disk.Facts, class *disk.Class, fstype string) error {
 	kernel, mount := strings.Join(a.kernel, " / "), strings.Join(a.mount, " / ")
-	meaning := "nothing reports damage; whether it is the options of class CLASS: hotmount config check"
+	meaning := "nothing reports damage; to check the options of class CLASS: hotmount config check"
 	// A job that did not run to its end shows nothing about the filesystem.
 	ofNode := a.result != "" && a.result != "failed"
 	for _, c := range causes {
@@ -167,12 +167,12 @@ func (a *attempt) failure(f *disk.Facts, class *disk.Class, fstype, mountUnit, h
 	// fault.
 	if strings.Contains(strings.Join(a.kernel, "\n"), "duplicate UUID") {
 		if holders != "" {
-			holders = "; when its disk went it was used by: " + holders
+			holders = "; when its disk was detached, it was used by: " + holders
 		}
 		return fmt.Errorf("cannot mount %s: %w%s; hotmount mounts it when nothing uses it any more; to see what uses it: hotmount doctor", f.ID, disk.ErrHeld, holders)
 	}
 	if (a.result == "" || a.result == "failed") && len(a.mount)+len(a.kernel) == 0 {
 		return fmt.Errorf("cannot mount %s: the job of %s failed, mount(8) printed nothing, and nothing reports damage; to see why: systemctl status '%[2]s'", f.ID, mountUnit)
 	}
-	return fmt.Errorf("cannot mount %s: %w; all about it: journalctl -b -u '%s'", f.ID, a.why(f, class, fstype), mountUnit)
+	return fmt.Errorf("cannot mount %s: %w; for the whole log: journalctl -b -u '%s'", f.ID, a.why(f, class, fstype), mountUnit)
 }

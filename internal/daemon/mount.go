@@ -42,7 +42,7 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 		a := heard(ctx, run.Exec{}, u.host, f, class, failed.Unit, asked, u.host.Monotonic()-asked)
 		above, askErr := u.MissingAbove(ctx, path, a.result)
 		if above != "" {
-			err = disk.OfNode(fmt.Errorf("cannot mount %s: systemd requires %s for it, which is not mounted: nothing is wrong with the disk; see: systemctl status %[2]s; without it: remove it from /etc/fstab, then systemctl daemon-reload", f.ID, above))
+			err = disk.OfNode(fmt.Errorf("cannot mount %s: systemd requires %s for it, which is not mounted: nothing is wrong with the disk; to see why: systemctl status %[2]s; if it is not needed: remove it from /etc/fstab, then systemctl daemon-reload", f.ID, above))
 		} else {
 			err = errors.Join(a.failure(f, class, fstype, failed.Unit, u.host.Store.Holders(uuid)), askErr)
 		}
@@ -85,7 +85,7 @@ func (u units) startMount(ctx context.Context, f *disk.Facts, class *disk.Class,
 func remedied(err error, dir string) error {
 	switch {
 	case errors.Is(err, unix.ENOSPC):
-		return fmt.Errorf("%w: the disk is untouched, and is mounted once there is room for a directory; to see what is full: df -h %s; df -i %[2]s", err, dir)
+		return fmt.Errorf("%w: the disk is untouched, and hotmount mounts it when there is room for a directory; to see what is full: df -h %s; df -i %[2]s", err, dir)
 	case errors.Is(err, unix.EROFS):
 		return fmt.Errorf("%w: the disk is untouched, and is mounted once the directory can be written; for the cause and the remedy: hotmount doctor", err)
 	}

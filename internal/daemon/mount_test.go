@@ -146,7 +146,7 @@ func TestUntilUnmounted(t *testing.T) {
 // TestRemedied: a directory that is read-only, or in a full filesystem, has its remedy.
 func TestRemedied(t *testing.T) {
 	const readOnly = ": the disk is untouched, and is mounted once the directory can be written; for the cause and the remedy: hotmount doctor"
-	const full = ": the disk is untouched, and is mounted once there is room for a directory; to see what is full: df -h /srv; df -i /srv"
+	const full = ": the disk is untouched, and hotmount mounts it when there is room for a directory; to see what is full: df -h /srv; df -i /srv"
 	for errno, want := range map[error]string{unix.EROFS: readOnly, unix.ENOSPC: full, unix.EACCES: "", unix.ENOENT: ""} {
 		err := remedied(&os.PathError{Op: "mkdirat", Path: "/srv/a", Err: errno}, "/srv")
 		if err.Error() != "mkdirat /srv/a: "+errno.Error()+want || !errors.Is(err, errno) {

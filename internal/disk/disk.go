@@ -16,7 +16,7 @@ var ErrGone = errors.New("the disk is gone")
 
 // ErrHeld reports that the kernel still has a filesystem mounted somewhere. The filesystem of a detached disk stays
 // mounted until its last user lets go.
-var ErrHeld = errors.New("the kernel still has this filesystem mounted, where the host does not show it")
+var ErrHeld = errors.New("the kernel still has this filesystem mounted, in a place that the host does not show")
 
 // NodeError reports a fault of the node and not of the disk, such as one of PID 1 or a full filesystem. It may pass by
 // itself.
@@ -102,7 +102,7 @@ func (id ID) Sandboxed(template string, err error) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	return fmt.Errorf("%w: that is the sandbox of %s@%d.service and no fault of the disk: the unit may open what %s leads to when it starts, if that is root's, and drop-ins may have changed it: ls -lL %[4]s; systemctl cat %[2]s@%[3]d",
+	return fmt.Errorf("%w: this is the sandbox of %s@%d.service, not a fault of the disk: the unit may open the device that %s leads to at its start, if root owns the device, and drop-ins may change this: ls -lL %[4]s; systemctl cat %[2]s@%[3]d",
 		err, template, id.Seq, id.BySeq())
 }
 

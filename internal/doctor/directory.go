@@ -25,7 +25,7 @@ func (e *examiner) directory(c *disk.Class) {
 	}
 	if m := at.mount; readOnly(m.Options) || readOnly(m.SuperOptions) {
 		e.find(Finding{Class: c.Name, Paths: []string{m.Path}}, Problem, ReadOnly, advice("read-only", "mount", m.Path),
-			"the host's mount %s, which carries %s, is read-only: hotmount makes no mount point there", disk.Visible(m.Path), c.Directory)
+			"the host's mount %s, which carries %s, is read-only: hotmount cannot make mount points there", disk.Visible(m.Path), c.Directory)
 	}
 	have := HostDirectory{Class: c.Name, Directory: c.Directory, Dev: at.dev, Root: at.dir, Shared: at.mount.Shared, Mounts: []mounts.Mount{}}
 	disks := map[string]place{}
@@ -58,7 +58,7 @@ func (e *examiner) noDirectory(c *disk.Class) {
 	case len(hidden) > 0:
 		f.Paths = hidden
 		e.find(f, Problem, Covered, advice("hidden-directory", "dir", c.Directory),
-			"%s is not there on the host, although something is mounted at %s: a mount above it hides it", c.Directory, some(hidden))
+			"%s does not exist on the host, although something is mounted at %s: a mount on a directory above hides it", c.Directory, some(hidden))
 	default:
 		e.find(f, Note, NoDirectory, advice("make-directory", "dir", c.Directory), "%s does not exist on the host", c.Directory)
 	}

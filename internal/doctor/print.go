@@ -31,10 +31,10 @@ func (r *Report) Print(w io.Writer) error {
 			fmt.Fprintf(&b, "  the data: %s %s\n", disk.Visible(f.Data), r.whereIs(&f))
 		}
 		if f.Reach != "" {
-			fmt.Fprintf(&b, "  to be read now at: %s\n", disk.Visible(f.Reach))
+			fmt.Fprintf(&b, "  readable now at: %s\n", disk.Visible(f.Reach))
 		}
 		if lines := strings.Join(f.Do, "\n"); told[lines] {
-			b.WriteString("    (the lines above help here, too)\n")
+			b.WriteString("    (the commands above help here, too)\n")
 		} else if lines != "" {
 			told[lines] = true
 			for _, line := range f.Do {
@@ -57,7 +57,7 @@ func (r *Report) whereIs(f *Finding) string {
 	for _, h := range r.Host {
 		for _, m := range h.Mounts {
 			if disk.IsBelow(f.Data, m.Path) {
-				return "on the host's system disk, under what is mounted there"
+				return "on the host's system disk, hidden by what is mounted there"
 			}
 		}
 	}

@@ -42,13 +42,13 @@ func TestPrint(t *testing.T) {
   kubelet 8 (kube\x1b[31mlet): /mnt/disks is not there
 
 PROBLEM: it is wrong
-  the data: /mnt/disks/a on the host's system disk, under what is mounted there
-  to be read now at: /proc/8/root/data
+  the data: /mnt/disks/a on the host's system disk, hidden by what is mounted there
+  readable now at: /proc/8/root/data
     do
       this
 
 WARNING: so is this
-    (the lines above help here, too)
+    (the commands above help here, too)
 `
 	if b.String() != want {
 		t.Errorf("got\n%s", b.String())

@@ -64,7 +64,7 @@ func (src Source) views(s *Snapshot) error {
 	}
 	if n := len(unlikely); n > 0 {
 		s.Found.Add(Finding{Processes: unlikely}, Note, Blind, nil,
-			"%s is named like a kubelet, but does not have a kubelet's rights on this host, so it is not taken for one (%d such)", who(&unlikely[0]), n)
+			"%s is named like a kubelet, but does not have a kubelet's rights on this host, so hotmount does not treat it as a kubelet (%d such)", who(&unlikely[0]), n)
 	}
 	s.Host, s.Views = views[0], views[1:]
 	return src.tables(s)

@@ -28,14 +28,14 @@ var (
 func (src Source) system(s *Snapshot, fault string) {
 	if fault != "" {
 		s.Found.Add(Finding{}, Warning, FaultySettings, advice("configuration"),
-			"the configuration has a fault, and hotmount runs on its last good settings: only what is on record is mounted or given out, and nothing is formatted: %s", fault)
+			"the configuration has a fault, and hotmount runs on its last good settings: it mounts or gives out only disks on record, and formats none: %s", fault)
 	}
 	rulesErr := src.udevRules(s)
 	_, noTrim := os.Lstat(src.path("/etc/systemd/system/timers.target.wants/fstrim.timer"))
 	fstab, fstabErr := src.read("/etc/fstab")
 	if noTrim == nil && fstabErr == nil && !fstabEntry().MatchString(fstab) {
 		s.Found.Add(Finding{}, Note, Trimmed, advice("fstrim"),
-			"fstrim.timer is on and fstab has no entries: it trims every mounted filesystem, also the disks of pods, all in the same hour of the week")
+			"fstrim.timer is on and fstab has no entries: it trims every mounted filesystem in the same hour of the week, including the disks of pods")
 	}
 	if err := errors.Join(rulesErr, fstabErr); err != nil {
 		s.blind("%v", err)
@@ -105,7 +105,7 @@ func (src Source) udevRules(s *Snapshot) error {
 					file := path.Join(dir, disk.Visible(name))
 					rule := fmt.Sprintf("%s:%d", file, i+1)
 					s.Found.Add(Finding{Paths: []string{rule}}, Warning, UdevRule, advice("udev-rule", "file", file),
-						"the udev rule %s runs systemd-mount: it may mount the same disks, also those that hotmount refuses", rule)
+						"the udev rule %s runs systemd-mount: it may mount the same disks, even disks that hotmount refuses", rule)
 				}
 			}
 		}

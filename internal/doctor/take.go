@@ -38,7 +38,7 @@ const initialPIDs = "pid:[4026531836]"
 func (src Source) Take(ctx context.Context, settings *disk.Settings, disks []disk.Dev) (*Snapshot, error) {
 	s := &Snapshot{Classes: settings.Classes, Disks: disks, Gone: map[disk.Dev]bool{}, Entries: map[string][]Entry{}}
 	if pids, err := os.Readlink(src.path("/proc/self/ns/pid")); err == nil && pids != initialPIDs {
-		s.blind("hotmount runs in a container: what it takes for PID 1 is not the host's")
+		s.blind("hotmount runs in a container, so the PID 1 that it sees is not the host's")
 	}
 	if err := src.views(s); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (src Source) Take(ctx context.Context, settings *disk.Settings, disks []dis
 	for _, c := range s.Classes {
 		answers, err := src.List(ctx, c.Directory)
 		if err != nil && !s.Host.Sights[c.Directory].Absent {
-			s.blind("cannot see all that is in %s under the mounts: %v", c.Directory, err)
+			s.blind("cannot see everything in %s that mounts hide: %v", c.Directory, err)
 		}
 		for _, a := range answers {
 			s.Entries[c.Directory] = append(s.Entries[c.Directory], *a.Entry)
@@ -90,7 +90,7 @@ func (src Source) kubelets(ctx context.Context, s *Snapshot) {
 			p := &v.Processes[i]
 			var left []string
 			if p.Roots, left = rootDirectories(p, v.Mounts); len(left) > 0 {
-				s.blind("%s has %d root directories that are too many or have odd names, so they are not looked at: %s", who(p), len(left), some(left))
+				s.blind("%s has %d root directories that were not looked at, because they are too many or have odd names: %s", who(p), len(left), some(left))
 			}
 			s.roots = append(s.roots, p.Roots...)
 		}
@@ -147,7 +147,7 @@ func (src Source) lookAll(ctx context.Context, s *Snapshot) {
 		}
 	}
 	if len(late) > 0 {
-		s.blind("there are more provisioners, or processes named like one, than could be looked at in %s", podsTime)
+		s.blind("there are more provisioners, or processes with that name, than hotmount could look at in %s", podsTime)
 	}
 }
 

@@ -30,10 +30,10 @@ func (e *examiner) viewers(c *disk.Class, host place, disks map[string]place) {
 		}
 	}
 	if count[Kubelet] == 0 {
-		e.find(Finding{Class: c.Name}, Note, NoKubelet, nil, "no kubelet runs on this node: what it would see of %s is unknown", c.Directory)
+		e.find(Finding{Class: c.Name}, Note, NoKubelet, nil, "no kubelet runs on this node, so hotmount cannot check what it would see of %s", c.Directory)
 	} else if c.LoopDevices() {
 		e.find(Finding{Class: c.Name}, Warning, LoopDevices, advice("loop-devices"),
-			"class %s selects loop devices on a node with a kubelet: they are for trying hotmount, and their files share a disk", c.Name)
+			"class %s selects loop devices on a node with a kubelet: loop devices are only for trying hotmount, and their files share a disk", c.Name)
 	}
 	if count[Provisioner] > 0 && have == 0 {
 		e.find(Finding{Class: c.Name, Paths: []string{c.Directory}}, Warning, NoDirectory, remedy(&Process{Role: Provisioner}, c.Directory),
@@ -58,7 +58,7 @@ func (e *examiner) viewer(c *disk.Class, v *View, p *Process, host place, groups
 			e.find(f, Problem, NotPropagated, do, "%s will not see new mounts in %s: %s", who, shown, consequence(p.Role))
 		}
 		if p.Role == Agent && readOnly(at.mount.Options) {
-			e.find(f, Problem, ReadOnly, advice("daemon-read-only", "dir", c.Directory), "%s cannot write to %s: it mounts nothing there", who, shown)
+			e.find(f, Problem, ReadOnly, advice("daemon-read-only", "dir", c.Directory), "%s cannot write to %s: it cannot mount disks there", who, shown)
 		}
 		e.disksSeen(c, v, p, &seen, host, disks)
 	case p.Role == Provisioner: // it may be there for another class
@@ -70,7 +70,7 @@ func (e *examiner) viewer(c *disk.Class, v *View, p *Process, host place, groups
 		e.find(f, Warning, NoDirectory, do, "%s has no %s: %s", who, shown, then)
 	default:
 		f.Data = e.hostPath(at.point)
-		e.find(f, Problem, OtherDirectory, do, "at %s, %s has another directory than the host: %s", shown, who, describe(at.mount, at.dir))
+		e.find(f, Problem, OtherDirectory, do, "at %s, %s has a different directory than the host: %s", shown, who, describe(at.mount, at.dir))
 	}
 	e.report.Seen = append(e.report.Seen, seen)
 	return sees

@@ -41,12 +41,12 @@ func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uin
 		if n == 0 {
 			return nil
 		}
-		counts = fmt.Sprintf("since it was first read the kernel has counted %d bytes written to it and %d for mkfs.xfs, whose log, zeroed beside that, has %d", counted, wrote, log)
+		counts = fmt.Sprintf("since the disk was first read, the kernel has counted %d written bytes; mkfs.xfs wrote %d of them, not counting its log of %d bytes", counted, wrote, log)
 		if !zeros {
 			return fmt.Errorf("%w: %s; hotmount cannot tell whether any of these writes are somebody else's, because the disk was not all zeros before", ErrWritten, counts)
 		}
 		// The reading may take long, or be interrupted, which would leave the question open.
-		o.Intent.Doubt = counts + ", and it was not read again to the end"
+		o.Intent.Doubt = counts + ", and the disk was not read again to the end"
 		if err := s.deps.Intents.Amend(o.Intent); err != nil {
 			return err
 		}
@@ -71,7 +71,7 @@ func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uin
 	case counts == "":
 		return nil
 	case found.Plan != probe.Full:
-		return fmt.Errorf("%w: %s; nothing else is in the samples that were read again, and the disk was not read whole", ErrWritten, counts)
+		return fmt.Errorf("%w: %s; the samples that were read again show nothing else, but the rest of the disk was not read", ErrWritten, counts)
 	}
 	o.Intent.Doubt = ""
 	return s.deps.Intents.Amend(o.Intent)
@@ -121,7 +121,7 @@ func (s *Session) isUntouched() error {
 	case writes != s.writes:
 		return fmt.Errorf("%w: %d writes and discards meanwhile", ErrWritten, writes-s.writes)
 	case inFlight > 0:
-		return fmt.Errorf("%w: %d writes that the disk has not answered yet: they may reach it at any time", ErrWritten, inFlight)
+		return fmt.Errorf("%w: %d writes are not complete yet, and may reach the disk at any time", ErrWritten, inFlight)
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func (s *Session) isSame(f *os.File) error {
 		return err
 	}
 	if got != want {
-		return fmt.Errorf("it is another disk or another size: device number %s, disk sequence number %d, %d bytes instead of %s, %d, %d",
+		return fmt.Errorf("it is another disk, or has another size: device number %s, disk sequence number %d, %d bytes instead of %s, %d, %d",
 			got.dev, got.seq, got.size, want.dev, want.seq, want.size)
 	}
 	dev, err := s.sys.node(s.disk.Node())
@@ -150,7 +150,7 @@ func (s *Session) isSame(f *os.File) error {
 // readBack verifies what mkfs wrote, bypassing the page cache.
 func (s *Session) readBack(kind, uuid string) error {
 	if err := whole(s.keep, kind, uuid); err != nil {
-		return fmt.Errorf("read back after mkfs.%s: %w", kind, err)
+		return fmt.Errorf("cannot read back what mkfs.%s wrote: %w", kind, err)
 	}
 	return s.isSame(s.keep)
 }

@@ -81,7 +81,7 @@ func (s *Session) onFile(ctx context.Context, r run.Runner, e ext4) (*os.File, e
 	}
 	err = f.Truncate(int64(s.disk.Size))
 	if errors.Is(err, unix.EFBIG) {
-		err = fmt.Errorf("%w: mkfs.ext4 cannot be asked first, since no file in %s can be as large as the disk (have the class make an xfs): %w", ErrRefused, filepath.Dir(f.Name()), err)
+		err = fmt.Errorf("%w: hotmount cannot try mkfs.ext4 on a file first, because no file in %s can be as large as the disk; create: xfs avoids this: %w", ErrRefused, filepath.Dir(f.Name()), err)
 	}
 	if err == nil {
 		e.node = f.Name()
@@ -139,7 +139,7 @@ func rootMode(i *disk.Intent) (uint16, error) {
 	}
 	mode, err := strconv.ParseUint(i.Ext4.Mode, 8, 16)
 	if err != nil || mode&^0o6777 != 0 {
-		return 0, fmt.Errorf("cannot take %q for the mode of a root directory", disk.Visible(i.Ext4.Mode))
+		return 0, fmt.Errorf("%q is not a mode for a root directory", disk.Visible(i.Ext4.Mode))
 	}
 	return uint16(mode), nil
 }
@@ -174,7 +174,7 @@ func (s *Session) setRootMode(ctx context.Context, i *disk.Intent, allowed func(
 		is, _, err = probe.Ext4Root(s.keep, i.UUID)
 	}
 	if err == nil && is != mode {
-		err = fmt.Errorf("its root directory has mode %#o, and not %#o: debugfs says %q", is, mode, lines)
+		err = fmt.Errorf("its root directory has mode %#o, not %#o: debugfs says %q", is, mode, lines)
 	}
 	return err
 }

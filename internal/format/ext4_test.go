@@ -57,10 +57,10 @@ func TestExt4IsAskedFirst(t *testing.T) {
 	}{
 		"mkfs.xfs refuses":  {xfs: runtest.Complain("appears to contain", 1), err: "appears to contain"},
 		"mkfs.ext4 refuses": {dry: runtest.Complain("bad option", 1), err: "bad option"},
-		"a mode":            {mode: "1777", err: `cannot take "1777" for the mode`},
-		"an option":         {options: []string{"-F 1"}, err: `"-F 1" is no option that a class may give to mkfs.ext4`},
-		"an XFS's option":   {options: []string{"-i size=1024"}, err: "no option that a class may give to mkfs.ext4"},
-		"nothing made":      {make: runtest.Print("", 0), err: "read back after mkfs.ext4: it has no superblock of an ext4", begun: true, ran: true},
+		"a mode":            {mode: "1777", err: `"1777" is not a mode`},
+		"an option":         {options: []string{"-F 1"}, err: `"-F 1" is not an option that a class may give to mkfs.ext4`},
+		"an XFS's option":   {options: []string{"-i size=1024"}, err: "not an option that a class may give to mkfs.ext4"},
+		"nothing made":      {make: runtest.Print("", 0), err: "cannot read back what mkfs.ext4 wrote: it has no ext4 superblock", begun: true, ran: true},
 		"it fails":          {make: runtest.Complain("no", 1), err: "exit code 1: no", begun: true, ran: true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -450,7 +450,7 @@ func TestObstacles(t *testing.T) {
 	dead := errors.New("signal: killed")
 	write := func(w *world) { w.writes++ }
 	stall := func(w *world) { w.inFlight++ }
-	const unanswered = "somebody writes to it: 1 writes that the disk has not answered yet"
+	const unanswered = "somebody writes to it: 1 writes are not complete yet"
 	for _, tc := range []struct {
 		name string
 		// before runs at the start, between after the proof.
@@ -838,7 +838,7 @@ func TestSecondLook(t *testing.T) {
 		"another UUID, by this machine": {func(w *world) { w.put(0, super(t, "xfs.head", other)); w.writes++ }, ErrWritten, "1 writes"},
 		"written, and whole":            {func(w *world) { w.writes++ }, ErrWritten, "1 writes"},
 		"in the page cache, and whole":  {func(w *world) { w.buffered++ }, ErrWritten, "1 writes"},
-		"a write that stalls":           {func(w *world) { w.inFlight++ }, ErrWritten, "1 writes that the disk has not answered yet"},
+		"a write that stalls":           {func(w *world) { w.inFlight++ }, ErrWritten, "1 writes are not complete yet"},
 		"pulled":                        {func(w *world) { w.now.seq++ }, nil, "another disk"},
 		"not to be counted":             {func(w *world) { w.counters = errors.New("no stat") }, nil, "no stat"},
 	} {
@@ -948,7 +948,7 @@ func TestTorn(t *testing.T) {
 			w.put(0, b)
 			w.truncate(size / 2)
 		}, false, "cannot read byte"},
-		"a header is lost while it writes": {func(w *world) { w.put(1024, make([]byte, 512)); w.inFlight++ }, false, "not answered yet"},
+		"a header is lost while it writes": {func(w *world) { w.put(1024, make([]byte, 512)); w.inFlight++ }, false, "not complete yet"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -970,7 +970,7 @@ func TestTorn(t *testing.T) {
 					}
 					return
 				}
-				said := len(c.Evidence) > 0 && strings.Contains(c.Evidence[len(c.Evidence)-1], "not all there: ")
+				said := len(c.Evidence) > 0 && strings.Contains(c.Evidence[len(c.Evidence)-1], " wrote is missing: ")
 				if err != nil || c.Kind != disk.Filesystem || c.UUID != uuid || c.Torn != tc.torn || said != tc.torn {
 					t.Errorf("%+v, error %v", c, err)
 				}
@@ -1049,8 +1049,8 @@ func TestMadeByToken(t *testing.T) {
 	}{
 		"no partitions":     {nil, errors.New("no"), nil, "", 0},
 		"partitions":        {[]string{"vdb1"}, nil, nil, "", 1},
-		"partitions in use": {[]string{"vdb1"}, unix.EBUSY, nil, "the filesystem is made, and the kernel still knows the partitions of before: device or resource busy; to have it forget them: blockdev --rereadpt /dev/vdb", 1},
-		"the tools fail":    {nil, nil, func(w *world) { w.On(wipefsLine, runtest.Print("", 1)) }, "the filesystem is made; whether anything else is found on the disk is not known", 0},
+		"partitions in use": {[]string{"vdb1"}, unix.EBUSY, nil, "the filesystem is made, but the kernel still has the old partitions: device or resource busy; to make it forget them: blockdev --rereadpt /dev/vdb", 1},
+		"the tools fail":    {nil, nil, func(w *world) { w.On(wipefsLine, runtest.Print("", 1)) }, "the filesystem is made, but hotmount cannot check whether other signatures are left on the disk", 0},
 		"something else is left": {nil, nil, func(w *world) {
 			w.On(wipefsLine, runtest.Print(`{"signatures": [{"device": "vdb", "offset": "0x40000", "type": "zfs_member", "uuid": null, "label": null}]}`, 0))
 		}, "zfs_member at byte 262144, which mkfs.xfs does not overwrite; to keep the new filesystem: wipefs --all --types noxfs /dev/vdb", 0},
@@ -1171,9 +1171,9 @@ func TestWrittenDuringMkfs(t *testing.T) {
 		nowhere string
 	}{
 		"full":            {"full", size, false, true, ""},
-		"sampled, 1 GiB":  {"sampled", gib, false, true, "; nothing else is in the samples that were read again, and the disk was not read whole"},
+		"sampled, 1 GiB":  {"sampled", gib, false, true, "; the samples that were read again show nothing else, but the rest of the disk was not read"},
 		"auto":            {"auto", size, false, true, ""},
-		"auto, 100 GiB":   {"auto", 100 * gib, false, true, "; nothing else is in the samples"},
+		"auto, 100 GiB":   {"auto", 100 * gib, false, true, "; the samples that were read again show nothing else"},
 		"unsigned, 1 GiB": {"unsigned", gib, false, false, "; hotmount cannot tell whether any of these writes are somebody else's"},
 		"a token":         {"full", size, true, false, "; hotmount cannot tell whether any of these writes are somebody else's"},
 	}
@@ -1239,7 +1239,7 @@ func TestWrittenDuringMkfs(t *testing.T) {
 					}
 					want := ""
 					if differ && p.nowhere != "" {
-						want = fmt.Sprintf("counted %d bytes written to it and %d for mkfs.xfs, whose log, zeroed beside that, has %d%s", 65<<12+64<<20+tc.counted, 65<<12, 64<<20, p.nowhere)
+						want = fmt.Sprintf("counted %d written bytes; mkfs.xfs wrote %d of them, not counting its log of %d bytes%s", 65<<12+64<<20+tc.counted, 65<<12, 64<<20, p.nowhere)
 					}
 					if at != 0 && p.asks && (p.nowhere == "" || tc.at != unread) {
 						want = fmt.Sprintf("byte %d was written: 7468656972730000", at)
@@ -1681,7 +1681,7 @@ func TestForeignOption(t *testing.T) {
 			}
 			o := w.makeOptions(false)
 			o.Mkfs = []string{"-n size=8k", option}
-			if err := s.Make(t.Context(), o); err == nil || !strings.Contains(err.Error(), "no option that a class may give") {
+			if err := s.Make(t.Context(), o); err == nil || !strings.Contains(err.Error(), "not an option that a class may give") {
 				t.Errorf("%q: %v", option, err)
 			}
 			for _, line := range w.story {

@@ -111,7 +111,7 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	// The filesystem is whole. A leftover intent only costs a look at the disk at every start, and must not prevent its
 	// use.
 	if err := s.deps.Intents.End(o.Intent.UUID, nil); err != nil {
-		s.deps.Log(fmt.Sprintf("the intent for %s %s stays behind", title(&o), o.Intent.UUID), err.Error())
+		s.deps.Log(fmt.Sprintf("the intent for %s %s remains", title(&o), o.Intent.UUID), err.Error())
 	}
 	if o.Token != "" {
 		return s.alone(ctx, o.Intent.Type())
@@ -135,7 +135,7 @@ func checkOptions(o *MakeOptions) error {
 		class = o.Intent.Ext4.Options
 	}
 	if i := slices.IndexFunc(class, func(o string) bool { return !disk.MkfsOption(kind, o) }); i >= 0 {
-		return fmt.Errorf("%q is no option that a class may give to mkfs.%s", disk.Visible(class[i]), kind)
+		return fmt.Errorf("%q is not an option that a class may give to mkfs.%s", disk.Visible(class[i]), kind)
 	}
 	_, err := rootMode(&o.Intent)
 	return err
@@ -242,16 +242,16 @@ func (s *Session) confirm(ctx context.Context, o *MakeOptions, wrote uint64) err
 func (s *Session) alone(ctx context.Context, kind string) error {
 	if len(s.disk.Partitions) > 0 {
 		if err := s.sys.rereadPartitions(s.keep); err != nil {
-			return fmt.Errorf("%w, and the kernel still knows the partitions of before: %w; to have it forget them: blockdev --rereadpt %s", ErrMade, err, s.disk.Node())
+			return fmt.Errorf("%w, but the kernel still has the old partitions: %w; to make it forget them: blockdev --rereadpt %s", ErrMade, err, s.disk.Node())
 		}
 	}
 	sigs, err := probe.Signatures(ctx, s.deps.Runner, s.disk.Node())
 	if err != nil {
-		return fmt.Errorf("%w; whether anything else is found on the disk is not known: %w", ErrMade, err)
+		return fmt.Errorf("%w, but hotmount cannot check whether other signatures are left on the disk: %w", ErrMade, err)
 	}
 	for _, sig := range sigs {
 		if sig.Tool == "wipefs" && sig.Type != kind {
-			return fmt.Errorf("%w, and the disk is refused until nothing else is found on it: %s at byte %d, which mkfs.%s does not overwrite; to keep the new filesystem: wipefs --all --types no%s %s",
+			return fmt.Errorf("%w, but the disk is refused while another signature is on it: %s at byte %d, which mkfs.%s does not overwrite; to keep the new filesystem: wipefs --all --types no%s %s",
 				ErrMade, disk.Visible(sig.Type), sig.Offset, kind, kind, s.disk.Node())
 		}
 	}
@@ -276,7 +276,7 @@ func (s *Session) permit(o MakeOptions) error {
 	case o.Token != "":
 		// A former block volume is overwritten although it looks blank.
 		if !s.proven.Proven || s.proven.Kind == disk.Blank && s.disk.Standing.Given == nil {
-			return fmt.Errorf("nothing is known that could be overwritten: it is %q", s.proven.Kind)
+			return fmt.Errorf("no content is known that could be overwritten: it is %q", s.proven.Kind)
 		}
 	case s.proven.Kind != want || !s.proven.Proven:
 		return fmt.Errorf("it was not proven %s but %q", want, s.proven.Kind)
@@ -287,7 +287,7 @@ func (s *Session) permit(o MakeOptions) error {
 	case o.RecoverHalfMade && s.proven.Type != o.Intent.Type():
 		return fmt.Errorf("the half-made filesystem on it is %s, not %s", s.proven.Type, o.Intent.Type())
 	case o.RecoverHalfMade && o.Intent.Ext4 != nil && !sameExt4(o.Intent.Ext4, s.disk.Standing.Intent.Ext4):
-		return errors.New("the half-made ext4 on it was begun in another way")
+		return errors.New("the half-made ext4 on it was begun with other options")
 	}
 	return nil
 }

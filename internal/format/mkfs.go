@@ -98,7 +98,7 @@ func Prototype(owner, mode string) (string, error) {
 		return "", nil
 	}
 	if _, err := fmt.Sscanf(owner+" "+mode, "%d:%d %o", &uid, &gid, &bits); err != nil || bits&^0o6777 != 0 {
-		return "", fmt.Errorf("cannot take %q and %q for owner and mode of a root directory", owner, mode)
+		return "", fmt.Errorf("%q and %q are not an owner and a mode for a root directory", owner, mode)
 	}
 	set := []byte("--")
 	if bits&0o4000 != 0 {

@@ -67,7 +67,7 @@ func (s *Session) counts() error {
 	if s.counted {
 		return nil
 	}
-	return errors.New("the kernel has not counted what hotmount read from it, so hotmount cannot tell whether somebody writes to it; its driver does not count")
+	return errors.New("the kernel has not counted hotmount's reads of the disk, because its driver does not count; hotmount cannot tell whether somebody writes to the disk")
 }
 
 // tear sets Torn if the filesystem of the disk's intent is incomplete: a power cut before mkfs's last flush can leave
@@ -86,7 +86,7 @@ func (s *Session) tear(c *disk.Content) error {
 		return err
 	case err != nil && (kind != disk.Ext4 || !probe.Ext4Used(s.keep, c.UUID)):
 		c.Torn = true
-		c.Evidence = append(c.Evidence, fmt.Sprintf("what mkfs.%s wrote is not all there: %v", kind, err))
+		c.Evidence = append(c.Evidence, fmt.Sprintf("a part of what mkfs.%s wrote is missing: %v", kind, err))
 	}
 	return nil
 }

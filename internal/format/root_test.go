@@ -456,7 +456,7 @@ func TestRealTornFormat(t *testing.T) {
 				f.BackingFile = "/srv/ci/x"
 				s := &disk.Settings{Format: true, FormatLimit: 9, Classes: []disk.Class{{Name: "x", Selectors: disk.Selectors{Names: []string{f.Name}, BackingFile: []string{"/srv/ci/*"}}, Directory: "/mnt/x", Create: kind, Accept: []string{kind}}}}
 				d := policy.Decide(&f, &c, s)
-				if why, next := policy.Words(&f, &c, s, d); c.Torn && (!strings.Contains(why, "not all there: ") || !strings.Contains(next, "hotmount format "+f.Name)) {
+				if why, next := policy.Words(&f, &c, s, d); c.Torn && (!strings.Contains(why, " wrote is missing: ") || !strings.Contains(next, "hotmount format "+f.Name)) {
 					t.Errorf("%s; %s", why, next)
 				}
 				_, ok := policy.Confirmable(&f, &c, s)

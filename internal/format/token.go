@@ -10,7 +10,7 @@ import (
 )
 
 // ErrToken reports that a token is not valid.
-var ErrToken = errors.New("the token does not hold: it is for another disk or another content, or the disk was written to or attached anew since, or something else holds it now, or the machine restarted")
+var ErrToken = errors.New("the token is not valid: it is for another disk or other content, or since then the disk was written to, attached again or held for another reason, or the machine restarted")
 
 // Token returns the token that binds the operator's order to this disk, in this boot and its present state. boot is the
 // boot's id, with what else the token is for. The token covers serial, disk sequence number, size and the kernel's write
@@ -26,7 +26,7 @@ func (s *Session) Token(ctx context.Context, boot string) (string, error) {
 
 func (s *Session) token(ctx context.Context, boot string) (string, error) {
 	if !s.proven.Proven {
-		return "", errors.New("it was not read")
+		return "", errors.New("the disk was not read")
 	}
 	plan := s.plan
 	if plan == probe.Unsigned {

@@ -40,7 +40,7 @@ const (
 var (
 	ErrShrunk      = errors.New("the filesystem is larger than its disk")
 	ErrUnmountable = errors.New("the filesystem cannot be mounted")
-	ErrRecorded    = errors.New("its ext4 has errors on record, and the kernel does not grow such a filesystem")
+	ErrRecorded    = errors.New("its ext4 has recorded errors, and the kernel does not grow such a filesystem")
 )
 
 // Mounted measures the XFS or ext4 with that UUID, mounted from f at the path, and grows it if it can take more of the
@@ -235,7 +235,7 @@ func ext4(r io.ReaderAt) (disk.Geometry, error) {
 	le := binary.LittleEndian
 	shift := le.Uint32(b[0x18:])
 	if le.Uint16(b[0x38:]) != magic || shift > largestShift {
-		return disk.Geometry{}, errors.New("it has no superblock of an ext4")
+		return disk.Geometry{}, errors.New("it has no ext4 superblock")
 	}
 	blocks := uint64(le.Uint32(b[0x04:]))
 	if le.Uint32(b[0x60:])&incompat64 != 0 {

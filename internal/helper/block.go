@@ -78,7 +78,7 @@ func hold(h inventory.Host, f *disk.Facts, s *disk.Settings) (*os.File, error) {
 		return nil, errors.Join(fmt.Errorf("%s has disk sequence number %d: %w", f.BySeq(), seq, disk.ErrGone), device.Close())
 	}
 	if err := unix.Flock(int(device.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("somebody has locked it, as a format does that is under way: %w", err), device.Close())
+		return nil, errors.Join(fmt.Errorf("another process has locked it, such as a running format: %w", err), device.Close())
 	}
 	// The facts were read before the disk was open and locked. The disk may be another attachment since, or a format
 	// may have begun or ended.

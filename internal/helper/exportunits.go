@@ -22,7 +22,7 @@ func ExportUnits(w io.Writer, dir string, disks []disk.Facts, s *disk.Settings) 
 		c := f.Known()
 		d := policy.Decide(f, &c, s)
 		if d.GivenOut() {
-			fmt.Fprintf(w, "%s is given out as a block volume: no unit can do that\n", f.Node())
+			fmt.Fprintf(w, "%s is given out as a block volume: a unit file cannot do this\n", f.Node())
 		}
 		if !d.Mounted() {
 			continue
@@ -42,10 +42,10 @@ func ExportUnits(w io.Writer, dir string, disks []disk.Facts, s *disk.Settings) 
 		names = append(names, unit.Name(u.Path))
 	}
 	if len(names) == 0 {
-		_, err := fmt.Fprintln(w, "no filesystem is mounted by hotmount: nothing was written")
+		_, err := fmt.Fprintln(w, "hotmount has no filesystem mounted, and no unit file was written")
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%s written to %s. To have them mounted without hotmount from the next boot on:\n  apt remove hotmount\n  systemctl daemon-reload\n  systemctl enable '%s'\n",
+	_, err := fmt.Fprintf(w, "%s written to %s. To mount these filesystems without hotmount from the next boot on:\n  apt remove hotmount\n  systemctl daemon-reload\n  systemctl enable '%s'\n",
 		disk.Count(len(names), "unit"), disk.Visible(dir), strings.Join(names, "' '"))
 	return err
 }

@@ -24,7 +24,7 @@ func Forget(h inventory.Host, s *disk.Settings, uuid string) error {
 		return err
 	}
 	if !slices.ContainsFunc(missing, func(m disk.Sighting) bool { return m.UUID == uuid }) {
-		return errors.New("no filesystem of that UUID is missing; see hotmount status")
+		return errors.New("no filesystem with this UUID is missing; see hotmount status")
 	}
 	return h.Store.GiveUp(uuid)
 }

@@ -145,7 +145,7 @@ func (j *job) verdict(ctx context.Context) (disk.Verdict, error) {
 // formatConfirmed formats the disk with the operator's token, and leaves the answer for the waiting command.
 func (j *job) formatConfirmed(ctx context.Context) error {
 	f := j.facts
-	j.log.Event(report.KindProven, journal.PriNotice, f, disk.Decision{}, "", fmt.Sprintf("%s: the operator wants it formatted, whatever is on it", report.Name(f)))
+	j.log.Event(report.KindProven, journal.PriNotice, f, disk.Decision{}, "", fmt.Sprintf("%s: the operator ordered a format, whatever is on the disk", report.Name(f)))
 	v := disk.Verdict{Seq: f.Seq, Size: f.Size}
 	var answer store.Answer
 	err := j.host.Store.Check()
@@ -189,7 +189,7 @@ func notConfirmable(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Dec
 	if next != "" {
 		why += "; " + next
 	}
-	but := "it is not refused for what is on it, but "
+	but := "it is not refused for its content, but "
 	if d.Action == disk.Hold || d.Reason == disk.ReasonSerialTwice { // it may be refused for its content as well
 		but = ""
 	}

@@ -142,7 +142,7 @@ func TestLastWord(t *testing.T) {
 		"half-made":                     {intent, disk.Format, ""},
 		"half-made, in doubt now":       {func(g *given) { intent(g); g.proven.IntentBySlot = true }, disk.Format, "has to be read again"},
 		"over something":                {other, disk.Format, ""},
-		"over something, mounted now":   {func(g *given) { other(g); g.f.Mounts = []disk.MountPoint{{Path: "/srv"}} }, disk.Ignore, "cannot format vdb: it is not refused for what is on it, but ignore: it is mounted elsewhere: /srv"},
+		"over something, mounted now":   {func(g *given) { other(g); g.f.Mounts = []disk.MountPoint{{Path: "/srv"}} }, disk.Ignore, "cannot format vdb: it is not refused for its content, but ignore: it is mounted elsewhere: /srv"},
 		"over something, looped now":    {func(g *given) { other(g); g.f.Loops = []string{"loop0"} }, disk.Ignore, "/dev/loop0"},
 		"over something, beside a twin": {func(g *given) { other(g); g.f.Serial = "S"; g.f.SameSerial = []disk.Peer{{Serial: "S", InUse: "/srv"}} }, disk.Refuse, "cannot format vdb: refuse: another disk has its serial S"},
 		"over something, class changed": {func(g *given) { other(g); g.s.Classes[0].Blank = "sampled" }, disk.Format, "has to be proven again"},
@@ -180,7 +180,7 @@ func TestWrites(t *testing.T) {
 		err string
 	}{
 		"as it was":       {nil, ""},
-		"not counted now": {map[string]string{dir + "queue/iostats": "0\n"}, "does not count the writes to it: echo 1 >/sys/block/vdb/queue/iostats"},
+		"not counted now": {map[string]string{dir + "queue/iostats": "0\n"}, "does not count the writes to it; to make it count: echo 1 >/sys/block/vdb/queue/iostats"},
 		"another disk":    {map[string]string{dir + "diskseq": "2000\n"}, disk.ErrGone.Error()},
 	} {
 		h := nodetest.New(t)
@@ -228,7 +228,7 @@ func TestReadFor(t *testing.T) {
 	}
 	holds, comparing := readFor(scan, true)
 	first := scan.Doing
-	if comparing(); holds != "the token holds" || first != "reading what is on it, for the token" || scan.Doing != "comparing what is on it with the token" {
+	if comparing(); holds != "the token is valid" || first != "reading the disk for the token" || scan.Doing != "comparing the disk with the token" {
 		t.Errorf("%q, %q, %q", holds, first, scan.Doing)
 	}
 }

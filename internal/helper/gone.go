@@ -27,11 +27,11 @@ func ParseID(s string) (id disk.ID, err error) {
 	}
 	id.Name = f[0]
 	if id.Seq, err = strconv.ParseUint(f[1], 10, 64); err != nil {
-		return id, fmt.Errorf("cannot take %q for a disk sequence number", disk.Visible(f[1]))
+		return id, fmt.Errorf("%q is not a disk sequence number", disk.Visible(f[1]))
 	}
 	number, err := strconv.ParseUint(cmp.Or(f[2], "0"), 10, 32)
 	if err != nil {
-		return id, fmt.Errorf("cannot take %q for the number of a partition", disk.Visible(f[2]))
+		return id, fmt.Errorf("%q is not a partition number", disk.Visible(f[2]))
 	}
 	id.Seq = disk.PartitionSeq(id.Seq, uint32(number))
 	id.Dev, err = disk.ParseDev(f[3])

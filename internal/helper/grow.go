@@ -68,15 +68,15 @@ func Grow(ctx context.Context, h inventory.Host, seq uint64, stage string) error
 func volumeWords(uuid, node, class string) string {
 	const keeps = "the provisioner does not update the capacity of an existing PersistentVolume: "
 	if class == "" {
-		return keeps + "the one of this disk keeps its old one (its name follows from the StorageClass, which storage_class in the configuration does not say; kubectl get pv -o wide lists it: its local path ends in " + uuid + ")"
+		return keeps + "the volume of this disk keeps its old capacity (its name depends on the StorageClass, and the configuration has no storage_class; to find its name: kubectl get pv -o custom-columns=:metadata.name,:spec.local.path | grep " + uuid + ")"
 	}
 	name, err := inventory.NodeName(node)
 	if err != nil {
-		return keeps + "the one of this disk keeps its old one (its name follows from the node's name, which is not known: " + err.Error() + ")"
+		return keeps + "the volume of this disk keeps its old capacity (its name depends on the node's name, which is not known: " + err.Error() + ")"
 	}
 	note := ""
 	if node == "" {
-		note = ", if the node has its host's name (node in the configuration does not say it)"
+		note = ", if the node has its host's name: the configuration has no node"
 	}
-	return fmt.Sprintf("%s%s keeps its old one (node %s, StorageClass %s%s)", keeps, disk.VolumeName(uuid, name, class), disk.Visible(name), class, note)
+	return fmt.Sprintf("%s%s keeps its old capacity (node %s, StorageClass %s%s)", keeps, disk.VolumeName(uuid, name, class), disk.Visible(name), class, note)
 }

@@ -7,7 +7,7 @@ import (
 
 func TestVolumeWords(t *testing.T) {
 	const uuid = "5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
-	if got := volumeWords(uuid, "worker-1", "local-storage"); !strings.Contains(got, "local-pv-fb8928b8 keeps its old one (node worker-1, StorageClass local-storage)") {
+	if got := volumeWords(uuid, "worker-1", "local-storage"); !strings.Contains(got, "local-pv-fb8928b8 keeps its old capacity (node worker-1, StorageClass local-storage)") {
 		t.Error(got)
 	}
 	// Without a storage class the volume has no known name, so the message has none.

@@ -25,9 +25,9 @@ func lastWord(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Clas
 	case d.Action != disk.Format:
 		return d, nil
 	case !asProven(class, policy.Select(f, s)):
-		return d, errors.New("the configuration of its class has changed while it was proven blank: it has to be proven again")
+		return d, errors.New("the configuration of its class changed during the proof, so it has to be proven again")
 	case c.Kind == disk.HalfMade && !over && !sameIntent(proven, &f.Standing):
-		return d, errors.New("which unfinished format is this disk's has changed while it was read: it has to be read again")
+		return d, errors.New("the record of its unfinished format changed during the reading, so it has to be read again")
 	}
 	return d, nil
 }
@@ -108,7 +108,7 @@ func outcome(f *disk.Facts, c *disk.Content, d disk.Decision) ending {
 	case ours && d.Action == disk.Mount && f.Standing.IntentBySlot:
 		return ending{leaves: true}
 	case ours && d.Action == disk.Mount:
-		return ending{ends: true, failure: fmt.Errorf("the disk holds %s %s, and that was accepted", disk.Visible(c.Type), c.UUID)}
+		return ending{ends: true, failure: fmt.Errorf("the disk holds %s %s, and this content was accepted", disk.Visible(c.Type), c.UUID)}
 	}
 	return ending{}
 }

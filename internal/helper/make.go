@@ -83,12 +83,12 @@ func (j *job) begin(ctx context.Context) (*making, error) {
 	var condition string
 	condition, m.comparing = readFor(m.scan, j.token != "")
 	if j.again {
-		m.scan.Doing = "reading what is on it, which could not be mounted"
+		m.scan.Doing = "reading the disk, because it could not be mounted"
 	} else if v := f.Standing.Verdict; j.token != "" || v == nil || v.Failure == "" { // else it was logged at the first try
 		log.Event(report.KindSeen, journal.PriInfo, f, m.decision, m.path, report.Name(f)+": seen: it is read"+m.becomes(condition))
 	}
 	readAgain := func(ctx context.Context) (func(context.Context, probe.Progress), error) {
-		m.scan.Doing = "reading what was made, for somebody else may have written"
+		m.scan.Doing = "reading the new filesystem, because another process may have written"
 		return m.progress, j.place.Again(ctx)
 	}
 	tell := func(message string, evidence ...string) {
@@ -116,7 +116,7 @@ func (m *making) becomes(condition string) string {
 	if m.token == "" && policy.Decide(m.facts, &blank, m.settings).Action != disk.Format {
 		return ""
 	}
-	return "; if " + condition + " it becomes " + m.class.Create + " " + m.uuid
+	return "; if " + condition + ", it becomes " + m.class.Create + " " + m.uuid
 }
 
 // attached reports whether a disk with that sequence number is attached, or may be.
@@ -242,8 +242,8 @@ func readFor(scan *report.Scan, over bool) (condition string, comparing func()) 
 	if !over {
 		return "it is proven blank", func() {}
 	}
-	scan.Doing = "reading what is on it, for the token"
-	return "the token holds", func() { scan.Doing = "comparing what is on it with the token" }
+	scan.Doing = "reading the disk for the token"
+	return "the token is valid", func() { scan.Doing = "comparing the disk with the token" }
 }
 
 // prototype makes the file that gives mkfs.xfs the owner and mode of the root directory. The path is empty if it is not
@@ -265,7 +265,7 @@ func prototype(class *disk.Class) (path string, remove func(), err error) {
 	}
 	if err != nil {
 		remove()
-		return "", remove, fmt.Errorf("cannot write down the root directory's owner: %w", err)
+		return "", remove, fmt.Errorf("cannot write a file with the root directory's owner: %w", err)
 	}
 	return path, remove, nil
 }

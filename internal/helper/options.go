@@ -30,7 +30,7 @@ var ofAnyMount = []string{
 func kernelTakes(fstype string, options []string) error {
 	fd, err := unix.Fsopen(fstype, unix.FSOPEN_CLOEXEC)
 	if errors.Is(err, unix.ENODEV) {
-		return fmt.Errorf("this kernel cannot mount any %s, because the module is missing or cannot be loaded; to see why: modprobe %[1]s", fstype)
+		return fmt.Errorf("this kernel cannot mount %s, because the module is missing or cannot be loaded; to see why: modprobe %[1]s", fstype)
 	}
 	if err != nil {
 		return nil
@@ -67,13 +67,13 @@ func kernelSays(fd int, otherwise error) string {
 // canMount returns an error if what the class makes could not be mounted with the class's options.
 func canMount(class *disk.Class, id disk.ID) error {
 	if err := kernelTakes(class.Create, class.MountOptions(class.Create)); err != nil {
-		return fmt.Errorf("cannot format %s: its class could not mount it afterwards: %w; nothing is written; %s", id, err, optionsRemedy(class))
+		return fmt.Errorf("cannot format %s: its class could not mount the new filesystem: %w; nothing is written; %s", id, err, optionsRemedy(class))
 	}
 	return nil
 }
 
 func optionsRemedy(class *disk.Class) string {
-	return fmt.Sprintf("for the options of class %s: hotmount config check && systemctl reload hotmount", class.Name)
+	return fmt.Sprintf("to check the options of class %s: hotmount config check && systemctl reload hotmount", class.Name)
 }
 
 // TryOptions tries each class's mount options for each type of filesystem that the class mounts, on a scratch filesystem.
@@ -82,7 +82,7 @@ func optionsRemedy(class *disk.Class) string {
 // filesystem.
 func TryOptions(ctx context.Context, r run.Runner, s *disk.Settings, usual []string, origin func(key string) string) (warnings []string, err error) {
 	if os.Geteuid() != 0 {
-		return []string{"the mount options were not tried, which only root can: sudo hotmount config check"}, nil
+		return []string{"the mount options were not tried, because only root can try them: sudo hotmount config check"}, nil
 	}
 	for i := range s.Classes {
 		class := &s.Classes[i]
@@ -112,34 +112,6 @@ func TryOptions(ctx context.Context, r run.Runner, s *disk.Settings, usual []str
 		}
 	}
 	return warnings, err
-}
-
-// AskMkfs checks with mkfs.xfs or mkfs.ext4 that they accept the classes' options. They run on temporary files. origin
-// returns the file and line of a setting.
-func AskMkfs(ctx context.Context, r run.Runner, s *disk.Settings, origin func(key string) string) (err error) {
-	dir, err := os.MkdirTemp("", "hotmount-check-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	for i := range s.Classes {
-		class := &s.Classes[i]
-		if class.Mode == disk.ModeBlock || class.Create == "none" || len(class.MkfsOptions) == 0 && class.Create != disk.Ext4 {
-			continue
-		}
-		agrees := format.AgreesExt4
-		if class.Create == disk.XFS {
-			agrees = func(ctx context.Context, r run.Runner, options []string, file string) error {
-				return format.Agrees(ctx, r, options, "", file)
-			}
-		}
-		if refused := agrees(ctx, r, class.MkfsOptions, filepath.Join(dir, fmt.Sprint("disk", i))); refused != nil {
-			// The rest is the usage, which is long and does not explain the fault.
-			what, _, _ := strings.Cut(refused.Error(), `\n`)
-			err = errors.Join(err, fmt.Errorf("%s: classes[%d].mkfs_options: found %q, which mkfs.%s refuses: %s", origin(fmt.Sprintf("classes[%d].mkfs_options", i)), i, class.MkfsOptions, class.Create, what))
-		}
-	}
-	return err
 }
 
 // tryPatience bounds mount(8) of a small file.

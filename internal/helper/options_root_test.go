@@ -20,7 +20,7 @@ func TestKernelTakes(t *testing.T) {
 		{disk.XFS, "noatime,noattime", "xfs does not take the mount option noattime: xfs: Unknown parameter 'noattime'"},
 		{disk.Ext4, "logbsize=256k", "ext4 does not take the mount option logbsize=256k: ext4: Unknown parameter 'logbsize'"},
 		{disk.XFS, "logbufs=many", "xfs does not take the mount option logbufs=many: xfs: Bad value for 'logbufs'"},
-		{"nosuchfs", "noatime", "this kernel cannot mount any nosuchfs, because the module is missing or cannot be loaded; to see why: modprobe nosuchfs"},
+		{"nosuchfs", "noatime", "this kernel cannot mount nosuchfs, because the module is missing or cannot be loaded; to see why: modprobe nosuchfs"},
 	} {
 		got := ""
 		if err := kernelTakes(test.fstype, strings.Split(test.options, ",")); err != nil {
@@ -37,8 +37,8 @@ func TestKernelTakes(t *testing.T) {
 func TestNoTokenForOptions(t *testing.T) {
 	h := nodetest.New(t)
 	for _, test := range []struct{ fstype, option, want string }{
-		{disk.XFS, "noattime", "cannot format vdb: what is on it is not at fault, but the node or the class: xfs does not take the mount option noattime: xfs: Unknown parameter 'noattime'; nothing is written; for the options of class fast: hotmount config check && systemctl reload hotmount"},
-		{"nosuchfs", "noatime", "cannot format vdb: what is on it is not at fault, but the node or the class: this kernel cannot mount any nosuchfs, because the module is missing or cannot be loaded; to see why: modprobe nosuchfs"},
+		{disk.XFS, "noattime", "cannot format vdb: what is on it is not at fault, but the node or the class: xfs does not take the mount option noattime: xfs: Unknown parameter 'noattime'; nothing is written; to check the options of class fast: hotmount config check && systemctl reload hotmount"},
+		{"nosuchfs", "noatime", "cannot format vdb: what is on it is not at fault, but the node or the class: this kernel cannot mount nosuchfs, because the module is missing or cannot be loaded; to see why: modprobe nosuchfs"},
 		{disk.XFS, "noatime", ""},
 	} {
 		line := disk.Line{Disk: "vdb", Seq: 7, Decision: disk.Decision{Action: disk.Mount, Type: test.fstype}, Failure: "no way"}

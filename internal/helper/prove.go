@@ -102,7 +102,7 @@ func counted(f *disk.Facts, seq uint64, uncounted bool, err error) error {
 	case seq != f.Seq:
 		return disk.ErrGone
 	case uncounted:
-		return fmt.Errorf("the kernel does not count the writes to it: echo 1 >/sys/block/%s/queue/iostats", f.Name)
+		return fmt.Errorf("the kernel does not count the writes to it; to make it count: echo 1 >/sys/block/%s/queue/iostats", f.Name)
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func (r *Release) Do(ctx context.Context, which string) error {
 	}
 	switch path {
 	case "":
-		fmt.Fprintf(r.Out, "%s is unmounted already, and stays so until it is attached again, accepted, or the machine booted\n", f.ID)
+		fmt.Fprintf(r.Out, "%s is unmounted already, and stays so until the disk is attached again or accepted, or the machine reboots\n", f.ID)
 		return r.saySafe(ctx, r.Out, f)
 	case f.Standing.Link:
 		return r.block(ctx, f)
@@ -52,14 +52,14 @@ func (r *Release) Do(ctx context.Context, which string) error {
 		if !r.Force || len(pods) == 0 {
 			return inUse(f, users)
 		}
-		fmt.Fprintf(r.Out, "%s is in use, and these pods have to be deleted before it can be detached (kubectl get pods -A -o custom-columns=:metadata.namespace,:metadata.name,:metadata.uid):\n  %s\n  %s\n", f.ID, strings.Join(pods, "\n  "), mounts.Lines(users))
+		fmt.Fprintf(r.Out, "%s is in use, and these pods must be deleted before it can be detached (for their names: kubectl get pods -A -o custom-columns=:metadata.namespace,:metadata.name,:metadata.uid):\n  %s\n  %s\n", f.ID, strings.Join(pods, "\n  "), mounts.Lines(users))
 	}
 	// This precedes the daemon's unmount, so that this command waits, not the daemon.
 	switch err := r.Sync(path); {
 	case err != nil && f.Fault == "":
 		return fmt.Errorf("cannot release %s: cannot write its data: %w", f.ID, err)
 	case err != nil: // the kernel writes no more, and a repair needs it unmounted
-		fmt.Fprintf(r.Out, "%s: %s: what was not written yet is lost: %v\n", f.ID, f.Fault, err)
+		fmt.Fprintf(r.Out, "%s: %s: data that was not written yet is lost: %v\n", f.ID, f.Fault, err)
 	}
 	if _, err := control.Ask(ctx, r.Socket, control.Request{Do: "release", Disk: f.Name, Seq: f.Seq}); err != nil {
 		return err
@@ -69,11 +69,11 @@ func (r *Release) Do(ctx context.Context, which string) error {
 		// The user came meanwhile, or cannot be seen, and keeps the disk as before.
 		_, backErr := control.Ask(ctx, r.Socket, control.Request{Do: "accept", Disk: f.Name, Seq: f.Seq})
 		if backErr == nil {
-			backErr = errors.New("until then it is mounted again")
+			backErr = errors.New("until then hotmount mounts it again")
 		}
 		return errors.Join(err, backErr)
 	}
-	fmt.Fprintf(r.Out, "%s: %s is unmounted, and stays so until it is attached again, accepted, or the machine booted\n%s", f.ID, path, said.String())
+	fmt.Fprintf(r.Out, "%s: %s is unmounted, and stays so until the disk is attached again or accepted, or the machine reboots\n%s", f.ID, path, said.String())
 	return err
 }
 
@@ -82,11 +82,11 @@ func (r *Release) saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error
 	err := isFree(ctx, f)
 	now, lookErr := r.look(f)
 	if detachedItself(f, lookErr) {
-		fmt.Fprintf(w, "its file %s is detached from it already\n", disk.Visible(f.BackingFile))
+		fmt.Fprintf(w, "its file %s is already detached from it\n", disk.Visible(f.BackingFile))
 		return nil
 	}
 	if lookErr != nil {
-		return errors.Join(err, fmt.Errorf("cannot say whether %s is safe to detach: %w", f.ID, lookErr))
+		return errors.Join(err, fmt.Errorf("cannot tell whether %s is safe to detach: %w", f.ID, lookErr))
 	}
 	// A process with a block volume open need not have claimed the disk, and a loop device never claims it.
 	if err != nil || f.Standing.Given != nil || len(now.Loops) > 0 {
@@ -98,10 +98,10 @@ func (r *Release) saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error
 		}
 		words := mounts.Lines(users)
 		if words == "" {
-			words = "nobody that can be found: another device on it, or a mount in a namespace without a process?"
+			words = "no user was found; another device may use it, or a mount in a namespace without a process"
 		}
 		if err != nil {
-			err = fmt.Errorf("NOT safe to detach: %s is still held: %w:\n  %s\nonce that has ended, ask again: hotmount release %s", f.ID, err, words, f.Name)
+			err = fmt.Errorf("NOT safe to detach: %s is still held: %w:\n  %s\nwhen nothing uses it any more, run again: hotmount release %s", f.ID, err, words, f.Name)
 		}
 		if err = errors.Join(err, openErr, mountErr); err != nil {
 			return err
@@ -135,16 +135,16 @@ func (r *Release) look(f *disk.Facts) (disk.Facts, error) {
 func toDetach(f *disk.Facts) string {
 	switch {
 	case f.Whole != "":
-		return fmt.Sprintf("it is a partition of %s, which is safe to detach once hotmount status shows no other one mounted", f.Whole)
+		return fmt.Sprintf("it is a partition of %s, which is safe to detach when hotmount status shows no other partition of it mounted", f.Whole)
 	case f.Transport == "dm":
-		return fmt.Sprintf("it is a volume on other disks (lsblk -s %s), and says nothing of what else is on them: before one of them is detached, lsblk has to show no mount on it", f.Node())
+		return fmt.Sprintf("it is a volume on other disks (lsblk -s %s), which may have other volumes: before you detach one of these disks, lsblk must show no mount on it", f.Node())
 	}
 	if f.Transport == "loop" {
 		return fmt.Sprintf("safe to detach: its file is %s\nthen: losetup -d %s", disk.Visible(f.BackingFile), f.Node())
 	}
 	which := "its size is " + disk.HumanSize(f.Size)
 	if f.Slot != "" {
-		which += ", its place here " + disk.Visible(f.Slot)
+		which += ", its slot on this node " + disk.Visible(f.Slot)
 	}
 	find := "virsh dumpxml NODE, which has a <target> and an <address> for each disk"
 	if f.Serial != "" && strings.Trim(f.Serial, disk.Alphanumeric+"-_.:") == "" {
@@ -154,7 +154,7 @@ func toDetach(f *disk.Facts) string {
 		}
 		which, find = "its serial is "+f.Serial+", "+which, fmt.Sprintf(`virsh dumpxml NODE --xpath "//disk[%s]/target/@dev"`, match)
 	}
-	return fmt.Sprintf("safe to detach: %s\non the host it need not be called %s; its name there, the TARGET, tells: %s\nthen: virsh detach-disk NODE TARGET --persistent", which, f.Name, find)
+	return fmt.Sprintf("safe to detach: %s\nthe host may have another name for it than %s; to see that name, the TARGET: %s\nthen: virsh detach-disk NODE TARGET --persistent", which, f.Name, find)
 }
 
 // deviceUsers returns the users of the device itself, except hotmount's own unit. They include loop devices on the disk
@@ -190,12 +190,12 @@ func (r *Release) block(ctx context.Context, f *disk.Facts) error {
 	if _, err := control.Ask(ctx, r.Socket, control.Request{Do: "release", Disk: f.Name, Seq: f.Seq}); err != nil {
 		return err
 	}
-	fmt.Fprintf(r.Out, "%s: %s is removed, and stays so until it is attached again, accepted, or the machine booted\n", f.ID, f.Standing.Link)
+	fmt.Fprintf(r.Out, "%s: %s is removed, and stays so until the disk is attached again or accepted, or the machine reboots\n", f.ID, f.Standing.Link)
 	return r.saySafe(ctx, r.Out, f)
 }
 
 func inUse(f *disk.Facts, users []mounts.User) error {
-	return fmt.Errorf("cannot release %s: it is in use:\n  %s\nstop them first (pods: kubectl delete pod), then: hotmount release %s", f.ID, mounts.Lines(users), f.Name)
+	return fmt.Errorf("cannot release %s: it is in use:\n  %s\nend these uses first (for a pod: kubectl delete pod), then: hotmount release %s", f.ID, mounts.Lines(users), f.Name)
 }
 
 // find returns the disk with that kernel name or filesystem UUID, and the path at which hotmount has it mounted or

@@ -52,7 +52,7 @@ func InitState(ctx context.Context, h inventory.Host, socket string, w io.Writer
 	}
 	if err == nil && !again {
 		// The daemon's mount namespace may still have the old directory.
-		fmt.Fprintln(w, "the state directory is a new one: systemctl restart hotmount")
+		fmt.Fprintln(w, "the state directory is new; to make the daemon use it: systemctl restart hotmount")
 	}
 	for _, f := range held {
 		fmt.Fprintf(w, "%s (%s) is held: %s\n", f.Node(), disk.HumanSize(f.Size), wordsOfHeld(f, settings))
@@ -76,7 +76,7 @@ func wordsOfHeld(f *disk.Facts, s *disk.Settings) string {
 	c := f.Known()
 	d := policy.Decide(f, &c, s)
 	if d.Reason == disk.ReasonPresent {
-		return fmt.Sprintf("it was attached before hotmount and may be blank; to let hotmount use it: hotmount accept %s %s", f.Name, d.Reason)
+		return fmt.Sprintf("it was attached before hotmount was installed, and may be blank; to let hotmount use it: hotmount accept %s %s", f.Name, d.Reason)
 	}
 	why, next := policy.Words(f, &c, s, d)
 	return why + "; " + next
@@ -107,10 +107,10 @@ func KeepState(ctx context.Context, h inventory.Host, socket string, w io.Writer
 		return err
 	}
 	if !elsewhere {
-		fmt.Fprintln(w, "the records are of this machine-id already")
+		fmt.Fprintln(w, "the records already belong to this machine-id")
 		return nil
 	}
-	fmt.Fprintln(w, "the records are this worker's again; the machine-id holds no disk any more")
+	fmt.Fprintln(w, "the records belong to this worker again; the new machine-id no longer holds a disk")
 	return Rescan(ctx, socket) // the daemon re-examines the disks that it has held
 }
 
@@ -118,7 +118,7 @@ func KeepState(ctx context.Context, h inventory.Host, socket string, w io.Writer
 // refuses while that would lose track of something in use: a volume, a block volume, or the daemon's next record.
 func ResetState(ctx context.Context, h inventory.Host, socket string, w io.Writer, load func() (*disk.Settings, error)) error {
 	if err := resettable(ctx, h, socket, load); err != nil {
-		return fmt.Errorf("cannot reset the state directory, and it is as it was: %w", err)
+		return fmt.Errorf("cannot reset the state directory, and nothing was changed: %w", err)
 	}
 	if err := h.Store.Reset(); err != nil {
 		return err
@@ -129,7 +129,7 @@ func ResetState(ctx context.Context, h inventory.Host, socket string, w io.Write
 
 func resettable(ctx context.Context, h inventory.Host, socket string, load func() (*disk.Settings, error)) error {
 	if _, err := control.Ask(ctx, socket, control.Request{Do: "look"}); err == nil {
-		return errors.New("hotmount.service runs and would record the disks again; systemctl stop hotmount")
+		return errors.New("hotmount.service runs and would record the disks again; first: systemctl stop hotmount")
 	} else if !errors.Is(err, control.ErrDown) {
 		return err
 	}
@@ -153,7 +153,7 @@ func resettable(ctx context.Context, h inventory.Host, socket string, load func(
 	}
 	for i := range table {
 		if m := &table[i]; inventory.IsPlace(&m.MountPoint) && slices.Contains(dirs, path.Dir(m.Path)) {
-			return fmt.Errorf("the volume %s is mounted; umount %[1]s", disk.Visible(m.Path))
+			return fmt.Errorf("the volume %s is mounted; first: umount %[1]s", disk.Visible(m.Path))
 		}
 	}
 	disks, err := h.For(settings).Scan()
@@ -162,7 +162,7 @@ func resettable(ctx context.Context, h inventory.Host, socket string, load func(
 	}
 	for i := range disks {
 		if f := &disks[i]; f.Standing.Given != nil {
-			return fmt.Errorf("%s was given out as the block volume %s, and without the record it could be formatted; detach it", f.Node(), disk.Visible(f.Standing.Given.Link))
+			return fmt.Errorf("%s was given out as the block volume %s, and without the record it could be formatted; first detach it", f.Node(), disk.Visible(f.Standing.Given.Link))
 		}
 	}
 	return nil
@@ -184,7 +184,7 @@ func nothingFormats(ctx context.Context, h inventory.Host) error {
 	case units.ExitCode != 0:
 		return fmt.Errorf("cannot ask systemd for running units: %s", strings.TrimSpace(string(units.Stderr)))
 	case name != "":
-		return fmt.Errorf("%s proves or formats a disk; wait until it has ended, or systemctl stop %[1]s", name)
+		return fmt.Errorf("%s proves or formats a disk; wait until it has ended, or: systemctl stop %[1]s", name)
 	}
 	return nil
 }

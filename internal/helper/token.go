@@ -67,7 +67,7 @@ func Offer(ctx context.Context, h inventory.Host, w io.Writer, name string) erro
 	for _, c := range overridden {
 		fmt.Fprintf(w, "  %s\n", strings.TrimSuffix(c.Wanted+": "+c.Found, ": "))
 	}
-	_, err = fmt.Fprintf(w, "To lose everything that is on it, and have it formatted with %s:\n  hotmount format %s --confirm %s\n", policy.Select(f, s).Create, f.Name, token)
+	_, err = fmt.Fprintf(w, "To format it with %s, and lose everything that is on it:\n  hotmount format %s --confirm %s\n", policy.Select(f, s).Create, f.Name, token)
 	return err
 }
 
@@ -179,9 +179,9 @@ func Confirm(ctx context.Context, h inventory.Host, w io.Writer, name, token, so
 	answer, err := h.Store.TakeAnswer(f.Seq)
 	switch {
 	case errors.Is(err, store.ErrNoAnswer) && taken:
-		err = fmt.Errorf("cannot tell what became of %s: the token was taken, and what is under way goes on; see journalctl -u hotmount-format@%d", name, f.Seq)
+		err = fmt.Errorf("cannot tell whether %s is formatted: the unit has taken the token, and may still run; see journalctl -u hotmount-format@%d", name, f.Seq)
 	case errors.Is(err, store.ErrNoAnswer):
-		err = errors.New("nobody has taken the token, and it is taken back")
+		err = errors.New("no unit has taken the token, and nothing was formatted; the token is withdrawn")
 	case err == nil && answer.Failure != "":
 		err = errors.New(answer.Failure)
 	}

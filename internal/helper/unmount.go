@@ -21,7 +21,7 @@ func ParseGone(s string) (where string, dev disk.Dev, err error) {
 	dir, rest := path.Split(s)
 	uuid, number, _ := strings.Cut(rest, ":")
 	if !disk.ValidUUID(uuid) {
-		return "", dev, fmt.Errorf("%q is no mount point of hotmount with a device number", disk.Visible(s))
+		return "", dev, fmt.Errorf("%q is not a mount point of hotmount with a device number", disk.Visible(s))
 	}
 	dev, err = disk.ParseDev(number)
 	return dir + uuid, dev, err
@@ -51,7 +51,7 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, 
 	case err != nil:
 		return fail(err)
 	case attached != 0 && there:
-		return fail(fmt.Errorf("its disk %s is there", dev))
+		return fail(fmt.Errorf("its disk %s is attached", dev))
 	case attached != 0:
 		return nil // the number is another disk's: nobody has this filesystem any more
 	}
@@ -66,7 +66,7 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, 
 	case err != nil:
 		words = err.Error()
 	case len(users) == 0 && there:
-		words = "nobody that could be found"
+		words = "a user that cannot be found"
 	case len(users) == 0:
 		return nil // they have just let go
 	}
@@ -82,7 +82,7 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, 
 			return nil
 		}
 	}
-	log.Event(report.KindGone, journal.PriWarning, nil, disk.Decision{}, where, fmt.Sprintf("%s %s: its disk (%s) is gone, and it was still used by\n  %s\nThey get errors, and an XFS can be mounted again only when they have ended", where, what, dev, words))
+	log.Event(report.KindGone, journal.PriWarning, nil, disk.Decision{}, where, fmt.Sprintf("%s %s: its disk (%s) is gone, and it was still used by\n  %s\nThese users get errors; an XFS can be mounted again only when they have ended", where, what, dev, words))
 	if !there {
 		// This comes last: the way into a container can hang.
 		shutDown(log, h.Root, where, dev)
@@ -103,8 +103,8 @@ func shutDown(log *report.Log, root, where string, dev disk.Dev) {
 // The fate of the mount, in words.
 const (
 	unmounted   = "was unmounted"
-	takenOff    = "was taken off the tree"
-	nothingLeft = "was unmounted already, so that nothing was left to do there"
+	takenOff    = "was detached from the mount tree"
+	nothingLeft = "was already unmounted"
 )
 
 // unmount unmounts the path and returns the fate of the mount. PID 1 may unmount it first, and the daemon may then

@@ -90,7 +90,7 @@ func TestUnmountGone(t *testing.T) {
 				defer f.Close()
 			}
 			err := unmountGone(report.New(), h, where, dev, unix.Unmount)
-			if (err != nil) != tt.living || tt.living && !strings.Contains(err.Error(), "its disk "+dev.String()+" is there") {
+			if (err != nil) != tt.living || tt.living && !strings.Contains(err.Error(), "its disk "+dev.String()+" is attached") {
 				t.Error(err)
 			}
 			if there, err := h.MountedAt(where, dev); err != nil || there != tt.living {

@@ -47,12 +47,12 @@ func (h Host) identities() ([]disk.Identity, error) {
 	return all, nil
 }
 
-// Elsewhere returns, in words, that the records are of a worker with another machine-id, and what ends that. Both are
+// Elsewhere returns, in words, that the records belong to a worker with another machine-id, and what ends that. Both are
 // empty if they are not.
 func (h Host) Elsewhere() (what, next string) {
 	if !h.Store.Elsewhere() {
 		return "", ""
 	}
-	return "the records in " + h.Store.State + " are of a worker with another machine-id: blank disks that were attached at the first start under this one are formatted only with format_present",
-		"if this is that worker with a new machine-id: hotmount state keep; if it is another worker, such as a clone: hotmount state reset"
+	return "the records in " + h.Store.State + " belong to a worker with another machine-id: blank disks that were attached at the first start under this machine-id are formatted only with format_present",
+		"if this is the same worker with a new machine-id: hotmount state keep; if this is another worker, such as a clone: hotmount state reset"
 }

@@ -311,7 +311,7 @@ func (h Host) ofDisk(f *disk.Facts, c *common) error {
 		return err
 	}
 	if whole.Seq != f.DiskSeq() {
-		return fmt.Errorf("%w: it is of disk sequence number %d now", disk.ErrGone, whole.Seq)
+		return fmt.Errorf("%w: it now belongs to disk sequence number %d", disk.ErrGone, whole.Seq)
 	}
 	f.System = cmp.Or(f.System, whole.System)
 	f.Claim = cmp.Or(f.Claim, whole.Claim)
@@ -381,7 +381,7 @@ func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 	if m.Type == "ext4" {
 		count, err := os.ReadFile(filepath.Join("/", h.Root, "sys/fs/ext4", device, "errors_count"))
 		if n := strings.TrimSpace(string(count)); err == nil && n != "0" {
-			return fmt.Sprintf("the kernel has counted errors in its ext4 (%s) and may write to it no more", disk.Visible(n))
+			return fmt.Sprintf("the kernel has counted errors in its ext4 (%s) and may no longer write to it", disk.Visible(n))
 		}
 	}
 	// An XFS that is shut down answers EIO for the attributes of its root directory, even if the caller may not read

@@ -61,8 +61,8 @@ func Absence(m *disk.Sighting) (what, next string) {
 	if m.Identity.Slot != "" {
 		where += " at " + disk.Visible(m.Identity.Slot)
 	}
-	return fmt.Sprintf("%s %s, on a disk of %s %s, mounted there since %s; attached without --persistent?", disk.Visible(m.Type), disk.Visible(m.UUID), disk.HumanSize(m.Identity.Size), where, m.Mounted.UTC().Format("2006-01-02 15:04 MST")),
-		"attach it; if gone for good: hotmount forget " + disk.Visible(m.UUID)
+	return fmt.Sprintf("%s %s, on a disk of %s %s, mounted there since %s; was it attached without --persistent?", disk.Visible(m.Type), disk.Visible(m.UUID), disk.HumanSize(m.Identity.Size), where, m.Mounted.UTC().Format("2006-01-02 15:04 MST")),
+		"attach it again; if it will not come back: hotmount forget " + disk.Visible(m.UUID)
 }
 
 // Missing returns the filesystems that were mounted at an earlier boot, are on none of the disks, and whose disks were
@@ -143,7 +143,7 @@ func (h Host) strays(dir string) ([]string, error) {
 		if top, _, nested := strings.Cut(below, "/"); nested && mounted[dir+"/"+top] {
 			continue // inside a volume, and so its owner's
 		} else if nested || !disk.ValidUUID(below) {
-			all = append(all, fmt.Sprintf("%s is mounted in the class directory %s, and not by hotmount: the provisioner may take it for a volume", disk.Visible(m.Path), dir))
+			all = append(all, fmt.Sprintf("%s is mounted in the class directory %s, but not by hotmount: the provisioner may use it as a volume", disk.Visible(m.Path), dir))
 		}
 	}
 	for _, e := range entries {
@@ -152,11 +152,11 @@ func (h Host) strays(dir string) ([]string, error) {
 		case mounted[dir+"/"+name]:
 		case e.Type()&fs.ModeSymlink != 0 && h.given(dir, name):
 		case !e.IsDir():
-			all = append(all, fmt.Sprintf("%s is %s, which hotmount did not put into its class directory: the provisioner stumbles over it", path, cmp.Or(kinds[e.Type()], "a device node")))
+			all = append(all, fmt.Sprintf("%s is %s, which hotmount did not put into its class directory: the provisioner reports it as an error", path, cmp.Or(kinds[e.Type()], "a device node")))
 		case !point(name):
-			all = append(all, fmt.Sprintf("%s is a directory that hotmount did not make, on which nothing is mounted: the provisioner stumbles over it", path))
+			all = append(all, fmt.Sprintf("%s is a directory that hotmount did not make, and nothing is mounted on it: the provisioner reports it as an error", path))
 		case full[name] != "":
-			all = append(all, fmt.Sprintf("%s holds files although nothing is mounted there (the first: %s): they lie on the system's disk, and nothing is mounted over them; move them away (chattr -i %[1]s %[1]s/%[3]s first), then: %[4]s", path, disk.Visible(full[name]), disk.Marker, disk.Unmake(path)))
+			all = append(all, fmt.Sprintf("%s holds files although nothing is mounted there (the first: %s): they are on the system disk, and hotmount mounts nothing over them; move them away (chattr -i %[1]s %[1]s/%[3]s first), then: %[4]s", path, disk.Visible(full[name]), disk.Marker, disk.Unmake(path)))
 		}
 	}
 	return all, nil

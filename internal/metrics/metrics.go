@@ -67,17 +67,17 @@ func New(version string) *Metrics {
 	m.formats = add(counter, "formats_total", "Filesystems made.", "class")
 	m.mounts = add(counter, "mounts_total", "Filesystems mounted.", "class")
 	m.failures = add(counter, "failures_total", "Actions on disks that failed, each try.", "action")
-	m.overruns = add(counter, "lost_events_total", "Times that events were lost or unreadable (overruns), and every disk was looked at for it.")
+	m.overruns = add(counter, "lost_events_total", "Times that events were lost or unreadable (overruns), after which hotmount looked at every disk.")
 	m.rescan = add(gauge, "last_rescan_timestamp_seconds", "When every disk was last looked at.")
 	m.watchdog = add(gauge, "watchdog_timestamp_seconds", "When the daemon's loop last fed the service manager's watchdog.")
 	m.faulty = add(gauge, "configuration_fault", "1 while the configuration has a fault and the daemon runs on its last good settings, else 0.")
 	for _, f := range []*family{m.overruns, m.rescan, m.watchdog, m.faulty} {
 		f.of() // it is written even before it has happened
 	}
-	m.disks = add(gauge, "disks", "Attached disks that are hotmount's business, or could be.", "class", "reason", "state")
+	m.disks = add(gauge, "disks", "Attached disks that hotmount uses or could use.", "class", "reason", "state")
 	m.size = add(gauge, "filesystem_size_bytes", "Size of a mounted filesystem.", "class", "device", "uuid")
 	m.free = add(gauge, "filesystem_free_bytes", "Free space of a mounted filesystem.", "class", "device", "uuid")
-	m.available = add(gauge, "filesystem_available_bytes", "Free space of a mounted filesystem for others than root.", "class", "device", "uuid")
+	m.available = add(gauge, "filesystem_available_bytes", "Free space of a mounted filesystem for users other than root.", "class", "device", "uuid")
 	m.inodes = add(gauge, "filesystem_inodes", "Inodes of a mounted filesystem.", "class", "device", "uuid")
 	m.freeInodes = add(gauge, "filesystem_free_inodes", "Free inodes of a mounted filesystem.", "class", "device", "uuid")
 	m.arrival = add(histogram, "attach_to_mounted_seconds", "Time from the event of a new disk until it was mounted.", "formatted")

@@ -43,7 +43,7 @@ func xfsGeometryOf(path string, dev disk.Dev) (g disk.Geometry, err error) {
 	g.Size = native.Uint64(b[32:]) * g.Block
 	g.UUID = disk.UUID([16]byte(b[64:80]))
 	if g.Block == 0 || g.Group == 0 {
-		return g, errors.New("the kernel gives blocks or groups of no size")
+		return g, errors.New("the kernel reports blocks or groups of size 0")
 	}
 	return g, nil
 }

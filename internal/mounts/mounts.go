@@ -99,7 +99,7 @@ func (p Paths) onWay(path string) []*Mount {
 func OnTop(tree []Mount, path string, dev disk.Dev) (bool, error) {
 	there := slices.ContainsFunc(tree, func(m Mount) bool { return m.Path == path && m.Dev == dev })
 	if at := At(tree, path); there && at != nil && (at.Path != path || at.Dev != dev) {
-		return true, fmt.Errorf("%s is mounted over it at %[2]s; take that away first: umount %[2]s", at.Dev, disk.Visible(at.Path))
+		return true, fmt.Errorf("%s is mounted over it at %[2]s; first: umount %[2]s", at.Dev, disk.Visible(at.Path))
 	}
 	return there, nil
 }
@@ -233,7 +233,7 @@ func Swaps(root string) ([]string, error) {
 func parseSwaps(text string) ([]string, error) {
 	header, rest, _ := strings.Cut(text, "\n")
 	if !strings.HasPrefix(header, "Filename") {
-		return nil, fmt.Errorf("cannot read active swap space: %q is no header", disk.Visible(header))
+		return nil, fmt.Errorf("cannot read active swap space: %q is not a header", disk.Visible(header))
 	}
 	var paths []string
 	for line := range strings.Lines(rest) {

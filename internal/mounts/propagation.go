@@ -29,7 +29,7 @@ func propagates(hosts, owns []Mount, dir string) error {
 		at := disk.Visible(host.Path)
 		return fmt.Errorf("cannot see what is mounted below %s: the host's mount %s is not shared (mount --make-shared %s)", dir, at, at)
 	case own.Shared != host.Shared && own.Master != host.Shared:
-		return fmt.Errorf("cannot see what is mounted below %s: this process has it by another mount than the host", dir)
+		return fmt.Errorf("cannot see what is mounted below %s: this process sees it through another mount than the host", dir)
 	case inside(own, dir) != inside(host, dir):
 		// A bind mount is a peer of its original, whatever part of it that shows. A mount on one's directory appears on
 		// the same directory of the other.

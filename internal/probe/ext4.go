@@ -44,10 +44,10 @@ type ext4Super struct {
 func parseExt4(b []byte) (ext4Super, error) {
 	le := binary.LittleEndian
 	if le.Uint16(b[0x38:]) != superMagic {
-		return ext4Super{}, errors.New("it has no superblock of an ext4")
+		return ext4Super{}, errors.New("it has no ext4 superblock")
 	}
 	if le.Uint32(b[0x64:])&csum == 0 || le.Uint32(b[0x64:])&sparseSuper == 0 || le.Uint32(b[0x60:])&metaBG != 0 {
-		return ext4Super{}, errors.New("the superblock of its ext4 is not as mkfs.ext4 was told to make it")
+		return ext4Super{}, errors.New("its ext4 superblock has other features than hotmount orders from mkfs.ext4")
 	}
 	if sum, stored := ext4Sum(^uint32(0), b[:0x3fc]), le.Uint32(b[0x3fc:]); sum != stored {
 		return ext4Super{}, fmt.Errorf("cannot use the ext4 superblock: its checksum is %08x, computed %08x", stored, sum)
@@ -64,7 +64,7 @@ func parseExt4(b []byte) (ext4Super, error) {
 	}
 	shift := le.Uint32(b[0x18:])
 	if shift > 6 || s.perGroup == 0 || blocks <= s.first || blocks > 1<<48 || s.inode < leastInode || s.inode > block || block%s.inode != 0 || s.descriptor < 32 || s.descriptor > 1024 {
-		return ext4Super{}, errors.New("cannot use the ext4 superblock: its numbers make no sense")
+		return ext4Super{}, errors.New("cannot use the ext4 superblock: its numbers contradict each other")
 	}
 	s.block = superSize << shift
 	s.groups = (blocks - s.first + s.perGroup - 1) / s.perGroup
@@ -98,7 +98,7 @@ func IsWholeExt4(r io.ReaderAt, uuid string) error {
 	case super.uuid != uuid:
 		return fmt.Errorf("it holds the ext4 %s, not %s", super.uuid, uuid)
 	case !super.whole:
-		return errors.New("mkfs.ext4 is still at work on it, or was ended")
+		return errors.New("mkfs.ext4 is still at work on it, or was stopped")
 	case super.block != block:
 		return fmt.Errorf("its blocks have %d bytes, not %d", super.block, block)
 	}
@@ -117,7 +117,7 @@ func IsWholeExt4(r io.ReaderAt, uuid string) error {
 	for i := range super.groups {
 		d := buf[i*uint64(super.descriptor):][:super.descriptor]
 		if sum := super.descriptorSum(uint32(i), d); sum != binary.LittleEndian.Uint16(d[0x1e:]) {
-			return fmt.Errorf("the descriptor of group %d is not of the ext4 %s", i, uuid)
+			return fmt.Errorf("the descriptor of group %d does not belong to the ext4 %s", i, uuid)
 		}
 	}
 	for i := range super.groups {
@@ -129,7 +129,7 @@ func IsWholeExt4(r io.ReaderAt, uuid string) error {
 			return err
 		}
 		if c, err := parseExt4(buf[:superSize]); err != nil || c.uuid != uuid {
-			return fmt.Errorf("byte %d is no copy of the superblock of the ext4 %s", at, uuid)
+			return fmt.Errorf("byte %d is not a copy of the superblock of the ext4 %s", at, uuid)
 		}
 	}
 	return nil

@@ -62,7 +62,7 @@ func IsWholeXFS(r io.ReaderAt, uuid string) error {
 	case super.UUID != uuid:
 		return fmt.Errorf("it holds the XFS %s, not %s", super.UUID, uuid)
 	case super.InProgress:
-		return errors.New("mkfs.xfs is still at work on it, or was ended")
+		return errors.New("mkfs.xfs is still at work on it, or was stopped")
 	}
 	// Superblock, AGF, AGI and AGFL are one sector and one write each. Any of these writes may be lost.
 	buf, err := alignedBuffer(max(4*int(super.Sector), align))
@@ -84,7 +84,7 @@ func IsWholeXFS(r io.ReaderAt, uuid string) error {
 			}
 		}
 		if bad >= 0 {
-			return fmt.Errorf("byte %d, in the headers of group %d, is not of the XFS %s", at+uint64(bad), i, uuid)
+			return fmt.Errorf("byte %d, in the headers of group %d, does not belong to the XFS %s", at+uint64(bad), i, uuid)
 		}
 	}
 	return nil

@@ -59,7 +59,7 @@ func configMap(data map[string]string) (*values, error) {
 		return nil, fmt.Errorf("storageClassMap: %w", err)
 	}
 	if len(n.Content) != 1 || n.Content[0].Kind != yaml.MappingNode {
-		return nil, errors.New("storageClassMap: it is no mapping of classes")
+		return nil, errors.New("storageClassMap: it is not a mapping of classes")
 	}
 	pairs := n.Content[0].Content
 	for i := 0; i+1 < len(pairs); i += 2 {

@@ -95,16 +95,16 @@ func expected(c *disk.Class) class {
 const head = `# Values for the chart local-static-provisioner (sig-storage-local-static-provisioner
 # 2.9), made by "hotmount provisioner values" from this node's configuration.
 
-# The name of a volume is made of the node's name, not of its UID: a node that is
-# registered anew goes on with its volumes.
+# The name of a volume is made from the node's name, not from its UID: a node that is
+# registered again keeps its volumes.
 useNodeNameOnly: true
 setPVOwnerRef: false
-# It deletes the volumes of nodes that are away; the disks stay.
+# This controller deletes the volumes of nodes that are away, although the disks stay.
 nodeCleanupController:
   enabled: false
-# With Delete a volume is emptied, and offered again, when its claim is deleted;
-# with Retain a person does that. mountOptions stay empty: the disk is mounted
-# already.
+# With Delete, a volume is emptied and offered again when its claim is deleted. With
+# Retain, a person does this. mountOptions stay empty, because the disk is already
+# mounted.
 `
 
 // Values returns the helm values that fit the settings, as YAML.
@@ -164,10 +164,10 @@ func (k *checker) unless(fits bool, format string, args ...any) {
 }
 
 func (k *checker) whole() {
-	k.unless(k.v.Common.Kind == 0, "common: is a key of charts before 2.0, and ignored: move what is in it to the top level")
-	k.unless(k.v.UseNodeNameOnly, "useNodeNameOnly: found false, expected true: a node that is registered anew could not go on with its volumes")
+	k.unless(k.v.Common.Kind == 0, "common: is a key of charts before 2.0, and has no effect: move its contents to the top level")
+	k.unless(k.v.UseNodeNameOnly, "useNodeNameOnly: found false, expected true: a node that is registered again could not keep its volumes")
 	k.unless(!k.v.SetPVOwnerRef, "setPVOwnerRef: found true, expected false: the volumes would be deleted with the node object")
-	k.unless(!k.v.Cleanup.Enabled, "nodeCleanupController.enabled: found true, expected false: it deletes the volumes of nodes that are away, and the disks stay")
+	k.unless(!k.v.Cleanup.Enabled, "nodeCleanupController.enabled: found true, expected false: it deletes the volumes of nodes that are away, although the disks stay")
 }
 
 // ours checks one of hotmount's classes.
@@ -182,11 +182,11 @@ func (k *checker) ours(c *disk.Class) {
 		k.unless(c.Provision, "class %s: hostDir: found %s, the directory of hotmount's class %s, which is not for the provisioner (provision: false): its disks would become volumes, and be emptied", disk.Visible(got.Name), want.HostDir, c.Name)
 		if c.Provision {
 			n++
-			k.unless(n != 2, "class %s: its directory %s is that of two classes: each disk would become two volumes", c.Name, want.HostDir)
+			k.unless(n != 2, "class %s: its directory %s is in two of the provisioner's classes: each disk would become two volumes", c.Name, want.HostDir)
 			k.pair(c, got, &want)
 		}
 	}
-	k.unless(n > 0 || !c.Provision, "class %s: no class has hostDir %s: its disks become no volumes", c.Name, want.HostDir)
+	k.unless(n > 0 || !c.Provision, "class %s: no class of the provisioner has hostDir %s: its disks do not become volumes", c.Name, want.HostDir)
 }
 
 func (k *checker) pair(c *disk.Class, got, want *class) {
@@ -197,13 +197,13 @@ func (k *checker) pair(c *disk.Class, got, want *class) {
 	if c.Mode == disk.ModeBlock {
 		sample = sampleLink
 		k.unless(len(got.BlockCleaner) > 0 && !strings.HasSuffix(got.BlockCleaner[0], "/quick_reset.sh"),
-			"%s: blockCleanerCommand: found quick_reset.sh, which is what holds without one, expected %s: the next tenant could read the data of the last", name, strings.Join(want.BlockCleaner, " "))
+			"%s: blockCleanerCommand: found quick_reset.sh, which is the default, expected %s: the next user could read the data of the last", name, strings.Join(want.BlockCleaner, " "))
 		k.unless(k.v.MountDevVolume == nil || *k.v.MountDevVolume, "mountDevVolume: found false, expected true: class %s has block volumes", c.Name)
 	}
 	match, _ := path.Match(got.NamePattern, sample)
 	k.unless(match, "%s: namePattern: found %s, which does not match %s, expected %s", name, disk.Visible(got.NamePattern), sample, want.NamePattern)
 	k.unless(!match || got.NamePattern == want.NamePattern,
-		"%s: namePattern: found %s, expected %s: whatever else comes to lie there would be taken for a volume", name, disk.Visible(got.NamePattern), want.NamePattern)
+		"%s: namePattern: found %s, expected %s: anything else in that directory would become a volume", name, disk.Visible(got.NamePattern), want.NamePattern)
 	k.unless(c.Mode == disk.ModeBlock || got.FSType == "" || slices.Contains(c.Accept, got.FSType), "%s: fsType: found %s, expected %s", name, disk.Visible(got.FSType), want.FSType)
 }
 
@@ -218,13 +218,13 @@ func (k *checker) theirs(i int) {
 		ours := &k.s.Classes[j]
 		host := path.Clean(c.HostDir)
 		k.unless(host == ours.Directory || !nested(host, ours.Directory),
-			"%s: hostDir: found %s, and %s is the directory of hotmount's class %s: of two class directories none may lie in the other", name, disk.Visible(c.HostDir), ours.Directory, ours.Name)
+			"%s: hostDir: found %s, and %s is the directory of hotmount's class %s: one class directory must not contain another", name, disk.Visible(c.HostDir), ours.Directory, ours.Name)
 	}
 	for j := range i {
 		o := &k.v.Classes[j]
-		k.unless(c.Name != o.Name, "%s: there are two of that name", name)
+		k.unless(c.Name != o.Name, "%s: two classes have this name", name)
 		k.unless(!nested(path.Clean(c.MountDir), path.Clean(o.MountDir)),
-			"%s: mountDir: found %s, and class %s has %s: inside the provisioner's pod the one is a mount point in the other, and would become a volume of the system disk", name, disk.Visible(c.MountDir), disk.Visible(o.Name), disk.Visible(o.MountDir))
+			"%s: mountDir: found %s, and class %s has %s: inside the provisioner's pod, one is a mount point in the other, and would become a volume on the system disk", name, disk.Visible(c.MountDir), disk.Visible(o.Name), disk.Visible(o.MountDir))
 	}
 }
 

@@ -144,7 +144,7 @@ func (b *Board) failed(e disk.Event) {
 	if !ok {
 		l = disk.Line{Disk: f.Name, Kind: disk.Unread, Decision: e.Decision}
 	}
-	l.Failure, l.Remedy = disk.OneLine(e.Err.Error()), "it is tried again; to have that done at once: "+tryAgain(f, e.Decision)
+	l.Failure, l.Remedy = disk.OneLine(e.Err.Error()), "hotmount tries again; to try at once: "+tryAgain(f, e.Decision)
 	l.OfNode, l.Tries, l.Retry = again.OfNode, again.Count, time.Now().UTC().Add(again.Wait).Round(time.Second)
 	b.lines[f.Name] = l
 }

@@ -88,7 +88,7 @@ func TestFailedRemedy(t *testing.T) {
 	} {
 		b := NewBoard(nil)
 		b.Report(failed(&disk.Facts{ID: disk.ID{Name: "vdb"}}, tt.d, "", errors.New("no"), disk.Tries{Wait: time.Second}))
-		if got := b.Lines()[0].Remedy; got != "it is tried again; to have that done at once: "+tt.want {
+		if got := b.Lines()[0].Remedy; got != "hotmount tries again; to try at once: "+tt.want {
 			t.Errorf("%s: %q", name, got)
 		}
 	}

@@ -93,7 +93,7 @@ func NewAs(format string) (*Log, error) {
 	case "text", "json":
 		return &Log{text: os.Stderr, json: format == "json"}, nil
 	}
-	return nil, fmt.Errorf("cannot log as %q: give %s", disk.Visible(format), strings.Join(Formats, ", "))
+	return nil, fmt.Errorf("cannot log in the format %q: use %s", disk.Visible(format), strings.Join(Formats, ", "))
 }
 
 // Event writes one event about the disk f, nil for none. path is the mount point to whose unit the event belongs, empty
@@ -124,7 +124,7 @@ func (l *Log) Event(kind Kind, p journal.Priority, f *disk.Facts, d disk.Decisio
 	if l.lost > 0 {
 		if l.write(map[string]string{
 			"MESSAGE_ID": string(KindProblem), "PRIORITY": strconv.Itoa(int(journal.PriErr)),
-			"MESSAGE": fmt.Sprintf("%d entries of hotmount's are not in the journal: journald did not read them; what became of the disks: hotmount status", l.lost),
+			"MESSAGE": fmt.Sprintf("%d entries of hotmount are missing in the journal, because journald did not read them; to see the disks: hotmount status", l.lost),
 		}) == nil {
 			l.lost = 0
 		}
@@ -204,7 +204,7 @@ func (l *Log) Report(e disk.Event) {
 		}
 		l.Event(KindGone, journal.PriNotice, f, disk.Decision{UUID: uuidOf(at)}, at, message)
 	case disk.EventBounced:
-		l.Event(KindBounced, journal.PriNotice, f, disk.Decision{Action: disk.Mount, UUID: uuidOf(at)}, at, Name(f)+": systemd took it for unplugged, or rebooted softly, and unmounted it; nobody did by hand: it is mounted again when it is back")
+		l.Event(KindBounced, journal.PriNotice, f, disk.Decision{Action: disk.Mount, UUID: uuidOf(at)}, at, Name(f)+": systemd unmounted it, because the disk seemed unplugged, or for a soft reboot; hotmount mounts it again when it is back")
 	case disk.EventNotice:
 		l.Event(KindNotice, journal.PriWarning, nil, d, "", e.Notice)
 	case disk.EventProblem:

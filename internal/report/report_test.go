@@ -249,7 +249,7 @@ func TestJournalFields(t *testing.T) {
 		{"gone, not mounted, without a serial", func() { a.Report(gone(facts(""), "")) }, "5", KindGone, "", "/dev/vdb (no serial, 5 GiB): gone",
 			map[string]string{"HOTMOUNT_DEVICE": "/dev/vdb", "HOTMOUNT_DISKSEQ": "12"}},
 		{"unmounted by systemd", func() { a.Report(bounced(facts(""), path)) }, "5", KindBounced, mountUnit,
-			"/dev/vdb (no serial, 5 GiB): systemd took it for unplugged, or rebooted softly, and unmounted it; nobody did by hand: it is mounted again when it is back",
+			"/dev/vdb (no serial, 5 GiB): systemd unmounted it, because the disk seemed unplugged, or for a soft reboot; hotmount mounts it again when it is back",
 			map[string]string{"HOTMOUNT_DEVICE": "/dev/vdb", "HOTMOUNT_DISKSEQ": "12", "HOTMOUNT_DECISION": "mount", "HOTMOUNT_UUID": uuid}},
 		{"problem", func() { a.Problem(errors.New("it is\nso")) }, "3", KindProblem, "", "it is; so", nil},
 		{"rescan", func() { a.Rescan("events were lost") }, "6", KindRescan, "", "looking at all disks: events were lost", nil},

@@ -22,7 +22,7 @@ type Answer struct {
 }
 
 // ErrConfirming reports that another process waits for the result of a token for the same disk.
-var ErrConfirming = errors.New("another hotmount format --confirm formats it already; see hotmount history")
+var ErrConfirming = errors.New("another hotmount format --confirm already formats it; see hotmount history")
 
 // Confirming gives this process alone the right to confirm formatting the disk with that sequence number. It returns
 // ErrConfirming if another process has the right: each would get the other's answer. The right ends when end is called
@@ -37,7 +37,7 @@ func (s Store) Confirming(seq uint64) (end func() error, err error) {
 		err = ErrConfirming
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot hand on the token: %w", err)
+		return nil, fmt.Errorf("cannot pass on the token: %w", err)
 	}
 	return f.Close, nil
 }
@@ -53,7 +53,7 @@ func (s Store) Confirm(seq uint64, token string) (withdraw func() error, err err
 		f, err = os.CreateTemp(filepath.Dir(path), ".new-*")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot hand on the token: %w", err)
+		return nil, fmt.Errorf("cannot pass on the token: %w", err)
 	}
 	err = json.NewEncoder(f).Encode(token)
 	if err == nil {
@@ -63,7 +63,7 @@ func (s Store) Confirm(seq uint64, token string) (withdraw func() error, err err
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot hand on the token: %w", errors.Join(err, f.Close(), removeIfThere(f.Name())))
+		return nil, fmt.Errorf("cannot pass on the token: %w", errors.Join(err, f.Close(), removeIfThere(f.Name())))
 	}
 	return f.Close, nil
 }

@@ -38,10 +38,10 @@ func newer(path string, found int) error {
 	return fmt.Errorf("cannot use %s: it has version %d, this hotmount knows %d"+disk.Helps+"install the version that wrote the file; to see which versions were installed: zgrep -h 'installed hotmount:' /var/log/dpkg.log*", path, found, version)
 }
 
-// rescan follows when a file that is begun anew was moved away.
-const rescan = "hotmount rescan; the file is begun anew then"
+// rescan is the command after a damaged file was moved away.
+const rescan = "hotmount rescan; hotmount then begins a new file"
 
-// damaged returns the error for a file that cannot be read and can be begun anew. then is the next command.
+// damaged returns the error for a file that cannot be read and that hotmount can do without. then is the next command.
 func damaged(path string, err error, then string) error {
 	return fmt.Errorf("cannot read %s: %w"+disk.Helps+"mv %[1]s %[1]s.bad && %[3]s", path, err, then)
 }

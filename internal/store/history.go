@@ -207,7 +207,7 @@ func (s Store) append(next func([]disk.Record) (entry, error)) error {
 	if errors.Is(err, ErrBrake) {
 		return err
 	}
-	return wrap(err, "cannot record it in the history")
+	return wrap(err, "cannot record the format in the history")
 }
 
 // appendLocked replaces the file as a whole, so that a crash leaves no incomplete line.

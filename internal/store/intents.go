@@ -52,7 +52,7 @@ func overlap(all []disk.Intent, by *disk.Intent, attached func(seq uint64) bool)
 	for i := range all {
 		was := all[i].Identity
 		if attached != nil && was.Boot == by.Identity.Boot && was.Seq != by.Identity.Seq && was.Same(by.Identity) && attached(was.Seq) {
-			return fmt.Errorf("the disk with sequence number %d has its serial or WWN, and a format of that has begun and not ended", was.Seq)
+			return fmt.Errorf("the disk with sequence number %d has the same serial or WWN, and a format of that disk has not ended", was.Seq)
 		}
 	}
 	return nil

@@ -37,7 +37,7 @@ func (s Store) machine() (string, error) {
 	}
 	id := strings.TrimSpace(string(text))
 	if !machineID.MatchString(id) {
-		return "", fmt.Errorf("cannot use the machine-id in %s: it is not one of 32 hexadecimal digits"+machineHelps, s.MachineID)
+		return "", fmt.Errorf("cannot use the machine-id in %s: it does not have 32 hexadecimal digits"+machineHelps, s.MachineID)
 	}
 	return id, nil
 }
@@ -53,7 +53,7 @@ func (s Store) present(st *state) (before, arrived []disk.Identity, err error) {
 	case err != nil:
 		return st.Present, nil, err
 	case st.Arrival == nil || st.Arrival.Machine != id:
-		return nil, nil, errors.New("the machine-id is another one, and the attached disks are not recorded yet" + disk.Helps + "systemctl restart hotmount")
+		return nil, nil, errors.New("the machine-id has changed, and the attached disks are not recorded yet" + disk.Helps + "systemctl restart hotmount")
 	}
 	return nil, st.Arrival.Present, nil
 }
@@ -67,7 +67,7 @@ func (s Store) First() bool {
 // Start records whose disks these are, before the daemon looks at the first one. It calls attached if it has to record
 // the attached disks: at the first start, and at the first start under another machine-id.
 func (s Store) Start(attached func() ([]disk.Identity, error)) error {
-	return wrap(s.start(attached), "cannot record which disks are attached at the first start, and format none")
+	return wrap(s.start(attached), "cannot record which disks are attached at the first start, so no disk is formatted")
 }
 
 func (s Store) start(attached func() ([]disk.Identity, error)) error {
@@ -98,7 +98,7 @@ func (s Store) start(attached func() ([]disk.Identity, error)) error {
 	return s.change(func(st *state) { st.Arrival = &arrival{id, all} })
 }
 
-// Elsewhere reports whether the records are of a worker with another machine-id. It is false if that is unknown.
+// Elsewhere reports whether the records belong to a worker with another machine-id. It is false if that is unknown.
 func (s Store) Elsewhere() bool {
 	st, err := s.load()
 	id, idErr := s.machine()

@@ -34,7 +34,7 @@ func (s Store) Publish(lines []disk.Line) error {
 func (s Store) Published() ([]disk.Line, error) {
 	var lines []disk.Line
 	if err := readJSON(s.publishedFile(), &lines); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("cannot read what the daemon said of the disks: %w", err)
+		return nil, fmt.Errorf("cannot read the daemon's status of the disks: %w", err)
 	}
 	return lines, nil
 }

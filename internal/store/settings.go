@@ -14,7 +14,7 @@ import (
 // SaveSettings passes the daemon's effective settings to the processes that format, so that its flags and environment
 // apply there too.
 func (s Store) SaveSettings(st *disk.Settings) error {
-	return wrap(writeJSON(s.settingsFile(), st, false), "cannot hand on the settings")
+	return wrap(writeJSON(s.settingsFile(), st, false), "cannot pass on the settings")
 }
 
 // SaveDirectories records the class directories in the state directory, for the cleanup at a boot with a broken
@@ -62,7 +62,7 @@ func (s Store) KeptSettings() (path string, err error) {
 	case ours && version != keptVersion:
 		return "", fmt.Errorf("%s has version \"%s\", this hotmount knows %s", s.keptFile(), disk.Visible(version), keptVersion)
 	case !ours || !strings.HasSuffix(string(data), "\n"+keptEnd):
-		return "", fmt.Errorf("%s is not whole", s.keptFile())
+		return "", fmt.Errorf("%s is incomplete", s.keptFile())
 	}
 	return s.keptFile(), nil
 }

@@ -98,7 +98,7 @@ func TestRemedyOfADamagedFile(t *testing.T) {
 	if err := os.MkdirAll(s.intentDir(), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	const again = "hotmount rescan; the file is begun anew then"
+	const again = "hotmount rescan; hotmount then begins a new file"
 	intent := filepath.Join(s.intentDir(), uuid+".json")
 	for path, next := range map[string]string{
 		s.stateFile():     "hotmount state init; the blank disks that are attached are held then",

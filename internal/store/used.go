@@ -38,7 +38,7 @@ func (s Store) TakeOpener(seq uint64) (*disk.Opener, error) {
 		err = s.drop(openerDir, seq)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		err = errors.New("the look for open files left no result")
+		err = errors.New("the search for open files left no result")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read who has the disk open: %w", err)

@@ -17,7 +17,7 @@ func (f FS) BootID() (string, error) {
 	}
 	id := strings.TrimSuffix(string(text), "\n")
 	if !disk.ValidUUID(id) {
-		return "", fmt.Errorf("cannot read boot id: %q is no UUID", disk.Visible(id))
+		return "", fmt.Errorf("cannot read boot id: %q is not a UUID", disk.Visible(id))
 	}
 	return id, nil
 }

@@ -169,7 +169,7 @@ func TestDiskFails(t *testing.T) {
 		{"no name", virtio, "", false, "not a name of a disk"},
 		{"a kernel without sequence numbers", virtio.with(tree{vdb + "diskseq": "-"}), "vdb", false, "diskseq"},
 		{"no device number", virtio.with(tree{vdb + "dev": "-"}), "vdb", false, "dev"},
-		{"device number", virtio.with(tree{vdb + "dev": "254"}), "vdb", false, "no colon"},
+		{"device number", virtio.with(tree{vdb + "dev": "254"}), "vdb", false, "cannot parse device number"},
 		{"no size", virtio.with(tree{vdb + "size": "-"}), "vdb", false, "size"},
 		{"size", virtio.with(tree{vdb + "size": "-1\n"}), "vdb", false, "size"},
 		{"no statistics", virtio.with(tree{vdb + "stat": "-"}), "vdb", false, "stat"},

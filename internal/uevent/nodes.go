@@ -36,11 +36,11 @@ type Nodes struct {
 func WatchNodes(directory string, wanted func(name string) bool) (*Nodes, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
-		return nil, fmt.Errorf("cannot hear of new entries of %s: %w", directory, os.NewSyscallError("inotify_init1", err))
+		return nil, fmt.Errorf("cannot watch for new entries of %s: %w", directory, os.NewSyscallError("inotify_init1", err))
 	}
 	events := os.NewFile(uintptr(fd), "inotify")
 	if _, err := unix.InotifyAddWatch(fd, directory, unix.IN_CREATE|unix.IN_DELETE|unix.IN_ONLYDIR); err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot hear of new entries of %s: %w", directory, os.NewSyscallError("inotify_add_watch", err)), events.Close())
+		return nil, errors.Join(fmt.Errorf("cannot watch for new entries of %s: %w", directory, os.NewSyscallError("inotify_add_watch", err)), events.Close())
 	}
 	return &Nodes{
 		directory: directory, wanted: wanted, events: events,
@@ -70,7 +70,7 @@ func (n *Nodes) Run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	return fmt.Errorf("cannot hear of new entries of %s: %w", n.directory, err)
+	return fmt.Errorf("cannot watch for new entries of %s: %w", n.directory, err)
 }
 
 // CameAfter reports whether the entry is known to have appeared after the other one disappeared. It returns false if

@@ -112,7 +112,7 @@ func wrap(err *error, format string, args ...any) {
 
 func openLink(link string) (class *os.File, name string, err error) {
 	if !path.IsAbs(link) || path.Clean(link) != link || path.Dir(link) == "/" {
-		return nil, "", errors.New("it is no entry of a class directory")
+		return nil, "", errors.New("it is not an entry of a class directory")
 	}
 	class, err = openDirectory(path.Dir(link))
 	return class, path.Base(link), err
@@ -124,7 +124,7 @@ func symlink(target string, d *os.File, name string) error {
 		return err
 	}
 	if there, err := readlink(d, name); err != nil || there != target {
-		return fmt.Errorf("%s/%s is there already, and not hotmount's", d.Name(), disk.Visible(name))
+		return fmt.Errorf("%s/%s already exists, and hotmount did not make it", d.Name(), disk.Visible(name))
 	}
 	return nil
 }

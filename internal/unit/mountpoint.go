@@ -29,7 +29,7 @@ func MakeMountPoint(dir, uuid string) (err error) {
 	}
 	defer class.Close()
 	if !disk.ValidUUID(uuid) {
-		return errors.New("it is not named by a UUID")
+		return errors.New("its name is not a UUID")
 	}
 	point, err := openPoint(class, uuid)
 	if errors.Is(err, unix.ENOENT) {
@@ -146,7 +146,7 @@ func RemoveMountPoint(dir, uuid string) (err error) {
 	}
 	defer class.Close()
 	if !disk.ValidUUID(uuid) {
-		return errors.New("it is not named by a UUID")
+		return errors.New("its name is not a UUID")
 	}
 	point, err := openPoint(class, uuid)
 	if errors.Is(err, unix.ENOENT) {
@@ -283,9 +283,9 @@ func isBare(d *os.File) error {
 			if st.Mode&unix.S_IFMT == unix.S_IFREG && st.Size == 0 {
 				continue
 			}
-			what = marker + " is no empty file"
+			what = marker + " is not an empty file"
 		}
-		return fmt.Errorf("%w (%s); look at what it holds, move it away (chattr -i %[3]s %[3]s/%[4]s first), then: %[5]s", ErrNotEmpty, what, d.Name(), marker, disk.Unmake(d.Name()))
+		return fmt.Errorf("%w (%s); check its contents, move them away (chattr -i %[3]s %[3]s/%[4]s first), then: %[5]s", ErrNotEmpty, what, d.Name(), marker, disk.Unmake(d.Name()))
 	}
 	return nil
 }

@@ -115,7 +115,7 @@ func (u *MountUnit) check() error {
 
 func checkPath(p string) error {
 	if !path.IsAbs(p) || path.Clean(p) != p || path.Dir(p) == "/" || !disk.ValidUUID(path.Base(p)) {
-		return fmt.Errorf("%q is not a mount point of ours", p)
+		return fmt.Errorf("%q is not a mount point of hotmount", p)
 	}
 	return nil
 }

@@ -243,7 +243,7 @@ func TestBindMount(t *testing.T) {
 // remedy moves a file away with the command from the error.
 func remedy(t *testing.T, err error, file string) {
 	t.Helper()
-	_, what, _ := strings.Cut(err.Error(), "move it away (")
+	_, what, _ := strings.Cut(err.Error(), "move them away (")
 	first, then, told := strings.Cut(what, " first), then: ")
 	if !told {
 		t.Fatal(err)

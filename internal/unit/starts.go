@@ -223,5 +223,5 @@ func (m *Manager) Held(path string) error {
 	if found, err := filepath.Glob(at + "*.service"); err != nil || len(found) == 0 || !m.has(path) {
 		return nil
 	}
-	return fmt.Errorf("systemd has %s from another start, as long as a disk that came with it is not mounted; see systemctl status '%s*'", Name(path), togetherUnit)
+	return fmt.Errorf("systemd keeps %s in another start until the disks of that start are mounted; see systemctl status '%s*'", Name(path), togetherUnit)
 }

@@ -205,7 +205,7 @@ func cleanVolume(v volume) error {
 		// This is dd_zero.sh as "hotmount provisioner values" has it.
 		info, err := os.Stat(v.Path)
 		if err == nil && info.Mode()&fs.ModeDevice == 0 {
-			err = errors.New("it is no block device")
+			err = errors.New("it is not a block device")
 		}
 		if err != nil {
 			return err

@@ -236,7 +236,7 @@ func together(t *testing.T, o worker.Options) {
 	back, backID := m.attach(w, worker.Disk{File: images[2], Serial: "TOGETHER-2"})
 	// A disk that came first was mounted alone. It does not wait when it comes back.
 	if strings.Contains(kept, "mnt-disks-"+uuids[2][:8]) {
-		m.says("/dev/" + back + " .*cannot mount .*systemd has mnt-disks-.* from another start")
+		m.says("/dev/" + back + " .*cannot mount .*systemd keeps mnt-disks-.* in another start")
 	}
 	// The next daemon finds these mounts under way and waits as well.
 	m.run("systemctl kill -s KILL hotmount")
@@ -345,7 +345,7 @@ func TestVirsh(t *testing.T) {
 	m.says("/dev/vdb .*grown: xfs " + uuid + " from 2 GiB .* to 3 GiB .*online; .*PersistentVolume")
 	// release prints a command that finds the disk's name on the host. The test runs it as printed.
 	out := m.run("hotmount release vdb")
-	find := regexp.MustCompile(`(?m)^on the host it need not be called vdb; .*: virsh dumpxml NODE --xpath "(.*)"$`).FindStringSubmatch(out)
+	find := regexp.MustCompile(`(?m)^the host may have another name for it than vdb; .*: virsh dumpxml NODE --xpath "(.*)"$`).FindStringSubmatch(out)
 	if find == nil {
 		t.Fatalf("release says %q", out)
 	}
@@ -429,7 +429,7 @@ func TestExchangedBeforeItsMount(t *testing.T) {
 	if got := m.run("readlink /dev/disk/by-diskseq/" + seq); next != name || got != "../../"+name {
 		t.Fatalf("%s is %s now, the first disk's link leads to %s", name, next, got)
 	}
-	m.says("which has its name now, was mounted in its place, and is unmounted again")
+	m.says("which has its name now, was mounted instead, and is unmounted again")
 	m.wait("the mount point to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
 	if got := m.run("findmnt -rno TARGET /dev/" + name + " || true; if [ -e /var/lib/hotmount/filesystems.json ]; then cat /var/lib/hotmount/filesystems.json; fi"); strings.Contains(got, "/mnt/disks/") || strings.Contains(got, uuid) {
 		t.Errorf("left behind: %s", got)

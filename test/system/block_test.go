@@ -247,7 +247,7 @@ func TestBlockVolumes(t *testing.T) {
 	m.detach(w, fullID)
 	m.wait("the link to go", "! [ -L "+raw+"RAW-3 ]")
 	// Removing the package leaves the link and prints its name. Purging removes links that lead nowhere.
-	if out := m.run("dpkg --remove hotmount 2>&1"); !strings.Contains(out, "lead nowhere once their disk is gone, and after the next reboot:\n  "+raw+"RAW-2\n") {
+	if out := m.run("dpkg --remove hotmount 2>&1"); !strings.Contains(out, "lead nowhere when their disk is detached or the machine reboots:\n  "+raw+"RAW-2\n") {
 		t.Errorf("the removal says:\n%s", out)
 	}
 	given("RAW-2", name)

@@ -72,7 +72,7 @@ func TestFastAndSlow(t *testing.T) {
 	// `hotmount explain` shows why the disk is excluded.
 	m.wait("the excluded disk to be ignored", "hotmount plan | grep -E '^"+left+" .*ignore .*excludes it'")
 	explained := m.run("hotmount explain " + left)
-	for _, want := range []string{"exclude[0] holds for it", "yes  serial: BACKUP-*: found BACKUP-1", "NO   transport: nvme: found virtio", "Decision: ignore: the configuration excludes it"} {
+	for _, want := range []string{"exclude[0] matches it", "yes  serial: BACKUP-*: found BACKUP-1", "NO   transport: nvme: found virtio", "Decision: ignore: the configuration excludes it"} {
 		if !strings.Contains(explained, want) {
 			t.Errorf("no %q in\n%s", want, explained)
 		}
@@ -83,7 +83,7 @@ func TestFastAndSlow(t *testing.T) {
 
 	// A reload applies all or nothing.
 	m.run("printf 'exclude: []\\nclasses:\\n- {name: hdd, blank: fool}\\n' >/etc/hotmount/config.d/50-bad.yaml; systemctl reload hotmount")
-	m.says(`cannot reload, the settings stay as they were: /etc/hotmount/config.d/50-bad.yaml:3: classes\[0\].blank: found "fool"`)
+	m.says(`cannot reload, and the old settings stay in use: /etc/hotmount/config.d/50-bad.yaml:3: classes\[0\].blank: found "fool"`)
 	if out, err := m.Run(ctx(t), "hotmount config check"); err == nil || !strings.Contains(fmt.Sprint(out, err), "50-bad.yaml:3") {
 		t.Errorf("the check says %s, %v", out, err)
 	}
@@ -209,7 +209,7 @@ func TestDropIns(t *testing.T) {
 	// A configuration with a fault is not applied, not even in part.
 	m.run(`printf 'format: false\nclasses:\n- name: main\n  sreial: [X]\n' >/etc/hotmount/config.d/30-c.yaml; systemctl reload hotmount`)
 	const fault = `/etc/hotmount/config.d/30-c.yaml:4: classes\[0\].sreial: unknown key, did you mean "serial"\?`
-	m.says("cannot reload, the settings stay as they were: " + fault)
+	m.says("cannot reload, and the old settings stay in use: " + fault)
 	if got := m.run("hotmount config check || echo $?"); !regexpLine(got, "^"+fault+"$") || !strings.HasSuffix(got, "\n3") {
 		t.Errorf("hotmount config check: %s", got)
 	}
@@ -226,7 +226,7 @@ func TestDropIns(t *testing.T) {
 	old, id := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "DATA-OLD-1"})
 	m.wait("udev", "udevadm settle; [ -e /dev/disk/by-id/virtio-DATA-OLD-1 ]")
 	told := m.run("hotmount explain " + old)
-	for _, line := range []string{`exclude\[0\] holds for it: no class has it\.`, `  yes  serial: re:DATA-OLD\.\*: found DATA-OLD-1`, `  yes  serial: DATA-\*: found DATA-OLD-1`, `Decision: ignore: .*`} {
+	for _, line := range []string{`exclude\[0\] matches it: no class may use it\.`, `  yes  serial: re:DATA-OLD\.\*: found DATA-OLD-1`, `  yes  serial: DATA-\*: found DATA-OLD-1`, `Decision: ignore: .*`} {
 		if !regexpLine(told, "^"+line+"$") {
 			t.Errorf("no line %s in\n%s", line, told)
 		}

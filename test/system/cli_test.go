@@ -217,7 +217,7 @@ func TestFormatByToken(t *testing.T) {
 		}
 		return '0'
 	}, token)
-	if out := m.fails("hotmount format " + name + " --confirm " + wrong); !strings.Contains(out, "the token does not hold") {
+	if out := m.fails("hotmount format " + name + " --confirm " + wrong); !strings.Contains(out, "the token is not valid") {
 		t.Error(out)
 	}
 	m.fails("hotmount format " + name + " --confirm xyz")
@@ -228,7 +228,7 @@ func TestFormatByToken(t *testing.T) {
 
 	// The samples read this byte.
 	m.run("printf x | dd of=/dev/" + name + " bs=1 seek=100000000 conv=notrunc,fsync 2>/dev/null")
-	if out := m.fails("hotmount format " + name + " --confirm " + token); !strings.Contains(out, "the token does not hold") {
+	if out := m.fails("hotmount format " + name + " --confirm " + token); !strings.Contains(out, "the token is not valid") {
 		t.Error(out)
 	}
 	_, token = m.offer(name)
@@ -238,7 +238,7 @@ func TestFormatByToken(t *testing.T) {
 	name, _ = m.attach(w, worker.Disk{File: image})
 	// The daemon is proving the disk now. The token is for the unit that comes after.
 	m.wait("the proof", "journalctl -u hotmount-format@$(cat /sys/block/"+name+"/diskseq) | grep 'Starting hotmount-format'")
-	if out := m.fails("hotmount format " + name + " --confirm " + token); !strings.Contains(out, "the token does not hold") {
+	if out := m.fails("hotmount format " + name + " --confirm " + token); !strings.Contains(out, "the token is not valid") {
 		t.Error(out)
 	}
 	_, token = m.offer(name)

@@ -495,7 +495,7 @@ func TestStalledWrite(t *testing.T) {
 	m.wait("the proof", "systemctl is-active "+unit+" | grep activating")
 	m.run("systemd-run -q --unit=theirs " + write("/root/theirs", "51200")) // at byte 200 MiB
 	m.wait("the write to stall", "awk '$2 != 1 {exit 1}' /sys/block/"+name+"/inflight")
-	m.says("/dev/" + name + ".*somebody writes to it: 1 writes that the disk has not answered yet")
+	m.says("/dev/" + name + ".*somebody writes to it: 1 writes are not complete yet")
 	if now := m.writes(name); now != before {
 		t.Errorf("%s writes are complete, before %s: the count alone would have shown it", now, before)
 	}
@@ -528,7 +528,7 @@ func TestTornFormat(t *testing.T) {
 		t.Errorf("mounted, or mkfs.xfs has run again: %s", got)
 	}
 	text, token := m.offer(v.name)
-	if !strings.Contains(text, "what mkfs.xfs wrote is not all there: byte 157286400") {
+	if !strings.Contains(text, "a part of what mkfs.xfs wrote is missing: byte 157286400") {
 		t.Error(text)
 	}
 	m.run("hotmount format " + v.name + " --confirm " + token)

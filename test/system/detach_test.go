@@ -47,7 +47,7 @@ func TestRelease(t *testing.T) {
 		m.wait("the namespace", "pid=$(systemctl show -p MainPID --value "+unit+"); grep -qx sleep /proc/$pid/comm && grep -q "+where+" /proc/$pid/mountinfo")
 	}
 	container("container", "private", "")
-	if out := m.run("hotmount release --force " + name + " 2>&1 || true"); !strings.Contains(out, "these pods have to be deleted before it can be detached (kubectl get pods -A ") || !strings.Contains(out, "0e3b1b0a-1111-2222-3333-444444444444") || !strings.Contains(out, "NOT safe to detach") {
+	if out := m.run("hotmount release --force " + name + " 2>&1 || true"); !strings.Contains(out, "these pods must be deleted before it can be detached (for their names: kubectl get pods -A ") || !strings.Contains(out, "0e3b1b0a-1111-2222-3333-444444444444") || !strings.Contains(out, "NOT safe to detach") {
 		t.Errorf("forced: %s", out)
 	}
 	// The pod is gone, but a container still has the volume in its mount namespace.
@@ -126,10 +126,10 @@ func TestSurpriseRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.wait("mount, unit and directory to go", fmt.Sprintf(`! findmnt %[1]s && [ ! -e %[1]s ] && [ -z "$(systemctl list-units --all --no-legend %[2]s)" ]`, where, quote(unitOf(uuid))))
-	if got := m.run("journalctl -b --no-pager -o cat -u " + quote(unitOf(uuid))); !strings.Contains(got, "taken off the tree") || !strings.Contains(got, "(sh)") && !strings.Contains(got, "(sleep)") {
+	if got := m.run("journalctl -b --no-pager -o cat -u " + quote(unitOf(uuid))); !strings.Contains(got, "detached from the mount tree") || !strings.Contains(got, "(sh)") && !strings.Contains(got, "(sleep)") {
 		t.Errorf("the unit's journal does not name the holder:\n%s", got)
 	}
-	// systemd tries to unmount, and so does the daemon. Then the mount is taken off the tree.
+	// systemd tries to unmount, and so does the daemon. Then the mount is detached from the mount tree.
 	if n := strings.Count(m.run("journalctl -b --no-pager -o cat -u "+quote(unitOf(uuid))), "Unmounting "); n < 1 || n > 3 {
 		t.Errorf("%d tries to unmount", n)
 	}
@@ -174,7 +174,7 @@ func TestSurpriseRemoval(t *testing.T) {
 		down, words, holder string
 		held                func()
 	}{
-		{"systemctl stop hotmount", "was taken off the tree", "(sleep): has a file open", opened},
+		{"systemctl stop hotmount", "was detached from the mount tree", "(sleep): has a file open", opened},
 		{"echo broken >/etc/hotmount/config.yaml; rm /var/lib/hotmount/settings.yaml; systemctl restart --no-block hotmount", "was unmounted: its disk", "(sleep): mounted at /srv in its mount namespace", func() {
 			m.run("systemd-run -q --unit=opener unshare --mount --propagation private sh -c 'mount --bind " + where + " /srv; umount " + where + "; exec sleep 1003'")
 			m.wait("the pod", "pgrep -f '^sleep 1003'")
@@ -201,7 +201,7 @@ func TestSurpriseRemoval(t *testing.T) {
 	}
 	// Something else is mounted over the pulled disk's filesystem.
 	opened()
-	before := strings.Count(m.run("journalctl -b -o cat --no-pager -u "+quote(unitOf(uuid))), "was taken off the tree")
+	before := strings.Count(m.run("journalctl -b -o cat --no-pager -u "+quote(unitOf(uuid))), "was detached from the mount tree")
 	gone := m.run("echo hotmount-gone@" + again + ":$(cat /sys/block/" + again + "/diskseq)::$(cat /sys/block/" + again + "/dev)")
 	m.run("systemctl stop hotmount; ln -s /dev/null '/run/systemd/system/hotmount-gone@.service'; systemctl daemon-reload")
 	if err := w.DetachSurprise(ctx(t), id3); err != nil {
@@ -213,10 +213,10 @@ func TestSurpriseRemoval(t *testing.T) {
 		t.Errorf("without the daemon: %s", got)
 	}
 	m.run("systemctl start hotmount")
-	m.says("cannot unmount " + where + " of " + again + " .*is mounted over it at .*; take that away first: umount " + where)
+	m.says("cannot unmount " + where + " of " + again + " .*is mounted over it at .*; first: umount " + where)
 	m.run("findmnt -S over; umount " + where)
 	m.wait("mount and directory to go", fmt.Sprintf("! findmnt %[1]s && [ ! -e %[1]s ]", where))
-	if got := m.run("journalctl -b -o cat --no-pager -u " + quote(unitOf(uuid))); strings.Count(got, "was taken off the tree") != before+1 || !strings.Contains(got[strings.LastIndex(got, "was taken off the tree"):], "(sleep): has a file open") {
+	if got := m.run("journalctl -b -o cat --no-pager -u " + quote(unitOf(uuid))); strings.Count(got, "was detached from the mount tree") != before+1 || !strings.Contains(got[strings.LastIndex(got, "was detached from the mount tree"):], "(sleep): has a file open") {
 		t.Errorf("the unit's journal does not name the second holder:\n%s", got)
 	}
 	m.run("systemctl stop opener")

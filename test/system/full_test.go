@@ -74,7 +74,7 @@ func TestFullRootWithoutReserve(t *testing.T) {
 	m.run("rm -r /var/lib/hotmount/reserve; sync")
 	m.fillRoot()
 	data, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
-	m.wait("the failure", "hotmount status | tr -s '\n ' ' ' | grep '"+data+" is failed: cannot make the mount point /mnt/disks/.*: no space left on device: the disk is untouched, and is mounted once there is room for a directory; to see what is full: df -h /mnt/disks; df -i /mnt/disks;'")
+	m.wait("the failure", "hotmount status | tr -s '\n ' ' ' | grep '"+data+" is failed: cannot make the mount point /mnt/disks/.*: no space left on device: the disk is untouched, and hotmount mounts it when there is room for a directory; to see what is full: df -h /mnt/disks; df -i /mnt/disks;'")
 	m.run("$(hotmount status | tr -s '\n ' ' ' | grep -o 'df -h /mnt/disks') | grep '100%'; ls -A /mnt/disks | grep -v . || [ $? = 1 ]")
 	m.run("systemctl restart hotmount")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})

@@ -77,7 +77,7 @@ func TestGivenUp(t *testing.T) {
 	m.run("echo 1 >/sys/fs/ext4/" + name + "/trigger_fs_error; ! touch /mnt/disks/" + uuid + "/f 2>/dev/null")
 	// The mount table still shows "rw" (Linux 6.1).
 	m.run("touch /mnt/disks/" + uuid + "/f 2>&1 | grep 'Read-only file system'")
-	m.says("/dev/" + name + " .*the kernel has counted errors in its ext4 .[0-9]+. and may write to it no more.*e2fsck -fn /dev/" + name)
+	m.says("/dev/" + name + " .*the kernel has counted errors in its ext4 .[0-9]+. and may no longer write to it.*e2fsck -fn /dev/" + name)
 	failed(name)
 	m.told(name + " is failed: .*the kernel has counted errors.*e2fsck -fn /dev/" + name)
 

@@ -665,7 +665,7 @@ func TestUnmountedByHand(t *testing.T) {
 		m.wait("systemd to unmount it", "! findmnt "+where)
 		m.run("rm " + rule + "; udevadm control --reload; udevadm trigger --settle /dev/" + name + "; systemctl start hotmount")
 		m.wait("the mount", "findmnt "+where)
-		m.wait("the journal to explain it", fmt.Sprintf("[ $(journalctl -b -o cat --no-pager -u hotmount | grep -c '/dev/%s .*systemd took it for unplugged') = %d ]", name, i+1))
+		m.wait("the journal to explain it", fmt.Sprintf("[ $(journalctl -b -o cat --no-pager -u hotmount | grep -c '/dev/%s .*systemd unmounted it, because the disk seemed unplugged') = %d ]", name, i+1))
 	}
 
 	m.run("umount " + where + " " + pod)

@@ -36,7 +36,7 @@ func TestAnotherMachineID(t *testing.T) {
 	// A running daemon formats nothing once the id has changed, until it is started again.
 	m.run(changeID)
 	early, _ := m.attach(w, worker.Disk{File: blank(t, 340<<20)})
-	m.holds(early, "the machine-id is another one, .*systemctl restart hotmount")
+	m.holds(early, "the machine-id has changed, .*systemctl restart hotmount")
 	m.run("systemctl restart hotmount")
 	m.holds(early, newID+".*hotmount accept "+early+".*hotmount state keep")
 	later, _ := m.attach(w, worker.Disk{File: blank(t, 350<<20)})
@@ -189,7 +189,7 @@ func TestMachineID(t *testing.T) {
 	reboot()
 	bare := m.run("lsblk -dno NAME,SIZE | awk '$2 == \"340M\" {print $1}'")
 	for range 2 {
-		m.says("the records in /var/lib/hotmount are of a worker with another machine-id.*hotmount state keep.*hotmount state reset")
+		m.says("the records in /var/lib/hotmount belong to a worker with another machine-id.*hotmount state keep.*hotmount state reset")
 		for _, name := range []string{bySerial("CAME"), bare} {
 			m.says("/dev/" + name + " .*hold: .*" + newID + ".*hotmount accept " + name)
 			m.untouched(name)

@@ -37,7 +37,7 @@ func TestFaultyConfigurationAtBoot(t *testing.T) {
 			}
 			m.told(held + " is held .operator.: the configuration has a fault")
 		}
-		m.told("^hotmount runs on its last good settings, for the configuration has a fault: .*0664.*hotmount config check DISK SIZE")
+		m.told("^hotmount runs on its last good settings, because the configuration has a fault: .*0664.*hotmount config check DISK SIZE")
 		m.run("hotmount status -o json | grep '\"configuration_fault\": \".*0664'")
 		m.wait("the line for systemctl status", "systemctl show -p StatusText --value hotmount | grep '^1 mounted, 2 held, .*the configuration has a fault'")
 		m.run("(hotmount doctor || [ $? = 3 ]) | grep -A 2 '^WARNING: the configuration has a fault'")

@@ -48,7 +48,7 @@ func TestWhyNotMounted(t *testing.T) {
 	m.options("noattime")
 	m.run("out=$(hotmount config check 2>&1) || [ $? = 3 ]; echo \"$out\" >&2; grep -F \"90-options.yaml:2: classes[0].options: found\" <<<\"$out\" | grep -F \"with which a new xfs cannot be mounted: xfs does not take the mount option noattime: xfs: Unknown parameter 'noattime'\"")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
-	m.says("/dev/" + name + " .*cannot format " + name + " .*: its class could not mount it afterwards: xfs does not take the mount option noattime: xfs: Unknown parameter 'noattime'; nothing is written; .*hotmount config check && systemctl reload hotmount")
+	m.says("/dev/" + name + " .*cannot format " + name + " .*: its class could not mount the new filesystem: xfs does not take the mount option noattime: xfs: Unknown parameter 'noattime'; nothing is written; .*hotmount config check && systemctl reload hotmount")
 	m.untouched(name)
 	m.corrected()
 	m.mounted(name)
@@ -61,20 +61,20 @@ func TestWhyNotMounted(t *testing.T) {
 		t.Fatalf("mkfs.ext4: %v: %s", err, out)
 	}
 	name, _ = m.attach(w, worker.Disk{File: image})
-	m.says("/dev/" + name + " .*cannot mount " + name + " .*: mount.8. says: wrong fs type, .*; nothing reports damage; whether it is the options of class default: hotmount config check; all about it: journalctl -b -u ")
+	m.says("/dev/" + name + " .*cannot mount " + name + " .*: mount.8. says: wrong fs type, .*; nothing reports damage; to check the options of class default: hotmount config check; for the whole log: journalctl -b -u ")
 	m.wait("three tries", "(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep -E '"+name+" is failed: .*failed [3-9] times'")
 	if got := m.run("journalctl -b -o cat --no-pager -u hotmount | grep -c '^/dev/" + name + " .*: cannot mount " + name + "'"); got != "1" {
 		t.Errorf("the journal has the failure %s times", got)
 	}
 	m.healthy(name)
-	m.noToken(name, "ext4 does not take the mount option logbsize=256k: ext4: Unknown parameter 'logbsize'; nothing is written; for the options of class default: hotmount config check && systemctl reload hotmount")
+	m.noToken(name, "ext4 does not take the mount option logbsize=256k: ext4: Unknown parameter 'logbsize'; nothing is written; to check the options of class default: hotmount config check && systemctl reload hotmount")
 	m.corrected()
 	m.mounted(name)
 
 	// The mount of the class directory waits in vain for its own device.
 	m.run("echo 'UUID=00000000-0000-4000-8000-00000000dead /mnt/disks xfs nofail,x-systemd.device-timeout=3s 0 0' >>/etc/fstab; systemctl daemon-reload")
 	name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20)})
-	m.says("/dev/" + name + " .*cannot mount " + name + " .*: systemd requires mnt-disks.mount for it, which is not mounted: nothing is wrong with the disk; see: systemctl status mnt-disks.mount; without it: remove it from /etc/fstab, then systemctl daemon-reload")
+	m.says("/dev/" + name + " .*cannot mount " + name + " .*: systemd requires mnt-disks.mount for it, which is not mounted: nothing is wrong with the disk; to see why: systemctl status mnt-disks.mount; if it is not needed: remove it from /etc/fstab, then systemctl daemon-reload")
 	m.healthy(name)
 	m.noToken(name, "systemd requires mnt-disks.mount for it")
 	m.run("sed -i '/dead/d' /etc/fstab; systemctl daemon-reload; hotmount accept " + name)
@@ -119,7 +119,7 @@ func TestWhyTheKernelDoesNotMount(t *testing.T) {
 	m.run("modprobe -r xfs; mv /lib/modules/$(uname -r)/kernel/fs/xfs /root/; depmod")
 	fresh, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "FRESH"})
 	old, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "OLD"})
-	const module = "this kernel cannot mount any xfs, because the module is missing or cannot be loaded; .*to see why: modprobe xfs"
+	const module = "this kernel cannot mount xfs, because the module is missing or cannot be loaded; .*to see why: modprobe xfs"
 	m.says("/dev/" + fresh + " .*cannot format " + fresh + " .*: " + module + "; nothing is written")
 	m.says("/dev/" + old + " .*cannot mount " + old + " .*: mount.8. says: unknown filesystem type 'xfs'; " + module)
 	m.healthy(old)
@@ -138,7 +138,7 @@ func TestWhyTheKernelDoesNotMount(t *testing.T) {
 		t.Fatalf("mkfs.xfs: %v: %s", err, out)
 	}
 	name, _ = m.attach(w, worker.Disk{File: apart, Serial: "APART"})
-	m.says("/dev/" + name + " .*cannot mount " + name + " .*: the kernel says: .*external log; specify logdev .*; a part of the filesystem, its log, lies on another device")
+	m.says("/dev/" + name + " .*cannot mount " + name + " .*: the kernel says: .*external log; specify logdev .*; the filesystem has its log on another device")
 	m.healthy(name)
 
 	image := made(t, 320<<20)

@@ -413,7 +413,7 @@ func TestSlowProof(t *testing.T) {
 	unit := "hotmount-format@" + seq
 	m.wait("the unit's status", "systemctl status "+unit+" | grep -E 'Status: .*"+slow+": proving that it is blank: [0-9]+ % of 2 GiB, .*/s'")
 	m.says("/dev/" + slow + " .*proving that it is blank: [0-9]+ % of 2 GiB")
-	m.wait("the daemon's status", "systemctl status hotmount | grep -E 'Status: .*proving blank, and formatting if so: "+slow+"'")
+	m.wait("the daemon's status", "systemctl status hotmount | grep -E 'Status: .*proving blank before a format: "+slow+"'")
 	t.Log(m.run("systemctl status " + unit + " | grep Status; systemctl status hotmount | grep Status; journalctl -o cat --no-pager -b | grep 'proving that'"))
 	invocation := m.run("systemctl show -P InvocationID " + unit)
 	// A plan by hand waits for its turn to read like everybody else.

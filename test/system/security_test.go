@@ -252,7 +252,7 @@ func TestNoCapabilityTooMany(t *testing.T) {
 	const format = "hotmount-format@.service"
 	given(format, "DeviceAllow=\\n")
 	barred, _ := m.attach(w, worker.Disk{File: blank(t, 320*mib), Serial: "BARRED"})
-	m.says("/dev/" + barred + `: cannot open .*: operation not permitted: that is the sandbox of hotmount-format@[0-9]+\.service and no fault of the disk`)
+	m.says("/dev/" + barred + `: cannot open .*: operation not permitted: this is the sandbox of hotmount-format@[0-9]+\.service, not a fault of the disk`)
 	for _, capability := range all(format) {
 		given(format, without(format, capability))
 		m.run("systemctl reload hotmount")
@@ -340,7 +340,7 @@ done 2>/dev/null; echo $n`, x, e, size-300*mib)))
 	m.says("cannot unmount " + at + " lazily: operation not permitted")
 	given(unmount, without(unmount, "CAP_SYS_PTRACE"))
 	m.run("systemctl start " + quote("hotmount-unmount@"+strings.TrimSuffix(unitOf(ext4), ".mount")+":"+device+".service") + "; ! findmnt " + at)
-	m.says(at + " was taken off the tree: .*still used by")
+	m.says(at + " was detached from the mount tree: .*still used by")
 	if got := m.run("journalctl -b -o cat --no-pager -u " + quote(unitOf(ext4))); strings.Contains(got, "(sleep)") {
 		t.Errorf("the user is named without CAP_SYS_PTRACE: %s", got)
 	}

@@ -140,7 +140,7 @@ func TestOneWishOneCommand(t *testing.T) {
 	m.run("umount /mnt/disks/" + uuid)
 	m.says("/dev/" + name + " .*hold: somebody unmounted it; .*hotmount accept " + name + " unmounted-by-hand")
 	m.run("wipefs -qa /dev/" + name + "; udevadm settle")
-	if out := m.fails("hotmount accept " + name + " released"); !strings.Contains(out, "the reason is not released, or not any more; it is unmounted-by-hand") {
+	if out := m.fails("hotmount accept " + name + " released"); !strings.Contains(out, "the reason is not released, or no longer; it is unmounted-by-hand") {
 		t.Error(out)
 	}
 	m.run("touch /run/volume; mount --bind /dev/" + name + " /run/volume")

@@ -1,0 +1,42 @@
+package helper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"hotmount/internal/disk"
+	"hotmount/internal/format"
+	"hotmount/internal/run"
+)
+
+// AskMkfs checks with mkfs.xfs or mkfs.ext4 that they accept the classes' options. They run on temporary files. origin
+// returns the file and line of a setting.
+func AskMkfs(ctx context.Context, r run.Runner, s *disk.Settings, origin func(key string) string) (err error) {
+	dir, err := os.MkdirTemp("", "hotmount-check-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	for i := range s.Classes {
+		class := &s.Classes[i]
+		if class.Mode == disk.ModeBlock || class.Create == "none" || len(class.MkfsOptions) == 0 && class.Create != disk.Ext4 {
+			continue
+		}
+		agrees := format.AgreesExt4
+		if class.Create == disk.XFS {
+			agrees = func(ctx context.Context, r run.Runner, options []string, file string) error {
+				return format.Agrees(ctx, r, options, "", file)
+			}
+		}
+		if refused := agrees(ctx, r, class.MkfsOptions, filepath.Join(dir, fmt.Sprint("disk", i))); refused != nil {
+			// The rest is the usage, which is long and does not explain the fault.
+			what, _, _ := strings.Cut(refused.Error(), `\n`)
+			err = errors.Join(err, fmt.Errorf("%s: classes[%d].mkfs_options: found %q, which mkfs.%s refuses: %s", origin(fmt.Sprintf("classes[%d].mkfs_options", i)), i, class.MkfsOptions, class.Create, what))
+		}
+	}
+	return err
+}
