@@ -92,7 +92,7 @@ var mountable = []rule{{
 	// The content that the operator ordered to overwrite is still there, perhaps in part.
 	reason: disk.ReasonOverwrite, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldData,
 	when:   func(in input) bool { return replaced(in, true) && !in.accepted(disk.ReasonOverwrite) },
-	means:  "an operator began to format it and that did not finish; the filesystem that it held is still there and may be damaged",
+	means:  "an operator began to format it and the format did not finish; the filesystem that it held is still there and may be damaged",
 	why:    overwriteWhy,
 	remedy: func(w *told) string { return say("to use it as it is: hotmount accept %s; ", w.f.Name) + wipe(w) },
 }, {
@@ -164,9 +164,9 @@ var mountable = []rule{{
 	when: func(in input) bool {
 		return in.class.Adopt == disk.AdoptKnown && !onRecord(in) && !in.f.Standing.Made && !in.accepted(disk.ReasonNotAdopted)
 	},
-	means: "this node neither made nor mounted its filesystem before, and its class mounts no other (adopt: known)",
+	means: "this node neither made nor mounted its filesystem before, and its class mounts only known filesystems (adopt: known)",
 	why: func(w *told) string {
-		return say("it holds %s %s, which this node neither made nor mounted before, and class %s mounts no other (adopt: known)", visible(w.d.Type), w.d.UUID, visible(w.d.Class))
+		return say("it holds %s %s, which this node neither made nor mounted before, and class %s mounts only known filesystems (adopt: known)", visible(w.d.Type), w.d.UUID, visible(w.d.Class))
 	},
 	remedy: func(w *told) string { return say("if it belongs here: hotmount accept %s; ", w.f.Name) + wipe(w) },
 }, {
@@ -187,7 +187,7 @@ var unknown = []rule{{
 	remedy: wipe,
 }, {
 	reason: disk.ReasonUnknown, action: disk.Refuse, on: other, lift: byToken,
-	means:  "what is on it is not known",
+	means:  "its content is not known",
 	why:    unknownWhy,
 	remedy: wipe,
 }}

@@ -144,7 +144,7 @@ var formattable = []rule{{
 	found: func(w *told) string {
 		return say("at most %d within %s, %d now", w.s.FormatLimit, w.s.FormatPeriod, recent(w.f, w.s))
 	},
-	means: "it came when as many disks had been formatted as format_limit allows",
+	means: "it came after as many formats as format_limit allows",
 	remedy: func(w *told) string {
 		return say("to see which disks: hotmount history; to have it formatted: hotmount accept %s", w.f.Name)
 	},
@@ -155,7 +155,7 @@ var formattable = []rule{{
 }, {
 	reason: disk.ReasonUnread, action: disk.Prove, on: blank,
 	when:  func(in input) bool { return !in.c.Proven || in.c.Kind == disk.Unread },
-	means: "nothing is known on it, and whether it is blank has to be proven",
+	means: "nothing is known on it, and hotmount must first prove it blank",
 }, {
 	// It is read first: an image of a larger disk that was attached as a raw disk is small.
 	reason: disk.ReasonTooSmall, action: disk.Refuse, on: blank,

@@ -243,7 +243,7 @@ func TestSelectorOfADisk(t *testing.T) {
 		}
 		s := settings()
 		d := Decide(f, xfs(), s)
-		if _, next := Words(f, xfs(), s, d); f.Whole == "" && !strings.HasSuffix(next, "in its class: "+cmp.Or(tt.want, "neighbours: ignore")) {
+		if _, next := Words(f, xfs(), s, d); f.Whole == "" && !strings.HasSuffix(next, "in the class: "+cmp.Or(tt.want, "neighbours: ignore")) {
 			t.Errorf("serial %q: %s", f.Serial, next)
 		}
 		if !strings.HasPrefix(tt.want, "serial: ['") {
@@ -262,7 +262,7 @@ func TestWordsOfAGuard(t *testing.T) {
 	f.Drivers = []disk.Driver{{Name: "a\x1b[1m.example", Reach: disk.Anything}, cinder, {Name: "net.example", Reach: disk.Fabric}, {Name: "old.example", Reach: disk.Local}}
 	s.CSIIgnore = []string{"old.example"}
 	d := Decide(f, xfs(), s)
-	if why, _ := Words(f, xfs(), s, d); why != `a storage driver on this node can have brought it, or can take it: a\x1b[1m.example, cinder.csi.openstack.org; hotmount does not open it` {
+	if why, _ := Words(f, xfs(), s, d); why != `a storage driver on this node may have brought it, or may take it: a\x1b[1m.example, cinder.csi.openstack.org; hotmount does not open it` {
 		t.Error(why)
 	}
 }

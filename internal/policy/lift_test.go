@@ -35,7 +35,7 @@ func operator(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision,
 	case strings.Contains(next, "rm "+disk.HoldFile), strings.Contains(next, "reboot") && f.Standing.Formatting == disk.OffAtBoot:
 		f.Standing.Formatting = ""
 		return true
-	case next == "make room there, then: hotmount rescan; otherwise it is noticed at the next periodic rescan", strings.HasSuffix(next, "hotmount state init"):
+	case next == "make room there, then: hotmount rescan; otherwise hotmount notices the room at the next periodic rescan", strings.HasSuffix(next, "hotmount state init"):
 		f.Standing.Formatting = ""
 		return true
 	}

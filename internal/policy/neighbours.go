@@ -23,11 +23,11 @@ func Drivers(f *disk.Facts, s *disk.Settings) []string {
 }
 
 func csiWhy(w *told) string {
-	return say("a storage driver on this node can have brought it, or can take it: %s; hotmount does not open it", driversOf(w))
+	return say("a storage driver on this node may have brought it, or may take it: %s; hotmount does not open it", driversOf(w))
 }
 
 func csiRemedy(w *told) string {
-	return say("if it is the node's own: hotmount accept %s; or beforehand, in its class: %s", w.f.Name, cmp.Or(selectorOf(w.f), "neighbours: ignore"))
+	return say("if it is the node's own: hotmount accept %s; to allow such disks in advance, in the class: %s", w.f.Name, cmp.Or(selectorOf(w.f), "neighbours: ignore"))
 }
 
 // selectorOf returns a selector that means this disk alone, as it is written in a class. It is empty if the disk has

@@ -1099,14 +1099,14 @@ func TestWordsOfAnUnfinishedFormat(t *testing.T) {
 		c      *disk.Content
 		want   string
 	}{
-		"unknown":                                  {"S1", nil, proven(disk.Unknown), "what is on it is not known"},
-		"unknown, blank before":                    {"S1", &disk.Intent{UUID: otherUUID}, proven(disk.Unknown), "what is on it is not known"},
-		"unknown, overwritten":                     {"S1", &disk.Intent{UUID: otherUUID, Over: true}, proven(disk.Unknown), "an operator began to format it and that did not finish; what is left on it is not known"},
+		"unknown":                                  {"S1", nil, proven(disk.Unknown), "its content is not known"},
+		"unknown, blank before":                    {"S1", &disk.Intent{UUID: otherUUID}, proven(disk.Unknown), "its content is not known"},
+		"unknown, overwritten":                     {"S1", &disk.Intent{UUID: otherUUID, Over: true}, proven(disk.Unknown), "an operator began to format it and the format did not finish; what is left on it is not known"},
 		"another's":                                {"S1", &disk.Intent{UUID: otherUUID}, foreign, "it was blank, and now it holds xfs"},
 		"another's, known by its slot":             {"", &disk.Intent{UUID: otherUUID}, foreign, "it, or a disk that was in its slot, was blank, and now it holds xfs"},
-		"unknown, the slot's was overwritten":      {"", &disk.Intent{UUID: otherUUID, Over: true}, proven(disk.Unknown), "an operator began to format it, or a disk of 0 B (no serial, at an unknown slot), and that did not finish"},
-		"a filesystem, the slot's was overwritten": {"", &disk.Intent{UUID: otherUUID, Over: true}, foreign, "an operator began to format it, or a disk of 0 B (no serial, at an unknown slot), and that did not finish; if it was this disk, the xfs"},
-		"a filesystem, overwritten":                {"S1", &disk.Intent{UUID: otherUUID, Over: true}, foreign, "an operator began to format it and that did not finish; the xfs"},
+		"unknown, the slot's was overwritten":      {"", &disk.Intent{UUID: otherUUID, Over: true}, proven(disk.Unknown), "an operator began to format it, or a disk of 0 B (no serial, at an unknown slot), and the format did not finish"},
+		"a filesystem, the slot's was overwritten": {"", &disk.Intent{UUID: otherUUID, Over: true}, foreign, "an operator began to format it, or a disk of 0 B (no serial, at an unknown slot), and the format did not finish; if it was this disk, the xfs"},
+		"a filesystem, overwritten":                {"S1", &disk.Intent{UUID: otherUUID, Over: true}, foreign, "an operator began to format it and the format did not finish; the xfs"},
 		"half-made, the slot's":                    {"", &disk.Intent{UUID: otherUUID}, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, "mkfs.xfs did not finish on it, and this node has no record of having begun the unfinished filesystem"},
 		"disturbed, the slot's":                    {"", &disk.Intent{UUID: otherUUID, Doubt: "x"}, proven(disk.Blank), "this node made xfs " + otherUUID + " on it, or a disk that was in its slot, and somebody else"},
 	} {

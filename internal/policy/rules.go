@@ -209,11 +209,20 @@ var othersUse = []rule{{
 	found: func(w *told) string {
 		return visible(cmp.Or(user(w.f), "below "+strings.Join(slices.Concat(w.f.Holders, w.f.Loops), ", ")))
 	},
+	why: func(w *told) string {
+		if at := formerPlace(w.f); at != "" {
+			return say("it is still mounted at %s, but its class %s has the directory %s now", visible(at), w.class.Name, w.class.Directory)
+		}
+		return ""
+	},
 	remedy: func(w *told) string {
+		if at := formerPlace(w.f); at != "" {
+			return say("if nobody needs the volume there: umount %s; hotmount then mounts it in %s", visible(at), w.class.Directory)
+		}
 		if w.f.Standing.Unmounted != "" {
 			return say("once that has ended: hotmount accept %s %s", w.f.Name, w.f.Standing.Unmounted)
 		}
-		return "once that has ended, it is mounted by itself; to have hotmount look at once: hotmount rescan"
+		return "once that use has ended, hotmount mounts it by itself; to make hotmount look at once: hotmount rescan"
 	},
 }, {
 	reason: disk.ReasonElsewhere, action: disk.Ignore, on: free,
@@ -315,7 +324,7 @@ var readiness = []rule{{
 	// else's disk come first.
 	reason: disk.ReasonUsed, action: disk.Hold, on: free, names: theContent, lift: byAccept, kind: HoldUser,
 	when:   func(in input) bool { return in.f.Standing.Used != nil && !isVolume(in) && !in.spared(disk.ReasonUsed) },
-	wanted: "nobody else on this node was seen using it", means: "somebody else on this node used it, and it is no volume of hotmount's",
+	wanted: "nobody else on this node was seen using it", means: "somebody else on this node used it, and it is not a hotmount volume",
 	found:  usedHow,
 	remedy: func(w *told) string { return "if nobody else needs it: hotmount accept " + w.f.Name },
 }, {
@@ -329,7 +338,7 @@ var readiness = []rule{{
 }, {
 	reason: disk.ReasonCSI, action: disk.Hold, on: free, names: theContent, lift: byAccept, kind: HoldUser,
 	when:   mayBeCSI,
-	wanted: "no storage driver on the node can have brought it or can take it, or class or record show that it is the node's own", means: "a storage driver of Kubernetes on this node can have brought it, or can take it, so hotmount does not open it",
+	wanted: "no storage driver on the node can have brought it or can take it, or class or record show that it is the node's own", means: "a storage driver of Kubernetes on this node may have brought it, or may take it, so hotmount does not open it",
 	found:  driversOf,
 	why:    csiWhy,
 	remedy: csiRemedy,
@@ -415,7 +424,7 @@ var mounting = []rule{{
 }, {
 	reason: disk.ReasonCovered, action: disk.Keep, on: inPlace, names: theMounted, priority: asError,
 	when:  func(in input) bool { return coveredBy(in.f, in.class) != "" },
-	means: "it is mounted, and another mount covers it: its data is safe, but pods that start now see what covers it",
+	means: "it is mounted, and another mount covers it: its data is safe, but pods that start now see the other mount",
 	found: func(w *told) string { return visible(coveredBy(w.f, w.class)) },
 	remedy: func(w *told) string {
 		return "if nothing needs that mount: umount " + visible(coveredBy(w.f, w.class)) + "; otherwise mount it elsewhere"

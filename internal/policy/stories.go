@@ -25,13 +25,13 @@ func givenElseRemedy(w *told) string {
 func formatOffRemedy(w *told) string {
 	switch off := w.f.Standing.Formatting; {
 	case off == "":
-		return "hotmount config show names the place of format: false; once that is true: systemctl reload hotmount"
+		return "hotmount config show names the file with format: false; set it to true there, then: systemctl reload hotmount"
 	case off == disk.HeldBack:
 		return say("once disks may be formatted: rm %s; hotmount rescan", disk.HoldFile)
 	case off == disk.OffAtBoot:
-		return "once disks may be formatted: remove that there, and reboot"
+		return "once disks may be formatted: remove that word there, and reboot"
 	case off == disk.StateFull:
-		return "make room there, then: hotmount rescan; otherwise it is noticed at the next periodic rescan"
+		return "make room there, then: hotmount rescan; otherwise hotmount notices the room at the next periodic rescan"
 	case strings.HasPrefix(off, disk.StateGap):
 		return "once it can be written: hotmount state init"
 	default:
@@ -196,14 +196,14 @@ func sharedWhy(w *told) string {
 func overwriteWhy(w *told) string {
 	what := say("%s %s", visible(w.d.Type), w.d.UUID)
 	if w.f.Standing.IntentDoubt {
-		return say("an operator began to format %s and that did not finish; if it was this disk, the %s that it holds may be damaged", intended(w.f), what)
+		return say("an operator began to format %s and the format did not finish; if it was this disk, the %s that it holds may be damaged", intended(w.f), what)
 	}
-	return say("an operator began to format it and that did not finish; the %s that it held is still there and may be damaged", what)
+	return say("an operator began to format it and the format did not finish; the %s that it held is still there and may be damaged", what)
 }
 
 func disturbedWhy(w *told) string {
 	i := w.f.Standing.Intent
-	why := say("this node made %s %s on %s and somebody else used the disk, or may have, before that was read back: %s", i.Type(), i.UUID, itOrItsSlots(w.f), visible(i.Doubt))
+	why := say("this node made %s %s on %s and somebody else used the disk, or may have used it, before hotmount had read that back: %s", i.Type(), i.UUID, itOrItsSlots(w.f), visible(i.Doubt))
 	if w.c.Kind != disk.Filesystem {
 		return why + "; the filesystem is not there any more"
 	}
@@ -219,7 +219,7 @@ func halfMadeWhy(w *told) string {
 
 func unknownWhy(w *told) string {
 	if i := w.f.Standing.Intent; i != nil && i.Over {
-		return say("an operator began to format %s and that did not finish; what is left on it is not known%s", intended(w.f), evidence(w.c))
+		return say("an operator began to format %s and the format did not finish; what is left on it is not known%s", intended(w.f), evidence(w.c))
 	}
 	return w.rule.means + evidence(w.c)
 }

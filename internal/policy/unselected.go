@@ -34,7 +34,7 @@ func classToAdd(w *told) string {
 	case plain(f.Slot):
 		selector = `by_path: ["` + f.Slot + `"]`
 	}
-	return say("to have it used, add to the classes that hotmount config show prints, in /etc/hotmount/config.yaml: {name: extra, %s, directory: /mnt/extra}", selector)
+	return say("to let hotmount use it, add to the classes that hotmount config show prints, in /etc/hotmount/config.yaml: {name: extra, %s, directory: /mnt/extra}", selector)
 }
 
 // plain reports whether the value is a pattern that matches only itself, and needs no escape in a file.

@@ -1,6 +1,10 @@
 package policy
 
-import "hotmount/internal/disk"
+import (
+	"path"
+
+	"hotmount/internal/disk"
+)
 
 // Use returns how somebody else uses the disk, if that has to be recorded, else an empty string. A volume of this node
 // stays one, whatever others do with it meanwhile. Of the disks without a class only those are recorded that a class
@@ -36,6 +40,16 @@ func mountedElsewhere(f *disk.Facts) string {
 		}
 	}
 	return ""
+}
+
+// formerPlace returns the path at which the disk's filesystem is still mounted as a volume, in a directory that no class
+// has any more. It is empty for none.
+func formerPlace(f *disk.Facts) string {
+	v := f.Standing.Volume
+	if v == nil || v.Directory == "" || mountedElsewhere(f) != path.Join(v.Directory, v.UUID) {
+		return ""
+	}
+	return mountedElsewhere(f)
 }
 
 // user returns how somebody else uses the disk, empty for not at all. Foreign bytes.

@@ -59,7 +59,7 @@ func TestWordsOfAVolumeInUse(t *testing.T) {
 		`claimed by /etc/a\x1b.mount`:      func(f *disk.Facts) { f.Claim = "/etc/a\x1b.mount" },
 		"below md0, loop3":                 func(f *disk.Facts) { looped(f); f.Holders = []string{"md0"} },
 	} {
-		for unmounted, remedy := range map[disk.Reason]string{"": "it is mounted by itself", disk.ReasonUnmounted: "hotmount accept vdb unmounted-by-hand"} {
+		for unmounted, remedy := range map[disk.Reason]string{"": "hotmount mounts it by itself", disk.ReasonUnmounted: "hotmount accept vdb unmounted-by-hand"} {
 			f, s := blankDisk(), settings()
 			onRecordAnd(put)(f)
 			f.Standing.Unmounted = unmounted
@@ -68,6 +68,24 @@ func TestWordsOfAVolumeInUse(t *testing.T) {
 				t.Errorf("%s: %q, %q, %s at %d", how, why, next, d.State(), Priority(d))
 			}
 		}
+	}
+}
+
+// TestMovedClass: a volume may still be mounted in the directory that its class had before. The words do not blame
+// somebody else for that mount. What they print moves the volume.
+func TestMovedClass(t *testing.T) {
+	f, s := blankDisk(), settings()
+	was("/mnt/old", "old")(f)
+	f.Standing.OnRecord, f.Mounts = true, []disk.MountPoint{mountedAt("/mnt/old/" + uuid)}
+	d := Decide(f, xfs(), s)
+	why, next := Words(f, xfs(), s, d)
+	if d.Reason != disk.ReasonInUse || why != "it is still mounted at /mnt/old/"+uuid+", but its class default has the directory /mnt/disks now" ||
+		next != "if nobody needs the volume there: umount /mnt/old/"+uuid+"; hotmount then mounts it in /mnt/disks" {
+		t.Errorf("%s: %q, %q", d.Reason, why, next)
+	}
+	f.Mounts = []disk.MountPoint{mountedAt("/srv")}
+	if why, _ := Words(f, xfs(), s, Decide(f, xfs(), s)); !strings.Contains(why, "somebody else uses it: mounted at /srv") {
+		t.Error(why)
 	}
 }
 

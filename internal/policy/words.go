@@ -24,11 +24,14 @@ type told struct {
 // Foreign bytes in both are made visible.
 func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (why, next string) {
 	w := &told{f, c, s, d, s.Class(d.Class), ruleOf(d.Reason)}
-	why = w.rule.means
 	if w.rule.why != nil {
 		why = w.rule.why(w)
-	} else if found := w.found(); found != "" {
-		why += ": " + found
+	}
+	if why == "" {
+		why = w.rule.means
+		if found := w.found(); found != "" {
+			why += ": " + found
+		}
 	}
 	if w.rule.remedy != nil {
 		next = w.rule.remedy(w)
@@ -248,7 +251,7 @@ func describe(c *disk.Content) string {
 		return "what looks like " + file
 	}
 	if c.Type == "" {
-		return "something that is no filesystem with a UUID"
+		return "something other than a filesystem with a UUID"
 	}
 	return visible(c.Type)
 }

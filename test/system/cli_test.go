@@ -36,7 +36,7 @@ func TestPlanWritesNothing(t *testing.T) {
 	for _, line := range []string{
 		`^` + name + ` +320 MiB +format +it is blank$`,
 		`^` + name + `: format: evidence:\n    wipefs: nothing\n    blkid: nothing\n    read 320 MiB of 320 MiB, all zero \(full\)$`,
-		`^` + refused + ` +320 MiB +refuse +what is on it is not known; `,
+		`^` + refused + ` +320 MiB +refuse +its content is not known; `,
 		`^` + refused + `: refuse: evidence:\n(    .*\n)*    .*byte 0\b`,
 	} {
 		if !regexpLine(plan, line) {

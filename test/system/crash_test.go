@@ -471,7 +471,7 @@ func TestCopyOfAHalfMade(t *testing.T) {
 	}
 	m.detach(w, id)
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: v.serial})
-	m.says("/dev/" + name + " .*refuse: an operator began to format it and that did not finish; what is left on it is not known.*hotmount format " + name)
+	m.says("/dev/" + name + " .*refuse: an operator began to format it and the format did not finish; what is left on it is not known.*hotmount format " + name)
 	_, token = m.offer(name)
 	m.run("hotmount format " + name + " --confirm " + token)
 	m.mounted(name)
@@ -546,7 +546,7 @@ for i in $(seq 3000); do [ -e /var/lib/orders/DISTURBED/runs ] && break; sleep 0
 while pgrep -f '[m]kfs.xfs .*/dev/%[1]s' >/dev/null; do sleep 0.05; done
 dd if=/root/theirs of=/dev/%[1]s bs=4096 count=1 seek=51200 oflag=direct conv=notrunc status=none`, name))
 	m.says("/dev/" + name + ".*somebody writes to it: 1 writes and discards meanwhile")
-	held := "^/dev/" + name + " .*hold: this node made xfs .* on it and somebody else used the disk, or may have, before that was read back: .*hotmount accept " + name
+	held := "^/dev/" + name + " .*hold: this node made xfs .* on it and somebody else used the disk, or may have used it, before hotmount had read that back: .*hotmount accept " + name
 	m.says(held)
 	m.run("journalctl --rotate; journalctl --vacuum-time=1s; rm -f /run/hotmount/verdicts/*; systemctl restart hotmount")
 	m.says(held)

@@ -193,7 +193,7 @@ func TestBrake(t *testing.T) {
 	m.run("systemctl start hotmount")
 	both := "systemctl show -p StatusText --value hotmount | grep -q '^1 mounted, 2 held, 0 refused, 0 failing'"
 	m.wait("a mount and two holds", both)
-	m.says("hold: it came when as many disks had been formatted as format_limit allows: at most 1 within 24h0m0s.*hotmount accept")
+	m.says("hold: it came after as many formats as format_limit allows: at most 1 within 24h0m0s.*hotmount accept")
 	held := strings.Fields(m.run("hotmount plan | awk '/ hold / {print $1}'"))
 	if len(held) != 2 {
 		t.Fatalf("the plan holds %q", held)

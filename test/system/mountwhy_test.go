@@ -89,6 +89,19 @@ func TestWhyNotMounted(t *testing.T) {
 	m.run("[ $(systemctl show -P LoadState mnt-disks.mount)-$(systemctl show -P ActiveState mnt-disks.mount) = loaded-inactive ]")
 }
 
+// TestMovedClass checks that a volume whose class gets another directory is not said to be in somebody else's use, and
+// that the printed command moves it.
+func TestMovedClass(t *testing.T) {
+	m, w := startNode(t, worker.Options{})
+	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+	uuid := m.mounted(name)
+	old := "/mnt/disks/" + uuid
+	m.run("mkdir /mnt/disks/moved; printf 'classes:\\n- {name: default, directory: /mnt/disks/moved}\\n' >/etc/hotmount/config.d/zz-moved.yaml; systemctl reload hotmount")
+	m.says("/dev/" + name + " .*refuse: it is still mounted at " + old + ", but its class default has the directory /mnt/disks/moved now; if nobody needs the volume there: umount " + old + "; hotmount then mounts it in /mnt/disks/moved")
+	m.run("umount " + old)
+	m.wait("the mount in the new directory", "findmnt /mnt/disks/moved/"+uuid)
+}
+
 // newer makes an XFS on a file newer than every kernel: it gets a feature with which older kernels must not write to it
 // (sb_features_ro_compat in fs/xfs/libxfs/xfs_format.h).
 func newer(t *testing.T, path string) string {

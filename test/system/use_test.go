@@ -16,7 +16,7 @@ import (
 )
 
 // usedHold is what the journal says of a disk that somebody else used.
-const usedHold = " .*hold: somebody else on this node used it, and it is no volume of hotmount's: "
+const usedHold = " .*hold: somebody else on this node used it, and it is not a hotmount volume: "
 
 // TestUsedByAnother checks that a disk that is mounted elsewhere, bound as a device or named in a domain of libvirt is
 // left alone. Once that ends it is held, by the next daemon and after a reboot too. An accept lifts that. The same with
@@ -66,7 +66,7 @@ func TestUsedByAnother(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.wait("its state after a reboot", "hotmount status | grep -qE '^"+name+" .* failed '")
-		line := "/dev/" + name + inUse + use.how + "; .*it is mounted by itself"
+		line := "/dev/" + name + inUse + use.how + "; .*hotmount mounts it by itself"
 		m.says(line)
 		m.run("[ $(journalctl -b -q -o cat -p warning --no-pager | grep -cE " + quote(line) + ") = 1 ] && ! findmnt " + where)
 		m.wait("the metric", "grep -q 'reason=\"volume-in-use\",state=\"failed\"} 1$' /var/lib/prometheus/node-exporter/hotmount.prom")
