@@ -65,6 +65,8 @@ func TestPluggedAndUnplugged(t *testing.T) {
 	// A mount that was asked for before its disk went waits for the disk, for 90 seconds (DefaultDeviceTimeoutSec=).
 	m.waits(3, "the last mount to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
 	name, id := m.attach(w, worker.Disk{File: image})
+	// So does a format unit that PID 1 was asked for just when its disk went. The next disk of that name waits for it.
+	m.waits(3, "the last disk to be mounted", "findmnt -n /dev/"+name)
 	uuid := m.mounted(name)
 	m.wait("quiet", "systemctl show -P StatusText hotmount | grep -qx '1 mounted, 0 held, 0 refused, 0 failing'")
 	if got := m.run("findmnt -rno TARGET | grep -c ^/mnt/disks/"); got != "1" {
