@@ -13,7 +13,8 @@ import (
 )
 
 // TestAdoptKnown checks that a class with adopt: known holds a filesystem from elsewhere, with nothing written to it.
-// After an accept it is mounted, and again whenever its disk comes back. What this node makes needs no accept.
+// An accepted filesystem is mounted, and is mounted again whenever its disk comes back. A filesystem that this node
+// made needs no accept.
 func TestAdoptKnown(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("printf '%s\n' classes: '- name: default' '  directory: /mnt/disks' '  adopt: known' >/etc/hotmount/config.d/50-known.yaml; systemctl reload hotmount")
@@ -44,7 +45,7 @@ func TestAdoptKnown(t *testing.T) {
 	uuid = m.mounted(name)
 	m.detach(w, id)
 	m.wait("the end of the mount", "[ ! -e /mnt/disks/"+uuid+" ]")
-	// The record of the format suffices.
+	// hotmount still knows its own filesystem by the record of the format.
 	m.run("systemctl stop hotmount; rm /var/lib/hotmount/filesystems.json; systemctl start hotmount")
 	name, _ = m.attach(w, worker.Disk{File: own})
 	if got := m.mounted(name); got != uuid {
@@ -52,8 +53,8 @@ func TestAdoptKnown(t *testing.T) {
 	}
 }
 
-// TestAdoptedKeepsItsSize checks that a filesystem from elsewhere that is smaller than its disk stays so, over an
-// attachment and a restart. It grows when its disk becomes larger.
+// TestAdoptedKeepsItsSize checks that a filesystem from elsewhere that is smaller than its disk does not grow at an
+// attachment or a restart. The filesystem grows when its disk becomes larger.
 func TestAdoptedKeepsItsSize(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := made(t, 512<<20)
@@ -83,8 +84,8 @@ func TestAdoptedKeepsItsSize(t *testing.T) {
 	m.says("/dev/" + name + " .*grown: xfs " + uuid + " from 512 MiB ")
 }
 
-// TestExt4Defaults checks that what an ext4's superblock says of errors and barriers does not count, unless the class
-// leaves it to the options.
+// TestExt4Defaults checks that hotmount overrides the ext4 superblock's settings for errors and barriers, unless the
+// class's options set them.
 func TestExt4Defaults(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := blank(t, 320<<20)

@@ -13,11 +13,11 @@ import (
 	"hotmount/test/worker"
 )
 
-// TestForeignXFS checks that a disk with a foreign XFS full of files is mounted, and that every byte stays the same
+// TestForeignXFS checks that a disk with a foreign XFS full of files is mounted, and that no byte of the files changes
 // (issue 2, shown 2).
 func TestForeignXFS(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
-	// This worker stands in for another one while its daemon is stopped.
+	// While its daemon is stopped, this worker plays the other node that made the filesystem.
 	image := blank(t, gib)
 	m.run("systemctl stop hotmount")
 	name, id := m.attach(w, worker.Disk{File: image})
@@ -43,7 +43,7 @@ func TestForeignXFS(t *testing.T) {
 			t.Errorf("mount options %s lack %s", options, want)
 		}
 	}
-	// systemctl show takes What= from the mount table, which has the device's own node.
+	// systemctl show takes What= from the mount table, which has /dev/vdX and not the link in the unit.
 	description := m.run("systemctl show -P Description " + quote(unitOf(uuid)))
 	for _, want := range []string{"no serial", uuid, "1 GiB", "/dev/" + name} {
 		if !strings.Contains(description, want) {
@@ -61,7 +61,8 @@ func TestForeignXFS(t *testing.T) {
 	}
 }
 
-// TestExt4 checks that a class that accepts ext4 mounts it, and that another class leaves it alone.
+// TestExt4 checks that a class that accepts ext4 mounts an ext4 disk, and that a class that does not accept ext4 leaves
+// the disk alone.
 func TestExt4(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := blank(t, gib)
@@ -81,8 +82,8 @@ func TestExt4(t *testing.T) {
 }
 
 // TestTwentyDisks checks that twenty disks attached back to back are all mounted, each once (issue 2, shown 4). Half of
-// them hold a filesystem, half are blank. Six more follow, and the kernel's names of virtio disks then have four
-// letters.
+// the disks hold a filesystem, and half are blank. Six more disks follow, so that the kernel's names of virtio disks
+// reach four letters, such as vdaa.
 func TestTwentyDisks(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	var images []string
@@ -93,7 +94,7 @@ func TestTwentyDisks(t *testing.T) {
 			images = append(images, blank(t, 320<<20))
 		}
 	}
-	// Under this load PID 1 reads the mount table only once a second. It must not lose units meanwhile.
+	// Under this load PID 1 reads the mount table only once a second. Even so, PID 1 must not lose a mount unit.
 	m.run(`mkdir /run/busy; (while [ -e /run/busy ]; do mount --bind /run/busy /run/busy; umount /run/busy; done) </dev/null >/dev/null 2>&1 &`)
 	last := ""
 	for _, image := range images {
@@ -134,11 +135,11 @@ func TestTwentyDisks(t *testing.T) {
 	if got := m.run("journalctl -b -o cat --no-pager | grep -c ': formatted: xfs'"); got != "10" {
 		t.Errorf("%s disks were formatted", got)
 	}
-	m.startsNothing() // with all of them mounted (issue 8)
+	m.startsNothing() // with all disks mounted (issue 8)
 }
 
-// TestDetach checks that the unit and the directory of an idle disk go with it, even while the daemon is down. The disk
-// comes back at the same path with its data (issue 2, shown 6).
+// TestDetach checks that the mount unit and the directory of an idle disk go when the disk is detached, even while the
+// daemon is down. A disk that is attached again is mounted at the same path with its data (issue 2, shown 6).
 func TestDetach(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -168,16 +169,17 @@ func TestDetach(t *testing.T) {
 	}
 }
 
-// TestTogether checks that one process mounts disks that come at once, each by its own transient mount unit (issue 8).
-// Damaged disks, disks that do not answer, and a masked unit do not keep the others from being mounted or released.
+// TestTogether checks that one process mounts all disks that come at once, each by its own transient mount unit (issue
+// 8). A damaged disk, a disk that does not answer, and a masked unit do not keep other disks from being mounted or
+// released.
 func TestTogether(t *testing.T) { together(t, worker.Options{}) }
 
 func together(t *testing.T, o worker.Options) {
 	m, w := start(t, o)
-	// The daemon sees all disks at once. One of the three that do not answer may still come first, and be mounted
-	// alone.
+	// The daemon sees all disks at once. One of the three disks that do not answer may still come first. hotmount then
+	// mounts that disk without the others.
 	m.run("systemctl kill -s STOP hotmount")
-	const good, sick, slow, all = 4, 4, 5, 8 // the first four are good, and from slow on none answers
+	const good, sick, slow, all = 4, 4, 5, 8 // disks 0 to 3 are good, disk 4 is damaged, and disks 5 to 7 do not answer
 	var names, ids, uuids, images []string
 	for i := range all {
 		image := made(t, 320<<20)
@@ -191,7 +193,7 @@ func together(t *testing.T, o worker.Options) {
 		names, ids, images = append(names, name), append(ids, id), append(images, image)
 		uuids = append(uuids, m.run("udevadm settle; blkid -o value -s UUID /dev/"+name))
 	}
-	// A mount reads the header of the first inodes.
+	// This damages the header of the first inodes, which a mount reads.
 	m.run("head -c 512 /dev/urandom | dd of=/dev/" + names[sick] + " bs=512 seek=2 conv=notrunc,fsync status=none; udevadm settle")
 	for _, id := range ids[slow:] {
 		throttle(t, w, id+"/virtio-backend", 1, 0)
@@ -221,7 +223,7 @@ func together(t *testing.T, o worker.Options) {
 	if twice := m.run("findmnt -rno TARGET | sort | uniq -d"); twice != "" {
 		t.Errorf("mounted twice: %s", twice)
 	}
-	// A disk of the service has not failed while it may still answer, even after 20 seconds.
+	// The daemon reports no failure for a disk that may still answer, even after 20 seconds.
 	const service = "hotmounts-*.service"
 	m.wait("the mounts of the slow disks to take long", `for unit in $(systemctl list-units --state activating --plain --no-legend '`+service+`' | cut -d ' ' -f 1); do
 		since=$(systemctl show -P InactiveExitTimestampMonotonic $unit); [ $(($(awk '{print int($1)}' /proc/uptime) - since / 1000000)) -lt 20 ] || exit 0; done; exit 1`)
@@ -229,16 +231,17 @@ func together(t *testing.T, o worker.Options) {
 	if got := m.run("findmnt -rno SOURCE,TARGET | grep -c ' /mnt/disks/'; journalctl -b -u hotmount -o cat --no-pager"); !strings.HasPrefix(got, "4\n") || regexpLine(got, "^/dev/("+awaited+") .*(cannot|ended)") {
 		t.Errorf("while some do not answer: %s", got)
 	}
-	// A disk that is released meanwhile stays released. The journal has the reason why a disk that comes back waits.
+	// A disk that is released while the service still runs stays released. The journal says why a disk that is attached
+	// again has to wait.
 	m.run("hotmount release " + uuids[2] + "; hotmount release " + uuids[3])
 	m.detach(w, ids[2])
 	kept := m.run("systemctl show -P Wants '" + service + "'")
 	back, backID := m.attach(w, worker.Disk{File: images[2], Serial: "TOGETHER-2"})
-	// A disk that came first was mounted alone. It does not wait when it comes back.
+	// A disk that was mounted without the others does not wait when it is attached again.
 	if strings.Contains(kept, "mnt-disks-"+uuids[2][:8]) {
 		m.says("/dev/" + back + " .*cannot mount .*systemd keeps mnt-disks-.* in another start")
 	}
-	// The next daemon finds these mounts under way and waits as well.
+	// The next daemon also waits for the mounts that the killed daemon has started.
 	m.run("systemctl kill -s KILL hotmount")
 	for _, name := range names[slow:] {
 		m.wait("the next daemon to mount it", `[ $(journalctl -b -u hotmount -o cat --no-pager | grep -c '^/dev/`+name+` .*: mount: it holds') = 2 ]`)
@@ -250,7 +253,7 @@ func together(t *testing.T, o worker.Options) {
 		}
 		m.says("/dev/" + name + " .*: mounted xfs " + uuids[slow+i])
 	}
-	// The journal names the damaged disk and the remedy. The disk's mount unit has its own journal.
+	// The daemon's journal names the damaged disk and the remedy. The mount unit's journal has the output of mount(8).
 	m.waits(3, "the damaged disk to be in the journal", "journalctl -b --no-pager -o cat | grep -E '^/dev/"+names[sick]+" .*the kernel says: .*XFS .*; look at it with: xfs_repair -n /dev/"+names[sick]+"'")
 	if own := m.run("journalctl -b -o cat --no-pager -u " + quote(unitOf(uuids[sick]))); !regexpLine(own, "^mount: /mnt/disks/"+uuids[sick]+": ") {
 		t.Errorf("the journal of the damaged disk's unit: %s", own)
@@ -269,7 +272,7 @@ func together(t *testing.T, o worker.Options) {
 		t.Errorf("the mounts of the released disk, and the starts of the service: %s", got)
 	}
 
-	// PID 1 refuses to start mount units together if one of them is masked.
+	// PID 1 does not start a service that requires several mount units if one of the units is masked.
 	services := "journalctl -b -o cat --no-pager -u '" + service + "' | grep -c '^Starting '"
 	before := m.run(services)
 	m.run("systemctl kill -s STOP hotmount")
@@ -289,7 +292,7 @@ func together(t *testing.T, o worker.Options) {
 		t.Errorf("%s services mounted disks together, %s before one unit was masked", got, before)
 	}
 
-	// Each mount ends like any other, even while no daemon runs.
+	// Each mount point is removed after its unmount, even while no daemon runs.
 	m.run("systemctl stop hotmount; umount /mnt/disks/" + uuids[0])
 	m.wait("the cleanup after an unmount by hand", "[ ! -e /mnt/disks/"+uuids[0]+" ]")
 	for i, id := range map[int]string{1: ids[1], 2: backID} {
@@ -301,8 +304,8 @@ func together(t *testing.T, o worker.Options) {
 	}
 }
 
-// TestVirsh checks a user's steps with a real libvirt: virsh attach-disk and detach-disk, blockresize, and the journal
-// of the mount unit (issue 2, shown 1 and 6).
+// TestVirsh follows a user's steps with a real libvirt: virsh attach-disk, detach-disk and blockresize. It also checks
+// the journal of the mount unit (issue 2, shown 1 and 6).
 func TestVirsh(t *testing.T) {
 	parallel(t)
 	o := worker.Options{Deb: deb(t), Progress: os.Stderr, Dir: logs(t)}
@@ -364,7 +367,7 @@ func TestVirsh(t *testing.T) {
 	if got := m.run(fmt.Sprintf("cat /mnt/disks/%s/f", uuid)); got != "kept" {
 		t.Errorf("the data is %q", got)
 	}
-	// The way to attach a qcow2 image that was attached as raw, as printed.
+	// hotmount prints how to attach a qcow2 image correctly that was attached as raw. The test does this as printed.
 	raw, qcow2 := made(t, 320<<20), blank(t, 0)
 	if out, err := exec.CommandContext(ctx(t), "qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, qcow2).CombinedOutput(); err != nil {
 		t.Fatalf("qemu-img: %v: %s", err, out)
@@ -382,7 +385,8 @@ func TestVirsh(t *testing.T) {
 }
 
 // TestExchange checks that a link to a block volume never leads to another disk that replaces the volume's disk while
-// udev is late. It covers each bus with its own way of naming disks. TestBlockVolumes covers virtio.
+// udev is late. It covers SCSI and NVMe, because udev names the disks of each bus in another form. TestBlockVolumes
+// covers virtio.
 func TestExchange(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run(`mkdir -p /var/lib/disks/block && cat >/etc/hotmount/config.yaml <<'X'
@@ -409,16 +413,16 @@ systemctl reload hotmount`)
 	}
 }
 
-// TestExchangedBeforeItsMount replaces a disk whose mount waits at start by another with the same kernel name. udev
-// sees neither event. PID 1 then mounts the new disk by the link of the first. The test checks that the new disk is
-// unmounted again and is not recorded as the first.
+// TestExchangedBeforeItsMount replaces a disk by another disk with the same kernel name while the first disk's mount
+// waits at the daemon's start. udev sees neither event. PID 1 then mounts the new disk by the first disk's link. The
+// test checks that hotmount unmounts the new disk again and does not record it as the first disk.
 func TestExchangedBeforeItsMount(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount; echo 'ready_timeout: 30s' >/etc/hotmount/config.yaml")
 	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	uuid := m.run("udevadm settle; blkid -o value -s UUID /dev/" + name)
 	seq := m.run("cat /sys/block/" + name + "/diskseq")
-	// The mount of a disk that is new on this worker waits while udev does not know another disk.
+	// The first disk's mount waits, because the disk is new on this worker and udev has not handled the late disk.
 	m.run("udevadm control --stop-exec-queue")
 	late, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	m.run("systemctl start --no-block hotmount")
@@ -440,7 +444,7 @@ func TestExchangedBeforeItsMount(t *testing.T) {
 			t.Errorf("%s is mounted as %s", name, got)
 		}
 	}
-	for _, name := range []string{next, late} { // shows that the check above read the right file
+	for _, name := range []string{next, late} { // shows that the check above reads the right file
 		m.wait("the record of "+name, "grep -q $(blkid -o value -s UUID /dev/"+name+") /var/lib/hotmount/filesystems.json")
 	}
 	if got := m.run("ls -A /mnt/disks | wc -l; hotmount status"); !strings.HasPrefix(got, "2\n") || strings.Contains(got, uuid) {
@@ -449,7 +453,7 @@ func TestExchangedBeforeItsMount(t *testing.T) {
 }
 
 // TestRewrittenBeforeItsMount changes the content of a disk through its storage, between udev's look and the mount. It
-// checks that users of the first filesystem's path learn of the other filesystem.
+// checks that status warns that another filesystem is mounted at the first filesystem's path.
 func TestRewrittenBeforeItsMount(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -479,9 +483,9 @@ func TestRewrittenBeforeItsMount(t *testing.T) {
 	}
 }
 
-// TestLoopDevices checks a disk in use through a loop device. The kernel has no claim and no holder for such a use. The
-// disk is not mounted a second time and not formatted, even if the operator accepts it. hotmount does not call it safe
-// to detach.
+// TestLoopDevices checks a disk in use through a loop device. The kernel shows no claim and no holder for such a use.
+// hotmount neither mounts the disk a second time nor formats it, even if the operator accepts it. hotmount does not
+// call the disk safe to detach.
 func TestLoopDevices(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -491,7 +495,8 @@ func TestLoopDevices(t *testing.T) {
 	}
 	used, _ := m.attach(w, worker.Disk{File: image, Serial: "USED"})
 	empty, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "EMPTY"})
-	// The loop devices use a node of another name that the daemon does not see, as in a container.
+	// The loop devices are set up on other nodes of the disks, which the daemon does not see, as if made in a
+	// container.
 	m.run("udevadm settle; for d in " + used + " " + empty + "; do mknod /root/node-$d b $(sed 's/:/ /' /sys/block/$d/dev); done; losetup /dev/loop3 /root/node-" + used + "; mount /dev/loop3 /srv; echo kept >/srv/f; sync; losetup /dev/loop4 /root/node-" + empty + "; udevadm settle; systemctl start hotmount")
 	m.says("/dev/" + used + " .*ignore: it seems to be in use through /dev/loop3")
 	m.says("/dev/" + empty + " .* it is in use through /dev/loop4; tried again in")
@@ -513,7 +518,7 @@ func TestLoopDevices(t *testing.T) {
 	}
 	m.mounted(empty)
 
-	// The loop device uses a bind mount of the node, as kubelet makes it. The daemon sees this one.
+	// The loop device is set up on a bind mount of the node, as kubelet does. The daemon sees this bind mount.
 	bound, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "BOUND"})
 	boundAt := "/mnt/disks/" + m.mounted(bound)
 	m.run("umount " + boundAt + "; touch /run/volume; mount --bind /dev/" + bound + " /run/volume; losetup /dev/loop4 /run/volume; udevadm settle; hotmount accept " + bound)
@@ -531,8 +536,8 @@ func TestLoopDevices(t *testing.T) {
 	}
 }
 
-// TestShrunk checks that a disk smaller than its filesystem is an error in the journal. It is not mounted again, and
-// not written to.
+// TestShrunk checks that hotmount reports a disk smaller than its filesystem as an error in the journal. hotmount
+// neither mounts this disk nor writes to it.
 func TestShrunk(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := blank(t, 2*gib)
@@ -592,8 +597,8 @@ func TestShrunk(t *testing.T) {
 	}
 }
 
-// TestGrowDuringMkfs checks that a disk that grows while mkfs.xfs runs is mounted. Its filesystem is made once and
-// fills the disk.
+// TestGrowDuringMkfs checks that a disk that grows while mkfs.xfs runs is formatted once and mounted. The filesystem
+// then grows to fill the disk.
 func TestGrowDuringMkfs(t *testing.T) {
 	m, w := obedientNode(t)
 	victims := m.victims(w, 0, "sp20")

@@ -9,9 +9,9 @@ import (
 	"hotmount/test/worker"
 )
 
-// TestDiskBelowAVolumeIsPulled pulls the disk below a mounted logical volume, twice, and follows what status advises when
-// the disk is back. The first time the volume is mounted until then. The second time it was written to and released, and the
-// daemon was restarted. Another volume of the group is in use all the time.
+// TestDiskBelowAVolumeIsPulled pulls the disk below a mounted logical volume, twice. Once the disk is back, it follows
+// the advice of status. The first time, the volume stays mounted while the disk is away. The second time, the volume is
+// written to and released, and the daemon is restarted. Another volume of the group is always in use.
 func TestDiskBelowAVolumeIsPulled(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /var/lib/prometheus/node-exporter; printf 'classes:\\n  - {name: lvm, names: [\"dm-*\"], mapper_names: [\"my--vg-disk*\"], blank: unsigned, directory: /mnt/disks}\\n' >/etc/hotmount/config.yaml; hotmount config check && systemctl restart hotmount")
@@ -50,7 +50,7 @@ func TestDiskBelowAVolumeIsPulled(t *testing.T) {
 	m.run("findmnt /srv")
 }
 
-// follow runs what status advises for the only disk with advice, which has to be these words.
+// follow checks that exactly one disk has advice in status and that the advice is these commands. Then it runs them.
 func (m machine) follow(when, commands string) {
 	m.t.Helper()
 	const advice = `hotmount status --output json | sed -n 's/^ *"next": "\(once that disk .*\)",\?$/\1/p'`

@@ -21,8 +21,9 @@ classes:
     storage_class: raw
 `
 
-// exchanged detaches a disk that is given out, and attaches another one, before udev sees either event. It checks that
-// the link leads nowhere, and that it goes once udev sees the events. It returns the other disk's kernel name and ID.
+// exchanged detaches a disk that is given out as a block volume, and attaches another disk, before udev sees either
+// event. It checks that the link leads nowhere, and that the link is removed once udev sees the events. It returns the
+// other disk's kernel name and ID.
 func (m machine) exchanged(w *worker.Worker, name, id, link string, other worker.Disk) (string, string) {
 	m.t.Helper()
 	_, base, _ := strings.Cut(link, "/block/")
@@ -41,11 +42,11 @@ func (m machine) exchanged(w *worker.Worker, name, id, link string, other worker
 	return now, otherID
 }
 
-// unexpected returns the lines of the provisioner's log, without those about its start and about volumes that are
-// disks.
+// unexpected returns the unexpected lines of the provisioner's log. Lines about its start and about volumes with a disk
+// sequence number are expected.
 //
-// It also skips the lines within gone, from before a disk's end until after the end of its link, which udev's event
-// ends. Each pass of the provisioner logs the missing disk once there. The last of these lines may be a moment late.
+// In the period gone, each pass of the provisioner may log the missing disk once. The period begins before the disk is
+// detached and ends after udev's event removed the link. The last of these lines may come one pass late.
 func unexpected(t *testing.T, log string, gone [2]string) (lines []string) {
 	t.Helper()
 	const pass = time.Second
@@ -73,8 +74,9 @@ func unexpected(t *testing.T, log string, gone [2]string) (lines []string) {
 
 const raw = "/var/lib/disks/block/virtio-"
 
-// formatsFormerBlock has a disk that was given out formatted with a token, the only way. Another disk with its serial was
-// attached meanwhile. So the record may be that one's, and the new filesystem is held until it is accepted.
+// formatsFormerBlock formats a disk that was given out as a block volume. Only a token allows this. Another disk with
+// the same serial was attached before, so the record may belong to the other disk. hotmount therefore holds the new
+// filesystem until it is accepted.
 func (m machine) formatsFormerBlock(w *worker.Worker, disk worker.Disk) {
 	m.t.Helper()
 	m.run("mv /etc/hotmount/config.yaml /root; systemctl reload hotmount")
@@ -88,9 +90,9 @@ func (m machine) formatsFormerBlock(w *worker.Worker, disk worker.Disk) {
 	m.run("mv /root/config.yaml /etc/hotmount; systemctl reload hotmount")
 }
 
-// TestBlockVolumes checks that a class in block mode gives disks out by links that lead to them or nowhere. A stand-in
-// plays the provisioner, through attach, use, cleaning, detach with a late udev, restart and power cut. A disk that was
-// given out once is never formatted.
+// TestBlockVolumes checks that a class in block mode gives out disks by links, and that a link leads to its disk or
+// nowhere. A stand-in plays the provisioner. The test covers attach, use, cleaning, detach with a late udev, restart
+// and power cut. A disk that was given out once is never formatted by itself.
 func TestBlockVolumes(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /var/lib/disks/block && cat >/etc/hotmount/config.yaml <<'X'\n" + fmt.Sprintf(blockConfig, "block") + "X\nsystemctl reload hotmount")
@@ -113,7 +115,7 @@ func TestBlockVolumes(t *testing.T) {
 		t.Errorf("the volume has %d bytes", size)
 	}
 	m.log(fmt.Sprintf(" created %s .* seq=%s$", volume, seq(name)), 0)
-	// The holder is a sleep without capabilities.
+	// The process that keeps the disk open is a sleep without capabilities.
 	status := m.run("cat /proc/$(systemctl show -p MainPID --value hotmount-block@" + seq(name) + ")/status")
 	if !strings.Contains(status, "Name:\tsleep") || !regexpLine(status, "^CapEff:\t0000000000000000$") {
 		t.Errorf("the holder: %s", status)
@@ -129,7 +131,7 @@ func TestBlockVolumes(t *testing.T) {
 	m.detach(w, noneID)
 
 	// A daemon that is killed and restarted does not touch a link that works. A reload makes the link again after
-	// somebody killed its holder.
+	// somebody killed the process that keeps the disk open.
 	before := m.run("stat -c %i " + raw + "RAW-1")
 	m.run("systemctl kill -s KILL hotmount; sleep 1; systemctl restart hotmount")
 	m.wait("the daemon", "systemctl show -p StatusText hotmount | grep -q '1 given out'")
@@ -142,8 +144,8 @@ func TestBlockVolumes(t *testing.T) {
 	m.wait("another to hold the disk", "now=$("+holder+") && [ $now != 0 ] && [ $now != "+killed+" ]")
 	given("RAW-1", name)
 
-	// The provisioner removes a tenant's data with the volume, and the disk is blank to its last byte. The disk is in
-	// use while a process has it open.
+	// After a tenant has released the volume, the provisioner zeroes the whole disk. hotmount does not release the disk
+	// while a process has it open.
 	m.run("head -c 20M /dev/urandom >/dev/" + name + "; sync")
 	since := m.lines()
 	m.release(volume)
@@ -155,15 +157,15 @@ func TestBlockVolumes(t *testing.T) {
 
 	var otherID string
 	var err error
-	// clock returns the time as the provisioner's log has it.
+	// clock returns the time in the format of the provisioner's log.
 	clock := func() string { return m.run("date -u +%FT%T.%3NZ") }
 	gone := [2]string{clock()}
 	name, otherID = m.exchanged(w, name, id, raw+"RAW-1", worker.Disk{File: blank(t, gib), Serial: "RAW-2"})
 	gone[1] = clock()
 	given("RAW-2", name)
 
-	// The disk looks blank, but is held because a second disk with its serial was seen. `hotmount accept` gives it out,
-	// in another slot than before. No configuration ever formats it.
+	// The disk looks blank. hotmount holds it, because a second disk with the same serial was seen. `hotmount accept`
+	// gives the disk out, although it is in another slot than before. No configuration makes hotmount format it.
 	held := func(name string) {
 		t.Helper()
 		m.wait(name+" to be held", "hotmount plan | grep -E '^"+name+" .*hold .*its serial RAW-1 is that of a block volume .*two disks with this serial' && ! [ -L "+raw+"RAW-1 ]")
@@ -174,7 +176,7 @@ func TestBlockVolumes(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 	given("RAW-1", name)
-	// The second disk does not get the name when the first one goes.
+	// The second disk with this serial does not get the link when the first disk goes.
 	second, secondID = m.attach(w, worker.Disk{File: blank(t, gib), Serial: "RAW-1"})
 	m.wait("the second to be refused", "hotmount plan | grep -E '^"+second+" .*refuse .*another disk has its serial RAW-1'")
 	if got := m.run("hotmount status || [ $? = 3 ]; hotmount release " + name); !strings.Contains(got, "given out") || !strings.Contains(got, "safe to detach") {
@@ -186,14 +188,15 @@ func TestBlockVolumes(t *testing.T) {
 	was := slot(name)
 	m.detach(w, id)
 	held(second)
-	// It does not get the name either if it comes alone, in the slot of the first.
+	// The second disk does not get the link either if it is attached without the first disk, in the first disk's slot.
 	m.detach(w, secondID)
 	second, secondID = m.attach(w, worker.Disk{File: blank(t, gib), Serial: "RAW-1"})
 	held(second)
 	if is := slot(second); is != was {
 		t.Errorf("it is in slot %s, not in that of the first, %s", is, was)
 	}
-	// The link that a power cut leaves goes before the provisioner looks. It comes back once the disk is identified.
+	// After a power cut, hotmount removes the old link before the provisioner starts. hotmount makes the link again
+	// once it has identified the disk.
 	m.run("[ -L " + raw + "RAW-2 ] && sync")
 	if err := w.PowerCut(ctx(t)); err != nil {
 		t.Fatal(err)
@@ -232,7 +235,7 @@ func TestBlockVolumes(t *testing.T) {
 	}
 	t.Log(log)
 
-	// `hotmount release` takes back a disk that another class gave out.
+	// `hotmount release` takes back a disk that another class gave out before.
 	if name, err = w.BlockDevice(ctx(t), otherID); err != nil {
 		t.Fatal(err)
 	}
@@ -240,13 +243,14 @@ func TestBlockVolumes(t *testing.T) {
 
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + fmt.Sprintf(blockConfig, "block") + "X\nsystemctl reload hotmount; hotmount accept " + name)
 	given("RAW-2", name)
-	// A disk that holds something is given out once that is accepted.
+	// A disk that is not blank is given out once its content is accepted.
 	full, fullID := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "RAW-3"})
 	m.lift(full, "content-to-be-given-out")
 	given("RAW-3", full)
 	m.detach(w, fullID)
 	m.wait("the link to go", "! [ -L "+raw+"RAW-3 ]")
-	// Removing the package leaves the link and prints its name. Purging removes links that lead nowhere.
+	// Removing the package leaves the link in place and prints the link's name. A purge removes links that lead
+	// nowhere.
 	if out := m.run("dpkg --remove hotmount 2>&1"); !strings.Contains(out, "lead nowhere when their disk is detached or the machine reboots:\n  "+raw+"RAW-2\n") {
 		t.Errorf("the removal says:\n%s", out)
 	}

@@ -17,14 +17,15 @@ import (
 	"hotmount/test/worker"
 )
 
-// writer is a service that writes into the mount constantly and fails at the first error.
+// writer starts a service that constantly writes into a mounted volume and fails at the first error.
 const writer = `cat >/run/systemd/system/writer.service <<'X'
 [Service]
 ExecStart=/bin/bash -c 'set -e; cd /mnt/disks/%s; while :; do date +%%%%N >new; sync new; mv new old; cat old >/dev/null; sleep 0.05; done'
 X
 systemctl daemon-reload; systemctl start writer`
 
-// kubelet is a service that stands in for kubelet. At each boot it records what it sees at its start.
+// kubelet installs a service that stands in for kubelet. When the service starts at boot, it records which volumes are
+// mounted.
 const kubelet = `cat >/etc/systemd/system/kubelet.service <<'X'
 [Service]
 Type=oneshot
@@ -35,14 +36,14 @@ WantedBy=multi-user.target
 X
 systemctl -q enable kubelet; rm -f /root/kubelet-saw`
 
-// immutable returns a script that makes a mount point as hotmount leaves it.
+// immutable returns a script that makes an immutable mount point, as hotmount makes it.
 func immutable(where string) string {
 	return "mkdir " + where + "; touch " + where + "/not-mounted; chattr +i " + where + "/not-mounted " + where
 }
 
-// TestMountsOutliveTheAgent checks that mounts stay while the agent is killed, hangs, and is restarted, upgraded and
-// removed. They also stay when an upgrade is interrupted. A writer in the mount never sees an error (issue 2, shown 5).
-// Afterwards a reboot mounts everything before kubelet starts.
+// TestMountsOutliveTheAgent checks that mounts stay while the daemon is killed, hangs, and is restarted, upgraded and
+// removed. The mounts also stay when an upgrade is interrupted. A writer in the mount never sees an error (issue 2,
+// shown 5). After a reboot all volumes are mounted before kubelet starts.
 func TestMountsOutliveTheAgent(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -68,13 +69,13 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	m.wait("a new daemon", "[ $(systemctl show -p NRestarts --value hotmount) -ge 1 ]")
 	running()
 	alive("kill -9")
-	// The watchdog ends a daemon that hangs. The shipped unit sets it to twenty minutes.
+	// systemd's watchdog kills a daemon that hangs. The shipped unit sets the watchdog's timeout to twenty minutes.
 	if got := m.run("systemctl show -P WatchdogUSec hotmount"); got != "20min" {
 		t.Errorf("the watchdog of the shipped unit: %s", got)
 	}
 	m.run("mkdir -p /run/systemd/system/hotmount.service.d; printf '[Service]\\nWatchdogSec=6\\n' >/run/systemd/system/hotmount.service.d/w.conf; systemctl daemon-reload; systemctl restart hotmount")
 	running()
-	// The daemon feeds the watchdog. Otherwise it would be ended within these 13 seconds.
+	// The daemon resets the watchdog in time. Otherwise systemd would kill the daemon within these 13 seconds.
 	m.run("id=$(systemctl show -P InvocationID hotmount); sleep 13; [ $(systemctl show -P InvocationID hotmount) = $id ]")
 	m.run("systemctl kill -s STOP hotmount")
 	m.wait("the watchdog", "journalctl -b --no-pager -o cat -u hotmount | grep -q 'Watchdog timeout' && [ $(systemctl show -p NRestarts --value hotmount) -ge 1 ]")
@@ -89,7 +90,7 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	if len(times) != stops+4 {
 		t.Errorf("the journal has %d stops, and %d from before", len(times), stops)
 	}
-	// The process ends within a second of SIGTERM (issue 2).
+	// The daemon ends within a second of SIGTERM (issue 2).
 	for _, took := range times[stops:] {
 		if took > time.Second {
 			t.Errorf("from Stopping to Stopped it took %s", took)
@@ -101,8 +102,8 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	if err := w.Put(ctx(t), nextDeb(t), "/root/next.deb"); err != nil {
 		t.Fatal(err)
 	}
-	// dpkg is killed as it reports one of the states on the way, of which the last is "installed". It is not killed at
-	// the first, because dpkg reports a state before it records it.
+	// dpkg is killed when it reports one of the package's states before "installed". It is not killed at the first
+	// report, because dpkg reports a state before it records the state.
 	m.run("mkfifo /root/states; DEBIAN_FRONTEND=noninteractive dpkg --status-fd 3 -i /root/next.deb >/dev/null 2>&1 3>/root/states &" +
 		fmt.Sprintf("grep --line-buffered -m %d '^status: hotmount[:a-z0-9]*: ' /root/states; kill -KILL $!; ! wait $!", 2+chance(t).IntN(4)))
 	if got := m.run("dpkg-query -W -f '${Status}' hotmount"); got == "install ok installed" {
@@ -116,7 +117,7 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	alive("an upgrade")
 	m.run("dpkg -r hotmount")
 	alive("removal")
-	// This disk is older than the next installation.
+	// This disk is attached before the package is installed again.
 	old, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	if said := m.run("udevadm settle; dpkg -i /root/next.deb 2>&1"); !strings.Contains(said, "hotmount accept "+old) {
 		t.Errorf("the installation says: %s", said)
@@ -137,7 +138,7 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	}
 	slices.Sort(all)
 	m.run(kubelet)
-	// Before kubelet starts, hotmount removes what a crash left.
+	// At boot, hotmount removes mount points that a crash left before kubelet starts.
 	leftover := "/mnt/disks/11111111-2222-4333-8444-555555555555"
 	bare := strings.Replace(leftover, "1111", "2222", 1)
 	m.run("systemctl stop hotmount; " + immutable(leftover) + "; mkdir " + bare + "; sync; ls -d " + leftover + " " + bare)
@@ -150,9 +151,10 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	if got := m.run("cat /root/kubelet-saw"); got != strings.Join(all, "\n")+"\n/mnt/disks/"+strings.Join(all, "\n/mnt/disks/") {
 		t.Errorf("when kubelet started it saw %q", got)
 	}
-	// The journal takes all boots of a container for one.
+	// For the journal, all boots of a container are one boot, so the test selects by time.
 	m.wait("the hold in this boot, too", "journalctl --no-pager -o cat --since @"+since+" | grep '^/dev/"+old+" .*hold: .*attached before hotmount was installed'")
-	// systemd flushes a container's disks at shutdown. These requests write nothing, so sectors count.
+	// systemd flushes a container's disks at shutdown. These flushes write nothing, so the test counts sectors and not
+	// requests.
 	if got := m.run("awk '{print $7+$14}' /sys/block/" + old + "/stat"); got != "0" {
 		t.Errorf("%s sectors of %s were written", got, old)
 	}
@@ -161,7 +163,8 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	}
 }
 
-// TestAttachedWhileDown checks that disks attached while the agent or the machine was down are handled the same way.
+// TestAttachedWhileDown checks that disks attached while the daemon or the machine was down are handled like disks that
+// are attached later.
 func TestAttachedWhileDown(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -183,8 +186,8 @@ func TestAttachedWhileDown(t *testing.T) {
 	}
 }
 
-// TestPowerCut checks that the same filesystem is mounted again after a power cut, and that no leftover directory
-// stays.
+// TestPowerCut checks that the same filesystem is mounted again after a power cut, and that no unused mount point
+// remains.
 func TestPowerCut(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "CUT"})
@@ -208,7 +211,7 @@ func TestPowerCut(t *testing.T) {
 }
 
 // TestConfiguration checks that a fault in the configuration is explained, and changes nothing for a running daemon. A
-// reload applies all of it or nothing.
+// reload applies the whole configuration or nothing of it.
 func TestConfiguration(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -242,12 +245,12 @@ func numbers(t *testing.T, text string) (all []float64) {
 	return all
 }
 
-// lookAt returns a text that a trace of the daemon has once for each look at the disk. udev's data would not do,
-// because looks at other disks also read those of loop devices.
+// lookAt returns a text that occurs in a trace of the daemon once for each look at the disk. Reads of udev's database
+// cannot be counted, because a look at another disk also reads the database entries of loop devices.
 func lookAt(name string) string { return "/block/" + name + "/queue/iostats\"" }
 
-// TestStorm checks that no disk is lost in a storm of two thousand events, which ends with one look at each. No disk is
-// lost either when udevd forgets some of the events.
+// TestStorm checks that no disk is lost in a storm of two thousand events, and that the daemon looks at each disk once
+// more at the end. No disk is lost either when udevd forgets some events.
 func TestStorm(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	var names []string
@@ -262,10 +265,10 @@ func TestStorm(t *testing.T) {
 	m.wait("quiet", "systemctl show -P StatusText hotmount | grep -qx '4 mounted, 0 held, 0 refused, 0 failing'")
 	stormed := slices.Clone(names)
 	if _, is := w.(*worker.Worker); is {
-		stormed = append(stormed, "vda") // a container's system is on no disk
+		stormed = append(stormed, "vda") // a container has no system disk
 	}
 	const events = 500 // for each disk; make bench sends five times as many
-	// udevd passes no event on until one disk has come and another has gone in the midst of the storm.
+	// udevd handles no event until one disk was attached and another was detached during the storm.
 	m.run(`udevadm settle; udevadm control --stop-exec-queue; pid=$(systemctl show -P MainPID hotmount)
 		strace -f -qq -ttt -s 400 -e trace=openat -e signal=none -o /root/trace -p $pid </dev/null >/dev/null 2>/root/said &
 		for i in $(seq 100); do grep -q '^TracerPid:.*[1-9]' /proc/$pid/status && break; sleep 0.1; done
@@ -283,15 +286,16 @@ func TestStorm(t *testing.T) {
 		looks := "grep -F '" + lookAt(name) + "' /root/trace | awk '{print $2}'"
 		m.wait("the look after the last event", fmt.Sprintf("%s | awk '{last = $1} END {exit !(last > %f)}'", looks, times[1]))
 		all := numbers(t, m.run(looks))
-		// The first eight looks come at once, the next six at growing distances, then one every five seconds.
+		// The daemon makes the first eight looks at once, the next six at growing intervals, and then one look every
+		// five seconds.
 		if most := 14 + (times[2]-times[0])/5; float64(len(all)) > most {
 			t.Errorf("%d looks at %s, which had %d events in %.0f seconds", len(all), name, events, times[2]-times[0])
 		} else {
 			t.Logf("%d looks at %s, which had %d events in %.0f seconds", len(all), name, events, times[2]-times[0])
 		}
-		// The daemon receives events until after udevd is done, with one look every five seconds. It looks at all disks
-		// once more when the removed disk has left its mount point. A storm that was over early leaves some of the
-		// first eight looks.
+		// The daemon still receives events after udevd is done, and looks every five seconds. It looks at all disks
+		// once more when the detached disk's mount point is removed. After a short storm, some of the first eight looks
+		// are still to come.
 		end, last := slices.IndexFunc(all, func(at float64) bool { return at > times[2] }), all[len(all)-1]
 		if end < 0 {
 			continue
@@ -324,10 +328,11 @@ func TestStorm(t *testing.T) {
 	uuid := m.mounted(name)
 	forgets(func() { m.detach(w, id) })
 	m.wait("mount and directory to go", "! findmnt /mnt/disks/"+uuid+" && [ ! -e /mnt/disks/"+uuid+" ]")
-	// udevd forgot the end of the last disk with this number, and takes the next one for it.
+	// udevd forgot that the previous disk with this device number is gone, and takes the next disk for the previous
+	// one.
 	forgets(func() { name, id = m.attach(w, worker.Disk{File: image}) })
 	m.mounted(name)
-	m.wait("its release", "hotmount release "+name) // the mount is there before the daemon knows it
+	m.wait("its release", "hotmount release "+name) // the daemon learns of the mount a little later
 	forgets(func() {
 		m.detach(w, id)
 		name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -365,8 +370,8 @@ func (m machine) stops() []time.Duration {
 }
 
 // TestReinstalled checks that a new system mounts the old system's disks at the same paths. The disks are attached when
-// hotmount is installed. It formats none of them, not even the blank one. Disks of a machine that went down with a busy
-// pod need no recovery. hotmount lists missing disks as missing.
+// hotmount is installed, and hotmount formats none of them, not even the blank disk. A disk needs no recovery if its
+// machine was shut down with a busy pod. hotmount lists missing disks as missing.
 func TestReinstalled(t *testing.T) {
 	one, two := made(t, 320<<20), made(t, 320<<20)
 	m, w := start(t, worker.Options{})
@@ -376,9 +381,9 @@ func TestReinstalled(t *testing.T) {
 	second := m.mounted(name)
 	slot := m.run("udevadm info -q property --property ID_PATH --value /dev/" + name)
 	m.run("echo one >/mnt/disks/" + first + "/f; echo two >/mnt/disks/" + second + "/f")
-	// kubelet and a runtime set up a pod like this. The volume is bound for the pod, whose process is in a scope below
-	// kubepods.slice. Nothing orders the scope against mounts. The process sees the bind in a mount namespace of its
-	// own. It writes until it ends, which takes it three seconds.
+	// kubelet and a container runtime set up a pod like this. The volume is bind-mounted for the pod, whose process is
+	// in a scope below kubepods.slice. No dependency orders the scope before or after mounts. The process sees the bind
+	// mount in a mount namespace of its own. The process writes until it ends, three seconds after SIGTERM.
 	bind := "/var/lib/kubelet/pods/0e3b1b0a-1111-2222-3333-444444444444/volumes/kubernetes.io~local-volume/pv"
 	m.run("mkdir -p " + bind + "; mount --bind /mnt/disks/" + first + " " + bind +
 		"; setsid systemd-run --quiet --scope --unit=cri-containerd-pod --slice=kubepods-besteffort-pod0e3b1b0a_1111_2222_3333_444444444444.slice unshare --mount --propagation private" +
@@ -439,7 +444,7 @@ func TestReinstalled(t *testing.T) {
 }
 
 // TestSystemDisk checks that nothing is written to the system disk while disks are formatted, mounted, refused,
-// released and detached (issue 2, shown 7). It stays the same byte for byte. The system's own writes go to memory.
+// released and detached (issue 2, shown 7). No byte of the system disk changes. The system's own writes go to memory.
 func TestSystemDisk(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run(`modprobe overlay
@@ -464,11 +469,11 @@ func TestSystemDisk(t *testing.T) {
 	}
 }
 
-// TestSystemDiskElsewhere checks that vda is like any other virtio disk if the system is on a SCSI disk.
+// TestSystemDiskElsewhere checks that hotmount uses vda like any other virtio disk if the system is on a SCSI disk.
 func TestSystemDiskElsewhere(t *testing.T) {
 	m, w := start(t, worker.Options{SystemBus: worker.BusSCSI})
-	// The package loads the driver before hotmount starts. It does so even before such a disk is there, and on workers
-	// whose initramfs lacks the driver, as here.
+	// The package has the virtio driver loaded before hotmount starts, even if no virtio disk is attached. This
+	// worker's initramfs lacks the driver.
 	m.run("modprobe -r virtio_blk; [ ! -e /sys/module/virtio_blk ]; systemctl restart systemd-modules-load; [ -e /sys/module/virtio_blk ]; systemctl show -p After --value hotmount | grep -qw systemd-modules-load.service")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	if name != "vda" {
@@ -480,8 +485,8 @@ func TestSystemDiskElsewhere(t *testing.T) {
 	}
 }
 
-// TestDebian13DiskOnDebian12 checks that a disk made on Debian 13 mounts on Debian 12 and can be repaired there.
-// hotmount also recognises everything that Debian 13's mkfs.xfs writes as its own.
+// TestDebian13DiskOnDebian12 checks that a disk formatted on Debian 13 can be mounted and repaired on Debian 12. It
+// also checks that hotmount recognises all writes of Debian 13's mkfs.xfs.
 func TestDebian13DiskOnDebian12(t *testing.T) {
 	m, w := start(t, worker.Options{Suite: "trixie"})
 	image := blank(t, 320<<20)
@@ -520,8 +525,8 @@ func TestDebian13DiskOnDebian12(t *testing.T) {
 	t.Log(m.run("xfs_repair -V && xfs_repair -n /dev/" + name + " 2>&1 && xfs_repair /dev/" + name + " 2>&1"))
 }
 
-// TestFeaturesOnDebian13 checks that a class that names one feature of XFS gets no other that Linux 6.1 does not know,
-// although Debian 13's mkfs.xfs turns some on by default.
+// TestFeaturesOnDebian13 checks that a class that sets one feature of XFS gets no other feature that Linux 6.1 does not
+// know. Debian 13's mkfs.xfs turns some of these features on by default.
 func TestFeaturesOnDebian13(t *testing.T) {
 	m, w := startNode(t, worker.Options{Suite: "trixie"})
 	m.run(`printf '%s\n' classes: '- name: default' '  directory: /mnt/disks' '  mkfs_options: ["-m reflink=0"]' >/etc/hotmount/config.d/50-mkfs.yaml; hotmount config check; systemctl reload hotmount`)
@@ -538,7 +543,7 @@ func TestFeaturesOnDebian13(t *testing.T) {
 }
 
 // TestDebian13 checks Debian 13 with its own kernel and systemd: a blank disk is formatted, mounted, grown, released
-// and detached. In the full run it is also found again after a reboot.
+// and detached. The full test also checks that the disk is found again after a reboot.
 func TestDebian13(t *testing.T) {
 	m, w := start(t, worker.Options{Suite: "trixie"})
 	if got := m.run(". /etc/os-release; echo $VERSION_ID; uname -r; systemctl --version | head -n 1"); !strings.HasPrefix(got, "13\n6.12.") || !strings.Contains(got, "systemd 257") {

@@ -11,9 +11,10 @@ import (
 	"hotmount/test/worker"
 )
 
-// TestFastAndSlow checks the example with fast, slow and block classes. Six disks on virtio, virtio-scsi and NVMe come
-// to their classes, and the blank ones are formatted. Excluded disks are left alone. `hotmount explain` shows why, here
-// and from a dump. A reload applies all of the configuration with its drop-ins, or nothing.
+// TestFastAndSlow checks the example with fast, slow and block classes. Each of six disks on virtio, virtio-scsi and
+// NVMe gets its class, and blank disks are formatted. Excluded disks are left alone. `hotmount explain` shows why a
+// disk is excluded, both on the node and from a dump. A reload applies the whole configuration with its drop-ins, or
+// nothing of it.
 func TestFastAndSlow(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	example, err := os.ReadFile("../../packaging/examples/fast-slow.yaml")
@@ -34,14 +35,15 @@ func TestFastAndSlow(t *testing.T) {
 	}
 	attach("FAST-1", worker.BusNVMe, blank(t, gib), "/var/lib/disks/ssd")
 	attach("FAST-2", worker.BusNVMe, made(t, gib), "/var/lib/disks/ssd")
-	// debugfs, which sets the mode of the root, fails. The ext4 is complete, but is not mounted without its mode.
+	// debugfs, which sets the mode of the root directory, fails. The ext4 filesystem is then complete, but hotmount
+	// does not mount it without the mode.
 	m.run("mount --bind /bin/false /usr/sbin/debugfs")
 	slow := attach("SLOW-1", worker.BusSCSI, blank(t, gib), "/var/lib/disks/hdd")
 	m.says("/dev/" + slow + ".* cannot run /usr/sbin/debugfs .*: exit code 1")
 	if got := m.run("blkid -p -o value -s TYPE /dev/" + slow + "; findmnt -n /dev/" + slow + " || true; touch /etc/hotmount/hold; umount /usr/sbin/debugfs; systemctl reload hotmount"); got != "ext4" {
 		t.Errorf("without the mode: %s", got)
 	}
-	// The mode is not set either while nothing may be formatted.
+	// hotmount does not set the mode either while the hold file forbids formatting.
 	m.says("/dev/" + slow + ".* cannot finish the ext4 on .*: nothing is formatted: /etc/hotmount/hold exists")
 	if got := m.run("debugfs -R 'stat <2>' /dev/" + slow + " 2>/dev/null | grep -o 'Mode: *0755'; findmnt -n /dev/" + slow + " || true; rm /etc/hotmount/hold; systemctl reload hotmount"); got != "Mode:  0755" {
 		t.Errorf("with the hold file: %s", got)
@@ -81,7 +83,7 @@ func TestFastAndSlow(t *testing.T) {
 		t.Errorf("from the dump:\n%s\nhere:\n%s", there, explained)
 	}
 
-	// A reload applies all or nothing.
+	// A reload applies the whole configuration or nothing of it.
 	m.run("printf 'exclude: []\\nclasses:\\n- {name: hdd, blank: fool}\\n' >/etc/hotmount/config.d/50-bad.yaml; systemctl reload hotmount")
 	m.says(`cannot reload, and the old settings stay in use: /etc/hotmount/config.d/50-bad.yaml:3: classes\[0\].blank: found "fool"`)
 	if out, err := m.Run(ctx(t), "hotmount config check"); err == nil || !strings.Contains(fmt.Sprint(out, err), "50-bad.yaml:3") {
@@ -91,8 +93,8 @@ func TestFastAndSlow(t *testing.T) {
 	name := attach("SLOW-3", worker.BusSCSI, made(t, gib), "/var/lib/disks/hdd")
 	m.wait(name+" mounted with the new options", "findmnt -no OPTIONS /dev/"+name+" | grep nodev | grep -v nosuid")
 
-	// A volume that another class selects keeps its own while it is mounted. Afterwards it is held, even if it was
-	// accepted after a release.
+	// A mounted volume keeps its class, even if another class now selects it. After a release the volume is held, and
+	// the accept of the release does not lift this hold.
 	moved := all[3].name
 	m.run("printf 'classes:\\n- {name: ssd, transport: [nvme, virtio]}\\n' >/etc/hotmount/config.d/60-moved.yaml; systemctl reload hotmount; hotmount plan | grep -E '^" + moved + " .*keep'; hotmount release " + moved + "; hotmount accept " + moved)
 	m.wait("the volume to be held", "hotmount plan | grep -E '^"+moved+" .*hold .*it was a volume of class hdd '")
@@ -100,9 +102,9 @@ func TestFastAndSlow(t *testing.T) {
 	m.wait("the volume of its new class", "findmnt -no TARGET /dev/"+moved+" | grep ^/var/lib/disks/ssd/")
 }
 
-// TestThreeClasses attaches six disks on three buses, blank and with a filesystem. Each is mounted in its class's
-// directory, and the stand-in of the provisioner publishes it with the values that hotmount prints. No class has the
-// excluded disk and the disk that is too small.
+// TestThreeClasses attaches six disks on three buses, some blank and some with a filesystem. Each disk is mounted in
+// its class's directory. The provisioner's stand-in then publishes the disk with the values that hotmount prints. No
+// class selects the excluded disk or the disk that is too small.
 func TestThreeClasses(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.example("fast-slow.yaml")
@@ -153,7 +155,7 @@ func TestThreeClasses(t *testing.T) {
 		}
 	}
 
-	// Every selector has something to match on this disk.
+	// Every selector of this class matches this disk.
 	m.run(`mkdir -p /etc/hotmount/config.d /var/lib/disks/odd; cat >/etc/hotmount/config.d/odd.yaml <<'X'
 classes:
   - name: odd
@@ -183,9 +185,9 @@ X
 	}
 }
 
-// TestDropIns checks that drop-ins are merged in the order of their names, checked, and shown with the place of each
-// value. A reload applies them in full or not at all. The configuration's effect on a disk is explained, even after the
-// disk is gone.
+// TestDropIns checks that drop-ins are merged in the order of their names, checked, and shown with file and line of
+// each value. A reload applies all drop-ins or none. hotmount explains the effect of the configuration on a disk, even
+// after the disk is gone.
 func TestDropIns(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run(`mkdir -p /etc/hotmount/config.d; cd /etc/hotmount
@@ -206,7 +208,7 @@ func TestDropIns(t *testing.T) {
 		}
 	}
 
-	// A configuration with a fault is not applied, not even in part.
+	// hotmount applies no part of a configuration with a fault.
 	m.run(`printf 'format: false\nclasses:\n- name: main\n  sreial: [X]\n' >/etc/hotmount/config.d/30-c.yaml; systemctl reload hotmount`)
 	const fault = `/etc/hotmount/config.d/30-c.yaml:4: classes\[0\].sreial: unknown key, did you mean "serial"\?`
 	m.says("cannot reload, and the old settings stay in use: " + fault)
@@ -239,12 +241,13 @@ func TestDropIns(t *testing.T) {
 	}
 }
 
-// TestPartitions checks a disk that another installer partitioned, as in the example. Partitions with a filesystem are
-// mounted. One without is refused and not written to, and the disk is not reported as a problem. Each partition is
-// released alone.
+// TestPartitions checks a disk that another installer partitioned, with the configuration of the example. Partitions
+// with a filesystem are mounted. A partition without a filesystem is refused and not written to, and the disk is not
+// reported as a problem. A release of one partition leaves the others mounted.
 //
-// The partitions are mounted again after a reboot, and all mounts go with the disk. A filesystem that a guest made on a
-// partition of its raw volume is never mounted, before the reboot and after it.
+// The partitions are mounted again after a reboot, and all mounts go when the disk is detached. A guest may make a
+// filesystem on a partition of its raw volume. hotmount never mounts this filesystem, neither before nor after the
+// reboot.
 func TestPartitions(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -272,7 +275,7 @@ func TestPartitions(t *testing.T) {
 	one, two := m.mounted(name+"1"), m.mounted(name+"2")
 	m.run("echo 1 >/mnt/disks/" + one + "/number; echo 2 >/mnt/disks/" + two + "/number")
 	m.run("grep -x What=/dev/disk/by-diskseq/$(cat /sys/block/" + name + "/diskseq)-part1 '/run/systemd/transient/" + unitOf(one) + "'")
-	// Partitions that no class selects any more stay mounted. They also would if the daemon started then.
+	// Partitions stay mounted when no class selects them any more. A restart of the daemon would not change this.
 	m.run("cp /etc/hotmount/config.yaml /root/config.yaml; : >/etc/hotmount/config.yaml; systemctl reload hotmount")
 	m.wait("the partitions to be left alone", "! hotmount status | grep '^"+name+"[12] '")
 	m.run("cp /root/config.yaml /etc/hotmount/config.yaml; systemctl reload hotmount; hotmount rescan")
@@ -321,8 +324,8 @@ func TestPartitions(t *testing.T) {
 		t.Errorf("the journal has errors: %s", got)
 	}
 
-	// The disk is pulled while one process has a file on the first partition open, and another has its own mount of the
-	// second.
+	// The disk is pulled while one process has a file on the first partition open. Another process has a mount of the
+	// second partition in its own namespace.
 	name, id = m.attach(w, worker.Disk{File: file, Serial: "PARTED"})
 	m.mounted(name + "1")
 	m.mounted(name + "2")
@@ -337,8 +340,9 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
-// TestLogicalVolumes checks that ten logical volumes of 5 GB, selected by name, become filesystems. Volumes with other
-// names on the same disk do not. After a reboot the ten are mounted again. The node's configuration is the example.
+// TestLogicalVolumes checks that ten logical volumes of 5 GB, selected by name, are formatted and mounted. Volumes with
+// other names on the same disk are not formatted. After a reboot the ten volumes are mounted again. The node has the
+// configuration of the example.
 func TestLogicalVolumes(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	example, err := os.ReadFile("../../packaging/examples/lvm.yaml")
@@ -348,11 +352,11 @@ func TestLogicalVolumes(t *testing.T) {
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + string(example) + "X\nhotmount config check && systemctl reload hotmount")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 60*gib), Serial: "VG"})
 	m.run("udevadm settle; pvcreate -q /dev/" + name + " && vgcreate -q vg0 /dev/" + name + " && lvcreate -q -y -n other -L 1G vg0")
-	// This volume has old blocks, like one that was in use before.
+	// This volume has old data, like a volume that was in use before.
 	m.run("lvcreate -q -y -n disk1 -L 5G vg0 && echo old | dd of=/dev/vg0/disk1 bs=1M seek=100 conv=fsync status=none")
 	m.run("for i in 2 3 4 5 6 7 8 9 10; do lvcreate -q -y -n disk$i -L 5G vg0; done")
-	// The event that ends LVM's hiding of a new volume is lost now and then. The remedy that hotmount then reports must
-	// help.
+	// LVM hides a new volume from udev at first. The event that reveals the volume is lost now and then. In this case
+	// the remedy that hotmount prints must help.
 	m.run("udevadm settle; journalctl -b -o cat --no-pager -u hotmount | sed -n 's/.*: wait: .*if it stays so: //p' | sort -u | sh -ex")
 	const ten = "[ $(findmnt -rno TARGET,SOURCE -t xfs | grep -c '^/mnt/disks/') = 10 ]"
 	m.waits(3, "ten filesystems", ten)
@@ -364,8 +368,8 @@ func TestLogicalVolumes(t *testing.T) {
 	if got := m.run("hotmount explain " + other); !strings.Contains(got, "NO   mapper_names: vg0-disk*: found vg0-other") || !strings.Contains(got, "yes  names: dm-*: found "+other) {
 		t.Error(got)
 	}
-	// During lvextend systemd may take a volume for unplugged. hotmount does not take this for an unmount by hand, and
-	// mounts the grown volume at the same path.
+	// During lvextend systemd may treat a volume as unplugged and unmount it. hotmount does not treat this as an
+	// unmount by hand, and mounts the grown volume at the same path.
 	first := m.run("findmnt -no TARGET /dev/vg0/disk1")
 	m.run("lvextend -q -y -L +1G vg0/disk1 && udevadm settle")
 	m.waits(3, "the first to be grown", "findmnt "+first+" && [ $(stat -f -c '%b * %S' "+first+" | xargs expr) -ge 6200000000 ] && [ $(cat "+first+"/number) = 1 ]")
@@ -376,23 +380,24 @@ func TestLogicalVolumes(t *testing.T) {
 	if got := m.run("for i in 1 2 3 4 5 6 7 8 9 10; do cat $(findmnt -no TARGET /dev/vg0/disk$i)/number; done | tr '\\n' ' '"); got != "1 2 3 4 5 6 7 8 9 10" {
 		t.Errorf("after the reboot: %s", got)
 	}
-	// The mounts stay when the package is removed, even when udev handles the volumes again without its rule. Volumes
-	// that were there before the package are mounted when it is installed.
+	// The mounts stay when the package is removed, even when udev handles the volumes again without hotmount's rule. An
+	// installation mounts volumes that were there before.
 	m.run("dpkg -r hotmount && udevadm control --reload && udevadm trigger --action=change --subsystem-match=block && udevadm settle")
 	m.run(ten + " && ! ls /dev/disk/by-diskseq/$(cat /sys/class/block/$(basename $(readlink -f /dev/vg0/disk1))/diskseq) && umount /mnt/disks/*-*")
 	if err := w.Put(ctx(t), nextDeb(t), "/root/next.deb"); err != nil {
 		t.Fatal(err)
 	}
-	// Somebody unmounted the volumes by hand, so they are held. Accepted volumes would still wait if udev had not
-	// handled them again.
+	// The volumes are held, because they were unmounted by hand. If the installation had not made udev handle the
+	// volumes again, accepted volumes would still wait.
 	m.run("dpkg -i /root/next.deb >/dev/null 2>&1")
 	m.waits(3, "all to be held", "[ $(hotmount plan | grep -c 'hold .*somebody unmounted it') = 10 ]")
 	m.run("for i in 1 2 3 4 5 6 7 8 9 10; do hotmount accept $(basename $(readlink -f /dev/vg0/disk$i)); done")
 	m.waits(3, "ten filesystems after the installation", ten)
 }
 
-// TestClassDirectory checks that nothing can write where nothing is mounted. Entries in the way are reported. They are
-// not deleted, and nothing is mounted over them. Empty leftovers are removed.
+// TestClassDirectory checks that nobody can write to a mount point while nothing is mounted there. Foreign files and
+// directories in the class directory are reported. hotmount neither deletes them nor mounts over them. hotmount removes
+// empty mount points that are not in use.
 func TestClassDirectory(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -405,7 +410,7 @@ func TestClassDirectory(t *testing.T) {
 	m.detach(w, id)
 	m.wait("the directory to go", "[ ! -e "+where+" ]")
 
-	// This is a mount point as hotmount leaves it, except for the file.
+	// The first directory is a mount point as hotmount makes it, except that it contains the file f.
 	m.run("mkdir " + where + "; echo precious >" + where + "/f; touch " + where + "/not-mounted; chattr +i " + where + "/not-mounted " + where + "; mkfifo /mnt/disks/pipe; ln -s /etc /mnt/disks/link; mkdir /mnt/disks/11111111-2222-4333-8444-555555555555 /mnt/disks/nested; mount -t tmpfs none /mnt/disks/nested; systemctl reload hotmount")
 	m.says(where + " holds files although nothing is mounted there .the first: f.")
 	m.says("/mnt/disks/pipe is a FIFO")
@@ -414,7 +419,7 @@ func TestClassDirectory(t *testing.T) {
 	m.run("umount /mnt/disks/nested; rmdir /mnt/disks/nested")
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: "STRAY"})
 	m.says("/dev/" + name + " .*cannot make the mount point " + where + ".*not empty")
-	// Leftovers are removed at boot before kubelet starts, even if the daemon cannot start.
+	// At boot, unused mount points are removed before kubelet starts, even if the daemon cannot start.
 	m.run(kubelet + "; echo 'nonsense: true' >/etc/hotmount/config.yaml; rm /var/lib/hotmount/settings.yaml; ls -d /mnt/disks/11111111-2222-4333-8444-555555555555; sync")
 	if err := w.Reboot(ctx(t)); err != nil {
 		t.Fatal(err)
@@ -430,7 +435,8 @@ func TestClassDirectory(t *testing.T) {
 		t.Errorf("after a reboot: %s", got)
 	}
 	name = m.run("lsblk -dno NAME,SERIAL | awk '$2 == \"STRAY\" {print $1}'")
-	// The daemon tries again by itself with a growing delay. It must not do so in the middle of the remedy.
+	// The daemon retries the mount by itself after growing delays. The test freezes the daemon, so that no retry comes
+	// in the middle of the remedy.
 	remedy := m.run("journalctl -b -u hotmount -o cat --no-pager | sed -n 's|^" + where + " holds files .* first), then: ||p' | tail -n 1")
 	m.run("systemctl freeze hotmount")
 	m.wait("the daemon's jobs of systemd", "[ -z \"$(systemctl list-jobs --no-legend)\" ]")

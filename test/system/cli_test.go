@@ -17,7 +17,8 @@ import (
 	"hotmount/test/worker"
 )
 
-// TestPlanWritesNothing checks that a plan writes nothing, and that the daemon then does what the plan shows.
+// TestPlanWritesNothing checks that `hotmount plan` writes nothing to a disk, and that the daemon then does what the
+// plan shows.
 func TestPlanWritesNothing(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -92,13 +93,13 @@ func TestStatus(t *testing.T) {
 	}
 	t.Log(m.run("hotmount status || true; hotmount status -o wide || true"))
 
-	// status opens no disk, because it shows what the daemon read before. It only opens loop devices, to learn what is
-	// behind them.
+	// `hotmount status` opens no disk, because it shows what the daemon has read before. It opens only loop devices, to
+	// learn which file or disk is behind each of them.
 	if out := m.run("strace -f -qq -s 400 -e trace=open,openat -o /root/trace hotmount status >/dev/null || true; grep -c 'status.json' /root/trace; ! grep '\"/dev/[vd][dm]' /root/trace"); out != "1" {
 		t.Errorf("how often status opens status.json, and the disks that it opens: %s", out)
 	}
-	// Output is coloured on a terminal, unless TERM or NO_COLOR forbids it. --watch repeats the table until it is
-	// ended. Its exit status is that of the last table.
+	// Output is coloured on a terminal, unless TERM or NO_COLOR forbids colours. With --watch, the command repeats the
+	// table until it gets SIGINT. Its exit status is then that of the last table.
 	for line, want := range map[string]string{
 		`TERM=xterm script -qec "hotmount status" /dev/null`:                                                                    "coloured 3",
 		`TERM=xterm NO_COLOR=1 script -qec "hotmount status" /dev/null`:                                                         "plain 3",
@@ -112,7 +113,7 @@ func TestStatus(t *testing.T) {
 		}
 	}
 
-	// --watch shows disks that come and go.
+	// With --watch, the table shows disks that are attached and detached.
 	m.run("systemctl start hotmount; systemd-run -q -u watch -p StandardOutput=file:/root/watched hotmount status --watch")
 	m.wait("the first table", "grep -q 1.GiB /root/watched")
 	live, liveID := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -122,8 +123,8 @@ func TestStatus(t *testing.T) {
 	m.run("systemctl stop watch")
 }
 
-// TestStatusOfTheDead mounts a filesystem that never answers over the disk's. It checks that the daemon and the
-// commands do not wait for it.
+// TestStatusOfTheDead mounts a filesystem that never answers over the disk's filesystem. It checks that neither the
+// daemon nor the commands wait for the filesystem that never answers.
 func TestStatusOfTheDead(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, gib)})
@@ -142,10 +143,11 @@ func TestStatusOfTheDead(t *testing.T) {
 	m.run("systemctl stop dead; umount -l /mnt/disks/" + uuid)
 }
 
-// failing names the variable that makes TestThatFails fail.
+// failing is the name of the environment variable that makes TestThatFails fail.
 const failing = "HOTMOUNT_TEST_FAILS"
 
-// TestThatFails fails for TestLogsAreKept. One of its workers runs, and the preparation of the other fails.
+// TestThatFails fails when TestLogsAreKept runs it. One of its two workers starts, and the setup of the other worker
+// fails.
 func TestThatFails(t *testing.T) {
 	how := os.Getenv(failing)
 	if how == "" {
@@ -160,7 +162,7 @@ func TestThatFails(t *testing.T) {
 }
 
 // TestLogsAreKept checks that a failing test keeps the serial log, the journal and the QMP log of each worker, and
-// prints where. A passing test keeps nothing.
+// prints their directory. A passing test keeps no logs.
 func TestLogsAreKept(t *testing.T) {
 	parallel(t)
 	dir := t.TempDir()
@@ -196,8 +198,8 @@ func TestLogsAreKept(t *testing.T) {
 	}
 }
 
-// TestFormatByToken checks that only the right token overwrites a refused disk, and that no token outlives a change of
-// the disk or of its content.
+// TestFormatByToken checks that a refused disk is overwritten only with the right token. A token is no longer valid
+// when the disk is attached again or its content changes.
 func TestFormatByToken(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := blank(t, 320<<20)
@@ -226,7 +228,7 @@ func TestFormatByToken(t *testing.T) {
 		t.Errorf("after wrong tokens: %s write requests", got)
 	}
 
-	// The samples read this byte.
+	// This byte is in one of the samples that a token depends on.
 	m.run("printf x | dd of=/dev/" + name + " bs=1 seek=100000000 conv=notrunc,fsync 2>/dev/null")
 	if out := m.fails("hotmount format " + name + " --confirm " + token); !strings.Contains(out, "the token is not valid") {
 		t.Error(out)
@@ -236,7 +238,8 @@ func TestFormatByToken(t *testing.T) {
 	changed := digest(t, image)
 	m.detach(w, id)
 	name, _ = m.attach(w, worker.Disk{File: image})
-	// The daemon is proving the disk now. The token is for the unit that comes after.
+	// The daemon now reads the disk in its own formatting unit. The formatting unit that `hotmount format` starts comes
+	// later.
 	m.wait("the proof", "journalctl -u hotmount-format@$(cat /sys/block/"+name+"/diskseq) | grep 'Starting hotmount-format'")
 	if out := m.fails("hotmount format " + name + " --confirm " + token); !strings.Contains(out, "the token is not valid") {
 		t.Error(out)
@@ -244,8 +247,8 @@ func TestFormatByToken(t *testing.T) {
 	_, token = m.offer(name)
 	// A process has the disk open exclusively.
 	m.run("systemd-run --quiet --unit=holder perl -MFcntl -e 'until (sysopen(F, \"/dev/" + name + "\", O_RDONLY|O_EXCL)) { sleep 1 } open(HELD, \">\", \"/run/held\"); sleep 600'")
-	// The file shows that. An attempt to open the disk would not, because the daemon's own proof may still have it
-	// open.
+	// /run/held shows that the process has opened the disk. A failed attempt to open the disk would show nothing,
+	// because the daemon's own proof may still have it open.
 	m.wait("the holder", "test -e /run/held")
 	if out := m.fails("hotmount format " + name + " --confirm " + token); !strings.Contains(out, "somebody else uses it") {
 		t.Error(out)
@@ -269,8 +272,9 @@ func TestFormatByToken(t *testing.T) {
 }
 
 // TestPartitionsForgotten checks that the kernel forgets the partitions of a disk that is formatted. Otherwise the disk
-// would stay refused. Swap in use is not formatted. Nobody is advised to overwrite a disk while a virtual machine monitor
-// has a partition of it open. A container would not do: it has no nodes of partitions, and its swap would be the host's.
+// would stay refused. Swap in use is not formatted. While a virtual machine monitor has a partition open, hotmount does
+// not advise anyone to overwrite the disk. The test needs a virtual machine, because a container has no device nodes of
+// partitions and shares the host's swap.
 func TestPartitionsForgotten(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	parted := blank(t, 640<<20)
@@ -309,7 +313,7 @@ func TestPartitionsForgotten(t *testing.T) {
 	m.says("^/dev/" + guest + " .*refuse: it has partitions: " + guest + "1.*hotmount format " + guest)
 }
 
-// fails runs a script that must fail and returns its output.
+// fails runs a script that must fail, and returns the script's output.
 func (m machine) fails(script string) string {
 	m.t.Helper()
 	out := m.run("if out=$(" + script + " 2>&1); then echo \"it succeeded: $out\"; else echo \"refused: $out\"; fi")
@@ -319,7 +323,7 @@ func (m machine) fails(script string) string {
 	return out
 }
 
-// writes returns the number of write and discard requests that the guest has sent.
+// writes returns the number of write and discard requests to the disk that the guest's kernel has completed.
 func (m machine) writes(name string) string {
 	m.t.Helper()
 	return m.run("awk '{print $5+$12}' /sys/block/" + name + "/stat")
@@ -327,7 +331,7 @@ func (m machine) writes(name string) string {
 
 var confirmPattern = regexp.MustCompile(`--confirm ([0-9a-f]{32})`)
 
-// offer returns what `hotmount format` prints for a disk, and the token in it.
+// offer returns the text that `hotmount format` prints for a disk, and the token in the text.
 func (m machine) offer(name string) (text, token string) {
 	m.t.Helper()
 	text = m.run("hotmount format " + name)
@@ -338,7 +342,7 @@ func (m machine) offer(name string) (text, token string) {
 	return text, found[1]
 }
 
-// scribble writes random bytes to the file of a disk. The first of them is not zero.
+// scribble writes n random bytes to the file of a disk, from the offset at on. The first byte is not zero.
 func scribble(t *testing.T, image string, at int64, n int) {
 	t.Helper()
 	c := chance(t)
@@ -356,8 +360,8 @@ func scribble(t *testing.T, image string, at int64, n int) {
 	}
 }
 
-// throttle limits the worker's reads and writes of a disk, in bytes a second. 0 means no limit. The id is QEMU's. The
-// I/O of a virtio disk belongs to a part of it.
+// throttle limits the worker's reads and writes of a disk, in bytes a second. 0 means no limit. The id is that of the
+// QEMU device. For a virtio disk it is the id of the part that does the I/O, which ends in /virtio-backend.
 func throttle(t *testing.T, w *worker.Worker, id string, read, write int) {
 	t.Helper()
 	args := map[string]any{"id": id, "bps": 0, "bps_rd": read, "bps_wr": write, "iops": 0, "iops_rd": 0, "iops_wr": 0}
@@ -366,7 +370,7 @@ func throttle(t *testing.T, w *worker.Worker, id string, read, write int) {
 	}
 }
 
-// TestWait checks that a service that needs a disk at boot waits for it.
+// TestWait checks that a service that needs a volume waits until the volume is mounted, also at boot.
 func TestWait(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := made(t, 320<<20)

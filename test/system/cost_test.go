@@ -10,15 +10,15 @@ import (
 	"hotmount/test/worker"
 )
 
-// These are the most that one attachment of a disk with a filesystem may cost the daemon. The counts do not depend on
-// the machine.
+// These are the daemon's highest allowed costs for the attachment of one disk with a filesystem. The counts do not
+// depend on the machine.
 const (
 	mostLooks       = 3
 	mostDBusCalls   = 1
 	mostConnections = 1
 )
 
-// startsNothing restarts the daemon, and checks that the start runs no other program.
+// startsNothing restarts the daemon, and checks that the daemon runs no other program when it starts.
 func (m machine) startsNothing() {
 	m.t.Helper()
 	m.wait("systemd to have no jobs", `[ -z "$(systemctl list-jobs --no-legend; systemctl list-units --no-legend --state activating,deactivating)" ]`)
@@ -30,8 +30,8 @@ func (m machine) startsNothing() {
 	}
 }
 
-// traceStart restarts the daemon under a trace from its first system call on. The sandbox would prevent that, so the
-// drop-in lifts it.
+// traceStart restarts the daemon under strace, from its first system call on. The unit's sandbox forbids strace, so a
+// drop-in switches a part of the sandbox off.
 func (m machine) traceStart() {
 	m.t.Helper()
 	m.run(`mkdir -p /run/systemd/system/hotmount.service.d; cat >/run/systemd/system/hotmount.service.d/traced.conf <<-X
@@ -45,7 +45,7 @@ func (m machine) traceStart() {
 		systemctl daemon-reload; systemctl restart hotmount; systemctl show -P StatusText hotmount >/dev/null`)
 }
 
-// programs traces the programs that PID 1, udevd and their children run, until ran is called. ran counts those that
+// programs traces which programs PID 1, udevd and their children run, until ran is called. ran counts the programs that
 // serve disks, such as mount and blkid.
 func (m machine) programs() (ran func() string) {
 	m.t.Helper()
@@ -60,21 +60,22 @@ func (m machine) programs() (ran func() string) {
 	}
 }
 
-// TestCounts checks that one attachment costs a bounded number of looks and of calls of PID 1, and no process but
-// mount(8). A network device that comes and goes costs nothing. A start with a mounted disk runs nothing and looks at
-// it once.
+// TestCounts checks that one attachment costs a bounded number of looks and of calls to PID 1. mount(8) is the only
+// program that runs. A network device that comes and goes costs nothing. A start of the daemon runs no program, and
+// looks at a mounted disk once.
 func TestCounts(t *testing.T) {
-	exclusive(t) // the daemon receives events of other containers' disks
+	exclusive(t) // the daemon also receives events of other containers' disks
 	m, w := startNode(t, worker.Options{})
 	image := made(t, gib)
-	// The first disk takes the costs that occur once.
+	// The first attachment has costs that occur only once, so the test does not count them.
 	name, id := m.attach(w, worker.Disk{File: image})
 	m.mounted(name)
 	m.wait("the status", "systemctl show -P StatusText hotmount | grep -q '^1 mounted.*failing$'")
 	m.detach(w, id)
 	m.wait("the end of the first mount", `[ -z "$(ls -A /mnt/disks)" ]`)
 
-	// quiet waits until the daemon has finished the work of earlier steps: it uses no CPU for a second.
+	// quiet waits until the daemon has used no CPU time for a second, because it has then finished the work of earlier
+	// steps.
 	quiet := func() {
 		m.run(`now() { head -n 1 /sys/fs/cgroup/system.slice/hotmount.service/cpu.stat; }
 			udevadm settle; for i in $(seq 60); do a=$(now); sleep 1; [ "$a" != "$(now)" ] || exit 0; done; exit 1`)
@@ -107,7 +108,7 @@ func TestCounts(t *testing.T) {
 	lines := traced()
 	looks := count(lines, `openat\(.*`+lookAt(name))
 	threads := count(lines, `CLONE_THREAD`)
-	dbus := count(lines, `(write|sendmsg|sendto)\(.*org\.freedesktop\.`) // of any interface
+	dbus := count(lines, `(write|sendmsg|sendto)\(.*org\.freedesktop\.`) // to any D-Bus interface
 	connections := count(lines, `connect\(.*/run/systemd/private`)
 	children := count(lines, `(execve|fork|clone3?)\(`) - threads
 	t.Logf("%d looks, %d D-Bus calls, %d connections, %d child processes", looks, dbus, connections, children)
@@ -141,7 +142,7 @@ func TestCounts(t *testing.T) {
 		name2, id2 := m.attach(w, worker.Disk{File: another})
 		m.mounted(name2)
 		programs := ran()
-		if i > 0 && strings.Join(strings.Fields(programs), " ") != "1 mount" { // the first time the disk is new to the node
+		if i > 0 && strings.Join(strings.Fields(programs), " ") != "1 mount" { // at the first attachment the disk is new to the node, which costs more programs
 			t.Errorf("the programs that an attach runs: %s", programs)
 		}
 		m.detach(w, id2)
@@ -157,9 +158,9 @@ func TestRests(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, gib)})
 	m.mounted(name)
-	// The daemon rests a minute after its last action. Another program may mount something within one of the spans of
-	// 130 seconds, which wakes the daemon, so one quiet span is enough. The shell that watches starts no process, so
-	// that udev has no event.
+	// The daemon becomes idle a minute after its last action. If another program mounts something, this wakes the
+	// daemon. So one of the three spans of 130 seconds without more than 13 wake-ups is enough. The shell that counts
+	// wake-ups starts no process, which could cause an event of udev.
 	m.run(`pid=$(systemctl show -P MainPID hotmount)
 		switches() {
 			n=0

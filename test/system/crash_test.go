@@ -15,21 +15,22 @@ import (
 	"hotmount/test/worker"
 )
 
-// full selects all cases instead of a choice (make test-full).
+// full reports whether the tests run all cases instead of a random choice (make test-full).
 var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 
-// obedient replaces mkfs.xfs. The disk's serial number has orders for it. The n-th field after the colon is for the
-// n-th run that writes. It has a letter for the action, a letter for a system call, and the number of that call:
+// obedient is a script that replaces mkfs.xfs and takes its orders from the disk's serial number. The n-th field after
+// the colon is for the n-th run that writes. An order has a letter for the action, a letter for the system call, and
+// the number of the call:
 //
 //	kp7  killed instead of the 7th pwrite64
 //	sf1  stopped after the 1st fallocate
 //
-// "s0" is stopped before the first write, "kx" killed and "sx" stopped after the last. The serial number of a loop
-// device is its file's name. A disk without one uses the name in the file /var/lib/orders/serial.
+// "s0" stops mkfs.xfs before the first write. "kx" kills it and "sx" stops it after the last write. A loop device has
+// its file's name as its serial number. A disk without a serial number has the one in the file /var/lib/orders/serial.
 //
-// Each run is recorded with its arguments, and with whether it left a finished XFS. The record is the name of an empty
-// file. The kernel would count bytes in a file as writes of mkfs.xfs, which hotmount compares with those that reach the
-// disk. It counts names in a journaled ext4 for no process.
+// The arguments of each run are recorded as the name of an empty file. The kernel would count bytes in a file as
+// written by mkfs.xfs, and hotmount compares this count with the bytes that reach the disk. The kernel counts a new
+// name in a journaled ext4 for no process. For a killed run, the record also tells what the run left on the disk.
 const obedient = `#!/bin/bash
 case " $* " in *" -N "*|*" -V "*) exec /usr/local/real/mkfs.xfs "$@" ;; esac
 node=${!#}
@@ -61,7 +62,7 @@ echo $state >"$dir/left.$n"
 kill -KILL $$
 `
 
-// obey installs obedient as mkfs.xfs. The formatting unit has to allow strace for it.
+// obey is a script that installs obedient as mkfs.xfs. Its drop-ins let the formatting unit run strace.
 const obey = `mkdir /usr/local/real /var/lib/orders
 mv /usr/sbin/mkfs.xfs /usr/local/real/
 mv /usr/local/obedient /usr/sbin/mkfs.xfs
@@ -76,7 +77,7 @@ func obedientOptions() worker.Options {
 	}}
 }
 
-// obedientNode returns a container on which obedient is mkfs.xfs, and obedientWorker returns a virtual machine.
+// obedientNode returns a container on which obedient is mkfs.xfs. obedientWorker returns such a virtual machine.
 func obedientNode(t *testing.T) (machine, worker.Node) {
 	t.Helper()
 	return startNode(t, obedientOptions())
@@ -100,11 +101,11 @@ func (m machine) ordered(w worker.Node, image, orders string) worker.Disk {
 	return worker.Disk{File: named}
 }
 
-// crashSize is the size of the disks: the smallest that mkfs.xfs accepts.
+// crashSize is the size of the disks in bytes. It is the smallest size that mkfs.xfs accepts.
 const crashSize = 300 << 20
 
-// mkfsWrites returns the writes of mkfs.xfs on a disk of crashSize, in order and as orders name them: p1, p2, f1, p3
-// and so on. super is the index of the first write of the superblock.
+// mkfsWrites returns the writes of mkfs.xfs to a disk of crashSize, in their sequence. Each write has the name that
+// orders use, such as p1 or f1. super is the index of the first write of the superblock.
 func (m machine) mkfsWrites(w worker.Node) (all []string, super int) {
 	m.t.Helper()
 	m.run("systemctl stop hotmount")
@@ -130,7 +131,8 @@ func (m machine) mkfsWrites(w worker.Node) (all []string, super int) {
 	return all, super
 }
 
-// some returns all of the writes, or a choice: the first, the superblock's, the last, and that many more.
+// some returns all writes if full is set. Otherwise it returns the first write, the superblock's first write, the last
+// write, and as many random writes as more says.
 func some(c *rand.Rand, writes []string, super, more int) []string {
 	if full {
 		return writes
@@ -158,7 +160,7 @@ func (m machine) victims(w worker.Node, first int, orders ...string) []victim {
 	var all []victim
 	for i, order := range orders {
 		v := victim{order: order, serial: fmt.Sprintf("%d:%s", first+i, order)}
-		// Each disk has its own size, because the slots are used again.
+		// Each disk has a size of its own. Later disks use the same slots, and so differ from the disk before.
 		v.name, v.id = m.attach(w, m.ordered(w, blank(m.t, crashSize+int64(first+i)<<12), v.serial))
 		all = append(all, v)
 	}
@@ -167,21 +169,21 @@ func (m machine) victims(w worker.Node, first int, orders ...string) []victim {
 
 func (v victim) dir() string { return "/var/lib/orders/" + v.serial }
 
-// stopped waits until mkfs.xfs is stopped as ordered.
+// stopped waits until mkfs.xfs was stopped by the disk's order.
 func (m machine) stopped(v victim) {
 	m.t.Helper()
 	m.wait("mkfs.xfs to be stopped at "+v.order, "grep stopped "+v.dir()+"/trace.1")
 }
 
-// byName finds the disk again after a boot.
+// byName finds the disk's kernel name by its serial number after a boot.
 func (m machine) byName(v *victim) {
 	m.t.Helper()
 	m.wait("disk "+v.serial, "grep -lx "+quote(v.serial)+" /sys/block/vd*/serial")
 	v.name = strings.Split(m.run("grep -lx "+quote(v.serial)+" /sys/block/vd*/serial"), "/")[3]
 }
 
-// whole waits until the disk is mounted, and checks its history. Every run had the UUID by which it is mounted, there
-// are no more runs than necessary, and nothing was refused on the way. It returns a line for a table.
+// whole waits until the disk is mounted, and checks how it was formatted. Each run of mkfs.xfs had the UUID that is
+// mounted, the number of runs is right, and the disk was neither refused nor held. whole returns a line for the log.
 func (m machine) whole(v victim, runs int) string {
 	m.t.Helper()
 	uuid := m.mounted(v.name)
@@ -201,13 +203,13 @@ func (m machine) whole(v victim, runs int) string {
 	return fmt.Sprintf("%-12s %d runs, %s", v.order, len(lines), uuid)
 }
 
-// left returns what the killed run left on the disk: "finished", "begun" or "none".
+// left returns the state of the XFS that the killed run left on the disk: "finished", "begun" or "none".
 func (m machine) left(v victim, run int) string {
 	m.t.Helper()
 	return m.run(fmt.Sprintf("cat %s/left.%d", v.dir(), run))
 }
 
-// forget detaches the disks, and deletes the worker's records of their names.
+// forget detaches the disks, and deletes the journal, because later disks have the same kernel names.
 func (m machine) forget(w worker.Node, victims []victim) {
 	m.t.Helper()
 	for _, v := range victims {
@@ -217,8 +219,8 @@ func (m machine) forget(w worker.Node, victims []victim) {
 	m.run("journalctl --rotate -q; journalctl --vacuum-size=1 -q")
 }
 
-// TestAgentKilled kills the daemon at each of mkfs.xfs's writes. It checks that mkfs continues, and that the next
-// daemon waits for it. For half of the disks it kills the formatting process, too.
+// TestAgentKilled kills the daemon at each write of mkfs.xfs. It checks that mkfs.xfs continues, and that the next
+// daemon waits for mkfs.xfs. For half of the disks the test also kills the formatting process.
 func TestAgentKilled(t *testing.T) {
 	m, w := obedientNode(t)
 	orders := []string{"s0"}
@@ -227,7 +229,8 @@ func TestAgentKilled(t *testing.T) {
 		orders = append(orders, "s"+at)
 	}
 	last := orders[len(orders)-1]
-	// The other half is one order behind, so that the full test meets each write in both ways.
+	// The two halves of the disks have their orders one apart. So the full test kills at each write with and without
+	// the formatting process.
 	var turns []int
 	for i := range orders {
 		if full || i%2 == 0 {
@@ -273,7 +276,7 @@ func TestAgentKilled(t *testing.T) {
 	t.Logf("%d times", len(turns))
 }
 
-// TestMkfsKilled kills mkfs.xfs instead of each of its writes, after the last one, and again during the repair. It
+// TestMkfsKilled kills mkfs.xfs in place of each of its writes, after its last write, and again during the next run. It
 // checks that the result is one mounted XFS with the intended UUID (issue 3, Shown).
 func TestMkfsKilled(t *testing.T) {
 	m, w := obedientNode(t)
@@ -283,7 +286,7 @@ func TestMkfsKilled(t *testing.T) {
 	for _, at := range some(c, writes, super, 1) {
 		orders = append(orders, "k"+at)
 	}
-	// The second run first zeroes what the first run made.
+	// For these disks the second run is killed, too. It first zeroes what the first run wrote.
 	twice := 1
 	if full {
 		twice = 20
@@ -293,7 +296,8 @@ func TestMkfsKilled(t *testing.T) {
 	}
 	orders = append(orders, "kx")
 	begun := 0
-	// Two disks are read at once, each at least twice. In a larger group the last would wait for long.
+	// hotmount reads two disks at once, and each disk at least twice. In a group of more than six disks the last disk
+	// would wait too long.
 	for some := range slices.Chunk(orders, 6) {
 		victims := m.victims(w, begun, some...)
 		begun += len(some)
@@ -313,15 +317,16 @@ func TestMkfsKilled(t *testing.T) {
 	}
 }
 
-// TestPowerCutAfterGrowth checks an XFS that has just grown, so that only the log has the new size. Debian 12's kernel
-// fails in the first recovery of writes to new allocation groups. After a growth of only the last group the recovery
+// TestPowerCutAfterGrowth checks an XFS that has just grown, so that only the log has the new size. With writes to new
+// allocation groups, the first log recovery of Debian 12's kernel fails. If only the last group grew, the recovery
 // succeeds, but the kernel shuts the filesystem down once the new space is used.
 //
-// Both happen in a mount elsewhere, before the filesystem is mounted in its place. There it works, with its data.
+// hotmount therefore first mounts the filesystem at another path, where either failure may happen. Then it mounts the
+// filesystem in its place, where the filesystem works and has its data.
 func TestPowerCutAfterGrowth(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + growConfig + "X\nsystemctl reload hotmount")
-	// Only the log has the growth for as long as the test lasts (xfs_log_worker).
+	// This setting keeps the new size only in the log for as long as the test lasts (xfs_log_worker).
 	m.run("modprobe xfs; sysctl -q -w fs.xfs.xfssyncd_centisecs=720000")
 	const eighth = gib / 8
 	grown := []struct {
@@ -342,7 +347,7 @@ func TestPowerCutAfterGrowth(t *testing.T) {
 		m.takes(uuid, g.to-150*mib)
 		uuids = append(uuids, uuid)
 	}
-	// XFS puts a new directory into the next allocation group, and its files with it.
+	// XFS puts each new directory and its files into the next allocation group.
 	const write = "cd /mnt/disks/%s; for i in {1..40}; do mkdir %s$i; head -c 256K /dev/urandom >%[2]s$i/f; done; sync; "
 	for i, g := range grown {
 		if g.written {
@@ -380,8 +385,8 @@ func TestPowerCutAfterGrowth(t *testing.T) {
 }
 
 // ownOrders puts obedient's records on a filesystem of their own, and lets the system's filesystem commit by itself
-// only once an hour. An ext4 that makes one file durable also makes all earlier writes durable. That would include the
-// intent of a daemon that did not wait for it.
+// only once an hour. If an ext4 filesystem makes one file durable, it also makes all earlier writes durable. On one
+// filesystem, obedient's records would make hotmount's intent durable, even if the daemon had not waited for that.
 func (m machine) ownOrders(w *worker.Worker) {
 	m.t.Helper()
 	image := blank(m.t, 64<<20)
@@ -409,7 +414,7 @@ func TestPowerCutDuringMkfs(t *testing.T) {
 		orders = append(others, last)
 	}
 	begun := 0
-	for some := range slices.Chunk(orders, 8) { // each chunk costs a boot
+	for some := range slices.Chunk(orders, 8) { // a chunk has several disks, because each chunk costs a boot
 		victims := m.victims(w, begun, some...)
 		begun += len(some)
 		for _, v := range victims {
@@ -429,7 +434,7 @@ func TestPowerCutDuringMkfs(t *testing.T) {
 				runs = 1
 			}
 			t.Log(m.whole(v, runs))
-			// What was recorded before the power cut is still there.
+			// The history still has the format that was recorded before the power cut.
 			if got := m.run("hotmount history | grep -c " + m.mounted(v.name) + " || true"); got == "0" {
 				t.Errorf("%s: the history does not have it", v.order)
 			}
@@ -438,8 +443,9 @@ func TestPowerCutDuringMkfs(t *testing.T) {
 	}
 }
 
-// TestCopyOfAHalfMade cuts the power while a disk is overwritten by the operator's order, and attaches a copy of it.
-// The copy is not overwritten. The disk itself is not overwritten either before the operator orders it again.
+// TestCopyOfAHalfMade cuts the power while hotmount overwrites a disk by the operator's order, and attaches a copy of
+// this disk. hotmount does not overwrite the copy. hotmount overwrites the disk itself only after another order of the
+// operator.
 func TestCopyOfAHalfMade(t *testing.T) {
 	m, w := obedientWorker(t)
 	image := blank(t, crashSize)
@@ -477,8 +483,8 @@ func TestCopyOfAHalfMade(t *testing.T) {
 	m.mounted(name)
 }
 
-// TestStalledWrite checks a direct write that begins while a disk settles, on storage that does not answer it. The disk
-// is not formatted, although no count of completed writes includes the write.
+// TestStalledWrite checks a direct write that begins while a disk settles, and that the storage does not answer.
+// hotmount does not format the disk, although the kernel's count of completed writes does not include this write.
 func TestStalledWrite(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("printf '[Service]\\nEnvironment=HOTMOUNT_SETTLE=15s\\n' >/etc/systemd/system/hotmount.service.d/quick.conf; systemctl daemon-reload; systemctl stop hotmount")
@@ -488,7 +494,7 @@ func TestStalledWrite(t *testing.T) {
 	write := func(from, at string) string {
 		return fmt.Sprintf("dd if=%s of=/dev/%s bs=4096 count=1 seek=%s oflag=direct conv=notrunc status=none", from, name, at)
 	}
-	m.run(write("/dev/zero", "0")) // the first write completes, the next one waits for ever
+	m.run(write("/dev/zero", "0")) // the first write completes, and the next write waits for ever
 	before := m.writes(name)
 	m.run("yes theirs | head -c 4096 >/root/theirs; systemctl start hotmount")
 	unit := "hotmount-format@" + m.run("cat /sys/block/"+name+"/diskseq")
@@ -507,13 +513,13 @@ func TestStalledWrite(t *testing.T) {
 	}
 }
 
-// TestTornFormat checks that a disk is refused if a power cut during mkfs left it without the header of a group. Only
-// an order to format it overrides that.
+// TestTornFormat checks that a disk is refused if a power cut during mkfs.xfs left the header of an allocation group
+// unwritten. Only the operator's order to format the disk overrides the refusal.
 func TestTornFormat(t *testing.T) {
 	m, w := obedientNode(t)
 	v := m.victims(w, 0, "sx")[0]
 	m.stopped(v)
-	// Group 2 of 4 begins at byte 150 MiB.
+	// The third of the four groups, group 2, begins at byte 150 MiB.
 	m.run(fmt.Sprintf("systemctl stop hotmount; dd if=/dev/zero of=/dev/%s bs=4096 count=1 seek=38400 oflag=direct conv=notrunc status=none; systemctl kill -s KILL 'hotmount-format@*'", v.name))
 	m.wait("the unit's end", "! systemctl is-active 'hotmount-format@*' | grep -E '^(de)?activating' && ! pgrep mkfs.xfs")
 	m.run("systemctl start hotmount")
@@ -536,8 +542,8 @@ func TestTornFormat(t *testing.T) {
 	m.run("umount /dev/" + v.name + "; xfs_repair -n /dev/" + v.name)
 }
 
-// TestDisturbedFormat checks that a disk is held if somebody wrote to it between mkfs and the read-back. It stays held
-// even if a later read finds it intact.
+// TestDisturbedFormat checks that a disk is held if somebody wrote to it between the end of mkfs.xfs and the read-back.
+// The disk stays held even if a later read finds the filesystem intact.
 func TestDisturbedFormat(t *testing.T) {
 	m, w := obedientWorker(t)
 	name, _ := m.attach(w, m.ordered(w, blank(t, crashSize), "DISTURBED"))

@@ -16,7 +16,7 @@ import (
 // kubeletRoot is kubelet's root directory in the worker.
 const kubeletRoot = "/var/lib/kubelet"
 
-// register leaves the sockets of drivers, as kubelet, their registrars and a power cut do: nobody listens.
+// register makes the sockets of the drivers in kubelet's directories. No process listens on them, as after a power cut.
 func (m machine) register(drivers ...string) {
 	m.t.Helper()
 	for _, driver := range drivers {
@@ -27,13 +27,13 @@ func (m machine) register(drivers ...string) {
 	}
 }
 
-// unregister removes the drivers, as an administrator does.
+// unregister removes all drivers' sockets and directories, as an administrator does.
 func (m machine) unregister() {
 	m.t.Helper()
 	m.run("rm -rf " + kubeletRoot + "/plugins_registry " + kubeletRoot + "/plugins")
 }
 
-// ext4Disk makes the file of a disk with an empty ext4.
+// ext4Disk makes the file of a disk with an empty ext4 filesystem, and returns its path.
 func ext4Disk(t *testing.T, size int64) string {
 	t.Helper()
 	image := blank(t, size)
@@ -43,7 +43,7 @@ func ext4Disk(t *testing.T, size int64) string {
 	return image
 }
 
-// luksDisk makes the file of a disk with the beginning of a LUKS header.
+// luksDisk makes the file of a disk with the beginning of a LUKS header, and returns its path.
 func luksDisk(t *testing.T, size int64) string {
 	t.Helper()
 	image := blank(t, size)
@@ -58,16 +58,16 @@ func luksDisk(t *testing.T, size int64) string {
 	return image
 }
 
-// heldFor waits until the disk is held because of the driver.
+// heldFor waits until the status shows that the disk is held because of the driver.
 func (m machine) heldFor(name, driver string) {
 	m.t.Helper()
-	// The journal may have the hold of an earlier disk of that name.
+	// The status is asked, because the journal may have the hold of an earlier disk with this kernel name.
 	m.wait("the hold", "(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep -E '"+name+" is held .another user.: a storage driver .*"+driver+".*hotmount accept "+name+"'")
 }
 
-// stage does with a volume what kubelet does (FormatAndMount in k8s.io/mount-utils, NodeUnstageVolume): it looks at the
-// disk, makes a filesystem on a blank one, mounts it, lets a pod write, and unmounts it. The disk is detached at once.
-// Each command must succeed the first time, and the pod's data must be on the storage.
+// stage does with a volume what kubelet does (FormatAndMount in k8s.io/mount-utils, NodeUnstageVolume). It runs blkid,
+// makes a filesystem on a blank disk, mounts the disk, writes like a pod, and unmounts the disk. It then detaches the
+// disk at once. Each command must succeed at the first attempt, and the pod's data must be on the storage.
 func (m machine) stage(w worker.Node, name, id, image string) {
 	m.t.Helper()
 	m.run(fmt.Sprintf(`set -e; d=%s/plugins/kubernetes.io/csi/cinder.csi.openstack.org/%s/globalmount; mkdir -p $d
@@ -93,12 +93,12 @@ func (m machine) stored(w worker.Node, name, id, image string) {
 }
 
 // publish does with a raw volume what kubelet does (NodePublishVolume, MapDevice and AttachFileDevice in
-// pkg/volume/util/volumepathhandler). The driver binds the device node, kubelet binds that for the pod and puts a loop
-// device on it.
+// pkg/volume/util/volumepathhandler). The driver bind-mounts the device node. kubelet bind-mounts the driver's mount
+// for the pod, and sets up a loop device on it.
 func (m machine) publish(w worker.Node, name string) {
 	m.t.Helper()
 	loop := "losetup -f"
-	if c, is := w.(*worker.Container); is { // the last of its loop devices, which no disk has
+	if c, is := w.(*worker.Container); is { // the container's last loop device, which no disk uses
 		loop = fmt.Sprintf("n=%d; [ -b /dev/loop$n ] || mknod /dev/loop$n b 7 $n; echo /dev/loop$n", c.First()+c.Loops()-1)
 	}
 	m.run(fmt.Sprintf(`set -e; mkdir -p %[1]s/publish %[1]s/dev; touch %[1]s/publish/%[2]s %[1]s/dev/%[2]s
@@ -108,13 +108,13 @@ func (m machine) publish(w worker.Node, name string) {
 
 const volumeDevices = kubeletRoot + "/plugins/kubernetes.io/csi/volumeDevices"
 
-// podWrites has the pod of a raw volume make an ext4 of its own there, with a file.
+// podWrites makes an ext4 filesystem with a file on a raw volume, as a pod does.
 func (m machine) podWrites(name string) {
 	m.t.Helper()
 	m.run("mkdir -p /root/pod; echo a pod was here >/root/pod/db; mkfs.ext4 -q -F -d /root/pod " + volumeDevices + "/dev/" + name + "; sync")
 }
 
-// unpublish ends what publish began.
+// unpublish removes the loop device and the mounts that publish made.
 func (m machine) unpublish(name string) {
 	m.t.Helper()
 	m.run(fmt.Sprintf("set -e; losetup -d $(cat /root/loop-%[2]s); umount %[1]s/dev/%[2]s; umount %[1]s/publish/%[2]s; rm %[1]s/dev/%[2]s %[1]s/publish/%[2]s", volumeDevices, name))
@@ -128,7 +128,7 @@ func (m machine) keepsOff() {
 	}
 }
 
-// csiRounds is how often a volume of each kind comes and goes.
+// csiRounds returns how often the tests attach and detach a volume of each kind.
 func csiRounds() int {
 	if os.Getenv("HOTMOUNT_TEST_FULL") != "" {
 		return 50
@@ -136,9 +136,9 @@ func csiRounds() int {
 	return 3
 }
 
-// TestCSIVolumes checks that hotmount keeps off the volumes of CSI drivers: kubelet formats, mounts and unmounts them
-// undisturbed, and the data is on the storage. Drivers that bring no such disks hold nothing. Each way to lift the hold
-// lifts it.
+// TestCSIVolumes checks that hotmount leaves the volumes of CSI drivers alone. kubelet formats, mounts and unmounts
+// them undisturbed, and the data is on the storage. A driver that attaches no disks to the node causes no hold. Each
+// setting and command that should lift the hold lifts it.
 func TestCSIVolumes(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.register("cinder.csi.openstack.org")
@@ -158,10 +158,11 @@ func TestCSIVolumes(t *testing.T) {
 	}
 	m.keepsOff()
 
-	// Whatever is on a disk, nobody is advised to overwrite it before the accept. The refusal remains after it.
+	// Before the accept, hotmount does not advise anyone to overwrite the disk, whatever the disk holds. After the
+	// accept, the disk is still refused for its content.
 	encrypted, encryptedID := m.attach(w, worker.Disk{File: luksDisk(t, 320<<20)})
 	m.heldFor(encrypted, "cinder.csi.openstack.org")
-	m.wait("its hold", "hotmount status | grep -E '^"+encrypted+" .*crypto_.* held '") // the journal has that of an earlier disk
+	m.wait("its hold", "hotmount status | grep -E '^"+encrypted+" .*crypto_.* held '") // the journal may have the hold of an earlier disk
 	if got := m.run("journalctl -b -q -o cat --no-pager | grep -F 'hotmount format " + encrypted + "' || [ $? = 1 ]; hotmount explain " + encrypted + "; hotmount format " + encrypted + " 2>&1 || [ $? = 1 ]"); strings.Contains(got, "--confirm") || strings.Contains(got, "needed: hotmount format") || !strings.Contains(got, "cannot format "+encrypted+": hold: ") {
 		t.Errorf("before the accept:\n%s", got)
 	}
@@ -169,7 +170,7 @@ func TestCSIVolumes(t *testing.T) {
 	m.says("/dev/" + encrypted + " .*refuse: it holds crypto_LUKS.*hotmount format " + encrypted)
 	m.detach(w, encryptedID)
 
-	// Beforehand.
+	// Each of these commands warns of the hold before a disk is attached.
 	const beforehand = "class default holds each new disk until hotmount accept DISK may-be-a-csi-volume: a storage driver on this node can bring or take such disks (cinder.csi.openstack.org)"
 	for _, command := range []string{"hotmount plan 2>&1 >/dev/null", "hotmount config check 2>&1", "hotmount doctor || [ $? = 3 ]", "touch /var/lib/hotmount/removed; hotmount state init"} {
 		if got := m.run(command); !strings.Contains(got, beforehand) {
@@ -177,10 +178,10 @@ func TestCSIVolumes(t *testing.T) {
 		}
 	}
 
-	// What was mounted before the driver came stays, also over a restart. An accept is for one disk.
+	// An accepted disk is mounted, and stays mounted over a restart. An accept is valid for one disk only.
 	accepted, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	m.heldFor(accepted, "cinder.csi.openstack.org")
-	m.wait("the accept", "hotmount accept "+accepted) // the journal has the hold of an earlier disk of that name, too
+	m.wait("the accept", "hotmount accept "+accepted) // the journal also has the hold of an earlier disk with this name
 	uuid := m.mounted(accepted)
 	m.run("systemctl restart hotmount")
 	m.wait("the volume to be there", "systemctl show -P StatusText hotmount | grep -q '^1 mounted'")
@@ -200,7 +201,7 @@ func TestCSIVolumes(t *testing.T) {
 	lifts("csi_ignore: [cinder.csi.openstack.org]\n")
 	lifts("classes:\n- {name: default, neighbours: ignore}\n")
 
-	// A driver that nobody knows holds, and so do those that take whole disks.
+	// An unknown driver causes a hold. So does a driver that takes whole disks of the node.
 	for _, driver := range []string{"csi.example.com", "directpv-min-io"} {
 		m.unregister()
 		m.register(driver)
@@ -214,7 +215,7 @@ func TestCSIVolumes(t *testing.T) {
 	m.heldFor(name, "csi.hetzner.cloud")
 	m.detach(w, id)
 
-	// These bring no such disks.
+	// These drivers attach no disks to the node.
 	m.unregister()
 	m.register("csi.tigera.io", "nfs.csi.k8s.io", "secrets-store.csi.k8s.io", "driver.longhorn.io", "rook-ceph.rbd.csi.ceph.com")
 	for _, image := range []string{blank(t, 320<<20), ext4Disk(t, 320<<20)} {
@@ -223,8 +224,8 @@ func TestCSIVolumes(t *testing.T) {
 	}
 }
 
-// TestCSIVolumesOnVirtio checks the same where disks have serials, over a boot, and with a driver that was there before
-// hotmount. A class that selects by serial has its disk at once.
+// TestCSIVolumesOnVirtio checks volumes of a CSI driver that have serials, over a reboot. A class that selects by
+// serial gets its disk without an accept.
 func TestCSIVolumesOnVirtio(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.register("cinder.csi.openstack.org")
@@ -234,7 +235,7 @@ func TestCSIVolumesOnVirtio(t *testing.T) {
 	m.says("/dev/" + first + " .*serial: \\['4d8ac1b2-9f6e-4a3c-8'\\]")
 	second, secondID := m.attach(w, worker.Disk{File: ext4Image, Serial: "5e9bd2c3-0a7f-5b4d-9"})
 	m.heldFor(second, "cinder.csi.openstack.org")
-	// Two raw volumes, of which one is a pod's until the reboot.
+	// These are two raw volumes. A pod uses one of them until the reboot.
 	rawImage, newImage := blank(t, 320<<20), blank(t, 320<<20)
 	raw, rawID := m.attach(w, worker.Disk{File: rawImage, Serial: "RAW-1"})
 	unused, unusedID := m.attach(w, worker.Disk{File: newImage, Serial: "RAW-2"})
@@ -288,7 +289,8 @@ func TestCSIVolumesOnVirtio(t *testing.T) {
 	}
 }
 
-// TestCSIVolumesBeforeInstallation checks that an installation takes no volume that a driver has brought before.
+// TestCSIVolumesBeforeInstallation checks that hotmount takes no volume that a CSI driver attached before the package
+// was installed.
 func TestCSIVolumesBeforeInstallation(t *testing.T) {
 	parallel(t)
 	m, w := startAs(t, worker.Options{})
@@ -299,7 +301,7 @@ func TestCSIVolumesBeforeInstallation(t *testing.T) {
 		name, id := m.attach(w, worker.Disk{File: image})
 		names, ids = append(names, name), append(ids, id)
 	}
-	// A raw volume that its pod has written to, and goes on to write to.
+	// This is a raw volume to which a pod has written. The pod writes to it again after the installation.
 	rawImage := blank(t, 320<<20)
 	raw, rawID := m.attach(w, worker.Disk{File: rawImage})
 	m.publish(w, raw)

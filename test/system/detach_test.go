@@ -11,11 +11,11 @@ import (
 	"hotmount/test/worker"
 )
 
-// kernelErrors prints the kernel's complaints about disks and filesystems.
+// kernelErrors prints the kernel's error messages about disks and filesystems.
 const kernelErrors = `journalctl -b -k -o cat --no-pager >/run/kernel; grep -iE 'xfs.*(error|shutdown|corrupt)|i/o error|buffer_io' /run/kernel || true`
 
-// TestRelease checks that a disk in use is not released, and that its users are named. An idle disk is unmounted, stays
-// unmounted, and loses nothing when it is detached.
+// TestRelease checks that a disk in use is not released, and that hotmount names its users. A release unmounts an idle
+// disk, which then stays unmounted and loses no data when it is detached.
 func TestRelease(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -37,7 +37,7 @@ func TestRelease(t *testing.T) {
 	m.run("systemd-run -q --unit=dweller -p WorkingDirectory=" + where + " sleep 1000")
 	refused("works in a directory of it")
 	m.run("systemctl stop dweller")
-	// kubelet binds a volume for a pod like this, and a container has it in a mount namespace of its own.
+	// kubelet bind-mounts a volume for a pod like this. A container has this mount in a mount namespace of its own.
 	pod := "/var/lib/kubelet/pods/0e3b1b0a-1111-2222-3333-444444444444/volumes/kubernetes.io~local-volume/pv"
 	m.run("mkdir -p " + pod + "; mount --bind " + where + " " + pod)
 	refused("pod 0e3b1b0a-1111-2222-3333-444444444444")
@@ -64,18 +64,18 @@ func TestRelease(t *testing.T) {
 	container("container", "private", "")
 	refused("in its mount namespace")
 	m.run("systemctl stop container")
-	// docker -v UUID:/data:rslave makes such a mount.
+	// docker run -v /mnt/disks/UUID:/data:rslave makes a mount like this.
 	container("slave", "slave", "mkdir -p /srv/own; mount --bind "+where+" /srv/own; ")
 	refused("mounted at /srv/own in its mount namespace")
 	m.run("systemctl stop slave")
-	// A process has a file open on a mount that no namespace shows any more.
+	// A process has a file open on a mount that is no longer in any namespace's mount table.
 	m.run("systemd-run -q --unit=hidden sh -c 'mount --bind " + where + " /srv/own; exec 3>/srv/own/hidden; umount -l /srv/own; exec sleep 1000'")
 	m.wait("the umount", "grep -qx sleep /proc/$(systemctl show -p MainPID --value hidden)/comm")
 	refused("has a file open")
 	m.run("systemctl stop hidden")
-	// This mount is in a namespace without a process, where nobody can find it.
-	// The kernel mounts a namespace's file only in a namespace with a lower id. Linux 6.18 gives each processor a range of
-	// ids, so the new id is higher on at least one of the processors.
+	// This mount is in a namespace without a process, so hotmount cannot find the mount. The kernel lets the file of a
+	// mount namespace be mounted only in a namespace with a lower id. Linux 6.18 gives each processor a range of ids,
+	// so the new namespace has a higher id on at least one processor.
 	m.run("mkdir /run/pin; mount --bind --make-private /run/pin /run/pin; touch /run/pin/ns; pinned=; for cpu in $(seq 0 $(($(nproc --all) - 1))); do if taskset -c $cpu unshare --mount=/run/pin/ns --propagation private mount --bind " + where + " /srv/own; then pinned=yes; break; fi; done; [ $pinned ]")
 	if out, err := m.Run(ctx(t), "hotmount release "+name); err == nil || strings.Contains(out, "safe to detach") || !strings.Contains(err.Error(), "NOT safe to detach") {
 		t.Errorf("released while it is held: %q, %v", out, err)
@@ -100,7 +100,7 @@ func TestRelease(t *testing.T) {
 	}
 	const control = "XFS (none): log I/O error, as a control"
 	want := "200000"
-	if _, is := w.(*worker.Worker); is { // a container has no kernel log
+	if _, is := w.(*worker.Worker); is { // a container does not receive the kernel's log
 		m.run("echo '" + control + "' >/dev/kmsg; journalctl --sync")
 		want += "\n" + control
 	}
@@ -109,9 +109,9 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// TestSurpriseRemoval checks that a pulled disk, idle or busy, leaves no stale mount, no directory and no endless loop.
-// That holds even if the daemon was down. A disk may return while somebody, such as a pod's mount, holds the old mount.
-// It is mounted again as soon as that is released.
+// TestSurpriseRemoval checks that a pulled disk, idle or busy, leaves no stale mount, no directory and no endless loop,
+// even if the daemon was down. A disk may be attached again while a process or a mount, such as a pod's, still holds
+// the old filesystem. hotmount mounts the disk again as soon as nothing holds the old filesystem.
 func TestSurpriseRemoval(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -129,7 +129,7 @@ func TestSurpriseRemoval(t *testing.T) {
 	if got := m.run("journalctl -b --no-pager -o cat -u " + quote(unitOf(uuid))); !strings.Contains(got, "detached from the mount tree") || !strings.Contains(got, "(sh)") && !strings.Contains(got, "(sleep)") {
 		t.Errorf("the unit's journal does not name the holder:\n%s", got)
 	}
-	// systemd tries to unmount, and so does the daemon. Then the mount is detached from the mount tree.
+	// First systemd and the daemon each try to unmount. Then the daemon detaches the mount from the mount tree.
 	if n := strings.Count(m.run("journalctl -b --no-pager -o cat -u "+quote(unitOf(uuid))), "Unmounting "); n < 1 || n > 3 {
 		t.Errorf("%d tries to unmount", n)
 	}
@@ -145,8 +145,8 @@ func TestSurpriseRemoval(t *testing.T) {
 	if got := m.run("cat " + where + "/f"); got != "kept" {
 		t.Errorf("the data is %q", got)
 	}
-	// A mount in another namespace holds the filesystem, as in a container. It does not keep the host's mount from
-	// being unmounted. An open file holds it, too, on a mount that goes with the directory.
+	// A mount in another namespace holds the filesystem, as a container's mount does. It does not keep the host's mount
+	// from being unmounted. A file that is open on the namespace's copy of the host's mount also holds the filesystem.
 	m.run("systemd-run -q --unit=pod unshare --mount --propagation private sh -c 'mount --bind " + where + " /srv; exec 3<" + where + "/f; exec sleep 1001'")
 	m.wait("the pod", "[ -e /proc/$(pgrep -f '^sleep 1001')/fd/3 ]")
 	if err := w.DetachSurprise(ctx(t), id2); err != nil {
@@ -156,7 +156,7 @@ func TestSurpriseRemoval(t *testing.T) {
 	m.says(where + " was unmounted: its disk .* is gone, and it was still used by")
 	again, id3 := m.attach(w, worker.Disk{File: image, Serial: "PULLED"})
 	m.says("/dev/" + again + " .*used by: process .*\\(sleep\\): mounted at /srv in its mount namespace; .*: has a file open.*; to see what uses it: hotmount doctor; tried again in")
-	// A restart is as good as hours: the daemon forgets what it knew of the filesystem.
+	// A restart makes the daemon forget what it knows about the filesystem, as hours would.
 	m.run("systemctl restart hotmount")
 	m.wait("it to fail again", "[ $(journalctl -b -o cat --no-pager -u hotmount | grep -c 'still has this filesystem mounted') -ge 2 ]")
 	if got := m.run("journalctl -b -o cat --no-pager -u hotmount >/run/said; grep xfs_repair /run/said || [ $? = 1 ]"); got != "" {
@@ -169,7 +169,7 @@ func TestSurpriseRemoval(t *testing.T) {
 		m.run("systemd-run -q --unit=opener sh -c 'exec 3<" + where + "/f; exec sleep 1002'")
 		m.wait("the file", "[ -e /proc/$(pgrep -f '^sleep 1002')/fd/3 ]")
 	}
-	// The disk is pulled while there is no daemon, or one that cannot start.
+	// The disk is pulled while the daemon is stopped, or while the daemon cannot start.
 	for _, c := range []struct {
 		down, words, holder string
 		held                func()
@@ -199,7 +199,7 @@ func TestSurpriseRemoval(t *testing.T) {
 		again, id3 = m.attach(w, worker.Disk{File: image, Serial: "PULLED"})
 		m.mounted(again)
 	}
-	// Something else is mounted over the pulled disk's filesystem.
+	// Another filesystem is mounted over the pulled disk's filesystem.
 	opened()
 	before := strings.Count(m.run("journalctl -b -o cat --no-pager -u "+quote(unitOf(uuid))), "was detached from the mount tree")
 	gone := m.run("echo hotmount-gone@" + again + ":$(cat /sys/block/" + again + "/diskseq)::$(cat /sys/block/" + again + "/dev)")
@@ -238,9 +238,10 @@ func TestSurpriseRemoval(t *testing.T) {
 	}
 }
 
-// TestPulledFromAPod checks volumes that kubelet has bound in the host's mount namespace for each pod. When a disk goes
-// and returns, hotmount leaves kubelet's mounts alone. Meanwhile nothing is at the volume's path, and the journal names
-// the pod. The filesystem is mounted again as soon as possible: an ext4 at once, an XFS when nobody has the old one.
+// TestPulledFromAPod pulls a disk that kubelet has bind-mounted for a pod in the host's mount namespace, and attaches
+// the disk again. hotmount leaves kubelet's mounts alone. While the disk is gone, nothing is at the volume's path, and
+// the journal names the pod. An ext4 filesystem is then mounted again at once. An XFS filesystem is mounted again once
+// nobody uses its old mount.
 func TestPulledFromAPod(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	for fstype, mkfs := range map[string][]string{"xfs": {"mkfs.xfs", "-q"}, "ext4": {"mkfs.ext4", "-q", "-F"}} {

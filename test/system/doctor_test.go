@@ -16,8 +16,8 @@ import (
 	"hotmount/test/worker"
 )
 
-// standIns defines stand-ins for kubelets and containers: processes of that name in mount namespaces like those of a
-// container runtime.
+// standIns defines shell functions that start stand-ins for kubelets, provisioners and containers. A stand-in is a
+// process with the program's name, in a mount namespace as a container runtime makes it.
 //
 //	kubelet NAME BIND PROPAGATION ROOT: as a container. The class directory is bound
 //	  by --bind or --rbind. Kubelet's root directory has the propagation ROOT.
@@ -25,7 +25,7 @@ import (
 //	  directory is DIRECTORY.
 //	container NAME SOURCE: a container that has SOURCE as /data.
 //
-// All write the process's number to /run/NAME.pid.
+// Each function writes its process's PID to /run/NAME.pid.
 const standIns = `
 mkdir -p /var/lib/kubelet; for i in kubelet local-provision; do cp -n /usr/bin/sleep /usr/local/bin/$i; done
 inside() { # ROOT MOUNTS COMMAND...: MOUNTS are made below ROOT
@@ -55,7 +55,7 @@ container() {
 }
 `
 
-// examined returns the report of hotmount doctor, and its exit code.
+// examined returns the report of `hotmount doctor`, and the exit code of the command.
 func (m machine) examined() (doctor.Report, string) {
 	m.t.Helper()
 	out := m.run("timeout 90 hotmount doctor -o json && echo 0 || echo $?")
@@ -77,7 +77,7 @@ func (m machine) pid(name string) int {
 	return pid
 }
 
-// found returns the findings with their processes, without notes.
+// found returns the kind and the processes of each finding that is not a note.
 func found(r doctor.Report) []string {
 	all := []string{}
 	for _, f := range r.Findings {
@@ -95,7 +95,7 @@ func found(r doctor.Report) []string {
 	return all
 }
 
-// kinds returns the findings about a process, without notes.
+// kinds returns the kinds of the findings about a process, without notes.
 func kinds(r doctor.Report, pid int) []string {
 	all := []string{}
 	for _, f := range r.Findings {
@@ -115,8 +115,8 @@ func words(r doctor.Report) string {
 	return b.String()
 }
 
-// TestDoctorPods checks that pods with data on the system disk are named, with the place of the data. Correct pods are
-// not.
+// TestDoctorPods checks that the doctor names pods with data on the system disk, and the directory of the data. It
+// names no correct pod.
 func TestDoctorPods(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "FIRST"})
@@ -126,14 +126,16 @@ func TestDoctorPods(t *testing.T) {
 		scope    = "89abcdef0123456789abcdef0123456789abcdef0123456789abcdef01234567"
 		volumes  = "/var/lib/kubelet/pods/" + uid + "/volumes/kubernetes.io~local-volume/"
 		subPaths = "/var/lib/kubelet/pods/" + uid + "/volume-subpaths/local-pv-1/main/0"
-		// trappedPart is a part of a trapped volume by subPath. The doctor names it by this path.
+		// trappedPart is a directory of a trapped volume that a pod uses by subPath. The doctor names the directory by
+		// this path.
 		trappedPart = "/var/lib/kubelet/pods/" + uid + "/volume-subpaths/local-pv-7/side/0"
 	)
 	place := "/mnt/disks/" + uuid
-	// named has the volume's own name. local-pv-1 is not a name of this disk.
+	// named has the name that the provisioner gives the disk's volume. local-pv-1 is not the name of this disk's
+	// volume.
 	m.run("mkdir -p /etc/hotmount/config.d; printf 'classes:\\n- name: default\\n  directory: /mnt/disks\\n  storage_class: fast\\n' >/etc/hotmount/config.d/fast.yaml")
 	named := volumes + disk.VolumeName(uuid, m.run("hostname"), "fast")
-	// These are correct: a kubelet, a volume, and a part of it by subPath.
+	// These are correct: a kubelet, a volume, and a directory of the volume by subPath.
 	m.run(standIns + fmt.Sprintf(`
 		(echo $BASHPID >/run/host.pid; exec kubelet infinity) </dev/null >/dev/null 2>&1 &
 		started host kubelet
@@ -146,8 +148,8 @@ func TestDoctorPods(t *testing.T) {
 		t.Errorf("with good pods alone: exit code %s\n%s", code, words(r))
 	}
 
-	// The trap is the directory under the mount, seen through a bind mount that is not recursive. hotmount makes it
-	// immutable, but an older one need not be.
+	// The trap is the mount point's own directory below the mount, which is visible through a bind mount that is not
+	// recursive. hotmount makes its mount points immutable, but older directories may not be.
 	m.run(standIns + fmt.Sprintf(`
 		mkdir /run/below; mount --bind /mnt/disks /run/below; chattr -i /run/below/%[4]s; echo lost >/run/below/%[4]s/file; ln -s /etc/cron.d/x /run/below/%[4]s/link
 		mkdir -p %[2]slocal-pv-2 /mnt/disks/removed /run/bare
@@ -185,8 +187,8 @@ func TestDoctorPods(t *testing.T) {
 	if got := m.run("cat " + trapped.Reach + "/file"); got != "lost" {
 		t.Errorf("%s holds %q", trapped.Reach, got)
 	}
-	// The test runs the lines as printed. Files of the same name from two pods are both rescued. Existing files are not
-	// overwritten.
+	// The test runs the printed lines. They rescue files of the same name from two pods, and overwrite no existing
+	// file.
 	also := find(doctor.OnSystemDisk, volumes+"local-pv-4")
 	lines := trapped.Do[0] + "\n" + also.Do[0] + "\n" + find(doctor.DataHidden, place).Do[1]
 	if got := m.run(lines + "\ncd /root/rescued; cat *-local-pv-2/file *-local-pv-4/file " + uuid + "/file; readlink *-local-pv-2/link; ls | wc -l"); got != "lost\nalso lost\nlost\n/etc/cron.d/x\n3" {
@@ -214,7 +216,8 @@ func TestDoctorPods(t *testing.T) {
 	if got := m.run(strings.TrimSuffix(find(doctor.DataHidden, place).Do[0], "   # shows them")); !strings.Contains(got, "file") {
 		t.Errorf("the line that shows the hidden data shows %s", got)
 	}
-	// One volume is on the system disk by another way. The other has another filesystem under the disk's name.
+	// One volume is a bind mount of another directory on the system disk. The other volume has another filesystem under
+	// the disk's name.
 	m.run(fmt.Sprintf(`umount %[1]s; mkdir -p /srv/plain /srv/other %[2]slocal-pv-6; mount --bind /srv/plain %[2]slocal-pv-6
 		mount -t tmpfs -o size=1m none /srv/other; mount --bind /srv/other %[1]s`, named, volumes))
 	r, _ = m.examined()
@@ -230,13 +233,14 @@ func TestDoctorPods(t *testing.T) {
 			t.Errorf("false alarm for %s: %q", name, got)
 		}
 	}
-	// The doctor changes nothing.
+	// The doctor changes no mount and no file.
 	t.Log(m.run("cat /proc/1/mountinfo >/root/before; touch /root/stamp; hotmount doctor || [ $? = 3 ]"))
 	if got := m.run("diff /root/before /proc/1/mountinfo; find /mnt/disks /var/lib/kubelet /srv /etc /root -cnewer /root/stamp; mount --bind /mnt/disks /run/below; find /run/below -cnewer /root/stamp; umount /run/below"); got != "" {
 		t.Errorf("the doctor has changed %s", got)
 	}
 
-	// First something is mounted over the disk. Then the disk is gone, and two containers still hold it.
+	// First another filesystem is mounted over the disk. Then the disk is gone, and two containers still hold its
+	// filesystem.
 	m.run("mount -t tmpfs none " + place)
 	r, _ = m.examined()
 	if f := find(doctor.Covered, place); f.Level != doctor.Problem {
@@ -255,8 +259,9 @@ func TestDoctorPods(t *testing.T) {
 	t.Log(words(r))
 }
 
-// TestDoctorSystem checks a leftover rule, a kubelet that keeps dying, and two pods. One calls itself kubelet to write
-// on root's terminal. The other calls itself provisioner on a filesystem that never answers.
+// TestDoctorSystem checks a leftover udev rule, a kubelet that keeps dying, and two pods. One pod's process is named
+// kubelet and tries to write control characters to root's terminal. The other pod's process is named like the
+// provisioner and is on a filesystem that never answers.
 func TestDoctorSystem(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -286,7 +291,7 @@ func TestDoctorSystem(t *testing.T) {
 	if r, code := m.examined(); code != "0" {
 		t.Errorf("after the kubelet that keeps dying: exit code %s\n%s", code, words(r))
 	}
-	// There are 30 more disks, and the provisioner hangs at each of them.
+	// There are 30 more mounts, and the doctor could hang at each of them in the false provisioner's namespace.
 	m.run(standIns + `modprobe fuse
 		for i in $(seq 10 39); do mkdir /mnt/disks/x$i; mount -t tmpfs -o size=64k none /mnt/disks/x$i; done
 		(echo $BASHPID >/run/hang.pid; exec unshare -m bash -ec 'exec 7<>/dev/fuse; mount -i -t fuse -o fd=7,rootmode=40000,user_id=0,group_id=0 none /mnt; exec local-provision infinity') </dev/null >/run/hang.log 2>&1 &
@@ -313,8 +318,9 @@ func TestDoctorSystem(t *testing.T) {
 	t.Log(words(r))
 }
 
-// TestDoctorKubelets checks that the doctor distinguishes every way in which a kubelet can have the class directory. It
-// does so before and after a disk comes that the wrong ones do not see. The kernel then behaves as the doctor predicts.
+// TestDoctorKubelets checks that the doctor distinguishes all kinds of mounts through which a kubelet can have the
+// class directory. It does so before and after another disk is mounted that a wrongly configured kubelet does not see.
+// The kernel behaves as the doctor predicts.
 func TestDoctorKubelets(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "FIRST"})
@@ -349,7 +355,7 @@ func TestDoctorKubelets(t *testing.T) {
 			"rprivate": {[]string{"not-propagated"}, true, false},
 			"bind":     {[]string{"wrong-mount"}, false, true},
 			"back":     {[]string{"not-shared-back"}, true, true},
-			// The root of this kubelet is not a mount of the host either.
+			// The root directory of this kubelet is not one of the host's mounts either.
 			"hops":  {[]string{"not-shared-back"}, true, true},
 			"chart": {nil, true, true}, "elsewhere": {nil, true, true},
 			"none": {[]string{"not-propagated"}, true, false},
@@ -382,7 +388,7 @@ func TestDoctorKubelets(t *testing.T) {
 			if got := r.Seen[i]; got.Arrives != e.late {
 				t.Errorf("%s: %s: arrives %v", round, name, got.Arrives)
 			}
-			// nsenter asks the kernel in that very namespace.
+			// nsenter checks the doctor's answer in the mount namespace of the process.
 			for _, m2 := range r.Seen[i].Mounts {
 				real := m.run(fmt.Sprintf("d=$(stat -c %%d /mnt/disks/%s); e=$(nsenter -t %d -m -r stat -c %%d %s); [ $d = $e ] && echo same || echo directory", path.Base(m2.Path), pid, m2.Path))
 				if real != m2.Sees {
@@ -393,7 +399,7 @@ func TestDoctorKubelets(t *testing.T) {
 				}
 			}
 		}
-		// There is no other finding, whether about another process or about none.
+		// The doctor has no other finding, neither about another process nor about no process.
 		if slices.Sort(all); !slices.Equal(found(r), all) {
 			t.Errorf("%s: found %q, want %q\n%s", round, found(r), all, words(r))
 		}
@@ -409,7 +415,7 @@ func TestDoctorKubelets(t *testing.T) {
 	t.Log(m.run("hotmount doctor || true"))
 }
 
-// TestDoctorManyPods checks that the doctor finds the trapped pods among many, and nothing else.
+// TestDoctorManyPods checks that the doctor finds the trapped pods among many pods, and finds nothing else.
 func TestDoctorManyPods(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -422,7 +428,7 @@ func TestDoctorManyPods(t *testing.T) {
 		t.Helper()
 		m.run(fmt.Sprintf(`before=$(pgrep -xc sleep || true); standin %d %s </dev/null >/run/standin.log 2>&1; for i in $(seq 1 600); do [ $(pgrep -xc sleep) = $((before + %[1]d)) ] && exit 0; sleep 0.1; done; cat /run/standin.log; pgrep -xc sleep; exit 1`, n, source))
 	}
-	// The first two pods get the directory below the mount, before the others start.
+	// The first two pods get the directory below the mount. The other pods start later.
 	m.run("mkdir /run/below; mount --bind /mnt/disks /run/below")
 	containers(2, "/run/below/"+uuid)
 	m.run("umount /run/below; for i in 0 1; do mv /var/lib/kubelet/pods/6a6e9d0c-1111-4222-8333-00000000000$i /var/lib/kubelet/pods/6a6e9d0c-1111-4222-9999-00000000000$i; done")
@@ -449,8 +455,8 @@ func TestDoctorManyPods(t *testing.T) {
 	if r, code := m.examined(); code != "0" {
 		t.Errorf("without the trapped pods: exit code %s\n%s", code, words(r))
 	}
-	// The times are the best of three, in seconds of the clock and of a processor. They are compared with the time to
-	// read all mount tables: under emulation only the ratio means anything.
+	// Each time is the shortest of three runs, in seconds of the clock and of a processor. The test compares the times
+	// with the time to read all mount tables, because only their ratio means anything under emulation.
 	var wall, cpu, tables float64
 	out := m.run(`TIMEFORMAT='%R %U %S'
 		best() { for i in 1 2 3; do { time "$@" >/dev/null 2>&1; } 2>&1; done | awk '{c=$2+$3; if (NR==1 || c<min) min=c; if (NR==1 || $1<wall) wall=$1} END {print wall, min}'; }
@@ -460,7 +466,7 @@ func TestDoctorManyPods(t *testing.T) {
 		t.Errorf("one look takes %v s of a processor, all mount tables %v s (%v)", cpu, tables, err)
 	}
 	t.Logf("one look: %v s, %v s of a processor; all mount tables: %v s", wall, cpu, tables)
-	// One look costs a few files of each process, however much the process has mounted.
+	// The doctor opens only a few files of each process, however many mounts the process has.
 	var calls, processes int
 	out = m.run("strace -f -qq -e trace=openat,readlinkat -o /root/trace hotmount doctor >/dev/null; grep -c '\"/proc/' /root/trace; ls -d /proc/[0-9]* | wc -l")
 	if _, err := fmt.Sscan(out, &calls, &processes); err != nil || calls > 10*processes {
@@ -469,13 +475,13 @@ func TestDoctorManyPods(t *testing.T) {
 	t.Logf("%d files opened and links read, %d processes", calls, processes)
 }
 
-// TestDoctorReadOnly checks that the doctor finds a class directory whose filesystem is read-only, although its mount is
-// not. The kernel leaves a root filesystem so after an error. The status of a disk with data leads to the doctor, whose
-// remedy helps as printed.
+// TestDoctorReadOnly checks that the doctor finds a class directory whose filesystem is read-only, although the mount
+// is not. The kernel makes a root filesystem read-only like this after an error. The status of a disk with data
+// recommends the doctor, whose printed remedy helps.
 func TestDoctorReadOnly(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.rootOn(w, "ext4")
-	// A remount changes one mount and the filesystem. The bind mount keeps its "rw".
+	// The remount makes the filesystem and one of its mounts read-only. The bind mount at /mnt/disks keeps its "rw".
 	m.run("mount -o remount,ro /root/os; findmnt -no VFS-OPTIONS /mnt/disks | grep -w rw")
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	m.wait("the failure", "hotmount status | tr -s '\n ' ' ' | grep '"+name+" is failed: cannot make the mount point /mnt/disks/.*: read-only file system: the disk is untouched, and is mounted once the directory can be written; for the cause and the remedy: hotmount doctor;'")
@@ -491,7 +497,8 @@ func TestDoctorReadOnly(t *testing.T) {
 	}
 }
 
-// namespaceSettings give a service a mount namespace, each alone. The version is the first systemd that has it.
+// namespaceSettings are settings of a unit, each of which gives the service a mount namespace. version is the first
+// version of systemd that has the setting.
 var namespaceSettings = []struct {
 	line    string
 	version int
@@ -507,8 +514,8 @@ var namespaceSettings = []struct {
 	{"DynamicUser=yes\nUser=root\nStateDirectory=x", 252},
 }
 
-// TestDoctorServices checks for each setting of kubelet's service that makes a mount namespace that the doctor names it
-// and its file, and that the remedy helps as printed.
+// TestDoctorServices gives kubelet's service each setting that makes a mount namespace. It checks that the doctor names
+// the setting and its file, and that the printed remedy helps.
 func TestDoctorServices(t *testing.T) {
 	for _, suite := range []string{"bookworm", "trixie"} {
 		t.Run(suite, func(t *testing.T) { doctorServices(t, suite) })
@@ -534,21 +541,22 @@ func doctorServices(t *testing.T, suite string) {
 		m.remedied(t, s.line, dropIn)
 		m.run(inHosts)
 	}
-	// The unit has no such setting: its command makes the namespace.
+	// The unit has no such setting here. Its command makes the mount namespace.
 	m.run(`rm -r /etc/systemd/system/kubelet.service.d; sed -i 's|^ExecStart=|&/usr/bin/unshare -m --propagation slave |' /etc/systemd/system/kubelet.service
 		systemctl daemon-reload; systemctl restart kubelet
 		for i in $(seq 1 100); do [ "$(cat /proc/$(systemctl show -P MainPID kubelet)/comm)" != kubelet ] || exit 0; sleep 0.1; done; exit 1`)
 	if do := m.notSharedBack(t); len(do) != 1 || !strings.HasPrefix(do[0], "systemctl restart kubelet.service ") {
 		t.Errorf("a command that makes the namespace: %q", do)
 	}
-	// All at once, in a transient unit.
+	// Here a transient unit has several settings at once.
 	m.run(`systemctl stop kubelet; rm -r /etc/systemd/system/kubelet.service; systemctl daemon-reload
 		systemd-run -q --unit=kubelet -p Type=exec -p MountFlags=slave -p PrivateMounts=no -p PrivateTmp=no -p ProtectSystem=no -p ProtectHome=no -p ReadOnlyPaths=/opt kubelet infinity`)
 	m.remedied(t, "MountFlags=slave", "/run/systemd/transient/kubelet.service")
 	m.run(inHosts)
 }
 
-// notSharedBack returns the remedy of the finding about the service kubelet, without its container's own findings.
+// notSharedBack returns the remedy of the finding about the mount namespace of kubelet's service. Findings about the
+// test's own container do not count.
 func (m machine) notSharedBack(t *testing.T) []string {
 	t.Helper()
 	r, _ := m.examined()
@@ -561,7 +569,8 @@ func (m machine) notSharedBack(t *testing.T) []string {
 	return nil
 }
 
-// remedied checks that the doctor names the setting and its file, and runs the remedy as printed. Nothing is found then.
+// remedied checks that the doctor names the setting and its file, and runs the printed remedy. After the remedy the
+// doctor finds nothing.
 func (m machine) remedied(t *testing.T, setting, file string) {
 	t.Helper()
 	do := strings.Join(m.notSharedBack(t), "\n")

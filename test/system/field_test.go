@@ -15,18 +15,18 @@ import (
 	"hotmount/test/worker"
 )
 
-// The tests of this file have recipes from public reports. packaging/doc/field.md lists the reports.
+// The tests of this file reproduce problems from public reports. packaging/doc/field.md lists the reports.
 
-// TestStaleUdevDatabase checks that hotmount reads a disk's content itself, and does not take udev's properties for it
-// (rook#10295). A write past udev leaves a disk without the filesystem that udev still reports, and another one with a
-// filesystem of which udev knows nothing.
+// TestStaleUdevDatabase checks that hotmount reads a disk's content itself and does not rely on udev's properties
+// (rook#10295). Writes that udev does not see make udev report wrong content. One disk no longer has the filesystem
+// that udev reports. Another disk has a filesystem that udev does not report.
 func TestStaleUdevDatabase(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount")
 	was, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	is, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	m.run("udevadm settle; udevadm info -q property /dev/" + was + " | grep -x ID_FS_TYPE=xfs")
-	// udevd follows no write while it is stopped, and none that ended before it started.
+	// udevd sees no write that ends while it is stopped, and learns of none when it starts again.
 	m.run(fmt.Sprintf(`systemctl stop systemd-udevd-control.socket systemd-udevd-kernel.socket systemd-udevd
 		head -c 4M /dev/urandom | dd of=/dev/%s bs=1M iflag=fullblock conv=notrunc,fsync status=none
 		mkfs.ext4 -q -F -U 01234567-0123-4123-8123-0123456789ab /dev/%s
@@ -42,7 +42,7 @@ func TestStaleUdevDatabase(t *testing.T) {
 	if got := m.run("blkid -p -o value -s TYPE /dev/" + is); got != "ext4" {
 		t.Errorf("the disk that udev takes for blank holds %q", got)
 	}
-	// Once udev knows, each disk is what it is.
+	// After an event, udev knows both disks' content, and hotmount decides by the real content.
 	m.run("udevadm trigger --action=change /dev/" + was + " /dev/" + is)
 	if got := m.mounted(is); got != "01234567-0123-4123-8123-0123456789ab" {
 		t.Errorf("mounted as %s", got)
@@ -50,19 +50,21 @@ func TestStaleUdevDatabase(t *testing.T) {
 	m.says("/dev/" + was + " .*refuse: ")
 }
 
-// TestPluggedAndUnplugged checks that a disk that comes and goes ten times within a second ends as it is at the end: once
-// attached, once detached (udisks#886).
+// TestPluggedAndUnplugged attaches and detaches a disk ten times in quick succession. It checks that the final state of
+// the mounts is right, first with the disk attached and then with it detached (udisks#886).
 func TestPluggedAndUnplugged(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := made(t, 320<<20)
 	for range 10 {
 		_, id := m.attach(w, worker.Disk{File: image})
-		// The kernel keeps a loop device that is mounted until it is unmounted. This one may be mounted already.
+		// The first attempt fails if the loop device is already mounted, because the kernel keeps a mounted loop
+		// device. m.detach unmounts it first.
 		if err := w.Detach(ctx(t), id); err != nil {
 			m.detach(w, id)
 		}
 	}
-	// A mount that was asked for before its disk went waits for the disk, for 90 seconds (DefaultDeviceTimeoutSec=).
+	// If a mount was started before its disk was detached, systemd waits 90 seconds for the disk
+	// (DefaultDeviceTimeoutSec=).
 	m.waits(3, "the last mount to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
 	name, id := m.attach(w, worker.Disk{File: image})
 	// So does a format unit that PID 1 was asked for just when its disk went. The next disk of that name waits for it.
@@ -79,14 +81,14 @@ func TestPluggedAndUnplugged(t *testing.T) {
 	}
 }
 
-// TestDamagedLog checks a filesystem whose log cannot be replayed (talos#9217). It is failed, the kernel's words and the
-// check are shown, and it is mounted after a repair.
+// TestDamagedLog checks a filesystem whose log cannot be replayed (talos#9217). The status shows it as failed, with the
+// command that checks it. The journal has the kernel's message. The filesystem is mounted after a repair.
 func TestDamagedLog(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)
 	name, id := m.attach(w, worker.Disk{File: image, Serial: "LOG"})
 	uuid := m.mounted(name)
-	// A freeze writes back what only the log has. The repair discards the log.
+	// The repair discards the log. So a freeze first writes back the file f, which is until then only in the log.
 	m.run("cd /mnt/disks/" + uuid + "; echo kept >f; sync; xfs_freeze -f .; xfs_freeze -u .; for i in {1..60}; do mkdir d$i; touch d$i/x; sync -f .; done; cd /; xfs_io -x -c 'shutdown -f' /mnt/disks/" + uuid)
 	m.detach(w, id)
 	damageLog(t, image)
@@ -105,8 +107,9 @@ func TestDamagedLog(t *testing.T) {
 	}
 }
 
-// damageLog flips a byte of a log record that a mount has to replay, in the middle between tail and head. At the head, where
-// a power cut may have torn a write, the kernel would cut the log (xlog_verify_head in fs/xfs/xfs_log_recover.c).
+// damageLog inverts a byte of a log record that a mount has to replay. The record is in the middle between the log's
+// tail and head. At the head the kernel would only cut off the damaged records, which a power cut may leave
+// (xlog_verify_head in fs/xfs/xfs_log_recover.c).
 func damageLog(t *testing.T, image string) {
 	t.Helper()
 	start, length := logOf(t, image)
@@ -119,7 +122,8 @@ func damageLog(t *testing.T, image string) {
 	if _, err := f.ReadAt(log, start); err != nil {
 		t.Fatal(err)
 	}
-	// A record header begins with its magic. Its LSN is at 16, and that of the tail at 24 (struct xlog_rec_header).
+	// A record header begins with its magic number. The record's LSN is at offset 16, and the tail's LSN is at offset
+	// 24 (struct xlog_rec_header).
 	var head, tail uint64
 	var records []int64
 	for at := int64(0); at < length; at += 512 {
@@ -142,7 +146,7 @@ func damageLog(t *testing.T, image string) {
 	}
 }
 
-// logOf returns where the internal log of an XFS begins, and its length, in bytes.
+// logOf returns the start and the length of the internal log of an XFS filesystem, both in bytes.
 func logOf(t *testing.T, image string) (start, length int64) {
 	t.Helper()
 	value := func(name string) (n int64) {
@@ -160,13 +164,13 @@ func logOf(t *testing.T, image string) (start, length int64) {
 	return (group*value("agblocks") + block&(1<<value("agblklog")-1)) * value("blocksize"), value("logblocks") * value("blocksize")
 }
 
-// TestFirstMountFailsOnce checks that a read error that ends by itself only delays a mount: at the attachment, and at a
-// boot (directpv#704, directpv#788).
+// TestFirstMountFailsOnce checks that a read error that occurs only once merely delays a mount, both at the attachment
+// and at boot (directpv#704, directpv#788).
 func TestFirstMountFailsOnce(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)
 	at, _ := logOf(t, image)
-	// A mount reads the beginning of the log, and blkid does not.
+	// The error is at the beginning of the log, which a mount reads and blkid does not read.
 	once := map[string]any{"inject-error": []any{map[string]any{"event": "none", "sector": at / 512, "errno": 5, "iotype": "read", "once": true}}}
 	name, _ := m.attach(w, worker.Disk{File: image, Serial: "ONCE", Blkdebug: once})
 	m.says("^/dev/" + name + " .*tried again in")
@@ -185,8 +189,9 @@ func TestFirstMountFailsOnce(t *testing.T) {
 	}
 }
 
-// TestMultipathdTakesADisk checks that a blank disk that multipathd has taken is left to it, with the reason in status
-// (longhorn#1210, longhorn#3994). multipathd's setting greedy takes each SCSI disk.
+// TestMultipathdTakesADisk checks that hotmount leaves a blank disk to multipathd if multipathd uses it, and that the
+// status shows the reason (longhorn#1210, longhorn#3994). With the setting "find_multipaths greedy", multipathd takes
+// each SCSI disk.
 func TestMultipathdTakesADisk(t *testing.T) {
 	var files []worker.File
 	for _, f := range download(t, "multipath-tools", "kpartx", "libaio1", "liburcu8", "sg3-utils", "sg3-utils-udev", "libsgutils2-1.46-2") {
@@ -204,7 +209,8 @@ func TestMultipathdTakesADisk(t *testing.T) {
 	name, id := m.attach(w, worker.Disk{Bus: worker.BusSCSI, File: blank(t, 320<<20), Device: map[string]any{"wwn": 0x5000c50015ea71ae}})
 	m.wait("multipathd to take it", "ls /sys/block/"+name+"/holders | grep ^dm-")
 	m.wait("the reason", "hotmount explain "+name+" | grep -i multipath")
-	// multipathd flushes the disk, and the kernel counts that as a write of nothing.
+	// The test counts sectors, because multipathd flushes the disk and the kernel counts a flush as a write request
+	// without sectors.
 	if got := m.run("awk '{print $7 + $14}' /sys/block/" + name + "/stat"); got != "0" {
 		t.Errorf("%s sectors of %s were written", got, name)
 	}
@@ -217,8 +223,8 @@ func TestMultipathdTakesADisk(t *testing.T) {
 	m.detach(w, id)
 }
 
-// TestNVMeOverTCP checks that a class with local: true does not select a disk behind a fabric. The node itself is the
-// target, so the disk is real and so is the fabric.
+// TestNVMeOverTCP checks that a class with "local: true" does not select an NVMe disk behind a network. The node is its
+// own NVMe target, so the test has a real disk and a real connection.
 func TestNVMeOverTCP(t *testing.T) {
 	m, _ := start(t, worker.Options{})
 	m.run(`printf 'classes:\n  - name: default\n    directory: /mnt/disks\n    names: ["nvme*"]\n    transport: [nvme]\n    local: true\n' >/etc/hotmount/config.yaml; systemctl restart hotmount
@@ -238,6 +244,7 @@ func TestNVMeOverTCP(t *testing.T) {
 		t.Errorf("mounted: %s", got)
 	}
 	m.run("sed -i '/local:/d' /etc/hotmount/config.yaml; systemctl reload hotmount")
-	// Now the class selects it, and hotmount sees that the node itself has it in use.
+	// Without "local: true" the class selects the disk. hotmount then sees that the node itself uses the disk, as the
+	// target.
 	m.says("^/dev/nvme0n1 .*ignore: it seems to be in use through /dev/loop5")
 }

@@ -10,8 +10,8 @@ import (
 	"hotmount/test/worker"
 )
 
-// rootOn puts the class directory and the state directory on one filesystem of that type, as on a node's root
-// filesystem.
+// rootOn puts the class directory and the state directory on one new filesystem of the given type. The filesystem plays
+// the node's root filesystem.
 func (m machine) rootOn(w worker.Node, fstype string) {
 	m.t.Helper()
 	image := made(m.t, 400<<20)
@@ -25,14 +25,15 @@ func (m machine) rootOn(w worker.Node, fstype string) {
 	m.run("mkdir -p /root/os; mount /dev/" + name + " /root/os; mount --make-private /root/os; mkdir /root/os/disks /root/os/lib; cp -a /var/lib/hotmount/. /root/os/lib; mount --bind /root/os/disks /mnt/disks; mount --make-shared /mnt/disks; mount --bind /root/os/lib /var/lib/hotmount; systemctl start hotmount")
 }
 
-// fillRoot leaves no room. ext4 sets blocks aside for the metadata of files, which directories can take.
+// fillRoot fills the filesystem of rootOn, first with a file and then with directories. ext4 reserves blocks for the
+// metadata of files, and only directories can fill these blocks.
 func (m machine) fillRoot() {
 	m.t.Helper()
 	m.run("mkdir -p /root/os/fill; cd /root/os/fill; for i in 1 2; do cat /dev/zero >>f 2>/dev/null && exit 1; sync; done; while mkdir $$-$i 2>/dev/null; do i=$((i+1)); done")
 }
 
-// TestFullRoot checks that disks with data are mounted while the root filesystem is full, again and again, and that
-// nothing sticks. A blank disk waits, and is formatted when there is room, by the command that the status prints.
+// TestFullRoot checks that disks with data are mounted while the root filesystem is full, even after several
+// attachments. A blank disk waits. Once there is room, the command that the status prints has the disk formatted.
 func TestFullRoot(t *testing.T) {
 	for _, fstype := range []string{"ext4", "xfs"} {
 		t.Run(fstype, func(t *testing.T) {
@@ -47,7 +48,7 @@ func TestFullRoot(t *testing.T) {
 				m.mounted(name)
 				ids = append(ids, id)
 			}
-			m.fillRoot() // what is left of the reserve
+			m.fillRoot() // fills the space that hotmount has freed from its reserve
 			name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 			m.says("/dev/" + name + " .*hold: nothing is formatted: the filesystem of /var/lib/hotmount is full; make room there, then: hotmount rescan")
 			m.untouched(name)
@@ -65,8 +66,8 @@ func TestFullRoot(t *testing.T) {
 	}
 }
 
-// TestFullRootWithoutReserve checks the words when nothing is left: the mount point has no room, and a record could
-// not be written. Each command that is printed helps.
+// TestFullRootWithoutReserve checks the messages when hotmount's reserve is used up, too. Then the mount point cannot
+// be made and a record cannot be written. Each printed command helps.
 func TestFullRootWithoutReserve(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.rootOn(w, "ext4")

@@ -31,13 +31,13 @@ func (m machine) resize(w worker.Node, id string, size int64) {
 	}
 }
 
-// takes waits until the filesystem at the mount point has at least that many bytes, as df counts them.
+// takes waits until the size of the filesystem, as df shows it, is at least the given number of bytes.
 func (m machine) takes(uuid string, least int64) {
 	m.t.Helper()
 	m.wait(fmt.Sprint(uuid, " to take ", least), fmt.Sprintf("[ $(stat -f -c '%%b * %%S' /mnt/disks/%s | xargs expr) -ge %d ]", uuid, least))
 }
 
-// count returns how many lines of the journal match.
+// count returns the number of lines of this boot's journal that match the pattern.
 func (m machine) count(pattern string) int {
 	m.t.Helper()
 	n, err := strconv.Atoi(m.run("journalctl -b --no-pager -o cat >/run/said; grep -cE -- " + quote(pattern) + " /run/said || true"))
@@ -49,16 +49,16 @@ func (m machine) count(pattern string) int {
 
 const fill = `cd /mnt/disks/%s && mkdir -p data && head -c 50M /dev/urandom >data/f && sync && sha256sum data/f`
 
-// TestGrow checks that XFS and ext4 grow online with their disks: at once, or at the daemon's start if it was down. If
-// the disk grew while it was detached, they grow before anybody sees the mount. The data stays. hotmount does not try
-// for a tail that is too small for XFS. For ext4 it tries once.
+// TestGrow checks that XFS and ext4 filesystems grow online with their disks, at once or when the daemon starts. If the
+// disk grew while it was detached, the filesystem grows before the volume is mounted in its place. The data stays. If
+// the new space is too small for XFS, hotmount does not try. If it is too small for ext4, hotmount tries once.
 func TestGrow(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + growConfig + "X\nsystemctl reload hotmount")
 	xImage := made(t, gib)
 	x, xID := m.attach(w, worker.Disk{File: xImage, Serial: "GROW-X"})
 	xfs := m.mounted(x)
-	// Debian 12's libblkid does not report the size of an XFS. hotmount's udev rule does.
+	// Debian 12's libblkid does not report the size of an XFS filesystem. hotmount's udev rule reports it.
 	if got := m.run("udevadm info -q property --property=HOTMOUNT_XFS --value -n /dev/" + x); got != "00001000 00000000 00040000" {
 		t.Errorf("udev knows of the XFS %q", got)
 	}
@@ -70,7 +70,7 @@ func TestGrow(t *testing.T) {
 	ext4 := m.mounted(e)
 	sums := map[string]string{}
 	for _, uuid := range []string{xfs, ext4} {
-		// The root directory belongs to the pod.
+		// The root directory of the volume belongs to a pod's user, so only this user may enter it.
 		m.run(fmt.Sprintf("chown 1000:1000 /mnt/disks/%s && chmod 0700 /mnt/disks/%s", uuid, uuid))
 		sums[uuid] = m.run(fmt.Sprintf(fill, uuid))
 	}
@@ -106,7 +106,8 @@ func TestGrow(t *testing.T) {
 	m.wait("four growths", "[ $(journalctl -b --no-pager -o cat | grep -c 'grown: ') = 4 ]")
 	same("growing while the daemon was down")
 
-	// The XFS has 63 blocks beyond a group. The ext4 has one block beyond what ext4 uses.
+	// The disk of the XFS ends 63 blocks after an allocation group. The disk of the ext4 has one block more than ext4
+	// can use.
 	group := m.run("xfs_info /mnt/disks/" + xfs + " | sed -n 's/.*agsize=\\([0-9]*\\) blks.*/\\1/p'")
 	blocks, err := strconv.ParseInt(group, 10, 64)
 	if err != nil {
@@ -165,8 +166,8 @@ func TestGrow(t *testing.T) {
 		}
 	}
 	same("growing while detached")
-	// The udev rule does not read an XFS that is recorded to fill a disk of this size. The record comes from the
-	// superblock in udev's event, and not from a growth since then.
+	// The udev rule skips reading an XFS if hotmount has recorded that it fills a disk of this size. hotmount makes the
+	// record from the superblock in udev's event. A growth alone makes no record.
 	back := func() {
 		t.Helper()
 		m.detach(w, xID)
@@ -194,8 +195,9 @@ func TestGrow(t *testing.T) {
 	}
 }
 
-// TestGrowWithErrorsOnRecord checks an ext4 with errors on record, which the kernel does not grow. It stays mounted, the
-// status and the metrics flag it, and the printed commands let it grow. A container may not grow an ext4.
+// TestGrowWithErrorsOnRecord checks an ext4 filesystem with recorded errors, which the kernel does not grow. The
+// filesystem stays mounted, and the status and the metrics report the failed growth. The printed commands make the
+// growth possible. The test needs a virtual machine, because a container may not grow ext4.
 func TestGrowWithErrorsOnRecord(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /var/lib/prometheus/node-exporter; systemctl restart hotmount")
@@ -214,7 +216,7 @@ func TestGrowWithErrorsOnRecord(t *testing.T) {
 	m.run("hotmount status >/run/status || [ $? = 3 ]; grep '^" + name + " .* mounted ' /run/status; ! grep -F '\\' /run/status")
 	m.told(name + " is mounted: " + what)
 	m.wait("the metric", `grep -F 'hotmount_disks{class="default",reason="not-grown",state="mounted"} 1' /var/lib/prometheus/node-exporter/hotmount.prom`)
-	// e2fsck wants a terminal.
+	// script provides a terminal, which e2fsck needs for its questions.
 	m.run("commands=$( (hotmount status || [ $? = 3 ]) | tr -s '\\n ' ' ' | grep -o 'hotmount release " + name + "; .*; then hotmount accept " + name + " released' | sed 's/; then /; /g'); script -qec \"$commands\" /dev/null </dev/null")
 	m.takes(uuid, 2*gib-130*mib)
 	m.run("hotmount status; ! hotmount status | grep 'could not be grown'")
@@ -223,7 +225,7 @@ func TestGrowWithErrorsOnRecord(t *testing.T) {
 	}
 }
 
-// used returns how many bytes the image takes on the host.
+// used returns the number of bytes that the image occupies on the host.
 func used(t *testing.T, image string) int64 {
 	t.Helper()
 	var st syscall.Stat_t

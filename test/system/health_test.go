@@ -14,9 +14,9 @@ import (
 	"hotmount/test/worker"
 )
 
-// TestDamaged checks that a damaged filesystem is not mounted, not repaired and not tried forever. The journal has the
-// kernel's message and the command that checks the filesystem. After a repair it is mounted. The test needs a virtual
-// machine, because a container does not receive the kernel's log.
+// TestDamaged checks that hotmount neither mounts nor repairs a damaged filesystem. The journal has the kernel's
+// message and the command that checks the filesystem. After a repair the filesystem is mounted. The test needs a
+// virtual machine, because a container does not receive the kernel's log.
 func TestDamaged(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -26,12 +26,12 @@ func TestDamaged(t *testing.T) {
 	m.detach(w, id)
 	m.run("systemctl stop hotmount")
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: "SICK"})
-	// A mount reads the header of the first inodes in sector 2.
+	// This overwrites the header of the first inodes in sector 2, which a mount reads.
 	m.run(fmt.Sprintf("dd if=/dev/%[1]s of=/root/agi bs=512 skip=2 count=1 status=none; head -c 512 /dev/urandom | dd of=/dev/%[1]s bs=512 seek=2 conv=notrunc,fsync status=none; dd if=/dev/%[1]s bs=512 skip=2 count=1 status=none | sha256sum >/root/sum; udevadm settle; systemctl start hotmount", name))
 	m.says("/dev/" + name + " .*the kernel says: .*XFS .*; look at it with: xfs_repair -n /dev/" + name)
 	m.wait("it to be counted", "systemctl show -p StatusText --value hotmount | grep -q '1 failing'")
 	m.told(name + " is failed: .*the kernel says: .*XFS .*xfs_repair -n /dev/" + name)
-	// A mount that fails may write to the log. A repair would change the header.
+	// Only this sector is compared, because a failing mount may write to the log. A repair would change the sector.
 	m.run("dd if=/dev/" + name + " bs=512 skip=2 count=1 iflag=direct status=none | sha256sum -c --quiet /root/sum")
 	m.run(fmt.Sprintf("dd if=/root/agi of=/dev/%s bs=512 seek=2 conv=notrunc,fsync status=none", name))
 	if got := m.mounted(name); got != uuid {
@@ -42,21 +42,22 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// told checks that the status shows these words.
+// told checks that the status has a text that matches words, with line breaks as spaces.
 func (m machine) told(words string) {
 	m.t.Helper()
 	m.run("(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep -E " + quote(words))
 }
 
-// TestGivenUp checks that a filesystem that the kernel gives up is reported, and that a shrunken one is not mounted.
-// hotmount does not format what it cannot record.
+// TestGivenUp checks that hotmount reports a filesystem that the kernel has shut down or made read-only. It also checks
+// that hotmount does not mount a filesystem that is larger than its disk. hotmount does not format a disk if it cannot
+// record the format.
 func TestGivenUp(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	uuid := m.mounted(name)
-	// No event reports a filesystem that the kernel gives up. The periodic rescan finds it.
+	// No event reports that the kernel has shut a filesystem down. The periodic rescan finds this.
 	m.run("echo 'rescan: 10s' >/etc/hotmount/config.yaml; systemctl reload hotmount")
-	// The root directory may belong to a pod.
+	// The root directory belongs to a pod's user here, and hotmount must find the shutdown even so.
 	m.run("chown 1000:1000 /mnt/disks/" + uuid + "; chmod 0700 /mnt/disks/" + uuid + "; xfs_io -x -c shutdown /mnt/disks/" + uuid)
 	m.says("/dev/" + name + " .*the kernel has shut it down")
 	failed := func(name string) {
@@ -75,7 +76,7 @@ func TestGivenUp(t *testing.T) {
 	name, _ = m.attach(w, worker.Disk{File: ext4})
 	uuid = m.mounted(name)
 	m.run("echo 1 >/sys/fs/ext4/" + name + "/trigger_fs_error; ! touch /mnt/disks/" + uuid + "/f 2>/dev/null")
-	// The mount table still shows "rw" (Linux 6.1).
+	// The filesystem is read-only, although the mount table still shows "rw" (Linux 6.1).
 	m.run("touch /mnt/disks/" + uuid + "/f 2>&1 | grep 'Read-only file system'")
 	m.says("/dev/" + name + " .*the kernel has counted errors in its ext4 .[0-9]+. and may no longer write to it.*e2fsck -fn /dev/" + name)
 	failed(name)
@@ -93,15 +94,16 @@ func TestGivenUp(t *testing.T) {
 		t.Error("the shrunk disk was written to")
 	}
 
-	// hotmount does nothing that it cannot record.
+	// hotmount does not format a disk while its state directory is read-only.
 	m.run("systemctl stop hotmount; cp -a /var/lib/hotmount /root/state; mount -t tmpfs -o mode=0700 tmpfs /var/lib/hotmount; cp -a /root/state/. /var/lib/hotmount; mount -o remount,ro /var/lib/hotmount; systemctl start hotmount")
 	name, _ = m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	m.says("/dev/" + name + " .*hold: nothing is formatted: the state directory could not be written .*read-only file system")
 	m.untouched(name)
 }
 
-// TestRepairedLate checks that a damaged filesystem is tried ever later, and that status, plan and explain tell how
-// often. Once it is repaired it is mounted at once, because the repair is a write.
+// TestRepairedLate checks that hotmount retries the mount of a damaged filesystem after growing delays. status, plan
+// and explain show the number of attempts. After a repair the filesystem is mounted at once, because the repair writes
+// to the disk.
 func TestRepairedLate(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -109,7 +111,7 @@ func TestRepairedLate(t *testing.T) {
 	uuid := m.mounted(name)
 	m.run("echo kept >/mnt/disks/" + uuid + "/f; sync")
 	m.detach(w, id)
-	// This is the header of the first inodes, as in TestDamaged.
+	// The test overwrites the header of the first inodes, as TestDamaged does, and later writes it back.
 	good := make([]byte, 512)
 	f, err := os.Open(image)
 	if err == nil {
@@ -121,17 +123,17 @@ func TestRepairedLate(t *testing.T) {
 	}
 	scribble(t, image, 1024, 512)
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: "SICK"})
-	// After the eighth try the next comes in 96 seconds or more.
+	// The ninth attempt comes at least 96 seconds after the eighth. This leaves time for the checks.
 	m.waits(5, "the eighth try", "(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep '"+name+" is failed: .*failed 8 times so far'")
 	m.told(name + " is failed: .*failed 8 times so far, tried again at")
 	m.run("hotmount plan | grep '^" + name + " .*failed 8 times so far'; hotmount explain " + name + " | grep '^It fails: .*failed 8 times so far'")
-	// Nobody is frightened, and the journal is not filled.
+	// The journal does not suggest a format, and the attempts do not fill it.
 	m.run("! journalctl -b -o cat --no-pager -u 'hotmount-format@*' | grep -E 'seen: it is read|becomes xfs'")
 	lines := m.run("journalctl -b _COMM=hotmount -o cat --no-pager | grep -c '^/dev/" + name + "'")
 	if n, err := strconv.Atoi(lines); err != nil || n > 5 {
 		t.Errorf("%s lines for 8 tries", lines)
 	}
-	// A look is not a try.
+	// A look at the disk does not count as an attempt to mount it.
 	mounting := "journalctl -b -o cat --no-pager _PID=1 | grep -c '^Mounting .*" + uuid + "'"
 	before := m.run(mounting)
 	m.run("for i in 1 2 3; do udevadm trigger -s block; udevadm settle; done; hotmount plan | grep '^" + name + " '")
@@ -151,15 +153,15 @@ func TestRepairedLate(t *testing.T) {
 	}
 }
 
-// TestSlowRecovery checks a log whose replay takes longer than systemd's default timeout. hotmount waits for it, tries
-// once, and delays no other disk.
+// TestSlowRecovery checks a filesystem whose log replay takes longer than systemd's default timeout. hotmount starts
+// the mount once, waits for the replay, and delays no other disk.
 func TestSlowRecovery(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 1<<30)
 	name, id := m.attach(w, worker.Disk{File: image, Serial: "DIRTY"})
 	uuid := m.mounted(name)
 	where := "/mnt/disks/" + uuid
-	// These changes are in the log and not yet in their place.
+	// These changes are in the log and not yet in their final place on the disk.
 	m.run("mkdir " + where + "/d; cd " + where + "/d; for i in $(seq 20); do seq -f \"$i-%g\" 1000 | xargs touch; sync -f .; done; ls | wc -l")
 	if err := w.PowerCut(ctx(t)); err != nil {
 		t.Fatal(err)
@@ -205,7 +207,8 @@ func TestSlowRecovery(t *testing.T) {
 	}
 	once()
 
-	// The same holds at boot. kubelet waits for the replay if ready_timeout lets READY wait for it.
+	// At boot, hotmount also waits for the replay and starts the mount once. kubelet waits for the replay, too, because
+	// ready_timeout is long enough.
 	m.run(kubelet + "; mkdir -p /etc/systemd/system/hotmount.service.d; printf '[Service]\\nExecStartPre=/bin/sh -c \"until [ -e /run/throttled ]; do sleep 0.1; done\"\\n' >/etc/systemd/system/hotmount.service.d/throttled.conf; echo 'ready_timeout: 10m' >/etc/hotmount/config.yaml; sync")
 	m.run("cd " + where + "/d; for i in $(seq 21 40); do seq -f \"$i-%g\" 1000 | xargs touch; sync -f .; done")
 	if err := w.PowerCut(ctx(t)); err != nil {
@@ -231,18 +234,19 @@ func TestSlowRecovery(t *testing.T) {
 }
 
 // TestShutDownWhileItRests checks that the installed daemon finds a shut-down filesystem within ten minutes. No event
-// reports it, and the daemon looks at no disk for an hour.
+// reports the shutdown, and the next full rescan is an hour away.
 func TestShutDownWhileItRests(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	uuid := m.mounted(name)
 	m.run("sleep 5; xfs_io -x -c shutdown /mnt/disks/" + uuid)
-	m.run("sleep 300") // a script may take ten minutes
+	m.run("sleep 300") // in two scripts, because one script may take only ten minutes
 	m.run("for i in $(seq 70); do journalctl -b -u hotmount -o cat --no-pager | grep -q '^/dev/" + name + " .*the kernel has shut it down' && exit 0; sleep 5; done; exit 1")
 }
 
-// TestTrim checks that deleted space is given back to the host, but only after 24 hours in use. It does not matter who
-// made the filesystem. Nothing is given back if the configuration switches that off.
+// TestTrim checks that hotmount trims a filesystem, so that the host gets deleted space back, but only after 24 hours
+// in use. This is so for filesystems that hotmount made and for other filesystems. With "trim: false", hotmount trims
+// nothing.
 func TestTrim(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	if got := m.run("systemctl is-active hotmount-trim.timer; systemctl is-enabled hotmount-trim.timer"); got != "active\nenabled" {
@@ -275,8 +279,8 @@ func TestTrim(t *testing.T) {
 	if a, b := used(t, own), used(t, foreign); a < least || b < least {
 		t.Errorf("before a day, the own image takes %d and the foreign one %d; journal: %s", a, b, m.run("journalctl -b -u hotmount-trim --no-pager -o cat"))
 	}
-	// The record gets all of a day but 30 seconds, and the rest passes on the clock. Until then another run trims
-	// nothing.
+	// The test sets the recorded time in use to 30 seconds less than a day, and then waits for the rest. Before the day
+	// is over, another run trims nothing.
 	m.run(`systemctl start hotmount-trim; sed -i -E 's/"ran": [0-9]+/"ran": 86370000000000/' /var/lib/hotmount/running.json; systemctl start hotmount-trim`)
 	ran := m.run(`awk '{print int($1)}' /proc/uptime; grep -c '"ran": 863[789]' /var/lib/hotmount/running.json`)
 	if a, b := used(t, own), used(t, foreign); a < least || b < least || !strings.HasSuffix(ran, "\n3") {
@@ -288,8 +292,8 @@ func TestTrim(t *testing.T) {
 	if a, b := used(t, own), used(t, foreign); a < least || b < least {
 		t.Errorf("after a day, switched off, they take %d and %d", a, b)
 	}
-	// The test sets the clock to the timer's time. It sets the random delay and the accuracy aside: systemd would draw
-	// up to three hours of delay again when the clock is set past the time.
+	// The test sets the clock to the timer's time. It also turns the random delay off. Otherwise systemd would choose
+	// another delay of up to three hours when the clock is set.
 	m.run(`mkdir -p /run/systemd/system/hotmount-trim.timer.d; printf '[Timer]\nRandomizedDelaySec=0\nAccuracySec=1s\n' >/run/systemd/system/hotmount-trim.timer.d/test.conf; systemctl daemon-reload`)
 	ended := "systemctl show -P ExecMainExitTimestampMonotonic hotmount-trim"
 	last := m.run(ended)
@@ -308,7 +312,7 @@ func TestTrim(t *testing.T) {
 		t.Errorf("trimmed %s times, want once for each filesystem", got)
 	}
 
-	// The status shows a failed growth, too.
+	// The status also shows a growth that has failed.
 	tool := m.run("command -v xfs_growfs")
 	m.run("mount --bind /bin/false " + tool)
 	m.resize(w, xID, gib+gib/2)

@@ -15,8 +15,8 @@ import (
 	"hotmount/test/worker"
 )
 
-// TestAFilesystemVanishes checks that a disk without a serial that turns to zeros while it is attached is held. The
-// hold names the former filesystem. Accepting anything else does not lift it.
+// TestAFilesystemVanishes checks that a disk without a serial is held if its content turns to zeros while it is
+// attached. The hold names the former filesystem. An accept of another hold does not lift this hold.
 func TestAFilesystemVanishes(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -44,7 +44,8 @@ func TestAFilesystemVanishes(t *testing.T) {
 	}
 }
 
-// TestASickFilesystemVanishes checks that accepting another try after a failed mount does not accept zeros.
+// TestASickFilesystemVanishes checks that an accept after a failed mount allows only another attempt to mount. It does
+// not allow a format if the disk then turns to zeros.
 func TestASickFilesystemVanishes(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	zeros := digest(t, blank(t, 320<<20))
@@ -69,9 +70,9 @@ func TestASickFilesystemVanishes(t *testing.T) {
 	}
 }
 
-// TestHistoryAndFormerSerial checks that a format is recorded with disk, evidence and UUID. A blank disk with the
-// serial of a former one is held, even after a reboot, and the hold names that UUID. Only accepting that lifts the
-// hold.
+// TestHistoryAndFormerSerial checks that a format is recorded with the disk, the evidence and the UUID. A blank disk
+// with the serial of the formatted disk is held, even after a reboot. The hold names the UUID. Only an accept of this
+// hold lifts it.
 func TestHistoryAndFormerSerial(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, id := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "H1"})
@@ -110,8 +111,8 @@ func TestHistoryAndFormerSerial(t *testing.T) {
 	m.says(fmt.Sprintf(held, again, again))
 	m.untouched(again)
 
-	// Accepting one hold does not lift another that was not shown by then. This disk is one of those that were there
-	// when the package was installed once more.
+	// An accept of one hold does not lift another hold that was not shown at that time. The disk gets another hold
+	// here, because it is attached when the package is installed again.
 	m.run("touch /var/lib/hotmount/removed; hotmount state init; systemctl reload hotmount")
 	m.says(fmt.Sprintf("/dev/%s .*hold: .*attached before hotmount was installed: .*hotmount accept %s", again, again))
 	m.run("hotmount accept " + again)
@@ -129,8 +130,8 @@ func TestHistoryAndFormerSerial(t *testing.T) {
 	}
 }
 
-// TestPresentDisksAreHeld checks that a first installation holds the blank disks that are there, and reports that. It
-// formats one once that is accepted.
+// TestPresentDisksAreHeld checks that a first installation holds the blank disks that are already attached, and reports
+// the holds. hotmount formats such a disk once it is accepted.
 func TestPresentDisksAreHeld(t *testing.T) {
 	parallel(t)
 	m, w := startAs(t, worker.Options{})
@@ -147,8 +148,8 @@ func TestPresentDisksAreHeld(t *testing.T) {
 	later, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "NEW"})
 	m.mounted(later)
 
-	// The hold lasts over restarts of the daemon and of the machine. It also lasts for a disk without a serial, which
-	// has another size by then.
+	// The hold outlasts restarts of the daemon and of the machine. This is also so for a disk without a serial, even if
+	// its size changes while the machine is off.
 	slot := m.run("udevadm info -q property --property ID_PATH --value /dev/" + bare)
 	m.run("systemctl restart hotmount")
 	m.wait("the holds of the new daemon", "systemctl show -P StatusText hotmount | grep -q '^2 mounted, 2 held, '")
@@ -181,15 +182,15 @@ func TestPresentDisksAreHeld(t *testing.T) {
 	m.mounted(held)
 }
 
-// TestBrake checks that further disks are held after format_limit formats, even by a new daemon, until they are
-// accepted. Of two disks proven at the same time one is held.
+// TestBrake checks that further disks are held after as many formats as format_limit allows, until they are accepted. A
+// new daemon also holds them. If two disks are proven blank at the same time, only one is formatted.
 func TestBrake(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("printf 'format_limit: 1\\nformat_period: 24h\\n' >/etc/hotmount/config.yaml; systemctl stop hotmount")
 	for range 3 {
 		m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	}
-	// All disks come at once. Two proofs run at a time, and the third comes late.
+	// The daemon sees all three disks at once. It proves two disks at a time, so the third proof comes later.
 	m.run("systemctl start hotmount")
 	both := "systemctl show -p StatusText --value hotmount | grep -q '^1 mounted, 2 held, 0 refused, 0 failing'"
 	m.wait("a mount and two holds", both)
@@ -211,8 +212,8 @@ func TestBrake(t *testing.T) {
 	t.Log(m.run("journalctl -b -o cat --no-pager -u 'hotmount-format@*' | grep 'too many' || true"))
 }
 
-// TestStateDirectoryThatCannotBeWritten checks that nothing is formatted while the state directory is full, read-only
-// or lost, until `hotmount state init`. Disks with a filesystem are still mounted.
+// TestStateDirectoryThatCannotBeWritten checks that no disk is formatted while the state directory is full, read-only
+// or empty. `hotmount state init` ends this. Disks with a filesystem are still mounted.
 func TestStateDirectoryThatCannotBeWritten(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount; mkdir /root/state; cp -a /var/lib/hotmount/. /root/state; rm -r /root/state/reserve; mount -t tmpfs -o size=256k,mode=0700 tmpfs /var/lib/hotmount; cp -a /root/state/. /var/lib/hotmount")
@@ -251,8 +252,8 @@ func TestStateDirectoryThatCannotBeWritten(t *testing.T) {
 	m.mounted(name)
 }
 
-// TestRemediesOfTheRecords checks that a record that cannot be read, or that is of another version, stops formatting, and
-// that the command that is printed helps.
+// TestRemediesOfTheRecords checks that hotmount formats no disk if a record cannot be read or has another version. It
+// also checks that the printed command helps.
 func TestRemediesOfTheRecords(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	const file = "/var/lib/hotmount/filesystems.json"
@@ -293,7 +294,7 @@ func TestRemediesOfTheRecords(t *testing.T) {
 	m.mounted(name)
 }
 
-// TestSwitchesStopFormatting checks that the configuration, the hold file and the kernel command line each stop
+// TestSwitchesStopFormatting checks that the configuration, the hold file and the kernel command line can each stop all
 // formatting.
 func TestSwitchesStopFormatting(t *testing.T) {
 	m, w := start(t, worker.Options{})
@@ -301,7 +302,7 @@ func TestSwitchesStopFormatting(t *testing.T) {
 		{"echo 'format: false' >/etc/hotmount/config.yaml; systemctl reload hotmount", "rm /etc/hotmount/config.yaml", "format: false in the configuration"},
 		{"touch /etc/hotmount/hold", "rm /etc/hotmount/hold", "/etc/hotmount/hold exists"},
 	} {
-		// The switch is set while the disk is proven blank. hotmount reads it again before mkfs.
+		// The switch is set while hotmount reads the disk. hotmount checks the switch again before it runs mkfs.
 		name, id := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 		throttle(t, w, id+"/virtio-backend", 20<<20, 0)
 		m.wait("the proof", "systemctl is-active hotmount-format@$(cat /sys/block/"+name+"/diskseq) | grep activating")
@@ -315,8 +316,8 @@ func TestSwitchesStopFormatting(t *testing.T) {
 		m.run(tt.off + "; systemctl reload hotmount")
 		m.mounted(name)
 	}
-	// Here the disk is locked, as udev locks it, until after the proof. hotmount reads both switches again when the
-	// lock is gone.
+	// Here a process locks the disk, as udev does, until the proof is complete. hotmount checks both switches again
+	// once the lock is gone.
 	for _, tt := range []struct{ on, off, says string }{
 		{"touch /etc/hotmount/hold", "rm /etc/hotmount/hold", "/etc/hotmount/hold exists"},
 		{"echo 'format: false' >/etc/hotmount/config.yaml; systemctl reload hotmount", "rm /etc/hotmount/config.yaml", "format: false in the configuration"},
@@ -352,7 +353,7 @@ func TestSwitchesStopFormatting(t *testing.T) {
 	m.wait("five mounts", "[ $(findmnt -rno TARGET | grep -c ^/mnt/disks/) = 5 ]")
 }
 
-// TestSeen checks journal, catalog, events, completion, status and metrics as a user meets them (issue 6).
+// TestSeen checks what a user sees in journal, catalog, events, completion, status and metrics (issue 6).
 func TestSeen(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	if err := worker.Need(ctx(t), os.Stderr, []string{"bash-completion", "man-db"}); err != nil {
@@ -366,7 +367,7 @@ func TestSeen(t *testing.T) {
 	if out := m.run("journalctl -b -u hotmount -p warning -o cat | grep -i metrics || echo none"); out != "none" {
 		t.Errorf("without the directory of the metrics: %s", out)
 	}
-	// These disks are in the default class. Other tests have a class with another directory for one serial.
+	// Both disks are in the default class, so their volumes are below /mnt/disks.
 	m.run("mkdir -p /var/lib/prometheus/node-exporter; systemctl restart hotmount; systemd-run -q -u live -p StandardOutput=file:/root/live hotmount events -n 0; systemd-run -q -u livejson -p StandardOutput=file:/root/live.json hotmount events -n 0 -o json vdc")
 	name, id := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "GOOD"})
 	uuid := m.mounted(name)
@@ -378,7 +379,7 @@ func TestSeen(t *testing.T) {
 		t.Errorf("the metrics of a mounted disk:\n%s", out)
 	}
 
-	// Nobody knows these bytes. Only root may read what the proof found.
+	// No tool recognises these bytes. Only root may read the bytes that the proof found.
 	unknown := blank(t, gib)
 	f, err := os.OpenFile(unknown, os.O_WRONLY, 0)
 	if err != nil {
@@ -409,7 +410,7 @@ func TestSeen(t *testing.T) {
 		t.Errorf("what anybody may read: %s", out)
 	}
 
-	// A refusal is logged once, however often the daemon looks at the disk or starts.
+	// A refusal is logged once, even if the daemon looks at the disk several times or is restarted.
 	m.run("systemctl start hotmount; journalctl --rotate; sleep 0.1")
 	before := m.run("journalctl -b MESSAGE_ID=f6069dd09fe94626a9bcd1a791130da9 -q --no-pager -o cat | wc -l")
 	m.run("for i in 1 2 3; do udevadm trigger -s block; udevadm settle; systemctl reload hotmount; done; systemctl restart hotmount")
@@ -435,7 +436,7 @@ func TestSeen(t *testing.T) {
 	m.run("systemctl stop live livejson")
 	t.Log(m.run("tail -n 3 /root/live"))
 
-	// offers returns what a bash with completion loaded offers for the line.
+	// offers returns the words that bash completion offers for the line.
 	offers := func(line string) string {
 		return m.run(`cat >/root/complete.sh <<'X'
 . /root/bash_completion
@@ -490,7 +491,7 @@ bash /root/complete.sh ` + quote(line))
 			t.Errorf("the metrics do not say %s:\n%s", want, out)
 		}
 	}
-	// The pages are those installed, shown by the man-db of this machine.
+	// The test takes the installed manual pages, and formats them with the man-db of the test machine.
 	pages, err := filepath.Glob("../../packaging/man/*")
 	if err != nil || len(pages) == 0 {
 		t.Fatal(pages, err)
@@ -514,9 +515,9 @@ bash /root/complete.sh ` + quote(line))
 	t.Log(m.run("p=$(systemctl show -p MainPID --value hotmount); grep -E '^(VmRSS|RssAnon|RssFile)' /proc/$p/status; systemctl show -p MemoryCurrent hotmount"))
 }
 
-// TestNextInASlot cuts the power while a disk without a serial is formatted, and then attaches other disks to its slot.
-// A recorded volume is mounted as before, and a blank disk gets a UUID of its own. The disk itself, in another slot,
-// gets its intended UUID.
+// TestNextInASlot cuts the power while a disk without a serial is formatted, and then attaches other disks to the
+// disk's slot. A volume that hotmount has recorded is mounted as before. A blank disk gets a UUID of its own. The disk
+// of the unfinished format is attached to another slot and gets its intended UUID.
 func TestNextInASlot(t *testing.T) {
 	m, w := obedientWorker(t)
 	slot := func(name string) string { return m.run("readlink -f /sys/block/" + name + " | cut -d/ -f5") }
@@ -569,9 +570,9 @@ func TestNextInASlot(t *testing.T) {
 	}
 }
 
-// TestBackAtOnceInAnotherSlot pulls a disk and attaches it to another slot before the daemon sees either event. The
-// kernel's own order shows that it left before it came, so it is mounted again. A disk that comes before the other
-// leaves is another disk, whatever its serial.
+// TestBackAtOnceInAnotherSlot detaches a disk and attaches it to another slot before the daemon sees either event. The
+// kernel's sequence numbers show that the disk was detached before it was attached, so it is mounted again. If a disk
+// is attached before the first disk is detached, it is another disk, even with the same serial.
 func TestBackAtOnceInAnotherSlot(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := blank(t, 320<<20)
@@ -600,7 +601,8 @@ func TestBackAtOnceInAnotherSlot(t *testing.T) {
 		t.Errorf("it holds %q", got)
 	}
 
-	// A copy with the same serial comes while the disk is there. The daemon does not see them side by side.
+	// A copy with the same serial is attached before the disk is detached. The daemon is stopped and does not see both
+	// at once.
 	snapshot := filepath.Join(t.TempDir(), "copy.raw")
 	m.run("sync")
 	if out, err := exec.CommandContext(ctx(t), "cp", "--sparse=always", image, snapshot).CombinedOutput(); err != nil {
@@ -614,8 +616,9 @@ func TestBackAtOnceInAnotherSlot(t *testing.T) {
 	m.wait("mount and directory to go", "[ ! -e "+where+" ]")
 }
 
-// TestUnmountedByHand checks that hotmount respects an unmount by hand until the operator accepts the disk, or a
-// reboot. A device unit that bounced is not an unmount by hand.
+// TestUnmountedByHand checks that a volume that was unmounted by hand stays unmounted until the operator accepts the
+// disk, or until a reboot. If systemd unmounts a volume because its device unit was inactive for a moment, this is not
+// an unmount by hand.
 func TestUnmountedByHand(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -632,7 +635,8 @@ func TestUnmountedByHand(t *testing.T) {
 		m.run("hotmount accept " + name)
 		m.mounted(name)
 	}
-	// The clock is set meanwhile. A container has the host's clock, so its clock stays.
+	// hotmount notices the unmount even if the clock is set at the same time. A container has the host's clock, so the
+	// test does not set it there.
 	clock := ""
 	if _, is := w.(*worker.Worker); is {
 		clock = "date -s '+1 hour' >/dev/null; "
@@ -642,11 +646,11 @@ func TestUnmountedByHand(t *testing.T) {
 
 	m.run("hotmount accept " + name)
 	m.mounted(name)
-	// A release that was killed leaves this file and the mount.
+	// A release that was killed leaves this file, and the volume is still mounted.
 	left := "/run/hotmount/unmounted/" + m.run("cat /sys/block/"+name+"/diskseq")
 	m.run("printf released >" + left + "; systemctl restart hotmount")
 	m.wait("the release to be forgotten", "[ ! -e "+left+" ]")
-	// The mount of a pod stays.
+	// The volume is held, although a pod's mount of it remains.
 	const pod = "/var/lib/kubelet/pods/p/volumes/kubernetes.io~local-volume/local-pv-1"
 	m.run("mkdir -p " + pod + "; mount --bind " + where + " " + pod + "; umount " + where)
 	m.wait("the unmount by hand to be noticed", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
@@ -674,7 +678,7 @@ func TestUnmountedByHand(t *testing.T) {
 	third := m.mounted(stopped)
 	m.run("systemctl stop " + quote(unitOf(third)))
 	m.wait("the stop by hand to be noticed", "hotmount plan | grep -q '^"+stopped+" .*hold .*somebody unmounted it'")
-	// A released disk also stays unmounted until the reboot.
+	// A released disk is also mounted again after the reboot.
 	released, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	second := "/mnt/disks/" + m.mounted(released)
 	m.run("hotmount release " + released)

@@ -12,10 +12,11 @@ import (
 	"hotmount/test/worker"
 )
 
-// changeID gives the worker another machine-id.
+// changeID is a script that gives the worker another machine-id.
 const changeID = "tr 0-9a-f 1-9a-f0 </etc/machine-id >/root/id; cat /root/id >/etc/machine-id; "
 
-// holds waits until the plan holds the disk for a reason that matches.
+// holds waits until `hotmount plan` shows a hold of the disk with a reason that matches why. It then checks that
+// nothing was written to the disk.
 func (m machine) holds(name, why string) {
 	m.t.Helper()
 	m.wait(name+" to be held", "hotmount plan | grep -E "+quote("^"+name+" .*hold .*"+why))
@@ -27,13 +28,14 @@ const (
 	present = "it was attached before hotmount was installed"
 )
 
-// TestAnotherMachineID checks that under another machine-id the volumes stay, and that the blank disks of the first start
-// are held, until somebody says that this is the same worker. The journal belongs to the former id, so the plan is asked.
+// TestAnotherMachineID checks a worker whose machine-id has changed. The volumes stay mounted. Blank disks that are
+// attached at the first start are held until `hotmount state keep`. The test uses `hotmount plan`, because the journal
+// belongs to the former machine-id.
 func TestAnotherMachineID(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	was, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	uuid := m.mounted(was)
-	// A running daemon formats nothing once the id has changed, until it is started again.
+	// Once the machine-id has changed, a running daemon formats no disk until it is restarted.
 	m.run(changeID)
 	early, _ := m.attach(w, worker.Disk{File: blank(t, 340<<20)})
 	m.holds(early, "the machine-id has changed, .*systemctl restart hotmount")
@@ -50,8 +52,8 @@ func TestAnotherMachineID(t *testing.T) {
 	m.mounted(early)
 }
 
-// TestStateReset checks that the records go only while nothing depends on them, and that the next start counts as the
-// installation.
+// TestStateReset checks that `hotmount state reset` deletes the records only if neither the daemon, a mount nor a
+// format needs them. The next start then counts as the installation.
 func TestStateReset(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
@@ -65,7 +67,7 @@ func TestStateReset(t *testing.T) {
 	refuses("systemctl stop hotmount")
 	m.run("systemctl stop hotmount")
 	refuses("umount /mnt/disks/" + uuid)
-	// A unit that proves a disk outlives the daemon.
+	// The unit that reads a disk for the proof still runs after the daemon was stopped.
 	m.run("systemctl start hotmount")
 	proven, provenID := m.attach(w, worker.Disk{File: blank(t, 310<<20)})
 	m.wait("the proof", "systemctl list-units --no-legend 'hotmount-format@*' | grep -q activating")
@@ -92,8 +94,9 @@ func TestStateReset(t *testing.T) {
 	m.mounted(there)
 }
 
-// TestImage checks that the package can be installed into an image whose system does not run, and that the first start
-// then counts as the installation. The builder may have a systemd, and lend the image its /proc and /sys.
+// TestImage checks that the package can be installed into an image whose system does not run. The first start of this
+// system then counts as the installation. The machine that builds the image may run systemd, and may share its /proc
+// and /sys with the image.
 func TestImage(t *testing.T) {
 	parallel(t)
 	root := ""
@@ -108,7 +111,7 @@ func TestImage(t *testing.T) {
 			}
 		}
 	}
-	// The first start is that after the first disk.
+	// hotmount is not started at boot, so its first start comes after the first disks are attached.
 	if err := os.Remove(filepath.Join(root, "etc/systemd/system/multi-user.target.wants/hotmount.service")); err != nil {
 		t.Fatal(err)
 	}
@@ -133,8 +136,8 @@ func TestImage(t *testing.T) {
 	m.mounted(there)
 }
 
-// imageOf returns a copy of the containers' root filesystem, in which the script has installed the package. $1 is the
-// copy, with the package in /root/hotmount.deb.
+// imageOf returns a copy of the containers' root filesystem, into which the script has installed the package. The
+// script gets the directory of the copy as $1, with the package in /root/hotmount.deb.
 func imageOf(t *testing.T, script string) string {
 	t.Helper()
 	from, release, err := worker.ContainerRoot(ctx(t), worker.DefaultSuite, os.Stderr)
@@ -163,8 +166,8 @@ func imageOf(t *testing.T, script string) string {
 	return root
 }
 
-// TestMachineID checks a changed machine-id, and a sealed image, over real boots and with serials (TestAnotherMachineID,
-// TestStateReset).
+// TestMachineID checks a changed machine-id and a clone of a sealed image, with real boots and with serials.
+// TestAnotherMachineID and TestStateReset check the rest in a container.
 func TestMachineID(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	was, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "WAS"})
@@ -203,7 +206,7 @@ func TestMachineID(t *testing.T) {
 	m.run("hotmount state keep")
 	m.mounted(bySerial("CAME"))
 
-	// Sealed, it is started as a clone.
+	// The worker is sealed like an image, and then boots as a clone.
 	m.run("systemctl stop hotmount")
 	m.attach(w, worker.Disk{File: blank(t, 360<<20), Serial: "CLONE"})
 	m.run("umount /mnt/disks/*; hotmount state reset; truncate -s 0 /etc/machine-id; sync")

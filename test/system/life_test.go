@@ -10,9 +10,9 @@ import (
 	"hotmount/test/worker"
 )
 
-// TestFaultyConfigurationAtBoot checks that a fault in the configuration, even its mode alone, takes no volume away at a
-// restart or at boot. Meanwhile nothing is formatted, and nothing new is mounted. A corrected configuration is used
-// without being asked. Without last good settings the daemon does not start.
+// TestFaultyConfigurationAtBoot checks that volumes are mounted at a restart and at boot even if the configuration has
+// a fault, such as a wrong mode of its file. Until the fault is corrected, no disk is formatted and no new disk is
+// mounted. The daemon uses a corrected configuration by itself. Without last good settings the daemon does not start.
 func TestFaultyConfigurationAtBoot(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	const gauge = "/var/lib/prometheus/node-exporter/hotmount.prom"
@@ -71,7 +71,7 @@ func TestFaultyConfigurationAtBoot(t *testing.T) {
 	m.run("! hotmount status | grep 'has a fault'")
 	m.wait("the line for systemctl status", "systemctl show -p StatusText --value hotmount | grep '^3 mounted, 0 held, 0 refused, 0 failing$'")
 
-	// Last good settings that this version does not know, and none at all.
+	// The last good settings first have an unknown version, and are then missing.
 	m.run("chmod 664 /etc/hotmount/config.yaml; sed -i '1s/version 1/version 9/' /var/lib/hotmount/settings.yaml; systemctl restart --no-block hotmount")
 	m.says("its mode is 0664")
 	m.says("cannot use the last good settings instead: .*has version .9., this hotmount knows 1")
@@ -81,9 +81,9 @@ func TestFaultyConfigurationAtBoot(t *testing.T) {
 	m.wait("the daemon to start", "systemctl is-active hotmount && [ -e /var/lib/hotmount/settings.yaml ]")
 }
 
-// TestMountCannotRun checks that a disk is not given up while the node cannot mount anything, and that it is mounted
-// without anybody's help when the node can. Until then status, plan and explain tell the same. The journal of a disk
-// that is known to hold XFS does not tell of a format.
+// TestMountCannotRun checks that hotmount retries a mount while the node cannot mount anything. Once mount(8) works
+// again, the disk is mounted without help. Until then status, plan and explain all show the number of attempts. The
+// journal mentions no format, because the disk is known to hold XFS.
 func TestMountCannotRun(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("chmod -x /usr/bin/mount")
@@ -101,7 +101,7 @@ func TestMountCannotRun(t *testing.T) {
 		}
 		return n
 	}
-	// Besides, there is the decision.
+	// The journal has one line for the failure. The other lines are for the decision.
 	if failures, lines := count("^/dev/"+name+" .*tried again in"), count("/dev/"+name); failures != 1 || lines > 3 {
 		t.Errorf("%d failures in %d lines, after four equal tries", failures, lines)
 	}
@@ -110,8 +110,8 @@ func TestMountCannotRun(t *testing.T) {
 	m.wait("it to be no failure any more", "hotmount status | grep '^"+name+" .* mounted '")
 }
 
-// TestClockOfTheFuture checks that formats that a wrong clock has recorded for 2099 delay others no longer than
-// format_period, and that this is noticed once.
+// TestClockOfTheFuture checks formats that were recorded in 2099 by a wrong clock. They delay other formats no longer
+// than format_period. hotmount records once that it has noticed them.
 func TestClockOfTheFuture(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	const history = "/var/lib/hotmount/history.jsonl"

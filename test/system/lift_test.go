@@ -17,7 +17,7 @@ import (
 	"hotmount/test/worker"
 )
 
-// remedy waits until the daemon holds the disk for the reason, and returns what the status says would help.
+// remedy waits until the daemon holds the disk for the reason, and returns the advice of the status.
 func (m machine) remedy(name string, reason disk.Reason) string {
 	m.t.Helper()
 	m.wait(name+" to be held: "+string(reason), fmt.Sprintf(`tr -s ' \n' ' ' </run/hotmount/status.json | grep -E '"disk": "%s",[^{}]*"decision": \{ "action": "hold", "reason": "%s"'`, name, reason))
@@ -39,7 +39,8 @@ func (m machine) remedy(name string, reason disk.Reason) string {
 	return ""
 }
 
-// liftBy finds what the status prints for a held disk, runs the script made of it, and returns its output.
+// liftBy matches the advice of the status for a held disk with the pattern printed. It runs the script that the
+// function script makes of the match, and returns the script's output.
 func (m machine) liftBy(name string, reason disk.Reason, printed string, script func(found []string) string) string {
 	m.t.Helper()
 	next := m.remedy(name, reason)
@@ -51,7 +52,7 @@ func (m machine) liftBy(name string, reason disk.Reason, printed string, script 
 	return m.run(script(found))
 }
 
-// asPrinted runs what the first group of the pattern found.
+// asPrinted returns the match of the pattern's first group, as the script to run.
 func asPrinted(found []string) string { return found[1] }
 
 // lift runs the accept that the status prints for a held disk, and returns its output.
@@ -60,7 +61,8 @@ func (m machine) lift(name string, reason disk.Reason) string {
 	return m.liftBy(name, reason, "(hotmount accept "+name+" "+string(reason)+")(;|$)", asPrinted)
 }
 
-// liftedElsewhere names the tests of holds that need a serial, a WWN, a slot or a boot. Each calls lift.
+// liftedElsewhere has the test of each hold that needs a serial, a WWN, a slot or a boot. Each of these tests calls
+// lift.
 var liftedElsewhere = map[disk.Reason]string{
 	disk.ReasonSameSerial:   "TestSerials",
 	disk.ReasonSameWWN:      "TestTwoPaths",
@@ -71,22 +73,24 @@ var liftedElsewhere = map[disk.Reason]string{
 	disk.ReasonContent:      "TestBlockVolumes",
 }
 
-// held is a hold and one way to lift it.
+// held is a hold and one command that lifts it.
 type held struct {
 	reason disk.Reason
-	// cause causes the hold and returns the disk.
+	// cause causes the hold and returns the kernel name of the held disk.
 	cause func() (name string)
-	// printed matches what is printed, and script makes a script of that. By default they are the accept.
+	// printed is a pattern for the advice, and script returns the script to run for a match. If printed is empty, the
+	// test runs the accept.
 	printed string
 	script  func(found []string) string
-	// lifted waits until the hold is gone. By default the disk is mounted.
+	// lifted waits until the hold is lifted. If it is nil, the test waits until the disk is mounted.
 	lifted func(name string)
 }
 
-// TestEachHoldIsLifted checks that each hold in the table of rules is lifted by the command that is printed with it.
+// TestEachHoldIsLifted checks that the command that is printed with a hold lifts it, for each hold in the table of
+// rules.
 func TestEachHoldIsLifted(t *testing.T) {
 	o := obedientOptions()
-	o.Files = o.Files[:2] // without its format limit
+	o.Files = o.Files[:2] // without the drop-in that raises the format limit
 	m, w := startNode(t, o)
 	rows := m.holdsOf(w)
 	for _, e := range policy.Reasons() {
@@ -115,7 +119,7 @@ func TestEachHoldIsLifted(t *testing.T) {
 	}
 }
 
-// liftsIn reports whether the file of a test calls lift with the reason.
+// liftsIn reports whether the file that has the test calls lift with the reason.
 func liftsIn(t *testing.T, test string, reason disk.Reason) bool {
 	t.Helper()
 	files, err := filepath.Glob("*_test.go")
@@ -134,19 +138,19 @@ func liftsIn(t *testing.T, test string, reason disk.Reason) bool {
 	return false
 }
 
-// dropIn is a part of the configuration that is removed when the hold is lifted.
+// dropIn is the file for a test's part of the configuration. TestEachHoldIsLifted removes the file after each hold.
 const dropIn = "/etc/hotmount/config.d/zz.yaml"
 
-// configured uses these lines as a part of the configuration.
+// configured writes the lines to dropIn and reloads the configuration.
 func (m machine) configured(lines ...string) {
 	m.t.Helper()
 	m.run("echo " + quote(strings.Join(lines, "\n")) + " >" + dropIn + "; systemctl reload hotmount")
 }
 
-// known is a class that holds what this node neither made nor mounted before.
+// known is a class that holds a filesystem that this node neither made nor mounted before.
 const known = "- {name: default, adopt: known}"
 
-// holdsOf returns the rows. The order matters only where a row says so.
+// holdsOf returns the holds to test. The order matters only where a comment says so.
 func (m machine) holdsOf(w worker.Node) []held {
 	full := func() string { name, _ := m.attach(w, worker.Disk{File: made(m.t, 320<<20)}); return name }
 	empty := func() string { name, _ := m.attach(w, worker.Disk{File: blank(m.t, 320<<20)}); return name }
@@ -203,7 +207,7 @@ func (m machine) holdsOf(w worker.Node) []held {
 			}},
 		{reason: disk.ReasonFormatOff, cause: func() string { m.run("touch " + disk.HoldFile + "; systemctl reload hotmount"); return empty() },
 			printed: "^once disks may be formatted: (rm .*; hotmount rescan)$", script: asPrinted},
-		// Disks have been formatted above.
+		// The holds above have formatted disks, so the limit of one format is reached.
 		{reason: disk.ReasonBrake, cause: func() string { m.configured("format_limit: 1", "format_period: 24h"); return empty() }},
 		{reason: disk.ReasonBefore, cause: func() string {
 			image := made(m.t, 320<<20)
@@ -226,15 +230,17 @@ func (m machine) holdsOf(w worker.Node) []held {
 	second := ""
 	return append(rows, held{reason: disk.ReasonPresent, cause: func() string {
 		return away(empty, "touch /var/lib/hotmount/removed; hotmount state init")
-	}}, held{reason: disk.ReasonNewMachine, cause: func() string { // at last: the journal belongs to the former id
+	}}, held{reason: disk.ReasonNewMachine, cause: func() string { // comes last, because the journal then belongs to the former machine-id
 		return away(func() string { second = empty(); return empty() }, changeID+"true")
 	}}, held{reason: disk.ReasonNewMachine, cause: func() string { return second }, printed: "as before: (hotmount state keep)$", script: asPrinted})
 }
 
-// byToken runs the printed format, and then the last line that it prints, which has the token.
+// byToken returns a script that runs the printed `hotmount format`. The script then runs the last line of the output,
+// which has the token.
 func byToken(found []string) string { return "$(" + found[1] + " | tail -n 1)" }
 
-// unfinishedHolds returns the rows of formats that did not end well. Their disks have orders for mkfs.xfs.
+// unfinishedHolds returns the holds after formats that were disturbed or did not finish. The serials of the disks have
+// orders for mkfs.xfs.
 func (m machine) unfinishedHolds(w worker.Node) []held {
 	n := 0
 	begun := func(order string) victim { n++; return m.victims(w, n, order)[0] }

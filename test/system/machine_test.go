@@ -1,18 +1,18 @@
 //go:build vm
 
-// Package system checks on a real Debian that the installed package keeps its promises. Each test starts on a worker of
-// its own, on which the .deb was just installed.
+// Package system checks the installed package on a real Debian system. Each test starts on a worker of its own, on
+// which the .deb was just installed.
 //
-// Most workers are containers ([startNode]). Some tests need hot-plug of a real bus, a serial number, a boot, a kernel
-// of their own, a power cut or QEMU. They have a virtual machine ([start]). With HOTMOUNT_TEST_WORKER=vm all tests run
-// in virtual machines.
+// Most workers are containers ([startNode]). Tests that need hot-plug of a real bus, a serial number, a real boot, a
+// kernel of their own, a power cut or QEMU run in a virtual machine ([start]). With HOTMOUNT_TEST_WORKER=vm all tests
+// run in virtual machines.
 //
 // Some tests need a kernel of their own for these reasons:
-//   - The growth of ext4 takes CAP_SYS_RESOURCE, which root of a build machine may lack.
-//   - The kernel's log and the clock belong to the host.
-//   - The doctor reports a container and loop devices.
-//   - A container's class outlives the purge of the package.
-//   - The host's udev might assemble disks with parts of an array or a volume group.
+//   - The growth of ext4 needs CAP_SYS_RESOURCE, which root may lack on a build machine.
+//   - A container has no kernel log and no clock of its own.
+//   - The doctor has additional findings about a container and its loop devices.
+//   - The file with a container's class remains after the package is purged.
+//   - The host's udev might assemble an array or a volume group from a container's disks.
 package system
 
 import (
@@ -36,7 +36,8 @@ import (
 	"hotmount/test/worker"
 )
 
-// deb returns the package under test, nextDeb the one to which it is upgraded. The Makefile names them.
+// deb returns the path of the package under test, and nextDeb the path of the package for an upgrade. The Makefile sets
+// both variables.
 func deb(t *testing.T) string     { t.Helper(); return fileOf(t, "HOTMOUNT_DEB") }
 func nextDeb(t *testing.T) string { t.Helper(); return fileOf(t, "HOTMOUNT_DEB_NEXT") }
 
@@ -49,14 +50,14 @@ func fileOf(t *testing.T, variable string) string {
 	return path
 }
 
-// machine is a worker with the tests' helper methods. A failure of its methods ends the test.
+// machine is a worker with helper methods for the tests. If a method fails, the test ends.
 type machine struct {
 	worker.Machine
 	t *testing.T
 }
 
-// ctx returns a context of ten minutes that ends two minutes before go test would panic. A panic keeps no logs and ends
-// no worker.
+// ctx returns a context that ends after ten minutes, or earlier, two minutes before the deadline of go test. At the
+// deadline go test panics, and then no logs are kept and no worker is stopped.
 func ctx(t *testing.T) context.Context {
 	end := time.Now().Add(10 * time.Minute)
 	if last, ok := t.Deadline(); ok && last.Add(-2*time.Minute).Before(end) {
@@ -67,7 +68,7 @@ func ctx(t *testing.T) context.Context {
 	return c
 }
 
-// logs returns a directory for the logs of a worker. A failing test keeps it and prints its path.
+// logs returns a directory for the logs of a worker. If the test fails, the directory is kept and its path is printed.
 func logs(t *testing.T) string {
 	dir, err := worker.LogDir(t.Name())
 	if err != nil {
@@ -83,14 +84,14 @@ func logs(t *testing.T) string {
 	return dir
 }
 
-// quick returns a drop-in that keeps the proof short. A test of the defaults removes it.
+// quick returns a drop-in that makes the proof short. Tests of the default settings remove the drop-in.
 func quick() worker.File {
 	return worker.File{Path: "/etc/systemd/system/hotmount.service.d/quick.conf", Data: []byte("[Service]\nEnvironment=HOTMOUNT_SETTLE=1s\n"), Mode: 0o644}
 }
 
-// parallel runs the test beside others, because most of a test is a wait for the emulated processor of a virtual
-// machine. go test runs only as many tests at once as there are real processors. A test that starts several workers
-// calls parallel several times.
+// parallel runs the test in parallel with other tests, because tests mostly wait for the emulated processor of a
+// virtual machine. go test runs at most as many tests at once as there are real processors. parallel may be called
+// several times, because some tests start several workers.
 func parallel(t *testing.T) {
 	if _, again := inParallel.LoadOrStore(t, true); !again {
 		t.Parallel()
@@ -99,11 +100,11 @@ func parallel(t *testing.T) {
 
 var inParallel sync.Map
 
-// exclusive runs the test alone.
+// exclusive makes a later call of parallel do nothing, so that no other test runs at the same time.
 func exclusive(t *testing.T) { inParallel.Store(t, true) }
 
-// startNode returns a container on which the package was just installed. With HOTMOUNT_TEST_WORKER=vm it is a virtual
-// machine.
+// startNode returns a container on which the package was just installed. With HOTMOUNT_TEST_WORKER=vm it returns a
+// virtual machine.
 func startNode(t *testing.T, o worker.Options) (machine, worker.Node) {
 	t.Helper()
 	switch kind := os.Getenv("HOTMOUNT_TEST_WORKER"); kind {
@@ -134,7 +135,7 @@ func start(t *testing.T, o worker.Options) (machine, *worker.Worker) {
 	return startAs(t, o)
 }
 
-// startAs returns a worker with exactly these options.
+// startAs returns a virtual machine with the given options. It does not add the package or a drop-in.
 func startAs(t *testing.T, o worker.Options) (machine, *worker.Worker) {
 	t.Helper()
 	o.Progress, o.Dir = os.Stderr, logs(t)
@@ -147,7 +148,7 @@ func startAs(t *testing.T, o worker.Options) (machine, *worker.Worker) {
 	return m, w
 }
 
-// endWith stops the worker when the test ends. If the test failed, it first saves the worker's logs in dir.
+// endWith stops the worker when the test ends. If the test has failed, endWith first saves the worker's logs in dir.
 func (m machine) endWith(dir string) {
 	m.t.Cleanup(func() {
 		if m.t.Failed() {
@@ -163,7 +164,7 @@ func (m machine) endWith(dir string) {
 	})
 }
 
-// run runs a script that must succeed and returns its output.
+// run runs a script that must succeed, and returns the script's output.
 func (m machine) run(script string) string {
 	m.t.Helper()
 	out, err := m.Run(ctx(m.t), script)
@@ -173,13 +174,13 @@ func (m machine) run(script string) string {
 	return strings.TrimSpace(out)
 }
 
-// wait waits until the script succeeds, for at least a minute.
+// wait runs the script until it succeeds. The test fails after a minute or a little more.
 func (m machine) wait(what, script string) {
 	m.t.Helper()
 	m.waits(1, what, script)
 }
 
-// waits waits that many minutes.
+// waits does the same as wait, for the given number of minutes.
 func (m machine) waits(minutes int, what, script string) {
 	m.t.Helper()
 	_, err := m.Run(ctx(m.t), fmt.Sprintf("for i in $(seq 1 %[2]d); do if (%[1]s) >/dev/null 2>&1; then exit 0; fi; sleep 0.2; done; (%[1]s)", script, 300*minutes))
@@ -188,7 +189,7 @@ func (m machine) waits(minutes int, what, script string) {
 	}
 }
 
-// mounted waits until the device is mounted below /mnt/disks and returns the UUID.
+// mounted waits until the device is mounted at /mnt/disks/UUID, and returns the UUID.
 func (m machine) mounted(dev string) string {
 	m.t.Helper()
 	m.wait(dev+" mounted", "findmnt -n /dev/"+dev)
@@ -202,32 +203,32 @@ func (m machine) mounted(dev string) string {
 
 var uuidPattern = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// says waits until the daemon's journal has a line that matches.
+// says waits until this boot's journal has a line that matches the pattern.
 func (m machine) says(pattern string) {
 	m.t.Helper()
 	m.wait("the journal to say "+pattern, fmt.Sprintf("journalctl -b --no-pager -o cat | grep -E -- %s", quote(pattern)))
 }
 
-// make makes a filesystem by hand. udev does not watch a disk while it works on it, and would miss the write. So make
-// triggers udev once more.
+// make makes a filesystem on a disk, as an operator does. udev may be working on the disk and then misses the write. So
+// make triggers another event of udev.
 func (m machine) make(name, mkfs string) {
 	m.t.Helper()
 	m.run("udevadm settle; " + mkfs + " /dev/" + name)
 	m.wait("udev to know what is on "+name, "udevadm trigger -s block -y "+name+"; udevadm settle; udevadm info -q property /dev/"+name+" | grep ^ID_FS_UUID=")
 }
 
-// trigger makes udev look at the worker's disks once more.
+// trigger is a script that makes udev handle the worker's disks once more.
 const trigger = "for d in /dev/[sv]d[a-z] /dev/loop*[0-9]; do [ ! -b $d ] || udevadm trigger $d; done; udevadm settle"
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// unitOf returns the name of the mount unit of a UUID.
+// unitOf returns the name of the mount unit of the volume with the UUID.
 func unitOf(uuid string) string {
 	return `mnt-disks-` + strings.ReplaceAll(uuid, "-", `\x2d`) + ".mount"
 }
 
-// diskDir returns the test's directory for files of disks. A container's class selects its loop devices by this
-// directory. When the container starts, it gets the directory, which is in memory, for itself.
+// diskDir returns the test's directory for the files of its disks. The directory is in memory, and is moved into the
+// container when the container starts. A container's class selects its loop devices by this directory.
 func diskDir(t *testing.T) string {
 	t.Helper()
 	dir, found := diskDirs.Load(t)
@@ -240,8 +241,8 @@ func diskDir(t *testing.T) string {
 
 var diskDirs sync.Map
 
-// visibleDir makes a directory that the daemon sees, because the daemon has a /tmp of its own. It lies in memory.
-// Otherwise a container's systemd would wait for the host's disk below it.
+// visibleDir makes a directory in /run, because the daemon has its own /tmp and does not see the host's. A tmpfs is
+// mounted on the directory. Otherwise a container's systemd would wait for the host's disk that has the directory.
 func visibleDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/run", "hotmount-disks-")
@@ -279,8 +280,8 @@ func blank(t *testing.T, size int64) string {
 	return f.Name()
 }
 
-// made makes the file of a disk with an empty XFS. A test that is not about formatting so saves nine tenths of the time
-// until the mount.
+// made makes the file of a disk with an empty XFS filesystem. Tests that are not about formatting use it, because such
+// a disk is mounted in a tenth of the time.
 func made(t *testing.T, size int64) string {
 	t.Helper()
 	path := blank(t, size)
@@ -310,7 +311,7 @@ func copyOf(t *testing.T, image string) string {
 
 const gib = 1 << 30
 
-// attach attaches a disk and returns its kernel name and its id.
+// attach attaches a disk, and returns its kernel name and the worker's id of the disk.
 func (m machine) attach(w worker.Node, d worker.Disk) (name, id string) {
 	m.t.Helper()
 	a, err := w.Attach(ctx(m.t), d)
@@ -323,7 +324,7 @@ func (m machine) attach(w worker.Node, d worker.Disk) (name, id string) {
 	return name, a.ID
 }
 
-// detach detaches a disk. It unmounts a container's disk first, because the kernel keeps a loop device that is mounted.
+// detach detaches a disk. It unmounts a container's disk first, because the kernel keeps a mounted loop device.
 func (m machine) detach(w worker.Node, id string) {
 	m.t.Helper()
 	if c, is := w.(*worker.Container); is {
@@ -338,7 +339,7 @@ func (m machine) detach(w worker.Node, id string) {
 	}
 }
 
-// digest returns the digest of a disk's file on the host.
+// digest returns the SHA-256 digest of a disk's file on the host.
 func digest(t *testing.T, path string) string {
 	t.Helper()
 	f, err := os.Open(path)
@@ -353,7 +354,8 @@ func digest(t *testing.T, path string) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// chance returns the source of a test's random choices. It prints the seed, and HOTMOUNT_TEST_SEED replays it.
+// chance returns the source of a test's random choices. It prints the seed. With this seed in HOTMOUNT_TEST_SEED, a
+// test makes the same choices again.
 func chance(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
@@ -371,12 +373,12 @@ func chance(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// kernelReadOnly checks that the daemon cannot write to anything below /proc and /sys, which its unit's exposure level
-// does not cover (systemd/hotmount.service).
+// kernelReadOnly checks that the daemon cannot write to files below /proc and /sys. The exposure level of the unit does
+// not show this (systemd/hotmount.service).
 func (m machine) kernelReadOnly() {
 	m.t.Helper()
-	// The last line of a path is the mount on top. systemd gives the daemon a memory.pressure file of its own to write
-	// to.
+	// If a path has several mounts, its last line is the topmost mount. memory.pressure is left out, because systemd
+	// makes this file writable for the daemon.
 	const modes = `awk '$5 ~ "^/(proc|sys)(/|$)" && $5 !~ "hotmount.service/memory.pressure$" {sub(/,.*/, "", $6); top[$5] = $6} END {for (p in top) print p, top[p]}' /proc/$(systemctl show -P MainPID hotmount)/mountinfo`
 	got := m.run(modes)
 	if writable := m.run(modes + " | grep -v ' ro$' || true"); writable != "" || !strings.Contains("\n"+got, "\n/proc ro") || !strings.Contains("\n"+got, "\n/sys ro") {

@@ -13,26 +13,27 @@ import (
 	"hotmount/test/worker"
 )
 
-// options has the class mount with these options as well, and says nothing about the kernel's answer.
+// options sets the mount options of the default class to noatime, nodev and the given options.
 func (m machine) options(options string) {
 	m.t.Helper()
 	m.run("printf 'classes:\\n- {name: default, options: [noatime, nodev, " + options + "]}\\n' >/etc/hotmount/config.d/90-options.yaml; systemctl reload hotmount")
 }
 
-// corrected takes these options away again, and does what the messages print.
+// corrected removes the options again, and runs the commands that the messages print.
 func (m machine) corrected() {
 	m.t.Helper()
 	m.run("rm /etc/hotmount/config.d/90-options.yaml; hotmount config check && systemctl reload hotmount")
 }
 
-// healthy checks that the status of a disk that is not mounted suggests no check of the filesystem.
+// healthy checks that the status shows the disk as failed and does not suggest a check of the filesystem.
 func (m machine) healthy(name string) {
 	m.t.Helper()
 	m.wait("the failure in the status", "(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep -E '"+name+" is failed: '")
 	m.run("! (hotmount status || [ $? = 3 ]) | grep -E 'xfs_repair|e2fsck'")
 }
 
-// noToken checks that no token is offered for a disk that could not be mounted for a reason that is not on the disk.
+// noToken checks that hotmount offers no token to format a disk if the disk's content is not the reason for the failed
+// mount.
 func (m machine) noToken(name, why string) {
 	m.t.Helper()
 	if out := m.fails("hotmount format " + name); !strings.Contains(out, "cannot format "+name+": what is on it is not at fault") || !strings.Contains(out, why) || strings.Contains(out, "--confirm") {
@@ -40,8 +41,8 @@ func (m machine) noToken(name, why string) {
 	}
 }
 
-// TestWhyNotMounted checks that wrong mount options are found before a blank disk is formatted, and that the message about a
-// failed mount names the cause and not the disk. What it prints helps.
+// TestWhyNotMounted checks that wrong mount options are found before a blank disk is formatted. The message about a
+// failed mount names the real cause and does not blame the disk. The printed commands help.
 func TestWhyNotMounted(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 
@@ -53,7 +54,7 @@ func TestWhyNotMounted(t *testing.T) {
 	m.corrected()
 	m.mounted(name)
 
-	// The journal has a failure once, although it is tried again.
+	// The journal has the failure only once, although hotmount retries the mount.
 	m.options("logbsize=256k")
 	m.run("out=$(hotmount config check 2>&1); echo \"$out\" | grep -F 'with which a new ext4 cannot be mounted: ext4 does not take the mount option logbsize=256k'")
 	image := blank(t, 320<<20)
@@ -71,7 +72,7 @@ func TestWhyNotMounted(t *testing.T) {
 	m.corrected()
 	m.mounted(name)
 
-	// The mount of the class directory waits in vain for its own device.
+	// The class directory is a mount point in fstab here, and its device never appears.
 	m.run("echo 'UUID=00000000-0000-4000-8000-00000000dead /mnt/disks xfs nofail,x-systemd.device-timeout=3s 0 0' >>/etc/fstab; systemctl daemon-reload")
 	name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	m.says("/dev/" + name + " .*cannot mount " + name + " .*: systemd requires mnt-disks.mount for it, which is not mounted: nothing is wrong with the disk; to see why: systemctl status mnt-disks.mount; if it is not needed: remove it from /etc/fstab, then systemctl daemon-reload")
@@ -80,8 +81,9 @@ func TestWhyNotMounted(t *testing.T) {
 	m.run("sed -i '/dead/d' /etc/fstab; systemctl daemon-reload; hotmount accept " + name)
 	m.mounted(name)
 
-	// A unit above that is not mounted either is not the cause: its condition fails, and PID 1 goes on. This kernel's own
-	// words do not reach a container.
+	// Here the class directory's mount unit is also not mounted, but is not the cause. Its condition fails, and PID 1
+	// mounts the disk's unit even so. The message has only mount(8)'s words, because a container does not receive the
+	// kernel's log.
 	m.run("printf '[Unit]\\nConditionPathExists=!/etc\\n[Mount]\\nWhat=tmpfs\\nType=tmpfs\\nWhere=/mnt/disks\\n' >/etc/systemd/system/mnt-disks.mount; systemctl daemon-reload")
 	name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20), LogicalBlockSize: 4096})
 	m.says("/dev/" + name + " .*cannot mount " + name + " .*: mount.8. says: mount.2. system call failed: Function not implemented")
@@ -89,8 +91,8 @@ func TestWhyNotMounted(t *testing.T) {
 	m.run("[ $(systemctl show -P LoadState mnt-disks.mount)-$(systemctl show -P ActiveState mnt-disks.mount) = loaded-inactive ]")
 }
 
-// TestMovedClass checks that a volume whose class gets another directory is not said to be in somebody else's use, and
-// that the printed command moves it.
+// TestMovedClass checks a mounted volume whose class gets another directory. hotmount does not report that somebody else
+// uses the volume. The printed command moves the volume to the other directory.
 func TestMovedClass(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -102,8 +104,8 @@ func TestMovedClass(t *testing.T) {
 	m.wait("the mount in the new directory", "findmnt /mnt/disks/moved/"+uuid)
 }
 
-// newer makes an XFS on a file newer than every kernel: it gets a feature with which older kernels must not write to it
-// (sb_features_ro_compat in fs/xfs/libxfs/xfs_format.h).
+// newer makes the XFS filesystem in a file newer than every kernel. It sets a feature bit that forbids kernels without
+// the feature to write (sb_features_ro_compat in fs/xfs/libxfs/xfs_format.h).
 func newer(t *testing.T, path string) string {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -124,8 +126,8 @@ func newer(t *testing.T, path string) string {
 	return path
 }
 
-// TestWhyTheKernelDoesNotMount checks what is made of the kernel's words, which only a virtual machine has in its journal. It
-// begins without a module for XFS.
+// TestWhyTheKernelDoesNotMount checks how hotmount explains the kernel's messages about failed mounts. Only a virtual
+// machine has these messages in its journal. The first case is a missing module for XFS.
 func TestWhyTheKernelDoesNotMount(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /etc/hotmount/config.d; printf 'classes:\\n- {name: default, directory: /mnt/disks, names: [\"vd[b-z]\"]}\\n' >/etc/hotmount/config.d/10-default.yaml; hotmount config check && systemctl reload hotmount")
