@@ -326,7 +326,7 @@ func TestVirsh(t *testing.T) {
 	virsh("attach-disk", l.Domain(), image, "vdc", "--persistent", "--serial", "VIRSH-1", "--subdriver", "raw")
 	m.wait("the disk", "[ -e /dev/vdb ]")
 	uuid := m.mounted("vdb")
-	// The proof reads the whole disk once (Documentation/block/stat.rst describes the fields).
+	// The proof reads the whole disk once (Documentation/block/stat.rst in Linux describes the fields).
 	if got := m.run("awk '{print ($3 >= 4194304 && $3 < 6291456)}' /sys/block/vdb/stat"); got != "1" {
 		t.Errorf("the reads of a disk of 4194304 sectors: %s", m.run("cat /sys/block/vdb/stat"))
 	}
@@ -346,7 +346,8 @@ func TestVirsh(t *testing.T) {
 	m.run(fmt.Sprintf("echo kept >/mnt/disks/%s/f; sync", uuid))
 	virsh("blockresize", l.Domain(), "vdc", "3G")
 	m.says("/dev/vdb .*grown: xfs " + uuid + " from 2 GiB .* to 3 GiB .*online; .*PersistentVolume")
-	// release prints a command that finds the disk's name on the host. The test runs it as printed.
+	// `hotmount release` prints a command that finds the disk's name on the host. The test runs this command as
+	// printed.
 	out := m.run("hotmount release vdb")
 	find := regexp.MustCompile(`(?m)^the host may have another name for it than vdb; .*: virsh dumpxml NODE --xpath "(.*)"$`).FindStringSubmatch(out)
 	if find == nil {

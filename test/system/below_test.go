@@ -50,7 +50,8 @@ func TestDiskBelowAVolumeIsPulled(t *testing.T) {
 	m.run("findmnt /srv")
 }
 
-// follow checks that exactly one disk has advice in status and that the advice is these commands. Then it runs them.
+// follow checks that status advises these commands, and that it does so for exactly one disk. Then follow runs the
+// commands.
 func (m machine) follow(when, commands string) {
 	m.t.Helper()
 	const advice = `hotmount status --output json | sed -n 's/^ *"next": "\(once that disk .*\)",\?$/\1/p'`

@@ -45,8 +45,8 @@ func (m machine) exchanged(w *worker.Worker, name, id, link string, other worker
 // unexpected returns the unexpected lines of the provisioner's log. Lines about its start and about volumes with a disk
 // sequence number are expected.
 //
-// In the period gone, each pass of the provisioner may log the missing disk once. The period begins before the disk is
-// detached and ends after udev's event removed the link. The last of these lines may come one pass late.
+// gone is a period in which each pass of the provisioner may log the missing disk once. The period begins before the
+// disk is detached and ends after udev's event removed the link. The last of these lines may come one pass late.
 func unexpected(t *testing.T, log string, gone [2]string) (lines []string) {
 	t.Helper()
 	const pass = time.Second
@@ -121,7 +121,7 @@ func TestBlockVolumes(t *testing.T) {
 		t.Errorf("the holder: %s", status)
 	}
 
-	// One disk has no serial, and one has the serial of another disk.
+	// hotmount refuses a disk without a serial, and a disk with the serial of another disk.
 	none, noneID := m.attach(w, worker.Disk{File: blank(t, gib)})
 	m.says("/dev/" + none + " .*refuse: it has no serial")
 	second, secondID := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "RAW-1"})

@@ -138,7 +138,7 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	}
 	slices.Sort(all)
 	m.run(kubelet)
-	// At boot, hotmount removes mount points that a crash left before kubelet starts.
+	// Before kubelet starts at boot, hotmount removes mount points that a crash has left.
 	leftover := "/mnt/disks/11111111-2222-4333-8444-555555555555"
 	bare := strings.Replace(leftover, "1111", "2222", 1)
 	m.run("systemctl stop hotmount; " + immutable(leftover) + "; mkdir " + bare + "; sync; ls -d " + leftover + " " + bare)
@@ -151,7 +151,7 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	if got := m.run("cat /root/kubelet-saw"); got != strings.Join(all, "\n")+"\n/mnt/disks/"+strings.Join(all, "\n/mnt/disks/") {
 		t.Errorf("when kubelet started it saw %q", got)
 	}
-	// For the journal, all boots of a container are one boot, so the test selects by time.
+	// For the journal, all boots of a container are one boot, so the test selects entries by their time.
 	m.wait("the hold in this boot, too", "journalctl --no-pager -o cat --since @"+since+" | grep '^/dev/"+old+" .*hold: .*attached before hotmount was installed'")
 	// systemd flushes a container's disks at shutdown. These flushes write nothing, so the test counts sectors and not
 	// requests.
@@ -232,7 +232,7 @@ func TestConfiguration(t *testing.T) {
 	m.mounted(held)
 }
 
-// numbers returns the words of a text as numbers.
+// numbers returns the words of a text, which must be numbers, as numbers.
 func numbers(t *testing.T, text string) (all []float64) {
 	t.Helper()
 	for _, word := range strings.Fields(text) {
@@ -268,7 +268,7 @@ func TestStorm(t *testing.T) {
 		stormed = append(stormed, "vda") // a container has no system disk
 	}
 	const events = 500 // for each disk; make bench sends five times as many
-	// udevd handles no event until one disk was attached and another was detached during the storm.
+	// udevd handles no event until a disk has been attached and another disk has been detached during the storm.
 	m.run(`udevadm settle; udevadm control --stop-exec-queue; pid=$(systemctl show -P MainPID hotmount)
 		strace -f -qq -ttt -s 400 -e trace=openat -e signal=none -o /root/trace -p $pid </dev/null >/dev/null 2>/root/said &
 		for i in $(seq 100); do grep -q '^TracerPid:.*[1-9]' /proc/$pid/status && break; sleep 0.1; done
@@ -315,7 +315,7 @@ func TestStorm(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 
-	// A restarted udevd forgets the events in its queue.
+	// forgets runs what, and makes udevd forget the events. A restarted udevd forgets the events in its queue.
 	forgets := func(what func()) {
 		t.Helper()
 		m.run("udevadm settle; udevadm control --stop-exec-queue")
@@ -370,8 +370,9 @@ func (m machine) stops() []time.Duration {
 }
 
 // TestReinstalled checks that a new system mounts the old system's disks at the same paths. The disks are attached when
-// hotmount is installed, and hotmount formats none of them, not even the blank disk. A disk needs no recovery if its
-// machine was shut down with a busy pod. hotmount lists missing disks as missing.
+// hotmount is installed, and hotmount formats none of them, not even the blank disk. The filesystems need no log
+// recovery, although the machine was shut down with a busy pod. hotmount lists a disk that is no longer attached as
+// missing.
 func TestReinstalled(t *testing.T) {
 	one, two := made(t, 320<<20), made(t, 320<<20)
 	m, w := start(t, worker.Options{})
@@ -472,8 +473,8 @@ func TestSystemDisk(t *testing.T) {
 // TestSystemDiskElsewhere checks that hotmount uses vda like any other virtio disk if the system is on a SCSI disk.
 func TestSystemDiskElsewhere(t *testing.T) {
 	m, w := start(t, worker.Options{SystemBus: worker.BusSCSI})
-	// The package has the virtio driver loaded before hotmount starts, even if no virtio disk is attached. This
-	// worker's initramfs lacks the driver.
+	// The package makes systemd load the virtio driver before hotmount starts, even if no virtio disk is attached. On
+	// this worker the initramfs does not load the driver.
 	m.run("modprobe -r virtio_blk; [ ! -e /sys/module/virtio_blk ]; systemctl restart systemd-modules-load; [ -e /sys/module/virtio_blk ]; systemctl show -p After --value hotmount | grep -qw systemd-modules-load.service")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	if name != "vda" {

@@ -12,8 +12,8 @@ import (
 )
 
 // TestFastAndSlow checks the example with fast, slow and block classes. Each of six disks on virtio, virtio-scsi and
-// NVMe gets its class, and blank disks are formatted. Excluded disks are left alone. `hotmount explain` shows why a
-// disk is excluded, both on the node and from a dump. A reload applies the whole configuration with its drop-ins, or
+// NVMe gets the right class, and blank disks are formatted. Excluded disks are left alone. `hotmount explain` shows why
+// a disk is excluded, both on the node and from a dump. A reload applies the whole configuration with its drop-ins, or
 // nothing of it.
 func TestFastAndSlow(t *testing.T) {
 	m, w := start(t, worker.Options{})
@@ -380,8 +380,8 @@ func TestLogicalVolumes(t *testing.T) {
 	if got := m.run("for i in 1 2 3 4 5 6 7 8 9 10; do cat $(findmnt -no TARGET /dev/vg0/disk$i)/number; done | tr '\\n' ' '"); got != "1 2 3 4 5 6 7 8 9 10" {
 		t.Errorf("after the reboot: %s", got)
 	}
-	// The mounts stay when the package is removed, even when udev handles the volumes again without hotmount's rule. An
-	// installation mounts volumes that were there before.
+	// The mounts stay when the package is removed, even when udev handles the volumes again without hotmount's rule. A
+	// later installation mounts the volumes again, although they were there before the package.
 	m.run("dpkg -r hotmount && udevadm control --reload && udevadm trigger --action=change --subsystem-match=block && udevadm settle")
 	m.run(ten + " && ! ls /dev/disk/by-diskseq/$(cat /sys/class/block/$(basename $(readlink -f /dev/vg0/disk1))/diskseq) && umount /mnt/disks/*-*")
 	if err := w.Put(ctx(t), nextDeb(t), "/root/next.deb"); err != nil {

@@ -143,11 +143,11 @@ func TestStatusOfTheDead(t *testing.T) {
 	m.run("systemctl stop dead; umount -l /mnt/disks/" + uuid)
 }
 
-// failing is the name of the environment variable that makes TestThatFails fail.
+// failing is the name of the environment variable that makes TestThatFails start its workers.
 const failing = "HOTMOUNT_TEST_FAILS"
 
-// TestThatFails fails when TestLogsAreKept runs it. One of its two workers starts, and the setup of the other worker
-// fails.
+// TestThatFails fails if the variable in failing is "yes", as TestLogsAreKept sets it. One of its two workers starts,
+// and the setup of the other worker fails.
 func TestThatFails(t *testing.T) {
 	how := os.Getenv(failing)
 	if how == "" {
@@ -342,7 +342,7 @@ func (m machine) offer(name string) (text, token string) {
 	return text, found[1]
 }
 
-// scribble writes n random bytes to the file of a disk, from the offset at on. The first byte is not zero.
+// scribble writes n random bytes to the file of a disk. at is the offset of the first byte, which is not zero.
 func scribble(t *testing.T, image string, at int64, n int) {
 	t.Helper()
 	c := chance(t)
@@ -361,7 +361,7 @@ func scribble(t *testing.T, image string, at int64, n int) {
 }
 
 // throttle limits the worker's reads and writes of a disk, in bytes a second. 0 means no limit. The id is that of the
-// QEMU device. For a virtio disk it is the id of the part that does the I/O, which ends in /virtio-backend.
+// QEMU device. For a virtio disk it is the id of the device's part that does the I/O, and ends in /virtio-backend.
 func throttle(t *testing.T, w *worker.Worker, id string, read, write int) {
 	t.Helper()
 	args := map[string]any{"id": id, "bps": 0, "bps_rd": read, "bps_wr": write, "iops": 0, "iops_rd": 0, "iops_wr": 0}

@@ -142,7 +142,7 @@ func TestCounts(t *testing.T) {
 		name2, id2 := m.attach(w, worker.Disk{File: another})
 		m.mounted(name2)
 		programs := ran()
-		if i > 0 && strings.Join(strings.Fields(programs), " ") != "1 mount" { // at the first attachment the disk is new to the node, which costs more programs
+		if i > 0 && strings.Join(strings.Fields(programs), " ") != "1 mount" { // at first the disk is new to the node
 			t.Errorf("the programs that an attach runs: %s", programs)
 		}
 		m.detach(w, id2)
@@ -159,8 +159,8 @@ func TestRests(t *testing.T) {
 	name, _ := m.attach(w, worker.Disk{File: made(t, gib)})
 	m.mounted(name)
 	// The daemon becomes idle a minute after its last action. If another program mounts something, this wakes the
-	// daemon. So one of the three spans of 130 seconds without more than 13 wake-ups is enough. The shell that counts
-	// wake-ups starts no process, which could cause an event of udev.
+	// daemon. So it is enough if one of three spans of 130 seconds has at most 13 wake-ups. The shell that counts
+	// wake-ups starts no process, because a process could cause an event of udev.
 	m.run(`pid=$(systemctl show -P MainPID hotmount)
 		switches() {
 			n=0

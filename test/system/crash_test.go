@@ -22,15 +22,16 @@ var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 // the colon is for the n-th run that writes. An order has a letter for the action, a letter for the system call, and
 // the number of the call:
 //
-//	kp7  killed instead of the 7th pwrite64
-//	sf1  stopped after the 1st fallocate
+//	kp7  mkfs.xfs is killed instead of the 7th pwrite64
+//	sf1  mkfs.xfs is stopped after the 1st fallocate
 //
 // "s0" stops mkfs.xfs before the first write. "kx" kills it and "sx" stops it after the last write. A loop device has
 // its file's name as its serial number. A disk without a serial number has the one in the file /var/lib/orders/serial.
 //
 // The arguments of each run are recorded as the name of an empty file. The kernel would count bytes in a file as
 // written by mkfs.xfs, and hotmount compares this count with the bytes that reach the disk. The kernel counts a new
-// name in a journaled ext4 for no process. For a killed run, the record also tells what the run left on the disk.
+// name in a journaled ext4 for no process. After a killed run, another file has the state of the XFS that the run left
+// on the disk.
 const obedient = `#!/bin/bash
 case " $* " in *" -N "*|*" -V "*) exec /usr/local/real/mkfs.xfs "$@" ;; esac
 node=${!#}
@@ -62,7 +63,8 @@ echo $state >"$dir/left.$n"
 kill -KILL $$
 `
 
-// obey is a script that installs obedient as mkfs.xfs. Its drop-ins let the formatting unit run strace.
+// obey is a script that installs obedient as mkfs.xfs. A drop-in in obedientOptions lets the formatting unit run
+// strace.
 const obey = `mkdir /usr/local/real /var/lib/orders
 mv /usr/sbin/mkfs.xfs /usr/local/real/
 mv /usr/local/obedient /usr/sbin/mkfs.xfs
@@ -104,15 +106,15 @@ func (m machine) ordered(w worker.Node, image, orders string) worker.Disk {
 // crashSize is the size of the disks in bytes. It is the smallest size that mkfs.xfs accepts.
 const crashSize = 300 << 20
 
-// mkfsWrites returns the writes of mkfs.xfs to a disk of crashSize, in their sequence. Each write has the name that
-// orders use, such as p1 or f1. super is the index of the first write of the superblock.
+// mkfsWrites returns the writes of mkfs.xfs to a disk of crashSize, in order. Each write has the name that orders use,
+// such as p1 or f1. super is the index of the first write of the superblock.
 func (m machine) mkfsWrites(w worker.Node) (all []string, super int) {
 	m.t.Helper()
 	m.run("systemctl stop hotmount")
 	name, id := m.attach(w, worker.Disk{File: blank(m.t, crashSize)})
 	m.wait("udev", "[ -e /dev/"+name+" ] && udevadm settle")
 	trace := m.run("strace -qq -o /root/trace -e trace=pwrite64,fallocate /usr/local/real/mkfs.xfs -K -m uuid=$(cat /proc/sys/kernel/random/uuid) /dev/" + name + " >/dev/null; cat /root/trace")
-	// QEMU 7.2 does not always survive the removal of a disk while udev reads it.
+	// QEMU 7.2 sometimes crashes if a disk is removed while udev reads the disk.
 	m.run("udevadm settle")
 	m.detach(w, id)
 	m.run("systemctl start hotmount")
@@ -160,7 +162,7 @@ func (m machine) victims(w worker.Node, first int, orders ...string) []victim {
 	var all []victim
 	for i, order := range orders {
 		v := victim{order: order, serial: fmt.Sprintf("%d:%s", first+i, order)}
-		// Each disk has a size of its own. Later disks use the same slots, and so differ from the disk before.
+		// Each disk has a size of its own, so that hotmount does not take it for an earlier disk in the same slot.
 		v.name, v.id = m.attach(w, m.ordered(w, blank(m.t, crashSize+int64(first+i)<<12), v.serial))
 		all = append(all, v)
 	}
@@ -169,7 +171,7 @@ func (m machine) victims(w worker.Node, first int, orders ...string) []victim {
 
 func (v victim) dir() string { return "/var/lib/orders/" + v.serial }
 
-// stopped waits until mkfs.xfs was stopped by the disk's order.
+// stopped waits until mkfs.xfs has stopped, as the disk's order says.
 func (m machine) stopped(v victim) {
 	m.t.Helper()
 	m.wait("mkfs.xfs to be stopped at "+v.order, "grep stopped "+v.dir()+"/trace.1")
@@ -229,8 +231,8 @@ func TestAgentKilled(t *testing.T) {
 		orders = append(orders, "s"+at)
 	}
 	last := orders[len(orders)-1]
-	// The two halves of the disks have their orders one apart. So the full test kills at each write with and without
-	// the formatting process.
+	// The two halves of the disks have their orders one apart. So the full test kills the daemon twice at each write,
+	// once with the formatting process and once without it.
 	var turns []int
 	for i := range orders {
 		if full || i%2 == 0 {
@@ -276,7 +278,7 @@ func TestAgentKilled(t *testing.T) {
 	t.Logf("%d times", len(turns))
 }
 
-// TestMkfsKilled kills mkfs.xfs in place of each of its writes, after its last write, and again during the next run. It
+// TestMkfsKilled kills mkfs.xfs before each of its writes, after its last write, and again during its next run. It
 // checks that the result is one mounted XFS with the intended UUID (issue 3, Shown).
 func TestMkfsKilled(t *testing.T) {
 	m, w := obedientNode(t)
@@ -317,12 +319,12 @@ func TestMkfsKilled(t *testing.T) {
 	}
 }
 
-// TestPowerCutAfterGrowth checks an XFS that has just grown, so that only the log has the new size. With writes to new
-// allocation groups, the first log recovery of Debian 12's kernel fails. If only the last group grew, the recovery
-// succeeds, but the kernel shuts the filesystem down once the new space is used.
+// TestPowerCutAfterGrowth checks an XFS that has just grown, so that only the log has the new size. If the log has
+// writes to new allocation groups, the first log recovery of Debian 12's kernel fails. If only the last group grew, the
+// recovery succeeds, but the kernel shuts the filesystem down once the new space is used.
 //
-// hotmount therefore first mounts the filesystem at another path, where either failure may happen. Then it mounts the
-// filesystem in its place, where the filesystem works and has its data.
+// hotmount therefore first mounts the filesystem at another path, where these failures do no harm. Then it mounts the
+// filesystem at its own path, where it works and has its data.
 func TestPowerCutAfterGrowth(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + growConfig + "X\nsystemctl reload hotmount")
@@ -385,8 +387,9 @@ func TestPowerCutAfterGrowth(t *testing.T) {
 }
 
 // ownOrders puts obedient's records on a filesystem of their own, and lets the system's filesystem commit by itself
-// only once an hour. If an ext4 filesystem makes one file durable, it also makes all earlier writes durable. On one
-// filesystem, obedient's records would make hotmount's intent durable, even if the daemon had not waited for that.
+// only once an hour. If an ext4 filesystem makes one file durable, it also makes all earlier writes durable. On the
+// system's filesystem, obedient's records would also make hotmount's intent durable, even if the daemon did not wait
+// for that.
 func (m machine) ownOrders(w *worker.Worker) {
 	m.t.Helper()
 	image := blank(m.t, 64<<20)
@@ -399,7 +402,8 @@ func (m machine) ownOrders(w *worker.Worker) {
 	m.run("findmnt -n /dev/" + name + "; sync; mount -o remount,commit=3600 /; findmnt -no OPTIONS / | grep commit=3600")
 }
 
-// TestPowerCutDuringMkfs cuts the power after each of mkfs.xfs's writes.
+// TestPowerCutDuringMkfs cuts the power while mkfs.xfs is stopped, either before its first write or after a later
+// write. The full test does this for each write. Otherwise it tests the last write and one other point.
 func TestPowerCutDuringMkfs(t *testing.T) {
 	m, w := obedientWorker(t)
 	writes, super := m.mkfsWrites(w)
@@ -483,7 +487,7 @@ func TestCopyOfAHalfMade(t *testing.T) {
 	m.mounted(name)
 }
 
-// TestStalledWrite checks a direct write that begins while a disk settles, and that the storage does not answer.
+// TestStalledWrite starts a direct write to a disk while the disk settles, and the storage does not complete the write.
 // hotmount does not format the disk, although the kernel's count of completed writes does not include this write.
 func TestStalledWrite(t *testing.T) {
 	m, w := start(t, worker.Options{})

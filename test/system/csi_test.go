@@ -120,7 +120,7 @@ func (m machine) unpublish(name string) {
 	m.run(fmt.Sprintf("set -e; losetup -d $(cat /root/loop-%[2]s); umount %[1]s/dev/%[2]s; umount %[1]s/publish/%[2]s; rm %[1]s/dev/%[2]s %[1]s/publish/%[2]s", volumeDevices, name))
 }
 
-// keepsOff fails if hotmount has proven, formatted or mounted anything since the boot.
+// keepsOff checks that hotmount has not read, formatted or mounted any disk since the boot.
 func (m machine) keepsOff() {
 	m.t.Helper()
 	if got := m.run("journalctl -q -b --no-pager -o cat | grep -E 'hotmount-format@|mnt-disks-[0-9a-f]' || [ $? = 1 ]; ls -A /mnt/disks"); got != "" {
@@ -224,8 +224,8 @@ func TestCSIVolumes(t *testing.T) {
 	}
 }
 
-// TestCSIVolumesOnVirtio checks volumes of a CSI driver that have serials, over a reboot. A class that selects by
-// serial gets its disk without an accept.
+// TestCSIVolumesOnVirtio checks a CSI driver's volumes on disks with serials, over a reboot. At this boot the driver is
+// there before hotmount. A class that selects by serial gets its disk without an accept.
 func TestCSIVolumesOnVirtio(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.register("cinder.csi.openstack.org")

@@ -110,8 +110,8 @@ func TestRelease(t *testing.T) {
 }
 
 // TestSurpriseRemoval checks that a pulled disk, idle or busy, leaves no stale mount, no directory and no endless loop,
-// even if the daemon was down. A disk may be attached again while a process or a mount, such as a pod's, still holds
-// the old filesystem. hotmount mounts the disk again as soon as nothing holds the old filesystem.
+// even if the daemon was down. A disk may be attached again while a process or a mount, such as a pod's mount, still
+// holds the old filesystem. hotmount mounts the disk again as soon as nothing holds the old filesystem.
 func TestSurpriseRemoval(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -129,7 +129,8 @@ func TestSurpriseRemoval(t *testing.T) {
 	if got := m.run("journalctl -b --no-pager -o cat -u " + quote(unitOf(uuid))); !strings.Contains(got, "detached from the mount tree") || !strings.Contains(got, "(sh)") && !strings.Contains(got, "(sleep)") {
 		t.Errorf("the unit's journal does not name the holder:\n%s", got)
 	}
-	// First systemd and the daemon each try to unmount. Then the daemon detaches the mount from the mount tree.
+	// First systemd and hotmount each try to unmount the filesystem. Then hotmount detaches the mount from the mount
+	// tree.
 	if n := strings.Count(m.run("journalctl -b --no-pager -o cat -u "+quote(unitOf(uuid))), "Unmounting "); n < 1 || n > 3 {
 		t.Errorf("%d tries to unmount", n)
 	}
@@ -146,7 +147,8 @@ func TestSurpriseRemoval(t *testing.T) {
 		t.Errorf("the data is %q", got)
 	}
 	// A mount in another namespace holds the filesystem, as a container's mount does. It does not keep the host's mount
-	// from being unmounted. A file that is open on the namespace's copy of the host's mount also holds the filesystem.
+	// from being unmounted. The process also has a file open on its namespace's copy of the host's mount, which goes
+	// with the mount point.
 	m.run("systemd-run -q --unit=pod unshare --mount --propagation private sh -c 'mount --bind " + where + " /srv; exec 3<" + where + "/f; exec sleep 1001'")
 	m.wait("the pod", "[ -e /proc/$(pgrep -f '^sleep 1001')/fd/3 ]")
 	if err := w.DetachSurprise(ctx(t), id2); err != nil {
@@ -156,7 +158,7 @@ func TestSurpriseRemoval(t *testing.T) {
 	m.says(where + " was unmounted: its disk .* is gone, and it was still used by")
 	again, id3 := m.attach(w, worker.Disk{File: image, Serial: "PULLED"})
 	m.says("/dev/" + again + " .*used by: process .*\\(sleep\\): mounted at /srv in its mount namespace; .*: has a file open.*; to see what uses it: hotmount doctor; tried again in")
-	// A restart makes the daemon forget what it knows about the filesystem, as hours would.
+	// The restart replaces a wait of hours, after which the daemon would also have forgotten the filesystem.
 	m.run("systemctl restart hotmount")
 	m.wait("it to fail again", "[ $(journalctl -b -o cat --no-pager -u hotmount | grep -c 'still has this filesystem mounted') -ge 2 ]")
 	if got := m.run("journalctl -b -o cat --no-pager -u hotmount >/run/said; grep xfs_repair /run/said || [ $? = 1 ]"); got != "" {

@@ -115,8 +115,8 @@ func words(r doctor.Report) string {
 	return b.String()
 }
 
-// TestDoctorPods checks that the doctor names pods with data on the system disk, and the directory of the data. It
-// names no correct pod.
+// TestDoctorPods checks that the doctor names pods with data on the system disk, and the directory of the data. The
+// doctor does not name pods without such data.
 func TestDoctorPods(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "FIRST"})
@@ -291,7 +291,7 @@ func TestDoctorSystem(t *testing.T) {
 	if r, code := m.examined(); code != "0" {
 		t.Errorf("after the kubelet that keeps dying: exit code %s\n%s", code, words(r))
 	}
-	// There are 30 more mounts, and the doctor could hang at each of them in the false provisioner's namespace.
+	// There are 30 more mounts, and in the provisioner's namespace the doctor could hang at each of them.
 	m.run(standIns + `modprobe fuse
 		for i in $(seq 10 39); do mkdir /mnt/disks/x$i; mount -t tmpfs -o size=64k none /mnt/disks/x$i; done
 		(echo $BASHPID >/run/hang.pid; exec unshare -m bash -ec 'exec 7<>/dev/fuse; mount -i -t fuse -o fd=7,rootmode=40000,user_id=0,group_id=0 none /mnt; exec local-provision infinity') </dev/null >/run/hang.log 2>&1 &
@@ -355,7 +355,8 @@ func TestDoctorKubelets(t *testing.T) {
 			"rprivate": {[]string{"not-propagated"}, true, false},
 			"bind":     {[]string{"wrong-mount"}, false, true},
 			"back":     {[]string{"not-shared-back"}, true, true},
-			// The root directory of this kubelet is not one of the host's mounts either.
+			// This kubelet's root mount is a slave of the host's root mount over two hops, so its mounts do not reach
+			// the host.
 			"hops":  {[]string{"not-shared-back"}, true, true},
 			"chart": {nil, true, true}, "elsewhere": {nil, true, true},
 			"none": {[]string{"not-propagated"}, true, false},
@@ -399,7 +400,7 @@ func TestDoctorKubelets(t *testing.T) {
 				}
 			}
 		}
-		// The doctor has no other finding, neither about another process nor about no process.
+		// The doctor has no other finding, neither about another process nor about the node.
 		if slices.Sort(all); !slices.Equal(found(r), all) {
 			t.Errorf("%s: found %q, want %q\n%s", round, found(r), all, words(r))
 		}
@@ -456,7 +457,7 @@ func TestDoctorManyPods(t *testing.T) {
 		t.Errorf("without the trapped pods: exit code %s\n%s", code, words(r))
 	}
 	// Each time is the shortest of three runs, in seconds of the clock and of a processor. The test compares the times
-	// with the time to read all mount tables, because only their ratio means anything under emulation.
+	// with the time to read all mount tables, because under emulation only the ratio is meaningful.
 	var wall, cpu, tables float64
 	out := m.run(`TIMEFORMAT='%R %U %S'
 		best() { for i in 1 2 3; do { time "$@" >/dev/null 2>&1; } 2>&1; done | awk '{c=$2+$3; if (NR==1 || c<min) min=c; if (NR==1 || $1<wall) wall=$1} END {print wall, min}'; }

@@ -26,7 +26,7 @@ func TestStaleUdevDatabase(t *testing.T) {
 	was, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	is, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	m.run("udevadm settle; udevadm info -q property /dev/" + was + " | grep -x ID_FS_TYPE=xfs")
-	// udevd sees no write that ends while it is stopped, and learns of none when it starts again.
+	// udevd does not notice writes that end while it is stopped, not even when it starts again.
 	m.run(fmt.Sprintf(`systemctl stop systemd-udevd-control.socket systemd-udevd-kernel.socket systemd-udevd
 		head -c 4M /dev/urandom | dd of=/dev/%s bs=1M iflag=fullblock conv=notrunc,fsync status=none
 		mkfs.ext4 -q -F -U 01234567-0123-4123-8123-0123456789ab /dev/%s

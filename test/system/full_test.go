@@ -26,7 +26,7 @@ func (m machine) rootOn(w worker.Node, fstype string) {
 }
 
 // fillRoot fills the filesystem of rootOn, first with a file and then with directories. ext4 reserves blocks for the
-// metadata of files, and only directories can fill these blocks.
+// metadata of files, and directories can fill these blocks.
 func (m machine) fillRoot() {
 	m.t.Helper()
 	m.run("mkdir -p /root/os/fill; cd /root/os/fill; for i in 1 2; do cat /dev/zero >>f 2>/dev/null && exit 1; sync; done; while mkdir $$-$i 2>/dev/null; do i=$((i+1)); done")
@@ -48,7 +48,7 @@ func TestFullRoot(t *testing.T) {
 				m.mounted(name)
 				ids = append(ids, id)
 			}
-			m.fillRoot() // fills the space that hotmount has freed from its reserve
+			m.fillRoot() // fills what is still free of the reserve's space
 			name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 			m.says("/dev/" + name + " .*hold: nothing is formatted: the filesystem of /var/lib/hotmount is full; make room there, then: hotmount rescan")
 			m.untouched(name)
@@ -66,8 +66,8 @@ func TestFullRoot(t *testing.T) {
 	}
 }
 
-// TestFullRootWithoutReserve checks the messages when hotmount's reserve is used up, too. Then the mount point cannot
-// be made and a record cannot be written. Each printed command helps.
+// TestFullRootWithoutReserve checks the messages when the root filesystem is full and hotmount's reserve is gone.
+// hotmount then cannot make the mount point and cannot write a record. Each printed command helps.
 func TestFullRootWithoutReserve(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.rootOn(w, "ext4")

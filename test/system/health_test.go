@@ -240,7 +240,7 @@ func TestShutDownWhileItRests(t *testing.T) {
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	uuid := m.mounted(name)
 	m.run("sleep 5; xfs_io -x -c shutdown /mnt/disks/" + uuid)
-	m.run("sleep 300") // in two scripts, because one script may take only ten minutes
+	m.run("sleep 300") // the wait is in two scripts, because a script may take only ten minutes
 	m.run("for i in $(seq 70); do journalctl -b -u hotmount -o cat --no-pager | grep -q '^/dev/" + name + " .*the kernel has shut it down' && exit 0; sleep 5; done; exit 1")
 }
 

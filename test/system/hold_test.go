@@ -54,7 +54,7 @@ func TestASickFilesystemVanishes(t *testing.T) {
 	uuid := m.mounted(name)
 	m.wait("the filesystem to be remembered", "grep -q "+uuid+" /var/lib/hotmount/filesystems.json")
 	m.detach(w, id)
-	scribble(t, image, 1024, 512) // as in TestDamaged
+	scribble(t, image, 1024, 512) // damages the header of the first inodes, as in TestDamaged
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: "SICK"})
 	m.says("/dev/" + name + " .*tried again in")
 	m.run("hotmount accept " + name)
@@ -148,8 +148,8 @@ func TestPresentDisksAreHeld(t *testing.T) {
 	later, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "NEW"})
 	m.mounted(later)
 
-	// The hold outlasts restarts of the daemon and of the machine. This is also so for a disk without a serial, even if
-	// its size changes while the machine is off.
+	// The hold outlasts restarts of the daemon and of the machine. A disk without a serial also stays held, even if its
+	// size changes while the machine is off.
 	slot := m.run("udevadm info -q property --property ID_PATH --value /dev/" + bare)
 	m.run("systemctl restart hotmount")
 	m.wait("the holds of the new daemon", "systemctl show -P StatusText hotmount | grep -q '^2 mounted, 2 held, '")
@@ -213,7 +213,7 @@ func TestBrake(t *testing.T) {
 }
 
 // TestStateDirectoryThatCannotBeWritten checks that no disk is formatted while the state directory is full, read-only
-// or empty. `hotmount state init` ends this. Disks with a filesystem are still mounted.
+// or empty. Formatting begins again after `hotmount state init`. Disks with a filesystem are still mounted.
 func TestStateDirectoryThatCannotBeWritten(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount; mkdir /root/state; cp -a /var/lib/hotmount/. /root/state; rm -r /root/state/reserve; mount -t tmpfs -o size=256k,mode=0700 tmpfs /var/lib/hotmount; cp -a /root/state/. /var/lib/hotmount")

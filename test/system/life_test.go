@@ -111,7 +111,7 @@ func TestMountCannotRun(t *testing.T) {
 }
 
 // TestClockOfTheFuture checks formats that were recorded in 2099 by a wrong clock. They delay other formats no longer
-// than format_period. hotmount records once that it has noticed them.
+// than format_period. hotmount records only once that it has noticed them.
 func TestClockOfTheFuture(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	const history = "/var/lib/hotmount/history.jsonl"

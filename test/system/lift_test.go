@@ -82,7 +82,7 @@ type held struct {
 	// test runs the accept.
 	printed string
 	script  func(found []string) string
-	// lifted waits until the hold is lifted. If it is nil, the test waits until the disk is mounted.
+	// lifted waits until the hold is lifted. If lifted is nil, the test waits until the disk is mounted.
 	lifted func(name string)
 }
 
@@ -230,7 +230,7 @@ func (m machine) holdsOf(w worker.Node) []held {
 	second := ""
 	return append(rows, held{reason: disk.ReasonPresent, cause: func() string {
 		return away(empty, "touch /var/lib/hotmount/removed; hotmount state init")
-	}}, held{reason: disk.ReasonNewMachine, cause: func() string { // comes last, because the journal then belongs to the former machine-id
+	}}, held{reason: disk.ReasonNewMachine, cause: func() string { // last: the journal belongs to the former machine-id
 		return away(func() string { second = empty(); return empty() }, changeID+"true")
 	}}, held{reason: disk.ReasonNewMachine, cause: func() string { return second }, printed: "as before: (hotmount state keep)$", script: asPrinted})
 }

@@ -127,7 +127,7 @@ func startNode(t *testing.T, o worker.Options) (machine, worker.Node) {
 	return m, c
 }
 
-// start returns a virtual machine on which the package was just installed.
+// start returns a virtual machine on which the package was just installed, with a short proof.
 func start(t *testing.T, o worker.Options) (machine, *worker.Worker) {
 	t.Helper()
 	parallel(t)
@@ -241,8 +241,8 @@ func diskDir(t *testing.T) string {
 
 var diskDirs sync.Map
 
-// visibleDir makes a directory in /run, because the daemon has its own /tmp and does not see the host's. A tmpfs is
-// mounted on the directory. Otherwise a container's systemd would wait for the host's disk that has the directory.
+// visibleDir makes a directory in /run, because the daemon has its own /tmp and does not see the host's /tmp. A tmpfs
+// is mounted on the directory. Otherwise a container's systemd would wait for the host's disk that has the directory.
 func visibleDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/run", "hotmount-disks-")
@@ -260,7 +260,7 @@ func visibleDir(t *testing.T) string {
 	return dir
 }
 
-// diskFile makes an empty file for a disk.
+// diskFile makes an empty file for a disk, and returns the open file.
 func diskFile(t *testing.T) *os.File {
 	t.Helper()
 	f, err := os.CreateTemp(diskDir(t), "*.raw")
@@ -270,7 +270,7 @@ func diskFile(t *testing.T) *os.File {
 	return f
 }
 
-// blank makes the file of a blank disk.
+// blank makes the file of a blank disk with the given size in bytes, and returns the file's path.
 func blank(t *testing.T, size int64) string {
 	t.Helper()
 	f := diskFile(t)
@@ -281,7 +281,7 @@ func blank(t *testing.T, size int64) string {
 }
 
 // made makes the file of a disk with an empty XFS filesystem. Tests that are not about formatting use it, because such
-// a disk is mounted in a tenth of the time.
+// a disk is mounted after a tenth of the time.
 func made(t *testing.T, size int64) string {
 	t.Helper()
 	path := blank(t, size)
@@ -291,7 +291,7 @@ func made(t *testing.T, size int64) string {
 	return path
 }
 
-// copyOf makes a copy of a disk's file.
+// copyOf makes a copy of a disk's file, and returns the path of the copy.
 func copyOf(t *testing.T, image string) string {
 	t.Helper()
 	from, err := os.Open(image)

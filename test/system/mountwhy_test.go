@@ -82,8 +82,8 @@ func TestWhyNotMounted(t *testing.T) {
 	m.mounted(name)
 
 	// Here the class directory's mount unit is also not mounted, but is not the cause. Its condition fails, and PID 1
-	// mounts the disk's unit even so. The message has only mount(8)'s words, because a container does not receive the
-	// kernel's log.
+	// starts the disk's mount unit even so. The message has only mount(8)'s words, because a container does not receive
+	// the kernel's log.
 	m.run("printf '[Unit]\\nConditionPathExists=!/etc\\n[Mount]\\nWhat=tmpfs\\nType=tmpfs\\nWhere=/mnt/disks\\n' >/etc/systemd/system/mnt-disks.mount; systemctl daemon-reload")
 	name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20), LogicalBlockSize: 4096})
 	m.says("/dev/" + name + " .*cannot mount " + name + " .*: mount.8. says: mount.2. system call failed: Function not implemented")
