@@ -43,7 +43,8 @@ func TestForeignXFS(t *testing.T) {
 			t.Errorf("mount options %s lack %s", options, want)
 		}
 	}
-	// systemctl show takes What= from the mount table, which has /dev/vdX and not the link in the unit.
+	// systemctl show takes What= from the mount table, which has the kernel name of the device and not the link in the
+	// unit.
 	description := m.run("systemctl show -P Description " + quote(unitOf(uuid)))
 	for _, want := range []string{"no serial", uuid, "1 GiB", "/dev/" + name} {
 		if !strings.Contains(description, want) {
@@ -368,7 +369,8 @@ func TestVirsh(t *testing.T) {
 	if got := m.run(fmt.Sprintf("cat /mnt/disks/%s/f", uuid)); got != "kept" {
 		t.Errorf("the data is %q", got)
 	}
-	// hotmount prints how to attach a qcow2 image correctly that was attached as raw. The test does this as printed.
+	// hotmount prints how to attach a qcow2 image that was attached as raw by mistake. The test follows the printed
+	// steps.
 	raw, qcow2 := made(t, 320<<20), blank(t, 0)
 	if out, err := exec.CommandContext(ctx(t), "qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, qcow2).CombinedOutput(); err != nil {
 		t.Fatalf("qemu-img: %v: %s", err, out)
@@ -454,7 +456,7 @@ func TestExchangedBeforeItsMount(t *testing.T) {
 }
 
 // TestRewrittenBeforeItsMount changes the content of a disk through its storage, between udev's look and the mount. It
-// checks that status warns that another filesystem is mounted at the first filesystem's path.
+// checks that the status warns all users about the other filesystem at the first filesystem's path.
 func TestRewrittenBeforeItsMount(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount")

@@ -9,9 +9,9 @@ import (
 	"hotmount/test/worker"
 )
 
-// TestDiskBelowAVolumeIsPulled pulls the disk below a mounted logical volume, twice. Once the disk is back, it follows
-// the advice of status. The first time, the volume stays mounted while the disk is away. The second time, the volume is
-// written to and released, and the daemon is restarted. Another volume of the group is always in use.
+// TestDiskBelowAVolumeIsPulled pulls the disk below a mounted logical volume, twice. Once the disk is back, the test
+// follows the advice of the status. The first time, the volume stays mounted while the disk is away. The second time,
+// the volume is written to and released, and the daemon is restarted. Another volume of the group is always in use.
 func TestDiskBelowAVolumeIsPulled(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /var/lib/prometheus/node-exporter; printf 'classes:\\n  - {name: lvm, names: [\"dm-*\"], mapper_names: [\"my--vg-disk*\"], blank: unsigned, directory: /mnt/disks}\\n' >/etc/hotmount/config.yaml; hotmount config check && systemctl restart hotmount")

@@ -92,7 +92,7 @@ func (m machine) formatsFormerBlock(w *worker.Worker, disk worker.Disk) {
 
 // TestBlockVolumes checks that a class in block mode gives out disks by links, and that a link leads to its disk or
 // nowhere. A stand-in plays the provisioner. The test covers attach, use, cleaning, detach with a late udev, restart
-// and power cut. A disk that was given out once is never formatted by itself.
+// and power cut. If a disk was given out once, hotmount never formats it by itself.
 func TestBlockVolumes(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /var/lib/disks/block && cat >/etc/hotmount/config.yaml <<'X'\n" + fmt.Sprintf(blockConfig, "block") + "X\nsystemctl reload hotmount")
