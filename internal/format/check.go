@@ -13,17 +13,18 @@ import (
 
 // isOurs returns an error unless nobody else wrote between the first read of the proof and the end of mkfs.
 //
-// mkfs.xfs bypasses the page cache, so the kernel's counts decide. The bytes counted for the disk must be those counted
-// for mkfs.xfs and its log. mkfs.xfs has the log zeroed (libxfs_log_clear in xfsprogs). That counts once, or twice if
-// the disk is asked to do it and cannot.
+// mkfs.xfs bypasses the page cache, so the kernel's counts decide. The bytes counted for the disk must equal the bytes
+// counted for mkfs.xfs, plus its log. mkfs.xfs asks the kernel to zero the log (libxfs_log_clear in xfsprogs). The log
+// counts once, or twice if the kernel first asks the disk to zero it and the disk cannot.
 //
-// If the counts differ, the disk is read again as for the proof. It must hold only zeros and our filesystem, and this
-// suffices only if every byte is read.
+// If the counts differ, the disk is read again with the plan of the proof. The disk must hold only zeros and our
+// filesystem. This suffices only if every byte is read.
 //
-// mkfs.ext4 writes through the page cache, where counts show nothing, so the disk is always read again. Nothing
-// suggests another writer beforehand. So an interrupted reading does not put the filesystem in doubt.
+// mkfs.ext4 writes through the page cache, so the counts prove nothing and the disk is always read again. Before this
+// reading nothing suggests another writer. So an interrupted reading does not put the filesystem in doubt.
 //
-// On a disk that was not all zeros, old data cannot be distinguished from later writes. There only the counts decide.
+// On a disk that was not all zeros, old data cannot be distinguished from later writes. For such a disk, only the
+// counts decide.
 func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uint64) error {
 	zeros := !o.Intent.Over && s.plan != probe.Unsigned
 	var counts string
@@ -45,7 +46,7 @@ func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uin
 		if !zeros {
 			return fmt.Errorf("%w: %s; hotmount cannot tell whether any of these writes are somebody else's, because the disk was not all zeros before", ErrWritten, counts)
 		}
-		// The reading may take long, or be interrupted, which would leave the question open.
+		// The reading may take long, and an interrupted reading would leave the question open.
 		o.Intent.Doubt = counts + ", and the disk was not read again to the end"
 		if err := s.deps.Intents.Amend(o.Intent); err != nil {
 			return err
@@ -77,8 +78,8 @@ func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uin
 	return s.deps.Intents.Amend(o.Intent)
 }
 
-// again verifies with a short look that the proof still holds, and that nobody has written since before its first read.
-// With a token it compares the samples.
+// again verifies with a short look that the proof still holds, and that nobody has written since before the first read
+// of the proof. With a token, again compares the samples instead.
 func (s *Session) again(ctx context.Context, o MakeOptions) error {
 	if o.Token != "" {
 		return s.holds(ctx)
@@ -95,7 +96,8 @@ func (s *Session) again(ctx context.Context, o MakeOptions) error {
 	return s.isUntouched()
 }
 
-// changed returns who changed the disk: ErrWritten if the kernel counted writes of this machine, else ErrShared.
+// changed returns an error for a disk that has changed: ErrWritten if the kernel counted writes of this machine, else
+// ErrShared.
 func (s *Session) changed(what error) error {
 	switch err := s.isUntouched(); {
 	case err == nil:
@@ -147,7 +149,7 @@ func (s *Session) isSame(f *os.File) error {
 	return nil
 }
 
-// readBack verifies what mkfs wrote, bypassing the page cache.
+// readBack verifies what mkfs wrote. It bypasses the page cache.
 func (s *Session) readBack(kind, uuid string) error {
 	if err := whole(s.keep, kind, uuid); err != nil {
 		return fmt.Errorf("cannot read back what mkfs.%s wrote: %w", kind, err)

@@ -27,17 +27,18 @@ const (
 type ext4 struct {
 	node, uuid string
 	with       disk.MkfsExt4
-	// dry makes it write nothing. like makes it write to a file that shows what it writes to the disk.
+	// dry makes mkfs.ext4 write nothing. like makes mkfs.ext4 write to a file, which shows what it writes to the disk.
 	dry, like bool
 }
 
 // args is the only place where arguments for mkfs.ext4 are put together.
 //
-// There is no -F, with which mkfs.ext4 would take a disk that is in use. mkfs.ext4 asks before it overwrites something,
-// but only on a terminal: the proof of blankness is hotmount's. There is no discard, as with mkfs.xfs.
+// With -F, mkfs.ext4 would accept a disk that is in use, so args never contains -F. mkfs.ext4 asks before it overwrites
+// something, but only on a terminal. So hotmount proves blankness itself. Discard is disabled, as with mkfs.xfs.
 //
-// The kernel zeroes the inode tables later, in use: on a large disk that takes hours, and checksums cover them until
-// then. The journal is zeroed. The seed of directory hashes need not be secret from those who may write to the volume.
+// The kernel zeroes the inode tables later, when the filesystem is in use. On a large disk mkfs.ext4 would need hours
+// for this, and checksums protect the tables until then. The journal is zeroed. The seed of directory hashes is not a
+// secret, because only users of the volume could exploit it.
 func (e ext4) args() []string {
 	var args []string
 	if e.dry {
@@ -62,7 +63,7 @@ func (e ext4) args() []string {
 	return append(args, "-E", strings.Join(extended, ","), "-U", e.uuid, e.node)
 }
 
-// env makes the creation time the intent's.
+// env returns the environment that sets the creation time to the intent's.
 func (e ext4) env() []string {
 	// Newer versions of libext2fs look for SOURCE_DATE_EPOCH first.
 	now := fmt.Sprint(e.with.Time)
@@ -73,7 +74,7 @@ func (e ext4) run(ctx context.Context, r run.Runner) ([]string, uint64, error) {
 	return runMkfs(ctx, r, run.Command{Path: mkfsExt4, Args: e.args(), Env: e.env(), Timeout: MkfsTime}, e.dry)
 }
 
-// onFile runs mkfs.ext4 on a sparse file of the disk's size, which has no name afterwards.
+// onFile runs mkfs.ext4 on a sparse file of the disk's size. It returns the file, whose name is already removed.
 func (s *Session) onFile(ctx context.Context, r run.Runner, e ext4) (*os.File, error) {
 	f, err := s.sys.temp()
 	if err != nil {
@@ -93,8 +94,8 @@ func (s *Session) onFile(ctx context.Context, r run.Runner, e ext4) (*os.File, e
 	return f, nil
 }
 
-// own returns what may be on the disk of the intent's filesystem. For an ext4 that includes a file on which mkfs.ext4
-// has made the same as on the disk.
+// own returns what the disk may hold of the intent's filesystem. For an ext4 filesystem, Like returns a file on which
+// mkfs.ext4 has written the same bytes as on the disk.
 func (s *Session) own(i *disk.Intent) probe.Own {
 	return probe.Own{Type: i.Type(), UUID: i.UUID, Like: func(ctx context.Context) (io.ReaderAt, error) {
 		if s.like != nil && s.likeOf == i {
@@ -112,8 +113,8 @@ func (s *Session) own(i *disk.Intent) probe.Own {
 	}}
 }
 
-// ext4Dry checks on a file whether mkfs.ext4 would make the filesystem. On the disk, -n writes nothing but flushes,
-// which the kernel counts as a write.
+// ext4Dry checks on a file whether mkfs.ext4 would make the filesystem. mkfs.ext4 -n on the disk itself writes no data
+// but sends a flush, which the kernel counts as a write.
 type ext4Dry struct {
 	session *Session
 	e       ext4
@@ -127,12 +128,12 @@ func (d ext4Dry) run(ctx context.Context, r run.Runner) ([]string, uint64, error
 	return nil, 0, err
 }
 
-// sameExt4 reports whether mkfs.ext4 would write the same.
+// sameExt4 reports whether mkfs.ext4 would write the same bytes with a as with b.
 func sameExt4(a, b *disk.MkfsExt4) bool {
 	return a != nil && b != nil && a.Owner == b.Owner && a.Time == b.Time && slices.Equal(a.Options, b.Options)
 }
 
-// rootMode returns the permissions that the root directory needs after mkfs, zero if mkfs sets them.
+// rootMode returns the permissions that the root directory needs after mkfs, or zero if mkfs sets them itself.
 func rootMode(i *disk.Intent) (uint16, error) {
 	if i.Ext4 == nil || i.Ext4.Mode == "" || i.Ext4.Mode == "0755" {
 		return 0, nil
@@ -144,9 +145,10 @@ func rootMode(i *disk.Intent) (uint16, error) {
 	return uint16(mode), nil
 }
 
-// setRootMode gives the root directory the intent's mode, unless the filesystem was mounted: then it is in use. debugfs
-// writes the one block with that inode, of which one sector changes. So a crash leaves either the old or the new mode.
-// The exit code of debugfs does not show success. allowed is called only if there is something to write.
+// setRootMode gives the root directory the intent's mode, unless the filesystem was already mounted and so may be in
+// use. debugfs writes only the block with that inode, and only one sector of this block changes. So a crash leaves
+// either the old or the new mode. The exit code of debugfs does not show success. allowed is called only if there is
+// something to write.
 func (s *Session) setRootMode(ctx context.Context, i *disk.Intent, allowed func() error) error {
 	mode, err := rootMode(i)
 	if err != nil || mode == 0 {
@@ -179,9 +181,9 @@ func (s *Session) setRootMode(ctx context.Context, i *disk.Intent, allowed func(
 	return err
 }
 
-// Finish completes a format after a crash: Prove has found the whole filesystem of the disk's intent. A filesystem that
-// was mounted since stays as it is, and so does one that may be another disk's. Finish fails if a write is left and
-// formatting is switched off: mounted without it, the filesystem would keep the wrong mode.
+// Finish completes a format after a crash, when Prove has found the whole filesystem of the disk's intent. Finish does
+// not change a filesystem that was already mounted, or that may belong to another disk. It fails if it has to write and
+// formatting is switched off. Without this write, the mounted filesystem would keep the wrong mode.
 func (s *Session) Finish(ctx context.Context) error {
 	i := s.disk.Standing.Intent
 	if i == nil || i.Ext4 == nil || s.disk.Standing.IntentDoubt || s.proven.Kind != disk.Filesystem || s.proven.Torn {
@@ -203,8 +205,8 @@ func (s *Session) Finish(ctx context.Context) error {
 	return nil
 }
 
-// AgreesExt4 returns an error unless mkfs.ext4 accepts the class's options for a disk of 1 GiB. It writes nothing (-n)
-// except an empty file.
+// AgreesExt4 returns an error unless mkfs.ext4 accepts the class's options for a disk of 1 GiB. AgreesExt4 writes
+// nothing (-n) except an empty file.
 func AgreesExt4(ctx context.Context, r run.Runner, class []string, file string) error {
 	err := os.WriteFile(file, nil, 0o600)
 	if err == nil {

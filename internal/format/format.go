@@ -1,12 +1,12 @@
-// Package format makes filesystems on blank disks. It is the only writer to disks, through mkfs.xfs, mkfs.ext4 and
-// debugfs. It runs in its own process, one for each disk. It does not choose the disk, but proves for itself that the
-// disk is blank, and gives up at the first doubt.
+// Package format makes filesystems on blank disks. It is the only package that writes to disks, through mkfs.xfs,
+// mkfs.ext4 and debugfs. It runs in its own process, one for each disk. It does not choose the disk. It proves for
+// itself that the disk is blank, and gives up at the first doubt.
 //
-// A session goes Open, Prove, Make, Close. From Open to Close a descriptor on the disk stays open. For that time the
-// kernel gives the disk's name to no other disk, even if the disk was pulled.
+// A session goes Open, Prove, Make, Close. From Open to Close a descriptor on the disk stays open. During that time the
+// kernel does not give the disk's name to another disk, even if the disk is pulled.
 //
-// The proof is fenced by the disk sequence number, the size and the kernel's count of writes. All must be the same
-// right before mkfs as before the first read, and no write may be in flight. Otherwise nothing is written.
+// The disk sequence number, the size and the kernel's count of writes fence the proof. Right before mkfs all three must
+// be as they were before the first read, and no write may be in flight. Otherwise nothing is written.
 package format
 
 import (
@@ -29,18 +29,18 @@ var (
 	ErrBusy = errors.New("somebody else uses it")
 	// ErrWritten reports that another process wrote to the disk during the proof or the format.
 	ErrWritten = errors.New("somebody writes to it")
-	// ErrRefused reports that mkfs refuses the disk, or an option of the class, before it writes. It will refuse the
-	// next time, too.
+	// ErrRefused reports that mkfs refuses the disk, or an option of the class, before it writes. mkfs will refuse
+	// again if it is called again.
 	ErrRefused = errors.New("mkfs refuses it")
-	// ErrMade reports that a filesystem was made with the operator's token and cannot be used yet. The tools may still
-	// find the old content beside it.
+	// ErrMade reports that a filesystem was made with the operator's token, but cannot be used yet. For example, tools
+	// may still find the old content beside the filesystem.
 	ErrMade = errors.New("the filesystem is made")
 	// ErrShared reports that the disk changed although this machine did not write to it.
 	ErrShared = errors.New("another machine writes to it: a disk must be attached to one machine only")
 )
 
-// Retry reports whether another attempt may succeed. mkfs refuses the same again. Two machines share a disk until
-// somebody separates them.
+// Retry reports whether another attempt may succeed after err. What mkfs refuses once, it refuses always. A disk that
+// two machines share stays shared until somebody separates the machines.
 func Retry(err error) bool { return !errors.Is(err, ErrRefused) && !errors.Is(err, ErrShared) }
 
 // Intents is the durable record of formats that began. Package store implements it.
@@ -49,40 +49,42 @@ type Intents interface {
 	Begin(disk.Intent) error
 	// Amend changes an intent that has begun.
 	Amend(disk.Intent) error
-	// End records the result, nil for a filesystem that was made, and removes the intent.
+	// End removes the intent and records the result. failure is nil if the filesystem was made.
 	End(uuid string, failure error) error
 }
 
-// Deps are the dependencies of a session. A session that only proves needs no Intents. Progress and ReadAgain may be
+// Deps are the dependencies of a session. Intents may be nil if the session only proves. Progress and ReadAgain may be
 // nil.
 type Deps struct {
 	Runner run.Runner
-	// Writes reads Facts.Writes of the disk anew, and before it how many writes and discards are in flight. In this
-	// order, a write that ends between the two reads is counted.
+	// Writes reads Facts.Writes of the disk from the kernel. Before that read, it reads how many writes and discards
+	// are in flight. In this order, a write that ends between the two reads is counted.
 	Writes func() (done, inFlight uint64, err error)
-	// Bytes reads anew how many bytes were read from the disk and written to it.
+	// Bytes reads from the kernel how many bytes were read from the disk and how many were written to it.
 	Bytes func() (read, written uint64, err error)
-	// Settle is how long nobody may have written. Zero requires only that nobody writes while the disk is read.
+	// Settle is how long no process may have written to the disk. If it is zero, no process may write while the disk is
+	// read.
 	Settle time.Duration
-	// SecondLook is how long after mkfs the filesystem is read once more and must be unchanged: another machine that
-	// shares the disk may be formatting it, too.
+	// SecondLook is the time from mkfs to a second reading of the filesystem, which must be unchanged. Another machine
+	// that shares the disk may be formatting it at the same time.
 	SecondLook time.Duration
-	// Rate and Progress are those of probe.Source.
+	// Rate and Progress are used as in probe.Source.
 	Rate     uint64
 	Progress func(context.Context, probe.Progress)
-	// ReadAgain waits until the disk may be read in full once more, after mkfs, and returns the Progress for that. nil
-	// means no wait.
+	// ReadAgain waits until the whole disk may be read once more after mkfs. It returns the Progress function for this
+	// reading. If ReadAgain is nil, the session does not wait.
 	ReadAgain func(ctx context.Context) (func(context.Context, probe.Progress), error)
 	Intents   Intents
-	// Allowed returns an error if formatting is switched off. It is called right before the intent is recorded, and
-	// before a further write completes a format (Finish).
+	// Allowed returns an error if formatting is switched off. It is called right before the intent is recorded. Finish
+	// also calls it before it writes.
 	Allowed func() error
-	// Log writes to the journal. It is called with the evidence before the first write to the disk.
+	// Log writes to the journal. Before the first write to the disk, it is called with the evidence.
 	Log func(msg string, evidence ...string)
 }
 
 // lockTime is how long to wait for udev, which holds a shared lock while it probes (systemd.io/BLOCK_DEVICE_LOCKING).
-// lockEvery is how often the lock is tried, because flock(2) cannot wait with a context. udev does the same.
+// lockEvery is the time between two attempts to lock, because flock(2) cannot wait with a context. udev retries in the
+// same manner.
 const (
 	lockTime  = 30 * time.Second
 	lockEvery = 100 * time.Millisecond
@@ -94,29 +96,29 @@ type Session struct {
 	deps Deps
 	sys  system
 
-	// keep stays open to the end and carries the lock. excl claims the disk until mkfs claims it, and is nil
-	// afterwards.
+	// keep is the descriptor that carries the lock, and stays open until Close. excl is the exclusive claim on the
+	// disk, and is nil once it is released for mkfs.
 	keep, excl *os.File
 
-	// like is what mkfs.ext4 writes for the intent likeOf, nil until it is needed.
+	// like is a file with what mkfs.ext4 writes for the intent likeOf. like is nil until it is needed.
 	like   *os.File
 	likeOf *disk.Intent
 
-	// proven is what Prove found. plan is how it read the disk.
+	// proven is the content that Prove found. plan is the plan by which Prove read the disk.
 	proven disk.Content
 	plan   probe.Plan
-	// samples is the digest of the samples when the token was verified. writes is the write count before the content
-	// was read.
+	// samples is the digest of the samples when the token was verified. writes is the kernel's count of writes before
+	// the content was read.
 	samples [sha256.Size]byte
 	writes  uint64
-	// written is the bytes written before the proof, from Deps.Bytes. counted reports that the kernel counted the
-	// proof's reads.
+	// written is the number of bytes written to the disk before the proof, from Deps.Bytes. counted reports that the
+	// kernel counted the proof's reads.
 	written uint64
 	counted bool
 }
 
-// Open opens the disk, claims it and takes the shared lock. It fails with ErrBusy if another process has claimed it. It
-// fails unless device number, disk sequence number and size show that it is the disk of the facts.
+// Open opens the disk, claims it and takes the shared lock. Open fails with ErrBusy if another process has claimed the
+// disk. Open also fails if the device number, disk sequence number or size differs from f's.
 func Open(ctx context.Context, f disk.Facts, d Deps) (*Session, error) {
 	return open(ctx, f, d, linux{})
 }
@@ -139,7 +141,7 @@ func (s *Session) open(ctx context.Context) (err error) {
 		}
 		return err
 	}
-	// Both were opened by name, so both must be verified.
+	// Both files were opened by name, so both must be verified.
 	for _, f := range []*os.File{s.keep, s.excl} {
 		if err := s.isSame(f); err != nil {
 			return err
@@ -186,7 +188,7 @@ func (s *Session) lock(ctx context.Context, how int) error {
 	}
 }
 
-// wait returns ctx's error if ctx ends first.
+// wait waits for d. If ctx ends first, wait returns the cause.
 func wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

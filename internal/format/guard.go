@@ -12,18 +12,21 @@ import (
 	"hotmount/internal/run"
 )
 
-// lts is the set of features that Linux 6.1 and Debian 12's xfs_repair support (mkfs.xfs(8), "-c options="). It has a
-// line for each feature that the installed mkfs.xfs may choose, so a newer mkfs.xfs brings a newer file.
+// lts is mkfs.xfs's file of the features that Linux 6.1 and Debian 12's xfs_repair support (mkfs.xfs(8), "-c
+// options="). The file has a line for each feature that the installed mkfs.xfs may choose. So a newer mkfs.xfs brings a
+// newer file.
 const lts = "/usr/share/xfsprogs/mkfs/lts_6.1.conf"
 
-// guard keeps features out that not every supported kernel can mount. The zero value is for a mkfs.xfs that has none.
+// guard keeps out XFS features that not every supported kernel can mount. The zero value is for a mkfs.xfs that chooses
+// no such feature.
 type guard struct {
-	// file is lts, empty if it is missing. features are its lines.
+	// file is lts, or empty if that file is missing. features are the features to set, from that file or from
+	// ltsFeatures.
 	file     string
 	features []feature
 }
 
-// feature is one feature of an XFS, as on the command line.
+// feature is one feature of an XFS, in the form of the command line.
 type feature struct{ flag, key, value string }
 
 // named reports whether the class names the feature, with any value.
@@ -34,8 +37,8 @@ func (f feature) named(class []string) bool {
 	})
 }
 
-// ltsFeatures stand in for a missing file. since is the minor version of mkfs.xfs 6 that brought the option, 5 for all
-// that 6.5 has (doc/CHANGES in xfsprogs).
+// ltsFeatures replace the file lts if it is missing. since is the minor version of mkfs.xfs 6 that brought the option.
+// since is 5 for all options that version 6.5 has (doc/CHANGES in xfsprogs).
 var ltsFeatures = []struct {
 	feature
 	since int
@@ -45,8 +48,8 @@ var ltsFeatures = []struct {
 	{feature{"-i", "sparse", "1"}, 5}, {feature{"-i", "nrext64", "0"}, 5}, {feature{"-i", "exchange", "0"}, 10}, {feature{"-n", "parent", "0"}, 10},
 }
 
-// chooseGuard returns the guard for the installed mkfs.xfs. From 6.5 on mkfs.xfs enables newer features by default.
-// Version 6.1.0 has the file but does not accept it, because nrext64 is in the wrong section.
+// chooseGuard returns the guard for the installed mkfs.xfs. From version 6.5 on, mkfs.xfs enables newer features by
+// default. Version 6.1.0 has the file lts but does not accept it, because nrext64 is in the wrong section.
 func chooseGuard(ctx context.Context, r run.Runner, sys system) (guard, error) {
 	c := run.Command{Path: mkfs, Args: []string{"-V"}, Timeout: MkfsTime}
 	res, err := r.Run(ctx, c)
@@ -80,7 +83,7 @@ func chooseGuard(ctx context.Context, r run.Runner, sys system) (guard, error) {
 // flags are the flags of mkfs.xfs for the sections of its configuration file (mkfs.xfs(8), "Configuration File Format").
 var flags = map[string]string{"block": "-b", "data": "-d", "inode": "-i", "log": "-l", "metadata": "-m", "naming": "-n", "realtime": "-r"}
 
-// parseFeatures returns the lines of a configuration file of mkfs.xfs.
+// parseFeatures parses the text of a configuration file of mkfs.xfs.
 func parseFeatures(text string) ([]feature, error) {
 	var all []feature
 	flag := ""

@@ -14,30 +14,33 @@ import (
 	"hotmount/internal/run"
 )
 
-// MakeOptions says what to make.
+// MakeOptions are the options of Make.
 type MakeOptions struct {
-	// Intent is recorded before the first write. Its UUID becomes the filesystem's. Make itself sets Over and Was.
+	// Intent is recorded before the first write. Its UUID becomes the UUID of the filesystem. Make itself sets Over and
+	// Was.
 	Intent disk.Intent
-	// RecoverHalfMade makes the filesystem again that Prove found half made. Its UUID must be the intent's. That UUID
-	// was chosen at random and recorded before the first write, so it proves that the filesystem is ours.
+	// RecoverHalfMade makes the half-made filesystem again that Prove found. The filesystem's UUID must be the
+	// intent's. That UUID was chosen at random and recorded before the first write, so it proves that the filesystem is
+	// ours.
 	//
-	// mkfs.xfs writes only zeros and structures with that UUID, so this holds after any number of crashes at any of its
-	// writes. mkfs.ext4, called with the intent's Ext4 parameters, writes the same bytes as before.
+	// mkfs.xfs writes only zeros and structures with that UUID. So the proof holds after any number of crashes at any
+	// of its writes. mkfs.ext4, called with the intent's Ext4 parameters, writes the same bytes as before.
 	RecoverHalfMade bool
-	// Token overwrites what Prove found, whatever it is. It must be the disk's token in the boot with the id Boot.
+	// Token is the operator's token, empty for none. It lets Make overwrite whatever Prove found. It must be the disk's
+	// token in the boot with the id Boot.
 	Token, Boot string
 	// Mkfs are the class's options for mkfs.xfs, which package config has checked. Proto is the path of a prototype
-	// file (Prototype), empty for none. The intent has the options for mkfs.ext4.
+	// file (Prototype), empty for none. Options for mkfs.ext4 are in the intent.
 	Mkfs  []string
 	Proto string
 }
 
-// Writes returns Facts.Writes from before the first read of Prove, or after Make from before the filesystem was read
-// back. While the count stays the same, so does the content of the disk.
+// Writes returns Facts.Writes from before the first read of Prove. After Make, it returns Facts.Writes from before the
+// filesystem was read back. While this count stays the same, the content of the disk stays the same.
 func (s *Session) Writes() uint64 { return s.writes }
 
-// Make makes an XFS, or the intent's ext4. The disk must be proven blank, hold our own half-made filesystem, or be
-// covered by the operator's token.
+// Make makes an XFS, or the ext4 filesystem of the intent. The disk must be proven blank, hold our own half-made
+// filesystem, or be covered by the operator's token.
 //
 // When Make returns nil, the finished filesystem has been read back from the disk. The session ends in any case. After
 // an error before mkfs starts, nothing is written and a new intent is removed. After a later error the intent stays,
@@ -53,7 +56,7 @@ func (s *Session) Make(ctx context.Context, o MakeOptions) error {
 	return nil
 }
 
-// making returns the dry run.
+// making returns the dry run of mkfs.xfs.
 func (o *MakeOptions) making(node string, g guard) making {
 	return making{node: node, uuid: o.Intent.UUID, guard: g, class: o.Mkfs, proto: o.Proto, dry: true, over: o.RecoverHalfMade || o.Token != ""}
 }
@@ -63,8 +66,9 @@ type mkfsRun interface {
 	run(context.Context, run.Runner) (lines []string, wrote uint64, err error)
 }
 
-// runs returns the runs that write nothing and must succeed first, and the run that writes. mkfs.ext4 checks the disk's
-// content only if it can ask a person. So mkfs.xfs checks in its place whether it would refuse.
+// runs returns the dry runs and the run that writes. The dry runs write nothing and must succeed first. mkfs.ext4
+// checks the disk's content only if it can ask a person. So for an ext4 filesystem, a dry run of mkfs.xfs checks the
+// content.
 func (s *Session) runs(ctx context.Context, o MakeOptions) (dry []mkfsRun, real mkfsRun, err error) {
 	if o.Intent.Ext4 == nil {
 		g, err := chooseGuard(ctx, s.deps.Runner, s.sys)
@@ -79,7 +83,7 @@ func (s *Session) runs(ctx context.Context, o MakeOptions) (dry []mkfsRun, real 
 }
 
 // make claims the disk, records the intent, runs mkfs and verifies the result. The safety of the disk rests on the
-// order of its checks.
+// order of these checks.
 func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	if err := s.permit(o); err != nil {
 		return err
@@ -108,8 +112,8 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 		return err
 	}
 	s.deps.Log(fmt.Sprintf("made %s %s on %s and read it back", title(&o), o.Intent.UUID, s.disk.ID), lines...)
-	// The filesystem is whole. A leftover intent only costs a look at the disk at every start, and must not prevent its
-	// use.
+	// The filesystem is whole. A leftover intent costs only a look at the disk at every start. It must not prevent the
+	// use of the filesystem.
 	if err := s.deps.Intents.End(o.Intent.UUID, nil); err != nil {
 		s.deps.Log(fmt.Sprintf("the intent for %s %s remains", title(&o), o.Intent.UUID), err.Error())
 	}
@@ -127,8 +131,8 @@ func title(o *MakeOptions) string {
 	return "XFS"
 }
 
-// checkOptions refuses options that a class may not give. Package config has refused them already; this is the last
-// check before the disk.
+// checkOptions refuses options that a class may not give. Package config has refused these options already. This is the
+// last check before the disk.
 func checkOptions(o *MakeOptions) error {
 	class, kind := o.Mkfs, o.Intent.Type()
 	if kind == disk.Ext4 {
@@ -141,8 +145,8 @@ func checkOptions(o *MakeOptions) error {
 	return err
 }
 
-// rehearse takes the exclusive lock and looks at the disk once more. It gives up the exclusive claim, which mkfs takes
-// itself, and runs mkfs without writes.
+// rehearse takes the exclusive lock and looks at the disk once more. Then it releases the exclusive claim, which mkfs
+// needs, and runs mkfs without writes.
 func (s *Session) rehearse(ctx context.Context, o MakeOptions, dry []mkfsRun) error {
 	if o.Token != "" {
 		if err := s.hold(ctx, o.Token, o.Boot); err != nil {
@@ -161,7 +165,7 @@ func (s *Session) rehearse(ctx context.Context, o MakeOptions, dry []mkfsRun) er
 	}
 	for _, m := range dry {
 		if _, _, err := m.run(ctx, s.deps.Runner); err != nil {
-			// What mkfs refuses may have appeared a moment ago. Then that is the reason.
+			// The content that mkfs refuses may be new. Then the new content is the reason.
 			if now := s.again(ctx, o); now != nil {
 				return fmt.Errorf("%w: %v", now, err)
 			}
@@ -171,7 +175,7 @@ func (s *Session) rehearse(ctx context.Context, o MakeOptions, dry []mkfsRun) er
 	return nil
 }
 
-// begin records the intent, and looks once more right before the first write.
+// begin records the intent. It looks at the disk once more right before the first write.
 func (s *Session) begin(ctx context.Context, o *MakeOptions) error {
 	s.deps.Log(fmt.Sprintf("making %s %s on %s", title(o), o.Intent.UUID, s.disk.ID))
 	former := s.disk.Standing.Intent
@@ -192,7 +196,8 @@ func (s *Session) begin(ctx context.Context, o *MakeOptions) error {
 	return nil
 }
 
-// confirm reads the filesystem back twice. It returns an error unless it is there and nobody else has written.
+// confirm reads the filesystem back twice. It returns an error unless the filesystem is whole and nobody else has
+// written.
 func (s *Session) confirm(ctx context.Context, o *MakeOptions, wrote uint64) error {
 	kind := o.Intent.Type()
 	// The page cache still holds writes of mkfs.
@@ -210,7 +215,7 @@ func (s *Session) confirm(ctx context.Context, o *MakeOptions, wrote uint64) err
 	if err := s.readBack(kind, o.Intent.UUID); err != nil {
 		return err
 	}
-	// This lets udev probe the disk meanwhile.
+	// With the shared lock, udev can probe the disk during the wait.
 	if err := s.lock(ctx, unix.LOCK_SH); err != nil {
 		return err
 	}
@@ -232,12 +237,12 @@ func (s *Session) confirm(ctx context.Context, o *MakeOptions, wrote uint64) err
 	return err
 }
 
-// alone returns an error if the tools find anything besides the filesystem that was made with the token. No mkfs
-// overwrites every identifying place: ZFS labels (vdev_impl.h of OpenZFS) and the second LUKS2 header
-// (lib/luks2/luks2.h of cryptsetup) may remain. To udev such a disk is ambivalent, and it would be refused at the next
-// boot.
+// alone returns an error if the tools find anything besides the filesystem that was made with the token. mkfs does not
+// overwrite every place that identifies content. ZFS labels (vdev_impl.h of OpenZFS) and the second LUKS2 header
+// (lib/luks2/luks2.h of cryptsetup) may remain. udev calls such a disk ambivalent, and hotmount would refuse it at the
+// next boot.
 //
-// The kernel forgets the old partitions only on request. udevd, which requests it for others, does not while the disk
+// The kernel forgets the old partitions only on request. udevd requests this after other writes, but not while the disk
 // is locked (systemd.io/BLOCK_DEVICE_LOCKING).
 func (s *Session) alone(ctx context.Context, kind string) error {
 	if len(s.disk.Partitions) > 0 {
@@ -258,7 +263,7 @@ func (s *Session) alone(ctx context.Context, kind string) error {
 	return nil
 }
 
-// permit refuses anything that Prove has not found in this session.
+// permit returns an error unless Prove found in this session what Make may overwrite.
 func (s *Session) permit(o MakeOptions) error {
 	want := disk.Blank
 	if o.RecoverHalfMade {
@@ -292,8 +297,8 @@ func (s *Session) permit(o MakeOptions) error {
 	return nil
 }
 
-// overwritten reports whether the format overwrites content with a token, and which filesystem, if known. A restarted
-// format keeps this: the proofs in between may not have read all of the old data.
+// overwritten reports whether the format overwrites content with a token, and the UUID of the filesystem there, if
+// known. A format that is started again keeps these values: a proof in between may not have read all of the old data.
 func (s *Session) overwritten(o MakeOptions) (over bool, was string) {
 	over = o.Token != ""
 	if former := s.disk.Standing.Intent; former != nil && former.UUID == o.Intent.UUID {

@@ -12,25 +12,26 @@ import (
 
 const mkfs = "/usr/sbin/mkfs.xfs"
 
-// MkfsTime is far more than the 65 or so writes of mkfs.xfs need on a disk that answers, whatever its size.
+// MkfsTime is the time limit for one run of mkfs. mkfs.xfs does about 65 writes whatever the size of the disk, so a
+// disk that answers needs far less.
 const MkfsTime = 10 * time.Minute
 
 // making is one run of mkfs.xfs.
 type making struct {
 	node, uuid string
 	guard      guard
-	// class are the class's options. proto is a prototype file for the root directory (mkfs.xfs(8), "-p"), empty for
-	// none.
+	// class are the class's options. proto is the path of a prototype file for the root directory (mkfs.xfs(8), "-p"),
+	// empty for none.
 	class []string
 	proto string
 	// dry runs the same checks without a write.
 	dry bool
-	// over overwrites what is there: our own half-made XFS, or anything with the token.
+	// over overwrites content: our own half-made XFS, or anything if there is a token.
 	over bool
 }
 
-// args is the only place where arguments for mkfs.xfs are put together. -K disables discard: if all proofs were wrong,
-// most of the old data is still there. There is no -q, because the journal needs the output.
+// args is the only place where arguments for mkfs.xfs are put together. -K disables discard, so that most of the old
+// data would survive if all proofs were wrong. There is no -q, because the journal needs the output.
 func (m making) args() []string {
 	var args []string
 	if m.dry {
@@ -49,8 +50,8 @@ func (m making) args() []string {
 	return append(args, "-K", "-m", "uuid="+m.uuid, m.node)
 }
 
-// features returns the arguments for the guard. mkfs.xfs rejects a feature that both the file and an option name. If
-// the class names one, features returns the file's other features instead.
+// features returns the arguments for the guard. mkfs.xfs rejects a feature that both the file and an option name. So if
+// the class names a feature of the file, features returns the other features as arguments, without the file.
 func (m making) features() []string {
 	var rest []string
 	for _, f := range m.guard.features {
@@ -64,8 +65,8 @@ func (m making) features() []string {
 	return rest
 }
 
-// run returns the output of mkfs.xfs in lines, and how many bytes it wrote. Its refusals suggest -f; they are passed on
-// and never followed.
+// run returns the output of mkfs.xfs in lines, and how many bytes mkfs.xfs wrote. If mkfs.xfs refuses, it suggests -f.
+// hotmount reports the suggestion and never follows it.
 func (m making) run(ctx context.Context, r run.Runner) ([]string, uint64, error) {
 	return runMkfs(ctx, r, run.Command{Path: mkfs, Args: m.args(), Timeout: MkfsTime}, m.dry)
 }
@@ -89,8 +90,8 @@ func runMkfs(ctx context.Context, r run.Runner, c run.Command, dry bool) ([]stri
 	return lines, res.Wrote, nil
 }
 
-// Prototype returns the content of a prototype file for a root directory with that owner ("UID:GID") and octal mode
-// (mkfs.xfs(8), "-p protofile"). It is empty if these are mkfs.xfs's defaults.
+// Prototype returns the content of a prototype file for a root directory with the given owner ("UID:GID") and octal
+// mode (mkfs.xfs(8), "-p protofile"). The content is empty if owner and mode are the defaults of mkfs.xfs.
 func Prototype(owner, mode string) (string, error) {
 	var uid, gid uint32
 	var bits uint16
@@ -110,8 +111,8 @@ func Prototype(owner, mode string) (string, error) {
 	return fmt.Sprintf("/dev/null\n0 0\nd%s%03o %d %d\n$\n", set, bits&0o777, uid, gid), nil
 }
 
-// Agrees returns an error unless mkfs.xfs accepts the class's options and the prototype file for a disk of 1 GiB. It
-// writes nothing (-N) except an empty file.
+// Agrees returns an error unless mkfs.xfs accepts the class's options and the prototype file for a disk of 1 GiB.
+// Agrees writes nothing (-N) except an empty file.
 func Agrees(ctx context.Context, r run.Runner, class []string, proto, file string) error {
 	g, err := chooseGuard(ctx, r, linux{})
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"hotmount/internal/probe"
 )
 
-// Prove returns what is on the disk. blank is the class's probe.Plan, which says how much is read. Prove returns
-// content that may be formatted only once nobody has written for Settle, counted from before the first read. With an
-// error the content is Unknown and the error is its evidence.
+// Prove returns the content of the disk. blank is the class's probe.Plan, which determines how much is read. If the
+// content may be formatted, Prove first waits until nobody has written for Settle, counted from before the first read.
+// With an error the content is Unknown and the error is its evidence.
 func (s *Session) Prove(ctx context.Context, blank string) (disk.Content, error) {
 	c, err := s.prove(ctx, probe.Plan(blank))
 	if err != nil {
@@ -61,8 +61,9 @@ func (s *Session) prove(ctx context.Context, plan probe.Plan) (c disk.Content, e
 	return c, s.isUntouched()
 }
 
-// counts returns an error unless the kernel has counted the proof's reads, and so counts writes. queue/iostats can be
-// on although the driver never counts (the heads of NVMe multipath before Linux 6.3, drivers/nvme/host/multipath.c).
+// counts returns an error unless the kernel has counted the proof's reads. If the kernel counts reads, it also counts
+// writes. queue/iostats can be on although the driver never counts (the heads of NVMe multipath before Linux 6.3,
+// drivers/nvme/host/multipath.c).
 func (s *Session) counts() error {
 	if s.counted {
 		return nil
@@ -70,9 +71,8 @@ func (s *Session) counts() error {
 	return errors.New("the kernel has not counted hotmount's reads of the disk, because its driver does not count; hotmount cannot tell whether somebody writes to the disk")
 }
 
-// tear sets Torn if the filesystem of the disk's intent is incomplete: a power cut before mkfs's last flush can leave
-// only the superblock. A filesystem that was mounted since is not checked, and neither is one that may be another
-// disk's.
+// tear sets Torn if the filesystem of the disk's intent is incomplete. A power cut before mkfs's last flush can leave
+// only the superblock. tear does not check a filesystem that was already mounted, or that may belong to another disk.
 func (s *Session) tear(c *disk.Content) error {
 	st := &s.disk.Standing
 	if c.Kind != disk.Filesystem || st.Intent == nil || c.UUID != st.Intent.UUID || st.IntentDoubt || st.Volume != nil && st.Volume.UUID == c.UUID {

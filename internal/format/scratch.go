@@ -9,10 +9,10 @@ import (
 	"hotmount/internal/run"
 )
 
-// scratchSize is the size of the smallest XFS that mkfs.xfs makes, and a little more.
+// scratchSize is the size of the test file in bytes, a little more than mkfs.xfs needs for its smallest filesystem.
 const scratchSize = 320 << 20
 
-// Scratch makes a filesystem of that type in a new file, for a test of mount options.
+// Scratch makes a filesystem of the type kind in a new file, for a test of mount options.
 func Scratch(ctx context.Context, r run.Runner, kind, file string) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -13,15 +13,15 @@ import (
 
 // system is what a session needs from the kernel besides reading. Tests use files instead of disks.
 type system interface {
-	// open opens the device node for direct reads; exclusive claims the disk.
+	// open opens the device node for direct reads. With exclusive, it also claims the disk.
 	open(node string, exclusive bool) (*os.File, error)
-	// identify returns which disk is open.
+	// identify returns the identity of the open disk.
 	identify(f *os.File) (identity, error)
-	// writeOut writes dirty pages of other processes to the disk: only then does the kernel count them.
+	// writeOut writes dirty pages of other processes to the disk. The kernel counts these writes only then.
 	writeOut(f *os.File) error
 	// rereadPartitions makes the kernel read the partition table again.
 	rereadPartitions(f *os.File) error
-	// node returns the device number that the device node has now.
+	// node returns the current device number of the device node.
 	node(path string) (disk.Dev, error)
 	// temp makes an empty file.
 	temp() (*os.File, error)
@@ -37,7 +37,7 @@ type identity struct {
 
 type linux struct{}
 
-// fsync(2) would end with a flush, which itself counts as a write.
+// writeOut does not use fsync(2), which would end with a flush. The kernel counts a flush as a write.
 func (linux) writeOut(f *os.File) error {
 	const all = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
 	if err := unix.SyncFileRange(int(f.Fd()), 0, 0, all); err != nil {
@@ -53,7 +53,7 @@ func (linux) rereadPartitions(f *os.File) error {
 func (linux) open(node string, exclusive bool) (*os.File, error) {
 	flags := os.O_RDONLY | unix.O_DIRECT | unix.O_CLOEXEC | unix.O_NOFOLLOW
 	if exclusive {
-		flags |= unix.O_EXCL // open(2): without O_CREAT, on a block device, EBUSY if it is in use
+		flags |= unix.O_EXCL // open(2): without O_CREAT, on a block device, EBUSY if the device is in use
 	}
 	return os.OpenFile(node, flags, 0)
 }
@@ -96,7 +96,7 @@ func blockDevice(st *unix.Stat_t) (disk.Dev, error) {
 	return disk.Dev{Major: unix.Major(uint64(st.Rdev)), Minor: unix.Minor(uint64(st.Rdev))}, nil
 }
 
-// ioctl returns a 64-bit number (linux/fs.h), for which x/sys has no call.
+// ioctl returns the 64-bit number of an ioctl(2) request (linux/fs.h), for which x/sys has no function.
 func ioctl(f *os.File, request uintptr) (uint64, error) {
 	var n uint64
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), request, uintptr(unsafe.Pointer(&n))); errno != 0 {

@@ -12,10 +12,10 @@ import (
 // ErrToken reports that a token is not valid.
 var ErrToken = errors.New("the token is not valid: it is for another disk or other content, or since then the disk was written to, attached again or held for another reason, or the machine restarted")
 
-// Token returns the token that binds the operator's order to this disk, in this boot and its present state. boot is the
-// boot's id, with what else the token is for. The token covers serial, disk sequence number, size and the kernel's write
-// count. It also covers a digest of everything that Prove read, at least of the samples. It is no secret, because only
-// root can use it.
+// Token returns the token that binds the operator's order to this disk, in this boot and in its present state. boot is
+// the boot's id, followed by what else the token is bound to. The token covers the serial, the disk sequence number,
+// the size and the kernel's count of writes. It also covers a digest of everything that Prove read, and of the samples
+// if Prove read less. The token is not a secret, because only root can use it.
 func (s *Session) Token(ctx context.Context, boot string) (string, error) {
 	token, err := s.token(ctx, boot)
 	if err != nil {
@@ -36,7 +36,7 @@ func (s *Session) token(ctx context.Context, boot string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// Only then is the digest of this disk, and of the content that Prove found.
+	// Only if the disk is untouched is the digest of this disk, and of the content that Prove found.
 	if err := s.isUntouched(); err != nil {
 		return "", err
 	}
@@ -45,8 +45,8 @@ func (s *Session) token(ctx context.Context, boot string) (string, error) {
 	return fmt.Sprintf("%x", sum[:16]), nil
 }
 
-// hold verifies the token, and takes the samples with which holds verifies it again. udev gives up on a disk that is
-// locked for three minutes, and reading everything may take that long.
+// hold verifies the token, and takes the samples with which holds verifies the token again. holds reads only samples,
+// because udev gives up on a disk that is locked for three minutes. Reading everything may take longer.
 func (s *Session) hold(ctx context.Context, token, boot string) error {
 	got, err := s.token(ctx, boot)
 	if err == nil && got != token {
@@ -58,7 +58,7 @@ func (s *Session) hold(ctx context.Context, token, boot string) error {
 	return err
 }
 
-// holds verifies a token again, by the samples and the kernel's count of this machine's writes.
+// holds verifies a token again: the samples and the kernel's count of this machine's writes must be unchanged.
 func (s *Session) holds(ctx context.Context) error {
 	got, err := probe.Digest(ctx, s.source(), probe.Sampled)
 	switch {

@@ -1,5 +1,5 @@
-// Package grow grows a filesystem to its disk, while it is mounted or before. Only xfs_growfs and resize2fs write. The
-// package makes sure, before and after, that it is the intended disk.
+// Package grow grows a filesystem to the size of its disk, whether it is mounted or not. Only xfs_growfs and resize2fs
+// write. The package verifies, before and after, that the disk is the intended one.
 package grow
 
 import (
@@ -28,25 +28,29 @@ const (
 	umount    = "/usr/bin/umount"
 )
 
-// Time is far more than an online growth needs on a disk that answers. mountTime is far more than the recovery of a log
-// needs.
+// Time is the time limit for an online growth, and mountTime is the limit for a mount with the recovery of a log. A
+// disk that answers needs far less.
 const (
 	Time      = 10 * time.Minute
 	mountTime = 15 * time.Minute
 )
 
-// ErrShrunk reports that the filesystem takes more than the disk has, ErrUnmountable that the filesystem cannot be
-// mounted, ErrRecorded that the kernel refuses to grow the ext4 (ext4_resize_begin in fs/ext4/resize.c).
+// ErrShrunk reports that the filesystem is larger than the disk. ErrUnmountable reports that the filesystem cannot be
+// mounted. ErrRecorded reports that the kernel refuses to grow the ext4 filesystem (ext4_resize_begin in
+// fs/ext4/resize.c).
 var (
 	ErrShrunk      = errors.New("the filesystem is larger than its disk")
 	ErrUnmountable = errors.New("the filesystem cannot be mounted")
 	ErrRecorded    = errors.New("its ext4 has recorded errors, and the kernel does not grow such a filesystem")
 )
 
-// Mounted measures the XFS or ext4 with that UUID, mounted from f at the path, and grows it if it can take more of the
-// disk. It returns the geometry before and after. Both are the same if there was nothing to gain, or if the filesystem
-// must not grow (Facts.Fixed). Both are zero if it is another XFS, which is left alone. The error wraps disk.ErrGone if the disk is another one now, ErrShrunk if it is
-// too small, ErrRecorded if the kernel would refuse.
+// Mounted measures the XFS or ext4 filesystem with that UUID, which is mounted from f at path. It grows the filesystem
+// if the filesystem can take more of the disk.
+//
+// Mounted returns the geometry before and after. They are equal if there was nothing to gain, or if the filesystem must
+// not grow (Facts.Fixed). Both geometries are zero if path has another XFS, which Mounted does not change. The error
+// wraps disk.ErrGone if the disk is another one now, ErrShrunk if the disk is too small, and ErrRecorded if the kernel
+// would refuse.
 func Mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype, uuid string) (before, after disk.Geometry, err error) {
 	before, after, err = mounted(ctx, r, f, path, fstype, uuid)
 	if err != nil {
@@ -55,11 +59,12 @@ func Mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype, uui
 	return before, after, err
 }
 
-// Unmounted does the same for a filesystem that is not mounted. It measures by the superblock. If the filesystem can
-// take more, Unmounted mounts it at dir with the options for the growth. The caller must have a mount namespace of its
-// own, so that nobody else sees the mount and a crash leaves none. The error can also wrap ErrUnmountable.
+// Unmounted does the same as Mounted for a filesystem that is not mounted. It measures by the superblock. If the
+// filesystem can take more of the disk, Unmounted mounts it at dir with the options, to grow it. The caller must have
+// its own mount namespace, so that nobody else sees the mount and a crash leaves no mount. The error can also wrap
+// ErrUnmountable.
 func Unmounted(ctx context.Context, r run.Runner, f *disk.Facts, dir, fstype, uuid string, options []string) (before, after disk.Geometry, err error) {
-	// While this is open no other device gets the node's name and number.
+	// While device is open, no other device gets the node's name and number.
 	device, err := os.OpenFile(f.Node(), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return before, after, f.Sandboxed("hotmount-stage", err)
@@ -87,8 +92,8 @@ func Unmounted(ctx context.Context, r run.Runner, f *disk.Facts, dir, fstype, uu
 	return Mounted(ctx, r, f, dir, fstype, uuid)
 }
 
-// is returns an error if the measured filesystem has another UUID. Its storage may have changed the disk since udev
-// read it. An unknown UUID is no error.
+// is returns an error if the measured filesystem has another UUID. The storage may have changed the content of the disk
+// since udev read it. An unknown UUID is not an error.
 func is(g *disk.Geometry, uuid string) error {
 	if g.UUID != "" && g.UUID != uuid {
 		return fmt.Errorf("it holds the XFS %s, not %s", g.UUID, uuid)
@@ -111,7 +116,7 @@ func mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype, uui
 		return before, after, f.Sandboxed("hotmount-grow", err)
 	}
 	defer func() { err = errors.Join(err, device.Close()) }()
-	// While this is open the filesystem stays mounted where it is.
+	// While dir is open, the filesystem stays mounted at path.
 	dir, err := mounts.OpenMount(path, f.Dev)
 	if err != nil {
 		return before, after, err
@@ -161,8 +166,8 @@ func hasRoom(g disk.Geometry, f *disk.Facts) (bool, error) {
 	return g.Usable(f.Size) > g.Size, nil
 }
 
-// check returns an error unless the open device, and the one that now has its name, is the disk with that sequence
-// number. The next look handles a changed size.
+// check returns an error unless the open device is the disk with that sequence number and still has the disk's name.
+// check ignores the size: the next look at the disk handles a changed size.
 func check(device *os.File, f *disk.Facts) error {
 	var open, named unix.Stat_t
 	if err := unix.Fstat(int(device.Fd()), &open); err != nil {
@@ -184,8 +189,8 @@ func check(device *os.File, f *disk.Facts) error {
 	return nil
 }
 
-// Measure returns how much of the disk at the device node an unmounted XFS or ext4 takes, by its superblock. For other
-// types it returns zero.
+// Measure returns how much of the disk at the device node an unmounted XFS or ext4 filesystem takes, according to its
+// superblock. For other types it returns zero.
 func Measure(node, fstype string) (g disk.Geometry, err error) {
 	device, err := os.OpenFile(node, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -206,7 +211,7 @@ func measure(r io.ReaderAt, fstype string) (disk.Geometry, error) {
 	return disk.Geometry{}, nil
 }
 
-// errorsRecorded returns ErrRecorded if the superblock of the ext4 says so.
+// errorsRecorded returns ErrRecorded if the superblock of the ext4 filesystem records errors.
 func errorsRecorded(r io.ReaderAt) error {
 	const state, withErrors = 1024 + 0x3a, 2 // s_state, EXT4_ERROR_FS
 	var b [2]byte
@@ -219,10 +224,10 @@ func errorsRecorded(r io.ReaderAt) error {
 	return nil
 }
 
-// ext4 returns how much of the disk an ext4 takes, from its superblock.
+// ext4 returns how much of the disk an ext4 filesystem takes, from its superblock.
 func ext4(r io.ReaderAt) (disk.Geometry, error) {
 	// The superblock is 1024 bytes at byte 1024 (Linux, Documentation/filesystems/ext4/super.rst). A read through the
-	// page cache returns the mounted filesystem's current one.
+	// page cache returns the current superblock of the mounted filesystem.
 	var b [1024]byte
 	if _, err := r.ReadAt(b[:], 1024); err != nil {
 		return disk.Geometry{}, err

@@ -18,38 +18,41 @@ import (
 type Source struct {
 	// Reader reads the disk itself, through a descriptor opened with O_DIRECT.
 	Reader io.ReaderAt
-	// Node is the device node, for the tools. Size is in bytes.
+	// Node is the path of the device node, for wipefs and blkid. Size is the size of the disk in bytes.
 	Node string
 	Size uint64
 	// Own is the filesystem that this node has begun to make on this disk, if any.
 	Own Own
-	// Rate limits how many bytes per second a scan reads, 0 for no limit.
+	// Rate is the most bytes per second that a scan reads, or 0 for no limit.
 	Rate uint64
 	// Progress, if it is not nil, is called after each read of a scan, with the scan's context.
 	Progress func(context.Context, Progress)
 }
 
-// Progress is how far a scan has come, in bytes. Read were read up to the offset At, which goes up to Size.
+// Progress is how far a scan has come, in bytes. Read is the number of bytes read so far. At is the offset reached,
+// which ends at Size.
 type Progress struct{ At, Size, Read uint64 }
 
-// Own is a filesystem that this node has begun to make on a disk and that may be unfinished.
+// Own is a filesystem that this node has begun to make on a disk and may not have finished.
 type Own struct {
 	// Type is disk.XFS or disk.Ext4.
 	Type string
-	// UUID is the filesystem's, empty for none.
+	// UUID is the UUID of the filesystem, empty for none.
 	UUID string
-	// Like returns, for an ext4, what mkfs.ext4 would have written: a file of the disk's size with the same filesystem.
+	// Like is used for ext4 only. It returns a file of the disk's size that holds what mkfs.ext4 would have written to
+	// the disk.
 	Like func(context.Context) (io.ReaderAt, error)
 }
 
 // isXFS reports whether o is the XFS with that superblock.
 func (o *Own) isXFS(super *XFSSuper) bool { return o.Type != disk.Ext4 && super.UUID == o.UUID }
 
-// Look returns what is on the disk. The scan, which takes longest, is made only if the tools name nothing, or only an
-// unfinished XFS of s.Own's. After an error nothing is known.
+// Look returns the content of the disk. The scan takes longest. It runs only if the tools name nothing, or name only an
+// unfinished XFS that is s.Own. After an error nothing is known.
 //
-// If the disk begins with zeros, the scan starts while the tools start, which takes them longer than reading. Most
-// content that they name does not begin with zeros. So nothing is read in vain from a disk that may be dying.
+// If the disk begins with zeros, the scan starts while the tools start, because starting takes longer than reading.
+// Most content that the tools name does not begin with zeros. So the scan seldom reads a disk with such content in
+// vain, which may be dying.
 func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content, error) {
 	var super *XFSSuper
 	zeros, file := false, ""
@@ -97,7 +100,7 @@ func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content,
 }
 
 // file returns the format of the file that was attached as the disk, empty if none is recognised. begins is the format
-// that the first bytes show. The last ones are read only if they can tell something.
+// that the first bytes show. The last bytes are read only if they can help to recognise the format.
 func (s *Source) file(f *Finding, begins string, zeros bool) (string, error) {
 	if f.clean() || begins != "" || zeros && f.Offset+sector < s.Size {
 		return begins, nil
@@ -105,12 +108,13 @@ func (s *Source) file(f *Finding, begins string, zeros bool) (string, error) {
 	return readFooter(s.Reader, s.Size)
 }
 
-// Content combines what the tools name, what the scan found and the XFS superblock. finding is zero without a scan,
-// super is nil without a sound superblock, own is Source.Own.
+// Content combines what the tools name, what the scan found and the XFS superblock. finding is zero if there was no
+// scan. super is nil if there is no sound superblock. own is Source.Own.
 //
-// Blank requires that nothing is named and nothing contradicts it. HalfMade is a filesystem whose mkfs did not finish.
-// It is our own if the scan found nothing else beside it: an XFS may have lost its superblock, an ext4 gets it last. Or
-// it is another's XFS, recognised only by its superblock.
+// Blank requires that nothing is named and nothing contradicts blankness. HalfMade is a filesystem whose mkfs did not
+// finish. It is our own filesystem if the scan found only zeros besides it. An XFS may have lost its superblock, and an
+// ext4 filesystem gets its superblock last. Otherwise it is an XFS of another machine, recognised only by its
+// superblock.
 func Content(sigs []Signature, finding Finding, super *XFSSuper, own Own) disk.Content {
 	c := disk.Content{Kind: disk.Unknown, Proven: true, Evidence: evidence(sigs, finding, super)}
 	switch {
@@ -134,7 +138,7 @@ func Content(sigs []Signature, finding Finding, super *XFSSuper, own Own) disk.C
 // named returns the content of a disk on which a tool names something.
 func named(c disk.Content, sigs []Signature, super *XFSSuper) disk.Content {
 	c.Kind, c.Type = disk.Other, sigs[0].Type
-	// blkid's name is preferred: it evaluates what wipefs only lists.
+	// The name from blkid is preferred: blkid evaluates what wipefs only lists.
 	i := slices.IndexFunc(sigs, func(s Signature) bool { return s.Tool == "blkid" })
 	if i < 0 {
 		return c
@@ -155,7 +159,7 @@ func named(c disk.Content, sigs []Signature, super *XFSSuper) disk.Content {
 	return c
 }
 
-// only reports whether every signature is of that type.
+// only reports whether every signature has that type.
 func only(sigs []Signature, kind string) bool {
 	return !slices.ContainsFunc(sigs, func(s Signature) bool { return s.Type != kind })
 }
@@ -197,7 +201,7 @@ func (s *Signature) evidence() string {
 	return line
 }
 
-// Evidence returns what the scan found, one finding a line, and nothing if there was no scan.
+// Evidence returns what the scan found, one finding a line. It returns nil if there was no scan.
 func (f *Finding) Evidence() []string {
 	switch {
 	case f.Size == 0:

@@ -11,13 +11,13 @@ import (
 	"io"
 )
 
-// Parts of the layout of an ext4 (Linux, Documentation/filesystems/ext4), in bytes.
+// Parts of the layout of an ext4 filesystem (Linux, Documentation/filesystems/ext4). Offsets and sizes are in bytes.
 const (
 	superSize   = 1024
 	superMagic  = 0xef53 // s_magic
 	inodeLow    = 0x7c   // i_checksum_lo
 	inodeHigh   = 0x82   // i_checksum_hi
-	inodeExtra  = 0x80   // i_extra_isize, the first of the optional part
+	inodeExtra  = 0x80   // i_extra_isize, the first field after the original 128 bytes
 	leastInode  = 128
 	csumSeed    = 0x2000 // s_feature_incompat: INCOMPAT_CSUM_SEED
 	wide        = 0x80   // s_feature_incompat: INCOMPAT_64BIT
@@ -35,8 +35,8 @@ type ext4Super struct {
 	perGroup, inodesGroup uint64
 	first                 uint64
 	descriptor, inode     int
-	// whole reports that its writer had finished (s_state is EXT2_VALID_FS). used reports that it was mounted (s_mtime,
-	// s_mnt_count).
+	// whole reports that the writer of the superblock had finished (s_state is EXT2_VALID_FS). used reports that the
+	// filesystem was mounted (s_mtime, s_mnt_count).
 	whole, used bool
 }
 
@@ -77,7 +77,7 @@ func parseExt4(b []byte) (ext4Super, error) {
 	return s, nil
 }
 
-// ext4Sum is ext4_chksum (Linux, fs/ext4/ext4.h): a CRC32c that is inverted neither before nor after.
+// ext4Sum computes ext4_chksum (Linux, fs/ext4/ext4.h): a CRC32c that is inverted neither before nor after.
 func ext4Sum(seed uint32, b []byte) uint32 {
 	return ^crc32.Update(^seed, crc32.MakeTable(crc32.Castagnoli), b)
 }
@@ -87,9 +87,10 @@ func readExt4(r io.ReaderAt) (ext4Super, error) {
 	return readHead(r, func(b []byte) (ext4Super, error) { return parseExt4(b[superSize : 2*superSize]) })
 }
 
-// IsWholeExt4 returns nil if the disk holds the finished ext4 with that UUID as mkfs.ext4 leaves it. The superblock,
-// which is written last, its copies and the descriptors of all groups must belong to it by UUID and checksum. If two
-// machines made filesystems on one disk at the same time, these do not all belong to one.
+// IsWholeExt4 returns nil if the disk holds the finished ext4 filesystem with that UUID, as mkfs.ext4 leaves it. The
+// superblock, which is written last, its copies and the descriptors of all groups must carry that UUID, directly or in
+// their checksums. If two machines made filesystems on one disk at the same time, some of these belong to the other
+// filesystem.
 func IsWholeExt4(r io.ReaderAt, uuid string) error {
 	super, err := readExt4(r)
 	switch {
@@ -135,14 +136,14 @@ func IsWholeExt4(r io.ReaderAt, uuid string) error {
 	return nil
 }
 
-// Ext4Used reports whether the disk has the superblock of the ext4 with that UUID, and it was mounted since mkfs.ext4
-// made it.
+// Ext4Used reports whether the disk has the superblock of the ext4 filesystem with that UUID, and this filesystem was
+// mounted since mkfs.ext4 made it.
 func Ext4Used(r io.ReaderAt, uuid string) bool {
 	super, err := readExt4(r)
 	return err == nil && super.uuid == uuid && super.used
 }
 
-// descriptorSum is ext4_group_desc_csum (Linux, fs/ext4/super.c).
+// descriptorSum computes ext4_group_desc_csum (Linux, fs/ext4/super.c).
 func (s *ext4Super) descriptorSum(group uint32, d []byte) uint16 {
 	sum := ext4Sum(s.seed, binary.LittleEndian.AppendUint32(nil, group))
 	sum = ext4Sum(sum, d[:0x1e])
@@ -150,8 +151,8 @@ func (s *ext4Super) descriptorSum(group uint32, d []byte) uint16 {
 	return uint16(ext4Sum(sum, d[0x20:]))
 }
 
-// hasCopy reports whether the group, other than the first, begins with a copy of the superblock. These are 1 and the
-// powers of 3, 5 and 7 (ext4_bg_has_super).
+// hasCopy reports whether the group begins with a copy of the superblock. For group 0, which has the superblock itself,
+// it returns false. The groups with a copy are 1 and the powers of 3, 5 and 7 (ext4_bg_has_super).
 func hasCopy(group uint64) bool {
 	for _, base := range []uint64{3, 5, 7} {
 		for n := uint64(1); n <= group; n *= base {
@@ -163,15 +164,16 @@ func hasCopy(group uint64) bool {
 	return false
 }
 
-// ext4Owner recognises the bytes of one unfinished ext4 of our own. Given the same UUID, options and time, mkfs.ext4
-// writes the same bytes into a file. So each sector of the disk is either still zero or the same as in the file.
+// ext4Owner recognises the bytes of one unfinished ext4 filesystem of our own. Given the same UUID, options and time,
+// mkfs.ext4 writes the same bytes into a file. So each sector of the disk is either still zero or the same as in the
+// file.
 //
-// There are two exceptions, recognised by checksums that include the UUID. mkfs.ext4 writes inodes more than once, so
-// an earlier version may be there. A superblock may describe another geometry of the disk.
+// There are two exceptions, which are recognised by checksums that include the UUID. mkfs.ext4 writes inodes more than
+// once, so the disk may have an earlier version of an inode. A superblock may describe another geometry of the disk.
 type ext4Owner struct {
 	like  io.ReaderAt
 	super ext4Super
-	// inodes is the range of the first group's inodes, the only ones that mkfs.ext4 writes.
+	// inodes is the range of the first group's inodes. mkfs.ext4 writes no other inodes.
 	inodes extent
 	buf    []byte
 }
@@ -193,8 +195,7 @@ func newExt4Owner(ctx context.Context, own Own) (*ext4Owner, error) {
 	return o, err
 }
 
-// inodes returns the byte at which the inodes of the first group begin. It overwrites buf, which has the size of a
-// block.
+// inodes returns the byte offset of the first group's inodes. It overwrites buf, which has the size of a block.
 func (s *ext4Super) inodes(r io.ReaderAt, buf []byte) (uint64, error) {
 	if err := readFull(r, buf, block); err != nil {
 		return 0, err
@@ -207,8 +208,8 @@ func (s *ext4Super) inodes(r io.ReaderAt, buf []byte) (uint64, error) {
 	return table * block, nil
 }
 
-// Ext4Root returns the permissions of the root directory of the ext4 with that UUID, and whether the filesystem was
-// mounted since mkfs.ext4 made it.
+// Ext4Root returns the permissions of the root directory of the ext4 filesystem with that UUID. used reports whether
+// this filesystem was mounted since mkfs.ext4 made it.
 func Ext4Root(r io.ReaderAt, uuid string) (mode uint16, used bool, err error) {
 	super, err := readExt4(r)
 	if err == nil && (super.uuid != uuid || super.block != block) {
@@ -241,7 +242,7 @@ func Ext4Root(r io.ReaderAt, uuid string) (mode uint16, used bool, err error) {
 	return mode &^ kind, super.used, nil
 }
 
-// foreign is owner.foreign.
+// foreign does for ext4 what owner.foreign does for XFS.
 func (o *ext4Owner) foreign(b []byte, offset uint64) (i int, own uint64) {
 	for at := 0; at < len(b); at += block {
 		part := b[at:min(at+block, len(b))]
@@ -265,7 +266,7 @@ func (o *ext4Owner) foreign(b []byte, offset uint64) (i int, own uint64) {
 }
 
 // knows reports whether the sector at s is part of a superblock, or of inodes, with our UUID in the checksums. b is the
-// block that was read at the offset.
+// block that was read from the disk at offset. like is the same block of the file.
 func (o *ext4Owner) knows(b, like []byte, s int, offset uint64) bool {
 	if at := s / superSize * superSize; at+superSize <= len(b) && (offset == 0 && at == superSize || offset > 0 && at == 0) {
 		if super, err := parseExt4(b[at : at+superSize]); err == nil && super.uuid == o.super.uuid {
@@ -286,7 +287,8 @@ func (o *ext4Owner) knows(b, like []byte, s int, offset uint64) bool {
 	return true
 }
 
-// isInode reports whether the checksum is right, computed as ext4_inode_csum does (Linux, fs/ext4/inode.c).
+// isInode reports whether the checksum of the inode is right. It computes the checksum as ext4_inode_csum does (Linux,
+// fs/ext4/inode.c).
 func (s *ext4Super) isInode(number uint32, b []byte) bool {
 	le := binary.LittleEndian
 	sum := ext4Sum(s.seed, le.AppendUint32(nil, number))

@@ -5,9 +5,9 @@ import (
 	"io"
 )
 
-// fileFormats are formats of files. A file in one of them that was attached as a raw disk holds data that no tool
-// names: a disk image, or compressed or encrypted data. The bytes are at that offset of the disk, or of its last
-// sector.
+// fileFormats are formats of files. A disk to which such a file was written raw holds data that no tool names: a disk
+// image, or compressed or encrypted data. The bytes are at the offset at of the disk. If last is set, they are at that
+// offset of the disk's last sector.
 var fileFormats = []struct {
 	format string
 	at     int
@@ -20,7 +20,7 @@ var fileFormats = []struct {
 	{format: "vmdk", bytes: "# Disk DescriptorFile"},   // VMware, Virtual Disk Format: the text that names the other files
 	{format: "vdi", at: 64, bytes: "\x7f\x10\xda\xbe"}, // QEMU, block/vdi.c, VDI_SIGNATURE
 	{format: "vhd", bytes: "conectix"},                 // Microsoft, Virtual Hard Disk Image Format: a dynamic image
-	{format: "vhd", bytes: "conectix", last: true},     // a fixed one has only the footer
+	{format: "vhd", bytes: "conectix", last: true},     // a fixed image has only the footer
 	{format: "vhdx", bytes: "vhdxfile"},                // [MS-VHDX] 2.2.1
 	{format: "gzip", bytes: "\x1f\x8b\x08"},            // RFC 1952, 2.3.1
 	{format: "xz", bytes: "\xfd7zXZ\x00"},              // The .xz File Format, 2.1.1.1
@@ -36,8 +36,8 @@ var fileFormats = []struct {
 	{format: "openssl", bytes: "Salted__"},                    // OpenSSL, apps/enc.c
 }
 
-// fileFormat returns the format of a file of which these are the first or, with last, the last bytes. It is empty if
-// none is recognised.
+// fileFormat returns the format of a file that begins with b. If last is set, b is the end of the file. The format is
+// empty if none is recognised.
 func fileFormat(b []byte, last bool) string {
 	for _, f := range fileFormats {
 		if f.last == last && len(b) >= f.at && bytes.HasPrefix(b[f.at:], []byte(f.bytes)) {
@@ -47,7 +47,7 @@ func fileFormat(b []byte, last bool) string {
 	return ""
 }
 
-// readFooter returns the format of a file that ends as the disk does, empty if none is recognised.
+// readFooter returns the format of a file that ends at the end of the disk. The format is empty if none is recognised.
 func readFooter(r io.ReaderAt, size uint64) (string, error) {
 	buf, err := alignedBuffer(align)
 	if err != nil {

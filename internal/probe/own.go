@@ -8,20 +8,20 @@ import (
 )
 
 const (
-	// sector is the smallest unit that mkfs.xfs writes. block is its unit of layout. Both are in bytes.
+	// sector is the smallest unit that mkfs.xfs writes, and block is its unit of layout. Both values are in bytes.
 	sector = 512
 	block  = 4096
 
-	// maxRecord is XLOG_MAX_RECORD_BSIZE (Linux, fs/xfs/libxfs/xfs_log_format.h). headerCovers is
-	// XLOG_HEADER_CYCLE_SIZE.
+	// maxRecord is XLOG_MAX_RECORD_BSIZE and headerCovers is XLOG_HEADER_CYCLE_SIZE (Linux,
+	// fs/xfs/libxfs/xfs_log_format.h).
 	maxRecord    = 256 << 10
 	headerCovers = 32 << 10
 	logMagic     = 0xfeedbabe
 )
 
-// stamps gives, by magic number, the offset of the filesystem's UUID in the structures that mkfs.xfs writes. Version 5
-// puts it into each of them, to distinguish them from another filesystem's remains (Linux, fs/xfs/libxfs/xfs_format.h).
-// whole marks those that fill a block.
+// stamps maps the magic number of each structure that mkfs.xfs writes to the offset of the filesystem's UUID in the
+// structure. XFS version 5 puts the UUID into each structure, to distinguish the structure from remains of another
+// filesystem (Linux, fs/xfs/libxfs/xfs_format.h). whole marks the structures that fill a block.
 var stamps = map[uint32]struct {
 	offset int
 	whole  bool
@@ -44,19 +44,19 @@ const (
 	freeListMagic          = 0x5841464c
 )
 
-// owner recognises the bytes of one unfinished filesystem of our own. mkfs.xfs only ever writes zeros and structures
-// with the UUID. So a disk that was blank before shows nothing else, wherever and however often mkfs.xfs was killed.
+// owner recognises the bytes of one unfinished filesystem of our own. mkfs.xfs writes only zeros and structures with
+// the UUID. So a disk that was blank before shows nothing else, wherever and however often mkfs.xfs was killed.
 type owner struct {
 	uuid []byte
-	// at is the offset of the next byte, if the last structure extends that far.
+	// at is the offset of the next byte. If the next read begins elsewhere, no structure continues there.
 	at uint64
-	// record is how many bytes of the last log record are still to come, list how many of the last free list may be.
-	// words reports that the record's only sector with content is still to come.
+	// record is how many bytes of the last log record are still to come. list is how many bytes of the last free list
+	// may still come. words reports that the record's only sector with content is still to come.
 	record, list int
 	words        bool
 }
 
-// newOwner returns nil for an empty UUID, which owns nothing.
+// newOwner returns the owner for the UUID. For an empty UUID it returns nil, to which every byte but zero is foreign.
 func newOwner(uuid string) *owner {
 	raw, err := hex.DecodeString(strings.ReplaceAll(uuid, "-", ""))
 	if err != nil || len(raw) != 16 {
@@ -65,8 +65,9 @@ func newOwner(uuid string) *owner {
 	return &owner{uuid: raw}
 }
 
-// foreign returns the index of the first byte of b, read at that offset, that is neither zero nor written by the
-// filesystem's mkfs, or -1. own counts the bytes in blocks that mkfs wrote, up to the foreign byte.
+// foreign returns the index of the first foreign byte of b, or -1. b was read at that offset. A byte is foreign if it
+// is neither zero nor written by the filesystem's mkfs. own is the number of bytes in blocks that mkfs wrote before the
+// foreign byte.
 func (o *owner) foreign(b []byte, offset uint64) (i int, own uint64) {
 	if o == nil {
 		return nonZero(b), 0
@@ -88,8 +89,8 @@ func (o *owner) foreign(b []byte, offset uint64) (i int, own uint64) {
 	return -1, own
 }
 
-// inBlock returns how far the block is zero or written by the filesystem's mkfs: its length, or the start of a sector
-// that is neither.
+// inBlock returns how many bytes of the block are zero or written by the filesystem's mkfs. It returns the length of
+// the block, or the start of the first foreign sector.
 func (o *owner) inBlock(b []byte) int {
 	for at := 0; at < len(b); at += sector {
 		s := b[at:min(at+sector, len(b))]
@@ -120,7 +121,8 @@ func (o *owner) stamped(s []byte) bool {
 	}
 	switch magic {
 	case logMagic:
-		// struct xlog_rec_header, h_len and h_size: one header for each 32 KiB that a record may have, then the record.
+		// struct xlog_rec_header, h_len and h_size: the record follows after its headers, one for each 32 KiB that a
+		// record may have.
 		headers := (min(be.Uint32(s[320:]), maxRecord) + headerCovers - 1) / headerCovers
 		o.record, o.words = int(min(be.Uint32(s[12:]), maxRecord)+max(headers, 1)*sector)-sector, true
 	case freeListMagic:
@@ -129,9 +131,9 @@ func (o *owner) stamped(s []byte) bool {
 	return true
 }
 
-// continues reports whether the sector continues an earlier structure. That can be the only record in the log. One of
-// its sectors says that the filesystem was unmounted; the others have only a cycle number in the first four bytes
-// (xfsprogs, libxfs/rdwr.c, libxfs_log_header). Or it is a free list, whose unused entries are all ones.
+// continues reports whether the sector continues the only record in the log or a free list. One sector of the record
+// says that the filesystem was unmounted. The other sectors have only a cycle number in the first four bytes (xfsprogs,
+// libxfs/rdwr.c, libxfs_log_header). The unused entries of a free list are all ones.
 func (o *owner) continues(s []byte) bool {
 	if o.record > 0 {
 		o.record -= sector

@@ -2,7 +2,7 @@ package probe
 
 import "slices"
 
-// secondary lists, by format, where second superblocks, labels and backups lie outside both windows.
+// secondary lists, by format, where second superblocks, labels and backups lie outside the two windows.
 //
 // Everything that formats keep within 16 MiB of either end is read anyway. Partition tables: GPT's backup is in the
 // last sector. md: 0.90 is in the last 128 KiB, 1.0 in the last 12 KiB, 1.1 and 1.2 in the first 8 KiB. DDF, IMSM,
@@ -13,7 +13,7 @@ import "slices"
 var secondary = []struct {
 	format string
 	source string
-	// at returns the offsets in bytes for a disk of that size. Offsets beyond its end are dropped later.
+	// at returns the offsets in bytes for a disk of that size. Offsets beyond the end of the disk are dropped later.
 	at func(size uint64) []uint64
 }{
 	{"xfs", "xfsprogs, libxfs/topology.c, calc_default_ag_geometry: the start of every allocation group", xfsGroups},
@@ -41,15 +41,15 @@ func places(size uint64) []uint64 {
 }
 
 // xfsGroups returns the starts of the allocation groups that mkfs.xfs would make with its default block size. Below 4
-// TiB a plain disk has 4 groups, and a disk that reports a stripe has 8 to 32, depending on its size. Above that each
-// group has just under 1 TiB. The first 1024 are enough for 1 PiB.
+// TiB a plain disk has 4 groups. A disk that reports a stripe has 8 to 32, depending on its size. From 4 TiB on, each
+// group has just under 1 TiB. The first 1024 groups are enough for 1 PiB.
 //
-// Groups of a striped disk are a multiple of the stripe unit. They are one unit less where they would all begin on the
-// same disk (xfsprogs, mkfs/xfs_mkfs.c, align_ag_geometry).
+// On a striped disk, the size of a group is a multiple of the stripe unit. It is one unit smaller if all groups would
+// otherwise begin on the same disk (xfsprogs, mkfs/xfs_mkfs.c, align_ag_geometry).
 //
-// On solid state, xfsprogs 6.8 and later make one group for each CPU. They make fewer if groups would be below 4 GiB,
-// and two or more times as many if groups would be above 1 TiB (calc_concurrency_ag_geometry). Above 32 CPUs only
-// counts that are sold are covered, multiples of 4 to 32 up to 512: all counts would be 130,000 places.
+// On solid state, xfsprogs 6.8 and later make one group for each CPU. They make fewer groups if a group would be below
+// 4 GiB. They make two or more times as many if a group would be above 1 TiB (calc_concurrency_ag_geometry). Above 32
+// CPUs, only CPU counts that are sold are covered: multiples of 4 to 32, up to 512. All counts would be 130,000 places.
 func xfsGroups(size uint64) []uint64 {
 	const (
 		block     = 4096
@@ -98,7 +98,7 @@ func xfsGroups(size uint64) []uint64 {
 }
 
 // extGroups returns the starts of the block groups that hold a copy of the superblock: 1, the powers of 3, 5 and 7, and
-// the last. A group has as many blocks as a block has bits.
+// the last group. A group has as many blocks as a block has bits.
 func extGroups(size uint64) []uint64 {
 	var all []uint64
 	for _, block := range []uint64{1 << 10, 2 << 10, 4 << 10, 64 << 10} {

@@ -23,23 +23,23 @@ import (
 // Plan is how much of a disk is read to prove it blank.
 type Plan string
 
-// The plans. A class can choose the first four.
+// The plans. A class can choose one of the first four.
 const (
-	// Auto is Full for a disk of up to FullLimit, and Sampled for a larger one.
+	// Auto is Full for a disk of up to FullLimit, and Sampled for a larger disk.
 	Auto Plan = "auto"
 	// Full reads every byte.
 	Full Plan = "full"
 	// Sampled reads Window bytes at both ends, and wherever a known format keeps a second superblock. It also reads 64
-	// KiB at least every 64 MiB, at no less than 4,096 places.
+	// KiB at least every 64 MiB, and in at least 4,096 places.
 	Sampled Plan = "sampled"
-	// Unsigned requires zeros in the first 4 KiB, and that Window bytes at both ends are readable: the tools do not
-	// name what they cannot read.
+	// Unsigned requires zeros in the first 4 KiB. It also requires that Window bytes at both ends are readable, because
+	// the tools do not name what they cannot read.
 	Unsigned Plan = "unsigned"
 	// ends reads Window bytes at both ends.
 	ends Plan = "ends"
 )
 
-// In bytes, except minSamples, the least number of samples (packaging/doc/adr/0002).
+// Sizes in bytes, except minSamples, which is the least number of samples (packaging/doc/adr/0002).
 const (
 	// FullLimit is the size of the largest disk of which Auto reads every byte.
 	FullLimit = 64 << 30
@@ -50,26 +50,26 @@ const (
 	sampleStride = 64 << 20
 	minSamples   = 4096
 
-	// unsigned is how much must be zero for the plan of that name.
+	// unsigned is how much must be zero for the plan Unsigned.
 	unsigned = 4 << 10
 
-	// chunk is the size of one read. A smaller one costs more calls. A larger one costs memory: eight disks being
-	// formatted, four of them at once, have 32 MiB in all (test/bench). It and every offset are multiples of align, for
-	// O_DIRECT on disks with sectors of up to that size.
+	// chunk is the size of one read. A smaller chunk needs more calls, and a larger chunk needs more memory. Eight
+	// disks that are formatted, four of them at once, have 32 MiB in all (test/bench). chunk and every offset are
+	// multiples of align, because O_DIRECT requires this on disks with sectors of up to align bytes.
 	//
-	// shortChunk is for disks that are not read in full. They have little to read, and any number of processes read at
-	// once without a place (package store).
+	// shortChunk is the size of one read of a disk that is not read in full. Such a disk has little to read. Any number
+	// of processes may read such disks at once, without waiting for a place (package store).
 	chunk      = 1 << 20
 	shortChunk = 256 << 10
 	align      = 4096
-	// buffers is the number of chunks in memory: one is examined while the next is read, or both are read.
+	// buffers is the number of chunks in memory. One chunk is examined while the next is read, or both are read.
 	buffers = 2
 	// hugePage is the size in bytes of a huge page on x86-64, which holds the chunks of a disk that is read in full.
-	// The kernel has to find each page of the chunks for each read, and so finds only one.
+	// The kernel has to find each page of the chunks for each read, so one huge page makes the reads faster.
 	hugePage = 2 << 20
 )
 
-// Ends returns the plan for the short look right before the format of a disk that was proven blank by p.
+// Ends returns the plan for the short look right before the format of a disk that the plan p proved blank.
 func (p Plan) Ends() Plan {
 	if p == Unsigned {
 		return Unsigned
@@ -77,7 +77,7 @@ func (p Plan) Ends() Plan {
 	return ends
 }
 
-// chunk returns the size of one read of the plan, in bytes.
+// chunk returns the size in bytes of one read of the plan.
 func (p Plan) chunk() int {
 	if p == Full {
 		return chunk
@@ -85,7 +85,7 @@ func (p Plan) chunk() int {
 	return shortChunk
 }
 
-// of returns the plan to follow for a disk of that size in bytes: it resolves Auto.
+// of returns the plan for a disk of that size in bytes: Auto becomes Full or Sampled.
 func (p Plan) of(size uint64) Plan {
 	switch {
 	case p != Auto:
@@ -101,13 +101,14 @@ type Finding struct {
 	// Plan is the plan that was followed, never Auto.
 	Plan Plan
 	Size uint64
-	// Read counts the bytes read that are zero or Source.Own's, Places the stretches in which they lie. Own counts the
-	// bytes in blocks of Source.Own's.
+	// Read is the number of bytes read that are zero or Source.Own's. Places is the number of stretches with these
+	// bytes. Own is the number of bytes in blocks of Source.Own.
 	Read, Places, Own uint64
-	// Bytes are the first ones that are neither, up to 16 from Offset on. They are empty if there are none.
+	// Bytes are up to 16 bytes from Offset on. The byte at Offset is the first that is neither zero nor Source.Own's.
+	// Bytes is empty if there is no such byte.
 	Bytes  []byte
 	Offset uint64
-	// File is the format of the file that was attached as the disk, empty if none was recognised. Look sets it.
+	// File is the format of the file that was attached as the disk, empty if none was recognised. Look sets File.
 	File string
 }
 
@@ -129,8 +130,8 @@ func (e *ReadError) Error() string { return fmt.Sprintf("cannot read byte %d: %v
 func (e *ReadError) Unwrap() error { return e.Err }
 
 // Scan reads the disk according to the plan and stops at the first byte that is neither zero nor s.Own's. If s.Reader
-// is a file opened with O_DIRECT, the page cache is neither trusted nor filled. After an error, a *ReadError or ctx's,
-// nothing is known.
+// is a file opened with O_DIRECT, the page cache is neither trusted nor filled. The error is a *ReadError or the cause
+// of ctx. After an error nothing is known.
 func Scan(ctx context.Context, s Source, plan Plan) (Finding, error) {
 	f := Finding{Plan: plan.of(s.Size), Size: s.Size}
 	if s.Size == 0 {
@@ -165,11 +166,11 @@ func Scan(ctx context.Context, s Source, plan Plan) (Finding, error) {
 	return f, nil
 }
 
-// amount is how much was read and passed on.
+// amount is how many bytes were read and passed on, in how many places.
 type amount struct{ bytes, places uint64 }
 
 // read reads the disk according to the plan and passes the data to take in order, until take returns false. It returns
-// only when the running reads have ended, because memory in use for a read must not be freed.
+// only when all reads have ended, because memory must not be freed while a read uses it.
 func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset uint64) bool) (amount, error) {
 	var a amount
 	extents, err := plan.extents(s.Size)
@@ -213,7 +214,7 @@ func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset
 		})
 	}
 	readers.Wait()
-	// A result stays valid even if ctx ended while the other read was awaited.
+	// A result stays valid even if ctx ended while read waited for the other goroutine.
 	switch {
 	case err != nil || enough:
 	case ctx.Err() != nil:
@@ -224,7 +225,7 @@ func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset
 	return a, err
 }
 
-// piece is the extent of one read. first reports that a place begins with it.
+// piece is the extent of one read. first reports that the piece is the first of its place.
 type piece struct {
 	extent
 	first bool
@@ -243,19 +244,19 @@ func pieces(extents iter.Seq[extent], size uint64) iter.Seq[piece] {
 	}
 }
 
-// turns lets several goroutines read at once and pass on their data one after the other and in order. Each passes on
-// its own data: waking another goroutine for each read would take longer than examining the data.
+// turns lets several goroutines read at the same time and pass on their data one after the other, in order. Each
+// goroutine passes on its own data. Waking another goroutine for each read would take longer than examining the data.
 type turns struct {
 	mu   sync.Mutex
 	next func() (piece, bool)
-	// given counts the pieces given out to be read, handed those that were passed on.
+	// given is the number of pieces given out to be read. handed is the number of pieces passed on.
 	given, handed int
-	// over reports that nothing more is to be read. changed signals a change of over or handed.
+	// over reports that no more pieces are to be read. changed signals a change of over or handed.
 	over    bool
 	changed sync.Cond
 }
 
-// read reads pieces into b until there are no more, hand returns false or ctx ends. Each goroutine calls it with its
+// read reads pieces into b until no piece is left, hand returns false or ctx ends. Each goroutine calls read with its
 // own b.
 func (t *turns) read(ctx context.Context, r io.ReaderAt, b []byte, hand func(p piece, b []byte, failed error) (more bool)) {
 	t.mu.Lock()
@@ -283,21 +284,22 @@ func (t *turns) read(ctx context.Context, r io.ReaderAt, b []byte, hand func(p p
 		if t.over || ctx.Err() != nil {
 			return
 		}
-		// It is no other goroutine's turn now.
+		// Until handed changes, it is the turn of this goroutine only.
 		t.outside(func() { more = hand(p, got, err) })
 		t.handed, t.over = t.handed+1, t.over || !more
 		t.changed.Broadcast()
 	}
 }
 
-// outside runs f without the lock. It takes the lock again even if f panics: unlocking it twice would hide the panic.
+// outside runs f without the lock. It takes the lock again even if f panics, because the caller's second unlock would
+// hide the panic.
 func (t *turns) outside(f func()) {
 	t.mu.Unlock()
 	defer t.mu.Lock()
 	f()
 }
 
-// Digest returns a digest of what the plan reads.
+// Digest returns a digest of all bytes that the plan reads.
 func Digest(ctx context.Context, s Source, plan Plan) ([sha256.Size]byte, error) {
 	var sum [sha256.Size]byte
 	h := sha256.New()
@@ -310,7 +312,7 @@ func Digest(ctx context.Context, s Source, plan Plan) ([sha256.Size]byte, error)
 	return sum, err
 }
 
-// slow waits until that many bytes since begun are within Rate.
+// slow waits until the number of bytes read since begun is within Rate.
 func (s *Source) slow(ctx context.Context, begun time.Time, read uint64) error {
 	if s.Rate == 0 {
 		return nil
@@ -329,7 +331,7 @@ func (s *Source) slow(ctx context.Context, begun time.Time, read uint64) error {
 	}
 }
 
-// readFull reads all of b or fails: a read from a disk that is gone returns no bytes and no error.
+// readFull reads all of b or fails. A read from a disk that is gone returns no bytes and no error.
 func readFull(r io.ReaderAt, b []byte, offset uint64) error {
 	n, err := r.ReadAt(b, int64(offset))
 	if n == len(b) && (err == nil || err == io.EOF) {
@@ -341,9 +343,9 @@ func readFull(r io.ReaderAt, b []byte, offset uint64) error {
 	return &ReadError{Offset: offset + uint64(max(n, 0)), Err: err}
 }
 
-// nonZero returns the index of the first byte of b that is not zero, or -1. It reads words: the vector instructions of
-// bytes.Equal cost several times as much under QEMU's emulation. Only the caller uses b, and the race detector would
-// make the function hundreds of times slower.
+// nonZero returns the index of the first byte of b that is not zero, or -1. It reads words. The vector instructions of
+// bytes.Equal take several times as long under QEMU's emulation. The race detector would make nonZero hundreds of times
+// slower and is not needed, because only the caller uses b.
 //
 //go:norace
 func nonZero(b []byte) int {
@@ -366,7 +368,7 @@ func nonZero(b []byte) int {
 	return -1
 }
 
-// extent is a stretch of the disk, end excluded.
+// extent is a stretch of the disk in bytes. end is the first byte after the stretch.
 type extent struct{ start, end uint64 }
 
 // extents returns what the plan reads, in ascending order and without overlap.
@@ -385,7 +387,7 @@ func (p Plan) extents(size uint64) (iter.Seq[extent], error) {
 	return nil, fmt.Errorf("cannot scan: unknown plan %q", string(p))
 }
 
-// tail returns where the window at the end begins: Window bytes before the end, rounded down for a direct read.
+// tail returns the offset of the window at the end: Window bytes before the end, rounded down for a direct read.
 func tail(size uint64) uint64 {
 	if size < Window {
 		return 0
@@ -403,8 +405,8 @@ func one(list ...extent) iter.Seq[extent] {
 	}
 }
 
-// samples returns both windows, the samples and the places of second superblocks, ordered by their start. The list is
-// never held as a whole: for a disk of 1 PiB it has 16 million entries.
+// samples returns the two windows, the samples and the places of second superblocks, ordered by their start. The list
+// is never held in memory as a whole: for a disk of 1 PiB it has 16 million entries.
 func samples(size uint64) iter.Seq[extent] {
 	count := max(minSamples, (size+sampleStride-1)/sampleStride)
 	stride := max(sample, size/count/sample*sample)
@@ -433,8 +435,8 @@ func samples(size uint64) iter.Seq[extent] {
 	}
 }
 
-// clip drops what lies beyond the end or was returned before, and joins adjacent extents. The samples of a small disk
-// cover all of it, and one read for each would take several times as long.
+// clip drops what lies beyond the end of the disk or was returned before, and joins adjacent extents. The samples of a
+// small disk cover the whole disk, and one read for each sample would take several times as long as joined reads.
 func clip(size uint64, list iter.Seq[extent]) iter.Seq[extent] {
 	return func(yield func(extent) bool) {
 		var next extent
@@ -456,7 +458,7 @@ func clip(size uint64, list iter.Seq[extent]) iter.Seq[extent] {
 	}
 }
 
-// buffer is memory that begins at a page boundary. O_DIRECT requires that (open(2)), and Go's allocator does not
+// buffer is memory that begins at a page boundary. O_DIRECT requires such memory (open(2)), and Go's allocator does not
 // guarantee it.
 type buffer []byte
 
@@ -468,8 +470,9 @@ func alignedBuffer(size int) (buffer, error) {
 	return b, nil
 }
 
-// hugeBuffer returns b of that size, within all, which the caller frees. If b fills a huge page, the kernel is asked
-// for one, which it may not have. Otherwise a huge page would only waste memory.
+// hugeBuffer returns b of that size, which is a part of all. The caller frees all. If the size is a multiple of a huge
+// page, hugeBuffer asks the kernel for huge pages, which the kernel may not have. For another size, a huge page would
+// only waste memory.
 func hugeBuffer(size int) (all buffer, b []byte, err error) {
 	if size%hugePage != 0 {
 		all, err = alignedBuffer(size)
@@ -483,8 +486,8 @@ func hugeBuffer(size int) (all buffer, b []byte, err error) {
 	return all, b, nil
 }
 
-// toHugePage returns how many bytes lie between the address and the next boundary of a huge page.
+// toHugePage returns the number of bytes from the address to the next boundary of a huge page.
 func toHugePage(address uintptr) int { return -int(address) & (hugePage - 1) }
 
-// free can only fail for memory that is not from Mmap.
+// free ignores the error, because munmap(2) fails only for memory that is not from Mmap.
 func (b buffer) free() { _ = unix.Munmap(b) }

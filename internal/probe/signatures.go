@@ -15,36 +15,37 @@ import (
 	"hotmount/internal/run"
 )
 
-// The tools, as Debian's util-linux installs them.
+// The paths of the tools, as Debian's util-linux installs them.
 const (
 	wipefs = "/usr/sbin/wipefs"
 	blkid  = "/usr/sbin/blkid"
 )
 
-// toolTime is far more than either tool needs for its few hundred reads on a disk that answers.
+// toolTime is the time limit for wipefs and for blkid. Each tool does a few hundred reads, so a disk that answers needs
+// far less.
 const toolTime = 2 * time.Minute
 
 // Signature is one thing that a tool names on the disk. All strings are foreign bytes.
 type Signature struct {
 	// Tool is "wipefs" or "blkid".
 	Tool string
-	// Type is libblkid's name: "xfs", "LVM2_member", "gpt".
+	// Type is the name that libblkid uses: "xfs", "LVM2_member", "gpt".
 	Type string
-	// Usage is libblkid's: "filesystem", "raid", "crypto", "other". Where blkid has none it is hotmount's: "partition
-	// table", "ambivalent". It is empty from wipefs.
+	// Usage is the usage that libblkid gives: "filesystem", "raid", "crypto", "other". Where blkid gives none, Usage is
+	// a word of hotmount: "partition table", "ambivalent". It is empty from wipefs.
 	Usage       string
 	UUID, Label string
-	// Offset of the magic number in bytes; only from wipefs.
+	// Offset is the offset of the magic number in bytes. It is zero from blkid.
 	Offset uint64
 }
 
-// Signatures returns what wipefs(8) and blkid(8) recognise on the disk with that device node. Both only read. They
-// share libblkid but differ: wipefs continues where blkid stops at two names, and blkid names content without a magic
-// number. After an error nothing is known.
+// Signatures returns what wipefs(8) and blkid(8) recognise on the disk with that device node. Both tools only read.
+// Both use libblkid but differ: wipefs continues where blkid stops at two names, and blkid names content without a
+// magic number. After an error nothing is known.
 func Signatures(ctx context.Context, r run.Runner, node string) ([]Signature, error) {
 	var w, b []Signature
 	var errW, errB error
-	// They run at the same time: starting takes both longer than reading.
+	// The tools run at the same time, because starting takes each of them longer than reading.
 	var both sync.WaitGroup
 	both.Go(func() { w, errW = askWipefs(ctx, r, node) })
 	both.Go(func() { b, errB = askBlkid(ctx, r, node) })
@@ -55,7 +56,8 @@ func Signatures(ctx context.Context, r run.Runner, node string) ([]Signature, er
 	return append(w, b...), nil
 }
 
-// askWipefs requires exit code 0, with or without a finding. wipefs returns 1 for a disk that it cannot open.
+// askWipefs runs wipefs and requires exit code 0, with or without a finding. wipefs returns 1 for a disk that it cannot
+// open.
 func askWipefs(ctx context.Context, r run.Runner, node string) ([]Signature, error) {
 	c := run.Command{Path: wipefs, Args: []string{"-n", "-J", node}, Timeout: toolTime}
 	res, err := r.Run(ctx, c)
@@ -72,8 +74,8 @@ func askWipefs(ctx context.Context, r run.Runner, node string) ([]Signature, err
 	return list, nil
 }
 
-// askBlkid relies on blkid's output. Exit code 2 alone only means that blkid reports nothing. It returns 2 for a blank
-// disk and for one that is unreadable, missing or (util-linux 2.39 and later) ambivalent.
+// askBlkid runs blkid and relies on its output. The exit code 2 alone means only that blkid names nothing. blkid also
+// returns 2 for a disk that is unreadable, missing or (util-linux 2.39 and later) ambivalent.
 func askBlkid(ctx context.Context, r run.Runner, node string) ([]Signature, error) {
 	c := run.Command{Path: blkid, Args: []string{"-p", "-o", "udev", node}, Timeout: toolTime}
 	res, err := r.Run(ctx, c)
@@ -95,8 +97,8 @@ func notUnderstood(c run.Command, res run.Result, err error) error {
 		c, err, res.ExitCode, disk.Visible(string(res.Stdout)), disk.Visible(string(res.Stderr)))
 }
 
-// parseWipefs parses the output of `wipefs -n -J`. It is always one object; with no signatures it is {"signatures":[]}
-// (util-linux 2.38.1).
+// parseWipefs parses the output of `wipefs -n -J`. The output is always one object. Without signatures it is
+// {"signatures":[]} (util-linux 2.38.1).
 func parseWipefs(out []byte) ([]Signature, error) {
 	var doc struct {
 		Signatures *[]struct {
@@ -140,7 +142,7 @@ func word(s *string) string {
 }
 
 // parseBlkid parses the output of `blkid -p -o udev`: one KEY=value a line, with \x escapes in values whose keys end in
-// _ENC. Any output means content: without a type it becomes a signature of the type "unknown".
+// _ENC. Any output means content, so output without a type becomes a signature of the type "unknown".
 func parseBlkid(out []byte) ([]Signature, error) {
 	if len(out) == 0 {
 		return nil, nil
