@@ -10,8 +10,8 @@ import (
 	"hotmount/internal/unit"
 )
 
-// RemoveMountPoint removes the mount point in the directory if it is empty. In a mount namespace that does not see the
-// host's mounts it removes nothing.
+// RemoveMountPoint removes the mount point name from the directory if the mount point is empty. In a mount namespace
+// that does not see the host's mounts, it removes nothing.
 func RemoveMountPoint(h inventory.Host, dir, name string) error {
 	if err := h.Propagates(dir); err != nil {
 		return err
@@ -20,8 +20,8 @@ func RemoveMountPoint(h inventory.Host, dir, name string) error {
 	return h.Store.WithReserve(func() error { return unit.RemoveMountPoint(dir, name) })
 }
 
-// CleanupAll removes the empty mount points and dead links in the class directories, both those of the configuration
-// and those of the last daemon. So leftovers go even if the configuration is broken.
+// CleanupAll removes the empty mount points and dead links in the class directories. It uses the directories of the
+// configuration and those that the last daemon used. So it also works if the configuration is broken.
 func CleanupAll(h inventory.Host, load func() (*disk.Settings, error)) error {
 	dirs, err := h.Store.Directories()
 	s, configErr := load()
@@ -38,7 +38,7 @@ func CleanupAll(h inventory.Host, load func() (*disk.Settings, error)) error {
 			continue
 		}
 		for _, name := range names {
-			// A link to a disk that was given out, perhaps in an earlier boot.
+			// This can be a link to a disk that was given out, perhaps in an earlier boot.
 			err = errors.Join(err, unit.RemoveDeadLink(dir, name))
 			// A mount point that is being made or removed has a "." before its name.
 			name = strings.TrimPrefix(name, ".")

@@ -17,7 +17,7 @@ func Missing(h inventory.Host, s *disk.Settings) ([]disk.Sighting, error) {
 	return h.Missing(disks)
 }
 
-// Forget records that the missing filesystem with that UUID is gone for good.
+// Forget records that the missing filesystem with that UUID will not return.
 func Forget(h inventory.Host, s *disk.Settings, uuid string) error {
 	missing, err := Missing(h, s)
 	if err != nil {

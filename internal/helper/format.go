@@ -18,23 +18,23 @@ import (
 	"hotmount/internal/store"
 )
 
-// job is one disk in one hotmount-format@.service.
+// job is the work of one hotmount-format@.service on one disk.
 type job struct {
 	host  inventory.Host
 	log   *report.Log
-	place *store.Place // given back once the disk has been read
-	token string       // the operator's, empty if there is none
-	// again reports that the disk is known to hold a filesystem, which could not be mounted. The daemon reports that, so
-	// nothing is logged unless the disk turns out to hold something else.
+	place *store.Place // is given back once the disk has been read
+	token string       // is the operator's token, empty if there is none
+	// again reports that the disk is known to hold a filesystem that could not be mounted. The daemon reports the
+	// failure, so nothing is logged unless the disk turns out to hold something else.
 	again bool
-	// facts and settings are those of the last look. The look before the first write replaces them.
+	// facts and settings are from the last look. The look before the first write replaces both.
 	facts    *disk.Facts
 	settings *disk.Settings
 }
 
 // Format is the whole program of hotmount-format@.service. It examines the disk, proves what is on it, and decides with
-// the daemon's function. If the answer is Format it makes the filesystem. The result is the verdict, for the daemon.
-// Format returns an error only if it cannot leave a verdict.
+// the same function as the daemon. If the decision is Format, it makes the filesystem. It leaves the result as a
+// verdict for the daemon. Format returns an error only if it cannot leave a verdict.
 func Format(ctx context.Context, h inventory.Host, seq uint64) error {
 	log := report.New()
 	s, err := h.Store.Settings()
@@ -44,7 +44,7 @@ func Format(ctx context.Context, h inventory.Host, seq uint64) error {
 	scan := report.NewScan(log, nil)
 	place := h.Store.LaterPlace(func() {
 		scan.Status("waiting until other disks have been read", readPatience)
-		// Many processes may wait.
+		// Many processes may wait at the same time.
 		debug.FreeOSMemory()
 	})
 	defer place.Free()
@@ -60,14 +60,14 @@ func Format(ctx context.Context, h inventory.Host, seq uint64) error {
 		return j.formatConfirmed(ctx)
 	}
 	c := f.Known()
-	// A disk that could not be mounted is read as well.
+	// A disk whose filesystem could not be mounted is read as well.
 	d := policy.Decide(f, &c, s)
 	if d.Action != disk.Prove && d.Action != disk.Format && (d.Action != disk.Mount || c.Proven) {
 		return j.nothingToProve(&c, d)
 	}
 	j.again = d.Action == disk.Mount
-	// A full state directory must show before the disk is read in vain. With an intent the disk may hold a whole
-	// filesystem, which has to be mounted in any case.
+	// A full state directory must be noticed before the disk is read in vain. If there is an intent, the check is left
+	// out: the disk may hold a whole filesystem, which has to be mounted in any case.
 	if f.Standing.Intent == nil && c.Kind == disk.Unread {
 		if err := h.Store.Check(); errors.Is(err, unix.ENOSPC) {
 			return nil // the disk is held from now on
@@ -88,8 +88,8 @@ func awaitTurn(ctx context.Context, h inventory.Host, s *disk.Settings, seq uint
 	if err != nil {
 		return nil, err
 	}
-	// A disk that could not be mounted need not wait for the disks that are read in full. It is itself read in full
-	// only if nothing turns out to be on it.
+	// A disk whose filesystem could not be mounted need not wait for the disks that are read in full. It is read in
+	// full only if the tools find nothing on it.
 	untold, err := h.Store.Taken(seq)
 	if err != nil {
 		return nil, err
@@ -101,11 +101,11 @@ func awaitTurn(ctx context.Context, h inventory.Host, s *disk.Settings, seq uint
 	if err := place.Progress(ctx); err != nil {
 		return nil, err
 	}
-	// The wait may have been long.
+	// The facts are read again, because the wait may have been long.
 	return asking(h, s).BySeq(seq)
 }
 
-// nothingToProve logs that the disk is not read, and the reason.
+// nothingToProve logs that the disk is not read, and why.
 func (j *job) nothingToProve(c *disk.Content, d disk.Decision) error {
 	f := j.facts
 	why, _ := policy.Words(f, c, j.settings, d)
@@ -113,13 +113,13 @@ func (j *job) nothingToProve(c *disk.Content, d disk.Decision) error {
 	if len(f.Loops) == 0 {
 		return nil
 	}
-	// The daemon may not open loop devices and so may not see these.
+	// The daemon may not open loop devices, and so may not see that they lie on the disk.
 	return j.host.Store.SaveVerdict(disk.Verdict{Seq: f.Seq, Size: f.Size, Writes: f.Writes, Failure: why, Retry: true})
 }
 
-// verdict proves the disk, formats it if that is allowed, and returns the result for the daemon.
+// verdict proves the disk, formats it if policy allows this, and returns the result for the daemon.
 func (j *job) verdict(ctx context.Context) (disk.Verdict, error) {
-	f := j.facts // as it was before the proof
+	f := j.facts // the facts before the proof
 	v := disk.Verdict{Seq: f.Seq, Size: f.Size}
 	var err error
 	v.Content, v.Writes, err = j.proveAndMake(ctx)
@@ -133,10 +133,10 @@ func (j *job) verdict(ctx context.Context) (disk.Verdict, error) {
 	}
 	v.Content, v.Failure, v.Shared = disk.Content{}, err.Error(), errors.Is(err, format.ErrShared)
 	v.Retry = format.Retry(err)
-	if last := f.Standing.Verdict; last == nil || last.Failure != v.Failure { // else the journal has it
+	if last := f.Standing.Verdict; last == nil || last.Failure != v.Failure { // otherwise it was logged before
 		j.log.Event(report.KindFailed, journal.PriErr, f, disk.Decision{Action: disk.Prove}, "", fmt.Sprintf("%s: %v", f.Node(), err))
 	}
-	// While writes are not counted no verdict is valid. A failed one only delays the next try.
+	// Without a count of writes no verdict is valid. The verdict of a failure only delays the next attempt.
 	now, err := j.host.Counters(f.Name)
 	v.Writes = now.Writes
 	return v, err
@@ -161,7 +161,7 @@ func (j *job) formatConfirmed(ctx context.Context) error {
 		return j.host.Store.SaveAnswer(f.Seq, answer)
 	}
 	answer.UUID, answer.Type = v.Content.UUID, v.Content.Type
-	// With these records the new filesystem is held until it is accepted.
+	// With these records, the new filesystem would be held until it is accepted.
 	if f.Standing.Given != nil {
 		err = j.host.Store.Ungive(f)
 	}
@@ -190,7 +190,7 @@ func notConfirmable(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Dec
 		why += "; " + next
 	}
 	but := "it is not refused for its content, but "
-	if d.Action == disk.Hold || d.Reason == disk.ReasonSerialTwice { // it may be refused for its content as well
+	if d.Action == disk.Hold || d.Reason == disk.ReasonSerialTwice { // the content may be a reason, too
 		but = ""
 	}
 	return fmt.Errorf("cannot format %s: %s%s: %s", f.Name, but, d.Action, why)

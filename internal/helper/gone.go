@@ -38,18 +38,18 @@ func ParseID(s string) (id disk.ID, err error) {
 	return id, err
 }
 
-// PID 1 has goneFirst to unmount a disk that nobody uses. A running daemon may end before it has unmounted the disk. So
-// the disk is checked again, each time after twice as long, up to goneMost.
+// PID 1 has the time goneFirst to unmount a disk that nobody uses. A running daemon may end before it has unmounted the
+// disk. So the disk is checked again and again. Each wait is twice as long as the one before, up to goneMost.
 const (
 	goneFirst = 2 * time.Second
 	goneMost  = 30 * time.Second
 )
 
-// unmounter makes PID 1 unmount the mount of a gone disk at the path, and name its users.
+// unmounter makes PID 1 unmount what a detached disk has mounted at path, and name its users.
 type unmounter func(ctx context.Context, path string, dev disk.Dev) error
 
-// Gone handles a disk that is gone like the daemon (agent.Agent), but once: its unit retries failures. It leaves the
-// work to the daemon while one answers at the socket.
+// Gone handles a detached disk as the daemon does (agent.Agent), but only once, because its unit retries after a
+// failure. While a daemon answers at the socket, Gone leaves the work to the daemon.
 func Gone(ctx context.Context, h inventory.Host, id disk.ID, socket string) error {
 	unmount := func(ctx context.Context, path string, dev disk.Dev) error {
 		return new(unit.Manager).Run(ctx, disk.ProgramUnmount, disk.ID{Dev: dev}, path)
@@ -58,7 +58,7 @@ func Gone(ctx context.Context, h inventory.Host, id disk.ID, socket string) erro
 }
 
 func gone(ctx context.Context, h inventory.Host, unmount unmounter, id disk.ID, isDaemon func() bool) error {
-	// The last daemon's directories suffice: there may be no readable configuration.
+	// The directories that the last daemon used suffice, because a readable configuration may not exist.
 	var s disk.Settings
 	daemon := isDaemon()
 	for wait := goneFirst; ; wait = min(2*wait, goneMost) {
@@ -79,7 +79,7 @@ func gone(ctx context.Context, h inventory.Host, unmount unmounter, id disk.ID, 
 			continue
 		}
 		for i := range stale {
-			// unmount checks that it is still the same mount.
+			// unmount verifies that the mount is still the same.
 			where := stale[i].Mounts[0].Path
 			if failed := unmount(ctx, where, id.Dev); failed != nil {
 				err = errors.Join(err, fmt.Errorf("cannot unmount %s of %s, which is gone: %w", where, id, failed))
@@ -89,8 +89,8 @@ func gone(ctx context.Context, h inventory.Host, unmount unmounter, id disk.ID, 
 	}
 }
 
-// nameHolders has the users named that have a filesystem of the disk mounted elsewhere, such as pods. hotmount's own
-// mount may have ended without them.
+// nameHolders makes PID 1 name the users, such as pods, that have a filesystem of the disk mounted elsewhere.
+// hotmount's own mount may have ended although these mounts remain.
 func nameHolders(ctx context.Context, h inventory.Host, unmount unmounter, id disk.ID) error {
 	if !mounts.MountedAnywhere(h.Root, id.Name) {
 		return nil

@@ -15,11 +15,12 @@ import (
 	"hotmount/internal/run"
 )
 
-// Grow is the whole program of hotmount-grow@.service, for a mounted filesystem. With a mount directory, stage, it is
-// that of hotmount-stage@.service, for a filesystem that is to be mounted.
+// Grow is the whole program of hotmount-grow@.service, which grows a mounted filesystem. If stage is not empty, Grow is
+// the program of hotmount-stage@.service. It then grows a filesystem before the daemon mounts it, and stage is the
+// directory for a temporary mount.
 //
-// The result is the fit, for the daemon. Grow returns an error only if it cannot leave a fit. Started by hand, it
-// repeats an earlier attempt.
+// Grow saves the result as a disk.Fit for the daemon. It returns an error only if it cannot save a Fit. If an
+// administrator starts the unit, Grow repeats an earlier attempt.
 func Grow(ctx context.Context, h inventory.Host, seq uint64, stage string) error {
 	log := report.New()
 	s, f, err := settingsAndDisk(h, seq)
@@ -43,7 +44,7 @@ func Grow(ctx context.Context, h inventory.Host, seq uint64, stage string) error
 		return nil
 	}
 	switch {
-	case errors.Is(err, grow.ErrUnmountable): // the daemon mounts it next and reports this
+	case errors.Is(err, grow.ErrUnmountable): // the daemon tries the mount next and reports this
 		return nil
 	case errors.Is(err, disk.ErrGone):
 		return err

@@ -11,8 +11,8 @@ import (
 	"hotmount/internal/policy"
 )
 
-// lastWord decides once more after the disk was read. Before the first write, the class and the unfinished format, or
-// its absence, must still be those that the disk was read for. over reports that the operator gave a token.
+// lastWord decides once more after the disk was read. Before the first write, the class and the unfinished format, if
+// any, must still be the same as before the reading. over reports that the operator gave a token.
 func lastWord(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Class, proven *disk.Standing, over bool) (disk.Decision, error) {
 	d := policy.Decide(f, c, s)
 	if over {
@@ -32,14 +32,14 @@ func lastWord(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Clas
 	return d, nil
 }
 
-// asProven reports whether the disk's class still is the one that it was proven blank for, in the fields that matter to
-// proof and format.
+// asProven reports whether the disk still has the class for which it was proven blank. It compares the fields that
+// matter to the proof and the format.
 func asProven(then, now *disk.Class) bool {
 	return now != nil && now.Name == then.Name && now.Blank == then.Blank && now.Directory == then.Directory && now.Create == then.Create
 }
 
-// sameIntent reports whether the intent that the disk was proven with is still on record. The intent identifies a
-// half-made filesystem and says how to read the rest.
+// sameIntent reports whether the intent with which the disk was proven is still on record. The intent identifies a
+// half-made filesystem and determines how the rest of the disk is read.
 func sameIntent(then, now *disk.Standing) bool {
 	if then.Intent == nil || now.Intent == nil {
 		return then.Intent == now.Intent
@@ -47,8 +47,8 @@ func sameIntent(then, now *disk.Standing) bool {
 	return then.Intent.UUID == now.Intent.UUID && then.IntentDoubt == now.IntentDoubt && then.IntentBySlot == now.IntentBySlot
 }
 
-// intentFor returns the intent to record before the first write. A half-made ext4 is made again with the same
-// parameters, so that it is recognised after another crash.
+// intentFor returns the intent to record before the first write. A half-made ext4 filesystem is made again with the
+// same parameters, so that it is recognised after another crash.
 func intentFor(f *disk.Facts, class *disk.Class, uuid, boot string, again bool) disk.Intent {
 	intent := disk.Intent{Identity: f.Identity(boot), Class: class.Name, UUID: uuid}
 	switch {
@@ -61,17 +61,17 @@ func intentFor(f *disk.Facts, class *disk.Class, uuid, boot string, again bool) 
 	return intent
 }
 
-// intendedUUID returns the UUID of the disk's unfinished format, or a new one. The UUID stays the same until the format
-// has ended, so that a disk has at most one intent.
+// intendedUUID returns the UUID of the disk's unfinished format, or a new UUID. The UUID stays the same until the
+// format has ended, so that a disk has at most one intent.
 //
-// Three cases get a new UUID. A copy of another disk that the operator overwrites needs a filesystem of its own. A disk
-// recognised only by its slot may be the next disk there, and must not become the other's twin. Nor must a disk with the
-// serial or WWN of the one on which the format began, and which is attached.
+// A disk gets a new UUID in three cases, so that two disks never have the same UUID. In the first case, the operator
+// overwrites a copy of another disk. In the second, the disk is recognised only by its slot and may be the next disk
+// there. In the third, the disk has the serial or WWN of another attached disk, on which the format began.
 func intendedUUID(f *disk.Facts, over bool) (string, error) {
 	if i := policy.Intent(f, &disk.Content{}); i != nil && !f.Standing.IntentBySlot && !(over && ofAnother(f)) {
 		return i.UUID, nil
 	}
-	// The kernel's generator of random UUIDs (random(4)).
+	// The kernel generates this UUID at random (random(4)).
 	b, err := os.ReadFile("/proc/sys/kernel/random/uuid")
 	uuid := strings.TrimSpace(string(b))
 	if err == nil && !disk.ValidUUID(uuid) {
@@ -87,16 +87,16 @@ func intendedUUID(f *disk.Facts, over bool) (string, error) {
 type ending struct {
 	// made reports that mkfs had finished the filesystem.
 	made bool
-	// ends reports that the intent ends. With a failure it ends because the operator has accepted other content
-	// instead.
+	// ends reports that the intent ends. If failure is set, the intent ends because the operator has accepted other
+	// content.
 	ends    bool
 	failure error
-	// leaves reports that the accepted disk may be merely the next in the slot. The intent stays, for the disk with its
-	// UUID.
+	// leaves reports that the accepted disk may be only the next disk in the slot. The intent then stays, for the disk
+	// with the UUID of the intent.
 	leaves bool
 }
 
-// outcome returns the result of the format that began on the disk, if the decision is not to format it.
+// outcome returns the result of the format that began on the disk, if the decision is not to format the disk.
 func outcome(f *disk.Facts, c *disk.Content, d disk.Decision) ending {
 	i := policy.Intent(f, c)
 	ours := i != nil && !ofAnother(f)
@@ -113,7 +113,8 @@ func outcome(f *disk.Facts, c *disk.Content, d disk.Decision) ending {
 	return ending{}
 }
 
-// ofAnother reports whether the intent is another disk's, of which this one is a copy. Then it does not end here.
+// ofAnother reports whether the intent belongs to another disk, of which f is a copy. The intent of the other disk does
+// not end on f.
 func ofAnother(f *disk.Facts) bool {
 	return f.Standing.IntentDoubt && !f.Standing.Intent.Identity.Like(f.Identity(""))
 }

@@ -22,19 +22,20 @@ import (
 // making is one proof and the filesystem that may follow.
 type making struct {
 	*job
-	class      *disk.Class // as it was when the disk was proven
+	class      *disk.Class // is the class as it was when the disk was proven
 	uuid, path string
 	decision   disk.Decision
 	scan       *report.Scan
 	comparing  func() // shows that the token is being compared
 	record     *store.Format
 	session    *format.Session
-	// unsaid logs the content found on a disk that is read again, nil for none.
+	// unsaid logs the content found on a disk that is read again. It is nil if there is nothing to log.
 	unsaid func()
 }
 
-// proveAndMake returns the final content of the disk, and the write count for which that is valid. After an error
-// nothing is known of the disk. With the operator's token it overwrites the content, or returns an error.
+// proveAndMake returns the final content of the disk, and the write count for which this content is valid. After an
+// error nothing is known of the disk. With the operator's token, proveAndMake overwrites the content or returns an
+// error.
 func (j *job) proveAndMake(ctx context.Context) (c disk.Content, writes uint64, err error) {
 	// While the options stay wrong, a blank disk is not read again.
 	if last := j.facts.Standing.Verdict; last.Valid(j.facts) && last.Failure != "" {
@@ -69,7 +70,7 @@ func (j *job) proveAndMake(ctx context.Context) (c disk.Content, writes uint64, 
 	return disk.Content{Kind: disk.Filesystem, Type: m.class.Create, UUID: m.uuid, Proven: true, Made: true, Evidence: []string{"made by hotmount and read back"}}, 0, nil
 }
 
-// begin chooses the UUID, logs the proof and opens the disk.
+// begin chooses the UUID, logs that the disk is read, and opens the disk.
 func (j *job) begin(ctx context.Context) (*making, error) {
 	f, s, log := j.facts, j.settings, j.log
 	uuid, err := intendedUUID(f, j.token != "")
@@ -84,7 +85,7 @@ func (j *job) begin(ctx context.Context) (*making, error) {
 	condition, m.comparing = readFor(m.scan, j.token != "")
 	if j.again {
 		m.scan.Doing = "reading the disk, because it could not be mounted"
-	} else if v := f.Standing.Verdict; j.token != "" || v == nil || v.Failure == "" { // else it was logged at the first try
+	} else if v := f.Standing.Verdict; j.token != "" || v == nil || v.Failure == "" { // otherwise the first try logged this
 		log.Event(report.KindSeen, journal.PriInfo, f, m.decision, m.path, report.Name(f)+": seen: it is read"+m.becomes(condition))
 	}
 	readAgain := func(ctx context.Context) (func(context.Context, probe.Progress), error) {
@@ -109,8 +110,8 @@ func (j *job) begin(ctx context.Context) (*making, error) {
 	return m, nil
 }
 
-// becomes returns a clause with the filesystem that a format would make, empty if the disk is not formatted even if it
-// is blank.
+// becomes returns a clause with the filesystem that a format would make. The clause is empty if the disk would not be
+// formatted even if it is blank.
 func (m *making) becomes(condition string) string {
 	blank := disk.Content{Kind: disk.Blank, Proven: true}
 	if m.token == "" && policy.Decide(m.facts, &blank, m.settings).Action != disk.Format {
@@ -119,7 +120,7 @@ func (m *making) becomes(condition string) string {
 	return "; if " + condition + ", it becomes " + m.class.Create + " " + m.uuid
 }
 
-// attached reports whether a disk with that sequence number is attached, or may be.
+// attached reports whether a disk with that sequence number is attached, or may be attached.
 func (j *job) attached(seq uint64) bool {
 	_, err := j.host.BySeq(seq)
 	return !errors.Is(err, disk.ErrGone)
@@ -127,30 +128,30 @@ func (j *job) attached(seq uint64) bool {
 
 // progress is called while the disk is read.
 func (m *making) progress(ctx context.Context, p probe.Progress) {
-	// Progress returns an error once the context has ended, which ends the scan as well.
+	// When the context ends, Progress returns an error, but the context ends the scan as well.
 	if err := m.place.Progress(ctx); err != nil {
 		m.scan.Status(err.Error(), readPatience)
 	}
 	m.scan.Progress(p.At, p.Size, p.Read, m.settings.Settle+readPatience)
 }
 
-// prove reads the disk, and frees the place for the next one.
+// prove reads the disk, and frees the place for the next disk.
 func (m *making) prove(ctx context.Context) (disk.Content, error) {
 	// The settle time has to pass even if little is read.
 	m.scan.Status("reading "+m.facts.Node(), m.settings.Settle+readPatience)
-	// Many disks may be read at once: what the looks took is not kept meanwhile.
+	// Many disks may be read at once, so the memory that the looks needed is freed before the reading.
 	debug.FreeOSMemory()
 	c, err := m.session.Prove(ctx, m.class.Blank)
-	if m.token == "" { // with a token its samples are read again
-		// The next proof needs as much memory as this one used.
+	if m.token == "" { // with a token, the samples are read again
+		// The next proof needs as much memory as this proof used.
 		debug.FreeOSMemory()
 		m.place.Free()
 	}
 	return c, err
 }
 
-// decideAgain reads everything else again before the final decision, because the proof takes time. That includes the
-// configuration: the operator may have switched formatting off, or given the disk to another class.
+// decideAgain reads everything else again before the final decision, because the proof takes time. It reads the
+// configuration again, too: the operator may have switched formatting off, or given the disk to another class.
 func (m *making) decideAgain(c *disk.Content) (err error) {
 	if m.settings, err = m.host.Store.Settings(); err != nil {
 		return err
@@ -200,7 +201,7 @@ func (m *making) conclude(ctx context.Context, c *disk.Content) error {
 	return nil
 }
 
-// makeFilesystem runs mkfs. Its first write is recorded before it happens.
+// makeFilesystem runs mkfs. The format is recorded before the first write.
 func (m *making) makeFilesystem(ctx context.Context, c *disk.Content) error {
 	f, class := m.facts, m.class
 	if err := canMount(class, f.ID); err != nil {
@@ -213,7 +214,7 @@ func (m *making) makeFilesystem(ctx context.Context, c *disk.Content) error {
 		return err
 	}
 	intent := intentFor(f, class, m.uuid, boot, again)
-	// The token is also for the conditions that were shown with it.
+	// The token is also bound to the conditions that were shown with it.
 	boot = shown(boot, unmet(f, c, m.settings))
 	m.record.Record = disk.Record{Name: f.Name, Identity: intent.Identity, Class: class.Name, UUID: m.uuid, Type: class.Create, By: disk.ByDaemon, Evidence: c.Evidence}
 	switch {
@@ -236,8 +237,8 @@ func (m *making) makeFilesystem(ctx context.Context, c *disk.Content) error {
 	return err
 }
 
-// readFor makes the scan show what the disk is read for. It returns the condition for a format in words, and a function
-// to call when the token is compared. over reports that there is a token.
+// readFor makes the scan show why the disk is read. condition is the condition for a format in words. The caller calls
+// comparing when the token is compared. over reports that there is a token.
 func readFor(scan *report.Scan, over bool) (condition string, comparing func()) {
 	if !over {
 		return "it is proven blank", func() {}
@@ -246,8 +247,8 @@ func readFor(scan *report.Scan, over bool) (condition string, comparing func()) 
 	return "the token is valid", func() { scan.Doing = "comparing the disk with the token" }
 }
 
-// prototype makes the file that gives mkfs.xfs the owner and mode of the root directory. The path is empty if it is not
-// needed.
+// prototype makes the file that gives mkfs.xfs the owner and mode of the root directory. The path is empty if no file
+// is needed.
 func prototype(class *disk.Class) (path string, remove func(), err error) {
 	remove = func() {}
 	if class.Create != disk.XFS {

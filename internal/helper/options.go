@@ -17,16 +17,17 @@ import (
 	"hotmount/internal/run"
 )
 
-// ofAnyMount are the options that mount(8) handles itself, and those of the kernel that no filesystem gets
-// (linux_flags_map in libmount/src/optmap.c of util-linux; context= and its like are SELinux's).
+// ofAnyMount are the options that mount(8) or the kernel handles for every filesystem, so that no filesystem driver
+// sees them (linux_flags_map in libmount/src/optmap.c of util-linux). context= and similar options belong to SELinux.
 var ofAnyMount = []string{
 	"defaults", "ro", "rw", "suid", "nosuid", "dev", "nodev", "exec", "noexec", "sync", "async", "dirsync", "silent", "loud", "mand", "nomand",
 	"lazytime", "nolazytime", "atime", "noatime", "diratime", "nodiratime", "relatime", "norelatime", "strictatime", "nostrictatime", "iversion", "noiversion",
 	"symfollow", "nosymfollow", "comment", "context", "fscontext", "defcontext", "rootcontext", "seclabel",
 }
 
-// kernelTakes returns an error if the kernel has no such filesystem, or refuses one of its mount options. There is no disk
-// for this, so options that depend on the filesystem pass. Where the kernel cannot be asked, kernelTakes returns nil.
+// kernelTakes returns an error if the kernel does not have the filesystem type, or refuses one of its mount options.
+// kernelTakes mounts no disk, so it accepts options that depend on the content of a filesystem. If the kernel cannot be
+// asked, kernelTakes returns nil.
 func kernelTakes(fstype string, options []string) error {
 	fd, err := unix.Fsopen(fstype, unix.FSOPEN_CLOEXEC)
 	if errors.Is(err, unix.ENODEV) {
@@ -53,8 +54,8 @@ func kernelTakes(fstype string, options []string) error {
 	return nil
 }
 
-// kernelSays returns the kernel's message for the last error of a filesystem context, which begins with its level and a
-// space (fscontext_read in fs/fsopen.c).
+// kernelSays returns the kernel's message for the last error of a filesystem context. In the kernel's text, the message
+// follows its level and a space (fscontext_read in fs/fsopen.c).
 func kernelSays(fd int, otherwise error) string {
 	text := make([]byte, 512)
 	n, err := unix.Read(fd, text)
@@ -64,7 +65,7 @@ func kernelSays(fd int, otherwise error) string {
 	return otherwise.Error()
 }
 
-// canMount returns an error if what the class makes could not be mounted with the class's options.
+// canMount returns an error if the filesystem that the class creates could not be mounted with the class's options.
 func canMount(class *disk.Class, id disk.ID) error {
 	if err := kernelTakes(class.Create, class.MountOptions(class.Create)); err != nil {
 		return fmt.Errorf("cannot format %s: its class could not mount the new filesystem: %w; nothing is written; %s", id, err, optionsRemedy(class))
@@ -76,10 +77,10 @@ func optionsRemedy(class *disk.Class) string {
 	return fmt.Sprintf("to check the options of class %s: hotmount config check && systemctl reload hotmount", class.Name)
 }
 
-// TryOptions tries each class's mount options for each type of filesystem that the class mounts, on a scratch filesystem.
-// Options that no such filesystem takes are an error, and so are those that what the class makes does not take. A refusal by
-// another type is a warning, because an existing filesystem may have what an option needs. The options usual need no scratch
-// filesystem.
+// TryOptions tries each class's mount options on a scratch filesystem of each type that the class mounts. Options that
+// every type refuses are an error. Options that the type of new filesystems refuses are an error, too. A refusal by
+// another type is a warning, because an existing filesystem may have what an option needs. The options usual need no
+// scratch filesystem.
 func TryOptions(ctx context.Context, r run.Runner, s *disk.Settings, usual []string, origin func(key string) string) (warnings []string, err error) {
 	if os.Geteuid() != 0 {
 		return []string{"the mount options were not tried, because only root can try them: sudo hotmount config check"}, nil
@@ -114,13 +115,13 @@ func TryOptions(ctx context.Context, r run.Runner, s *disk.Settings, usual []str
 	return warnings, err
 }
 
-// tryPatience bounds mount(8) of a small file.
+// tryPatience is the time limit for mount(8) of a small file.
 const tryPatience = time.Minute
 
-// errUntried reports that no scratch filesystem can be mounted here, whatever the options.
+// errUntried reports that no scratch filesystem can be mounted on this machine, whatever the options.
 var errUntried = errors.New("mount options cannot be tried on this machine")
 
-// tryMount makes a filesystem in a temporary file, and mounts it in a mount namespace that ends with mount(8).
+// tryMount makes a filesystem in a temporary file. It mounts the file in a mount namespace that ends with mount(8).
 func tryMount(ctx context.Context, r run.Runner, fstype string, options []string) (err error) {
 	dir, err := os.MkdirTemp("", "hotmount-check-")
 	if err != nil {

@@ -18,15 +18,15 @@ import (
 	"hotmount/internal/policy"
 )
 
-// Release is one `hotmount release`. The daemon behind the socket unmounts the disk, and Release prints whether it is
-// safe to detach.
+// Release is one run of `hotmount release`. The daemon behind Socket unmounts the disk, and Release prints whether the
+// disk is safe to detach.
 type Release struct {
 	Host   inventory.Host
 	Socket string
 	Out    io.Writer
 	// Force unmounts the disk although pods still use it.
 	Force bool
-	// Sync writes out the data of the filesystem mounted at the path (SyncFilesystem).
+	// Sync writes out the data of the filesystem mounted at path (SyncFilesystem).
 	Sync func(path string) error
 }
 
@@ -54,11 +54,11 @@ func (r *Release) Do(ctx context.Context, which string) error {
 		}
 		fmt.Fprintf(r.Out, "%s is in use, and these pods must be deleted before it can be detached (for their names: kubectl get pods -A -o custom-columns=:metadata.namespace,:metadata.name,:metadata.uid):\n  %s\n  %s\n", f.ID, strings.Join(pods, "\n  "), mounts.Lines(users))
 	}
-	// This precedes the daemon's unmount, so that this command waits, not the daemon.
+	// The data is written before the daemon unmounts, so that this command waits for it, not the daemon.
 	switch err := r.Sync(path); {
 	case err != nil && f.Fault == "":
 		return fmt.Errorf("cannot release %s: cannot write its data: %w", f.ID, err)
-	case err != nil: // the kernel writes no more, and a repair needs it unmounted
+	case err != nil: // the kernel writes no more, and a repair needs the filesystem unmounted
 		fmt.Fprintf(r.Out, "%s: %s: data that was not written yet is lost: %v\n", f.ID, f.Fault, err)
 	}
 	if _, err := control.Ask(ctx, r.Socket, control.Request{Do: "release", Disk: f.Name, Seq: f.Seq}); err != nil {
@@ -66,7 +66,7 @@ func (r *Release) Do(ctx context.Context, which string) error {
 	}
 	var said strings.Builder
 	if err = r.saySafe(ctx, &said, f); err != nil && !r.Force {
-		// The user came meanwhile, or cannot be seen, and keeps the disk as before.
+		// A user that came after the first check, or cannot be seen, keeps the disk as before.
 		_, backErr := control.Ask(ctx, r.Socket, control.Request{Do: "accept", Disk: f.Name, Seq: f.Seq})
 		if backErr == nil {
 			backErr = errors.New("until then hotmount mounts it again")
@@ -77,7 +77,8 @@ func (r *Release) Do(ctx context.Context, which string) error {
 	return err
 }
 
-// saySafe prints that the disk, which hotmount no longer uses, can be detached, if nobody else holds it.
+// saySafe prints that the disk, which hotmount no longer uses, can be detached. It returns an error if anything else
+// still holds the disk.
 func (r *Release) saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error {
 	err := isFree(ctx, f)
 	now, lookErr := r.look(f)
@@ -88,7 +89,7 @@ func (r *Release) saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error
 	if lookErr != nil {
 		return errors.Join(err, fmt.Errorf("cannot tell whether %s is safe to detach: %w", f.ID, lookErr))
 	}
-	// A process with a block volume open need not have claimed the disk, and a loop device never claims it.
+	// A process with a block volume open may not have claimed the disk, and a loop device never claims a disk.
 	if err != nil || f.Standing.Given != nil || len(now.Loops) > 0 {
 		opened, openErr := deviceUsers(&now)
 		mounted, mountErr := mounts.Users("", f.Dev, "")
@@ -111,13 +112,13 @@ func (r *Release) saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error
 	return nil
 }
 
-// detachedItself reports whether the look shows that a loop device has lost its file. A loop device that was detached
-// while mounted goes when it is unmounted (LO_FLAGS_AUTOCLEAR, loop(4)).
+// detachedItself reports whether the look shows that a loop device has lost its file. If a loop device was detached
+// while mounted, the kernel removes it at the unmount (LO_FLAGS_AUTOCLEAR, loop(4)).
 func detachedItself(f *disk.Facts, look error) bool {
 	return f.Transport == "loop" && errors.Is(look, disk.ErrGone)
 }
 
-// look returns the present facts of the disk or partition. It looks at no other disk, which may be dead.
+// look returns the present facts of the disk or partition. It does not look at other disks, which may not answer.
 func (r *Release) look(f *disk.Facts) (disk.Facts, error) {
 	s, err := r.Host.Store.Settings()
 	if err != nil {
@@ -130,8 +131,9 @@ func (r *Release) look(f *disk.Facts) (disk.Facts, error) {
 	return now, err
 }
 
-// toDetach returns in words what to detach for a disk that nobody holds, and how to find it on the host. virsh needs
-// libvirt's target name. The name on this node depends on the order in which the kernel found the disks.
+// toDetach returns in words what to detach if nobody holds the disk, and how to find the disk on the host. virsh needs
+// the target name of libvirt. The disk's name on this node may differ, because it depends on the order in which the
+// kernel found the disks.
 func toDetach(f *disk.Facts) string {
 	switch {
 	case f.Whole != "":
@@ -158,7 +160,7 @@ func toDetach(f *disk.Facts) string {
 }
 
 // deviceUsers returns the users of the device itself, except hotmount's own unit. They include loop devices on the disk
-// or its parts, with which kubelet keeps a block volume.
+// or its parts, because kubelet keeps a block volume with a loop device.
 func deviceUsers(f *disk.Facts) ([]mounts.User, error) {
 	users, err := mounts.DeviceUsers("", f.ID)
 	users = slices.DeleteFunc(users, func(u mounts.User) bool { return u.Unit == fmt.Sprintf("hotmount-block@%d.service", f.Seq) })
@@ -178,7 +180,7 @@ func loopUsers(f *disk.Facts) []mounts.User {
 	return users
 }
 
-// block takes back a disk that is given out as a block volume and that nobody uses.
+// block takes back a disk that is given out as a block volume, if nobody uses the disk.
 func (r *Release) block(ctx context.Context, f *disk.Facts) error {
 	users, err := deviceUsers(f)
 	if err != nil {
@@ -198,8 +200,8 @@ func inUse(f *disk.Facts, users []mounts.User) error {
 	return fmt.Errorf("cannot release %s: it is in use:\n  %s\nend these uses first (for a pod: kubectl delete pod), then: hotmount release %s", f.ID, mounts.Lines(users), f.Name)
 }
 
-// find returns the disk with that kernel name or filesystem UUID, and the path at which hotmount has it mounted or
-// given out. The path is empty if the disk is kept unmounted already.
+// find returns the disk with that kernel name or filesystem UUID. It also returns the path at which hotmount has the
+// disk mounted or given out. The path is empty if the disk is already kept unmounted.
 func (r *Release) find(which string) (*disk.Facts, string, error) {
 	s, err := r.Host.Store.Settings()
 	if err != nil {
@@ -229,8 +231,8 @@ func (r *Release) find(which string) (*disk.Facts, string, error) {
 	return unmounted, "", nil
 }
 
-// givenOut reports whether the disk itself is given out as a block volume, not one that it is part of. The class may be
-// one that is no longer configured.
+// givenOut reports whether the disk itself is given out as a block volume, not only a disk that it is part of. The
+// class of the block volume may no longer be configured.
 func givenOut(f *disk.Facts, d disk.Decision) bool {
 	return f.OwnLink() != "" && (d.GivenOut() || d.Action == disk.Ignore)
 }
@@ -240,7 +242,7 @@ func Releasable(f *disk.Facts, d disk.Decision) bool {
 	return d.Mounted() || givenOut(f, d) || f.Standing.Unmounted != ""
 }
 
-// podsOf returns the UIDs of the pods among the users, each once.
+// podsOf returns the UIDs of the pods among the users, each UID once.
 func podsOf(users []mounts.User) []string {
 	var pods []string
 	for _, u := range users {
@@ -251,7 +253,7 @@ func podsOf(users []mounts.User) []string {
 	return pods
 }
 
-// SyncFilesystem writes out the cached data of the filesystem mounted there.
+// SyncFilesystem writes out the cached data of the filesystem mounted at path.
 func SyncFilesystem(path string) error {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -261,9 +263,9 @@ func SyncFilesystem(path string) error {
 	return unix.Syncfs(fd)
 }
 
-// isFree returns nil if an exclusive open succeeds (open(2), O_EXCL on a block device): nobody on this machine has the
-// disk mounted or claimed. It retries for 5 seconds, because the kernel may take a moment for the last unmount of a
-// namespace that ends.
+// isFree returns nil if an exclusive open succeeds (open(2), O_EXCL on a block device). Then nobody on this machine has
+// the disk mounted or claimed. isFree retries for 5 seconds, because the kernel may take a moment for the last unmount
+// of a namespace that ends.
 func isFree(ctx context.Context, f *disk.Facts) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

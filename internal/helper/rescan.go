@@ -12,8 +12,9 @@ import (
 	"hotmount/internal/run"
 )
 
-// Announce makes udevd process the disks that it does not know in this attachment. udevadm's initialized does not
-// suffice. If udev missed the removal as well, its entry is that of the disk that had the number before.
+// Announce makes udevd process the disks that it has not processed since they were attached. The match of udevadm for
+// initialized devices does not suffice. If udev missed the detachment as well, its entry describes the disk that had
+// the device number before.
 func Announce(ctx context.Context, h inventory.Host, r run.Runner) error {
 	if s, err := h.Store.Settings(); err == nil { // without settings there was no daemon in this boot
 		h = h.For(s)
@@ -41,7 +42,7 @@ func Rescan(ctx context.Context, socket string) error {
 	return ask(ctx, socket, control.Request{Do: "look"})
 }
 
-// ask makes a request for a look. Without a running daemon it does nothing: the daemon looks when it starts.
+// ask asks the daemon to look. If no daemon runs, ask does nothing, because the daemon looks when it starts.
 func ask(ctx context.Context, socket string, r control.Request) error {
 	if _, err := control.Ask(ctx, socket, r); !errors.Is(err, control.ErrDown) {
 		return err

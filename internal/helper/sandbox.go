@@ -13,15 +13,15 @@ import (
 	"hotmount/internal/unit"
 )
 
-// SandboxDropIn is the drop-in for what the configuration needs beyond hotmount.service. An administrator's own
-// drop-ins stand beside it.
+// SandboxDropIn is the path of the drop-in with what the configuration needs beyond hotmount.service. It does not
+// replace the administrator's own drop-ins.
 const SandboxDropIn = "/etc/systemd/system/hotmount.service.d/50-classes.conf"
 
-// ShippedDirectory is the directory that hotmount.service allows.
+// ShippedDirectory is the directory to which hotmount.service allows writes.
 const ShippedDirectory = "/mnt/disks"
 
-// ApplySandbox writes the drop-in that the settings need to the path, or removes it if none is needed. It reports
-// whether this changed anything.
+// ApplySandbox writes the drop-in that the settings need to the path, or removes it if none is needed. changed reports
+// whether the drop-in changed.
 func ApplySandbox(s *disk.Settings, path string) (changed bool, err error) {
 	want := sandbox(s)
 	has, err := os.ReadFile(path)
@@ -37,8 +37,8 @@ func ApplySandbox(s *disk.Settings, path string) (changed bool, err error) {
 	return true, nil
 }
 
-// sandbox returns the drop-in's text, empty if none is needed. Directory names have been checked: they contain nothing
-// that systemd expands.
+// sandbox returns the drop-in's text, or "" if no drop-in is needed. The directory names have been checked and contain
+// nothing that systemd expands.
 func sandbox(s *disk.Settings) string {
 	var b strings.Builder
 	var after []string
@@ -49,7 +49,7 @@ func sandbox(s *disk.Settings) string {
 			continue
 		}
 		seen[dir] = true
-		// The "-" lets the other directories work if this one is missing.
+		// The "-" lets the other directories work if this directory is missing.
 		b.WriteString("ReadWritePaths=-" + dir + "\n")
 		for above := dir; above != "/"; above = filepath.Dir(above) {
 			if mount := unit.Name(above); !slices.Contains(after, mount) {
@@ -60,7 +60,7 @@ func sandbox(s *disk.Settings) string {
 	if b.Len() == 0 {
 		return ""
 	}
-	// Mounts above a class directory come first, as in hotmount.service.
+	// Mounts above a class directory come before hotmount.service, as the shipped unit does for its own directory.
 	return "# Written by hotmount config apply-sandbox.\n[Unit]\nAfter=" + strings.Join(after, " ") + "\n[Service]\n" + b.String()
 }
 

@@ -20,7 +20,7 @@ func Snapshot(ctx context.Context, h inventory.Host, s *disk.Settings) (*doctor.
 	var found doctor.Findings
 	for i := range disks {
 		c := disks[i].Known()
-		// The doctor finds a mount that covers another one by itself.
+		// The doctor itself finds a mount that covers another one.
 		if d := policy.Decide(&disks[i], &c, s); d.State() == "failed" && d.Reason != disk.ReasonCovered {
 			why, next := policy.Words(&disks[i], &c, s, d)
 			found.Add(doctor.Finding{}, doctor.Problem, doctor.FailedDisk, []string{next}, "%s has failed: %s", report.Name(&disks[i]), why)
@@ -37,7 +37,7 @@ func Snapshot(ctx context.Context, h inventory.Host, s *disk.Settings) (*doctor.
 		found.Add(doctor.Finding{}, doctor.Note, doctor.NewDisksHeld, nil, "%s", line)
 	}
 	taken.Found = append(taken.Found, found...)
-	// Without the node's name volumes would not be recognised by theirs.
+	// Without the node's name, the doctor could not recognise volumes by their names.
 	taken.Node, err = inventory.NodeName(s.Node)
 	return taken, err
 }

@@ -19,9 +19,9 @@ import (
 	"hotmount/internal/run"
 )
 
-// InitState initialises the state directory, and prints which disks are held from now on, and which later ones will be.
-// It needs no daemon. If it cannot see the disks, as in a chroot without /sys, it fails and writes nothing. Otherwise all
-// disks would count as new later.
+// InitState initialises the state directory. It prints which disks are held from now on, and in which cases later disks
+// will be held. It does not need a daemon. If it cannot see the disks, as in a chroot without /sys, it fails and writes
+// nothing. Otherwise all disks would later count as new.
 func InitState(ctx context.Context, h inventory.Host, socket string, w io.Writer, load func() (*disk.Settings, error)) error {
 	boot, err := h.Boot()
 	if err != nil {
@@ -31,7 +31,7 @@ func InitState(ctx context.Context, h inventory.Host, socket string, w io.Writer
 	if err != nil {
 		return err
 	}
-	// The settings only decide which disks are printed. A fault in them does not prevent a hold.
+	// The settings only decide which disks are printed. A fault in the settings does not prevent a hold.
 	settings, err := settingsOr(h, load)
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func InitState(ctx context.Context, h inventory.Host, socket string, w io.Writer
 	if err != nil {
 		return err
 	}
-	// The daemon re-examines the disks that it has held meanwhile.
+	// The daemon re-examines the disks that it has held for lack of a state directory.
 	_, err = control.Ask(ctx, socket, control.Request{Do: "look"})
 	if err != nil && !errors.Is(err, control.ErrDown) {
 		return err
@@ -63,7 +63,7 @@ func InitState(ctx context.Context, h inventory.Host, socket string, w io.Writer
 	return nil
 }
 
-// settingsOr returns the daemon's settings, or those of load if no daemon has run.
+// settingsOr returns the daemon's settings. If no daemon has run, it returns the result of load.
 func settingsOr(h inventory.Host, load func() (*disk.Settings, error)) (*disk.Settings, error) {
 	if s, err := h.Store.Settings(); err == nil {
 		return s, nil
@@ -82,14 +82,15 @@ func wordsOfHeld(f *disk.Facts, s *disk.Settings) string {
 	return why + "; " + next
 }
 
-// presentAndHeld returns the identities of all disks, and the disks that are held once these are recorded as present.
+// presentAndHeld returns the identities of all disks. It also returns the disks that are held once these identities are
+// recorded as present.
 func presentAndHeld(disks []disk.Facts, boot string, s *disk.Settings) (present []disk.Identity, held []*disk.Facts) {
 	for i := range disks {
 		f := &disks[i]
 		id := f.Identity(boot)
 		present = append(present, id)
 		if f.Standing.Given != nil {
-			continue // it is given out again, and never formatted
+			continue // the disk is given out again, and never formatted
 		}
 		f.Standing = disk.Standing{Present: &id, Volume: f.Standing.Volume, Made: f.Standing.Made}
 		content := f.Known()
@@ -100,7 +101,8 @@ func presentAndHeld(disks []disk.Facts, boot string, s *disk.Settings) (present 
 	return present, held
 }
 
-// KeepState records that this is the worker of the records, under another machine-id.
+// KeepState records that this machine is still the worker to which the records belong, although it has another
+// machine-id.
 func KeepState(ctx context.Context, h inventory.Host, socket string, w io.Writer) error {
 	elsewhere := h.Store.Elsewhere()
 	if err := h.Store.KeepMachine(); err != nil {
@@ -114,8 +116,9 @@ func KeepState(ctx context.Context, h inventory.Host, socket string, w io.Writer
 	return Rescan(ctx, socket) // the daemon re-examines the disks that it has held
 }
 
-// ResetState removes all records of the worker, so that the daemon's next start is the first one of a new worker. It
-// refuses while that would lose track of something in use: a volume, a block volume, or the daemon's next record.
+// ResetState removes all records of the worker, so that the next start of the daemon is the first start on a new
+// worker. It refuses while something in use would be lost from the records: a volume, a block volume or a running
+// format. It also refuses while the daemon runs.
 func ResetState(ctx context.Context, h inventory.Host, socket string, w io.Writer, load func() (*disk.Settings, error)) error {
 	if err := resettable(ctx, h, socket, load); err != nil {
 		return fmt.Errorf("cannot reset the state directory, and nothing was changed: %w", err)
@@ -168,8 +171,8 @@ func resettable(ctx context.Context, h inventory.Host, socket string, load func(
 	return nil
 }
 
-// nothingFormats returns an error while a unit proves or formats a disk, because its record would go. Without a running
-// systemd there is no unit.
+// nothingFormats returns an error while a unit proves or formats a disk, because the record of the format would be
+// lost. Without a running systemd there is no such unit.
 func nothingFormats(ctx context.Context, h inventory.Host) error {
 	if _, err := os.Lstat(path.Join("/", h.Root, "run/systemd/private")); errors.Is(err, fs.ErrNotExist) {
 		return nil

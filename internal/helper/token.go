@@ -19,7 +19,7 @@ import (
 	"hotmount/internal/unit"
 )
 
-// Offer prints what is on the disk, and the token with which Confirm has it formatted. It only reads.
+// Offer prints what is on the disk, and the token with which Confirm formats the disk. It only reads.
 func Offer(ctx context.Context, h inventory.Host, w io.Writer, name string) error {
 	s, err := h.Store.Settings()
 	if err != nil {
@@ -36,7 +36,7 @@ func Offer(ctx context.Context, h inventory.Host, w io.Writer, name string) erro
 	if err != nil {
 		return err
 	}
-	// A disk that is refused whatever is on it need not be read.
+	// If the disk is refused whatever is on it, there is no need to read it.
 	if err := checkConfirmable(f, s); err != nil {
 		return err
 	}
@@ -71,8 +71,9 @@ func Offer(ctx context.Context, h inventory.Host, w io.Writer, name string) erro
 	return err
 }
 
-// learnFailure adds to the facts why the daemon has failed to mount the disk. Only the daemon knows that. A fault of the
-// node or of the class's options is an error: the filesystem may be healthy, and no format would help.
+// learnFailure adds to the facts why the daemon has failed to mount the disk, which only the daemon knows. If the node
+// or the class's options are at fault, learnFailure returns an error. In that case the filesystem may be healthy, and a
+// format would not help.
 func learnFailure(h inventory.Host, f *disk.Facts, class *disk.Class) error {
 	lines, err := h.Store.Published()
 	for _, l := range lines {
@@ -82,7 +83,7 @@ func learnFailure(h inventory.Host, f *disk.Facts, class *disk.Class) error {
 		if l.OfNode {
 			return fmt.Errorf("cannot format %s: what is on it is not at fault; nothing is written: %s", f.Name, l.Failure)
 		}
-		// The daemon has no right to ask the kernel, and its journal may lack the kernel's words.
+		// The daemon has no right to ask the kernel, and its journal may lack the kernel's message.
 		fstype := l.Decision.Type
 		if fault := kernelTakes(fstype, class.MountOptions(fstype)); fault != nil {
 			return fmt.Errorf("cannot format %s: what is on it is not at fault, but the node or the class: %w; nothing is written; %s", f.Name, fault, optionsRemedy(class))
@@ -92,15 +93,16 @@ func learnFailure(h inventory.Host, f *disk.Facts, class *disk.Class) error {
 	return err
 }
 
-// unmet returns the conditions for a format that the disk does not meet, besides that it is blank.
+// unmet returns the conditions for a format that the disk does not meet, except the condition that the disk is blank.
 func unmet(f *disk.Facts, c *disk.Content, s *disk.Settings) []policy.Condition {
 	all := policy.Conditions(f, c, s, policy.Select(f, s))
-	all = all[:len(all)-1] // the last one is that
+	all = all[:len(all)-1] // the last condition is blankness
 	return slices.DeleteFunc(all, func(c policy.Condition) bool { return c.Held })
 }
 
-// shown returns what a token is for besides the disk and its content: the boot, and what it overrides. A hold that
-// arises after the token was shown ends the token, and so does other data that is missing.
+// shown returns what a token is bound to besides the disk and its content: the boot, and the conditions that it
+// overrides. The token becomes invalid if a further hold arises after the token was shown, or if different data is
+// missing.
 func shown(boot string, overridden []policy.Condition) string {
 	for _, c := range overridden {
 		boot += "\n" + c.Wanted
@@ -121,7 +123,7 @@ func what(c *disk.Content) string {
 		s = "something"
 	case disk.Filesystem:
 		s = "a filesystem"
-	case disk.Blank: // a former block volume
+	case disk.Blank: // the disk is a former block volume
 		s = "nothing"
 	}
 	if c.Type != "" {
@@ -135,11 +137,11 @@ func what(c *disk.Content) string {
 
 var tokenPattern = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// ValidToken reports whether the text can be a token from Offer.
+// ValidToken reports whether the text has the form of a token from Offer.
 func ValidToken(text string) bool { return tokenPattern.MatchString(text) }
 
-// Confirm makes PID 1 run the unit that formats, and prints its answer. The unit itself checks whether the token is
-// valid. Then the daemon behind the control socket looks at the disk: it may have been held until now.
+// Confirm makes PID 1 run the unit that formats, and prints the answer of the unit. The unit itself checks whether the
+// token is valid. Then the daemon behind the control socket looks at the disk, which may have been held until now.
 func Confirm(ctx context.Context, h inventory.Host, w io.Writer, name, token, socket string) (err error) {
 	s, err := h.Store.Settings()
 	if err != nil {
@@ -158,8 +160,8 @@ func Confirm(ctx context.Context, h inventory.Host, w io.Writer, name, token, so
 	if err != nil {
 		return err
 	}
-	// A proof that is already running does not see the token. PID 1 then returns with that job, and only the next proof
-	// takes the token.
+	// A proof that is already running does not see the token. PID 1 then returns when that proof ends, and only the
+	// next proof takes the token.
 	var manager unit.Manager
 	jobErr, taken := error(nil), false
 	for !taken && jobErr == nil {
@@ -168,7 +170,7 @@ func Confirm(ctx context.Context, h inventory.Host, w io.Writer, name, token, so
 			return errors.Join(err, withdraw(), jobErr)
 		}
 	}
-	// From here on nobody can take it, but somebody may have meanwhile.
+	// After the withdrawal no unit can take the token, but a unit may have taken it just before.
 	err = withdraw()
 	if err == nil && !taken {
 		taken, err = h.Store.Taken(f.Seq)

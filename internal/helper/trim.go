@@ -24,15 +24,15 @@ const (
 	trimTime = 2 * time.Hour
 )
 
-// mounted is a filesystem that hotmount has mounted, and how long it has been in use.
+// mounted is a filesystem that hotmount has mounted, and how long the filesystem has been in use.
 type mounted struct {
 	facts    *disk.Facts
 	decision disk.Decision
 	running  disk.Running
 }
 
-// Trim counts how long each filesystem is in use, and trims those that are due: their free space goes back to the
-// storage.
+// Trim records how long each filesystem has been in use. It trims each filesystem for which a trim is due, so that the
+// free space goes back to the storage.
 func Trim(ctx context.Context, h inventory.Host) error {
 	s, err := h.Store.Settings()
 	if err != nil {
@@ -49,14 +49,14 @@ func Trim(ctx context.Context, h inventory.Host) error {
 	return err
 }
 
-// running returns the mounted filesystems, and counts how long each is in use.
+// running returns the mounted filesystems, and records how long each has been in use.
 func running(ctx context.Context, h inventory.Host, s *disk.Settings) ([]*mounted, error) {
 	boot, err := h.Boot()
 	if err != nil {
 		return nil, err
 	}
 	if memory := h.Store.Load(boot, nil); memory.Lost != nil {
-		// How long each has been in use is not certain then.
+		// After the loss of records, it is not certain how long each filesystem has been in use.
 		return nil, fmt.Errorf("cannot trim: %w", memory.Lost)
 	}
 	disks, _, err := usage.Scan(ctx, h.For(s), map[string]int{})
@@ -81,7 +81,7 @@ func running(ctx context.Context, h inventory.Host, s *disk.Settings) ([]*mounte
 	return all, err
 }
 
-// trim trims one filesystem, if it is due.
+// trim trims one filesystem, if a trim is due.
 func trim(ctx context.Context, h inventory.Host, s *disk.Settings, m *mounted, log *report.Log) error {
 	f, d := m.facts, m.decision
 	since := int64(-1)
@@ -101,7 +101,7 @@ func trim(ctx context.Context, h inventory.Host, s *disk.Settings, m *mounted, l
 	return h.Store.Runs([]string{d.UUID}, func(r disk.Running) disk.Running { r.Trimmed = time.Now().UTC().Round(0); return r })
 }
 
-// trimOne trims the disk's filesystem, and keeps it mounted there meanwhile.
+// trimOne trims the disk's filesystem. An open descriptor keeps the filesystem mounted at path during the trim.
 func trimOne(ctx context.Context, f *disk.Facts, path string) (said string, err error) {
 	dir, err := mounts.OpenMount(path, f.Dev)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"hotmount/internal/report"
 )
 
-// ParseGone parses one of hotmount's mount points with the number of the device that is or was mounted there, such as
-// /mnt/disks/UUID:254:16.
+// ParseGone parses a mount point of hotmount, followed by the number of the device that is or was mounted there. An
+// example is /mnt/disks/UUID:254:16.
 func ParseGone(s string) (where string, dev disk.Dev, err error) {
 	dir, rest := path.Split(s)
 	uuid, number, _ := strings.Cut(rest, ":")
@@ -30,12 +30,12 @@ func ParseGone(s string) (where string, dev disk.Dev, err error) {
 // holdersTold is how many users are named, at most, when the disk returns.
 const holdersTold = 8
 
-// UnmountGone shuts down the filesystem of a device that is gone, and names its users. If it is still mounted at the
-// path, UnmountGone unmounts it, lazily if necessary.
+// UnmountGone shuts down the filesystem of a detached disk, and names the users of the filesystem. If the filesystem is
+// still mounted at the path, UnmountGone unmounts it, lazily if necessary.
 //
-// The shutdown comes first. Otherwise a process that empties the filesystem, as the provisioner does, would take files
-// it no longer finds for deleted. The users are named before the unmount, because afterwards nobody can find the mount
-// that they hold.
+// The shutdown comes first. Without it, a process that empties the filesystem, as the provisioner does, would count
+// files that it no longer finds as deleted. The users are named before the unmount, because afterwards nobody can find
+// the mount that they hold.
 func UnmountGone(h inventory.Host, where string, dev disk.Dev) error {
 	return unmountGone(report.New(), h, where, dev, unix.Unmount)
 }
@@ -53,7 +53,7 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, 
 	case attached != 0 && there:
 		return fail(fmt.Errorf("its disk %s is attached", dev))
 	case attached != 0:
-		return nil // the number is another disk's: nobody has this filesystem any more
+		return nil // the number belongs to another disk, and nobody has this filesystem mounted any more
 	}
 	at := ""
 	if there {
@@ -68,14 +68,14 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, 
 	case len(users) == 0 && there:
 		words = "a user that cannot be found"
 	case len(users) == 0:
-		return nil // they have just let go
+		return nil // the users have just let go
 	}
 	what := unmounted
 	if there {
 		if what, err = unmount(h, where, dev, umount); err != nil {
 			return fail(err)
 		}
-		// As above: the disk has returned, or the number is another's.
+		// As in the first check, the disk may have returned, or the number may belong to another disk.
 		if attached, err = h.Attached(dev); err != nil {
 			return fail(err)
 		} else if attached != 0 {
@@ -84,7 +84,7 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, 
 	}
 	log.Event(report.KindGone, journal.PriWarning, nil, disk.Decision{}, where, fmt.Sprintf("%s %s: its disk (%s) is gone, and it was still used by\n  %s\nThese users get errors; an XFS can be mounted again only when they have ended", where, what, dev, words))
 	if !there {
-		// This comes last: the way into a container can hang.
+		// This shutdown comes last, because entering a container's mount namespace can hang.
 		shutDown(log, h.Root, where, dev)
 	}
 	if more := len(users) - holdersTold; more > 0 {
@@ -93,23 +93,24 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, 
 	return h.Store.SaveHolders(path.Base(where), words)
 }
 
-// shutDown shuts the filesystem down and reports failures. The kernel does it later in any case.
+// shutDown shuts the filesystem down and reports failures. After a failure the kernel still shuts the filesystem down,
+// but later.
 func shutDown(log *report.Log, root, where string, dev disk.Dev) {
 	if err := mounts.ShutDown(root, dev); err != nil {
 		log.Event(report.KindProblem, journal.PriWarning, nil, disk.Decision{}, where, strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 }
 
-// The fate of the mount, in words.
+// What happened to the mount, in words.
 const (
 	unmounted   = "was unmounted"
 	takenOff    = "was detached from the mount tree"
 	nothingLeft = "was already unmounted"
 )
 
-// unmount unmounts the path and returns the fate of the mount. PID 1 may unmount it first, and the daemon may then
-// mount the returned disk there, even under the same number. umount2(2) takes whatever is mounted at the path, so each
-// try is preceded by a check.
+// unmount unmounts the path and returns what happened to the mount, in words. PID 1 may unmount it first. The daemon
+// may then mount the returned disk there, even under the same number. umount2(2) unmounts whatever is mounted at the
+// path, so unmount checks before each try.
 func unmount(h inventory.Host, where string, dev disk.Dev, umount func(where string, flags int) error) (what string, err error) {
 	isLeft := func() (bool, error) {
 		there, err := h.MountedAt(where, dev)
@@ -123,7 +124,7 @@ func unmount(h inventory.Host, where string, dev disk.Dev, umount func(where str
 		flags int
 		what  string
 	}{
-		// The errors may have made the users let go.
+		// After the errors from the shutdown, the users may have let go.
 		{unix.UMOUNT_NOFOLLOW, unmounted},
 		{unix.UMOUNT_NOFOLLOW | unix.MNT_DETACH, takenOff},
 	} {

@@ -16,7 +16,7 @@ import (
 )
 
 // openAgain is how long after the first look a process must still have the disk open. A program that only looks at a
-// new disk is done by then.
+// new disk needs less time.
 const openAgain = time.Second
 
 // Users is the whole program of hotmount-users@.service. It records for the daemon which process has the disk open.
@@ -32,7 +32,8 @@ func Users(ctx context.Context, h inventory.Host, seq uint64) error {
 	return h.Store.SaveOpener(seq, by)
 }
 
-// openers returns the processes that have the disk, its partitions, or the whole disk of a partition open.
+// openers returns the processes that have the disk or its partitions open. For a partition, these include the processes
+// that have the whole disk open.
 func openers(h inventory.Host, f *disk.Facts) ([]mounts.User, error) {
 	users, err := mounts.DeviceUsers(h.Root, f.ID)
 	others := f.Partitions
@@ -51,8 +52,9 @@ func openers(h inventory.Host, f *disk.Facts) ([]mounts.User, error) {
 	return users, err
 }
 
-// opener returns the process that uses the disk, by the open files that look finds, or nil. That is a virtual machine
-// monitor, or any other process that has the disk open for writing in two looks.
+// opener returns the process that uses the disk, according to the open files that look finds. It returns nil if there
+// is no such process. The process is a virtual machine monitor, or any other process that has the disk open for writing
+// in two looks.
 func opener(ctx context.Context, look func() ([]mounts.User, error)) (*disk.Opener, error) {
 	first, err := counting(look())
 	if err != nil || len(first) == 0 {
@@ -75,10 +77,10 @@ func opener(ctx context.Context, look func() ([]mounts.User, error)) (*disk.Open
 	return nil, err
 }
 
-// counting leaves out processes that only read, udev's and hotmount's own.
+// counting leaves out the processes that only read the disk, and the processes of udev and of hotmount.
 func counting(users []mounts.User, err error) ([]mounts.User, error) {
 	return slices.DeleteFunc(users, func(u mounts.User) bool {
-		// udevd's own control group below its unit is "udev".
+		// The control group of udevd below its unit is "udev".
 		own := u.Unit == "systemd-udevd.service" || u.Unit == "udev" || strings.HasPrefix(u.Unit, "hotmount")
 		return !u.Machine && (!u.Writes || own)
 	}), err
@@ -88,9 +90,9 @@ func asOpener(u mounts.User) *disk.Opener {
 	return &disk.Opener{PID: u.PID, Command: u.Command, Machine: u.Machine}
 }
 
-// unopened returns an error if somebody has opened the disk since the daemon asked, before the proof. A unit of its own
-// looks, because this one does not see the processes of others. The record of a virtual machine holds the disk from then
-// on.
+// unopened returns an error if a process has opened the disk since the daemon asked for openers before the proof. A
+// separate unit looks, because this one does not see the processes of other users. If a virtual machine uses the disk,
+// unopened records this, and the record holds the disk from then on.
 func (m *making) unopened(ctx context.Context, c *disk.Content) error {
 	f := m.facts
 	if !policy.Asks(f, c, m.decision) {

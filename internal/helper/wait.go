@@ -12,7 +12,7 @@ import (
 )
 
 // Wait waits until the filesystem is mounted in a class directory. It also reads the settings at each change of the
-// mount table, because the daemon may start later.
+// mount table, because the daemon may start later than Wait.
 func Wait(ctx context.Context, uuid string, settings func() (*disk.Settings, error)) error {
 	watch, found := context.WithCancel(ctx)
 	defer found()
@@ -40,7 +40,8 @@ func Wait(ctx context.Context, uuid string, settings func() (*disk.Settings, err
 	return nil
 }
 
-// isMounted reports whether the filesystem is in its place, from an attached disk and with nothing mounted over it.
+// isMounted reports whether the filesystem is mounted at its mount point, from an attached disk, with nothing mounted
+// over it.
 func isMounted(tree []mounts.Mount, uuid string, s *disk.Settings, attached func(disk.Dev) bool) bool {
 	return slices.ContainsFunc(s.Classes, func(c disk.Class) bool {
 		m := mounts.At(tree, c.MountPoint(uuid))
