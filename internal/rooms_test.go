@@ -1,5 +1,4 @@
-// Package internal_test holds the direction in which the packages may use each
-// other.
+// Package internal_test checks which packages may use which others.
 package internal_test
 
 import (
@@ -15,14 +14,13 @@ import (
 	"testing"
 )
 
-// room is what one package below internal may import, and why not more.
+// room lists what one package below internal may import, and why no more is allowed.
 type room struct {
-	// rooms are those of our own packages that it may import directly.
+	// rooms are the packages of this module that the package may import directly.
 	rooms []string
-	// modules are those that it may reach, at any depth.
+	// modules are the modules that the package may reach, at any depth.
 	modules []string
-	// not are packages of the standard library that it must not import
-	// directly.
+	// not are packages of the standard library that the package must not import directly.
 	not    []string
 	reason string
 }
@@ -74,14 +72,14 @@ var rooms = map[string]room{
 	"control": {modules: []string{sys}, not: []string{"os/exec"}, reason: "the socket carries words, it does not know what they mean"},
 }
 
-// commands is what package main may import.
+// commands lists what package main may import.
 var commands = room{
 	rooms: []string{"cli", "config", "control", "daemon", "disk", "doctor", "helper", "inventory", "provisioner", "report", "run", "store", "usage"}, not: []string{"os/exec", "net", "syscall"},
 	reason: "a command has flags, a call and what is printed: no disk is touched from here",
 }
 
-// dbusRooms are the only ones that may reach D-Bus, and all but unit by unit alone. report
-// uses go-systemd's journal and daemon packages, which do not reach it.
+// dbusRooms are the only packages that may reach D-Bus. All except unit may reach D-Bus only through unit. report uses
+// the journal and daemon packages of go-systemd, which do not reach D-Bus.
 var dbusRooms = []string{"unit", "helper", "daemon"}
 
 type goPackage struct {
@@ -114,8 +112,8 @@ func list(t *testing.T, args ...string) []goPackage {
 }
 
 func TestRooms(t *testing.T) {
-	// go test takes a result from its cache unless what the test itself has opened
-	// is changed, and go list is another process.
+	// go test uses a cached result unless a file that the test itself opened has changed. go list opens files in
+	// another process, so the test opens the directories here.
 	for _, dir := range []string{".", "../cmd"} {
 		if err := filepath.WalkDir(dir, func(_ string, _ fs.DirEntry, err error) error { return err }); err != nil {
 			t.Fatal(err)
@@ -161,7 +159,7 @@ func TestRooms(t *testing.T) {
 	}
 }
 
-// check complains of each import that the room must not have.
+// check reports each import that the room must not have.
 func (r room) check(t *testing.T, name string, imports []string) {
 	t.Helper()
 	for _, i := range imports {
@@ -174,7 +172,7 @@ func (r room) check(t *testing.T, name string, imports []string) {
 	}
 }
 
-// reachedThrough reports whether one of the rooms that r may import may reach m.
+// reachedThrough reports whether r may reach the module m through one of the rooms that r may import.
 func reachedThrough(r room, m string) bool {
 	for _, name := range r.rooms {
 		if slices.Contains(rooms[name].modules, m) || reachedThrough(rooms[name], m) {

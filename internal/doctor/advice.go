@@ -11,7 +11,7 @@ import (
 //go:embed advice.txt
 var adviceText string
 
-// advice returns the lines of the named section of advice.txt. Values are pairs of a placeholder's name and its value.
+// advice returns the lines of the named section of advice.txt. values are pairs of a placeholder's name and its value.
 func advice(name string, values ...string) []string {
 	_, text, _ := strings.Cut(adviceText, "\n== "+name+" ==\n")
 	text, _, _ = strings.Cut(text, "\n== ")
@@ -25,7 +25,7 @@ func advice(name string, values ...string) []string {
 // plain are the bytes without a special meaning in any shell, path or unit file.
 const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-"
 
-// shell quotes a word for a shell. It makes bytes visible that a terminal does not show. The result then is another
+// shell quotes a word for a shell. It makes bytes visible that a terminal does not show. The result is then a different
 // word, because nobody should type the original.
 func shell(s string) string {
 	if s != "" && strings.Trim(s, plain+":@+") == "" {
@@ -50,7 +50,8 @@ func remedyRoot(p *Process, dir string) []string {
 	return kubeletAdvice(p, dir, "rshared", "Bidirectional")
 }
 
-// kubeletAdvice returns the advice for the kubelet's service or its distribution. hotmount-doctor(8) explains it in full.
+// kubeletAdvice returns the advice for the kubelet's service or its distribution. hotmount-doctor(8) explains this
+// advice in full.
 func kubeletAdvice(p *Process, dir, propagation, kubernetes string) []string {
 	name, s := distribution(p), &p.Service
 	switch {
@@ -60,7 +61,8 @@ func kubeletAdvice(p *Process, dir, propagation, kubernetes string) []string {
 		return advice("service-restart", "unit", s.name())
 	}
 	if name == "kubelet-rke" && dir == defaultRoot {
-		// RKE binds it itself (cluster/plan.go) and refuses a second bind in extra_binds ("Duplicate mount point").
+		// RKE itself binds the default root directory (cluster/plan.go) and refuses a second bind in extra_binds
+		// ("Duplicate mount point").
 		name = "kubelet-rke-root"
 	}
 	return advice(name, "dir", dir, "propagation", propagation, "kubernetes", kubernetes)

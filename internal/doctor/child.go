@@ -17,8 +17,8 @@ import (
 	"hotmount/internal/run"
 )
 
-// Live returns the source for the running system. It looks through child processes: this program with the command that
-// calls Child, and systemctl.
+// Live returns the source for the running system. It runs child processes: systemctl, and this program with the command
+// that calls Child.
 func Live() Source {
 	return Source{
 		Look: askLook,
@@ -37,7 +37,8 @@ func show(ctx context.Context, unit string, properties []string) (string, error)
 	return string(got.Stdout), err
 }
 
-// askLook runs Look in a child process. It passes the paths in a file, because they may not fit on a command line.
+// askLook runs Look in a child process. It passes the paths in a file, because a command line may be too short for all
+// paths.
 func askLook(ctx context.Context, pid int, paths []string) ([]Answer, error) {
 	fd, err := unix.MemfdCreate("paths", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -51,7 +52,7 @@ func askLook(ctx context.Context, pid int, paths []string) ([]Answer, error) {
 	return ask(ctx, given, "look", strconv.Itoa(pid))
 }
 
-// ask runs a child and returns its answers. A Failure in the last answer becomes the error.
+// ask runs a child and returns its answers. If the last answer is a Failure, ask returns it as the error.
 func ask(ctx context.Context, stdin *os.File, args ...string) ([]Answer, error) {
 	all, err := run.Self[Answer](ctx, stdin, args...)
 	if n := len(all); n > 0 && all[n-1].Failure != "" {
@@ -60,8 +61,8 @@ func ask(ctx context.Context, stdin *os.File, args ...string) ([]Answer, error) 
 	return all, err
 }
 
-// Child answers one question of Live: List for a directory, or Look for a process and the NUL-separated paths in r. On
-// an error the last answer to w carries it.
+// Child answers one question of Live. With list, it runs List for the directory asked. Otherwise it runs Look for the
+// process asked and the NUL-separated paths in r. After an error, the last answer to w has the error.
 func Child(list bool, asked string, r io.Reader, w io.Writer) error {
 	err := func() error {
 		if list {

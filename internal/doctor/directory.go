@@ -45,8 +45,8 @@ func (e *examiner) directory(c *disk.Class) {
 	e.viewers(c, at, disks)
 }
 
-// readOnly reports whether mount options or superblock options say so. A filesystem becomes read-only by the latter alone
-// when the kernel finds an error in it.
+// readOnly reports whether options include ro. The options are those of a mount or of a superblock. When the kernel
+// finds an error in a filesystem, only the superblock options change to ro.
 func readOnly(options string) bool { return slices.Contains(strings.Split(options, ","), "ro") }
 
 // noDirectory reports why the host does not have the class directory.
@@ -64,7 +64,7 @@ func (e *examiner) noDirectory(c *disk.Class) {
 	}
 }
 
-// covered reports mounts at one path that hide one another.
+// covered reports mounts at the path p that are hidden by another mount.
 func (e *examiner) covered(c *disk.Class, p string, top place, known bool) {
 	f, shown := Finding{Class: c.Name, Paths: []string{p}}, disk.Visible(p)
 	for i := range e.s.Host.Mounts {
@@ -88,7 +88,7 @@ func (e *examiner) covered(c *disk.Class, p string, top place, known bool) {
 	}
 }
 
-// describe returns words for a directory of a mount's filesystem.
+// describe returns words for the directory dir of the filesystem of m.
 func describe(m *mounts.Mount, dir string) string {
 	name := fmt.Sprintf("%s %s (%s)", disk.Visible(m.Type), disk.Visible(m.Source), m.Dev)
 	if dir != "/" {
@@ -109,7 +109,7 @@ func (e *examiner) entry(c *disk.Class, entry *Entry, mounted bool) {
 		e.find(f, Problem, DataHidden, advice("data-hidden", "dir", c.Directory, "name", entry.Name, "copy", e.rescue(entry.Name)),
 			"the mount %s hides files on the system disk: %s", shown, disk.Visible(entry.First))
 	case mounted:
-	case entry.Kind == "symlink" && strings.HasPrefix(entry.Target, "/dev/"): // a block volume
+	case entry.Kind == "symlink" && strings.HasPrefix(entry.Target, "/dev/"): // the entry is a block volume
 	case entry.Kind == "fifo":
 		e.find(f, Problem, NotAMount, advice("fifo", "path", p), "%s is a FIFO: the provisioner hangs on it forever", shown)
 	case entry.First != "":

@@ -28,7 +28,7 @@ func Examine(s *Snapshot) *Report {
 type examiner struct {
 	s      *Snapshot
 	report *Report
-	// rescued are the copy directories already in use.
+	// rescued are the directories for copies that are already in use.
 	rescued map[string]bool
 }
 
@@ -36,7 +36,7 @@ func (e *examiner) find(f Finding, level Level, kind Kind, do []string, what str
 	e.report.Findings.Add(f, level, kind, do, what, args...)
 }
 
-// receivers returns the peer groups at whose mounts a new mount on one of the given group arrives.
+// receivers returns the peer groups whose mounts receive a new mount that is made on a mount of group.
 func (e *examiner) receivers(group int) map[int]bool {
 	var tables [][]mounts.Mount
 	for _, v := range e.s.all() {
@@ -51,7 +51,7 @@ type point struct {
 	dir string
 }
 
-// place is where a path ends in a view.
+// place is the directory and the mount at which a path ends in a view.
 type place struct {
 	point
 	mount *mounts.Mount
@@ -63,7 +63,7 @@ type place struct {
 // seq_dentry in fs/seq_file.c).
 const deletedSuffix = "//deleted"
 
-// place returns where a path ends in a view. It returns false if that is not known or nothing is there.
+// place returns where a path ends in a view. It returns false if this is not known or nothing is at the path.
 func (v *View) place(p string) (place, bool) {
 	s, ok := v.Sights[p]
 	if !ok || s.Absent || s.Failure != "" {
@@ -79,7 +79,7 @@ func (v *View) place(p string) (place, bool) {
 }
 
 // compare compares what the view has at a path with the host's place. It returns seesSame, seesOther, seesAbsent or
-// seesUnknown. For the first two it also returns the view's place, otherwise a zero one.
+// seesUnknown. With seesSame and seesOther it also returns the view's place, otherwise a zero place.
 func (v *View) compare(p string, host place) (string, place) {
 	at, ok := v.place(p)
 	switch {
@@ -93,13 +93,13 @@ func (v *View) compare(p string, host place) (string, place) {
 	return seesOther, at
 }
 
-// unknown returns why a path cannot be compared.
+// unknown returns why the view's place at a path cannot be compared.
 func (v *View) unknown(p string) string {
 	return cmp.Or(v.Sights[p].Failure, "its mount is not in the mount table")
 }
 
-// hostPath returns the shortest host path of a directory of a filesystem, even if a mount hides it. It is empty if the
-// host does not have the directory.
+// hostPath returns the shortest host path of a directory of a filesystem, even if a mount hides the directory. The path
+// is empty if the host does not have the directory.
 func (e *examiner) hostPath(at point) string {
 	best := ""
 	for i := range e.s.Host.Mounts {

@@ -19,13 +19,13 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// Answer is one JSON line from Look or List. It has one of the following parts.
+// Answer is one JSON line from Look or List. Each line has one of the following parts.
 type Answer struct {
-	// Namespace is the namespace of the process, sent first.
+	// Namespace is the mount namespace of the process. Look sends it first.
 	Namespace string `json:"namespace,omitempty"`
-	// Args is the process's command line.
+	// Args is the command line of the process.
 	Args []string `json:"args,omitempty"`
-	// At is a requested path. Sight is what is there.
+	// At is a requested path. Sight is what the process has at that path.
 	At    string `json:"at,omitempty"`
 	Sight *Sight `json:"sight,omitempty"`
 	// Entry is one entry of a directory.
@@ -34,15 +34,15 @@ type Answer struct {
 	Failure string `json:"failure,omitempty"`
 }
 
-// maxArgs bounds how much of a command line is read, in bytes.
+// maxArgs is the most bytes of a command line that are read.
 const maxArgs = 64 << 10
 
-// Look finds out what a process has at each path, resolved inside its root. It writes one Answer a line, in any order.
-// Without paths it writes the process's command line.
+// Look finds out what a process has at each path, resolved inside the root directory of the process. It writes one
+// Answer a line, in any order. Without paths it writes the command line of the process.
 //
-// Look can hang forever: on the command line of a process, or on a path on a dead or foreign filesystem. It therefore
-// runs in a process of its own, and answers for the other paths while one hangs. It opens paths with O_PATH only, so it
-// reads no file of theirs and touches no device or FIFO.
+// Look can hang forever, on the command line of a process, or on a path on a dead or foreign filesystem. So it runs in
+// its own process. While one path hangs, it answers for the other paths. It opens paths only with O_PATH, so it reads
+// no file and touches no device or FIFO there.
 func Look(pid int, paths []string, w io.Writer) error {
 	out := json.NewEncoder(w)
 	dir, err := os.Open("/proc/" + strconv.Itoa(pid))
@@ -50,7 +50,7 @@ func Look(pid int, paths []string, w io.Writer) error {
 		return err
 	}
 	defer dir.Close()
-	// The open directory stays that of the process, and is never that of another one with its PID.
+	// Even if the process ends and another one gets its PID, the open directory never leads to that other process.
 	proc := fmt.Sprintf("/proc/self/fd/%d", dir.Fd())
 	namespace, err := os.Readlink(proc + "/ns/mnt")
 	if err != nil {
@@ -76,10 +76,10 @@ func Look(pid int, paths []string, w io.Writer) error {
 	return sights(paths, func(p string) Sight { return sight(root, p) }, func(a Answer) error { return out.Encode(a) })
 }
 
-// maxHung bounds how many paths may hang before the others are not looked at. Each keeps a thread.
+// maxHung is how many paths may hang before Look stops looking at further paths. Each hanging path keeps a thread.
 const maxHung = 16
 
-// sights looks at several paths at once, and passes each result to tell as soon as it has it.
+// sights looks at several paths at once. It passes each result to tell as soon as the result is known.
 func sights(paths []string, look func(string) Sight, tell func(Answer) error) error {
 	var telling sync.Mutex
 	var failure error
@@ -102,7 +102,8 @@ func sight(root int, path string) Sight {
 		return Sight{Failure: err.Error()}
 	}
 	defer unix.Close(fd)
-	// The first field of mountinfo (proc_pid_fdinfo(5)). Unlike statx(2) this asks nothing of the filesystem.
+	// mnt_id is the first field of mountinfo (proc_pid_fdinfo(5)). Unlike statx(2), reading it does not involve the
+	// filesystem.
 	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
 	id, idErr := strconv.Atoi(mounts.Field(string(info), "mnt_id"))
 	// d_path() gives the path in the mount namespace of the file.
@@ -113,11 +114,12 @@ func sight(root int, path string) Sight {
 	return Sight{MountID: id, Path: strings.TrimSuffix(real, " (deleted)")}
 }
 
-// maxEntries bounds how many entries of a class directory are looked at.
+// maxEntries is the most entries of a class directory that are looked at.
 const maxEntries = 4096
 
-// List writes the entries of a directory itself, one Answer a line, not what is mounted over them. It looks through a
-// copy of the directory's mount (open_tree(2)). No other process sees the copy, which ends with the call.
+// List writes the entries of a directory itself, one Answer a line. It does not see what is mounted over the entries,
+// because it looks through a copy of the directory's mount (open_tree(2)). No other process sees the copy, which ends
+// with the call.
 func List(dir string, w io.Writer) error {
 	copied, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil {
@@ -141,7 +143,7 @@ func List(dir string, w io.Writer) error {
 		}
 		one, err := entry(path.Join(dir, e.Name()), e)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed meanwhile
+			continue // the entry was removed after ReadDir
 		}
 		if err != nil {
 			one.Failure = err.Error()
@@ -166,7 +168,8 @@ func entry(p string, e fs.DirEntry) (one Entry, err error) {
 	return one, err
 }
 
-// first returns the name of something in a directory other than hotmount's marker.
+// first returns the name of something in a directory other than hotmount's marker. It returns "" if there is nothing
+// else.
 func first(dir string) (string, error) {
 	d, err := openDirectory(dir)
 	if err != nil {

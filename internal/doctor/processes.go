@@ -18,7 +18,7 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// views fills in the view of PID 1, and all others.
+// views sets the view of PID 1, and all other views.
 func (src Source) views(s *Snapshot) error {
 	pids, err := mounts.PIDs(src.Root)
 	if err != nil {
@@ -44,7 +44,7 @@ func (src Source) views(s *Snapshot) error {
 		if p.Role != "" && !src.plausible(&p) {
 			claimed := p.Role
 			p.Role = ""
-			if _, err := src.key(pid); err == nil && claimed == Kubelet { // it has not just ended
+			if _, err := src.key(pid); err == nil && claimed == Kubelet { // the process has not just ended
 				unlikely = append(unlikely, p)
 			}
 		}
@@ -55,7 +55,7 @@ func (src Source) views(s *Snapshot) error {
 			views = append(views, View{Namespace: k.namespace, Root: k.root})
 		}
 		if i == 0 && p.Role == "" && pid != 1 {
-			continue // there are hundreds, and nothing needs them
+			continue // the host has hundreds of such processes, and nothing needs them
 		}
 		views[i].Processes = append(views[i].Processes, p)
 	}
@@ -100,7 +100,7 @@ func (src Source) key(pid int) (key, error) {
 	return key{namespace, root}, err
 }
 
-// proc returns the path of a file of a process.
+// proc returns the path of a file in the directory of a process in /proc.
 func (src Source) proc(pid int, name string) string {
 	return src.path(path.Join("/proc", strconv.Itoa(pid), name))
 }
@@ -117,8 +117,8 @@ func (src Source) table(v *View) error {
 	return err
 }
 
-// process reads a process's name, what its name claims for its role, and its control group. It reads no file of /proc
-// that can hang on the process's memory.
+// process reads the name of a process, the role that this name claims, and the control group. It does not read files of
+// /proc that can hang on the memory of the process.
 func (src Source) process(pid int) (Process, error) {
 	p := Process{PID: pid}
 	name, err := os.ReadFile(src.proc(pid, "comm"))
@@ -145,9 +145,10 @@ var roles = map[string]Role{
 	"hotmount": Agent,
 }
 
-// plausible reports whether a process can be what its name claims, for anything in a pod can take any name. Kubelets
-// and runtimes mount on the host, so they have CAP_SYS_ADMIN (capabilities(7)). They have it in the host's user
-// namespace: in its own user namespace every process has it (user_namespaces(7)).
+// plausible reports whether a process can have the role that its name claims, because any program in a pod can take any
+// name. Kubelets and runtimes mount on the host, so they have CAP_SYS_ADMIN (capabilities(7)) in the host's user
+// namespace. CAP_SYS_ADMIN in another user namespace proves nothing: there any process can have it
+// (user_namespaces(7)).
 func (src Source) plausible(p *Process) bool {
 	switch {
 	case p.Role == Provisioner:
@@ -170,7 +171,7 @@ var (
 )
 
 // cgroup reads the pod, container and service of a process from its control group (cgroups(7)). Kubelet, the runtimes
-// and systemd put them into the path.
+// and systemd put these names into the path.
 func (src Source) cgroup(p *Process) {
 	text, _ := os.ReadFile(src.proc(p.PID, "cgroup"))
 	p.Pod = mounts.Pod(string(text))
@@ -182,8 +183,8 @@ func (src Source) cgroup(p *Process) {
 	}
 }
 
-// arguments reads the command line of a process that may be a kubelet. It clears the role if the process is another
-// part of Kubernetes.
+// arguments reads the command line of a process that may be a kubelet or the daemon. It clears the role if the command
+// line shows that the process is neither.
 func (src Source) arguments(ctx context.Context, p *Process) {
 	if p.Role != Kubelet && p.Role != Agent {
 		return
@@ -206,12 +207,12 @@ func isHyperkube(p *Process) bool { return path.Base(p.Exe) == "hyperkube" || p.
 // defaultRoot is the default of kubelet's --root-dir.
 const defaultRoot = csi.DefaultRoot
 
-// maxRoots bounds how many root directories a kubelet may have. One is usual.
+// maxRoots is how many root directories of one kubelet are looked at. One is usual.
 const maxRoots = 8
 
-// rootDirectories returns a kubelet's root directories from its command line and its mounts. It also returns those that
-// it leaves out: names with bytes that the configuration does not allow in a directory's name. The advice prints the
-// names as lines to paste.
+// rootDirectories returns a kubelet's root directories from its command line and its mounts. left are directories that
+// it leaves out. It leaves out directories beyond maxRoots, and names with bytes that the configuration does not allow
+// in a directory's name. The advice prints directory names as lines to paste.
 func rootDirectories(p *Process, table []mounts.Mount) (dirs, left []string) {
 	if p.Role != Kubelet {
 		return nil, nil

@@ -11,22 +11,22 @@ import (
 // Level is the severity of a finding.
 type Level string
 
-// The levels. Problems and warnings ask for action; notes do not.
+// The levels. Problems and warnings ask for action. Notes do not.
 const (
 	// Problem means that data is or will be in an unexpected place, or cannot be kept.
 	Problem Level = "problem"
-	// Warning means that something does not work or may get in the way, but no data is lost unnoticed.
+	// Warning means that something does not work or may cause trouble, but no data is lost unnoticed.
 	Warning Level = "warning"
-	// Note is worth knowing.
+	// Note is worth knowing but asks for no action.
 	Note Level = "note"
 )
 
-// Kind identifies what was found, for programs.
+// Kind identifies the fault of a finding, for programs.
 type Kind string
 
 // The kinds of findings.
 const (
-	// NotPropagated: new mounts on the host do not arrive.
+	// NotPropagated: new mounts on the host do not arrive at a process.
 	NotPropagated Kind = "not-propagated"
 	// OtherDirectory: the process has another directory at the path of the class directory.
 	OtherDirectory Kind = "other-directory"
@@ -42,11 +42,11 @@ const (
 	NotShared Kind = "host-not-shared"
 	// OnSystemDisk: a volume lies on the class directory's own filesystem.
 	OnSystemDisk Kind = "volume-on-system-disk"
-	// NotItsDisk: a volume is not on the disk that it is made of.
+	// NotItsDisk: a volume is not on the disk from which the volume was made.
 	NotItsDisk Kind = "volume-not-on-its-disk"
-	// BareDirectory: a container has a pod's directory instead of the volume.
+	// BareDirectory: a container has the directory at which kubelet mounts a volume, without the volume.
 	BareDirectory Kind = "bare-pod-directory"
-	// NotSharedBack: kubelet's mounts for pods do not arrive at the runtime.
+	// NotSharedBack: kubelet's mounts for pods do not arrive at the container runtime.
 	NotSharedBack Kind = "not-shared-back"
 	// StaleCopy: a process still holds a mount that the host no longer has.
 	StaleCopy Kind = "stale-copy"
@@ -60,7 +60,7 @@ const (
 	UdevRule Kind = "udev-rule"
 	// Trimmed: fstrim.timer trims the disks.
 	Trimmed Kind = "fstrim"
-	// NoHelper: a program is missing.
+	// NoHelper: a program that a class needs is missing.
 	NoHelper Kind = "missing-helper"
 	// FailedDisk: reads or writes of a disk fail.
 	FailedDisk Kind = "failed-disk"
@@ -76,7 +76,7 @@ const (
 	Blind Kind = "not-seen"
 )
 
-// Pod is a pod with a volume, as far as it is known.
+// Pod is a pod with a volume. Fields that are not known are empty.
 type Pod struct {
 	UID       string `json:"uid"`
 	Namespace string `json:"namespace,omitempty"`
@@ -89,13 +89,14 @@ type Pod struct {
 type Finding struct {
 	Level Level `json:"level"`
 	Kind  Kind  `json:"kind"`
-	// Class is the name of the class, and Paths are the places, that the finding is about.
+	// Class is the name of the class with the fault. Paths are the places with the fault.
 	Class string   `json:"class,omitempty"`
 	Paths []string `json:"paths,omitempty"`
-	// Processes are the processes that the finding is about, at most 10.
+	// Processes are the processes with the fault, at most 10.
 	Processes []Process `json:"processes,omitempty"`
 	Pod       *Pod      `json:"pod,omitempty"`
-	// Data is the host path of the data, even if a mount hides it. Reach is a path by which root can read it now.
+	// Data is the host path of the data, even if a mount hides the data. Reach is a path at which root can read the
+	// data now.
 	Data  string `json:"data,omitempty"`
 	Reach string `json:"reach,omitempty"`
 	// What is the finding in words. Do is the remedy, one step a line.
@@ -106,14 +107,14 @@ type Finding struct {
 // Findings are findings in the order in which they were found.
 type Findings []Finding
 
-// Add adds a finding. What is a format. The caller makes all foreign bytes among args visible.
+// Add adds a finding. what is a format string for args. The caller makes all foreign bytes in args visible.
 func (all *Findings) Add(f Finding, level Level, kind Kind, do []string, what string, args ...any) {
 	f.Level, f.Kind, f.Do, f.What = level, kind, do, fmt.Sprintf(what, args...)
 	f.Processes = f.Processes[:min(len(f.Processes), 10)]
 	*all = append(*all, f)
 }
 
-// same reports whether two examinations found the same. Counts in the words may have changed.
+// same reports whether f and o are the same fault, found in two examinations. Counts in the words may have changed.
 func (f *Finding) same(o *Finding) bool {
 	if f.Kind != o.Kind || f.Class != o.Class {
 		return false
@@ -124,7 +125,7 @@ func (f *Finding) same(o *Finding) bool {
 	return slices.ContainsFunc(f.Paths, func(p string) bool { return slices.Contains(o.Paths, p) })
 }
 
-// These compare what a process sees at a path with what the host has there.
+// Results of comparing what a process sees at a path with what the host has at that path.
 const (
 	seesSame      = "same"
 	seesOther     = "other"
@@ -150,7 +151,8 @@ type Seen struct {
 // SeenMount is what one process sees at the path of one disk.
 type SeenMount struct {
 	Path string `json:"path"`
-	// Sees is "same", "absent", "unknown", "other", or "directory": one on the class directory's own filesystem.
+	// Sees is "same", "other", "absent", "unknown" or "directory", compared with the host. "directory" is a directory
+	// on the class directory's own filesystem.
 	Sees string   `json:"sees"`
 	Dev  disk.Dev `json:"dev"`
 	Root string   `json:"root,omitempty"`
@@ -158,20 +160,21 @@ type SeenMount struct {
 
 // Report is the result of an examination.
 type Report struct {
-	// Host is what PID 1 has in the class directories. Seen is what the other processes see of it.
+	// Host is what PID 1 has in the class directories. Seen is what the other processes see of these directories.
 	Host     []HostDirectory `json:"host"`
 	Seen     []Seen          `json:"seen"`
 	Findings Findings        `json:"findings"`
 }
 
-// HostDirectory is a class directory as PID 1 has it.
+// HostDirectory is a class directory as PID 1 sees it.
 type HostDirectory struct {
 	Class     string `json:"class"`
 	Directory string `json:"directory"`
-	// Dev is the filesystem that carries the directory. Root is the directory within it.
+	// Dev is the device of the filesystem that carries the directory. Root is the path of the directory within that
+	// filesystem.
 	Dev  disk.Dev `json:"dev"`
 	Root string   `json:"root,omitempty"`
-	// Shared is the peer group of the mount that carries the directory, 0 for none.
+	// Shared is the peer group of the mount that carries the directory, or 0 if that mount is not shared.
 	Shared int            `json:"shared"`
 	Mounts []mounts.Mount `json:"mounts"`
 }
@@ -187,7 +190,7 @@ func (r *Report) Count(l Level) int {
 	return n
 }
 
-// Confirmed examines a snapshot. If anything is wrong it examines a second one, because mounts change while their
+// Confirmed examines a snapshot. If anything is wrong, it examines a second snapshot, because mounts change while their
 // tables are read.
 func Confirmed(take func() (*Snapshot, error)) (*Report, error) {
 	s, err := take()
@@ -205,7 +208,8 @@ func Confirmed(take func() (*Snapshot, error)) (*Report, error) {
 	return r, nil
 }
 
-// confirm keeps the findings that both reports have. A mount that was under way in one of them is no finding.
+// confirm keeps only the findings that both reports have. A fault that only one report has may come from a mount in
+// progress.
 func (r *Report) confirm(again *Report) {
 	before := r.Findings
 	*r = *again

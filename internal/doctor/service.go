@@ -10,19 +10,19 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Service is the systemd service of a process, or zero if the process has none.
+// Service is the systemd service of a process. It is zero if the process has none.
 type Service struct {
 	// Group is the control group of the service.
 	Group string
-	// Causes are the settings that give the service mounts of its own, each with the files that contain it. Resets are
-	// the lines that take them back.
+	// Causes are the settings that give the service its own mounts, each with the files that contain the setting.
+	// Resets are the lines of a drop-in that undo these settings.
 	Causes, Resets []string
 }
 
 // name returns the name of the unit.
 func (s *Service) name() string { return path.Base(s.Group) }
 
-// services reads the settings of kubelets' and runtimes' services in views other than the host's.
+// services reads the service settings of kubelets and runtimes in views other than the host's.
 func (src Source) services(ctx context.Context, s *Snapshot) {
 	for i := range s.Views {
 		v := &s.Views[i]
@@ -38,8 +38,8 @@ func (src Source) services(ctx context.Context, s *Snapshot) {
 	}
 }
 
-// service asks systemd for the settings of a service. It clears a service that is not systemd's own, such as one of a
-// systemd in a container.
+// service asks systemd for the settings of a service. It clears s if the service belongs to another systemd, such as
+// one in a container.
 func (src Source) service(ctx context.Context, s *Service) error {
 	properties := []string{"ControlGroup", "FragmentPath", "DropInPaths"}
 	settings := advice("host-mounts")
@@ -77,7 +77,8 @@ func (src Source) service(ctx context.Context, s *Service) error {
 	return nil
 }
 
-// setIn returns the files that contain a setting, in words. They are none if another setting implies it.
+// setIn returns the files that contain a setting, in words. It returns "" if no file contains the setting, because
+// another setting implies it.
 func (src Source) setIn(files []string, name string) (string, error) {
 	var in []string
 	for _, file := range files {

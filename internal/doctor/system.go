@@ -14,8 +14,8 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// mkfs and mountHelpers map a filesystem type to the Debian package of its programs. Those are /sbin/mkfs.TYPE, and
-// /sbin/mount.TYPE where the kernel cannot mount the type alone (mount(8)).
+// mkfs and mountHelpers map a filesystem type to the Debian package of a program. mkfs is for /sbin/mkfs.TYPE.
+// mountHelpers is for /sbin/mount.TYPE, which some types need besides the kernel (mount(8)).
 var (
 	mkfs         = map[string]string{"xfs": "xfsprogs", "ext4": "e2fsprogs"}
 	mountHelpers = map[string]string{
@@ -79,7 +79,8 @@ var fstabEntry = pattern(`(?m)^\s*[^#\s]`)
 // read returns the text of a configuration file.
 func (src Source) read(name string) (string, error) { return mounts.ReadFile(src.path(name)) }
 
-// ruleDirectories are udev's (udev(7)). The first file of a name wins.
+// ruleDirectories are the directories of udev's rules (udev(7)). If several directories have a file of the same name,
+// udev uses the first.
 var ruleDirectories = []string{"/etc/udev/rules.d", "/run/udev/rules.d", "/usr/local/lib/udev/rules.d", "/usr/lib/udev/rules.d", "/lib/udev/rules.d"}
 
 // udevRules finds rules that run systemd-mount.
@@ -114,7 +115,7 @@ func (src Source) udevRules(s *Snapshot) error {
 }
 
 // names reads the names of pods and containers from the file names of kubelet's logs: /var/log/pods/NAMESPACE_POD_UID
-// and /var/log/containers/POD_NAMESPACE_CONTAINER-ID.log. It opens no log.
+// and /var/log/containers/POD_NAMESPACE_CONTAINER-ID.log. It does not open the logs.
 func (src Source) names(s *Snapshot) {
 	s.Pods, s.Containers = map[string]PodName{}, map[string]string{}
 	pods, _ := os.ReadDir(src.path("/var/log/pods"))

@@ -20,21 +20,21 @@ import (
 
 // Source is the system of which Take takes a snapshot.
 type Source struct {
-	// Root is the directory below which the node lies. "" is the live system.
+	// Root is the directory below which the node lies. It is "" for the live system.
 	Root string
-	// Look and List are the functions of this package, run in processes of their own with a time limit. They return the
-	// answers so far, and an error if those are not all.
+	// Look and List are the functions of this package, run in child processes with a time limit. They return the
+	// answers so far, and an error if some answers are missing.
 	Look func(ctx context.Context, pid int, paths []string) ([]Answer, error)
 	List func(ctx context.Context, dir string) ([]Answer, error)
-	// Show returns properties of a unit as systemctl show prints them.
+	// Show returns properties of a unit in the format of systemctl show.
 	Show func(ctx context.Context, unit string, properties []string) (string, error)
 }
 
 // initialPIDs is the link of the host's PID namespace (PROC_PID_INIT_INO in include/linux/proc_ns.h).
 const initialPIDs = "pid:[4026531836]"
 
-// Take gathers a snapshot. It leaves out processes that end meanwhile. It finds what it cannot see. It returns an error
-// only if it cannot read what every verdict needs: PID 1's mount table.
+// Take gathers a snapshot. It leaves out processes that end before it has looked at them. What it cannot see becomes a
+// finding. It returns an error only if it cannot read PID 1's mount table, which every verdict needs.
 func (src Source) Take(ctx context.Context, settings *disk.Settings, disks []disk.Dev) (*Snapshot, error) {
 	s := &Snapshot{Classes: settings.Classes, Disks: disks, Gone: map[disk.Dev]bool{}, Entries: map[string][]Entry{}}
 	if pids, err := os.Readlink(src.path("/proc/self/ns/pid")); err == nil && pids != initialPIDs {
@@ -71,12 +71,12 @@ func (src Source) Take(ctx context.Context, settings *disk.Settings, disks []dis
 
 func (src Source) path(p string) string { return filepath.Join("/", src.Root, p) }
 
-// blind finds why the doctor cannot see something.
+// blind adds a finding with the reason why the doctor cannot see something.
 func (s *Snapshot) blind(format string, args ...any) {
 	s.Found.Add(Finding{}, Warning, Blind, nil, format, args...)
 }
 
-// kubelets reads the command lines of kubelets and daemons, and the root directories of kubelets.
+// kubelets reads the command lines of kubelets and daemons, and finds the root directories of kubelets.
 func (src Source) kubelets(ctx context.Context, s *Snapshot) {
 	var all []*Process
 	for _, v := range s.all() {
@@ -97,10 +97,10 @@ func (src Source) kubelets(ctx context.Context, s *Snapshot) {
 	}
 }
 
-// lookers bounds how many processes are looked at concurrently. Hanging looks then time out together.
+// lookers is how many processes are looked at concurrently. Looks that hang then time out at the same time.
 const lookers = 8
 
-// each calls f for each element, at most atOnce at a time, and returns when all calls are done.
+// each calls f for each element, with at most atOnce calls at a time. It returns when all calls are done.
 func each[T any](all []T, atOnce int, f func(T)) {
 	free := make(chan struct{}, atOnce)
 	var done sync.WaitGroup
@@ -111,11 +111,12 @@ func each[T any](all []T, atOnce int, f func(T)) {
 	done.Wait()
 }
 
-// podsTime bounds all looks at processes in pods together. Anybody can make many of them, and all may hang.
+// podsTime is the time limit for all looks at processes in pods together. Anybody can make many such processes, and all
+// looks may hang.
 const podsTime = 20 * time.Second
 
-// lookAll looks at the class directories and every mount in them, first as PID 1, then as each process that needs them.
-// Provisioners come last, because any process in a pod can pass for one.
+// lookAll looks at the class directories and every mount in them. It looks first as PID 1, then as each process that
+// needs them. Provisioners come last, because any process in a pod can pass for a provisioner.
 func (src Source) lookAll(ctx context.Context, s *Snapshot) {
 	var nodes, pods []*View
 	for i := range s.Views {
@@ -151,8 +152,8 @@ func (src Source) lookAll(ctx context.Context, s *Snapshot) {
 	}
 }
 
-// paths returns where to look in a view: the class directories, each mount in them, and the kubelets' root directories. A
-// runtime needs only the last. It fills in the view's Bases.
+// paths returns where to look in a view: the class directories, each mount in them, and the kubelets' root directories.
+// For a runtime it returns only the root directories. It sets the view's Bases.
 func (s *Snapshot) paths(v *View) []string {
 	v.Bases = map[string]string{}
 	paths := slices.Clone(s.roots)
@@ -175,7 +176,8 @@ func (s *Snapshot) paths(v *View) []string {
 	return slices.Compact(paths)
 }
 
-// placeOf returns where a directory of a filesystem is mounted in the view, or otherwise if it is not.
+// placeOf returns the path at which a directory of a filesystem is mounted in the view. It returns otherwise if the
+// directory is not mounted there.
 func (v *View) placeOf(p place, otherwise string) string {
 	for i := range v.Mounts {
 		if m := &v.Mounts[i]; (point{m.Dev, m.Root}) == p.point {
@@ -185,7 +187,8 @@ func (v *View) placeOf(p place, otherwise string) string {
 	return otherwise
 }
 
-// look fills in what the view's first process that answers has at each path, or why that cannot be seen.
+// look sets what the view has at each path, as its first process that answers sees it. If nothing can be seen, it sets
+// the reason.
 func (src Source) look(ctx context.Context, v *View, paths []string) {
 	for v.Sights = map[string]Sight{}; len(v.Processes) > 0; v.Processes = v.Processes[1:] {
 		pid := v.Processes[0].PID
@@ -198,11 +201,12 @@ func (src Source) look(ctx context.Context, v *View, paths []string) {
 			return
 		}
 		if answers[0].Namespace != v.Namespace {
-			continue // another process has its PID
+			continue // another process has the PID now
 		}
 		for _, a := range answers[1:] {
 			if v.Root != "/" {
-				// d_path() begins at this process's root, the table at the other's.
+				// d_path() begins the path at the root directory of this process, but the view's table begins it at the
+				// view's root.
 				a.Sight.Path = "/" + strings.TrimPrefix(strings.TrimPrefix(a.Sight.Path, v.Root), "/")
 			}
 			v.Sights[a.At] = *a.Sight
@@ -216,7 +220,7 @@ func (src Source) look(ctx context.Context, v *View, paths []string) {
 	}
 }
 
-// all returns all views, the host's first.
+// all returns all views, with the host's view first.
 func (s *Snapshot) all() []*View {
 	all := []*View{&s.Host}
 	for i := range s.Views {
@@ -225,7 +229,7 @@ func (s *Snapshot) all() []*View {
 	return all
 }
 
-// mountsIn returns the paths of all mounts in a class directory, each once.
+// mountsIn returns the paths of all mounts in a class directory, each path once.
 func (v *View) mountsIn(dir string) []string {
 	var paths []string
 	for i := range v.Mounts {
@@ -239,7 +243,7 @@ func (v *View) mountsIn(dir string) []string {
 
 func (v *View) has(r Role) bool { return v.first(r) != nil }
 
-// first returns the first process of the role, nil for none.
+// first returns the view's first process with the role, or nil if there is none.
 func (v *View) first(r Role) *Process {
 	if i := slices.IndexFunc(v.Processes, func(p Process) bool { return p.Role == r }); i >= 0 {
 		return &v.Processes[i]

@@ -16,12 +16,12 @@ import (
 )
 
 // pattern returns a function that compiles a regular expression at its first call. The daemon and its helpers never
-// need those of the doctor.
+// need the doctor's expressions.
 func pattern(expr string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }
 
-// volume is a volume of a pod as the path of a mount names it.
+// volume is a volume of a pod, as the path of a mount names it.
 type volume struct {
 	// root is kubelet's root directory.
 	root, pod, name, container string
@@ -34,8 +34,8 @@ var (
 	provisioned = pattern(`^local-pv-[0-9a-f]{1,8}$`)
 )
 
-// podVolume parses a path at which kubelet mounts a local volume, or a part of one for a container (pkg/volume/local
-// and pkg/volume/util/subpath of Kubernetes).
+// podVolume parses a path at which kubelet mounts a local volume for a pod, or a part of the volume for a container
+// (pkg/volume/local and pkg/volume/util/subpath of Kubernetes).
 func podVolume(p string) (volume, bool) {
 	if !strings.Contains(p, "/pods/") {
 		return volume{}, false
@@ -52,12 +52,12 @@ type hit struct {
 	view   *View
 	mount  *mounts.Mount
 	volume volume
-	// level and why belong to NotItsDisk.
+	// level and why are set for NotItsDisk only.
 	level Level
 	why   string
 }
 
-// process returns the process that holds the mount. It prefers a container's to kubelet.
+// process returns the process that holds the mount. It prefers a container's process to kubelet.
 func (h *hit) process() *Process {
 	if p := h.view.first(""); p != nil {
 		return p
@@ -65,24 +65,24 @@ func (h *hit) process() *Process {
 	return &h.view.Processes[0]
 }
 
-// group identifies the mounts of one finding. The key is the entry of a class directory, the volume, or the device. Each
-// pod has a finding of its own, except for a StaleCopy.
+// group identifies the mounts of one finding. key is the entry of a class directory, the volume, or the device. Each
+// pod has its own finding, except for a StaleCopy.
 type group struct {
 	kind            Kind
 	class, key, pod string
 }
 
-// hostFacts are the facts of the host's own table by which each mount is judged.
+// hostFacts are the facts from the host's mount table by which each mount is judged.
 type hostFacts struct {
-	// classes maps each place of a class directory to the class's name. Later mounts may hide a place.
+	// classes maps each place of a class directory to the class's name. Such a place may be hidden by a later mount.
 	classes map[point]string
-	// mounted are the filesystems that the host has mounted. The points are their mounted directories, without the
-	// mounts for pods.
+	// mounted are the filesystems that the host has mounted. points are the directories of these filesystems that are
+	// mounted. Neither includes the mounts for pods.
 	mounted map[disk.Dev]bool
 	points  map[point]bool
 	// groups are the peer groups of the host's mounts.
 	groups map[int]bool
-	// volumes maps a volume's name to the mounts of the disk that it is made of.
+	// volumes maps a volume's name to the mounts of the disk from which the volume was made.
 	volumes map[string][]*mounts.Mount
 }
 
@@ -124,7 +124,8 @@ func (e *examiner) mounts() {
 	}
 	for g := range hits {
 		if g.pod != "" {
-			// Every service with a mount namespace of its own has copies of kubelet's mounts.
+			// If a pod's mount has the same fault, the copies without a pod add nothing: every service with its own
+			// mount namespace has copies of kubelet's mounts.
 			g.pod = ""
 			delete(hits, g)
 		}
@@ -141,10 +142,10 @@ func (e *examiner) mounts() {
 }
 
 // judge adds the verdicts on one mount to hits:
-//   - OnSystemDisk: the mount lies in a class directory, on that directory's own filesystem. Its disk was not there.
+//   - OnSystemDisk: the mount lies in a class directory, on that directory's own filesystem. Its disk was not mounted.
 //   - BareDirectory: the mount is the directory at which kubelet mounts a volume, without the volume.
 //   - StaleCopy: the disk is gone, or the host no longer has it mounted.
-//   - NotItsDisk: the mount is a pod's volume, but not on the disk that the volume is made of.
+//   - NotItsDisk: the mount is a pod's volume, but not on the disk from which the volume was made.
 func (e *examiner) judge(host *hostFacts, v *View, m *mounts.Mount, hits map[group][]hit) {
 	root := strings.TrimSuffix(m.Root, deletedSuffix)
 	of, ofPod := podVolume(m.Path)
@@ -177,13 +178,13 @@ func (e *examiner) judge(host *hostFacts, v *View, m *mounts.Mount, hits map[gro
 	}
 }
 
-// stale reports whether a mount that outlives its disk, or the host's mount of it, is a finding. It is if it belongs to
-// a pod or to a disk of a class.
+// stale reports whether a mount is a finding although its disk, or the host's mount of the disk, is gone. The mount is
+// a finding if it belongs to a pod or to a disk of a class.
 func (e *examiner) stale(host *hostFacts, v *View, m *mounts.Mount, ofPod bool) bool {
-	// RuntimeDirectory= of hotmount-stage@.service, which holds the mount for a moment.
+	// staging is the RuntimeDirectory= of hotmount-stage@.service, which holds the mount for a moment.
 	const staging = "/run/hotmount-stage/"
 	if v != &e.s.Host {
-		// A mount that follows one of the host's ends with that.
+		// A mount that follows a mount of the host ends together with it.
 		follows := m.Shared != 0 && host.groups[m.Shared] || m.Master != 0 && host.groups[m.Master]
 		if follows || strings.HasPrefix(m.Path, staging) {
 			return false
@@ -192,10 +193,11 @@ func (e *examiner) stale(host *hostFacts, v *View, m *mounts.Mount, ofPod bool) 
 	return ofPod || e.s.Gone[m.Dev] || slices.Contains(e.s.Disks, m.Dev)
 }
 
-// wrongDisk returns why a pod's volume is not on the disk that it is made of, or "" if it may be.
+// wrongDisk returns why a pod's volume is not on the disk from which it was made. It returns "" if the volume may be on
+// that disk.
 //
-// Where the name of the StorageClass is known, the volume's name identifies the disk. Otherwise a volume of the
-// provisioner must be a mount point of the host, and no volume may be a container's own filesystem.
+// If the StorageClass is known, the volume's name identifies the disk. Otherwise, a volume of the provisioner must be a
+// mount point of the host. No volume may be on a container's own filesystem.
 func (h *hostFacts) wrongDisk(m *mounts.Mount, root string, of volume) (Level, string) {
 	disks := h.volumes[of.name]
 	switch {
@@ -211,8 +213,8 @@ func (h *hostFacts) wrongDisk(m *mounts.Mount, root string, of volume) (Level, s
 	return "", ""
 }
 
-// rank returns how well a mount gives access to the data. A container's mount ranks highest, because it keeps removed
-// data.
+// rank returns how well a mount gives access to the data. A container's mount ranks highest, because it keeps data that
+// was removed elsewhere.
 func (e *examiner) rank(h *hit) int {
 	switch {
 	case h.process().Pod != "":
@@ -272,7 +274,7 @@ func (e *examiner) pod(uid string) Pod {
 	return Pod{UID: uid, Namespace: e.s.Pods[uid].Namespace, Name: e.s.Pods[uid].Name}
 }
 
-// words names a pod, its container and its volume.
+// words returns words for a pod, its container and its volume.
 func (p *Pod) words() string {
 	words := "pod " + disk.Visible(p.UID)
 	if p.Name != "" {
@@ -287,8 +289,9 @@ func (p *Pod) words() string {
 	return words
 }
 
-// rescue returns a directory for a copy that no other finding has. The advice creates it, and fails if it exists. Two
-// copies in one directory would overwrite each other, and cp(1) writes through symlinks that an earlier copy left.
+// rescue returns a directory for a copy, different for each finding. The advice creates the directory, and fails if it
+// exists. Two copies in one directory would overwrite each other, and cp(1) writes through symlinks that an earlier
+// copy left.
 func (e *examiner) rescue(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r == '/' || !strings.ContainsRune(plain, r) {

@@ -13,7 +13,7 @@ import (
 func (e *examiner) viewers(c *disk.Class, host place, disks map[string]place) {
 	groups := e.receivers(host.mount.Shared)
 	count := map[Role]int{}
-	have := 0 // the provisioners that have the directory
+	have := 0 // have is the number of provisioners that have the directory
 	for _, v := range e.s.all() {
 		for _, role := range []Role{Kubelet, Provisioner, Agent} {
 			p := v.first(role)
@@ -41,8 +41,8 @@ func (e *examiner) viewers(c *disk.Class, host place, disks map[string]place) {
 	}
 }
 
-// viewer judges what one process sees of a class directory, and returns it as in Seen.Sees. groups are the peer groups
-// to which new mounts in the host's directory come.
+// viewer judges what one process sees of a class directory, and returns the result in the form of Seen.Sees. groups are
+// the peer groups that receive new mounts in the host's directory.
 func (e *examiner) viewer(c *disk.Class, v *View, p *Process, host place, groups map[int]bool, disks map[string]place) string {
 	base := v.Bases[c.Directory]
 	f := Finding{Class: c.Name, Paths: []string{base}, Processes: []Process{*p}}
@@ -61,7 +61,7 @@ func (e *examiner) viewer(c *disk.Class, v *View, p *Process, host place, groups
 			e.find(f, Problem, ReadOnly, advice("daemon-read-only", "dir", c.Directory), "%s cannot write to %s: it cannot mount disks there", who, shown)
 		}
 		e.disksSeen(c, v, p, &seen, host, disks)
-	case p.Role == Provisioner: // it may be there for another class
+	case p.Role == Provisioner: // the provisioner may serve another class only
 	case sees == seesAbsent:
 		then := "no pod that uses a disk starts"
 		if p.Role == Agent {
@@ -76,7 +76,7 @@ func (e *examiner) viewer(c *disk.Class, v *View, p *Process, host place, groups
 	return sees
 }
 
-// who names a process.
+// who returns words for a process.
 func who(p *Process) string {
 	if p.Role == "" {
 		return fmt.Sprintf("process %d (%s)", p.PID, disk.Visible(p.Name))
@@ -130,7 +130,7 @@ func (e *examiner) disksSeen(c *disk.Class, v *View, p *Process, seen *Seen, hos
 	}
 }
 
-// some names the first of the paths and counts the others.
+// some returns words with the first of the paths and the number of the others.
 func some(paths []string) string {
 	if len(paths) == 1 {
 		return disk.Visible(paths[0])
@@ -151,12 +151,12 @@ func (e *examiner) sharedBack() {
 	}
 	for _, v := range e.s.all() {
 		kubelet, culprit := v.first(Kubelet), v.first(Kubelet)
-		// The runtime of k3s and others is a child of kubelet, in its namespace.
+		// The runtime of k3s and similar distributions is a child of kubelet, in the namespace of kubelet.
 		if kubelet == nil || slices.ContainsFunc(runtimes, func(r *View) bool { return r.Namespace == v.Namespace }) {
 			continue
 		}
 		if v.Namespace == e.s.Host.Namespace {
-			culprit = runtimes[0].first(Runtime) // it does not use the host's mounts
+			culprit = runtimes[0].first(Runtime) // this runtime is not in the host's mount namespace
 		}
 		for _, dir := range kubelet.Roots {
 			if at, ok := v.place(dir); ok && !e.arrives(at, dir, runtimes) {
@@ -181,7 +181,7 @@ func (e *examiner) arrives(at place, dir string, runtimes []*View) bool {
 	})
 }
 
-// lost returns the paths of the view's volumes of pods that no runtime has.
+// lost returns the paths of the view's pod volumes that no runtime has.
 func (v *View) lost(runtimes []*View) []string {
 	type volumeMount struct {
 		path string

@@ -1,4 +1,4 @@
-// Package nodetest has a node for tests: a tree of files like /sys, /proc and /run/udev of a machine with disks.
+// Package nodetest makes a node for tests: a tree of files like /sys, /proc and /run/udev of a machine with disks.
 package nodetest
 
 import (
@@ -18,7 +18,8 @@ const BootID = "6b5c3a0e-7f1d-4c7a-9a56-0d6f2f1b7c11"
 // MachineID is the node's machine-id.
 const MachineID = "0f3b5c6d7e8f4a1b9c2d3e4f5a6b7c8d"
 
-// Write makes files below a directory. "-> X" makes a symbolic link to X, and a path that ends in a slash a directory.
+// Write makes files below a directory. The content "-> X" makes a symbolic link to X. A path that ends in a slash makes
+// a directory.
 func Write(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, content := range files {
@@ -35,8 +36,8 @@ func Write(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// Attach adds a virtio disk, with its entry in udev's database. Its number is the disk's minor, and unless 0 part of
-// the sequence number.
+// Attach adds a virtio disk, with an entry in udev's database. number is the disk's minor number. The disk sequence
+// number is 1000 plus number.
 func Attach(t *testing.T, root, name string, number int, serial string, udev ...string) {
 	t.Helper()
 	dir := "sys/devices/pci0000:00/0000:" + fmt.Sprintf("%02x", number) + ":00.0/block/" + name + "/"
@@ -59,8 +60,8 @@ func Attach(t *testing.T, root, name string, number int, serial string, udev ...
 	})
 }
 
-// New returns a node without a daemon, below a directory of its own. It has a system disk vda, a filesystem on vdb, and
-// a refused disk vdc.
+// New returns a node without a daemon, below a temporary directory. The node has a system disk vda, a filesystem on
+// vdb, and a refused disk vdc.
 func New(t *testing.T) inventory.Host {
 	t.Helper()
 	dir := t.TempDir()

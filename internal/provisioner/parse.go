@@ -80,7 +80,7 @@ func configMap(data map[string]string) (*values, error) {
 	return v.filled(), nil
 }
 
-// filled returns the values with the defaults of the chart and the provisioner.
+// filled returns v, in which empty fields now have the defaults of the chart and the provisioner.
 func (v *values) filled() *values {
 	for i := range v.Classes {
 		c := &v.Classes[i]

@@ -1,5 +1,5 @@
 // Package provisioner handles the configuration of sig-storage-local-static-provisioner. It makes the helm values that
-// fit hotmount's configuration, and checks whether a values file or a ConfigMap fits.
+// fit hotmount's configuration. It also checks whether a values file or a ConfigMap fits.
 package provisioner
 
 import (
@@ -15,8 +15,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// These are patterns of the names in class directories, in the form that the provisioner matches (Go's filepath.Match).
-// The provisioner leaves other entries alone.
+// Patterns of the names in class directories, in the form that the provisioner matches (Go's filepath.Match). The
+// provisioner ignores entries with other names.
 const (
 	// MountPattern matches filesystem UUIDs.
 	MountPattern = "????????-????-????-????-????????????"
@@ -24,18 +24,18 @@ const (
 	LinkPattern = "[a-z]*-*"
 )
 
-// These are examples of such names.
+// Examples of names that the patterns match.
 const (
 	sampleMount = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
 	sampleLink  = "virtio-DATA-1"
 )
 
-// blockCleaner makes the provisioner overwrite a released block volume once with zeros. Its default, quick_reset.sh,
-// leaves the last tenant's data to the next.
+// blockCleaner makes the provisioner overwrite a released block volume once with zeros. The provisioner's default,
+// quick_reset.sh, leaves the data of the last tenant to the next tenant.
 var blockCleaner = []string{"/scripts/dd_zero.sh", "1"}
 
 // values are the values of the chart that depend on hotmount (helm/provisioner/values.yaml of the provisioner's source,
-// version 2.9). For a ConfigMap (ProvisionerConfiguration in pkg/common/common.go) they are derived.
+// version 2.9). From a ConfigMap, the values are derived (ProvisionerConfiguration in pkg/common/common.go).
 type values struct {
 	UseNodeNameOnly bool    `yaml:"useNodeNameOnly"`
 	SetPVOwnerRef   bool    `yaml:"setPVOwnerRef"`
@@ -43,7 +43,7 @@ type values struct {
 	Cleanup         cleanup `yaml:"nodeCleanupController"`
 	Classes         []class `yaml:"classes"`
 
-	// Common has such keys in charts before version 2.
+	// Common has some of these keys in charts before version 2.
 	Common yaml.Node `yaml:"common,omitempty"`
 }
 
@@ -59,7 +59,7 @@ type class struct {
 	FSType       string   `yaml:"fsType,omitempty"`
 	NamePattern  string   `yaml:"namePattern"`
 	BlockCleaner []string `yaml:"blockCleanerCommand,omitempty,flow"`
-	// StorageClass is a mapping, or whether to make one.
+	// StorageClass is a mapping, or a bool: whether the chart makes a StorageClass.
 	StorageClass yaml.Node `yaml:"storageClass"`
 }
 
@@ -75,7 +75,7 @@ type storageClass struct {
 	MountOptions  []string `yaml:"mountOptions"`
 }
 
-// expected returns the provisioner's class for a class of hotmount.
+// expected returns the class of the provisioner that fits a class of hotmount.
 func expected(c *disk.Class) class {
 	p := class{
 		Name: cmp.Or(c.StorageClass, c.Name), HostDir: c.Directory, MountDir: c.Directory,
@@ -132,7 +132,7 @@ func Values(s *disk.Settings) ([]byte, error) {
 	return b.Bytes(), e.Close()
 }
 
-// Check returns, in words, each point in which the provisioner's configuration does not fit the settings. The data is a
+// Check returns, in words, each point in which the provisioner's configuration does not fit the settings. data is a
 // values file, a ConfigMap, or manifests that include that ConfigMap. For any other data Check returns an error.
 func Check(s *disk.Settings, data []byte) ([]string, error) {
 	v, err := parse(data)
@@ -156,7 +156,7 @@ type checker struct {
 	found []string
 }
 
-// unless says what does not fit, unless it does.
+// unless adds a finding, with the words in format, if fits is false.
 func (k *checker) unless(fits bool, format string, args ...any) {
 	if !fits {
 		k.found = append(k.found, fmt.Sprintf(format, args...))
@@ -207,7 +207,7 @@ func (k *checker) pair(c *disk.Class, got, want *class) {
 	k.unless(c.Mode == disk.ModeBlock || got.FSType == "" || slices.Contains(c.Accept, got.FSType), "%s: fsType: found %s, expected %s", name, disk.Visible(got.FSType), want.FSType)
 }
 
-// theirs checks one of the file's classes, whether or not hotmount has its directory.
+// theirs checks one class of the provisioner's file, even if hotmount does not use the directory of the class.
 func (k *checker) theirs(i int) {
 	c := &k.v.Classes[i]
 	name := "class " + disk.Visible(c.Name)

@@ -65,8 +65,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestBlock: a class in block mode has another name pattern, and a cleaner that
-// leaves nothing.
+// TestBlock: a class in block mode has another name pattern, and a cleaner that leaves no data behind.
 func TestBlock(t *testing.T) {
 	s := &disk.Settings{Classes: []disk.Class{{Name: "raw", Directory: "/var/lib/disks/block", Mode: disk.ModeBlock, Provision: true, Create: "xfs", Accept: []string{"xfs"}}}}
 	got, err := Values(s)
@@ -112,7 +111,7 @@ func TestCheck(t *testing.T) {
 	tests := []struct {
 		name     string
 		old, new string
-		want     []string // the beginning of each
+		want     []string // the beginning of each line
 	}{
 		{"all fits", "", "", nil},
 		{"a slash at the end", "hostDir: /var/lib/disks/ssd", "hostDir: /var/lib/disks/ssd/", nil},
@@ -168,7 +167,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// asConfigMap is fitting as helm makes it a ConfigMap.
+// asConfigMap is the ConfigMap that helm makes of fitting.
 const asConfigMap = `apiVersion: v1
 kind: ConfigMap
 metadata: {name: local-provisioner-config}
@@ -222,7 +221,7 @@ func TestCheckNonsense(t *testing.T) {
 	}
 }
 
-// What comes from the file is shown, and does nothing to the terminal.
+// TestCheckHostile: foreign bytes from the file are shown, and have no effect on the terminal.
 func TestCheckHostile(t *testing.T) {
 	found, err := Check(settings(), []byte("classes: [{name: \"\\e[2J\", hostDir: \"/var/lib/disks/ssd\\e\", volumeMode: \"\\r\", namePattern: \"\\e\", fsType: \"\\e\"}]"))
 	if err != nil {
@@ -233,7 +232,7 @@ func TestCheckHostile(t *testing.T) {
 	}
 }
 
-// TestNotForTheProvisioner: a class whose disks no tenant may have.
+// TestNotForTheProvisioner: a tenant must not get the disks of a class with provision: false.
 func TestNotForTheProvisioner(t *testing.T) {
 	s := settings()
 	s.Classes = append(s.Classes, disk.Class{Name: "nfs", Directory: "/srv/disks", Create: "xfs", Accept: []string{"xfs"}})
