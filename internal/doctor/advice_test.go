@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// placeholder matches a placeholder that has no value.
+// placeholder matches a placeholder that has not been replaced by a value.
 var placeholder = regexp.MustCompile(`\{[a-z]+\}`)
 
-// TestAdvice checks that advice.txt has all advice that the code uses, and no other.
+// TestAdvice checks that advice.txt has all advice that the code uses, and no other advice.
 func TestAdvice(t *testing.T) {
 	var asked, written []string
 	files, err := filepath.Glob("*.go")
@@ -72,7 +72,7 @@ func TestDistribution(t *testing.T) {
 	}
 }
 
-// TestRemedy checks that the lines have what is needed, and nothing harmful.
+// TestRemedy checks that the lines of a remedy have what is needed, and nothing harmful.
 func TestRemedy(t *testing.T) {
 	const dir = "/mnt/disks"
 	process := func(name, exe string, args ...string) *Process {
@@ -92,21 +92,21 @@ func TestRemedy(t *testing.T) {
 		want, dont string
 	}{
 		{"a DaemonSet", remedy(&Process{Role: Provisioner}, dir), "mountPropagation: HostToContainer", ""},
-		// ReadWritePaths= would open only a read-only path.
+		// ReadWritePaths= would help only against a read-only path.
 		{"the daemon", remedy(&Process{Role: Agent}, dir), "systemctl cat hotmount", "ReadWritePaths"},
 		{"the daemon, read-only", advice("daemon-read-only", "dir", dir), "\n  ReadWritePaths=/mnt/disks\n", ""},
 		{"a container", remedy(plain, dir), "--volume /mnt/disks:/mnt/disks:rslave", ""},
 		{"kind", remedy(plain, dir), "propagation: HostToContainer", ""},
 		{"a container's root", remedyRoot(plain, defaultRoot), "--volume /var/lib/kubelet:/var/lib/kubelet:rshared", ""},
 		{"kind's root", remedyRoot(plain, defaultRoot), "propagation: Bidirectional", ""},
-		// A channel is a version of Kubernetes.
+		// A channel is a version of Kubernetes, which the advice must not change.
 		{"microk8s", remedy(microk8s, dir), "strict", "channel="},
 		{"microk8s is not refreshed into another snap", remedy(microk8s, dir), "drain", "refresh"},
 		{"talos", remedy(talos, dir), "options: [rbind, rslave, rw]", ""},
 		{"k3s", remedy(k3s, dir), "k3d cluster create … --volume /mnt/disks:/mnt/disks:rslave@all", ""},
 		{"k0s", remedy(k0s, dir), "--volume /mnt/disks:/mnt/disks:rslave … k0s worker", ""},
 		{"rke", remedy(rke, dir), `- "/mnt/disks:/mnt/disks:rslave"`, ""},
-		// rke refuses a second bind of it: "Duplicate mount point".
+		// RKE refuses a second bind of the default root directory: "Duplicate mount point".
 		{"rke's root", remedyRoot(rke, defaultRoot), "--make-rshared", "extra_binds"},
 		{"rke with another root", remedyRoot(rke, "/data/kubelet"), `- "/data/kubelet:/data/kubelet:rshared"`, ""},
 	} {

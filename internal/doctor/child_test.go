@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestMain lets the tests run this program as their child.
+// TestMain lets the tests run the test program as their child process.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "look" {
 		if Child(false, os.Args[2], os.Stdin, os.Stdout) != nil {
@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestLookMany checks a look at more paths than fit on a command line (128 KiB a word, 2 MiB in all).
+// TestLookMany checks a look at more paths than fit on a command line (128 KiB for one argument, 2 MiB in all).
 func TestLookMany(t *testing.T) {
 	paths := []string{"/", "/no\nsuch"}
 	for i := range 40 {
@@ -37,7 +37,7 @@ func TestLookMany(t *testing.T) {
 	}
 }
 
-// TestAsk checks that ask returns the error that the child met, and not its exit status.
+// TestAsk checks that ask returns the error that the child reports, not the exit status of the child.
 func TestAsk(t *testing.T) {
 	for asked, want := range map[string]string{"0": "open /proc/0: no such file or directory", "x": "strconv.Atoi"} {
 		if all, err := ask(t.Context(), nil, "look", asked); len(all) != 0 || err == nil || !strings.HasPrefix(err.Error(), want) {

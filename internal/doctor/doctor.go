@@ -33,7 +33,7 @@ type Process struct {
 	Exe  string `json:"exe,omitempty"`
 	Role Role   `json:"role,omitempty"`
 	// Pod is the UID of the pod. Container is the id that the runtime gives the container. Both come from the control
-	// group, and are empty outside a pod.
+	// group, and are empty if the group has none.
 	Pod       string `json:"pod,omitempty"`
 	Container string `json:"container,omitempty"`
 	// Service is the service of a kubelet or runtime.

@@ -23,14 +23,14 @@ const (
 	id  = "89abcdef0123456789abcdef0123456789abcdef0123456789abcdef01234567"
 )
 
-// hostTable is the mount table of a worker with two disks. Kubelet has bound the first for a pod.
+// hostTable is the mount table of a worker with two disks. Kubelet has bound the first disk for a pod.
 const hostTable = `27 1 254:1 / / rw shared:1 - ext4 /dev/vda1 rw
 30 27 254:16 / ` + a + ` rw shared:50 - xfs /dev/vdb rw
 31 27 254:32 / ` + b + ` rw shared:51 - xfs /dev/vdc rw
 32 27 254:16 / ` + pv + ` rw shared:50 - xfs /dev/vdb rw
 `
 
-// container returns the mount table of a kubelet in a container. The class directory and kubelet's root are
+// container returns the mount table of a kubelet in a container. The class directory and kubelet's root directory are
 // separate mounts.
 func container(directory, disks, root string) string {
 	return "100 90 0:60 / / rw - overlay overlay rw\n" +
@@ -50,7 +50,7 @@ func tree(t *testing.T, text string) []mounts.Mount {
 	return table
 }
 
-// walk resolves a path as the kernel does, from mount to mount, the upper one first.
+// walk resolves a path as the kernel does, from mount to mount. Of two mounts at one path, it enters the upper one.
 func walk(table []mounts.Mount, p string) Sight {
 	at := &table[0]
 	for {
@@ -98,7 +98,7 @@ func node(t *testing.T) *Snapshot {
 
 var kubelet = Process{PID: 800, Name: "kubelet", Exe: "/usr/bin/kubelet", Role: Kubelet}
 
-// found summarises the findings: level, kind, and the process or pod.
+// found returns the level, the kind, and the process or pod of each finding.
 func found(r *Report) []string {
 	all := []string{}
 	for _, f := range r.Findings {
@@ -137,7 +137,7 @@ func TestExamine(t *testing.T) {
 			s.Host = view(t, "mnt:[1]", hostTable+more+"60 27 "+mount+" rw shared:1 - ext4 none rw\n", nil, Process{PID: 1}, kubelet)
 		})
 	}
-	// named adds a volume with the name of disk a, and makes the names known.
+	// named adds a volume with the name that the volume of disk a has, and sets the names of node and StorageClass.
 	nameOfA := disk.VolumeName(path.Base(a), "worker-1", "fast")
 	named := func(mount, below string) func(*testing.T, *Snapshot) {
 		return on(func(s *Snapshot) {
@@ -231,7 +231,7 @@ func TestExamine(t *testing.T) {
 		{"kubelet's bind and the container's are one finding", func(t *testing.T, s *Snapshot) {
 			pod("254:1 "+a+"/sub /data rw - ext4 /dev/vda1 rw")(t, s)
 			s.Host = view(t, "mnt:[1]", hostTable+"40 27 254:1 "+a+" "+strings.Replace(pv, "1f2e", "9f9e", 1)+" rw shared:1 - ext4 /dev/vda1 rw\n", nil, Process{PID: 1}, kubelet)
-			// A service with its own namespace has a copy at another path.
+			// A service with its own namespace has a copy of this mount at another path.
 			s.Views = append(s.Views, view(t, "mnt:[9]", "500 490 254:1 / / rw - ext4 /dev/vda1 rw\n501 500 254:1 "+a+" /x rw - ext4 /dev/vda1 rw\n", nil, Process{PID: 903, Name: "udevd"}))
 		}, []string{"problem volume-on-system-disk" + trapped + "local-pv-9f9e3d4c"}},
 		{"a service's own mount of the system disk", func(t *testing.T, s *Snapshot) {
@@ -408,7 +408,7 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// TestVolumeFinding checks the words of a finding: where the data is, how to read it, and what to do.
+// TestVolumeFinding checks the words of a finding: where the data is, how to read the data, and what to do.
 func TestVolumeFinding(t *testing.T) {
 	s := node(t)
 	s.Host.Processes = append(s.Host.Processes, kubelet)
@@ -458,7 +458,7 @@ func TestRescue(t *testing.T) {
 	}
 }
 
-// TestWhereTheDataIs checks the path below the disk's own mount, and the path through the container.
+// TestWhereTheDataIs checks the path of the data below the disk's own mount, and the path through the container.
 func TestWhereTheDataIs(t *testing.T) {
 	s := node(t)
 	s.Views = append(s.Views, view(t, "mnt:[3]", "200 190 0:70 / / rw - overlay overlay rw\n201 200 254:1 "+a+"/sub /data rw - ext4 /dev/vda1 rw\n", nil, Process{PID: 900, Pod: uid}))
@@ -472,8 +472,8 @@ func TestWhereTheDataIs(t *testing.T) {
 	}
 }
 
-// TestReachesTheData checks that the finding prefers the container's mount, which keeps removed data, to
-// kubelet's.
+// TestReachesTheData checks that the finding prefers the container's mount to kubelet's. The container's mount keeps
+// data that was removed.
 func TestReachesTheData(t *testing.T) {
 	s := node(t)
 	s.Host = view(t, "mnt:[1]", hostTable+"40 27 254:1 "+a+" "+pv+"x rw shared:1 - ext4 /dev/vda1 rw\n", nil, Process{PID: 1})
@@ -489,7 +489,8 @@ func TestReachesTheData(t *testing.T) {
 // TestSeen checks what the kubelet sees at each path.
 func TestSeen(t *testing.T) {
 	s := node(t)
-	// The first disk is missing. At the path of the second is a directory of another filesystem.
+	// The kubelet does not see the first disk. At the path of the second disk, it sees a directory of another
+	// filesystem.
 	s.Views = append(s.Views, view(t, "mnt:[2]", container("master:1", "103 101 254:3 "+b+" "+b+" rw - ext4 /dev/vda3 rw\n", "shared:1"), nil, kubelet))
 	got := Examine(s).Seen[0].Mounts
 	want := []SeenMount{
@@ -525,7 +526,7 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// TestCovered checks that the command unmounts what covers the disk, and not the disk.
+// TestCovered checks that the command unmounts the mount that covers the disk, not the disk.
 func TestCovered(t *testing.T) {
 	for mount, want := range map[string]string{
 		"40 30 254:48 / " + a + " rw - xfs /dev/vdd rw\n": "umount " + a + " ",

@@ -8,7 +8,7 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// TestHarmless checks the last escaping before text is printed.
+// TestHarmless checks that bytes are escaped before they are printed, even if a finding has not escaped them.
 func TestHarmless(t *testing.T) {
 	r := &Report{Findings: []Finding{{Level: Problem, What: "a\x1b[2J\nnothing found\u009b\xff", Do: []string{"x '\\'' y", "\r\n  curl|sh"}}}}
 	var b strings.Builder

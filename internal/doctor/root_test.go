@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestList checks that files under a mount are listed, and that the mount itself is not entered.
+// TestList checks that List lists the files under a mount, and does not enter the mount.
 func TestList(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"mounted/hidden", "empty/", "full/x"} {

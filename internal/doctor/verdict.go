@@ -124,7 +124,7 @@ func (e *examiner) mounts() {
 	}
 	for g := range hits {
 		if g.pod != "" {
-			// If a pod's mount has the same fault, the copies without a pod add nothing: every service with its own
+			// If a pod's mount has the same fault, the copies without a pod add nothing. Every service with its own
 			// mount namespace has copies of kubelet's mounts.
 			g.pod = ""
 			delete(hits, g)

@@ -15,7 +15,7 @@ import (
 	"hotmount/internal/run"
 )
 
-// ext4Loop is a disk whose class makes ext4.
+// ext4Loop returns a disk whose class makes ext4 filesystems.
 func ext4Loop(t *testing.T, size int64, options ...string) *loop {
 	l := newLoop(t, size)
 	l.class.Intent.Ext4 = &disk.MkfsExt4{Time: 1795000000, Options: options, Owner: "1000:2000", Mode: "2770"}
@@ -40,9 +40,9 @@ func (l *loop) root() string {
 	return sh(l.t, "debugfs -R 'stat <2>' "+l.facts.Node()+" 2>/dev/null | grep -oE '(Mode|User|Group): *[0-9]+' | tr -s '\\n ' ' '")
 }
 
-// TestRealExt4Mode checks that hotmount sets the mode that mkfs.ext4 cannot set, if it was killed before. The
-// next look sets it in one write. It does not change a filesystem that was mounted since, nor one that may
-// belong to another disk.
+// TestRealExt4Mode checks that hotmount sets the mode that mkfs.ext4 cannot set. If debugfs was killed, the next look
+// sets the mode in one write. hotmount does not change a filesystem that was already mounted, or that may belong to
+// another disk.
 func TestRealExt4Mode(t *testing.T) {
 	const before = "Mode: 0755 User: 1000 Group: 2000"
 	for name, tc := range map[string]struct {
@@ -77,8 +77,8 @@ func TestRealExt4Mode(t *testing.T) {
 			}
 		}
 	}
-	// While formatting is switched off, the write and the intent wait. An intent with no write left is ended all
-	// the same.
+	// While formatting is switched off, a write that is left waits, and the intent stays. If no write is left, the
+	// intent ends nevertheless.
 	off := errors.New("the hold file is there")
 	held := ext4Loop(t, 300<<20)
 	if !held.killedBy(crash{n: 1, debugfs: true}) {
@@ -112,7 +112,7 @@ func TestRealExt4Mode(t *testing.T) {
 	}
 }
 
-// silent runs debugfs so that it changes nothing.
+// silent runs debugfs so that debugfs changes nothing.
 type silent struct{}
 
 func (silent) Run(ctx context.Context, cmd run.Command) (run.Result, error) {
@@ -141,8 +141,8 @@ func TestRealExt4(t *testing.T) {
 	}
 }
 
-// TestRealExt4Crash checks that the next look makes the filesystem whole wherever mkfs.ext4 was killed, once or
-// twice. It finds the disk blank, half made or whole, because the superblock is written last.
+// TestRealExt4Crash checks that the next look makes the filesystem whole wherever mkfs.ext4 was killed, once or twice.
+// The look finds the disk blank, half made or whole, because the superblock is written last.
 func TestRealExt4Crash(t *testing.T) {
 	for _, options := range [][]string{{"-N 80000", "-m 0"}, nil} {
 		if options == nil && !full {
@@ -172,8 +172,8 @@ func TestRealExt4Crash(t *testing.T) {
 	}
 }
 
-// TestRealExt4SuperblockIsLast checks that mkfs.ext4 writes the superblock last. If it is killed before, no tool
-// recognises anything. A filesystem that a tool recognises is whole.
+// TestRealExt4SuperblockIsLast checks that mkfs.ext4 writes the superblock last. If mkfs.ext4 is killed before this
+// write, no tool recognises anything. A filesystem that a tool recognises is whole.
 func TestRealExt4SuperblockIsLast(t *testing.T) {
 	n := 52
 	for ; ; n++ {
@@ -191,8 +191,8 @@ func TestRealExt4SuperblockIsLast(t *testing.T) {
 	}
 }
 
-// TestRealExt4Foreign checks that hotmount does not recognise the rest of a killed mkfs.ext4 if anything else is
-// on the disk. Nor does a node with another intent. Neither changes the disk.
+// TestRealExt4Foreign checks that hotmount does not recognise the remains of a killed mkfs.ext4 if anything else is on
+// the disk. A node with another intent does not recognise the remains either. The disk is not changed in either case.
 func TestRealExt4Foreign(t *testing.T) {
 	for name, tc := range map[string]struct {
 		script string

@@ -15,7 +15,7 @@ import (
 	"hotmount/internal/run/runtest"
 )
 
-// TestExt4Arguments checks every command line of mkfs.ext4. None of them forces or discards anything.
+// TestExt4Arguments checks every command line of mkfs.ext4. No command line forces or discards anything.
 func TestExt4Arguments(t *testing.T) {
 	var got []string
 	for _, with := range []disk.MkfsExt4{{Time: 1}, {Time: 1, Owner: "1000:2000", Options: []string{"-m 0", "-E stride=4,stripe_width=8", "-J size=64"}}} {
@@ -40,8 +40,8 @@ func TestExt4Arguments(t *testing.T) {
 	}
 }
 
-// TestExt4IsAskedFirst checks that hotmount runs mkfs.xfs without writing before it makes an ext4. mkfs.xfs
-// refuses a disk with content; mkfs.ext4 does not. An error of either ends the format. A class cannot give
+// TestExt4IsAskedFirst checks that hotmount runs mkfs.xfs without writing before it makes an ext4 filesystem. mkfs.xfs
+// refuses a disk with content, and mkfs.ext4 does not. An error of either program ends the format. A class cannot give
 // options of another mkfs.
 func TestExt4IsAskedFirst(t *testing.T) {
 	const (
@@ -67,7 +67,7 @@ func TestExt4IsAskedFirst(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
 				ran := false
-				// mkfs.ext4 -n would write to the disk: it flushes it.
+				// On the disk, mkfs.ext4 -n would send a flush, which counts as a write.
 				ext4Dry := strings.Replace("/usr/sbin/mkfs.ext4 -n "+ext4Args, "/dev/vdb", w.image+".like", 1)
 				for line, answer := range map[string]runtest.Answer{dryLine: tc.xfs, ext4Dry: tc.dry} {
 					if answer == nil {
@@ -131,8 +131,8 @@ func TestExt4RecoveryOfTheSameOnly(t *testing.T) {
 	}
 }
 
-// TestFinishOfWhatWasWrittenTo checks that hotmount does not complete a recovered ext4 after somebody else has
-// written to the disk.
+// TestFinishOfWhatWasWrittenTo checks that hotmount does not complete a recovered ext4 filesystem after another process
+// has written to the disk.
 func TestFinishOfWhatWasWrittenTo(t *testing.T) {
 	w := newWorld(t)
 	w.facts.Standing.Intent = &disk.Intent{UUID: uuid, Ext4: &disk.MkfsExt4{Mode: "0750"}}

@@ -49,7 +49,7 @@ const (
 
 // world is a disk in a file, with everything else that a session uses.
 type world struct {
-	// claimed is the exclusively opened file. other is its identity, if that is not the disk's.
+	// claimed is the exclusively opened file. other is the identity of claimed, or nil if it is the disk's.
 	claimed *os.File
 	other   *identity
 	*runtest.Runner
@@ -57,7 +57,7 @@ type world struct {
 	image string
 	facts disk.Facts
 	intent
-	// mu guards the fields that change while a session settles.
+	// mu guards the fields that change while a session waits for the settle time.
 	mu        sync.Mutex
 	running   sync.Mutex // guards the story while tools start
 	now       identity
@@ -66,14 +66,14 @@ type world struct {
 	bytes     uint64 // bytes written
 	read      uint64 // bytes that the kernel has counted as read, unless uncounted is set
 	uncounted bool
-	buffered  uint64 // writes that the kernel has not passed on
+	buffered  uint64 // writes that are in the page cache only
 	reread    int
 	rereadErr error
 	inFlight  uint64 // writes that the disk has not answered
 	counters  error
 	lts       bool
 	openErr   map[bool]error
-	off       error // formatting is switched off
+	off       error // the error if formatting is switched off
 	story     []string
 
 	readAgain func(context.Context) (func(context.Context, probe.Progress), error)
@@ -124,7 +124,7 @@ func (w *world) halfMade(uuid string) {
 	w.On(makeOver, w.mkfs)
 }
 
-// mkfs plays a mkfs.xfs that works.
+// mkfs does what a mkfs.xfs does that succeeds.
 func (w *world) mkfs(run.Command) (run.Result, error) {
 	w.put(0, super(w.t, "xfs.head", uuid))
 	w.named(uuid)
@@ -144,7 +144,7 @@ func (w *world) put(at int64, b []byte) {
 	}
 }
 
-// super returns a superblock captured from mkfs.xfs, with another UUID and the size of this disk.
+// super returns a superblock captured from mkfs.xfs, with the given UUID and the size of this disk.
 func super(t *testing.T, name, uuid string) []byte {
 	b, err := os.ReadFile("../probe/testdata/" + name)
 	if err != nil {
@@ -193,7 +193,7 @@ func (w *world) End(uuid string, failure error) error {
 	return w.endErr
 }
 
-// Run adds the command to the story. wipefs and blkid start together; the story always has wipefs first.
+// Run adds the command to the story. wipefs and blkid start at the same time, but the story always has wipefs first.
 func (w *world) Run(ctx context.Context, c run.Command) (run.Result, error) {
 	w.running.Lock()
 	at := len(w.story)
@@ -304,7 +304,7 @@ func (w *world) work(blank string, recover bool, between func()) error {
 	return s.Make(w.t.Context(), w.makeOptions(recover))
 }
 
-// mkfsRan reports whether mkfs.xfs was started to write.
+// mkfsRan reports whether mkfs.xfs was started without -N, so that it writes.
 func (w *world) mkfsRan() bool {
 	for _, line := range w.Calls() {
 		if strings.HasPrefix(line, mkfs) && line != versionLine && !strings.HasPrefix(line, mkfs+" -N ") {
@@ -314,8 +314,8 @@ func (w *world) mkfsRan() bool {
 	return false
 }
 
-// TestDriverThatDoesNotCount checks that nothing is written if the kernel has not counted the reads of the
-// proof. Such a driver would not count another's writes either. A token changes nothing.
+// TestDriverThatDoesNotCount checks that nothing is written if the kernel has not counted the reads of the proof. Such
+// a driver would not count writes of other processes either. With a token, too, nothing is written.
 func TestDriverThatDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -367,8 +367,8 @@ func TestBlankDisk(t *testing.T) {
 	}
 }
 
-// TestWritesOfWhatWasRead checks that Writes returns the count from before the reading, plus the writes of
-// mkfs.xfs. Other writes are not in it.
+// TestWritesOfWhatWasRead checks that Writes returns the count from before the reading, plus the writes of mkfs.xfs.
+// The count does not include other writes.
 func TestWritesOfWhatWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -444,7 +444,7 @@ func TestHalfMadeDisk(t *testing.T) {
 	})
 }
 
-// TestObstacles checks that no obstacle, and no kind of proof, lets mkfs.xfs write: it runs only with -N. A
+// TestObstacles checks that no obstacle, and no kind of proof, lets mkfs.xfs write. mkfs.xfs runs only with -N. A
 // session itself cannot write, because its descriptors are open for reading only.
 func TestObstacles(t *testing.T) {
 	dead := errors.New("signal: killed")
@@ -453,17 +453,17 @@ func TestObstacles(t *testing.T) {
 	const unanswered = "somebody writes to it: 1 writes are not complete yet"
 	for _, tc := range []struct {
 		name string
-		// before runs at the start, between after the proof.
+		// before runs at the start, and between runs after the proof.
 		before, between func(*world)
 		blank           string
 		recover         bool
 		err             string
 		// byte means that the obstacle is a byte beyond the first 4 KiB.
 		byte bool
-		// begun means that the intent was recorded and must be taken back.
+		// begun means that the intent was recorded and must be removed again.
 		begun bool
 	}{
-		// Open.
+		// Obstacles for Open.
 		{name: "claimed by somebody", before: func(w *world) { w.openErr[true] = unix.EBUSY }, err: "somebody else uses it"},
 		{name: "barred by the sandbox", before: func(w *world) { w.openErr[false] = unix.EPERM }, err: "the sandbox of hotmount-format@12.service"},
 		{name: "not there", before: func(w *world) { w.openErr[false] = unix.ENOENT }, err: "no such file"},
@@ -473,7 +473,7 @@ func TestObstacles(t *testing.T) {
 		{name: "another device node", before: func(w *world) { w.nodeDev.Minor = 32 }, err: "/dev/vdb is device number 254:32"},
 		{name: "locked by somebody", before: func(w *world) { w.lockedBy(unix.LOCK_EX) }, err: "locked for 30s"},
 
-		// Read.
+		// Obstacles when the disk is read.
 		{name: "a byte at the start", before: func(w *world) { w.put(0, []byte{1}) }, err: "not proven"},
 		{name: "a byte at the end", byte: true, before: func(w *world) { w.put(size-1, []byte{1}) }, err: "not proven"},
 		{name: "a byte in the middle", byte: true, before: func(w *world) { w.put(size/2, []byte{1}) }, err: "not proven"},
@@ -482,7 +482,7 @@ func TestObstacles(t *testing.T) {
 		{name: "an unknown plan", blank: "quick", err: "unknown plan"},
 		{name: "no plan", blank: "none", err: "unknown plan"},
 
-		// Tools.
+		// Obstacles from wipefs and blkid.
 		{name: "wipefs fails", before: func(w *world) { w.On(wipefsLine, runtest.Complain("no", 1)) }, err: "cannot understand"},
 		{name: "wipefs killed", before: func(w *world) { w.On(wipefsLine, runtest.Fail(dead)) }, err: "signal: killed"},
 		{name: "wipefs silent", before: func(w *world) { w.On(wipefsLine, runtest.Print("", 0)) }, err: "cannot understand"},
@@ -496,7 +496,7 @@ func TestObstacles(t *testing.T) {
 		{name: "blkid complains", before: func(w *world) { w.On(blkidLine, runtest.Complain("error", 2)) }, err: "cannot understand"},
 		{name: "a filesystem", before: func(w *world) { w.put(0, super(w.t, "xfs.head", other)); w.named(other) }, err: `not proven blank but "filesystem"`},
 
-		// Writes of somebody else.
+		// Writes of another process.
 		{name: "written while it was read", before: func(w *world) { w.whenRun(blkidLine, write) }, err: "1 writes"},
 		{name: "written while it settled", before: func(w *world) { w.after(4*time.Second, write) }, err: "1 writes"},
 		{name: "a write that stalls since before", before: stall, err: unanswered},
@@ -523,7 +523,7 @@ func TestObstacles(t *testing.T) {
 			before: func(w *world) { w.halfMade(uuid) }},
 		{name: "locked after the proof", between: func(w *world) { w.lockedBy(unix.LOCK_SH) }, err: "locked for 30s"},
 
-		// mkfs.xfs and the intent.
+		// Obstacles from mkfs.xfs and the record of the intent.
 		{name: "mkfs -N refuses", before: func(w *world) {
 			w.On(dryLine, runtest.Complain("mkfs.xfs: /dev/vdb appears to contain something.\nmkfs.xfs: Use the -f option to force overwrite.\n", 1))
 		}, err: "exit code 1: mkfs.xfs: /dev/vdb appears"},
@@ -538,7 +538,7 @@ func TestObstacles(t *testing.T) {
 		{name: "mkfs -N killed", before: func(w *world) { w.On(dryLine, runtest.Fail(dead)) }, err: "signal: killed"},
 		{name: "the intent fails", before: func(w *world) { w.beginErr = errors.New("no space left") }, err: "no space left"},
 
-		// The last look.
+		// Obstacles at the last look.
 		{name: "written during mkfs -N", before: func(w *world) { w.whenRun(dryLine, write) }, err: "1 writes", begun: true},
 		{name: "written at the last moment", before: func(w *world) { w.onBegin = func() { w.writes++ } }, err: "1 writes", begun: true},
 		{name: "a write that stalls during mkfs -N", before: func(w *world) { w.whenRun(dryLine, stall) }, err: unanswered, begun: true},
@@ -629,7 +629,7 @@ func (w *world) truncate(n int64) {
 	}
 }
 
-// lockedBy lets somebody else lock the disk until the end of the test.
+// lockedBy lets another process lock the disk until the end of the test.
 func (w *world) lockedBy(how int) {
 	f, err := os.Open(w.image)
 	if err != nil {
@@ -651,7 +651,7 @@ func (w *world) whenRun(line string, do func(*world)) {
 	})
 }
 
-// after calls do when the time has passed since the first read.
+// after calls do when the time d has passed since the first read.
 func (w *world) after(d time.Duration, do func(*world)) {
 	w.whenRun(blkidLine, func(w *world) {
 		time.AfterFunc(d, func() {
@@ -662,7 +662,7 @@ func (w *world) after(d time.Duration, do func(*world)) {
 	})
 }
 
-// TestOpenAndProveRefuse checks that each step finds an obstacle itself and does not leave it to a later step.
+// TestOpenAndProveRefuse checks that each step finds an obstacle itself and does not leave this to a later step.
 func TestOpenAndProveRefuse(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before, settling func(*world)
@@ -719,8 +719,8 @@ func TestShortLock(t *testing.T) {
 	})
 }
 
-// TestSharedWhileProving checks that others, such as udev, can read the disk during the proof. Nobody can claim
-// it.
+// TestSharedWhileProving checks that other processes, such as udev, can read the disk during the proof. No other
+// process can claim the disk.
 func TestSharedWhileProving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -764,8 +764,8 @@ func TestLockedDuringMkfs(t *testing.T) {
 	})
 }
 
-// TestMkfsGoesWrong checks that a failure from the start of mkfs.xfs on is an error. The intent stays for the
-// next look.
+// TestMkfsGoesWrong checks that each failure is an error, from the start of mkfs.xfs on. The intent stays for the next
+// look.
 func TestMkfsGoesWrong(t *testing.T) {
 	for name, tc := range map[string]struct {
 		mkfs func(*world) runtest.Answer
@@ -822,8 +822,8 @@ func TestMkfsGoesWrong(t *testing.T) {
 	}
 }
 
-// TestSecondLook checks that a filesystem is not ours if another machine made one at the same time and came
-// last. Nor is it ours if somebody on this machine has written, or begun to write, after mkfs. The intent
+// TestSecondLook checks that a filesystem is not ours if another machine made one at the same time and wrote last. The
+// filesystem is not ours either if a process on this machine has written, or begun to write, after mkfs. The intent
 // records the doubt, because the next look may find the filesystem whole.
 func TestSecondLook(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -883,7 +883,7 @@ func TestDoubtThatIsNotRecordedIsTold(t *testing.T) {
 	})
 }
 
-// TestOwnWritesAreNoOthers checks that the writes of mkfs that are still in the page cache count as its own.
+// TestOwnWritesAreNoOthers checks that writes of mkfs that are still in the page cache count as writes of mkfs.
 func TestOwnWritesAreNoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -897,7 +897,7 @@ func TestOwnWritesAreNoOthers(t *testing.T) {
 	})
 }
 
-// TestClaimOfAnotherDisk checks that the second open notices if the name has passed to another disk.
+// TestClaimOfAnotherDisk checks that the second open notices if the name now belongs to another disk.
 func TestClaimOfAnotherDisk(t *testing.T) {
 	w := newWorld(t)
 	other := w.now
@@ -1037,8 +1037,8 @@ func TestToken(t *testing.T) {
 	})
 }
 
-// TestMadeByToken checks that the kernel forgets the old partitions after a format by token. If something keeps
-// the new filesystem from being used, the error says so. It does not say that the format failed.
+// TestMadeByToken checks that the kernel forgets the old partitions after a format by token. If something prevents the
+// use of the new filesystem, the error reports this. It does not report that the format failed.
 func TestMadeByToken(t *testing.T) {
 	for name, tc := range map[string]struct {
 		partitions []string
@@ -1084,8 +1084,8 @@ func TestMadeByToken(t *testing.T) {
 	}
 }
 
-// TestOver checks that an intent still records an overwrite by token when the filesystem is made again.
-// Otherwise a copy of the disk could pass for the disk. Old data that is left would pass for somebody else's.
+// TestOver checks that an intent still records an overwrite by token when the filesystem is made again. Without this
+// record, a copy of the disk could pass for the disk. Old data that is left would pass for data of another writer.
 func TestOver(t *testing.T) {
 	for name, tc := range map[string]struct {
 		former *disk.Intent
@@ -1156,9 +1156,10 @@ func TestOverwritten(t *testing.T) {
 	}
 }
 
-// TestWrittenDuringMkfs checks that a write by somebody else between the last look and the end of mkfs is found.
-// The count of requests does not show it; the count of bytes does. If every byte is read again, a doubtful count
-// alone does not hold the disk. It does if only samples are read, or if the disk was not all zeros.
+// TestWrittenDuringMkfs checks that a write by another process between the last look and the end of mkfs is found. The
+// count of requests does not show such a write, but the count of bytes does. If every byte is read again, a doubtful
+// count does not hold the disk. If only samples are read, or if the disk was not all zeros, a doubtful count holds the
+// disk.
 func TestWrittenDuringMkfs(t *testing.T) {
 	const gib = 1 << 30
 	const unread = -1 // an offset in no sample
@@ -1167,7 +1168,7 @@ func TestWrittenDuringMkfs(t *testing.T) {
 		size  int64
 		over  bool
 		asks  bool
-		// nowhere is the message if no reading finds the extra bytes. It is empty if the disk is ours then.
+		// nowhere is the message if no reading finds the extra bytes. It is empty if the disk is then ours.
 		nowhere string
 	}{
 		"full":            {"full", size, false, true, ""},
@@ -1179,7 +1180,7 @@ func TestWrittenDuringMkfs(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		counted int64 // besides what mkfs.xfs wrote, with its zeros once
-		at      int64 // offset of somebody else's bytes, 0 for none
+		at      int64 // offset of another process's bytes, 0 for none
 	}{
 		"nobody":                            {0, 0},
 		"nobody, zeros counted twice":       {64 << 20, 0},
@@ -1193,7 +1194,7 @@ func TestWrittenDuringMkfs(t *testing.T) {
 		differ := tc.counted%(64<<20) != 0
 		for plan, p := range plans {
 			if p.size > gib && tc.counted != 0 && tc.at != unread {
-				continue // the same as with 1 GiB; so many samples take long to read
+				continue // the result is the same as with 1 GiB, and so many samples take long to read
 			}
 			t.Run(plan+", "+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -1216,7 +1217,7 @@ func TestWrittenDuringMkfs(t *testing.T) {
 					asked := 0
 					w.readAgain = func(context.Context) (func(context.Context, probe.Progress), error) {
 						asked++
-						// After a crash here, the disk must not be mounted without the doubt.
+						// After a crash at this moment, the record of the doubt must prevent a mount.
 						if w.last.Doubt == "" {
 							t.Error("the second reading begins, and no doubt is recorded")
 						}
@@ -1270,8 +1271,8 @@ func TestNotReadAgain(t *testing.T) {
 	})
 }
 
-// TestTokenIsForAllThatWasRead checks that a token covers every byte that Prove reads, not only the samples.
-// This machine does not count the writes of another machine.
+// TestTokenIsForAllThatWasRead checks that a token covers every byte that Prove reads, not only the samples. The
+// kernel's count does not show writes of another machine.
 func TestTokenIsForAllThatWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -1307,8 +1308,8 @@ func TestTokenIsForAllThatWasRead(t *testing.T) {
 	})
 }
 
-// TestTokenHoldsForOneStateOnly checks that a token is valid for one disk, one boot and one content. Otherwise
-// nothing is written.
+// TestTokenHoldsForOneStateOnly checks that a token is valid for one disk, one boot and one content. If one of these
+// differs, nothing is written.
 func TestTokenHoldsForOneStateOnly(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before, atLast func(*world)
@@ -1396,8 +1397,8 @@ func TestIntentThatStaysIsLogged(t *testing.T) {
 	})
 }
 
-// TestRecoveryKeepsItsIntent checks that a cancelled recovery leaves the intent. Without it, the half-made
-// filesystem would be somebody else's.
+// TestRecoveryKeepsItsIntent checks that a cancelled recovery keeps the intent. Without the intent, the half-made
+// filesystem would seem to be another machine's.
 func TestRecoveryKeepsItsIntent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -1412,8 +1413,8 @@ func TestRecoveryKeepsItsIntent(t *testing.T) {
 	})
 }
 
-// TestNewIntentOverACopyIsTakenBack checks that a cancelled format removes its new intent, because nothing was
-// written for it. The intent of the disk that this one was copied from does not matter.
+// TestNewIntentOverACopyIsTakenBack checks that a cancelled format removes its new intent, because nothing was written.
+// If the disk is a copy, the intent of the original makes no difference.
 func TestNewIntentOverACopyIsTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -1540,8 +1541,7 @@ func TestEndOfContext(t *testing.T) {
 	})
 }
 
-// TestArguments checks every command line of mkfs.xfs. Only a half-made filesystem or a token (TestToken) adds
-// -f.
+// TestArguments checks every command line of mkfs.xfs. Only a half-made filesystem or a token (TestToken) adds -f.
 func TestArguments(t *testing.T) {
 	var got []string
 	for _, options := range []guard{{}, newest(t)} {
@@ -1570,8 +1570,8 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestForceStandsOnce checks that only args adds -f. The option occurs once in the code, and one place decides
-// when to use it.
+// TestForceStandsOnce checks that only args adds -f. The option occurs once in the code, so that one place decides when
+// to use it.
 func TestForceStandsOnce(t *testing.T) {
 	var files []string
 	for _, dir := range []string{"..", "../../cmd"} {
@@ -1635,8 +1635,8 @@ func TestPeopleReadErrors(t *testing.T) {
 	})
 }
 
-// TestPrototype checks owner and mode of the root directory in the prototype. There is none if mkfs.xfs makes
-// the same by default.
+// TestPrototype checks the owner and mode of the root directory in the prototype. The prototype is empty if owner and
+// mode are the defaults of mkfs.xfs.
 func TestPrototype(t *testing.T) {
 	for _, c := range []struct{ owner, mode, want string }{
 		{"", "", ""},
@@ -1656,8 +1656,8 @@ func TestPrototype(t *testing.T) {
 	}
 }
 
-// TestClassOptions checks that the options of the class are in the dry run and in the format. They come before
-// the safe options.
+// TestClassOptions checks that the options of the class are in the dry run and in the format. They come before -K and
+// the UUID.
 func TestClassOptions(t *testing.T) {
 	m := MakeOptions{Mkfs: []string{"-i size=1024", "-m reflink=0"}, Proto: "/tmp/x", Intent: disk.Intent{UUID: uuid}}
 	if got := strings.Join(m.making("/dev/vdb", guard{}).args(), " "); got != "-N -i size=1024 -m reflink=0 -p /tmp/x -K -m uuid="+uuid+" /dev/vdb" {
@@ -1665,8 +1665,7 @@ func TestClassOptions(t *testing.T) {
 	}
 }
 
-// TestForeignOption checks that mkfs.xfs never gets an option that a class may not give, even if the settings
-// have it.
+// TestForeignOption checks that mkfs.xfs never gets an option that a class may not give, even if the settings have it.
 func TestForeignOption(t *testing.T) {
 	for _, option := range []string{"-f", "-m uuid=1", "/dev/vda", "-d name=/dev/vda", "-i size=512 -f"} {
 		synctest.Test(t, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestTokenOnABlankDisk checks that a token needs content. On a blank disk it is valid only if the disk was
+// TestTokenOnABlankDisk checks that a token needs content. On a blank disk the token is valid only if the disk was
 // given out as a block volume.
 func TestTokenOnABlankDisk(t *testing.T) {
 	f := disk.Facts{ID: disk.ID{Name: "vdb", Seq: 7}, Size: 1 << 30}

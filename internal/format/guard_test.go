@@ -12,7 +12,7 @@ import (
 	"hotmount/internal/run/runtest"
 )
 
-// newest returns the guard of Debian's newest xfsprogs.
+// newest returns the guard of the newest xfsprogs in Debian.
 func newest(t *testing.T) guard {
 	t.Helper()
 	text, err := os.ReadFile("testdata/lts_6.1.conf")
@@ -26,8 +26,8 @@ func newest(t *testing.T) guard {
 	return guard{lts, features}
 }
 
-// TestNewestFeatures checks the built-in list that replaces a missing file. It has every feature that Debian's
-// newest xfsprogs keeps from Linux 6.1. So has the file that is installed here.
+// TestNewestFeatures checks the built-in list, which replaces a missing file. The list must equal the file of Debian's
+// newest xfsprogs, and have every feature of the installed file.
 func TestNewestFeatures(t *testing.T) {
 	var known []feature
 	for _, f := range ltsFeatures {
@@ -52,8 +52,8 @@ func TestNewestFeatures(t *testing.T) {
 	}
 }
 
-// TestGuard checks that the arguments switch off the features that Debian 12's kernel does not know. No version of
-// mkfs.xfs gets an option that it does not know.
+// TestGuard checks that the arguments switch off the features that Debian 12's kernel does not know. Each version of
+// mkfs.xfs gets only options that this version knows.
 func TestGuard(t *testing.T) {
 	for _, tc := range []struct {
 		version string
@@ -99,8 +99,8 @@ func TestParseFeatures(t *testing.T) {
 	}
 }
 
-// TestClassFeatures checks that an option of the class replaces the one in the file: mkfs.xfs refuses both ("-m
-// reflink option respecified"). Whatever the class names, no other feature is switched on.
+// TestClassFeatures checks that an option of the class replaces the option in the file. mkfs.xfs refuses to take both
+// ("-m reflink option respecified"). Whatever the class names, no other feature is switched on.
 func TestClassFeatures(t *testing.T) {
 	g := newest(t)
 	for want, class := range map[string][]string{
@@ -113,7 +113,7 @@ func TestClassFeatures(t *testing.T) {
 			t.Error(got)
 		}
 	}
-	g.file = "" // no file
+	g.file = "" // without the file
 	m := MakeOptions{Intent: disk.Intent{UUID: uuid}}
 	if got := m.making("/dev/vdb", g).args(); !strings.Contains(strings.Join(got, " "), " -m rmapbt=0 ") || slices.Contains(got, "-c") {
 		t.Errorf("without the file: %q", got)

@@ -35,7 +35,7 @@ type loop struct {
 	facts disk.Facts
 	begun int
 	ended int
-	// off is the reason why formatting is switched off.
+	// off is the reason why formatting is switched off, nil if it is on.
 	off error
 	// runner is run.Exec unless a test replaces it.
 	runner run.Runner
@@ -55,7 +55,7 @@ func newLoop(t *testing.T, size int64) *loop {
 	return l
 }
 
-// free returns the space of the disk. Hundreds of disks would need more than there is.
+// free detaches the disk and removes its file, because hundreds of disks would need more space than the machine has.
 func (l *loop) free() {
 	if l.image != "" {
 		sh(l.t, "losetup -d "+l.facts.Node()+"; rm "+l.image)
@@ -88,7 +88,8 @@ func (l *loop) number(attribute, name string) uint64 {
 	return n
 }
 
-// count returns the number of writes and discards (Linux, Documentation/block/stat.rst).
+// count returns the number of completed writes and discards, and how many are in flight (Linux,
+// Documentation/block/stat.rst).
 func (l *loop) count() (done, inFlight uint64, err error) {
 	if _, err := fmt.Sscan(l.read("inflight", l.facts.Name), new(uint64), &inFlight); err != nil {
 		return 0, 0, err
@@ -199,8 +200,8 @@ func (f afterMkfs) Run(ctx context.Context, c run.Command) (run.Result, error) {
 	return res, err
 }
 
-// TestRealCountsAgree checks that the kernel counts exactly what mkfs.xfs writes, and that the disk is not read again.
-// After mkfs.ext4 it is read again. A byte that somebody else writes meanwhile is found.
+// TestRealCountsAgree checks that the kernel counts exactly what mkfs.xfs writes, so that the disk is not read again.
+// After mkfs.ext4 the disk is always read again. A byte that another process writes after mkfs is found.
 func TestRealCountsAgree(t *testing.T) {
 	ext4 := func(options ...string) func() *loop {
 		return func() *loop { return ext4Loop(t, 1<<30, options...) }
@@ -243,7 +244,7 @@ func TestRealCountsAgree(t *testing.T) {
 	}
 }
 
-// TestRealCountsAgreeOverOldData checks the same on a disk that was not blank.
+// TestRealCountsAgreeOverOldData checks the counts of TestRealCountsAgree on a disk that was not blank.
 func TestRealCountsAgreeOverOldData(t *testing.T) {
 	for what, write := range map[string]bool{"alone": false, "somebody else": true} {
 		t.Run(what, func(t *testing.T) {
@@ -262,8 +263,8 @@ func TestRealCountsAgreeOverOldData(t *testing.T) {
 	}
 }
 
-// TestRealContent checks the content that Debian's own tools make, and damaged copies of it. None of it is
-// blank, and no byte of it is changed.
+// TestRealContent checks the content that Debian's own tools make, and damaged copies of it. hotmount takes none of
+// these disks for blank, and does not change any byte.
 func TestRealContent(t *testing.T) {
 	for name, tc := range map[string]struct {
 		script string
@@ -311,8 +312,8 @@ func TestRealContent(t *testing.T) {
 	}
 }
 
-// crash kills mkfs.xfs at its n-th write, with the writes of zeros and the log counted (strace(1), "-e inject").
-// Or it kills debugfs, which writes after mkfs.ext4.
+// crash kills mkfs.xfs at its n-th write. Writes of zeros and of the log count (strace(1), "-e inject"). With debugfs
+// set, crash kills debugfs instead, which writes after mkfs.ext4.
 type crash struct {
 	n       int
 	debugfs bool
@@ -351,8 +352,8 @@ func (l *loop) killedBy(k crash) bool {
 	return true
 }
 
-// isMade handles the disk once more and returns its earlier content. Afterwards the disk has a filesystem with
-// the intended UUID.
+// isMade handles the disk once more and returns the kind of its earlier content. It fails the test unless the disk then
+// has a filesystem with the intended UUID.
 func (l *loop) isMade() disk.Kind {
 	l.t.Helper()
 	before, err := l.work()
@@ -365,11 +366,11 @@ func (l *loop) isMade() disk.Kind {
 	return before.Kind
 }
 
-// full means that the tests try every case, and not a selection.
+// full means that the tests try every case, not only a selection.
 var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 
-// TestRealCrash checks that one more run makes the filesystem whole wherever mkfs.xfs was killed. The next look
-// finds the disk blank, half made with our UUID, or whole.
+// TestRealCrash checks that one more run makes the filesystem whole wherever mkfs.xfs was killed. The next look finds
+// the disk blank, half made with our UUID, or whole.
 func TestRealCrash(t *testing.T) {
 	found := map[disk.Kind]int{}
 	n := 1
@@ -391,8 +392,8 @@ func TestRealCrash(t *testing.T) {
 	}
 }
 
-// TestRealClassOptions checks the same with every option that a class may give. The filesystem has what the
-// class asks for.
+// TestRealClassOptions checks one more run after a kill of mkfs.xfs, with every option that a class may give. The root
+// directory then has the owner and mode of the class.
 func TestRealClassOptions(t *testing.T) {
 	text, err := Prototype("1000:2000", "2770")
 	proto := filepath.Join(t.TempDir(), "root")
@@ -429,9 +430,9 @@ func TestRealClassOptions(t *testing.T) {
 	}
 }
 
-// TestRealTornFormat checks a format after a power cut that kept the superblock, which mkfs writes last, and lost earlier
-// writes. hotmount refuses such a disk, leaves it as it is, and formats it only by token. It accepts a filesystem that was
-// mounted since, or that may have been.
+// TestRealTornFormat checks a format after a power cut that kept the superblock, which mkfs writes last, and lost
+// earlier writes. hotmount refuses such a disk, does not change it, and formats it only by token. hotmount accepts a
+// filesystem that was already mounted, or that may have been mounted.
 func TestRealTornFormat(t *testing.T) {
 	for kind, lost := range map[string]string{
 		disk.XFS:  "bs=4k seek=$((2 * 75 * 256)) count=1", // the headers of group 2 of 4
@@ -488,13 +489,13 @@ func TestRealTornFormat(t *testing.T) {
 			}
 			sh(t, map[string]string{disk.XFS: "xfs_repair -n ", disk.Ext4: "e2fsck -fn "}[kind]+l.facts.Node())
 
-			// The removal of the intent failed, and the mount was not recorded.
+			// In this case, the removal of the intent failed, and the mount was not recorded.
 			dir := t.TempDir()
 			sh(t, "mount "+l.facts.Node()+" "+dir+"; echo precious >"+dir+"/f; umount "+dir+"; dd if=/dev/zero of="+l.facts.Node()+" "+lost+" conv=notrunc; sync "+l.facts.Node())
 			l.facts.Standing.Intent, ended = intent, l.ended
 			before = l.digest()
 			if kind == disk.XFS {
-				torn() // its superblock does not show the mount
+				torn() // the superblock of an XFS does not show the mount
 			} else if c, err := l.work(); err != nil || c.Torn {
 				t.Errorf("mounted by somebody: %+v, error %v", c, err)
 			}
@@ -505,8 +506,8 @@ func TestRealTornFormat(t *testing.T) {
 	}
 }
 
-// TestRealCrashAgain checks the same if the next run is killed too, and the one after it. mkfs.xfs -f begins by
-// zeroing what it wrote before, including the first superblock.
+// TestRealCrashAgain checks that a whole filesystem is made even if the next two runs are killed, too. mkfs.xfs -f
+// first zeroes what it wrote before, including the first superblock.
 func TestRealCrashAgain(t *testing.T) {
 	firsts, step := []int{4, 60}, 11
 	if full {
@@ -532,7 +533,7 @@ func TestRealCrashAgain(t *testing.T) {
 			l.free()
 		}
 	}
-	// The samples decide on a disk that is too large to be read in full.
+	// On a disk that is too large to be read in full, the samples decide.
 	l := newLoop(t, 70<<30)
 	if !l.killed(60) || !l.killed(12) || l.isMade() != disk.HalfMade {
 		t.Error("a large disk was not found half made")
@@ -562,7 +563,8 @@ func (l *loop) confirm() error {
 }
 
 // TestRealTokenOverASecondHeader checks a format over the last possible second header of LUKS2, which no mkfs
-// overwrites. udev calls such a disk ambivalent. The error says so at once, and names the command that helps.
+// overwrites. udev calls such a disk ambivalent. The error of the format reports the header, and names the command that
+// helps.
 func TestRealTokenOverASecondHeader(t *testing.T) {
 	l := newLoop(t, 300<<20)
 	header := make([]byte, 4096)
@@ -596,8 +598,8 @@ func TestRealTokenOverASecondHeader(t *testing.T) {
 	sh(t, "xfs_repair -n "+l.facts.Node())
 }
 
-// TestRealCrashOverOldData checks that a killed format over old data is repeated only by token. The old data cannot be
-// distinguished from later writes.
+// TestRealCrashOverOldData checks that a killed format over old data is repeated only by token, because the old data
+// cannot be distinguished from later writes.
 func TestRealCrashOverOldData(t *testing.T) {
 	writes := []int{1, 4, 60}
 	if full {
@@ -628,8 +630,8 @@ func TestRealCrashOverOldData(t *testing.T) {
 	}
 }
 
-// TestRealForeignBytesInTheHalfMade checks that a half-made filesystem, even without its superblock, is made again only
-// if nothing else is on the disk. Only the node that has the intent does so.
+// TestRealForeignBytesInTheHalfMade checks when a half-made filesystem is made again, even without its superblock. It
+// is made again only if nothing else is on the disk, and only by the node that has the intent.
 func TestRealForeignBytesInTheHalfMade(t *testing.T) {
 	for name, tc := range map[string]struct {
 		first, second int
@@ -700,7 +702,7 @@ func TestRealWrites(t *testing.T) {
 	if _, err := s.Prove(t.Context(), "auto"); err != nil {
 		t.Fatal(err)
 	}
-	// Only the kernel's count shows zeros written in the middle.
+	// Zeros written in the middle of the disk show only in the kernel's count.
 	sh(t, "dd if=/dev/zero of="+l.facts.Node()+" bs=4096 seek=30000 count=1 oflag=direct")
 	o := MakeOptions{Intent: disk.Intent{Identity: l.facts.Identity("boot"), UUID: uuid}}
 	if err := s.Make(t.Context(), o); !errors.Is(err, ErrWritten) {
@@ -751,7 +753,8 @@ func TestRealNoDisk(t *testing.T) {
 	}
 }
 
-// TestRealScanGoesPastThePageCache checks that a scan leaves nothing in the page cache and does not trust it.
+// TestRealScanGoesPastThePageCache checks that a scan leaves nothing in the page cache and does not trust the page
+// cache.
 func TestRealScanGoesPastThePageCache(t *testing.T) {
 	const size = 64 << 20
 	l := newLoop(t, size)
@@ -797,8 +800,8 @@ func TestRealScanGoesPastThePageCache(t *testing.T) {
 // leastOfDD is the least speed of the scan of an idle disk, as a share of the speed of dd iflag=direct bs=1M.
 const leastOfDD = 0.8
 
-// BenchmarkRealScan reads 1 GiB of a loop device in turn with dd, and reports the median ratio of the speeds. It
-// fails if that is below leastOfDD.
+// BenchmarkRealScan reads 1 GiB of a loop device by scan and by dd in turn, and reports the median ratio of the speeds.
+// It fails if the ratio is below leastOfDD.
 func BenchmarkRealScan(b *testing.B) {
 	const size = 1 << 30
 	image := filepath.Join(b.TempDir(), "disk")

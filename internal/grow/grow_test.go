@@ -48,7 +48,7 @@ func TestExt4(t *testing.T) {
 	}
 }
 
-// superblock returns a superblock with only the fields that ext4 reads.
+// superblock returns a superblock with only the fields that the function ext4 reads.
 func superblock(low, high, incompat, shift uint32, magic uint16) *bytes.Reader {
 	b := make([]byte, 2048)
 	le := binary.LittleEndian
@@ -81,8 +81,8 @@ func TestExt4Blocks(t *testing.T) {
 	}
 }
 
-// TestErrorsRecorded checks that an ext4 with EXT4_ERROR_FS in s_state is refused, because the kernel does not
-// grow it.
+// TestErrorsRecorded checks that an ext4 filesystem with EXT4_ERROR_FS in s_state is refused, because the kernel does
+// not grow such a filesystem.
 func TestErrorsRecorded(t *testing.T) {
 	for state, want := range map[uint16]error{0: nil, 1: nil, 2: ErrRecorded, 3: ErrRecorded, 4: nil} {
 		b := make([]byte, 2048)
@@ -96,7 +96,7 @@ func TestErrorsRecorded(t *testing.T) {
 	}
 }
 
-// FuzzExt4 checks that an unsound superblock is an error, and that a disk can have the size that is returned.
+// FuzzExt4 checks that an unsound superblock is an error, and that a disk can have the returned size.
 func FuzzExt4(f *testing.F) {
 	sound := make([]byte, 2048)
 	copy(sound[1024+0x04:], []byte{0, 0, 4, 0})

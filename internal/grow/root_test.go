@@ -56,7 +56,7 @@ func (r noRunner) Run(_ context.Context, c run.Command) (run.Result, error) {
 	return run.Result{}, errors.New("it must not run")
 }
 
-// TestUnmounted grows a real filesystem that is mounted nowhere before or after.
+// TestUnmounted grows a real filesystem that is not mounted before or after.
 func TestUnmounted(t *testing.T) {
 	image, dir := filepath.Join(t.TempDir(), "image"), t.TempDir()
 	tool(t, "truncate", "-s", "512M", image)
@@ -81,7 +81,7 @@ func TestUnmounted(t *testing.T) {
 	if g, err := Measure(node, "xfs"); err != nil || g.Size != 512<<20 || g.Usable(f.Size) != 1<<30 {
 		t.Errorf("before: %+v, %v", g, err)
 	}
-	// A filesystem is not mounted if it fills its disk, is larger, or has no sound superblock.
+	// Unmounted does not mount a filesystem that fills its disk, is larger than its disk, or has no sound superblock.
 	for size, want := range map[uint64]error{512 << 20: nil, 512<<20 + 63*4096: nil, 512<<20 - 1: ErrShrunk} {
 		there := *f
 		there.Size = size
@@ -89,7 +89,7 @@ func TestUnmounted(t *testing.T) {
 			t.Errorf("a disk of %d bytes: %+v, %+v, %v", size, before, after, err)
 		}
 	}
-	// flip inverts a bit of the superblock. A second call restores it.
+	// flip inverts a bit of the superblock. A second call restores the bit.
 	flip := func() {
 		t.Helper()
 		b := make([]byte, 1)
@@ -109,7 +109,7 @@ func TestUnmounted(t *testing.T) {
 		t.Errorf("damaged: %v", err)
 	}
 	flip()
-	// A foreign filesystem is measured, and does not change.
+	// A foreign filesystem is measured but not changed.
 	foreign := *f
 	foreign.Standing = disk.Standing{Volume: &disk.Sighting{Adopted: f.Size}}
 	if before, after, err := Unmounted(t.Context(), run.Exec{}, &foreign, dir, "xfs", uuid, options); err != nil || before.Size != 512<<20 || after != before {
@@ -128,7 +128,7 @@ func TestUnmounted(t *testing.T) {
 	tool(t, "xfs_repair", "-n", node)
 }
 
-// TestErrorsOnRecord checks that an ext4 with recorded errors is measured, and not grown.
+// TestErrorsOnRecord checks that an ext4 filesystem with recorded errors is measured but not grown.
 func TestErrorsOnRecord(t *testing.T) {
 	image, path := filepath.Join(t.TempDir(), "image"), t.TempDir()
 	tool(t, "truncate", "-s", "64M", image)
@@ -146,8 +146,8 @@ func TestErrorsOnRecord(t *testing.T) {
 	}
 }
 
-// TestMounted grows a real mounted filesystem, whose files must not change. Ext4 needs CAP_SYS_RESOURCE, which
-// containers lack; TestGrow in test/system covers it.
+// TestMounted grows a real mounted filesystem, whose files must not change. It does not grow ext4, because that needs
+// CAP_SYS_RESOURCE, which containers lack. TestGrow in test/system covers ext4.
 func TestMounted(t *testing.T) {
 	for _, fstype := range []string{"xfs"} {
 		t.Run(fstype, func(t *testing.T) {

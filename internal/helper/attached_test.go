@@ -9,7 +9,7 @@ import (
 	"hotmount/internal/nodetest"
 )
 
-// TestAttached: only a disk that is known to be gone counts as not attached.
+// TestAttached checks that a disk counts as attached unless it is known to be gone.
 func TestAttached(t *testing.T) {
 	j := &job{host: nodetest.New(t)}
 	for seq, want := range map[uint64]bool{1016: true, 1017: false} {
@@ -25,7 +25,7 @@ func TestAttached(t *testing.T) {
 	}
 }
 
-// TestIntentOfAnAttachedDisk: two disks with one serial or WWN do not become twins of each other.
+// TestIntentOfAnAttachedDisk checks that two disks with one serial or WWN do not get the same UUID.
 func TestIntentOfAnAttachedDisk(t *testing.T) {
 	const begun = "0a0b0c0d-1111-4222-8333-abcdefabcdef"
 	f := &disk.Facts{ID: disk.ID{Seq: 3}}

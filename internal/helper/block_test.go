@@ -10,7 +10,8 @@ import (
 	"hotmount/internal/nodetest"
 )
 
-// TestTakeBack: the daemon gets one report that a link has ended. A daemon that is down causes no failure.
+// TestTakeBack checks that the daemon gets one hint when a link has ended. If the daemon is down, TakeBack does not
+// fail.
 func TestTakeBack(t *testing.T) {
 	h := nodetest.New(t)
 	f, err := h.Look("vdb")
@@ -46,7 +47,7 @@ func TestTakeBack(t *testing.T) {
 		}
 	}()
 	give()
-	for range 2 { // ExecStop=, then ExecStopPost=
+	for range 2 { // first for ExecStop=, then for ExecStopPost=
 		if err := TakeBack(t.Context(), h, f.Seq, socket); err != nil {
 			t.Error(err)
 		}

@@ -11,11 +11,11 @@ import (
 	"hotmount/internal/nodetest"
 )
 
-// A mount point is removed only where the host's mounts are visible, because rmdir(2) would remove an invisible live
-// mount. Each case also works with a fault in the configuration.
+// TestCleanup checks that a mount point is removed only where the host's mounts are visible. Elsewhere rmdir(2) would
+// remove the mount point of a live mount. Cleanup also works with a fault in the configuration.
 func TestCleanup(t *testing.T) {
 	const uuid = "aaaaaaaa-0000-4000-8000-000000000001"
-	const ours = "27 1 254:0 / / rw shared:1 - ext4 /dev/vda rw\n" // the mounts of PID 1 in machine
+	const ours = "27 1 254:0 / / rw shared:1 - ext4 /dev/vda rw\n" // the mounts of PID 1 in nodetest
 	const another = "127 99 254:0 / / rw - ext4 /dev/vda rw\n"
 	for name, tt := range map[string]struct {
 		table   string

@@ -9,7 +9,7 @@ import (
 	"hotmount/internal/report"
 )
 
-// The intent of a disk outlives any copy of it.
+// TestIntentOfAnother checks that a copy of a disk does not end the intent of the disk.
 func TestIntentOfAnother(t *testing.T) {
 	const begun, found = "0a0b0c0d-1111-4222-8333-abcdefabcdef", "99999999-1111-4222-8333-abcdefabcdef"
 	itself := disk.Identity{Serial: "A", Size: 1 << 30}
@@ -20,7 +20,7 @@ func TestIntentOfAnother(t *testing.T) {
 		do    disk.Action
 
 		made, ends, failed bool
-		// own reports that another format of the disk, after an accept, has its own UUID.
+		// own reports that a format by token gets a new UUID.
 		own bool
 	}{
 		"no intent":                        {nil, false, disk.Content{Kind: disk.Filesystem, UUID: found}, disk.Mount, false, false, false, true},
@@ -59,8 +59,8 @@ func TestIntentOfAnother(t *testing.T) {
 	}
 }
 
-// A disk that was proven for one class is not formatted for another. It is not formatted either if it has changed
-// since.
+// TestAsProven checks that a disk that was proven for one class is not formatted for another class. The disk is not
+// formatted either if the class has changed since the proof.
 func TestAsProven(t *testing.T) {
 	then := disk.Class{Name: "a", Blank: "full", Directory: "/mnt/a", Create: disk.XFS}
 	if now := then; !asProven(&then, &now) {
@@ -82,8 +82,8 @@ func TestAsProven(t *testing.T) {
 	}
 }
 
-// The next disk in the slot does not become the twin of the disk whose format has not ended. It does not end that
-// disk's intent either.
+// TestIntentBySlot checks that the next disk in a slot does not get the UUID of an unfinished format. It does not end
+// the intent of that format either.
 func TestIntentBySlot(t *testing.T) {
 	const begun, found = "0a0b0c0d-1111-4222-8333-abcdefabcdef", "99999999-1111-4222-8333-abcdefabcdef"
 	f := &disk.Facts{Slot: "pci-0000:04:00.0", Size: 1 << 30}
@@ -107,7 +107,8 @@ func TestIntentBySlot(t *testing.T) {
 	}
 }
 
-// A disk that is unchanged since it was read is formatted. Each change alone forbids the format.
+// TestLastWord checks that a disk that is unchanged since it was read is formatted. Any single change prevents the
+// format.
 func TestLastWord(t *testing.T) {
 	const begun = "0a0b0c0d-1111-4222-8333-abcdefabcdef"
 	type given struct {
@@ -172,7 +173,8 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// A count that the kernel has stopped, or that belongs to another disk, does not prove that no process writes.
+// TestWrites checks that some counts do not prove that no process writes. These are a count that the kernel has
+// stopped, and a count of another disk.
 func TestWrites(t *testing.T) {
 	const dir = "sys/block/vdb/"
 	for name, tc := range map[string]struct {
@@ -200,7 +202,8 @@ func TestWrites(t *testing.T) {
 	}
 }
 
-// A disk that was proven with one intent, or with none, is not written to with another.
+// TestSameIntent checks that a disk that was proven with one intent is not formatted if the intent has changed. A disk
+// that was proven without an intent is not formatted if it now has one.
 func TestSameIntent(t *testing.T) {
 	const begun, found = "0a0b0c0d-1111-4222-8333-abcdefabcdef", "99999999-1111-4222-8333-abcdefabcdef"
 	then := disk.Standing{Intent: &disk.Intent{UUID: begun}}
@@ -219,7 +222,7 @@ func TestSameIntent(t *testing.T) {
 	}
 }
 
-// A disk that the operator overwrites is not reported as proven blank.
+// TestReadFor checks that a disk that the operator overwrites is not reported as proven blank.
 func TestReadFor(t *testing.T) {
 	scan := report.NewScan(nil, &disk.Facts{})
 	blank, comparing := readFor(scan, false)

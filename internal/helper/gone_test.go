@@ -20,19 +20,19 @@ func (a *asked) unmount(_ context.Context, path string, dev disk.Dev) error {
 	return nil
 }
 
-// The leftover mounts of a gone disk are unmounted where no daemon does it. They are not unmounted twice if a daemon
-// starts meanwhile, and are unmounted if the daemon ends.
+// TestGone checks that the leftover mounts of a detached disk are unmounted if no daemon does this. If a daemon starts,
+// they are left to the daemon. If the daemon ends, they are unmounted.
 func TestGone(t *testing.T) {
 	const uuid = "aaaaaaaa-0000-4000-8000-000000000001"
 	const where = "/mnt/disks/" + uuid
 	const root = "27 1 254:0 / / rw shared:1 - ext4 /dev/vda rw\n"
 	id := disk.ID{Name: "vde", Seq: 7, Dev: disk.Dev{Major: 254, Minor: 64}}
 	for name, tt := range map[string]struct {
-		// daemon holds, for each query, whether the daemon is there. If it is there at the last query, nothing is
+		// daemon reports for each query whether the daemon answers. If the daemon answers at the last query, nothing is
 		// mounted any more.
 		daemon []bool
 		idle   bool
-		// held: a process has the filesystem by its own mount.
+		// held reports that a process has its own mount of the filesystem.
 		held  bool
 		want  asked
 		after time.Duration
@@ -58,7 +58,7 @@ func TestGone(t *testing.T) {
 			}
 			table := func(text string) { nodetest.Write(t, h.Root, map[string]string{"proc/1/mountinfo": text}) }
 			if !tt.idle {
-				// The mounts of another gone disk are left alone.
+				// The mount of another detached disk is in the table, too, and must stay.
 				table(root + "40 27 254:64 / " + where + " rw - xfs /dev/vde rw\n41 27 254:80 / /mnt/disks/bbbbbbbb-0000-4000-8000-000000000002 rw - xfs /dev/vdf rw\n")
 			}
 			if tt.held {

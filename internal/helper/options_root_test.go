@@ -11,7 +11,8 @@ import (
 	"hotmount/internal/run"
 )
 
-// TestKernelTakes: the kernel names an option that a filesystem does not have. It does not see those of mount(8).
+// TestKernelTakes checks that the kernel names an option that a filesystem type does not have. The kernel does not see
+// the options that mount(8) handles.
 func TestKernelTakes(t *testing.T) {
 	for _, test := range []struct{ fstype, options, want string }{
 		{disk.XFS, "noatime,nodev,nosuid,logbsize=256k,prjquota,inode64", ""},
@@ -32,8 +33,8 @@ func TestKernelTakes(t *testing.T) {
 	}
 }
 
-// TestNoTokenForOptions: a class with wrong mount options, or a kernel without the filesystem, is no reason for a token,
-// whatever the journal says.
+// TestNoTokenForOptions checks that a class with wrong mount options is not a reason for a token, whatever the journal
+// reports. A kernel without the filesystem type is not a reason either.
 func TestNoTokenForOptions(t *testing.T) {
 	h := nodetest.New(t)
 	for _, test := range []struct{ fstype, option, want string }{
@@ -56,7 +57,8 @@ func TestNoTokenForOptions(t *testing.T) {
 	}
 }
 
-// TestTryOptions: what a class makes must take its options. What the class also mounts need not.
+// TestTryOptions checks that the type of new filesystems must accept the class's options. The other types that the
+// class mounts need not accept them.
 func TestTryOptions(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	usual := []string{"noatime", "nodev", "nosuid"}

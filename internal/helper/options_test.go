@@ -9,7 +9,7 @@ import (
 	"hotmount/internal/run"
 )
 
-// The test runs the real mkfs.xfs and mkfs.ext4 with the options of the classes. They write only below the temporary
+// TestAskMkfs runs the real mkfs.xfs and mkfs.ext4 with the options of the classes. They write only below the temporary
 // directory, which is empty again afterwards.
 func TestAskMkfs(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())

@@ -14,7 +14,7 @@ import (
 	"hotmount/internal/store"
 )
 
-// TestConfirmTwice: while one process waits for the result of an accept, no other process takes its place.
+// TestConfirmTwice checks that only one process at a time can wait for the result of a confirmed format.
 func TestConfirmTwice(t *testing.T) {
 	h := nodetest.New(t)
 	settings := config.Default()
@@ -44,7 +44,8 @@ func TestConfirmTwice(t *testing.T) {
 	}
 }
 
-// TestFormatWithoutAToken: an unreadable token confirms nothing. The disk is not read, and no answer is sent.
+// TestFormatWithoutAToken checks that an unreadable token confirms nothing. The disk is not read, and no answer is
+// sent.
 func TestFormatWithoutAToken(t *testing.T) {
 	h := nodetest.New(t)
 	settings := config.Default()
@@ -72,11 +73,11 @@ func TestFormatWithoutAToken(t *testing.T) {
 	}
 }
 
-// TestLearnFailure: only a failure to mount this attachment of the disk counts. One of the node is an error, because no
-// format helps against it.
+// TestLearnFailure checks that only a failure to mount this attachment of the disk counts. A failure of the node is an
+// error, because a format cannot repair the node.
 func TestLearnFailure(t *testing.T) {
 	h := nodetest.New(t)
-	mount := disk.Decision{Action: disk.Mount, Type: "tmpfs"} // each kernel has it
+	mount := disk.Decision{Action: disk.Mount, Type: "tmpfs"} // each kernel has this type
 	for name, tt := range map[string]struct {
 		line       disk.Line
 		want, says string
@@ -100,7 +101,8 @@ func TestLearnFailure(t *testing.T) {
 	}
 }
 
-// TestUnmet: a token lists what it overrides, and is another one once something else holds the disk.
+// TestUnmet checks that a token depends on the conditions that it overrides. If something else holds the disk, the
+// token is a different one.
 func TestUnmet(t *testing.T) {
 	s := config.Default()
 	f := &disk.Facts{ID: disk.ID{Name: "vdb", Seq: 7}, Size: 1 << 30, Transport: "virtio", Vendor: "0x1af4", Udev: disk.Udev{Initialized: true}}

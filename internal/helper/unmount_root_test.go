@@ -23,7 +23,7 @@ const goneUUID = "aaaaaaaa-0000-4000-8000-000000000001"
 // ownNamespace gives the test's thread its own mount namespace, which ends with the test.
 func ownNamespace(t *testing.T) {
 	t.Helper()
-	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+	runtime.LockOSThread() // never unlocked, so that the thread ends with the goroutine
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,8 @@ func ownNamespace(t *testing.T) {
 	}
 }
 
-// ownMachine is a machine whose PID 1 has the mounts of the test's thread. Its only other process has nothing open.
+// ownMachine returns a machine whose PID 1 has the mounts of the test's thread. The only other process has nothing
+// open.
 func ownMachine(t *testing.T) inventory.Host {
 	t.Helper()
 	h := nodetest.New(t)
@@ -43,7 +44,7 @@ func ownMachine(t *testing.T) inventory.Host {
 	return h
 }
 
-// mountDisk mounts a filesystem that stands for the filesystem of a disk.
+// mountDisk mounts a tmpfs that stands for the filesystem of a disk.
 func mountDisk(t *testing.T, where string) disk.Dev {
 	t.Helper()
 	if err := unix.Mount("tmpfs", where, "tmpfs", 0, "size=64k"); err != nil {
@@ -70,7 +71,8 @@ func mountPoint(t *testing.T) string {
 	return where
 }
 
-// The leftover mounts of a gone disk are unmounted, lazily where they are in use. A mount whose disk is there stays.
+// TestUnmountGone checks that the leftover mount of a detached disk is unmounted, lazily if it is in use. The mount of
+// an attached disk stays.
 func TestUnmountGone(t *testing.T) {
 	for name, tt := range map[string]struct{ living, busy bool }{
 		"a living disk": {living: true}, "a dead disk": {}, "a dead disk in use": {busy: true},
@@ -100,8 +102,9 @@ func TestUnmountGone(t *testing.T) {
 	}
 }
 
-// The disk may come back and be mounted while the users of the leftover mount are looked up, or between the two tries.
-// It may have its former number. It is another mount then, and stays.
+// TestUnmountGoneLeavesTheDiskThatHasReturned checks that the mount of a returned disk stays. The disk may return, even
+// with its former number, while the users of the leftover mount are looked up. It may also return between the two
+// tries.
 func TestUnmountGoneLeavesTheDiskThatHasReturned(t *testing.T) {
 	for name, tt := range map[string]struct{ between, sameNumber bool }{
 		"before the first try":                    {},
@@ -113,7 +116,7 @@ func TestUnmountGoneLeavesTheDiskThatHasReturned(t *testing.T) {
 			ownNamespace(t)
 			h, where := ownMachine(t), mountPoint(t)
 			dead := mountDisk(t, where)
-			// The open file keeps the number of the dead mount from being given to another.
+			// The open file keeps the kernel from giving the number of the dead mount to another mount.
 			held, err := os.Create(filepath.Join(where, "f"))
 			if err != nil {
 				t.Fatal(err)
@@ -152,8 +155,8 @@ func TestUnmountGoneLeavesTheDiskThatHasReturned(t *testing.T) {
 	}
 }
 
-// No process holds the mount any more, so its number was given to another or its disk has returned. No message says
-// that a process holds it.
+// TestUnmountGoneSaysNothingOfWhatHasReturned checks that no holders are recorded if the disk has returned, or if its
+// number belongs to another disk. In these cases, no process holds the leftover mount any more.
 func TestUnmountGoneSaysNothingOfWhatHasReturned(t *testing.T) {
 	for name, returns := range map[string]bool{"gone": false, "returned": true} {
 		t.Run(name, func(t *testing.T) {
@@ -173,7 +176,8 @@ func TestUnmountGoneSaysNothingOfWhatHasReturned(t *testing.T) {
 	}
 }
 
-// It is no failure if PID 1 was first. Any other result is one.
+// TestUnmountGoneByPID1 checks that it is not a failure if PID 1 has unmounted the path first. Any other error is a
+// failure.
 func TestUnmountGoneByPID1(t *testing.T) {
 	for name, first := range map[string]bool{"PID 1 is first": true, "nobody else does it": false} {
 		t.Run(name, func(t *testing.T) {

@@ -39,7 +39,7 @@ func TestReadXFS(t *testing.T) {
 		b[at] = c
 		return b
 	}
-	// Version 4 has no checksum.
+	// XFS version 4 has no checksum.
 	v4 := func(b []byte) []byte { return change(b, 101, 0xa4) }
 	for _, tc := range []struct {
 		name string
@@ -182,7 +182,7 @@ func TestContentOfOurOwn(t *testing.T) {
 func TestLook(t *testing.T) {
 	blank := make([]byte, 3*mib)
 	whole := append(head(t, "xfs.head"), make([]byte, 3*mib-4096)...)
-	// With a flipped bit, blkid of util-linux 2.41 and later does not recognise an XFS.
+	// With a flipped bit in the superblock, blkid of util-linux 2.41 and later does not recognise an XFS.
 	flipped := bytes.Clone(whole)
 	flipped[511] = 1
 	xfsLines := func(s string) string {
@@ -231,7 +231,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// watched sends the offset of each read beyond the head.
+// watched sends the offset of each read beyond the head to a channel.
 type watched struct {
 	io.ReaderAt
 	read chan int64
@@ -244,8 +244,8 @@ func (w watched) ReadAt(b []byte, at int64) (int, error) {
 	return w.ReaderAt.ReadAt(b, at)
 }
 
-// TestLookReadsWhileTheToolsStart checks that only a disk that begins with zeros is read while the tools run.
-// What the tools name is named, whatever was read.
+// TestLookReadsWhileTheToolsStart checks that a disk is read while the tools run only if it begins with zeros. If the
+// tools name content, Look returns this content whatever was read.
 func TestLookReadsWhileTheToolsStart(t *testing.T) {
 	whole := append(head(t, "xfs.head"), make([]byte, 3*mib-4096)...)
 	half := append(head(t, "xfs-half-made.head"), make([]byte, 3*mib-4096)...)
@@ -267,7 +267,7 @@ func TestLookReadsWhileTheToolsStart(t *testing.T) {
 		{"half made", half, nothing, runtest.Print("", 2), false, disk.HalfMade},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { // synctest fails if anybody waits forever
+			synctest.Test(t, func(t *testing.T) { // synctest fails if a goroutine waits forever
 				w := watched{bytes.NewReader(tc.data), make(chan int64, 2*len(tc.data)/chunk)}
 				r := runtest.New(t)
 				r.On(wipefsLine, tc.wipefs)
@@ -287,13 +287,13 @@ func TestLookReadsWhileTheToolsStart(t *testing.T) {
 				if scanned := strings.Contains(strings.Join(got.Evidence, " "), "blank"); scanned && tc.want == disk.Other {
 					t.Errorf("a scan is in the evidence although the tools named something: %q", got.Evidence)
 				}
-				close(w.read) // nobody may read any more
+				close(w.read) // no goroutine may read any more
 			})
 		})
 	}
 }
 
-// slow takes a second for the first read beyond the head, two for the second, and so on.
+// slow takes one second for the first read beyond the head, two seconds for the second read, and so on.
 type slow struct{ io.ReaderAt }
 
 func (s slow) ReadAt(b []byte, at int64) (int, error) {
@@ -303,8 +303,8 @@ func (s slow) ReadAt(b []byte, at int64) (int, error) {
 	return s.ReaderAt.ReadAt(b, at)
 }
 
-// TestLookEndsTheScanOfWhatIsNamed checks that Look cancels a scan that is not needed. It waits only for the
-// read that is under way, not for a turn to go on.
+// TestLookEndsTheScanOfWhatIsNamed checks that Look cancels a scan that is not needed. Look waits only for the read in
+// progress, not for the Progress function, which blocks until the cancellation.
 func TestLookEndsTheScanOfWhatIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := runtest.New(t)
@@ -324,8 +324,8 @@ func TestLookEndsTheScanOfWhatIsNamed(t *testing.T) {
 	})
 }
 
-// TestLookAtADamagedSuperblock checks that a damaged superblock is never ours, because mkfs.xfs writes none. The
-// UUID of the intent in every sector changes nothing.
+// TestLookAtADamagedSuperblock checks that a damaged superblock is never ours, because mkfs.xfs does not write a
+// damaged superblock. This is so even if every sector has the UUID of the intent.
 func TestLookAtADamagedSuperblock(t *testing.T) {
 	whole := append(head(t, "xfs.head"), make([]byte, 3*mib-4096)...)
 	for want, damage := range map[disk.Kind]func([]byte){

@@ -15,8 +15,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// madeExt4 returns a sparse file with a filesystem by the real mkfs.ext4, made at the given time with the
-// arguments of package format.
+// madeExt4 returns a sparse file with a filesystem that the real mkfs.ext4 has made. The creation time is when, and the
+// arguments are those of package format.
 func madeExt4(t *testing.T, size int64, uuid, when string, args ...string) *os.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "disk")
@@ -97,8 +97,8 @@ func TestIsWholeExt4(t *testing.T) {
 	}
 }
 
-// TestExt4Root checks what hotmount reads about the root directory that mkfs.ext4 made, and about a later mount
-// or change. Unsound content is an error.
+// TestExt4Root checks what hotmount reads about the root directory that mkfs.ext4 made. It also checks a later mount or
+// change. Unsound content is an error.
 func TestExt4Root(t *testing.T) {
 	const size = 1 << 30
 	debugfs := func(f *os.File, request string) {
@@ -149,8 +149,8 @@ func read(r io.ReaderAt, b []byte, at int64) error {
 	return err
 }
 
-// TestOwnExt4 checks that everything from mkfs.ext4 with the same UUID, options and time is ours, also in part.
-// One other byte is not, nor is a filesystem with another UUID or time.
+// TestOwnExt4 checks that all bytes of mkfs.ext4 with the same UUID, options and time are ours, even if some are
+// missing. A single other byte is foreign. So is a filesystem with another UUID or other options.
 func TestOwnExt4(t *testing.T) {
 	const size = 1 << 30
 	like := madeExt4(t, size, ownUUID, when, "-m", "0")
@@ -162,7 +162,7 @@ func TestOwnExt4(t *testing.T) {
 	if err != nil || !got.clean() || got.Own == 0 || got.Zero() || got.Read != size {
 		t.Errorf("%+v, error %v", got, err)
 	}
-	// mkfs.ext4 leaves this if it is killed before its last write, with some sectors not written.
+	// These sectors are zero if mkfs.ext4 is killed before its last write.
 	for _, gap := range [][2]int64{{0, block}, {block + 3*sector, sector}, {3 * 32768 * block, sector}} {
 		if _, err := f.WriteAt(make([]byte, gap[1]), gap[0]); err != nil {
 			t.Fatal(err)
@@ -203,8 +203,8 @@ func TestOwnExt4(t *testing.T) {
 	}
 }
 
-// TestOwnExt4Inode checks that an earlier version of an inode by mkfs.ext4 is ours. Its checksum must be right,
-// and its number its own.
+// TestOwnExt4Inode checks that an earlier version of an inode by mkfs.ext4 is ours. The inode must have a right
+// checksum, which covers its own number.
 func TestOwnExt4Inode(t *testing.T) {
 	const size = 1 << 30
 	like, later := madeExt4(t, size, ownUUID, when), madeExt4(t, size, ownUUID, "1795000099")
@@ -251,7 +251,7 @@ type zeroReader struct{}
 
 func (zeroReader) ReadAt(b []byte, _ int64) (int, error) { clear(b); return len(b), nil }
 
-// FuzzParseExt4 checks that all bytes get an answer.
+// FuzzParseExt4 checks that no superblock makes IsWholeExt4 panic or return nil.
 func FuzzParseExt4(f *testing.F) {
 	f.Add(make([]byte, superSize))
 	f.Fuzz(func(t *testing.T, b []byte) {

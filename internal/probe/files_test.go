@@ -9,8 +9,8 @@ import (
 	"hotmount/internal/run/runtest"
 )
 
-// TestLookAtAFile checks that a file that is attached as a raw disk is named by its format. This includes small
-// files, and formats with only a footer. Other bytes are not named.
+// TestLookAtAFile checks that Look names the format of a file that is attached as a raw disk. The test includes small
+// files, and formats with only a footer. Look does not name other bytes.
 func TestLookAtAFile(t *testing.T) {
 	const size = 192 << 10
 	at := func(offset int, text string, more ...string) []byte {

@@ -14,7 +14,7 @@ import (
 
 const ownUUID = "0a0b0c0d-1111-4222-8333-abcdefabcdef"
 
-// made returns a sparse file with a filesystem by the real mkfs.xfs.
+// made returns a sparse file with a filesystem that the real mkfs.xfs has made.
 func made(t *testing.T, size int64, args ...string) *os.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "disk")
@@ -33,20 +33,20 @@ func made(t *testing.T, size int64, args ...string) *os.File {
 	return f
 }
 
-// TestOwnIsAllThatMkfsWrites checks that everything from mkfs.xfs is ours, with every geometry. With another
-// UUID nothing is.
+// TestOwnIsAllThatMkfsWrites checks that every byte of mkfs.xfs is ours, with every geometry. With another UUID nothing
+// is ours.
 func TestOwnIsAllThatMkfsWrites(t *testing.T) {
 	for _, options := range []string{"", "-d su=256k,sw=2", "-s size=4096", "-m rmapbt=1,reflink=0"} {
 		size := uint64(320 * mib)
 		if strings.Contains(options, "su=") {
-			size = 640 * mib // more groups; the log fits into none of the smaller ones
+			size = 640 * mib // this size gives more groups, and the log fits only into the larger ones
 		}
 		f := made(t, int64(size), append([]string{"-m", "uuid=" + ownUUID}, strings.Fields(options)...)...)
 		got, err := Scan(t.Context(), Source{Reader: f, Size: size, Own: Own{UUID: madeUUID}}, Full)
 		if err != nil || got.clean() || got.Offset != 0 {
 			t.Errorf("mkfs.xfs %s, another UUID: %+v, error %v", options, got, err)
 		}
-		if options == "" { // mkfs.xfs -f begins with this
+		if options == "" { // mkfs.xfs -f begins with these zeros
 			if _, err := f.WriteAt(make([]byte, 128*kib), 0); err != nil {
 				t.Fatal(err)
 			}
@@ -58,8 +58,8 @@ func TestOwnIsAllThatMkfsWrites(t *testing.T) {
 	}
 }
 
-// TestOwnFindsForeignBytes checks that one foreign byte is found anywhere, also in a sector, block or log record
-// after one of ours.
+// TestOwnFindsForeignBytes checks that one foreign byte is found anywhere, even in a sector, block or log record that
+// follows one of ours.
 func TestOwnFindsForeignBytes(t *testing.T) {
 	const size = 320 * mib
 	f := made(t, size, "-m", "uuid="+ownUUID)
@@ -91,7 +91,7 @@ func TestOwnFindsForeignBytes(t *testing.T) {
 		}
 		put(t, f, at, 0)
 	}
-	// One of our headers with another UUID is foreign. So is a block that does not begin with our header.
+	// One of our headers with another UUID is foreign. A block that does not begin with our header is foreign, too.
 	for name, at := range map[string]int64{"superblock": 32, "free space": sector + 64, "inodes of the group": 2*sector + 296, "free list": 3*sector + 8, "B-tree": block + 32, "inode": 64*kib + 160, "log": log + 304, "magic number": block} {
 		var was [1]byte
 		if _, err := f.ReadAt(was[:], at); err != nil {
@@ -115,7 +115,7 @@ func TestIsWholeXFS(t *testing.T) {
 		if err := IsWholeXFS(f, madeUUID); err == nil || !strings.Contains(err.Error(), "holds the XFS "+ownUUID) {
 			t.Errorf("another UUID: %v", err)
 		}
-		// One of the four headers of a group is lost, because each is written alone.
+		// One of the four headers of a group is lost. This can happen, because mkfs.xfs writes each header separately.
 		sector := int64(512)
 		if strings.HasSuffix(options, "4096") {
 			sector = 4096
@@ -149,7 +149,7 @@ func TestIsWholeXFS(t *testing.T) {
 			t.Errorf("a free list in use counts as half made: %+v, error %v", got, err)
 		}
 		put(t, f, last+3, 0xff)
-		// mkfs.xfs writes nothing behind the headers, so older data there is no error.
+		// mkfs.xfs writes nothing behind the headers, so older data behind them is not an error.
 		for at := range int64(4) {
 			if _, err := f.WriteAt([]byte("old"), at*80*mib+4*sector); err != nil {
 				t.Fatal(err)
@@ -191,7 +191,7 @@ func put(t *testing.T, w io.WriterAt, at int64, c byte) {
 	}
 }
 
-// FuzzOwner checks that all bytes get an answer. Without a UUID, nothing but zeros is ours.
+// FuzzOwner checks that foreign returns for all bytes. Without a UUID, only zeros are ours.
 func FuzzOwner(f *testing.F) {
 	f.Add([]byte("XFSB"), uint64(0))
 	f.Add(append([]byte{0xfe, 0xed, 0xba, 0xbe, 0, 0, 0, 1, 0, 0, 0, 2, 0xff, 0xff, 0xff, 0xff}, make([]byte, 600)...), uint64(4096))

@@ -30,7 +30,7 @@ const (
 type sparse struct {
 	size  uint64
 	bytes map[uint64]byte
-	// fail is the error of a read by offset.
+	// fail maps an offset to the error of a read there.
 	fail map[uint64]error
 	// after is called after each read.
 	after func()
@@ -38,7 +38,7 @@ type sparse struct {
 	// most is the length of the longest read.
 	most int
 	bad  []string
-	// A scan makes two reads at once.
+	// mu is needed because a scan makes two reads at once.
 	mu sync.Mutex
 }
 
@@ -67,7 +67,7 @@ func (s *sparse) ReadAt(b []byte, offset int64) (int, error) {
 	return len(b), nil
 }
 
-// TestReadsAreShort checks that only a full scan, of which two run at once, uses large buffers.
+// TestReadsAreShort checks that only a full scan uses large buffers. At most two full scans run at once.
 func TestReadsAreShort(t *testing.T) {
 	for plan, want := range map[Plan]int{Full: chunk, Sampled: shortChunk, Unsigned: shortChunk, Full.Ends(): shortChunk} {
 		d := &sparse{size: 300*mib + 12*kib}
@@ -81,7 +81,7 @@ func TestReadsAreShort(t *testing.T) {
 }
 
 func TestScanFinds(t *testing.T) {
-	// No sample of a disk of this size lies on a multiple of a power of two.
+	// A disk of this size has no sample at a multiple of a power of two.
 	const odd = 777*gib + 12*kib
 	for _, tc := range []struct {
 		name  string
@@ -229,8 +229,8 @@ func TestScanErrors(t *testing.T) {
 	}
 }
 
-// TestScanWhoseReaderEnds checks a scan with a goroutine that exits, as in a failed test. The other goroutine
-// does not wait, and the disk is not blank.
+// TestScanWhoseReaderEnds checks a scan in which a goroutine exits, as in a failed test. The other goroutine does not
+// wait, and the scan does not find the disk blank.
 func TestScanWhoseReaderEnds(t *testing.T) {
 	f, err := Scan(t.Context(), Source{Reader: &sparse{size: gib}, Size: gib, Progress: func(context.Context, Progress) { runtime.Goexit() }}, Full)
 	if err == nil || f.Zero() {
@@ -248,14 +248,13 @@ func TestScanEndsWithItsContext(t *testing.T) {
 		}
 	}
 	f, err := Scan(ctx, Source{Reader: d, Size: d.size}, Full)
-	// The other read may have begun.
+	// The other goroutine may have begun a read.
 	if !errors.Is(err, why) || f.Zero() || d.read < 4*chunk || d.read > 5*chunk {
 		t.Errorf("%+v after %d bytes, error %v", f, d.read, err)
 	}
 }
 
-// TestScanIsInOrder checks that the bytes of two reads at once are handled in order, even if the later read ends
-// first.
+// TestScanIsInOrder checks that the bytes of two reads at once are handled in order, even if the later read ends first.
 func TestScanIsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		data := make([]byte, 4*chunk)
@@ -275,7 +274,7 @@ func TestScanIsInOrder(t *testing.T) {
 	})
 }
 
-// overtaken reads the first chunk after the second.
+// overtaken ends the read of the first chunk after the read of the second.
 type overtaken struct {
 	io.ReaderAt
 	second chan struct{}
@@ -348,8 +347,7 @@ func TestScanRate(t *testing.T) {
 	})
 }
 
-// TestScanMemory checks that a scan has two buffers. The two scans that the daemon runs at once stay far below
-// 16 MiB.
+// TestScanMemory checks that a scan has two buffers. The two scans that the daemon runs at once need less than 16 MiB.
 func TestScanMemory(t *testing.T) {
 	into := map[*byte]int{}
 	d := &sparse{size: 100 * gib}
@@ -370,7 +368,8 @@ func TestScanMemory(t *testing.T) {
 	}
 }
 
-// TestToHugePage checks the offset to the next huge page. Linux 6.7 and later align large mappings themselves; Debian 12's kernel does not.
+// TestToHugePage checks the offset to the next huge page. Linux 6.7 and later align large mappings themselves, but
+// Debian 12's kernel does not.
 func TestToHugePage(t *testing.T) {
 	for address, want := range map[uintptr]int{0: 0, 4096: hugePage - 4096, 3 * hugePage: 0, 5*hugePage - 4096: 4096} {
 		if got := toHugePage(address); got != want {
@@ -379,7 +378,7 @@ func TestToHugePage(t *testing.T) {
 	}
 }
 
-// buffered records the memory of the reads.
+// buffered records the memory into which the scan reads.
 type buffered struct {
 	io.ReaderAt
 	buffers map[*byte]int
@@ -453,8 +452,8 @@ func TestExtents(t *testing.T) {
 	})
 }
 
-// TestXFSGroups compares the groups with those of mkfs.xfs 6.1.0 -N, without and with "-d su=64k,sw=4".
-// Others are from 6.13.0 with "-d concurrency=CPUS". agsize is in blocks of 4 KiB.
+// TestXFSGroups compares the groups with those of mkfs.xfs 6.1.0 -N, without and with "-d su=64k,sw=4". It compares
+// other groups with those of mkfs.xfs 6.13.0 with "-d concurrency=CPUS". agsize is in blocks of 4 KiB.
 func TestXFSGroups(t *testing.T) {
 	for _, tc := range []struct {
 		size, agsize, agcount uint64
@@ -556,8 +555,8 @@ func BenchmarkNonZero(b *testing.B) {
 	}
 }
 
-// BenchmarkScan and BenchmarkPlainRead read the same 256 MiB from memory. The difference is the cost of the
-// check.
+// BenchmarkScan and BenchmarkPlainRead read the same 256 MiB from memory. The difference between their times is the
+// cost of the check for zeros.
 func BenchmarkScan(b *testing.B)      { benchmark(b, true) }
 func BenchmarkPlainRead(b *testing.B) { benchmark(b, false) }
 

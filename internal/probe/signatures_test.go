@@ -11,7 +11,7 @@ import (
 	"hotmount/internal/run/runtest"
 )
 
-// Captured from util-linux 2.38.1 (Debian 12).
+// The outputs are captured from util-linux 2.38.1 (Debian 12).
 const (
 	wipefsNothing = "{\n   \"signatures\": [\n\n   ]\n}\n"
 	wipefsXFS     = `{
