@@ -102,7 +102,7 @@ func sight(root int, path string) Sight {
 		return Sight{Failure: err.Error()}
 	}
 	defer unix.Close(fd)
-	// mnt_id is the first field of mountinfo (proc_pid_fdinfo(5)). Unlike statx(2), reading it does not involve the
+	// mnt_id is the first field of mountinfo (proc_pid_fdinfo(5)). Unlike statx(2), reading mnt_id does not involve the
 	// filesystem.
 	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
 	id, idErr := strconv.Atoi(mounts.Field(string(info), "mnt_id"))

@@ -15,7 +15,7 @@ import (
 )
 
 // mkfs and mountHelpers map a filesystem type to the Debian package of a program. mkfs is for /sbin/mkfs.TYPE.
-// mountHelpers is for /sbin/mount.TYPE, which some types need besides the kernel (mount(8)).
+// mountHelpers is for /sbin/mount.TYPE, which is needed for types that the kernel alone cannot mount (mount(8)).
 var (
 	mkfs         = map[string]string{"xfs": "xfsprogs", "ext4": "e2fsprogs"}
 	mountHelpers = map[string]string{

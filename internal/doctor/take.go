@@ -33,8 +33,8 @@ type Source struct {
 // initialPIDs is the link of the host's PID namespace (PROC_PID_INIT_INO in include/linux/proc_ns.h).
 const initialPIDs = "pid:[4026531836]"
 
-// Take gathers a snapshot. It leaves out processes that end before it has looked at them. What it cannot see becomes a
-// finding. It returns an error only if it cannot read PID 1's mount table, which every verdict needs.
+// Take gathers a snapshot. It leaves out processes that end before it has looked at them. It adds a finding for what it
+// cannot see. It returns an error only if it cannot read PID 1's mount table, which every verdict needs.
 func (src Source) Take(ctx context.Context, settings *disk.Settings, disks []disk.Dev) (*Snapshot, error) {
 	s := &Snapshot{Classes: settings.Classes, Disks: disks, Gone: map[disk.Dev]bool{}, Entries: map[string][]Entry{}}
 	if pids, err := os.Readlink(src.path("/proc/self/ns/pid")); err == nil && pids != initialPIDs {

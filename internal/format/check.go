@@ -18,7 +18,7 @@ import (
 // counts once, or twice if the kernel first asks the disk to zero it and the disk cannot.
 //
 // If the counts differ, the disk is read again with the plan of the proof. The disk must hold only zeros and our
-// filesystem. This suffices only if every byte is read.
+// filesystem. This check suffices only if every byte is read.
 //
 // mkfs.ext4 writes through the page cache, so the counts prove nothing and the disk is always read again. Before this
 // reading nothing suggests another writer. So an interrupted reading does not put the filesystem in doubt.

@@ -27,7 +27,8 @@ const (
 type ext4 struct {
 	node, uuid string
 	with       disk.MkfsExt4
-	// dry makes mkfs.ext4 write nothing. like makes mkfs.ext4 write to a file, which shows what it writes to the disk.
+	// dry makes mkfs.ext4 write nothing. like makes mkfs.ext4 write to a file, which shows what mkfs.ext4 would write
+	// to the disk.
 	dry, like bool
 }
 
@@ -36,9 +37,9 @@ type ext4 struct {
 // With -F, mkfs.ext4 would accept a disk that is in use, so args never contains -F. mkfs.ext4 asks before it overwrites
 // something, but only on a terminal. So hotmount proves blankness itself. Discard is disabled, as with mkfs.xfs.
 //
-// The kernel zeroes the inode tables later, when the filesystem is in use. On a large disk mkfs.ext4 would need hours
-// for this, and checksums protect the tables until then. The journal is zeroed. The seed of directory hashes is not a
-// secret, because only users of the volume could exploit it.
+// The kernel zeroes the inode tables later, when the filesystem is in use. On a large disk, zeroing in mkfs.ext4 would
+// take hours. Until the kernel has zeroed the tables, checksums protect them. The journal is zeroed. The seed of
+// directory hashes is not a secret, because only users of the volume could exploit it.
 func (e ext4) args() []string {
 	var args []string
 	if e.dry {
@@ -65,7 +66,7 @@ func (e ext4) args() []string {
 
 // env returns the environment that sets the creation time to the intent's.
 func (e ext4) env() []string {
-	// Newer versions of libext2fs look for SOURCE_DATE_EPOCH first.
+	// Newer versions of libext2fs use SOURCE_DATE_EPOCH first.
 	now := fmt.Sprint(e.with.Time)
 	return []string{"E2FSPROGS_SKIP_PROGRESS=1", "E2FSPROGS_FAKE_TIME=" + now, "SOURCE_DATE_EPOCH=" + now}
 }
@@ -94,8 +95,8 @@ func (s *Session) onFile(ctx context.Context, r run.Runner, e ext4) (*os.File, e
 	return f, nil
 }
 
-// own returns what the disk may hold of the intent's filesystem. For an ext4 filesystem, Like returns a file on which
-// mkfs.ext4 has written the same bytes as on the disk.
+// own returns the intent's filesystem, of which the disk may hold a part. For an ext4 filesystem, Like returns a file
+// on which mkfs.ext4 has written the same bytes as on the disk.
 func (s *Session) own(i *disk.Intent) probe.Own {
 	return probe.Own{Type: i.Type(), UUID: i.UUID, Like: func(ctx context.Context) (io.ReaderAt, error) {
 		if s.like != nil && s.likeOf == i {

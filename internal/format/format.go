@@ -5,8 +5,8 @@
 // A session goes Open, Prove, Make, Close. From Open to Close a descriptor on the disk stays open. During that time the
 // kernel does not give the disk's name to another disk, even if the disk is pulled.
 //
-// The disk sequence number, the size and the kernel's count of writes fence the proof. Right before mkfs all three must
-// be as they were before the first read, and no write may be in flight. Otherwise nothing is written.
+// The disk sequence number, the size and the kernel's count of writes protect the proof. Right before mkfs all three
+// must be as they were before the first read, and no write may be in flight. Otherwise nothing is written.
 package format
 
 import (
@@ -39,8 +39,8 @@ var (
 	ErrShared = errors.New("another machine writes to it: a disk must be attached to one machine only")
 )
 
-// Retry reports whether another attempt may succeed after err. What mkfs refuses once, it refuses always. A disk that
-// two machines share stays shared until somebody separates the machines.
+// Retry reports whether another attempt may succeed after err. mkfs always refuses again what it has refused once. A
+// disk that two machines share stays shared until somebody detaches it from one machine.
 func Retry(err error) bool { return !errors.Is(err, ErrRefused) && !errors.Is(err, ErrShared) }
 
 // Intents is the durable record of formats that began. Package store implements it.
@@ -62,8 +62,8 @@ type Deps struct {
 	Writes func() (done, inFlight uint64, err error)
 	// Bytes reads from the kernel how many bytes were read from the disk and how many were written to it.
 	Bytes func() (read, written uint64, err error)
-	// Settle is how long no process may have written to the disk. If it is zero, no process may write while the disk is
-	// read.
+	// Settle is how long no process may have written to the disk. If Settle is zero, it is enough that no process
+	// writes while the disk is read.
 	Settle time.Duration
 	// SecondLook is the time from mkfs to a second reading of the filesystem, which must be unchanged. Another machine
 	// that shares the disk may be formatting it at the same time.

@@ -12,9 +12,9 @@ import (
 	"hotmount/internal/run"
 )
 
-// lts is mkfs.xfs's file of the features that Linux 6.1 and Debian 12's xfs_repair support (mkfs.xfs(8), "-c
-// options="). The file has a line for each feature that the installed mkfs.xfs may choose. So a newer mkfs.xfs brings a
-// newer file.
+// lts is the path of the mkfs.xfs configuration file with the features that Linux 6.1 and Debian 12's xfs_repair
+// support (mkfs.xfs(8), "-c options="). The file has a line for each feature that the installed mkfs.xfs may choose. So
+// a newer mkfs.xfs brings a newer file.
 const lts = "/usr/share/xfsprogs/mkfs/lts_6.1.conf"
 
 // guard keeps out XFS features that not every supported kernel can mount. The zero value is for a mkfs.xfs that chooses

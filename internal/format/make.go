@@ -19,7 +19,7 @@ type MakeOptions struct {
 	// Intent is recorded before the first write. Its UUID becomes the UUID of the filesystem. Make itself sets Over and
 	// Was.
 	Intent disk.Intent
-	// RecoverHalfMade makes the half-made filesystem again that Prove found. The filesystem's UUID must be the
+	// RecoverHalfMade makes again the half-made filesystem that Prove found. The filesystem's UUID must be the
 	// intent's. That UUID was chosen at random and recorded before the first write, so it proves that the filesystem is
 	// ours.
 	//
@@ -35,8 +35,8 @@ type MakeOptions struct {
 	Proto string
 }
 
-// Writes returns Facts.Writes from before the first read of Prove. After Make, it returns Facts.Writes from before the
-// filesystem was read back. While this count stays the same, the content of the disk stays the same.
+// Writes returns the value that Facts.Writes had before the first read of Prove. After Make, it returns the value from
+// before the filesystem was read back. While this count stays the same, the content of the disk stays the same.
 func (s *Session) Writes() uint64 { return s.writes }
 
 // Make makes an XFS, or the ext4 filesystem of the intent. The disk must be proven blank, hold our own half-made
@@ -165,7 +165,7 @@ func (s *Session) rehearse(ctx context.Context, o MakeOptions, dry []mkfsRun) er
 	}
 	for _, m := range dry {
 		if _, _, err := m.run(ctx, s.deps.Runner); err != nil {
-			// The content that mkfs refuses may be new. Then the new content is the reason.
+			// If the content of the disk has just changed, this change is the reason for the refusal.
 			if now := s.again(ctx, o); now != nil {
 				return fmt.Errorf("%w: %v", now, err)
 			}
@@ -230,7 +230,7 @@ func (s *Session) confirm(ctx context.Context, o *MakeOptions, wrote uint64) err
 		err = s.isOurs(ctx, o, counted-s.written, wrote)
 	}
 	if errors.Is(err, ErrShared) || errors.Is(err, ErrWritten) {
-		// The next look may find the filesystem whole.
+		// The doubt is recorded, because the next look may find the filesystem whole.
 		o.Intent.Doubt = err.Error()
 		err = errors.Join(err, s.deps.Intents.Amend(o.Intent))
 	}
@@ -263,7 +263,7 @@ func (s *Session) alone(ctx context.Context, kind string) error {
 	return nil
 }
 
-// permit returns an error unless Prove found in this session what Make may overwrite.
+// permit returns an error unless the findings of Prove in this session allow what o asks for.
 func (s *Session) permit(o MakeOptions) error {
 	want := disk.Blank
 	if o.RecoverHalfMade {

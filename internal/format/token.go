@@ -36,7 +36,7 @@ func (s *Session) token(ctx context.Context, boot string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// Only if the disk is untouched is the digest of this disk, and of the content that Prove found.
+	// The digest is valid only if nobody has written to the disk since Prove.
 	if err := s.isUntouched(); err != nil {
 		return "", err
 	}

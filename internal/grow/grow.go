@@ -59,10 +59,10 @@ func Mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype, uui
 	return before, after, err
 }
 
-// Unmounted does the same as Mounted for a filesystem that is not mounted. It measures by the superblock. If the
-// filesystem can take more of the disk, Unmounted mounts it at dir with the options, to grow it. The caller must have
-// its own mount namespace, so that nobody else sees the mount and a crash leaves no mount. The error can also wrap
-// ErrUnmountable.
+// Unmounted does the same as Mounted, but for a filesystem that is not mounted. It measures the filesystem by the
+// superblock. If the filesystem can take more of the disk, Unmounted mounts it at dir with the options and grows it.
+// The caller must have its own mount namespace, so that nobody else sees the mount and a crash leaves no mount. The
+// error can also wrap ErrUnmountable.
 func Unmounted(ctx context.Context, r run.Runner, f *disk.Facts, dir, fstype, uuid string, options []string) (before, after disk.Geometry, err error) {
 	// While device is open, no other device gets the node's name and number.
 	device, err := os.OpenFile(f.Node(), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)

@@ -56,7 +56,7 @@ func GiveOut(_ context.Context, h inventory.Host, seq uint64) error {
 	if _, err := daemon.SdNotify(false, "STATUS=holds "+f.Node()+" for "+link+"\n"+daemon.SdNotifyReady); err != nil {
 		return fmt.Errorf("cannot notify the service manager: %w", err)
 	}
-	// sleep takes half a megabyte of memory, and this process ten. The descriptor stays open.
+	// sleep takes half a megabyte of memory, instead of the ten megabytes of this process. The descriptor stays open.
 	if _, err := unix.FcntlInt(device.Fd(), unix.F_SETFD, 0); err != nil {
 		return os.NewSyscallError("fcntl", err)
 	}

@@ -66,8 +66,8 @@ func Format(ctx context.Context, h inventory.Host, seq uint64) error {
 		return j.nothingToProve(&c, d)
 	}
 	j.again = d.Action == disk.Mount
-	// A full state directory must be noticed before the disk is read in vain. If there is an intent, the check is left
-	// out: the disk may hold a whole filesystem, which has to be mounted in any case.
+	// A full state directory must be noticed before the disk is read in vain. If there is an intent, the check is
+	// skipped: the disk may hold a whole filesystem, which has to be mounted in any case.
 	if f.Standing.Intent == nil && c.Kind == disk.Unread {
 		if err := h.Store.Check(); errors.Is(err, unix.ENOSPC) {
 			return nil // the disk is held from now on

@@ -45,7 +45,7 @@ const (
 	goneMost  = 30 * time.Second
 )
 
-// unmounter makes PID 1 unmount what a detached disk has mounted at path, and name its users.
+// unmounter makes PID 1 unmount the filesystem of a detached disk at path, and name the users.
 type unmounter func(ctx context.Context, path string, dev disk.Dev) error
 
 // Gone handles a detached disk as the daemon does (agent.Agent), but only once, because its unit retries after a

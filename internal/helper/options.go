@@ -78,9 +78,9 @@ func optionsRemedy(class *disk.Class) string {
 }
 
 // TryOptions tries each class's mount options on a scratch filesystem of each type that the class mounts. Options that
-// every type refuses are an error. Options that the type of new filesystems refuses are an error, too. A refusal by
-// another type is a warning, because an existing filesystem may have what an option needs. The options usual need no
-// scratch filesystem.
+// every type refuses are an error. Options that the type of the class's new filesystems refuses are an error, too. A
+// refusal by another type is a warning, because an existing filesystem may have what an option needs. If a class has
+// the options usual, no scratch filesystem is needed.
 func TryOptions(ctx context.Context, r run.Runner, s *disk.Settings, usual []string, origin func(key string) string) (warnings []string, err error) {
 	if os.Geteuid() != 0 {
 		return []string{"the mount options were not tried, because only root can try them: sudo hotmount config check"}, nil

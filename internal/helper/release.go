@@ -54,7 +54,7 @@ func (r *Release) Do(ctx context.Context, which string) error {
 		}
 		fmt.Fprintf(r.Out, "%s is in use, and these pods must be deleted before it can be detached (for their names: kubectl get pods -A -o custom-columns=:metadata.namespace,:metadata.name,:metadata.uid):\n  %s\n  %s\n", f.ID, strings.Join(pods, "\n  "), mounts.Lines(users))
 	}
-	// The data is written before the daemon unmounts, so that this command waits for it, not the daemon.
+	// The data is written before the daemon unmounts, so that this command waits for the writing, not the daemon.
 	switch err := r.Sync(path); {
 	case err != nil && f.Fault == "":
 		return fmt.Errorf("cannot release %s: cannot write its data: %w", f.ID, err)
@@ -66,7 +66,7 @@ func (r *Release) Do(ctx context.Context, which string) error {
 	}
 	var said strings.Builder
 	if err = r.saySafe(ctx, &said, f); err != nil && !r.Force {
-		// A user that came after the first check, or cannot be seen, keeps the disk as before.
+		// If a user came after the first check, or cannot be seen, the disk stays in use as before.
 		_, backErr := control.Ask(ctx, r.Socket, control.Request{Do: "accept", Disk: f.Name, Seq: f.Seq})
 		if backErr == nil {
 			backErr = errors.New("until then hotmount mounts it again")
@@ -231,8 +231,8 @@ func (r *Release) find(which string) (*disk.Facts, string, error) {
 	return unmounted, "", nil
 }
 
-// givenOut reports whether the disk itself is given out as a block volume, not only a disk that it is part of. The
-// class of the block volume may no longer be configured.
+// givenOut reports whether the disk itself is given out as a block volume, not only the whole disk to which it belongs.
+// The class of the block volume may no longer be configured.
 func givenOut(f *disk.Facts, d disk.Decision) bool {
 	return f.OwnLink() != "" && (d.GivenOut() || d.Action == disk.Ignore)
 }

@@ -12,9 +12,9 @@ import (
 	"hotmount/internal/run"
 )
 
-// Announce makes udevd process the disks that it has not processed since they were attached. The match of udevadm for
-// initialized devices does not suffice. If udev missed the detachment as well, its entry describes the disk that had
-// the device number before.
+// Announce makes udevd process the disks that it has not processed since they were attached. The options of udevadm for
+// initialized devices do not suffice. If udev missed the detachment as well, its entry describes the disk that had the
+// device number before.
 func Announce(ctx context.Context, h inventory.Host, r run.Runner) error {
 	if s, err := h.Store.Settings(); err == nil { // without settings there was no daemon in this boot
 		h = h.For(s)

@@ -19,8 +19,8 @@ import (
 	"hotmount/internal/run"
 )
 
-// InitState initialises the state directory. It prints which disks are held from now on, and in which cases later disks
-// will be held. It does not need a daemon. If it cannot see the disks, as in a chroot without /sys, it fails and writes
+// InitState initialises the state directory. It prints which disks are held from now on, and which later disks will be
+// held, too. It does not need a daemon. If it cannot see the disks, as in a chroot without /sys, it fails and writes
 // nothing. Otherwise all disks would later count as new.
 func InitState(ctx context.Context, h inventory.Host, socket string, w io.Writer, load func() (*disk.Settings, error)) error {
 	boot, err := h.Boot()

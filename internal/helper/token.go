@@ -101,8 +101,8 @@ func unmet(f *disk.Facts, c *disk.Content, s *disk.Settings) []policy.Condition 
 }
 
 // shown returns what a token is bound to besides the disk and its content: the boot, and the conditions that it
-// overrides. The token becomes invalid if a further hold arises after the token was shown, or if different data is
-// missing.
+// overrides. The token becomes invalid if a further hold arises after the token was shown, or if the missing data is
+// not the same any more.
 func shown(boot string, overridden []policy.Condition) string {
 	for _, c := range overridden {
 		boot += "\n" + c.Wanted

@@ -33,9 +33,9 @@ const holdersTold = 8
 // UnmountGone shuts down the filesystem of a detached disk, and names the users of the filesystem. If the filesystem is
 // still mounted at the path, UnmountGone unmounts it, lazily if necessary.
 //
-// The shutdown comes first. Without it, a process that empties the filesystem, as the provisioner does, would count
-// files that it no longer finds as deleted. The users are named before the unmount, because afterwards nobody can find
-// the mount that they hold.
+// The shutdown comes first. Without it, a process that empties the filesystem, as the provisioner does, would no longer
+// find files and take them for deleted. The users are named before the unmount, because afterwards nobody can find the
+// mount that they hold.
 func UnmountGone(h inventory.Host, where string, dev disk.Dev) error {
 	return unmountGone(report.New(), h, where, dev, unix.Unmount)
 }
@@ -124,7 +124,7 @@ func unmount(h inventory.Host, where string, dev disk.Dev, umount func(where str
 		flags int
 		what  string
 	}{
-		// After the errors from the shutdown, the users may have let go.
+		// The users may have let go because of the errors that the shutdown causes.
 		{unix.UMOUNT_NOFOLLOW, unmounted},
 		{unix.UMOUNT_NOFOLLOW | unix.MNT_DETACH, takenOff},
 	} {

@@ -51,8 +51,8 @@ func (o *Own) isXFS(super *XFSSuper) bool { return o.Type != disk.Ext4 && super.
 // unfinished XFS that is s.Own. After an error nothing is known.
 //
 // If the disk begins with zeros, the scan starts while the tools start, because starting takes longer than reading.
-// Most content that the tools name does not begin with zeros. So the scan seldom reads a disk with such content in
-// vain, which may be dying.
+// Most content that the tools name does not begin with zeros. So the scan seldom reads in vain from a disk that may be
+// dying.
 func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content, error) {
 	var super *XFSSuper
 	zeros, file := false, ""

@@ -152,7 +152,8 @@ func (s *ext4Super) descriptorSum(group uint32, d []byte) uint16 {
 }
 
 // hasCopy reports whether the group begins with a copy of the superblock. For group 0, which has the superblock itself,
-// it returns false. The groups with a copy are 1 and the powers of 3, 5 and 7 (ext4_bg_has_super).
+// it returns false. The groups with a copy are group 1, and the groups whose number is a power of 3, 5 or 7
+// (ext4_bg_has_super).
 func hasCopy(group uint64) bool {
 	for _, base := range []uint64{3, 5, 7} {
 		for n := uint64(1); n <= group; n *= base {

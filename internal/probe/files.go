@@ -6,8 +6,8 @@ import (
 )
 
 // fileFormats are formats of files. A disk to which such a file was written raw holds data that no tool names: a disk
-// image, or compressed or encrypted data. The bytes are at the offset at of the disk. If last is set, they are at that
-// offset of the disk's last sector.
+// image, or compressed or encrypted data. at is the offset of the bytes in the disk. If last is set, at is the offset
+// in the disk's last sector.
 var fileFormats = []struct {
 	format string
 	at     int

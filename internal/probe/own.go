@@ -56,7 +56,8 @@ type owner struct {
 	words        bool
 }
 
-// newOwner returns the owner for the UUID. For an empty UUID it returns nil, to which every byte but zero is foreign.
+// newOwner returns the owner for the UUID. For an empty UUID it returns nil. For a nil owner, every byte except zero is
+// foreign.
 func newOwner(uuid string) *owner {
 	raw, err := hex.DecodeString(strings.ReplaceAll(uuid, "-", ""))
 	if err != nil || len(raw) != 16 {
@@ -121,8 +122,8 @@ func (o *owner) stamped(s []byte) bool {
 	}
 	switch magic {
 	case logMagic:
-		// struct xlog_rec_header, h_len and h_size: the record follows after its headers, one for each 32 KiB that a
-		// record may have.
+		// struct xlog_rec_header has h_len and h_size. There is one header for each 32 KiB that a record may have. The
+		// record follows the headers.
 		headers := (min(be.Uint32(s[320:]), maxRecord) + headerCovers - 1) / headerCovers
 		o.record, o.words = int(min(be.Uint32(s[12:]), maxRecord)+max(headers, 1)*sector)-sector, true
 	case freeListMagic:

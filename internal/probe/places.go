@@ -4,12 +4,12 @@ import "slices"
 
 // secondary lists, by format, where second superblocks, labels and backups lie outside the two windows.
 //
-// Everything that formats keep within 16 MiB of either end is read anyway. Partition tables: GPT's backup is in the
-// last sector. md: 0.90 is in the last 128 KiB, 1.0 in the last 12 KiB, 1.1 and 1.2 in the first 8 KiB. DDF, IMSM,
-// LVM2, LUKS (second headers of LUKS2 up to 4 MiB), ZFS (two labels of 256 KiB at each end). Swap, VeraCrypt (last 128
-// KiB), DRBD's internal metadata, iso9660 and UDF (32 KiB, sectors 256 and N-256). NTFS' backup boot sector, HFS+ (1
-// KiB before the end), reiserfs (64 KiB), JFS (32 and 60 KiB). f2fs (1 and 5 KiB), nilfs2, exFAT, FAT, bcache, Stratis,
-// VMFS.
+// The two windows cover everything that formats keep within 16 MiB of either end of the disk. Partition tables: GPT's
+// backup is in the last sector. md: 0.90 is in the last 128 KiB, 1.0 in the last 12 KiB, 1.1 and 1.2 in the first 8
+// KiB. DDF, IMSM, LVM2, LUKS (second headers of LUKS2 up to 4 MiB), ZFS (two labels of 256 KiB at each end). Swap,
+// VeraCrypt (last 128 KiB), DRBD's internal metadata, iso9660 and UDF (32 KiB, sectors 256 and N-256). NTFS' backup
+// boot sector, HFS+ (1 KiB before the end), reiserfs (64 KiB), JFS (32 and 60 KiB). f2fs (1 and 5 KiB), nilfs2, exFAT,
+// FAT, bcache, Stratis, VMFS.
 var secondary = []struct {
 	format string
 	source string
@@ -49,7 +49,8 @@ func places(size uint64) []uint64 {
 //
 // On solid state, xfsprogs 6.8 and later make one group for each CPU. They make fewer groups if a group would be below
 // 4 GiB. They make two or more times as many if a group would be above 1 TiB (calc_concurrency_ag_geometry). Above 32
-// CPUs, only CPU counts that are sold are covered: multiples of 4 to 32, up to 512. All counts would be 130,000 places.
+// CPUs, only CPU counts that are sold are covered: multiples of 4 to 32, up to 512. Covering all counts would need
+// 130,000 places.
 func xfsGroups(size uint64) []uint64 {
 	const (
 		block     = 4096
@@ -97,8 +98,8 @@ func xfsGroups(size uint64) []uint64 {
 	return all
 }
 
-// extGroups returns the starts of the block groups that hold a copy of the superblock: 1, the powers of 3, 5 and 7, and
-// the last group. A group has as many blocks as a block has bits.
+// extGroups returns the starts of the block groups that hold a copy of the superblock. These are group 1, the groups
+// whose number is a power of 3, 5 or 7, and the last group. A group has as many blocks as one block has bits.
 func extGroups(size uint64) []uint64 {
 	var all []uint64
 	for _, block := range []uint64{1 << 10, 2 << 10, 4 << 10, 64 << 10} {

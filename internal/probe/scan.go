@@ -54,8 +54,8 @@ const (
 	unsigned = 4 << 10
 
 	// chunk is the size of one read. A smaller chunk needs more calls, and a larger chunk needs more memory. Eight
-	// disks that are formatted, four of them at once, have 32 MiB in all (test/bench). chunk and every offset are
-	// multiples of align, because O_DIRECT requires this on disks with sectors of up to align bytes.
+	// disks that are formatted, four of them at once, may use 32 MiB of memory in all (test/bench). chunk and every
+	// offset are multiples of align, because O_DIRECT requires this on disks with sectors of up to align bytes.
 	//
 	// shortChunk is the size of one read of a disk that is not read in full. Such a disk has little to read. Any number
 	// of processes may read such disks at once, without waiting for a place (package store).
@@ -101,11 +101,11 @@ type Finding struct {
 	// Plan is the plan that was followed, never Auto.
 	Plan Plan
 	Size uint64
-	// Read is the number of bytes read that are zero or Source.Own's. Places is the number of stretches with these
-	// bytes. Own is the number of bytes in blocks of Source.Own.
+	// Read is the number of bytes read that are zero or belong to Source.Own. Places is the number of stretches with
+	// these bytes. Own is the number of bytes in blocks that belong to Source.Own.
 	Read, Places, Own uint64
-	// Bytes are up to 16 bytes from Offset on. The byte at Offset is the first that is neither zero nor Source.Own's.
-	// Bytes is empty if there is no such byte.
+	// Bytes are up to 16 bytes from Offset on. The byte at Offset is the first byte that is neither zero nor part of
+	// Source.Own. Bytes is empty if there is no such byte.
 	Bytes  []byte
 	Offset uint64
 	// File is the format of the file that was attached as the disk, empty if none was recognised. Look sets File.
@@ -115,7 +115,7 @@ type Finding struct {
 // Zero reports whether the scan finished and every byte read was zero.
 func (f *Finding) Zero() bool { return f.clean() && f.Own == 0 }
 
-// clean reports whether the scan finished and every byte read was zero or Source.Own's.
+// clean reports whether the scan finished and every byte read was zero or part of Source.Own.
 func (f *Finding) clean() bool { return f.Size != 0 && len(f.Bytes) == 0 }
 
 // ReadError reports that a required byte could not be read.
@@ -129,9 +129,9 @@ func (e *ReadError) Error() string { return fmt.Sprintf("cannot read byte %d: %v
 // Unwrap returns the operating system's error.
 func (e *ReadError) Unwrap() error { return e.Err }
 
-// Scan reads the disk according to the plan and stops at the first byte that is neither zero nor s.Own's. If s.Reader
-// is a file opened with O_DIRECT, the page cache is neither trusted nor filled. The error is a *ReadError or the cause
-// of ctx. After an error nothing is known.
+// Scan reads the disk according to the plan and stops at the first byte that is neither zero nor part of s.Own. If
+// s.Reader is a file opened with O_DIRECT, the page cache is neither trusted nor filled. The error is a *ReadError or
+// the cause of ctx. After an error nothing is known.
 func Scan(ctx context.Context, s Source, plan Plan) (Finding, error) {
 	f := Finding{Plan: plan.of(s.Size), Size: s.Size}
 	if s.Size == 0 {
@@ -343,9 +343,9 @@ func readFull(r io.ReaderAt, b []byte, offset uint64) error {
 	return &ReadError{Offset: offset + uint64(max(n, 0)), Err: err}
 }
 
-// nonZero returns the index of the first byte of b that is not zero, or -1. It reads words. The vector instructions of
-// bytes.Equal take several times as long under QEMU's emulation. The race detector would make nonZero hundreds of times
-// slower and is not needed, because only the caller uses b.
+// nonZero returns the index of the first byte of b that is not zero, or -1. It compares 64-bit words, because the
+// vector instructions of bytes.Equal are several times slower under QEMU's emulation. It excludes the race detector,
+// which would make it hundreds of times slower: only the caller uses b.
 //
 //go:norace
 func nonZero(b []byte) int {

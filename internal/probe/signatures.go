@@ -32,7 +32,7 @@ type Signature struct {
 	// Type is the name that libblkid uses: "xfs", "LVM2_member", "gpt".
 	Type string
 	// Usage is the usage that libblkid gives: "filesystem", "raid", "crypto", "other". Where blkid gives none, Usage is
-	// a word of hotmount: "partition table", "ambivalent". It is empty from wipefs.
+	// one of hotmount's own terms: "partition table", "ambivalent". It is empty from wipefs.
 	Usage       string
 	UUID, Label string
 	// Offset is the offset of the magic number in bytes. It is zero from blkid.

@@ -52,9 +52,9 @@ func readHead[T any](r io.ReaderAt, parse func([]byte) (T, error)) (super T, err
 	return parse(buf)
 }
 
-// IsWholeXFS returns nil if the disk holds the finished XFS with that UUID, unused or used. The superblock and the
-// headers of all groups must carry that UUID. If two machines made filesystems on one disk at the same time, some
-// headers belong to the other filesystem.
+// IsWholeXFS returns nil if the disk holds the finished XFS with that UUID, used or not since mkfs.xfs made it. The
+// superblock and the headers of all groups must carry that UUID. If two machines made filesystems on one disk at the
+// same time, some headers belong to the other filesystem.
 func IsWholeXFS(r io.ReaderAt, uuid string) error {
 	super, err := ReadXFS(r)
 	switch {

@@ -35,7 +35,8 @@ const (
 var blockCleaner = []string{"/scripts/dd_zero.sh", "1"}
 
 // values are the values of the chart that depend on hotmount (helm/provisioner/values.yaml of the provisioner's source,
-// version 2.9). From a ConfigMap, the values are derived (ProvisionerConfiguration in pkg/common/common.go).
+// version 2.9). If the file is a ConfigMap, the values are derived from it (ProvisionerConfiguration in
+// pkg/common/common.go).
 type values struct {
 	UseNodeNameOnly bool    `yaml:"useNodeNameOnly"`
 	SetPVOwnerRef   bool    `yaml:"setPVOwnerRef"`
