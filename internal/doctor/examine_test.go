@@ -472,8 +472,8 @@ func TestWhereTheDataIs(t *testing.T) {
 	}
 }
 
-// TestReachesTheData checks that the finding prefers the container's mount to kubelet's. The container's mount keeps
-// data that was removed.
+// TestReachesTheData checks that the finding prefers the container's mount to kubelet's mount. The container's mount
+// keeps data that was removed.
 func TestReachesTheData(t *testing.T) {
 	s := node(t)
 	s.Host = view(t, "mnt:[1]", hostTable+"40 27 254:1 "+a+" "+pv+"x rw shared:1 - ext4 /dev/vda1 rw\n", nil, Process{PID: 1})

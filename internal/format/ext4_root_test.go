@@ -77,8 +77,8 @@ func TestRealExt4Mode(t *testing.T) {
 			}
 		}
 	}
-	// While formatting is switched off, a write that is left waits, and the intent stays. If no write is left, the
-	// intent ends nevertheless.
+	// While formatting is switched off, hotmount does not write the missing mode, and the intent stays. If nothing is
+	// missing, the intent ends nevertheless.
 	off := errors.New("the hold file is there")
 	held := ext4Loop(t, 300<<20)
 	if !held.killedBy(crash{n: 1, debugfs: true}) {

@@ -124,7 +124,7 @@ func (w *world) halfMade(uuid string) {
 	w.On(makeOver, w.mkfs)
 }
 
-// mkfs does what a mkfs.xfs does that succeeds.
+// mkfs does what a successful mkfs.xfs does.
 func (w *world) mkfs(run.Command) (run.Result, error) {
 	w.put(0, super(w.t, "xfs.head", uuid))
 	w.named(uuid)
@@ -1179,7 +1179,7 @@ func TestWrittenDuringMkfs(t *testing.T) {
 		"a token":         {"full", size, true, false, "; hotmount cannot tell whether any of these writes are somebody else's"},
 	}
 	for name, tc := range map[string]struct {
-		counted int64 // besides what mkfs.xfs wrote, with its zeros once
+		counted int64 // bytes counted besides what mkfs.xfs wrote; its zeros count once
 		at      int64 // offset of another process's bytes, 0 for none
 	}{
 		"nobody":                            {0, 0},

@@ -21,7 +21,7 @@ func (a *asked) unmount(_ context.Context, path string, dev disk.Dev) error {
 }
 
 // TestGone checks that the leftover mounts of a detached disk are unmounted if no daemon does this. If a daemon starts,
-// they are left to the daemon. If the daemon ends, they are unmounted.
+// the mounts are left to the daemon. If the daemon ends, the mounts are unmounted.
 func TestGone(t *testing.T) {
 	const uuid = "aaaaaaaa-0000-4000-8000-000000000001"
 	const where = "/mnt/disks/" + uuid

@@ -39,7 +39,7 @@ func TestOwnIsAllThatMkfsWrites(t *testing.T) {
 	for _, options := range []string{"", "-d su=256k,sw=2", "-s size=4096", "-m rmapbt=1,reflink=0"} {
 		size := uint64(320 * mib)
 		if strings.Contains(options, "su=") {
-			size = 640 * mib // this size gives more groups, and the log fits only into the larger ones
+			size = 640 * mib // more groups: with 320 MiB, each group would be too small for the log
 		}
 		f := made(t, int64(size), append([]string{"-m", "uuid=" + ownUUID}, strings.Fields(options)...)...)
 		got, err := Scan(t.Context(), Source{Reader: f, Size: size, Own: Own{UUID: madeUUID}}, Full)

@@ -65,7 +65,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestBlock: a class in block mode has another name pattern, and a cleaner that leaves no data behind.
+// TestBlock checks that a class in block mode has another name pattern, and a cleaner that leaves no data behind.
 func TestBlock(t *testing.T) {
 	s := &disk.Settings{Classes: []disk.Class{{Name: "raw", Directory: "/var/lib/disks/block", Mode: disk.ModeBlock, Provision: true, Create: "xfs", Accept: []string{"xfs"}}}}
 	got, err := Values(s)
@@ -221,7 +221,7 @@ func TestCheckNonsense(t *testing.T) {
 	}
 }
 
-// TestCheckHostile: foreign bytes from the file are shown, and have no effect on the terminal.
+// TestCheckHostile checks that foreign bytes from the file are shown, and have no effect on the terminal.
 func TestCheckHostile(t *testing.T) {
 	found, err := Check(settings(), []byte("classes: [{name: \"\\e[2J\", hostDir: \"/var/lib/disks/ssd\\e\", volumeMode: \"\\r\", namePattern: \"\\e\", fsType: \"\\e\"}]"))
 	if err != nil {
@@ -232,7 +232,7 @@ func TestCheckHostile(t *testing.T) {
 	}
 }
 
-// TestNotForTheProvisioner: a tenant must not get the disks of a class with provision: false.
+// TestNotForTheProvisioner checks that a tenant cannot get the disks of a class with provision: false.
 func TestNotForTheProvisioner(t *testing.T) {
 	s := settings()
 	s.Classes = append(s.Classes, disk.Class{Name: "nfs", Directory: "/srv/disks", Create: "xfs", Accept: []string{"xfs"}})
