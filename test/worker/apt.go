@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// aptSource is one archive that apt may use, in one suite.
+// aptSource is one suite of one archive that apt may use.
 type aptSource struct {
 	URI      string
 	Suite    string
@@ -36,8 +36,8 @@ func (s aptSource) line() string {
 	return fmt.Sprintf("deb %s%s %s main", bracket, s.URI, s.Suite)
 }
 
-// debianSources returns the sources.list for suite. It has the sources for Debian of this machine's apt, main only,
-// with the release replaced by suite. root is the directory above etc.
+// debianSources returns the sources.list for suite. It takes the Debian sources of this machine's apt, only their main
+// component, and replaces the release in each by suite. root is the directory that contains etc.
 func debianSources(root, suite string) (string, error) {
 	own, err := ownSuite(root)
 	if err != nil {
@@ -64,8 +64,8 @@ func debianSources(root, suite string) (string, error) {
 	return strings.Join(lines, "\n") + "\n", nil
 }
 
-// rewriteSuite replaces the release own in a suite's name by want. It handles the suites of a Debian release, without
-// backports and proposed updates.
+// rewriteSuite replaces the release own in the suite name s by want. It reports false for a suite that is not of a
+// Debian release, and for backports and proposed updates.
 func rewriteSuite(s, own, want string) (string, bool) {
 	switch strings.TrimSuffix(s, "/") {
 	case own:
@@ -78,13 +78,13 @@ func rewriteSuite(s, own, want string) (string, bool) {
 	return "", false
 }
 
-// debianSigned reports whether a source that names a Debian release is Debian's own. Others are signed with a keyring
-// of their own.
+// debianSigned reports whether a source that names a Debian release comes from Debian. A source of another vendor has a
+// keyring of that vendor.
 func debianSigned(s aptSource) bool {
 	return s.SignedBy == "" || strings.HasPrefix(filepath.Base(s.SignedBy), "debian-archive-")
 }
 
-// ownSuite returns the name of the release that runs below root.
+// ownSuite returns the name of the Debian release that is installed below root.
 func ownSuite(root string) (string, error) {
 	b, err := os.ReadFile(filepath.Join(root, "etc/os-release"))
 	if err != nil {
@@ -103,7 +103,7 @@ func ownSuite(root string) (string, error) {
 	return values["VERSION_CODENAME"], nil
 }
 
-// readSources reads all of apt's enabled binary sources that offer main.
+// readSources returns all enabled binary sources of the apt below root that offer the component main.
 func readSources(root string) ([]aptSource, error) {
 	etc := filepath.Join(root, "etc/apt")
 	files := []string{filepath.Join(etc, "sources.list")}
@@ -229,26 +229,26 @@ func filterAptOptions(dump string) []string {
 	return options
 }
 
-// workerPackages are the Debian packages that this package runs on the host.
+// workerPackages are the Debian packages on the host whose programs a [Worker] needs.
 var workerPackages = []string{
 	"mmdebstrap", "debian-archive-keyring", "e2fsprogs", "qemu-system-x86", "qemu-utils", "seabios", "openssh-client",
 }
 
 var libvirtPackages = []string{"libvirt-daemon", "libvirt-daemon-driver-qemu", "libvirt-clients", "util-linux", "mount"}
 
-// Prepare checks that the Debian packages for a [Worker] are installed. It installs missing ones as root, and otherwise
-// returns an error that names them. [Start] calls it.
+// Prepare checks that the Debian packages for a [Worker] are installed. As root it installs the missing packages.
+// Otherwise it returns an error that names them. [Start] calls it.
 func Prepare(ctx context.Context, progress io.Writer) error {
 	return Need(ctx, progress, workerPackages)
 }
 
-// PrepareLibvirt does the same for a [Libvirt]. [StartLibvirt] calls it.
+// PrepareLibvirt prepares the host for a [Libvirt] as [Prepare] does for a [Worker]. [StartLibvirt] calls it.
 func PrepareLibvirt(ctx context.Context, progress io.Writer) error {
 	return Need(ctx, progress, slices.Concat(workerPackages, libvirtPackages))
 }
 
-// Need checks that these Debian packages are installed. It installs missing ones as root, and otherwise returns an
-// error that names them.
+// Need checks that these Debian packages are installed. As root it installs the missing packages. Otherwise it returns
+// an error that names them.
 func Need(ctx context.Context, progress io.Writer, packages []string) error {
 	return need(ctx, progress, packages, os.Getuid())
 }
@@ -279,7 +279,7 @@ func need(ctx context.Context, progress io.Writer, packages []string, uid int) e
 	if _, err := command(ctx, env, "apt-get", install...); err == nil {
 		return nil
 	}
-	// Most likely the lists are missing or old.
+	// The most likely cause is that the package lists are missing or old.
 	if _, err := command(ctx, env, "apt-get", "-q", "-o", "DPkg::Lock::Timeout=600", "update"); err != nil {
 		return err
 	}
@@ -287,7 +287,7 @@ func need(ctx context.Context, progress io.Writer, packages []string, uid int) e
 	return err
 }
 
-// missingPackages returns those packages that dpkg does not list as installed.
+// missingPackages returns the packages that dpkg does not list as installed.
 func missingPackages(ctx context.Context, packages []string) []string {
 	// dpkg-query fails on an unknown package, but still prints the others.
 	out, _ := command(ctx, nil, "dpkg-query", append([]string{"-W", "-f", "${Package} ${db:Status-Status}\n"}, packages...)...)
@@ -300,7 +300,7 @@ func missingPackages(ctx context.Context, packages []string) []string {
 	return missing
 }
 
-// say reports a step that takes long.
+// say reports a step that takes a long time.
 func say(progress io.Writer, format string, args ...any) {
 	if progress != nil {
 		fmt.Fprintf(progress, "worker: "+format+"\n", args...)

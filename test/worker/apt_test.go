@@ -16,7 +16,7 @@ func TestDebianSources(t *testing.T) {
 		name  string
 		files map[string]string
 		suite string
-		want  []string // nil means an error
+		want  []string // nil if an error is expected
 	}{
 		{
 			name: "deb822, as Debian's images have it",
@@ -135,7 +135,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// TestNeed checks that need names missing packages to a user who is not root, and no installed ones.
+// TestNeed checks that need names the missing packages to a user who is not root. It does not name installed packages.
 func TestNeed(t *testing.T) {
 	err := need(t.Context(), io.Discard, []string{"bash", "hotmount-no-such"}, 1000)
 	if err == nil || err.Error() != "these Debian packages are missing: hotmount-no-such" {
@@ -146,8 +146,8 @@ func TestNeed(t *testing.T) {
 	}
 }
 
-// TestNeedInstalls checks that need installs missing packages for root. If that fails, it tries once more with new
-// lists.
+// TestNeedInstalls checks that need installs missing packages for root. If the installation fails, need updates the
+// package lists and tries once more.
 func TestNeedInstalls(t *testing.T) {
 	for name, fails := range map[string]int{"at once": 0, "with new lists": 1, "not at all": 2} {
 		dir := t.TempDir()

@@ -19,7 +19,7 @@ import (
 )
 
 // CacheDir returns the directory for images and saved states. It is $HOTMOUNT_TEST_CACHE, or hotmount in the user's
-// cache directory, or in the system's if the user has none.
+// cache directory. If the user has no cache directory, it is in the system's.
 func CacheDir() (string, error) {
 	if dir := os.Getenv("HOTMOUNT_TEST_CACHE"); dir != "" {
 		abs, err := filepath.Abs(dir)
@@ -34,14 +34,14 @@ func CacheDir() (string, error) {
 			return own, nil
 		}
 	}
-	// HOME is unset or not writable, as in builds under a service manager or in a container.
+	// HOME is unset or not writable, as in a build under a service manager or in a container.
 	return filepath.Join("/var/cache", fmt.Sprintf("hotmount-test-%d", os.Getuid())), nil
 }
 
-// cache is a directory of entries. Each is made once, as a whole.
+// cache is a directory of entries. Each entry is built once, and appears only when it is complete.
 type cache struct{ dir string }
 
-// entry is a finished cache entry. This process holds a shared lock on it.
+// entry is a finished cache entry. This process holds a shared lock on the entry.
 type entry struct {
 	dir  string
 	lock *os.File
@@ -55,7 +55,7 @@ func openCache() (*cache, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("cannot make the cache directory: %w", err)
 	}
-	// The overlays name their base by path, and a symbolic link may change.
+	// An overlay names its base by path, so the path must stay valid when a symbolic link changes.
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return nil, fmt.Errorf("cannot resolve the cache directory: %w", err)
@@ -63,8 +63,8 @@ func openCache() (*cache, error) {
 	return &cache{dir: real}, nil
 }
 
-// get returns the named entry with a shared lock, until it is released. If the entry does not exist, get builds it in a
-// temporary directory, and renames that when it is complete.
+// get returns the named entry, with a shared lock that lasts until the entry is released. A missing entry is built in a
+// temporary directory, which is renamed when it is complete.
 func (c *cache) get(ctx context.Context, name string, build func(dir string) error) (*entry, error) {
 	dir := filepath.Join(c.dir, name)
 	for {
@@ -74,7 +74,7 @@ func (c *cache) get(ctx context.Context, name string, build func(dir string) err
 		}
 		if exists(dir) {
 			now := time.Now()
-			_ = os.Chtimes(dir, now, now) // only orders the pruning
+			_ = os.Chtimes(dir, now, now) // the time only orders the pruning
 			return &entry{dir: dir, lock: lock}, nil
 		}
 		_ = lock.Close()
@@ -94,7 +94,8 @@ func (c *cache) build(ctx context.Context, name string, build func(dir string) e
 	if exists(dir) { // another process was faster
 		return nil
 	}
-	tmp := dir + ".tmp" // the lock protects it; an older one is from a killed build
+	// The lock protects the temporary directory. An older one is from a killed build.
+	tmp := dir + ".tmp"
 	if err := os.RemoveAll(tmp); err != nil {
 		return fmt.Errorf("cannot remove a killed build: %w", err)
 	}
@@ -113,7 +114,7 @@ func (c *cache) build(ctx context.Context, name string, build func(dir string) e
 	return nil
 }
 
-// drop removes an unusable entry, unless others use it.
+// drop removes an unusable entry, unless another process uses it.
 func (c *cache) drop(name string) error {
 	lock, err := c.tryLock(name, syscall.LOCK_EX)
 	if err != nil {
@@ -123,7 +124,7 @@ func (c *cache) drop(name string) error {
 	return os.RemoveAll(filepath.Join(c.dir, name))
 }
 
-// prune removes all but the newest entries whose names begin with prefix. Entries in use stay.
+// prune removes all but the newest entries whose names begin with prefix. Entries in use remain.
 func (c *cache) prune(prefix string, keep int) {
 	found, err := os.ReadDir(c.dir)
 	if err != nil {
@@ -159,8 +160,8 @@ func (e *entry) release() {
 	}
 }
 
-// id returns the random name that the entry got when it was built. An entry that was deleted and built again has
-// another, even under the same key.
+// id returns the random name that the entry got when it was built. An entry that was deleted and built again has a new
+// name, even under the same key.
 func (e *entry) id() (string, error) {
 	b, err := os.ReadFile(e.path("id"))
 	if err != nil {
@@ -181,7 +182,8 @@ func randomHex(n int) string {
 
 var errLocked = errors.New("locked by another process")
 
-// lock takes the named lock file. The lock ends with the file or with the process. Waiting ends with the context.
+// lock takes the named lock file. The lock ends when the file is closed or the process ends. The context bounds the
+// wait.
 func (c *cache) lock(ctx context.Context, name string, how int) (*os.File, error) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -224,7 +226,8 @@ func flock(path string, how int) (*os.File, error) {
 	return f, nil
 }
 
-// syncTree writes a build to disk, so that a crash of this machine leaves no finished name on unfinished files.
+// syncTree writes a build to disk. Otherwise a crash of this machine could leave unfinished files under the finished
+// name.
 func syncTree(dir string) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {

@@ -14,39 +14,41 @@ import (
 	"sync"
 )
 
-// ContainerOptions describe a [Container]. From Options a container uses Suite, Files, Deb, Setup, KernelArgs (which
-// systemd and programs read), Dir and Progress. The others apply to virtual machines only.
+// ContainerOptions describe a [Container]. A container uses only these Options: Suite, Files, Deb, Setup, KernelArgs,
+// Dir and Progress. The others apply to virtual machines. systemd and programs read KernelArgs.
 type ContainerOptions struct {
 	Options
-	// Name names its cgroup, its host and the directory /srv/Name of its disks. It has lower-case letters, digits and
-	// "-". It is unique on this machine at any time. By default it is a free one.
+	// Name names the container's cgroup, its host and the directory /srv/Name of its disks. It has lower-case letters,
+	// digits and "-". No two containers of this machine may have the same name. By default it is a free name.
 	Name string
-	// Root is a root filesystem from ContainerRoot, as a directory or a tarball. By default the container makes one.
+	// Root is a root filesystem that [ContainerRoot] made, as a directory or a tarball. By default the container makes
+	// its own.
 	Root string
-	// Loops is the number of its loop devices, 32 by default.
+	// Loops is the number of the container's loop devices, 32 by default.
 	Loops int
-	// BackingDirs are directories of the host. Like files in Disks, the class default selects files in them.
+	// BackingDirs are directories of the host. The class that the container has by default selects the files in them,
+	// as it selects the files in Disks.
 	BackingDirs []string
 }
 
-// Container is a Debian whose systemd is PID 1 of namespaces of its own, on this machine's kernel. Its disks are loop
+// Container is a Debian whose systemd is PID 1 of its own namespaces, on this machine's kernel. Its disks are loop
 // devices. A device filter denies it all other disks. It needs root.
 //
-// It has no partitions, no surprise removal and no kernel of its own. Its clock is the host's. The whole machine can
-// mount an XFS with one UUID only once.
+// A container has no partitions, no surprise removal and no kernel of its own. Its clock is the host's clock. The
+// machine can mount only one XFS filesystem with a given UUID at a time, even across containers.
 type Container struct {
 	o     ContainerOptions
 	work  *containerWork
 	group *controlGroup
-	lower string // the directories of the root filesystem, in overlayfs's form
-	leave func() // releases them
+	lower string // the directories of the root filesystem, as overlayfs expects them
+	leave func() // releases the directories in lower
 	first int
 
 	mu       sync.Mutex
 	init     *process
-	harness  *os.File // the cgroup of the host's processes inside
+	harness  *os.File // the cgroup of host processes that run inside the container
 	attached []*loopDisk
-	used     map[int]bool // numbers of loop devices that have had a disk
+	used     map[int]bool // the numbers of loop devices that have had a disk
 }
 
 var (
@@ -57,7 +59,7 @@ var (
 var goodName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,30}$`)
 
 // StartContainer boots a container according to the options. The caller must Stop it. When this process is killed, the
-// kernel kills the container, and the next start removes what that leaves behind.
+// kernel kills the container. The next start then removes what the killed container left.
 func StartContainer(ctx context.Context, o ContainerOptions) (*Container, error) {
 	o.Suite, o.Loops = cmp.Or(o.Suite, DefaultSuite), cmp.Or(o.Loops, 32)
 	if err := checkContainer(o); err != nil {
@@ -74,7 +76,8 @@ func StartContainer(ctx context.Context, o ContainerOptions) (*Container, error)
 	return c, nil
 }
 
-// checkContainer returns an error if this machine lacks what a container needs. A container loads no module.
+// checkContainer returns an error if this machine lacks something that a container needs. A container cannot load a
+// kernel module.
 func checkContainer(o ContainerOptions) error {
 	if os.Getuid() != 0 {
 		return errors.New("only root can")
@@ -89,7 +92,8 @@ func checkContainer(o ContainerOptions) error {
 			missing = append(missing, name)
 		}
 	}
-	if !exists("/sys/module/loop") { // /dev/loop-control may exist before the module, and opening it loads that
+	// /dev/loop-control may exist before the module loop is loaded. Opening the node loads the module.
+	if !exists("/sys/module/loop") {
 		missing = append(missing, "loop")
 	}
 	if len(missing) > 0 {
@@ -99,7 +103,7 @@ func checkContainer(o ContainerOptions) error {
 }
 
 // bootContainer boots a container with these directories as its root filesystem, and installs what the options name.
-// The container calls leave at its end.
+// The container calls leave when it ends.
 func bootContainer(ctx context.Context, o ContainerOptions, lower string, leave func()) (_ *Container, err error) {
 	c := &Container{o: o, lower: lower, leave: leave, used: map[int]bool{}}
 	defer func() {
@@ -123,7 +127,7 @@ func bootContainer(ctx context.Context, o ContainerOptions, lower string, leave 
 	return c, install(ctx, c, o.Options)
 }
 
-// prepare makes everything that outlives a boot of the container.
+// prepare makes everything that remains from one boot of the container to the next.
 func (c *Container) prepare(ctx context.Context) error {
 	lock, err := lockContainers(ctx)
 	if err != nil {
@@ -155,7 +159,8 @@ func (c *Container) prepare(ctx context.Context) error {
 	return c.writeClass()
 }
 
-// classFile has the container's class, unless Options.Files has that. It exists before the package is installed.
+// classFile is the file with the container's class, unless Options.Files has a file of this name. The file exists
+// before the package is installed.
 const classFile = "/etc/hotmount/config.d/container.yaml"
 
 func (c *Container) writeClass() error {
@@ -172,12 +177,12 @@ func (c *Container) writeClass() error {
 	return nil
 }
 
-// Class returns a configuration whose only class has the container's disks.
+// Class returns a configuration whose only class selects the container's disks.
 func (c *Container) Class() string {
 	return "classes:\n- name: default\n  directory: /mnt/disks\n" + c.Selectors("  ")
 }
 
-// Selectors returns the lines of a class that select the container's disks, each after indent.
+// Selectors returns the lines of a class that select the container's disks. Each line begins with indent.
 func (c *Container) Selectors(indent string) string {
 	var patterns []string
 	for _, dir := range append([]string{c.Disks(), c.HostDisks()}, c.o.BackingDirs...) {
@@ -186,19 +191,19 @@ func (c *Container) Selectors(indent string) string {
 	return indent + `names: ["loop*"]` + "\n" + indent + "backing_file: [" + strings.Join(patterns, ", ") + "]\n"
 }
 
-// First returns the number of its first loop device.
+// First returns the number of the container's first loop device.
 func (c *Container) First() int { return c.first }
 
-// Loops returns the number of its loop devices. Their numbers are consecutive.
+// Loops returns the number of the container's loop devices. The devices have consecutive numbers.
 func (c *Container) Loops() int { return c.o.Loops }
 
-// Disks returns the directory inside the container for files of disks. It lies in memory.
+// Disks returns the directory for disk files, as a path inside the container. The directory is in memory.
 func (c *Container) Disks() string { return "/srv/" + c.o.Name }
 
-// HostDisks returns the host's name of the same directory.
+// HostDisks returns the directory for disk files, as a path on the host.
 func (c *Container) HostDisks() string { return filepath.Join(c.work.memory(), "disks") }
 
-// Stop ends the container and removes what it has left on the host.
+// Stop ends the container and removes what the container left on the host.
 func (c *Container) Stop() error {
 	errs := []error{c.halt()}
 	c.mu.Lock()

@@ -46,7 +46,7 @@ func runIn(t *testing.T, c *Container, script string) string {
 	return strings.TrimSpace(out)
 }
 
-// refused checks that the script fails in the container with these words.
+// refused checks that the script fails in the container and that its error has these words.
 func refused(t *testing.T, c *Container, script, words string) {
 	t.Helper()
 	if _, err := c.Run(t.Context(), script); err == nil || !strings.Contains(err.Error(), words) {
@@ -54,7 +54,7 @@ func refused(t *testing.T, c *Container, script, words string) {
 	}
 }
 
-// xfsFile makes the file of a disk with an XFS.
+// xfsFile makes a disk file with an XFS filesystem.
 func xfsFile(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "disk.raw")
@@ -81,7 +81,8 @@ func attach(t *testing.T, c *Container, d Disk) (id, name string) {
 
 const untilNamed = "for i in $(seq 100); do udevadm info -q property /dev/%s | grep -x ID_FS_TYPE=xfs && exit; sleep 0.1; done; exit 1"
 
-// TestContainer checks that systemd runs in a container, that udev names its disks, and that it has what a worker has.
+// TestContainer checks that systemd runs in a container and that udev names its disks. It also checks that the
+// container has what a virtual worker has.
 func TestContainer(t *testing.T) {
 	c := startContainer(t, ContainerOptions{Options: Options{Setup: "echo set up >/root/setup", KernelArgs: []string{"hotmount.format=no"}}})
 	if state := runIn(t, c, "systemctl is-system-running || systemctl --failed --no-legend"); state != "running" {
@@ -124,7 +125,7 @@ func TestContainer(t *testing.T) {
 	}
 }
 
-// TestContainerFiles checks copies to the container and back, and the end of a script that takes too long.
+// TestContainerFiles copies files to the container and back. It also checks that a script that takes too long is ended.
 func TestContainerFiles(t *testing.T) {
 	c := startContainer(t, ContainerOptions{})
 	dir := t.TempDir()
@@ -152,7 +153,7 @@ func TestContainerFiles(t *testing.T) {
 	runIn(t, c, "for i in $(seq 50); do pgrep -x sleep || exit 0; sleep 0.1; done; exit 1")
 }
 
-// TestContainerDisks attaches disks in all possible ways.
+// TestContainerDisks attaches disks with all combinations of options.
 func TestContainerDisks(t *testing.T) {
 	c := startContainer(t, ContainerOptions{Loops: 2})
 	for _, d := range []Disk{{Serial: "x"}, {Bus: BusSCSI}, {Format: "qcow2"}, {Shared: true}, {Blkdebug: map[string]any{}}, {Device: map[string]any{}}} {
@@ -185,7 +186,7 @@ func TestContainerDisks(t *testing.T) {
 	attach(t, c, Disk{File: xfsFile(t)})
 }
 
-// hostDisk returns a loop device of the host, with a file.
+// hostDisk attaches the file to a loop device of the host.
 func hostDisk(t *testing.T, file string) (name string, number int) {
 	t.Helper()
 	number, err := addLoops(1, func(int) error { return nil })
@@ -212,7 +213,7 @@ func hostDisk(t *testing.T, file string) (name string, number int) {
 	return fmt.Sprintf("loop%d", number), number
 }
 
-// node makes a node in the container that the container cannot make itself.
+// node makes a device node in the container. The container cannot make this node itself.
 func node(t *testing.T, c *Container, name string, number int) {
 	t.Helper()
 	path := fmt.Sprintf("/proc/%d/root/dev/%s", c.init.cmd.Process.Pid, name)
@@ -221,7 +222,7 @@ func node(t *testing.T, c *Container, name string, number int) {
 	}
 }
 
-// TestContainerHost checks that a container cannot reach what belongs to the host.
+// TestContainerHost checks that a container cannot reach devices and files of the host.
 func TestContainerHost(t *testing.T) {
 	c := startContainer(t, ContainerOptions{})
 	foreign, number := hostDisk(t, xfsFile(t))
@@ -249,7 +250,7 @@ func TestContainerHost(t *testing.T) {
 	}
 }
 
-// TestContainerUnits checks that units inside have device filters of their own.
+// TestContainerUnits checks that units in the container have their own device filters.
 func TestContainerUnits(t *testing.T) {
 	c := startContainer(t, ContainerOptions{})
 	_, name := attach(t, c, Disk{File: xfsFile(t)})
@@ -261,7 +262,7 @@ func TestContainerUnits(t *testing.T) {
 	}
 }
 
-// TestContainerTwo checks that two containers at once cannot use each other's disks.
+// TestContainerTwo checks that two containers that run together cannot use each other's disks.
 func TestContainerTwo(t *testing.T) {
 	a, b := startContainer(t, ContainerOptions{}), startContainer(t, ContainerOptions{})
 	_, name := attach(t, a, Disk{File: xfsFile(t)})

@@ -17,7 +17,7 @@ import (
 //go:embed recipe/container.sh
 var bootScript string
 
-// PowerOn boots the container, with the same files and disks, and waits until systemd answers.
+// PowerOn boots the container with its previous files and disks, and waits until systemd answers.
 func (c *Container) PowerOn(ctx context.Context) (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -39,7 +39,7 @@ func (c *Container) PowerOn(ctx context.Context) (err error) {
 	return nil
 }
 
-// bootLog returns the file with the output from before the container's first process is systemd.
+// bootLog returns the file with the output of the container's first process before that process becomes systemd.
 func (c *Container) bootLog() string { return filepath.Join(c.work.path, "boot.log") }
 
 // startInit starts the process that becomes systemd. The caller holds c.mu.
@@ -96,8 +96,8 @@ func (c *Container) awaitSystemd(ctx context.Context) error {
 	return nil
 }
 
-// answers reports whether the process is a systemd with its private socket. The boot script may still have the host's
-// root directory, with such a socket of the host's systemd, until it becomes systemd.
+// answers reports whether the process is a systemd with its private socket. Before the boot script becomes systemd, its
+// root directory may be the host's. The socket there is of the host's systemd.
 func answers(pid int) bool {
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	return err == nil && filepath.Base(exe) == "systemd" && exists(fmt.Sprintf("/proc/%d/root/run/systemd/private", pid))
@@ -119,7 +119,7 @@ func (c *Container) halt() error {
 	return err
 }
 
-// PowerCut returns an error: the kernel continues, so no write is lost.
+// PowerCut always returns an error. The kernel continues to run, so a power cut would lose no write.
 func (c *Container) PowerCut(context.Context) error {
 	return errors.New("cannot cut a container's power: it needs the virtual machine")
 }

@@ -18,7 +18,7 @@ import (
 type loopDisk struct {
 	Attached
 	number int
-	// device is open while the disk is attached, because closing a device that is open for writing causes an event.
+	// device is open while the disk is attached. Closing a device that is open for writing would cause a uevent.
 	device *os.File
 }
 
@@ -60,7 +60,7 @@ func (c *Container) place(d Disk) (*loopDisk, error) {
 	}
 	d.File = file
 	for n := c.first; n < c.first+c.o.Loops; n++ {
-		// A program inside may have taken some.
+		// A program inside the container may have taken some of the loop devices.
 		if !bound(n) && !taken(func(l *loopDisk) bool { return l.number == n }) {
 			return &loopDisk{Attached: Attached{Disk: d}, number: n}, nil
 		}
@@ -68,7 +68,8 @@ func (c *Container) place(d Disk) (*loopDisk, error) {
 	return nil, errors.New("no loop device is free")
 }
 
-// plug makes the node inside, as devtmpfs does for a new disk, and connects the device. The caller holds c.mu.
+// plug makes the device node in the container, as devtmpfs does for a new disk, and connects the device. The caller
+// holds c.mu.
 func (c *Container) plug(l *loopDisk) (err error) {
 	if err := c.renew(l.number); err != nil {
 		return err
@@ -88,8 +89,8 @@ func (c *Container) plug(l *loopDisk) (err error) {
 	return nil
 }
 
-// renew makes the kernel recreate a loop device that has had a disk, so that the counts and settings start afresh. The
-// caller holds c.mu.
+// renew makes the kernel recreate a loop device that has had a disk. This resets the device's counters and settings.
+// The caller holds c.mu.
 func (c *Container) renew(n int) error {
 	if !c.used[n] {
 		return nil
@@ -98,7 +99,8 @@ func (c *Container) renew(n int) error {
 	return renewLoop(n)
 }
 
-// node returns the host's name of the disk's node inside, "" while the container is off. The caller holds c.mu.
+// node returns the host's path of the disk's node in the container, or "" while the container is off. The caller holds
+// c.mu.
 func (c *Container) node(l *loopDisk) string {
 	if c.init == nil {
 		return ""
@@ -115,8 +117,8 @@ func (c *Container) find(id string) (*loopDisk, error) {
 	return c.attached[i], nil
 }
 
-// Detach detaches a disk and waits until it is gone. Nothing can pull a loop device from under its user. While a
-// filesystem on it is mounted, Detach returns an error, and the kernel detaches the disk after the unmount.
+// Detach detaches a disk and waits until it is gone. A loop device cannot be removed while it is in use. If a
+// filesystem on the disk is mounted, Detach returns an error, and the kernel detaches the disk after the unmount.
 func (c *Container) Detach(ctx context.Context, id string) error {
 	c.mu.Lock()
 	l, err := c.find(id)
@@ -129,7 +131,7 @@ func (c *Container) Detach(ctx context.Context, id string) error {
 	}
 	err = poll(10*time.Second, func() error {
 		if bound(l.number) && ctx.Err() == nil {
-			return unix.EBUSY // udev may have it open for a moment
+			return unix.EBUSY // udev may have the device open for a moment
 		}
 		return ctx.Err()
 	})
@@ -141,7 +143,7 @@ func (c *Container) Detach(ctx context.Context, id string) error {
 	return c.renew(l.number)
 }
 
-// DetachSurprise detaches a disk without waiting for its users. The kernel keeps it until they close it.
+// DetachSurprise detaches a disk without waiting for its users. The kernel keeps the disk until they close it.
 func (c *Container) DetachSurprise(_ context.Context, id string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,7 +160,7 @@ func (c *Container) DetachSurprise(_ context.Context, id string) error {
 	return ClearLoop(l.device)
 }
 
-// Resize changes the size of a disk, and of its file, to size bytes.
+// Resize changes the size of a disk and its file to size bytes.
 func (c *Container) Resize(_ context.Context, id string, size int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,7 +177,7 @@ func (c *Container) Resize(_ context.Context, id string, size int64) error {
 	return nil
 }
 
-// BlockDevice returns the kernel's name of the disk, such as loop100. It exists as soon as Attach returns.
+// BlockDevice returns the kernel's name of the disk, such as loop100. The device exists when Attach returns.
 func (c *Container) BlockDevice(_ context.Context, id string) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,17 +13,17 @@ import (
 //go:embed recipe/containerroot.sh
 var containerHook string
 
-// containerPackages are complete, because a minimal Debian installs no recommended packages.
+// containerPackages includes recommended packages explicitly, because a minimal Debian does not install them.
 var containerPackages = []string{
 	"systemd", "systemd-sysv", "udev", "dbus", "kmod", "xfsprogs", "e2fsprogs", "btrfs-progs", "dosfstools", "attr", "util-linux", "mount",
 	"fdisk", "lvm2", "mdadm", "gdisk", "parted", "iproute2", "procps", "psmisc", "lsof", "strace",
 }
 
-// containerTools are Debian packages that a container needs on the host.
+// containerTools are the Debian packages that the host needs to make a container.
 var containerTools = []string{"mmdebstrap", "debian-archive-keyring", "util-linux", "mount"}
 
-// ContainerRoot returns the directory of the suite's root filesystem for containers. It builds it once and keeps it in
-// the cache. The caller must not change it. It stays until release is called.
+// ContainerRoot returns the directory of the suite's root filesystem for containers. It builds the directory once and
+// keeps it in the cache. The caller must not change the directory. It remains until the caller calls release.
 func ContainerRoot(ctx context.Context, suite string, progress io.Writer) (dir string, release func(), err error) {
 	if err := Need(ctx, progress, containerTools); err != nil {
 		return "", nil, err
@@ -49,7 +49,7 @@ func ContainerRoot(ctx context.Context, suite string, progress io.Writer) (dir s
 	return e.path("tree"), e.release, nil
 }
 
-// givenRoot returns the root filesystem that Options.Root names. It unpacks a tarball once.
+// givenRoot returns the root filesystem that ContainerOptions.Root names. It unpacks a tarball only once.
 func givenRoot(ctx context.Context, root string) (dir string, release func(), err error) {
 	info, err := os.Stat(root)
 	if err != nil {
@@ -83,7 +83,7 @@ func givenRoot(ctx context.Context, root string) (dir string, release func(), er
 	return e.path("tree"), e.release, nil
 }
 
-// containerLower returns the root filesystem that the options name, in overlayfs's form.
+// containerLower returns the directories of the root filesystem that the options name, as overlayfs expects them.
 func containerLower(ctx context.Context, o ContainerOptions) (lower string, release func(), err error) {
 	if o.Root == "" {
 		return ContainerRoot(ctx, o.Suite, o.Progress)
@@ -91,7 +91,7 @@ func containerLower(ctx context.Context, o ContainerOptions) (lower string, rele
 	return givenRoot(ctx, o.Root)
 }
 
-// NewContainerRoot writes the suite's root filesystem as a tarball, for a machine without an archive.
+// NewContainerRoot writes the suite's root filesystem as a tarball, for a machine that cannot reach an archive.
 func NewContainerRoot(ctx context.Context, suite, tarball string, progress io.Writer) error {
 	dir, release, err := ContainerRoot(ctx, suite, progress)
 	if err != nil {

@@ -15,12 +15,12 @@ import (
 	"time"
 )
 
-// foreignCapabilities are the capabilities that the container lacks, in the form of setpriv(1). Modules, hardware,
+// foreignCapabilities are the capabilities that the container lacks, as setpriv(1) expects them. Modules, hardware,
 // clock, audit and the kernel's log belong to the host.
 const foreignCapabilities = "-sys_module,-sys_rawio,-sys_time,-syslog,-audit_control,-audit_read,-wake_alarm"
 
-// Command returns a command that runs in all of the container's namespaces, in a cgroup beside the container's. The
-// caller sets its streams. It ends with the context.
+// Command returns a command that runs in all namespaces of the container, in a cgroup beside the container's cgroup.
+// The caller sets the command's streams. The command ends with the context.
 func (c *Container) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -29,7 +29,7 @@ func (c *Container) Command(ctx context.Context, name string, args ...string) *e
 	}
 	enter := []string{
 		"--target", strconv.Itoa(c.init.cmd.Process.Pid), "--pid", "--mount", "--uts", "--ipc", "--net", "--cgroup", "--wdns=/root",
-		// nsenter waits outside, and its child must not outlive it.
+		// nsenter waits outside the container, and its child must not outlive it.
 		"setpriv", "--pdeathsig=KILL", "--bounding-set=" + foreignCapabilities, "env", "-i",
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8", "TERM=" + os.Getenv("TERM"), name,
 	}
@@ -38,8 +38,8 @@ func (c *Container) Command(ctx context.Context, name string, args ...string) *e
 	return cmd
 }
 
-// Run runs a bash script as root, with -e and no input, and returns its standard output, as in a virtual machine. The
-// error is an [*ExitError] if the exit code is not 0.
+// Run runs a bash script as root, with -e and no input, and returns its standard output. guest.Run does the same in a
+// virtual machine. If the exit code is not 0, the error is an [*ExitError].
 func (c *Container) Run(ctx context.Context, script string) (string, error) {
 	var out bytes.Buffer
 	var err error
@@ -56,7 +56,7 @@ func (c *Container) exec(ctx context.Context, what, script string, stdin io.Read
 	if cmd.Err != nil {
 		return cmd.Err
 	}
-	// The script's process group ends with the context.
+	// When the context ends, the script's process group ends too.
 	cmd.SysProcAttr.Setpgid = true
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
@@ -79,7 +79,7 @@ func (c *Container) exec(ctx context.Context, what, script string, stdin io.Read
 	return fmt.Errorf("cannot run %.100q in the container: %w: %s", what, err, stderr.String())
 }
 
-// Put copies a local file, with its mode, to remote. It makes directories.
+// Put copies a local file, with its mode, to the path remote in the container. It makes missing directories.
 func (c *Container) Put(ctx context.Context, local, remote string) error {
 	f, err := os.Open(local)
 	if err != nil {
@@ -93,7 +93,7 @@ func (c *Container) Put(ctx context.Context, local, remote string) error {
 	return c.write(ctx, f, remote, info.Mode())
 }
 
-// Write writes data to the file remote, and makes its directories.
+// Write writes data to the container's file remote, and makes missing directories.
 func (c *Container) Write(ctx context.Context, remote string, data []byte, mode os.FileMode) error {
 	return c.write(ctx, bytes.NewReader(data), remote, mode)
 }
@@ -102,7 +102,7 @@ func (c *Container) write(ctx context.Context, from io.Reader, remote string, mo
 	return c.exec(ctx, "write "+remote, writeScript(remote, mode), from, io.Discard)
 }
 
-// Get copies the container's file remote to local.
+// Get copies the container's file remote to the path local.
 func (c *Container) Get(ctx context.Context, remote, local string) error {
 	f, err := os.Create(local)
 	if err != nil {
@@ -114,21 +114,20 @@ func (c *Container) Get(ctx context.Context, remote, local string) error {
 // Install installs a package in the running container.
 func (c *Container) Install(ctx context.Context, deb string) error { return installDeb(ctx, c, deb) }
 
-// BootID returns an identifier of the current boot: that of its PID namespace. The kernel's boot id is the host's. A
-// replacement in /proc would be missing in a service with ProtectProc=, which has a /proc of its own.
+// BootID returns an identifier of the current boot, which is the identifier of the PID namespace. The kernel's own boot
+// ID is the host's. A replaced file in /proc would not reach a service with ProtectProc=, which has its own /proc.
 func (c *Container) BootID(ctx context.Context) (string, error) {
 	out, err := c.Run(ctx, "readlink /proc/1/ns/pid")
 	return strings.TrimSpace(out), err
 }
 
-// WaitBooted waits until systemd has no start job left. It returns the state: running, or degraded if a unit has
-// failed.
+// WaitBooted waits until systemd has no start job left. It returns "running", or "degraded" if a unit has failed.
 func (c *Container) WaitBooted(ctx context.Context) (string, error) {
 	out, err := c.Run(ctx, "systemctl is-system-running --wait || true")
 	return strings.TrimSpace(out), err
 }
 
-// Serial returns the output of the container's first process from before it was systemd, because there is no console.
+// Serial returns what the container's first process wrote before it became systemd, because a container has no console.
 func (c *Container) Serial() (string, error) {
 	b, err := os.ReadFile(c.bootLog())
 	if err != nil {
@@ -137,7 +136,7 @@ func (c *Container) Serial() (string, error) {
 	return string(b), nil
 }
 
-// SaveLogs copies the container's journal and state to dir. It leaves the kernel's log, which is the host's.
+// SaveLogs copies the container's journal and state to dir. It omits the kernel's log, which belongs to the host.
 func (c *Container) SaveLogs(ctx context.Context, dir string) error {
 	if c.work == nil {
 		return nil

@@ -14,20 +14,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// containerBase has a directory and a lock for each container of this machine.
+// containerBase is the directory that has a subdirectory and a lock for each container of this machine.
 const containerBase = "/run/hotmount-container"
 
-// containerWork is the host's part of a container. Its directory records that, so that the next container can remove
-// what a killed process left. The lock is held while the process lives.
+// containerWork records what a container uses on the host. The next container can then remove what a killed process
+// left. The process holds the lock while it runs.
 type containerWork struct {
 	name, path string
 	lock       *os.File
 }
 
-// memory returns the tmpfs with the container's writes. Its disks lie in memory/disks.
+// memory returns the tmpfs that receives the container's writes. The container's disks are in memory/disks.
 func (w *containerWork) memory() string { return filepath.Join(w.path, "memory") }
 
-// takeWork takes the given name, or a free one, and makes its directory. The caller holds the base's lock.
+// takeWork takes the given name, or a free name if it is empty, and makes the directory. The caller holds the lock of
+// containerBase.
 func takeWork(name string) (_ *containerWork, err error) {
 	names := []string{name}
 	if name == "" {
@@ -70,7 +71,7 @@ func (w *containerWork) fill() error {
 	return nil
 }
 
-// note records what the container is about to use.
+// note records something that the container is about to use.
 func (w *containerWork) note(what, text string) error {
 	if err := os.WriteFile(filepath.Join(w.path, what), []byte(text+"\n"), 0o644); err != nil {
 		return fmt.Errorf("cannot note what the container has: %w", err)
@@ -78,7 +79,7 @@ func (w *containerWork) note(what, text string) error {
 	return nil
 }
 
-// remove removes what an ended container has left. If something stays, so does its record.
+// remove removes what an ended container has left. The record remains as long as anything else remains.
 func (w *containerWork) remove() error {
 	defer w.lock.Close()
 	var errs []error
@@ -93,7 +94,7 @@ func (w *containerWork) remove() error {
 		}
 		errs = append(errs, removeLoops(first, count))
 	}
-	// EINVAL means that it is not mounted.
+	// EINVAL means that the tmpfs is not mounted.
 	if err := unix.Unmount(w.memory(), unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, fs.ErrNotExist) {
 		errs = append(errs, fmt.Errorf("cannot unmount %s: %w", w.memory(), err))
 	}
@@ -103,7 +104,7 @@ func (w *containerWork) remove() error {
 	return os.RemoveAll(w.path)
 }
 
-// lockContainers keeps other processes from making or cleaning containers until the lock is closed.
+// lockContainers prevents other processes from making or removing containers until the lock is closed.
 func lockContainers(ctx context.Context) (*os.File, error) {
 	if err := os.MkdirAll(containerBase, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make a working directory: %w", err)
@@ -111,7 +112,7 @@ func lockContainers(ctx context.Context) (*os.File, error) {
 	return (&cache{dir: containerBase}).lock(ctx, ".all", lockExclusive)
 }
 
-// cleanContainers removes what killed processes have left. The caller holds the base's lock.
+// cleanContainers removes what killed processes have left. The caller holds the lock of containerBase.
 func cleanContainers() error {
 	found, err := os.ReadDir(containerBase)
 	if err != nil {
@@ -137,7 +138,7 @@ func cleanContainers() error {
 	return nil
 }
 
-// lines returns the lines of a file, none if there is no file.
+// lines returns the lines of a file, or none if the file does not exist.
 func lines(path string) []string {
 	b, err := os.ReadFile(path)
 	if err != nil {

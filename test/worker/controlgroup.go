@@ -19,19 +19,19 @@ import (
 	"github.com/moby/sys/mountinfo"
 )
 
-// controlGroup is the cgroup2 directory of a container. It has two below it. One is for the container's own processes,
-// whose systemd sees it as the root. The other is for the host's processes inside.
+// controlGroup is the cgroup2 directory of a container. It has two subdirectories. "inside" is for the container's own
+// processes, and the container's systemd sees it as the root. "harness" is for host processes in the container.
 type controlGroup struct {
 	dir string
-	// holder is a process that keeps a scope of the host's systemd alive, nil without a scope.
+	// holder is a process that keeps a scope of the host's systemd active. It is nil if there is no scope.
 	holder *process
 }
 
 func (g *controlGroup) inside() string  { return filepath.Join(g.dir, "inside") }
 func (g *controlGroup) harness() string { return filepath.Join(g.dir, "harness") }
 
-// newControlGroup makes a cgroup. If the host runs systemd, which owns the hierarchy, that is a delegated scope
-// (systemd's CGROUP_DELEGATION). Before it makes the directory, it calls made with it.
+// newControlGroup makes a cgroup. If the host runs systemd, which owns the hierarchy, the cgroup is a delegated scope
+// (systemd's CGROUP_DELEGATION). It calls made with the directory before it makes the subdirectories.
 func newControlGroup(ctx context.Context, name string, made func(dir string) error) (_ *controlGroup, err error) {
 	mounts, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup2"))
 	if err != nil {
@@ -53,7 +53,7 @@ func newControlGroup(ctx context.Context, name string, made func(dir string) err
 	return g, nil
 }
 
-// newScope makes a scope of the host's systemd, with a first process.
+// newScope makes a scope of the host's systemd with a process that keeps the scope active.
 func newScope(ctx context.Context, top, name string) (_ *controlGroup, err error) {
 	conn, err := dbus.NewSystemdConnectionContext(ctx)
 	if err != nil {
@@ -92,14 +92,15 @@ func newScope(ctx context.Context, top, name string) (_ *controlGroup, err error
 	return nil, fmt.Errorf("cannot find the cgroup of %s", name)
 }
 
-// fill makes the two cgroups, and passes the host's controllers on to them.
+// fill makes the two subdirectories, and passes the host's controllers on to them.
 func (g *controlGroup) fill() error {
 	for _, dir := range []string{g.inside(), g.harness()} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("cannot make a cgroup: %w", err)
 		}
 	}
-	if g.holder != nil { // a cgroup with controllers for those below it has no processes
+	// A cgroup that passes controllers on to its children cannot have processes.
+	if g.holder != nil {
 		pid := strconv.Itoa(g.holder.cmd.Process.Pid)
 		if err := os.WriteFile(filepath.Join(g.harness(), "cgroup.procs"), []byte(pid), 0); err != nil {
 			return fmt.Errorf("cannot use the scope: %w", err)
@@ -117,7 +118,7 @@ func (g *controlGroup) fill() error {
 	return nil
 }
 
-// empty removes the cgroups of a systemd that has ended.
+// empty recreates the cgroup of the container's systemd after that systemd has ended.
 func (g *controlGroup) empty() error {
 	if err := removeGroups(g.inside()); err != nil {
 		return err
@@ -128,7 +129,7 @@ func (g *controlGroup) empty() error {
 	return nil
 }
 
-// remove kills the processes left in the cgroup and removes it.
+// remove kills the processes left in the cgroup and removes the cgroup.
 func (g *controlGroup) remove() error {
 	if g.holder != nil {
 		g.holder.kill()
@@ -137,8 +138,8 @@ func (g *controlGroup) remove() error {
 	return endGroup(g.dir)
 }
 
-// endGroup kills all processes in a container's cgroup and removes it. It asks the host's systemd to stop the scope,
-// because that may not notice the end.
+// endGroup kills all processes in a container's cgroup and removes the cgroup. It asks the host's systemd to stop the
+// scope, because systemd may not notice that the scope is empty.
 func endGroup(dir string) error {
 	if scope := filepath.Base(dir); exists("/run/systemd/system") && strings.HasSuffix(scope, ".scope") {
 		if err := killGroup(dir); err != nil {
@@ -153,8 +154,8 @@ func endGroup(dir string) error {
 	return removeGroups(dir)
 }
 
-// killGroup kills all processes in a cgroup. Before Linux 5.14 the kernel cannot do that, but there the end of the
-// container's first process has killed all others.
+// killGroup kills all processes in a cgroup. Before Linux 5.14 the kernel has no cgroup.kill. On such a kernel the end
+// of the container's first process has already killed all others.
 func killGroup(dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot end what runs in the cgroup %s: %w", dir, err)
@@ -162,7 +163,7 @@ func killGroup(dir string) error {
 	return nil
 }
 
-// removeGroups kills all processes in a cgroup, waits until they are gone, and removes it and all below it.
+// removeGroups kills all processes in a cgroup, waits until they are gone, and removes the cgroup and its descendants.
 func removeGroups(dir string) error {
 	if err := killGroup(dir); err != nil {
 		return err

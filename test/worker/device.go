@@ -10,22 +10,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// device is a device number that a cgroup may use. A minor of -1 is any.
+// device is a device number that a cgroup may use. A minor of -1 stands for every minor number.
 type device struct {
 	block        bool
 	major, minor int32
 }
 
 // basicDevices are null, zero, full, random, urandom, tty, ptmx and the pseudo-terminals
-// (Documentation/admin-guide/devices.txt in the kernel). The list lacks memory, the console, the kernel's log, and
-// loop-control, which makes and removes loop devices of the host.
+// (Documentation/admin-guide/devices.txt in the kernel). The list omits memory, the console and the kernel's log. It
+// also omits loop-control, which can add and remove loop devices of the host.
 var basicDevices = []device{
 	{false, 1, 3}, {false, 1, 5}, {false, 1, 7}, {false, 1, 8}, {false, 1, 9},
 	{false, 5, 0}, {false, 5, 2}, {false, 136, -1},
 }
 
-// allowDevices denies the cgroup all other devices while it exists. That includes mknod(2). It works with any version
-// of cgroups while cgroup2 is mounted.
+// allowDevices denies the cgroup all devices except these, as long as the cgroup exists. The filter also denies
+// mknod(2). It works with cgroup v1 and v2, provided that cgroup2 is mounted.
 func allowDevices(group string, all []device) error {
 	dir, err := os.Open(group)
 	if err != nil {
@@ -36,10 +36,11 @@ func allowDevices(group string, all []device) error {
 	if err != nil {
 		return fmt.Errorf("cannot load the container's device filter: %w", err)
 	}
-	defer program.Close() // the cgroup keeps it
+	defer program.Close() // the cgroup keeps the program
 	err = link.RawAttachProgram(link.RawAttachProgramOptions{
 		Target: int(dir.Fd()), Program: program, Attach: ebpf.AttachCGroupDevice,
-		// The systemd inside adds filters for units (BPF_F_ALLOW_MULTI). A device needs the permission of all filters.
+		// The systemd in the container adds filters for its units (BPF_F_ALLOW_MULTI). A device needs the permission of
+		// every filter.
 		Flags: unix.BPF_F_ALLOW_MULTI,
 	})
 	if err != nil {
@@ -48,7 +49,7 @@ func allowDevices(group string, all []device) error {
 	return nil
 }
 
-// deviceFilter returns a program that returns 1 for these devices, otherwise 0. Its context is struct
+// deviceFilter returns a BPF program that returns 1 for these devices, otherwise 0. Its context is struct
 // bpf_cgroup_dev_ctx (linux/bpf.h): access_type, with the type in the low 16 bits, major, minor.
 func deviceFilter(all []device) asm.Instructions {
 	const typeBlock, typeCharacter = 1, 2 // BPF_DEVCG_DEV_BLOCK, BPF_DEVCG_DEV_CHAR

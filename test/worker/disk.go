@@ -15,10 +15,10 @@ import (
 	"unicode/utf8"
 )
 
-// Bus is the bus of a disk.
+// Bus is the bus that attaches a disk to the guest.
 type Bus string
 
-// The buses. SCSI disks share one virtio-scsi controller that every worker has.
+// These are the buses. All SCSI disks of a worker share one virtio-scsi controller.
 const (
 	BusVirtio Bus = "virtio-blk"
 	BusSCSI   Bus = "virtio-scsi"
@@ -27,39 +27,39 @@ const (
 
 // Disk is a disk to be attached.
 type Disk struct {
-	// ID names the disk here, and QEMU's device. By default it is disk0, disk1, … It has lower-case letters, digits and
-	// "-".
+	// ID names the disk in this package, and QEMU's device. By default it is disk0, disk1, … It has lower-case letters,
+	// digits and "-".
 	ID string
-	// File is the image, which must exist: see NewDisk.
+	// File is the path of the image, which must exist. NewDisk makes one.
 	File string
 	// Format is raw (the default) or qcow2.
 	Format string
-	// Serial is the serial number in the guest. virtio-blk and nvme have 20 bytes for it, scsi 36. Any UTF-8 but NUL
-	// works.
+	// Serial is the serial number that the guest sees. virtio-blk and nvme have 20 bytes for it, scsi 36. It may be any
+	// UTF-8 without NUL.
 	Serial string
 	// Bus is BusVirtio by default.
 	Bus              Bus
 	ReadOnly         bool
-	LogicalBlockSize int // 512 by default
-	// Shared lets other workers have the same file at the same time.
+	LogicalBlockSize int // in bytes, 512 by default
+	// Shared lets other workers attach the same file at the same time.
 	Shared bool
-	// Direct bypasses the host's page cache.
+	// Direct makes QEMU bypass the host's page cache.
 	Direct bool
-	// Blkdebug are options of QEMU's blkdebug driver, such as "inject-error". The driver then sits between the disk and
-	// its file.
+	// Blkdebug holds options of QEMU's blkdebug driver, such as "inject-error". If it is not nil, the driver sits
+	// between the disk and its file.
 	Blkdebug map[string]any
-	// Device are further properties of QEMU's device.
+	// Device holds further properties of QEMU's device.
 	Device map[string]any
 }
 
-// Attached is a disk that a worker has.
+// Attached is a disk that is attached to a worker.
 type Attached struct {
 	Disk
 	slot int // the hot-plug port, or the SCSI target
 }
 
-// fileNode describes a file to QEMU. A shared file cannot be locked. QEMU flushes nothing to the host's own disk,
-// because the host's page cache outlives any QEMU.
+// fileNode describes a file to QEMU. A shared file cannot be locked. QEMU does not flush to the host's own disk,
+// because the host's page cache remains after QEMU ends.
 func fileNode(path, name string, readOnly, shared, direct bool) map[string]any {
 	return map[string]any{
 		"driver": "file", "node-name": name, "filename": path, "read-only": readOnly, "locking": onOff(!shared),
@@ -70,7 +70,7 @@ func fileNode(path, name string, readOnly, shared, direct bool) map[string]any {
 // node returns the name of the block node below the device.
 func (a *Attached) node() string { return a.ID + "-disk" }
 
-// nodes describes the block nodes, the lowest first.
+// nodes returns QEMU's description of the block nodes, the lowest node first.
 func (a *Attached) nodes() []map[string]any {
 	below := a.ID + "-file"
 	all := []map[string]any{fileNode(a.File, below, a.ReadOnly, a.Shared, a.Direct)}
@@ -102,7 +102,7 @@ func (a *Attached) device() map[string]any {
 	case BusNVMe:
 		d["driver"], d["bus"] = "nvme", portName(a.slot)
 		if a.Serial == "" {
-			d["serial"] = a.ID // nvme must have one
+			d["serial"] = a.ID // nvme needs a serial number
 		}
 	default:
 		d["driver"], d["bus"] = "virtio-blk-pci", portName(a.slot)
@@ -130,8 +130,8 @@ func (a *Attached) sysfs() string {
 
 var goodID = regexp.MustCompile(`^[a-z][a-z0-9-]{0,24}$`)
 
-// Attach attaches a disk. The guest sees it a little later: see BlockDevice. A worker that is off finds it when it is
-// switched on.
+// Attach attaches a disk. The guest sees the disk a little later: see BlockDevice. A worker that is off finds the disk
+// when it is switched on.
 func (w *Worker) Attach(ctx context.Context, d Disk) (Attached, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -233,7 +233,7 @@ func (w *Worker) Attached() []Attached {
 	return all
 }
 
-// Detach pulls a disk and waits until the guest has released it.
+// Detach unplugs a disk and waits until the guest has released it.
 func (w *Worker) Detach(ctx context.Context, id string) error {
 	if err := w.DetachSurprise(ctx, id); err != nil {
 		return err
@@ -241,8 +241,8 @@ func (w *Worker) Detach(ctx context.Context, id string) error {
 	return w.WaitDetached(ctx, id)
 }
 
-// DetachSurprise pulls a disk without waiting for the guest. With BusSCSI it is gone at once. A PCI device is gone when
-// the guest's kernel, which cannot refuse, has answered. The caller must call WaitDetached.
+// DetachSurprise unplugs a disk without waiting for the guest. A disk with BusSCSI is gone at once. A PCI device is
+// gone when the guest's kernel has answered; the kernel cannot refuse. The caller must call WaitDetached.
 func (w *Worker) DetachSurprise(ctx context.Context, id string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -265,7 +265,7 @@ func (w *Worker) DetachSurprise(ctx context.Context, id string) error {
 // patience bounds the time until a guest releases a disk.
 const patience = 3 * time.Minute
 
-// WaitDetached waits until a pulled disk is gone.
+// WaitDetached waits until an unplugged disk is gone.
 func (w *Worker) WaitDetached(ctx context.Context, id string) error {
 	w.mu.Lock()
 	a, err := w.find(id)
@@ -296,7 +296,7 @@ func (w *Worker) WaitDetached(ctx context.Context, id string) error {
 	return nil
 }
 
-// deleteNode deletes a block node, whose device may not be gone yet.
+// deleteNode deletes a block node. The device that uses the node may not be gone yet.
 func (m *machine) deleteNode(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -316,7 +316,7 @@ func (m *machine) deleteNode(ctx context.Context, name string) error {
 	}
 }
 
-// Resize changes the size of a disk, and of its file, to size bytes.
+// Resize changes the size of a disk and its file to size bytes.
 func (w *Worker) Resize(ctx context.Context, id string, size int64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -333,7 +333,7 @@ func (w *Worker) Resize(ctx context.Context, id string, size int64) error {
 	return nil
 }
 
-// BlockDevice waits until the guest's kernel has the disk and returns its name, such as vdb.
+// BlockDevice waits until the guest's kernel has detected the disk, and returns the disk's name, such as vdb.
 func (w *Worker) BlockDevice(ctx context.Context, id string) (string, error) {
 	w.mu.Lock()
 	a, err := w.find(id)

@@ -1,19 +1,20 @@
-// Package worker runs real Debian workers. They serve tests that need a kernel, udev and systemd together, the
-// benchmark and the demo.
+// Package worker runs real Debian workers, for the benchmark, the demo, and tests that need a kernel, udev and systemd
+// together.
 //
-// A [Worker] is a QEMU of this package, driven by QMP. A [Libvirt] is a domain that a real libvirtd runs, driven by the
-// real virsh. Both are a [Machine]: a root shell by ssh, a serial log, a reboot.
+// A [Worker] is a QEMU that this package starts and controls by QMP. A [Libvirt] is a domain of a real libvirtd, which
+// the real virsh controls. Both types are a [Machine], which has a root shell by ssh, a serial log and a reboot.
 //
 // mmdebstrap builds the image once from the machine's own apt sources. The memory of a booted worker is saved beside
-// it. Every further start restores that into a temporary overlay, so that a test has its worker in seconds. All of this
-// lies in one cache directory (see [CacheDir]), which may be deleted at any time when no test runs.
+// the image. Every further start restores this memory into a temporary overlay, so that a test has its worker in
+// seconds. Images and saved states are in one cache directory (see [CacheDir]). It may be deleted when no test runs.
 //
-// A [Container] is a Debian whose systemd is PID 1 of namespaces of its own, on this machine's kernel. It boots in half
-// a second, and nothing in it is emulated. Its disks are loop devices, and a BPF program on its cgroup denies it all
-// other devices. Like a Worker, it is a [Node].
+// A [Container] is a Debian whose systemd is PID 1 of its own namespaces, on this machine's kernel. It boots in half a
+// second, and nothing in it is emulated. Its disks are loop devices, and a BPF program on its cgroup denies it all
+// other devices. Like a Worker, a Container is a [Node].
 //
-// Tests of hot-plug, a kernel of their own, power cuts or QEMU need the virtual machine. A directory records the host's
-// part of each container, /run/hotmount-container, so that the next one removes what a killed process has left.
+// Tests need the virtual machine if they need hot-plug, their own kernel, power cuts or QEMU. The directory
+// /run/hotmount-container records what each container uses on the host. The next container can then remove what a
+// killed process has left.
 //
-// Nothing here needs KVM: the virtual machines are emulated.
+// This package does not need KVM, because the virtual machines are emulated.
 package worker

@@ -21,15 +21,15 @@ const DefaultSuite = "bookworm"
 
 const lockExclusive = syscall.LOCK_EX
 
-// recipeVersion changes when the code below changes its result.
+// recipeVersion changes when a change of the code below changes the image.
 const recipeVersion = 1
 
 // keptImages is the number of images that stay in the cache.
 const keptImages = 4
 
 const (
-	rootSize  = 3 << 30 // of the root filesystem
-	rootStart = 1 << 20 // of its partition on the disk
+	rootSize  = 3 << 30 // size of the root filesystem, in bytes
+	rootStart = 1 << 20 // where its partition begins on the disk
 )
 
 //go:embed recipe/essential.sh
@@ -38,7 +38,7 @@ var essentialHook string
 //go:embed recipe/customize.sh
 var customizeHook string
 
-// imagePackages are complete, because a minimal Debian installs no recommended packages.
+// imagePackages includes recommended packages explicitly, because a minimal Debian does not install them.
 var imagePackages = []string{
 	"systemd", "systemd-sysv", "udev", "dbus", "openssh-server",
 	"linux-image-cloud-amd64", "initramfs-tools", "kmod",
@@ -47,11 +47,11 @@ var imagePackages = []string{
 	"iproute2", "procps", "psmisc", "lsof", "strace",
 }
 
-// unwanted are parts of an initramfs without which a worker boots faster. Its drivers are loaded by name, and blkid
-// finds its root.
+// unwanted are parts of an initramfs that a worker does not need. It boots faster without them. Its drivers are loaded
+// by name, and blkid finds its root filesystem.
 var unwanted = []string{"udev", "lvm2", "mdadm", "btrfs", "dmsetup", "fsck", "thermal", "keymap", "resume", "fuse"}
 
-// recipe is everything that determines an image except the archive's contents.
+// recipe is everything that determines an image, except the contents of the archive.
 type recipe struct {
 	Version              int
 	Suite                string
@@ -72,7 +72,7 @@ func imageRecipe(suite string) recipe {
 
 func (r recipe) name() string { return "image-" + r.Suite + "-" + key(r) }
 
-// image is a finished image: disk.raw, vmlinuz, initrd.img, id_ed25519, root.
+// image is the directory of a finished image, with disk.raw, vmlinuz, initrd.img, id_ed25519 and root.
 type image struct {
 	*entry
 	suite string
@@ -92,12 +92,12 @@ func (i image) rootUUID() (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
-// cpu returns the emulated processor for the suite's kernel.
+// cpu returns QEMU's processor model for the suite's kernel, and the processor features that must be off.
 func cpu(suite string) (model string, disabled []string) {
 	switch suite {
 	case "bookworm", "bullseye":
 		return "max", nil
-	default: // kernels from 6.12 on panic under QEMU 7.2 otherwise
+	default: // otherwise kernels since 6.12 panic under QEMU 7.2
 		return "max", []string{"cx16"}
 	}
 }
@@ -152,8 +152,8 @@ func (r recipe) build(ctx context.Context, dir string) error {
 	return writeID(dir)
 }
 
-// MountRoot mounts the root filesystem of the suite's image read-only at the directory, until unmount is called. So
-// tools of another release than this machine's can run. It needs root.
+// MountRoot mounts the root filesystem of the suite's image read-only at the directory, until unmount is called. A test
+// can then run the tools of another Debian release. MountRoot needs root.
 func MountRoot(ctx context.Context, suite, dir string, progress io.Writer) (unmount func() error, err error) {
 	if err := Prepare(ctx, progress); err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func MountRoot(ctx context.Context, suite, dir string, progress io.Writer) (unmo
 	}, nil
 }
 
-// bootstrap unpacks a Debian into tree, from this machine's archives.
+// bootstrap unpacks a Debian into tree, from the archives that this machine's apt uses.
 func (r recipe) bootstrap(ctx context.Context, dir, tree, public string) error {
 	sources, err := debianSources("/", r.Suite)
 	if err != nil {
@@ -217,7 +217,7 @@ func (r recipe) bootstrap(ctx context.Context, dir, tree, public string) error {
 	return err
 }
 
-// makeDisk makes disk.raw: a partition table with one partition that holds tree.
+// makeDisk makes disk.raw. It has a partition table with one partition that holds tree.
 func (r recipe) makeDisk(ctx context.Context, dir, tree string) error {
 	disk := filepath.Join(dir, "disk.raw")
 	if err := NewDisk(disk, r.RootStart+r.RootSize); err != nil {
@@ -249,7 +249,7 @@ func masterBootRecord(start, size int64) []byte {
 	mbr := make([]byte, 512)
 	copy(mbr[440:], "hotm") // the disk's identifier
 	entry := mbr[446:]
-	copy(entry[1:], []byte{0xfe, 0xff, 0xff}) // begins beyond the range of CHS
+	copy(entry[1:], []byte{0xfe, 0xff, 0xff}) // the beginning is out of the range of CHS
 	entry[4] = 0x83
 	copy(entry[5:], []byte{0xfe, 0xff, 0xff})
 	binary.LittleEndian.PutUint32(entry[8:], uint32(start/512))
@@ -258,7 +258,7 @@ func masterBootRecord(start, size int64) []byte {
 	return mbr
 }
 
-// NewDisk makes a sparse raw disk of size bytes, which must not exist yet.
+// NewDisk makes a sparse raw disk file of size bytes. The file must not exist yet.
 func NewDisk(path string, size int64) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
@@ -294,5 +294,5 @@ func copyFile(from, to string) error {
 	return out.Close()
 }
 
-// shellQuote makes one word of s for a POSIX shell.
+// shellQuote quotes s as one word for a POSIX shell.
 func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

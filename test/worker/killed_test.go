@@ -12,10 +12,10 @@ import (
 	"testing"
 )
 
-// killedName is the variable with the file of a disk for TestToBeKilled.
+// killedName is the environment variable that passes the path of a disk file to TestToBeKilled.
 const killedName = "HOTMOUNT_TEST_TO_BE_KILLED"
 
-// TestToBeKilled is the process that TestContainerKilled starts and kills. Alone it does nothing.
+// TestToBeKilled is the process that TestContainerKilled starts and kills. Without TestContainerKilled it does nothing.
 func TestToBeKilled(t *testing.T) {
 	file := os.Getenv(killedName)
 	if file == "" {
@@ -23,7 +23,7 @@ func TestToBeKilled(t *testing.T) {
 	}
 	c := startContainer(t, ContainerOptions{Name: "killed"})
 	_, name := attach(t, c, Disk{File: file})
-	// systemd mounts one disk, and a program inside connects another.
+	// systemd mounts one disk, and a program in the container attaches another.
 	runIn(t, c, fmt.Sprintf(untilNamed, name))
 	runIn(t, c, fmt.Sprintf(`systemd-mount /dev/%s /mnt/held; n=%d; truncate -s 1G %s/x.img
 mknod /dev/loop$n b 7 $n; losetup /dev/loop$n %[3]s/x.img`, name, c.First()+1, c.Disks()))
@@ -31,7 +31,7 @@ mknod /dev/loop$n b 7 $n; losetup /dev/loop$n %[3]s/x.img`, name, c.First()+1, c
 	select {}
 }
 
-// TestContainerKilled checks that a killed process takes its container with it. The next container removes the rest.
+// TestContainerKilled checks that a container ends when its process is killed. The next container removes the rest.
 func TestContainerKilled(t *testing.T) {
 	var pid, first int
 	var group string
@@ -46,22 +46,22 @@ func TestContainerKilled(t *testing.T) {
 	}
 	said := bufio.NewScanner(out)
 	for group == "" && said.Scan() {
-		_, _ = fmt.Sscanf(said.Text(), "ready %d %d %s", &pid, &first, &group) // other lines are the test's
+		_, _ = fmt.Sscanf(said.Text(), "ready %d %d %s", &pid, &first, &group) // other lines are of the test framework
 	}
 	if err := test.Process.Kill(); err != nil || group == "" {
 		t.Fatalf("the container is not there: %v", err)
 	}
-	_ = test.Wait() // killed
+	_ = test.Wait() // returns an error, because the process was killed
 	if !bound(first+1) || !exists(group) {
 		t.Error("the killed run has left nothing: this test shows nothing")
 	}
 
-	for _, name := range []string{"", "killed"} { // with any name, and with the same
+	for _, name := range []string{"", "killed"} { // a free name, and the name of the killed container
 		c := startContainer(t, ContainerOptions{Name: name})
 		if exists(fmt.Sprintf("/proc/%d/root/run/systemd", pid)) {
 			t.Errorf("process %d goes on", pid)
 		}
-		// Another program may have the number by now.
+		// Another program may have attached a file to this device since.
 		file, _ := os.ReadFile(fmt.Sprintf("/sys/block/loop%d/loop/backing_file", first+1))
 		if strings.Contains(string(file), "/srv/killed/") {
 			t.Errorf("loop%d still has %s", first+1, file)
@@ -75,7 +75,7 @@ func TestContainerKilled(t *testing.T) {
 	if err != nil || strings.Contains(string(mounts), filepath.Join(containerBase, "killed")) {
 		t.Errorf("a mount is left: %v", err)
 	}
-	// The directory goes after all else: see containerWork.remove.
+	// The directory is removed after everything else: see containerWork.remove.
 	for _, path := range []string{group, filepath.Join(containerBase, "killed")} {
 		if exists(path) {
 			t.Errorf("%s is left", path)

@@ -20,27 +20,28 @@ import (
 //go:embed recipe/libvirt.sh
 var libvirtScript string
 
-// domainName is the only domain of a [Libvirt].
+// domainName is the name of a [Libvirt]'s only domain.
 const domainName = "worker"
 
-// Libvirt is a worker that is a domain of a real libvirtd, which runs for it alone. The real virsh attaches its disks.
+// Libvirt is a worker that runs as a domain of a real libvirtd. This libvirtd runs only for the worker. The real virsh
+// attaches its disks.
 type Libvirt struct {
 	*guest
 	image image
 	state *entry
 	logs  *logs
 	work  *workDir
-	turn  *os.File // the lock: one libvirt at a time
+	turn  *os.File // a lock, because only one libvirt may run at a time
 
-	daemon *process // process 1 of all that libvirt starts
+	daemon *process // process 1 of the namespace with all processes of libvirt
 
 	mu      sync.Mutex
-	checked time.Time // when the domain was last seen running
+	checked time.Time // when the domain was last known to run
 }
 
-// StartLibvirt boots a domain from the disk that [Start] would have with the same options, and returns it. It cannot
+// StartLibvirt boots a domain from the disk that [Start] would use for these options, and returns the domain. It cannot
 // restore a saved state, because libvirt defines other hardware. It waits while another libvirt runs. The caller must
-// Stop it.
+// Stop the result.
 func StartLibvirt(ctx context.Context, o Options) (*Libvirt, error) {
 	l, err := startLibvirt(ctx, o.withDefaults())
 	if err != nil {
@@ -99,7 +100,7 @@ func (l *Libvirt) startDaemon(ctx context.Context) error {
 	cmd := exec.Command("sh", "-c", libvirtScript, "libvirt", l.root())
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "XDG_RUNTIME_DIR=")
 	cmd.Stdout, cmd.Stderr = l.logs.stderr, l.logs.stderr
-	// The namespace's first process is gone only when all the others are.
+	// The namespace's first process ends only after all other processes in the namespace.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
 	var err error
 	if l.daemon, err = startProcess("libvirtd", cmd); err != nil {
@@ -170,7 +171,7 @@ func escapeXML(s string) (string, error) {
 	return b.String(), err
 }
 
-// define makes the domain, over an overlay of its own.
+// define defines the domain, with its own overlay of the disk.
 func (l *Libvirt) define(ctx context.Context, o Options) error {
 	overlay := filepath.Join(l.work.path, "disk.qcow2")
 	if err := makeOverlay(ctx, overlay, l.state.path("disk.qcow2"), "qcow2"); err != nil {
@@ -186,7 +187,7 @@ func (l *Libvirt) define(ctx context.Context, o Options) error {
 	}
 	_, disabled := cpu(o.Suite)
 	var ports []int
-	for i := range hotplugPorts + 4 { // libvirt puts the domain's own devices there too
+	for i := range hotplugPorts + 4 { // libvirt uses some ports for the domain's own devices
 		ports = append(ports, i+1)
 	}
 	var b bytes.Buffer
@@ -230,7 +231,7 @@ func (l *Libvirt) Install(ctx context.Context, deb string) error {
 	return installDeb(ctx, l.guest, deb)
 }
 
-// PowerCut ends the domain at once.
+// PowerCut ends the domain at once, without a shutdown.
 func (l *Libvirt) PowerCut(ctx context.Context) error {
 	if _, err := l.Virsh(ctx, "destroy", domainName); err != nil {
 		return err
@@ -239,7 +240,7 @@ func (l *Libvirt) PowerCut(ctx context.Context) error {
 	return nil
 }
 
-// PowerOn boots the domain, with the disks that were attached persistently, and waits until it answers.
+// PowerOn boots the domain, with the disks that were attached persistently, and waits until the worker answers.
 func (l *Libvirt) PowerOn(ctx context.Context) error {
 	if _, err := l.Virsh(ctx, "start", domainName); err != nil {
 		return err
@@ -260,14 +261,15 @@ func (l *Libvirt) PowerOn(ctx context.Context) error {
 	return err
 }
 
-// daemonEnded returns an error that describes how libvirtd ended.
+// daemonEnded returns an error that says how libvirtd ended.
 func (l *Libvirt) daemonEnded() error {
-	shell, _ := os.ReadFile(l.logs.stderr.Name()) // both for the error only
+	// The two files are only for the error text.
+	shell, _ := os.ReadFile(l.logs.stderr.Name())
 	own, _ := os.ReadFile(filepath.Join(l.root(), "var/log/libvirt/libvirtd.log"))
 	return fmt.Errorf("libvirtd has ended (%v): %s%s", l.daemon.cmd.ProcessState, tail(string(shell), 2000), tail(string(own), 3000))
 }
 
-// domainAlive returns an error if the domain does not run. It asks libvirt only now and then.
+// domainAlive returns an error if the domain does not run. It asks libvirt only once in a while.
 func (l *Libvirt) domainAlive() error {
 	if !l.daemon.running() {
 		return l.daemonEnded()
@@ -290,7 +292,7 @@ func (l *Libvirt) domainAlive() error {
 	return nil
 }
 
-// SaveLogs copies the logs to dir, and the worker's journal if it answers.
+// SaveLogs copies the logs to dir. It adds the worker's journal if the worker answers.
 func (l *Libvirt) SaveLogs(ctx context.Context, dir string) error {
 	logs := filepath.Join(l.root(), "var/log/libvirt")
 	var g runner
@@ -301,10 +303,10 @@ func (l *Libvirt) SaveLogs(ctx context.Context, dir string) error {
 		filepath.Join(logs, "libvirtd.log"), filepath.Join(logs, "qemu", domainName+".log"))
 }
 
-// Stop ends the domain and libvirt, and removes what they have left behind.
+// Stop ends the domain and libvirt, and removes what they have left.
 func (l *Libvirt) Stop() error {
 	if l.daemon != nil {
-		l.daemon.kill() // and with it all of its namespace
+		l.daemon.kill() // the kernel then kills every process of the namespace
 	}
 	if l.guest != nil {
 		l.disconnect()

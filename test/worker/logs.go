@@ -16,7 +16,7 @@ import (
 type logs struct {
 	serial string
 	qmp    *os.File
-	stderr *os.File // QEMU's own
+	stderr *os.File // QEMU's standard error
 }
 
 func openLogs(dir string) (*logs, error) {
@@ -50,8 +50,9 @@ func (l *logs) close() {
 	}
 }
 
-// LogDir makes a directory for the logs of a worker of that test, below $HOTMOUNT_TEST_LOGS or the temporary directory.
-// Each worker has its own, so that it overwrites no other's logs. A caller that does not need the logs removes it.
+// LogDir makes a directory for the logs of a worker of the named test, below $HOTMOUNT_TEST_LOGS or the temporary
+// directory. Each worker has its own directory, so no log is overwritten. A caller that does not need the logs removes
+// the directory.
 func LogDir(test string) (string, error) {
 	base := os.Getenv("HOTMOUNT_TEST_LOGS")
 	if base == "" {
@@ -74,7 +75,7 @@ func LogDir(test string) (string, error) {
 	}
 }
 
-// SaveLogs copies the logs to dir, and the worker's journal if it answers.
+// SaveLogs copies the logs to dir. It adds the worker's journal if the worker answers.
 func (w *Worker) SaveLogs(ctx context.Context, dir string) error {
 	return saveLogs(ctx, w.guest, dir, w.logs.serial, w.logs.qmp.Name(), w.logs.stderr.Name())
 }
@@ -91,7 +92,7 @@ type shell interface {
 	Write(ctx context.Context, remote string, data []byte, mode os.FileMode) error
 }
 
-// saveLogs copies the files, and the journal of g unless that is nil.
+// saveLogs copies the files to dir. It adds the journal of g, unless g is nil.
 func saveLogs(ctx context.Context, g runner, dir string, files ...string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("cannot save logs: %w", err)
@@ -139,7 +140,7 @@ type workDir struct {
 
 const workPrefix = "hotmount-vm-"
 
-// A socket's name has at most 107 bytes, and ssh adds 18.
+// A socket's name has at most 107 bytes, and ssh appends 18 bytes.
 const maxControlDir = 107 - 18 - len("/s12345")
 
 func newWorkDir() (*workDir, error) {
@@ -165,7 +166,7 @@ func (d *workDir) remove() error {
 	return err
 }
 
-// removeAbandoned removes the working directories of processes that died.
+// removeAbandoned removes the working directories of processes that have ended.
 func removeAbandoned(parent string) {
 	found, err := os.ReadDir(parent)
 	if err != nil {
@@ -174,7 +175,7 @@ func removeAbandoned(parent string) {
 	for _, f := range found {
 		info, err := f.Info()
 		if err != nil || !strings.HasPrefix(f.Name(), workPrefix) || time.Since(info.ModTime()) < time.Minute {
-			continue // a young one may not be locked yet
+			continue // a new directory may not be locked yet
 		}
 		dir := filepath.Join(parent, f.Name())
 		if !exists(filepath.Join(dir, "lock")) {

@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// firstLoop is the lowest number that a container takes. Other programs use the lower ones.
+// firstLoop is the lowest loop device number that a container takes. Lower numbers are for other programs.
 const firstLoop = 100
 
 // loopMajor is the major number of loop devices.
 const loopMajor = 7
 
-// addLoops makes that many loop devices with consecutive numbers, and returns the first number. It calls note before it
-// makes one, so that those of a killed run can be removed.
+// addLoops makes count loop devices with consecutive numbers, and returns the first number. It calls note before it
+// makes a device, so that the devices of a killed run can be removed.
 func addLoops(count int, note func(first int) error) (int, error) {
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
@@ -38,7 +38,7 @@ func addLoops(count int, note func(first int) error) (int, error) {
 		if err == nil {
 			return first, nil
 		}
-		// EEXIST means that another program was faster.
+		// EEXIST means that another program has made the device first.
 		if removed := removeLoops(first, made); removed != nil || !errors.Is(err, unix.EEXIST) {
 			return 0, errors.Join(err, removed)
 		}
@@ -46,7 +46,7 @@ func addLoops(count int, note func(first int) error) (int, error) {
 	return 0, errors.New("cannot make loop devices: no numbers are free")
 }
 
-// takenLoop returns the highest taken number in the row, or -1.
+// takenLoop returns the highest number in the row whose device exists, or -1.
 func takenLoop(first, count int) int {
 	for n := first + count - 1; n >= first; n-- {
 		if exists(fmt.Sprintf("/sys/block/loop%d", n)) {
@@ -66,8 +66,8 @@ func addRow(control, first, count int) (int, error) {
 	return count, nil
 }
 
-// removeLoops detaches these loop devices and makes the kernel remove them. It waits for the last user, which may be
-// about to end.
+// removeLoops detaches these loop devices and makes the kernel remove them. It waits for the last user of each device
+// for a while.
 func removeLoops(first, count int) error {
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
@@ -75,7 +75,8 @@ func removeLoops(first, count int) error {
 	}
 	defer control.Close()
 	errs := make([]error, count)
-	var all sync.WaitGroup // the kernel takes 50 ms for each, in parallel too
+	// The kernel takes 50 ms for each device, and can remove several at once.
+	var all sync.WaitGroup
 	for i := range count {
 		if exists(fmt.Sprintf("/sys/block/loop%d", first+i)) {
 			all.Go(func() { errs[i] = removeLoop(int(control.Fd()), first+i) })
@@ -85,8 +86,8 @@ func removeLoops(first, count int) error {
 	return errors.Join(errs...)
 }
 
-// renewLoop removes a loop device and adds it again. Another container that looks for consecutive numbers may have the
-// number for a moment.
+// renewLoop removes a loop device and adds it again. Between the two steps another container that looks for consecutive
+// numbers may take the number.
 func renewLoop(n int) error {
 	if err := removeLoops(n, 1); err != nil {
 		return err
@@ -110,12 +111,13 @@ func renewLoop(n int) error {
 }
 
 func removeLoop(control, n int) error {
-	if bound(n) { // a program inside attached it, without LO_FLAGS_AUTOCLEAR
+	// A program in the container attached the file without LO_FLAGS_AUTOCLEAR.
+	if bound(n) {
 		f, err := openLoop(n, os.O_RDONLY)
 		if err != nil {
 			return err
 		}
-		_ = unix.IoctlSetInt(int(f.Fd()), unix.LOOP_CLR_FD, 0) // it may be detached by now
+		_ = unix.IoctlSetInt(int(f.Fd()), unix.LOOP_CLR_FD, 0) // the file may be detached by now
 		f.Close()
 	}
 	err := poll(10*time.Second, func() error { return unix.IoctlSetInt(control, unix.LOOP_CTL_REMOVE, n) })
@@ -125,7 +127,7 @@ func removeLoop(control, n int) error {
 	return nil
 }
 
-// poll calls try until the result is not EBUSY, or the time is over.
+// poll calls try until the result is not EBUSY, or until the time is over.
 func poll(long time.Duration, try func() error) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -136,11 +138,11 @@ func poll(long time.Duration, try func() error) error {
 	}
 }
 
-// bound reports whether the loop device has a file.
+// bound reports whether a file is attached to the loop device.
 func bound(n int) bool { return exists(fmt.Sprintf("/sys/block/loop%d/loop", n)) }
 
-// openLoop opens a loop device by a node of its own. /dev may have none, and closing one there is an event for the udev
-// that watches it.
+// openLoop opens a loop device by a temporary node. /dev may have no node for it. Closing a node in /dev would also
+// cause an event in the udev that watches it.
 func openLoop(n, mode int) (*os.File, error) {
 	dir, err := os.MkdirTemp("/dev", ".hotmount-")
 	if err != nil {
@@ -158,9 +160,9 @@ func openLoop(n, mode int) (*os.File, error) {
 	return f, nil
 }
 
-// ConfigureLoop attaches the file to the loop device with that node, and returns the open device. When the last user
-// closes the device, the kernel detaches the file. A block size of 0 bytes means the kernel's default. Close the device
-// with [ClearLoop].
+// ConfigureLoop attaches the file to the loop device of the given node, and returns the open device. When the last user
+// closes the device, the kernel detaches the file. blockSize is in bytes; 0 selects the kernel's default. Close the
+// device with [ClearLoop].
 func ConfigureLoop(node, file string, readOnly bool, blockSize int) (*os.File, error) {
 	device, err := os.OpenFile(node, loopMode(readOnly), 0)
 	if err != nil {
@@ -172,11 +174,11 @@ func ConfigureLoop(node, file string, readOnly bool, blockSize int) (*os.File, e
 	return device, nil
 }
 
-// ClearLoop detaches the file from the loop device and closes it. While others use the device, such as a mounted
-// filesystem, the kernel waits for the last of them (LOOP_CLR_FD in loop(4)).
+// ClearLoop detaches the file from the loop device and closes the device. If the device is in use, for example by a
+// mounted filesystem, the kernel waits for the last user (LOOP_CLR_FD in loop(4)).
 func ClearLoop(device *os.File) error {
 	err := unix.IoctlSetInt(int(device.Fd()), unix.LOOP_CLR_FD, 0)
-	if errors.Is(err, unix.ENXIO) { // another process has detached it
+	if errors.Is(err, unix.ENXIO) { // another process has detached the file
 		err = nil
 	}
 	if err = errors.Join(err, device.Close()); err != nil {
@@ -203,6 +205,6 @@ func configure(device *os.File, file string, readOnly bool, blockSize int) error
 		flags |= unix.LO_FLAGS_READ_ONLY
 	}
 	config := unix.LoopConfig{Fd: uint32(back.Fd()), Size: uint32(blockSize), Info: unix.LoopInfo64{Flags: flags}}
-	// EBUSY means that the device is still releasing its last file.
+	// EBUSY means that the device is still releasing its previous file.
 	return poll(5*time.Second, func() error { return unix.IoctlLoopConfigure(int(device.Fd()), &config) })
 }

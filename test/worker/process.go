@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// process is a long-running child that ends when this process does, in any way.
+// process is a long-running child process. It ends when this process ends, for whatever reason.
 type process struct {
 	name string
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended and was reaped
-	err  error         // of Wait; valid once done is closed
+	done chan struct{} // closed when the child has ended and was reaped
+	err  error         // the result of Wait; valid when done is closed
 }
 
 // startProcess starts cmd so that the kernel kills it when this process dies.
@@ -29,11 +29,12 @@ func startProcess(name string, cmd *exec.Cmd) (*process, error) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
-	cmd.SysProcAttr.Setpgid = true // a terminal's ^C is for the test, which cleans up
+	cmd.SysProcAttr.Setpgid = true // the test gets a terminal's ^C and cleans up
 	p := &process{name: name, cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
-	go func() { // belongs to the process: kill, end and wait wait for it
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+	// This goroutine belongs to the process: kill, end and wait wait for it.
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		err := cmd.Start()
 		started <- err
 		if err == nil {
@@ -59,7 +60,7 @@ func (p *process) running() bool {
 // kill ends the process at once and waits until it is gone.
 func (p *process) kill() {
 	if p.running() {
-		_ = p.cmd.Process.Kill() // may have ended meanwhile
+		_ = p.cmd.Process.Kill() // the process may have ended already
 	}
 	<-p.done
 }
@@ -86,13 +87,13 @@ func (p *process) wait(ctx context.Context) error {
 	}
 }
 
-// command runs a tool to its end and returns its standard output. The error has the tool's output.
+// command runs a tool to its end and returns its standard output. The error contains the tool's output.
 func command(ctx context.Context, env []string, name string, args ...string) (string, error) {
 	return runTool(ctx, &syscall.SysProcAttr{}, env, name, args...)
 }
 
-// contained does the same in namespaces for mounts and processes. So nothing of the tool remains when it ends or is
-// killed. It needs root.
+// contained runs a tool as command does, in its own mount and PID namespaces. No process or mount of the tool remains
+// when it ends or is killed. contained needs root.
 func contained(ctx context.Context, env []string, name string, args ...string) (string, error) {
 	const script = `set -e; mount --make-rprivate /; mount -t proc proc /proc; "$@"`
 	attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
@@ -114,7 +115,7 @@ func runTool(ctx context.Context, attr *syscall.SysProcAttr, env []string, name 
 		return "", err
 	}
 	stop := context.AfterFunc(ctx, func() {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // its group; may have ended
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // kills the process group, which may have ended
 	})
 	<-p.done
 	stop()
@@ -138,7 +139,7 @@ func toolError(ctx context.Context, name string, args []string, stderr string, e
 	return fmt.Errorf("cannot run %s: %w", what, err)
 }
 
-// tail returns the end of s, at most n bytes of it.
+// tail returns the last n bytes of s, or all of s if it is shorter.
 func tail(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -18,15 +18,15 @@ import (
 
 const emulator = "qemu-system-x86_64"
 
-// hotplugPorts is the number of disks that can have a port of their own.
+// hotplugPorts is the number of disks that can have their own port.
 const hotplugPorts = 32
 
-// hardware must be the same where a state is saved and where it is restored.
+// hardware is what must be the same when a state is saved and when it is restored.
 type hardware struct {
-	Layout    int // changes when the code below changes the devices
+	Layout    int // changes when a change of the code below changes the devices
 	QEMU      string
 	Suite     string
-	Memory    int // MiB
+	Memory    int // in MiB
 	CPUs      int
 	SystemBus Bus
 }
@@ -37,10 +37,10 @@ type launch struct {
 	image        image
 	overlay      string
 	kernelArgs   []string
-	translations int    // as in Options
-	ram          string // a file for the memory, or empty
-	ramShared    bool   // the guest's writes go to the file
-	incoming     bool   // waits for a saved state
+	translations int    // the same as in Options
+	ram          string // a file for the guest's memory, or ""
+	ramShared    bool   // the file receives the guest's writes
+	incoming     bool   // QEMU waits for a saved state
 	disks        []*Attached
 	serial       string
 	qmpLog       *os.File
@@ -51,7 +51,7 @@ type launch struct {
 type machine struct {
 	*process
 	*qmp
-	port int // of the guest's ssh
+	port int // of the guest's ssh, on the loopback address
 }
 
 // reset presses the reset button (system_reset in QEMU's QMP reference).
@@ -66,7 +66,7 @@ func qemuVersion(ctx context.Context) (string, error) {
 	return line, err
 }
 
-// kernelLine returns the kernel's command line of a worker.
+// kernelLine returns the kernel's command line for a worker.
 func kernelLine(img image, extra []string) (string, error) {
 	uuid, err := img.rootUUID()
 	if err != nil {
@@ -74,18 +74,18 @@ func kernelLine(img image, extra []string) (string, error) {
 	}
 	args := []string{
 		"root=UUID=" + uuid, "rootfstype=ext4", "rw", "console=ttyS0", "net.ifnames=0",
-		"panic=-1",        // a panic reboots at once, and shows in the serial log
-		"mitigations=off", // they are emulated too
-		"tsc=reliable",    // every emulated processor has the same
+		"panic=-1",        // reboots at once after a panic, which the serial log shows
+		"mitigations=off", // an emulated processor would emulate mitigations too
+		"tsc=reliable",    // all emulated processors have the same time stamp counter
 		"random.trust_cpu=on",
 	}
 	return strings.Join(append(args, extra...), " "), nil
 }
 
-// portAddress returns the address on the root bus of the hot-plug port with that number.
+// portAddress returns the address of hot-plug port i on the root bus.
 func portAddress(i int) (slot, function int) { return 0x10 + i/8, i % 8 }
 
-// ownPrefix begins the names of all devices except the test's disks.
+// ownPrefix is the prefix of all device names except those of the test's disks.
 const ownPrefix = "worker-"
 
 const scsiName = ownPrefix + "scsi"
@@ -94,9 +94,10 @@ func portName(i int) string { return ownPrefix + "port" + strconv.Itoa(i) }
 
 // args returns QEMU's command line.
 //
-// QEMU 7.2's TCG has a fault: a TEST of a negative number, then SETGE to memory without any write so far, gives 1. The
-// store causes a page fault there. Natively, in a register and in memory that exists the result is 0. In Go that can be
-// the assignment of a comparison to a bool in a new page of the heap. In a worker it can have the opposite value.
+// The TCG of QEMU 7.2 has a fault. A TEST of a negative number, then a SETGE to memory that was never written, stores
+// 1. The store causes a page fault. The correct result is 0, as on a real processor, in a register or in written
+// memory. In Go such code can assign a comparison to a bool in a new page of the heap. In a worker the bool can then be
+// wrong.
 func (l launch) args() ([]string, error) {
 	kernel, err := kernelLine(l.image, l.kernelArgs)
 	if err != nil {
@@ -164,7 +165,7 @@ func (l launch) args() ([]string, error) {
 	return a, nil
 }
 
-// start runs the QEMU until its monitor answers.
+// start starts QEMU and waits until its monitor answers.
 func (l launch) start(ctx context.Context) (*machine, error) {
 	args, err := l.args()
 	if err != nil {
@@ -176,18 +177,18 @@ func (l launch) start(ctx context.Context) (*machine, error) {
 	}
 	defer theirs.Close()
 	cmd := exec.Command(emulator, args...)
-	cmd.ExtraFiles = []*os.File{theirs} // becomes 3
+	cmd.ExtraFiles = []*os.File{theirs} // the child's file descriptor 3
 	cmd.Stdout, cmd.Stderr = l.stderr, l.stderr
 	p, err := startProcess("QEMU", cmd)
 	if err != nil {
 		return nil, errors.Join(err, ours.Close())
 	}
-	_ = theirs.Close() // otherwise its end would stay unnoticed
+	_ = theirs.Close() // if this copy stayed open, the end of QEMU would not be noticed
 	fmt.Fprintf(l.qmpLog, "%s == %s %q\n", time.Now().Format("15:04:05.000"), emulator, args)
 	q, err := newQMP(ctx, ours, l.qmpLog)
 	if err != nil {
 		p.kill()
-		said, _ := os.ReadFile(l.stderr.Name()) // for the error only
+		said, _ := os.ReadFile(l.stderr.Name()) // only for the error text
 		return nil, fmt.Errorf("cannot start QEMU: %w: %s", err, tail(strings.TrimSpace(string(said)), 4000))
 	}
 	m := &machine{process: p, qmp: q}
@@ -198,7 +199,7 @@ func (l launch) start(ctx context.Context) (*machine, error) {
 	return m, nil
 }
 
-// stop ends the QEMU at once, like a power cut.
+// stop ends QEMU at once, like a power cut.
 func (m *machine) stop() {
 	m.process.kill()
 	m.qmp.close()
@@ -206,7 +207,8 @@ func (m *machine) stop() {
 
 var forward = regexp.MustCompile(`TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s+\S+\s+22\s`)
 
-// parseForward returns the port that the kernel chose for the guest's ssh, from the output of QEMU's "info usernet".
+// parseForward returns the host port that the kernel chose for the guest's ssh. usernet is the output of QEMU's "info
+// usernet".
 func parseForward(usernet string) (int, error) {
 	m := forward.FindStringSubmatch(usernet)
 	if m == nil {
@@ -227,14 +229,14 @@ func (m *machine) sshPort(ctx context.Context) (int, error) {
 	return parseForward(text)
 }
 
-// monitorPair returns a connected pair of sockets, so that a monitor needs no name.
+// monitorPair returns a connected pair of sockets, so that a monitor needs no socket in the filesystem.
 func monitorPair() (*net.UnixConn, *os.File, error) {
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot make a monitor's sockets: %w", err)
 	}
 	ours, theirs := os.NewFile(uintptr(fds[0]), "monitor"), os.NewFile(uintptr(fds[1]), "monitor")
-	defer ours.Close() // FileConn has its own
+	defer ours.Close() // FileConn has its own copy
 	conn, err := net.FileConn(ours)
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("cannot make a monitor's sockets: %w", err), theirs.Close())

@@ -20,7 +20,7 @@ type Event struct {
 	Data json.RawMessage `json:"data"`
 }
 
-// QMPError is QEMU's refusal of a command.
+// QMPError is the error with which QEMU answers a command.
 type QMPError struct {
 	Command string
 	Class   string
@@ -31,17 +31,17 @@ func (e *QMPError) Error() string {
 	return fmt.Sprintf("QEMU refuses %s: %s (%s)", e.Command, e.Desc, e.Class)
 }
 
-// qmp is the only client of a QEMU's monitor.
+// qmp is a client of QEMU's monitor. QEMU has only this client.
 type qmp struct {
 	conn *net.UnixConn
-	log  io.Writer // one line a message; used below mu only
+	log  io.Writer // one line for each message; only used while mu is held
 	done chan struct{}
 
 	mu      sync.Mutex
 	nextID  int
 	pending map[int]chan qmpMessage
 	waiters []*eventWaiter
-	err     error // why the reader ended; valid once done is closed
+	err     error // why the reader ended; valid when done is closed
 }
 
 // qmpMessage is any line that QEMU sends.
@@ -56,13 +56,13 @@ type qmpMessage struct {
 	Event
 }
 
-// eventWaiter gets the first event that it matches.
+// eventWaiter waits for the first event that matches.
 type eventWaiter struct {
 	match func(Event) bool
-	got   chan Event // buffered: the reader never waits
+	got   chan Event // buffered, so that the reader never waits
 }
 
-// newQMP starts a client on conn, which it owns from now on. It writes all messages in either direction to log.
+// newQMP starts a client on conn and takes over conn. It writes all messages in both directions to log.
 func newQMP(ctx context.Context, conn *net.UnixConn, log io.Writer) (*qmp, error) {
 	q := &qmp{conn: conn, log: log, done: make(chan struct{}), pending: map[int]chan qmpMessage{}}
 	greeting := make(chan struct{})
@@ -136,7 +136,7 @@ func (q *qmp) logLine(direction string, raw []byte) {
 	fmt.Fprintf(q.log, "%s %s %s\n", time.Now().Format("15:04:05.000"), direction, raw)
 }
 
-// execute runs one command. It sends files along with it.
+// execute runs one command and passes the files to QEMU.
 func (q *qmp) execute(ctx context.Context, name string, args any, files ...*os.File) (json.RawMessage, error) {
 	answer := make(chan qmpMessage, 1)
 	q.mu.Lock()
@@ -183,7 +183,7 @@ func (q *qmp) execute(ctx context.Context, name string, args any, files ...*os.F
 	}
 }
 
-// expect returns a waiter for a matching event. The caller calls it before the command that causes the event.
+// expect returns a waiter for a matching event. The caller calls expect before the command that causes the event.
 func (q *qmp) expect(match func(Event) bool) *eventWaiter {
 	w := &eventWaiter{match: match, got: make(chan Event, 1)}
 	q.mu.Lock()
@@ -192,7 +192,7 @@ func (q *qmp) expect(match func(Event) bool) *eventWaiter {
 	return w
 }
 
-// forget ends an expectation that is no longer needed.
+// forget removes a waiter that is no longer needed.
 func (q *qmp) forget(w *eventWaiter) {
 	q.mu.Lock()
 	q.waiters = slices.DeleteFunc(q.waiters, func(x *eventWaiter) bool { return x == w })
@@ -201,14 +201,14 @@ func (q *qmp) forget(w *eventWaiter) {
 
 var errMonitorClosed = errors.New("QEMU's monitor closed")
 
-// await waits for the event that w expects. A caller that gives up for good must forget w.
+// await waits for the event that w expects. A caller that stops waiting must forget w.
 func (q *qmp) await(ctx context.Context, w *eventWaiter) (Event, error) {
 	select {
 	case e := <-w.got:
 		return e, nil
 	case <-q.done:
 		select {
-		case e := <-w.got: // it came just before the end
+		case e := <-w.got: // the event came just before the end
 			return e, nil
 		default:
 			return Event{}, errMonitorClosed

@@ -13,11 +13,11 @@ import (
 	"testing"
 )
 
-// scopeName is the variable that makes TestScopeInside do something.
+// scopeName is the environment variable that enables TestScopeInside.
 const scopeName = "HOTMOUNT_TEST_SCOPE"
 
-// TestScopeInside makes a cgroup on a machine whose PID 1 is systemd. TestScope runs it in a container, which is
-// such a machine. Alone it does nothing.
+// TestScopeInside makes a cgroup on a machine whose PID 1 is systemd. TestScope runs it in a container. Without
+// TestScope it does nothing.
 func TestScopeInside(t *testing.T) {
 	if os.Getenv(scopeName) == "" {
 		return
@@ -51,7 +51,7 @@ func TestScopeInside(t *testing.T) {
 	}
 }
 
-// TestScope checks that the cgroup is a delegated scope where systemd is PID 1.
+// TestScope checks that the cgroup is a delegated scope if PID 1 is systemd.
 func TestScope(t *testing.T) {
 	c := startContainer(t, ContainerOptions{})
 	if err := c.Put(t.Context(), os.Args[0], "/root/worker.test"); err != nil {
@@ -63,8 +63,9 @@ func TestScope(t *testing.T) {
 	}
 }
 
-// TestAnswers checks that the socket of the host's systemd is not taken for the container's. At first the container's
-// first process has the host's root directory. A script for the container would then change the host.
+// TestAnswers checks that answers does not take the socket of the host's systemd for the container's. At first the
+// container's first process has the host's root directory. After such a mistake, a script for the container would
+// change the host.
 func TestAnswers(t *testing.T) {
 	host := exec.Command("unshare", "--mount", "sh", "-c", "mount -t tmpfs x /run; mkdir /run/systemd; : >/run/systemd/private; echo there; read end")
 	stdin, err1 := host.StdinPipe()

@@ -19,11 +19,11 @@ import (
 	"time"
 )
 
-// ErrConnectionLost reports that the result of a script is unknown, because the worker went away meanwhile: a reboot, a
-// power cut, a panic.
+// ErrConnectionLost reports that the result of a script is unknown. A reboot, a power cut or a panic ended the
+// connection while the script ran.
 var ErrConnectionLost = errors.New("the connection to the worker was lost")
 
-// ExitError reports that a script ran and did not exit 0.
+// ExitError reports that a script ran and that its exit code is not 0.
 type ExitError struct {
 	Code   int
 	Script string
@@ -45,7 +45,7 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("script exits %d%s\n  in: %s", e.Code, said, script)
 }
 
-// ExitCode returns the exit code in err: 0 for nil, -1 if a script did not end.
+// ExitCode returns the exit code in err. It is 0 for nil, and -1 if the script did not run to its end.
 func ExitCode(err error) int {
 	var exit *ExitError
 	switch {
@@ -57,24 +57,24 @@ func ExitCode(err error) int {
 	return -1
 }
 
-// guest is the inside of every kind of worker: a root shell and a console.
+// guest is the part that all kinds of virtual workers share: a root shell and a console.
 type guest struct {
 	keyFile string
-	control string // a directory with a short name, for ssh's sockets
-	serial  string // the serial log
+	control string // a directory with a short path, for ssh's sockets
+	serial  string // the path of the serial log
 
 	mu         sync.Mutex
-	alive      func() error // returns the reason why no connection is possible, or nil
+	alive      func() error // returns nil, or the reason why no connection is possible
 	reset      func(context.Context) error
-	port       int // of ssh, on the loopback address
+	port       int // the port of ssh, on the loopback address
 	serialFrom int64
 	master     *process
 	socket     string
-	hold       io.Closer // the master's standard input
+	hold       io.Closer // the standard input of the ssh master
 	seq        int
 }
 
-// restart prepares for another boot, reachable on port, of a machine that reset resets.
+// restart prepares g for the next boot of a machine. The machine is then reachable on port, and reset resets it.
 func (g *guest) restart(port int, alive func() error, reset func(context.Context) error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -96,14 +96,14 @@ func (g *guest) sshArgs(socket string) []string {
 	}
 }
 
-// standing bounds the silence of a kernel that has not started its first process. Emulated, on a busy machine, it has
-// been silent for five seconds.
+// standing bounds the time without kernel output before the first process starts. On a busy machine, an emulated kernel
+// has written nothing for five seconds.
 const standing = time.Minute
 
-// bootLimit bounds the time until a worker answers. Emulated, on a busy machine, it has taken a minute.
+// bootLimit bounds the time until a worker answers. On a busy machine, an emulated worker has taken a minute.
 const bootLimit = 5 * time.Minute
 
-// connect waits until the worker answers, runs first there, and returns the identifier of its boot.
+// connect waits until the worker answers. It then runs the script first there, and returns the identifier of the boot.
 func (g *guest) connect(ctx context.Context, first string) (bootID string, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -120,7 +120,7 @@ func (g *guest) connectLocked(ctx context.Context, first string) (string, error)
 	said, since, resets := "", time.Now(), 0
 	for {
 		// QEMU's emulation can lose an interrupt while the kernel detects its hardware (seen once in some thousand
-		// boots). Nothing of the worker runs yet, so a reset has the same effect as a later start.
+		// boots). No process of the worker runs yet, so a reset has the same effect as a later start.
 		if now := g.firstWords(); now != said || now == "" {
 			said, since = now, time.Now()
 		} else if time.Since(since) > standing && resets < 2 {
@@ -150,8 +150,8 @@ func (g *guest) connectLocked(ctx context.Context, first string) (string, error)
 	}
 }
 
-// probe checks whether an ssh server greets. QEMU accepts connections long before the guest does, and ssh would wait
-// for them like for a slow server.
+// probe checks whether an ssh server sends its greeting. QEMU accepts connections long before the guest does. ssh would
+// wait for the guest as for a slow server.
 func (g *guest) probe(ctx context.Context) error {
 	dialer := net.Dialer{Timeout: time.Second}
 	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(g.port)))
@@ -169,8 +169,8 @@ func (g *guest) probe(ctx context.Context) error {
 	return nil
 }
 
-// startMaster makes the connection that all sessions share. It lasts as long as its first session, which waits for the
-// end of its input.
+// startMaster makes the connection that all sessions share. The connection lasts as long as its first session, which
+// waits for the end of its input.
 func (g *guest) startMaster(ctx context.Context, first string) (string, error) {
 	g.seq++
 	socket := filepath.Join(g.control, fmt.Sprintf("s%d", g.seq))
@@ -187,7 +187,7 @@ func (g *guest) startMaster(ctx context.Context, first string) (string, error) {
 		return "", fmt.Errorf("cannot start ssh: %w", err)
 	}
 	defer out.Close()
-	var stderr bytes.Buffer // read only once the process is done
+	var stderr bytes.Buffer // read only after the process has ended
 	cmd.Stdout, cmd.Stderr = in, &stderr
 	master, err := startProcess("ssh", cmd)
 	_ = in.Close()
@@ -208,7 +208,7 @@ func (g *guest) startMaster(ctx context.Context, first string) (string, error) {
 	return strings.TrimSpace(line), nil
 }
 
-// disconnect ends the connection. The next script makes another one.
+// disconnect ends the connection. The next script opens a new connection.
 func (g *guest) disconnect() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -224,7 +224,7 @@ func (g *guest) disconnectLocked() {
 	g.master = nil
 }
 
-// session returns the socket of a living connection.
+// session returns the socket of a connection that works.
 func (g *guest) session(ctx context.Context) (string, *process, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -236,12 +236,12 @@ func (g *guest) session(ctx context.Context) (string, *process, error) {
 	return g.socket, g.master, nil
 }
 
-// maxArgument is below the largest command line argument of Linux.
+// maxArgument is less than the maximum length of one command line argument in Linux.
 const maxArgument = 120 << 10
 
 // Run runs a bash script as root, with -e and no input, and returns its standard output. If the exit code is not 0, the
-// error is an [*ExitError] with the standard error; see [ExitCode]. Background processes of the script must have all
-// three streams redirected, or Run waits for them.
+// error is an [*ExitError] with the standard error; see [ExitCode]. Run waits for every background process of the
+// script that has not redirected all three streams.
 func (g *guest) Run(ctx context.Context, script string) (stdout string, err error) {
 	var out bytes.Buffer
 	prefix := "set -e; export LC_ALL=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; "
@@ -259,7 +259,7 @@ func (g *guest) exec(ctx context.Context, name, script string, stdin io.Reader, 
 	if err != nil {
 		return err
 	}
-	// Without the master there must be no connection, rather than a new one.
+	// Without the master, ssh must fail instead of opening a new connection.
 	args := append(g.sshArgs(socket), "-o", "ControlMaster=no", "-o", "ProxyCommand=false")
 	if stdin == nil {
 		args = append(args, "-n")
@@ -292,15 +292,15 @@ func (g *guest) exec(ctx context.Context, name, script string, stdin io.Reader, 
 	return fmt.Errorf("cannot run %.100q in the worker: %w: %s", name, err, stderr.String())
 }
 
-// ended reports whether the connection is lost, as opposed to a script that exits 255. ssh's master ends with the
-// connection, but not always at once.
+// ended reports whether the connection is lost. A script that exits with 255 looks the same at first. ssh's master ends
+// with the connection, but not always at once.
 func (g *guest) ended(ctx context.Context, master *process) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	return master.wait(ctx) == nil
 }
 
-// Put copies a local file, with its mode, to remote. It makes directories.
+// Put copies a local file, with its mode, to the path remote in the worker. It makes missing directories.
 func (g *guest) Put(ctx context.Context, local, remote string) error {
 	f, err := os.Open(local)
 	if err != nil {
@@ -314,7 +314,7 @@ func (g *guest) Put(ctx context.Context, local, remote string) error {
 	return g.write(ctx, f, remote, info.Mode().Perm())
 }
 
-// Write writes data to the file remote, and makes its directories.
+// Write writes data to the worker's file remote, and makes missing directories.
 func (g *guest) Write(ctx context.Context, remote string, data []byte, mode os.FileMode) error {
 	return g.write(ctx, bytes.NewReader(data), remote, mode)
 }
@@ -323,13 +323,13 @@ func (g *guest) write(ctx context.Context, from io.Reader, remote string, mode o
 	return g.exec(ctx, "write "+remote, writeScript(remote, mode), from, io.Discard)
 }
 
-// writeScript returns a script that writes standard input to the file remote, and makes its directories.
+// writeScript returns a script that writes its standard input to the file remote, and makes missing directories.
 func writeScript(remote string, mode os.FileMode) string {
 	return fmt.Sprintf("set -e; mkdir -p %s; cat >%[2]s.part; chmod %[3]o %[2]s.part; mv -f %[2]s.part %[2]s",
 		shellQuote(path.Dir(remote)), shellQuote(remote), mode.Perm())
 }
 
-// Get copies the worker's file remote to local.
+// Get copies the worker's file remote to the path local.
 func (g *guest) Get(ctx context.Context, remote, local string) error {
 	f, err := os.Create(local)
 	if err != nil {
@@ -347,8 +347,8 @@ func (g *guest) BootID(ctx context.Context) (string, error) {
 	return strings.TrimSpace(out), err
 }
 
-// Reboot reboots the worker through systemd and waits until another boot answers. Units may still be starting then: see
-// WaitBooted.
+// Reboot reboots the worker through systemd, and waits until the new boot answers. Units may still be starting at this
+// point: see WaitBooted.
 func (g *guest) Reboot(ctx context.Context) error {
 	before, err := g.BootID(ctx)
 	if err != nil {
@@ -360,7 +360,7 @@ func (g *guest) Reboot(ctx context.Context) error {
 	return g.awaitBoot(ctx, before)
 }
 
-// awaitBoot waits until another boot than before answers.
+// awaitBoot waits until a boot with an identifier other than before answers.
 func (g *guest) awaitBoot(ctx context.Context, before string) error {
 	for {
 		now, err := g.connect(ctx, "")
@@ -370,7 +370,7 @@ func (g *guest) awaitBoot(ctx context.Context, before string) error {
 		if now != before {
 			return nil
 		}
-		// The old boot still answers. Its connection ends with it.
+		// The old boot still answers. The connection to it ends when it ends.
 		g.mu.Lock()
 		master := g.master
 		g.mu.Unlock()
@@ -380,8 +380,7 @@ func (g *guest) awaitBoot(ctx context.Context, before string) error {
 	}
 }
 
-// WaitBooted waits until systemd has no start job left. It returns the state: running, or degraded if a unit has
-// failed.
+// WaitBooted waits until systemd has no start job left. It returns "running", or "degraded" if a unit has failed.
 func (g *guest) WaitBooted(ctx context.Context) (string, error) {
 	out, err := g.Run(ctx, "systemctl is-system-running --wait || true")
 	return strings.TrimSpace(out), err
@@ -396,11 +395,12 @@ func (g *guest) Serial() (string, error) {
 	return string(b), nil
 }
 
-// console returns the console's output since the machine was switched on, empty if unreadable. The caller holds g.mu.
+// console returns the console's output since the machine was switched on. It is empty if the log is unreadable. The
+// caller holds g.mu.
 func (g *guest) console() []byte {
 	f, err := os.Open(g.serial)
 	if err != nil {
-		return nil // it does not exist yet
+		return nil // the log does not exist yet
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.NewSectionReader(f, g.serialFrom, 64<<20))
@@ -410,8 +410,8 @@ func (g *guest) console() []byte {
 	return b
 }
 
-// firstWords returns the kernel's output in its last boot, empty once it has started the first process. The caller
-// holds g.mu.
+// firstWords returns the kernel's output in its last boot, until the kernel starts the first process. After this start
+// it returns "". The caller holds g.mu.
 func (g *guest) firstWords() string {
 	b := g.console()
 	at := bytes.LastIndex(b, []byte("] Linux version "))
@@ -431,7 +431,7 @@ func (g *guest) panicked() error {
 	return fmt.Errorf("the worker's kernel panicked: %s", tail(string(b[max(0, at-2000):min(len(b), at+3000)]), 5000))
 }
 
-// lastWords returns the end of the serial log, for an error.
+// lastWords returns the end of the serial log, for an error message.
 func (g *guest) lastWords() string {
 	log, err := g.Serial()
 	if err != nil || strings.TrimSpace(log) == "" {

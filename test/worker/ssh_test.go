@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestFirstWords checks that only a kernel that has not started its first process may be reset.
+// TestFirstWords checks that firstWords allows a reset only while the kernel has not started its first process.
 func TestFirstWords(t *testing.T) {
 	const kernel, more, begun = "[    0.000000] Linux version 6.1\n", "[    1.1] IP idents\n", "[    3.9] Run /init as init process\nLoading\n"
 	log := filepath.Join(t.TempDir(), "serial.log")

@@ -11,40 +11,40 @@ import (
 	"time"
 )
 
-// A saved state is an overlay of the image's disk, the memory as a file, and the state of the devices: disk.qcow2, ram,
-// devices. A worker maps the memory privately, so that a restore copies nothing.
+// A saved state has three files: disk.qcow2 is an overlay of the image's disk, ram is the memory, and devices is the
+// state of the devices. A worker maps the memory privately, so that a restore copies nothing.
 
-// keptStates is the number of saved states that stay in the cache. Each is as large as the memory that its worker had
+// keptStates is the number of saved states that remain in the cache. Each is as large as the memory that its worker
 // used.
 const keptStates = 6
 
 // errRestore reports that a saved state cannot be restored.
 var errRestore = errors.New("the saved state does not fit")
 
-// File is a file to be placed in a worker.
+// File is a file that is placed in a worker.
 type File struct {
-	Path string // in the worker
+	Path string // the path in the worker
 	Data []byte
 	Mode os.FileMode // 0644 by default
 }
 
-// baseKey is everything on which the state of a booted worker depends.
+// baseKey is everything that determines the state of a booted worker.
 type baseKey struct {
 	Hardware hardware
-	Image    string // of this build
-	Dir      string // overlays name their base by path
+	Image    string // the random name of the image's build
+	Dir      string // the cache directory, because overlays name their base by path
 	Kernel   string
 }
 
-// setupKey is everything on which the state of a worker with an installation depends.
+// setupKey is everything that determines the state of a worker with an installation.
 type setupKey struct {
-	Base  string // of this build
-	Deb   string // its hash
+	Base  string // the random name of the base's build
+	Deb   string // the hash of the package
 	Files []File
 	Setup string
 }
 
-// getState returns the saved state for o, and makes it if it does not exist.
+// getState returns the saved state for o. It makes the state if none exists.
 func getState(ctx context.Context, c *cache, img image, hw hardware, o Options) (*entry, error) {
 	id, err := img.id()
 	if err != nil {
@@ -66,7 +66,8 @@ func getState(ctx context.Context, c *cache, img image, hw hardware, o Options) 
 	if err != nil || !o.customised() {
 		return base, err
 	}
-	defer base.release() // the memory is a copy; the disk is kept, see below
+	// The new state has its own copy of the memory and the disk: see makeState.
+	defer base.release()
 	state, err := getSetup(ctx, c, img, hw, o, base)
 	if errors.Is(err, errRestore) {
 		base.release()
@@ -105,7 +106,7 @@ func getSetup(ctx context.Context, c *cache, img image, hw hardware, o Options, 
 }
 
 // makeState boots a worker, or restores it from base, prepares it, and saves its state in dir. If the preparation
-// fails, the logs go to logDir, unless that is empty.
+// fails, it saves the logs in logDir, unless logDir is "".
 func makeState(ctx context.Context, dir, logDir string, img image, hw hardware, base *entry, prepare func(context.Context, *guest) error) (err error) {
 	work, err := newWorkDir()
 	if err != nil {
@@ -126,7 +127,7 @@ func makeState(ctx context.Context, dir, logDir string, img image, hw hardware, 
 	if base == nil {
 		err = makeOverlay(ctx, l.overlay, img.disk(), "raw")
 	} else {
-		// The chain is a copy, because the base may be pruned while this one is used.
+		// The overlay is a copy, because the base may be pruned while this state is in use.
 		_, err = command(ctx, nil, "cp", "--sparse=auto", "--reflink=auto", base.path("disk.qcow2"), l.overlay)
 		if err == nil {
 			_, err = command(ctx, nil, "cp", "--sparse=auto", "--reflink=auto", base.path("ram"), ram)
@@ -157,7 +158,7 @@ func makeState(ctx context.Context, dir, logDir string, img image, hw hardware, 
 	return writeID(dir)
 }
 
-// bring starts a QEMU, restores the state, if there is one, and connects.
+// bring starts QEMU, restores the state if it is not nil, and connects to the guest.
 func bring(ctx context.Context, l launch, work *workDir, state *entry) (*machine, *guest, error) {
 	m, err := l.start(ctx)
 	if err != nil {
@@ -186,8 +187,8 @@ func come(ctx context.Context, m *machine, g *guest, state *entry) error {
 	return err
 }
 
-// freshen returns a script for a restored worker. Its clock stands where it was, and all workers of one state would
-// draw the same random numbers.
+// freshen returns a script for a restored worker. Its clock shows the time of the save. All workers of one state would
+// otherwise draw the same random numbers.
 func freshen() string {
 	now := time.Now()
 	return fmt.Sprintf(`date -u -s @%d.%09d >/dev/null
@@ -195,13 +196,13 @@ perl -e 'open(F, ">", "/dev/urandom"); syswrite(F, "%s"); ioctl(F, 0x5207, 0)'`,
 		now.Unix(), now.Nanosecond(), randomHex(32))
 }
 
-// settle waits until a worker has nothing left to do.
+// settle waits until a worker has no work left.
 func settle(ctx context.Context, g *guest) error {
 	_, err := g.Run(ctx, "timeout 300 systemctl is-system-running --wait >/dev/null || true; udevadm settle; journalctl --sync; sync")
 	return err
 }
 
-// install installs the files, the package and the setup of o in a worker.
+// install copies the files of o to a worker, installs the package and runs the setup script.
 func install(ctx context.Context, g shell, o Options) error {
 	for _, f := range o.Files {
 		mode := f.Mode
@@ -243,13 +244,13 @@ func makeOverlay(ctx context.Context, overlay, base, format string) error {
 	return err
 }
 
-// The memory is in a file that need not be copied, and an event reports the end.
+// With these capabilities QEMU does not copy the memory, which is in a file, and an event reports the end.
 var stateCapabilities = map[string]any{"capabilities": []map[string]any{
 	{"capability": "x-ignore-shared", "state": true},
 	{"capability": "events", "state": true},
 }}
 
-// save writes the state of the devices to a file. The guest stays stopped.
+// save writes the state of the devices to a file. The guest remains stopped.
 func (m *machine) save(ctx context.Context, file string) error {
 	if _, err := m.execute(ctx, "stop", nil); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// TestMachine checks everything that a machine promises, on one worker.
+// TestMachine checks, on one worker, everything that the interface Machine promises.
 func TestMachine(t *testing.T) {
 	ctx := limited(t)
 	w := startWorker(t, Options{Dir: t.TempDir()})
@@ -79,7 +79,7 @@ func TestMachine(t *testing.T) {
 	wantDisk()
 }
 
-// TestLibvirt checks the steps that people take with virsh.
+// TestLibvirt follows the steps that people take with virsh.
 func TestLibvirt(t *testing.T) {
 	ctx := limited(t)
 	var l *Libvirt
@@ -113,7 +113,7 @@ func TestLibvirt(t *testing.T) {
 	waitFor(t, l, "[ ! -e /sys/block/vdb ]")
 	virsh("attach-disk", l.Domain(), disk, "vdc", "--persistent", "--serial", "a-b c")
 	waitFor(t, l, "[ -e /sys/block/vdb ]")
-	if got := run(t, l, "cat /sys/block/vdb/serial"); got != `a-b\ c` { // libvirt 9 escapes it like this
+	if got := run(t, l, "cat /sys/block/vdb/serial"); got != `a-b\ c` { // libvirt 9 escapes a space like this
 		t.Errorf("the serial is %q", got)
 	}
 	timed(t, "power cut", func() error { return l.PowerCut(ctx) })
@@ -130,8 +130,8 @@ func TestLibvirt(t *testing.T) {
 	}
 }
 
-// TestInstalled checks that an installation is there at once in the next worker, even in one that boots. Two workers
-// can have it at the same time.
+// TestInstalled checks that the next worker has an installation at once, even a worker that boots. Two workers can have
+// the installation at the same time.
 func TestInstalled(t *testing.T) {
 	o := Options{
 		Deb:   buildDeb(t),
@@ -175,7 +175,7 @@ func TestInstalled(t *testing.T) {
 	})
 }
 
-// buildDeb makes a package with a service that looks for a file when installed.
+// buildDeb makes a package with a service. When the package is installed, the service looks for a file.
 func buildDeb(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -196,7 +196,7 @@ func buildDeb(t *testing.T) string {
 	return deb
 }
 
-// TestDisks attaches disks in all possible ways.
+// TestDisks attaches disks of all kinds.
 func TestDisks(t *testing.T) {
 	ctx := limited(t)
 	w := startWorker(t, Options{})
@@ -215,7 +215,7 @@ func TestDisks(t *testing.T) {
 	broken := []map[string]any{{"event": "none", "iotype": "read", "errno": 5, "sector": 2048, "once": false}}
 	tests := []struct {
 		disk  Disk
-		check string // $d is the disk's name
+		check string // in it, $d is the disk's name
 	}{
 		{Disk{ID: "qcow2", File: cow, Format: "qcow2"}, "[ $(blockdev --getsize64 /dev/$d) = 1073741824 ]"},
 		{Disk{ID: "read-only", File: file("ro", 1<<30), ReadOnly: true}, "[ $(blockdev --getro /dev/$d) = 1 ]"},
@@ -282,7 +282,7 @@ func TestDisks(t *testing.T) {
 	}
 }
 
-// TestSCSISystem checks a worker with its system on sda.
+// TestSCSISystem checks a worker whose system disk is sda.
 func TestSCSISystem(t *testing.T) {
 	w := startWorker(t, Options{SystemBus: BusSCSI})
 	if got := run(t, w, "findmnt -no SOURCE /"); got != "/dev/sda1\n" {
@@ -290,7 +290,7 @@ func TestSCSISystem(t *testing.T) {
 	}
 }
 
-// TestKilled checks that no worker outlives a killed process.
+// TestKilled checks that no worker continues after its process is killed.
 func TestKilled(t *testing.T) {
 	if dir := os.Getenv("WORKER_TO_BE_KILLED"); dir != "" { // this is the process to be killed
 		ctx := context.Background()
@@ -345,7 +345,7 @@ func until(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// qemus returns how many QEMUs have a file below dir.
+// qemus returns the number of QEMU processes that have a file below dir.
 func qemus(t *testing.T, dir string) (n int) {
 	t.Helper()
 	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -353,7 +353,7 @@ func qemus(t *testing.T, dir string) (n int) {
 		t.Fatal(err)
 	}
 	for _, f := range found {
-		b, _ := os.ReadFile(f) // may have ended
+		b, _ := os.ReadFile(f) // the process may have ended
 		if strings.Contains(string(b), emulator) && strings.Contains(string(b), dir) {
 			n++
 		}
@@ -413,8 +413,8 @@ func nearNow(t *testing.T, seconds string) bool {
 	return (time.Duration(time.Now().Unix())*time.Second - got).Abs() < 20*time.Second
 }
 
-// limited returns the test's context, which ends two minutes before go test would panic. A panic keeps no logs and ends
-// no worker.
+// limited returns a context for the test. It ends two minutes before go test would panic. A panic saves no logs and
+// ends no worker.
 func limited(t *testing.T) context.Context {
 	last, ok := t.Deadline()
 	if !ok {

@@ -38,7 +38,7 @@ type Node interface {
 	BlockDevice(ctx context.Context, id string) (string, error)
 	// Shutdown switches the machine off through systemd, and waits until it is off.
 	Shutdown(ctx context.Context) error
-	// Selectors returns the lines of a class that select the machine's disks, each after indent.
+	// Selectors returns the lines of a class that select the machine's disks. Each line begins with indent.
 	Selectors(indent string) string
 }
 
@@ -52,26 +52,27 @@ var (
 type Options struct {
 	// Suite is the Debian release, DefaultSuite by default.
 	Suite string
-	// Files are placed first, then Deb, the path of a package, is installed, then the script Setup runs. The result is
-	// saved, and restored for the next worker with the same three.
+	// Files are placed in the worker. Then the package Deb (a path) is installed. Last, the script Setup runs. The
+	// result is saved, and the next worker with the same three values restores it.
 	Files []File
 	Deb   string
 	Setup string
 	// Memory is in MiB, 1024 by default. CPUs is 2 by default.
 	Memory, CPUs int
-	// Translations is the size of QEMU's cache of translated guest code in MiB, 512 by default. When it is full, QEMU
-	// drops all of it.
+	// Translations is the size of QEMU's cache of translated guest code in MiB, 512 by default. When the cache is full,
+	// QEMU drops all of it.
 	Translations int
 	// SystemBus is BusVirtio (the system disk is vda) or BusSCSI (sda).
 	SystemBus Bus
-	// KernelArgs are added to the kernel's command line. With them the worker boots, instead of a restore.
+	// KernelArgs are added to the kernel's command line. A worker with such arguments boots, because a restore cannot
+	// apply them.
 	KernelArgs []string
-	// NoSavedState boots the worker, with everything installed before.
+	// NoSavedState boots the worker instead of restoring it. Files, Deb and Setup are in place before the boot.
 	NoSavedState bool
-	// Dir gets the logs: serial.log, qmp.log, qemu.log. That includes those of a worker whose preparation failed. By
-	// default Stop removes them.
+	// Dir is the directory for the logs: serial.log, qmp.log, qemu.log. It also receives the logs of a worker whose
+	// preparation failed. By default the logs are temporary and Stop removes them.
 	Dir string
-	// Progress receives messages about steps that take long.
+	// Progress receives messages about steps that take a long time.
 	Progress io.Writer
 }
 
@@ -93,7 +94,7 @@ func (o Options) withDefaults() Options {
 
 func (o Options) customised() bool { return o.Deb != "" || len(o.Files) > 0 || o.Setup != "" }
 
-// what describes o for people.
+// what describes the customisation of o for a message.
 func (o Options) what() string {
 	var parts []string
 	if o.Deb != "" {
@@ -108,14 +109,14 @@ func (o Options) what() string {
 	return strings.Join(parts, ", ")
 }
 
-// Worker is a virtual machine under a QEMU of this package.
+// Worker is a virtual machine under a QEMU that this package starts.
 type Worker struct {
 	*guest
 	image image
 	logs  *logs
 	work  *workDir
 	hw    hardware
-	// translations is as in Options.
+	// translations is Options.Translations.
 	translations int
 
 	mu         sync.Mutex
@@ -123,15 +124,15 @@ type Worker struct {
 	machine    *machine
 	kernelArgs []string
 	disks      []*Attached
-	gone       map[string]*eventWaiter // of pulled disks
+	gone       map[string]*eventWaiter // one for each unplugged disk
 }
 
 func newGuest(img image, work *workDir, serial string) *guest {
 	return &guest{keyFile: img.sshKey(), control: work.path, serial: serial}
 }
 
-// Start returns a running worker. That takes seconds if another one like it was started before. The caller must Stop
-// it. It does not survive the process.
+// Start returns a running worker. It takes seconds if a worker with the same options was started before. The caller
+// must Stop the worker. The worker ends with this process.
 func Start(ctx context.Context, o Options) (*Worker, error) {
 	o = o.withDefaults()
 	for try := 1; ; try++ {
@@ -147,7 +148,7 @@ func Start(ctx context.Context, o Options) (*Worker, error) {
 	}
 }
 
-// Warm makes and saves everything that Start with the same options needs.
+// Warm makes and saves everything that Start needs for the same options.
 func Warm(ctx context.Context, o Options) error {
 	w, err := Start(ctx, o)
 	if err != nil {
@@ -237,7 +238,7 @@ func (w *Worker) launch() launch {
 	}
 }
 
-// alive returns an error if the QEMU has ended.
+// alive returns an error if QEMU has ended.
 func (m *machine) alive() error {
 	if m.running() {
 		return nil
@@ -247,7 +248,7 @@ func (m *machine) alive() error {
 
 var errOff = errors.New("the worker is off")
 
-// QMP runs a command of QEMU's monitor.
+// QMP runs a command in QEMU's monitor.
 func (w *Worker) QMP(ctx context.Context, command string, args any) (json.RawMessage, error) {
 	w.mu.Lock()
 	m := w.machine
@@ -258,8 +259,8 @@ func (w *Worker) QMP(ctx context.Context, command string, args any) (json.RawMes
 	return m.execute(ctx, command, args)
 }
 
-// ExpectEvent catches QEMU's next event that matches. The caller calls it before the cause of the event, and then calls
-// the returned function to wait.
+// ExpectEvent catches the next QEMU event that matches. Call ExpectEvent before the action that causes the event, and
+// then call the returned function to wait.
 func (w *Worker) ExpectEvent(match func(Event) bool) (wait func(context.Context) (Event, error), err error) {
 	w.mu.Lock()
 	m := w.machine
@@ -277,7 +278,7 @@ func (w *Worker) Selectors(indent string) string { return indent + "names: [\"vd
 // Install installs a package in the running worker.
 func (w *Worker) Install(ctx context.Context, deb string) error { return installDeb(ctx, w.guest, deb) }
 
-// SetKernelArgs replaces the additions to the kernel's command line, from the next PowerOn on.
+// SetKernelArgs replaces the additional kernel arguments, from the next PowerOn on.
 func (w *Worker) SetKernelArgs(args ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -289,11 +290,12 @@ func (w *Worker) PowerCut(context.Context) error {
 	w.mu.Lock()
 	w.off()
 	w.mu.Unlock()
-	w.disconnect() // after off: a connection attempt keeps the lock until the machine is gone
+	// Disconnect after off: a connection attempt keeps the lock until the machine is gone.
+	w.disconnect()
 	return nil
 }
 
-// off removes the machine, and the disks that were pulled from it. The caller holds w.mu.
+// off removes the machine, and the disks that were unplugged from it. The caller holds w.mu.
 func (w *Worker) off() {
 	if w.machine == nil {
 		return
@@ -326,8 +328,8 @@ func (w *Worker) Shutdown(ctx context.Context) error {
 	return w.PowerCut(ctx)
 }
 
-// PowerOn boots a worker that is off, with the same disks, and waits until it answers. Units may still be starting
-// then: see WaitBooted.
+// PowerOn boots a worker that is off, with its disks, and waits until it answers. Units may still be starting at this
+// point: see WaitBooted.
 func (w *Worker) PowerOn(ctx context.Context) error {
 	w.mu.Lock()
 	m, err := w.switchOn(ctx)
@@ -341,7 +343,7 @@ func (w *Worker) PowerOn(ctx context.Context) error {
 	return nil
 }
 
-// switchOn starts a QEMU. The caller holds w.mu.
+// switchOn starts QEMU. The caller holds w.mu.
 func (w *Worker) switchOn(ctx context.Context) (*machine, error) {
 	if w.machine != nil {
 		return nil, errors.New("it is on")
@@ -353,7 +355,7 @@ func (w *Worker) switchOn(ctx context.Context) (*machine, error) {
 	return m, err
 }
 
-// Stop ends the worker and removes what it has left behind.
+// Stop ends the worker and removes what it has left.
 func (w *Worker) Stop() error {
 	w.mu.Lock()
 	w.off()
