@@ -20,10 +20,11 @@ import (
 	"hotmount/test/worker"
 )
 
-// fieldRule is the udev rule in use before hotmount. A loop device gets its file by a change event.
+// fieldRule is the udev rule that mounted the disks before hotmount. It includes the action change, because a loop
+// device gets its file by a change event.
 const fieldRule = `ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="vd[b-z]|loop*", ENV{ID_FS_TYPE}=="xfs", RUN+="/usr/bin/systemd-mount --no-block --collect $devnode /mnt/disks/$env{ID_FS_UUID}"`
 
-// example installs a configuration from the package's examples, and applies it.
+// example installs one of the package's example configurations and applies it.
 func (m machine) example(name string) {
 	m.t.Helper()
 	text, err := os.ReadFile("../../packaging/examples/" + name)
@@ -33,9 +34,9 @@ func (m machine) example(name string) {
 	m.run(fmt.Sprintf("[ -e /usr/share/doc/hotmount/examples/%s ] || [ -e /usr/share/doc/hotmount/examples/%[1]s.gz ]; cat >/etc/hotmount/config.yaml <<'EOF'\n%sEOF\n", name, text))
 }
 
-// TestUdevRuleTakenOver checks a node on which a udev rule mounted the disks. hotmount adopts the mounts. It does not
-// mount them again, and does not disturb a writer in them. They go with their directory when the disk goes. From then
-// on hotmount mounts the disks.
+// TestUdevRuleTakenOver checks a node on which a udev rule mounted the disks. hotmount adopts the mounts without
+// mounting them again, and does not disturb a writer. The mount and its directory disappear when the disk is detached.
+// When the disk is attached again, hotmount mounts it.
 func TestUdevRuleTakenOver(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount; cat >/etc/udev/rules.d/99-disks.rules <<'X'\n" + fieldRule + "\nX\nudevadm control --reload")
@@ -50,7 +51,8 @@ func TestUdevRuleTakenOver(t *testing.T) {
 	m.run("systemctl start hotmount")
 	m.wait("both to be adopted", "systemctl show -p StatusText hotmount | grep -q '2 mounted, 0 held, 0 refused, 0 failing'")
 
-	// The rule and hotmount act on the same disk, as between the installation and the end of the rule.
+	// The udev rule and hotmount both act on this disk, as between the installation of hotmount and the removal of the
+	// rule.
 	third, thirdID := m.attach(w, worker.Disk{File: made(t, gib)})
 	three := m.mounted(third)
 	m.wait("three", "systemctl show -p StatusText hotmount | grep -q '3 mounted, 0 held, 0 refused, 0 failing'")
@@ -64,13 +66,14 @@ func TestUdevRuleTakenOver(t *testing.T) {
 	if after := table(); after != before {
 		t.Errorf("the mounts were\n%s\nand are\n%s", before, after)
 	}
-	// While both acted, one of them came too late. A container's detach unmounts by hand before it takes the disk away.
+	// Either the rule or hotmount came too late for the third disk. In a container, the detach also unmounts the disk
+	// by hand first.
 	of := "/dev/" + third + " .*(the unit exists already; tried again|hold: somebody unmounted it)"
 	if got := m.run("systemctl is-active writer; journalctl -b -o cat -u hotmount -p warning -q --no-pager | grep -vE '" + of + "' || true"); got != "active" {
 		t.Errorf("got %s", got)
 	}
 
-	// The life of an adopted mount goes on like any other's.
+	// From now on an adopted mount behaves like any other mount.
 	m.resize(w, firstID, 2*gib)
 	m.takes(one, 19*gib/10)
 	m.run("systemctl stop writer; sync")
@@ -86,13 +89,13 @@ func TestUdevRuleTakenOver(t *testing.T) {
 	if got := m.run("findmnt -no TARGET /dev/" + second); got != "/mnt/disks/"+two {
 		t.Errorf("the second is mounted at %s", got)
 	}
-	// Once hotmount is removed, nobody mounts the disk after the next reboot.
+	// After the removal of hotmount, no program mounts the disk at the next boot.
 	if said := m.run("dpkg -r hotmount 2>&1"); !strings.Contains(said, "missing after the next reboot:\n") || !strings.Contains(said, "\n  /mnt/disks/"+two+"\n") {
 		t.Errorf("the removal says: %s", said)
 	}
 }
 
-// putStandin builds the stand-in for Kubernetes and copies it into the worker.
+// putStandin builds the stand-in for Kubernetes and copies it to the worker.
 func (m machine) putStandin(w worker.Node) {
 	m.t.Helper()
 	helper := filepath.Join(m.t.TempDir(), "standin")
@@ -107,8 +110,8 @@ func (m machine) putStandin(w worker.Node) {
 	m.run("chmod 755 /usr/local/bin/standin")
 }
 
-// provision runs the stand-in of the provisioner at ten times its rate, in a mount namespace as with HostToContainer.
-// It runs as kubelet.service.
+// provision runs the stand-in for the provisioner at ten times the real rate, as kubelet.service. It has its own mount
+// namespace, as with HostToContainer.
 func (m machine) provision(w worker.Node, classes string) {
 	m.t.Helper()
 	m.putStandin(w)
@@ -122,8 +125,8 @@ X
 systemctl -q enable --now kubelet`)
 }
 
-// volume waits until the provisioner creates a volume of the entry, later in its log than that many lines. It returns
-// the volume's name and size.
+// volume waits until the provisioner creates a volume of the directory entry. It skips the first since lines of the
+// provisioner's log. It returns the volume's name and size.
 func (m machine) volume(entry, class string, since int) (name string, size uint64) {
 	m.t.Helper()
 	name = disk.VolumeName(entry, "worker-1", class)
@@ -135,7 +138,7 @@ func (m machine) volume(entry, class string, since int) (name string, size uint6
 	return name, size
 }
 
-// lines returns how many lines the provisioner's log has.
+// lines returns the number of lines in the provisioner's log.
 func (m machine) lines() (n int) {
 	m.t.Helper()
 	if _, err := fmt.Sscan(m.run("wc -l </var/lib/standin/log"), &n); err != nil {
@@ -144,16 +147,17 @@ func (m machine) lines() (n int) {
 	return n
 }
 
-// log waits until the provisioner's log has a matching line after that many lines.
+// log waits until the provisioner's log has a line that matches. It skips the first since lines.
 func (m machine) log(pattern string, since int) {
 	m.t.Helper()
 	m.wait("the provisioner's log to say "+pattern, fmt.Sprintf("tail -n +%d /var/lib/standin/log | grep -E -- %s", since+1, quote(pattern)))
 }
 
-// release deletes the volume's claim.
+// release deletes the claim on the volume.
 func (m machine) release(volume string) { m.run("touch /var/lib/standin/released/" + volume) }
 
-// pretty returns the published size of a volume with that many bytes: full GiB from 10 on, otherwise full MiB.
+// pretty returns the size that the provisioner publishes for a volume of n bytes. It rounds down to full GiB from 10
+// GiB on, otherwise to full MiB.
 func pretty(n uint64) uint64 {
 	if n >= 10<<30 {
 		return n >> 30 << 30
@@ -162,14 +166,17 @@ func pretty(n uint64) uint64 {
 }
 
 var (
-	// bare matches a line about a directory without its mount, or one that went between the list and the look.
+	// bare matches a log line about a directory whose mount is missing. It also matches a line about a directory that
+	// disappeared between the listing and the stat.
 	bare = regexp.MustCompile(` error (?:path "|stat )/mnt/disks/([0-9a-f-]{36})(?:" is (?:not an actual mountpoint|a volume's, and nothing is there)|: no such file or directory)$`)
-	// being matches a line about a mount point that comes or goes. No volume is made of it.
+	// being matches a log line about a mount point that is being made or removed. The provisioner makes no volume of
+	// such a mount point.
 	being    = regexp.MustCompile(` foreign /mnt/disks/\.[0-9a-f-]{36}$`)
 	finished = regexp.MustCompile(` (?:created|cleaned) [^ ]+ /mnt/disks/([0-9a-f-]{36}) .*root=/ type=(?:xfs|ext4) uuid=(.*)$`)
 )
 
-// changes returns when this boot's mount units began and ended their changes: mounts, and unmounts with their cleanup.
+// changes returns the changes that the mount units of this boot made, each with its begin and its end. A change is a
+// mount, or an unmount with its cleanup.
 func (m machine) changes() map[string][][2]time.Time {
 	m.t.Helper()
 	const (
@@ -209,12 +216,12 @@ func (m machine) changes() map[string][][2]time.Time {
 	return all
 }
 
-// TestProvisioner runs the stand-in of the provisioner at ten times its rate, through attach, release, detach, grow,
-// restart and reboot. After a power cut a disk with a volume is missing. Volumes are released before and during an
-// attach and a boot. A disk is pulled while its released volume is cleaned.
+// TestProvisioner runs the stand-in for the provisioner at ten times the real rate, through attach, release, detach,
+// grow, restart and reboot. After a power cut a disk with a volume is missing. Volumes are released before and during
+// an attach and a boot. A disk is pulled while its released volume is cleaned.
 //
-// The stand-in must make and clean volumes only of finished mounts with filesystems of their own. Names and sizes must
-// be those that it would publish. A directory lacks its mount only during the mount or the unmount.
+// The stand-in must make and clean volumes only of finished mounts that have their own filesystem. It must publish the
+// same names and sizes as the real provisioner. A directory may lack its mount only during the mount or the unmount.
 func TestProvisioner(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + growConfig + "X\nsystemctl reload hotmount")
@@ -227,7 +234,7 @@ func TestProvisioner(t *testing.T) {
 		name, id := m.attach(w, d)
 		return m.mounted(name), id
 	}
-	// published waits for the volume, which has the size of the filesystem, and returns its name.
+	// published waits for the volume, checks that its size is the filesystem's size, and returns the volume's name.
 	published := func(uuid string, since int) (name string) {
 		t.Helper()
 		name, got := m.volume(uuid, "local", since)
@@ -241,8 +248,8 @@ func TestProvisioner(t *testing.T) {
 		return name
 	}
 
-	// Attach: a blank disk, a large XFS and an ext4. The two filesystems were made elsewhere, when their disks were
-	// smaller, and stay so.
+	// Attach: a blank disk, a large XFS filesystem and an ext4 filesystem. The two filesystems were made elsewhere on
+	// smaller disks, and they keep their size.
 	smallDisk := worker.Disk{File: blank(t, gib), Serial: "SMALL"}
 	large, ext4 := blank(t, 12*gib), blank(t, 400<<20)
 	for _, c := range [][]string{{"mkfs.xfs", "-q", large}, {"mkfs.ext4", "-q", "-F", ext4}} {
@@ -268,15 +275,15 @@ func TestProvisioner(t *testing.T) {
 	smallVolume := published(small, 0)
 	m.run(fmt.Sprintf("for i in %s %s %s; do echo tenant >/mnt/disks/$i/data; done; sync", small, big, other))
 
-	// Release: the tenant's data goes, and a new volume comes. While the disk is away nothing can be cleaned. The data
-	// goes once the disk is back.
+	// Release: the tenant's data is deleted, and the provisioner creates a new volume. While the disk is away, nothing
+	// can be cleaned. The data is deleted when the disk is back.
 	since := m.lines()
 	m.release(smallVolume)
 	published(small, since)
 	if got := m.run(fmt.Sprintf("ls -A /mnt/disks/%s; cat /mnt/disks/%s/data", small, big)); got != "tenant" {
 		t.Errorf("after cleaning the files are %q", got)
 	}
-	// emptied waits until the released volume is created again, empty.
+	// emptied waits until the provisioner has created the released volume again, and checks that it is empty.
 	emptied := func(uuid, volume string, since int) {
 		t.Helper()
 		m.log(" cleaned "+volume, since)
@@ -285,12 +292,12 @@ func TestProvisioner(t *testing.T) {
 			t.Errorf("the next tenant finds the last one's files: %s", made)
 		}
 	}
-	// tenant makes so many files that the cleaner works for some passes.
+	// tenant makes the given number of files, so that the cleaner works for several passes.
 	tenant := func(uuid string, files int) {
 		t.Helper()
 		m.run(fmt.Sprintf("cd /mnt/disks/%s && mkdir -p many/{1..20} && (cd many && for i in {1..20}; do touch $i/{1..%d}; done) && echo old tenant >data && sync", uuid, files))
 	}
-	// clock returns the guest's time, which the log has.
+	// clock returns the guest's time. The log uses the same clock.
 	clock := func() time.Time {
 		t.Helper()
 		var nanoseconds int64
@@ -299,7 +306,8 @@ func TestProvisioner(t *testing.T) {
 		}
 		return time.Unix(0, nanoseconds)
 	}
-	var pulls [][2]time.Time // each from before the disk was pulled until its directory was gone
+	// Each entry begins before the disk was pulled and ends when its directory was gone.
+	var pulls [][2]time.Time
 	rounds := 1
 	if os.Getenv("HOTMOUNT_TEST_FULL") != "" {
 		rounds = 20
@@ -319,7 +327,7 @@ func TestProvisioner(t *testing.T) {
 		}
 		emptied(small, smallVolume, since)
 
-		// The volume is released while its disk is attached: before, during or after the mount.
+		// The volume is released after the attachment of its disk: before, during or after the mount.
 		tenant(small, 100)
 		m.detach(w, smallID)
 		m.wait("the directory to go", "! [ -e /mnt/disks/"+small+" ]")
@@ -330,8 +338,8 @@ func TestProvisioner(t *testing.T) {
 		m.release(smallVolume)
 		emptied(small, smallVolume, since)
 
-		// The disk is pulled while the cleaner works, and stays away for long. The cleaner would then delete in memory
-		// alone, and would take files that it does not find for deleted.
+		// The disk is pulled while the cleaner works, and is away for a long time. After the pull the cleaner could
+		// only delete in memory. It would take a file that it cannot find for a deleted file.
 		tenant(small, 1000)
 		since = m.lines()
 		m.release(smallVolume)
@@ -340,7 +348,8 @@ func TestProvisioner(t *testing.T) {
 		if err := w.DetachSurprise(ctx(t), smallID); err != nil {
 			t.Fatal(err)
 		}
-		// While the pulled disk's filesystem is mounted, stat(2) fails as well. So the mount table counts, too.
+		// stat(2) also fails while the pulled disk's filesystem is still mounted. So the wait also reads the mount
+		// table.
 		m.wait("the end of all units for it", "! grep -qF ' /mnt/disks/"+small+" ' /proc/self/mountinfo && ! [ -e /mnt/disks/"+small+" ] && ! systemctl list-units --plain --no-legend 'hotmount-*@mnt*' | grep .")
 		pulls = append(pulls, [2]time.Time{pulled, clock()})
 		if got := m.run(fmt.Sprintf("tail -n +%d /var/lib/standin/log | grep ' cleaned ' || true", since+1)); got != "" {
@@ -351,20 +360,20 @@ func TestProvisioner(t *testing.T) {
 		}
 	}
 
-	// Grow: the volume keeps its size until it is created again.
+	// Grow: the volume keeps its size until the provisioner creates it again.
 	m.resize(w, bigID, 14*gib)
 	m.takes(big, 13*gib)
 	since = m.lines()
 	m.release(bigVolume)
 	emptied(big, bigVolume, since)
 
-	// The daemon comes and goes, and so does the machine.
+	// The daemon is restarted, and so is the machine.
 	m.run("echo stays >/mnt/disks/" + other + "/data; systemctl kill -s KILL hotmount")
 	m.wait("a new daemon", "[ $(systemctl show -p NRestarts --value hotmount) -ge 1 ]")
 	m.run("systemctl restart hotmount; systemctl stop hotmount; systemctl start hotmount")
 	changes := []map[string][][2]time.Time{m.changes()}
 	if os.Getenv("HOTMOUNT_TEST_FULL") != "" {
-		// The machine goes while the cleaner works.
+		// The machine is rebooted while the cleaner works.
 		tenant(small, 100)
 		since = m.lines()
 		m.release(smallVolume)
@@ -376,8 +385,8 @@ func TestProvisioner(t *testing.T) {
 		emptied(small, smallVolume, since)
 		changes = append(changes, m.changes())
 	}
-	// Two volumes are released, and the disk of one stays away. If its mount point were left, the cleaner would clean
-	// that. The other volume is cleaned from the first pass on.
+	// Two volumes are released, and the disk of one is missing after the power cut. If its mount point were left, the
+	// cleaner would clean this directory. It cleans the other volume from the first pass on.
 	tenant(big, 100)
 	m.run("systemctl stop kubelet; cd /var/lib/standin/released && touch " + smallVolume + " " + bigVolume + "; sync")
 	since = m.lines()
@@ -394,7 +403,7 @@ func TestProvisioner(t *testing.T) {
 	m.log(" event cleaning "+smallVolume, since)
 	m.wait("the mounts", "[ $(findmnt -rno TARGET | grep -c ^/mnt/disks/) = 2 ]")
 	emptied(big, bigVolume, since)
-	// Two more passes each log the event.
+	// Each of the next two passes logs the event.
 	since = m.lines()
 	m.log(" event cleaning "+smallVolume, since)
 	m.log(" event cleaning "+smallVolume, m.lines())
@@ -404,7 +413,7 @@ func TestProvisioner(t *testing.T) {
 	}
 	changes = append(changes, m.changes())
 
-	// The log comes first. CI shows the end of a test's output, which has to be the errors.
+	// The test prints the log first. CI shows only the end of a test's output, which must be the errors.
 	log := m.run("cat /var/lib/standin/log")
 	t.Logf("the log:\n%s", log)
 	type change struct {
@@ -428,10 +437,10 @@ func TestProvisioner(t *testing.T) {
 			}
 		case b != nil:
 			lines++
-			// A pass of the provisioner is late by this much at most. The directory is there a moment before PID 1
-			// begins, or after it. Each pass logs this once.
+			// A pass of the provisioner may be late by at most the time pass. The directory exists for the time moment
+			// before PID 1 begins the mount, or after the unmount. Each pass logs such a directory once.
 			const pass, moment = time.Second, time.Second / 2
-			// A detach and the next attach are two changes. The line belongs to the nearer one.
+			// A detach and the next attach are two changes. The log line belongs to the nearer change.
 			var one change
 			var took time.Duration
 			nearest := pass
@@ -454,12 +463,12 @@ func TestProvisioner(t *testing.T) {
 	t.Logf("%d lines of a directory without its mount", lines)
 }
 
-// nfsPackages are nfs-kernel-server and those of its dependencies that a worker lacks.
+// nfsPackages are nfs-kernel-server and the dependencies of it that a worker lacks.
 var nfsPackages = []string{
 	"libsasl2-modules-db", "libsasl2-2", "libldap-2.5-0", "libevent-core-2.1-7", "libnfsidmap1", "netbase", "rpcbind", "keyutils", "nfs-common", "nfs-kernel-server",
 }
 
-// nfsServer returns a worker with Debian's NFS server, which is stopped.
+// nfsServer returns a worker with Debian's NFS server. The server is stopped.
 func nfsServer(t *testing.T, packages []worker.File) (machine, *worker.Worker) {
 	t.Helper()
 	o := worker.Options{Files: append([]worker.File{}, packages...), Setup: `set -e
@@ -482,8 +491,8 @@ func nfsServer(t *testing.T, packages []worker.File) (machine, *worker.Worker) {
 	return m, w
 }
 
-// lan gives the worker a network card with that address, on a wire that two workers share. The worker with listen set
-// listens on the port.
+// lan gives the worker a network card with this address, on a network that two workers share. The worker for which
+// listen is true listens on the port; the other worker connects to it.
 func (m machine) lan(w *worker.Worker, port int, listen bool, address string) {
 	m.t.Helper()
 	end := "connect"
@@ -514,9 +523,9 @@ X
 systemctl daemon-reload; systemctl -q enable --now lan`)
 }
 
-// TestNFSServer checks Debian's NFS server, whose exports and state lie on one of hotmount's disks. The server and its
-// worker are restarted, and its disk is moved to another worker. The data and the identity stay the same, and a client
-// that writes constantly continues.
+// TestNFSServer checks Debian's NFS server, whose exports and state are on a disk of hotmount's. The test restarts the
+// server and its worker, and moves the disk to another worker. The data and the server's identity remain. A client that
+// writes constantly continues.
 func TestNFSServer(t *testing.T) {
 	parallel(t)
 	var packages []worker.File
@@ -575,7 +584,7 @@ systemctl daemon-reload; systemctl start client`)
 		t.Errorf("the server was\n%s\nand is\n%s", before, got)
 	}
 
-	// The address and the disk move to the other worker.
+	// The address and the disk are moved to the other worker.
 	a.run("ip address flush to 10.9.0.1/32; systemctl disable --now -q nfs-disk@" + uuid)
 	if got := a.run("hotmount release " + uuid); !regexpLine(got, "^safe to detach") {
 		t.Errorf("released: %s", got)
@@ -593,7 +602,7 @@ systemctl daemon-reload; systemctl start client`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// No line is missing, and none is there twice.
+	// No line is missing, and no line is duplicated.
 	b.run(fmt.Sprintf("head -n %d /srv/nfs/log | cmp - <(seq %[1]d)", n))
 	t.Logf("%d lines", n)
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // interruptible changes a package so that one of its maintainer scripts kills dpkg once. The file /run/kill names the
-// script, and whether it does so at its beginning or at its end.
+// script, and whether it kills dpkg at its beginning or at its end.
 const interruptible = `set -e
 rm -rf /root/tree
 dpkg-deb -R "$1" /root/tree
@@ -33,7 +33,7 @@ dpkg-deb -b -Znone /root/tree "$1" >/dev/null
 `
 
 // TestPackage checks what dpkg does with the package while a mount is in use (issue 7, Package). It upgrades and
-// downgrades, with an interruption at each maintainer script. It checks the administrator's configuration, mask, preset
+// downgrades, with an interruption in each maintainer script. It checks the administrator's configuration, mask, preset
 // and policy-rc.d, the messages, and a purge.
 func TestPackage(t *testing.T) {
 	later := nextDeb(t)
@@ -53,7 +53,7 @@ func TestPackage(t *testing.T) {
 	this, next := m.run("dpkg-deb -f /root/this.deb Version"), m.run("dpkg-deb -f /root/next.deb Version")
 	const install = "DEBIAN_FRONTEND=noninteractive dpkg --force-confdef --force-confold -i "
 
-	// stands checks that the daemon, the package and the mount are as they should be while the package is installed.
+	// stands checks the daemon, the package and the mount while the package is installed.
 	stands := func(after, version string) {
 		t.Helper()
 		m.wait("the daemon after "+after, "systemctl is-active hotmount && systemctl show -p StatusText hotmount | grep -q '1 mounted'")
@@ -71,7 +71,7 @@ func TestPackage(t *testing.T) {
 			t.Fatalf("after %s the configuration is\n%s", after, got)
 		}
 	}
-	// A released disk stays released over an upgrade.
+	// A released disk remains released after an upgrade.
 	released, releasedID := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "RELEASED"})
 	m.mounted(released)
 	m.run("hotmount release " + released)
@@ -89,9 +89,9 @@ func TestPackage(t *testing.T) {
 	stands("a downgrade", this)
 	kept("a downgrade")
 
-	// A maintainer script kills dpkg, which then completes what it began.
+	// A maintainer script kills dpkg. The next dpkg completes the interrupted work.
 	version := this
-	// prerm is also interrupted below, at the removal, and postinst at the first installation.
+	// Other parts of this test interrupt prerm at the removal, and postinst at the first installation.
 	cuts := []string{"postrm-end", "postinst-begin"}
 	if os.Getenv("HOTMOUNT_TEST_FULL") != "" {
 		cuts = append(cuts, "prerm-begin", "prerm-end", "postrm-begin", "postinst-end")
@@ -105,9 +105,9 @@ func TestPackage(t *testing.T) {
 		if got := m.run("systemctl is-active writer; findmnt -no ID " + where); got != "active\n"+mountID {
 			t.Fatalf("cut short at %s: %s", at, got)
 		}
-		// Before postinst begins, the package is half installed, and dpkg does not configure it any more.
+		// If dpkg is killed before postinst begins, the package is half installed, and dpkg no longer configures it.
 		m.run("DEBIAN_FRONTEND=noninteractive dpkg --force-confdef --force-confold --configure -a || [ " + at + " != postinst-begin ]")
-		// An upgrade that was interrupted before the unpacking begins again.
+		// If dpkg was killed before it unpacked the package, the upgrade is started again.
 		m.run("[ \"$(dpkg-query -W -f '${Status} ${Version}' hotmount)\" = \"install ok installed $(dpkg-deb -f " + file + " Version)\" ] || " + install + file)
 		if version = next; file == "/root/this.deb" {
 			version = this
@@ -116,7 +116,7 @@ func TestPackage(t *testing.T) {
 		kept("an interruption at " + at)
 	}
 
-	// The administrator forbids a start, by a mask and by policy-rc.d.
+	// The administrator forbids a start with a mask, and later with policy-rc.d.
 	m.run("systemctl mask --now hotmount; " + install + "/root/next.deb 2>&1")
 	if got := m.run("systemctl is-enabled hotmount || true; systemctl is-active hotmount || true; findmnt -no ID " + where); got != "masked\ninactive\n"+mountID {
 		t.Errorf("upgraded while masked: %s", got)
@@ -128,7 +128,7 @@ func TestPackage(t *testing.T) {
 	m.run("rm /usr/sbin/policy-rc.d; systemctl start hotmount")
 	stands("all that", this)
 
-	// An administrator who leaves hotmount exports its mounts as static units.
+	// An administrator who stops using hotmount exports its mounts as static units.
 	m.run("mkdir /root/units; hotmount export-units /root/units; if hotmount export-units /root/units 2>/dev/null; then exit 1; fi; systemd-analyze verify /root/units/*.mount")
 	m.run(`printf 'classes:\n  - name: default\n    directory: /mnt/disks\n  - name: far\n    names: [vdz]\n    directory: /srv/far\n' >/root/far.yaml; hotmount config apply-sandbox --config /root/far.yaml; [ -e /etc/systemd/system/hotmount.service.d/50-classes.conf ]`)
 	m.wait("the metrics", "[ -e /var/lib/prometheus/node-exporter/hotmount.prom ]")
@@ -151,7 +151,8 @@ func TestPackage(t *testing.T) {
 		t.Errorf("mounted by the static unit: %s", got)
 	}
 
-	// A plan comes before the first installation, which meets a preset, a mask, a blank disk and an interruption.
+	// The administrator runs a plan before the first installation. The installation meets a preset, a mask, a blank
+	// disk and an interruption.
 	held, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "BLANK"})
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -174,7 +175,7 @@ func TestPackage(t *testing.T) {
 		t.Errorf("after the first installation: %s", got)
 	}
 
-	// dpkg calls no prerm for a package that is unpacked and not configured.
+	// dpkg runs no prerm for a package that is unpacked but not configured.
 	m.run("dpkg --force-confdef --force-confold --unpack /root/next.deb; systemctl start hotmount; systemctl is-active hotmount; dpkg -r hotmount")
 	if got := m.run("systemctl is-active hotmount || true; pgrep -x hotmount || true"); got != "inactive" {
 		t.Errorf("after the removal of an unpacked package: %s", got)
@@ -183,7 +184,7 @@ func TestPackage(t *testing.T) {
 	m.run(install + "/root/this.deb; systemctl start hotmount")
 	m.says("/dev/" + between + " .*hold")
 
-	// Leftovers go with the package. The purge names them where there is no chattr.
+	// The removal deletes leftover mount points. Without chattr, the purge names them.
 	leftover = strings.Replace(leftover, "1111", "3333", 1)
 	m.run("systemctl stop hotmount; " + immutable(leftover) + "; dpkg -r hotmount; [ ! -e " + leftover + " ]")
 	if said := m.run(immutable(leftover) + "; mv $(command -v chattr) /root; dpkg -P hotmount 2>&1"); !strings.Contains(said, leftover+" is left; remove it with (chattr is in e2fsprogs): chattr -i "+leftover) {
@@ -201,8 +202,8 @@ func sorted(a, b string) []string {
 	return []string{a, b}
 }
 
-// fromRelease goes back to the last release, and from it to this package. Each version continues with the other's
-// state, and formats.
+// fromRelease downgrades to the last release, and upgrades from there to this package. Each version continues with the
+// state of the other version, and formats disks.
 func (m machine) fromRelease(w worker.Node, previous, install string, stands func(after, version string), this string) {
 	m.t.Helper()
 	if err := w.Put(ctx(m.t), previous, "/root/previous.deb"); err != nil {
@@ -220,7 +221,7 @@ func (m machine) fromRelease(w worker.Node, previous, install string, stands fun
 	m.wait("its mount to go", "[ ! -e /mnt/disks/"+uuid+" ]")
 }
 
-// download fetches packages by apt, with the machine's settings of mirrors, and returns their paths.
+// download fetches packages with apt and returns their paths. It uses the mirrors that this machine's apt uses.
 func download(t *testing.T, packages ...string) []string {
 	t.Helper()
 	dir := t.TempDir()
@@ -236,16 +237,16 @@ func download(t *testing.T, packages ...string) []string {
 	return files
 }
 
-// TestSystemdUpgraded unpacks and configures Debian's packages of systemd and udev over themselves, with all their
-// restarts and re-executions. It does so with the daemon and without it. Mounted disks are mounted afterwards, and do
-// not count as unmounted by hand. A disk attached later is mounted.
+// TestSystemdUpgraded installs Debian's packages of systemd and udev again over the installed ones. Their scripts
+// restart and re-execute services. The test does so with a running and with a stopped daemon. Afterwards all disks are
+// still mounted and do not count as unmounted by hand. A disk that is attached later is mounted.
 func TestSystemdUpgraded(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	packages := strings.Fields(m.run(`dpkg-query -W -f '${source:Package} ${db:Status-Abbrev} ${Package}=${Version}\n' | sed -n 's/^systemd ii *//p'`))
 	if !slices.ContainsFunc(packages, func(p string) bool { return strings.HasPrefix(p, "udev=") }) {
 		t.Fatalf("the installed packages of systemd are %q", packages)
 	}
-	// udev asks for a new initramfs. That takes minutes, and is no part of the test.
+	// udev requests a new initramfs. That takes minutes and is not part of this test.
 	m.run("mkdir /root/systemd; mkdir -p /etc/initramfs-tools; echo update_initramfs=no >/etc/initramfs-tools/update-initramfs.conf")
 	for _, f := range download(t, packages...) {
 		if err := w.Put(ctx(t), f, "/root/systemd/"+filepath.Base(f)); err != nil {
@@ -281,15 +282,15 @@ func TestSystemdUpgraded(t *testing.T) {
 // TestTryOnDebian12 checks that make try and make bench work on a Debian whose PID 1 is systemd.
 func TestTryOnDebian12(t *testing.T) { tryOn(t, worker.Options{Memory: 2048}) }
 
-// TestTryOnDebian13 checks the same with a newer kernel and systemd.
+// TestTryOnDebian13 checks make try and make bench with a newer kernel and a newer systemd.
 func TestTryOnDebian13(t *testing.T) { tryOn(t, worker.Options{Suite: "trixie", Memory: 2048}) }
 
-// tryOn runs try to its end, again after a killed run, and one turn of bench. They leave nothing behind. The worker's
-// own hotmount and the container's do not touch each other's disks.
+// tryOn runs try to its end, once more after a killed run, and then one turn of bench. They leave nothing on the
+// worker. Neither hotmount, the worker's or the container's, touches the disks of the other.
 func tryOn(t *testing.T, o worker.Options) {
 	m, w := start(t, o)
 	m.putTry()
-	// Only the host loads modules: try names the missing ones, and loads none.
+	// try names the missing modules and loads none. Only the host may load modules.
 	loaded := m.run("cut -d ' ' -f 1 /proc/modules")
 	if _, err := m.Run(ctx(t), tryCommand); err == nil || !strings.Contains(err.Error(), "modprobe -a overlay xfs") {
 		t.Errorf("without modules: %v", err)
@@ -323,7 +324,7 @@ kill -9 $pid; [ -d /run/hotmount-container/try ] || { cat /root/killed.log >&2; 
 	}
 }
 
-// putTry copies try and bench, built as make builds them, and the container's userland to the worker.
+// putTry copies try, bench and the container's root filesystem to the worker. It builds the programs as make does.
 func (m machine) putTry() {
 	m.t.Helper()
 	dir := m.t.TempDir()
@@ -349,14 +350,14 @@ func (m machine) putTry() {
 const (
 	tryCommand   = "/root/try -deb /root/hotmount.deb -root /root/root.tar.gz </dev/null"
 	benchCommand = "/root/bench -deb /root/hotmount.deb -root /root/root.tar.gz -only one -turns 1 -dir /root/results </dev/null"
-	// tryLeaves prints all that a container has on its host, and the host's files that are newer than its start.
+	// tryLeaves prints everything that a container uses on its host, and all files of the host that are newer than try.
 	tryLeaves = `find /etc /opt /root /srv /usr -xdev -newer /root/try -type f ! -path '/root/.cache/*' ! -path '/root/results/*' ! -path /root/killed.log
 ls /sys/block; losetup -a; findmnt -rno TARGET,SOURCE | sort; find /run/hotmount-container -mindepth 1 ! -name '*.lock' 2>/dev/null || true
 find /sys/fs/cgroup -name 'hotmount-try*' -o -name 'hotmount-bench*'
 systemctl list-units --all --no-legend 'hotmount-try*' 'hotmount-bench*'; systemctl --failed --no-legend; pgrep -a sleep || true`
 )
 
-// tried runs try to its end, and checks that its output has what a user should see.
+// tried runs try to its end, and checks that its output contains what a user should see.
 func (m machine) tried(own string) {
 	m.t.Helper()
 	out := m.run("time " + tryCommand + " 2>&1")
@@ -371,7 +372,7 @@ func (m machine) tried(own string) {
 	}
 }
 
-// benched runs one turn of each way that mounts one disk.
+// benched runs one turn of each method that mounts one disk.
 func (m machine) benched() {
 	m.t.Helper()
 	m.t.Log(m.run("time " + benchCommand + " 2>&1"))

@@ -10,8 +10,9 @@ import (
 	"hotmount/test/worker"
 )
 
-// TestTwoPaths checks that of two paths to one blank disk one is formatted, and the other is not opened for writing.
-// Only the WWN shows that they are one disk. They are hot-plugged together, or found together when the daemon starts.
+// TestTwoPaths checks two paths to one blank disk. hotmount formats one path, and does not open the other for writing.
+// Only the WWN shows that both paths lead to one disk. The paths are hot-plugged together, or found together at the
+// start of the daemon.
 func TestTwoPaths(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run(`printf 'classes:\n  - name: default\n    directory: /mnt/disks\n    names: ["sd*"]\n    transport: [scsi]\n' >/etc/hotmount/config.yaml; systemctl restart hotmount`)
@@ -51,12 +52,12 @@ func TestTwoPaths(t *testing.T) {
 			t.Errorf("%s has the filesystem %s, and the formats are %+v", name, uuid, formats)
 		}
 		m.untouched(other)
-		// Once udev has seen the filesystem on the other path.
+		// Now udev has seen the filesystem on the other path.
 		m.run("udevadm trigger --action=change /dev/" + other)
 		m.says("^/dev/" + other + " .*refuse: it has the UUID " + uuid + " of another disk: " + name + " .*WWN " + world + ".*second path to it.*multipathd")
 		m.untouched(other)
 		m.detach(w, ids[second])
-		// This is another disk, as an operator knows.
+		// This is another disk with the same WWN. The operator knows that, and hotmount cannot.
 		another, anotherID := m.attach(w, worker.Disk{Bus: worker.BusSCSI, File: blank(t, 320<<20), Device: map[string]any{"wwn": wwn}})
 		m.lift(another, "same-wwn")
 		m.mounted(another)

@@ -21,7 +21,7 @@ import (
 	"hotmount/test/worker"
 )
 
-// suites returns the Debian releases whose tools are tried.
+// suites returns the Debian releases whose tools the test uses.
 func suites() []string {
 	if full {
 		return []string{"bookworm", "trixie"}
@@ -29,16 +29,16 @@ func suites() []string {
 	return []string{"bookworm"}
 }
 
-// alone keeps everything but hotmount from acting on a new disk. Otherwise the tools that assemble arrays and volume
-// groups would write to their members.
+// alone prevents other programs from acting on a new disk. Otherwise the tools that assemble arrays and volume groups
+// would write to their members.
 const alone = `mkdir -p /run/udev/rules.d
 for r in 63-md-raid-arrays 64-md-raid-assembly 69-lvm 69-lvm-metad 69-bcache; do ln -sf /dev/null /run/udev/rules.d/$r.rules; done
 udevadm control --reload`
 
-// perWorker is the number of disks attached to one worker.
+// perWorker is the maximum number of disks that are attached to one worker.
 const perWorker = 24
 
-// someKinds returns one whole and one damaged kind of each class, or all kinds in the full test.
+// someKinds returns one intact and one damaged kind of each class. In the full test it returns all kinds.
 func someKinds(r *rand.Rand) []corpus.Kind {
 	all := corpus.Kinds()
 	if full {
@@ -53,15 +53,15 @@ func someKinds(r *rand.Rand) []corpus.Kind {
 			some = append(some, k)
 		}
 	}
-	// At least one of the kinds must be one that hotmount mounts.
+	// At least one of the kinds must be a kind that hotmount mounts.
 	if !slices.ContainsFunc(some, func(k corpus.Kind) bool { return k.Mounts }) {
 		some = append(some, all[slices.IndexFunc(all, func(k corpus.Kind) bool { return k.Mounts })])
 	}
 	return some
 }
 
-// TestCorpus checks disks with all kinds of content. Those that hotmount mounts have the same files afterwards. The
-// others are the same byte for byte, and the kernel counts no write to them (issue 3).
+// TestCorpus checks disks with all kinds of content. The disks that hotmount mounts have the same files afterwards. The
+// other disks are the same byte for byte, and the kernel counts no write to them (issue 3).
 func TestCorpus(t *testing.T) {
 	chance := chance(t)
 	for _, suite := range suites() {
@@ -101,8 +101,8 @@ func tryKinds(t *testing.T, suite string, kinds []corpus.Kind) {
 	for i := range disks {
 		disks[i].name, _ = m.attach(w, worker.Disk{File: disks[i].image, Serial: fmt.Sprint("CORPUS-", i)})
 	}
-	// The journal has a decision about each disk in the end. The test waits for all at once, because the worker is
-	// slow.
+	// At the end the journal has a decision about each disk. The test waits for all of them at once, because the worker
+	// is slow.
 	var names []string
 	for _, d := range disks {
 		names = append(names, d.name)
@@ -128,8 +128,8 @@ func tryKinds(t *testing.T, suite string, kinds []corpus.Kind) {
 		if !regexpLine(plan, `^`+d.name+` +[0-9.]+ [A-Z]iB +CORPUS-[0-9]+ +(refuse|ignore|mount) `) {
 			t.Errorf("%s (%s): the plan:\n%s", d.Name, d.name, plan)
 		}
-		// hotmount gives the kernel what udev calls an XFS. The kernel flushes the disk before it refuses, which is a
-		// write request without a sector.
+		// udev takes this content for XFS, and hotmount asks the kernel to mount it. The kernel flushes the disk before
+		// it refuses. The kernel counts the flush as a write request without a sector.
 		requests := "0"
 		if slices.ContainsFunc(says, func(line string) bool { return strings.Contains(line, ": mount: it holds xfs ") }) {
 			requests = "[01]"
@@ -144,7 +144,7 @@ func tryKinds(t *testing.T, suite string, kinds []corpus.Kind) {
 	}
 }
 
-// hasFiles checks the files in the filesystem of that UUID.
+// hasFiles checks the files in the filesystem with this UUID.
 func (m machine) hasFiles(k corpus.Kind, uuid string) {
 	m.t.Helper()
 	got := m.run("cd /mnt/disks/" + uuid + " && find . -type f -printf '%P\\n' | sort | xargs sha256sum")
@@ -158,7 +158,7 @@ func (m machine) hasFiles(k corpus.Kind, uuid string) {
 	}
 }
 
-// TestBlanks checks that blank disks are formatted, whatever their size, their sectors and the origin of their zeros.
+// TestBlanks checks that blank disks are formatted, for all sizes, sector sizes and origins of their zeros.
 func TestBlanks(t *testing.T) {
 	for _, suite := range suites() {
 		t.Run(suite, func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestBlanks(t *testing.T) {
 				t.Logf("%s: %s", name, b.what)
 			}
 			for name, size := range sizes {
-				if size > 1<<40 { // minutes of reading for a slow processor
+				if size > 1<<40 { // a slow processor reads this disk for minutes
 					m.waits(10, name+" to be formatted", "journalctl -b -o cat --no-pager | grep '^/dev/"+name+" .*: formatted: '")
 				}
 				uuid := m.mounted(name)
@@ -223,15 +223,15 @@ func writeZeros(t *testing.T, path string, size int64) {
 	}
 }
 
-// readFault is a disk with a sector that cannot be read, for some time or forever.
+// readFault is a disk with a sector that cannot be read, temporarily or permanently.
 type readFault struct {
 	// at is the offset of the sector in bytes.
 	at int64
-	// times is how many reads fail, 0 for all of them.
+	// times is the number of reads that fail. 0 means that every read fails.
 	times int
-	// data reports whether there is something in the sector.
+	// data reports whether the sector contains data.
 	data bool
-	// slow limits the reads, in bytes a second. 0 means no limit.
+	// slow limits the speed of reads, in bytes per second. 0 means no limit.
 	slow int
 
 	image, digest, name string
@@ -243,10 +243,10 @@ func (f *readFault) String() string {
 
 const faultySize = 320 << 20
 
-// chooseFaults returns n disks that must not be formatted. On each, either a sector can never be read, or some reads do
-// not show the content.
+// chooseFaults returns n disks with a random fault, and two slow disks. None may be formatted. On each disk a sector
+// can never be read, or some reads do not show its content.
 func chooseFaults(r *rand.Rand, n int) []*readFault {
-	// The tools and the second looks read here.
+	// The blank check's tools and its second reads look at these offsets.
 	places := []int64{0, 512, 1024, 4096, 32 << 10, 64 << 10, 1 << 20, 16<<20 - 512, 16 << 20, faultySize / 4, faultySize / 2,
 		faultySize - 16<<20, faultySize - 64<<10, faultySize - 4096, faultySize - 512}
 	var all []*readFault
@@ -263,8 +263,8 @@ func chooseFaults(r *rand.Rand, n int) []*readFault {
 	return append(all, &readFault{at: faultySize - 512, times: 1, data: true, slow: 24 << 20}, &readFault{at: faultySize / 2, data: false, slow: 24 << 20})
 }
 
-// TestReadFaults checks that a disk with an unreadable place is not formatted, however long and however slowly it fails
-// (issue 3).
+// TestReadFaults checks that a disk with an unreadable sector is not formatted. It does not matter how long and how
+// slowly the disk fails (issue 3).
 func TestReadFaults(t *testing.T) {
 	chance := chance(t)
 	rounds, disks := 1, 9
@@ -304,7 +304,7 @@ func tryFaults(t *testing.T, faults []*readFault) {
 			}
 		}
 	}
-	// A disk that can be read in the end is read again until then.
+	// hotmount reads a disk again until the reads succeed.
 	m.waits(5, "a refusal or an error for each disk", fmt.Sprintf(
 		`journalctl -b -o cat --no-pager >/tmp/journal
 		for d in %s; do grep -qE "^/dev/$d .*(refuse: |cannot )" /tmp/journal || exit 1; done
@@ -346,7 +346,8 @@ func writeByte(t *testing.T, path string, at int64) {
 	}
 }
 
-// TestForeignHalfMade checks that hotmount refuses a filesystem that another node began to make. The operator decides.
+// TestForeignHalfMade checks that hotmount refuses a filesystem that another node began to make. The operator must
+// decide.
 func TestForeignHalfMade(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -358,8 +359,8 @@ func TestForeignHalfMade(t *testing.T) {
 	name, _ = m.attach(w, worker.Disk{File: image})
 	m.run("udevadm settle; udevadm info -q property /dev/" + name + " | grep -x ID_FS_TYPE=xfs; systemctl start hotmount")
 	m.says("/dev/" + name + " .*refuse: mkfs.xfs did not finish on it, and this node has no record of having begun the unfinished filesystem .*; .*hotmount format " + name)
-	// udev calls it XFS, so that hotmount tried a mount. The kernel then flushes the disk, which is a write request
-	// without a sector.
+	// udev takes the content for XFS, so hotmount tried a mount. The kernel then flushes the disk. It counts the flush
+	// as a write request without a sector.
 	if got := m.run("awk '{print $7+$14}' /sys/block/" + name + "/stat"); got != "0" {
 		t.Errorf("%s sectors were written", got)
 	}
@@ -371,7 +372,7 @@ func TestForeignHalfMade(t *testing.T) {
 	m.mounted(name)
 }
 
-// TestWritesThatAreNotCounted checks that nothing is formatted without the kernel's count of writes.
+// TestWritesThatAreNotCounted checks that hotmount formats no disk whose writes the kernel does not count.
 func TestWritesThatAreNotCounted(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -382,29 +383,29 @@ func TestWritesThatAreNotCounted(t *testing.T) {
 	m.mounted(name)
 }
 
-// TestDriverThatDoesNotCount checks a driver that accepts the switch for counting and never counts, so that writes stay
-// unseen. Its disk is not formatted. Such drivers are the heads of NVMe multipath on this kernel, and null_blk without
-// a queue.
+// TestDriverThatDoesNotCount checks a driver that accepts the switch for counting but never counts. Its writes remain
+// unseen, so hotmount does not format the disk. Examples on this kernel are the heads of NVMe multipath, and null_blk
+// without a queue.
 func TestDriverThatDoesNotCount(t *testing.T) {
 	m, _ := start(t, worker.Options{})
 	m.run("printf 'classes:\\n  - name: nulls\\n    names: [nullb0]\\n    directory: /mnt/disks\\n' >/etc/hotmount/config.yaml; systemctl reload hotmount")
-	// udev makes no link by sequence number for such a disk.
+	// udev makes no link by sequence number for a null_blk disk.
 	m.run(`echo 'KERNEL=="nullb0", SYMLINK+="disk/by-diskseq/$env{DISKSEQ}"' >/etc/udev/rules.d/99-null.rules; udevadm control --reload`)
 	m.run("modprobe null_blk queue_mode=0 memory_backed=1 gb=1 nr_devices=1; udevadm settle")
 	m.says("/dev/nullb0 .*refuse: the kernel does not count the writes to it .*echo 1 >/sys/block/nullb0/queue/iostats")
 	m.run("echo 1 >/sys/block/nullb0/queue/iostats; systemctl reload hotmount")
 	m.says("/dev/nullb0 .*its driver does not count")
-	// The disk reads as zeros, and the reads are not counted anywhere.
+	// The disk reads as zeros, and the kernel counts no read.
 	if got := m.run("cmp -n 1073741824 /dev/nullb0 /dev/zero; awk '{print $3, $7}' /sys/block/nullb0/stat; ls -A /mnt/disks"); got != "0 0" {
 		t.Errorf("counted, written to, or mounted: %q", got)
 	}
 }
 
-// TestSlowProof checks that a long proof reports its progress, outlives the daemon, and ends with its disk. The next
-// daemon waits for it, and no other disk does.
+// TestSlowProof checks that a long proof reports its progress, continues when the daemon is killed, and ends when its
+// disk is detached. The next daemon waits for the proof. Other disks do not wait.
 func TestSlowProof(t *testing.T) {
 	m, w := start(t, worker.Options{})
-	// The unit asks for more time than this as long as the proof advances.
+	// The proof takes longer than this timeout. The unit requests more time while the proof advances.
 	m.run("mkdir /etc/systemd/system/hotmount-format@.service.d; printf '[Service]\\nTimeoutStartSec=20s\\n' >/etc/systemd/system/hotmount-format@.service.d/short.conf; systemctl daemon-reload; systemctl stop hotmount")
 	slow, slowID := m.attach(w, worker.Disk{File: blank(t, 2<<30), Serial: "SLOW"})
 	throttle(t, w, slowID+"/virtio-backend", 10<<20, 0)
@@ -416,7 +417,7 @@ func TestSlowProof(t *testing.T) {
 	m.wait("the daemon's status", "systemctl status hotmount | grep -E 'Status: .*proving blank before a format: "+slow+"'")
 	t.Log(m.run("systemctl status " + unit + " | grep Status; systemctl status hotmount | grep Status; journalctl -o cat --no-pager -b | grep 'proving that'"))
 	invocation := m.run("systemctl show -P InvocationID " + unit)
-	// A plan by hand waits for its turn to read like everybody else.
+	// The command hotmount plan also waits for its turn to read.
 	m.run("systemd-run --quiet --unit=place flock /run/hotmount/scan.1 sleep infinity; timeout 10 hotmount plan 2>&1 | grep -x 'waiting until other disks have been read'; systemctl stop place")
 
 	m.run("systemctl kill -s KILL hotmount")
@@ -436,7 +437,8 @@ func TestSlowProof(t *testing.T) {
 		t.Errorf("formatted %s times", got)
 	}
 
-	// scan_rate limits the rate of a scan. Two disks are read at once, and their scans have 16 MiB of memory together.
+	// scan_rate limits the speed of a scan. Two disks are read at once. The two scans use at most 16 MiB of memory
+	// together.
 	m.run("echo 'scan_rate: 10MiB' >/etc/hotmount/config.yaml; systemctl reload hotmount")
 	m.attach(w, worker.Disk{File: blank(t, 2<<30), Serial: "BESIDE"})
 	gone, goneID := m.attach(w, worker.Disk{File: blank(t, 2<<30), Serial: "GONE"})
@@ -465,12 +467,13 @@ func TestSlowProof(t *testing.T) {
 	m.wait("the end of the unit", "! systemctl is-active "+unit+" | grep -E 'activating|deactivating'")
 	took := time.Since(begun)
 	t.Logf("from the detaching to the end of the unit: %s", took)
-	if took > 30*time.Second { // emulated; the proof would take minutes
+	if took > 30*time.Second { // emulated; the whole proof would take minutes
 		t.Errorf("the unit went on for %s after its disk was gone", took)
 	}
 	t.Log(m.run("journalctl -b --no-pager -o cat -u " + unit + " | tail -n 4"))
 
-	// The settings for which a disk is proven must hold until mkfs writes. Otherwise the disk is proven again.
+	// The settings under which a disk was proven blank must still apply when mkfs writes. Otherwise the disk is proven
+	// again.
 	changed, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "CHANGED"})
 	m.says("/dev/" + changed + " .*proving that it is blank")
 	m.run("printf 'scan_rate: 10MiB\nclasses:\n  - name: default\n    directory: /mnt/disks\n    names: [\"vd[a-z]\"]\n    blank: sampled\n' >/etc/hotmount/config.yaml; systemctl reload hotmount")
@@ -478,8 +481,8 @@ func TestSlowProof(t *testing.T) {
 	m.mounted(changed)
 }
 
-// TestHangingReads attaches disks on storage that answers no reads any more, as many as are read at once. It checks
-// that no other disk waits for long.
+// TestHangingReads attaches disks whose storage no longer answers reads, as many as hotmount reads at once. It checks
+// that other disks do not wait for long.
 func TestHangingReads(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("printf 'classes:\\n  - name: default\\n    directory: /mnt/disks\\n    names: [\"vd[a-z]\", \"sd[a-z]\"]\\n' >/etc/hotmount/config.yaml; systemctl stop hotmount")
@@ -504,8 +507,8 @@ func TestHangingReads(t *testing.T) {
 }
 
 // TestZerosWhereAFilesystemWas checks a disk without a serial that reads as zeros in its old slot after a reboot. It is
-// held, and the hold names the missing filesystem, whether hotmount had mounted or refused it. A new disk is not held
-// in a slot that was given up while hotmount watched.
+// held, and the hold names the missing filesystem, whether hotmount had mounted or refused it. If hotmount saw the old
+// disk leave, a new disk in the slot is not held.
 func TestZerosWhereAFilesystemWas(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, id := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
@@ -535,7 +538,7 @@ func TestZerosWhereAFilesystemWas(t *testing.T) {
 	if err := w.Shutdown(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
-	// A snapshot from before the format would have the same effect.
+	// The disk would also read as zeros after a rollback to a snapshot from before the format.
 	for _, size := range []int64{0, 320 << 20} {
 		if err := errors.Join(os.Truncate(image, size), os.Truncate(foreign, size)); err != nil {
 			t.Fatal(err)
@@ -572,7 +575,7 @@ func TestSerials(t *testing.T) {
 	for _, serial := range []string{"a=b", "with space", "esc\x1b[31m\nnl\t", ""} {
 		name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: serial})
 		uuid := m.mounted(name)
-		// The serial reaches the kernel. Texts for people show its control characters in a visible form.
+		// The kernel has the serial unchanged. Output for people shows its control characters in a visible form.
 		if got := m.run("cat /sys/block/" + name + "/serial | od -An -v -tx1 | tr -d ' \\n'"); got != fmt.Sprintf("%x", serial) {
 			t.Errorf("the kernel has the serial %q as %s", serial, got)
 		}
@@ -596,7 +599,7 @@ func TestSerials(t *testing.T) {
 	m.mounted(second)
 }
 
-// TestTwoBlankDisksOfOneSerialAtOnce checks that hotmount uses the earlier of the two.
+// TestTwoBlankDisksOfOneSerialAtOnce checks that of two blank disks with one serial hotmount uses the earlier one.
 func TestTwoBlankDisksOfOneSerialAtOnce(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -605,14 +608,15 @@ func TestTwoBlankDisksOfOneSerialAtOnce(t *testing.T) {
 	m.run("systemctl start hotmount")
 	m.mounted(one)
 	m.says("/dev/" + two + " .*hold: it looks blank, and another disk has its serial TWICE: .*" + one + " .*; this is " + two + " ")
-	// The second disk is held even after the first is mounted.
+	// The second disk remains held after the first is mounted.
 	m.run("hotmount rescan")
 	if got := m.run("hotmount plan | grep '^" + two + " '"); !strings.Contains(got, " hold ") || m.writes(two) != "0" {
 		t.Errorf("%s: %s, %s write requests", two, got, m.writes(two))
 	}
 }
 
-// untouchable are contents of a disk that hotmount must not touch, as shell commands for the disk $d.
+// untouchable has kinds of disk content that hotmount must not touch. Each value is a shell script that writes the
+// content to the disk $d.
 var untouchable = map[string]string{
 	"ext4, which the class does not accept": "mkfs.ext4 -q $d",
 	"GPT":                                   "sgdisk -n 1:0:0 $d",
@@ -631,8 +635,8 @@ var untouchable = map[string]string{
 	"tar":                                   "tar -cf $d -C /usr/lib udev",
 }
 
-// TestUntouched checks that disks that hotmount must not touch are the same byte for byte afterwards (issue 2, shown
-// 7). They are attached with their content, so that the write counters of the attachment must stay 0, too.
+// TestUntouched checks that hotmount does not change disks that it must not touch (issue 2, shown 7). The disks are
+// attached with their content. So the kernel's write counters must remain 0, too.
 func TestUntouched(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("systemctl stop hotmount; systemctl mask --runtime --now lvm2-pvscan@.service >/dev/null 2>&1 || true")
@@ -645,7 +649,7 @@ func TestUntouched(t *testing.T) {
 		m.detach(w, id)
 		disks = append(disks, filled{what: what, image: image, digest: digest(t, image)})
 	}
-	// The system writes to its own disk, but not before its first partition, and not to files of its packages.
+	// The system writes to its own disk. It does not write before the first partition, or to files of its packages.
 	const systemDisk = "lsblk -no NAME,PARTUUID,FSTYPE,UUID /dev/vda; dd if=/dev/vda bs=1M count=1 iflag=direct status=none | sha256sum; dpkg --verify coreutils systemd udev util-linux xfsprogs || true"
 	system := m.run(systemDisk)
 	m.run("printf 'classes:\\n  - name: default\\n    directory: /mnt/disks\\n    accept: [xfs]\\n' >/etc/hotmount/config.yaml; systemctl start hotmount")
@@ -678,7 +682,8 @@ func TestUntouched(t *testing.T) {
 	}
 }
 
-// TestWhoeverWritesFirstWins checks that a disk belongs to a program that starts to write while it is proven blank.
+// TestWhoeverWritesFirstWins checks a program that starts to write to a disk while hotmount proves it blank. The disk
+// then belongs to the program.
 func TestWhoeverWritesFirstWins(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("printf '[Service]\\nEnvironment=HOTMOUNT_SETTLE=8s\\n' >/etc/systemd/system/hotmount.service.d/quick.conf; systemctl daemon-reload; systemctl restart hotmount")
@@ -692,7 +697,7 @@ func TestWhoeverWritesFirstWins(t *testing.T) {
 	}
 }
 
-// untouched fails if a write or discard has reached the disk.
+// untouched fails the test if a write or discard has reached the disk.
 func (m machine) untouched(name string) {
 	m.t.Helper()
 	if got := m.run("awk '{print $5+$12}' /sys/block/" + name + "/stat"); got != "0" {

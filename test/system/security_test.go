@@ -13,20 +13,21 @@ import (
 	"hotmount/test/worker"
 )
 
-// TestThreats tries the threats in packaging/doc/threat-model.md. A pod with the class directory, a local user, a
-// tenant's filesystem and a mistaken administrator get nothing that is not theirs. TestForgedEvents has a pod with
-// NET_ADMIN.
+// TestThreats tries the threats in packaging/doc/threat-model.md. The attackers are a pod with the class directory, a
+// local user, a tenant's filesystem and a mistaken administrator. None may gain anything. TestForgedEvents has a pod
+// with NET_ADMIN.
 func TestThreats(t *testing.T) {
 	m, w := start(t, worker.Options{})
 
-	// A pod puts a symlink where a disk is going to be mounted, and one at the temporary name of the mount point.
+	// A pod puts a symlink where a disk will be mounted, and a second symlink at the temporary name of the mount point.
 	const uuid = "0a0b0c0d-1111-4222-8333-abcdefabcdef"
 	const where = "/mnt/disks/" + uuid
 	image := blank(t, 320<<20)
 	if out, err := exec.CommandContext(ctx(t), "mkfs.xfs", "-q", "-m", "uuid="+uuid, image).CombinedOutput(); err != nil {
 		t.Fatalf("mkfs.xfs: %v: %s", err, out)
 	}
-	// The daemon may write there. So the symlink stops it, and not its sandbox.
+	// The daemon's sandbox allows writes to this directory. So the symlink must stop the daemon, because the sandbox
+	// does not.
 	const victim = "/mnt/disks/.victim"
 	m.run("mkdir " + victim + "; ln -s " + victim + " " + where + "; ln -s " + victim + " /mnt/disks/." + uuid)
 	name, _ := m.attach(w, worker.Disk{File: image, Serial: "LED"})
@@ -37,8 +38,8 @@ func TestThreats(t *testing.T) {
 	m.run("rm -f " + where + " /mnt/disks/." + uuid + "; rmdir " + victim + "; systemctl reload hotmount")
 	m.mounted(name)
 
-	// A tenant's filesystem, and a copy of it, have a label that is no text. The tenant adds a program that runs as
-	// another user, and a device node.
+	// A tenant's filesystem and its copy have a label that is not valid text. The tenant adds a setuid program and a
+	// device node.
 	hostile := filepath.Join(t.TempDir(), "hostile.raw")
 	if err := worker.NewDisk(hostile, 320<<20); err != nil {
 		t.Fatal(err)
@@ -66,8 +67,8 @@ func TestThreats(t *testing.T) {
 		}
 	}
 
-	// A local user cannot reach the socket or the state, and cannot forge an event. Root can do each of these, in this
-	// order.
+	// A local user cannot reach the socket or the state, and cannot forge an event. Root can do each of these. The
+	// lines below are in this order.
 	if err := m.Write(ctx(t), "/tmp/forge.pl", []byte(forge), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -88,8 +89,8 @@ func TestThreats(t *testing.T) {
 		t.Errorf("what a local user finds: %s", got)
 	}
 
-	// A pod that does not see the mount could take its directory away, and with it the mount on the host. The flag
-	// prevents that.
+	// A pod whose namespace lacks the mount could remove the mount's directory. The kernel would then remove the mount
+	// on the host too. The immutable flag prevents that.
 	unseen := func(where, try string) string {
 		return m.run(strings.ReplaceAll("unshare -m --propagation private sh -c 'umount W; "+try+"' 2>&1 || true; findmnt -no TARGET W || true", "W", where))
 	}
@@ -100,7 +101,7 @@ func TestThreats(t *testing.T) {
 		t.Errorf("without the flag it cannot be removed either: %s", got)
 	}
 
-	// A mistaken administrator has a file that others can write, and a class that selects every disk.
+	// A mistaken administrator has a configuration file that others can write, and a class that selects every disk.
 	m.run("echo 'format_present: true' >/etc/hotmount/config.yaml; chmod 666 /etc/hotmount/config.yaml; systemctl reload hotmount")
 	m.says("cannot reload.*config.yaml.*writable")
 	m.run("chmod 644 /etc/hotmount/config.yaml; chown nobody /etc/hotmount/config.yaml; systemctl reload hotmount")
@@ -115,8 +116,8 @@ chmod 755 /etc/hotmount; systemctl restart hotmount`)
 	}
 }
 
-// TestForgedEvents checks that only the disks themselves count, whatever events claim. Nothing is formatted, mounted or
-// unmounted, and the daemon stays up.
+// TestForgedEvents checks that hotmount trusts only the disks themselves, whatever events claim. Nothing is formatted,
+// mounted or unmounted, and the daemon continues to run.
 func TestForgedEvents(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	c := chance(t)
@@ -125,7 +126,7 @@ func TestForgedEvents(t *testing.T) {
 	data := withData(t, crashSize, 200<<20)
 	foreign, _ := m.attach(w, worker.Disk{File: data, Serial: "FOREIGN"})
 	m.says("^/dev/" + foreign + " .*refuse: ")
-	// This disk is held because of its serial. Only the decision about this disk keeps it from being formatted.
+	// This disk is held because of its serial. Only its own hold prevents its format.
 	held, _ := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "OURS"})
 	m.says("^/dev/" + held + " .*hold: ")
 	before := digest(t, data)
@@ -171,7 +172,7 @@ func TestForgedEvents(t *testing.T) {
 	if got := m.run("perl /root/forge.pl </root/frames 2>&1 | sort | uniq -c | head"); got != "" {
 		t.Errorf("not all of %d frames were sent: %s", len(lines), got)
 	}
-	// The daemon has received the events, and would have done by now what they ask for.
+	// The daemon has received the events. If it obeyed them, it would have acted by now.
 	m.says("an event (could not be read|was too long)")
 	m.wait("quiet", "systemctl show -p StatusText --value hotmount | grep -qx '1 mounted, 1 held, 1 refused, 0 failing'")
 	m.run("systemctl reload hotmount")
@@ -189,9 +190,9 @@ func TestForgedEvents(t *testing.T) {
 	m.mounted(name)
 }
 
-// TestNoCapabilityTooMany checks that each unit that works for the daemon fails, or does less, without any one of its
-// capabilities. It does its work with all of them. The journal distinguishes a disk that a unit's sandbox denies from
-// one with a fault.
+// TestNoCapabilityTooMany checks each unit that works for the daemon. Without any one of its capabilities the unit
+// fails or does less; with all of them it does its work. The journal distinguishes a disk that a unit's sandbox denies
+// from a disk with a fault.
 func TestNoCapabilityTooMany(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	x, xID := m.attach(w, worker.Disk{File: made(t, gib), Serial: "CAP-X"})
@@ -203,13 +204,13 @@ func TestNoCapabilityTooMany(t *testing.T) {
 	e, eID := m.attach(w, worker.Disk{File: image, Serial: "CAP-E"})
 	ext4 := m.mounted(e)
 
-	// given changes a unit's sandbox until the next change. "" restores the shipped one.
+	// given changes a unit's sandbox until the next change. If lines is "", it restores the sandbox of the package.
 	given := func(unit, lines string) {
 		t.Helper()
 		dir := "/run/systemd/system/" + unit + ".d"
 		script := "rm -rf " + dir
 		if lines != "" {
-			// The file appears at once, because PID 1 may read it for some disk at any time.
+			// The file appears complete, because PID 1 may read it for another disk at any time.
 			script = "mkdir -p " + dir + "; printf '[Service]\\n" + lines + "' >" + dir + "/new; mv " + dir + "/new " + dir + "/sandbox.conf"
 		}
 		m.run(script + "; systemctl daemon-reload")
@@ -219,7 +220,7 @@ func TestNoCapabilityTooMany(t *testing.T) {
 		t.Helper()
 		return strings.Fields(m.run("sed -n 's/^CapabilityBoundingSet=//p' /lib/systemd/system/" + unit))
 	}
-	// without returns the lines for all capabilities but one.
+	// without returns the unit file lines for all capabilities except the given one.
 	without := func(unit, capability string) string {
 		var rest []string
 		for _, c := range all(unit) {
@@ -230,8 +231,8 @@ func TestNoCapabilityTooMany(t *testing.T) {
 		return "CapabilityBoundingSet=\\nCapabilityBoundingSet=" + strings.Join(rest, " ") + "\\n"
 	}
 
-	// needsEach runs the unit for two disks, without each of its capabilities and with all. did returns for how many of
-	// the two it worked.
+	// needsEach runs the unit for two disks, first without each of its capabilities, and then with all. did runs the
+	// unit and returns the number of disks for which it worked.
 	needsEach := func(unit string, did func() int) {
 		t.Helper()
 		for _, capability := range all(unit) {
@@ -248,7 +249,8 @@ func TestNoCapabilityTooMany(t *testing.T) {
 		}
 	}
 
-	// The unit of this disk may not open it. The disk stays untouched, and is formatted once the sandbox is as shipped.
+	// This unit may not open its disk. The disk remains untouched. It is formatted when the package's sandbox is
+	// restored.
 	const format = "hotmount-format@.service"
 	given(format, "DeviceAllow=\\n")
 	barred, _ := m.attach(w, worker.Disk{File: blank(t, 320*mib), Serial: "BARRED"})
@@ -262,7 +264,7 @@ func TestNoCapabilityTooMany(t *testing.T) {
 	m.run("hotmount accept " + barred)
 	m.mounted(barred)
 
-	// The root directories belong to a pod, and opening them takes a capability.
+	// The filesystems' root directories belong to a pod, and opening them needs a capability.
 	m.run("systemctl stop hotmount; cd /mnt/disks; chown 1000:1000 " + xfs + " " + ext4 + "; chmod 0700 " + xfs + " " + ext4)
 	const grow = "hotmount-grow@.service"
 	size := int64(gib)
@@ -284,7 +286,7 @@ done 2>/dev/null; echo $n`, x, e, size-300*mib)))
 	}
 	needsEach(grow, grown)
 
-	// These two disks are not mounted.
+	// The next two disks are not mounted.
 	const stage = "hotmount-stage@.service"
 	image = blank(t, gib)
 	if out, err := exec.Command("mkfs.ext4", "-q", "-F", "-E", "root_owner=1000:1000", image).CombinedOutput(); err != nil {
@@ -295,7 +297,7 @@ done 2>/dev/null; echo $n`, x, e, size-300*mib)))
 	}
 	sx, sxID := m.attach(w, worker.Disk{File: made(t, gib), Serial: "STAGE-X"})
 	se, seID := m.attach(w, worker.Disk{File: image, Serial: "STAGE-E"})
-	// Only after their first mount does a larger disk make them grow.
+	// hotmount grows a filesystem only after it has mounted the disk once.
 	m.run("systemctl start hotmount")
 	sxUUID, seUUID := m.mounted(sx), m.mounted(se)
 	m.run("systemctl stop hotmount; grep -q " + sxUUID + " /var/lib/hotmount/filesystems.json && grep -q " + seUUID + " /var/lib/hotmount/filesystems.json; umount /mnt/disks/" + sxUUID + " /mnt/disks/" + seUUID)
@@ -318,7 +320,7 @@ done 2>/dev/null; echo $n`, x, e, size-300*mib)))
 	m.detach(w, seID)
 
 	const trim = "hotmount-trim.service"
-	// The record shows a day in use.
+	// The record says that the filesystem has been mounted for a day.
 	m.run("systemctl start " + trim + `; sed -i -E 's/"ran": [0-9]+/"ran": 86400000000000/' /var/lib/hotmount/running.json; grep '"ran": 86400000000000' /var/lib/hotmount/running.json`)
 	for _, capability := range all(trim) {
 		given(trim, without(trim, capability))
@@ -327,7 +329,7 @@ done 2>/dev/null; echo $n`, x, e, size-300*mib)))
 	given(trim, "")
 	m.run("systemctl start " + trim)
 
-	// A disk is pulled while a process uses it.
+	// A disk is pulled while a process uses its filesystem.
 	const unmount = "hotmount-unmount@.service"
 	at := "/mnt/disks/" + ext4
 	m.run("systemd-run -q --unit=holder sh -c 'cd " + at + " && exec sleep infinity'; systemctl start hotmount")
@@ -355,14 +357,15 @@ done 2>/dev/null; echo $n`, x, e, size-300*mib)))
 	m.says("cannot shut down the filesystem of .*: permission denied")
 }
 
-// TestDevicesInReach checks that a process in the daemon's control group can open no disk. One in the formatting unit's
-// can open only that unit's disk.
+// TestDevicesInReach checks which disks a process can open in a unit's control group. In the daemon's control group it
+// can open no disk. In the formatting unit's control group it can open only the disk of this unit.
 func TestDevicesInReach(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("printf '[Service]\\nEnvironment=HOTMOUNT_SETTLE=20s\\n' >/etc/systemd/system/hotmount.service.d/quick.conf; systemctl daemon-reload; systemctl restart hotmount")
 	one, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "ONE"})
 	m.wait("the proof to run", "systemctl list-units 'hotmount-format@*' --no-legend | grep -q activating")
-	// open moves itself into the unit's control group. There it runs reach, which opens disks.
+	// The script open moves itself into a unit's control group. Then it runs the script reach, which tries to open
+	// disks.
 	m.run(`cat >/usr/local/bin/reach <<'X'
 for disk in vda ` + one + `; do
 	for how in '<' '>>'; do if eval ": $how/dev/$disk" 2>/dev/null; then echo "$disk $how"; fi; done
@@ -378,13 +381,13 @@ echo 'echo $$ >/sys/fs/cgroup$(systemctl show -p ControlGroup --value "$1")/cgro
 	if got := m.run("bash /root/open $(systemctl list-units 'hotmount-format@*' --plain --no-legend | cut -d' ' -f1)"); got != want {
 		t.Errorf("a process in the formatting unit's control group can open:\n%s", got)
 	}
-	// One bit each (capability.h): CAP_LINUX_IMMUTABLE is 9, CAP_SYS_ADMIN 21.
+	// Each capability is one bit (capability.h): CAP_LINUX_IMMUTABLE is bit 9, CAP_SYS_ADMIN is bit 21.
 	for unit, most := range map[string]string{"hotmount": "0000000000000200", "hotmount-format@*": "0000000000200000"} {
 		if got := m.run("sed -n 's/^CapBnd:[[:space:]]*//p' /proc/$(systemctl show -p MainPID --value '" + unit + "')/status"); got != most {
 			t.Errorf("%s may have the capabilities %s", unit, got)
 		}
 	}
-	// These units come and go. They run reach instead of their program.
+	// These units run only for a short time. Here they run reach instead of their program.
 	seq := m.run("cat /sys/block/" + one + "/diskseq")
 	for unit, want := range map[string]string{"grow@": want, "stage@": want, "block@": one + " <\n" + none, "wait@": none, "cleanup@": none, "unmount@": none, "gone@": none, "udev": none, "trim": none, "tidy": none} {
 		m.run("d=/run/systemd/system/hotmount-" + unit + ".service.d; mkdir $d; printf '[Service]\\nExecStart=\\nExecStart=/bin/bash /usr/local/bin/reach\\nStandardOutput=append:/run/reach\\n' >$d/reach.conf; systemctl daemon-reload")

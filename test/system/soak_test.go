@@ -19,9 +19,9 @@ import (
 	"hotmount/test/worker"
 )
 
-// soakWriter appends records of 4 KiB to a file. Each is durable before its number is written to the second argument.
-// First it truncates what follows the correct records, where a crash cut one off. With "count" it counts the correct
-// records in each of the directories, from the first one on.
+// soakWriter appends records of 4 KiB to a file. It makes each record durable before it writes the number to the second
+// argument. First it truncates the file after the last correct record, because a crash may have cut a record off. With
+// "count" it prints the number of correct records in each of the directories, counted from the first record.
 const soakWriter = `use strict; use IO::Handle;
 my ($do, @dirs) = @ARGV;
 my $id;
@@ -51,7 +51,7 @@ for (;; $n++) {
 }
 `
 
-// soakTruth prints the actual state: mounts by disk, directories, units, writers and failures.
+// soakTruth prints the actual state: the mounts by disk, the directories, the units, the writers and the failed units.
 const soakTruth = `#!/bin/bash
 while read -r _ _ dev _ path _; do
 	disk=/sys/dev/block/$dev
@@ -65,8 +65,8 @@ awk '/^writes-/ && $3 == "active" {print "writer", $1}' /run/units | sort
 awk '$3 == "failed" {print "failed", $1}' /run/units
 `
 
-// soakSettled waits until the state is as given. With "rest" it must still be so when the daemon has no more work. With
-// "pass" it must also be so after the daemon has read its settings and looked at each disk again.
+// soakSettled waits until the state is as given. With "rest" the state must still be so when the daemon has no work
+// left. With "pass" the state must also be so after a reload, in which the daemon looks at each disk again.
 const soakSettled = `#!/bin/bash
 comes() { for i in {1..400}; do "$@" && return; sleep 0.2; done; return 1; }
 right() { [[ $(bash /root/truth) = "$want" ]]; }
@@ -86,15 +86,15 @@ pass) stays "came to rest" idle; reload || exit; stays "looked again" quiet ;;
 esac
 `
 
-// soaked is the model of one disk. The serial number of a container's disk is the name of its file.
+// soaked is the model of one disk. In a container the disk's serial is the name of its file.
 type soaked struct {
 	serial, image, uuid string
 	size                int64
-	id, name            string // while it is attached, otherwise empty
+	id, name            string // set while the disk is attached, otherwise empty
 	away                bool   // kept unmounted: released, or unmounted by hand
 	writing             bool
-	durable             int    // at least so many records are on it
-	mounting            string // its mount unit's invocation, empty until it is seen mounted
+	durable             int    // the disk has at least this number of records
+	mounting            string // the invocation of the mount unit, or ""
 }
 
 func (d *soaked) mounted() bool  { return d.id != "" && !d.away }
@@ -104,22 +104,23 @@ func (d *soaked) writer() string { return "writes-" + d.uuid }
 type soak struct {
 	machine
 	w      worker.Node
-	vm     *worker.Worker // w as a virtual machine, nil for a container
+	vm     *worker.Worker // w as a virtual machine, or nil if w is a container
 	disks  []*soaked
 	chance *rand.Rand
-	errors []string // patterns of errors that the daemon may log during this step
-	// serials counts the serials that a virtual machine's disks have had.
+	errors []string // patterns of the errors that the daemon may log in this step
+	// serials is the number of serials used so far for the disks of a virtual machine.
 	serials int
 }
 
-// truth waits until everything is as in the model, and checks that no mount was replaced.
+// truth waits until the state is as in the model, and checks that no mount was replaced.
 func (s *soak) truth(after string) {
 	s.t.Helper()
 	s.compare(after, "")
 }
 
-// settled also checks that the state stays so until the daemon has no more work. In the full test the daemon looks at
-// each disk again only in about every third step, because that takes as long as a step.
+// settled checks what truth checks. It also checks that the state does not change until the daemon has no work left. In
+// the full test only about every third call makes the daemon look at each disk again, because this takes as long as a
+// step.
 func (s *soak) settled(after string) {
 	s.t.Helper()
 	how := "pass"
@@ -166,7 +167,7 @@ func (s *soak) compare(after, how string) {
 	}
 }
 
-// may allows the daemon a matching error about the disk, and retries after the failure.
+// may lets the daemon log a matching error about the disk, if the line says that the daemon will try again.
 func (s *soak) may(d *soaked, pattern string) {
 	who := `\(serial ` + d.serial + `, `
 	if s.vm == nil {
@@ -175,25 +176,25 @@ func (s *soak) may(d *soaked, pattern string) {
 	s.errors = append(s.errors, who+`.*`+pattern+`.*; tried again in `)
 }
 
-// said checks that this boot's journal has no other errors since the last call. Errors of one step do not excuse the
-// next.
+// said checks that hotmount has logged no other errors in this boot since the last call. It then forgets the errors
+// that this step may log.
 func (s *soak) said(after string) {
 	s.t.Helper()
 	const mark = "the soak has looked"
 	cursor := "/run/cursor"
 	if s.vm == nil {
-		cursor = "/root/cursor" // the journal takes all its boots for one
+		cursor = "/root/cursor" // all boots of a container are one boot for the journal
 	}
 	may := strings.Join(append(s.errors, "^"+mark+"$"), "|")
-	// Without a line to show, journalctl writes no cursor and fails (systemd 252).
+	// If no line matches, journalctl writes no cursor and fails (systemd 252).
 	if got := s.run("logger -p user.err -t soak " + quote(mark) + " && journalctl --sync && journalctl -b -p err -o cat --no-pager -q --cursor-file=" + cursor + " _COMM=hotmount + SYSLOG_IDENTIFIER=soak >/run/said || exit; grep -vE -- " + quote(may) + " /run/said || true"); got != "" {
 		s.t.Fatalf("after %s: errors of hotmount:\n%s", after, got)
 	}
 	s.errors = nil
 }
 
-// meanwhile runs the script at some moment of the second in which the disk comes, goes or grows. hotmount retries what
-// fails because of it.
+// meanwhile runs the script at a random moment in the second after the disk is attached, detached or resized. hotmount
+// may fail because of the script, and must then try again.
 func (s *soak) meanwhile(d *soaked, script string) {
 	s.t.Helper()
 	if script != "" {
@@ -206,7 +207,7 @@ func (s *soak) later(script string) string {
 	return fmt.Sprintf("sleep 0.%03d; %s", s.chance.IntN(1000), script)
 }
 
-// pull pulls the disk. A container's disk must not be mounted then.
+// pull pulls the disk. In a container the disk must not be mounted.
 func (s *soak) pull(d *soaked, meanwhile string) {
 	s.t.Helper()
 	if s.vm == nil {
@@ -254,7 +255,7 @@ func (s *soak) called(d *soaked) {
 	}
 }
 
-// fresh returns a disk without a history.
+// fresh returns the model of a disk that hotmount has not seen before.
 func (s *soak) fresh(image string) *soaked {
 	d := &soaked{serial: strings.TrimSuffix(filepath.Base(image), ".raw"), image: image, size: 320 * mib}
 	if s.vm != nil {
@@ -264,8 +265,8 @@ func (s *soak) fresh(image string) *soaked {
 	return d
 }
 
-// blank replaces the detached disk by another, blank and new. With the serial of a former disk, or in the slot of one
-// without a serial, it would be held.
+// blank replaces the detached disk by a new blank disk with a new serial. hotmount would hold a blank disk that has the
+// serial of a former disk, or the slot of a former disk without a serial.
 func (s *soak) blank(d *soaked) {
 	s.t.Helper()
 	if err := os.Remove(d.image); err != nil {
@@ -274,7 +275,7 @@ func (s *soak) blank(d *soaked) {
 	*d = *s.fresh(blank(s.t, 320*mib))
 }
 
-// formatted checks that a disk that came blank becomes one XFS, which is made once.
+// formatted checks that a blank disk is formatted once, as XFS.
 func (s *soak) formatted(d *soaked) {
 	s.t.Helper()
 	d.uuid = s.mounted(d.name)
@@ -291,8 +292,8 @@ func (s *soak) formatted(d *soaked) {
 	}
 }
 
-// holds keeps a file of the disk open until it is stopped. It does so in a mount namespace of its own, as a container
-// does, or on the host's mount. hotmount has to retry the unmount.
+// holds starts a unit that keeps a file of the disk open. The unit has its own mount namespace, as a container has, or
+// uses the host's mount. hotmount must retry the unmount.
 func (s *soak) holds(d *soaked, unshare string) {
 	s.t.Helper()
 	s.may(d, "cannot unmount ")
@@ -300,14 +301,14 @@ func (s *soak) holds(d *soaked, unshare string) {
 	s.wait("the holder", "grep -qx sleep /proc/$(systemctl show -P MainPID holder)/comm")
 }
 
-// acknowledged records how many records the writers know to be durable.
+// acknowledged stores the number of durable records that each writer has reported.
 func (s *soak) acknowledged() {
 	s.t.Helper()
 	for line := range strings.Lines(s.run("mkdir -p /run/acks; cd /run/acks; grep -H . * || true")) {
 		uuid, n, _ := strings.Cut(strings.TrimSpace(line), ":")
 		count, err := strconv.Atoi(n)
 		if err != nil {
-			continue // the writer is writing it
+			continue // the writer is just writing the number
 		}
 		for _, d := range s.disks {
 			if d.uuid == uuid {
@@ -317,7 +318,7 @@ func (s *soak) acknowledged() {
 	}
 }
 
-// accept accepts a disk that was unmounted by hand. The daemon must have seen that before.
+// accept accepts a disk that was unmounted by hand. It first waits until the daemon has noticed the unmount.
 func (s *soak) accept(d *soaked) {
 	s.t.Helper()
 	s.wait("the unmount by hand to be noticed", "hotmount plan | grep -q '^"+d.name+" .*hold '")
@@ -325,8 +326,8 @@ func (s *soak) accept(d *soaked) {
 	d.away = false
 }
 
-// kept checks the data of those of the disks that are mounted, even during writes. In a virtual machine it reads the
-// data from the disks.
+// kept checks the data of the given disks that are mounted, even during writes. In a virtual machine it drops the page
+// cache first, so that the data is read from the disks.
 func (s *soak) kept(disks ...*soaked) {
 	s.t.Helper()
 	s.acknowledged()
@@ -360,7 +361,7 @@ func (s *soak) stop(d *soaked) {
 	d.writing = false
 }
 
-// off and on are the two halves of a boot.
+// off is the first half of a reboot; on is the second half.
 func (s *soak) off() {
 	s.t.Helper()
 	s.said("the step before")
@@ -382,10 +383,10 @@ func (s *soak) on(after string) {
 	}
 }
 
-// TestSoak runs steps in random order on disks with writers, each kind of step at least once. After each step the
-// mounts, directories, units and writers match a small model and stay so, and no mount was replaced. All durable data
-// on each mounted disk is there (issue 4). Only errors that the step causes are logged. Disks that come blank become
-// one filesystem each.
+// TestSoak runs random steps on disks with writers, each kind of step at least once. After each step the mounts,
+// directories, units and writers must match a small model, and no mount may have been replaced. Each mounted disk must
+// have all its durable data (issue 4). hotmount may log only errors that the step causes. A disk that was attached
+// blank must become one filesystem.
 func TestSoak(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	s := &soak{machine: m, w: w, chance: chance(t)}
@@ -393,7 +394,8 @@ func TestSoak(t *testing.T) {
 	s.soak(soakStill(s.chance))
 }
 
-// TestSoakPulled is TestSoak with steps that pull a mounted disk or cut the power. The full test has all steps.
+// TestSoakPulled does the same as TestSoak, with the steps that pull a mounted disk or cut the power. The full test has
+// all steps.
 func TestSoakPulled(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	s := &soak{machine: m, w: w, vm: w, chance: chance(t)}
@@ -414,7 +416,7 @@ func (s *soak) soak(steps []aStep) {
 			t.Fatal(err)
 		}
 	}
-	m.run("sync") // a power cut would take these files
+	m.run("sync") // without sync the power cut would lose these files
 	for range disks {
 		d := s.fresh(made(t, 320*mib))
 		out, err := exec.CommandContext(ctx(t), "blkid", "-p", "-o", "value", "-s", "UUID", d.image).Output()
@@ -447,20 +449,21 @@ func (s *soak) soak(steps []aStep) {
 	s.said("the last attachments")
 }
 
-// place is where a disk is.
+// place is the state of a disk: out, mounted or away.
 type place int
 
 const (
 	out place = iota
 	mounted
-	away // attached, and kept unmounted
-	// anywhere is for a step that is possible at each place, and leaves the disk there. boot is for a step after which
+	away // attached but kept unmounted
+	// anywhere is for a step that is possible in each state and does not change it. boot is for a step after which all
 	// disks that were away are mounted.
 	anywhere
 	boot
 )
 
-// aStep is a step of a disk from one place to another, or of the machine. For the latter the disk does not matter.
+// aStep is a step that takes a disk from one place to another, or a step of the whole machine. A machine's step ignores
+// the disk.
 type aStep struct {
 	name     string
 	weight   int
@@ -468,7 +471,7 @@ type aStep struct {
 	do       func(s *soak, d *soaked)
 }
 
-// move is a step with the disk of that number.
+// move is a step with the index of its disk.
 type move struct {
 	*aStep
 	disk int
@@ -490,7 +493,7 @@ func (m move) apply(places []place) []place {
 	return places
 }
 
-// possible returns the possible moves, each as often as its weight.
+// possible returns the possible moves. Each move occurs as often as its weight.
 func possible(steps []*aStep, places []place) []move {
 	var may []move
 	for _, step := range steps {
@@ -503,8 +506,8 @@ func possible(steps []*aStep, places []place) []move {
 	return may
 }
 
-// plan returns at least that many random moves of disks, none of which is attached at first. Each step comes once, with
-// the necessary steps between them. Then any steps follow.
+// plan returns at least the given number of random moves. At first no disk is attached. Each step occurs at least once,
+// with the moves that make it possible. When all steps have occurred, random steps follow.
 func plan(c *rand.Rand, steps []aStep, disks, least int) []move {
 	var moves []move
 	var all []*aStep
@@ -531,7 +534,7 @@ func script(text string) func(*soak, *soaked) {
 	return func(s *soak, _ *soaked) { s.run(text) }
 }
 
-// upset is a disturbance that must not matter at any time.
+// upset is a disturbance that must have no lasting effect, whenever it happens.
 type upset struct{ name, script string }
 
 var upsets = []upset{
@@ -544,10 +547,10 @@ var upsets = []upset{
 }
 
 // formatSeconds is the time until a blank disk of 320 MiB is mounted in an emulated worker, with the settle time of the
-// tests. The upset comes at any moment of it.
+// tests. The upset happens at a random moment in this time.
 const formatSeconds = 7
 
-// act is a step during which something else happens. Its script may be empty.
+// act is a step during which a disturbance can happen. The script meanwhile may be "".
 type act struct {
 	name     string
 	weight   int
@@ -581,7 +584,7 @@ var acts = []act{
 		if meanwhile == "" {
 			s.run(release)
 		} else {
-			// The release is repeated until it succeeds.
+			// The command is repeated until it succeeds.
 			s.may(d, "")
 			s.run("(" + s.later(meanwhile) + ") & " + release + " || true; wait $!")
 			s.wait("the release", release)
@@ -598,12 +601,12 @@ var acts = []act{
 	}},
 }
 
-// during returns the act with the upset in the middle of it.
+// during returns the step that does the act and starts the upset in the middle of the act.
 func during(a act, u upset) aStep {
 	return aStep{a.name + " during " + u.name, 1, a.from, a.to, func(s *soak, d *soaked) { a.do(s, d, u.script) }}
 }
 
-// soakSteps returns all steps.
+// soakSteps returns all steps, with each combination of an act and an upset.
 func soakSteps() []aStep {
 	steps := slices.Clone(soakSingle)
 	for _, a := range acts {
@@ -618,14 +621,15 @@ func soakSteps() []aStep {
 	return steps
 }
 
-// pulling are the steps that pull a mounted disk or cut the power, as the act pull does. A container supports neither.
+// pulling names the single steps that pull a mounted disk or cut the power. The act "pull" also pulls a mounted disk. A
+// container supports neither.
 var pulling = []string{
 	"pull and attach again at once", "pull and attach again while a pod has it", "pull while it is down",
 	"pull while it is down and somebody has it", "a twin, and the first goes", "power cut",
 }
 
-// soakPulled returns the pulling steps and the acts that they need, each during one of the upsets at random. Of the
-// pulls without a daemon it has the one while a process holds the disk. The full test has both.
+// soakPulled returns the pulling steps and the acts that they need, each act during a random upset. Of the two pulls
+// without a daemon it has only the pull while a process holds the disk. The full test has both.
 func soakPulled(c *rand.Rand) []aStep {
 	steps := slices.DeleteFunc(slices.Clone(soakSingle), func(s aStep) bool {
 		return !slices.Contains(pulling, s.name) || s.name == "pull while it is down"
@@ -638,7 +642,7 @@ func soakPulled(c *rand.Rand) []aStep {
 	return steps
 }
 
-// soakStill returns all other steps: each act and each upset, combined at random.
+// soakStill returns all steps that do not pull a mounted disk. Each act and each upset occurs, in random combinations.
 func soakStill(c *rand.Rand) []aStep {
 	steps := slices.DeleteFunc(slices.Clone(soakSingle), func(s aStep) bool { return slices.Contains(pulling, s.name) })
 	still := slices.DeleteFunc(slices.Clone(acts), func(a act) bool { return a.name == "pull" })
@@ -730,7 +734,7 @@ var soakSingle = []aStep{
 		if s.vm != nil {
 			s.run("udevadm trigger -s block; udevadm settle")
 		} else {
-			s.run(trigger) // not the disks of others
+			s.run(trigger) // without triggering disks of the host
 		}
 	}},
 	{"reboot", 1, anywhere, boot, func(s *soak, _ *soaked) {
@@ -752,8 +756,8 @@ var soakSingle = []aStep{
 	}},
 }
 
-// TestSoakPlan checks that all plans can be carried out, whatever the seed. The full plan has each step, and one of the
-// short plans has each act and each upset. The plan for a container pulls nothing.
+// TestSoakPlan checks that the plan for each seed can be carried out. The full plan has each step. The two short plans
+// together have each act and each upset. The plan for a container has no step that pulls a mounted disk.
 func TestSoakPlan(t *testing.T) {
 	for seed := range uint64(100) {
 		check := func(c *rand.Rand, steps []aStep, disks, most int) map[string]bool {

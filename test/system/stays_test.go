@@ -11,8 +11,9 @@ import (
 	"hotmount/test/worker"
 )
 
-// TestBlockLinksStay checks that the link of a block volume survives systemctl isolate, and is made again at once when
-// its unit ends: its process is killed, or systemd takes the disk for unplugged. What is released stays released.
+// TestBlockLinksStay checks that the link of a block volume survives systemctl isolate. When the link's unit ends, the
+// link is made again at once: after a kill or a stop, or when systemd takes the disk for unplugged. A released disk
+// remains released.
 func TestBlockLinksStay(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /var/lib/disks/block && cat >/etc/hotmount/config.yaml <<'X'\n" + fmt.Sprintf(blockConfig, "block") + "X\nsystemctl reload hotmount")
@@ -37,19 +38,19 @@ func TestBlockLinksStay(t *testing.T) {
 		m.wait("the link of a unit that was "+what, fmt.Sprintf("[ -b %s ] && now=$(systemctl show -P InvocationID %s) && [ -n \"$now\" ] && [ $now != %s ]", link, unit, was))
 	}
 	m.run("hotmount release " + name)
-	// The daemon has looked at each disk when it has reloaded.
+	// After a reload the daemon has looked at each disk.
 	m.run("systemctl reload hotmount; ! [ -L " + link + " ]")
 	m.wait("the release to be known", "hotmount plan | grep -E '^"+name+" .*hold .*released'")
 }
 
-// TestSoftReboot checks that a soft reboot, which ends all mounts and keeps the kernel's boot id, is nobody's hand: the
-// volumes are mounted again by themselves.
+// TestSoftReboot checks a soft reboot, which ends all mounts and keeps the kernel's boot ID. hotmount must not take
+// this for an unmount by hand, and must mount the volumes again without a command.
 func TestSoftReboot(t *testing.T) {
 	m, w := start(t, worker.Options{Suite: "trixie"})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	where := "/mnt/disks/" + m.mounted(name)
 	boot, mount := m.run("cat /proc/sys/kernel/random/boot_id"), m.run("findmnt -no ID "+where)
-	// The connection may end before the answer.
+	// The connection may end before the command's answer arrives.
 	_, _ = m.Run(ctx(t), "systemctl soft-reboot")
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -72,9 +73,9 @@ func TestSoftReboot(t *testing.T) {
 	}
 }
 
-// TestCoveredByAMount checks that a volume is failed while another mount hides it, and that hotmount comes after a slow
-// mount above its class directory, which it makes there. If that mount fails, hotmount runs and names it. systemd mounts
-// nothing below until somebody repairs that mount or removes it from fstab.
+// TestCoveredByAMount checks that a volume is failed while another mount hides it. At boot hotmount starts after a slow
+// mount above its class directory, and makes the directory in this mount. If this mount fails, hotmount starts and
+// names it. systemd mounts nothing below it until the administrator repairs the mount or removes it from fstab.
 func TestCoveredByAMount(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -92,7 +93,7 @@ func TestCoveredByAMount(t *testing.T) {
 	is("mounted")
 	m.mounted(late)
 
-	// As cloud-init has it in fstab.
+	// cloud-init writes such a line to fstab.
 	m.run(`printf '[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/sleep 5\n' >/etc/systemd/system/slow.service
 echo 'none /mnt tmpfs nofail,x-systemd.requires=slow.service,x-systemd.after=slow.service 0 0' >>/etc/fstab`)
 	if err := w.Reboot(ctx(t)); err != nil {

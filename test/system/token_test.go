@@ -12,7 +12,7 @@ import (
 	"hotmount/test/worker"
 )
 
-// putBytes writes the bytes into the file of a disk.
+// putBytes writes b into a disk file at the offset at.
 func putBytes(t *testing.T, image string, at int64, b string) {
 	t.Helper()
 	f, err := os.OpenFile(image, os.O_WRONLY, 0)
@@ -25,7 +25,7 @@ func putBytes(t *testing.T, image string, at int64, b string) {
 	}
 }
 
-// madeExt4 makes the file of a disk with an empty ext4 without checksums.
+// madeExt4 makes a disk file with an empty ext4 filesystem without checksums.
 func madeExt4(t *testing.T, size int64) string {
 	t.Helper()
 	path := blank(t, size)
@@ -35,8 +35,9 @@ func madeExt4(t *testing.T, size int64) string {
 	return path
 }
 
-// TestFileAsADisk checks that a file that was attached as a raw disk is named by its format, before its size is refused
-// and before it is called old data. Nothing that is printed destroys it, except the token where one is valid.
+// TestFileAsADisk checks a file, such as an image, that was attached as a raw disk. hotmount names the file's format.
+// This comes before a refusal for its size or for old data. No printed command destroys the file, except with a valid
+// token.
 func TestFileAsADisk(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	const convert = "detach it, on the host convert the image, and attach the new file: qemu-img convert -f %s -O raw FILE NEWFILE"
@@ -70,14 +71,14 @@ func TestFileAsADisk(t *testing.T) {
 		}
 		m.detach(w, id)
 	}
-	// A small disk on which nothing is, is still refused for its size, and no filesystem was promised.
+	// An empty disk that is too small is still refused for its size. hotmount has not promised to format it.
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 1<<20)})
 	m.says("^/dev/" + name + " .*: seen: it is read$")
 	m.says("^/dev/" + name + " .*refuse: it is too small for its class: 1 MiB, minimum_size: 300 MiB; .*attach a larger disk")
 }
 
-// TestRemediesForFiles checks that the commands that are printed for images and packed files help, with real ones: each
-// makes a disk with what was in the file, which is mounted.
+// TestRemediesForFiles runs the commands that hotmount prints for images and packed files, on real ones. Each command
+// makes a disk with the content of the file, and hotmount mounts this disk.
 func TestRemediesForFiles(t *testing.T) {
 	if err := worker.Need(ctx(t), os.Stderr, []string{"qemu-utils", "gzip", "xz-utils", "zstd", "bzip2", "lz4"}); err != nil {
 		t.Fatal(err)
@@ -104,7 +105,7 @@ func TestRemediesForFiles(t *testing.T) {
 	for i := range files {
 		f := &files[i]
 		f.image, f.file = made(t, 320<<20), blank(t, 0)
-		// An empty filesystem is packed into less than 4 KiB, and no disk is so small.
+		// A packed empty filesystem has less than 4 KiB, which is too small for a disk.
 		onHost("head -c 64K /dev/urandom | dd of=FILE bs=64K seek=3200 iflag=fullblock conv=notrunc status=none", f.image, "")
 		onHost(f.pack, f.image, f.file)
 		f.before = digest(t, f.file)
@@ -120,7 +121,7 @@ func TestRemediesForFiles(t *testing.T) {
 		}
 		unpacked := blank(t, 0)
 		onHost(remedy, f.file, unpacked)
-		onHost("cmp -n $(stat -c %s FILE) FILE NEWFILE", f.image, unpacked) // a VHD is rounded up
+		onHost("cmp -n $(stat -c %s FILE) FILE NEWFILE", f.image, unpacked) // the size of a VHD is rounded up
 		f.name, f.id = m.attach(w, worker.Disk{File: unpacked})
 		onHost("rm FILE NEWFILE", f.file, f.image)
 	}
@@ -129,9 +130,9 @@ func TestRemediesForFiles(t *testing.T) {
 	}
 }
 
-// TestOneWishOneCommand checks that the token of a disk that was unmounted by hand and wiped is enough to format it, and
-// lists what it overrides. A hold that arises after the token was printed ends the token. If that hold is for somebody
-// else's disk, it needs an accept of its own. An accept with the reason of another hold lifts nothing.
+// TestOneWishOneCommand checks a disk that was unmounted by hand and wiped. Its token is enough to format the disk, and
+// lists what the token overrides. A later hold makes the token invalid. If the later hold protects another owner's
+// disk, it needs a separate accept. An accept with the reason of another hold lifts nothing.
 func TestOneWishOneCommand(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: madeExt4(t, 320<<20)})
@@ -152,9 +153,9 @@ func TestOneWishOneCommand(t *testing.T) {
 	if !strings.Contains(text, "the token overrides them:\n") || !strings.Contains(text, "  nobody has unmounted it by hand\n") || !strings.Contains(text, vanished+uuid) {
 		t.Errorf("the offer:\n%s", text)
 	}
-	// A claim appears meanwhile that hotmount cannot read.
+	// After the token was printed, a claim appears that hotmount cannot read.
 	m.run("ln -s /root/srv.mount /etc/systemd/system/srv.mount; hotmount rescan")
-	// Whose disk it is has to be accepted separately.
+	// A hold about the owner of the disk needs a separate accept.
 	for _, command := range []string{"hotmount format " + name + " --confirm " + token, "hotmount format " + name} {
 		if out := m.fails(command); !strings.Contains(out, "/etc/systemd/system/srv.mount; if it does not name this disk: hotmount accept "+name+" claims-unseen") {
 			t.Error(out)
@@ -168,12 +169,12 @@ func TestOneWishOneCommand(t *testing.T) {
 	}
 }
 
-// TestUnmountable checks that a disk whose filesystem can never be mounted is formatted by the token, which says what is
-// lost. Before that the tries promise no format.
+// TestUnmountable checks a disk whose filesystem can never be mounted. The token formats the disk, and its offer names
+// what will be lost. Before that, no message about a failed mount promises a format.
 func TestUnmountable(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := madeExt4(t, 320<<20)
-	putBytes(t, image, 1024+0x60+2, "\x08") // s_feature_incompat, a bit that no kernel knows
+	putBytes(t, image, 1024+0x60+2, "\x08") // s_feature_incompat: a bit that no kernel knows
 	before := digest(t, image)
 	name, _ := m.attach(w, worker.Disk{File: image})
 	m.says("/dev/" + name + " .*tried again in")

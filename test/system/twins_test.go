@@ -16,8 +16,8 @@ import (
 	"hotmount/test/worker"
 )
 
-// TestTwins checks that the first of two disks with one UUID is mounted, even after a reboot. The other never takes its
-// place by itself.
+// TestTwins checks two disks with one UUID. hotmount mounts the first disk, even after a reboot. Without a command the
+// second disk never replaces the first.
 func TestTwins(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -31,7 +31,7 @@ func TestTwins(t *testing.T) {
 	refused := "/dev/" + twin + " .*refuse: it has the UUID " + uuid + " of another disk: .*FIRST.*SECOND.*xfs_admin -U generate /dev/" + twin + " && udevadm trigger /dev/" + twin
 	m.says(refused)
 	m.wait("the link by UUID to move", "[ $(readlink -f /dev/disk/by-uuid/"+uuid+") = /dev/"+twin+" ]")
-	// The remedy in the journal works, even for a copy that needs its log replayed.
+	// The remedy in the journal works, even for a copy whose log must be replayed.
 	cured := func(d worker.Disk) {
 		t.Helper()
 		name, id := m.attach(w, d)
@@ -51,7 +51,7 @@ func TestTwins(t *testing.T) {
 	m.run("touch /mnt/disks/" + m.mounted(e) + "/f; sync")
 	cured(worker.Disk{File: copyOf(t, ext4), Serial: "CURED-E"})
 	m.detach(w, eID)
-	// A twin that goes takes nothing with it.
+	// The removal of a twin does not affect the mount of the first disk.
 	m.detach(w, twinID)
 	m.wait("the end of the twin", "udevadm settle; journalctl -b -u hotmount -o cat --no-pager | grep '^/dev/"+twin+" .*SECOND.*gone'")
 	if got := m.run("findmnt -no ID,SOURCE /mnt/disks/" + uuid); got != before {
@@ -63,7 +63,7 @@ func TestTwins(t *testing.T) {
 	if err := w.Shutdown(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
-	// The disk on record is also recognised by its serial alone.
+	// hotmount also recognises the recorded disk by its serial if the size has changed.
 	if err := os.Truncate(image, 384<<20); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestTwins(t *testing.T) {
 	}
 	m.run("hotmount accept " + twin)
 	m.mounted(twin)
-	// The first disk replaces its twin while the daemon is stopped.
+	// While the daemon is stopped, the twin is detached and the first disk is attached.
 	m.run("systemctl stop hotmount")
 	m.detach(w, twinID)
 	name, id = m.attach(w, worker.Disk{File: image, Serial: "FIRST"})
@@ -99,11 +99,11 @@ func TestTwins(t *testing.T) {
 	}
 	m.run("hotmount accept " + name)
 	m.mounted(name)
-	// The twin comes once more, and the first goes before udev has handled the twin.
+	// The twin is attached once more. The first disk is detached before udev has handled the twin.
 	m.run("journalctl --rotate -q; journalctl --vacuum-size=1 -q; udevadm control --stop-exec-queue")
 	twin, twinID = m.attach(w, worker.Disk{File: copied, Serial: "SECOND"})
 	m.detach(w, id)
-	m.run("hotmount rescan") // udev's event of that waits in the same queue
+	m.run("hotmount rescan") // udev's event for the detach waits in the same queue
 	m.wait("the first to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
 	m.run("udevadm control --start-exec-queue")
 	m.says("/dev/" + twin + " .*refuse: its UUID " + uuid + " was last mounted from another disk, which left when this one was attached already: .*FIRST.*hotmount accept " + twin)
@@ -112,7 +112,7 @@ func TestTwins(t *testing.T) {
 	}
 	m.detach(w, twinID)
 
-	// Without serials hotmount distinguishes them by their slots, and by the one on record.
+	// Without serials hotmount distinguishes the twins by their slots, and by the record of the mounted disk.
 	m.wait("the mount to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
 	bare := made(t, 320<<20)
 	name, id = m.attach(w, worker.Disk{File: bare})
@@ -135,7 +135,7 @@ func TestTwins(t *testing.T) {
 	if got := m.run("hotmount plan; findmnt -n /dev/" + twin + " || true"); !regexpLine(got, "^"+twin+" .* refuse ") || !regexpLine(got, "^"+name+" .* keep ") {
 		t.Errorf("the first and its twin: %s", got)
 	}
-	// The same holds after a boot, when the kernel may give them other names.
+	// The result is the same after a boot, in which the kernel may give the disks other names.
 	first := slot(name)
 	if err := w.Reboot(ctx(t)); err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestTwins(t *testing.T) {
 		m.detach(w, a.ID)
 	}
 
-	// Two disks are there at boot, and none is on record. Nobody knows which one is meant.
+	// Two twins are attached at boot, and neither is recorded. hotmount cannot know which of the two to mount.
 	m.wait("the mount to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
 	if err := w.Shutdown(ctx(t)); err != nil {
 		t.Fatal(err)
@@ -170,8 +170,8 @@ func TestTwins(t *testing.T) {
 	}
 }
 
-// TestTwoMachines checks two machines, both with hotmount, that share a disk. There is at most one filesystem, and the
-// machine that did not make it does not mount it.
+// TestTwoMachines checks two machines that share a disk. Both run hotmount. At most one filesystem is made. The machine
+// that did not make it does not mount it.
 func TestTwoMachines(t *testing.T) {
 	one, w1 := start(t, worker.Options{})
 	two, w2 := start(t, worker.Options{})
@@ -182,7 +182,7 @@ func TestTwoMachines(t *testing.T) {
 		rounds = 20
 	}
 	mounted := 0
-	// Both machines may give up in a round. In at least one round one of them must not.
+	// In some rounds both machines may give up. In at least one round one machine must succeed.
 	for round := 0; round < rounds || mounted == 0 && round < 20; round++ {
 		shared := worker.Disk{File: blank(t, crashSize+int64(round)<<12), Serial: fmt.Sprint("SHARED", round), Shared: true}
 		var ids, names [2]string
@@ -195,7 +195,7 @@ func TestTwoMachines(t *testing.T) {
 			}
 			ids[i] = a.ID
 			if i == 0 {
-				time.Sleep(skew) // the random moment
+				time.Sleep(skew) // random, so that the machines begin at different times
 			}
 		}
 		for i, m := range machines {
@@ -214,7 +214,7 @@ func TestTwoMachines(t *testing.T) {
 		var by []int
 		for i, m := range machines {
 			t.Logf("skew %s, machine %d: %s", skew, i, m.run("journalctl -b -o cat --no-pager -u hotmount | grep -E '^/dev/"+names[i]+" .*SHARED' | tail -n 3 | cut -c1-400"))
-			// Later events of udev change nothing.
+			// Later udev events change nothing.
 			m.run("udevadm settle; i=$(stat -c %i /run/hotmount/settings.json); systemctl reload hotmount; for n in $(seq 300); do [ $(stat -c %i /run/hotmount/settings.json) = $i ] || exit 0; sleep 0.1; done; exit 1")
 			m.wait("quiet", "systemctl is-active hotmount && ! systemctl show -p StatusText --value hotmount | grep 'working on'")
 			where := m.run("findmnt -no TARGET /dev/" + names[i] + " || true")
@@ -232,7 +232,7 @@ func TestTwoMachines(t *testing.T) {
 		}
 		for _, i := range by {
 			mounted++
-			// One machine wrote the filesystem from its first byte to its last.
+			// One machine wrote the whole filesystem.
 			machines[i].run(fmt.Sprintf("echo x >$(findmnt -no TARGET /dev/%s)/f; umount /dev/%[1]s; xfs_repair -n /dev/%[1]s 2>&1 || { echo 'the filesystem is damaged' >&2; exit 1; }", names[i]))
 		}
 		one.detach(w1, ids[0])
@@ -243,15 +243,16 @@ func TestTwoMachines(t *testing.T) {
 	}
 }
 
-// TestRivals lets another program write at a random moment of the scan and of the settle time, or before hotmount looks
-// at the disk. The rival wins (issue 3): its data is intact, and hotmount has made no filesystem.
+// TestRivals lets another program, the rival, write to a disk. It writes at a random moment of the scan or the settle
+// time, or before hotmount looks at the disk. The rival wins (issue 3): its data is intact, and hotmount makes no
+// filesystem.
 //
-// hotmount has the disk open exclusively from before its first read on. A rival that opens the disk exclusively before
-// its first write learns that the disk is busy, and loses nothing. It has written no byte and has not disturbed
-// hotmount, whose filesystem is sound. A rival that does not ask is never kept from writing.
+// hotmount opens the disk exclusively before its first read. A rival that also opens the disk exclusively gets the
+// error "busy" before it writes. It loses nothing, and hotmount's filesystem is sound. A rival that does not open the
+// disk exclusively can always write.
 func TestRivals(t *testing.T) {
 	m, w := start(t, worker.Options{})
-	// An emulated machine may begin this much later than it should.
+	// An emulated machine may start this much later than intended.
 	const settle, late = 6 * time.Second, 2 * time.Second
 	m.run(fmt.Sprintf("printf '[Service]\\nEnvironment=HOTMOUNT_SETTLE=%s HOTMOUNT_FORMAT_LIMIT=256\\n' >/etc/systemd/system/hotmount.service.d/quick.conf; systemctl daemon-reload; systemctl restart hotmount", settle))
 	c := chance(t)
@@ -267,7 +268,8 @@ func TestRivals(t *testing.T) {
 	for round := range rounds {
 		begin, here := "", rivals
 		if round == 0 {
-			// In the first round the rivals that ask take part twice. The second ones begin before hotmount.
+			// In the first round the rivals that open the disk exclusively take part twice. The second time they begin
+			// before hotmount.
 			m.run("systemctl stop hotmount")
 			here = slices.Concat(rivals, slices.DeleteFunc(slices.Clone(rivals), func(r rival) bool { return !r.asks }))
 		}
@@ -283,7 +285,7 @@ func TestRivals(t *testing.T) {
 			all = append(all, o)
 			moment := ""
 			if i < len(rivals) {
-				// The moment comes after hotmount opens the disk. Before that its unit waits for its turn.
+				// The moment comes after hotmount opens the disk. Before that, the formatting unit waits for its turn.
 				moment = fmt.Sprintf(`unit=/sys/fs/cgroup/system.slice/system-hotmount*format.slice/hotmount-format@$(cat /sys/block/%s/diskseq).service
 opened() { local f; read -r pid <$unit/cgroup.procs && for f in /proc/$pid/fd/*; do [ $f -ef $d ] && return; done; }
 until opened; do sleep 0.1; done 2>/dev/null
@@ -314,7 +316,7 @@ rm -f /root/%[1]s.code; nohup bash /root/%[1]s >/root/%[1]s.log 2>&1 </dev/null 
 				won[o.what]++
 				m.run(o.env + "; udevadm settle; { " + o.check + "; } >&2")
 				for _, f := range formats {
-					// The history has the format before the last look at the disk.
+					// The record of the format is written before hotmount looks at the disk for the last time.
 					if !regexpLine(f.Failure, "somebody writes to it|somebody else uses it|(?i)busy") {
 						t.Errorf("%s was first, but the history has %+v", o.what, f)
 					}
@@ -347,8 +349,8 @@ rm -f /root/%[1]s.code; nohup bash /root/%[1]s >/root/%[1]s.log 2>&1 </dev/null 
 	}
 }
 
-// rival is another program that writes to the disk $d that hotmount looks at. check succeeds if the program has. $u is
-// a UUID of its own. A rival that asks opens the disk exclusively before it writes.
+// rival is another program. Its script write writes to the disk $d while hotmount looks at the disk. check succeeds if
+// the rival's data is intact. $u is the rival's own UUID. asks means that the rival opens the disk exclusively first.
 type rival struct {
 	what, write, check string
 	asks               bool
@@ -365,7 +367,7 @@ var rivals = []rival{
 	{"mkfs.xfs", "mkfs.xfs -q -m uuid=$u $d", "[ $(blkid -p -o value -s UUID $d) = $u ] && { findmnt $d || xfs_repair -n $d; }", true},
 }
 
-// withData makes the image of a disk that looks blank except to a full read. mkfs.xfs would overwrite it.
+// withData makes a disk image that only a full read distinguishes from a blank one. mkfs.xfs would overwrite its data.
 func withData(t *testing.T, size, at int64) string {
 	t.Helper()
 	image := blank(t, size)
@@ -380,9 +382,9 @@ func withData(t *testing.T, size, at int64) string {
 	return image
 }
 
-// TestSwap pulls a disk while it is proven blank or formatted, and attaches another one, with data, that may get its
-// name. The other disk is never written to. In half of the rounds mkfs.xfs is stopped right before its first write, or
-// after some.
+// TestSwap pulls a disk while hotmount proves it blank or formats it. Then it attaches another disk, with data, that
+// may get the same name. The second disk is never written to. In most rounds mkfs.xfs is stopped before its first write
+// or after some writes.
 func TestSwap(t *testing.T) {
 	m, w := obedientWorker(t)
 	c := chance(t)
@@ -390,7 +392,7 @@ func TestSwap(t *testing.T) {
 	if full {
 		rounds = 200
 	}
-	// took is the time from the attachment of a disk to its mount. It bounds the random moments.
+	// took is the time from the attachment of a disk to its mount. The random moments lie within this time.
 	begun := time.Now()
 	name, id := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "TIME"})
 	m.mounted(name)
@@ -413,13 +415,13 @@ func TestSwap(t *testing.T) {
 		if order != "" {
 			m.wait("mkfs.xfs to be stopped", fmt.Sprintf("grep stopped '/var/lib/orders/A%d:%s/trace.1'", round, order))
 		} else {
-			time.Sleep(time.Duration(c.Int64N(int64(took)))) // the random moment
+			time.Sleep(time.Duration(c.Int64N(int64(took)))) // a random moment
 		}
 		if err := w.DetachSurprise(ctx(t), victim.ID); err != nil {
 			t.Fatal(err)
 		}
-		// The other disk comes at once, or when the kernel has released the first. Otherwise it comes when nobody has
-		// the first open and its name is free.
+		// The second disk is attached at once, or when the kernel has released the first disk. In the other rounds it
+		// is attached when no process has the first disk open and its name is free.
 		patience := c.IntN(4)
 		if patience > 0 {
 			if err := w.WaitDetached(ctx(t), victim.ID); err != nil {
@@ -433,7 +435,7 @@ func TestSwap(t *testing.T) {
 		serial := fmt.Sprintf("B%d", round)
 		name, id := m.attach(w, worker.Disk{File: data, Serial: serial})
 		if order != "" {
-			// A mkfs.xfs that is still alive would do its worst now.
+			// If mkfs.xfs is still alive, it now continues and could write to the second disk.
 			m.run("pkill -CONT -f 'mkfs.xfs .*/dev/' || true")
 		}
 		if victim.ID != "" {
@@ -460,8 +462,8 @@ func TestSwap(t *testing.T) {
 	}
 }
 
-// forge sends frames to udev's group, which only root in the host's network namespace can do. It is in Perl, which
-// every Debian has. Its input is one frame a line: an action, then the properties.
+// forge sends frames to udev's multicast group. Only root in the host's network namespace can do that. forge is in
+// Perl, which every Debian has. Each input line is one frame: an action, then the properties.
 const forge = `use strict;
 socket(my $s, 16, 3, 15) or die "socket: $!"; # AF_NETLINK, SOCK_RAW, NETLINK_KOBJECT_UEVENT
 sub out { my ($frame, $group) = @_;
@@ -481,20 +483,20 @@ while (my $line = <STDIN>) {
 }
 `
 
-// TestHangingMkfs checks that other disks are formatted however many runs of mkfs.xfs hang on storage that answers no
-// writes. Each run ends with its disk.
+// TestHangingMkfs checks that other disks are formatted while runs of mkfs.xfs hang on storage that answers no writes.
+// Each run ends when its disk is detached.
 func TestHangingMkfs(t *testing.T) {
 	m, w := start(t, worker.Options{})
-	// The disks that hang are SCSI. QEMU removes those at once, whatever is under way on them.
+	// The hanging disks are SCSI disks. QEMU removes SCSI disks at once, even with requests in flight.
 	m.run("printf 'classes:\\n  - name: default\\n    directory: /mnt/disks\\n    names: [\"vd[a-z]\", \"sd[a-z]\"]\\n' >/etc/hotmount/config.yaml; systemctl stop hotmount")
 	const hanging = 3
 	var ids []string
 	for i := range hanging {
 		_, id := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: fmt.Sprint("DEAD", i), Bus: worker.BusSCSI})
-		throttle(t, w, id, 0, 1) // the first write completes, the next one waits for ever
+		throttle(t, w, id, 0, 1) // the first write completes, the next write never does
 		ids = append(ids, id)
 	}
-	// Two disks are read at once. One of them does not answer at all.
+	// hotmount reads at most two disks at once. This one does not answer any read.
 	_, id := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "DEAF", Bus: worker.BusSCSI})
 	m.run("udevadm settle")
 	throttle(t, w, id, 1, 0)
@@ -503,12 +505,12 @@ func TestHangingMkfs(t *testing.T) {
 	count := "[ $(pgrep -a mkfs.xfs | grep -vc -- -N) = " + fmt.Sprint(hanging) + " ]"
 	m.wait("mkfs.xfs on all of them", count)
 	name, _ := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "ALIVE"})
-	// The hanging disks take all places until they are a minute old.
+	// The hanging disks occupy all places until they have hung for a minute.
 	m.waits(3, "the disk that answers", "findmnt -n /dev/"+name)
 	m.mounted(name)
 	m.run(count)
 	m.run(fmt.Sprintf("[ $(systemctl list-units --no-legend 'hotmount-format@*' | grep -c activating) = %d ]", len(ids)))
-	// The daemon waits for none of them (issue 2: it ends within a second of SIGTERM).
+	// The daemon does not wait for the hanging runs (issue 2: it ends within a second of SIGTERM).
 	m.run("systemctl stop hotmount; " + count + " && systemctl start hotmount")
 	if times := m.stops(); times[len(times)-1] > time.Second {
 		t.Errorf("while disks are formatted, from Stopping to Stopped it took %s", times[len(times)-1])

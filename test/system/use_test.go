@@ -15,12 +15,12 @@ import (
 	"hotmount/test/worker"
 )
 
-// usedHold is what the journal says of a disk that somebody else used.
+// usedHold matches the journal's message about a disk that another program has used.
 const usedHold = " .*hold: somebody else on this node used it, and it is not a hotmount volume: "
 
-// TestUsedByAnother checks that a disk that is mounted elsewhere, bound as a device or named in a domain of libvirt is
-// left alone. Once that ends it is held, by the next daemon and after a reboot too. An accept lifts that. The same with
-// a volume of hotmount's makes no hold: the volume is failed, and mounted again by itself.
+// TestUsedByAnother checks a disk that is mounted elsewhere, bound as a device, or named in a libvirt domain. hotmount
+// does not use the disk. When the other use ends, hotmount holds the disk, even after a restart or a reboot, until an
+// accept. A volume of hotmount's is not held: it is failed, and mounted again after the other use.
 func TestUsedByAnother(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("mkdir -p /var/lib/prometheus/node-exporter; systemctl restart hotmount")
@@ -50,7 +50,7 @@ func TestUsedByAnother(t *testing.T) {
 		m.run("hotmount accept " + name)
 		where := "/mnt/disks/" + m.mounted(name)
 
-		// It is a volume now.
+		// The disk is now a volume of hotmount's.
 		m.run("systemctl stop hotmount; umount " + where + "; " + fmt.Sprintf(use.begin, name) + "; systemctl start hotmount")
 		const inUse = " .*refuse: it is a volume of this node, and is not mounted while somebody else uses it: "
 		m.says("/dev/" + name + inUse + use.how)
@@ -60,7 +60,7 @@ func TestUsedByAnother(t *testing.T) {
 		if use.name != "domain" {
 			continue
 		}
-		// At a boot nobody has unmounted it.
+		// After a boot the volume does not count as unmounted by hand.
 		m.run(fmt.Sprintf(use.begin, name))
 		if err := w.(interface{ Reboot(context.Context) error }).Reboot(ctx(t)); err != nil {
 			t.Fatal(err)
@@ -75,8 +75,8 @@ func TestUsedByAnother(t *testing.T) {
 	}
 }
 
-// TestABindOfADiskThatIsHeld checks that hotmount sees a bind of a disk's node that begins and ends while it runs, and
-// does not format the disk.
+// TestABindOfADiskThatIsHeld checks a bind of a disk's node that begins and ends while hotmount runs. hotmount notices
+// the bind and does not format the disk.
 func TestABindOfADiskThatIsHeld(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("touch /etc/hotmount/hold /run/volume")
@@ -93,10 +93,10 @@ func TestABindOfADiskThatIsHeld(t *testing.T) {
 	m.mounted(name)
 }
 
-// opens has a process of that name open the disk, with these flags of open(2).
+// opens starts a process with the name comm that opens the disk with these flags of open(2).
 func (m machine) opens(unit, comm, name, flags string) {
 	m.t.Helper()
-	// systemd would expand variables of a command line.
+	// The program is in a file, because systemd would expand variables in a command line.
 	m.run(fmt.Sprintf(`cat >/root/opens <<'X'
 use Fcntl; $0 = $ARGV[0]; sysopen(F, $ARGV[1], eval $ARGV[2]) or die $!; sleep;
 X
@@ -104,9 +104,9 @@ systemd-run -q --unit=%[1]s perl /root/opens '%[3]s' /dev/%[4]s '%[2]s'
 for i in $(seq 1 50); do grep -qx '%[3]s' /proc/$(systemctl show -P MainPID %[1]s)/comm && ls -l /proc/$(systemctl show -P MainPID %[1]s)/fd | grep -q '/dev/%[4]s$' && exit 0; sleep 0.1; done; exit 1`, unit, flags, comm, name))
 }
 
-// TestOpenInAMachine checks that a disk that a virtual machine monitor has open is held, with and without O_EXCL,
-// whatever is on it, and stays so. It is not used while the monitor has it, even if it is accepted. What another process
-// has open for writing is used once that ends. Who only reads does not count.
+// TestOpenInAMachine checks disks that a virtual machine monitor has open, with and without O_EXCL. hotmount holds such
+// a disk, whatever is on it, even after the monitor ends. It does not use an accepted disk while the monitor has it
+// open. A disk that another program has open for writing is used after the program ends. A reader does not matter.
 func TestOpenInAMachine(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("mkdir -p /etc/libvirt/qemu")
@@ -127,7 +127,8 @@ func TestOpenInAMachine(t *testing.T) {
 		for _, name := range []string{full, empty, encrypted} {
 			m.says("/dev/" + name + usedHold + `opened by the virtual machine monitor qemu-system-x86 \(process [0-9]+\), seen .*; .*hotmount accept ` + name)
 		}
-		// Before the accept nobody is advised to overwrite it, and the refusal remains after it.
+		// Before the accept no message advises the user to overwrite the disk. After the accept hotmount still refuses
+		// the disk.
 		if got := advised(); got != before {
 			t.Errorf("%s: the journal advises to format it %s times, before %s", flags, got, before)
 		}
@@ -150,7 +151,7 @@ func TestOpenInAMachine(t *testing.T) {
 		m.mounted(empty)
 	}
 
-	// Opened while it is proven blank, after the daemon has asked.
+	// A monitor opens the disk while hotmount proves it blank, after the daemon has looked for open files.
 	late, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	m.wait("the proof", "systemctl list-units --no-legend 'hotmount-format@*' | grep -q activating")
 	m.opens("late", "qemu-system-x86", late, "O_RDWR")
@@ -182,10 +183,10 @@ func TestOpenInAMachine(t *testing.T) {
 	}
 }
 
-// TestAMachinesDiskAfterABoot checks in a virtual machine what a container cannot show: another boot id, other sequence
-// numbers, and disks that are there before the daemon. A disk that QEMU had open stays held after a reboot, at which no
-// QEMU runs yet. So does a disk that was mounted elsewhere, with a serial and without. A disk that a domain names by a
-// link of udev's is not used, and held when the domain is gone. The data of each stays as it was.
+// TestAMachinesDiskAfterABoot checks what a container cannot show: another boot ID, other sequence numbers, and disks
+// that exist before the daemon starts. A disk that QEMU had open remains held after a reboot, even if QEMU does not
+// run. So does a disk that was mounted elsewhere, with or without a serial. A disk that a libvirt domain names by a
+// udev link is not used. It is held when the domain is removed. No disk's data changes.
 func TestAMachinesDiskAfterABoot(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /etc/libvirt/qemu; systemctl stop hotmount")
@@ -231,8 +232,8 @@ func TestAMachinesDiskAfterABoot(t *testing.T) {
 	}
 }
 
-// TestOpenInQEMU checks the same with a real QEMU, and that the disk stays held after a boot at which no QEMU runs. QEMU
-// itself opens disks without O_EXCL.
+// TestOpenInQEMU checks a disk that a real QEMU has open. The disk remains held after a boot at which QEMU does not
+// run. QEMU itself opens disks without O_EXCL.
 func TestOpenInQEMU(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	const qemu = "/usr/bin/qemu-system-x86_64"
@@ -250,7 +251,7 @@ func TestOpenInQEMU(t *testing.T) {
 		if at == qemu {
 			to = qemu
 		}
-		// The worker has a C library of its own.
+		// The worker must use its own C library.
 		if strings.HasPrefix(filepath.Base(at), "libc.") || strings.HasPrefix(filepath.Base(at), "libm.") {
 			continue
 		}
@@ -274,7 +275,7 @@ func TestOpenInQEMU(t *testing.T) {
 		if got := m.run("findmnt -rno SOURCE | grep -E '/(" + full + "|" + empty + ")$' || [ $? = 1 ]"); got != "" {
 			t.Errorf("mounted are %s", got)
 		}
-		// QEMU flushes the disk when it ends, and the kernel counts that as a write of nothing.
+		// QEMU flushes the disk when it ends. The kernel counts the flush as a write request without a sector.
 		if got := m.run("awk '{print $7 + $14}' /sys/block/" + empty + "/stat"); got != "0" {
 			t.Errorf("%s sectors of %s were written %s", got, empty, when)
 		}

@@ -10,9 +10,9 @@ import (
 	"hotmount/test/worker"
 )
 
-// TestVirtioSCSI checks disks on virtio-scsi: one that no class selects is named once, with the class to add. Then
-// the built-in class has it: hot-plug, resize, a copy, removal while busy, a target that is used again, and a power cut. A
-// disk of another vendor is not QEMU's. A class in block mode has what it selects before.
+// TestVirtioSCSI checks disks on virtio-scsi. A disk that no class selects is reported once, with the class to add.
+// Then the built-in class selects it: hot-plug, resize, a copy, removal while busy, a reused target, and a power cut. A
+// disk of another vendor is not selected. A class in block mode takes precedence for the disks that it selects.
 func TestVirtioSCSI(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /var/lib/prometheus/node-exporter /var/lib/disks/block; printf 'classes:\\n  - name: default\\n    names: [\"vd*\"]\\n    directory: /mnt/disks\\n' >/etc/hotmount/config.yaml; systemctl restart hotmount")
@@ -41,8 +41,8 @@ func TestVirtioSCSI(t *testing.T) {
 	m.says("/dev/" + twin + " .*refuse: it has the UUID " + uuid)
 	m.detach(w, twinID)
 
-	// The next disk gets the target, and the name, of one that was pulled while it was busy.
-	// systemd would stop a unit with this WorkingDirectory= before the mount.
+	// The next disk gets the target and the name of a disk that was pulled while it was busy. The unit does not use
+	// WorkingDirectory=, with which systemd would stop it before the unmount.
 	m.run("systemd-run --unit busy sh -c 'cd " + where + " && exec sleep infinity'")
 	m.wait("the disk to be in use", "[ $(readlink /proc/$(systemctl show -P MainPID busy)/cwd) = "+where+" ]")
 	m.detach(w, id)
