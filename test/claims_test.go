@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestClaims checks that each test exists that the threat model, field.md or a list of long tests names.
+// TestClaims checks that each test exists that is named in the threat model, in field.md or in a list of long tests.
 func TestClaims(t *testing.T) {
 	named := map[string]bool{}
 	for file, pattern := range map[string]string{

@@ -1,4 +1,4 @@
-// Package test has tests that need more than one package. This file tests what make checks before anything is built.
+// Package test has tests that need more than one package. This file tests what make checks before it builds anything.
 package test
 
 import (
@@ -13,15 +13,17 @@ import (
 	"testing"
 )
 
-// TestGoVersion checks that make reports a go that is missing or too old. It finds a new go where Go's installer puts
-// it, even if Debian's comes first in PATH.
+// TestGoVersion checks that make reports a go command that is missing or too old. make must find a new go command where
+// Go's installer puts it, even if Debian's go comes first in PATH.
 func TestGoVersion(t *testing.T) {
-	// make reads the Makefile from standard input, so that go test knows that the result depends on it.
+	// make reads the Makefile from its standard input. The test opens the file itself, so that go test knows of the
+	// dependency.
 	makefile, err := os.ReadFile("../Makefile")
 	if err != nil {
 		t.Fatal(err)
 	}
-	tools := t.TempDir() // all that make needs of /usr/bin, which may have a go
+	// The directory has all tools that make needs. /usr/bin is not in PATH, because it may have a go command.
+	tools := t.TempDir()
 	for _, tool := range []string{"date", "dpkg", "git", "head", "sed", "sort", "stat"} {
 		path, err := exec.LookPath(tool)
 		if err != nil {
@@ -31,7 +33,7 @@ func TestGoVersion(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// golang returns a directory with a go of that version, or an empty one.
+	// golang returns a directory with a go command of the given version. For "" the directory is empty.
 	golang := func(version string) string {
 		dir := t.TempDir()
 		if version == "" {
@@ -71,8 +73,8 @@ func TestGoVersion(t *testing.T) {
 	}
 }
 
-// TestMissingPackages checks that packaging/need names the missing Debian packages to a user who is not root, and
-// installs nothing.
+// TestMissingPackages checks that packaging/need names the missing Debian packages to a user who is not root. It must
+// install nothing.
 func TestMissingPackages(t *testing.T) {
 	script, err := os.ReadFile("../packaging/need")
 	if err != nil {
@@ -95,8 +97,8 @@ func TestMissingPackages(t *testing.T) {
 	}
 }
 
-// TestSources checks that each packed directory is among the Makefile's SOURCES, except those that no test reads. The
-// reports of make test-full are for a digest of SOURCES.
+// TestSources checks that the Makefile's SOURCES has each packed directory, except the directories that no test reads.
+// The reports of make test-full are for a digest of SOURCES.
 func TestSources(t *testing.T) {
 	words := func(file, pattern string) []string {
 		text, err := os.ReadFile(file)

@@ -17,8 +17,9 @@ import (
 
 var update = flag.Bool("update", false, "TestMessages writes testdata/messages.txt")
 
-// TestMessages checks that testdata/messages.txt has what every part of hotmount says to people, but for the rules,
-// whose words are in internal/policy/testdata/messages.txt. A reviewer reads both in one go, and TestWords reads them.
+// TestMessages checks that testdata/messages.txt has all of hotmount's messages to people, except the messages of the
+// rules. These are in internal/policy/testdata/messages.txt. A reviewer can read all messages in the two files.
+// TestWords reads them, too.
 func TestMessages(t *testing.T) {
 	const golden = "testdata/messages.txt"
 	got := allMessages(t)
@@ -39,7 +40,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// allMessages returns the messages of each file, below its name.
+// allMessages returns the messages of each file below the file's name.
 func allMessages(t *testing.T) string {
 	t.Helper()
 	var out strings.Builder
@@ -53,7 +54,7 @@ func allMessages(t *testing.T) string {
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "test/") {
 				return err
 			}
-			// The words of the rules are templates. policy/testdata/messages.txt has them filled in.
+			// The messages of the rules are templates. policy/testdata/messages.txt has them with values.
 			if filepath.Base(filepath.Dir(path)) == "policy" {
 				return nil
 			}
@@ -84,7 +85,8 @@ func read(t *testing.T, name string, what *regexp.Regexp) []string {
 	return what.FindAllString(string(b), -1)
 }
 
-// literals returns the string literals of a Go file that have three words or more. Those that are added up are one.
+// literals returns the string literals of a Go file that have three words or more. Literals that are joined by + count
+// as one.
 func literals(path string) ([]string, error) {
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
 	if err != nil {
@@ -94,7 +96,7 @@ func literals(path string) ([]string, error) {
 	var look func(ast.Node) bool
 	look = func(n ast.Node) bool {
 		switch n := n.(type) {
-		case *ast.ImportSpec, *ast.Field: // a field's tag is for a decoder
+		case *ast.ImportSpec, *ast.Field: // a field's tag is not a message
 			return false
 		case *ast.BinaryExpr, *ast.BasicLit:
 			text, rest := textOf(n)
@@ -116,8 +118,8 @@ func literals(path string) ([]string, error) {
 
 var threeWords = regexp.MustCompile(`[A-Za-z]{2,}.*\s.*[A-Za-z]{2,}.*\s.*[A-Za-z]{2,}`)
 
-// textOf returns the text of literals that are added up, with three dots for what is no literal. rest is what may have
-// other literals inside.
+// textOf returns the text of literals that are joined by +. Three dots stand for an operand that is not a literal. rest
+// has the expressions that may contain other literals.
 func textOf(n ast.Node) (text string, rest []ast.Node) {
 	switch n := n.(type) {
 	case *ast.BasicLit:

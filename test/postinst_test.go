@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// TestPostinstInAnImage: an installation into another root says that the next start is the first one, and neither looks at
-// the builder's disks nor fails. An upgrade there says nothing.
+// TestPostinstInAnImage checks postinst in another root directory, as in a build of an image. It marks the next start
+// as the first. It does not look at the builder's disks and does not fail. After an upgrade it prints nothing.
 func TestPostinstInAnImage(t *testing.T) {
 	for name, tt := range map[string]struct {
 		args  []string
-		mark  string // that a removal has left
+		mark  string // file that a removal has left
 		first bool
 	}{
 		"first":                 {[]string{"configure", ""}, "", true},

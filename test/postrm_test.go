@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestPostrmIsLedNowhere checks postrm against a user who can write to a class directory. The user replaces a leftover
-// by a symlink after postrm has looked at it, here when postrm calls ls. postrm does not touch the symlink's target. It
-// removes a leftover that stays one, unless the file with the marker's name has content.
+// TestPostrmIsLedNowhere checks postrm against a user who can write to a class directory. After postrm has looked at a
+// leftover, the user replaces it by a symlink, here when postrm calls ls. postrm does not touch the target of the
+// symlink. It removes an unchanged leftover, unless the file with the marker's name has content.
 func TestPostrmIsLedNowhere(t *testing.T) {
 	script, err := os.Open("../packaging/debian/postrm")
 	if err != nil {

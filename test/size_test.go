@@ -12,16 +12,17 @@ import (
 	"testing"
 )
 
-// maxFile and maxFunction are the most lines that a file and a function of the program may have.
+// maxFile and maxFunction are the maximum numbers of lines in a file and in a function of the program.
 const (
 	maxFile     = 500
 	maxFunction = 80
 )
 
-// larger has the files and functions that may have more lines, each with the reason.
+// larger maps the files and functions that may have more lines to their own maximum. Each entry has a comment with the
+// reason.
 var larger = map[string]int{}
 
-// TestSize checks that files and functions of the program are short enough to be read at once.
+// TestSize checks that each file and function of the program is short enough to be read in one go.
 func TestSize(t *testing.T) {
 	found := map[string]bool{}
 	check := func(name string, lines, most int) {

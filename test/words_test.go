@@ -21,17 +21,17 @@ var (
 	each = flag.Int("each", 40, "how many sentences -draw prints of each")
 )
 
-// maxWords is the most words that a sentence may have (.github/CONTRIBUTING.md asks for 25).
+// maxWords is the maximum number of words in a sentence. The guideline in .github/CONTRIBUTING.md is 25.
 const maxWords = 35
 
-// long are the sentences over maxWords that are allowed, by how they begin.
+// long has the beginnings of the sentences that may have more than maxWords words.
 var long = []string{}
 
 // quoting are the files that quote forbidden phrases.
 var quoting = map[string]bool{".github/CONTRIBUTING.md": true}
 
-// TestWords checks each sentence of the documents, the manual pages, the messages and the comments: its length, and
-// the phrases of phrases.txt. It is a floor: it cannot tell whether a sentence is clear.
+// TestWords checks each sentence of the documents, the manual pages, the messages and the comments. It checks the
+// length and the phrases of phrases.txt. It finds only some unclear sentences.
 func TestWords(t *testing.T) {
 	phrases := readPhrases(t)
 	sentences := 0
@@ -65,7 +65,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// printDraw prints sentences that the seed chooses. A sentence has at least five words.
+// printDraw prints sentences that it chooses by the seed. Each sentence has at least five words.
 func printDraw(t *testing.T, text map[string][]string) {
 	of := map[string][]string{}
 	for _, name := range slices.Sorted(maps.Keys(text)) {
@@ -103,7 +103,8 @@ func allowed(sentence string, used map[string]bool) bool {
 	return false
 }
 
-// readPhrases returns the regular expressions of phrases.txt. They match from the beginning of a word, in either case.
+// readPhrases returns the regular expressions of phrases.txt. A match begins at the beginning of a word, and ignores
+// case.
 func readPhrases(t *testing.T) []*regexp.Regexp {
 	t.Helper()
 	text, err := os.ReadFile("phrases.txt")
@@ -123,7 +124,7 @@ func readPhrases(t *testing.T) []*regexp.Regexp {
 	return all
 }
 
-// allText returns the paragraphs of each file that people read.
+// allText returns the paragraphs of each file that people read, by file name.
 func allText(t *testing.T) map[string][]string {
 	t.Helper()
 	text := map[string][]string{}
@@ -166,13 +167,13 @@ func allText(t *testing.T) map[string][]string {
 
 var (
 	fence = regexp.MustCompile("(?ms)^ *```.*?^ *```|^    [^\n]*$")
-	// code is a literal in a text. It counts as one word.
+	// code matches a code literal in a text. A literal counts as one word.
 	code = regexp.MustCompile("`[^`]*`")
 	item = regexp.MustCompile(`^\s*(?:[-*] |[0-9]+\. |#+ |\|)`)
 	link = regexp.MustCompile(`\]\([^)]*\)`)
 )
 
-// markdown returns the paragraphs, list items, headings and table cells of a text.
+// markdown returns the paragraphs, list items, headings and table cells of a Markdown text.
 func markdown(text string) []string {
 	text = code.ReplaceAllString(link.ReplaceAllString(fence.ReplaceAllString(text, "\n"), "]"), "CODE")
 	var all []string
@@ -250,7 +251,7 @@ func catalog(text string) []string {
 	return all
 }
 
-// comments returns the paragraphs of a Go file's comments, without directives and indented code.
+// comments returns the paragraphs of a Go file's comments. It omits directives and indented code.
 func comments(path string) ([]string, error) {
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
 	if err != nil {
@@ -270,21 +271,21 @@ func comments(path string) ([]string, error) {
 	return all, nil
 }
 
-// stop ends a sentence: its mark is followed by a space and a capital letter, or by the end.
+// stop matches the end of a sentence: a punctuation mark and the space after it.
 var stop = regexp.MustCompile(`[.!?:;][)"]?\s+`)
 
-// heading is the name of a case in the messages of the rules.
+// heading matches the name of a case in the messages of the rules.
 var heading = regexp.MustCompile(`^[a-z-]+ \([a-z]+\): `)
 
-// fullStop ends a sentence that is read as a whole.
+// fullStop matches the end of a sentence. Unlike stop, it does not match a colon or a semicolon.
 var fullStop = regexp.MustCompile(`([.!?][)"]?) `)
 
-// sentencesOf splits a paragraph. A colon or a semicolon ends a sentence, too: it is where a reader can rest.
+// sentencesOf splits a paragraph into sentences. It also splits at a colon or a semicolon, where a reader can pause.
 func sentencesOf(paragraph string) []string { return stop.Split(paragraph, -1) }
 
 var word = regexp.MustCompile(`[A-Za-z0-9]`)
 
-// words returns the words of a sentence. Dashes and other marks are none.
+// words returns the words of a sentence. A dash or another mark is not a word.
 func words(sentence string) []string {
 	var all []string
 	for _, w := range strings.Fields(sentence) {

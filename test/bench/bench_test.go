@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// mountedTurn returns a turn of a way with a disk that was mounted after that many milliseconds.
+// mountedTurn returns a turn of the method way with one disk, which was mounted after ms milliseconds.
 func mountedTurn(figure, way string, ms float64, busy bool) Turn {
 	t := Turn{
 		Figure: figure, Way: way, Disks: 1, Idle: 1, Added: map[string]float64{"loop100": 1000}, Probed: map[string]float64{"loop100": 1000 + ms/2},
@@ -35,7 +35,7 @@ func TestTableHasMediansOfQuietTurns(t *testing.T) {
 	want := []Row{
 		{"one disk", "to mounted", hotmount, "ms", Interval{20, 10, 30}, 10, 30, 3, 4},
 		{"one disk", "to mounted", rule, "ms", Interval{40, 20, 60}, 20, 60, 3, 3},
-		// No turn was quiet, so all count.
+		// No turn had an idle machine, so all turns count.
 		{"one disk", "to mounted", mountCall, "ms", Interval{7, 7, 7}, 7, 7, 0, 1},
 	}
 	if got := table.Rows[:3]; !slices.Equal(got, want) {
@@ -61,7 +61,7 @@ func TestEstimate(t *testing.T) {
 		many[i] = float64(100 + i)
 	}
 	got := estimate(medianOf, many)
-	// By order statistics the 95 % interval of the median of 31 values is from the 10th to the 22nd.
+	// By order statistics, the 95 % interval of the median of 31 values reaches from the 10th to the 22nd value.
 	if got.Is != 115 || got.Low < 107 || got.Low > 111 || got.High < 119 || got.High > 123 {
 		t.Errorf("the median is %+v, not 115 with about 109 to 121", got)
 	}
@@ -76,7 +76,7 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
-// TestOrder checks that each round begins with another way, and that a seldom way takes part seldom.
+// TestOrder checks that each round begins with another method, and that a seldom method takes part only in some rounds.
 func TestOrder(t *testing.T) {
 	ways, seldom := []string{"a", "b", "c"}, map[string]int{"b": 3}
 	for round, want := range []string{"abc", "ca", "ca", "abc", "ca"} {
@@ -104,8 +104,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// tracedTurn is the turn of testdata/trace.txt, which lacks most of sched_switch. tracedSplit is its split, read by
-// eye.
+// tracedTurn is the turn of testdata/trace.txt, which lacks most lines of sched_switch. tracedSplit is the split of
+// this turn, read by eye.
 var (
 	tracedTurn = Turn{
 		Way: hotmount, Disks: 1, Added: map[string]float64{"loop308": 3342100.186042}, Probed: map[string]float64{"loop308": 3342116.932068},
@@ -138,7 +138,7 @@ func TestSplitTurn(t *testing.T) {
 	}
 }
 
-// elements returns how many elements of a picture have a class, and fails if the picture is no XML.
+// elements returns the number of elements of this class in a picture. It fails the test if the picture is not XML.
 func elements(t *testing.T, picture, class string) int {
 	t.Helper()
 	n := 0
@@ -187,7 +187,8 @@ func TestMedianTurn(t *testing.T) {
 	}
 }
 
-// TestAFaultMeetsNoBound checks that a turn in which a disk was not mounted makes the bound missed, whatever the others took.
+// TestAFaultMeetsNoBound checks that a turn in which a disk was not mounted makes the bound missed, whatever the other
+// turns took.
 func TestAFaultMeetsNoBound(t *testing.T) {
 	r := Result{Turns: []Turn{mountedTurn("one", hotmount, 1, false), mountedTurn("one", rule, 10, false)}}
 	if b := r.table().Bounds[0]; !b.Met {

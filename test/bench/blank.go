@@ -14,14 +14,14 @@ import (
 
 const (
 	blankSize = 5 << 30
-	// secondLook, in milliseconds, is how long hotmount leaves a new filesystem alone before it reads it again
-	// (secondLook in internal/helper/prove.go).
+	// secondLook is the time in milliseconds after which hotmount reads a new filesystem again (secondLook in
+	// internal/helper/prove.go).
 	secondLook = 3000
-	// bytesPerSecond is the speed of the throttled disk.
+	// bytesPerSecond is the read speed of the throttled disk.
 	bytesPerSecond = 500_000_000
 )
 
-// blanks measures blank disks at the speed of memory: the kernel returns zeros for blocks never written.
+// blanks measures blank disks at the speed of memory: the kernel returns zeros for blocks that were never written.
 func (in *inside) blanks(ctx context.Context) error {
 	for r := range in.Turns {
 		for _, way := range order(in.Ways, nil, r) {
@@ -68,8 +68,8 @@ func (in *inside) blankTurn(ctx context.Context, way string) error {
 	return errors.Join(err, in.clear(ctx, loops), os.Remove(file))
 }
 
-// parts does the single steps for a blank disk one after the other, and returns their time in milliseconds. A unit of
-// PID 1 runs them, so that it is throttled like hotmount's. It begins after udev's event.
+// parts runs the steps for a blank disk one after the other, and returns the time that they take in milliseconds. The
+// steps run in a unit of PID 1, so that they are throttled like hotmount's. They begin after udev's event.
 func (in *inside) parts(ctx context.Context, l *loop) (float64, error) {
 	n, err := in.numbers(ctx, "systemd-run -q --pipe --wait --collect bash -ec "+quote(fmt.Sprintf(`udevadm settle; s=$(date +%%s%%N)
 dd if=%[1]s of=/dev/null bs=1M iflag=direct 2>/dev/null; mkfs.xfs -q -K %[1]s
@@ -96,7 +96,7 @@ func (in *inside) throttled(ctx context.Context) error {
 	return errors.Join(in.blanks(ctx), lift())
 }
 
-// throttle limits the container's reads from a device. The returned function ends that.
+// throttle limits the container's reads from a device. The caller ends the limit with the returned function.
 func throttle(dev string) (lift func() error, err error) {
 	lift = func() error { return nil }
 	controllers, err := os.ReadFile(filepath.Join(cgroups, "cgroup.controllers"))
@@ -111,7 +111,7 @@ func throttle(dev string) (lift func() error, err error) {
 	return throttleLegacy(dev)
 }
 
-// throttleUnified limits PID 1's units by cgroup v2. The container's control groups end with it.
+// throttleUnified limits PID 1's units with cgroup v2. The limit ends with the container's control groups.
 func throttleUnified(dev string) error {
 	limit := fmt.Sprintf("%s rbps=%d", dev, bytesPerSecond)
 	return errors.Join(
@@ -119,8 +119,8 @@ func throttleUnified(dev string) error {
 		os.WriteFile(filepath.Join(cgroups, "system.slice/io.max"), []byte(limit), 0o644))
 }
 
-// throttleLegacy limits all of the container's processes by cgroup v1. A root group cannot be limited, so they move
-// into a group of their own, and back at the end.
+// throttleLegacy limits all processes of the container with cgroup v1. A root group cannot be limited. So the processes
+// move to a new group, and lift moves them back.
 func throttleLegacy(dev string) (lift func() error, err error) {
 	lift = func() error { return nil }
 	root, err := os.MkdirTemp("", "bench-blkio-")
@@ -134,7 +134,7 @@ func throttleLegacy(dev string) (lift func() error, err error) {
 	lift = func() error {
 		return errors.Join(moveAll(root), removeGroup(group), unix.Unmount(root, 0), os.Remove(root))
 	}
-	// A group that a killed run has left is fine too.
+	// The group may exist, because a killed run can leave it.
 	if err := os.MkdirAll(group, 0o755); err != nil {
 		return lift, err
 	}
@@ -145,7 +145,8 @@ func throttleLegacy(dev string) (lift func() error, err error) {
 	return lift, moveAll(group)
 }
 
-// moveAll moves all processes of the container into a group. The next pass finds a process forked meanwhile.
+// moveAll moves all processes of the container into a group. It makes three passes, because a process can fork during a
+// pass.
 func moveAll(group string) error {
 	for range 3 {
 		pids, err := filepath.Glob("/proc/[0-9]*")
@@ -162,7 +163,7 @@ func moveAll(group string) error {
 	return nil
 }
 
-// removeGroup removes a group whose last processes may still be ending.
+// removeGroup removes a group. It waits a while if the last processes of the group have not ended yet.
 func removeGroup(group string) error {
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		err := os.Remove(group)

@@ -13,13 +13,13 @@ import (
 	"hotmount/test/worker"
 )
 
-// rulesAtBoot is the directory of the rules that are there when the container boots.
+// rulesAtBoot is the directory of the udev rules that exist when the container boots.
 const rulesAtBoot = "/etc/udev/rules.d/"
 
-// boots measures boots of the whole container with disks that hold an XFS each. PID 1 starts, and the time runs to READY
-// and to the last mount, as PID 1 records them.
+// boots measures boots of the whole container with disks that each hold an XFS filesystem. The times run from the start
+// of PID 1 to READY and to the last mount, as PID 1 records them.
 func (b *bench) boots(ctx context.Context, c *worker.Container, f figure) ([]Turn, error) {
-	// The daemon would format and mount the disks.
+	// The daemon would format and mount the new disks.
 	if _, err := c.Run(ctx, "systemctl stop hotmount"); err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ for d in /dev/loop*[0-9]; do [ ! -e /sys/block/${d#/dev/}/loop/backing_file ] ||
 	return turns, nil
 }
 
-// boot takes one turn: a boot with one way switched on.
+// boot takes one turn, which is a boot with one method switched on.
 func (b *bench) boot(ctx context.Context, c *worker.Container, f figure, way string) (Turn, error) {
 	script := "set -e; rm -f " + rulesAtBoot + "*; systemctl -q enable hotmount hotmount-tidy"
 	if way != hotmount {
@@ -83,7 +83,7 @@ func (b *bench) boot(ctx context.Context, c *worker.Container, f figure, way str
 	return t, nil
 }
 
-// times waits for all mounts, and reads from PID 1 when they and the daemon became active.
+// times waits for all mounts. It then asks PID 1 when the mounts and the daemon became active.
 func (b *bench) times(ctx context.Context, c *worker.Container, t *Turn) error {
 	const read = `systemctl is-system-running --wait >/dev/null
 systemctl show -P UserspaceTimestampMonotonic

@@ -4,24 +4,24 @@ import (
 	"slices"
 )
 
-// figure is one part of a run.
+// figure is one measurement of a run, such as one disk or twenty disks.
 type figure struct {
 	name  string
 	disks int
 	// blanks is the number of additional blank disks.
 	blanks int
-	// turns is the highest number of turns of each way.
+	// turns is the maximum number of turns of each method.
 	turns int
 	ways  []string
-	// apart reports whether it is measured only when it is named.
+	// apart reports whether the figure is measured only if the user names it.
 	apart bool
-	// traced reports whether the kernel traces the turns, from outside the container.
+	// traced reports whether the kernel traces the turns. The trace is taken outside the container.
 	traced bool
-	// outside reports whether the turns are taken from outside the container, because they boot it.
+	// outside reports whether the turns are taken from outside the container. Such turns boot the container.
 	outside bool
 }
 
-// figures are the figures of a run, in its order.
+// figures are the figures of a run, in the order in which they are measured.
 var figures = []figure{
 	{name: "one", disks: 1, turns: 30, ways: []string{hotmount, rule, tuned, mountCall, hotPlug, shellLoop, systemdMount, neighbour}},
 	{name: "twenty", disks: 20, turns: 30, ways: []string{hotmount, rule, tuned, mountCall, hotPlug, shellLoop, systemdMount}},
@@ -35,43 +35,43 @@ var figures = []figure{
 	{name: "idle", disks: 24, turns: 1, ways: []string{hotmount}, apart: true},
 }
 
-// seldom maps the ways that no bound is about to n: they take part in each nth round.
+// seldom maps methods that occur in no bound to a number n. Such a method takes part in every nth round.
 var seldom = map[string]map[string]int{
 	"one":      {shellLoop: 3, systemdMount: 3, neighbour: 3},
 	"twenty":   {hotPlug: 6, shellLoop: 6, systemdMount: 6},
 	"hundreds": {rule: 5, shellLoop: 5, systemdMount: 5},
 }
 
-// withBase adds the other package to the ways, next to hotmount.
+// withBase adds the other package to the methods, next to hotmount.
 func withBase(ways []string) []string {
 	i := slices.Index(ways, hotmount)
 	return slices.Insert(slices.Clone(ways), i+1, hotmountBase)
 }
 
-// Turn is one turn of a way. All times are CLOCK_MONOTONIC in milliseconds, by the name of the device.
+// Turn is one turn of one method. The map keys are device names. Times are CLOCK_MONOTONIC in milliseconds.
 type Turn struct {
 	Figure string `json:"figure"`
 	Way    string `json:"way"`
 	Disks  int    `json:"disks"`
-	// Load is the load average of the last minute. Idle is the processors' idle share (0 to 1) in the half second
-	// before.
+	// Load is the load average of the last minute. Idle is the share of the processors (0 to 1) that was idle in the
+	// half second before the turn.
 	Load float64 `json:"load"`
 	Idle float64 `json:"idle"`
 	// Others is the share of the processors (0 to 1) that processes outside the container took during the turn.
 	Others  float64            `json:"others"`
-	Added   map[string]float64 `json:"added,omitempty"`   // the kernel's event
-	Probed  map[string]float64 `json:"probed,omitempty"`  // udev's event
-	Mounted map[string]float64 `json:"mounted,omitempty"` // seen in the mount table
-	// CPU has milliseconds by group until a while after the last mount. "all" is the container without this program,
-	// except for its work as a way.
+	Added   map[string]float64 `json:"added,omitempty"`   // time of the kernel's event
+	Probed  map[string]float64 `json:"probed,omitempty"`  // time of udev's event
+	Mounted map[string]float64 `json:"mounted,omitempty"` // time when the mount table had the mount
+	// CPU is the CPU time in milliseconds of each group, until a while after the last mount. "all" is the container
+	// without this program, plus the work of this program as a mount method.
 	CPU map[string]float64 `json:"cpu,omitempty"`
-	// Values are other results, by name.
+	// Values holds other results by name.
 	Values map[string]float64 `json:"values,omitempty"`
-	// Fault is the reason why the turn does not count.
+	// Fault is the reason why the turn does not count, or "".
 	Fault string `json:"fault,omitempty"`
 }
 
-// quiet reports whether the machine had almost nothing else to do.
+// quiet reports whether the machine was almost idle apart from the turn.
 func (t Turn) quiet() bool { return t.Idle >= 1-busyBefore && t.Others <= busyMeanwhile }
 
 func first(times map[string]float64) float64 {

@@ -9,17 +9,17 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// dropIn configures the daemon while ways take turns. A frozen daemon cannot feed the watchdog, and settle would be a
-// wait.
+// dropIn configures the daemon while methods take turns. It disables the watchdog, because a frozen daemon cannot
+// answer it, and the settle time, which would be a wait.
 const (
 	dropIn     = "/etc/systemd/system/hotmount.service.d/bench.conf"
 	dropInText = "[Service]\nWatchdogSec=0\nEnvironment=HOTMOUNT_SETTLE=0s\n"
 )
 
-// settled is the idle time of the daemon before it is measured.
+// settled is how long the daemon is idle before it is measured.
 const settled = 90 * time.Second
 
-// idle measures the installed daemon with many disks while nothing happens.
+// idle measures the installed daemon with many disks and no events.
 func (in *inside) idle(ctx context.Context) error {
 	files, err := in.disks(ctx, in.Disks)
 	if err != nil {
@@ -71,7 +71,7 @@ func (in *inside) idleTurn(ctx context.Context, t *Turn) error {
 	return in.resident(ctx, t.Values)
 }
 
-// switches returns how often threads of the daemon have left a processor (context switches of both kinds).
+// switches returns the number of context switches of the daemon's threads, voluntary and involuntary.
 func (in *inside) switches(ctx context.Context) (n float64, err error) {
 	p, err := in.daemon(ctx)
 	if err != nil {

@@ -18,19 +18,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// task is the request to the program inside the container, as JSON on its command line.
+// task is the request to this program inside the container. It is passed as JSON on the command line.
 type task struct {
 	Figure string   `json:"figure"`
 	Ways   []string `json:"ways"`
 	Disks  int      `json:"disks"`
 	Blanks int      `json:"blanks"`
 	Turns  int      `json:"turns"`
-	// First is the container's first loop device. Dir is the directory for the files behind them.
+	// First is the number of the container's first loop device. Dir is the directory of the files for the loop devices.
 	First int    `json:"first"`
 	Dir   string `json:"dir"`
-	// Idle is in seconds.
+	// Idle is how long the figure "idle" is measured, in seconds.
 	Idle int `json:"idle"`
-	// Packages maps ways to the packages that they measure.
+	// Packages maps methods to the packages that they measure.
 	Packages map[string]string `json:"packages"`
 }
 
@@ -39,19 +39,20 @@ type inside struct {
 	task
 	turns *json.Encoder
 	out   io.Writer
-	// patience is the remaining wait of this figure for a quiet machine.
+	// patience is how long this figure may still wait for an idle machine.
 	patience time.Duration
-	// installed is the way whose package is installed.
+	// installed is the method whose package is installed.
 	installed string
 }
 
-// patience bounds the wait of one figure for a quiet machine, over all of its turns.
+// patience bounds how long one figure waits for an idle machine, summed over all its turns.
 const patience = 90 * time.Second
 
 func runInside(ctx context.Context, text string, host io.Reader, turns, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
-	go func() { // lasts as long as the process
-		_, _ = io.Copy(io.Discard, host) // however the host ends it
+	// This goroutine runs as long as the process.
+	go func() {
+		_, _ = io.Copy(io.Discard, host) // returns when the host ends the input, for whatever reason
 		cancel()
 	}()
 	in := inside{turns: json.NewEncoder(turns), out: out, patience: patience, installed: hotmount}
@@ -68,14 +69,14 @@ func runInside(ctx context.Context, text string, host io.Reader, turns, out io.W
 	return errors.Join(measure(ctx), in.as(hotmount, in.resume))
 }
 
-// as runs f with the package of that way.
+// as runs f while the package of the method is installed.
 func (in *inside) as(way string, f func() error) error {
 	return errors.Join(in.install(way), f())
 }
 
-// resume restores the state of the container after the installation.
+// resume restores the state of the container, as it was after the installation.
 func (in *inside) resume() error {
-	ctx := context.Background() // works even after the end of the other context
+	ctx := context.Background() // still works when the caller's context has ended
 	return errors.Join(in.clear(ctx, nil), in.script(ctx, setUp(hotmount, in.Dir)))
 }
 
@@ -112,7 +113,7 @@ func (in *inside) numbers(ctx context.Context, text string) ([]float64, error) {
 	return all, nil
 }
 
-// install installs the package of a way, if it is another one.
+// install installs the package of a method, unless it is installed.
 func (in *inside) install(way string) error {
 	deb := in.Packages[way]
 	if deb == "" || way == in.installed {
@@ -124,7 +125,7 @@ said=$(DEBIAN_FRONTEND=noninteractive dpkg -i --force-confold,downgrade `+quote(
 systemctl daemon-reload; systemctl restart hotmount`)
 }
 
-// clear ends every way, unmounts its mounts, and detaches the disks.
+// clear ends all methods, unmounts their mounts, and detaches the disks.
 func (in *inside) clear(ctx context.Context, loops []*loop) error {
 	if err := in.script(ctx, off); err != nil {
 		return err
@@ -132,14 +133,14 @@ func (in *inside) clear(ctx context.Context, loops []*loop) error {
 	if err := unmountAll(); err != nil {
 		return err
 	}
-	// Mount points of hotmount go with the mounts, and so do the leftovers of a simulated power cut.
+	// This removes hotmount's mount points and the leftovers of a simulated power cut.
 	if err := in.script(ctx, idleAgain+"\nhotmount cleanup --all"); err != nil {
 		return err
 	}
 	if err := detach(loops); err != nil {
 		return err
 	}
-	// The mount points of systemd-mount stay.
+	// systemd-mount does not remove its mount points.
 	left, err := filepath.Glob(below + "*")
 	if err != nil {
 		return err
@@ -152,7 +153,7 @@ func (in *inside) clear(ctx context.Context, loops []*loop) error {
 	return in.script(ctx, idleAgain)
 }
 
-// unmountAll unmounts all disks. It retries a busy one for a while.
+// unmountAll unmounts all disks. It retries busy mounts for a while.
 func unmountAll() error {
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		points, err := mountPoints()
@@ -185,7 +186,7 @@ func mountPoints() ([]string, error) {
 }
 
 // endWorkers ends udevd's idle workers, as udevd itself does after three seconds (on_post in systemd's
-// src/udev/udevd.c). So a disk finds udevd as on a node without recent events.
+// src/udev/udevd.c). udevd is then in the same state as on a node without recent events.
 func (in *inside) endWorkers(ctx context.Context) error {
 	main, err := in.numbers(ctx, "systemctl show -P MainPID systemd-udevd")
 	if err != nil || len(main) != 1 {
@@ -200,7 +201,7 @@ func (in *inside) endWorkers(ctx context.Context) error {
 		for _, p := range all {
 			if stat, err := p.Stat(); err == nil && stat.PPID == int(main[0]) {
 				n++
-				_ = unix.Kill(p.PID, unix.SIGTERM) // it may have ended
+				_ = unix.Kill(p.PID, unix.SIGTERM) // the worker may have ended
 			}
 		}
 		if n == 0 {

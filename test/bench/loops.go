@@ -17,10 +17,10 @@ import (
 
 // loop is one of the container's loop devices.
 type loop struct {
-	name string // loop700
+	name string // such as loop700
 	dev  string // major:minor
-	// file is open while the device has a file, because the last close of a device that is open for writing is an
-	// event.
+	// file is open while the device has a file. The last close of a device that is open for writing would cause a
+	// uevent.
 	file *os.File
 }
 
@@ -39,7 +39,7 @@ func (in *inside) loops(n int) ([]*loop, error) {
 
 func (l *loop) node() string { return "/dev/" + l.name }
 
-// attach connects the device with a file. It makes the node in /dev just before, like devtmpfs.
+// attach connects the device with a file. It makes the node in /dev just before, as devtmpfs does.
 func (l *loop) attach(file string) (err error) {
 	var major, minor uint32
 	if _, err := fmt.Sscanf(l.dev, "%d:%d", &major, &minor); err != nil {
@@ -52,8 +52,8 @@ func (l *loop) attach(file string) (err error) {
 	return err
 }
 
-// letGo keeps the devices open only for reading. hotmount mounts no disk that another process has open for writing, if it
-// looks. udev has one more event for each.
+// letGo reopens the devices only for reading. If hotmount looks for open files, it does not mount a disk that is open
+// for writing. udev gets one more event for each device.
 func letGo(loops []*loop) error {
 	for _, l := range loops {
 		reader, err := os.Open(l.node())
@@ -68,7 +68,7 @@ func letGo(loops []*loop) error {
 	return nil
 }
 
-// detach detaches the files from the devices, and removes their nodes.
+// detach detaches the files from the devices, and removes the nodes of the devices.
 func detach(loops []*loop) error {
 	var errs []error
 	for _, l := range loops {
@@ -89,11 +89,11 @@ func detach(loops []*loop) error {
 
 const diskSize = 1 << 30
 
-// uuid returns the UUID of the filesystem on the disk i. No other container has it: the kernel mounts no two XFS with
-// one UUID.
+// uuid returns the UUID of the filesystem on disk i. It must be unique across containers, because the kernel does not
+// mount two XFS filesystems with one UUID.
 func (in *inside) uuid(i int) string { return fmt.Sprintf("%08x-0000-4000-8000-%012d", in.First, i) }
 
-// disks makes sparse files with an XFS each, unless they exist.
+// disks makes sparse files, each with an XFS filesystem. It keeps files that exist.
 func (in *inside) disks(ctx context.Context, n int) ([]string, error) {
 	all := make([]string, n)
 	for i := range all {
@@ -104,7 +104,7 @@ func (in *inside) disks(ctx context.Context, n int) ([]string, error) {
 		if err := sparse(all[i], diskSize); err != nil {
 			return nil, err
 		}
-		// Holes take no memory. The logs of 200 disks would take much.
+		// Holes save memory, because the XFS logs of 200 disks would take much of it.
 		for _, args := range [][]string{{"mkfs.xfs", "-q", "-m", "uuid=" + in.uuid(i)}, {"fallocate", "--dig-holes"}} {
 			if said, err := exec.CommandContext(ctx, args[0], append(args[1:], all[i])...).CombinedOutput(); err != nil {
 				return nil, fmt.Errorf("cannot make the disk %s: %s: %w: %s", all[i], args[0], err, said)
@@ -114,7 +114,7 @@ func (in *inside) disks(ctx context.Context, n int) ([]string, error) {
 	return all, nil
 }
 
-// blank makes a new, empty sparse file, which takes no memory while it is read.
+// blank makes a new sparse file without data. The file takes no memory while it is read.
 func (in *inside) blank(name string, size int64) (string, error) {
 	path := filepath.Join(in.Dir, name)
 	if err := os.RemoveAll(path); err != nil {

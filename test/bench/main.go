@@ -1,5 +1,5 @@
-// Command bench measures hotmount against other ways to mount a new disk. It boots a container (test/worker) in which
-// the ways take turns. It writes a table, all turns as JSON, and two plots. make bench calls it.
+// Command bench compares hotmount with other methods to mount a new disk. It boots a container (test/worker) in which
+// the methods take turns. It writes a table, all turns as JSON, and two plots. make bench calls it.
 package main
 
 import (
@@ -23,7 +23,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	// The same program takes the turns inside the container.
+	// The same program also takes the turns inside the container.
 	if len(args) == 2 && args[0] == "inside" {
 		return runInside(ctx, args[1], os.Stdin, os.Stdout, os.Stderr)
 	}
@@ -55,7 +55,7 @@ func run(ctx context.Context, args []string) error {
 	return b.run(ctx, wanted)
 }
 
-// chosen returns the named figures, in the order of the run.
+// chosen returns the named figures in the order in which they are measured.
 func chosen(only string) ([]figure, error) {
 	var all []figure
 	named := map[string]bool{}

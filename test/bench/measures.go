@@ -2,7 +2,7 @@ package main
 
 import "slices"
 
-// measure is a value that is computed from each turn of a figure.
+// measure is a value that can be computed from each turn of a figure.
 type measure struct {
 	figure, group, title, unit string
 	of                         func(Turn) (float64, bool)
@@ -21,7 +21,7 @@ func udevToMounted(t Turn) (float64, bool) {
 	return last(t.Mounted) - last(t.Probed), len(t.Mounted) > 0
 }
 
-// cpu returns the CPU of a group for each disk.
+// cpu returns a function that computes the CPU time of a group for each disk.
 func cpu(group string) func(Turn) (float64, bool) {
 	return func(t Turn) (float64, bool) {
 		ms, ok := t.CPU[group]
@@ -29,7 +29,7 @@ func cpu(group string) func(Turn) (float64, bool) {
 	}
 }
 
-// value returns another result of a turn.
+// value returns a function that reads a result by name from Turn.Values.
 func value(name string) func(Turn) (float64, bool) {
 	return func(t Turn) (float64, bool) {
 		v, ok := t.Values[name]
@@ -70,7 +70,7 @@ var measures = slices.Concat(
 		{"idle", "idle, 24 disks", "seconds", "", value("seconds")},
 	})
 
-// cpus returns the measures of the CPU of each disk.
+// cpus returns the measures of the CPU time for each disk.
 func cpus(figure, group string) []measure {
 	return []measure{
 		{figure, group, "CPU a disk: container", "ms", cpu("all")},
@@ -80,13 +80,13 @@ func cpus(figure, group string) []measure {
 	}
 }
 
-// triggeredToMounted leaves out the daemon's starts, which have no event.
+// triggeredToMounted ignores the turns that start the daemon, because they have no event.
 func triggeredToMounted(t Turn) (float64, bool) {
 	ms, ok := toMounted(t)
 	return ms, ok && len(t.Added) == t.Disks
 }
 
-// bound is a bound on a figure from the issue, made of samples of ways.
+// bound is an upper bound on a number that make computes from the samples.
 type bound struct {
 	title, unit string
 	make        func(samples ...[]float64) float64
@@ -99,12 +99,12 @@ type sampled struct {
 	of          func(Turn) (float64, bool)
 }
 
-// against returns the bound on the ratio of hotmount to another way.
+// against returns a bound on the ratio of hotmount to another method.
 func against(figure, title, way string, of func(Turn) (float64, bool), most, goal float64) bound {
 	return bound{title, "", ratio, []sampled{{figure, hotmount, of}, {figure, way, of}}, most, goal}
 }
 
-// bounds are those of issue 38.
+// bounds are the bounds of issue 38.
 var bounds = []bound{
 	against("one", "one disk, of the rule", rule, toMounted, 0.43, 0.35),
 	against("one", "one disk, of the rule tuned", tuned, toMounted, 0.87, 0.72),

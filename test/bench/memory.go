@@ -15,11 +15,11 @@ import (
 const mib = 1 << 20
 
 // blankOne is an unusual size. hotmount does not format a disk that may have existed before its installation. Without a
-// serial number only the size identifies a disk, and other containers' loop devices are visible too.
+// serial number only the size identifies a disk, and loop devices of other containers are visible too.
 const blankOne = diskSize + 12*mib
 
-// memory measures the daemon's memory with many disks, and the peak of all of hotmount's processes while blank disks
-// are formatted.
+// memory measures the daemon's memory with many disks. It also measures the peak of all of hotmount's processes while
+// they format blank disks.
 func (in *inside) memory(ctx context.Context) error {
 	for _, way := range in.Ways {
 		if err := in.as(way, func() error { return in.memoryTurn(ctx, way) }); err != nil {
@@ -100,11 +100,12 @@ func (in *inside) status(ctx context.Context) (procfs.ProcStatus, error) {
 	return p.NewStatus()
 }
 
-// peak is the highest memory in MiB: of hotmount's processes alone, with their number, and including the tools.
+// peak is the highest memory in MiB. own is the memory of hotmount's processes, processes is their number, and all
+// includes the tools.
 type peak struct{ own, processes, all float64 }
 
-// peakUntil samples the private memory of the processes of hotmount's units fifty times a second, until ctx ends
-// (RssAnon in proc_pid_status(5)).
+// peakUntil samples the private memory (RssAnon in proc_pid_status(5)) of the processes in hotmount's units. It takes
+// fifty samples a second until ctx ends.
 func peakUntil(ctx context.Context) (most peak, err error) {
 	for ctx.Err() == nil {
 		p, err := memoryNow()
@@ -115,7 +116,7 @@ func peakUntil(ctx context.Context) (most peak, err error) {
 		if p.own > most.own {
 			most.own, most.processes = p.own, p.processes
 		}
-		_ = pause(ctx, 20*time.Millisecond) // its end is no error
+		_ = pause(ctx, 20*time.Millisecond) // the end of ctx is not an error
 	}
 	return most, nil
 }
@@ -129,7 +130,7 @@ func memoryNow() (sum peak, err error) {
 	for _, p := range all {
 		group, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/cgroup")
 		if err != nil || !bytes.Contains(group, []byte("/hotmount")) {
-			continue // it has ended, or is another
+			continue // the process has ended, or is not in a unit of hotmount's
 		}
 		if stat, err := p.Stat(); err == nil {
 			parents[p.PID], tools[p.PID] = stat.PPID, stat.Comm != "hotmount"
@@ -137,13 +138,13 @@ func memoryNow() (sum peak, err error) {
 	}
 	for _, p := range all {
 		parent, ours := parents[p.PID]
-		// A child that is not a tool yet has its parent's memory (vfork(2)).
+		// Before a child becomes a tool, it shares its parent's memory (vfork(2)).
 		if _, child := parents[parent]; !ours || child && !tools[p.PID] {
 			continue
 		}
 		status, err := p.NewStatus()
 		if err != nil {
-			continue // it has just ended
+			continue // the process has just ended
 		}
 		n := float64(status.RssAnon) / mib
 		if sum.all += n; !tools[p.PID] {
@@ -153,7 +154,7 @@ func memoryNow() (sum peak, err error) {
 	return sum, nil
 }
 
-// peaked runs f and returns the peak of the memory of hotmount's processes meanwhile, in MiB.
+// peaked runs f and returns the peak memory of hotmount's processes during f, in MiB.
 func (in *inside) peaked(ctx context.Context, f func() error) (most peak, err error) {
 	enough, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)

@@ -14,15 +14,16 @@ import (
 // probed is a disk that udev has announced, with the UUID of its filesystem.
 type probed struct{ name, uuid string }
 
-// ownWay is a way within this program: a thread that mounts the disks that udev announces.
+// ownWay is a mount method that this program implements: a thread that mounts the disks that udev announces.
 type ownWay struct {
 	disks chan probed
 	done  chan error
 	tools []*exec.Cmd
-	ms    float64 // the CPU of its calls and processes
+	ms    float64 // CPU time of its calls and processes, in milliseconds
 }
 
-// startOwn starts the way, if it is this program's own. Its end waits for it.
+// startOwn starts the method if this program implements it; otherwise it returns nil. end waits for the method's
+// goroutine.
 func startOwn(way string, disks int) *ownWay {
 	mount := map[string]func(*ownWay, probed) error{mountCall: (*ownWay).call, systemdMount: (*ownWay).run}[way]
 	if mount == nil {
@@ -30,7 +31,7 @@ func startOwn(way string, disks int) *ownWay {
 	}
 	o := &ownWay{disks: make(chan probed, disks), done: make(chan error, 1)}
 	go func() {
-		runtime.LockOSThread() // for its CPU
+		runtime.LockOSThread() // usage then measures the CPU time of this goroutine only
 		defer runtime.UnlockOSThread()
 		var errs []error
 		for d := range o.disks {
@@ -41,7 +42,7 @@ func startOwn(way string, disks int) *ownWay {
 	return o
 }
 
-// end waits for the way and returns its CPU in milliseconds.
+// end waits for the method and returns its CPU time in milliseconds.
 func (o *ownWay) end() (float64, error) {
 	if o == nil {
 		return 0, nil
@@ -57,7 +58,7 @@ func (o *ownWay) end() (float64, error) {
 	return o.ms, errors.Join(errs...)
 }
 
-// call mounts by mount(2).
+// call mounts the disk with mount(2).
 func (o *ownWay) call(d probed) error {
 	before := usage(unix.RUSAGE_THREAD)
 	defer func() { o.ms += usage(unix.RUSAGE_THREAD) - before }()
@@ -71,7 +72,7 @@ func (o *ownWay) call(d probed) error {
 	return nil
 }
 
-// run starts systemd-mount. end waits for it.
+// run starts systemd-mount. end waits for the process.
 func (o *ownWay) run(d probed) error {
 	tool := exec.Command("systemd-mount", "-q", "--no-block", "--collect", "--fsck=no", "-t", "xfs", "-o", "noatime", "/dev/"+d.name, filepath.Join(below, d.uuid))
 	if err := tool.Start(); err != nil {
@@ -81,11 +82,11 @@ func (o *ownWay) run(d probed) error {
 	return nil
 }
 
-// usage returns the CPU of this process or thread in milliseconds.
+// usage returns the CPU time of this process or thread in milliseconds.
 func usage(of int) float64 {
 	var u unix.Rusage
 	if err := unix.Getrusage(of, &u); err != nil {
-		panic(err) // the arguments are right
+		panic(err) // the arguments are valid
 	}
 	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e6
 }

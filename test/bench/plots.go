@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// plotOne returns the plot of one disk: the time of each way, split.
+// plotOne returns the plot for one disk. It shows the time of each method, split into parts.
 func (r *Result) plotOne() string {
 	names := []string{"udev", "hotmount, or the way's own program", "PID 1", "mount(8)"}
 	var bars []bar
@@ -21,7 +21,7 @@ func (r *Result) plotOne() string {
 			bars = append(bars, bar{way, parts})
 		}
 	}
-	if len(bars) == 0 { // without a tracer the plot shows the whole
+	if len(bars) == 0 { // without a trace the plot shows the whole time
 		names = []string{"udev", "from udev's event to mounted"}
 		for _, way := range r.ways("one") {
 			before, _, _ := r.values("one", way, toUdev)
@@ -34,7 +34,7 @@ func (r *Result) plotOne() string {
 	return stacked("One disk: time from the kernel's event to mounted", "ms, medians", names, bars)
 }
 
-// plotMany returns the plot of bursts: the number of mounted disks over time, in the median burst of each way.
+// plotMany returns the plot for bursts: the number of mounted disks over time, in each method's median burst.
 func (r *Result) plotMany() string {
 	figures := []struct{ name, title string }{
 		{"twenty", "20 disks at once: the median burst of each way"},
@@ -46,7 +46,7 @@ func (r *Result) plotMany() string {
 		var names []string
 		var all []series
 		for _, way := range r.ways(f.name) {
-			// The shell loop takes so long that it would squeeze the others into one line.
+			// The shell loop takes so long that the other methods would shrink to one line.
 			if t, ok := r.medianTurn(f.name, way); ok && way != shellLoop {
 				names = append(names, way)
 				all = append(all, series{way, mountedAfter(t)})
@@ -60,7 +60,7 @@ func (r *Result) plotMany() string {
 	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="860" height="%g">`+"\n%s</svg>\n", max(1, down), panels)
 }
 
-// mountedAfter returns the times of a turn's mounts, since the kernel's first event.
+// mountedAfter returns the times of a turn's mounts, counted from the kernel's first event.
 func mountedAfter(t Turn) []float64 {
 	var times []float64
 	for at := range maps.Values(t.Mounted) {
@@ -70,7 +70,7 @@ func mountedAfter(t Turn) []float64 {
 	return times
 }
 
-// medianTurn returns the turn whose time is nearest to the median.
+// medianTurn returns the turn whose time is closest to the median time.
 func (r *Result) medianTurn(figure, way string) (nearest Turn, ok bool) {
 	values, quiet, _ := r.values(figure, way, toMounted)
 	if len(values) == 0 {

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// busyBefore is the largest share of the processors that a quiet machine uses before a turn. busyMeanwhile is the
-	// largest for processes outside the container during it. The kernel's threads are among these, even when they work
-	// for the disks.
+	// busyBefore is the largest busy share of the processors before a turn at which the machine counts as idle.
+	// busyMeanwhile is the largest share that processes outside the container may use during the turn. The kernel's
+	// threads count as outside, even when they work for the disks.
 	busyBefore    = 0.1
 	busyMeanwhile = 0.2
-	// gate bounds the wait of one turn for a quiet machine.
+	// gate bounds how long one turn waits for an idle machine.
 	gate = 10 * time.Second
-	// sample is the time of one look at the processors.
+	// sample is the time between two readings of the processors' counters.
 	sample = 500 * time.Millisecond
 )
 
@@ -30,7 +30,7 @@ const (
 func now() float64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
-		panic(err) // the kernel has this clock
+		panic(err) // the kernel always has this clock
 	}
 	return float64(t.Nano()) / 1e6
 }
@@ -62,8 +62,8 @@ func load() (float64, error) {
 	return l.Load1, nil
 }
 
-// waitQuiet waits until the machine is quiet, at most for the gate and the figure's patience. It returns the idle share
-// of the last look.
+// waitQuiet waits until the machine is idle, at most for gate and for the remaining patience of the figure. It returns
+// the idle share of the last sample.
 func (in *inside) waitQuiet(ctx context.Context) (idle float64, err error) {
 	begun := time.Now()
 	for {
@@ -99,7 +99,7 @@ func pause(ctx context.Context, d time.Duration) error {
 
 const cgroups = "/sys/fs/cgroup"
 
-// groups are the control groups whose CPU is counted separately.
+// groups are the control groups whose CPU time is counted separately.
 var groups = map[string]string{
 	"PID 1":    "init.scope",
 	"hotmount": "system.slice/hotmount.service",
@@ -108,8 +108,8 @@ var groups = map[string]string{
 	"dbus":     "system.slice/dbus.service",
 }
 
-// spent returns the milliseconds of CPU that the groups have used. "all" is the container without the group of this
-// program.
+// spent returns the CPU time in milliseconds that each of the groups has used. "all" is the container without the group
+// of this program.
 func spent() (map[string]float64, error) {
 	self, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -140,7 +140,8 @@ func spent() (map[string]float64, error) {
 	return ms, nil
 }
 
-// groupCPU returns the milliseconds of CPU that a control group has used, 0 if it does not exist.
+// groupCPU returns the CPU time in milliseconds that a control group has used. It returns 0 if the group does not
+// exist.
 func groupCPU(group string) (float64, error) {
 	path := filepath.Join(cgroups, group, "cpu.stat")
 	text, err := os.ReadFile(path)

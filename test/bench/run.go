@@ -15,7 +15,7 @@ import (
 	"hotmount/test/worker"
 )
 
-// bench is one run.
+// bench is one run of the benchmark.
 type bench struct {
 	deb, base, commit, dir, root, suite string
 	turns, idle                         int
@@ -24,7 +24,7 @@ type bench struct {
 	result Result
 }
 
-// run measures the figures. It saves the results after each of them.
+// run measures the figures. It saves the results after each figure.
 func (b *bench) run(ctx context.Context, wanted []figure) error {
 	for _, f := range wanted {
 		begun := time.Now()
@@ -32,7 +32,7 @@ func (b *bench) run(ctx context.Context, wanted []figure) error {
 			if ctx.Err() != nil {
 				return err
 			}
-			// The other figures are measured all the same.
+			// The run continues with the other figures.
 			b.result.note("%s is not measured, or not all of it: %v", f.name, err)
 			fmt.Fprintf(b.out, "%s is not measured, or not all of it: %v\n", f.name, err)
 		}
@@ -44,7 +44,7 @@ func (b *bench) run(ctx context.Context, wanted []figure) error {
 	return b.result.table().write(os.Stdout)
 }
 
-// figure measures one figure in a container of its own. The container has only the loop devices that it needs, because
+// figure measures one figure in a separate container. The container has only the loop devices that it needs, because
 // hotmount looks at all of them.
 func (b *bench) figure(ctx context.Context, f figure) (err error) {
 	self, err := os.Executable()
@@ -80,7 +80,7 @@ func (b *bench) figure(ctx context.Context, f figure) (err error) {
 	return b.measure(ctx, c, f)
 }
 
-// program is the path of this program inside, and packages those of the packages.
+// program is the path of this program inside the container. packages has the paths of the packages there, by method.
 const program = "/root/bench"
 
 var packages = map[string]string{hotmount: "/root/hotmount.deb", hotmountBase: "/root/base.deb", neighbour: "/root/hotmount.deb"}
@@ -127,14 +127,14 @@ func (b *bench) measure(ctx context.Context, c *worker.Container, f figure) erro
 	return nil
 }
 
-// inside runs this program inside the container. It returns the completed turns, even on an error.
+// inside runs this program inside the container. It returns the completed turns, even if there is an error.
 func (b *bench) inside(ctx context.Context, c *worker.Container, t task) ([]Turn, error) {
 	text, err := json.Marshal(t)
 	if err != nil {
 		return nil, err
 	}
 	cmd := c.Command(ctx, program, "inside", string(text))
-	// The program cleans up and ends when its input ends.
+	// The program inside cleans up and ends when its input ends.
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -160,7 +160,7 @@ func readTurns(from io.Reader) ([]Turn, error) {
 		if err := d.Decode(&t); errors.Is(err, io.EOF) {
 			return turns, nil
 		} else if err != nil {
-			_, _ = io.Copy(io.Discard, from) // so that the writer ends
+			_, _ = io.Copy(io.Discard, from) // otherwise the writer would block
 			return turns, fmt.Errorf("cannot read the turns: %w", err)
 		}
 		turns = append(turns, t)

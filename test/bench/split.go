@@ -2,7 +2,7 @@ package main
 
 import "strings"
 
-// These are the parts of the time from the kernel's event to mounted, as values of a turn.
+// These are the parts of the time from the kernel's event to the mount, as names in Turn.Values.
 const (
 	splitUdev  = "split: udev"
 	splitOwn   = "split: hotmount"
@@ -10,8 +10,8 @@ const (
 	splitMount = "split: mount(8)"
 )
 
-// splitTurn splits the time of a turn with one disk. If a way calls mount(2) itself, the whole time after udev's event
-// is the mount.
+// splitTurn splits the time of a turn with one disk. If the method calls mount(2) itself, the whole time after udev's
+// event belongs to the mount.
 func splitTurn(t *Turn, events []traceEvent) {
 	if t.Fault != "" || len(t.Mounted) != 1 {
 		return
@@ -24,7 +24,7 @@ func splitTurn(t *Turn, events []traceEvent) {
 			t.Fault = "the trace does not have its mount(8)"
 			return
 		}
-		// The rules ask PID 1 before udev's event. The time until the event is udev's.
+		// A udev rule asks PID 1 before udev's event. The time until the event belongs to udev.
 		asked = max(probed, asked)
 		started = max(asked, started)
 	}
@@ -33,8 +33,8 @@ func splitTurn(t *Turn, events []traceEvent) {
 	}
 }
 
-// phases returns when PID 1 received the request for a mount that was there at a time, and when its mount(8) began.
-// Both are after the given time.
+// phases returns when PID 1 received the request for a mount, and when mount(8) began. mounted is when the mount
+// appeared. Both results lie between after and mounted.
 func phases(events []traceEvent, after, mounted float64) (asked, started float64, ok bool) {
 	within := func(from, to float64, is func(traceEvent) bool) (found traceEvent) {
 		for _, e := range events {
@@ -56,7 +56,7 @@ func phases(events []traceEvent, after, mounted float64) (asked, started float64
 			asking[e.field("next_pid")] = true
 		}
 	}
-	// The last process that wakes PID 1 before its fork is the one that asks.
+	// The last process that woke PID 1 before PID 1 forked is the process that asked for the mount.
 	ask := within(after, fork.at, func(e traceEvent) bool {
 		return e.name == "sched_waking" && asking[e.pid] && e.field("pid") == fork.pid
 	})

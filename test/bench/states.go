@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unitTimes returns when a unit's processes were started and when it was active, in milliseconds of CLOCK_MONOTONIC.
+// unitTimes returns when a unit's process was started and when the unit became active, as CLOCK_MONOTONIC in
+// milliseconds.
 func (in *inside) unitTimes(ctx context.Context, unit string) (start, active float64, err error) {
 	n, err := in.numbers(ctx, "systemctl show -P InactiveExitTimestampMonotonic "+unit+"; systemctl show -P ActiveEnterTimestampMonotonic "+unit)
 	if err != nil {
@@ -23,7 +24,7 @@ func (in *inside) unitTimes(ctx context.Context, unit string) (start, active flo
 	return n[0] / 1000, n[1] / 1000, nil
 }
 
-// ready measures starts of the daemon, and the rules with the same disks.
+// ready measures starts of the daemon with attached disks. It also measures the udev rules with the same disks.
 func (in *inside) ready(ctx context.Context) error {
 	files, err := in.disks(ctx, in.Disks)
 	if err != nil {
@@ -48,7 +49,7 @@ func (in *inside) ready(ctx context.Context) error {
 	return nil
 }
 
-// present attaches the disks while nothing mounts them, and leaves mount points as a power cut does.
+// present attaches the disks while no method is on, and leaves mount points as a power cut does.
 func (in *inside) present(ctx context.Context, loops []*loop, files []string) error {
 	if err := in.script(ctx, stopped+off); err != nil {
 		return err
@@ -72,7 +73,7 @@ func (in *inside) triggered(ctx context.Context, way string, loops []*loop, file
 	if err := in.present(ctx, loops, files); err != nil {
 		return err
 	}
-	// A rule makes its directories again, because they are gone by then.
+	// The mount points are removed first, because a udev rule makes its own.
 	if err := in.script(ctx, "hotmount cleanup --all; ln -sf /dev/null "+masked); err != nil {
 		return err
 	}
@@ -87,7 +88,8 @@ func (in *inside) triggered(ctx context.Context, way string, loops []*loop, file
 	return in.turns.Encode(t)
 }
 
-// started measures three kinds of start: one that mounts the disks, one with all mounted, and one as at boot.
+// started measures three kinds of start: a start that mounts the disks, a start with all disks mounted, and a start as
+// at boot.
 func (in *inside) started(ctx context.Context, way string, loops []*loop, files []string) error {
 	if err := in.present(ctx, loops, files); err != nil {
 		return err
@@ -144,7 +146,7 @@ func (in *inside) restarted(ctx context.Context, way string) error {
 	return in.turns.Encode(t)
 }
 
-// booted measures a boot after a power cut: hotmount-tidy runs first, and /run is empty.
+// booted measures a start as at boot after a power cut: hotmount-tidy runs first, and /run is empty.
 func (in *inside) booted(ctx context.Context, way string, loops []*loop, files []string) error {
 	if err := in.present(ctx, loops, files); err != nil {
 		return err
@@ -181,7 +183,7 @@ func leaveMountPoint(dir string) error {
 	return errors.Join(immutable(marker), immutable(dir))
 }
 
-// immutable marks a file immutable, on filesystems that support it.
+// immutable sets the immutable flag of a file. It does nothing on a filesystem without this flag.
 func immutable(path string) error {
 	const flag = 0x10 // FS_IMMUTABLE_FL in linux/fs.h
 	f, err := os.Open(path)
@@ -201,7 +203,7 @@ func (in *inside) allMounted(ctx context.Context, loops []*loop, files []string)
 	if err := in.clear(ctx, loops); err != nil {
 		return err
 	}
-	// This restores the installed watchdog and settle.
+	// This restores the watchdog and the settle time of the package.
 	if err := in.script(ctx, "rm -f "+dropIn+"; systemctl daemon-reload; "+setUp(hotmount, in.Dir)+"; systemctl restart hotmount"); err != nil {
 		return err
 	}

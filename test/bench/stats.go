@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// Interval is an estimate with its 95 % interval.
+// Interval is an estimate with its 95 % confidence interval.
 type Interval struct {
 	Is   float64 `json:"is"`
 	Low  float64 `json:"low"`
 	High float64 `json:"high"`
 }
 
-// resamples is the number of samples, drawn from the turns, behind an interval.
+// resamples is the number of bootstrap samples from which an interval is computed.
 const resamples = 2000
 
-// estimate returns f of the samples, with the interval of the percentile bootstrap. The same samples give the same
-// interval. With one or two turns it means little.
+// estimate returns f of the samples, with the interval of the percentile bootstrap. The same samples always give the
+// same interval. With one or two turns the interval means little.
 func estimate(f func(samples ...[]float64) float64, samples ...[]float64) Interval {
 	random := rand.New(rand.NewPCG(38, 38))
 	drawn := make([][]float64, len(samples))
@@ -36,7 +36,7 @@ func estimate(f func(samples ...[]float64) float64, samples ...[]float64) Interv
 	return Interval{f(samples...), all[resamples/40], all[resamples-1-resamples/40]}
 }
 
-// median returns the median of at least one value.
+// median returns the median. There must be at least one value.
 func median(values []float64) float64 {
 	s := slices.Sorted(slices.Values(values))
 	n := len(s)
@@ -45,13 +45,13 @@ func median(values []float64) float64 {
 
 func medianOf(s ...[]float64) float64 { return median(s[0]) }
 
-// ratio returns the ratio of two medians.
+// ratio returns the first median divided by the second.
 func ratio(s ...[]float64) float64 { return median(s[0]) / median(s[1]) }
 
-// beyond returns the ratio of two medians, each minus the third.
+// beyond subtracts the third median from the first and from the second, and returns the ratio of the two differences.
 func beyond(s ...[]float64) float64 {
 	return (median(s[0]) - median(s[2])) / (median(s[1]) - median(s[2]))
 }
 
-// slowest returns the ratio of the largest value to the median.
+// slowest returns the largest value divided by the median.
 func slowest(s ...[]float64) float64 { return slices.Max(s[0]) / median(s[0]) }

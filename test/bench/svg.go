@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// svg is a picture with a plot area and axes. Two small plots need no library.
+// svg is a picture with a plot area and axes. Two small plots do not justify a library.
 type svg struct {
 	strings.Builder
 	width, height            float64
-	left, right, top, bottom float64 // of the plot area
+	left, right, top, bottom float64 // the edges of the plot area
 }
 
 var colours = []string{"#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#888888"}
@@ -25,7 +25,7 @@ func newSVG(width, height, left float64) *svg {
 
 func (s *svg) end() string { return s.String() + "</svg>\n" }
 
-// text writes at a position. anchor is start, middle or end.
+// text writes a text at a position. anchor is start, middle or end.
 func (s *svg) text(x, y float64, anchor, text string) {
 	fmt.Fprintf(s, `<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`+"\n", x, y, anchor, escape(text))
 }
@@ -42,7 +42,7 @@ func (s *svg) line(x1, y1, x2, y2 float64, colour string) {
 	fmt.Fprintf(s, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s"/>`+"\n", x1, y1, x2, y2, colour)
 }
 
-// legend names the colours above the plot.
+// legend writes the names with their colours above the plot.
 func (s *svg) legend(names []string) {
 	x := s.left
 	for i, name := range names {
@@ -52,7 +52,7 @@ func (s *svg) legend(names []string) {
 	}
 }
 
-// xAxis draws the axis from 0 to most and returns a function from a value to its position.
+// xAxis draws the axis from 0 to most. It returns a function that maps a value to its position.
 func (s *svg) xAxis(most float64, title string) func(float64) float64 {
 	at := func(v float64) float64 { return s.left + v/most*(s.right-s.left) }
 	for v := 0.0; v <= most; v += step(most) {
@@ -64,7 +64,7 @@ func (s *svg) xAxis(most float64, title string) func(float64) float64 {
 	return at
 }
 
-// yAxis does the same from the bottom to the top.
+// yAxis draws the vertical axis from 0 to most. It returns a function that maps a value to its position.
 func (s *svg) yAxis(most float64, title string) func(float64) float64 {
 	at := func(v float64) float64 { return s.bottom - v/most*(s.bottom-s.top) }
 	for v := 0.0; v <= most; v += step(most) {
@@ -76,7 +76,7 @@ func (s *svg) yAxis(most float64, title string) func(float64) float64 {
 	return at
 }
 
-// step returns a round distance between marks, of which there are 4 to 10.
+// step returns a round distance between the marks of an axis that reaches to most. The axis gets 4 to 10 marks.
 func step(most float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(most/4)))
 	for _, factor := range []float64{1, 2, 5, 10} {
@@ -87,7 +87,7 @@ func step(most float64) float64 {
 	return 10 * power
 }
 
-// bar is one bar of several parts.
+// bar is one bar that consists of several parts.
 type bar struct {
 	name  string
 	parts []float64
@@ -124,13 +124,13 @@ func total(parts []float64) (sum float64) {
 	return sum
 }
 
-// series has the sorted times of mounts, since the kernel's first event.
+// series is a line of a plot. It has the sorted times of the mounts, counted from the kernel's first event.
 type series struct {
 	name  string
 	times []float64
 }
 
-// panel draws steps, one line for each series, into a picture of its own size, shifted down.
+// panel draws each series as a line of steps in a separate picture, which is shifted down.
 func panel(title string, names []string, all []series, down float64) string {
 	s := newSVG(860, 380, 70)
 	s.text(s.left, 20, "start", title)

@@ -9,9 +9,9 @@ import (
 	"text/tabwriter"
 )
 
-// Result has the measurements of a run.
+// Result is everything that a run has measured.
 type Result struct {
-	Made  string // the package, the machine and the time
+	Made  string // describes the package, the machine and the time
 	Turns []Turn
 	Notes []string
 }
@@ -28,7 +28,7 @@ type Table struct {
 	Notes  []string `json:"notes"`
 }
 
-// Row is one figure of one way.
+// Row is one measure of one method.
 type Row struct {
 	Group  string   `json:"group"`
 	Figure string   `json:"figure"`
@@ -37,12 +37,12 @@ type Row struct {
 	Median Interval `json:"median"`
 	Least  float64  `json:"least"`
 	Most   float64  `json:"most"`
-	// Quiet is the number of quiet turns. If there are none, all turns count.
+	// Quiet is the number of turns on an idle machine. If it is 0, all turns count.
 	Quiet int `json:"quiet"`
 	Turns int `json:"turns"`
 }
 
-// Bound is a figure with its upper bound.
+// Bound is a measured number with its upper bound.
 type Bound struct {
 	Figure string `json:"figure"`
 	Interval
@@ -52,8 +52,8 @@ type Bound struct {
 	Met  bool    `json:"met"`
 }
 
-// values returns f of a way's turns of a figure: of the quiet turns, or of all if none was quiet. Turns for which f
-// returns false do not count.
+// values returns f of each turn of a method in a figure. It uses the turns on an idle machine, or all turns if there is
+// no such turn. Turns for which f returns false do not count.
 func (r *Result) values(figure, way string, f func(Turn) (float64, bool)) (values []float64, quiet, turns int) {
 	var all []float64
 	for _, t := range r.Turns {
@@ -75,12 +75,12 @@ func (r *Result) values(figure, way string, f func(Turn) (float64, bool)) (value
 	return values, len(values), len(all)
 }
 
-// table makes the table of the turns so far.
+// table returns the table of the turns so far.
 func (r *Result) table() Table {
 	t := Table{Made: r.Made, Notes: slices.Clone(r.Notes)}
 	for _, m := range measures {
 		for _, way := range r.ways(m.figure) {
-			// This leaves out values that a way does not have, such as the CPU of a frozen daemon.
+			// This omits values that a method does not have, such as the CPU time of a frozen daemon.
 			if values, quiet, turns := r.values(m.figure, way, m.of); len(values) > 0 && slices.Max(values) > 0 {
 				t.Rows = append(t.Rows, Row{m.group, m.title, way, m.unit, estimate(medianOf, values), slices.Min(values), slices.Max(values), quiet, turns})
 			}
@@ -113,12 +113,12 @@ func (r *Result) table() Table {
 	return t
 }
 
-// failed reports whether a turn of a way did not mount every disk.
+// failed reports whether a turn of the method did not mount every disk.
 func (r *Result) failed(figure, way string) bool {
 	return slices.ContainsFunc(r.Turns, func(t Turn) bool { return t.Figure == figure && t.Way == way && t.Fault != "" })
 }
 
-// ways returns the ways that took turns in a figure, in the order of their first turns.
+// ways returns the methods that took turns in a figure, in the order of their first turns.
 func (r *Result) ways(figure string) []string {
 	var all []string
 	for _, t := range r.Turns {
@@ -171,7 +171,7 @@ func (t Table) groups() []string {
 	return all
 }
 
-// writeGroup writes the rows of a group as one table: a line for each way, a column for each figure.
+// writeGroup writes the rows of a group as one table, with a line for each method and a column for each measure.
 func (t Table) writeGroup(out io.Writer, group string) error {
 	var ways, figures []string
 	cells, quiet := map[[2]string]string{}, map[string]string{}
@@ -212,7 +212,7 @@ func (i Interval) span() string { return number(i.Low) + " to " + number(i.High)
 
 func unit(n, unit string) string { return strings.TrimSpace(n + " " + unit) }
 
-// number formats with three digits.
+// number formats x with three significant digits.
 func number(x float64) string {
 	if math.Abs(x) >= 100 {
 		return fmt.Sprintf("%.0f", x)

@@ -15,17 +15,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// trace is an instance of the kernel's tracer. It belongs to the bench on the host, not to the container.
+// trace is an instance of the kernel's tracer. The program on the host owns the instance, not the container.
 type trace struct {
-	tracefs *os.File // a mount that is attached nowhere, and ends with this descriptor
+	tracefs *os.File // a detached mount, which ends when this descriptor is closed
 	dir     string
 }
 
-// instance is its name. The next run reuses one that a killed run has left.
+// instance is the name of the tracer instance. The next run reuses an instance that a killed run has left.
 const instance = "hotmount-bench"
 
-// traced are the events, with their filters: wake-ups of PID 1, its forks, and starts of processes. The kernel does not
-// have the names of all processes that ran before. sched_switch names those that ask PID 1.
+// traced maps the events to their filters: wake-ups of PID 1, forks of PID 1, and starts of processes. The tracer does
+// not know the names of all processes that ran before. sched_switch names the processes that ask PID 1.
 var traced = map[string]string{
 	"sched/sched_waking":       `comm == "systemd"`,
 	"sched/sched_process_fork": `parent_comm == "systemd"`,
@@ -95,10 +95,10 @@ func (t *trace) remove() error {
 	return errors.Join(err, t.tracefs.Close())
 }
 
-// traceEvent is a line of a trace.
+// traceEvent is one line of a trace.
 type traceEvent struct {
 	at   float64 // CLOCK_MONOTONIC in milliseconds
-	pid  string  // of the thread that ran
+	pid  string  // PID of the thread that ran
 	name string
 	text string // the text after the event's name
 }
@@ -112,7 +112,7 @@ func parseTrace(from io.Reader) ([]traceEvent, error) {
 	for s.Scan() {
 		m := traceLine.FindStringSubmatch(s.Text())
 		if m == nil {
-			continue // a comment, or another kind
+			continue // a comment, or an event of another kind
 		}
 		seconds, err := strconv.ParseFloat(m[2], 64)
 		if err != nil {
@@ -123,7 +123,7 @@ func parseTrace(from io.Reader) ([]traceEvent, error) {
 	return all, s.Err()
 }
 
-// field returns a field of an event, such as child_pid of sched_process_fork.
+// field returns the value of an event's field, such as child_pid of sched_process_fork.
 func (e traceEvent) field(name string) string {
 	_, rest, _ := strings.Cut(" "+e.text, " "+name+"=")
 	value, _, _ := strings.Cut(rest, " ")

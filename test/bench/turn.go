@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// tail is how long CPU is counted after the last mount.
+	// tail is how long the CPU time is counted after the last mount.
 	tail = time.Second
-	// rest is the time between the last unmount and a turn. With many mounts and unmounts PID 1 reads its mount table
+	// rest is the time between the last unmount and a turn. After many mounts and unmounts PID 1 reads its mount table
 	// only once a second (the rate limit in mount_setup_proc_self_mountinfo in systemd's src/core/mount.c).
 	rest = 2 * time.Second
 )
 
-// rounds makes the ways take turns.
+// rounds lets the methods take turns.
 func (in *inside) rounds(ctx context.Context) error {
 	files, err := in.disks(ctx, in.Disks)
 	if err != nil {
@@ -28,7 +28,7 @@ func (in *inside) rounds(ctx context.Context) error {
 	if err := in.clear(ctx, nil); err != nil {
 		return err
 	}
-	// One turn does not count, because hotmount must first see the disks.
+	// The first turn does not count, because hotmount must first see the disks.
 	if _, err := in.turn(ctx, hotmount, files); err != nil {
 		return err
 	}
@@ -51,8 +51,8 @@ func (in *inside) rounds(ctx context.Context) error {
 	return nil
 }
 
-// order returns the ways that take part in a round. Each round begins with another. A way takes part in each
-// seldom[way]th round.
+// order returns the methods that take part in a round. Each round begins with another method. A method takes part in
+// every nth round, where n is seldom[way].
 func order(ways []string, seldom map[string]int, round int) []string {
 	var all []string
 	for i := range ways {
@@ -64,7 +64,7 @@ func order(ways []string, seldom map[string]int, round int) []string {
 	return all
 }
 
-// prepare switches the way on, and waits for a quiet machine. It returns the machine's idle share.
+// prepare switches the method on, and waits for an idle machine. It returns the machine's idle share.
 func (in *inside) prepare(ctx context.Context, way string) (idle float64, err error) {
 	begun := time.Now()
 	if on := setUp(way, in.Dir); on != "" {
@@ -84,7 +84,7 @@ func (in *inside) prepare(ctx context.Context, way string) (idle float64, err er
 	return in.waitQuiet(ctx)
 }
 
-// turn attaches the files and watches until the way has mounted them. Then it cleans up.
+// turn attaches the files, watches until the method has mounted them, and then cleans up.
 func (in *inside) turn(ctx context.Context, way string, files []string) (Turn, error) {
 	loops, err := in.loops(len(files))
 	if err != nil {
@@ -110,7 +110,7 @@ func attachAll(loops []*loop, files []string) func() error {
 	}
 }
 
-// observe prepares the way, calls begin, and watches until the awaited events have come.
+// observe prepares the method, calls begin, and watches until the awaited events have come.
 func (in *inside) observe(ctx context.Context, way string, want awaited, loops []*loop, begin func() error) (Turn, error) {
 	t := Turn{
 		Figure: in.Figure, Way: way, Disks: len(loops), Values: map[string]float64{},
@@ -147,7 +147,7 @@ func (in *inside) observe(ctx context.Context, way string, want awaited, loops [
 	return t, nil
 }
 
-// line returns the turn for a person.
+// line returns the turn as a line of text for the user.
 func (t Turn) line() string {
 	s := fmt.Sprintf("%s, %s:", t.Figure, t.Way)
 	if len(t.Mounted) > 0 && len(t.Added) > 0 {
@@ -166,7 +166,7 @@ func (t Turn) line() string {
 	return s
 }
 
-// meter counts CPU from when it is made.
+// meter counts the CPU time from newMeter on.
 type meter struct {
 	groups    map[string]float64
 	busy, all float64
@@ -182,7 +182,7 @@ func newMeter() (m meter, err error) {
 	return m, err
 }
 
-// read records the CPU used since then in the turn. own is this program's use as a way.
+// read stores in t the CPU time used since newMeter. own is the CPU time of this program as a mount method.
 func (m meter) read(t *Turn, own float64) error {
 	after, err := newMeter()
 	if err != nil {
@@ -191,7 +191,7 @@ func (m meter) read(t *Turn, own float64) error {
 	t.CPU = map[string]float64{}
 	for name, ms := range after.groups {
 		t.CPU[name] = ms - m.groups[name]
-		if t.CPU[name] < 0 { // the group is a new one
+		if t.CPU[name] < 0 { // the group was made after newMeter
 			t.CPU[name] = ms
 		}
 	}

@@ -13,18 +13,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// awaited names what a turn waits for, for each device.
+// awaited says what a turn waits for on each device.
 type awaited struct{ events, mounts bool }
 
-// watcher receives the kernel's and udev's events, and watches for mounts.
+// watcher receives the events of the kernel and of udev, and watches the mount table.
 type watcher struct {
 	want   awaited
 	turn   *Turn
-	names  map[string]string // by major:minor
+	names  map[string]string // device names by major:minor
 	events int
 	table  int
 	buffer []byte
-	// probed receives the disks for a way of this program. It may be nil.
+	// probed receives the announced disks for a method that this program implements. It is nil for other methods.
 	probed chan<- probed
 }
 
@@ -47,7 +47,7 @@ func (w *watcher) open() (err error) {
 	if err := unix.SetsockoptInt(w.events, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20); err != nil {
 		return err
 	}
-	// These are the groups of the kernel and of udev.
+	// The two groups are the multicast groups of the kernel and of udev.
 	if err := unix.Bind(w.events, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1 | 2}); err != nil {
 		return err
 	}
@@ -65,10 +65,10 @@ func (w *watcher) close() error {
 	return errors.Join(errs...)
 }
 
-// until waits for all awaited events, and reports whether they came.
+// until waits for all awaited events, and reports whether they came in time.
 func (w *watcher) until(limit time.Duration) (bool, error) {
-	// An event's time is the time of its read here, so this thread runs before all others. If the kernel does not allow
-	// that, the times are a little late.
+	// The time of an event is the time when this thread reads it. So the thread gets a real-time priority. If the
+	// kernel does not allow the priority, the times are a little late.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	realTime := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 10, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
@@ -129,10 +129,10 @@ func (w *watcher) hear() error {
 	}
 }
 
-// parse returns the properties of an event, and reports whether it is udev's.
+// parse returns the properties of an event, and reports whether udev sent the event.
 func parse(frame []byte) (properties map[string]string, fromUdev bool) {
-	// struct monitor_netlink_header in systemd's src/libsystemd/sd-device/device-monitor.c has the offset of the
-	// properties.
+	// The offset of the properties is in struct monitor_netlink_header of systemd's
+	// src/libsystemd/sd-device/device-monitor.c.
 	const magic, offset, size = "libudev\x00", 16, 40
 	if bytes.HasPrefix(frame, []byte(magic)) && len(frame) > size {
 		fromUdev = true

@@ -5,11 +5,12 @@ import (
 	"strings"
 )
 
-// These are the names of the ways.
+// These are the names of the mount methods.
 const (
 	hotmount     = "hotmount"
 	hotmountBase = "hotmount (base)"
-	// neighbour is hotmount beside a virtual machine monitor, and the disk not on record: it looks who has it open.
+	// neighbour is hotmount beside a virtual machine monitor, with a disk that is not on record. hotmount then looks
+	// which processes have the disk open.
 	neighbour    = "hotmount, looking for open files"
 	rule         = "rule"
 	tuned        = "rule tuned"
@@ -17,7 +18,7 @@ const (
 	systemdMount = "systemd-mount"
 	mountCall    = "mount(2)"
 	hotPlug      = "hot-plug only"
-	// parts are the steps for a blank disk, one after the other.
+	// parts is the method that runs the steps for a blank disk one after the other.
 	parts = "dd, mkfs.xfs -K, systemd-mount"
 )
 
@@ -25,12 +26,12 @@ const (
 	below  = "/mnt/disks/"
 	rules  = "/run/udev/rules.d/99-bench.rules"
 	masked = "/run/udev/rules.d/90-hotmount.rules"
-	// monitor is a directory by which hotmount finds that others may have disks open.
+	// monitor is a directory that shows hotmount that a virtual machine monitor may have disks open.
 	monitor = "/run/libvirt"
 )
 
-// setUp returns the script that switches a way on, for disks whose files are in dir. It is empty for this program's own
-// ways.
+// setUp returns the script that switches a method on, for disks whose files are in dir. It returns "" for a method that
+// this program implements.
 func setUp(way, dir string) string {
 	const tool = "/usr/bin/systemd-mount --no-block --collect "
 	match := fmt.Sprintf(`ACTION=="add|change", SUBSYSTEM=="block", ATTR{loop/backing_file}=="%s/*", ENV{ID_FS_TYPE}=="xfs", ENV{ID_FS_UUID_ENC}=="?*", RUN+="%s`, dir, tool)
@@ -45,7 +46,7 @@ func setUp(way, dir string) string {
 	case tuned:
 		return asRule(match + "--fsck=no -t xfs -o noatime " + where)
 	case shellLoop:
-		// The loop comes from a file, because systemd would expand the variables of a command line.
+		// The loop is in a file, because systemd would expand variables in a command line.
 		return "echo " + quote(strings.ReplaceAll(looping, "DIR", dir)) + " >/run/bench-loop; systemd-run -q --collect --unit=bench-loop bash /run/bench-loop"
 	}
 	return ""
@@ -67,21 +68,22 @@ const looping = `while :; do
 	sleep 1
 done`
 
-// off ends every way. It freezes the daemon instead of stopping it, because a node's daemon has run for long. Only
-// hotmount has its rules.
+// off ends all methods. It freezes the daemon instead of stopping it, because the daemon of a node has run for a long
+// time. It also masks hotmount's udev rules, which only hotmount may have.
 const off = `! systemctl -q is-active bench-loop || systemctl stop bench-loop
 ! systemctl -q is-active hotmount || systemctl freeze hotmount
 mkdir -p /run/udev/rules.d; rm -rf ` + monitor + `; rm -f ` + rules + `; ln -sf /dev/null ` + masked + `; udevadm control --reload`
 
-// stopped ends the daemon as well.
+// stopped also stops the daemon.
 const stopped = "systemctl thaw hotmount 2>/dev/null; systemctl stop hotmount\n"
 
-// idleAgain waits until udev has no events left, and PID 1 no mounts and no jobs. PID 1 sees many unmounts late.
+// idleAgain waits until udev has no queued events, and PID 1 has no mounts and no jobs. PID 1 can notice many unmounts
+// with a delay.
 const idleAgain = `udevadm settle
 busy() { systemctl list-units --no-legend --state=activating,active,deactivating 'mnt-disks-*.mount'; systemctl list-jobs --no-legend; }
 for i in $(seq 600); do [ -n "$(busy)" ] || break; sleep 0.1; done
 [ -z "$(busy)" ] || { busy >&2; exit 1; }`
 
-// rulesRead makes udevd read its rules, which it does at the first event after a reload (event_queue_start in systemd's
+// rulesRead makes udevd read its rules. udevd does so at the first event after a reload (event_queue_start in systemd's
 // src/udev/udevd.c).
 const rulesRead = "udevadm trigger --action=change --settle /sys/class/mem/null; systemctl reset-failed"

@@ -1,5 +1,6 @@
-// Package corpus makes disk images that are not blank, for tests. They have formats made by Debian's own tools, bytes
-// that no tool knows, and damages of both. Each stands for somebody's data, so none of them may ever be formatted.
+// Package corpus makes disk images that are not blank, for tests. The images have formats made by Debian's own tools,
+// bytes that no tool recognises, and damaged versions of both. Each image stands for a user's data, so no image may
+// ever be formatted.
 package corpus
 
 import (
@@ -20,7 +21,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Packages are the Debian packages whose tools Make runs, besides coreutils and util-linux.
+// Packages are the Debian packages whose tools Make runs. Make also needs coreutils and util-linux.
 var Packages = []string{
 	"bcache-tools", "btrfs-progs", "cryptsetup-bin", "dosfstools", "e2fsprogs", "erofs-utils", "exfatprogs", "f2fs-tools",
 	"fdisk", "gdisk", "genisoimage", "gfs2-utils", "hfsutils", "jfsutils", "lvm2", "mount", "nilfs-tools", "ntfs-3g", "ocfs2-tools",
@@ -28,20 +29,21 @@ var Packages = []string{
 	"util-linux-extra", "xfsprogs", "zip",
 }
 
-// Size is the size of an image in bytes, unless its format has another.
+// Size is the size of an image in bytes, unless its format has another size.
 const Size = 320 << 20
 
-// Kind is one kind of image: a format, whole or damaged.
+// Kind is one kind of image: a format, intact or damaged.
 type Kind struct {
 	// Name is the name of the format and of the damage, such as "xfs, first 4 KiB zero".
 	Name string
-	// Class is the class of formats that it belongs to.
+	// Class is the class of the format.
 	Class Class
-	// Is is the kind that the disk must be taken for.
+	// Is is the kind that hotmount must recognise.
 	Is disk.Kind
-	// Type is libblkid's name for it, empty if that does not matter.
+	// Type is the name that libblkid must report. It is "" if the name does not matter.
 	Type string
-	// Mounts reports whether the filesystem is whole and of a type that hotmount mounts. It then has the Files.
+	// Mounts reports whether the filesystem is intact and of a type that hotmount mounts. Such a filesystem has the
+	// Files.
 	Mounts bool
 
 	format *format
@@ -54,7 +56,7 @@ func (k *Kind) Damaged() bool { return k.damage != nil }
 // Class groups formats.
 type Class string
 
-// These are the classes.
+// These are the classes of formats.
 const (
 	Filesystem Class = "filesystem"
 	Swap       Class = "swap"
@@ -88,7 +90,7 @@ func Kinds() []Kind {
 	return all
 }
 
-// Make makes an image of that kind at the path, which must not exist.
+// Make makes an image of this kind at the path. The path must not exist yet.
 func (k *Kind) Make(ctx context.Context, path string) error {
 	if err := k.make(ctx, path); err != nil {
 		return fmt.Errorf("cannot make an image of %q: %w", k.Name, err)
@@ -134,7 +136,7 @@ func (k *Kind) make(ctx context.Context, path string) (err error) {
 	return nil
 }
 
-// prelude has shell functions for the scripts of formats. The image is $d.
+// prelude has shell functions for the scripts that make formats. $d is the image.
 const prelude = `set -eu
 export LC_ALL=C.UTF-8 MKE2FS_CONFIG=/dev/null
 tmp=$(mktemp -d "$d.XXXXXX")
@@ -151,7 +153,7 @@ proto() {
 ext4=has_journal,extent,huge_file,flex_bg,metadata_csum,64bit,dir_nlink,extra_isize,sparse_super,large_file,filetype,resize_inode,dir_index,ext_attr
 `
 
-// Files returns the files in a filesystem that Mounts, by path, with the SHA-256 digest of their content.
+// Files returns the files that each filesystem with Mounts has. It maps the path to the SHA-256 digest of the content.
 func Files() map[string]string {
 	var numbers []byte
 	for i := 1; i <= 20000; i++ {
@@ -173,7 +175,7 @@ func script(ctx context.Context, text, image string) error {
 	return nil
 }
 
-// image is a disk image while it is written. err is the first error.
+// image is a disk image that is being written. err is the first error.
 type image struct {
 	f    *os.File
 	size int64
@@ -201,7 +203,7 @@ func (im *image) zero(at, end int64) {
 	}
 }
 
-// flip flips the lowest bit of a byte.
+// flip flips the lowest bit of the byte at the offset.
 func (im *image) flip(at int64) {
 	b := im.get(at, 1)
 	im.put(at, []byte{b[0] ^ 1})
@@ -210,8 +212,8 @@ func (im *image) flip(at int64) {
 // ErrBlank reports that all bytes of an image are zero.
 var ErrBlank = errors.New("every byte is zero")
 
-// Digest returns a digest of the image's size, of the blocks that are not zero, and of their offsets. It does not read
-// holes of the file. The error is ErrBlank if there is no such block.
+// Digest returns a digest of an image's size, and of the blocks that are not zero with their offsets. It does not read
+// holes in the file. The error is ErrBlank if every block is zero.
 func Digest(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestManifest checks that the corpus has what issue 3 asks for.
+// TestManifest checks that the corpus contains what issue 3 requires.
 func TestManifest(t *testing.T) {
 	names, classes := map[string]bool{}, map[Class]int{}
 	for _, k := range Kinds() {

@@ -2,14 +2,14 @@ package corpus
 
 import "hotmount/internal/disk"
 
-// damage is one way to damage formats.
+// damage is a method to damage formats.
 type damage struct {
 	name string
 	do   func(*image, *format)
 	of   []outcome
 }
 
-// outcome is a format of which the damage leaves something, and the kind that the disk must then be taken for.
+// outcome is a format that still has recognisable content after the damage, and the kind that hotmount must recognise.
 type outcome struct {
 	format string
 	is     disk.Kind
@@ -84,7 +84,7 @@ var damages = []damage{
 		),
 	},
 	{
-		// The point is that nothing is formatted. The kernel decides whether it mounts a filesystem with a wrong
+		// The test only needs that nothing is formatted. The kernel decides whether it mounts a filesystem with a wrong
 		// checksum.
 		name: "one bit of the superblock flipped",
 		do:   func(im *image, f *format) { im.flip(f.super + 100) },

@@ -16,10 +16,10 @@ import (
 	"hotmount/internal/run/runtest"
 )
 
-// full selects all cases instead of a choice.
+// full selects all cases instead of a random choice.
 var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 
-// faulty is a disk of zeros on which one read, counted from 0, goes wrong.
+// faulty is a disk of zeros on which one read goes wrong. bad is the number of this read, counted from 0.
 type faulty struct {
 	mu         sync.Mutex
 	reads, bad int
@@ -38,8 +38,8 @@ func (d *faulty) ReadAt(b []byte, _ int64) (int, error) {
 	return len(b), nil
 }
 
-// TestEveryReadCounts checks that a disk of zeros is not blank if any single read of the proof fails, is short, or
-// returns one bit.
+// TestEveryReadCounts checks that a disk of zeros is not taken for blank if one read goes wrong. The read fails, is
+// short, or returns a bit that is not zero.
 func TestEveryReadCounts(t *testing.T) {
 	ways := map[string]func([]byte) (int, error){
 		"an error":                  func([]byte) (int, error) { return 0, syscall.EIO },
@@ -51,7 +51,7 @@ func TestEveryReadCounts(t *testing.T) {
 		"a bit at its start":        func(b []byte) (int, error) { b[0] = 1; return len(b), nil },
 		"a bit at its end":          func(b []byte) (int, error) { b[len(b)-1] = 0x80; return len(b), nil },
 	}
-	// The tools find nothing.
+	// The tools find no signature.
 	runner := runtest.New(t)
 	runner.On("/usr/sbin/wipefs -n -J /dev/vdb", runtest.Print(`{"signatures": []}`, 0))
 	runner.On("/usr/sbin/blkid -p -o udev /dev/vdb", runtest.Print("", 2))
@@ -69,11 +69,11 @@ func TestEveryReadCounts(t *testing.T) {
 		for _, bad := range some(chance, sound.reads) {
 			for way, how := range ways {
 				if bad == 0 && strings.HasPrefix(way, "a bit") {
-					continue // the first read only looks for an XFS, and is repeated
+					continue // the first read only looks for XFS, and is repeated later
 				}
 				d := &faulty{bad: bad, how: how}
-				// Two reads run at once, and either may begin first. When the earlier one is handed on, the one after
-				// both may have begun.
+				// Two reads run at once, and either of the two may begin first. When the caller gets the earlier read,
+				// the read after both may have begun.
 				const ahead = 2
 				if kind, err := look(d); kind == "blank" || d.reads <= bad || d.reads > bad+1+ahead {
 					t.Errorf("%d bytes, read %d of %d, %s: %q, %v, after %d reads", size, bad, sound.reads, way, kind, err, d.reads)
@@ -83,16 +83,18 @@ func TestEveryReadCounts(t *testing.T) {
 	}
 }
 
-// some returns the first, the last and some of n numbers, or many in the full test.
+// some returns the first, the last and some other numbers below n. In the full test it returns many.
 func some(r *rand.Rand, n int) []int {
 	if full {
-		// Each choice costs a look at everything before it. So not all of a large disk's thousands are tried.
+		// Each case reads everything before the bad read. So not all of the thousands of reads of a large disk are
+		// tried.
 		return append(r.Perm(n)[:min(400, n)], n-2, n-1)
 	}
 	return append(r.Perm(n)[:min(12, n)], 0, 1, 2, n/2, n-2, n-1)
 }
 
-// seeded returns the source of a test's random choices. It prints the seed, and HOTMOUNT_TEST_SEED replays it.
+// seeded returns the source of a test's random choices. It prints the seed. The variable HOTMOUNT_TEST_SEED repeats the
+// choices of a seed.
 func seeded(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())

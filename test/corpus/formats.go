@@ -6,23 +6,25 @@ import (
 	"hotmount/internal/disk"
 )
 
-// format is one thing that may be on somebody's disk.
+// format is one kind of content that a user's disk may have.
 type format struct {
 	name  string
 	class Class
-	// is is the kind that the disk must be taken for. blkid is libblkid's name for it, or hotmount's for a file.
+	// is is the kind that hotmount must recognise. blkid is libblkid's name of the format, or hotmount's name of a file
+	// format.
 	is    disk.Kind
 	blkid string
-	// mounts reports whether hotmount mounts it. It then has what files or proto makes.
+	// mounts reports whether hotmount mounts the filesystem. The filesystem then has the content that files or proto
+	// makes.
 	mounts bool
-	// script makes the format, or write does.
+	// script makes the format. If script is "", write makes it.
 	script string
 	write  func(*image)
-	// size is the size of the disk in bytes, 0 for Size.
+	// size is the size of the disk in bytes. 0 stands for Size.
 	size int64
 
-	// These offsets in bytes are for damages. The superblock begins at super, and its magic number at magic. A damage
-	// that leaves only backups zeroes everything up to backup.
+	// The damages use these offsets in bytes. super is where the superblock begins, and magic is where its magic number
+	// begins. A damage that leaves only backups zeroes everything before backup.
 	super, magic, backup int64
 }
 
@@ -154,10 +156,10 @@ config="devices { use_devicesfile=0 scan=[\"/dev\"] filter=[\"a|^$l\$|\",\"r|.*|
 lvm pvcreate -qq --config "$config" $l
 `
 
-// at returns a function that writes the byte 1 at the offset.
+// at returns a function that writes the byte 1 at the given offset.
 func at(offset int64) func(*image) { return func(im *image) { im.put(offset, []byte{1}) } }
 
-// noise fills a range with bytes that look random and are the same each time.
+// noise fills a range with bytes that look random. The bytes are the same in each call.
 func (im *image) noise(from, to int64) {
 	r := rand.NewChaCha8([32]byte{byte(from), byte(from >> 20), 1})
 	buf := make([]byte, 1<<20)
@@ -168,7 +170,7 @@ func (im *image) noise(from, to int64) {
 	}
 }
 
-// fill fills a range with one byte.
+// fill fills a range with the byte c.
 func (im *image) fill(from, to int64, c byte) {
 	b := make([]byte, to-from)
 	for i := range b {

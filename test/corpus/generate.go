@@ -5,8 +5,8 @@ import (
 	"hash/crc32"
 )
 
-// These functions write formats whose tools need a kernel with the format, or are not in Debian. wipefs(8) must
-// recognise the result.
+// These functions write formats whose tools are not in Debian, or need a kernel with the format. wipefs(8) must
+// recognise the results.
 
 var (
 	le = binary.LittleEndian
@@ -52,7 +52,7 @@ func md1(im *image, at int64, minor uint64) {
 	im.put(at, b)
 }
 
-// ddf writes the anchor header of SNIA's DDF, and the primary header that it names.
+// ddf writes the anchor header of SNIA's DDF, and the primary header to which the anchor points.
 func ddf(im *image) {
 	primary := im.size/512 - 2048
 	b := make([]byte, 512)
@@ -69,7 +69,7 @@ func ddf(im *image) {
 	im.put(primary*512, b)
 }
 
-// zfs writes the rings of uberblocks of all four labels, and a stub of the list of names and values.
+// zfs writes the rings of uberblocks in all four labels, and a stub of the list of names and values.
 func zfs(im *image) {
 	end := im.size / (256 << 10) * (256 << 10)
 	for _, label := range []int64{0, 256 << 10, end - 512<<10, end - 256<<10} {
@@ -84,7 +84,7 @@ func zfs(im *image) {
 	}
 }
 
-// gpt4K writes a GPT for sectors of 4096 bytes, without an MBR before it.
+// gpt4K writes a GPT for sectors of 4096 bytes. It writes no protective MBR.
 func gpt4K(im *image) {
 	entries := make([]byte, 16<<10)
 	copy(entries, "\xaf\x3d\xc6\x0f\x83\x84\x72\x47\x8e\x79\x3d\x69\xd8\x47\x7d\xe4partition-0000-1")
@@ -173,8 +173,8 @@ func drbd(im *image) {
 	im.put(im.size-4096, b)
 }
 
-// pages writes pages like those of a database on a disk without a filesystem. They have a checksum, a number, rows, and
-// many zeros.
+// pages writes pages like the pages of a database on a disk without a filesystem. Each page has a checksum, a number,
+// rows, and many zeros.
 func (im *image) pages(from, to int64) {
 	const page = 16 << 10
 	for at := from; at < to; at += 16 * page {

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// elsewhere runs tools of the Debian whose root directory is tree.
+// elsewhere runs the tools of another Debian, whose root directory is tree.
 type elsewhere struct{ tree, loader, libraries string }
 
 func (e elsewhere) Run(ctx context.Context, c run.Command) (run.Result, error) {
@@ -35,8 +35,8 @@ func (e elsewhere) Run(ctx context.Context, c run.Command) (run.Result, error) {
 	return run.Exec{}.Run(ctx, c)
 }
 
-// runners returns this machine's tools. In the full test it adds those of Debian 13, which recognise less because they
-// verify checksums.
+// runners returns the tools of this machine. In the full test it adds the tools of Debian 13, which verify checksums
+// and therefore recognise less.
 func runners(t *testing.T) map[string]run.Runner {
 	all := map[string]run.Runner{"here": run.Exec{}}
 	if !full {
@@ -63,11 +63,11 @@ func runners(t *testing.T) map[string]run.Runner {
 	return all
 }
 
-// look looks at the image as the proof does.
+// look examines the image as hotmount does to prove a disk blank.
 func look(t *testing.T, path string, plan probe.Plan, r run.Runner) disk.Content {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECT, 0)
-	if errors.Is(err, syscall.EINVAL) { // a filesystem in memory has no direct reads
+	if errors.Is(err, syscall.EINVAL) { // a filesystem in memory does not support direct reads
 		f, err = os.Open(path)
 	}
 	if err != nil {
@@ -85,20 +85,20 @@ func look(t *testing.T, path string, plan probe.Plan, r run.Runner) disk.Content
 	return c
 }
 
-// trixie has the kinds that Debian 13's tools take for something else. Its libblkid requires more than a magic number,
-// and generate.go writes no more.
+// trixie maps a kind to what Debian 13's tools take it for, if that differs from other tools. The libblkid of Debian 13
+// requires more than a magic number, and generate.go writes only the magic number.
 var trixie = map[string]disk.Kind{
 	"zfs":                     disk.Unknown,
 	"zfs, first MiB zero":     disk.Unknown,
 	"zfs, only backups left":  disk.Unknown,
 	"drbd, internal metadata": disk.Unknown,
 	"BitLocker":               disk.Unknown,
-	// blkid rejects the checksum and prints nothing. wipefs names the XFS.
+	// blkid rejects the checksum and prints nothing. wipefs recognises XFS.
 	"xfs, one bit of the superblock flipped": disk.Other,
 }
 
-// TestNothingIsBlank checks that no kind of image is taken for blank. Each is taken for what it is, and no byte of it
-// changes.
+// TestNothingIsBlank checks that hotmount takes no kind of image for blank. It must recognise each kind, and change no
+// byte of the image.
 func TestNothingIsBlank(t *testing.T) {
 	kinds, tools := Kinds(), runners(t)
 	missed := make(chan string, len(kinds))
@@ -125,8 +125,8 @@ func TestNothingIsBlank(t *testing.T) {
 						}
 					}
 				}
-				// The weakest plan, unsigned, requires zeros only in the first 4 KiB. The test counts the kinds that it
-				// takes for blank.
+				// The weakest plan, unsigned, requires zeros only in the first 4 KiB. The test counts the kinds that
+				// this plan takes for blank.
 				if c := look(t, path, probe.Unsigned, tools["here"]); c.Kind == disk.Blank {
 					missed <- k.Name
 				}
@@ -143,7 +143,7 @@ func TestNothingIsBlank(t *testing.T) {
 	}
 	slices.Sort(names)
 	t.Logf("%d kinds; the plan unsigned takes %d of them for blank: %q", len(kinds), len(names), names)
-	// A corpus that even the weakest plan recognises would show nothing.
+	// If even the weakest plan recognised most kinds, the corpus would show nothing.
 	if len(names) < 40 {
 		t.Errorf("the plan unsigned takes only %d kinds for blank", len(names))
 	}

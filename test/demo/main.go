@@ -61,7 +61,7 @@ func demo(ctx context.Context, out io.Writer, deb string) (err error) {
 	}
 	for _, look := range []struct {
 		command string
-		// says has the words that a user must find in the output.
+		// says has the words that the output must contain.
 		says []string
 	}{
 		{"lsblk -o NAME,SIZE,SERIAL,FSTYPE,UUID,MOUNTPOINT", []string{"vdb", "DEMO-1", "xfs", "/mnt/disks/"}},

@@ -1,6 +1,6 @@
 // Command full runs every test, two at a time, for hours, and updates a dated report. It skips tests that a report
-// lists as passed for the same sources. So it can be stopped and called again, even on another machine if the report
-// was committed. make test-full calls it.
+// lists as passed for the same sources. So a user can stop it and start it again. Another machine can continue if the
+// report was committed. make test-full calls it.
 package main
 
 import (
@@ -44,10 +44,10 @@ func main() {
 	}
 }
 
-// longest are the steps of most of an hour or more, the longest last.
+// longest names the steps that take about an hour or more. The last step takes longest.
 var longest = []string{"TestSwap", "TestSoakPulled"}
 
-// step is one command. Exit code 0 means passed.
+// step is one command. The step has passed if the exit code is 0.
 type step struct {
 	name    string
 	command []string
@@ -86,8 +86,8 @@ func full(ctx context.Context, commit, tree, date string, fuzz time.Duration, di
 		fmt.Printf("==> %d of %d: %s: %s\n", i+1, len(steps), steps[i].name, result)
 		errs = append(errs, err, report.set(i, result))
 	}
-	// The steps of make share build/ or need the machine for themselves, except for the unit tests. Each other step
-	// mostly waits for a virtual machine or two.
+	// The steps of make share build/ or need the whole machine, except for the unit tests. Each other step mostly waits
+	// for one or two virtual machines.
 	var todo []int
 	for i, s := range steps {
 		if s.command[0] == "make" && s.command[1] != "test-unit" {
@@ -96,7 +96,7 @@ func full(ctx context.Context, commit, tree, date string, fuzz time.Duration, di
 			todo = append(todo, i)
 		}
 	}
-	// The longest steps must not begin last.
+	// The longest steps begin first, so that the run does not end with them.
 	slices.SortStableFunc(todo, func(a, b int) int { return slices.Index(longest, steps[b].name) - slices.Index(longest, steps[a].name) })
 	next := make(chan int)
 	var workers sync.WaitGroup
@@ -121,7 +121,7 @@ func full(ctx context.Context, commit, tree, date string, fuzz time.Duration, di
 	return errors.Join(errs...)
 }
 
-// steps returns the checks without virtual machines, each test in a virtual machine, and each fuzz test.
+// steps returns the checks without virtual machines, each test with a virtual machine, and each fuzz test.
 func steps(ctx context.Context, fuzz time.Duration) ([]step, error) {
 	var all []step
 	for _, target := range []string{"lint", "test-deb", "test-same", "bench-scan", "demo", "test-unit"} {
@@ -145,7 +145,8 @@ func steps(ctx context.Context, fuzz time.Duration) ([]step, error) {
 		return nil, err
 	}
 	for _, t := range targets {
-		// The loop counts inputs: go test sometimes reports a failure if -fuzztime ends within an input.
+		// The loop lets -fuzztime count inputs. With a time limit, go test sometimes reports a failure when the time
+		// ends within an input.
 		script := fmt.Sprintf("end=$((SECONDS + %d)); while ((SECONDS < end)); do go test '-run=^$' '-fuzz=^%s$' -fuzztime=200000x %s; done", int(fuzz.Seconds()), t.name, t.pkg)
 		all = append(all, step{filepath.Base(t.pkg) + "." + t.name + " for " + fuzz.String(), []string{"bash", "-ec", script}})
 	}
@@ -163,7 +164,7 @@ func contains(all []test, t test) bool {
 	return false
 }
 
-// list returns the tests with those names in the packages.
+// list returns the tests in the packages whose names match the pattern.
 func list(ctx context.Context, pattern string, args ...string) ([]test, error) {
 	var all []test
 	packages, err := output(ctx, append([]string{"go", "list"}, args...)...)
@@ -205,7 +206,7 @@ func (s step) log(dir string) string {
 	return filepath.Join(dir, strings.ReplaceAll(s.name, " ", "-")+".log")
 }
 
-// run returns the result of the step.
+// run runs the step and returns its result as a row of the report.
 func (s step) run(ctx context.Context, dir string) (string, error) {
 	log, err := os.Create(s.log(dir))
 	if err != nil {
@@ -215,7 +216,7 @@ func (s step) run(ctx context.Context, dir string) (string, error) {
 	out := bufio.NewWriter(log)
 	begun := time.Now()
 	c := exec.CommandContext(ctx, s.command[0], s.command[1:]...)
-	// go test would leave its test behind, so the signal goes to the process group.
+	// go test would leave its test process running, so the signal goes to the process group.
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGTERM) }
 	c.Env = append(os.Environ(), "HOTMOUNT_TEST_FULL=1")
@@ -232,12 +233,12 @@ func (s step) run(ctx context.Context, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// The log stays on this machine.
+	// The report gets only the seed. The log remains on this machine.
 	if found := seed.Find(text); found != nil {
 		result += ", " + string(found)
 	}
 	return fmt.Sprintf("%s | %s | %s", result, now.Sub(begun).Round(time.Second), now.UTC().Format("2006-01-02 15:04")), nil
 }
 
-// seed matches the output of a randomised test that makes it repeat its choices.
+// seed matches the setting with which a randomised test repeats its choices.
 var seed = regexp.MustCompile("HOTMOUNT_TEST_SEED=[0-9]+")

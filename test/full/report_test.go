@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestReport checks that a call knows what passed for the same sources, whatever the commit. What failed, or passed
-// only for other sources, has to run.
+// TestReport checks that a run skips steps that have passed for the same sources, whatever the commit. A step that
+// failed, or passed only for other sources, must run.
 func TestReport(t *testing.T) {
 	dir := t.TempDir()
 	steps := []step{{name: "make lint"}, {name: "TestA"}, {name: "config.FuzzLoad for 1m0s"}, {name: "report.FuzzLoad for 1m0s"}}
@@ -52,7 +52,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestRun checks that a result shows how the step ended and with which seed.
+// TestRun checks that a result shows how the step ended and which seed it used.
 func TestRun(t *testing.T) {
 	for script, want := range map[string]string{
 		"echo all well":                             "passed | ",

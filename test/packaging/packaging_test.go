@@ -1,7 +1,7 @@
 //go:build deb
 
-// Package packaging tests the Debian package that HOTMOUNT_DEB names, and that the units and security.md agree. The
-// tools that it calls are among the Makefile's PACKAGES_test.
+// Package packaging tests the Debian package that HOTMOUNT_DEB names. It also tests that the units and security.md
+// agree. The Makefile lists the Debian packages of its tools in PACKAGES_test.
 package packaging
 
 import (
@@ -18,7 +18,7 @@ import (
 
 const root = "../.."
 
-// deb returns the package's path.
+// deb returns the path of the package.
 func deb(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("HOTMOUNT_DEB")
@@ -28,7 +28,7 @@ func deb(t *testing.T) string {
 	return path
 }
 
-// run returns what a tool prints, and fails the test if the tool fails.
+// run runs a tool and returns its output. It fails the test if the tool fails.
 func run(t *testing.T, env []string, name string, args ...string) string {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), name, args...)
@@ -53,7 +53,7 @@ func TestLintian(t *testing.T) {
 	run(t, nil, "lintian", "--pedantic", "--tag-display-limit", "0", "--fail-on", "error,warning,pedantic", "--allow-root", deb(t))
 }
 
-// TestContents checks each architecture's package with packaging/check.
+// TestContents checks the package of each architecture with packaging/check.
 func TestContents(t *testing.T) {
 	for path := range strings.SplitSeq(os.Getenv("HOTMOUNT_DEBS"), " ") {
 		field := func(name string) string { return run(t, nil, "dpkg-deb", "-f", path, name) }
@@ -61,7 +61,7 @@ func TestContents(t *testing.T) {
 	}
 }
 
-// TestSize checks that the package has less than 4 MB, and takes less than 14 MB when it is installed.
+// TestSize checks that the package has less than 4 MB, and that it takes less than 14 MB when it is installed.
 func TestSize(t *testing.T) {
 	info, err := os.Stat(deb(t))
 	if err != nil {
@@ -100,7 +100,7 @@ func TestAlerts(t *testing.T) {
 	run(t, nil, "promtool", "test", "rules", "hotmount-alerts.test.yaml")
 }
 
-// TestCompletion checks that each shell reads its script and completes a command.
+// TestCompletion checks that each shell reads its completion script and completes a command.
 func TestCompletion(t *testing.T) {
 	tree := t.TempDir()
 	run(t, nil, "dpkg-deb", "-x", deb(t), tree)
@@ -110,7 +110,7 @@ func TestCompletion(t *testing.T) {
 	run(t, nil, "zsh", "-n", zsh)
 	run(t, nil, "fish", "-n", fish)
 	path := []string{"PATH=" + filepath.Join(tree, "usr/bin") + ":" + os.Getenv("PATH")}
-	// The stub replaces zsh's own part, which needs a terminal.
+	// The stub replaces zsh's completion functions, which need a terminal.
 	stub := `compdef() { :; }; _describe() { print -rl -- $completions; }; source ` + zsh + `; words=(hotmount rel); CURRENT=2; _hotmount`
 	for shell, offered := range map[string]string{
 		"fish": run(t, path, "fish", "--no-config", "-c", "source "+fish+`; complete -C "hotmount rel"`),
@@ -122,7 +122,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// exposures has the highest exposure level of each service (systemd-analyze(1), security).
+// exposures maps each service to its highest allowed exposure level (systemd-analyze(1), security).
 var exposures = map[string]float64{
 	"hotmount.service":          1.6,
 	"hotmount-format@.service":  1.5,
@@ -144,7 +144,7 @@ var (
 	capabilities = regexp.MustCompile(`(?m)^CapabilityBoundingSet=(.*)$`)
 )
 
-// TestExposure checks each service's exposure level and time limit, and the table in security.md.
+// TestExposure checks the exposure level and the time limit of each service, and the table in security.md.
 func TestExposure(t *testing.T) {
 	units, err := filepath.Glob(filepath.Join(root, "systemd/*.service"))
 	if err != nil || len(units) != len(exposures) {

@@ -2,9 +2,9 @@
 //
 //	standin COUNT SOURCE
 //
-// makes containers as a container runtime does: processes in mount namespaces of their own, each with one volume. It
-// binds SOURCE where kubelet binds a pod's volume, and the container has that as /data. The containers live until they
-// are killed.
+// makes containers as a container runtime does: processes in their own mount namespaces, each with one volume. The
+// command binds SOURCE where kubelet binds a pod's volume, and the container sees the volume as /data. The containers
+// run until they are killed.
 //
 //	standin provisioner DIRECTORY NODE PERIOD CLASS:MODE:DIRECTORY...
 //
@@ -52,7 +52,7 @@ func pods(count, source string) error {
 		}
 		c := exec.Command("/proc/self/exe", "container", volume)
 		c.Stderr = os.Stderr
-		// Go makes every mount of the new namespace private.
+		// Go makes all mounts in the new namespace private.
 		c.SysProcAttr = &unix.SysProcAttr{Unshareflags: unix.CLONE_NEWNS, Setsid: true}
 		if err := c.Start(); err != nil {
 			return fmt.Errorf("cannot start container %d: %w", i, err)
@@ -61,7 +61,7 @@ func pods(count, source string) error {
 	return nil
 }
 
-// container enters a root of its own and becomes a process that does nothing.
+// container changes to its own root directory and becomes a process that does nothing.
 func container(volume string) error {
 	const root = "/run/standin-root"
 	if err := os.MkdirAll(root, 0o755); err != nil {
@@ -86,7 +86,7 @@ func container(volume string) error {
 	if err := os.Chdir(root); err != nil {
 		return err
 	}
-	// The old root then lies on the new one (pivot_root(2), NOTES).
+	// After this call, the old root is mounted on top of the new root (pivot_root(2), NOTES).
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return fmt.Errorf("pivot_root: %w", err)
 	}

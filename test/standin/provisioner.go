@@ -18,45 +18,47 @@ import (
 	"hotmount/internal/provisioner"
 )
 
-// volume is a PersistentVolume as the provisioner makes it.
+// volume is a PersistentVolume that the provisioner has made.
 type volume struct {
 	Path     string `json:"path"`
 	Capacity uint64 `json:"capacity"`
 	Block    bool   `json:"block"`
 }
 
-// class is a class of the provisioner.
+// class is a storage class of the provisioner.
 type class struct {
 	name, directory string
 	block           bool
 }
 
-// provision plays sig-storage-local-static-provisioner 2.9. Every period it cleans the released volumes and then looks
-// for new ones, as DeletePVs (pkg/deleter/deleter.go) and DiscoverLocalVolumes (pkg/discovery/discovery.go) do.
+// provision plays sig-storage-local-static-provisioner 2.9. In each period it cleans the released volumes and then
+// looks for new volumes, as DeletePVs (pkg/deleter/deleter.go) and DiscoverLocalVolumes (pkg/discovery/discovery.go)
+// do.
 //
-// The cluster is a directory. volumes.json has the volumes, and a file released/NAME marks one as released. A volume is
-// cleaned beside the passes. The first pass that finds it cleaned deletes it.
+// A directory stands for the cluster. volumes.json has the volumes, and a file released/NAME marks the volume NAME as
+// released. A goroutine cleans a volume while the passes continue. The first pass after the end of the cleaning deletes
+// the volume.
 //
-// Each line of the log is an "error" as the provisioner would log it, or a volume that it "created" or "cleaned". The
-// latter have what was really there, according to PID 1's mount table.
+// A line of the log is an "error" as the provisioner would log it, or a volume that the provisioner "created" or
+// "cleaned". A "created" or "cleaned" line also shows what was really at the path, according to PID 1's mount table.
 type provision struct {
 	dir, node string
 	classes   []class
 	volumes   map[string]volume
-	// cleaning has the cleaners by volume.
+	// cleaning maps volumes to their cleaners.
 	cleaning map[string]*cleaner
 	log      *os.File
 }
 
-// cleaner works on a volume until ended is closed. err is its result. before and after are what was at the volume's
-// path.
+// cleaner cleans a volume until ended is closed. err is the result. before and after are what was at the volume's path
+// before and after the cleaning.
 type cleaner struct {
 	ended         chan struct{}
 	err           error
 	before, after string
 }
 
-// runProvisioner runs with the arguments DIRECTORY NODE PERIOD CLASS:MODE:DIRECTORY...
+// runProvisioner runs the provisioner with the arguments DIRECTORY NODE PERIOD CLASS:MODE:DIRECTORY...
 func runProvisioner(args []string) error {
 	period, err := time.ParseDuration(args[2])
 	if err != nil {
@@ -97,7 +99,8 @@ func (p *provision) say(format string, args ...any) {
 	fmt.Fprintf(p.log, time.Now().UTC().Format("2006-01-02T15:04:05.000Z ")+format+"\n", args...)
 }
 
-// save replaces the file as a whole and makes it durable, because a cluster remembers what the node forgets.
+// save replaces volumes.json atomically and makes it durable. A real cluster also remembers its volumes when a node
+// crashes.
 func (p *provision) save() error {
 	data, err := json.Marshal(p.volumes)
 	if err != nil {
@@ -120,8 +123,8 @@ func (p *provision) save() error {
 	return os.Rename(name+".new", name)
 }
 
-// truth returns what is at the path. Of a mounted filesystem that is the device, the type and, according to udev, the
-// UUID. Of a link it is the disk sequence number of its target. Otherwise it is "nothing".
+// truth returns what is really at the path. For a mounted filesystem it returns the device, the type, and the UUID that
+// udev knows. For a link it returns the disk sequence number of the target. Otherwise it returns "nothing".
 func truth(path string, block bool) string {
 	if block {
 		var st unix.Stat_t
@@ -159,7 +162,7 @@ func (p *provision) clean() {
 		if !ok {
 			continue
 		}
-		if _, err := os.Stat(v.Path); err != nil { // as in getVolMode
+		if _, err := os.Stat(v.Path); err != nil { // as getVolMode does
 			p.say("event cleaning %s: %v", n.Name(), err)
 			continue
 		}
@@ -202,7 +205,7 @@ func begin(v volume) *cleaner {
 
 func cleanVolume(v volume) error {
 	if v.Block {
-		// This is dd_zero.sh as "hotmount provisioner values" has it.
+		// This does what dd_zero.sh does with the setting that "hotmount provisioner values" prints.
 		info, err := os.Stat(v.Path)
 		if err == nil && info.Mode()&fs.ModeDevice == 0 {
 			err = errors.New("it is not a block device")
@@ -217,7 +220,7 @@ func cleanVolume(v volume) error {
 		}
 		return nil
 	}
-	// This is DeleteContents, which has the directory open to the end.
+	// This does what DeleteContents does, which has the directory open until the end.
 	dir, err := os.Open(v.Path)
 	if err != nil {
 		return err
@@ -230,7 +233,7 @@ func cleanVolume(v volume) error {
 	return err
 }
 
-// own returns the mount points in the provisioner's own mount table, with escapes as they are.
+// own returns the mount points in the provisioner's own mount table. Escaped characters remain escaped.
 func own() (map[string]bool, error) {
 	table, err := os.ReadFile("/proc/mounts")
 	points := map[string]bool{}
@@ -280,7 +283,7 @@ func (p *provision) entry(c class, file string, points map[string]bool) error {
 	}
 	name := disk.VolumeName(file, p.node, c.name)
 	if _, exists := p.volumes[name]; exists {
-		// The provisioner would not look. Its stand-in does.
+		// The real provisioner would not look at a known volume. The stand-in looks.
 		if truth(path, c.block) == "nothing" {
 			return fmt.Errorf("path %q is a volume's, and nothing is there", path)
 		}
@@ -326,7 +329,8 @@ func deviceSize(path string) (uint64, error) {
 	return uint64(size), errors.Join(err, f.Close())
 }
 
-// pretty is roundDownCapacityPretty: it returns full GiB from 10 GiB on, and full MiB from 10 MiB on.
+// pretty does what roundDownCapacityPretty does. From 10 GiB on it rounds down to full GiB, and from 10 MiB on to full
+// MiB.
 func pretty(n uint64) uint64 {
 	for _, unit := range []uint64{1 << 30, 1 << 20} {
 		if n/unit >= 10 {

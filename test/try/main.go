@@ -1,5 +1,5 @@
 // Command try shows hotmount without a virtual machine. It boots a container with the package, attaches three disks,
-// shows the results, and leaves a shell to play in. The disks are loop devices. make try calls it.
+// shows the results, and starts a shell for the user. The disks are loop devices. make try calls it.
 package main
 
 import (
@@ -33,13 +33,13 @@ func main() {
 	}
 }
 
-// makeDisks makes the files of the three disks. It makes the physical volume on a loop device whose file no class
-// selects.
+// makeDisks is a script that makes the files of the three disks. It makes LVM's physical volume on a loop device whose
+// file no class selects.
 //
 //go:embed disks.sh
 var makeDisks string
 
-// profile gives the shell its commands attach and detach.
+// profile defines the commands attach and detach for the shell.
 //
 //go:embed profile.sh
 var profile string
@@ -70,7 +70,7 @@ func try(ctx context.Context, out io.Writer, deb, suite, root string) (err error
 	return shell(ctx, out, c)
 }
 
-// look is a command for the user to see, and the words that its output must have.
+// look is a command that the user sees, and the words that its output must contain.
 type look struct {
 	command string
 	words   []string
@@ -101,7 +101,7 @@ func show(ctx context.Context, out io.Writer, c *worker.Container) error {
 	return nil
 }
 
-// until returns a script that waits until status shows the disk in that state.
+// until returns a script that waits until hotmount status shows the disk in the given state.
 func until(name, state string) string {
 	return fmt.Sprintf("until hotmount status | grep -E '%s .*%s'; do sleep 0.2; done", name, state)
 }
@@ -125,10 +125,10 @@ func (l look) run(ctx context.Context, out io.Writer, c *worker.Container) error
 	return nil
 }
 
-// device returns the name of the container's nth loop device.
+// device returns the name of the container's loop device n, counted from 0.
 func device(c *worker.Container, n int) string { return fmt.Sprintf("loop%d", c.First()+n) }
 
-// shell runs a shell in the container until the user leaves it, if there is a terminal.
+// shell runs a shell in the container until the user leaves it. Without a terminal it does nothing.
 func shell(ctx context.Context, out io.Writer, c *worker.Container) error {
 	if _, err := unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS); err != nil {
 		return nil
