@@ -18,8 +18,8 @@ import (
 var update = flag.Bool("update", false, "TestMessages writes testdata/messages.txt")
 
 // TestMessages checks that testdata/messages.txt has all of hotmount's messages to people, except the messages of the
-// rules. These are in internal/policy/testdata/messages.txt. A reviewer can read all messages in the two files.
-// TestWords reads them, too.
+// rules. The rules' messages are in internal/policy/testdata/messages.txt. A reviewer can read all messages in the two
+// files. TestWords reads them, too.
 func TestMessages(t *testing.T) {
 	const golden = "testdata/messages.txt"
 	got := allMessages(t)

@@ -35,7 +35,7 @@ var figures = []figure{
 	{name: "idle", disks: 24, turns: 1, ways: []string{hotmount}, apart: true},
 }
 
-// seldom maps methods that occur in no bound to a number n. Such a method takes part in every nth round.
+// seldom has a number n for each method of a figure that no bound uses. Such a method takes part in every nth round.
 var seldom = map[string]map[string]int{
 	"one":      {shellLoop: 3, systemdMount: 3, neighbour: 3},
 	"twenty":   {hotPlug: 6, shellLoop: 6, systemdMount: 6},

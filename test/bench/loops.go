@@ -19,8 +19,8 @@ import (
 type loop struct {
 	name string // such as loop700
 	dev  string // major:minor
-	// file is open while the device has a file. The last close of a device that is open for writing would cause a
-	// uevent.
+	// file is open while the device has a backing file. The last close of a device that is open for writing would cause
+	// a uevent.
 	file *os.File
 }
 

@@ -86,7 +86,7 @@ func triggeredToMounted(t Turn) (float64, bool) {
 	return ms, ok && len(t.Added) == t.Disks
 }
 
-// bound is an upper bound on a number that make computes from the samples.
+// bound is an upper bound on a number. The function make computes the number from the samples.
 type bound struct {
 	title, unit string
 	make        func(samples ...[]float64) float64

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// busyBefore is the largest busy share of the processors before a turn at which the machine counts as idle.
-	// busyMeanwhile is the largest share that processes outside the container may use during the turn. The kernel's
+	// busyBefore is the maximum busy share of the processors (0 to 1) just before a turn on an idle machine.
+	// busyMeanwhile is the maximum share that processes outside the container take during such a turn. The kernel's
 	// threads count as outside, even when they work for the disks.
 	busyBefore    = 0.1
 	busyMeanwhile = 0.2

@@ -24,7 +24,7 @@ func splitTurn(t *Turn, events []traceEvent) {
 			t.Fault = "the trace does not have its mount(8)"
 			return
 		}
-		// A udev rule asks PID 1 before udev's event. The time until the event belongs to udev.
+		// A udev rule asks PID 1 for the mount before udev sends its event. The time until the event belongs to udev.
 		asked = max(probed, asked)
 		started = max(asked, started)
 	}

@@ -72,8 +72,8 @@ func TestEveryReadCounts(t *testing.T) {
 					continue // the first read only looks for XFS, and is repeated later
 				}
 				d := &faulty{bad: bad, how: how}
-				// Two reads run at once, and either of the two may begin first. When the caller gets the earlier read,
-				// the read after both may have begun.
+				// Two reads run at once, and either of the two may begin first. When the result of the earlier read
+				// arrives, a third read may have begun.
 				const ahead = 2
 				if kind, err := look(d); kind == "blank" || d.reads <= bad || d.reads > bad+1+ahead {
 					t.Errorf("%d bytes, read %d of %d, %s: %q, %v, after %d reads", size, bad, sound.reads, way, kind, err, d.reads)

@@ -85,8 +85,8 @@ func look(t *testing.T, path string, plan probe.Plan, r run.Runner) disk.Content
 	return c
 }
 
-// trixie maps a kind to what Debian 13's tools take it for, if that differs from other tools. The libblkid of Debian 13
-// requires more than a magic number, and generate.go writes only the magic number.
+// trixie has the kinds of image that Debian 13's tools recognise as something else than other tools do. The libblkid of
+// Debian 13 requires more than a magic number, and generate.go writes only the magic number.
 var trixie = map[string]disk.Kind{
 	"zfs":                     disk.Unknown,
 	"zfs, first MiB zero":     disk.Unknown,

@@ -1,6 +1,6 @@
 // Command full runs every test, two at a time, for hours, and updates a dated report. It skips tests that a report
-// lists as passed for the same sources. So a user can stop it and start it again. Another machine can continue if the
-// report was committed. make test-full calls it.
+// lists as passed for the same sources. So a user can stop the command and start it again. Another machine can continue
+// if the report was committed. make test-full calls this command.
 package main
 
 import (

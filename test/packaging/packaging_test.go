@@ -1,7 +1,7 @@
 //go:build deb
 
 // Package packaging tests the Debian package that HOTMOUNT_DEB names. It also tests that the units and security.md
-// agree. The Makefile lists the Debian packages of its tools in PACKAGES_test.
+// agree. PACKAGES_test in the Makefile lists the Debian packages of the tools that the tests run.
 package packaging
 
 import (

@@ -110,8 +110,8 @@ func (m machine) putStandin(w worker.Node) {
 	m.run("chmod 755 /usr/local/bin/standin")
 }
 
-// provision runs the stand-in for the provisioner at ten times the real rate, as kubelet.service. It has its own mount
-// namespace, as with HostToContainer.
+// provision runs the stand-in for the provisioner at ten times the real rate, as kubelet.service. The stand-in has its
+// own mount namespace, as with HostToContainer.
 func (m machine) provision(w worker.Node, classes string) {
 	m.t.Helper()
 	m.putStandin(w)
@@ -339,7 +339,7 @@ func TestProvisioner(t *testing.T) {
 		emptied(small, smallVolume, since)
 
 		// The disk is pulled while the cleaner works, and is away for a long time. After the pull the cleaner could
-		// only delete in memory. It would take a file that it cannot find for a deleted file.
+		// only delete in memory. The cleaner would take a file that it cannot find for a deleted file.
 		tenant(small, 1000)
 		since = m.lines()
 		m.release(smallVolume)
@@ -386,7 +386,7 @@ func TestProvisioner(t *testing.T) {
 		changes = append(changes, m.changes())
 	}
 	// Two volumes are released, and the disk of one is missing after the power cut. If its mount point were left, the
-	// cleaner would clean this directory. It cleans the other volume from the first pass on.
+	// cleaner would clean this directory. The cleaner cleans the other volume from the first pass on.
 	tenant(big, 100)
 	m.run("systemctl stop kubelet; cd /var/lib/standin/released && touch " + smallVolume + " " + bigVolume + "; sync")
 	since = m.lines()
@@ -437,8 +437,8 @@ func TestProvisioner(t *testing.T) {
 			}
 		case b != nil:
 			lines++
-			// A pass of the provisioner may be late by at most the time pass. The directory exists for the time moment
-			// before PID 1 begins the mount, or after the unmount. Each pass logs such a directory once.
+			// pass is the longest delay of a pass of the provisioner. moment is how long the directory can exist before
+			// PID 1 begins the mount, or after the unmount. Each pass logs such a directory once.
 			const pass, moment = time.Second, time.Second / 2
 			// A detach and the next attach are two changes. The log line belongs to the nearer change.
 			var one change

@@ -238,8 +238,8 @@ func download(t *testing.T, packages ...string) []string {
 }
 
 // TestSystemdUpgraded installs Debian's packages of systemd and udev again over the installed ones. Their scripts
-// restart and re-execute services. The test does so with a running and with a stopped daemon. Afterwards all disks are
-// still mounted and do not count as unmounted by hand. A disk that is attached later is mounted.
+// restart and re-execute services. The test does this with a running and with a stopped daemon. Afterwards all disks
+// are still mounted and do not count as unmounted by hand. A disk that is attached later is mounted.
 func TestSystemdUpgraded(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	packages := strings.Fields(m.run(`dpkg-query -W -f '${source:Package} ${db:Status-Abbrev} ${Package}=${Version}\n' | sed -n 's/^systemd ii *//p'`))

@@ -57,7 +57,7 @@ func TestTwoPaths(t *testing.T) {
 		m.says("^/dev/" + other + " .*refuse: it has the UUID " + uuid + " of another disk: " + name + " .*WWN " + world + ".*second path to it.*multipathd")
 		m.untouched(other)
 		m.detach(w, ids[second])
-		// This is another disk with the same WWN. The operator knows that, and hotmount cannot.
+		// This is another disk with the same WWN. Only the operator can know that it is another disk.
 		another, anotherID := m.attach(w, worker.Disk{Bus: worker.BusSCSI, File: blank(t, 320<<20), Device: map[string]any{"wwn": wwn}})
 		m.lift(another, "same-wwn")
 		m.mounted(another)

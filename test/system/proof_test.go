@@ -129,7 +129,7 @@ func tryKinds(t *testing.T, suite string, kinds []corpus.Kind) {
 			t.Errorf("%s (%s): the plan:\n%s", d.Name, d.name, plan)
 		}
 		// udev takes this content for XFS, and hotmount asks the kernel to mount it. The kernel flushes the disk before
-		// it refuses. The kernel counts the flush as a write request without a sector.
+		// it refuses the mount. The kernel counts the flush as a write request without a sector.
 		requests := "0"
 		if slices.ContainsFunc(says, func(line string) bool { return strings.Contains(line, ": mount: it holds xfs ") }) {
 			requests = "[01]"
@@ -243,8 +243,8 @@ func (f *readFault) String() string {
 
 const faultySize = 320 << 20
 
-// chooseFaults returns n disks with a random fault, and two slow disks. None may be formatted. On each disk a sector
-// can never be read, or some reads do not show its content.
+// chooseFaults returns n disks with a random fault, and two slow disks. None of the disks may be formatted. On each
+// disk a sector can never be read, or some reads do not show its content.
 func chooseFaults(r *rand.Rand, n int) []*readFault {
 	// The blank check's tools and its second reads look at these offsets.
 	places := []int64{0, 512, 1024, 4096, 32 << 10, 64 << 10, 1 << 20, 16<<20 - 512, 16 << 20, faultySize / 4, faultySize / 2,
@@ -506,9 +506,9 @@ func TestHangingReads(t *testing.T) {
 	m.wait("the units to end", "[ -z \"$(systemctl list-units --no-legend 'hotmount-format@*')\" ]")
 }
 
-// TestZerosWhereAFilesystemWas checks a disk without a serial that reads as zeros in its old slot after a reboot. It is
-// held, and the hold names the missing filesystem, whether hotmount had mounted or refused it. If hotmount saw the old
-// disk leave, a new disk in the slot is not held.
+// TestZerosWhereAFilesystemWas checks a disk without a serial that reads as zeros in its old slot after a reboot.
+// hotmount holds the disk and names the missing filesystem, whether it had mounted or refused this filesystem. If
+// hotmount saw the old disk leave, it does not hold a new disk in the slot.
 func TestZerosWhereAFilesystemWas(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, id := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
@@ -599,7 +599,8 @@ func TestSerials(t *testing.T) {
 	m.mounted(second)
 }
 
-// TestTwoBlankDisksOfOneSerialAtOnce checks that of two blank disks with one serial hotmount uses the earlier one.
+// TestTwoBlankDisksOfOneSerialAtOnce checks two blank disks with one serial. hotmount uses the disk that was attached
+// first.
 func TestTwoBlankDisksOfOneSerialAtOnce(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("systemctl stop hotmount")

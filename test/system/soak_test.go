@@ -176,8 +176,8 @@ func (s *soak) may(d *soaked, pattern string) {
 	s.errors = append(s.errors, who+`.*`+pattern+`.*; tried again in `)
 }
 
-// said checks that hotmount has logged no other errors in this boot since the last call. It then forgets the errors
-// that this step may log.
+// said checks that hotmount has logged no error in this boot since the last call, except the errors that this step may
+// log. The next step may not log these errors.
 func (s *soak) said(after string) {
 	s.t.Helper()
 	const mark = "the soak has looked"

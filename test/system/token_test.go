@@ -35,8 +35,8 @@ func madeExt4(t *testing.T, size int64) string {
 	return path
 }
 
-// TestFileAsADisk checks a file, such as an image, that was attached as a raw disk. hotmount names the file's format.
-// This comes before a refusal for its size or for old data. No printed command destroys the file, except with a valid
+// TestFileAsADisk checks a file, such as an image, that was attached as a raw disk. hotmount names the file's format
+// first, before a refusal for the size or for old data. No printed command destroys the file, except with a valid
 // token.
 func TestFileAsADisk(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
@@ -130,9 +130,9 @@ func TestRemediesForFiles(t *testing.T) {
 	}
 }
 
-// TestOneWishOneCommand checks a disk that was unmounted by hand and wiped. Its token is enough to format the disk, and
-// lists what the token overrides. A later hold makes the token invalid. If the later hold protects another owner's
-// disk, it needs a separate accept. An accept with the reason of another hold lifts nothing.
+// TestOneWishOneCommand checks a disk that was unmounted by hand and wiped. The token is enough to format the disk, and
+// the offer lists what the token overrides. A later hold makes the token invalid. If the later hold protects another
+// owner's disk, the disk needs a separate accept. An accept with the reason of another hold lifts nothing.
 func TestOneWishOneCommand(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: madeExt4(t, 320<<20)})

@@ -148,7 +148,7 @@ func TestTwins(t *testing.T) {
 		m.detach(w, a.ID)
 	}
 
-	// Two twins are attached at boot, and neither is recorded. hotmount cannot know which of the two to mount.
+	// Two twins are present at boot, and neither is recorded. hotmount cannot know which of the two to mount.
 	m.wait("the mount to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
 	if err := w.Shutdown(ctx(t)); err != nil {
 		t.Fatal(err)
@@ -285,7 +285,8 @@ func TestRivals(t *testing.T) {
 			all = append(all, o)
 			moment := ""
 			if i < len(rivals) {
-				// The moment comes after hotmount opens the disk. Before that, the formatting unit waits for its turn.
+				// The rival begins at a random moment after hotmount has opened the disk. Before that, the formatting
+				// unit waits for its turn.
 				moment = fmt.Sprintf(`unit=/sys/fs/cgroup/system.slice/system-hotmount*format.slice/hotmount-format@$(cat /sys/block/%s/diskseq).service
 opened() { local f; read -r pid <$unit/cgroup.procs && for f in /proc/$pid/fd/*; do [ $f -ef $d ] && return; done; }
 until opened; do sleep 0.1; done 2>/dev/null

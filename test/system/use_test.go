@@ -106,7 +106,8 @@ for i in $(seq 1 50); do grep -qx '%[3]s' /proc/$(systemctl show -P MainPID %[1]
 
 // TestOpenInAMachine checks disks that a virtual machine monitor has open, with and without O_EXCL. hotmount holds such
 // a disk, whatever is on it, even after the monitor ends. It does not use an accepted disk while the monitor has it
-// open. A disk that another program has open for writing is used after the program ends. A reader does not matter.
+// open. A disk that another program has open for writing is used after the program ends. A program that only reads does
+// not matter.
 func TestOpenInAMachine(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("mkdir -p /etc/libvirt/qemu")

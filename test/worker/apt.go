@@ -237,12 +237,13 @@ var workerPackages = []string{
 var libvirtPackages = []string{"libvirt-daemon", "libvirt-daemon-driver-qemu", "libvirt-clients", "util-linux", "mount"}
 
 // Prepare checks that the Debian packages for a [Worker] are installed. As root it installs the missing packages.
-// Otherwise it returns an error that names them. [Start] calls it.
+// Otherwise it returns an error that names them. [Start] calls Prepare.
 func Prepare(ctx context.Context, progress io.Writer) error {
 	return Need(ctx, progress, workerPackages)
 }
 
-// PrepareLibvirt prepares the host for a [Libvirt] as [Prepare] does for a [Worker]. [StartLibvirt] calls it.
+// PrepareLibvirt prepares the host for a [Libvirt] as [Prepare] does for a [Worker]. [StartLibvirt] calls
+// PrepareLibvirt.
 func PrepareLibvirt(ctx context.Context, progress io.Writer) error {
 	return Need(ctx, progress, slices.Concat(workerPackages, libvirtPackages))
 }

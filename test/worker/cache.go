@@ -19,7 +19,7 @@ import (
 )
 
 // CacheDir returns the directory for images and saved states. It is $HOTMOUNT_TEST_CACHE, or hotmount in the user's
-// cache directory. If the user has no cache directory, it is in the system's.
+// cache directory. If the user has no cache directory, it is a directory in /var/cache.
 func CacheDir() (string, error) {
 	if dir := os.Getenv("HOTMOUNT_TEST_CACHE"); dir != "" {
 		abs, err := filepath.Abs(dir)

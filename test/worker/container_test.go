@@ -153,7 +153,7 @@ func TestContainerFiles(t *testing.T) {
 	runIn(t, c, "for i in $(seq 50); do pgrep -x sleep || exit 0; sleep 0.1; done; exit 1")
 }
 
-// TestContainerDisks attaches disks with all combinations of options.
+// TestContainerDisks attaches disks with supported and unsupported options, and a disk that is in use.
 func TestContainerDisks(t *testing.T) {
 	c := startContainer(t, ContainerOptions{Loops: 2})
 	for _, d := range []Disk{{Serial: "x"}, {Bus: BusSCSI}, {Format: "qcow2"}, {Shared: true}, {Blkdebug: map[string]any{}}, {Device: map[string]any{}}} {

@@ -97,7 +97,7 @@ func (c *Container) awaitSystemd(ctx context.Context) error {
 }
 
 // answers reports whether the process is a systemd with its private socket. Before the boot script becomes systemd, its
-// root directory may be the host's. The socket there is of the host's systemd.
+// root directory may be the host's. The host's root directory has the private socket of the host's systemd.
 func answers(pid int) bool {
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	return err == nil && filepath.Base(exe) == "systemd" && exists(fmt.Sprintf("/proc/%d/root/run/systemd/private", pid))

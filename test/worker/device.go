@@ -49,7 +49,7 @@ func allowDevices(group string, all []device) error {
 	return nil
 }
 
-// deviceFilter returns a BPF program that returns 1 for these devices, otherwise 0. Its context is struct
+// deviceFilter returns a BPF program that returns 1 for these devices, otherwise 0. The program's context is struct
 // bpf_cgroup_dev_ctx (linux/bpf.h): access_type, with the type in the low 16 bits, major, minor.
 func deviceFilter(all []device) asm.Instructions {
 	const typeBlock, typeCharacter = 1, 2 // BPF_DEVCG_DEV_BLOCK, BPF_DEVCG_DEV_CHAR

@@ -6,7 +6,8 @@
 //
 // mmdebstrap builds the image once from the machine's own apt sources. The memory of a booted worker is saved beside
 // the image. Every further start restores this memory into a temporary overlay, so that a test has its worker in
-// seconds. Images and saved states are in one cache directory (see [CacheDir]). It may be deleted when no test runs.
+// seconds. Images and saved states are in one cache directory (see [CacheDir]). The cache directory may be deleted when
+// no test runs.
 //
 // A [Container] is a Debian whose systemd is PID 1 of its own namespaces, on this machine's kernel. It boots in half a
 // second, and nothing in it is emulated. Its disks are loop devices, and a BPF program on its cgroup denies it all

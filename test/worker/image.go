@@ -47,8 +47,8 @@ var imagePackages = []string{
 	"iproute2", "procps", "psmisc", "lsof", "strace",
 }
 
-// unwanted are parts of an initramfs that a worker does not need. It boots faster without them. Its drivers are loaded
-// by name, and blkid finds its root filesystem.
+// unwanted are parts of an initramfs that a worker does not need. A worker boots faster without them. The worker's
+// drivers are loaded by name, and blkid finds its root filesystem.
 var unwanted = []string{"udev", "lvm2", "mdadm", "btrfs", "dmsetup", "fsck", "thermal", "keymap", "resume", "fuse"}
 
 // recipe is everything that determines an image, except the contents of the archive.

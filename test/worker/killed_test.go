@@ -31,7 +31,8 @@ mknod /dev/loop$n b 7 $n; losetup /dev/loop$n %[3]s/x.img`, name, c.First()+1, c
 	select {}
 }
 
-// TestContainerKilled checks that a container ends when its process is killed. The next container removes the rest.
+// TestContainerKilled checks that a container ends when its process is killed. The next container removes what the
+// killed container has left.
 func TestContainerKilled(t *testing.T) {
 	var pid, first int
 	var group string

@@ -41,7 +41,7 @@ type Libvirt struct {
 
 // StartLibvirt boots a domain from the disk that [Start] would use for these options, and returns the domain. It cannot
 // restore a saved state, because libvirt defines other hardware. It waits while another libvirt runs. The caller must
-// Stop the result.
+// Stop the domain.
 func StartLibvirt(ctx context.Context, o Options) (*Libvirt, error) {
 	l, err := startLibvirt(ctx, o.withDefaults())
 	if err != nil {

@@ -32,7 +32,7 @@ func startProcess(name string, cmd *exec.Cmd) (*process, error) {
 	cmd.SysProcAttr.Setpgid = true // the test gets a terminal's ^C and cleans up
 	p := &process{name: name, cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
-	// This goroutine belongs to the process: kill, end and wait wait for it.
+	// This goroutine belongs to the process. The methods kill, end and wait return only after its end.
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		err := cmd.Start()

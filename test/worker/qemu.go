@@ -95,9 +95,9 @@ func portName(i int) string { return ownPrefix + "port" + strconv.Itoa(i) }
 // args returns QEMU's command line.
 //
 // The TCG of QEMU 7.2 has a fault. A TEST of a negative number, then a SETGE to memory that was never written, stores
-// 1. The store causes a page fault. The correct result is 0, as on a real processor, in a register or in written
-// memory. In Go such code can assign a comparison to a bool in a new page of the heap. In a worker the bool can then be
-// wrong.
+// the value 1. The store causes a page fault. The correct value is 0, as on a real processor, in a register or in
+// written memory. In Go such code can assign a comparison to a bool in a new page of the heap. In a worker the bool can
+// then be wrong.
 func (l launch) args() ([]string, error) {
 	kernel, err := kernelLine(l.image, l.kernelArgs)
 	if err != nil {

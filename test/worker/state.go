@@ -187,8 +187,8 @@ func come(ctx context.Context, m *machine, g *guest, state *entry) error {
 	return err
 }
 
-// freshen returns a script for a restored worker. Its clock shows the time of the save. All workers of one state would
-// otherwise draw the same random numbers.
+// freshen returns a script for a restored worker. The clock of a restored worker shows the time of the save. All
+// workers of one state would also draw the same random numbers.
 func freshen() string {
 	now := time.Now()
 	return fmt.Sprintf(`date -u -s @%d.%09d >/dev/null

@@ -131,7 +131,7 @@ func newGuest(img image, work *workDir, serial string) *guest {
 	return &guest{keyFile: img.sshKey(), control: work.path, serial: serial}
 }
 
-// Start returns a running worker. It takes seconds if a worker with the same options was started before. The caller
+// Start returns a running worker. Start takes seconds if a worker with the same options was started before. The caller
 // must Stop the worker. The worker ends with this process.
 func Start(ctx context.Context, o Options) (*Worker, error) {
 	o = o.withDefaults()
