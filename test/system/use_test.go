@@ -20,7 +20,7 @@ const usedHold = " .*hold: somebody else on this node used it, and it is not a h
 
 // TestUsedByAnother checks a disk that is mounted elsewhere, bound as a device, or named in a libvirt domain. hotmount
 // does not use the disk. When the other use ends, hotmount holds the disk, even after a restart or a reboot, until an
-// accept. A volume of hotmount's is not held: it is failed, and mounted again after the other use.
+// accept. A hotmount volume is not held: it is failed, and mounted again after the other use.
 func TestUsedByAnother(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("mkdir -p /var/lib/prometheus/node-exporter; systemctl restart hotmount")
@@ -50,7 +50,7 @@ func TestUsedByAnother(t *testing.T) {
 		m.run("hotmount accept " + name)
 		where := "/mnt/disks/" + m.mounted(name)
 
-		// The disk is now a volume of hotmount's.
+		// The disk is now a hotmount volume.
 		m.run("systemctl stop hotmount; umount " + where + "; " + fmt.Sprintf(use.begin, name) + "; systemctl start hotmount")
 		const inUse = " .*refuse: it is a volume of this node, and is not mounted while somebody else uses it: "
 		m.says("/dev/" + name + inUse + use.how)
