@@ -73,8 +73,8 @@ func TestGoVersion(t *testing.T) {
 	}
 }
 
-// TestMissingPackages checks that packaging/need names the missing Debian packages to a user who is not root. It must
-// install nothing.
+// TestMissingPackages checks that packaging/need names the missing Debian packages to a user who is not root.
+// packaging/need must install nothing.
 func TestMissingPackages(t *testing.T) {
 	script, err := os.ReadFile("../packaging/need")
 	if err != nil {

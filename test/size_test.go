@@ -18,8 +18,8 @@ const (
 	maxFunction = 80
 )
 
-// larger maps the files and functions that may have more lines to their own maximum. Each entry has a comment with the
-// reason.
+// larger maps the files and functions that may have more lines to their own maximum. Each entry of larger has a comment
+// with the reason.
 var larger = map[string]int{}
 
 // TestSize checks that each file and function of the program is short enough to be read in one go.

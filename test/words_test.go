@@ -30,8 +30,8 @@ var long = []string{}
 // quoting are the files that quote forbidden phrases.
 var quoting = map[string]bool{".github/CONTRIBUTING.md": true}
 
-// TestWords checks each sentence of the documents, the manual pages, the messages and the comments. It checks the
-// length and the phrases of phrases.txt. It finds only some unclear sentences.
+// TestWords checks each sentence of the documents, the manual pages, the messages and the comments. TestWords checks
+// the length and the phrases of phrases.txt. TestWords finds only some unclear sentences.
 func TestWords(t *testing.T) {
 	phrases := readPhrases(t)
 	sentences := 0
@@ -65,7 +65,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// printDraw prints sentences that it chooses by the seed. Each sentence has at least five words.
+// printDraw prints sentences that it chooses by the seed. Each printed sentence has at least five words.
 func printDraw(t *testing.T, text map[string][]string) {
 	of := map[string][]string{}
 	for _, name := range slices.Sorted(maps.Keys(text)) {
@@ -251,7 +251,7 @@ func catalog(text string) []string {
 	return all
 }
 
-// comments returns the paragraphs of a Go file's comments. It omits directives and indented code.
+// comments returns the paragraphs of a Go file's comments. The function comments omits directives and indented code.
 func comments(path string) ([]string, error) {
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
 	if err != nil {
@@ -280,7 +280,8 @@ var heading = regexp.MustCompile(`^[a-z-]+ \([a-z]+\): `)
 // fullStop matches the end of a sentence. Unlike stop, it does not match a colon or a semicolon.
 var fullStop = regexp.MustCompile(`([.!?][)"]?) `)
 
-// sentencesOf splits a paragraph into sentences. It also splits at a colon or a semicolon, where a reader can pause.
+// sentencesOf splits a paragraph into sentences. sentencesOf also splits at a colon or a semicolon, where a reader can
+// pause.
 func sentencesOf(paragraph string) []string { return stop.Split(paragraph, -1) }
 
 var word = regexp.MustCompile(`[A-Za-z0-9]`)

@@ -138,7 +138,8 @@ func TestSplitTurn(t *testing.T) {
 	}
 }
 
-// elements returns the number of elements of this class in a picture. It fails the test if the picture is not XML.
+// elements returns the number of elements of this class in a picture. elements fails the test if the picture is not
+// XML.
 func elements(t *testing.T, picture, class string) int {
 	t.Helper()
 	n := 0

@@ -69,7 +69,7 @@ func (in *inside) blankTurn(ctx context.Context, way string) error {
 }
 
 // parts runs the steps for a blank disk one after the other, and returns the time that they take in milliseconds. The
-// steps run in a unit of PID 1, so that they are throttled like hotmount's. They begin after udev's event.
+// steps run in a unit of PID 1, so that they are throttled like hotmount's. The steps begin after udev's event.
 func (in *inside) parts(ctx context.Context, l *loop) (float64, error) {
 	n, err := in.numbers(ctx, "systemd-run -q --pipe --wait --collect bash -ec "+quote(fmt.Sprintf(`udevadm settle; s=$(date +%%s%%N)
 dd if=%[1]s of=/dev/null bs=1M iflag=direct 2>/dev/null; mkfs.xfs -q -K %[1]s
@@ -145,8 +145,8 @@ func throttleLegacy(dev string) (lift func() error, err error) {
 	return lift, moveAll(group)
 }
 
-// moveAll moves all processes of the container into a group. It makes three passes, because a process can fork during a
-// pass.
+// moveAll moves all processes of the container into a group. moveAll makes three passes, because a process can fork
+// during a pass.
 func moveAll(group string) error {
 	for range 3 {
 		pids, err := filepath.Glob("/proc/[0-9]*")
@@ -163,7 +163,7 @@ func moveAll(group string) error {
 	return nil
 }
 
-// removeGroup removes a group. It waits a while if the last processes of the group have not ended yet.
+// removeGroup removes a group. removeGroup waits a while if the last processes of the group have not ended yet.
 func removeGroup(group string) error {
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		err := os.Remove(group)

@@ -17,7 +17,8 @@ type figure struct {
 	apart bool
 	// traced reports whether the kernel traces the turns. The trace is taken outside the container.
 	traced bool
-	// outside reports whether the turns are taken from outside the container. Such turns boot the container.
+	// outside reports whether the turns are taken from outside the container. These turns boot the container from the
+	// host.
 	outside bool
 }
 
@@ -35,7 +36,7 @@ var figures = []figure{
 	{name: "idle", disks: 24, turns: 1, ways: []string{hotmount}, apart: true},
 }
 
-// seldom has a number n for each method of a figure that no bound uses. Such a method takes part in every nth round.
+// seldom has a number n for each method of a figure that no bound uses. The method takes part in every nth round.
 var seldom = map[string]map[string]int{
 	"one":      {shellLoop: 3, systemdMount: 3, neighbour: 3},
 	"twenty":   {hotPlug: 6, shellLoop: 6, systemdMount: 6},

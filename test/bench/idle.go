@@ -10,7 +10,7 @@ import (
 )
 
 // dropIn configures the daemon while methods take turns. It disables the watchdog, because a frozen daemon cannot
-// answer it, and the settle time, which would be a wait.
+// answer the watchdog. It also sets the settle time to 0, because the daemon would only wait in this time.
 const (
 	dropIn     = "/etc/systemd/system/hotmount.service.d/bench.conf"
 	dropInText = "[Service]\nWatchdogSec=0\nEnvironment=HOTMOUNT_SETTLE=0s\n"

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// task is the request to this program inside the container. It is passed as JSON on the command line.
+// task is the request to this program inside the container. The task is passed as JSON on the command line.
 type task struct {
 	Figure string   `json:"figure"`
 	Ways   []string `json:"ways"`
@@ -133,7 +133,7 @@ func (in *inside) clear(ctx context.Context, loops []*loop) error {
 	if err := unmountAll(); err != nil {
 		return err
 	}
-	// This removes hotmount's mount points and the leftovers of a simulated power cut.
+	// hotmount cleanup removes hotmount's mount points and the leftovers of a simulated power cut.
 	if err := in.script(ctx, idleAgain+"\nhotmount cleanup --all"); err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (in *inside) clear(ctx context.Context, loops []*loop) error {
 	return in.script(ctx, idleAgain)
 }
 
-// unmountAll unmounts all disks. It retries busy mounts for a while.
+// unmountAll unmounts all disks. unmountAll retries busy mounts for a while.
 func unmountAll() error {
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		points, err := mountPoints()

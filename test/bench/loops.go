@@ -39,7 +39,7 @@ func (in *inside) loops(n int) ([]*loop, error) {
 
 func (l *loop) node() string { return "/dev/" + l.name }
 
-// attach connects the device with a file. It makes the node in /dev just before, as devtmpfs does.
+// attach connects the device with a file. attach makes the node in /dev just before, as devtmpfs does.
 func (l *loop) attach(file string) (err error) {
 	var major, minor uint32
 	if _, err := fmt.Sscanf(l.dev, "%d:%d", &major, &minor); err != nil {
@@ -89,11 +89,11 @@ func detach(loops []*loop) error {
 
 const diskSize = 1 << 30
 
-// uuid returns the UUID of the filesystem on disk i. It must be unique across containers, because the kernel does not
-// mount two XFS filesystems with one UUID.
+// uuid returns the UUID of the filesystem on disk i. The UUID must be unique across containers, because the kernel does
+// not mount two XFS filesystems with one UUID.
 func (in *inside) uuid(i int) string { return fmt.Sprintf("%08x-0000-4000-8000-%012d", in.First, i) }
 
-// disks makes sparse files, each with an XFS filesystem. It keeps files that exist.
+// disks makes sparse files, each with an XFS filesystem. The function disks keeps files that exist.
 func (in *inside) disks(ctx context.Context, n int) ([]string, error) {
 	all := make([]string, n)
 	for i := range all {

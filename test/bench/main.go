@@ -1,5 +1,5 @@
-// Command bench compares hotmount with other methods to mount a new disk. It boots a container (test/worker) in which
-// the methods take turns. It writes a table, all turns as JSON, and two plots. make bench calls it.
+// Command bench compares hotmount with other methods to mount a new disk. bench boots a container (test/worker) in
+// which the methods take turns. bench writes a table, all turns as JSON, and two plots. make bench calls it.
 package main
 
 import (

@@ -18,8 +18,8 @@ const mib = 1 << 20
 // serial number only the size identifies a disk, and loop devices of other containers are visible too.
 const blankOne = diskSize + 12*mib
 
-// memory measures the daemon's memory with many disks. It also measures the peak of all of hotmount's processes while
-// they format blank disks.
+// memory measures the daemon's memory with many disks. memory also measures the peak of all of hotmount's processes
+// while they format blank disks.
 func (in *inside) memory(ctx context.Context) error {
 	for _, way := range in.Ways {
 		if err := in.as(way, func() error { return in.memoryTurn(ctx, way) }); err != nil {
@@ -104,8 +104,8 @@ func (in *inside) status(ctx context.Context) (procfs.ProcStatus, error) {
 // includes the tools.
 type peak struct{ own, processes, all float64 }
 
-// peakUntil samples the private memory (RssAnon in proc_pid_status(5)) of the processes in hotmount's units. It takes
-// fifty samples a second until ctx ends.
+// peakUntil samples the private memory (RssAnon in proc_pid_status(5)) of the processes in hotmount's units. peakUntil
+// takes fifty samples a second until ctx ends.
 func peakUntil(ctx context.Context) (most peak, err error) {
 	for ctx.Err() == nil {
 		p, err := memoryNow()

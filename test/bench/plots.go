@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// plotOne returns the plot for one disk. It shows the time of each method, split into parts.
+// plotOne returns the plot for one disk. plotOne shows the time of each method, split into parts.
 func (r *Result) plotOne() string {
 	names := []string{"udev", "hotmount, or the way's own program", "PID 1", "mount(8)"}
 	var bars []bar

@@ -62,8 +62,8 @@ func load() (float64, error) {
 	return l.Load1, nil
 }
 
-// waitQuiet waits until the machine is idle, at most for gate and for the remaining patience of the figure. It returns
-// the idle share of the last sample.
+// waitQuiet waits until the machine is idle, at most for gate and for the remaining patience of the figure. waitQuiet
+// returns the idle share of the last sample.
 func (in *inside) waitQuiet(ctx context.Context) (idle float64, err error) {
 	begun := time.Now()
 	for {
@@ -140,7 +140,7 @@ func spent() (map[string]float64, error) {
 	return ms, nil
 }
 
-// groupCPU returns the CPU time in milliseconds that a control group has used. It returns 0 if the group does not
+// groupCPU returns the CPU time in milliseconds that a control group has used. groupCPU returns 0 if the group does not
 // exist.
 func groupCPU(group string) (float64, error) {
 	path := filepath.Join(cgroups, group, "cpu.stat")

@@ -24,7 +24,7 @@ type bench struct {
 	result Result
 }
 
-// run measures the figures. It saves the results after each figure.
+// run measures the figures. run saves the results after each figure.
 func (b *bench) run(ctx context.Context, wanted []figure) error {
 	for _, f := range wanted {
 		begun := time.Now()
@@ -127,7 +127,7 @@ func (b *bench) measure(ctx context.Context, c *worker.Container, f figure) erro
 	return nil
 }
 
-// inside runs this program inside the container. It returns the completed turns, even if there is an error.
+// inside runs this program inside the container. inside returns the completed turns, even if there is an error.
 func (b *bench) inside(ctx context.Context, c *worker.Container, t task) ([]Turn, error) {
 	text, err := json.Marshal(t)
 	if err != nil {

@@ -34,7 +34,7 @@ func splitTurn(t *Turn, events []traceEvent) {
 }
 
 // phases returns when PID 1 received the request for a mount, and when mount(8) began. mounted is when the mount
-// appeared. Both results lie between after and mounted.
+// appeared. Both times lie between after and mounted.
 func phases(events []traceEvent, after, mounted float64) (asked, started float64, ok bool) {
 	within := func(from, to float64, is func(traceEvent) bool) (found traceEvent) {
 		for _, e := range events {

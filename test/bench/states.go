@@ -24,7 +24,7 @@ func (in *inside) unitTimes(ctx context.Context, unit string) (start, active flo
 	return n[0] / 1000, n[1] / 1000, nil
 }
 
-// ready measures starts of the daemon with attached disks. It also measures the udev rules with the same disks.
+// ready measures starts of the daemon with attached disks. ready also measures the udev rules with the same disks.
 func (in *inside) ready(ctx context.Context) error {
 	files, err := in.disks(ctx, in.Disks)
 	if err != nil {
@@ -183,7 +183,7 @@ func leaveMountPoint(dir string) error {
 	return errors.Join(immutable(marker), immutable(dir))
 }
 
-// immutable sets the immutable flag of a file. It does nothing on a filesystem without this flag.
+// immutable sets the immutable flag of a file. immutable does nothing on a filesystem without this flag.
 func immutable(path string) error {
 	const flag = 0x10 // FS_IMMUTABLE_FL in linux/fs.h
 	f, err := os.Open(path)
@@ -203,7 +203,7 @@ func (in *inside) allMounted(ctx context.Context, loops []*loop, files []string)
 	if err := in.clear(ctx, loops); err != nil {
 		return err
 	}
-	// This restores the watchdog and the settle time of the package.
+	// The script restores the watchdog and the settle time of the package.
 	if err := in.script(ctx, "rm -f "+dropIn+"; systemctl daemon-reload; "+setUp(hotmount, in.Dir)+"; systemctl restart hotmount"); err != nil {
 		return err
 	}

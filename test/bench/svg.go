@@ -52,7 +52,7 @@ func (s *svg) legend(names []string) {
 	}
 }
 
-// xAxis draws the axis from 0 to most. It returns a function that maps a value to its position.
+// xAxis draws the axis from 0 to most. xAxis returns a function that maps a value to its position.
 func (s *svg) xAxis(most float64, title string) func(float64) float64 {
 	at := func(v float64) float64 { return s.left + v/most*(s.right-s.left) }
 	for v := 0.0; v <= most; v += step(most) {
@@ -64,7 +64,7 @@ func (s *svg) xAxis(most float64, title string) func(float64) float64 {
 	return at
 }
 
-// yAxis draws the vertical axis from 0 to most. It returns a function that maps a value to its position.
+// yAxis draws the vertical axis from 0 to most. yAxis returns a function that maps a value to its position.
 func (s *svg) yAxis(most float64, title string) func(float64) float64 {
 	at := func(v float64) float64 { return s.bottom - v/most*(s.bottom-s.top) }
 	for v := 0.0; v <= most; v += step(most) {
@@ -124,7 +124,7 @@ func total(parts []float64) (sum float64) {
 	return sum
 }
 
-// series is a line of a plot. It has the sorted times of the mounts, counted from the kernel's first event.
+// series is a line of a plot. A series has the sorted times of the mounts, counted from the kernel's first event.
 type series struct {
 	name  string
 	times []float64

@@ -51,8 +51,8 @@ func (in *inside) rounds(ctx context.Context) error {
 	return nil
 }
 
-// order returns the methods that take part in a round. Each round begins with another method. A method takes part in
-// every nth round, where n is seldom[way].
+// order returns the methods that take part in a round. Each round begins with another method than the round before. A
+// method takes part in every nth round, where n is seldom[way].
 func order(ways []string, seldom map[string]int, round int) []string {
 	var all []string
 	for i := range ways {
@@ -64,7 +64,7 @@ func order(ways []string, seldom map[string]int, round int) []string {
 	return all
 }
 
-// prepare switches the method on, and waits for an idle machine. It returns the machine's idle share.
+// prepare switches the method on, and waits for an idle machine. prepare returns the machine's idle share.
 func (in *inside) prepare(ctx context.Context, way string) (idle float64, err error) {
 	begun := time.Now()
 	if on := setUp(way, in.Dir); on != "" {

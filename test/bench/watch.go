@@ -24,7 +24,8 @@ type watcher struct {
 	events int
 	table  int
 	buffer []byte
-	// probed receives the announced disks for a method that this program implements. It is nil for other methods.
+	// probed receives the announced disks for a method that this program implements. The channel probed is nil for
+	// other methods.
 	probed chan<- probed
 }
 
@@ -67,7 +68,7 @@ func (w *watcher) close() error {
 
 // until waits for all awaited events, and reports whether they came in time.
 func (w *watcher) until(limit time.Duration) (bool, error) {
-	// The time of an event is the time when this thread reads it. So the thread gets a real-time priority. If the
+	// The time of an event is the time when this thread reads it. So this thread gets a real-time priority. If the
 	// kernel does not allow the priority, the times are a little late.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

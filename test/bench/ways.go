@@ -30,8 +30,8 @@ const (
 	monitor = "/run/libvirt"
 )
 
-// setUp returns the script that switches a method on, for disks whose files are in dir. It returns "" for a method that
-// this program implements.
+// setUp returns the script that switches a method on, for disks whose files are in dir. setUp returns "" for a method
+// that this program implements.
 func setUp(way, dir string) string {
 	const tool = "/usr/bin/systemd-mount --no-block --collect "
 	match := fmt.Sprintf(`ACTION=="add|change", SUBSYSTEM=="block", ATTR{loop/backing_file}=="%s/*", ENV{ID_FS_TYPE}=="xfs", ENV{ID_FS_UUID_ENC}=="?*", RUN+="%s`, dir, tool)
@@ -68,8 +68,8 @@ const looping = `while :; do
 	sleep 1
 done`
 
-// off ends all methods. It freezes the daemon instead of stopping it, because the daemon of a node has run for a long
-// time. It also masks hotmount's udev rules, which only hotmount may have.
+// off ends all methods. off freezes the daemon instead of stopping it, because the daemon of a node has run for a long
+// time. off also masks hotmount's udev rules, which only hotmount may have.
 const off = `! systemctl -q is-active bench-loop || systemctl stop bench-loop
 ! systemctl -q is-active hotmount || systemctl freeze hotmount
 mkdir -p /run/udev/rules.d; rm -rf ` + monitor + `; rm -f ` + rules + `; ln -sf /dev/null ` + masked + `; udevadm control --reload`

@@ -40,7 +40,7 @@ type Kind struct {
 	Class Class
 	// Is is the kind that hotmount must recognise.
 	Is disk.Kind
-	// Type is the name that libblkid must report. It is "" if the name does not matter.
+	// Type is the name that libblkid must report. Type is "" if the name does not matter.
 	Type string
 	// Mounts reports whether the filesystem is intact and of a type that hotmount mounts. Such a filesystem has the
 	// Files.
@@ -153,7 +153,8 @@ proto() {
 ext4=has_journal,extent,huge_file,flex_bg,metadata_csum,64bit,dir_nlink,extra_isize,sparse_super,large_file,filetype,resize_inode,dir_index,ext_attr
 `
 
-// Files returns the files that each filesystem with Mounts has. It maps the path to the SHA-256 digest of the content.
+// Files returns the files that each filesystem with Mounts has. The result maps the path of each file to the SHA-256
+// digest of its content.
 func Files() map[string]string {
 	var numbers []byte
 	for i := 1; i <= 20000; i++ {
@@ -212,8 +213,8 @@ func (im *image) flip(at int64) {
 // ErrBlank reports that all bytes of an image are zero.
 var ErrBlank = errors.New("every byte is zero")
 
-// Digest returns a digest of an image's size, and of the blocks that are not zero with their offsets. It does not read
-// holes in the file. The error is ErrBlank if every block is zero.
+// Digest returns a digest of an image's size, and of the blocks that are not zero with their offsets. Digest does not
+// read holes in the file. The error is ErrBlank if every block is zero.
 func Digest(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -86,15 +86,14 @@ func TestEveryReadCounts(t *testing.T) {
 // some returns the first, the last and some other numbers below n. In the full test it returns many.
 func some(r *rand.Rand, n int) []int {
 	if full {
-		// Each case reads everything before the bad read. So not all of the thousands of reads of a large disk are
-		// tried.
+		// Each case reads everything before the bad read. Not all of the thousands of reads of a large disk are tried.
 		return append(r.Perm(n)[:min(400, n)], n-2, n-1)
 	}
 	return append(r.Perm(n)[:min(12, n)], 0, 1, 2, n/2, n-2, n-1)
 }
 
-// seeded returns the source of a test's random choices. It prints the seed. The variable HOTMOUNT_TEST_SEED repeats the
-// choices of a seed.
+// seeded returns the source of a test's random choices. seeded prints the seed. The variable HOTMOUNT_TEST_SEED repeats
+// the choices of a seed.
 func seeded(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())

@@ -84,7 +84,7 @@ func zfs(im *image) {
 	}
 }
 
-// gpt4K writes a GPT for sectors of 4096 bytes. It writes no protective MBR.
+// gpt4K writes a GPT for sectors of 4096 bytes. gpt4K writes no protective MBR.
 func gpt4K(im *image) {
 	entries := make([]byte, 16<<10)
 	copy(entries, "\xaf\x3d\xc6\x0f\x83\x84\x72\x47\x8e\x79\x3d\x69\xd8\x47\x7d\xe4partition-0000-1")
@@ -173,8 +173,8 @@ func drbd(im *image) {
 	im.put(im.size-4096, b)
 }
 
-// pages writes pages like the pages of a database on a disk without a filesystem. Each page has a checksum, a number,
-// rows, and many zeros.
+// pages writes pages like the pages of a database on a disk without a filesystem. Each database page has a checksum, a
+// number, rows, and many zeros.
 func (im *image) pages(from, to int64) {
 	const page = 16 << 10
 	for at := from; at < to; at += 16 * page {

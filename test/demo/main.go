@@ -1,4 +1,4 @@
-// Command demo shows hotmount as a user sees it. It boots a Debian worker under libvirt, installs the package, runs
+// Command demo shows hotmount as a user sees it. demo boots a Debian worker under libvirt, installs the package, runs
 // virsh attach-disk and shows the results. make demo calls it.
 package main
 

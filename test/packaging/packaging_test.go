@@ -1,7 +1,7 @@
 //go:build deb
 
-// Package packaging tests the Debian package that HOTMOUNT_DEB names. It also tests that the units and security.md
-// agree. PACKAGES_test in the Makefile lists the Debian packages of the tools that the tests run.
+// Package packaging tests the Debian package that HOTMOUNT_DEB names. The package also tests that the units and
+// security.md agree. PACKAGES_test in the Makefile lists the Debian packages of the tools that the tests run.
 package packaging
 
 import (
@@ -28,7 +28,7 @@ func deb(t *testing.T) string {
 	return path
 }
 
-// run runs a tool and returns its output. It fails the test if the tool fails.
+// run runs a tool and returns its output. run fails the test if the tool fails.
 func run(t *testing.T, env []string, name string, args ...string) string {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), name, args...)

@@ -1,4 +1,4 @@
-// Command standin stands in for Kubernetes on a worker. It runs as root.
+// Command standin stands in for Kubernetes on a worker. The command runs as root.
 //
 //	standin COUNT SOURCE
 //
@@ -86,7 +86,7 @@ func container(volume string) error {
 	if err := os.Chdir(root); err != nil {
 		return err
 	}
-	// After this call, the old root is mounted on top of the new root (pivot_root(2), NOTES).
+	// After pivot_root(2), the old root is mounted on top of the new root (see its NOTES).
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return fmt.Errorf("pivot_root: %w", err)
 	}

@@ -123,8 +123,9 @@ func (p *provision) save() error {
 	return os.Rename(name+".new", name)
 }
 
-// truth returns what is really at the path. For a mounted filesystem it returns the device, the type, and the UUID that
-// udev knows. For a link it returns the disk sequence number of the target. Otherwise it returns "nothing".
+// truth returns what is really at the path. For a mounted filesystem truth returns the device, the type, and the UUID
+// that udev knows. For a link truth returns the disk sequence number of the target. If nothing is there, truth returns
+// "nothing".
 func truth(path string, block bool) string {
 	if block {
 		var st unix.Stat_t
@@ -205,7 +206,7 @@ func begin(v volume) *cleaner {
 
 func cleanVolume(v volume) error {
 	if v.Block {
-		// This does what dd_zero.sh does with the setting that "hotmount provisioner values" prints.
+		// The dd command does what dd_zero.sh does with the setting that "hotmount provisioner values" prints.
 		info, err := os.Stat(v.Path)
 		if err == nil && info.Mode()&fs.ModeDevice == 0 {
 			err = errors.New("it is not a block device")
@@ -220,7 +221,7 @@ func cleanVolume(v volume) error {
 		}
 		return nil
 	}
-	// This does what DeleteContents does, which has the directory open until the end.
+	// The loop does what the provisioner's DeleteContents does, which has the directory open until the end.
 	dir, err := os.Open(v.Path)
 	if err != nil {
 		return err

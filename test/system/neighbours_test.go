@@ -20,8 +20,8 @@ import (
 	"hotmount/test/worker"
 )
 
-// fieldRule is the udev rule that mounted the disks before hotmount. It includes the action change, because a loop
-// device gets its file by a change event.
+// fieldRule is the udev rule that mounted the disks before hotmount. fieldRule includes the action change, because a
+// loop device gets its file by a change event.
 const fieldRule = `ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="vd[b-z]|loop*", ENV{ID_FS_TYPE}=="xfs", RUN+="/usr/bin/systemd-mount --no-block --collect $devnode /mnt/disks/$env{ID_FS_UUID}"`
 
 // example installs one of the package's example configurations and applies it.
@@ -125,8 +125,8 @@ X
 systemctl -q enable --now kubelet`)
 }
 
-// volume waits until the provisioner creates a volume of the directory entry. It skips the first since lines of the
-// provisioner's log. It returns the volume's name and size.
+// volume waits until the provisioner creates a volume of the directory entry. The parameter since is the number of
+// lines to skip at the beginning of the provisioner's log. volume returns the volume's name and size.
 func (m machine) volume(entry, class string, since int) (name string, size uint64) {
 	m.t.Helper()
 	name = disk.VolumeName(entry, "worker-1", class)
@@ -147,7 +147,8 @@ func (m machine) lines() (n int) {
 	return n
 }
 
-// log waits until the provisioner's log has a line that matches. It skips the first since lines.
+// log waits until the provisioner's log has a line that matches. The parameter since is the number of lines to skip at
+// the beginning.
 func (m machine) log(pattern string, since int) {
 	m.t.Helper()
 	m.wait("the provisioner's log to say "+pattern, fmt.Sprintf("tail -n +%d /var/lib/standin/log | grep -E -- %s", since+1, quote(pattern)))
@@ -156,8 +157,8 @@ func (m machine) log(pattern string, since int) {
 // release deletes the claim on the volume.
 func (m machine) release(volume string) { m.run("touch /var/lib/standin/released/" + volume) }
 
-// pretty returns the size that the provisioner publishes for a volume of n bytes. It rounds down to full GiB from 10
-// GiB on, otherwise to full MiB.
+// pretty returns the size that the provisioner publishes for a volume of n bytes. pretty rounds down to full GiB from
+// 10 GiB on, otherwise to full MiB.
 func pretty(n uint64) uint64 {
 	if n >= 10<<30 {
 		return n >> 30 << 30
@@ -166,7 +167,7 @@ func pretty(n uint64) uint64 {
 }
 
 var (
-	// bare matches a log line about a directory whose mount is missing. It also matches a line about a directory that
+	// bare matches a log line about a directory whose mount is missing. bare also matches a line about a directory that
 	// disappeared between the listing and the stat.
 	bare = regexp.MustCompile(` error (?:path "|stat )/mnt/disks/([0-9a-f-]{36})(?:" is (?:not an actual mountpoint|a volume's, and nothing is there)|: no such file or directory)$`)
 	// being matches a log line about a mount point that is being made or removed. The provisioner makes no volume of
@@ -220,8 +221,9 @@ func (m machine) changes() map[string][][2]time.Time {
 // grow, restart and reboot. After a power cut a disk with a volume is missing. Volumes are released before and during
 // an attach and a boot. A disk is pulled while its released volume is cleaned.
 //
-// The stand-in must make and clean volumes only of finished mounts that have their own filesystem. It must publish the
-// same names and sizes as the real provisioner. A directory may lack its mount only during the mount or the unmount.
+// The stand-in must make and clean volumes only of finished mounts that have their own filesystem. The stand-in must
+// publish the same names and sizes as the real provisioner. A directory may lack its mount only during the mount or the
+// unmount.
 func TestProvisioner(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + growConfig + "X\nsystemctl reload hotmount")
@@ -306,7 +308,7 @@ func TestProvisioner(t *testing.T) {
 		}
 		return time.Unix(0, nanoseconds)
 	}
-	// Each entry begins before the disk was pulled and ends when its directory was gone.
+	// Each entry of pulls begins before the disk was pulled and ends when its directory was gone.
 	var pulls [][2]time.Time
 	rounds := 1
 	if os.Getenv("HOTMOUNT_TEST_FULL") != "" {
@@ -348,8 +350,8 @@ func TestProvisioner(t *testing.T) {
 		if err := w.DetachSurprise(ctx(t), smallID); err != nil {
 			t.Fatal(err)
 		}
-		// stat(2) also fails while the pulled disk's filesystem is still mounted. So the wait also reads the mount
-		// table.
+		// stat(2) also fails while the pulled disk's filesystem is still mounted. The wait therefore also reads the
+		// mount table.
 		m.wait("the end of all units for it", "! grep -qF ' /mnt/disks/"+small+" ' /proc/self/mountinfo && ! [ -e /mnt/disks/"+small+" ] && ! systemctl list-units --plain --no-legend 'hotmount-*@mnt*' | grep .")
 		pulls = append(pulls, [2]time.Time{pulled, clock()})
 		if got := m.run(fmt.Sprintf("tail -n +%d /var/lib/standin/log | grep ' cleaned ' || true", since+1)); got != "" {
@@ -438,7 +440,7 @@ func TestProvisioner(t *testing.T) {
 		case b != nil:
 			lines++
 			// pass is the longest delay of a pass of the provisioner. moment is how long the directory can exist before
-			// PID 1 begins the mount, or after the unmount. Each pass logs such a directory once.
+			// PID 1 begins the mount, or after the unmount. Each pass logs a directory without a mount once.
 			const pass, moment = time.Second, time.Second / 2
 			// A detach and the next attach are two changes. The log line belongs to the nearer change.
 			var one change
@@ -463,7 +465,7 @@ func TestProvisioner(t *testing.T) {
 	t.Logf("%d lines of a directory without its mount", lines)
 }
 
-// nfsPackages are nfs-kernel-server and the dependencies of it that a worker lacks.
+// nfsPackages are nfs-kernel-server and all of its dependencies that a worker lacks.
 var nfsPackages = []string{
 	"libsasl2-modules-db", "libsasl2-2", "libldap-2.5-0", "libevent-core-2.1-7", "libnfsidmap1", "netbase", "rpcbind", "keyutils", "nfs-common", "nfs-kernel-server",
 }

@@ -32,9 +32,9 @@ case $1 in *next*) echo '# new' >>/root/tree/etc/hotmount/config.yaml ;; esac
 dpkg-deb -b -Znone /root/tree "$1" >/dev/null
 `
 
-// TestPackage checks what dpkg does with the package while a mount is in use (issue 7, Package). It upgrades and
-// downgrades, with an interruption in each maintainer script. It checks the administrator's configuration, mask, preset
-// and policy-rc.d, the messages, and a purge.
+// TestPackage checks what dpkg does with the package while a mount is in use (issue 7, Package). TestPackage upgrades
+// and downgrades, with an interruption in each maintainer script. TestPackage checks the administrator's configuration,
+// mask, preset and policy-rc.d, the messages, and a purge.
 func TestPackage(t *testing.T) {
 	later := nextDeb(t)
 	m, w := start(t, worker.Options{})
@@ -202,8 +202,8 @@ func sorted(a, b string) []string {
 	return []string{a, b}
 }
 
-// fromRelease downgrades to the last release, and upgrades from there to this package. Each version continues with the
-// state of the other version, and formats disks.
+// fromRelease downgrades to the last release, and upgrades from there to this package. Each of the two versions
+// continues with the state of the other version, and formats disks.
 func (m machine) fromRelease(w worker.Node, previous, install string, stands func(after, version string), this string) {
 	m.t.Helper()
 	if err := w.Put(ctx(m.t), previous, "/root/previous.deb"); err != nil {
@@ -221,7 +221,7 @@ func (m machine) fromRelease(w worker.Node, previous, install string, stands fun
 	m.wait("its mount to go", "[ ! -e /mnt/disks/"+uuid+" ]")
 }
 
-// download fetches packages with apt and returns their paths. It uses the mirrors that this machine's apt uses.
+// download fetches packages with apt and returns their paths. download uses the mirrors that this machine's apt uses.
 func download(t *testing.T, packages ...string) []string {
 	t.Helper()
 	dir := t.TempDir()
@@ -237,16 +237,16 @@ func download(t *testing.T, packages ...string) []string {
 	return files
 }
 
-// TestSystemdUpgraded installs Debian's packages of systemd and udev again over the installed ones. Their scripts
-// restart and re-execute services. The test does this with a running and with a stopped daemon. Afterwards all disks
-// are still mounted and do not count as unmounted by hand. A disk that is attached later is mounted.
+// TestSystemdUpgraded installs Debian's packages of systemd and udev again over the installed ones. The packages'
+// scripts restart and re-execute services. The test does this with a running and with a stopped daemon. Afterwards all
+// disks are still mounted and do not count as unmounted by hand. A disk that is attached later is mounted.
 func TestSystemdUpgraded(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	packages := strings.Fields(m.run(`dpkg-query -W -f '${source:Package} ${db:Status-Abbrev} ${Package}=${Version}\n' | sed -n 's/^systemd ii *//p'`))
 	if !slices.ContainsFunc(packages, func(p string) bool { return strings.HasPrefix(p, "udev=") }) {
 		t.Fatalf("the installed packages of systemd are %q", packages)
 	}
-	// udev requests a new initramfs. That takes minutes and is not part of this test.
+	// udev requests a new initramfs. A new initramfs takes minutes and is not part of this test.
 	m.run("mkdir /root/systemd; mkdir -p /etc/initramfs-tools; echo update_initramfs=no >/etc/initramfs-tools/update-initramfs.conf")
 	for _, f := range download(t, packages...) {
 		if err := w.Put(ctx(t), f, "/root/systemd/"+filepath.Base(f)); err != nil {
@@ -285,8 +285,9 @@ func TestTryOnDebian12(t *testing.T) { tryOn(t, worker.Options{Memory: 2048}) }
 // TestTryOnDebian13 checks make try and make bench with a newer kernel and a newer systemd.
 func TestTryOnDebian13(t *testing.T) { tryOn(t, worker.Options{Suite: "trixie", Memory: 2048}) }
 
-// tryOn runs try to its end, once more after a killed run, and then one turn of bench. They leave nothing on the
-// worker. Neither hotmount, the worker's or the container's, touches the disks of the other.
+// tryOn runs try to its end, once more after a killed run, and then one turn of bench. Neither program leaves anything
+// on the worker. The worker's hotmount does not touch the container's disks, and the container's hotmount does not
+// touch the worker's.
 func tryOn(t *testing.T, o worker.Options) {
 	m, w := start(t, o)
 	m.putTry()
@@ -324,7 +325,7 @@ kill -9 $pid; [ -d /run/hotmount-container/try ] || { cat /root/killed.log >&2; 
 	}
 }
 
-// putTry copies try, bench and the container's root filesystem to the worker. It builds the programs as make does.
+// putTry copies try, bench and the container's root filesystem to the worker. putTry builds the programs as make does.
 func (m machine) putTry() {
 	m.t.Helper()
 	dir := m.t.TempDir()

@@ -29,8 +29,8 @@ func suites() []string {
 	return []string{"bookworm"}
 }
 
-// alone prevents other programs from acting on a new disk. Otherwise the tools that assemble arrays and volume groups
-// would write to their members.
+// alone prevents other programs from acting on a new disk. Without alone the tools that assemble arrays and volume
+// groups would write to their members.
 const alone = `mkdir -p /run/udev/rules.d
 for r in 63-md-raid-arrays 64-md-raid-assembly 69-lvm 69-lvm-metad 69-bcache; do ln -sf /dev/null /run/udev/rules.d/$r.rules; done
 udevadm control --reload`
@@ -263,7 +263,7 @@ func chooseFaults(r *rand.Rand, n int) []*readFault {
 	return append(all, &readFault{at: faultySize - 512, times: 1, data: true, slow: 24 << 20}, &readFault{at: faultySize / 2, data: false, slow: 24 << 20})
 }
 
-// TestReadFaults checks that a disk with an unreadable sector is not formatted. It does not matter how long and how
+// TestReadFaults checks that a disk with an unreadable sector is not formatted. This holds however long and however
 // slowly the disk fails (issue 3).
 func TestReadFaults(t *testing.T) {
 	chance := chance(t)
@@ -359,8 +359,8 @@ func TestForeignHalfMade(t *testing.T) {
 	name, _ = m.attach(w, worker.Disk{File: image})
 	m.run("udevadm settle; udevadm info -q property /dev/" + name + " | grep -x ID_FS_TYPE=xfs; systemctl start hotmount")
 	m.says("/dev/" + name + " .*refuse: mkfs.xfs did not finish on it, and this node has no record of having begun the unfinished filesystem .*; .*hotmount format " + name)
-	// udev takes the content for XFS, so hotmount tried a mount. The kernel then flushes the disk. It counts the flush
-	// as a write request without a sector.
+	// udev takes the content for XFS, so hotmount tried a mount. The kernel then flushes the disk. The kernel counts
+	// the flush as a write request without a sector.
 	if got := m.run("awk '{print $7+$14}' /sys/block/" + name + "/stat"); got != "0" {
 		t.Errorf("%s sectors were written", got)
 	}
@@ -383,9 +383,9 @@ func TestWritesThatAreNotCounted(t *testing.T) {
 	m.mounted(name)
 }
 
-// TestDriverThatDoesNotCount checks a driver that accepts the switch for counting but never counts. Its writes remain
-// unseen, so hotmount does not format the disk. Examples on this kernel are the heads of NVMe multipath, and null_blk
-// without a queue.
+// TestDriverThatDoesNotCount checks a driver that accepts the switch for counting but never counts. The driver's writes
+// remain unseen, so hotmount does not format the disk. Examples on this kernel are the heads of NVMe multipath, and
+// null_blk without a queue.
 func TestDriverThatDoesNotCount(t *testing.T) {
 	m, _ := start(t, worker.Options{})
 	m.run("printf 'classes:\\n  - name: nulls\\n    names: [nullb0]\\n    directory: /mnt/disks\\n' >/etc/hotmount/config.yaml; systemctl reload hotmount")
@@ -472,8 +472,8 @@ func TestSlowProof(t *testing.T) {
 	}
 	t.Log(m.run("journalctl -b --no-pager -o cat -u " + unit + " | tail -n 4"))
 
-	// The settings under which a disk was proven blank must still apply when mkfs writes. Otherwise the disk is proven
-	// again.
+	// The settings under which a disk was proven blank must still apply when mkfs writes. If the settings change, the
+	// disk is proven again.
 	changed, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "CHANGED"})
 	m.says("/dev/" + changed + " .*proving that it is blank")
 	m.run("printf 'scan_rate: 10MiB\nclasses:\n  - name: default\n    directory: /mnt/disks\n    names: [\"vd[a-z]\"]\n    blank: sampled\n' >/etc/hotmount/config.yaml; systemctl reload hotmount")
@@ -481,8 +481,8 @@ func TestSlowProof(t *testing.T) {
 	m.mounted(changed)
 }
 
-// TestHangingReads attaches disks whose storage no longer answers reads, as many as hotmount reads at once. It checks
-// that other disks do not wait for long.
+// TestHangingReads attaches disks whose storage no longer answers reads, as many as hotmount reads at once.
+// TestHangingReads checks that other disks do not wait for long.
 func TestHangingReads(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("printf 'classes:\\n  - name: default\\n    directory: /mnt/disks\\n    names: [\"vd[a-z]\", \"sd[a-z]\"]\\n' >/etc/hotmount/config.yaml; systemctl stop hotmount")
@@ -616,8 +616,8 @@ func TestTwoBlankDisksOfOneSerialAtOnce(t *testing.T) {
 	}
 }
 
-// untouchable has kinds of disk content that hotmount must not touch. Each value is a shell script that writes the
-// content to the disk $d.
+// untouchable has kinds of disk content that hotmount must not touch. Each value of untouchable is a shell script that
+// writes the content to the disk $d.
 var untouchable = map[string]string{
 	"ext4, which the class does not accept": "mkfs.ext4 -q $d",
 	"GPT":                                   "sgdisk -n 1:0:0 $d",
@@ -637,7 +637,7 @@ var untouchable = map[string]string{
 }
 
 // TestUntouched checks that hotmount does not change disks that it must not touch (issue 2, shown 7). The disks are
-// attached with their content. So the kernel's write counters must remain 0, too.
+// attached with their content. The kernel's write counters must remain 0, too.
 func TestUntouched(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("systemctl stop hotmount; systemctl mask --runtime --now lvm2-pvscan@.service >/dev/null 2>&1 || true")
@@ -650,7 +650,8 @@ func TestUntouched(t *testing.T) {
 		m.detach(w, id)
 		disks = append(disks, filled{what: what, image: image, digest: digest(t, image)})
 	}
-	// The system writes to its own disk. It does not write before the first partition, or to files of its packages.
+	// The system writes to its own disk. The system does not write before the first partition, or to files of Debian
+	// packages.
 	const systemDisk = "lsblk -no NAME,PARTUUID,FSTYPE,UUID /dev/vda; dd if=/dev/vda bs=1M count=1 iflag=direct status=none | sha256sum; dpkg --verify coreutils systemd udev util-linux xfsprogs || true"
 	system := m.run(systemDisk)
 	m.run("printf 'classes:\\n  - name: default\\n    directory: /mnt/disks\\n    accept: [xfs]\\n' >/etc/hotmount/config.yaml; systemctl start hotmount")

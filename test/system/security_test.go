@@ -26,8 +26,8 @@ func TestThreats(t *testing.T) {
 	if out, err := exec.CommandContext(ctx(t), "mkfs.xfs", "-q", "-m", "uuid="+uuid, image).CombinedOutput(); err != nil {
 		t.Fatalf("mkfs.xfs: %v: %s", err, out)
 	}
-	// The daemon's sandbox allows writes to this directory. So the symlink must stop the daemon, because the sandbox
-	// does not.
+	// The daemon's sandbox allows writes to this directory. The symlink must stop the daemon, because the sandbox does
+	// not.
 	const victim = "/mnt/disks/.victim"
 	m.run("mkdir " + victim + "; ln -s " + victim + " " + where + "; ln -s " + victim + " /mnt/disks/." + uuid)
 	name, _ := m.attach(w, worker.Disk{File: image, Serial: "LED"})
@@ -126,7 +126,7 @@ func TestForgedEvents(t *testing.T) {
 	data := withData(t, crashSize, 200<<20)
 	foreign, _ := m.attach(w, worker.Disk{File: data, Serial: "FOREIGN"})
 	m.says("^/dev/" + foreign + " .*refuse: ")
-	// This disk is held because of its serial. Only its own hold prevents its format.
+	// The disk is held because of its serial. Only this hold prevents the format of the disk.
 	held, _ := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "OURS"})
 	m.says("^/dev/" + held + " .*hold: ")
 	before := digest(t, data)
@@ -249,8 +249,8 @@ func TestNoCapabilityTooMany(t *testing.T) {
 		}
 	}
 
-	// This unit may not open its disk. The disk remains untouched. It is formatted when the package's sandbox is
-	// restored.
+	// The formatting unit may not open its disk. The disk remains untouched. The disk is formatted when the package's
+	// sandbox is restored.
 	const format = "hotmount-format@.service"
 	given(format, "DeviceAllow=\\n")
 	barred, _ := m.attach(w, worker.Disk{File: blank(t, 320*mib), Serial: "BARRED"})
@@ -364,8 +364,8 @@ func TestDevicesInReach(t *testing.T) {
 	m.run("printf '[Service]\\nEnvironment=HOTMOUNT_SETTLE=20s\\n' >/etc/systemd/system/hotmount.service.d/quick.conf; systemctl daemon-reload; systemctl restart hotmount")
 	one, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "ONE"})
 	m.wait("the proof to run", "systemctl list-units 'hotmount-format@*' --no-legend | grep -q activating")
-	// The script open moves itself into a unit's control group. Then it runs the script reach, which tries to open
-	// disks.
+	// The script /root/open moves itself into a unit's control group. Then /root/open runs the script reach, which
+	// tries to open disks.
 	m.run(`cat >/usr/local/bin/reach <<'X'
 for disk in vda ` + one + `; do
 	for how in '<' '>>'; do if eval ": $how/dev/$disk" 2>/dev/null; then echo "$disk $how"; fi; done
@@ -387,7 +387,7 @@ echo 'echo $$ >/sys/fs/cgroup$(systemctl show -p ControlGroup --value "$1")/cgro
 			t.Errorf("%s may have the capabilities %s", unit, got)
 		}
 	}
-	// These units run only for a short time. Here they run reach instead of their program.
+	// The units below run only for a short time. In this test they run reach instead of their program.
 	seq := m.run("cat /sys/block/" + one + "/diskseq")
 	for unit, want := range map[string]string{"grow@": want, "stage@": want, "block@": one + " <\n" + none, "wait@": none, "cleanup@": none, "unmount@": none, "gone@": none, "udev": none, "trim": none, "tidy": none} {
 		m.run("d=/run/systemd/system/hotmount-" + unit + ".service.d; mkdir $d; printf '[Service]\\nExecStart=\\nExecStart=/bin/bash /usr/local/bin/reach\\nStandardOutput=append:/run/reach\\n' >$d/reach.conf; systemctl daemon-reload")

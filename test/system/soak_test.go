@@ -19,9 +19,9 @@ import (
 	"hotmount/test/worker"
 )
 
-// soakWriter appends records of 4 KiB to a file. It makes each record durable before it writes the number to the second
-// argument. First it truncates the file after the last correct record, because a crash may have cut a record off. With
-// "count" it prints the number of correct records in each of the directories, counted from the first record.
+// soakWriter appends records of 4 KiB to a file. soakWriter makes each record durable before it writes the number to
+// the second argument. First it truncates the file after the last correct record, because a crash may have cut a record
+// off. With "count" it prints the number of correct records in each of the directories, counted from the first record.
 const soakWriter = `use strict; use IO::Handle;
 my ($do, @dirs) = @ARGV;
 my $id;
@@ -118,9 +118,9 @@ func (s *soak) truth(after string) {
 	s.compare(after, "")
 }
 
-// settled checks what truth checks. It also checks that the state does not change until the daemon has no work left. In
-// the full test only about every third call makes the daemon look at each disk again, because this takes as long as a
-// step.
+// settled checks what truth checks. settled also checks that the state does not change until the daemon has no work
+// left. In the full test only about every third call makes the daemon look at each disk again, because this takes as
+// long as a step.
 func (s *soak) settled(after string) {
 	s.t.Helper()
 	how := "pass"
@@ -318,7 +318,7 @@ func (s *soak) acknowledged() {
 	}
 }
 
-// accept accepts a disk that was unmounted by hand. It first waits until the daemon has noticed the unmount.
+// accept accepts a disk that was unmounted by hand. accept first waits until the daemon has noticed the unmount.
 func (s *soak) accept(d *soaked) {
 	s.t.Helper()
 	s.wait("the unmount by hand to be noticed", "hotmount plan | grep -q '^"+d.name+" .*hold '")

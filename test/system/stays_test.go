@@ -11,9 +11,9 @@ import (
 	"hotmount/test/worker"
 )
 
-// TestBlockLinksStay checks that the link of a block volume survives systemctl isolate. When the link's unit ends, the
-// link is made again at once: after a kill or a stop, or when systemd takes the disk for unplugged. A released disk
-// remains released.
+// TestBlockLinksStay checks that the link of a block volume survives systemctl isolate. When the link's unit ends,
+// hotmount makes the link again at once. The unit ends after a kill or a stop, or when systemd takes the disk for
+// unplugged. A released disk remains released.
 func TestBlockLinksStay(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /var/lib/disks/block && cat >/etc/hotmount/config.yaml <<'X'\n" + fmt.Sprintf(blockConfig, "block") + "X\nsystemctl reload hotmount")

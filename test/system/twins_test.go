@@ -170,8 +170,8 @@ func TestTwins(t *testing.T) {
 	}
 }
 
-// TestTwoMachines checks two machines that share a disk. Both run hotmount. At most one filesystem is made. The machine
-// that did not make it does not mount it.
+// TestTwoMachines checks two machines that share a disk. Both machines run hotmount. At most one filesystem is made.
+// The machine that did not make the filesystem does not mount it.
 func TestTwoMachines(t *testing.T) {
 	one, w1 := start(t, worker.Options{})
 	two, w2 := start(t, worker.Options{})
@@ -243,13 +243,13 @@ func TestTwoMachines(t *testing.T) {
 	}
 }
 
-// TestRivals lets another program, the rival, write to a disk. It writes at a random moment of the scan or the settle
-// time, or before hotmount looks at the disk. The rival wins (issue 3): its data is intact, and hotmount makes no
-// filesystem.
+// TestRivals lets another program, the rival, write to a disk. The rival writes at a random moment of the scan or the
+// settle time, or before hotmount looks at the disk. The rival wins (issue 3): its data is intact, and hotmount makes
+// no filesystem.
 //
 // hotmount opens the disk exclusively before its first read. A rival that also opens the disk exclusively gets the
-// error "busy" before it writes. It loses nothing, and hotmount's filesystem is sound. A rival that does not open the
-// disk exclusively can always write.
+// error "busy" before it writes. This rival loses nothing, and hotmount's filesystem is sound. A rival that does not
+// open the disk exclusively can always write.
 func TestRivals(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	// An emulated machine may start this much later than intended.
@@ -350,8 +350,9 @@ rm -f /root/%[1]s.code; nohup bash /root/%[1]s >/root/%[1]s.log 2>&1 </dev/null 
 	}
 }
 
-// rival is another program. Its script write writes to the disk $d while hotmount looks at the disk. check succeeds if
-// the rival's data is intact. $u is the rival's own UUID. asks means that the rival opens the disk exclusively first.
+// rival is another program. Its script in the field write changes the disk $d while hotmount looks at the disk. check
+// succeeds if the rival's data is intact. $u is the rival's own UUID. asks means that the rival opens the disk
+// exclusively first.
 type rival struct {
 	what, write, check string
 	asks               bool
@@ -383,9 +384,9 @@ func withData(t *testing.T, size, at int64) string {
 	return image
 }
 
-// TestSwap pulls a disk while hotmount proves it blank or formats it. Then it attaches another disk, with data, that
-// may get the same name. The second disk is never written to. In most rounds mkfs.xfs is stopped before its first write
-// or after some writes.
+// TestSwap pulls a disk while hotmount proves it blank or formats it. TestSwap then attaches another disk, with data,
+// that may get the same name. The second disk is never written to. In most rounds mkfs.xfs is stopped before its first
+// write or after some writes.
 func TestSwap(t *testing.T) {
 	m, w := obedientWorker(t)
 	c := chance(t)
@@ -464,7 +465,7 @@ func TestSwap(t *testing.T) {
 }
 
 // forge sends frames to udev's multicast group. Only root in the host's network namespace can do that. forge is in
-// Perl, which every Debian has. Each input line is one frame: an action, then the properties.
+// Perl, which every Debian has. Each input line of forge is one frame: an action, then the properties.
 const forge = `use strict;
 socket(my $s, 16, 3, 15) or die "socket: $!"; # AF_NETLINK, SOCK_RAW, NETLINK_KOBJECT_UEVENT
 sub out { my ($frame, $group) = @_;
@@ -485,7 +486,7 @@ while (my $line = <STDIN>) {
 `
 
 // TestHangingMkfs checks that other disks are formatted while runs of mkfs.xfs hang on storage that answers no writes.
-// Each run ends when its disk is detached.
+// Each run of mkfs.xfs ends when its disk is detached.
 func TestHangingMkfs(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	// The hanging disks are SCSI disks. QEMU removes SCSI disks at once, even with requests in flight.
@@ -497,7 +498,7 @@ func TestHangingMkfs(t *testing.T) {
 		throttle(t, w, id, 0, 1) // the first write completes, the next write never does
 		ids = append(ids, id)
 	}
-	// hotmount reads at most two disks at once. This one does not answer any read.
+	// hotmount reads at most two disks at once. The disk DEAF does not answer any read.
 	_, id := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "DEAF", Bus: worker.BusSCSI})
 	m.run("udevadm settle")
 	throttle(t, w, id, 1, 0)

@@ -105,9 +105,9 @@ for i in $(seq 1 50); do grep -qx '%[3]s' /proc/$(systemctl show -P MainPID %[1]
 }
 
 // TestOpenInAMachine checks disks that a virtual machine monitor has open, with and without O_EXCL. hotmount holds such
-// a disk, whatever is on it, even after the monitor ends. It does not use an accepted disk while the monitor has it
-// open. A disk that another program has open for writing is used after the program ends. A program that only reads does
-// not matter.
+// a disk, whatever is on it, even after the monitor ends. hotmount does not use an accepted disk while the monitor has
+// it open. A disk that another program has open for writing is used after the program ends. A program that only reads
+// does not matter.
 func TestOpenInAMachine(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("mkdir -p /etc/libvirt/qemu")
@@ -186,8 +186,8 @@ func TestOpenInAMachine(t *testing.T) {
 
 // TestAMachinesDiskAfterABoot checks what a container cannot show: another boot ID, other sequence numbers, and disks
 // that exist before the daemon starts. A disk that QEMU had open remains held after a reboot, even if QEMU does not
-// run. So does a disk that was mounted elsewhere, with or without a serial. A disk that a libvirt domain names by a
-// udev link is not used. It is held when the domain is removed. No disk's data changes.
+// run. A disk that was mounted elsewhere also remains held, with or without a serial. A disk that a libvirt domain
+// names by a udev link is not used. The disk is held when the domain is removed. No disk's data changes.
 func TestAMachinesDiskAfterABoot(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /etc/libvirt/qemu; systemctl stop hotmount")
@@ -234,7 +234,7 @@ func TestAMachinesDiskAfterABoot(t *testing.T) {
 }
 
 // TestOpenInQEMU checks a disk that a real QEMU has open. The disk remains held after a boot at which QEMU does not
-// run. QEMU itself opens disks without O_EXCL.
+// run. QEMU opens disks without O_EXCL by itself.
 func TestOpenInQEMU(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	const qemu = "/usr/bin/qemu-system-x86_64"

@@ -11,8 +11,9 @@ import (
 )
 
 // TestVirtioSCSI checks disks on virtio-scsi. A disk that no class selects is reported once, with the class to add.
-// Then the built-in class selects it: hot-plug, resize, a copy, removal while busy, a reused target, and a power cut. A
-// disk of another vendor is not selected. A class in block mode gets the disks that it selects, before the next class.
+// Then the built-in class selects the disk: hot-plug, resize, a copy, removal while busy, a reused target, and a power
+// cut. A disk of another vendor is not selected. A class in block mode gets the disks that it selects, before the next
+// class.
 func TestVirtioSCSI(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /var/lib/prometheus/node-exporter /var/lib/disks/block; printf 'classes:\\n  - name: default\\n    names: [\"vd*\"]\\n    directory: /mnt/disks\\n' >/etc/hotmount/config.yaml; systemctl restart hotmount")

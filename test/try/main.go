@@ -1,4 +1,4 @@
-// Command try shows hotmount without a virtual machine. It boots a container with the package, attaches three disks,
+// Command try shows hotmount without a virtual machine. try boots a container with the package, attaches three disks,
 // shows the results, and starts a shell for the user. The disks are loop devices. make try calls it.
 package main
 
@@ -33,8 +33,8 @@ func main() {
 	}
 }
 
-// makeDisks is a script that makes the files of the three disks. It makes LVM's physical volume on a loop device whose
-// file no class selects.
+// makeDisks is a script that makes the files of the three disks. makeDisks makes LVM's physical volume on a loop device
+// whose file no class selects.
 //
 //go:embed disks.sh
 var makeDisks string

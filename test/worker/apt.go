@@ -36,8 +36,8 @@ func (s aptSource) line() string {
 	return fmt.Sprintf("deb %s%s %s main", bracket, s.URI, s.Suite)
 }
 
-// debianSources returns the sources.list for suite. It takes the Debian sources of this machine's apt, only their main
-// component, and replaces the release in each by suite. root is the directory that contains etc.
+// debianSources returns the sources.list for suite. debianSources takes the Debian sources of this machine's apt, only
+// their main component, and replaces the release in each by suite. root is the directory that contains etc.
 func debianSources(root, suite string) (string, error) {
 	own, err := ownSuite(root)
 	if err != nil {
@@ -64,8 +64,8 @@ func debianSources(root, suite string) (string, error) {
 	return strings.Join(lines, "\n") + "\n", nil
 }
 
-// rewriteSuite replaces the release own in the suite name s by want. It reports false for a suite that is not of a
-// Debian release, and for backports and proposed updates.
+// rewriteSuite replaces one release (own) by another (want) in the name of a suite. It reports false for a suite that
+// is not of a Debian release, and for backports and proposed updates.
 func rewriteSuite(s, own, want string) (string, bool) {
 	switch strings.TrimSuffix(s, "/") {
 	case own:
@@ -236,8 +236,8 @@ var workerPackages = []string{
 
 var libvirtPackages = []string{"libvirt-daemon", "libvirt-daemon-driver-qemu", "libvirt-clients", "util-linux", "mount"}
 
-// Prepare checks that the Debian packages for a [Worker] are installed. As root it installs the missing packages.
-// Otherwise it returns an error that names them. [Start] calls Prepare.
+// Prepare checks that the Debian packages for a [Worker] are installed. As root Prepare installs the missing packages.
+// For another user it returns an error that names the missing packages. [Start] calls Prepare.
 func Prepare(ctx context.Context, progress io.Writer) error {
 	return Need(ctx, progress, workerPackages)
 }
@@ -248,8 +248,8 @@ func PrepareLibvirt(ctx context.Context, progress io.Writer) error {
 	return Need(ctx, progress, slices.Concat(workerPackages, libvirtPackages))
 }
 
-// Need checks that these Debian packages are installed. As root it installs the missing packages. Otherwise it returns
-// an error that names them.
+// Need checks that these Debian packages are installed. As root Need installs the missing packages. For another user it
+// returns an error that names the missing packages.
 func Need(ctx context.Context, progress io.Writer, packages []string) error {
 	return need(ctx, progress, packages, os.Getuid())
 }

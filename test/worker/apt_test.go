@@ -135,7 +135,8 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// TestNeed checks that need names the missing packages to a user who is not root. It does not name installed packages.
+// TestNeed checks that need names the missing packages to a user who is not root. Need does not name installed
+// packages.
 func TestNeed(t *testing.T) {
 	err := need(t.Context(), io.Discard, []string{"bash", "hotmount-no-such"}, 1000)
 	if err == nil || err.Error() != "these Debian packages are missing: hotmount-no-such" {

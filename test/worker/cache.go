@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// CacheDir returns the directory for images and saved states. It is $HOTMOUNT_TEST_CACHE, or hotmount in the user's
-// cache directory. If the user has no cache directory, it is a directory in /var/cache.
+// CacheDir returns the directory for images and saved states. The directory is $HOTMOUNT_TEST_CACHE, or hotmount in the
+// user's cache directory. If the user has no cache directory, CacheDir returns a directory in /var/cache.
 func CacheDir() (string, error) {
 	if dir := os.Getenv("HOTMOUNT_TEST_CACHE"); dir != "" {
 		abs, err := filepath.Abs(dir)
@@ -226,8 +226,8 @@ func flock(path string, how int) (*os.File, error) {
 	return f, nil
 }
 
-// syncTree writes a build to disk. Otherwise a crash of this machine could leave unfinished files under the finished
-// name.
+// syncTree writes a build to disk. Without syncTree a crash of this machine could leave unfinished files under the
+// finished name.
 func syncTree(dir string) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {

@@ -18,8 +18,9 @@ import (
 // Dir and Progress. The others apply to virtual machines. systemd and programs read KernelArgs.
 type ContainerOptions struct {
 	Options
-	// Name names the container's cgroup, its host and the directory /srv/Name of its disks. It has lower-case letters,
-	// digits and "-". No two containers of this machine may have the same name. By default it is a free name.
+	// Name names the container's cgroup, its host and the directory /srv/Name of its disks. The name has lower-case
+	// letters, digits and "-". No two containers of this machine may have the same name. By default Name is a free
+	// name.
 	Name string
 	// Root is a root filesystem that [ContainerRoot] made, as a directory or a tarball. By default the container makes
 	// its own.
@@ -31,11 +32,11 @@ type ContainerOptions struct {
 	BackingDirs []string
 }
 
-// Container is a Debian whose systemd is PID 1 of its own namespaces, on this machine's kernel. Its disks are loop
-// devices. A device filter denies it all other disks. It needs root.
+// Container is a Debian whose systemd is PID 1 of its own namespaces, on this machine's kernel. A container's disks are
+// loop devices. A device filter denies it all other disks. A container needs root.
 //
-// A container has no partitions, no surprise removal and no kernel of its own. Its clock is the host's clock. The
-// machine can mount only one XFS filesystem with a given UUID at a time, even across containers.
+// A container has no partitions, no surprise removal and no kernel of its own. A container's clock is the host's clock.
+// The machine can mount only one XFS filesystem with a given UUID at a time, even across containers.
 type Container struct {
 	o     ContainerOptions
 	work  *containerWork
@@ -182,7 +183,7 @@ func (c *Container) Class() string {
 	return "classes:\n- name: default\n  directory: /mnt/disks\n" + c.Selectors("  ")
 }
 
-// Selectors returns the lines of a class that select the container's disks. Each line begins with indent.
+// Selectors returns the lines of a class that select the container's disks. Each returned line begins with indent.
 func (c *Container) Selectors(indent string) string {
 	var patterns []string
 	for _, dir := range append([]string{c.Disks(), c.HostDisks()}, c.o.BackingDirs...) {

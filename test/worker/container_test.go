@@ -81,8 +81,8 @@ func attach(t *testing.T, c *Container, d Disk) (id, name string) {
 
 const untilNamed = "for i in $(seq 100); do udevadm info -q property /dev/%s | grep -x ID_FS_TYPE=xfs && exit; sleep 0.1; done; exit 1"
 
-// TestContainer checks that systemd runs in a container and that udev names its disks. It also checks that the
-// container has what a virtual worker has.
+// TestContainer checks that systemd runs in a container and that udev names its disks. TestContainer also checks that
+// the container has what a virtual worker has.
 func TestContainer(t *testing.T) {
 	c := startContainer(t, ContainerOptions{Options: Options{Setup: "echo set up >/root/setup", KernelArgs: []string{"hotmount.format=no"}}})
 	if state := runIn(t, c, "systemctl is-system-running || systemctl --failed --no-legend"); state != "running" {
@@ -125,7 +125,8 @@ func TestContainer(t *testing.T) {
 	}
 }
 
-// TestContainerFiles copies files to the container and back. It also checks that a script that takes too long is ended.
+// TestContainerFiles copies files to the container and back. TestContainerFiles also checks that a script that takes
+// too long is ended.
 func TestContainerFiles(t *testing.T) {
 	c := startContainer(t, ContainerOptions{})
 	dir := t.TempDir()

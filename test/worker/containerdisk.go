@@ -89,8 +89,8 @@ func (c *Container) plug(l *loopDisk) (err error) {
 	return nil
 }
 
-// renew makes the kernel recreate a loop device that has had a disk. This resets the device's counters and settings.
-// The caller holds c.mu.
+// renew makes the kernel recreate a loop device that has had a disk. The recreation resets the device's counters and
+// settings. The caller holds c.mu.
 func (c *Container) renew(n int) error {
 	if !c.used[n] {
 		return nil

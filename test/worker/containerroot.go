@@ -22,8 +22,9 @@ var containerPackages = []string{
 // containerTools are the Debian packages that the host needs to make a container.
 var containerTools = []string{"mmdebstrap", "debian-archive-keyring", "util-linux", "mount"}
 
-// ContainerRoot returns the directory of the suite's root filesystem for containers. It builds the directory once and
-// keeps it in the cache. The caller must not change the directory. It remains until the caller calls release.
+// ContainerRoot returns the directory of the suite's root filesystem for containers. ContainerRoot builds the directory
+// once and keeps it in the cache. The caller must not change the directory. The directory remains until the caller
+// calls release.
 func ContainerRoot(ctx context.Context, suite string, progress io.Writer) (dir string, release func(), err error) {
 	if err := Need(ctx, progress, containerTools); err != nil {
 		return "", nil, err
@@ -49,7 +50,7 @@ func ContainerRoot(ctx context.Context, suite string, progress io.Writer) (dir s
 	return e.path("tree"), e.release, nil
 }
 
-// givenRoot returns the root filesystem that ContainerOptions.Root names. It unpacks a tarball only once.
+// givenRoot returns the root filesystem that ContainerOptions.Root names. givenRoot unpacks a tarball only once.
 func givenRoot(ctx context.Context, root string) (dir string, release func(), err error) {
 	info, err := os.Stat(root)
 	if err != nil {

@@ -79,7 +79,7 @@ func (c *Container) exec(ctx context.Context, what, script string, stdin io.Read
 	return fmt.Errorf("cannot run %.100q in the container: %w: %s", what, err, stderr.String())
 }
 
-// Put copies a local file, with its mode, to the path remote in the container. It makes missing directories.
+// Put copies a local file, with its mode, to a remote path in the container. Put makes missing directories.
 func (c *Container) Put(ctx context.Context, local, remote string) error {
 	f, err := os.Open(local)
 	if err != nil {
@@ -93,7 +93,7 @@ func (c *Container) Put(ctx context.Context, local, remote string) error {
 	return c.write(ctx, f, remote, info.Mode())
 }
 
-// Write writes data to the container's file remote, and makes missing directories.
+// Write writes data to the remote file in the container, and makes missing directories.
 func (c *Container) Write(ctx context.Context, remote string, data []byte, mode os.FileMode) error {
 	return c.write(ctx, bytes.NewReader(data), remote, mode)
 }
@@ -102,7 +102,7 @@ func (c *Container) write(ctx context.Context, from io.Reader, remote string, mo
 	return c.exec(ctx, "write "+remote, writeScript(remote, mode), from, io.Discard)
 }
 
-// Get copies the container's file remote to the path local.
+// Get copies the remote file of the container to a local path.
 func (c *Container) Get(ctx context.Context, remote, local string) error {
 	f, err := os.Create(local)
 	if err != nil {
@@ -121,7 +121,8 @@ func (c *Container) BootID(ctx context.Context) (string, error) {
 	return strings.TrimSpace(out), err
 }
 
-// WaitBooted waits until systemd has no start job left. It returns "running", or "degraded" if a unit has failed.
+// WaitBooted waits until systemd has no start job left. WaitBooted returns "running", or "degraded" if a unit has
+// failed.
 func (c *Container) WaitBooted(ctx context.Context) (string, error) {
 	out, err := c.Run(ctx, "systemctl is-system-running --wait || true")
 	return strings.TrimSpace(out), err
@@ -136,7 +137,7 @@ func (c *Container) Serial() (string, error) {
 	return string(b), nil
 }
 
-// SaveLogs copies the container's journal and state to dir. It omits the kernel's log, which belongs to the host.
+// SaveLogs copies the container's journal and state to dir. SaveLogs omits the kernel's log, which belongs to the host.
 func (c *Container) SaveLogs(ctx context.Context, dir string) error {
 	if c.work == nil {
 		return nil

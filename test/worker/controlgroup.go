@@ -19,11 +19,12 @@ import (
 	"github.com/moby/sys/mountinfo"
 )
 
-// controlGroup is the cgroup2 directory of a container. It has two subdirectories. "inside" is for the container's own
-// processes, and the container's systemd sees it as the root. "harness" is for host processes in the container.
+// controlGroup is the cgroup2 directory of a container. A controlGroup has two subdirectories. "inside" is for the
+// container's own processes, and the container's systemd sees this subdirectory as the root. "harness" is for host
+// processes in the container.
 type controlGroup struct {
 	dir string
-	// holder is a process that keeps a scope of the host's systemd active. It is nil if there is no scope.
+	// holder is a process that keeps a scope of the host's systemd active. holder is nil if there is no scope.
 	holder *process
 }
 
@@ -31,7 +32,7 @@ func (g *controlGroup) inside() string  { return filepath.Join(g.dir, "inside") 
 func (g *controlGroup) harness() string { return filepath.Join(g.dir, "harness") }
 
 // newControlGroup makes a cgroup. If the host runs systemd, which owns the hierarchy, the cgroup is a delegated scope
-// (systemd's CGROUP_DELEGATION). It calls made with the directory before it makes the subdirectories.
+// (systemd's CGROUP_DELEGATION). newControlGroup calls made with the directory before it makes the subdirectories.
 func newControlGroup(ctx context.Context, name string, made func(dir string) error) (_ *controlGroup, err error) {
 	mounts, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup2"))
 	if err != nil {
@@ -138,8 +139,8 @@ func (g *controlGroup) remove() error {
 	return endGroup(g.dir)
 }
 
-// endGroup kills all processes in a container's cgroup and removes the cgroup. It asks the host's systemd to stop the
-// scope, because systemd may not notice that the scope is empty.
+// endGroup kills all processes in a container's cgroup and removes the cgroup. endGroup asks the host's systemd to stop
+// the scope, because systemd may not notice that the scope is empty.
 func endGroup(dir string) error {
 	if scope := filepath.Base(dir); exists("/run/systemd/system") && strings.HasSuffix(scope, ".scope") {
 		if err := killGroup(dir); err != nil {

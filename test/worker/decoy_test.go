@@ -51,7 +51,8 @@ func written(t *testing.T, name string) string {
 const untilMounted = "for i in $(seq 300); do findmnt -no TARGET /dev/%s && exit; sleep 0.1; done; hotmount status; exit 1"
 
 // TestContainerDecoy attaches a file that the container's class selects to a blank loop device of the host. hotmount in
-// the container formats and mounts its own disks. It cannot touch the host's disk, even if udev announces it again.
+// the container formats and mounts its own disks. This hotmount cannot touch the host's disk, even if udev announces it
+// again.
 func TestContainerDecoy(t *testing.T) {
 	dir, err := os.MkdirTemp("/run", "hotmount-decoy-") // the daemon can read /run, but has its own /tmp
 	if err != nil {

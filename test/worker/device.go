@@ -17,15 +17,15 @@ type device struct {
 }
 
 // basicDevices are null, zero, full, random, urandom, tty, ptmx and the pseudo-terminals
-// (Documentation/admin-guide/devices.txt in the kernel). The list omits memory, the console and the kernel's log. It
-// also omits loop-control, which can add and remove loop devices of the host.
+// (Documentation/admin-guide/devices.txt in the kernel). The list omits memory, the console and the kernel's log. The
+// list also omits loop-control, which can add and remove loop devices of the host.
 var basicDevices = []device{
 	{false, 1, 3}, {false, 1, 5}, {false, 1, 7}, {false, 1, 8}, {false, 1, 9},
 	{false, 5, 0}, {false, 5, 2}, {false, 136, -1},
 }
 
 // allowDevices denies the cgroup all devices except these, as long as the cgroup exists. The filter also denies
-// mknod(2). It works with cgroup v1 and v2, provided that cgroup2 is mounted.
+// mknod(2). The filter works with cgroup v1 and v2, provided that cgroup2 is mounted.
 func allowDevices(group string, all []device) error {
 	dir, err := os.Open(group)
 	if err != nil {

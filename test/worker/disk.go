@@ -34,8 +34,8 @@ type Disk struct {
 	File string
 	// Format is raw (the default) or qcow2.
 	Format string
-	// Serial is the serial number that the guest sees. virtio-blk and nvme have 20 bytes for it, scsi 36. It may be any
-	// UTF-8 without NUL.
+	// Serial is the serial number that the guest sees. virtio-blk and nvme have 20 bytes for it, scsi 36. The serial
+	// may be any UTF-8 without NUL.
 	Serial string
 	// Bus is BusVirtio by default.
 	Bus              Bus

@@ -9,9 +9,9 @@
 // seconds. Images and saved states are in one cache directory (see [CacheDir]). The cache directory may be deleted when
 // no test runs.
 //
-// A [Container] is a Debian whose systemd is PID 1 of its own namespaces, on this machine's kernel. It boots in half a
-// second, and nothing in it is emulated. Its disks are loop devices, and a BPF program on its cgroup denies it all
-// other devices. Like a Worker, a Container is a [Node].
+// A [Container] is a Debian whose systemd is PID 1 of its own namespaces, on this machine's kernel. A container boots
+// in half a second, and nothing in it is emulated. A container's disks are loop devices, and a BPF program on its
+// cgroup denies it all other devices. Like a Worker, a Container is a [Node].
 //
 // Tests need the virtual machine if they need hot-plug, their own kernel, power cuts or QEMU. The directory
 // /run/hotmount-container records what each container uses on the host. The next container can then remove what a

@@ -217,7 +217,7 @@ func (r recipe) bootstrap(ctx context.Context, dir, tree, public string) error {
 	return err
 }
 
-// makeDisk makes disk.raw. It has a partition table with one partition that holds tree.
+// makeDisk makes disk.raw. The file has a partition table with one partition that holds tree.
 func (r recipe) makeDisk(ctx context.Context, dir, tree string) error {
 	disk := filepath.Join(dir, "disk.raw")
 	if err := NewDisk(disk, r.RootStart+r.RootSize); err != nil {

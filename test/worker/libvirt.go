@@ -39,9 +39,9 @@ type Libvirt struct {
 	checked time.Time // when the domain was last known to run
 }
 
-// StartLibvirt boots a domain from the disk that [Start] would use for these options, and returns the domain. It cannot
-// restore a saved state, because libvirt defines other hardware. It waits while another libvirt runs. The caller must
-// Stop the domain.
+// StartLibvirt boots a domain from the disk that [Start] would use for these options, and returns the domain.
+// StartLibvirt cannot restore a saved state, because libvirt defines other hardware. StartLibvirt waits while another
+// libvirt runs. The caller must Stop the domain.
 func StartLibvirt(ctx context.Context, o Options) (*Libvirt, error) {
 	l, err := startLibvirt(ctx, o.withDefaults())
 	if err != nil {
@@ -269,7 +269,7 @@ func (l *Libvirt) daemonEnded() error {
 	return fmt.Errorf("libvirtd has ended (%v): %s%s", l.daemon.cmd.ProcessState, tail(string(shell), 2000), tail(string(own), 3000))
 }
 
-// domainAlive returns an error if the domain does not run. It asks libvirt only once in a while.
+// domainAlive returns an error if the domain does not run. domainAlive asks libvirt only once in a while.
 func (l *Libvirt) domainAlive() error {
 	if !l.daemon.running() {
 		return l.daemonEnded()
@@ -292,7 +292,7 @@ func (l *Libvirt) domainAlive() error {
 	return nil
 }
 
-// SaveLogs copies the logs to dir. It adds the worker's journal if the worker answers.
+// SaveLogs copies the logs to dir. SaveLogs adds the worker's journal if the worker answers.
 func (l *Libvirt) SaveLogs(ctx context.Context, dir string) error {
 	logs := filepath.Join(l.root(), "var/log/libvirt")
 	var g runner

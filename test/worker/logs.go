@@ -75,7 +75,7 @@ func LogDir(test string) (string, error) {
 	}
 }
 
-// SaveLogs copies the logs to dir. It adds the worker's journal if the worker answers.
+// SaveLogs copies the logs to dir. SaveLogs adds the worker's journal if the worker answers.
 func (w *Worker) SaveLogs(ctx context.Context, dir string) error {
 	return saveLogs(ctx, w.guest, dir, w.logs.serial, w.logs.qmp.Name(), w.logs.stderr.Name())
 }
@@ -92,7 +92,7 @@ type shell interface {
 	Write(ctx context.Context, remote string, data []byte, mode os.FileMode) error
 }
 
-// saveLogs copies the files to dir. It adds the journal of g, unless g is nil.
+// saveLogs copies the files to dir. saveLogs adds the journal of g, unless g is nil.
 func saveLogs(ctx context.Context, g runner, dir string, files ...string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("cannot save logs: %w", err)

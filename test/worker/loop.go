@@ -18,8 +18,8 @@ const firstLoop = 100
 // loopMajor is the major number of loop devices.
 const loopMajor = 7
 
-// addLoops makes count loop devices with consecutive numbers, and returns the first number. It calls note before it
-// makes a device, so that the devices of a killed run can be removed.
+// addLoops makes count loop devices with consecutive numbers, and returns the first number. addLoops calls note before
+// it makes a device, so that the devices of a killed run can be removed.
 func addLoops(count int, note func(first int) error) (int, error) {
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
@@ -66,8 +66,8 @@ func addRow(control, first, count int) (int, error) {
 	return count, nil
 }
 
-// removeLoops detaches these loop devices and makes the kernel remove them. It waits for the last user of each device
-// for a while.
+// removeLoops detaches these loop devices and makes the kernel remove them. removeLoops waits for the last user of each
+// device for a while.
 func removeLoops(first, count int) error {
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// process is a long-running child process. It ends when this process ends, for whatever reason.
+// process is a long-running child process. The child ends when this process ends, for whatever reason.
 type process struct {
 	name string
 	cmd  *exec.Cmd
@@ -32,7 +32,7 @@ func startProcess(name string, cmd *exec.Cmd) (*process, error) {
 	cmd.SysProcAttr.Setpgid = true // the test gets a terminal's ^C and cleans up
 	p := &process{name: name, cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
-	// This goroutine belongs to the process. The methods kill, end and wait return only after its end.
+	// This goroutine belongs to the process. The methods kill, end and wait return only after the goroutine's end.
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		err := cmd.Start()

@@ -62,7 +62,7 @@ type eventWaiter struct {
 	got   chan Event // buffered, so that the reader never waits
 }
 
-// newQMP starts a client on conn and takes over conn. It writes all messages in both directions to log.
+// newQMP starts a client on conn and takes over conn. newQMP writes all messages in both directions to log.
 func newQMP(ctx context.Context, conn *net.UnixConn, log io.Writer) (*qmp, error) {
 	q := &qmp{conn: conn, log: log, done: make(chan struct{}), pending: map[int]chan qmpMessage{}}
 	greeting := make(chan struct{})

@@ -63,9 +63,9 @@ func TestScope(t *testing.T) {
 	}
 }
 
-// TestAnswers checks that answers does not take the socket of the host's systemd for the container's. At first the
-// container's first process has the host's root directory. After such a mistake, a script for the container would
-// change the host.
+// TestAnswers checks that the function answers does not take the socket of the host's systemd for the container's. At
+// first the container's first process has the host's root directory. After such a mistake, a script for the container
+// would change the host.
 func TestAnswers(t *testing.T) {
 	host := exec.Command("unshare", "--mount", "sh", "-c", "mount -t tmpfs x /run; mkdir /run/systemd; : >/run/systemd/private; echo there; read end")
 	stdin, err1 := host.StdinPipe()

@@ -45,7 +45,7 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("script exits %d%s\n  in: %s", e.Code, said, script)
 }
 
-// ExitCode returns the exit code in err. It is 0 for nil, and -1 if the script did not run to its end.
+// ExitCode returns the exit code in err. The code is 0 for nil, and -1 if the script did not run to its end.
 func ExitCode(err error) int {
 	var exit *ExitError
 	switch {
@@ -103,7 +103,8 @@ const standing = time.Minute
 // bootLimit bounds the time until a worker answers. On a busy machine, an emulated worker has taken a minute.
 const bootLimit = 5 * time.Minute
 
-// connect waits until the worker answers. It then runs the script first there, and returns the identifier of the boot.
+// connect waits until the worker answers. connect then runs the script first in the worker, and returns the identifier
+// of the boot.
 func (g *guest) connect(ctx context.Context, first string) (bootID string, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -300,7 +301,7 @@ func (g *guest) ended(ctx context.Context, master *process) bool {
 	return master.wait(ctx) == nil
 }
 
-// Put copies a local file, with its mode, to the path remote in the worker. It makes missing directories.
+// Put copies a local file, with its mode, to a remote path in the worker. Put makes missing directories.
 func (g *guest) Put(ctx context.Context, local, remote string) error {
 	f, err := os.Open(local)
 	if err != nil {
@@ -314,7 +315,7 @@ func (g *guest) Put(ctx context.Context, local, remote string) error {
 	return g.write(ctx, f, remote, info.Mode().Perm())
 }
 
-// Write writes data to the worker's file remote, and makes missing directories.
+// Write writes data to the remote file in the worker, and makes missing directories.
 func (g *guest) Write(ctx context.Context, remote string, data []byte, mode os.FileMode) error {
 	return g.write(ctx, bytes.NewReader(data), remote, mode)
 }
@@ -323,13 +324,13 @@ func (g *guest) write(ctx context.Context, from io.Reader, remote string, mode o
 	return g.exec(ctx, "write "+remote, writeScript(remote, mode), from, io.Discard)
 }
 
-// writeScript returns a script that writes its standard input to the file remote, and makes missing directories.
+// writeScript returns a script that writes its standard input to the remote file, and makes missing directories.
 func writeScript(remote string, mode os.FileMode) string {
 	return fmt.Sprintf("set -e; mkdir -p %s; cat >%[2]s.part; chmod %[3]o %[2]s.part; mv -f %[2]s.part %[2]s",
 		shellQuote(path.Dir(remote)), shellQuote(remote), mode.Perm())
 }
 
-// Get copies the worker's file remote to the path local.
+// Get copies the remote file of the worker to a local path.
 func (g *guest) Get(ctx context.Context, remote, local string) error {
 	f, err := os.Create(local)
 	if err != nil {
@@ -380,7 +381,8 @@ func (g *guest) awaitBoot(ctx context.Context, before string) error {
 	}
 }
 
-// WaitBooted waits until systemd has no start job left. It returns "running", or "degraded" if a unit has failed.
+// WaitBooted waits until systemd has no start job left. WaitBooted returns "running", or "degraded" if a unit has
+// failed.
 func (g *guest) WaitBooted(ctx context.Context) (string, error) {
 	out, err := g.Run(ctx, "systemctl is-system-running --wait || true")
 	return strings.TrimSpace(out), err
@@ -395,8 +397,8 @@ func (g *guest) Serial() (string, error) {
 	return string(b), nil
 }
 
-// console returns the console's output since the machine was switched on. It is empty if the log is unreadable. The
-// caller holds g.mu.
+// console returns the console's output since the machine was switched on. The result is empty if the log is unreadable.
+// The caller holds g.mu.
 func (g *guest) console() []byte {
 	f, err := os.Open(g.serial)
 	if err != nil {
@@ -410,8 +412,8 @@ func (g *guest) console() []byte {
 	return b
 }
 
-// firstWords returns the kernel's output in its last boot, until the kernel starts the first process. After this start
-// it returns "". The caller holds g.mu.
+// firstWords returns the kernel's output in its last boot, until the kernel starts the first process. After the start
+// of the first process it returns "". The caller holds g.mu.
 func (g *guest) firstWords() string {
 	b := g.console()
 	at := bytes.LastIndex(b, []byte("] Linux version "))

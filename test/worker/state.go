@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// A saved state has three files: disk.qcow2 is an overlay of the image's disk, ram is the memory, and devices is the
+// A saved state has three files. disk.qcow2 is an overlay of the image's disk, ram is the memory, and devices is the
 // state of the devices. A worker maps the memory privately, so that a restore copies nothing.
 
-// keptStates is the number of saved states that remain in the cache. Each is as large as the memory that its worker
-// used.
+// keptStates is the number of saved states that remain in the cache. Each saved state is as large as the memory that
+// its worker used.
 const keptStates = 6
 
 // errRestore reports that a saved state cannot be restored.
@@ -44,7 +44,7 @@ type setupKey struct {
 	Setup string
 }
 
-// getState returns the saved state for o. It makes the state if none exists.
+// getState returns the saved state for o. getState makes the state if none exists.
 func getState(ctx context.Context, c *cache, img image, hw hardware, o Options) (*entry, error) {
 	id, err := img.id()
 	if err != nil {

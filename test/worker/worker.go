@@ -38,7 +38,7 @@ type Node interface {
 	BlockDevice(ctx context.Context, id string) (string, error)
 	// Shutdown switches the machine off through systemd, and waits until it is off.
 	Shutdown(ctx context.Context) error
-	// Selectors returns the lines of a class that select the machine's disks. Each line begins with indent.
+	// Selectors returns the lines of a class that select the machine's disks. Each returned line begins with indent.
 	Selectors(indent string) string
 }
 
@@ -52,7 +52,7 @@ var (
 type Options struct {
 	// Suite is the Debian release, DefaultSuite by default.
 	Suite string
-	// Files are placed in the worker. Then the package Deb (a path) is installed. Last, the script Setup runs. The
+	// Files are placed in the worker. The package at the path Deb is installed next. Last, the script Setup runs. The
 	// result is saved, and the next worker with the same three values restores it.
 	Files []File
 	Deb   string
@@ -69,8 +69,8 @@ type Options struct {
 	KernelArgs []string
 	// NoSavedState boots the worker instead of restoring it. Files, Deb and Setup are in place before the boot.
 	NoSavedState bool
-	// Dir is the directory for the logs: serial.log, qmp.log, qemu.log. It also receives the logs of a worker whose
-	// preparation failed. By default the logs are temporary and Stop removes them.
+	// Dir is the directory for the logs: serial.log, qmp.log, qemu.log. The directory also receives the logs of a
+	// worker whose preparation failed. By default the logs are temporary and Stop removes them.
 	Dir string
 	// Progress receives messages about steps that take a long time.
 	Progress io.Writer
