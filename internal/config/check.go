@@ -9,7 +9,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// check adds the faults of values that are valid alone but not together.
+// check adds faults for values that are valid alone but not together.
 func check(s *disk.Settings, from origins, faults *faults) {
 	for i := range s.Exclude {
 		exclusion{&s.Exclude[i], from.below("exclude", i), faults}.check()
@@ -28,7 +28,7 @@ func check(s *disk.Settings, from origins, faults *faults) {
 	}
 }
 
-// below returns the places of one entry of a list by its keys. The entry itself has the key "".
+// below returns the places of the keys of entry i of the list. The entry itself has the key "".
 func (o origins) below(list string, i int) origins {
 	of, entry := origins{}, fmt.Sprintf("%s[%d]", list, i)
 	for key, at := range o {
@@ -39,10 +39,10 @@ func (o origins) below(list string, i int) origins {
 	return of
 }
 
-// class is a class under check.
+// class is a class whose keys are being checked.
 type class struct {
 	*disk.Class
-	// at has the places of its keys.
+	// at has the place of each key of the class.
 	at origins
 	*faults
 }
@@ -59,8 +59,8 @@ func (c class) selectors() {
 	if reflect.DeepEqual(c.Selectors, disk.Selectors{Partitions: true}) {
 		c.add(c.at["partitions"], "found no other selector, expected one, such as names: [vd[b-z][1-9]]")
 	}
-	// Many programs use loop devices. Like policy.Select, this compares the pattern's literal first letters: only such
-	// a pattern can select loop devices.
+	// Many programs use loop devices. policy.Select selects a loop device only by a pattern whose first letters are
+	// literally "lo". So this check compares the first letters too.
 	loop := slices.IndexFunc(c.Names, func(name string) bool {
 		return strings.HasPrefix(strings.TrimPrefix(name, regexpPrefix), "lo")
 	})
@@ -98,7 +98,7 @@ func (c class) acts() {
 	}
 }
 
-// apart checks that the class shares neither disks nor directories with an earlier one.
+// apart checks that the class shares neither disks nor directories with an earlier class.
 func (c class) apart(earlier class) {
 	at, other := c.at[""], earlier.at[""]
 	name := fmt.Sprintf("%s (line %d)", other.key, other.line)

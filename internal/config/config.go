@@ -1,5 +1,6 @@
 // Package config makes the checked settings from four sources: the built-in defaults, the configuration files, the
-// environment and the command line. Later sources win. Anything that it does not understand is an error.
+// environment and the command line. A later source overrides an earlier one. Anything that config does not understand
+// is an error.
 package config
 
 import (
@@ -21,15 +22,15 @@ const DefaultPath = "/etc/hotmount/config.yaml"
 
 // Source is where the settings come from.
 type Source struct {
-	// Path is the file that is read if neither --config nor HOTMOUNT_CONFIG names one. It may be missing; a named file
-	// may not. Empty means DefaultPath.
+	// Path is the file that is read if neither --config nor HOTMOUNT_CONFIG names a file. An empty Path means
+	// DefaultPath. This file may be missing, but a file that one of them names may not.
 	Path string
 	// Environ is the environment in the form of os.Environ.
 	Environ []string
-	// Flags is the parsed command line with the flags of AddFlags, or nil.
+	// Flags is the parsed command line with the flags of AddFlags. It is nil if there is no command line.
 	Flags *pflag.FlagSet
-	// Trust returns an error if owner or mode of a file are wrong. Nil means that the file must belong to root, and
-	// that only root may write to it.
+	// Trust returns an error if the owner or the mode of a file is wrong. If Trust is nil, the file must belong to
+	// root, and only root may have write access to it.
 	Trust func(fs.FileInfo) error
 }
 
@@ -52,9 +53,9 @@ func Default() disk.Settings {
 	}
 }
 
-// defaultClass returns the defaults of the keys that a class may omit: all but name and directory. It selects virtio-blk
-// disks, all of whose vendors begin with 0x (vendor_show in drivers/virtio/virtio.c), and the disks that QEMU has on
-// virtio-scsi. Clouds have volumes there under names of their own.
+// defaultClass returns the defaults of the keys that a class may omit: all but name and directory. It selects
+// virtio-blk disks, whose vendors all begin with 0x (vendor_show in drivers/virtio/virtio.c). It also selects QEMU's
+// own disks on virtio-scsi. Clouds have volumes on virtio-scsi too, but under other vendor names.
 func defaultClass() disk.Class {
 	return disk.Class{
 		Selectors: disk.Selectors{
@@ -105,10 +106,10 @@ func load(src Source) (disk.Settings, origins, error) {
 	return s, files.origins, nil
 }
 
-// merge returns the defaults overlaid with the layers, of which the last wins.
+// merge returns the defaults overlaid with the layers. A later layer overrides an earlier one.
 func merge(layers []layer) (s disk.Settings, err error) {
-	// viper's environment is the process's, and its flags and files convert silently. So all sources come as layers of
-	// checked values.
+	// viper would read the environment of this process, and would convert flags and file values without an error. So
+	// viper gets every source as a layer of checked values.
 	v := viper.New()
 	for key, value := range fields(Default()) {
 		v.SetDefault(key, value)
@@ -127,7 +128,7 @@ func merge(layers []layer) (s disk.Settings, err error) {
 	return s, err
 }
 
-// fields returns the fields of a struct by their keys, without empty fields that omitempty omits.
+// fields returns the fields of a struct by their JSON keys. It leaves out empty fields whose tag has omitempty.
 func fields(of any) layer {
 	l := layer{}
 	for _, f := range reflect.VisibleFields(reflect.TypeOf(of)) {

@@ -10,11 +10,11 @@ import (
 	"hotmount/internal/disk"
 )
 
-// exclusion is an exclusion under check. One that cannot match any disk is a fault: hotmount would format the disk that
-// its author meant to exclude.
+// exclusion is an exclusion that is being checked. An exclusion that cannot match any disk is a fault: hotmount would
+// format the disk that its author meant to exclude.
 type exclusion struct {
 	*disk.Selectors
-	// at has the places of its keys.
+	// at has the place of each key of the exclusion.
 	at origins
 	*faults
 }
@@ -24,18 +24,18 @@ var prefixes = map[string]string{"vd": "virtio", "sd": "scsi", "nvme": "nvme", "
 
 // limit describes the possible values of an attribute of a transport's disks.
 type limit struct {
-	// most is the highest number of characters, 0 for any.
+	// most is the highest number of characters. 0 means any number.
 	most int
-	// begins are the possible beginnings, nil for any.
+	// begins are the possible beginnings of a value. Nil means any beginning.
 	begins []string
 }
 
-// attributes are those that sysfs.FS finds for the disks of each transport.
+// attributes has, for each transport, the attributes that sysfs.FS finds for its disks.
 var attributes = map[string]map[string]limit{
 	// VIRTIO_BLK_ID_BYTES (include/uapi/linux/virtio_blk.h); vendor_show (drivers/virtio/virtio.c).
 	"virtio": {"serial": {most: 20}, "vendor": {begins: []string{"0x"}}},
-	// These are the fields of INQUIRY (SPC; scsi_add_lun in drivers/scsi/scsi_scan.c). A WWN that is a SCSI name string
-	// has the disk's own form (scsi_vpd_lun_id).
+	// These are the fields of INQUIRY (SPC; scsi_add_lun in drivers/scsi/scsi_scan.c). If the WWN is a SCSI name
+	// string, the disk itself chooses its form (scsi_vpd_lun_id).
 	"scsi": {"serial": {}, "model": {most: 16}, "vendor": {most: 8}, "wwn": {}},
 	// These are the fields SN and MN of Identify Controller (NVMe base specification) and wwid_show
 	// (drivers/nvme/host). The serial of any namespace but the first begins with n2- to n4294967295-.
@@ -63,7 +63,8 @@ func (e exclusion) check() {
 	}
 }
 
-// patterns adds a fault for each pattern for which wrong returns what was expected instead.
+// patterns adds a fault for each wrong pattern. wrong returns what was expected instead of a pattern, "" if the
+// pattern is correct.
 func (e exclusion) patterns(key string, patterns []string, wrong func(string) string) {
 	for i, pattern := range patterns {
 		if expected := wrong(pattern); expected != "" {
@@ -90,7 +91,8 @@ func (e exclusion) wrongName(name string) string {
 	return ""
 }
 
-// transportOf returns the transport of the disks whose names begin with start, "" if that is open.
+// transportOf returns the transport of the disks whose names begin with start. It returns "" if they can have
+// several.
 func transportOf(start string) string {
 	for prefix, t := range prefixes {
 		if strings.HasPrefix(start, prefix) {
@@ -100,7 +102,8 @@ func transportOf(start string) string {
 	return ""
 }
 
-// buses returns the exclusion's transports, with scsi for virtio-scsi: what is known of SCSI disks holds for both.
+// buses returns the exclusion's transports, with scsi for virtio-scsi, because a virtio-scsi disk has the attributes
+// of a SCSI disk.
 func (e exclusion) buses() []string {
 	var all []string
 	for _, t := range e.Transport {
@@ -114,7 +117,7 @@ func (e exclusion) buses() []string {
 	return all
 }
 
-// transports returns the transports of the disks that the exclusion can match, "" for any other.
+// transports returns the transports of the disks that the exclusion can match. "" stands for any other transport.
 func (e exclusion) transports() []string {
 	can := []string{"virtio", "scsi", "nvme", "dm", "loop", ""}
 	if len(e.Transport) > 0 {
@@ -135,10 +138,11 @@ func (e exclusion) transports() []string {
 	return can
 }
 
-// tooMuch returns what is expected instead of a pattern that no disk of the transports can match.
+// tooMuch returns what is expected instead of a pattern that no disk of the transports can match. It returns "" if a
+// disk can match the pattern.
 func tooMuch(transports []string, key, pattern string) string {
 	if key == "serial" && len(transports) > 1 && slices.Contains(transports, "virtio") {
-		// A virtio disk is probably meant, even if the exclusion covers others too.
+		// The exclusion probably means a virtio disk, even if it covers other disks too.
 		if expected := attributes["virtio"][key].wrong("virtio", key, pattern); expected != "" {
 			return expected + " (to exclude only other disks: transport: [scsi])"
 		}
@@ -171,7 +175,8 @@ func (l limit) wrong(transport, key, pattern string) string {
 	return ""
 }
 
-// literal returns the common beginning of every text that the pattern matches, and whether that is the whole text.
+// literal returns the common beginning of all texts that the pattern matches. complete reports whether this beginning
+// is the only text that it matches.
 func literal(pattern string) (start string, complete bool) {
 	if expression, ok := strings.CutPrefix(pattern, regexpPrefix); ok {
 		re, err := regexp.Compile(expression)
@@ -186,7 +191,7 @@ func literal(pattern string) (start string, complete bool) {
 	return pattern, true
 }
 
-// least returns the smallest number of characters that the pattern matches.
+// least returns the number of characters of the shortest text that the pattern matches.
 func least(pattern string) int {
 	if expression, ok := strings.CutPrefix(pattern, regexpPrefix); ok {
 		re, err := syntax.Parse(expression, syntax.Perl)
@@ -198,7 +203,7 @@ func least(pattern string) int {
 	return len(strings.ReplaceAll(bracket().ReplaceAllString(pattern, "?"), "*", ""))
 }
 
-// leastOf returns the smallest number of characters that the regular expression matches.
+// leastOf returns the number of characters of the shortest text that the regular expression matches.
 func leastOf(re *syntax.Regexp) int {
 	n := 0
 	switch re.Op {

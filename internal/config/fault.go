@@ -13,7 +13,7 @@ import (
 // origins maps the full names of keys to the places of their values.
 type origins map[string]place
 
-// of returns the place of the key's value, "default" for a built-in one.
+// of returns the place of the key's value. For a built-in value the place is named "default".
 func (o origins) of(key string) place {
 	if p, ok := o[key]; ok {
 		return p
@@ -33,7 +33,7 @@ func (p place) String() string {
 type place struct {
 	// name is the file, the variable or the flag. It is safe to print.
 	name string
-	// line is the line of the file, counted from 1. 0 is the whole file.
+	// line is the line in the file, counted from 1. 0 means the whole file.
 	line int
 	// key is the full path of the key, such as "classes[1].name". It is safe to print.
 	key string
@@ -52,15 +52,15 @@ func (f *fault) Error() string {
 	return s + f.what
 }
 
-// faults are those of one source.
+// faults are the faults of one source.
 type faults []*fault
 
 func (fs *faults) add(at place, format string, args ...any) {
 	*fs = append(*fs, &fault{at, fmt.Sprintf(format, args...)})
 }
 
-// maxFaults bounds the faults that are reported for one source. A file that is no configuration at all must not fill
-// the journal.
+// maxFaults bounds the faults that are reported for one source. A file that is not a configuration at all must not
+// fill the journal.
 const maxFaults = 100
 
 // err joins the faults in the order of their files and lines. It returns nil if there are none.
@@ -81,7 +81,7 @@ func (fs faults) err() error {
 
 func quote(s string) string { return `"` + disk.Visible(s) + `"` }
 
-// suggest returns what was expected instead of an unknown name.
+// suggest returns the known name that was probably meant instead of an unknown name.
 func suggest(name string, known []string) string {
 	const most = 2
 	for edits := range most + 1 {
@@ -94,7 +94,7 @@ func suggest(name string, known []string) string {
 	return "expected one of " + strings.Join(known, ", ")
 }
 
-// near reports whether that many letters added, left out or changed make one text of the other.
+// near reports whether a becomes b when at most that many letters are added, left out or changed.
 func near(a, b string, edits int) bool {
 	for a != "" && b != "" && a[0] == b[0] {
 		a, b = a[1:], b[1:]

@@ -32,8 +32,8 @@ func (src *Source) read() ([]document, error) {
 	if trust == nil {
 		trust = rootAlone
 	}
-	// Write access to the directory allows removal of the file, and so of everything that it forbids. A sticky
-	// directory such as /tmp protects other owners' files.
+	// A user who may write to the directory can remove the file, and with it everything that the file forbids. A
+	// sticky directory such as /tmp protects other owners' files.
 	info, err := os.Stat(filepath.Dir(file))
 	if err == nil && info.Mode()&fs.ModeSticky == 0 {
 		if err := trust(info); err != nil {
@@ -56,8 +56,8 @@ func (src *Source) read() ([]document, error) {
 	return append(documents, more...), nil
 }
 
-// readDropIns reads the drop-ins in the order of their names. An unreadable one is an error, because it may protect a
-// disk.
+// readDropIns reads the drop-ins in the order of their names. An unreadable drop-in is an error, because it may
+// protect a disk.
 func readDropIns(dir string, trust func(fs.FileInfo) error) ([]document, error) {
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) && missing(dir) || errors.Is(err, syscall.ENOTDIR) {
@@ -91,8 +91,8 @@ func readDropIns(dir string, trust func(fs.FileInfo) error) ([]document, error) 
 	return documents, nil
 }
 
-// missing reports whether the name does not exist. A dangling symlink, at any part of the path, is not missing: it was
-// meant to lead to a file.
+// missing reports whether the path does not exist. A path with a dangling symlink in it is not missing: the symlink
+// was meant to lead to a file.
 func missing(name string) bool {
 	for path := filepath.Clean(name); ; path = filepath.Dir(path) {
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) && path != filepath.Dir(path) {
@@ -104,7 +104,7 @@ func missing(name string) bool {
 }
 
 func read(path string, trust func(fs.FileInfo) error) ([]byte, error) {
-	// O_NONBLOCK keeps a FIFO from blocking the start.
+	// O_NONBLOCK keeps the open of a FIFO from blocking the start of the daemon.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	if err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func unreadable(name string, err error) error {
 	return fmt.Errorf("cannot read the configuration file %s: %w", disk.Visible(name), bare(err))
 }
 
-// bare returns the error without its path, which is foreign and may be long.
+// bare returns the error without its path. The path comes from elsewhere and may be long.
 func bare(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err
@@ -139,7 +139,8 @@ func bare(err error) error {
 	return err
 }
 
-// rootAlone checks owner and mode. With an access control list, the group bits of the mode are its mask (acl(5)).
+// rootAlone returns an error unless root owns the file and only root may write to it. If the file has an access
+// control list, the group bits of its mode are the mask of that list (acl(5)).
 func rootAlone(info fs.FileInfo) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	mode := "0644"

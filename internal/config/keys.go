@@ -7,7 +7,7 @@ type key struct {
 	name string
 	kind
 	count count
-	// usage is the usage of the flag, for the keys that have one.
+	// usage is the usage text of the key's flag. It is empty if the key has no flag.
 	usage string
 }
 
@@ -35,7 +35,8 @@ var scalars = []key{
 	{"trim", boolean, single, "return the free space of filesystems to the storage"},
 }
 
-// lists are the keys at the root that only files can set. The last file that has one wins.
+// lists are the keys at the root of a file that only files can set. If several files have the key, the last file
+// wins.
 var lists = []key{
 	{"csi_ignore", driverName, list, ""},
 }

@@ -14,14 +14,14 @@ import (
 
 // kind is a type of value.
 type kind struct {
-	// name is the value's name in the usage of a flag, unless that quotes another.
+	// name names the value in the usage text of a flag, unless that text itself has a name in backquotes.
 	name string
 	// tag is the YAML tag of the value in a file.
 	tag string
 	// expected describes the texts that parse accepts.
 	expected string
 	parse    func(string) (any, bool)
-	// wrong, if set, returns a more precise description for a text that parse refuses.
+	// wrong, if not nil, returns a more precise description than expected for a text that parse refuses.
 	wrong func(string) string
 }
 
@@ -32,10 +32,10 @@ func (k *kind) expects(s string) string {
 	return k.expected
 }
 
-// matching returns a kind for texts of at most that many bytes that match a regular expression as a whole. Each wrong
-// then returns what was expected instead, or "" if the text is good.
+// matching returns a kind for texts of at most that many bytes that match a regular expression as a whole. Then each
+// of the wrong functions checks the text. It returns what was expected instead, or "" if the text is good.
 func matching(expression string, most int, expected string, wrong ...func(s, expected string) string) kind {
-	// The expression is compiled when needed, because most of the program's processes read no configuration.
+	// The expression is compiled when it is first needed, because most hotmount processes read no configuration.
 	form := sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:` + expression + `)$`) })
 	k := kind{tag: "!!str", expected: expected, wrong: func(s string) string {
 		if len(s) > most || !form().MatchString(s) {
@@ -52,7 +52,7 @@ func matching(expression string, most int, expected string, wrong ...func(s, exp
 	return k
 }
 
-// oneOf returns a kind for texts with few values.
+// oneOf returns a kind for texts that may have only one of the values.
 func oneOf(values ...string) kind {
 	last := len(values) - 1
 	return matching(strings.Join(values, "|"), 16, strings.Join(values[:last], ", ")+" or "+values[last])
@@ -63,7 +63,7 @@ var boolean = kind{
 	parse: func(s string) (any, bool) { return s == "true", s == "true" || s == "false" },
 }
 
-// duration returns a kind for durations from least to most. A most of 0 is no upper bound.
+// duration returns a kind for durations from least to most. If most is 0, there is no upper bound.
 func duration(least, most time.Duration) kind {
 	limits := "of at least " + short(least)
 	if most > 0 {
@@ -85,7 +85,7 @@ func whole(least, most int) kind {
 		name: "int", tag: "!!int", expected: fmt.Sprintf("a whole number from %d to %d", least, most),
 		parse: func(s string) (any, bool) {
 			n, err := strconv.Atoi(s)
-			// Some readers of YAML take a number with a leading 0 for octal.
+			// Some YAML readers read a number with a leading 0 as octal.
 			return n, err == nil && n >= least && n <= most && s == strconv.Itoa(n)
 		},
 	}
@@ -101,7 +101,7 @@ var size = kind{
 	},
 }
 
-// leastRate, in bytes per second, still reads 64 GiB within five hours.
+// leastRate, in bytes per second, is enough to read 64 GiB within five hours.
 const leastRate = 4 << 20
 
 var rate = kind{
@@ -123,7 +123,7 @@ var units = map[string]uint64{
 	"KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
 }
 
-// short returns the String of a duration without zero seconds and minutes: "10m", "1h".
+// short returns the text of a duration without zero minutes and seconds, such as "10m" and "1h".
 func short(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

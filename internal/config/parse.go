@@ -15,7 +15,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// maxList bounds every list, so that comparing all pairs of entries stays cheap.
+// maxList bounds the length of every list, so that comparing all pairs of its entries stays cheap.
 const maxList = 64
 
 // document is the content of a file.
@@ -24,15 +24,15 @@ type document struct {
 	data []byte
 }
 
-// parser reads one file after the other. It accepts no anchors, tags and merge keys. Without them a value stands where
-// it is read, and has the size of its text.
+// parser reads one file after the other. It accepts no anchors, tags and merge keys. Without these a value stands at
+// the place where it is used, and is only as large as its text.
 type parser struct {
-	// name is the current file, safe to print.
+	// name is the current file. It is safe to print.
 	name string
 	// layers has one layer for each file, and one for the lists of all files.
 	layers  []layer
 	origins origins
-	// classes of all files are merged by name. Exclusions add up.
+	// classes of all files are merged by name. exclude has the exclusions of all files.
 	classes, exclude []section
 	faults
 }
@@ -41,7 +41,7 @@ type parser struct {
 type section struct {
 	at     place
 	values layer
-	// from has the place of each key and of each entry of a list: "names", "names[0]".
+	// from has the place of each key, such as "names", and of each entry of a list, such as "names[0]".
 	from origins
 }
 
@@ -74,7 +74,7 @@ func parse(documents []document) *parser {
 	return p
 }
 
-// fillIn gives a class the defaults of the keys that it omits.
+// fillIn adds to a class the default values of the keys that it omits.
 func (s *section) fillIn() {
 	values := fields(defaultClass())
 	if s.selects() {
@@ -86,7 +86,7 @@ func (s *section) fillIn() {
 	s.values = values
 }
 
-// selects reports whether the section has a selector. "partitions: false" selects nothing.
+// selects reports whether the section has a selector. "partitions: false" does not count, since it selects nothing.
 func (s *section) selects() bool {
 	return slices.ContainsFunc(selectorKeys, func(k key) bool {
 		value, given := s.values[k.name]
@@ -109,8 +109,8 @@ func (p *parser) document(text []byte) {
 	}
 }
 
-// syntax reports an error of the yaml package. Its line, if any, is that of the fault or one above: the start of the
-// faulty list or mapping.
+// syntax adds a fault for an error of the yaml package. The line that this package reports, if any, can be above the
+// fault: at the start of the faulty list or mapping.
 func (p *parser) syntax(err error) {
 	yamlError := regexp.MustCompile(`(?s)^yaml: (?:line ([0-9]+): )?(.*)$`)
 	at, what := place{name: p.name}, err.Error()
@@ -126,7 +126,7 @@ func (p *parser) syntax(err error) {
 
 func (p *parser) root(n *yaml.Node) {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" && n.Value == "" && n.Style == 0 && n.Anchor == "" {
-		return // "---" alone
+		return // a file with only "---"
 	}
 	nodes := p.mapping(n, "", rootKeys)
 	values, from := p.values(nodes, "", slices.Concat(scalars, lists))
@@ -140,7 +140,8 @@ func (p *parser) root(n *yaml.Node) {
 	}
 }
 
-// addClasses adds the classes of one file to those of earlier files. Keys that it omits keep their earlier values.
+// addClasses adds the classes of one file to the classes of earlier files. A key that this file omits keeps its
+// earlier value.
 func (p *parser) addClasses(n *yaml.Node) {
 	before := len(p.classes)
 	named := func(classes []section, name any) int {
@@ -180,7 +181,7 @@ func (p *parser) addExclusions(n *yaml.Node) {
 	}
 }
 
-// section reads a class or an exclusion. It returns false if the node is neither.
+// section reads a class or an exclusion. ok is false if the node is not a mapping.
 func (p *parser) section(n *yaml.Node, full string, keys []key) (s section, ok bool) {
 	nodes := p.mapping(n, full, names(keys))
 	values, from := p.values(nodes, full+".", keys)
@@ -219,7 +220,7 @@ func (p *parser) at(n *yaml.Node, key, format string, args ...any) {
 	p.add(p.place(n, key), format, args...)
 }
 
-// plain reports whether the node is of an accepted form. Otherwise it adds a fault.
+// plain reports whether the node has an accepted form: no alias, anchor or tag. If it does not, plain adds a fault.
 func (p *parser) plain(n *yaml.Node, key string) bool {
 	switch {
 	case n.Kind == yaml.AliasNode:
@@ -267,7 +268,7 @@ func (p *parser) mapping(n *yaml.Node, key string, known []string) map[string]*y
 	return values
 }
 
-// items returns the entries of a list with at least that many.
+// items returns the entries of a list. It adds a fault if the list has fewer than least entries.
 func (p *parser) items(n *yaml.Node, key, expected string, least int) []*yaml.Node {
 	switch {
 	case !p.plain(n, key):
@@ -283,7 +284,7 @@ func (p *parser) items(n *yaml.Node, key, expected string, least int) []*yaml.No
 	return nil
 }
 
-// list returns the values of a list. It returns false if one of them is wrong.
+// list returns the values of a list. ok is false if one of the values is wrong.
 func (p *parser) list(n *yaml.Node, full string, k key) (values []any, ok bool) {
 	least, before := 0, len(p.faults)
 	if k.count == nonEmptyList {
@@ -303,7 +304,7 @@ func (p *parser) list(n *yaml.Node, full string, k key) (values []any, ok bool) 
 	return values, len(p.faults) == before
 }
 
-// scalar returns the value of n. It returns false if that is wrong.
+// scalar returns the value of n. ok is false if the value is wrong.
 func (p *parser) scalar(n *yaml.Node, key string, k kind) (value any, ok bool) {
 	if !p.plain(n, key) {
 		return nil, false

@@ -22,14 +22,14 @@ func Show(src Source) (string, error) {
 	return file(&s, from), nil
 }
 
-// File returns a configuration file that says the same as the settings.
+// File returns a configuration file that has the same effect as the settings.
 func File(s *disk.Settings) string { return file(s, nil) }
 
-// file returns the settings as a configuration file, with their origins if these are known.
+// file returns the settings as a configuration file. Each value has its origin in a comment, unless from is nil.
 func file(s *disk.Settings, from origins) string {
 	var b strings.Builder
 	known := from != nil
-	// section writes the keys of a struct. It puts first before the first line, and others before the rest.
+	// section writes the keys of a struct. The first line begins with first, every other line with others.
 	section := func(of any, keys []key, first, others string, from origins) {
 		values := fields(of)
 		for _, k := range keys {
@@ -60,9 +60,9 @@ func file(s *disk.Settings, from origins) string {
 	return b.String()
 }
 
-// Origin returns the origin of a key's value, such as that of "classes[1].mkfs_options".
+// Origin returns where a key gets its value, such as the key "classes[1].mkfs_options".
 func Origin(src Source, key string) string {
-	_, from, _ := load(src) // none with a fault
+	_, from, _ := load(src) // there are no origins if the configuration has a fault
 	return from.of(key).String()
 }
 
@@ -91,7 +91,7 @@ func (k key) written(value any) string {
 	return fmt.Sprint(value)
 }
 
-// bound returns one end of a range of sizes, empty for none.
+// bound returns one end of a range of sizes as text. The text is empty if n is 0, which means no bound.
 func bound(n uint64) string {
 	if n == 0 {
 		return ""
@@ -99,7 +99,7 @@ func bound(n uint64) string {
 	return sizeText(n)
 }
 
-// sizeText returns a size with the largest unit in which it is a whole number.
+// sizeText returns a size in the largest unit in which it is a whole number.
 func sizeText(n uint64) string {
 	best := ""
 	for name, unit := range units {
@@ -110,8 +110,8 @@ func sizeText(n uint64) string {
 	return fmt.Sprintf("%d%s", n/units[best], best)
 }
 
-// Directories returns an error if this machine's file system does not suit the directories of the classes. A directory
-// below a symbolic link can become another place beneath its mounts.
+// Directories returns an error if this machine's directories do not suit the class directories. A class directory
+// below a symbolic link is refused: the link can later lead to another place, away from the mounts.
 func Directories(src Source) error {
 	s, from, err := load(src)
 	if err != nil {
@@ -126,7 +126,7 @@ func directories(s disk.Settings, from origins) error {
 		key := fmt.Sprintf("classes[%d].directory", i)
 		at := from.of(key)
 		at.key = key
-		wrong := "" // with the highest part of the path
+		wrong := "" // names the highest wrong part of the path
 		for part := c.Directory; part != "/"; part = filepath.Dir(part) {
 			info, err := os.Lstat(part)
 			switch {

@@ -20,8 +20,8 @@ const (
 	testPrefix = prefix + "TEST_"
 )
 
-// AddFlags adds --config and a flag for every scalar key. Load checks their values, so that it reports a wrong one
-// together with all other faults.
+// AddFlags adds --config and a flag for every scalar key. The flags accept any value, because Load checks the values.
+// So Load reports a wrong value together with all other faults.
 func AddFlags(flags *pflag.FlagSet) {
 	flags.String(configFlag, DefaultPath, "configuration `file`")
 	defaults := fields(Default())
@@ -100,7 +100,8 @@ func (src *Source) environment(from origins) (layer, error) {
 	return l, faults.err()
 }
 
-// path returns the path of the file, the place that names it, and whether any place does.
+// path returns the path of the file and the place that names the path. explicit reports whether there is such a
+// place.
 func (src *Source) path() (path string, at place, explicit bool) {
 	if path, ok := src.flag(configFlag); ok {
 		return path, place{name: "--" + configFlag}, true

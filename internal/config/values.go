@@ -11,11 +11,12 @@ import (
 	"hotmount/internal/disk"
 )
 
-// minimumXFS is the smallest size in bytes on which mkfs.xfs makes a filesystem (validate_supported in mkfs/xfs_mkfs.c
-// of xfsprogs 5.19 and later). It holds for ext4 too: hotmount first checks whether mkfs.xfs would refuse.
+// minimumXFS is the smallest size in bytes on which mkfs.xfs makes a filesystem (validate_supported in
+// mkfs/xfs_mkfs.c of xfsprogs 5.19 and later). The size is also the minimum for ext4: hotmount always checks first
+// whether mkfs.xfs would refuse the disk.
 const minimumXFS = 300 << 20
 
-// These texts have few values.
+// Each of these kinds allows only a few values.
 var (
 	mode           = oneOf(disk.ModeFilesystem, disk.ModeBlock)
 	neighbours     = oneOf(disk.NeighboursHold, disk.NeighboursIgnore)
@@ -26,7 +27,7 @@ var (
 	transport      = oneOf("virtio", "virtio-scsi", "scsi", "nvme", "dm")
 )
 
-// These texts have a form.
+// Each of these kinds allows any text of a certain form.
 var (
 	className = matching(`[a-z0-9][a-z0-9-]*`, 63,
 		"a name of 1 to 63 lower-case letters, digits and hyphens that does not begin with a hyphen")
@@ -41,15 +42,16 @@ var (
 		"an absolute path such as /mnt/disks, of letters, digits, '.', '_' and '-', without '.', '..' or an extra slash", wrongDirectory)
 	mountOption = matching(`[!-~]+`, 256,
 		"one mount option of at most 256 visible characters without ',', '\\', '%' and '\"'", wrongOption)
-	// check looks at the options of mkfs again when it knows which mkfs has them.
+	// Any text is accepted here. The function check looks at mkfs options again when it knows for which mkfs they
+	// are.
 	mkfsOption = matching(`(?s:.*)`, maxFile, "an option of mkfs in quotes")
 	// A kernel name has at most 31 bytes (DISK_NAME_LEN in include/linux/blkdev.h) and no slash. A pattern may be
-	// longer.
+	// longer than the name that it matches.
 	kernelNames = matching(`[!-.0-~]+`, 128,
 		"a pattern of kernel names such as vd[a-z], of at most 128 characters without slashes and spaces", wrongPattern)
 	anyText = matching(`[ -~]+`, 128,
 		"a pattern of at most 128 visible characters: a glob such as FAST-*, or a regular expression after re:", wrongPattern)
-	// The first directory must be literal, so that no pattern matches every file.
+	// The first directory must be literal, so that no pattern can match every file.
 	backingFile = matching(`/[ -)+-.0->@-Z\]-~]+/[ -~]+`, 128,
 		"a glob of absolute paths that begins with a directory by its name, such as /srv/ci/*.img", wrongBackingFile)
 )
@@ -60,7 +62,7 @@ const expectedMkfsExt4 = `an option of mkfs.ext4 such as "-m 0": -i, -m, -N with
 
 func wrongOwner(s, expected string) string {
 	for number := range strings.SplitSeq(s, ":") {
-		// The highest number means no change (chown(2)).
+		// The highest number is not an owner: chown(2) leaves the owner unchanged for it.
 		if n, err := strconv.ParseUint(number, 10, 32); err != nil || n == 1<<32-1 {
 			return expected
 		}
@@ -92,10 +94,10 @@ func wrongPattern(s, expected string) string {
 	return ""
 }
 
-// bracket finds the brackets of a glob, and escaped characters outside of them.
+// bracket finds the brackets of a glob, and also escaped characters outside of brackets.
 var bracket = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\\.|\[(?:\\.|[^\]\\])+\]`) })
 
-// emptyBracket reports whether the glob has a bracket that no character matches.
+// emptyBracket reports whether the glob has a bracket that matches no character.
 func emptyBracket(glob string) bool {
 	return slices.ContainsFunc(bracket().FindAllString(glob, -1), func(b string) bool {
 		for r := rune(0); r < 0x180; r++ {
@@ -145,8 +147,9 @@ func wrongOption(s, expected string) string {
 	return refusal(name)
 }
 
-// refusal returns what is expected instead of a forbidden option, or "". Forbidden options change who owns a mount or
-// what it does (mount(8), systemd.mount(5)), add another device, or let XFS mount a twin.
+// refusal returns what is expected instead of a forbidden option, "" if the option is allowed. Forbidden options
+// change who owns a mount or what it does (mount(8), systemd.mount(5)), add another device, or let XFS mount a second
+// filesystem with the same UUID.
 func refusal(name string) string {
 	switch name {
 	case "nofail":

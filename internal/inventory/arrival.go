@@ -6,15 +6,16 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Udev needs seconds for the disks of a boot. udevTime is how long the first start waits for it, udevEvery how often it
-// looks.
+// At boot, udev needs seconds for the disks. udevTime is how long the first start waits for udev. udevEvery is the
+// time between two looks at udev's progress.
 const (
 	udevTime  = 5 * time.Second
 	udevEvery = 50 * time.Millisecond
 )
 
-// RecordArrival records the attached disks if this is the daemon's first start on the worker, or under its machine-id.
-// It first waits for udev, which knows the slot of a SCSI disk. Later only a disk's serial or slot identifies it.
+// RecordArrival records the attached disks if this is the daemon's first start on the worker, or the first under its
+// machine-id. It first waits for udev, because only udev knows the slot of a SCSI disk. Later starts can recognise a
+// disk only by its serial or its slot.
 func (h Host) RecordArrival() error {
 	return h.Store.Start(func() ([]disk.Identity, error) {
 		for end := time.Now().Add(udevTime); time.Now().Before(end); time.Sleep(udevEvery) {
@@ -47,8 +48,8 @@ func (h Host) identities() ([]disk.Identity, error) {
 	return all, nil
 }
 
-// Elsewhere returns, in words, that the records belong to a worker with another machine-id, and what ends that. Both are
-// empty if they are not.
+// Elsewhere returns, in words, that the records belong to a worker with another machine-id, and a command that helps.
+// Both texts are empty if the records belong to this worker.
 func (h Host) Elsewhere() (what, next string) {
 	if !h.Store.Elsewhere() {
 		return "", ""

@@ -11,14 +11,14 @@ import (
 	"hotmount/internal/disk"
 )
 
-// For returns the host with partitions if the settings ask for them.
+// For returns a copy of the host that includes partitions if the settings ask for them.
 func (h Host) For(s *disk.Settings) Host {
 	h.Partitions = s.Partitions
 	return h
 }
 
-// BySeq returns the facts of the attached disk with that disk sequence number. The error wraps disk.ErrGone if there is
-// none.
+// BySeq returns the facts of the attached disk with that disk sequence number. If no disk has it, the error wraps
+// disk.ErrGone.
 func (h Host) BySeq(seq uint64) (*disk.Facts, error) {
 	none := fmt.Errorf("cannot find the disk with sequence number %d: %w", seq, disk.ErrGone)
 	return h.find(func(f *disk.Facts) bool { return f.Seq == seq }, none)
@@ -30,7 +30,8 @@ func (h Host) ByName(name string) (*disk.Facts, error) {
 	return h.find(func(f *disk.Facts) bool { return f.Name == name }, none)
 }
 
-// find scans all disks, because the facts of one include its peers. It returns the error none if it is not there.
+// find scans all disks, because the facts of one disk include its peers. If is accepts none of them, find returns the
+// error none.
 func (h Host) find(is func(*disk.Facts) bool, none error) (*disk.Facts, error) {
 	disks, err := h.Scan()
 	if err != nil {
@@ -56,7 +57,7 @@ func NodeName(configured string) (string, error) {
 // Monotonic returns the time of CLOCK_MONOTONIC.
 func (Host) Monotonic() time.Duration {
 	var now unix.Timespec
-	// It cannot fail for an existing clock (clock_gettime(2)).
+	// ClockGettime cannot fail for a clock that exists (clock_gettime(2)).
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
 	return time.Duration(now.Nano())
 }

@@ -1,5 +1,5 @@
-// Package inventory gathers everything that is known about the node's disks without reading them. It asks sysfs, udev's
-// database, the mount table, the system's configuration and hotmount's own stores.
+// Package inventory gathers all that is known about the node's disks without reading the disks. Its sources are sysfs,
+// udev's database, the mount table, the system's configuration and hotmount's own stores.
 package inventory
 
 import (
@@ -22,33 +22,33 @@ import (
 	"hotmount/internal/sysfs"
 )
 
-// systemPaths are the mount points that make a disk one of the running system's.
+// systemPaths are mount points. A disk that is mounted at one of them carries the running system.
 var systemPaths = map[string]bool{"/": true, "/boot": true, "/boot/efi": true, "/usr": true, "/var": true}
 
-// Host is a node below a root directory. "" is the live system.
+// Host is the node whose root directory is Root. An empty Root is the live system.
 type Host struct {
 	Root  string
 	Store store.Store
-	// Shared is the state that frequent looks share, at many disks at once. It may be nil.
+	// Shared is the state that looks at disks share, so that frequent looks at many disks stay cheap. It may be nil.
 	Shared *Shared
-	// Measure returns the geometry of an XFS that is mounted at the path and whose disk is idle. It may be nil. Only a
-	// Host with Shared calls it, once for each mount.
+	// Measure returns the geometry of the XFS filesystem that is mounted at the path. The disk must be idle. Only a
+	// Host with Shared calls Measure, and only once for each mount. Measure may be nil.
 	Measure func(path string, dev disk.Dev) (disk.Geometry, error)
-	// Partitions reports whether partitions count too. Nil means never.
+	// Partitions reports whether partitions count as well as whole disks. Nil means that they do not.
 	Partitions func() bool
-	// CameAfter reports whether the attached disk with one kernel name is known to have come after the one with the
-	// other name had gone. Nil means that nothing is known.
+	// CameAfter reports whether the attached disk called name is known to have come after the disk called gone had
+	// gone. Both are kernel names. Nil means that nothing is known.
 	CameAfter func(name, gone string) bool
-	// Asks reports whether only the kernel's answer counts for what lies below a loop device. A loop device that this
-	// process may not open then counts as lying on every disk.
+	// Asks reports whether only the kernel's answer counts for what lies below a loop device. If it is set, a loop
+	// device that this process may not open counts as lying on every disk.
 	Asks bool
 }
 
-// Names returns the kernel names of all attached disks, and of their partitions if these count.
+// Names returns the kernel names of all attached disks, and of their partitions if partitions count.
 func (h Host) Names() ([]string, error) { return h.sysfs().Names() }
 
-// Newest returns the highest disk sequence number among the attached disks that may have coexisted with the removed
-// disk of that kernel name.
+// Newest returns the highest disk sequence number among certain attached disks: those that may have been attached
+// together with the removed disk of that kernel name.
 func (h Host) Newest(name string) (uint64, error) {
 	return h.sysfs().Newest(name, func(other string) bool { return h.CameAfter != nil && h.CameAfter(other, name) })
 }
@@ -57,7 +57,7 @@ func (h Host) Newest(name string) (uint64, error) {
 func (h Host) Mounts() ([]mounts.Mount, error) { return h.Shared.reader().Tree(h.Root) }
 
 // MountedAt reports whether the device is mounted at the path. It returns an error if another device is mounted over
-// it.
+// that mount.
 func (h Host) MountedAt(path string, dev disk.Dev) (bool, error) {
 	tree, err := h.Mounts()
 	if err != nil {
@@ -66,7 +66,7 @@ func (h Host) MountedAt(path string, dev disk.Dev) (bool, error) {
 	return mounts.OnTop(tree, path, dev)
 }
 
-// DoubtMounts makes the next reader of the mount table read it again (mounts.Reader.Doubt).
+// DoubtMounts makes the next call of Mounts read the mount table again (mounts.Reader.Doubt).
 func (h Host) DoubtMounts() { h.Shared.reader().Doubt() }
 
 // Propagates returns nil if PID 1's mounts below the directory appear in this process's mount namespace
@@ -75,10 +75,10 @@ func (h Host) Propagates(directory string) error {
 	return h.Shared.reader().Propagates(h.Root, directory)
 }
 
-// Drivers returns the drivers on the node that bring or take disks (csi.Drivers). It reads them anew.
+// Drivers returns the drivers on the node that attach or take disks (csi.Drivers). Each call reads the node again.
 func (h Host) Drivers() []disk.Driver { return csi.Drivers(h.Root) }
 
-// Unknown returns the names of the disks that udev has not finished in this attachment (disk.Udev.Initialized).
+// Unknown returns the names of the attached disks that udev has not finished processing (disk.Udev.Initialized).
 func (h Host) Unknown() ([]string, error) {
 	names, err := h.Names()
 	if err != nil {
@@ -97,7 +97,7 @@ func (h Host) Unknown() ([]string, error) {
 	return unknown, nil
 }
 
-// each returns what look finds out about each disk. It leaves out disks that are gone.
+// each calls look for every name and returns the facts. It leaves out disks that are gone.
 func each(names []string, look func(name string) (disk.Facts, error)) ([]disk.Facts, error) {
 	var all []disk.Facts
 	for _, name := range names {
@@ -113,13 +113,13 @@ func each(names []string, look func(name string) (disk.Facts, error)) ([]disk.Fa
 	return all, nil
 }
 
-// Look gathers the facts of one disk except its peers (disk.Facts.FindPeers). The error wraps disk.ErrGone if it is no
-// longer attached.
+// Look gathers the facts of one disk except its peers (disk.Facts.FindPeers). If the disk is no longer attached, the
+// error wraps disk.ErrGone.
 func (h Host) Look(name string) (disk.Facts, error) { return h.Gather()(name) }
 
-// Gather reads what all disks have in common, and returns a Look that uses it. So many looks cost little more than one.
-// It suits looks that begin before Gather is called, for which the common facts are as new as their own. Several may
-// run at once.
+// Gather reads what all disks have in common, and returns a Look that uses it. So many looks cost little more than one
+// look. Use the function only for looks that became necessary before the call of Gather, so that they see nothing
+// outdated. Several looks may run at once.
 func (h Host) Gather() (look func(name string) (disk.Facts, error)) {
 	common, commonErr := h.gather()
 	return func(name string) (f disk.Facts, err error) {
@@ -136,7 +136,7 @@ func (h Host) Gather() (look func(name string) (disk.Facts, error)) {
 // Counters reads only the kernel's counts of the disk's I/O (sysfs.FS.Counters).
 func (h Host) Counters(name string) (sysfs.Counters, error) { return h.sysfs().Counters(name) }
 
-// Scan gathers the facts of all disks, with their peers.
+// Scan gathers the facts of all disks, including their peers.
 func (h Host) Scan() ([]disk.Facts, error) {
 	names, err := h.Names()
 	if err != nil {
@@ -164,10 +164,10 @@ func (h Host) sysfs() sysfs.FS {
 	return sysfs.FS{Root: h.Root, Partitions: h.Partitions != nil && h.Partitions()}
 }
 
-// common are the facts that are gathered once for all disks.
+// common has the facts that are gathered once for all disks.
 type common struct {
 	tree   []mounts.Mount
-	paths  mounts.Paths // of tree
+	paths  mounts.Paths // made from tree
 	swaps  []string
 	claims []mounts.Claim
 	loops  []mounts.Loop
@@ -175,9 +175,9 @@ type common struct {
 	loopUUIDs func() map[string]string
 	drivers   []disk.Driver
 	memory    store.Memory
-	// off is the reason why all formatting is off, or empty.
+	// off is the reason why all formatting is off. It is empty if formatting is on.
 	off string
-	// bound is mounts.Bound of tree, neighbours is Facts.Neighbours.
+	// bound is mounts.Bound of tree. neighbours is the value of Facts.Neighbours.
 	bound      map[string][]string
 	neighbours bool
 }
@@ -204,7 +204,8 @@ func (h Host) gather() (common, error) {
 	return c, cmp.Or(errs[:]...)
 }
 
-// formattingOff returns the switch of this node that stops all formatting, in words. An unreadable switch stops it too.
+// formattingOff returns, in words, which switch of this node stops all formatting. It is empty if no switch does. A
+// switch that cannot be read stops formatting too.
 func (h Host) formattingOff(forbidden bool) string {
 	_, err := os.Lstat(filepath.Join("/", h.Root, disk.HoldFile))
 	switch {
@@ -269,14 +270,14 @@ func (h Host) one(name string, c *common) (disk.Facts, error) {
 	return f, nil
 }
 
-// addMounts fills in where the disk, or anything on it, is mounted. names has the devices on the disk.
+// addMounts fills in where the disk, or any device on it, is mounted. names has the kernel names of these devices.
 func (h Host) addMounts(f *disk.Facts, c *common, devices map[disk.Dev]string, names map[string]bool) {
 	for i := range c.tree {
 		m := c.tree[i].MountPoint
 		on := devices[m.Dev]
 		if m.Dev.Major == 0 && !strings.HasPrefix(m.Type, "fuse") {
-			// The source alone identifies a filesystem with a device number of its own (btrfs). FUSE has any source
-			// that its user chooses.
+			// A btrfs mount has a device number of its own, so only its source identifies the disk. The source of a
+			// FUSE mount proves nothing, because its user can choose any source.
 			on = h.deviceName(m.Source)
 		}
 		if !names[on] {
@@ -303,8 +304,8 @@ func (h Host) addMounts(f *disk.Facts, c *common, devices map[disk.Dev]string, n
 	}
 }
 
-// ofDisk passes facts of the whole disk on to a partition. The disk may carry the system, be claimed, be mounted as a
-// whole, or be a block volume. A claim on another partition counts too.
+// ofDisk copies facts of the whole disk to a partition. The disk may carry the system, be claimed, be mounted as a
+// whole, or be a block volume. A claim on another partition of the disk counts too.
 func (h Host) ofDisk(f *disk.Facts, c *common) error {
 	whole, err := h.one(f.Whole, c)
 	if err != nil {
@@ -323,8 +324,8 @@ func (h Host) ofDisk(f *disk.Facts, c *common) error {
 	return nil
 }
 
-// onVolume records what is below a device-mapper or md device, and that a disk below it is or was a block volume. The
-// volume's user may have made the logical volume.
+// onVolume records what is below a device-mapper or md device, and whether a disk below it is or was a block volume.
+// The user of that block volume may have made this logical volume.
 func (h Host) onVolume(f *disk.Facts, c *common) (err error) {
 	if f.Below, err = h.sysfs().Underlying(f.Name); err != nil {
 		return err
@@ -353,7 +354,7 @@ func (h Host) onVolume(f *disk.Facts, c *common) (err error) {
 	return nil
 }
 
-// leads reports whether the link exists and leads to that attachment of a disk.
+// leads reports whether the link exists and leads to the attachment with that disk sequence number.
 func (h Host) leads(link string, seq uint64) bool {
 	if link == "" {
 		return false
@@ -367,8 +368,9 @@ func (h Host) leads(link string, seq uint64) bool {
 	return err == nil && second == disk.ID{Seq: seq}.BySeq()
 }
 
-// fault returns what the kernel did to a filesystem that it found damaged or could not write to. device is the kernel's
-// name. ask reports whether the path leads to this mount, so that it may be asked.
+// fault returns, in words, what the kernel did to a filesystem that is damaged or that it could not write to. It is
+// empty if there is no such fault. device is the kernel name of the disk. ask reports whether the path leads to this
+// mount, so that fault may ask the filesystem for attributes.
 //
 // fault opens nothing, because an open can wait for a dead disk forever.
 func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
@@ -376,16 +378,18 @@ func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 	if has(m.SuperOptions) && !has(m.Options) {
 		return "the kernel has made it read-only"
 	}
-	// An ext4 counts its errors in its superblock until e2fsck repairs them. Nothing else shows that it refuses writes
-	// (errors=remount-ro): since Linux 6.1 the mount keeps its "rw" (ext4_handle_error in fs/ext4/super.c).
+	// An ext4 filesystem counts its errors in its superblock until e2fsck repairs them. With errors=remount-ro, it may
+	// refuse writes although the mount stays "rw" since Linux 6.1 (ext4_handle_error in fs/ext4/super.c). So only the
+	// count shows this state.
 	if m.Type == "ext4" {
 		count, err := os.ReadFile(filepath.Join("/", h.Root, "sys/fs/ext4", device, "errors_count"))
 		if n := strings.TrimSpace(string(count)); err == nil && n != "0" {
 			return fmt.Sprintf("the kernel has counted errors in its ext4 (%s) and may no longer write to it", disk.Visible(n))
 		}
 	}
-	// An XFS that is shut down answers EIO for the attributes of its root directory, even if the caller may not read
-	// it. This takes no lock and reads nothing from the disk (xfs_vn_getattr in fs/xfs/xfs_iops.c).
+	// An XFS filesystem that is shut down answers EIO when asked for the attributes of its root directory. The caller
+	// needs no right to read the directory. The call takes no lock and reads nothing from the disk (xfs_vn_getattr in
+	// fs/xfs/xfs_iops.c).
 	var st unix.Stat_t
 	if m.Type == "xfs" && ask && errors.Is(unix.Lstat(filepath.Join("/", h.Root, m.Path), &st), unix.EIO) {
 		return "the kernel has shut it down"
@@ -395,8 +399,9 @@ func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 
 // Changed returns the names of those disks whose mounts, covering mounts or filesystem faults differ from their facts.
 //
-// With Shared it uses the last mount table that was read. Changes without a notice from the kernel (mounts.Reader.Tree)
-// wait for the next look at every disk. Damage of a filesystem does not, because it also shows elsewhere.
+// With Shared, Changed uses the mount table that was read last. So a change without a notice from the kernel
+// (mounts.Reader.Tree) is found only by the next look at every disk. A damaged filesystem is found at once, because the
+// damage also shows outside of the mount table.
 func (h Host) Changed(mounted []disk.Facts) ([]string, error) {
 	tree := h.Shared.reader().Last()
 	if tree == nil {
@@ -422,7 +427,7 @@ func (h Host) changed(f *disk.Facts, tree []mounts.Mount, paths mounts.Paths) bo
 		at := -1
 		for i := range tree {
 			t := &tree[i]
-			// A filesystem can be mounted twice at one path. The first is then covered.
+			// A filesystem can be mounted twice at one path. The second mount then covers the first.
 			if t.Dev == m.Dev && t.Path == m.Path && t.Root == m.Root && (!place || (paths.At(t.Path) != t) == m.Covered) {
 				at = i
 				break
@@ -439,15 +444,15 @@ func (h Host) changed(f *disk.Facts, tree []mounts.Mount, paths mounts.Paths) bo
 	return fault != f.Fault
 }
 
-// IsPlace reports whether the mount has the form of hotmount's mounts in a class directory. Other mounts are asked
-// nothing.
+// IsPlace reports whether the mount has the form of hotmount's mounts in a class directory. hotmount does not access
+// any other mount.
 func IsPlace(m *disk.MountPoint) bool {
 	return m.Root == "/" && m.Dev.Major != 0 && disk.ValidUUID(filepath.Base(m.Path))
 }
 
-// measure fills in the size and the UUID of the filesystem that hotmount has mounted. The size comes from its last
-// attempt to grow, because a mounted filesystem does not shrink, or from the daemon's measurement. Only the kernel
-// knows the UUID of a mounted filesystem.
+// measure fills in the size and the UUID of the filesystem that hotmount has mounted. The size comes from hotmount's
+// last attempt to grow the filesystem, which stays true because a mounted filesystem does not shrink. Otherwise the
+// size comes from the daemon's measurement. Only the kernel knows the UUID of a mounted filesystem.
 func (h Host) measure(f *disk.Facts) {
 	f.Geometry = h.Shared.geometry(f, h.Measure)
 	fit := f.Standing.Fit
@@ -462,8 +467,8 @@ func (h Host) measure(f *disk.Facts) {
 	f.Geometry = &grown
 }
 
-// fits reports whether a measurement can be about the filesystem that is mounted. Another may have been made on the
-// disk since.
+// fits reports whether the measurement can be about the filesystem that is mounted now. Another filesystem may have
+// been made on the disk since the measurement.
 func fits(f *disk.Facts, g *disk.Geometry) bool {
 	switch {
 	case len(f.Mounts) == 0:
@@ -476,7 +481,7 @@ func fits(f *disk.Facts, g *disk.Geometry) bool {
 	return slices.ContainsFunc(f.Mounts, func(m disk.MountPoint) bool { return filepath.Base(m.Path) == g.UUID })
 }
 
-// deviceName returns the kernel name of the device to which a path below /dev leads, empty for any other path.
+// deviceName returns the kernel name of the device to which a path below /dev leads. It is empty for any other path.
 func (h Host) deviceName(path string) string {
 	if !strings.HasPrefix(path, "/dev/") {
 		return ""

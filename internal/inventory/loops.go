@@ -7,8 +7,9 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// addLoops adds the loop devices that lie on the disk to f. devices are the disk itself, its partitions and everything
-// built on them. For a loop device it adds the others with the same file.
+// addLoops adds to f the loop devices that lie on the disk. devices are the disk itself, its partitions and every
+// device built on them. If the disk is itself a loop device, addLoops also adds the other loop devices with the same
+// file.
 func (h Host) addLoops(f, on *disk.Facts, c *common, devices map[disk.Dev]string) {
 	own := slices.IndexFunc(c.loops, func(l mounts.Loop) bool { return l.Name == on.Name })
 	for i := range c.loops {
@@ -25,8 +26,9 @@ func (h Host) addLoops(f, on *disk.Facts, c *common, devices map[disk.Dev]string
 	}
 }
 
-// seemsBelow reports whether a loop device may lie on the disk although the kernel does not report it. It may if its
-// file has the name of one of the devices, or if udev found the same filesystem on both.
+// seemsBelow reports whether a loop device may lie on the disk although the kernel does not report this. It may if the
+// loop device's file has the name of one of the devices. It also may if udev found the same filesystem on the loop
+// device and the disk.
 func (h Host) seemsBelow(l *mounts.Loop, f *disk.Facts, c *common, devices map[disk.Dev]string) bool {
 	if l.Denied && h.Asks {
 		return true
@@ -39,7 +41,8 @@ func (h Host) seemsBelow(l *mounts.Loop, f *disk.Facts, c *common, devices map[d
 	return f.Udev.FSUUID != "" && c.loopUUIDs()[l.Name] == f.Udev.FSUUID
 }
 
-// loopUUIDs returns the map of common.loopUUIDs. It leaves out unreadable devices, which may be gone.
+// loopUUIDs returns the map for common.loopUUIDs. It leaves out loop devices that cannot be read, because they may be
+// gone.
 func (h Host) loopUUIDs(loops []mounts.Loop) map[string]string {
 	all := map[string]string{}
 	for i := range loops {

@@ -16,15 +16,15 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Notices returns, in words, problems that are not about an attached disk. Those are records of another machine-id,
-// filesystems of an earlier boot whose disks are missing, and entries of a class directory that are not hotmount's
-// mounts.
+// Notices returns, in words, problems that are not about an attached disk. Examples are records of another machine-id
+// and filesystems of an earlier boot whose disks are missing. Others are entries of a class directory that are not
+// hotmount's mounts.
 func (h Host) Notices(s *disk.Settings) ([]string, error) {
 	missing, err := h.earlier()
 	if err != nil {
 		return nil, err
 	}
-	if len(missing) > 0 { // usually none is missing, and no scan is needed
+	if len(missing) > 0 { // usually none is missing, so usually no scan is needed
 		disks, err := h.Scan()
 		if err != nil {
 			return nil, err
@@ -49,7 +49,7 @@ func (h Host) Notices(s *disk.Settings) ([]string, error) {
 	return all, nil
 }
 
-// Absence returns words for the disk of a missing filesystem, and for the remedy.
+// Absence returns, in words, which filesystem is missing on which disk, and what helps.
 func Absence(m *disk.Sighting) (what, next string) {
 	where := "with no serial"
 	switch {
@@ -65,15 +65,14 @@ func Absence(m *disk.Sighting) (what, next string) {
 		"attach it again; if it will not come back: hotmount forget " + disk.Visible(m.UUID)
 }
 
-// Missing returns the filesystems that were mounted at an earlier boot, are on none of the disks, and whose disks were
-// not seen leaving.
+// Missing returns the filesystems of earlier that are on none of the disks.
 func (h Host) Missing(disks []disk.Facts) ([]disk.Sighting, error) {
 	earlier, err := h.earlier()
 	return without(earlier, disks), err
 }
 
-// earlier returns the filesystems that were mounted at an earlier boot but not in this one, and whose disks were not
-// seen leaving.
+// earlier returns the filesystems that were mounted at an earlier boot but not in this one. It leaves out a filesystem
+// whose disk was seen leaving.
 func (h Host) earlier() ([]disk.Sighting, error) {
 	boot, err := h.Boot()
 	if err != nil {
@@ -95,8 +94,8 @@ func without(all []disk.Sighting, disks []disk.Facts) []disk.Sighting {
 	return slices.DeleteFunc(all, func(m disk.Sighting) bool { return here[m.UUID] })
 }
 
-// strays returns the entries of a class directory that are neither a mount point in use nor an empty directory that is
-// about to be one.
+// strays describes the entries of a class directory that do not belong there. A mount point in use belongs there, and
+// so does an empty directory that is about to become one.
 func (h Host) strays(dir string) ([]string, error) {
 	real := filepath.Join("/", h.Root, dir)
 	entries, err := os.ReadDir(real)
@@ -106,7 +105,7 @@ func (h Host) strays(dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A mount is not opened: its disk or server may be dead and never answer.
+	// A mount is not opened: the disk or the server behind it may be dead and never answer.
 	before, err := h.Mounts()
 	if err != nil {
 		return nil, err
@@ -115,19 +114,20 @@ func (h Host) strays(dir string) ([]string, error) {
 	for _, m := range before {
 		mounted[m.Path] = true
 	}
-	// A name that begins with a dot is being made or removed, and holds nothing but the marker either.
+	// A directory whose name begins with a dot is being made or removed. It may hold only the marker too.
 	point := func(name string) bool { return disk.ValidUUID(strings.TrimPrefix(name, ".")) }
 	full := map[string]string{}
 	for _, e := range entries {
 		if e.IsDir() && point(e.Name()) && !mounted[dir+"/"+e.Name()] {
 			first, err := firstEntry(filepath.Join(real, e.Name()))
 			if err != nil {
-				continue // it is gone
+				continue // the directory is gone
 			}
 			full[e.Name()] = first
 		}
 	}
-	// The table is read after the directories, so that a mount that came meanwhile is no stray.
+	// The mount table is read after the directories. So a mount that appears between the two reads is not reported as a
+	// stray.
 	table, err := h.Mounts()
 	if err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func (h Host) strays(dir string) ([]string, error) {
 			continue
 		}
 		if top, _, nested := strings.Cut(below, "/"); nested && mounted[dir+"/"+top] {
-			continue // inside a volume, and so its owner's
+			continue // the mount is inside a volume, so it belongs to the volume's owner
 		} else if nested || !disk.ValidUUID(below) {
 			all = append(all, fmt.Sprintf("%s is mounted in the class directory %s, but not by hotmount: the provisioner may use it as a volume", disk.Visible(m.Path), dir))
 		}
@@ -162,14 +162,15 @@ func (h Host) strays(dir string) ([]string, error) {
 	return all, nil
 }
 
-// given reports whether the entry of a class directory is the link of a block volume, or was until just now.
+// given reports whether the entry of a class directory is the link of a block volume, even if the volume has just been
+// taken back.
 func (h Host) given(dir, name string) bool {
 	target, err := os.Readlink(filepath.Join("/", h.Root, dir, name))
 	return err == nil && target == disk.LinkDirectory+"/"+name
 }
 
-// firstEntry returns the name of an entry of a directory. It is empty if there is none but the marker, an empty file.
-// It does not follow a symlink.
+// firstEntry returns the name of an entry of a directory. The name is empty if the directory holds nothing but the
+// marker, which is an empty file. firstEntry does not follow a symlink.
 func firstEntry(path string) (string, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -189,7 +190,7 @@ func firstEntry(path string) (string, error) {
 	if err == nil && (st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size != 0) {
 		return disk.Marker, nil
 	}
-	return "", nil // or it is gone by now
+	return "", nil // the marker is right, or it is gone by now
 }
 
 var kinds = map[fs.FileMode]string{0: "a file", fs.ModeSymlink: "a symlink", fs.ModeNamedPipe: "a FIFO", fs.ModeSocket: "a socket"}

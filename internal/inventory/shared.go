@@ -9,8 +9,8 @@ import (
 	"hotmount/internal/store"
 )
 
-// Shared is the state that looks have in common, so that not each has to gather it. The zero value is ready. It is for
-// one Host.
+// Shared is the state that several looks have in common, so that not every look has to gather it. Its zero value is
+// ready for use. Use each Shared for one Host only.
 type Shared struct {
 	tables   mounts.Reader
 	expected store.Expectations
@@ -36,9 +36,10 @@ func (s *Shared) expectations() *store.Expectations {
 	return &s.expected
 }
 
-// Expect makes looks use the sighting of this boot from now on, whether or not Remember can record it. It needs Shared.
+// Expect makes looks use the sighting of this boot from now on, whether or not Remember can record it. Expect needs
+// Shared.
 func (h Host) Expect(seen disk.Sighting) {
-	// Without a boot id it counts as another boot's. No look is possible then either.
+	// Without a boot id the sighting counts as one of another boot. But then no look is possible anyway.
 	seen.Identity.Boot, _ = h.Boot()
 	h.Shared.expected.Expect(seen)
 }
@@ -53,20 +54,20 @@ func (h Host) Remember() error {
 	return err
 }
 
-// measuredMost bounds the measurements that are kept, because no event removes those of detached disks.
+// measuredMost bounds the number of measurements that are kept. No event removes the measurements of detached disks.
 const measuredMost = 4096
 
-// measured is the part of its disk that a mounted XFS uses.
+// measured is the measurement of a mounted XFS filesystem.
 type measured struct {
 	path     string
 	geometry disk.Geometry
 }
 
-// geometry returns the geometry of the disk's XFS where hotmount mounts it, nil if unknown.
+// geometry returns the geometry of the disk's XFS filesystem at its place in a class directory. It is nil if unknown.
 //
-// Measuring needs an open. That may wait for a process that waits for the disk with the root directory locked
-// (xfs_dir_open in fs/xfs/xfs_file.c), and nothing can end such a wait. So geometry measures once for each mount, and
-// only if the disk owes no answer. Otherwise hotmount-grow@.service measures, which may wait.
+// Measuring needs an open. The open may wait for a process that holds a lock on the root directory and itself waits for
+// the disk (xfs_dir_open in fs/xfs/xfs_file.c). Nothing can end such a wait. So geometry measures once for each mount,
+// and only while the disk owes no answer. Otherwise hotmount-grow@.service measures, which may wait.
 func (s *Shared) geometry(f *disk.Facts, measure func(string, disk.Dev) (disk.Geometry, error)) *disk.Geometry {
 	if s == nil || measure == nil {
 		return nil
@@ -92,12 +93,12 @@ func (s *Shared) geometry(f *disk.Facts, measure func(string, disk.Dev) (disk.Ge
 	}
 	g, err := measure(f.Mounts[i].Path, f.Dev)
 	if err != nil {
-		return nil // a directory that belongs to the pod
+		return nil // the pod has locked up its directory
 	}
 	s.measuring.Lock()
 	defer s.measuring.Unlock()
 	if s.measured == nil || len(s.measured) >= measuredMost {
-		s.measured = map[uint64]measured{} // most of these disks are long gone
+		s.measured = map[uint64]measured{} // most of the old entries are of disks that are long gone
 	}
 	s.measured[f.Seq] = measured{f.Mounts[i].Path, g}
 	return &g

@@ -10,9 +10,9 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Stale returns the mounts whose disk is gone, where a class gives volumes out or did so before
-// (store.Store.Directories). Each result has the remembered facts of the disk, and only that mount. With an error there
-// may be more.
+// Stale returns the mounts whose disk is gone, in the directories of all classes and of earlier classes
+// (store.Store.Directories). Each result has the remembered facts of the disk, and only that mount. If Stale also
+// returns an error, some mounts may be missing from the result.
 func (h Host) Stale(s *disk.Settings) ([]disk.Facts, error) {
 	table, err := h.Mounts()
 	if err != nil {
@@ -43,10 +43,11 @@ func (h Host) Stale(s *disk.Settings) ([]disk.Facts, error) {
 }
 
 // Attached returns the sequence number of the disk or partition with that device number, 0 if there is none. While a
-// filesystem is mounted, the kernel gives its number to no other device. So an attached number means a living disk.
+// filesystem is mounted, the kernel gives the number of its device to no other device. So an attached number means that
+// the disk is still there.
 func (h Host) Attached(dev disk.Dev) (seq uint64, err error) { return h.sysfs().Attached(dev) }
 
-// recall fills in what the store remembers about the disk with that filesystem.
+// recall fills in what the store remembers about the disk that had the filesystem with that UUID.
 func (h Host) recall(f *disk.Facts, uuid string) error {
 	boot, err := h.Boot()
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// boundAt returns where the disk's node is bound (disk.Facts.Bound). bound is of mounts.Bound.
+// boundAt returns where the disk's device node is bound (disk.Facts.Bound). The map bound comes from mounts.Bound.
 func boundAt(f *disk.Facts, bound map[string][]string) []string {
 	at := slices.Concat(bound[f.Name], bound[f.Whole])
 	for _, part := range f.Partitions {
@@ -17,9 +17,9 @@ func boundAt(f *disk.Facts, bound map[string][]string) []string {
 	return at
 }
 
-// monitors are files that exist where a virtual machine monitor may open disks: libvirt's and Kata's directories, and the
-// monitors themselves. The daemon does not see processes of others (ProtectProc=). kubeVirt is the pattern of KubeVirt's
-// sockets below kubelet's root directory.
+// monitors are files that show that a virtual machine monitor may open disks. They are the directories of libvirt and
+// Kata, and the monitors' programs. The daemon cannot look for their processes, because ProtectProc= hides the
+// processes of other users. kubeVirt is the pattern of KubeVirt's sockets below kubelet's root directory.
 var monitors = []string{
 	"/etc/libvirt/qemu",
 	"/run/libvirt",
@@ -42,7 +42,7 @@ func (h Host) hasMonitor() bool {
 			return true
 		}
 	}
-	// The error is for a faulty pattern, and this one is not.
+	// Glob returns an error only for a faulty pattern, and this pattern is correct.
 	found, _ := filepath.Glob(h.Root + kubeVirt)
 	return len(found) > 0
 }

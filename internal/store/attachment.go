@@ -10,7 +10,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// kind is what a record of one attachment is about. It is also the name of the directory of these records.
+// kind is what a record of one attachment is about. The kind is also the name of the directory of these records.
 type kind string
 
 const (
@@ -24,12 +24,12 @@ const (
 	confirmedDir kind = "confirmed"
 )
 
-// record returns the file of a record of the attachment with that sequence number.
+// record returns the path of the attachment's record of that kind. seq is the disk sequence number.
 func (s Store) record(k kind, seq uint64) string {
 	return filepath.Join(s.Runtime, string(k), strconv.FormatUint(seq, 10))
 }
 
-// keep replaces a record of an attachment.
+// keep writes a record of an attachment. It replaces any earlier record of the same kind.
 func (s Store) keep(k kind, seq uint64, v any) error {
 	path := s.record(k, seq)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -38,7 +38,7 @@ func (s Store) keep(k kind, seq uint64, v any) error {
 	return writeJSON(path, v, false)
 }
 
-// keepText replaces a record that is not JSON.
+// keepText writes a record that is not JSON. It replaces any earlier file.
 func keepText(path, text string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -48,8 +48,8 @@ func keepText(path, text string) error {
 
 func (s Store) drop(k kind, seq uint64) error { return removeIfThere(s.record(k, seq)) }
 
-// recall returns a record of an attachment. If it is unreadable it is as if it were not there: nothing is lifted, the
-// proof runs again, the filesystem is measured again.
+// recall returns a record of an attachment, nil if there is none. An unreadable record counts as missing. This is safe:
+// no hold is lifted, the proof runs again, and the filesystem is measured again.
 func recall[T any](s Store, k kind, seq uint64) *T {
 	var v T
 	if readJSON(s.record(k, seq), &v) != nil {
@@ -58,7 +58,7 @@ func recall[T any](s Store, k kind, seq uint64) *T {
 	return &v
 }
 
-// attachment returns the part of a disk's standing that is on record for the attachment with that sequence number.
+// attachment returns the part of a disk's standing that is recorded for the attachment with that sequence number.
 func (s Store) attachment(seq uint64) disk.Standing {
 	st := disk.Standing{Verdict: recall[disk.Verdict](s, verdictDir, seq), Fit: recall[disk.Fit](s, fitDir, seq), Used: recall[disk.Use](s, usedDir, seq)}
 	if all := recall[[]disk.Word](s, acceptedDir, seq); all != nil {
@@ -70,7 +70,7 @@ func (s Store) attachment(seq uint64) disk.Standing {
 	if st.Unmounted == remount {
 		st.Unmounted, st.Remount = "", true
 	}
-	// The links themselves show whether it still exists.
+	// The links themselves show whether the link still exists.
 	st.Link, _ = s.Link(seq)
 	return st
 }
@@ -102,10 +102,10 @@ func (s Store) SaveHolders(uuid, words string) error {
 	return wrap(keepText(s.holdersFile(uuid), words), "cannot record who uses %s", uuid)
 }
 
-// ForgetHolders removes what SaveHolders recorded.
+// ForgetHolders removes the record of SaveHolders.
 func (s Store) ForgetHolders(uuid string) error { return removeIfThere(s.holdersFile(uuid)) }
 
-// Holders returns what SaveHolders last recorded in this boot, empty for nothing.
+// Holders returns what SaveHolders last recorded in this boot. It is empty if nothing is recorded.
 func (s Store) Holders(uuid string) string {
 	words, _ := readFile(s.holdersFile(uuid))
 	return string(words)

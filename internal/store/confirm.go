@@ -15,18 +15,19 @@ var ErrNoAnswer = errors.New("there is no answer")
 
 // Answer is the result of formatting with an operator's token.
 type Answer struct {
-	// UUID and Type are those of the filesystem that was made. Failure is why none was.
+	// UUID and Type describe the filesystem that was made. Failure is the reason why no filesystem was made. It is
+	// empty if one was made.
 	UUID    string `json:"uuid,omitempty"`
 	Type    string `json:"type,omitempty"`
 	Failure string `json:"failure,omitempty"`
 }
 
-// ErrConfirming reports that another process waits for the result of a token for the same disk.
+// ErrConfirming reports that another process already waits for the result of a token for the same disk.
 var ErrConfirming = errors.New("another hotmount format --confirm already formats it; see hotmount history")
 
-// Confirming gives this process alone the right to confirm formatting the disk with that sequence number. It returns
-// ErrConfirming if another process has the right: each would get the other's answer. The right ends when end is called
-// or the process ends.
+// Confirming gives only this process the right to confirm formatting the disk with that sequence number. It returns
+// ErrConfirming if another process has the right, because each process would get the other's answer. The right ends
+// when end is called or the process ends.
 func (s Store) Confirming(seq uint64) (end func() error, err error) {
 	err = os.MkdirAll(filepath.Dir(s.confirmingFile(seq)), 0o700)
 	var f *os.File
@@ -43,8 +44,8 @@ func (s Store) Confirming(seq uint64) (end func() error, err error) {
 }
 
 // Confirm leaves the operator's token for the process that formats the disk with that sequence number. The token is
-// valid until withdraw is called or the process ends in any way. So nothing is formatted long after the operator has
-// seen a failure. Only root can read the directory.
+// valid until withdraw is called or this process ends for any reason. So nothing is formatted long after the operator
+// has seen a failure. Only root can read the directory of the token.
 func (s Store) Confirm(seq uint64, token string) (withdraw func() error, err error) {
 	path := s.record(confirmedDir, seq)
 	err = errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), removeIfThere(s.answerFile(seq)))
@@ -68,8 +69,9 @@ func (s Store) Confirm(seq uint64, token string) (withdraw func() error, err err
 	return f.Close, nil
 }
 
-// TakeToken returns the operator's token for the disk with that sequence number, once, or "" if there is no valid one.
-// It removes any answer: that belongs to an earlier token whose operator did not wait.
+// TakeToken returns the operator's token for the disk with that sequence number, or "" if there is no valid token. A
+// token can be taken only once. TakeToken also removes any answer, which belongs to an earlier token whose operator did
+// not wait.
 func (s Store) TakeToken(seq uint64) (token string, err error) {
 	token, err = s.takeToken(seq)
 	return token, wrap(err, "cannot take the token")
@@ -101,7 +103,7 @@ func (s Store) takeToken(seq uint64) (token string, err error) {
 	return token, nil
 }
 
-// Taken reports whether the operator's token for the disk with that sequence number is no longer there.
+// Taken reports whether the token for the disk with that sequence number has been taken: its file no longer exists.
 func (s Store) Taken(seq uint64) (bool, error) {
 	_, err := os.Lstat(s.record(confirmedDir, seq))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -115,8 +117,8 @@ func (s Store) SaveAnswer(seq uint64, a Answer) error {
 	return wrap(writeJSON(s.answerFile(seq), a, false), "cannot answer the operator")
 }
 
-// TakeAnswer returns the result for the operator's token, or ErrNoAnswer if there is none yet. If the token was not
-// taken, TakeAnswer withdraws it; any answer is then another token's.
+// TakeAnswer returns the result for the operator's token, or ErrNoAnswer if there is no result yet. If the token was
+// not taken, TakeAnswer withdraws the token and returns ErrNoAnswer, because any answer is for another token.
 func (s Store) TakeAnswer(seq uint64) (Answer, error) {
 	var a Answer
 	taken, err := s.Taken(seq)

@@ -7,21 +7,21 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Expectations are sightings that are not recorded yet, or could not be. The zero value is ready, and is for one Store.
-// Nil has no sightings.
+// Expectations are sightings that are not recorded yet, or that could not be recorded. The zero value is ready for use.
+// Use each Expectations for one Store only. A nil pointer has no sightings.
 type Expectations struct {
 	mu  sync.Mutex
 	all []disk.Sighting
 }
 
-// Expect makes Load use the sighting from now on, before Remember has recorded it and even if that fails.
+// Expect makes Load use the sighting from now on: before Remember has recorded it, and even if Remember fails.
 func (e *Expectations) Expect(s disk.Sighting) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.all = last(append(e.all, s))
 }
 
-// Expected returns the sightings still to be recorded, in the order in which they were seen.
+// Expected returns the sightings that are still to be recorded, in the order in which they were seen.
 func (e *Expectations) Expected() []disk.Sighting {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -29,7 +29,7 @@ func (e *Expectations) Expected() []disk.Sighting {
 }
 
 // Recorded notes that Remember has recorded the sightings. It also drops older sightings of the same filesystems, even
-// if they could not be recorded.
+// if those could not be recorded.
 func (e *Expectations) Recorded(seen []disk.Sighting) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -43,8 +43,8 @@ func (e *Expectations) Recorded(seen []disk.Sighting) {
 	}
 }
 
-// sightings returns the recorded sightings merged with the expected ones. It reads the expected ones first: those that
-// Recorded drops meanwhile are in the file.
+// sightings returns the recorded sightings merged with the expected ones. It reads the expected sightings first. If
+// Recorded drops some of them before the file is read, they are in the file.
 func (e *Expectations) sightings(s Store) ([]disk.Sighting, error) {
 	if e == nil {
 		return s.Sightings()

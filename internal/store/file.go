@@ -13,7 +13,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// limit is the largest file that is read, in bytes. hotmount writes far smaller ones.
+// limit is the size in bytes of the largest file that hotmount reads. hotmount writes far smaller files.
 const limit = 4 << 20
 
 func readFile(path string) ([]byte, error) {
@@ -33,15 +33,16 @@ func readAll(r io.Reader) ([]byte, error) {
 	return data, err
 }
 
-// newer returns the error for a file of another version. It has what helps, and so has damaged.
+// newer returns the error for a file that another version of hotmount wrote. The error contains a command that helps.
 func newer(path string, found int) error {
 	return fmt.Errorf("cannot use %s: it has version %d, this hotmount knows %d"+disk.Helps+"install the version that wrote the file; to see which versions were installed: zgrep -h 'installed hotmount:' /var/log/dpkg.log*", path, found, version)
 }
 
-// rescan is the command after a damaged file was moved away.
+// rescan is the command to run after a damaged file was moved away.
 const rescan = "hotmount rescan; hotmount then begins a new file"
 
-// damaged returns the error for a file that cannot be read and that hotmount can do without. then is the next command.
+// damaged returns the error for an unreadable file that hotmount can do without. It contains the command that moves the
+// file away. then is the command to run after this.
 func damaged(path string, err error, then string) error {
 	return fmt.Errorf("cannot read %s: %w"+disk.Helps+"mv %[1]s %[1]s.bad && %[3]s", path, err, then)
 }
@@ -62,13 +63,13 @@ func writeJSON(path string, v any, synced bool) error {
 	return replace(path, append(data, '\n'), synced)
 }
 
-// list is a file with a record for each filesystem, the one seen last at the end.
+// list is the content of a file with a record for each filesystem. The filesystem that was seen last is at the end.
 type list[T any] struct {
 	Version     int `json:"version"`
 	Filesystems []T `json:"filesystems"`
 }
 
-// readList returns the records of a list, none if there is no such file.
+// readList returns the records of a list. It returns none if the file does not exist.
 func readList[T any](path string) ([]T, error) {
 	var all list[T]
 	err := readJSON(path, &all)
@@ -83,18 +84,18 @@ func readList[T any](path string) ([]T, error) {
 	return all.Filesystems, nil
 }
 
-// saveList replaces a list, synced. Only the newest records are kept.
+// saveList replaces the file of a list and syncs it. Only the newest records are kept.
 func saveList[T any](s Store, path string, all []T) error {
 	return s.save(path, list[T]{version, last(all)})
 }
 
-// mostKept bounds each list that grows by itself.
+// mostKept bounds the length of each list that grows without an operator's action.
 const mostKept = 1024
 
-// last returns at most mostKept entries, from the end of the list.
+// last returns the last mostKept entries of the list, or all entries if there are fewer.
 func last[T any](list []T) []T { return list[max(0, len(list)-mostKept):] }
 
-// replace replaces the file as a whole. If synced, the new content and its name are on the disk when it returns.
+// replace replaces the whole file. If synced, the new content and the file's name are on the disk when replace returns.
 func replace(path string, data []byte, synced bool) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
@@ -116,7 +117,7 @@ func replace(path string, data []byte, synced bool) error {
 	return nil
 }
 
-// makeSynced makes a directory, which survives a power cut, in an existing one.
+// makeSynced makes a directory in an existing directory. The new directory survives a power cut.
 func makeSynced(dir string) error {
 	err := os.Mkdir(dir, 0o700)
 	if errors.Is(err, fs.ErrExist) {
@@ -139,7 +140,7 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// exists reports whether there is such a file. It returns true if that is unknown.
+// exists reports whether the file exists. It returns true if that is unknown.
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return !errors.Is(err, fs.ErrNotExist)
@@ -152,7 +153,7 @@ func removeIfThere(path string) error {
 	return nil
 }
 
-// wrap returns the error with what could not be done, nil for nil.
+// wrap returns the error preceded by what could not be done. It returns nil if err is nil.
 func wrap(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
@@ -160,7 +161,7 @@ func wrap(err error, format string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
 }
 
-// locked runs f while no other process runs locked.
+// locked calls f while no other process is in a call of locked.
 func (s Store) locked(f func() error) (err error) {
 	lock, err := os.OpenFile(filepath.Join(s.State, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

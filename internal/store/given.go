@@ -12,14 +12,15 @@ import (
 	"hotmount/internal/disk"
 )
 
-// givenOut is given-out.json. Only an operator's token shortens it, because a forgotten disk could be taken for blank.
+// givenOut is the content of given-out.json. Only an operator's token removes a record: without its record, a disk
+// could be taken for blank.
 type givenOut struct {
 	Version int          `json:"version"`
 	Disks   []disk.Given `json:"disks"`
 }
 
-// Given returns the records of all disks that were ever given out as block volumes and not formatted with a token
-// since.
+// Given returns the records of all disks that were ever given out as block volumes. A disk that was then formatted with
+// an operator's token has no record.
 func (s Store) Given() ([]disk.Given, error) {
 	var all givenOut
 	err := readJSON(s.givenFile(), &all)
@@ -34,7 +35,7 @@ func (s Store) Given() ([]disk.Given, error) {
 	return all.Disks, nil
 }
 
-// changeGiven replaces the records, synced, if change returns others.
+// changeGiven calls change and, if the records differ, replaces the file and syncs it.
 func (s Store) changeGiven(change func([]disk.Given) []disk.Given) error {
 	return s.locked(func() error {
 		before, err := s.Given()
@@ -50,7 +51,8 @@ func (s Store) changeGiven(change func([]disk.Given) []disk.Given) error {
 }
 
 // GiveOut records, synced, that the class is about to give the disk out by that link, in the boot with that id. One
-// record is permanent, the other is for this attachment. GiveOut fails if the state directory was never initialised.
+// record is permanent, the other is for this attachment only. GiveOut fails if the state directory was never
+// initialised.
 func (s Store) GiveOut(f *disk.Facts, boot, class, link string) error {
 	_, err := s.load()
 	if err == nil {
@@ -70,7 +72,7 @@ func (s Store) GiveOut(f *disk.Facts, boot, class, link string) error {
 	return wrap(err, "cannot record that %s is given out", f.ID)
 }
 
-// amendGiven changes, synced, the block volume records that may be the disk's.
+// amendGiven changes, synced, every block volume record that may be about the disk.
 func (s Store) amendGiven(f *disk.Facts, amend func(*disk.Given)) error {
 	err := s.changeGiven(func(all []disk.Given) []disk.Given {
 		for i := range all {
@@ -83,8 +85,8 @@ func (s Store) amendGiven(f *disk.Facts, amend func(*disk.Given)) error {
 	return wrap(err, "cannot change the record of the block volume on %s", f.Name)
 }
 
-// Ungive removes, synced, the block volume record of the disk: the operator has had it overwritten. Records that may be
-// another disk's stay: with another WWN, or of one of several disks with its serial.
+// Ungive removes, synced, the disk's block volume record after the operator had the disk overwritten. Records that may
+// be about another disk stay: those with another WWN, and those of one of several disks with this serial.
 func (s Store) Ungive(f *disk.Facts) error {
 	err := s.changeGiven(func(all []disk.Given) []disk.Given {
 		return slices.DeleteFunc(all, func(g disk.Given) bool { return g.Serial == f.Serial && g.WWN == f.WWN && !g.Twice })
@@ -106,7 +108,8 @@ func (s Store) free(f *disk.Facts) error {
 	return err
 }
 
-// Link returns the path at which the attachment with that sequence number was last given out, empty for none.
+// Link returns the path at which the attachment with that sequence number was last given out. It is empty if it was
+// never given out.
 func (s Store) Link(seq uint64) (string, error) {
 	link, err := readFile(s.record(linkDir, seq))
 	if errors.Is(err, fs.ErrNotExist) {
