@@ -5,9 +5,10 @@ import (
 	"slices"
 )
 
-// Bound returns the places at which device nodes are bound, by the kernel names of the devices. So kubelet and others
-// hand a disk on to a container. A node lies in devtmpfs, or in a tmpfs if a container has its own. Any file of a tmpfs
-// counts, because the table does not show its kind. A node that is bound over itself is in no further place.
+// Bound returns the places at which device nodes are bound, by the kernel names of the devices. kubelet and others hand
+// a disk to a container by such a bind mount. A node lies in devtmpfs, or in the tmpfs of a container. Any file of a
+// tmpfs counts as a node, because the mount table does not show the kind of the file. A node that is bound over itself
+// does not count.
 func Bound(tree []Mount) map[string][]string {
 	bound := map[string][]string{}
 	for i := range tree {
@@ -15,7 +16,7 @@ func Bound(tree []Mount) map[string][]string {
 		if m.Root == "/" || m.Type != "devtmpfs" && m.Type != "tmpfs" {
 			continue
 		}
-		// The root of a removed node ends in "//deleted".
+		// If the node was removed, Root ends in "//deleted".
 		if name := path.Base(m.Root); m.Path != "/dev/"+name {
 			bound[name] = append(bound[name], m.Path)
 		}
@@ -23,8 +24,8 @@ func Bound(tree []Mount) map[string][]string {
 	return bound
 }
 
-// ChangedNodes returns the names of the devices whose nodes are bound at other places in one table than in the other,
-// in order.
+// ChangedNodes returns the sorted names of the devices whose nodes are bound at other places in one table than in the
+// other.
 func ChangedNodes(before, now []Mount) []string {
 	was, is := Bound(before), Bound(now)
 	var names []string

@@ -8,12 +8,13 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Changed returns the devices whose mounts differ between two tables, each once, by device number. It also returns those
-// of volumes, mounted at a path that ends in a UUID, that lie at or below a mount that differs: it covers them, or no
-// longer does. The order of the mounts in a table does not matter.
+// Changed returns the devices whose mounts differ between two tables. Each device is listed once, ordered by device
+// number. A mount that differs may cover a volume, or no longer cover it. So Changed also returns the devices of
+// volumes that lie at or below such a mount. A volume is a mount whose path ends in a UUID. The order of the mounts in
+// a table does not matter.
 func Changed(before, now []Mount) []disk.Dev {
 	all := now
-	// Usually only one line has changed.
+	// Usually only one line of the table has changed.
 	for len(before) > 0 && len(now) > 0 && before[0] == now[0] {
 		before, now = before[1:], now[1:]
 	}
@@ -27,7 +28,7 @@ func Changed(before, now []Mount) []disk.Dev {
 	for _, m := range now {
 		is[m] = true
 	}
-	// Each mount that is in one table only.
+	// These are the mounts that are in only one of the tables.
 	changed := slices.DeleteFunc(slices.Concat(before, now), func(m Mount) bool { return was[m] && is[m] })
 	var devices []disk.Dev
 	for _, m := range changed {

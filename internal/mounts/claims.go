@@ -16,18 +16,19 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Claim is a place in the system's configuration that names a device. Its author intends the device for something else.
+// Claim is a place in the system's configuration that names a device. The author of the configuration intends the
+// device for something other than hotmount.
 type Claim struct {
-	// Where is the file and line, such as "/etc/fstab:4".
+	// Where is the file and the line, such as "/etc/fstab:4".
 	Where string
-	// Spec names the device: a path, a pattern of paths (mdadm.conf(5)), or a tag such as UUID=… (fstab(5)). Quotes and
-	// octal escapes are undone. It is empty if the named device is unknown: that may be any disk.
+	// Spec names the device: a path, a pattern of paths (mdadm.conf(5)), or a tag such as UUID=… (fstab(5)). Quotes are
+	// removed and octal escapes are decoded. Spec is empty if the device is unknown. Then any disk may be meant.
 	Spec string
 }
 
-// unitDirectories are where administrators, packages and generators put unit files (systemd.unit(5)). The list lacks
-// /run/systemd/transient, which has hotmount's own units. Generated units repeat what fstab has. They are the only
-// place for what the kernel command line has (systemd.mount-extra=).
+// unitDirectories are where administrators, packages and generators put unit files (systemd.unit(5)). The list leaves
+// out /run/systemd/transient, which has hotmount's own units. Generated units repeat the lines of fstab. They are also
+// the only place with the mounts of the kernel command line (systemd.mount-extra=).
 var unitDirectories = []string{
 	"/etc/systemd/system.control",
 	"/run/systemd/system.control",
@@ -41,10 +42,11 @@ var unitDirectories = []string{
 }
 
 // Claims returns all claims of fstab(5), crypttab(5), mdadm.conf(5), the What= of mount and swap units, and libvirt's
-// domains. They lie below a root path, "" or "/" for the live system. A unit file that another one overrides counts too.
+// domains. These files lie below a root path, "" or "/" for the live system. A unit file counts even if another unit
+// file overrides it.
 //
 // A missing file claims nothing. An unreadable unit file, such as a link into a home directory, is a claim without a
-// Spec, and so is an unreadable domain. Any other unreadable file is an error.
+// Spec. So is an unreadable domain. Any other unreadable file is an error.
 func Claims(root string) ([]Claim, error) {
 	claims, err := claimsBelow(filepath.Join("/", root))
 	if err != nil {
@@ -57,7 +59,7 @@ func claimsBelow(root string) ([]Claim, error) {
 	r := claimReader{root: root}
 	r.file("/etc/fstab", parseFstab)
 	r.file("/etc/crypttab", parseCrypttab)
-	// mdadm.conf(5): Debian's place, the usual one, and the drop-in directory beside each.
+	// These are Debian's file, the usual file of mdadm.conf(5), and the drop-in directory of each.
 	for _, name := range []string{"/etc/mdadm/mdadm.conf", "/etc/mdadm.conf"} {
 		r.file(name, parseMdadm)
 		for _, dropIn := range r.list(name+".d", ".conf") {
@@ -65,8 +67,8 @@ func claimsBelow(root string) ([]Claim, error) {
 		}
 	}
 	for _, dir := range unitDirectories {
-		// The directories of drop-ins end in .d. They apply to one unit, to all with a common prefix, or to all of one
-		// type.
+		// The names of drop-in directories end in .d. Drop-ins apply to one unit, to all units with a common prefix, or
+		// to all units of one type.
 		for _, name := range r.list(dir, ".mount", ".swap", "mount.d", "swap.d") {
 			if !strings.HasSuffix(name, ".d") {
 				r.unit(name)
@@ -88,12 +90,12 @@ func claimsBelow(root string) ([]Claim, error) {
 // claimReader collects the claims of files below a root directory.
 type claimReader struct {
 	root string
-	// unseen are the unit files that cannot be read.
+	// unseen are claims for the unit files that cannot be read.
 	claims, unseen []Claim
 	err            error
 }
 
-// list is the function list. It keeps the error.
+// list calls the function list and keeps its error.
 func (r *claimReader) list(dir string, endings ...string) []string {
 	names, err := list(r.root, dir, endings...)
 	r.err = errors.Join(r.err, err)
@@ -106,7 +108,7 @@ func (r *claimReader) file(name string, parse func(text, where string) []Claim) 
 	r.add(parse(text, name))
 }
 
-// add leaves out claims without a name, which claim nothing.
+// add adds claims. It leaves out claims without a Spec, because such a line names no device.
 func (r *claimReader) add(all []Claim) {
 	r.claims = append(r.claims, slices.DeleteFunc(all, func(c Claim) bool { return c.Spec == "" })...)
 }
@@ -121,10 +123,10 @@ func (r *claimReader) unit(name string) {
 }
 
 // hidden reports whether a unit file or a directory of drop-ins is a link into a place that the daemon cannot see
-// (disk.Hidden). Its sandbox denies access below /home and shows an empty /tmp. Processes that could see the place do
-// not read it either, so that hotmount plan agrees with the daemon.
+// (disk.Hidden). The daemon's sandbox denies access below /home and shows an empty /tmp. Processes that could see such
+// a place do not read it either, so that hotmount plan agrees with the daemon.
 func hidden(root, name string) bool {
-	// the kernel's own limit (MAXSYMLINKS in include/linux/namei.h)
+	// This is the kernel's own limit (MAXSYMLINKS in include/linux/namei.h).
 	for range 40 {
 		target, err := os.Readlink(filepath.Join(root, name))
 		if err != nil {
@@ -158,8 +160,8 @@ func list(root, dir string, endings ...string) ([]string, error) {
 	return names, nil
 }
 
-// ReadFile returns the text of a configuration file. It is empty if the file does not exist or is not a regular file: a
-// masked unit is a link to /dev/null.
+// ReadFile returns the text of a configuration file. The text is empty if the file does not exist or is not a regular
+// file, such as a masked unit, which is a link to /dev/null.
 func ReadFile(name string) (string, error) {
 	info, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
@@ -180,8 +182,8 @@ func ReadFile(name string) (string, error) {
 	return string(text), err
 }
 
-// lines returns the claims of the lines that are neither empty nor a comment. specs returns the devices that a line
-// names.
+// lines returns the claims of the lines that are neither empty nor a comment. The function specs returns the devices
+// that a line names.
 func lines(text, where string, specs func(line string) []string) []Claim {
 	var claims []Claim
 	number := 0
@@ -199,16 +201,16 @@ func lines(text, where string, specs func(line string) []string) []Claim {
 
 func at(where string, line int) string { return where + ":" + strconv.Itoa(line) }
 
-// parseFstab reads fstab(5). Options can name devices too: logdev= of XFS, device= of btrfs, journal_path= of ext4.
+// parseFstab reads fstab(5). Its options can name devices too: logdev= of XFS, device= of btrfs, journal_path= of ext4.
 func parseFstab(text, where string) []Claim {
 	return lines(text, where, func(line string) []string {
-		words := append(strings.Fields(line), "", "", "") // the later ones may be missing
+		words := append(strings.Fields(line), "", "", "") // the later words may be missing
 		return append([]string{unquote(unescapeOctal(words[0]))}, inOptions(words[3])...)
 	})
 }
 
-// parseCrypttab reads crypttab(5): the device, a key on a device (/key:LABEL=x), and devices among the options, such as
-// a detached header's.
+// parseCrypttab reads crypttab(5). A line names the device, perhaps a key on another device (/key:LABEL=x), and perhaps
+// devices among the options, such as the device of a detached header.
 func parseCrypttab(text, where string) []Claim {
 	return lines(text, where, func(line string) []string {
 		words := append(strings.Fields(line), "", "", "")
@@ -216,7 +218,7 @@ func parseCrypttab(text, where string) []Claim {
 	})
 }
 
-// inOptions returns the devices in a list of options.
+// inOptions returns the devices that a list of options names.
 func inOptions(options string) []string {
 	var specs []string
 	for option := range strings.SplitSeq(unescapeOctal(options), ",") {
@@ -226,8 +228,8 @@ func inOptions(options string) []string {
 	return specs
 }
 
-// inKey returns the device in a path that names one, or names the device that holds it (PATH:DEVICE in crypttab(5)). It
-// returns "" for none.
+// inKey returns the device that the value names. The value can be a device's path, or a path on a device (PATH:DEVICE
+// in crypttab(5)). inKey returns "" if the value names no device.
 func inKey(value string) string {
 	value = unquote(value)
 	if strings.HasPrefix(value, "/dev/") {
@@ -239,8 +241,9 @@ func inKey(value string) string {
 	return ""
 }
 
-// parseMdadm reads mdadm.conf(5): the devices of DEVICE and ARRAY lines, and the UUIDs of arrays, which their members
-// carry. A line that begins with white space continues the one before. Keywords may be cut to three letters.
+// parseMdadm reads the devices of DEVICE and ARRAY lines in mdadm.conf(5). It also reads the UUIDs of arrays, because
+// the members of an array carry its UUID. A line that begins with white space continues the line before. Keywords may
+// be shortened to three letters.
 func parseMdadm(text, where string) []Claim {
 	keyword := ""
 	return lines(text, where, func(line string) []string {
@@ -271,7 +274,7 @@ func isKeyword(word, keyword string) bool {
 	return len(word) >= 3 && strings.HasPrefix(keyword, word)
 }
 
-// parseUnit reads What= of a unit file (systemd.syntax(7), systemd.mount(5), systemd.swap(5)).
+// parseUnit reads the What= settings of a unit file (systemd.syntax(7), systemd.mount(5), systemd.swap(5)).
 func parseUnit(text, where string) []Claim {
 	var (
 		claims  []Claim
@@ -290,14 +293,14 @@ func parseUnit(text, where string) []Claim {
 			return
 		}
 		if value = strings.TrimSpace(value); value != "" {
-			// Among the specifiers only %% can be part of a device's name.
+			// Of all specifiers, only %% can be part of a device's name.
 			claims = append(claims, Claim{at(where, first), unquote(strings.ReplaceAll(value, "%%", "%"))})
 		}
 	}
 	for line := range strings.Lines(text) {
 		number++
 		line = strings.TrimSpace(line)
-		// A comment may stand between the lines of a setting.
+		// A comment may stand between the lines of one setting.
 		if strings.HasPrefix(line, "#") || strings.HasPrefix(line, ";") {
 			continue
 		}
@@ -327,9 +330,9 @@ func unquote(s string) string {
 	return s
 }
 
-// Matches reports whether the claim names the disk, one of its partitions, or one that it might have. It errs towards
-// yes: a partition's name counts even if the disk has no such partition now. A claim on a device built on this disk
-// does not match, but that device holds the disk.
+// Matches reports whether the claim names the disk, one of its partitions, or a partition that the disk might have. In
+// doubt it returns true: a partition's name counts even if the disk has no such partition now. A claim on a device
+// built on this disk does not match. But that device holds the disk, which is then refused as held.
 func (c Claim) Matches(f *disk.Facts) bool {
 	if strings.HasPrefix(c.Spec, "/") {
 		return matchesPath(path.Clean(c.Spec), f)
@@ -355,7 +358,7 @@ func matchesUUID(uuid string, f *disk.Facts) bool {
 	return uuid != "" && (uuid == plainUUID(f.Udev.FSUUID) || uuid == plainUUID(f.Known().UUID))
 }
 
-// plainUUID removes the differences between spellings of a UUID: case, dashes, and mdadm's colons.
+// plainUUID removes the differences between spellings of a UUID: case, dashes, and the colons of mdadm.
 func plainUUID(s string) string {
 	return strings.ToLower(strings.NewReplacer("-", "", ":", "").Replace(s))
 }
@@ -367,7 +370,7 @@ func matchesLabel(label string, f *disk.Facts) bool {
 func matchesPath(p string, f *disk.Facts) bool {
 	switch dir, name := path.Split(p); dir {
 	case "/dev/disk/by-uuid/":
-		// Of two disks with one UUID only one has the link.
+		// If two disks have the same UUID, only one of them has the link. So this compares the UUID, not the link.
 		if matchesUUID(disk.Unescape(name), f) {
 			return true
 		}
@@ -378,7 +381,7 @@ func matchesPath(p string, f *disk.Facts) bool {
 	case "/dev/block/":
 		return name == f.Dev.String()
 	}
-	// In sysfs the kernel writes the slash of a name as "!".
+	// In sysfs the kernel writes a slash in a device's name as "!".
 	node := "/dev/" + strings.ReplaceAll(f.Name, "!", "/")
 	own := append([]string{node}, f.Udev.Links...)
 	for _, part := range f.Partitions {
@@ -387,14 +390,15 @@ func matchesPath(p string, f *disk.Facts) bool {
 	return slices.ContainsFunc(own, func(o string) bool { return matchesPattern(p, o) }) || isPartitionOf(p, node, f)
 }
 
-// matchesPattern reports whether p is the path, or a pattern that matches it (DEVICE in mdadm.conf(5)).
+// matchesPattern reports whether p is the path, or a pattern that matches the path (DEVICE in mdadm.conf(5)).
 func matchesPattern(p, own string) bool {
 	match, err := path.Match(p, own)
 	return p == own || match && err == nil
 }
 
-// isPartitionOf reports whether the path names a partition that the disk might have. The kernel names it "vdb1", but
-// "nvme0n1p1" after a digit (disk_name in block/genhd.c). udev's links end in "-part1".
+// isPartitionOf reports whether the path names a partition that the disk might have. The kernel appends the partition's
+// number to the disk's name: "vdb1", but "nvme0n1p1" after a digit (disk_name in block/genhd.c). udev's links end in
+// "-part1".
 func isPartitionOf(p, node string, f *disk.Facts) bool {
 	separator := ""
 	if last := node[len(node)-1]; last >= '0' && last <= '9' {

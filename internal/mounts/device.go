@@ -12,8 +12,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// DeviceUsers returns the processes that have the disk itself open, by any node. Only root with all capabilities sees
-// them all. It leaves out processes that end meanwhile.
+// DeviceUsers returns the processes that have the disk itself open, through any device node. Only root with all
+// capabilities sees all processes. DeviceUsers leaves out processes that end during the call.
 func DeviceUsers(root string, id disk.ID) ([]User, error) {
 	pids, err := PIDs(root)
 	if err != nil {
@@ -32,7 +32,7 @@ func DeviceUsers(root string, id disk.ID) ([]User, error) {
 		open, writes := false, false
 		for _, fd := range fds {
 			var st unix.Statx_t
-			// This flag avoids a request to a server, which may be dead.
+			// This flag avoids a request to a file server, which may be dead.
 			err := unix.Statx(unix.AT_FDCWD, filepath.Join(dir, "fd", fd.Name()), unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st)
 			if err == nil && st.Mode&unix.S_IFMT == unix.S_IFBLK && (disk.Dev{Major: st.Rdev_major, Minor: st.Rdev_minor}) == id.Dev {
 				info, _ := os.ReadFile(filepath.Join(dir, "fdinfo", fd.Name()))
@@ -48,14 +48,15 @@ func DeviceUsers(root string, id disk.ID) ([]User, error) {
 	return users, nil
 }
 
-// forWriting reports whether the flags of a fdinfo file (proc_pid_fdinfo(5), octal) allow writing.
+// forWriting reports whether a file is open for writing. info is the text of its fdinfo file, whose flags are octal
+// (proc_pid_fdinfo(5)).
 func forWriting(info string) bool {
 	flags, err := strconv.ParseUint(Field(info, "flags"), 8, 64)
 	return err == nil && flags&unix.O_ACCMODE != unix.O_RDONLY
 }
 
-// isMonitor reports whether the process is a virtual machine monitor, by its name or by its program's. The kernel cuts
-// the name of a process to 15 characters.
+// isMonitor reports whether the process is a virtual machine monitor, by the name of the process or of its program. The
+// kernel cuts the name of a process to 15 characters.
 func isMonitor(dir string) bool {
 	program, _ := os.Readlink(filepath.Join(dir, "exe"))
 	for _, name := range []string{command(dir), filepath.Base(program)} {

@@ -9,11 +9,12 @@ import (
 	"strings"
 )
 
-// domainDirectories have the virtual machines of libvirt: those defined, and those that run.
+// domainDirectories have the configuration of libvirt's virtual machines: the first of all defined machines, the second
+// of the running machines.
 var domainDirectories = []string{"/etc/libvirt/qemu", "/run/libvirt/qemu"}
 
-// domainClaims returns the claims of libvirt's domains. A directory or file that is unreadable, or no XML, is a claim
-// without a Spec.
+// domainClaims returns the claims of libvirt's domains. A directory or file that cannot be read, or that is not XML, is
+// a claim without a Spec.
 func domainClaims(root string) []Claim {
 	var claims []Claim
 	for _, dir := range domainDirectories {
@@ -34,8 +35,8 @@ func domainClaims(root string) []Claim {
 	return claims
 }
 
-// parseDomain adds the devices below /dev that a domain names in its <source dev=…> and <source file=…>
-// (https://libvirt.org/formatdomain.html). The elements' places do not matter.
+// parseDomain adds a claim for each device below /dev that a domain names in <source dev=…> or <source file=…>
+// (https://libvirt.org/formatdomain.html). These elements count anywhere in the file.
 func parseDomain(claims []Claim, text, where string) ([]Claim, error) {
 	d := xml.NewDecoder(strings.NewReader(text))
 	for {

@@ -12,12 +12,12 @@ import (
 	"hotmount/internal/disk"
 )
 
-// xfsGeometry is XFS_IOC_FSGEOMETRY_V1, _IOR('X', 100, struct xfs_fsop_geom_v1) (fs/xfs/libxfs/xfs_fs.h of Linux). It
-// needs no capability.
+// xfsGeometry is XFS_IOC_FSGEOMETRY_V1, _IOR('X', 100, struct xfs_fsop_geom_v1) (fs/xfs/libxfs/xfs_fs.h of Linux). The
+// call needs no capability.
 const xfsGeometry = 0x80705864
 
-// XFSGeometry returns the size and the UUID of a mounted XFS. The device must be mounted at the path in this process's
-// mount namespace.
+// XFSGeometry returns the size and the UUID of a mounted XFS filesystem. The device must be mounted at the path in this
+// process's mount namespace.
 func XFSGeometry(path string, dev disk.Dev) (disk.Geometry, error) {
 	g, err := xfsGeometryOf(path, dev)
 	if err != nil {
@@ -36,7 +36,7 @@ func xfsGeometryOf(path string, dev disk.Dev) (g disk.Geometry, err error) {
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, dir.Fd(), xfsGeometry, uintptr(unsafe.Pointer(&b))); errno != 0 {
 		return g, fmt.Errorf("XFS_IOC_FSGEOMETRY_V1: %w", errno)
 	}
-	// struct xfs_fsop_geom_v1: blocksize, agblocks, datablocks, uuid.
+	// These are the fields blocksize, agblocks, datablocks and uuid of struct xfs_fsop_geom_v1.
 	native := binary.NativeEndian
 	g.Block = uint64(native.Uint32(b[0:]))
 	g.Group = uint64(native.Uint32(b[8:])) * g.Block
@@ -48,8 +48,8 @@ func xfsGeometryOf(path string, dev disk.Dev) (g disk.Geometry, err error) {
 	return g, nil
 }
 
-// OpenMount opens the root directory of the device's filesystem, mounted at that path. While it is open, the filesystem
-// cannot be unmounted.
+// OpenMount opens the root directory of the device's filesystem, which must be mounted at that path. While the
+// directory is open, the filesystem cannot be unmounted.
 func OpenMount(path string, dev disk.Dev) (*os.File, error) {
 	dir, err := os.OpenFile(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -66,7 +66,7 @@ func OpenMount(path string, dev disk.Dev) (*os.File, error) {
 	return dir, nil
 }
 
-// otherError reports that another device is mounted there.
+// otherError reports that a device other than want is mounted at the path.
 type otherError struct{ on, want disk.Dev }
 
 func (e *otherError) Error() string {

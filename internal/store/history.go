@@ -17,16 +17,16 @@ import (
 // ErrBrake reports that too many disks were formatted in a short time.
 var ErrBrake = errors.New("too many disks were formatted in a short time")
 
-// Bounds in bytes. A history that would exceed historySize is rewritten with its newest records, which take half of
-// that. A record has at most evidenceSize of evidence, and as much of its failure. So more records are kept than the
-// largest format_limit, 256.
+// These bounds are in bytes. A history that would exceed historySize is rewritten with only its newest records, which
+// take half of that size. A record has at most evidenceSize of evidence, and at most as much text about its failure. So
+// the history keeps more records than 256, the largest format_limit.
 const (
 	historySize  = 3 << 20
 	evidenceSize = 2 << 10
 )
 
-// entry is one line of history.jsonl: the beginning of a format, its end, or when it was noticed that the lines before
-// have times in the future.
+// entry is one line of history.jsonl. It has one of three things: the beginning of a format, the end of a format, or
+// the time at which earlier lines were noticed to have times in the future.
 type entry struct {
 	Version int          `json:"version"`
 	Begin   *disk.Record `json:"begin,omitempty"`
@@ -34,7 +34,7 @@ type entry struct {
 	Noticed time.Time    `json:"noticed,omitzero"`
 }
 
-// ending closes the last record with that UUID.
+// ending is the end of the last record with that UUID.
 type ending struct {
 	UUID    string    `json:"uuid"`
 	Ended   time.Time `json:"ended"`
@@ -57,8 +57,8 @@ func (s Store) History() ([]disk.Record, error) {
 	return all, nil
 }
 
-// parseHistory returns the records and how many bytes of data they take. An incomplete last line is no record: it was
-// never synced, so nothing was written to a disk because of it.
+// parseHistory returns the records. whole is the number of bytes of data that they take. An incomplete last line is not
+// a record. It was never synced, so nothing was written to a disk because of it.
 func parseHistory(data []byte) (all []disk.Record, whole int, err error) {
 	for rest := data; len(rest) > 0; {
 		n := bytes.IndexByte(rest, '\n') + 1
@@ -89,10 +89,11 @@ func parseHistory(data []byte) (all []disk.Record, whole int, err error) {
 	return all, whole, nil
 }
 
-// futureFrom is how far in the future a time shows that a clock was wrong. A clock that is adjusted may step back less.
+// futureFrom bounds how far in the future a time may be. A time beyond this bound shows that the clock was wrong. A
+// clock that is adjusted may step back by less.
 const futureFrom = time.Minute
 
-// futureAt gives the records that are in the future at that time this time instead, and returns how many there are.
+// futureAt notes the time now in the records that are in the future at that time. count is the number of these records.
 func futureAt(all []disk.Record, now time.Time) (count int) {
 	for i := range all {
 		if all[i].Time(now).After(now.Add(futureFrom)) {
@@ -103,11 +104,11 @@ func futureAt(all []disk.Record, now time.Time) (count int) {
 	return count
 }
 
-// NoticeFuture records, once, that the history has times in the future, and returns how many. A clock was wrong, and
-// they would count for format_limit until then.
+// NoticeFuture records, once, that the history has times in the future. count is the number of such records. A clock
+// was wrong when they were written. Without this, they would count for format_limit until their time has come.
 func (s Store) NoticeFuture() (count int, err error) {
 	all, err := s.History()
-	now := time.Now().UTC().Round(0) // a format may have begun meanwhile
+	now := time.Now().UTC().Round(0) // taken after the history was read, because another process may have begun a format by then
 	if count = futureAt(all, now); err != nil || count == 0 {
 		return 0, nil // Load reports a history that cannot be read
 	}
@@ -123,25 +124,25 @@ func (e *ending) close(all []disk.Record) {
 	}
 }
 
-// Format is the durable record of one format that is about to begin. It implements the intents of package format. It is
-// not safe for use by several goroutines.
+// Format is the durable record of one format that is about to begin. It implements the interface of package format that
+// records intents. It is not safe for use by several goroutines at once.
 type Format struct {
 	Store Store
-	// Record is what is recorded. Begin fills in the times.
+	// Record is the record of the format. Begin fills in its times.
 	Record disk.Record
-	// Limit is how many disks may be formatted within Period, 0 for any number.
+	// Limit is how many disks may be formatted within Period. 0 means any number.
 	Limit  int
 	Period time.Duration
-	// Attached reports whether the disk with that sequence number is attached, or may be. nil means that none is.
+	// Attached reports whether a disk with that sequence number is attached, or may be. If Attached is nil, none is.
 	Attached func(seq uint64) bool
 
-	// open reports that the record has begun and has no end yet.
+	// open reports that the record has a beginning but no end yet.
 	open bool
 }
 
-// Begin returns once the decision and the intent would survive a power cut. The error wraps ErrBrake if the limit is
-// reached. Processes that call it at the same time are counted one after the other. A format of the same disk that has
-// begun on another path is an error.
+// Begin records the decision and the intent. When it returns nil, the record would survive a power cut. If the limit is
+// reached, the error wraps ErrBrake. Processes that call Begin at the same time are counted one after the other. Begin
+// also returns an error if a format of the same disk has begun on another path.
 func (f *Format) Begin(i disk.Intent) error {
 	err := f.Store.begin(f)
 	if err == nil {
@@ -151,17 +152,17 @@ func (f *Format) Begin(i disk.Intent) error {
 	return err
 }
 
-// Amend returns once the changed intent would survive a power cut.
+// Amend records the changed intent. When it returns nil, the record would survive a power cut.
 func (f *Format) Amend(i disk.Intent) error { return f.Store.Begin(i) }
 
-// End records the result of the format, and then removes the intent. After a crash between the two the disk is examined
-// once more.
+// End records the result of the format, and then removes the intent. If a crash comes between these two steps, the disk
+// is examined once more.
 func (f *Format) End(uuid string, failure error) error {
 	f.open = false
 	return f.Store.EndFormat(uuid, failure)
 }
 
-// Close records the failure of a format that has begun and has no end. Its intent stays.
+// Close records the failure of a format that has a beginning but no end. The intent of the format stays.
 func (f *Format) Close(failure error) error {
 	if !f.open {
 		return nil
@@ -201,7 +202,7 @@ func (s Store) begin(f *Format) error {
 	})
 }
 
-// append adds, synced, the line that next makes from the current history.
+// append adds a line to the history and syncs it. next makes the line from the current history.
 func (s Store) append(next func([]disk.Record) (entry, error)) error {
 	err := s.locked(func() error { return s.appendLocked(next) })
 	if errors.Is(err, ErrBrake) {
@@ -210,7 +211,7 @@ func (s Store) append(next func([]disk.Record) (entry, error)) error {
 	return wrap(err, "cannot record the format in the history")
 }
 
-// appendLocked replaces the file as a whole, so that a crash leaves no incomplete line.
+// appendLocked replaces the whole file, so that a crash leaves no incomplete line.
 func (s Store) appendLocked(next func([]disk.Record) (entry, error)) error {
 	data, err := readFile(s.historyFile())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -238,7 +239,7 @@ func (s Store) appendLocked(next func([]disk.Record) (entry, error)) error {
 	return s.failed(s.WithReserve(func() error { return replace(s.historyFile(), slices.Concat(kept, text, []byte("\n")), true) }))
 }
 
-// newest returns the lines of the newest records.
+// newest returns the lines of the newest records that fit into half of historySize.
 func newest(all []disk.Record) ([]byte, error) {
 	var lines []byte
 	for i := range slices.Backward(all) {
@@ -254,7 +255,7 @@ func newest(all []disk.Record) ([]byte, error) {
 	return lines, nil
 }
 
-// bounded returns the first lines of evidence that fit.
+// bounded returns the first lines of evidence, as many as fit into evidenceSize.
 func bounded(evidence []string) []string {
 	kept, size := []string{}, 0
 	for i, line := range evidence {

@@ -11,11 +11,12 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Begin records, synced, that a filesystem is about to be made. It drops the noted content of the disk, which is no
-// longer missed, even if a crash leaves the disk half made.
+// Begin records, synced, that a filesystem is about to be made. It also drops the noted content of the disk. Nobody
+// will miss this content, even if a crash leaves a filesystem that is only half made.
 func (s Store) Begin(i disk.Intent) error { return s.begins(i, nil) }
 
-// begins is Begin. If attached is not nil, it fails if a format of the same disk has begun on an attached path.
+// begins does what Begin does. If attached is not nil, it fails if a format of the same disk has begun on another
+// attached path.
 func (s Store) begins(i disk.Intent, attached func(seq uint64) bool) error {
 	if !disk.ValidUUID(i.UUID) {
 		return fmt.Errorf("cannot record the intent: %q is not a UUID", i.UUID)
@@ -46,8 +47,9 @@ func (s Store) saveIntent(i disk.Intent) error {
 	return s.save(s.intentFile(i.UUID), i)
 }
 
-// overlap returns an error if serial or WWN show that the unfinished format of another attached disk is on the same one.
-// Of two paths to one disk, or two disks with one serial, the second waits until the first is finished.
+// overlap returns an error if another attached disk has an unfinished format and may be the same disk, by serial or
+// WWN. These may be two paths to one disk, or two disks with one serial. In each case the second format waits until the
+// first is finished.
 func overlap(all []disk.Intent, by *disk.Intent, attached func(seq uint64) bool) error {
 	for i := range all {
 		was := all[i].Identity
@@ -58,11 +60,12 @@ func overlap(all []disk.Intent, by *disk.Intent, attached func(seq uint64) bool)
 	return nil
 }
 
-// displaced reports whether the intent n was matched to the disk of by only by slot and size, and so belongs to another
-// disk: this one was found to be blank.
+// displaced reports whether the intent n belongs to another disk than the intent by, although both have the same slot
+// and size. The disk of by was found to be blank, and only slot and size matched n to it.
 //
-// Two kinds stay with the slot. Content that the operator ordered to overwrite may lie on the other disk; it stays
-// until the operator orders the same again. A format that was disturbed stays as well.
+// Two kinds of intents stay with the slot. One is an operator's order to overwrite content: the content may lie on the
+// other disk. Such an intent stays until the operator gives the same order again. The other kind is a format that was
+// disturbed.
 func displaced(n, by *disk.Intent) bool {
 	was := n.Identity
 	if n.UUID == by.UUID || n.Doubt != "" || n.Over && !(by.Over && by.Was == n.Was) {
@@ -72,7 +75,8 @@ func displaced(n, by *disk.Intent) bool {
 	return was.Serial == "" && was.Like(by.Identity) && !was.Same(by.Identity) && !here
 }
 
-// Leave records that the intent's disk is not the one in its slot: the operator has accepted that disk's content.
+// Leave records that the intent's disk is not the disk in its slot, because the operator has accepted the content of
+// the disk in the slot.
 func (s Store) Leave(uuid string) error {
 	err := s.locked(func() error {
 		all, err := s.intents()
@@ -84,7 +88,7 @@ func (s Store) Leave(uuid string) error {
 	return wrap(err, "cannot record that the disk of the intent %s has left its slot", uuid)
 }
 
-// leave records of some intents that their disks have left their slots.
+// leave records, for the intents that has accepts, that their disks have left their slots.
 func (s Store) leave(all []disk.Intent, has func(*disk.Intent) bool) error {
 	for _, n := range all {
 		if n.Left || !has(&n) {
@@ -112,12 +116,12 @@ func (s Store) End(uuid string) error {
 	return wrap(err, "cannot remove the intent")
 }
 
-// intents returns the formats whose end is not recorded. A record that cannot be read gives an error. It is also
-// returned, with the UUID of its file name and in doubt. So no other intent is lost because of it, and a filesystem
-// with that UUID is not taken for whole.
+// intents returns the formats whose end is not recorded. If a record cannot be read, intents returns an error, and also
+// an intent with the UUID of the file name and in doubt. So no other intent is lost because of the unreadable record.
+// And a filesystem with that UUID does not count as complete.
 func (s Store) intents() ([]disk.Intent, error) {
 	var all []disk.Intent
-	var first error // each has what helps
+	var first error // each error says what helps
 	list, err := os.ReadDir(s.intentDir())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -127,13 +131,13 @@ func (s Store) intents() ([]disk.Intent, error) {
 	}
 	for _, e := range list {
 		if filepath.Ext(e.Name()) != ".json" {
-			continue // the temporary file of a write that a crash ended
+			continue // the temporary file of a write that a crash interrupted
 		}
 		var i disk.Intent
 		path := filepath.Join(s.intentDir(), e.Name())
 		err := readJSON(path, &i)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // it has just ended
+			continue // the format has just ended
 		}
 		uuid := strings.TrimSuffix(e.Name(), ".json")
 		switch {

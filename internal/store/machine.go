@@ -12,21 +12,22 @@ import (
 	"hotmount/internal/disk"
 )
 
-// MachineIDFile has the id of the worker (machine-id(5)).
+// MachineIDFile is the file with the id of the worker (machine-id(5)).
 const MachineIDFile = "/etc/machine-id"
 
-// arrival has the disks that were attached when the daemon first started under a machine-id that is not the state's.
+// arrival has the disks that were attached when the daemon first started under a machine-id other than the recorded
+// one.
 type arrival struct {
 	Machine string          `json:"machine"`
 	Present []disk.Identity `json:"present"`
 }
 
-// machineHelps is what helps without a machine-id.
+// machineHelps is the help for a worker without a machine-id.
 const machineHelps = disk.Helps + "systemd-machine-id-setup && systemctl restart hotmount"
 
 var machineID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// machine returns the worker's machine-id, empty for a store without MachineID.
+// machine returns the worker's machine-id. It is empty if the store has no MachineID.
 func (s Store) machine() (string, error) {
 	if s.MachineID == "" {
 		return "", nil
@@ -42,9 +43,9 @@ func (s Store) machine() (string, error) {
 	return id, nil
 }
 
-// present returns the lists that apply to this worker: the disks attached before installation or, under another
-// machine-id, those that were attached at the first start under it. The other worker's slots mean nothing here. With an
-// error nothing may be formatted.
+// present returns the lists that apply to this worker. before has the disks that were attached before installation.
+// Under another machine-id, arrived has instead the disks that were attached at the first start under this machine-id.
+// The slots of the other worker mean nothing here. If present returns an error, nothing may be formatted.
 func (s Store) present(st *state) (before, arrived []disk.Identity, err error) {
 	id, err := s.machine()
 	switch {
@@ -58,14 +59,15 @@ func (s Store) present(st *state) (before, arrived []disk.Identity, err error) {
 	return nil, st.Arrival.Present, nil
 }
 
-// First reports whether the daemon's next start is the first one: hotmount was installed into an image, or `hotmount
-// state reset` has run. Nothing may be formatted until the disks that are attached then are recorded.
+// First reports whether the next start of the daemon is the first one. It is if hotmount was installed into an image,
+// or after `hotmount state reset`. Nothing may be formatted until the disks that are attached at this start are
+// recorded.
 func (s Store) First() bool {
 	return exists(s.firstFile())
 }
 
-// Start records whose disks these are, before the daemon looks at the first one. It calls attached if it has to record
-// the attached disks: at the first start, and at the first start under another machine-id.
+// Start records to which worker the disks belong, before the daemon looks at the first disk. It calls attached if it
+// has to record the attached disks: at the first start, and at the first start under another machine-id.
 func (s Store) Start(attached func() ([]disk.Identity, error)) error {
 	return wrap(s.start(attached), "cannot record which disks are attached at the first start, so no disk is formatted")
 }
@@ -82,13 +84,13 @@ func (s Store) start(attached func() ([]disk.Identity, error)) error {
 	}
 	st, err := s.load()
 	if err != nil {
-		return nil // Load reports it
+		return nil // Load reports the error
 	}
 	id, err := s.machine()
 	switch {
 	case err != nil || id == "" || st.Machine == id || st.Arrival != nil && st.Arrival.Machine == id:
 		return nil
-	case st.Machine == "": // of an older hotmount
+	case st.Machine == "": // the state is of an older hotmount
 		return s.change(func(st *state) { st.Machine = id })
 	}
 	all, err := attached()
@@ -98,15 +100,16 @@ func (s Store) start(attached func() ([]disk.Identity, error)) error {
 	return s.change(func(st *state) { st.Arrival = &arrival{id, all} })
 }
 
-// Elsewhere reports whether the records belong to a worker with another machine-id. It is false if that is unknown.
+// Elsewhere reports whether the records belong to a worker with another machine-id. It returns false if that is
+// unknown.
 func (s Store) Elsewhere() bool {
 	st, err := s.load()
 	id, idErr := s.machine()
 	return err == nil && idErr == nil && id != "" && st.Machine != "" && st.Machine != id
 }
 
-// KeepMachine records that this is the worker of the records, under the machine-id that it has now. It ends the holds
-// of the first start under that id.
+// KeepMachine records that the records are this worker's, under its current machine-id. It ends the holds that began
+// with the first start under that id.
 func (s Store) KeepMachine() error {
 	id, err := s.machine()
 	if err == nil {
@@ -115,12 +118,12 @@ func (s Store) KeepMachine() error {
 	return wrap(err, "cannot keep the state")
 }
 
-// Reset removes all records of the worker. The daemon's next start is then its first one. The list of class directories
-// stays, because they are part of this system. No other process may use the store meanwhile.
+// Reset removes all records of the worker. The next start of the daemon is then its first one. The list of class
+// directories stays, because they are part of this system. No other process may use the store during Reset.
 func (s Store) Reset() error {
 	err := os.MkdirAll(s.State, 0o700)
 	if err == nil {
-		// The mark comes first, so that a crash at any point leaves no state that allows a format.
+		// The mark is written first, so that a crash at any point leaves no state that allows a format.
 		err = replace(s.firstFile(), nil, true)
 	}
 	var entries []os.DirEntry
@@ -133,7 +136,7 @@ func (s Store) Reset() error {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(s.State, e.Name())))
 		}
 	}
-	// Accepts for attachments of the former worker end.
+	// This ends accepts for attachments of the former worker.
 	err = errors.Join(err, os.RemoveAll(filepath.Join(s.Runtime, string(acceptedDir))), syncDir(s.State))
 	return wrap(err, "cannot reset the state directory")
 }

@@ -12,34 +12,34 @@ import (
 	"time"
 )
 
-// scansAtOnce is how many disks all processes of this node together read in full at the same time.
+// scansAtOnce is how many disks may be read in full at the same time, by all processes of this node together.
 const scansAtOnce = 2
 
-// placeEvery is how often a place is tried again: flock(2) waits for one file only, and without a context. placeWord is
-// how often the wait is reported.
+// placeEvery is the time between two attempts to lock a place. flock(2) can wait for one file only, and cannot end with
+// a context. placeWord is the time between two reports that the wait goes on.
 const (
 	placeEvery = 100 * time.Millisecond
 	placeWord  = 10 * time.Second
 )
 
-// stalled is how long a disk may keep a place without completing a read. Otherwise two disks on dead storage would
-// block the reading of all others.
+// stalled is how long a disk may keep a place without completing a read. Without this bound, two disks on dead storage
+// would keep all other disks from being read.
 const stalled = 30 * time.Second
 
-// Place is the right to read a disk in full. Make it with ScanPlace or LaterPlace.
+// Place is the right to read a disk in full. ScanPlace and LaterPlace return one.
 type Place struct {
 	store   Store
 	waiting func()
 
 	mu   sync.Mutex
-	file *os.File    // nil while others may take it
-	idle *time.Timer // nil before the first place
+	file *os.File    // nil while other processes may take the place
+	idle *time.Timer // nil before the first place was taken
 	done bool
 }
 
-// ScanPlace waits for one of the places to read a disk. Free gives it back, and so does the end of the process. A place
-// without a call of Progress for 30 seconds is given away. While ScanPlace waits, it calls waiting at once and then
-// every ten seconds.
+// ScanPlace waits for a place and returns it. Free, or the end of the process, gives the place back. A place is given
+// away if Progress is not called for 30 seconds. ScanPlace calls waiting when it begins to wait, and then every ten
+// seconds.
 func (s Store) ScanPlace(ctx context.Context, waiting func()) (*Place, error) {
 	p := s.LaterPlace(waiting)
 	if err := p.Progress(ctx); err != nil {
@@ -48,14 +48,14 @@ func (s Store) ScanPlace(ctx context.Context, waiting func()) (*Place, error) {
 	return p, nil
 }
 
-// LaterPlace returns a place for which the first call of Progress waits. It suits a caller that may not have to read
-// the disk in full.
+// LaterPlace returns a Place without waiting. The first call of Progress waits instead. It suits a caller that may not
+// have to read the disk in full.
 func (s Store) LaterPlace(waiting func()) *Place {
 	return &Place{store: s, waiting: waiting}
 }
 
-// Progress reports that a read has ended. If the place was given away meanwhile, Progress waits for another. After an
-// error the caller has no place.
+// Progress reports that a read has ended. If the place was given away since the last call, Progress waits for another
+// place. If Progress returns an error, the caller has no place.
 func (p *Place) Progress(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,7 +76,7 @@ func (p *Place) Progress(ctx context.Context) error {
 	return nil
 }
 
-// Again waits for a place after Free.
+// Again waits for another place after a call of Free.
 func (p *Place) Again(ctx context.Context) error {
 	p.mu.Lock()
 	p.done = false
@@ -95,7 +95,7 @@ func (p *Place) Free() {
 	p.release()
 }
 
-// stall gives the place away: no read has ended for that long.
+// stall gives the place away, because no read has ended within the time stalled.
 func (p *Place) stall() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,7 +135,7 @@ func (s Store) takePlace(ctx context.Context, waiting func()) (*os.File, error) 
 	}
 }
 
-// lockPlace returns nil without an error if another process has the place.
+// lockPlace locks the file of a place. If another process has the place, it returns nil without an error.
 func lockPlace(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -13,15 +13,15 @@ import (
 
 func (s Store) publishedFile() string { return filepath.Join(s.Runtime, "status.json") }
 
-// Publish replaces the daemon's published state of the disks, which anybody may read. It must not run concurrently.
+// Publish replaces the daemon's published state of the disks, which any user may read. Do not call it concurrently.
 func (s Store) Publish(lines []disk.Line) error {
-	tmp := filepath.Join(s.Runtime, ".status.json.new") // only the daemon writes it
+	tmp := filepath.Join(s.Runtime, ".status.json.new") // only the daemon writes this file
 	data, err := json.MarshalIndent(lines, "", "  ")
 	if err == nil {
 		err = os.WriteFile(tmp, append(data, '\n'), 0o600)
 	}
 	if err == nil {
-		// The daemon's umask suits its other files.
+		// The daemon's umask suits its other files, but not this one.
 		err = os.Chmod(tmp, 0o644)
 	}
 	if err == nil {
@@ -30,7 +30,8 @@ func (s Store) Publish(lines []disk.Line) error {
 	return wrap(err, "cannot write the status for other users")
 }
 
-// Published returns the daemon's last published state of each disk, none if no daemon has run since boot.
+// Published returns the state of each disk that the daemon published last. It returns none if no daemon has run since
+// boot.
 func (s Store) Published() ([]disk.Line, error) {
 	var lines []disk.Line
 	if err := readJSON(s.publishedFile(), &lines); err != nil && !errors.Is(err, fs.ErrNotExist) {

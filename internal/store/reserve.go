@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The reserve is space on the filesystem of the state directory, mostly the root filesystem: small files, because a
-// filesystem may also be out of inodes. A mount point needs two inodes and a block. XFS makes none with less than
-// 200 KiB free.
+// The reserve is space on the filesystem of the state directory, which is mostly the root filesystem. It consists of
+// small files, because a filesystem may also run out of inodes. A mount point needs two inodes and a block. XFS makes
+// no inode if less than 200 KiB are free.
 const (
 	reserveFiles = 64
 	reserveSize  = 64 << 10
 )
 
-// WithReserve calls do. If the filesystem is full, it gives the reserve back, calls do again, and takes as much of the
-// reserve as is still there.
+// WithReserve calls do. If do fails because the filesystem is full, WithReserve gives the reserve back and calls do
+// again. Then it takes as much of the reserve as is still free.
 func (s Store) WithReserve(do func() error) error {
 	err := do()
 	if !errors.Is(err, unix.ENOSPC) {
@@ -27,10 +27,10 @@ func (s Store) WithReserve(do func() error) error {
 	}
 	dir, openErr := os.Open(s.reserveDir())
 	if openErr != nil {
-		return err // it was never taken
+		return err // the reserve was never taken
 	}
 	defer dir.Close()
-	// Nobody else may take the space meanwhile.
+	// The lock keeps other hotmount processes from taking the free space.
 	if lockErr := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX); lockErr != nil {
 		return errors.Join(err, lockErr)
 	}
@@ -47,9 +47,9 @@ func (s Store) WithReserve(do func() error) error {
 	return err
 }
 
-// Recover checks once more a state directory that was full. It also takes what is missing of the reserve if there is
-// plenty of room. It does neither while somebody uses what was given back, because that room would count as free.
-// Either is tried again at the next call, so no error is reported.
+// Recover checks a state directory that was full once more. If there is plenty of room, it also takes the missing part
+// of the reserve. It does nothing while another process uses the reserve, because space that was given back would count
+// as room. The next call of Recover tries again, so Recover reports no error.
 func (s Store) Recover() {
 	if makeSynced(s.reserveDir()) != nil {
 		return
@@ -78,12 +78,12 @@ func (s Store) Recover() {
 	takeAll(missing)
 }
 
-// roomy reports whether there is plenty of room for the reserve. Files is 0 where inodes are not counted.
+// roomy reports whether there is plenty of room for the reserve. Files is 0 on filesystems that do not count inodes.
 func roomy(st *unix.Statfs_t) bool {
 	return st.Bavail*uint64(st.Bsize) >= 4*reserveFiles*reserveSize && (st.Files == 0 || st.Ffree >= 4*reserveFiles)
 }
 
-// takeAll makes the files until one fails.
+// takeAll makes the files of the reserve, and stops at the first that fails.
 func takeAll(paths []string) {
 	for _, path := range paths {
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
@@ -98,20 +98,20 @@ func takeAll(paths []string) {
 	}
 }
 
-// unwritable returns why nothing can be written to the filesystem now, empty if there is nothing to see. What is kept for
-// root does not count as room.
+// unwritable returns, in words, why nothing can be written to the filesystem now. It is empty if no reason is visible.
+// Space that is reserved for root does not count as room.
 func unwritable(st *unix.Statfs_t) string {
 	switch {
 	case st.Flags&unix.ST_RDONLY != 0:
 		return "it is read-only now"
-	// Files is 0 where inodes are not counted, as on Btrfs.
+	// Files is 0 on filesystems that do not count inodes, such as Btrfs.
 	case st.Bavail*uint64(st.Bsize) < 512<<10, st.Files != 0 && st.Ffree < 2:
 		return "its filesystem is full now"
 	}
 	return ""
 }
 
-// fullFile exists while the last check has found no room.
+// fullFile exists if the last check found no room.
 func (s Store) fullFile() string { return filepath.Join(s.Runtime, "state-full") }
 
 func (s Store) reserveDir() string { return filepath.Join(s.State, "reserve") }

@@ -11,14 +11,14 @@ import (
 	"hotmount/internal/disk"
 )
 
-// SaveSettings passes the daemon's effective settings to the processes that format, so that its flags and environment
-// apply there too.
+// SaveSettings records the daemon's effective settings for the processes that format. So the daemon's flags and
+// environment apply to these processes too.
 func (s Store) SaveSettings(st *disk.Settings) error {
 	return wrap(writeJSON(s.settingsFile(), st, false), "cannot pass on the settings")
 }
 
-// SaveDirectories records the class directories in the state directory, for the cleanup at a boot with a broken
-// configuration. former are earlier directories that still need a cleanup.
+// SaveDirectories records the class directories in the state directory. A boot with a broken configuration needs them
+// for its cleanup. former are directories of an earlier configuration that still need a cleanup.
 func (s Store) SaveDirectories(st *disk.Settings, former ...string) error {
 	var dirs []string
 	for i := range st.Classes {
@@ -32,15 +32,16 @@ func (s Store) SaveDirectories(st *disk.Settings, former ...string) error {
 	return wrap(s.save(s.directoriesFile(), dirs), "cannot record the class directories")
 }
 
-// The first and the last line of the last good settings. A file without the last one is not whole.
+// keptHead and keptVersion are the first line of the last good settings, keptEnd is the last. A file without the last
+// line is incomplete.
 const (
 	keptHead    = "# hotmount's last good settings, version "
 	keptVersion = "1"
 	keptEnd     = "# end\n"
 )
 
-// KeepSettings records, synced, a configuration file with settings that were loaded well. If that fails, the record of
-// formats has no gap: only a start with a faulty configuration lacks settings then.
+// KeepSettings records, synced, a configuration file with settings that were loaded without a fault. If KeepSettings
+// fails, the record of formats has no gap. Then only a start with a faulty configuration lacks settings.
 func (s Store) KeepSettings(text string) error {
 	text = keptHead + keptVersion + "\n" + text + keptEnd
 	if old, err := readFile(s.keptFile()); err == nil && string(old) == text {
@@ -49,8 +50,8 @@ func (s Store) KeepSettings(text string) error {
 	return wrap(replace(s.keptFile(), []byte(text), true), "cannot keep the settings for a start with a faulty configuration")
 }
 
-// KeptSettings returns the path of the configuration file that KeepSettings has recorded. It returns an error if there
-// is none (fs.ErrNotExist), or if it is not whole or of another version.
+// KeptSettings returns the path of the configuration file that KeepSettings has recorded. It returns fs.ErrNotExist if
+// there is no such file. It also returns an error if the file is incomplete or of another version.
 func (s Store) KeptSettings() (path string, err error) {
 	data, err := readFile(s.keptFile())
 	if err != nil {
@@ -67,7 +68,7 @@ func (s Store) KeptSettings() (path string, err error) {
 	return s.keptFile(), nil
 }
 
-// Settings returns the settings that the daemon runs with.
+// Settings returns the settings with which the daemon runs.
 func (s Store) Settings() (*disk.Settings, error) {
 	var st disk.Settings
 	if err := readJSON(s.settingsFile(), &st); err != nil {
@@ -76,7 +77,7 @@ func (s Store) Settings() (*disk.Settings, error) {
 	return &st, nil
 }
 
-// Directories returns the directories that the last daemon recorded with SaveDirectories.
+// Directories returns the class directories that the last daemon recorded with SaveDirectories.
 func (s Store) Directories() ([]string, error) {
 	var dirs []string
 	err := readJSON(s.directoriesFile(), &dirs)

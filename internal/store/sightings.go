@@ -12,7 +12,7 @@ import (
 	"hotmount/internal/policy/identity"
 )
 
-// Remember records, synced, on which disks filesystems were found mounted, or that their disks have left.
+// Remember records, synced, on which disks filesystems were found mounted, or that these disks have left.
 func (s Store) Remember(seen []disk.Sighting) error {
 	err := s.locked(func() error {
 		all, err := s.Sightings()
@@ -31,13 +31,13 @@ func (s Store) Remember(seen []disk.Sighting) error {
 	return wrap(err, "cannot record which filesystem lies on which disk")
 }
 
-// merge adds the sightings seen to all, with one for each filesystem. It may change all.
+// merge adds the sightings in seen to all. The result has one sighting for each filesystem. merge may change all.
 func merge(all, seen []disk.Sighting) []disk.Sighting {
 	for _, n := range seen {
 		i := slices.IndexFunc(all, func(o disk.Sighting) bool { return o.UUID == n.UUID })
 		if i >= 0 {
 			if n.Left && !all[i].Identity.Is(n.Identity) {
-				continue // it came back meanwhile
+				continue // the filesystem is back, on another attachment
 			}
 			all = slices.Delete(all, i, i+1)
 		}
@@ -46,9 +46,9 @@ func merge(all, seen []disk.Sighting) []disk.Sighting {
 	return all
 }
 
-// dropRenamed removes refused disks that now have a UUID of their own.
+// dropRenamed removes the records of refused disks whose filesystem now has a UUID of its own.
 func (s Store) dropRenamed(seen []disk.Sighting) error {
-	// Without a readable state there is nothing to drop, and Records.Lost reports the error.
+	// If the state is not readable, there is nothing to drop. Records.Lost reports the error.
 	if _, err := s.load(); err != nil {
 		return nil
 	}
@@ -57,9 +57,9 @@ func (s Store) dropRenamed(seen []disk.Sighting) error {
 	})
 }
 
-// markFull makes a file for each filesystem that fills its disk, for udev/90-hotmount.rules, and removes the others. A
-// file is named for the filesystem and the size of its disk in sectors of 512 bytes, as in sysfs. The files are not
-// synced: if one is lost, udev finds out once more.
+// markFull makes a file for each filesystem that fills its disk, and removes all other such files. It serves
+// udev/90-hotmount.rules. The name of a file has the filesystem's UUID and the size of its disk in sectors of 512
+// bytes, as in sysfs. The files are not synced: if a file is lost, udev finds out the same once more.
 func (s Store) markFull(all []disk.Sighting) error {
 	dir, want := filepath.Join(s.State, "full"), map[string]bool{}
 	for _, n := range all {
@@ -83,13 +83,14 @@ func (s Store) markFull(all []disk.Sighting) error {
 	return err
 }
 
-// Note records, synced, content that was found on disks and is not mounted, or that it is gone (Left). Once a
-// filesystem is mounted, Remember records it instead.
+// Note records, synced, content that was found on disks and is not mounted. If Left is set, it records that the content
+// is gone. Once a filesystem is mounted, Remember records it instead.
 func (s Store) Note(found []disk.Sighting) error {
 	return wrap(s.locked(func() error { return s.note(found, true) }), "cannot record what lies on which disk")
 }
 
-// note drops the records that the found content replaces, and adds the new ones. Each slot has one at most.
+// note drops the records that the found content replaces. If add is set, it also adds new records, at most one for each
+// slot.
 func (s Store) note(found []disk.Sighting, add bool) error {
 	before, err := s.Noted()
 	if err != nil {
@@ -116,8 +117,8 @@ func (s Store) note(found []disk.Sighting, add bool) error {
 	return saveList(s, s.notedFile(), all)
 }
 
-// GiveUp records, synced, that the filesystem's disk has left for good, though nobody saw it leaving. The record keeps
-// its other fields and its position, so that later content of a slot stays later.
+// GiveUp records, synced, that the filesystem's disk has left and will not come back, though nobody saw it leaving. The
+// record keeps its other fields and its position. So later content of a slot stays later.
 func (s Store) GiveUp(uuid string) error {
 	err := s.locked(func() error {
 		all, err := s.Sightings()
@@ -132,12 +133,12 @@ func (s Store) GiveUp(uuid string) error {
 	return wrap(err, "cannot record that %s will not come back", disk.Visible(uuid))
 }
 
-// Sightings returns the filesystems known to have been mounted, the one seen last at the end.
+// Sightings returns the filesystems known to have been mounted. The filesystem that was seen last is at the end.
 func (s Store) Sightings() ([]disk.Sighting, error) {
 	return readList[disk.Sighting](s.sightingsFile())
 }
 
-// Noted returns what Note has recorded, the newest at the end.
+// Noted returns what Note has recorded. The newest record is at the end.
 func (s Store) Noted() ([]disk.Sighting, error) { return readList[disk.Sighting](s.notedFile()) }
 
 func (s Store) sightingsFile() string { return filepath.Join(s.State, "filesystems.json") }

@@ -1,6 +1,6 @@
 // Package store keeps what cannot be derived from the disks, systemd and the kernel. It has two stores. The state
 // directory (/var/lib/hotmount) is synced and survives reboots. The runtime directory (/run/hotmount) survives restarts
-// of the service, is gone after a reboot and is keyed by disk sequence number.
+// of the service, but not a reboot. Its records have a disk sequence number as their key.
 package store
 
 import (
@@ -22,25 +22,26 @@ import (
 	"hotmount/internal/policy/identity"
 )
 
-// The directories of the installed package: StateDirectory= and RuntimeDirectory= of hotmount.service.
+// These are the directories of the installed package: StateDirectory= and RuntimeDirectory= of hotmount.service.
 const (
 	StateDirectory   = "/var/lib/hotmount"
 	RuntimeDirectory = "/run/hotmount"
 )
 
-// version is the format version of state.json. A daemon that finds a newer one leaves it alone and formats nothing.
+// version is the format version of state.json. A daemon that finds a newer version does not change the file and formats
+// nothing.
 const version = 1
 
-// ErrLost reports that the state directory has no readable state: it was never initialised, or was lost. Nothing may be
-// formatted until it is initialised.
+// ErrLost reports that the state directory has no readable state: it was never initialised, or the state was lost.
+// Nothing may be formatted until the directory is initialised.
 var ErrLost = errors.New("the state directory is not initialised" + disk.Helps + "hotmount state init")
 
-// Store gives access to both stores. Several processes may call its methods: each file is replaced as a whole, and
-// read-modify-write is locked.
+// Store gives access to the two stores. Several processes may call its methods at once: a file is always replaced as a
+// whole, and a change that depends on the old content takes a lock.
 type Store struct {
 	State   string
 	Runtime string
-	// MachineID is the path of the worker's machine-id. Empty means that the records are this worker's.
+	// MachineID is the path of the file with the worker's machine-id. Empty means that the records are this worker's.
 	MachineID string
 }
 
@@ -49,31 +50,34 @@ func Default() Store {
 	return Store{State: StateDirectory, Runtime: RuntimeDirectory, MachineID: MachineIDFile}
 }
 
-// state is state.json.
+// state is the content of state.json.
 type state struct {
 	Version int `json:"version"`
-	// Machine is the machine-id of the worker that the records are of. It is empty in the state of an older hotmount
-	// until the daemon starts.
+	// Machine is the machine-id of the worker to which the records belong. It is empty in the state of an older
+	// hotmount until the daemon starts.
 	Machine string `json:"machine,omitempty"`
-	// Arrival has the disks of the first start under another machine-id that were not accepted since, nil for none.
+	// Arrival has the disks of the first start under another machine-id that were not accepted since. It is nil if
+	// there was no such start.
 	Arrival *arrival `json:"arrival,omitempty"`
-	// Present are the disks that were attached when hotmount was installed, the first time or again, and were not
-	// accepted since.
+	// Present has the disks that were attached when hotmount was installed, for the first time or again. A disk that
+	// was accepted since is not in it.
 	Present []disk.Identity `json:"present"`
-	// Braked are the disks that came while the format limit was reached and were not accepted since, the newest last.
+	// Braked has the disks that were attached while the format limit was reached. A disk that was accepted since is not
+	// in it. The newest is last.
 	Braked []disk.Identity `json:"braked,omitempty"`
-	// Twins are the disks that were refused because another had their UUID and were not accepted since, the newest
-	// last.
+	// Twins has the disks that were refused because another disk had the same UUID. A disk that was accepted since is
+	// not in it. The newest is last.
 	Twins []identity.Twin `json:"twins,omitempty"`
-	// Used are the disks that another program used and that were not accepted since, the newest last.
+	// Used has the disks that another program used. A disk that was accepted since is not in it. The newest is last.
 	Used []disk.Use `json:"used,omitempty"`
 }
 
 func (s Store) stateFile() string { return filepath.Join(s.State, "state.json") }
 
-// Init initialises the state directory with the disks that are attached now. An initialised one keeps its content, and
-// gets these disks if the package was removed in between, or the first start is still to come. made reports whether the
-// disks were recorded. When Init returns without an error, the directory is writable and earlier failures are forgotten.
+// Init initialises the state directory with the disks that are attached now. If the directory is initialised already,
+// its content stays. Init then adds the attached disks only if the package was removed in between, or if the first
+// start is still to come. made reports whether the disks were recorded. When Init returns without an error, the
+// directory is writable and earlier failures are forgotten.
 func (s Store) Init(present []disk.Identity) (made bool, err error) {
 	_, err = s.load()
 	if err != nil && !errors.Is(err, ErrLost) {
@@ -88,7 +92,7 @@ func (s Store) Init(present []disk.Identity) (made bool, err error) {
 			if err != nil && !errors.Is(err, ErrLost) {
 				return err
 			}
-			if st.Arrival != nil { // under another machine-id only that list counts
+			if st.Arrival != nil { // under another machine-id only the list of Arrival counts
 				st.Arrival.Present = slices.Concat(st.Arrival.Present, present)
 			}
 			for _, p := range st.Present {
@@ -115,8 +119,9 @@ func (s Store) Init(present []disk.Identity) (made bool, err error) {
 	return made, err
 }
 
-// Removed reports whether the package was removed since Init. Disks attached then are not on record, so nothing may be
-// formatted until Init runs. The package's prerm makes the file, or its postrm where dpkg does not call prerm.
+// Removed reports whether the package was removed since Init. Disks that were attached while it was removed are not on
+// record, so nothing may be formatted until Init runs. The package's prerm makes the file that shows the removal. Its
+// postrm makes the file where dpkg does not call prerm.
 func (s Store) Removed() bool {
 	return exists(s.removedFile())
 }
@@ -124,7 +129,7 @@ func (s Store) Removed() bool {
 func (s Store) removedFile() string { return filepath.Join(s.State, "removed") }
 
 // Check reports whether the state directory can be written, by writing to it. If it cannot, nothing is formatted until
-// Init, or until a Check succeeds if the filesystem is full: no record is lost then.
+// Init runs. If the filesystem was only full, no record is lost, so a Check that succeeds is enough.
 func (s Store) Check() error {
 	path := filepath.Join(s.State, "check")
 	err := replace(path, make([]byte, 4*evidenceSize), true)
@@ -141,21 +146,21 @@ func (s Store) Check() error {
 	return s.failed(err)
 }
 
-// save replaces the file of a record, synced. A full filesystem does not prevent it while there is a reserve.
+// save replaces the file of a record and syncs it. As long as there is a reserve, it works on a full filesystem too.
 func (s Store) save(path string, v any) error {
 	return s.failed(s.WithReserve(func() error { return writeJSON(path, v, true) }))
 }
 
-// failed records the error of a write to the state directory until Init, and returns it. The state then has a gap: the
-// record of a format may be missing. failed also removes a file, which shows the gap after a reboot. Removing works in
-// a full filesystem; in a read-only one nothing does.
+// failed records the error of a write to the state directory, and returns it. The error stays recorded until Init runs.
+// The state then has a gap: the record of a format may be missing. failed also removes a file. After a reboot, the
+// missing file shows the gap. Removing works on a full filesystem too, but not on a read-only one.
 func (s Store) failed(err error) error {
 	if err == nil {
 		return nil
 	}
 	_ = os.Remove(s.soundFile())
 	if _, there := os.Lstat(s.failedFile()); there == nil {
-		return err // since the first failure
+		return err // the first failure stays recorded
 	}
 	return errors.Join(err, replace(s.failedFile(), []byte(err.Error()), false))
 }
@@ -183,7 +188,7 @@ func (s Store) failure() error {
 	return s.gap(string(text))
 }
 
-// gap returns the error of the first failed write: when that was, and whether the cause is over.
+// gap returns the error of the first failed write. It says when the write failed, and whether writing is possible now.
 func (s Store) gap(text string) error {
 	at := "earlier"
 	if info, err := os.Stat(s.failedFile()); err == nil {
@@ -219,14 +224,14 @@ func (s Store) load() (state, error) {
 	return st, nil
 }
 
-// Memory is the content of the stores. The state directory's part is as of one moment.
+// Memory is the content of the stores. The part from the state directory is the state at one moment.
 type Memory struct {
 	identity.Records
 	store Store
 }
 
-// Load reads the state directory, for the boot with that id. An unreadable part is reported in Lost and does not
-// prevent mounting.
+// Load reads the state directory, for the boot with that id. Lost has the error if a part is unreadable. Such an error
+// does not prevent mounting.
 func (s Store) Load(boot string, e *Expectations) Memory {
 	m := Memory{store: s, Records: identity.Records{Boot: boot}}
 	var errs [8]error
@@ -256,9 +261,10 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 
 // Accept records the operator's accept for this attachment of the disk.
 //
-// It also removes lasting records for the same reason: attached before installation or under another machine-id, used by
-// somebody else, format limit, twin, volume of another class. Without a reason it only allows another try, after a
-// failure or an unmount. A disk that looks blank then is held as before.
+// If the accept has a reason, Accept also removes lasting records for the same reason. These reasons are: attached
+// before installation or under another machine-id, used by another program, format limit, twin, or volume of another
+// class. An accept without a reason only allows another attempt after a failure or an unmount. It does not end the hold
+// of a disk that looks blank.
 func (s Store) Accept(f *disk.Facts, boot string, w disk.Word) error {
 	if w.Reason != "" {
 		if err := s.lift(f, boot, w); err != nil {
@@ -269,20 +275,20 @@ func (s Store) Accept(f *disk.Facts, boot string, w disk.Word) error {
 	if f.Standing.WasMounted.IsZero() {
 		return errors.Join(err, s.KeepUnmounted(f, ""))
 	}
-	// A daemon that starts before the disk is mounted again would assume that it was unmounted by hand. The running
-	// daemon knows better, even if this cannot be written.
+	// A daemon that starts before the disk is mounted again would assume that the disk was unmounted by hand. The
+	// daemon that runs now knows better, even if the record cannot be written.
 	if s.KeepUnmounted(f, remount) != nil {
 		err = errors.Join(err, s.KeepUnmounted(f, ""))
 	}
 	return err
 }
 
-// remount stands in place of a reason to keep a disk unmounted, and means the opposite.
+// remount is recorded instead of a reason to keep a disk unmounted. It means the opposite: mount the disk again.
 const remount = disk.Reason("remount")
 
 func (s Store) lift(f *disk.Facts, boot string, w disk.Word) error {
 	id := f.Identity(boot)
-	// The accept is for one disk: records of another disk with its serial or WWN stay.
+	// The accept is for one disk. Records of another disk with the same serial or WWN stay.
 	alone := func(p disk.Identity) bool { return len(f.SameSerial)+len(f.SameWWN) == 0 || p.Slot == id.Slot }
 	err := s.change(func(st *state) {
 		switch w.Reason {
@@ -313,8 +319,8 @@ func (s Store) lift(f *disk.Facts, boot string, w disk.Word) error {
 	return err
 }
 
-// change writes the state back, synced, if f changes it. Without a change it succeeds even if the state directory cannot
-// be written.
+// change writes the state, synced, if f changes it. If f changes nothing, change succeeds even if the state directory
+// cannot be written.
 func (s Store) change(f func(*state)) error {
 	changed := func() (st state, is bool, err error) {
 		if st, err = s.load(); err != nil {
@@ -337,9 +343,9 @@ func (s Store) change(f func(*state)) error {
 	})
 }
 
-// Keep records, synced, that a disk stays held or refused when the cause is gone. The cause is the format limit
-// (ReasonBrake), another disk with its UUID (ReasonTwin), or with the serial of a block volume (ReasonSerialTwice).
-// Accept ends it.
+// Keep records, synced, that a disk stays held or refused after the cause has gone. The cause is the format limit
+// (ReasonBrake), another disk with the same UUID (ReasonTwin), or another disk with the serial of a block volume
+// (ReasonSerialTwice). Accept ends the hold.
 func (s Store) Keep(f *disk.Facts, boot string, reason disk.Reason) error {
 	if reason == disk.ReasonSerialTwice {
 		return s.amendGiven(f, func(g *disk.Given) { g.Twice = true })

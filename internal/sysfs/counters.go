@@ -9,24 +9,25 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Counters are the kernel's counts of the I/O of one attachment of a disk or a partition.
+// Counters has the kernel's counts of the I/O of one attachment of a disk or a partition.
 type Counters struct {
 	// Seq is the attachment's sequence number (disk.ID.Seq).
 	Seq uint64
-	// Writes counts the completed write and discard requests (disk.Facts.Writes).
+	// Writes is the number of completed write and discard requests (disk.Facts.Writes).
 	Writes uint64
-	// InFlightWrites counts the writes and discards that the disk has not answered yet. It is read before Writes, so
-	// that each request is in at least one of them. disk.Facts.InFlight counts reads too, and is read after Writes.
+	// InFlightWrites is the number of write and discard requests that the disk has not answered yet. It is read before
+	// Writes, so that each request is in at least one of the two numbers. disk.Facts.InFlight counts reads too, and is
+	// read after Writes.
 	InFlightWrites uint64
-	// BytesRead and BytesWritten are the bytes transferred. BytesWritten includes zeros that the disk writes on its
-	// own.
+	// BytesRead and BytesWritten are the numbers of bytes transferred. BytesWritten includes zeros that the disk itself
+	// writes at the kernel's request.
 	BytesRead, BytesWritten uint64
 	// Uncounted reports whether the kernel has stopped counting (disk.Facts.Uncounted).
 	Uncounted bool
 }
 
 // Counters reads only the counters of the disk with that kernel name. The error wraps disk.ErrGone if the disk is not
-// attached, or was detached meanwhile.
+// attached, or was detached during the call.
 func (f FS) Counters(name string) (Counters, error) {
 	c, err := f.counters(name)
 	if err != nil {
@@ -54,7 +55,7 @@ func readCounters(at attachment) (Counters, error) {
 	if err != nil {
 		return c, err
 	}
-	// Reads come before writes (Documentation/ABI/stable/sysfs-block).
+	// In this file, the number of reads comes before the number of writes (Documentation/ABI/stable/sysfs-block).
 	if _, err := fmt.Sscan(text, new(uint64), &c.InFlightWrites); err != nil {
 		return c, fmt.Errorf("cannot parse %s: %w", inFlight, err)
 	}
@@ -83,7 +84,7 @@ type stat struct {
 	sectorsRead, writes, sectorsWritten, inFlight, discards uint64
 }
 
-// statFields is the number of fields before Linux 4.18, which does not count discards.
+// statFields is the number of fields before Linux 4.18. Such a kernel does not count discards.
 const statFields = 11
 
 func readStat(dir string) (stat, error) {

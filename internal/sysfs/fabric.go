@@ -8,9 +8,10 @@ import (
 	"hotmount/internal/disk"
 )
 
-// fabric returns Facts.Fabric for the whole disk in that directory. The facts have its transport and slot already.
+// fabric returns Facts.Fabric for the whole disk in that directory. The transport and the slot must already be in
+// facts.
 func (f FS) fabric(facts *disk.Facts, dir string) bool {
-	// udev's path_id names iSCSI and Fibre Channel so: ip-ADDRESS-iscsi-…, pci-…-fc-PORT-lun-0.
+	// udev's path_id gives iSCSI and Fibre Channel disks these names: ip-ADDRESS-iscsi-…, pci-…-fc-PORT-lun-0.
 	for _, part := range []string{"ip-", "fc-"} {
 		if strings.HasPrefix(facts.Slot, part) || strings.Contains(facts.Slot, "-"+part) {
 			return true
@@ -19,7 +20,7 @@ func (f FS) fabric(facts *disk.Facts, dir string) bool {
 	return f.onFabric(facts.Name, dir, facts.Transport)
 }
 
-// onFabric is fabric by sysfs alone.
+// onFabric returns the same as fabric, but uses only sysfs.
 func (f FS) onFabric(name, dir, transport string) bool {
 	switch transport {
 	case "virtio", disk.VirtioSCSI, "loop":
@@ -31,13 +32,13 @@ func (f FS) onFabric(name, dir, transport string) bool {
 	case "dm", "md":
 		return f.aboveFabric(name)
 	}
-	// nbd, rbd, drbd and others show no bus.
+	// nbd, rbd, drbd and similar devices show no bus.
 	return strings.Contains(dir, "/virtual/") || strings.Contains(dir, "/rbd/")
 }
 
-// onSCSIFabric reports whether the path of a SCSI disk has a session of iSCSI or a remote port of Fibre Channel
-// (iscsi_add_session in drivers/scsi/scsi_transport_iscsi.c, fc_remote_port_create in scsi_transport_fc.c). SRP shows
-// only in the name of its driver (drivers/infiniband/ulp/srp).
+// onSCSIFabric reports whether the path of a SCSI disk contains an iSCSI session or a Fibre Channel remote port
+// (iscsi_add_session in drivers/scsi/scsi_transport_iscsi.c, fc_remote_port_create in scsi_transport_fc.c). Only the
+// name of the driver shows SRP (drivers/infiniband/ulp/srp).
 func onSCSIFabric(dir string) bool {
 	if strings.Contains(dir, "/session") || strings.Contains(dir, "/rport-") {
 		return true
@@ -50,12 +51,12 @@ func onSCSIFabric(dir string) bool {
 	return err == nil && driver == "ib_srp\n"
 }
 
-// onNVMeFabric reports whether any controller of an NVMe disk is not on PCIe, or none shows its transport
-// (drivers/nvme/host/sysfs.c). With several paths the disk belongs to a subsystem, which has a link to each controller.
+// onNVMeFabric reports whether any controller of an NVMe disk is not on PCIe, or no controller shows its transport
+// (drivers/nvme/host/sysfs.c). A disk with several paths belongs to a subsystem, which has a link to each controller.
 func onNVMeFabric(dir string) bool {
 	controllers := []string{filepath.Join(dir, "device/transport")}
 	if _, err := readAttribute(controllers[0]); err != nil {
-		controllers, _ = filepath.Glob(filepath.Join(dir, "device/nvme*/transport")) // the pattern is sound
+		controllers, _ = filepath.Glob(filepath.Join(dir, "device/nvme*/transport")) // Glob fails only for a faulty pattern
 	}
 	return len(controllers) == 0 || slices.ContainsFunc(controllers, func(file string) bool {
 		transport, err := readAttribute(file)
@@ -63,7 +64,7 @@ func onNVMeFabric(dir string) bool {
 	})
 }
 
-// aboveFabric reports whether a disk below the device is on a fabric, or cannot be looked at.
+// aboveFabric reports whether a disk below the device is on a fabric. It returns true if a disk cannot be looked at.
 func (f FS) aboveFabric(name string) bool {
 	below, err := f.Below(name)
 	return err != nil || slices.ContainsFunc(below, func(part string) bool {
@@ -72,7 +73,7 @@ func (f FS) aboveFabric(name string) bool {
 			return true
 		}
 		kind, err := transport(part, dir)
-		// What lies deeper is among those below, too.
+		// Below also returned the disks that lie deeper, so a dm or md device needs no answer of its own.
 		return err != nil || kind != "dm" && kind != "md" && f.onFabric(part, dir, kind)
 	})
 }

@@ -15,28 +15,28 @@ import (
 	"hotmount/internal/disk"
 )
 
-// fillHardware reads the identity of the hardware. The driver determines which attributes exist.
+// fillHardware reads the facts that identify the hardware. The disk's driver determines which attributes exist.
 func fillHardware(facts *disk.Facts, dir string) error {
 	var err error
 	if facts.Transport, err = transport(facts.Name, dir); err != nil {
 		return err
 	}
 	if facts.Transport == "loop" {
-		// A path longer than a page is unreadable. Such a disk matches no class.
+		// The kernel does not show a path that is longer than a page. Such a disk matches no class.
 		file, err := readAttribute(filepath.Join(dir, "loop/backing_file"))
 		if missing(err) {
-			return fmt.Errorf("%w: %w", disk.ErrGone, err) // its file was detached meanwhile
+			return fmt.Errorf("%w: %w", disk.ErrGone, err) // the loop device's file was detached during the look
 		}
 		facts.BackingFile = strings.TrimSuffix(file, "\n")
 	}
 	for _, from := range []struct {
 		to *string
-		// The first attribute that exists and is not empty counts.
+		// attributes are tried in order. The first that exists and is not empty counts.
 		attributes []string
 		// SCSI and NVMe pad their values with spaces (SPC, INQUIRY; NVMe, Identify Controller). virtio-blk does not.
 		trim string
 		// virtio reports whether a virtio-blk disk may have the attribute (drivers/block/virtio_blk.c and
-		// drivers/virtio/virtio.c). Opening missing files is a large part of a look.
+		// drivers/virtio/virtio.c). Attempts to open missing files take a large part of the time of a look.
 		virtio bool
 	}{
 		{&facts.Serial, []string{"serial"}, "", true},
@@ -48,7 +48,7 @@ func fillHardware(facts *disk.Facts, dir string) error {
 		{&facts.WWN, []string{"wwid", "device/wwid"}, "", false},
 		{&facts.MapperName, []string{"dm/name"}, "", false},
 	} {
-		// A loop device has no identity.
+		// A loop device has no hardware identity.
 		if facts.Transport == "loop" || facts.Transport == "virtio" && !from.virtio {
 			continue
 		}
@@ -71,8 +71,8 @@ func fillHardware(facts *disk.Facts, dir string) error {
 		facts.Serial = unitSerial(page)
 	}
 	if facts.Serial != "" && strings.HasPrefix(facts.Name, "nvme") {
-		// The namespaces of an NVMe controller share its serial (nsid in drivers/nvme/host/sysfs.c). The namespace goes
-		// in front, because virtio may have cut off the end.
+		// The namespaces of an NVMe controller share its serial (nsid in drivers/nvme/host/sysfs.c). So the namespace
+		// becomes part of the serial. It comes first, because virtio may cut off the end of a serial.
 		id, err := readAttribute(filepath.Join(dir, "nsid"))
 		if err != nil && !without(err) {
 			return err
@@ -83,8 +83,8 @@ func fillHardware(facts *disk.Facts, dir string) error {
 	return nil
 }
 
-// recordable returns a serial or WWN in the form in which JSON keeps it. Each byte that is not UTF-8 becomes %xx; virtio cuts
-// at 20 bytes.
+// recordable returns a serial or WWN in a form that JSON keeps unchanged. Each byte that is not UTF-8 becomes %xx. Such
+// bytes occur because virtio cuts a serial after 20 bytes.
 func recordable(serial string) string {
 	if utf8.ValidString(serial) {
 		return serial
@@ -113,7 +113,7 @@ func unitSerial(page string) string {
 }
 
 // without reports whether the error means that this kind of disk lacks the attribute, or that this disk has no value.
-// The latter is EINVAL from sdev_show_wwid (drivers/scsi/scsi_sysfs.c).
+// sdev_show_wwid returns EINVAL for a missing value (drivers/scsi/scsi_sysfs.c).
 func without(err error) bool {
 	for _, e := range []error{fs.ErrNotExist, syscall.ENOTDIR, syscall.EINVAL, syscall.ENXIO, syscall.EOPNOTSUPP} {
 		if errors.Is(err, e) {
@@ -150,7 +150,7 @@ func transport(name, dir string) (string, error) {
 	if !missing(err) {
 		return "", err
 	}
-	// A loop device has its directory "loop" only while it has a file.
+	// A loop device has the directory "loop" only while a file is attached to it.
 	for _, kind := range []string{"dm", "md", "loop"} {
 		if _, err := os.Stat(filepath.Join(dir, kind)); err == nil || kind == "loop" && strings.HasPrefix(name, kind) {
 			return kind, nil
@@ -161,8 +161,8 @@ func transport(name, dir string) (string, error) {
 	return "", nil
 }
 
-// onVirtio reports whether the SCSI host on the path of a device is one of virtio-scsi. The host is the child of its
-// virtio device (virtscsi_probe in drivers/scsi/virtio_scsi.c), and no other driver makes such a child.
+// onVirtio reports whether the path of a SCSI device has a virtio-scsi host. That host is the child of its virtio
+// device (virtscsi_probe in drivers/scsi/virtio_scsi.c), and no other driver makes such a child.
 func onVirtio(dir string) bool {
 	above := ""
 	for e := range strings.SplitSeq(dir, "/") {
@@ -174,11 +174,11 @@ func onVirtio(dir string) bool {
 	return false
 }
 
-// pciAddress matches a function on a PCI bus as the kernel names it (pci_dev_name).
+// pciAddress matches the kernel's name of a function on a PCI bus (pci_dev_name).
 var pciAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 
-// busAddress returns the last PCI address on the path of a device, in the form that udev's path_id gives ID_PATH. It is
-// empty if there is none.
+// busAddress returns the last PCI address on the path of a device, in the form of ID_PATH from udev's path_id. It is
+// empty if the path has no PCI address.
 func busAddress(dir string) string {
 	elements := strings.Split(dir, "/")
 	for _, e := range slices.Backward(elements) {

@@ -23,7 +23,7 @@ func (f FS) BootID() (string, error) {
 }
 
 // KernelFormatOff reports whether hotmount.format= on the kernel command line (/proc/cmdline) forbids formatting. Any
-// value but yes, true, on or 1 does: the word is there to switch formatting off, even if it is misspelt.
+// value except yes, true, on or 1 forbids it, even a misspelt one, because the word is there to turn formatting off.
 func (f FS) KernelFormatOff() (bool, error) {
 	text, err := os.ReadFile(f.path("proc/cmdline"))
 	if err != nil {

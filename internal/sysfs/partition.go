@@ -9,7 +9,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// sequence reads ID.Seq. A partition's is below its disk's directory, and not visible through a symbolic link.
+// sequence reads ID.Seq. A partition's sequence number is in the directory of its disk, so sequence follows a symbolic
+// link to the partition first.
 func sequence(dir string) (uint64, error) {
 	seq, err := number(dir, "diskseq")
 	if !missing(err) {
@@ -30,7 +31,8 @@ func sequence(dir string) (uint64, error) {
 	return disk.PartitionSeq(seq, uint32(part)), err
 }
 
-// Attached returns the sequence number of the disk or partition with that device number, 0 if there is none.
+// Attached returns the sequence number of the disk or partition with that device number. It is 0 if none has the
+// number.
 func (f FS) Attached(dev disk.Dev) (uint64, error) {
 	link := f.path("sys/dev/block", dev.String())
 	seq, err := sequence(link)
@@ -43,7 +45,7 @@ func (f FS) Attached(dev disk.Dev) (uint64, error) {
 	return seq, nil
 }
 
-// fillPartition reads the facts of a partition: those of its disk, and its own.
+// fillPartition reads the facts of a partition: the facts of its disk, and the partition's own facts.
 func (f FS) fillPartition(facts *disk.Facts, dir string) error {
 	whole := disk.Facts{ID: disk.ID{Name: filepath.Base(filepath.Dir(dir)), Seq: facts.DiskSeq()}}
 	if err := f.fill(&whole, filepath.Dir(dir)); err != nil {
@@ -92,9 +94,9 @@ func (f FS) fillPartition(facts *disk.Facts, dir string) error {
 	return nil
 }
 
-// disown removes a disk's properties from those that udev's database has for a partition. udev's rules pass a disk's
-// ID_* on to its partitions before they are probed (60-persistent-storage.rules). Those are the partition table, and in
-// older versions ID_FS_*.
+// disown removes the disk's properties from the properties that udev's database has for a partition. udev's rules copy
+// a disk's ID_* properties to its partitions before the partitions are probed (60-persistent-storage.rules). The copies
+// are the partition table and, in older versions, ID_FS_*.
 func disown(part, whole *disk.Udev) {
 	if part.PartTable == whole.PartTable && part.PartTableUUID == whole.PartTableUUID {
 		part.PartTable, part.PartTableUUID = "", ""

@@ -13,8 +13,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// holders returns the kernel names of everything built on the disk in that directory and on its partitions, at any
-// depth, sorted. A holder that disappears meanwhile is included, but not what was built on it.
+// holders returns the sorted kernel names of all devices built on the disk in that directory or on its partitions, at
+// any depth. It includes a holder that disappears during the call, but not the devices built on that holder.
 func (f FS) holders(dir string, partitions []string) ([]string, error) {
 	found := map[string]bool{}
 	var walk func(dir string, partitions []string) error
@@ -47,8 +47,8 @@ func (f FS) holders(dir string, partitions []string) ([]string, error) {
 	return slices.Sorted(maps.Keys(found)), nil
 }
 
-// Below returns the kernel names of the disks beneath a device-mapper or md device that are attached, at any depth,
-// sorted. For a partition it returns the disk.
+// Below returns the sorted kernel names of the attached disks below a device-mapper or md device, at any depth. If the
+// device lies on a partition, it returns the disk of the partition.
 func (f FS) Below(name string) ([]string, error) {
 	below, err := f.Underlying(name)
 	var names []string
@@ -60,22 +60,22 @@ func (f FS) Below(name string) ([]string, error) {
 	return names, err
 }
 
-// Underlying returns the disks beneath a device-mapper or md device, at any depth, sorted by name. It leaves out those
-// that are gone and not needed, such as a leg of a mirror.
+// Underlying returns the disks below a device-mapper or md device, at any depth, sorted by name. It leaves out disks
+// that are gone and that the device does not need, such as a leg of a mirror.
 //
-// The device keeps its link to a disk that was pulled. The link then leads nowhere, or to a new disk in the same slot,
-// which does not name the device as its holder.
+// The device keeps its link to a disk that was pulled. This link then leads nowhere, or to a new disk in the same slot.
+// The new disk does not name the device as its holder.
 func (f FS) Underlying(name string) ([]disk.Underlying, error) {
 	below, err := f.underlying(name, 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list what is below %s: %w", disk.Visible(name), err)
 	}
-	// Several volumes below one volume can lie on one disk.
+	// Several volumes below one volume can lie on the same disk, which is then listed more than once.
 	slices.SortFunc(below, func(a, b disk.Underlying) int { return cmp.Compare(a.Name, b.Name) })
 	return slices.Compact(below), nil
 }
 
-// deepest bounds the depth of a stack of devices.
+// deepest bounds the number of layers in a stack of devices.
 const deepest = 16
 
 func (f FS) underlying(name string, depth int) (below []disk.Underlying, err error) {
@@ -107,7 +107,7 @@ func (f FS) underlying(name string, depth int) (below []disk.Underlying, err err
 	return below, nil
 }
 
-// leg returns the disk to which a link in slaves leads, and what is beneath it. above is the device with the link.
+// leg returns the disk to which a link in slaves leads, and the disks below it. above is the device that has the link.
 func (f FS) leg(link, above string, depth int) ([]disk.Underlying, error) {
 	target, err := os.Readlink(link)
 	if missing(err) {
@@ -134,16 +134,16 @@ func (f FS) leg(link, above string, depth int) ([]disk.Underlying, error) {
 
 func isGone(u disk.Underlying) bool { return u.Gone }
 
-// partitionOf reports whether the name is that of a partition of the disk (bdevname in the kernel's block layer: "sda1",
-// "nvme0n1p1").
+// partitionOf reports whether the name is the name of a partition of the disk, such as "sda1" or "nvme0n1p1" (bdevname
+// in the kernel's block layer).
 func partitionOf(whole, name string) bool {
 	number, ok := strings.CutPrefix(name, whole)
 	number = strings.TrimPrefix(number, "p")
 	return ok && number != "" && strings.Trim(number, "0123456789") == ""
 }
 
-// redundant reports whether a device works while one of those beneath it does: multipath, or md with a level that
-// mirrors. md itself drops a disk that it can do without.
+// redundant reports whether a device works as long as one of the devices below it works. This holds for multipath, and
+// for md with a level that mirrors. md itself drops a disk that it does not need.
 func redundant(dir string) bool {
 	if level, err := readAttribute(filepath.Join(dir, "md/level")); err == nil {
 		return level != "raid0\n" && level != "linear\n"
@@ -159,7 +159,7 @@ func isImage(dir string) bool {
 	return err == nil && (strings.Contains(name, "_rimage_") || strings.Contains(name, "_rmeta_") || strings.Contains(name, "_mimage_"))
 }
 
-// partitionsOf returns the partitions of a holder, none if it is gone.
+// partitionsOf returns the partitions of a holder. It returns none if the holder is gone.
 func partitionsOf(holder string) ([]string, error) {
 	names, err := partitions(holder)
 	if missing(err) {
@@ -168,8 +168,8 @@ func partitionsOf(holder string) ([]string, error) {
 	return names, err
 }
 
-// partitions returns the kernel names of the partitions of the disk in that directory, sorted. They begin with the name
-// of the disk (add_partition in block/partitions/core.c).
+// partitions returns the sorted kernel names of the partitions of the disk in that directory. These names begin with
+// the name of the disk (add_partition in block/partitions/core.c).
 func partitions(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -190,10 +190,11 @@ func partitions(dir string) ([]string, error) {
 	return names, nil
 }
 
-// Devices returns the kernel names, by device number, of everything on a disk that can be mounted or swapped on. Those
-// are the disk, its partitions, its holders and their partitions.
+// Devices returns the kernel names, by device number, of all devices on a disk that can be mounted or used as swap.
+// These are the disk itself, its partitions, its holders and the partitions of its holders.
 //
-// The error wraps disk.ErrGone if the disk is gone. Devices leaves out anything else that disappears meanwhile.
+// If the disk is gone, the error wraps disk.ErrGone. Devices leaves out any other device that disappears during the
+// call.
 func (f FS) Devices(facts *disk.Facts) (map[disk.Dev]string, error) {
 	devices, err := f.devices(facts)
 	if err != nil {

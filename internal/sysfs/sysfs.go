@@ -1,5 +1,5 @@
 // Package sysfs reads the facts of disks from sysfs and from udev's database, below a root path. It opens no disk,
-// reads no content and runs nothing.
+// reads no content and starts no program.
 package sysfs
 
 import (
@@ -16,11 +16,11 @@ import (
 	"hotmount/internal/disk"
 )
 
-// FS is a file system tree with sysfs, procfs and udev's database in their usual places.
+// FS is a directory tree with sysfs, procfs and udev's database in their usual places.
 type FS struct {
-	// Root is where the tree begins. "" and "/" are the live system.
+	// Root is the root directory of the tree. "" and "/" are the live system.
 	Root string
-	// Partitions reports whether partitions count too.
+	// Partitions reports whether partitions count as well as whole disks.
 	Partitions bool
 }
 
@@ -28,10 +28,12 @@ func (f FS) path(elements ...string) string {
 	return filepath.Join(append([]string{"/", f.Root}, elements...)...)
 }
 
-// Names returns the kernel names of all whole disks, sorted. With Partitions each disk's partitions follow it.
+// Names returns the sorted kernel names of all whole disks. With Partitions, the partitions of each disk follow its
+// name.
 //
-// It lists all entries of /sys/block, whether virtual, empty or removable, with two exceptions. Hidden entries have no
-// device node: the single paths of NVMe multipath (GENHD_FL_HIDDEN). Loop devices without a file are unused.
+// Names lists all entries of /sys/block, whether virtual, empty or removable, with two exceptions. Hidden entries have
+// no device node. They are the single paths of NVMe multipath (GENHD_FL_HIDDEN). Loop devices without a file are
+// unused.
 func (f FS) Names() ([]string, error) {
 	entries, err := os.ReadDir(f.path("sys/block"))
 	if err != nil {
@@ -57,11 +59,11 @@ func (f FS) Names() ([]string, error) {
 	return names, nil
 }
 
-// Newest returns the highest sequence number among the attached disks that may have coexisted with a removed one. name
-// is the kernel name of the removed disk.
+// Newest returns the highest sequence number among certain attached disks: those that may have been attached together
+// with a removed disk. name is the kernel name of the removed disk.
 //
-// Whatever has the name now came later, and so did all disks with higher numbers. So did the disks for which later,
-// unless nil, returns true.
+// A disk that has this name now came later, and so did all disks with higher numbers. If later is not nil, it returns
+// true for other disks that came later.
 func (f FS) Newest(name string, later func(other string) bool) (uint64, error) {
 	names, err := FS{Root: f.Root}.Names()
 	if err != nil {
@@ -94,9 +96,9 @@ func (f FS) Newest(name string, later func(other string) bool) (uint64, error) {
 	return newest, nil
 }
 
-// Disk returns the facts about a disk that sysfs and udev's database hold: the fields of disk.Facts from ID to Holders,
+// Disk returns the facts about a disk that sysfs and udev's database have: the fields of disk.Facts from ID to Holders,
 // and Udev. It reads the sequence number first and last, so that all facts are about one disk. The error wraps
-// disk.ErrGone if the disk is not attached, or was detached meanwhile.
+// disk.ErrGone if the disk is not attached, or was detached during the call.
 func (f FS) Disk(name string) (disk.Facts, error) {
 	facts, err := f.disk(name)
 	if err != nil {
@@ -116,7 +118,7 @@ func (f FS) disk(name string) (disk.Facts, error) {
 	} else {
 		err = f.fill(&facts, at.dir)
 	}
-	// An error in a directory that is no longer the disk's is not about the disk.
+	// If the directory is no longer the disk's, an error in it is not about the disk.
 	if gone := at.check(); gone != nil {
 		return disk.Facts{}, gone
 	}
@@ -126,7 +128,7 @@ func (f FS) disk(name string) (disk.Facts, error) {
 	return facts, nil
 }
 
-// attachment is a disk or a partition as it is attached now.
+// attachment is a disk or a partition that is attached now.
 type attachment struct {
 	seq uint64
 	// entry is the path in /sys/block or /sys/class/block. It leads to dir until the disk is detached.
@@ -135,7 +137,7 @@ type attachment struct {
 	whole string
 }
 
-// find returns the attachment with that kernel name. The error wraps disk.ErrGone if there is none.
+// find returns the attachment with that kernel name. If there is none, the error wraps disk.ErrGone.
 func (f FS) find(name string) (at attachment, err error) {
 	if at.entry, err = f.entry(name); err != nil {
 		return at, err
@@ -172,7 +174,7 @@ func (at *attachment) check() error {
 	return nil
 }
 
-// entry returns the path of a disk's entry in /sys/block, or with Partitions of a partition's in /sys/class/block.
+// entry returns the path of a disk's entry in /sys/block. With Partitions, a partition's entry is in /sys/class/block.
 func (f FS) entry(name string) (string, error) {
 	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
 		return "", errors.New("not a name of a disk")
@@ -188,8 +190,9 @@ func (f FS) entry(name string) (string, error) {
 	return f.path("sys/block", name), nil
 }
 
-// follow returns the directory to which an entry of /sys/block or /sys/class/block leads. That is one link, which leads
-// through no other. An entry can be the directory itself (CONFIG_SYSFS_DEPRECATED, until Linux 6.0).
+// follow returns the directory to which an entry of /sys/block or /sys/class/block leads. The entry is one symbolic
+// link, and its target contains no other link. An entry can also be the directory itself (CONFIG_SYSFS_DEPRECATED,
+// until Linux 6.0).
 func follow(entry string) (string, error) {
 	target, err := os.Readlink(entry)
 	switch {
@@ -202,7 +205,7 @@ func follow(entry string) (string, error) {
 }
 
 // detached reports whether the directory of a whole disk belongs to a loop device without a file. The directory "loop"
-// exists only with a file (loop_sysfs_init in drivers/block/loop.c).
+// exists only while there is a file (loop_sysfs_init in drivers/block/loop.c).
 func detached(dir string) bool {
 	if !strings.HasPrefix(filepath.Base(dir), "loop") {
 		return false
@@ -219,8 +222,8 @@ func goneOr(dir string, err error) error {
 	return err
 }
 
-// missing reports whether the error means that a directory of sysfs does not exist. That is ENOENT, or ENODEV from a
-// file that was open when it disappeared (kernfs_get_active in fs/kernfs/dir.c).
+// missing reports whether the error means that a file or directory of sysfs does not exist. It is ENOENT for a missing
+// file. It is ENODEV for a file that disappeared while it was open (kernfs_get_active in fs/kernfs/dir.c).
 func missing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV)
 }
@@ -238,7 +241,7 @@ func fillDevice(facts *disk.Facts, dir string) error {
 	if err != nil {
 		return err
 	}
-	// The attribute's unit is 512 bytes, whatever the disk's sector size (SECTOR_SIZE in include/linux/blkdev.h).
+	// The attribute counts units of 512 bytes for any sector size of the disk (SECTOR_SIZE in include/linux/blkdev.h).
 	facts.Size = sectors * 512
 	return nil
 }
@@ -267,7 +270,7 @@ func (f FS) fill(facts *disk.Facts, dir string) error {
 	if facts.Uncounted, err = uncounted(dir); err != nil {
 		return err
 	}
-	// queue/discard_max_bytes is 0 for a disk without discard.
+	// queue/discard_max_bytes is 0 for a disk that cannot discard.
 	discards, err := readAttribute(filepath.Join(dir, "queue/discard_max_bytes"))
 	if err != nil && !missing(err) {
 		return err
@@ -300,7 +303,7 @@ func readAttribute(path string) (string, error) {
 	return string(b), err
 }
 
-// number reads an attribute that is a decimal number.
+// number reads an attribute whose value is a decimal number.
 func number(dir, attribute string) (uint64, error) {
 	name := filepath.Join(dir, attribute)
 	text, err := readAttribute(name)
