@@ -1,4 +1,4 @@
-// Package control is the socket for requests of the command line that change something. Only root may use it.
+// Package control is the socket through which the command line requests changes. Only root may use it.
 package control
 
 import (
@@ -20,38 +20,40 @@ import (
 // Socket is the path of the control socket.
 const Socket = "/run/hotmount/control.sock"
 
-// ErrDown reports that no daemon listens.
+// ErrDown reports that no daemon listens on the socket.
 var ErrDown = errors.New("the daemon does not run (systemctl start hotmount)")
 
 // Request is a request of the command line.
 type Request struct {
-	// Do is the action: "accept", "release", "look" for a look at every disk, or "hint" for one at the attachment Seq.
+	// Do is the action: "accept", "release", "look" or "hint". "look" is a look at every disk. "hint" is a look at the
+	// disk of the attachment Seq.
 	Do string `json:"do"`
-	// Disk is a kernel name. Seq is the disk sequence number of the attachment, 0 for any disk with that name.
+	// Disk is the kernel name of the disk. Seq is the disk sequence number of the attachment, 0 for any disk with that
+	// name.
 	Disk string `json:"disk"`
 	Seq  uint64 `json:"seq,omitempty"`
-	// Reason is the only one that an accept may lift, empty for any.
+	// Reason is the only reason that an accept may lift. Empty means any reason.
 	Reason string `json:"reason,omitempty"`
 }
 
-// Response is the daemon's answer: Text for the operator, or Error.
+// Response is the daemon's answer. It has either a text for the operator or an error.
 type Response struct {
 	Text  string `json:"text,omitempty"`
 	Error string `json:"error,omitempty"`
 }
 
-// maxRequest bounds a request in bytes. patience bounds the time until the daemon answers, and delivery the time to
-// send the answer.
+// maxRequest bounds the size of a request in bytes. patience bounds the time until the daemon answers. delivery bounds
+// the time to send the answer.
 const (
 	maxRequest = 4096
 	patience   = 30 * time.Second
 	delivery   = 5 * time.Second
 )
 
-// Handler answers a request.
+// Handler carries out a request and returns the answer.
 type Handler func(ctx context.Context, r Request) (string, error)
 
-// Serve listens at the path and answers until ctx ends.
+// Serve listens at the path and answers requests until ctx ends.
 func Serve(ctx context.Context, path string, handle Handler) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot listen for the command line: %w", err)
@@ -60,7 +62,7 @@ func Serve(ctx context.Context, path string, handle Handler) error {
 	if err != nil {
 		return fmt.Errorf("cannot listen for the command line: %w", err)
 	}
-	// The unit's umask makes the socket root's from its first moment. The peer's uid is checked all the same.
+	// The umask of the service already gives only root access to the socket. The peer's uid is checked nevertheless.
 	if err := os.Chmod(path, 0o600); err != nil {
 		return errors.Join(fmt.Errorf("cannot listen for the command line: %w", err), l.Close())
 	}
@@ -92,7 +94,7 @@ func serve(ctx context.Context, c *net.UnixConn, handle Handler) {
 	if err != nil {
 		answer = Response{Error: err.Error()}
 	}
-	// The peer may be gone or not read. Then nobody misses the answer.
+	// The peer may be gone, or may not read. Then nobody needs the answer.
 	_ = c.SetWriteDeadline(time.Now().Add(delivery))
 	_ = json.NewEncoder(c).Encode(answer)
 }
@@ -112,7 +114,7 @@ func answerTo(ctx context.Context, c *net.UnixConn, handle Handler) (string, err
 	return handle(ctx, r)
 }
 
-// readRequest reads the one line of a request.
+// readRequest reads a request, which is one line.
 func readRequest(from io.Reader) (r Request, err error) {
 	line, err := bufio.NewReaderSize(from, maxRequest).ReadSlice('\n')
 	if err == nil {
@@ -148,8 +150,8 @@ func Listens(ctx context.Context, path string) bool {
 	return true
 }
 
-// Ask sends the request to the daemon that listens at the path, and returns its answer. The error wraps ErrDown if
-// there is none.
+// Ask sends the request to the daemon that listens at the path, and returns the daemon's answer. If no daemon listens,
+// it returns ErrDown.
 func Ask(ctx context.Context, path string, r Request) (string, error) {
 	c, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "unix", path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {

@@ -6,22 +6,22 @@ import (
 	"hotmount/internal/disk"
 )
 
-// known maps drivers to the disks that they bring or take. The keys are the drivers' names, and the names of their
-// directories below plugins where those differ. Sources are the repositories' manifests and constants; for drivers
-// without a public repository, their providers' documentation.
+// known maps drivers to the disks that they attach or take. The keys are the names of the drivers. If a driver's
+// directory below plugins has another name, this name is a key too. The sources are the manifests and constants in the
+// repositories, and the provider's documentation if there is no public repository.
 var known = map[string]disk.Reach{
-	// They bring nothing: network filesystems, secrets, files of the node.
+	// These drivers attach no disks: network filesystems, secrets, files of the node.
 	"csi.tigera.io":                    0, // projectcalico/calico
 	"nfs.csi.k8s.io":                   0, // kubernetes-csi/csi-driver-nfs
-	"csi-nfsplugin":                    0, // its directory
+	"csi-nfsplugin":                    0, // directory of nfs.csi.k8s.io
 	"smb.csi.k8s.io":                   0, // kubernetes-csi/csi-driver-smb
 	"secrets-store.csi.k8s.io":         0, // kubernetes-sigs/secrets-store-csi-driver
-	"csi-secrets-store":                0, // its directory
+	"csi-secrets-store":                0, // directory of secrets-store.csi.k8s.io
 	"csi.cert-manager.io":              0, // cert-manager/csi-driver
-	"cert-manager-csi-driver":          0, // its directory
-	"cert-manager-csi":                 0, // its directory in older manifests
+	"cert-manager-csi-driver":          0, // directory of csi.cert-manager.io
+	"cert-manager-csi":                 0, // directory of csi.cert-manager.io in older manifests
 	"spiffe.csi.cert-manager.io":       0, // cert-manager/csi-driver-spiffe
-	"cert-manager-csi-driver-spiffe":   0, // its directory
+	"cert-manager-csi-driver-spiffe":   0, // directory of spiffe.csi.cert-manager.io
 	"csi.spiffe.io":                    0, // spiffe/spiffe-csi
 	"cephfs.csi.ceph.com":              0, // ceph/ceph-csi
 	"nfs.csi.ceph.com":                 0, // ceph/ceph-csi
@@ -39,33 +39,33 @@ var known = map[string]disk.Reach{
 	"csi.juicefs.com":                  0, // juicedata/juicefs-csi-driver
 	"kubevirt.io.hostpath-provisioner": 0, // kubevirt/hostpath-provisioner
 
-	// They bring disks behind a network. Longhorn and LINSTOR build their devices on the node.
+	// These drivers attach disks behind a network. Longhorn and LINSTOR build their devices on the node.
 	"rbd.csi.ceph.com":         disk.Fabric,               // ceph/ceph-csi
 	"driver.longhorn.io":       disk.Fabric | disk.Mapper, // longhorn/longhorn-manager
 	"linstor.csi.linbit.com":   disk.Fabric | disk.Mapper, // piraeusdatastore/linstor-csi
 	"io.openebs.csi-mayastor":  disk.Fabric | disk.Whole,  // openebs/mayastor-control-plane; a DiskPool takes a whole disk
-	"io.openebs.mayastor":      disk.Fabric | disk.Whole,  // its directory
+	"io.openebs.mayastor":      disk.Fabric | disk.Whole,  // directory of io.openebs.csi-mayastor
 	"jiva.csi.openebs.io":      disk.Fabric,               // openebs-archive/jiva-operator
 	"iscsi.csi.k8s.io":         disk.Fabric,               // kubernetes-csi/csi-driver-iscsi
-	"csi-iscsi":                disk.Fabric,               // its directory
+	"csi-iscsi":                disk.Fabric,               // directory of iscsi.csi.k8s.io
 	"csi.trident.netapp.io":    disk.Fabric,               // NetApp/trident
 	"csi.san.synology.com":     disk.Fabric,               // SynologyOpenSource/synology-csi
-	"csi-isilon":               0,                         // dell/csi-powerscale, a directory; it brings NFS
+	"csi-isilon":               0,                         // directory of dell/csi-powerscale, which attaches NFS
 	"csi-isilon.dellemc.com":   0,                         // dell/csi-powerscale
-	"unity.emc.dell.com":       disk.Fabric,               // dell/csi-unity, a directory
+	"unity.emc.dell.com":       disk.Fabric,               // directory of dell/csi-unity
 	"csi-unity.dellemc.com":    disk.Fabric,               // dell/csi-unity
-	"powermax.emc.dell.com":    disk.Fabric,               // dell/csi-powermax, a directory
+	"powermax.emc.dell.com":    disk.Fabric,               // directory of dell/csi-powermax
 	"csi-powermax.dellemc.com": disk.Fabric,               // dell/csi-powermax
 
-	// They build their volumes on the node.
+	// These drivers build their volumes on disks of the node.
 	"topolvm.io":           disk.Mapper, // topolvm/topolvm
-	"topolvm.cybozu.com":   disk.Mapper, // its former name
+	"topolvm.cybozu.com":   disk.Mapper, // former name of topolvm.io
 	"local.csi.openebs.io": disk.Mapper, // openebs/lvm-localpv
-	"lvm-localpv":          disk.Mapper, // its directory
+	"lvm-localpv":          disk.Mapper, // directory of local.csi.openebs.io
 	"zfs.csi.openebs.io":   disk.Mapper, // openebs/zfs-localpv
-	"zfs-localpv":          disk.Mapper, // its directory
+	"zfs-localpv":          disk.Mapper, // directory of zfs.csi.openebs.io
 
-	// They bring disks that look local: the hypervisor attaches them.
+	// These drivers attach disks that look local, because the hypervisor attaches them.
 	"cinder.csi.openstack.org":        disk.Local, // kubernetes/cloud-provider-openstack
 	"csi.hetzner.cloud":               disk.Local, // hetznercloud/csi-driver
 	"dobs.csi.digitalocean.com":       disk.Local, // digitalocean/csi-digitalocean
@@ -77,7 +77,7 @@ var known = map[string]disk.Reach{
 	"csi.proxmox.sinextra.dev":        disk.Local, // sergelogvinov/proxmox-csi-plugin
 	"csi.kubevirt.io":                 disk.Local, // kubevirt/csi-driver
 	"csi.ovirt.org":                   disk.Local, // openshift/ovirt-csi-driver
-	"ovirt.org":                       disk.Local, // its directory
+	"ovirt.org":                       disk.Local, // directory of csi.ovirt.org
 	"linodebs.csi.linode.com":         disk.Local, // linode/linode-blockstorage-csi-driver
 	"block.csi.vultr.com":             disk.Local, // vultr/vultr-csi
 	"csi.scaleway.com":                disk.Local, // scaleway/scaleway-csi
@@ -89,9 +89,9 @@ var known = map[string]disk.Reach{
 	"com.tencent.cloud.csi.cbs":       disk.Local, // TencentCloud/kubernetes-csi-tencentcloud
 	"disk.csi.everest.io":             disk.Local, // Huawei Cloud CCE, documentation
 
-	// They take whole disks of the node.
+	// These drivers take whole disks of the node.
 	"directpv-min-io":      disk.Whole, // minio/directpv
-	"direct-csi-min-io":    disk.Whole, // its former name
+	"direct-csi-min-io":    disk.Whole, // former name of directpv-min-io
 	"pxd.portworx.com":     disk.Whole, // libopenstorage/operator
 	"lvm.hwameistor.io":    disk.Whole, // hwameistor/hwameistor
 	"disk.hwameistor.io":   disk.Whole, // hwameistor/hwameistor
@@ -100,7 +100,7 @@ var known = map[string]disk.Reach{
 	"rook":                 disk.Whole, // rook/rook, found by its OSDs
 }
 
-// families are the patterns of drivers whose names begin or end with what an administrator chooses.
+// families are patterns of driver names. An administrator chooses the beginning or the end of such a name.
 var families = []struct {
 	pattern string
 	reach   disk.Reach
@@ -112,7 +112,7 @@ var families = []struct {
 	{"csi-powerstore.dellemc.com*", disk.Fabric},        // dell/csi-powerstore, driver and directory
 }
 
-// reachOf returns the kinds of disks that the driver brings or takes: any if it is not known.
+// reachOf returns the kinds of disks that the driver attaches or takes. An unknown driver may attach or take any kind.
 func reachOf(name string) disk.Reach {
 	if reach, ok := known[name]; ok {
 		return reach

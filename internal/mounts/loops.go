@@ -17,29 +17,30 @@ import (
 
 // Loop is a loop device (loop(4)) with a backing file.
 type Loop struct {
-	// Name is its kernel name.
+	// Name is the loop device's kernel name.
 	Name string
-	// File is the path of the backing file as the process that set it up had it, perhaps in another mount namespace. It
-	// is in foreign bytes.
+	// File is the path of the backing file, as the process that set up the loop device had it. That process may have
+	// used another mount namespace. File can have any bytes.
 	File string
-	// Below is the block device below the loop device, zero if none is found. Known reports whether the kernel named
-	// it. A path may name another device here.
+	// Below is the block device below the loop device. It is zero if no device is found. Known reports whether the
+	// kernel itself named the device. If it did not, Below comes from the path, which may name another device here.
 	Below disk.Dev
 	Known bool
-	// Device and Inode are those of the backing file, as in stat(2). They are valid if Known is true.
+	// Device and Inode are st_dev and st_ino of the backing file (stat(2)). They are valid only if Known is true.
 	Device, Inode uint64
-	// Denied reports whether this process may not open the device, and so cannot ask the kernel.
+	// Denied reports whether this process may not open the loop device, and so cannot ask the kernel about it.
 	Denied bool
 }
 
-// Called reports whether the path ends like that of the named disk's node: in a directory named dev, or at the root of
-// a mount.
+// Called reports whether the backing file's path may be the path of the named disk's device node. It may if the node's
+// name is in a directory named dev, or at the root of a mount.
 func (l *Loop) Called(name string) bool {
 	dir, base := path.Split(strings.TrimSuffix(l.File, " (deleted)"))
 	return base == name && (dir == "/" || path.Base(dir) == "dev")
 }
 
-// SameFile reports whether both have the same backing file: by inode if the kernel named both, otherwise by path.
+// SameFile reports whether the two loop devices have the same backing file. If the kernel named both files, it compares
+// their inodes, otherwise their paths.
 func (l *Loop) SameFile(other *Loop) bool {
 	if l.Known && other.Known {
 		return l.Device == other.Device && l.Inode == other.Inode
@@ -47,13 +48,13 @@ func (l *Loop) SameFile(other *Loop) bool {
 	return l.File != "" && l.File == other.File
 }
 
-// Loops returns the loop devices with a backing file. A loop device can hide a use of a disk. The kernel neither lists
-// it among the disk's holders nor lets it claim the disk.
+// Loops returns the loop devices with a backing file. A loop device can hide a use of a disk: the kernel neither lists
+// the loop device among the disk's holders nor lets it claim the disk.
 //
-// For a process that may open loop devices, the kernel names the device below. The daemon may not open them, and goes
-// by the path in PID 1's mount table.
+// If this process may open a loop device, the kernel names the device below. The daemon may not open loop devices. It
+// looks for the path in PID 1's mount table instead.
 func Loops(root string, table Paths) ([]Loop, error) {
-	// /proc/partitions omits unused loop devices, but it lists all disks.
+	// /proc/partitions omits unused loop devices, but it also lists all disks.
 	const where = "sys/devices/virtual/block"
 	entries, err := os.ReadDir(filepath.Join("/", root, where))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -68,8 +69,8 @@ func Loops(root string, table Paths) ([]Loop, error) {
 		if !strings.HasPrefix(l.Name, "loop") {
 			continue
 		}
-		// Documentation/ABI/testing/sysfs-block-loop. The file is missing for a device without a backing file, or one
-		// that lost it meanwhile. The kernel cannot report a path that is too long.
+		// Documentation/ABI/testing/sysfs-block-loop describes this file. It is missing if the loop device has no
+		// backing file, or has just lost it. The kernel cannot report a path that is too long.
 		file, err := os.ReadFile(filepath.Join("/", root, where, l.Name, "loop/backing_file"))
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO) {
 			continue
@@ -86,9 +87,9 @@ func Loops(root string, table Paths) ([]Loop, error) {
 	return all, nil
 }
 
-// ask asks the kernel for the backing file (LOOP_GET_STATUS64, loop(4)). For a regular file the device number is zero
-// or that of no block device. The kernel reads the file's attributes for it (loop_get_status in drivers/block/loop.c),
-// so ask skips files on a server, which may never answer.
+// ask asks the kernel for the backing file (LOOP_GET_STATUS64, loop(4)). If the file is regular, the device number is
+// zero or does not belong to a block device. To answer, the kernel reads the file's attributes (loop_get_status in
+// drivers/block/loop.c). So ask skips files on a file server, which may never answer.
 func (l *Loop) ask(root string, table Paths) {
 	if m := table.At(l.File); m != nil && !slices.Contains(local, m.Type) {
 		return
@@ -107,7 +108,7 @@ func (l *Loop) ask(root string, table Paths) {
 	l.Device, l.Inode = info.Device, info.Inode
 }
 
-// local are the filesystems whose file attributes come from this kernel alone, not from a server.
+// local are the filesystems whose file attributes come only from this kernel, and not from a server.
 var local = []string{
 	"bcachefs", "btrfs", "devtmpfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "hfsplus", "iso9660", "jfs", "nilfs2",
 	"ntfs3", "overlay", "ramfs", "reiserfs", "rootfs", "squashfs", "tmpfs", "udf", "vfat", "xfs", "zfs",
@@ -123,8 +124,8 @@ func (l *Loop) Regular(root string, table Paths) bool {
 	return mode == unix.S_IFREG
 }
 
-// stat returns the type of the file at the path, and the number of a device. It returns zeros if the way leads past a
-// server.
+// stat returns the type of the file at the path. If the file is a device node, it also returns the device number. It
+// returns zeros if the path crosses a filesystem of a server.
 func (l *Loop) stat(root string, table Paths) (mode uint16, dev disk.Dev) {
 	if slices.ContainsFunc(table.onWay(l.File), func(m *Mount) bool { return !slices.Contains(local, m.Type) }) {
 		return 0, disk.Dev{}
@@ -136,8 +137,8 @@ func (l *Loop) stat(root string, table Paths) (mode uint16, dev disk.Dev) {
 	return st.Mode & unix.S_IFMT, disk.Dev{Major: st.Rdev_major, Minor: st.Rdev_minor}
 }
 
-// follow finds the device below by the path, if that lies where device nodes are or are bind-mounted, and past no
-// server. Other paths may lead through a directory of a dead disk.
+// follow sets Below to the device at the path. It does so only if the path lies where device nodes are or are
+// bind-mounted, and crosses no filesystem of a server. Other paths may lead through a directory of a dead disk.
 func (l *Loop) follow(root string, table Paths) {
 	if m := table.At(l.File); m == nil || m.Type != "devtmpfs" && m.Type != "tmpfs" {
 		return

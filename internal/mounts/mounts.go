@@ -1,5 +1,5 @@
-// Package mounts reads the mount table and watches it for changes. It also reads which disks swap space and the
-// system's configuration claim. It asks the kernel and reads files, and never asks systemd.
+// Package mounts reads the mount table and watches it for changes. It also reads which disks are claimed by swap space
+// or by the system's configuration. It asks the kernel and reads files, but never asks systemd.
 package mounts
 
 import (
@@ -22,26 +22,28 @@ import (
 )
 
 const (
-	// tablePath is the mount table of PID 1 and so of the host. The table of a sandboxed service shows mounts twice.
+	// tablePath is the mount table of PID 1, which is the host's. The own table of a sandboxed service shows mounts
+	// twice.
 	tablePath = "/proc/1/mountinfo"
 	// ownTablePath is the mount table of this process.
 	ownTablePath = "/proc/self/mountinfo"
 )
 
-// maxLine bounds a line of the table in bytes. Longer lines are cut. Only the filesystem's options, which come last,
-// can be that long: overlayfs names all its layers there. The library's reader fails on lines from 64 KiB.
+// maxLine bounds a line of the table in bytes. A longer line is cut. Only the options of the filesystem, at the end of
+// the line, can be that long: overlayfs lists all its layers there. The library's reader fails on lines of 64 KiB or
+// more.
 const maxLine = 32 << 10
 
-// Tree is Reader.Tree for a single read.
+// Tree reads the mount table once, like Reader.Tree.
 func Tree(root string) ([]Mount, error) { return new(Reader).Tree(root) }
 
-// At returns the mount of the tree to which a path leads, nil if there is none. Opening the path asks that filesystem,
-// even if it hides others.
+// At returns the mount of the tree to which a path leads, nil if there is none. A process that opens the path reaches
+// this mount's filesystem, even if the mount hides others.
 func At(tree []Mount, path string) *Mount { return ByPath(tree).At(path) }
 
-// Paths finds the mounts of a tree by path, for many lookups. Make it with ByPath.
+// Paths finds the mounts of a tree by path. It is made for many lookups. ByPath returns one.
 type Paths struct {
-	at  map[string][]*Mount // in the kernel's order
+	at  map[string][]*Mount // mounts in the kernel's order
 	ids map[int]bool
 }
 
@@ -55,19 +57,19 @@ func ByPath(tree []Mount) Paths {
 	return p
 }
 
-// At returns the mount to which a path leads, like the function At.
+// At returns the mount to which a path leads. It does the same as the function At.
 func (p Paths) At(path string) *Mount {
 	way := p.onWay(path)
 	var at *Mount
 	for range way {
 		var next *Mount
 		for _, m := range way {
-			// A process that sees the root mount does not have the root's parent in its table.
+			// The mount table of a process has its root mount, but not that mount's parent.
 			first := m.Parent == m.ID || !p.ids[m.Parent]
 			if at != nil && (m.Parent != at.ID || m == at) || at == nil && !first {
 				continue
 			}
-			// The walk reaches the shortest path first. Among mounts at one path the last is on top.
+			// The shortest path is reached first. Among several mounts at one path, the last is on top.
 			if next == nil || len(m.Path) <= len(next.Path) {
 				next = m
 			}
@@ -80,7 +82,8 @@ func (p Paths) At(path string) *Mount {
 	return at
 }
 
-// onWay returns the mounts whose mount point is the path or lies on the way there.
+// onWay returns the mounts that a walk to the path can cross. The mount point of each is the path itself or a directory
+// above it.
 func (p Paths) onWay(path string) []*Mount {
 	if !strings.HasPrefix(path, "/") {
 		return nil
@@ -94,8 +97,8 @@ func (p Paths) onWay(path string) []*Mount {
 	return way
 }
 
-// OnTop reports whether the device is mounted at the path. It returns an error if another device is mounted over it,
-// because umount(8) would unmount that one.
+// OnTop reports whether the device is mounted at the path. It returns an error if another device is mounted over that
+// mount, because umount(8) would unmount the upper mount.
 func OnTop(tree []Mount, path string, dev disk.Dev) (bool, error) {
 	there := slices.ContainsFunc(tree, func(m Mount) bool { return m.Path == path && m.Dev == dev })
 	if at := At(tree, path); there && at != nil && (at.Path != path || at.Dev != dev) {
@@ -104,23 +107,23 @@ func OnTop(tree []Mount, path string, dev disk.Dev) (bool, error) {
 	return there, nil
 }
 
-// Mount is a mount with its place in the tree of its namespace and its peer groups (proc_pid_mountinfo(5),
+// Mount is a mount with its place in the mount tree of its namespace and its peer groups (proc_pid_mountinfo(5),
 // mount_namespaces(7)).
 type Mount struct {
 	disk.MountPoint
-	// ID identifies the mount, and Parent the mount that it is mounted on. They are comparable within one namespace
-	// only.
+	// ID identifies the mount. Parent identifies the mount on which it is mounted. Compare IDs only within one
+	// namespace.
 	ID     int `json:"id"`
 	Parent int `json:"parent"`
-	// Shared is the peer group of which the mount is a member, and Master the one of which it is a slave. From is the
-	// nearest dominating group with a member that the process can reach. All are 0 for none. Peer groups are the same
-	// in all namespaces.
+	// Shared is the peer group of which the mount is a member. Master is the peer group of which it is a slave. From is
+	// the nearest dominating group with a member that the process can reach. Each is 0 if there is no such group. A
+	// peer group has the same number in all namespaces.
 	Shared int `json:"shared,omitempty"`
 	Master int `json:"master,omitempty"`
 	From   int `json:"from,omitempty"`
 }
 
-// ParseTree reads a mount table (proc_pid_mountinfo(5)). It returns one mount for each line, in their order.
+// ParseTree reads a mount table (proc_pid_mountinfo(5)). It returns one mount for each line, in the order of the lines.
 func ParseTree(r io.Reader) ([]Mount, error) {
 	bounded, err := boundLines(r)
 	if err != nil {
@@ -128,7 +131,7 @@ func ParseTree(r io.Reader) ([]Mount, error) {
 	}
 	infos, err := mountinfo.GetMountsFromReader(bounded, nil)
 	if err != nil {
-		// The library's error quotes the line.
+		// The library's error quotes the line, which can have any bytes.
 		return nil, errors.New(disk.Visible(err.Error()))
 	}
 	var tree []Mount
@@ -150,7 +153,7 @@ func ParseTree(r io.Reader) ([]Mount, error) {
 	return tree, nil
 }
 
-// group returns the peer group of an optional field such as shared:1, 0 if there is none.
+// group returns the peer group from an optional field such as shared:1. It returns 0 if the field is missing.
 func group(m *mountinfo.Info, name string) int {
 	for field := range strings.FieldsSeq(m.Optional) {
 		if n, err := strconv.Atoi(strings.TrimPrefix(field, name)); err == nil {
@@ -160,11 +163,12 @@ func group(m *mountinfo.Info, name string) int {
 	return 0
 }
 
-// maxTable bounds a mount table in bytes. A pod may make as many mounts as /proc/sys/fs/mount-max allows, with long
-// names.
+// maxTable bounds the size of a mount table in bytes. A pod may make as many mounts as /proc/sys/fs/mount-max allows,
+// each with a long name.
 const maxTable = 32 << 20
 
-// ReadTable reads the mount table of a process from its file in /proc. The error of a process that has ended is Gone.
+// ReadTable reads the mount table of a process from its file in /proc. If the process has ended, Gone is true for the
+// error.
 func ReadTable(name string) ([]Mount, error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -182,11 +186,11 @@ func ReadTable(name string) ([]Mount, error) {
 	return tree, err
 }
 
-// boundLines reads a mount table, cuts lines that are too long, and checks the numbers: the library reads an invalid
-// one as 0.
+// boundLines reads a mount table and cuts lines that are too long. It also checks the numbers, because the library
+// reads an invalid number as 0.
 func boundLines(r io.Reader) (io.Reader, error) {
 	var out bytes.Buffer
-	// The default size: each table allocates a buffer, most of a look's garbage.
+	// The buffer has the default size. Each table allocates a buffer, and these are most of the garbage of a look.
 	lines := bufio.NewReader(r)
 	for {
 		line, long, err := lines.ReadLine()
@@ -216,8 +220,8 @@ func boundLines(r io.Reader) (io.Reader, error) {
 	}
 }
 
-// Swaps returns the paths of all active swap space as the kernel names it in /proc/swaps (proc_swaps(5)): device nodes
-// below /dev, or files.
+// Swaps returns the paths of all active swap space, as /proc/swaps names them (proc_swaps(5)). A path is a device node
+// below /dev or a file.
 func Swaps(root string) ([]string, error) {
 	b, err := os.ReadFile(filepath.Join("/", root, "proc/swaps"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -246,8 +250,8 @@ func parseSwaps(text string) ([]string, error) {
 	return paths, nil
 }
 
-// unescapeOctal undoes \NNN, by which the kernel (mangle_path in fs/seq_file.c) and fstab(5) write white space and
-// backslashes.
+// unescapeOctal decodes escapes of the form \NNN. The kernel (mangle_path in fs/seq_file.c) and fstab(5) use them for
+// white space and backslashes.
 func unescapeOctal(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s
@@ -266,5 +270,5 @@ func unescapeOctal(s string) string {
 
 func isOctal(c, highest byte) bool { return c >= '0' && c <= highest }
 
-// maxFile bounds the size of a file that is read whole, in bytes.
+// maxFile bounds the size in bytes of a file that is read as a whole.
 const maxFile = 1 << 20

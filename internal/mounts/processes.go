@@ -31,27 +31,28 @@ func PIDs(root string) ([]int, error) {
 	return all, nil
 }
 
-// Gone reports whether an error of a file of /proc means that the process has ended (proc(5); EINVAL: m_start in
-// fs/namespace.c).
+// Gone reports whether an error from a file of /proc means that the process has ended (proc(5)). For EINVAL, see
+// m_start in fs/namespace.c.
 func Gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL)
 }
 
-// Field returns the value of a line of a fdinfo or status file (proc_pid_fdinfo(5), proc_pid_status(5)), "" for none.
+// Field returns the value of a line of a fdinfo or status file (proc_pid_fdinfo(5), proc_pid_status(5)). It returns ""
+// if there is no such line.
 func Field(text, name string) string {
 	_, value, _ := strings.Cut("\n"+text, "\n"+name+":")
 	value, _, _ = strings.Cut(value, "\n")
 	return strings.TrimSpace(value)
 }
 
-// pod matches the control groups of kubelet: both cgroup drivers write podUID, and systemd's has _ for -. A static pod has
-// a hash for a UID, without them.
+// pod matches the control groups of kubelet's pods. Both cgroup drivers write pod and the UID, and the systemd driver
+// replaces each - in the UID by _. The UID of a static pod is a hash without either character.
 var pod = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})`)
 })
 
-// Pod returns the UID of the Kubernetes pod that a process belongs to, by its control groups (proc_pid_cgroup(5)). It
-// returns "" for none.
+// Pod returns the UID of the Kubernetes pod to which a process belongs, by its control groups (proc_pid_cgroup(5)). It
+// returns "" if the process belongs to no pod.
 func Pod(groups string) string {
 	if m := pod().FindStringSubmatch(groups); m != nil {
 		return strings.ReplaceAll(m[1], "_", "-")
@@ -59,7 +60,8 @@ func Pod(groups string) string {
 	return ""
 }
 
-// podOf is Pod for a process, but leaves out static pods: nobody can delete them by their UID.
+// podOf returns what Pod returns for the process with that directory of /proc. It returns "" for a static pod, because
+// nobody can delete a static pod by its UID.
 func podOf(dir string) string {
 	groups, _ := os.ReadFile(filepath.Join(dir, "cgroup"))
 	if uid := Pod(string(groups)); strings.Contains(uid, "-") {

@@ -9,7 +9,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Propagates is Reader.Propagates for a single call.
+// Propagates does the same as Reader.Propagates, for a single call.
 func Propagates(root, dir string) error { return new(Reader).Propagates(root, dir) }
 
 func propagates(hosts, owns []Mount, dir string) error {
@@ -23,7 +23,7 @@ func propagates(hosts, owns []Mount, dir string) error {
 	}
 	switch {
 	case host.ID == own.ID && host.Path == own.Path:
-		// A mount has one ID in the whole system, so this is PID 1's namespace.
+		// A mount ID is unique in the whole system, so the process is in PID 1's namespace.
 		return nil
 	case host.Shared == 0:
 		at := disk.Visible(host.Path)
@@ -31,14 +31,14 @@ func propagates(hosts, owns []Mount, dir string) error {
 	case own.Shared != host.Shared && own.Master != host.Shared:
 		return fmt.Errorf("cannot see what is mounted below %s: this process sees it through another mount than the host", dir)
 	case inside(own, dir) != inside(host, dir):
-		// A bind mount is a peer of its original, whatever part of it that shows. A mount on one's directory appears on
-		// the same directory of the other.
+		// A bind mount is a peer of its original, even if it shows only a part of the filesystem. A mount on a
+		// directory of one of them appears on the same directory of the other.
 		return fmt.Errorf("cannot see what is mounted below %s: this process has another directory there than the host", dir)
 	}
 	return nil
 }
 
-// carrier returns the mount through which a directory is reached.
+// carrier returns the mount through which a path reaches the directory.
 func carrier(tree []Mount, dir string) (*Mount, error) {
 	at := At(tree, dir)
 	if at == nil {
@@ -47,13 +47,14 @@ func carrier(tree []Mount, dir string) (*Mount, error) {
 	return at, nil
 }
 
-// inside returns the path within the filesystem of a directory that is reached through the mount.
+// inside returns the path of the directory within the filesystem of the mount.
 func inside(m *Mount, dir string) string {
 	return path.Join("/", m.Root, strings.TrimPrefix(dir, m.Path))
 }
 
-// Receivers returns the peer groups at whose mounts the mounts and unmounts of a group's arrive: the group, and over any
-// number of hops its slaves in the tables (mount_namespaces(7)). It is empty for 0, which is no group.
+// Receivers returns the peer groups that receive the mounts and unmounts made in a group. These are the group itself
+// and, over any number of hops, its slaves in the tables (mount_namespaces(7)). It returns none for 0, which is not a
+// group.
 func Receivers(group int, tables [][]Mount) map[int]bool {
 	slaves := map[int][]int{}
 	for _, table := range tables {
@@ -74,7 +75,7 @@ func Receivers(group int, tables [][]Mount) map[int]bool {
 	return groups
 }
 
-// Receives reports whether the mount belongs to one of the groups, or is a slave of one.
+// Receives reports whether the mount belongs to one of the groups, or is a slave of one of them.
 func (m *Mount) Receives(groups map[int]bool) bool {
 	return groups[m.Shared] || groups[m.Master] || groups[m.From]
 }

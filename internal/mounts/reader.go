@@ -15,11 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reader reads the mount tables of PID 1 and of this process repeatedly. It reads PID 1's only after a change, and
-// parses only lines that are new. A node with pods has many mounts, and the kernel takes longer to write a longer
-// table.
+// Reader reads the mount tables of PID 1 and of this process repeatedly. It reads PID 1's table only after a change,
+// and parses only lines that are new. A node with pods has many mounts, and a long table costs the kernel much time.
 //
-// The zero value is ready, is safe for concurrent use, and is for one root.
+// The zero value is ready for use and safe for concurrent use. Use each Reader for one root only.
 type Reader struct {
 	host, own oneTable
 
@@ -28,20 +27,20 @@ type Reader struct {
 	propagates map[string]time.Time
 }
 
-// propagationHolds is how long a positive check of propagation stays valid.
+// propagationHolds is how long the result of Propagates stays valid if it is nil.
 const propagationHolds = time.Second
 
-// Tree returns PID 1's mount table (proc_pid_mountinfo(5)) below a root path, "" or "/" for the live system. It is in
-// the kernel's order: the later of two mounts at one path is on top. Excessively long SuperOptions are cut. The caller
+// Tree returns PID 1's mount table (proc_pid_mountinfo(5)) below a root path, "" or "/" for the live system. The mounts
+// are in the kernel's order: the later of two mounts at one path is on top. Very long SuperOptions are cut. The caller
 // must not change the table.
 //
-// Some changes come without a notice from the kernel (see changed). The result may lack them until the table changes
-// again, or Doubt is called.
+// The kernel gives no notice of some changes (see changed). The result may lack such a change until the table changes
+// again, or until Doubt is called.
 func (r *Reader) Tree(root string) ([]Mount, error) {
 	return r.host.read(filepath.Join("/", root, tablePath), true)
 }
 
-// Last returns the table of the last call of Tree, nil if there was none. The caller must not change it.
+// Last returns the table that Tree returned last, nil if Tree was not called. The caller must not change the table.
 func (r *Reader) Last() []Mount {
 	r.host.mu.Lock()
 	defer r.host.mu.Unlock()
@@ -55,13 +54,13 @@ func (r *Reader) Doubt() {
 	r.host.doubted = true
 }
 
-// Propagates returns nil if PID 1's mounts below the directory appear in this process's mount namespace. Otherwise a
-// directory there can be a live mount point on the host without looking like one, and removing it would remove the
-// mount.
+// Propagates returns nil if PID 1's mounts below the directory appear in this process's mount namespace. If they do
+// not, a directory there can be a live mount point on the host although it does not look like one. Removing the
+// directory would then remove the mount.
 //
-// It reads both tables, because the kernel gives no notice of a change of propagation alone. Nil stays valid for a
-// second, an error does not. When disks come one after the other, each mount changes both tables, and reading them
-// takes longer with more mounts.
+// Propagates reads both tables, because the kernel gives no notice of a change of only the propagation. A nil result
+// stays valid for a second, an error is checked again. When disks come one after the other, each mount changes both
+// tables, and reading long tables takes time.
 func (r *Reader) Propagates(root, dir string) error {
 	begun := time.Now()
 	r.mu.Lock()
@@ -94,17 +93,17 @@ func (r *Reader) Propagates(root, dir string) error {
 // oneTable is the last state of a mount table.
 type oneTable struct {
 	mu   sync.Mutex
-	file *os.File // where it is kept open
-	// doubted makes read read the table without a notice from the kernel.
+	file *os.File // nil if the table is not kept open
+	// doubted makes the next call of read read the table even without a notice from the kernel.
 	doubted bool
-	// last are the mounts of the lines, which point into text. next is for the next text.
+	// last has the mounts of lines. The lines are slices of text. next is the buffer for the next text.
 	last       []Mount
 	lines      [][]byte
 	text, next bytes.Buffer
 }
 
-// read returns the table. With keep, from the third call on, it reads the table only after a change. A single read
-// leaves nothing open.
+// read returns the table. If keep is set, then from its third call on it reads the table only after a change. A single
+// call leaves no file open.
 func (t *oneTable) read(path string, keep bool) ([]Mount, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -131,12 +130,12 @@ func (t *oneTable) reread(path string, keep bool) ([]Mount, error) {
 		return t.last, nil
 	}
 	t.doubted = false
-	// The next call of changed reports changes from here on.
+	// The next call of changed reports changes that come after this point.
 	return t.parse(io.NewSectionReader(file, 0, math.MaxInt64))
 }
 
-// openUnwatched opens a file that Go's poller does not watch. With os.Open the poller would consume the kernel's change
-// notices, which changed needs.
+// openUnwatched opens a file that Go's poller does not watch. After os.Open, the poller would consume the notices of
+// changes from the kernel, which the function changed needs.
 func openUnwatched(path string) (*os.File, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -145,17 +144,18 @@ func openUnwatched(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// tells reports whether changed works for the file: a mount table of procfs, not a copy of one.
+// tells reports whether the function changed works for the file. It works for a mount table of procfs, but not for a
+// copy of one.
 func tells(file *os.File) bool {
 	var st unix.Statfs_t
 	return unix.Fstatfs(int(file.Fd()), &st) == nil && st.Type == unix.PROC_SUPER_MAGIC
 }
 
-// changed reports whether the kernel may have changed the mount table since it was opened, or since the last call
-// (mounts_poll in fs/proc_namespace.c). The kernel gives no notice of:
-//   - a filesystem that becomes read-only by the kernel itself, from another mount namespace, or by fsconfig(2);
-//   - a change by mount(2) of the propagation alone (do_change_type in fs/namespace.c);
-//   - a mount point whose path changes because a directory above it is renamed.
+// changed reports whether the kernel may have changed the mount table since the file was opened, or since the last call
+// (mounts_poll in fs/proc_namespace.c). The kernel gives no notice of these changes:
+//   - A filesystem becomes read-only by the kernel itself, from another mount namespace, or by fsconfig(2).
+//   - mount(2) changes only the propagation (do_change_type in fs/namespace.c).
+//   - The path of a mount point changes because a directory above it is renamed.
 func changed(file *os.File) bool {
 	fds := []unix.PollFd{{Fd: int32(file.Fd()), Events: unix.POLLPRI}}
 	n, err := unix.Poll(fds, 0)
@@ -163,10 +163,10 @@ func changed(file *os.File) bool {
 }
 
 // parse returns the mounts of the table. It reuses the mounts of unchanged lines from the previous table. The kernel
-// keeps the order of mounts that stay; if a line moves, parse parses it again.
+// keeps the order of mounts that stay. If a line moves, parse parses it again.
 func (t *oneTable) parse(r io.Reader) ([]Mount, error) {
 	last, lines := t.last, t.lines
-	t.last, t.lines = nil, nil // until the whole table is parsed
+	t.last, t.lines = nil, nil // a failed parse leaves no old table
 	t.next.Reset()
 	if _, err := t.next.ReadFrom(r); err != nil {
 		return nil, err

@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	// goingDown is XFS_IOC_GOINGDOWN (fs/xfs/libxfs/xfs_fs.h) and EXT4_IOC_SHUTDOWN (fs/ext4/ext4.h), both _IOR('X',
-	// 125, __u32). Both need CAP_SYS_ADMIN.
+	// goingDown is XFS_IOC_GOINGDOWN (fs/xfs/libxfs/xfs_fs.h) and also EXT4_IOC_SHUTDOWN (fs/ext4/ext4.h). Each is
+	// _IOR('X', 125, __u32) and needs CAP_SYS_ADMIN.
 	goingDown = 0x8004587d
-	// noLogFlush is XFS_FSOP_GOING_FLAGS_NOLOGFLUSH and EXT4_GOING_FLAGS_NOLOGFLUSH. The kernel then writes nothing,
-	// not even the log.
+	// noLogFlush is XFS_FSOP_GOING_FLAGS_NOLOGFLUSH and also EXT4_GOING_FLAGS_NOLOGFLUSH. With this flag the kernel
+	// writes nothing, not even the log.
 	noLogFlush = 2
 )
 
 // ShutDown makes the filesystem of a removed device answer EIO to every process, through any remaining mount in any
-// namespace. Otherwise an XFS or ext4 goes on in memory until the kernel writes its log. On Linux before 6.6 that takes
-// up to half a minute, and all changes in that time are lost.
+// namespace. Otherwise an XFS or ext4 filesystem works on in memory until the kernel writes its log. On Linux before
+// 6.6 that can take half a minute, and all changes made in that time are lost.
 //
-// It returns nil if the device is not mounted anywhere, and an error if the device still exists. It reads nothing from
-// the disk. It may block on a server in a container's path.
+// ShutDown returns nil if the device is not mounted anywhere. It returns an error if the device still exists. It reads
+// nothing from the disk. It may block if a container's path leads to a file server.
 func ShutDown(root string, dev disk.Dev) error {
 	if err := shutDownAll(root, dev); err != nil {
 		return fmt.Errorf("cannot shut down the filesystem of %s: %w", dev, err)
@@ -39,7 +39,7 @@ func shutDownAll(root string, dev disk.Dev) error {
 	if err != nil {
 		return err
 	}
-	// The host's mounts come first: time matters, and usually there is one.
+	// The host's mounts are tried first, because time matters and usually one of them works.
 	down, errs := shutDownBy(filepath.Join("/", root), root, host, dev)
 	if down {
 		return nil
@@ -58,19 +58,19 @@ func shutDownAll(root string, dev disk.Dev) error {
 	return errs
 }
 
-// shutDownBy tries each mount of the device's filesystem in the table. base is the root directory of a process with
-// that table.
+// shutDownBy tries each mount of the device's filesystem in the table. base is the root directory of a process that has
+// this table.
 func shutDownBy(base, root string, table []Mount, dev disk.Dev) (down bool, err error) {
 	for i := range table {
 		if m := &table[i]; m.Dev == dev && (m.Type == disk.XFS || m.Type == disk.Ext4) {
-			// A container's path can lead anywhere, so shutDown checks what it opened.
+			// A container's path can lead anywhere, so shutDown checks what it has opened.
 			one := shutDown(filepath.Join(base, m.Path), root, dev)
 			var other *otherError
 			switch {
 			case one == nil:
 				return true, nil
 			case Gone(one), errors.As(one, &other):
-				continue // it was unmounted meanwhile
+				continue // the mount has been unmounted since the table was read
 			}
 			err = errors.Join(err, errors.New(disk.Visible("by "+m.Path+": "+one.Error())))
 		}
@@ -87,7 +87,7 @@ func shutDown(path, root string, dev disk.Dev) error {
 		return err
 	}
 	defer dir.Close()
-	// While the filesystem is open, no other disk gets the number.
+	// While the filesystem is open, no other disk gets its device number.
 	_, err = os.Lstat(filepath.Join("/", root, "sys/dev/block", dev.String()))
 	switch {
 	case err == nil:

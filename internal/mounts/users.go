@@ -17,19 +17,20 @@ import (
 	"hotmount/internal/disk"
 )
 
-// User is one use of a mounted filesystem that keeps it in use after it is unmounted at its mount point.
+// User is one use of a mounted filesystem. Because of it the filesystem stays in use after it is unmounted at its mount
+// point.
 type User struct {
-	// PID and Command belong to the process. They are zero and empty for a mount on the host.
+	// PID and Command describe the process. They are zero and empty if the use is a mount on the host.
 	PID     int    `json:"pid,omitempty"`
 	Command string `json:"command,omitempty"`
-	// Pod is the UID of the Kubernetes pod that the use belongs to, or empty.
+	// Pod is the UID of the Kubernetes pod to which the use belongs. It is empty if there is none.
 	Pod string `json:"pod,omitempty"`
-	// Unit is the process's systemd unit. Writes reports that it has the disk open for writing, Machine that it is a
-	// virtual machine monitor. Only DeviceUsers sets them.
+	// Unit is the process's systemd unit. Writes reports that the process has the disk open for writing. Machine
+	// reports that the process is a virtual machine monitor. Only DeviceUsers sets these fields.
 	Unit    string `json:"unit,omitempty"`
 	Writes  bool   `json:"writes,omitempty"`
 	Machine bool   `json:"machine,omitempty"`
-	// How is the kind of use, in words. Foreign bytes in it are visible.
+	// How is the kind of use, in words. It is safe to print.
 	How string `json:"how"`
 }
 
@@ -45,7 +46,7 @@ func (u User) String() string {
 	return s
 }
 
-// Lines returns the users in words, one a line. All but the first line are indented.
+// Lines describes the users in words, with one user on each line. All lines but the first are indented.
 func Lines(users []User) string {
 	var lines []string
 	for _, u := range users {
@@ -54,8 +55,8 @@ func Lines(users []User) string {
 	return strings.Join(lines, "\n  ")
 }
 
-// MountedAnywhere reports whether an XFS or ext4 on the named disk is mounted in any mount namespace. It then has an
-// entry in /sys/fs/TYPE (xfs_mountfs in fs/xfs/xfs_mount.c, ext4_register_sysfs in fs/ext4/sysfs.c).
+// MountedAnywhere reports whether an XFS or ext4 filesystem on the named disk is mounted in any mount namespace. A
+// mounted one has an entry in /sys/fs/TYPE (xfs_mountfs in fs/xfs/xfs_mount.c, ext4_register_sysfs in fs/ext4/sysfs.c).
 func MountedAnywhere(root, name string) bool {
 	for _, fstype := range []string{disk.XFS, disk.Ext4} {
 		if _, err := os.Lstat(filepath.Join("/", root, "sys/fs", fstype, name)); err == nil {
@@ -65,12 +66,12 @@ func MountedAnywhere(root, name string) bool {
 	return false
 }
 
-// Users returns the users of the filesystem with that device number that is mounted at the path. Those are other mounts
-// of it, in any mount namespace, and processes. A process counts if it has a file open or mapped, or a working or root
-// directory there. Its mount need not be in any table any more.
+// Users returns the users of the filesystem with that device number that is mounted at the path. The users are other
+// mounts of the filesystem, in any mount namespace, and processes. A process counts if it has a file of the filesystem
+// open or mapped, or its working or root directory there. This holds even if no table has the process's mount any more.
 //
-// Users reads nothing from the disk, which may be dead. Only root with all capabilities sees every user. It leaves out
-// processes that end meanwhile.
+// Users reads nothing from the disk, which may be dead. Only root with all capabilities sees every user. Users leaves
+// out processes that end during the call.
 func Users(root string, dev disk.Dev, path string) ([]User, error) {
 	all, err := namespaces(root)
 	if err != nil {
@@ -103,14 +104,14 @@ func Users(root string, dev disk.Dev, path string) ([]User, error) {
 
 // namespace is a mount namespace.
 type namespace struct {
-	// root is the root directory of its first process, mounts the mount table as that process sees it.
+	// root is the root directory of the namespace's first process. mounts is the mount table as that process sees it.
 	root   string
 	mounts []Mount
-	// processes are the directories of its processes in /proc.
+	// processes are the directories in /proc of the namespace's processes.
 	processes []string
 }
 
-// namespaces returns all mount namespaces, the host's first.
+// namespaces returns all mount namespaces. The host's namespace is the first.
 func namespaces(root string) ([]*namespace, error) {
 	host := &namespace{root: filepath.Join("/", root)}
 	var err error
@@ -147,12 +148,12 @@ func namespaces(root string) ([]*namespace, error) {
 	return all, nil
 }
 
-// follower identifies the mounts in other namespaces that end with the host's. The mount below decides: the kernel
-// unmounts the same place on each mount that receives the host mount's events (propagate_umount in fs/pnode.c,
-// mount_namespaces(7)). The peer group of the copy itself does not matter.
+// follower identifies the mounts in other namespaces that end when the host's mount ends. The mount below such a mount
+// decides: the kernel unmounts the same place on each mount that receives the events of the mount below the host's
+// (propagate_umount in fs/pnode.c, mount_namespaces(7)). The peer group of the copy itself does not matter.
 type follower struct {
-	// groups are the peer groups that receive an unmount from the mount below the host's. place is the directory in
-	// that mount's filesystem.
+	// groups are the peer groups that receive an unmount from the mount below the host's mount. place is the directory
+	// of the host's mount, as a path in the filesystem of the mount below.
 	groups map[int]bool
 	place  string
 	dev    disk.Dev
@@ -172,8 +173,8 @@ func follow(all []*namespace, dev disk.Dev, path string) (f follower) {
 	return f
 }
 
-// follows reports whether the mount ends when the host's does. It returns false if the process cannot see the mount
-// below.
+// follows reports whether the mount ends when the host's mount ends. It returns false if the process cannot see the
+// mount below.
 func (f *follower) follows(tree []Mount, m *Mount) bool {
 	below := parent(tree, m)
 	return below != nil && below.Receives(f.groups) && below.Dev == f.dev && inside(below, m.Path) == f.place
@@ -187,8 +188,8 @@ func parent(tree []Mount, m *Mount) *Mount {
 	return &tree[i]
 }
 
-// uses returns how the process uses the filesystem, each kind once. ours has the mounts that the process sees, true for
-// those of the filesystem. A process that has ended uses nothing.
+// uses returns how the process uses the filesystem, with each kind of use once. ours has the IDs of all mounts that the
+// process sees. The value is true for mounts of the filesystem. A process that has ended uses nothing.
 func uses(dir string, ours map[int]bool, dev disk.Dev) []string {
 	var how []string
 	fds, _ := os.ReadDir(filepath.Join(dir, "fdinfo"))
@@ -200,7 +201,7 @@ func uses(dir string, ours map[int]bool, dev disk.Dev) []string {
 	}
 	for _, link := range [][2]string{{"cwd", "works in a directory of it"}, {"root", "has its root directory there"}} {
 		name := filepath.Join(dir, link[0])
-		// O_PATH opens the link's target without asking the filesystem.
+		// O_PATH opens the target of the link without asking the filesystem.
 		if f, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
 			info, _ := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", f))
 			unix.Close(f)
@@ -209,7 +210,7 @@ func uses(dir string, ours map[int]bool, dev disk.Dev) []string {
 			}
 		}
 	}
-	// address perms offset dev inode path (proc_pid_maps(5)), with dev in hex.
+	// The fields are address, perms, offset, dev, inode and path (proc_pid_maps(5)). dev is hexadecimal.
 	want := fmt.Sprintf("%02x:%02x", dev.Major, dev.Minor)
 	mapped, _ := os.ReadFile(filepath.Join(dir, "maps"))
 	for line := range strings.Lines(string(mapped)) {
@@ -220,9 +221,9 @@ func uses(dir string, ours map[int]bool, dev disk.Dev) []string {
 	return how
 }
 
-// on reports whether an open file lies on the device's filesystem. Its mount decides, or its stat if no table has the
-// mount. A removal of the mount point in another namespace detaches such a mount (rmdir(2), detach_mounts in
-// fs/namespace.c).
+// on reports whether an open file lies on the device's filesystem. The mount of the file decides. If no table has this
+// mount, the file's stat decides. The mount can be missing because a removal of its mount point in another namespace
+// detaches it (rmdir(2), detach_mounts in fs/namespace.c).
 func on(info, open string, ours map[int]bool, dev disk.Dev) bool {
 	if id, err := strconv.Atoi(Field(info, "mnt_id")); err == nil {
 		if is, known := ours[id]; known {
@@ -230,7 +231,7 @@ func on(info, open string, ours map[int]bool, dev disk.Dev) bool {
 		}
 	}
 	var st unix.Statx_t
-	// The flag avoids a request to a server.
+	// This flag avoids a request to a file server.
 	err := unix.Statx(unix.AT_FDCWD, open, unix.AT_STATX_DONT_SYNC, 0, &st)
 	if errors.Is(err, unix.EIO) {
 		return deadOn(open, dev)
@@ -238,8 +239,9 @@ func on(info, open string, ours map[int]bool, dev disk.Dev) bool {
 	return err == nil && st.Dev_major == dev.Major && st.Dev_minor == dev.Minor
 }
 
-// deadOn reports whether a file that answers EIO lies on an XFS of the device that is shut down. Its stat fails so
-// (xfs_vn_getattr in fs/xfs/xfs_iops.c), but statfs(2) answers, with the device (xfs_fs_statfs in fs/xfs/xfs_super.c).
+// deadOn reports whether a file that answers EIO lies on an XFS filesystem of the device that is shut down. For such a
+// file stat fails (xfs_vn_getattr in fs/xfs/xfs_iops.c). But statfs(2) answers, and names the device (xfs_fs_statfs in
+// fs/xfs/xfs_super.c).
 func deadOn(path string, dev disk.Dev) bool {
 	var fs unix.Statfs_t
 	if unix.Statfs(path, &fs) != nil {
@@ -249,7 +251,7 @@ func deadOn(path string, dev disk.Dev) bool {
 	return dev == disk.Dev{Major: unix.Major(number), Minor: unix.Minor(number)}
 }
 
-// podPath matches kubelet's own directories (/var/lib/kubelet/pods/UID).
+// podPath matches the directories that kubelet makes for a pod (/var/lib/kubelet/pods/UID).
 var podPath = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`/pods/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/`)
 })

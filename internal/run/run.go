@@ -1,5 +1,5 @@
-// Package run starts child processes and waits for them: by absolute path, with a time limit, bounded output and an
-// environment of their own.
+// Package run starts child processes and waits for them. It starts each by absolute path, with a time limit, with
+// bounded output and with a given environment.
 package run
 
 import (
@@ -19,7 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limit is the largest output of each of a child's two streams, in bytes. Hotmount's children print a few kilobytes.
+// Limit bounds the output of a child, in bytes for each of its two streams. The children of hotmount print a few
+// kilobytes.
 const Limit = 1 << 20
 
 // ErrOutput reports that the child printed more than Limit. The incomplete output is discarded.
@@ -28,45 +29,46 @@ var ErrOutput = fmt.Errorf("more than %d bytes of output", Limit)
 // ErrTimeout reports that the child did not end within its time limit.
 var ErrTimeout = errors.New("it did not end in time")
 
-// Command is one child process to be run.
+// Command describes one child process.
 type Command struct {
-	// Path is absolute. PATH is not searched.
+	// Path is the absolute path of the program. PATH is not searched.
 	Path string
 	Args []string
-	// Env is added to the default environment, in the form "KEY=value".
+	// Env is added to the default environment. Each entry has the form "KEY=value".
 	Env []string
-	// Timeout is the longest time that it may run. Zero is refused.
+	// Timeout is the longest time that the child may run. Zero is refused.
 	Timeout time.Duration
 }
 
-// String returns the command line, for people and not for a shell.
+// String returns the command line for people. It is not quoted for a shell.
 func (c Command) String() string { return strings.Join(append([]string{c.Path}, c.Args...), " ") }
 
 // Result is the result of a child that ended by itself.
 type Result struct {
 	Stdout, Stderr []byte
 	ExitCode       int
-	// Wrote is the number of bytes that the kernel counted as written by the child (ru_oublock in getrusage(2), in
-	// units of 512). It is exact for direct I/O.
+	// Wrote is the number of bytes that the child wrote, as the kernel counted them. The kernel counts in units of 512
+	// bytes (ru_oublock in getrusage(2)). The number is exact for direct I/O.
 	Wrote uint64
 }
 
-// Runner runs a command to its end. A non-zero exit code is not an error, because the caller interprets it. An error
-// means that the command did not start, was killed by a signal, exceeded its time limit, ctx or Limit.
+// Runner runs a command to its end. An exit code other than zero is not an error, because the caller interprets the
+// code. An error means that the command did not start, was killed by a signal, or exceeded its time limit, ctx or
+// Limit.
 type Runner interface {
 	Run(ctx context.Context, c Command) (Result, error)
 }
 
-// outputDelay bounds the time to read the output of a child that has ended. The output is complete unless another
-// process holds it open. One second was too short on a slow machine that reads several disks.
+// outputDelay bounds the time to read the output of a child that has ended. By then the output is complete, unless
+// another process holds it open. One second was too short on a slow machine that reads several disks.
 const outputDelay = 5 * time.Second
 
 // Exec is the Runner that starts real processes.
 type Exec struct{}
 
-// Run starts the command in a process group of its own and waits for it. At the end of ctx or of the time limit it
-// kills the whole group. It also waits for a child that hangs in the kernel on dead storage, which nothing can kill. A
-// caller that must not hang calls Run in a process of its own.
+// Run starts the command in its own process group and waits for it. When ctx ends or the time limit is reached, Run
+// kills the whole group. Nothing can kill a child that hangs in the kernel on dead storage, and Run waits for such a
+// child too. A caller that must not hang calls Run in a separate process.
 func (Exec) Run(ctx context.Context, c Command) (Result, error) {
 	res, err := start(ctx, c)
 	if err != nil {
@@ -94,21 +96,21 @@ func start(ctx context.Context, c Command) (Result, error) {
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.WaitDelay = outputDelay
 	cmd.Cancel = func() error { return killGroup(cmd) }
-	// The child must not outlive this process, which holds the disk open and so keeps its name from another disk. The
-	// kernel sends the signal when the thread that started the child ends, not the process (PR_SET_PDEATHSIG in
-	// prctl(2)). So this goroutine keeps its thread until the child has ended.
+	// The child must not outlive this process, which keeps the disk open so that no other disk gets its name. The
+	// kernel sends the signal when the thread that started the child ends, not when the process ends (PR_SET_PDEATHSIG
+	// in prctl(2)). So this goroutine keeps its thread until the child has ended.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	// Go closes its own descriptors in the child. This closes those inherited from the parent (close_range(2), Linux
-	// 5.11).
+	// Go closes its own descriptors in the child. This call closes the descriptors that this process inherited from its
+	// parent (close_range(2), Linux 5.11).
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return Result{}, os.NewSyscallError("close_range", err)
 	}
 
 	err := cmd.Run()
 	if errors.Is(err, exec.ErrWaitDelay) {
-		// A grandchild holds the output open.
+		// A child of the child holds the output open.
 		err := killGroup(cmd)
 		if errors.Is(err, syscall.ESRCH) {
 			return Result{}, fmt.Errorf("its output was not read to the end within %s", outputDelay)
@@ -132,8 +134,8 @@ func start(ctx context.Context, c Command) (Result, error) {
 
 func killGroup(cmd *exec.Cmd) error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 
-// output is a child's stream up to Limit, beyond which the child is killed. The buffer is not embedded, because io.Copy
-// would call its ReadFrom instead of Write.
+// output is one of a child's streams, up to Limit. Beyond Limit the child is killed. The buffer is not embedded,
+// because io.Copy would then call the buffer's ReadFrom instead of Write.
 type output struct {
 	buf      bytes.Buffer
 	overflow context.CancelCauseFunc

@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// selfTimeout bounds the wait of Self. A child on a dead filesystem hangs forever.
+// selfTimeout bounds how long Self waits. A child on a dead filesystem hangs forever.
 const selfTimeout = 5 * time.Second
 
-// Unanswered is the error for a child that did not end in time. PID is the child's process. It was killed, but may hang
-// in the kernel and stay.
+// Unanswered is the error for a child that did not end in time. PID is the child's process id. The child was killed,
+// but it may hang in the kernel and stay.
 type Unanswered struct{ PID int }
 
 func (Unanswered) Error() string { return fmt.Sprintf("no answer within %s", selfTimeout) }
 
-// Self starts this program again for a look that may hang, and decodes its output, one JSON value a line. It returns
-// the answers until the child ends, ctx ends, or 5 seconds pass. It returns an error unless the child succeeds. It does
-// not wait for a child that hangs in the kernel. A nil stdin is empty.
+// Self starts this program again for a look that may hang, and decodes the child's output, one JSON value a line. It
+// returns the answers that come until the child ends, ctx ends, or 5 seconds pass. It returns an error unless the child
+// succeeds. It does not wait for a child that hangs in the kernel. If stdin is nil, the child's input is empty.
 func Self[T any](ctx context.Context, stdin *os.File, args ...string) ([]T, error) {
 	out, in, err := os.Pipe()
 	if err != nil {

@@ -10,8 +10,9 @@ import (
 	"github.com/pilebones/go-udev/netlink"
 )
 
-// These describe the header of a frame that udev sends to its listeners: struct monitor_netlink_header in systemd's
-// src/libsystemd/sd-device/device-monitor.c. Magic and hashes are in network byte order, the lengths in the machine's.
+// These constants describe the header of a frame that udev sends to its listeners: struct monitor_netlink_header in
+// systemd's src/libsystemd/sd-device/device-monitor.c. Magic and hashes are in network byte order, the lengths in the
+// machine's byte order.
 const (
 	prefix = "libudev\x00"
 
@@ -24,21 +25,22 @@ const (
 	headerSize      = 40
 
 	udevMagic = 0xfeedcafe
-	// These are MurmurHash2 with seed 0 of "block", "disk" and "partition" (string_hash32 in systemd's
+	// These are the MurmurHash2 values, with seed 0, of "block", "disk" and "partition" (string_hash32 in systemd's
 	// device-monitor.c).
 	blockHash = 0xf0031db7
 	diskHash  = 0x7bcbc5ee
 	partHash  = 0xcb234489
 )
 
-// maxName is the longest name of a disk with its final NUL: DISK_NAME_LEN in the kernel's include/linux/blkdev.h.
+// maxName is the length of the longest name of a disk, including its final NUL: DISK_NAME_LEN in the kernel's
+// include/linux/blkdev.h.
 const maxName = 32
 
 // errForeign is the error for a well-formed frame that is not about a disk or partition.
 var errForeign = errors.New("not about a disk")
 
-// parse returns the hint of one frame of udev. It first checks everything that go-udev's parser relies on, so that it
-// cannot panic. That parser rejects a property with an equals sign in its value.
+// parse returns the hint of one frame from udev. It first checks everything on which go-udev's parser relies, so that
+// the parser cannot panic. That parser rejects a property whose value has an equals sign.
 func parse(frame []byte) (Hint, error) {
 	end, err := checkHeader(frame)
 	if err != nil {
@@ -46,15 +48,15 @@ func parse(frame []byte) (Hint, error) {
 	}
 	event, err := netlink.ParseUEvent(frame[:end])
 	if err != nil {
-		// The parser's error may quote the frame's bytes.
+		// The parser's error may quote bytes of the frame.
 		return Hint{}, fmt.Errorf("%.128q", err.Error())
 	}
 	return hint(event)
 }
 
-// checkHeader returns the end of the frame's properties, including the last NUL.
+// checkHeader checks the header of a frame. It returns the end of the frame's properties, including the last NUL.
 func checkHeader(frame []byte) (int, error) {
-	// go-udev takes a frame that is no longer than a header for one of the kernel's.
+	// go-udev takes a frame that has only a header for a frame from the kernel.
 	if len(frame) <= headerSize {
 		return 0, fmt.Errorf("%d bytes are too short for a header and properties", len(frame))
 	}
@@ -89,7 +91,7 @@ func hint(event *netlink.UEvent) (Hint, error) {
 	if !plausibleName(h.Name) || partition && !plausibleName(h.Whole) {
 		return Hint{}, errors.New("no plausible device name")
 	}
-	// A partition's event has the sequence number of its disk.
+	// A partition's event has the disk sequence number of the whole disk.
 	if seq, found := event.Env["DISKSEQ"]; found && !partition {
 		var err error
 		if h.Seq, err = strconv.ParseUint(seq, 10, 64); err != nil {
@@ -99,8 +101,8 @@ func hint(event *netlink.UEvent) (Hint, error) {
 	return h, nil
 }
 
-// plausibleName reports whether s can be the name of an entry in /sys/block. There the kernel writes the slash of a
-// name such as "cciss/c0d0" as "!".
+// plausibleName reports whether s can be the name of an entry in /sys/block. In /sys/block the kernel writes the slash
+// of a name such as "cciss/c0d0" as "!".
 func plausibleName(s string) bool {
 	if s == "" || s == "." || s == ".." || len(s) >= maxName {
 		return false

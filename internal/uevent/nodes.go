@@ -12,27 +12,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Nodes records the order in which entries of a directory, /dev, appear and disappear. The kernel makes the node of a
-// new disk before its own event, and removes it before the event of the removal (device_add and device_del in
-// drivers/base/core.c). udev's events come after its rules, which run for several disks at once. Make it with
-// WatchNodes.
+// Nodes records the order in which entries of a directory appear and disappear. The directory is /dev. The kernel makes
+// the node of a new disk before its own event, and removes the node before the event of the removal (device_add and
+// device_del in drivers/base/core.c). udev sends its events only after its rules, which run for several disks at once.
+// WatchNodes returns a Nodes.
 //
-// It does not use fsnotify, which asks for everything that happens to the entries. Each write to /dev/null would then
-// wake the daemon.
+// Nodes does not use fsnotify, which asks for all events about the entries. Then each write to /dev/null would wake the
+// daemon.
 type Nodes struct {
 	directory string
 	wanted    func(name string) bool
 	events    *os.File
 
 	mu sync.Mutex
-	// heard counts the events. made has its value for entries that exist, from when they appeared. gone has it from
-	// when the entry of that name last disappeared.
+	// heard is the number of events so far. For each entry that exists, made has the number of the event with which it
+	// appeared. For each name, gone has the number of the event with which the entry last disappeared.
 	heard      uint64
 	made, gone map[string]uint64
 	buf        []byte
 }
 
-// WatchNodes starts to watch the directory for entries with wanted names. The caller must call Run.
+// WatchNodes starts to watch the directory for entries whose names wanted accepts. The caller must call Run.
 func WatchNodes(directory string, wanted func(name string) bool) (*Nodes, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
@@ -45,12 +45,12 @@ func WatchNodes(directory string, wanted func(name string) bool) (*Nodes, error)
 	return &Nodes{
 		directory: directory, wanted: wanted, events: events,
 		made: map[string]uint64{}, gone: map[string]uint64{},
-		// It has room for at least one event with the longest name (inotify(7)).
+		// The buffer has room for at least one event with the longest name (inotify(7)).
 		buf: make([]byte, 4096),
 	}, nil
 }
 
-// Run reads the events as they come, so that the kernel's queue does not overflow. It returns nil when the context
+// Run reads the events when they come, so that the kernel's queue does not overflow. It returns nil when the context
 // ends.
 func (n *Nodes) Run(ctx context.Context) error {
 	defer n.events.Close()
@@ -73,16 +73,16 @@ func (n *Nodes) Run(ctx context.Context) error {
 	return fmt.Errorf("cannot watch for new entries of %s: %w", n.directory, err)
 }
 
-// CameAfter reports whether the entry is known to have appeared after the other one disappeared. It returns false if
-// the entry has disappeared since, or the other one exists again. The last disappearance of an existing entry does not
-// count.
+// CameAfter reports whether the entry called name is known to have appeared after the entry called other had
+// disappeared. It returns false if name has disappeared since, or if other exists again. If name exists, its own last
+// disappearance does not count.
 func (n *Nodes) CameAfter(name, other string) bool {
 	if n == nil {
 		return false
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	// Run may not have read all queued events. If they cannot be read, nothing newer is known.
+	// Run may not have read all queued events yet. If they cannot be read here, nothing newer is known.
 	if conn, err := n.events.SyscallConn(); err == nil {
 		_ = conn.Control(func(fd uintptr) { _ = n.read(int(fd)) })
 	}
@@ -106,8 +106,8 @@ func (n *Nodes) read(fd int) error {
 			return os.NewSyscallError("read", err)
 		}
 		for at := n.buf[:size]; len(at) >= unix.SizeofInotifyEvent; {
-			// In struct inotify_event of inotify(7) the second word is the event. The last one is the length of the
-			// name that follows, padded with zeros.
+			// The second word of struct inotify_event is the event (inotify(7)). The last word is the length of the
+			// name that follows, with its padding of zeros.
 			mask, length := binary.NativeEndian.Uint32(at[4:]), int(binary.NativeEndian.Uint32(at[12:]))
 			padded, rest := at[unix.SizeofInotifyEvent:][:length], at[unix.SizeofInotifyEvent+length:]
 			raw, _, _ := bytes.Cut(padded, []byte{0})

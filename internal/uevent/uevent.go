@@ -1,5 +1,5 @@
-// Package uevent receives udev's events about disks. An event is only a hint to look at a disk again. A frame that is
-// lost, cut short or unreadable becomes a hint to look at all disks.
+// Package uevent receives udev's events about disks. An event is only a hint to look at a disk again. If a frame is
+// lost, cut short or unreadable, the hint is to look at all disks.
 package uevent
 
 import (
@@ -16,32 +16,32 @@ import (
 
 // Hint names a disk to look at again.
 type Hint struct {
-	// Name is the kernel's name of the disk, the entry in /sys/block. It is empty with Rescan.
+	// Name is the kernel name of the disk or the partition. It is empty if Rescan is set.
 	Name string
-	// Seq is the disk sequence number in the event, 0 for none.
+	// Seq is the disk sequence number in the event. It is 0 if the event has none.
 	Seq uint64
-	// Action is the kernel's word for the event: "add", "change", "remove" and so on (enum kobject_action in
+	// Action is the kernel's name for the event: "add", "change", "remove" and so on (enum kobject_action in
 	// include/linux/kobject.h).
 	Action string
-	// Partition reports whether the event is about a partition. Name is then the partition's, Whole its disk's, and Seq
-	// is 0.
+	// Partition reports whether the event is about a partition. Whole is then the name of its disk, and Seq is 0.
 	Partition bool
 	Whole     string
-	// Rescan asks for a look at every disk. Cause is the reason.
+	// Rescan asks for a look at every disk. Cause is the reason, in words.
 	Rescan bool
 	Cause  string
 }
 
-// Counters count what a Listener has received since it was made.
+// Counters has counts of what a Listener has received since it was made.
 type Counters struct {
-	// Frames counts the frames that passed the kernel's filter and were read.
+	// Frames is the number of frames that passed the kernel's filter and were read.
 	Frames uint64
-	// Foreign counts dropped frames: not sent by root, not sent to udev's group, or not about a disk or partition.
+	// Foreign is the number of dropped frames. Such a frame was not sent by root, not sent to udev's group, or not
+	// about a disk or partition.
 	Foreign uint64
-	// Unreadable counts frames that were cut short or could not be parsed. Each causes a rescan.
+	// Unreadable is the number of frames that were cut short or could not be parsed. Each causes a rescan.
 	Unreadable uint64
-	// Overruns counts how often the kernel had no room for a frame. Each causes a rescan at once, and one when the
-	// socket is empty.
+	// Overruns is how often the kernel had no room for a frame. Each overrun causes two rescans: one at once, and one
+	// when the socket is empty.
 	Overruns uint64
 }
 
@@ -54,19 +54,19 @@ type Listener struct {
 
 const (
 	// udevGroup is the multicast group to which udev sends a device after its rules have run (MONITOR_GROUP_UDEV in
-	// systemd's device-monitor-private.h). It is a bit mask, as in bind(2) and in the sender's address.
+	// systemd's device-monitor-private.h). The value is a bit mask, as in bind(2) and in the sender's address.
 	udevGroup = 2
-	// maxFrame is the longest frame that is read whole, in bytes. udev's own listeners read 8 KiB.
+	// maxFrame is the length in bytes of the longest frame that is read as a whole. udev's own listeners read 8 KiB.
 	maxFrame = 32 << 10
-	// receiveBuffer is the requested size in bytes. Without CAP_NET_ADMIN the kernel gives at most net.core.rmem_max
-	// (socket(7)).
+	// receiveBuffer is the requested size of the socket's buffer in bytes. Without CAP_NET_ADMIN, the kernel grants at
+	// most net.core.rmem_max (socket(7)).
 	receiveBuffer = 4 << 20
 )
 
 const lost = "events were lost: the socket's buffer was full"
 
 // Listen opens the socket. From then on the kernel keeps events, so that a scan after Listen misses nothing. The caller
-// must call Run, which closes it.
+// must call Run, which closes the socket.
 func Listen() (*Listener, error) { return listen(receiveBuffer) }
 
 func listen(buffer int) (*Listener, error) {
@@ -74,7 +74,7 @@ func listen(buffer int) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen to udev: %w", os.NewSyscallError("socket", err))
 	}
-	// The filter comes before bind: until then the socket is in no group, and so has no unfiltered frame.
+	// The filter is set before bind. Until bind the socket is in no group, so it cannot receive an unfiltered frame.
 	if err := setUp(fd, buffer); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("cannot listen to udev: %w", err)
@@ -97,9 +97,9 @@ func setUp(fd, buffer int) error {
 	return os.NewSyscallError("bind", unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: udevGroup}))
 }
 
-// filter returns a socket filter that keeps a node's busy network events from waking the daemon. It passes frames with
-// udev's magic number and its hashes of SUBSYSTEM=block and DEVTYPE=disk or partition. A load beyond the end of a frame
-// drops it (Documentation/networking/filter.rst).
+// filter returns a socket filter, so that the many network events of a node do not wake the daemon. It passes frames
+// with udev's magic number and the hashes of SUBSYSTEM=block and of DEVTYPE=disk or partition. If a load goes beyond
+// the end of a frame, the kernel drops the frame (Documentation/networking/filter.rst).
 func filter() []unix.SockFilter {
 	const (
 		load = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
@@ -129,8 +129,8 @@ func (l *Listener) Counters() Counters {
 	}
 }
 
-// Run calls emit for each hint until the context ends, closes the socket and returns nil. It may be called once. While
-// emit blocks, the kernel keeps as many frames as it has room for.
+// Run calls emit for each hint until the context ends. Then it closes the socket and returns nil. Run may be called
+// only once. While emit blocks, the kernel keeps as many frames as the socket's buffer can hold.
 func (l *Listener) Run(ctx context.Context, emit func(Hint)) error {
 	raw, err := l.socket.SyscallConn()
 	if err != nil {
@@ -139,7 +139,8 @@ func (l *Listener) Run(ctx context.Context, emit func(Hint)) error {
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
-		// The only possible error is that the socket cannot be polled. The first read has then failed with it too.
+		// The only possible error is that the socket cannot be polled. Then the first read has failed with this error
+		// too.
 		_ = l.socket.SetReadDeadline(time.Unix(1, 0))
 	})
 	defer func() {
@@ -154,7 +155,7 @@ func (l *Listener) Run(ctx context.Context, emit func(Hint)) error {
 		switch {
 		case errors.Is(err, unix.ENOBUFS):
 			// After this error the kernel silently drops all frames until the socket is empty (netlink_overrun and
-			// netlink_rcv_wake in net/netlink/af_netlink.c). So a rescan now may be too early.
+			// netlink_rcv_wake in net/netlink/af_netlink.c). So the first rescan may come too early.
 			l.overruns.Add(1)
 			r.lossy = true
 			emit(Hint{Rescan: true, Cause: lost})
@@ -175,7 +176,7 @@ func (l *Listener) Run(ctx context.Context, emit func(Hint)) error {
 	return nil
 }
 
-// judge turns a message into a hint. It returns false for a message that is not about a disk.
+// judge turns a message into a hint. It returns false if the message is not about a disk.
 func (l *Listener) judge(m message) (Hint, bool) {
 	if !m.fromRoot() || m.groups != udevGroup {
 		l.foreign.Add(1)
@@ -205,8 +206,8 @@ type message struct {
 	groups  uint32
 }
 
-// fromRoot reports whether the kernel vouches for a sender with uid 0 (SCM_CREDENTIALS in unix(7)). Sending to udev's
-// group takes CAP_NET_ADMIN, but not uid 0.
+// fromRoot reports whether the kernel confirms that the sender has uid 0 (SCM_CREDENTIALS in unix(7)). Sending to
+// udev's group needs CAP_NET_ADMIN, but not uid 0.
 func (m *message) fromRoot() bool {
 	controls, err := unix.ParseSocketControlMessage(m.control)
 	if err != nil || len(controls) != 1 {
@@ -223,11 +224,11 @@ var errEmpty = errors.New("socket is empty")
 type receiver struct {
 	raw            syscall.RawConn
 	frame, control []byte
-	// lossy is set after an overrun, until the socket was empty once.
+	// lossy is true from an overrun until the socket has been empty once.
 	lossy bool
 }
 
-// receive waits for one message, which is valid until the next.
+// receive waits for one message. The message is valid until the next call.
 func (r *receiver) receive() (message, error) {
 	var (
 		m    message

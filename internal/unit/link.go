@@ -11,10 +11,10 @@ import (
 	"hotmount/internal/disk"
 )
 
-// MakeLink makes the link at that path in a class directory. It leads through disk.LinkDirectory to the disk. MakeLink
-// replaces a link of an earlier attachment; anything else with that name is an error.
+// MakeLink makes the link at that path in a class directory. The link leads through disk.LinkDirectory to the disk.
+// MakeLink replaces a link of an earlier attachment. Any other entry with that name is an error.
 //
-// The caller keeps the disk open, so that the kernel cannot give its name to another.
+// The caller keeps the disk open, so that the kernel cannot give the disk's name to another disk.
 func MakeLink(link string, id disk.ID) (err error) {
 	defer wrap(&err, "cannot make the link %s to %s", disk.Visible(link), id)
 	class, name, err := openLink(link)
@@ -22,7 +22,7 @@ func MakeLink(link string, id disk.ID) (err error) {
 		return err
 	}
 	defer class.Close()
-	// The link in the class directory comes last, so that it never leads nowhere.
+	// The link in the class directory is made last, so that it always leads to the disk.
 	if err := os.Mkdir(disk.LinkDirectory, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
 		return err
 	}
@@ -32,7 +32,8 @@ func MakeLink(link string, id disk.ID) (err error) {
 	}
 	defer via.Close()
 	if target, err := readlink(via, name); err == nil && target != id.BySeq() {
-		// It belongs to an attachment that has ended: the name has the disk's serial, which no other disk has.
+		// The old link belongs to an attachment that has ended. Its name has the disk's serial, which no other disk
+		// has.
 		if err := unix.Unlinkat(int(via.Fd()), name, 0); err != nil {
 			return err
 		}
@@ -43,8 +44,8 @@ func MakeLink(link string, id disk.ID) (err error) {
 	return symlink(disk.LinkDirectory+"/"+name, class, name)
 }
 
-// RemoveLink removes the link at that path from a class directory, and the link that it leads through, if they lead to
-// the disk. A missing link is no error.
+// RemoveLink removes the link at that path from a class directory if it leads to the disk. It also removes the link
+// through which this link leads. A missing link is not an error.
 func RemoveLink(link string, id disk.ID) (err error) {
 	defer wrap(&err, "cannot remove the link %s to %s", disk.Visible(link), id)
 	class, name, err := openLink(link)
@@ -69,7 +70,7 @@ func RemoveLink(link string, id disk.ID) (err error) {
 	case err != nil:
 		return err
 	case target != id.BySeq():
-		return nil // it belongs to another attachment by now
+		return nil // the link belongs to another attachment by now
 	}
 	if err := removeDead(class, name); err != nil {
 		return err
@@ -77,8 +78,8 @@ func RemoveLink(link string, id disk.ID) (err error) {
 	return unix.Unlinkat(int(via.Fd()), name, 0)
 }
 
-// RemoveDeadLink removes a link of hotmount's from a class directory if it leads nowhere, because its disk or the boot
-// is gone.
+// RemoveDeadLink removes a link that hotmount made from a class directory if it leads nowhere. A link leads nowhere if
+// its disk is gone, or after a reboot.
 func RemoveDeadLink(dir, name string) error {
 	class, err := openDirectory(dir)
 	if err != nil {
@@ -91,7 +92,7 @@ func RemoveDeadLink(dir, name string) error {
 	return removeDead(class, name)
 }
 
-// removeDead removes the entry if it is a link of hotmount's.
+// removeDead removes the entry if it is a link that hotmount made.
 func removeDead(class *os.File, name string) error {
 	target, err := readlink(class, name)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) || err == nil && target != disk.LinkDirectory+"/"+name {
@@ -103,7 +104,7 @@ func removeDead(class *os.File, name string) error {
 	return unix.Unlinkat(int(class.Fd()), name, 0)
 }
 
-// wrap adds to an error what could not be done.
+// wrap puts what could not be done before an error. It does nothing if there is no error.
 func wrap(err *error, format string, args ...any) {
 	if *err != nil {
 		*err = fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), *err)

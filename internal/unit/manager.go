@@ -1,5 +1,5 @@
-// Package unit asks PID 1 for what hotmount cannot or may not do itself. That is to start mount units, and the services
-// that format and clean up. No other package speaks D-Bus or builds such requests. It also makes and removes the mount
+// Package unit asks PID 1 to do what hotmount cannot or may not do itself: to start mount units, and the services that
+// format and clean up. Only this package uses D-Bus and builds such requests. It also makes and removes the mount
 // points.
 package unit
 
@@ -23,24 +23,24 @@ import (
 	"hotmount/internal/disk"
 )
 
-// privateSocket is PID 1's own socket, for root alone. On the system bus any local user could send hotmount the signal
-// that a job is done.
+// privateSocket is PID 1's own socket, which only root can use. On the system bus, any local user could send hotmount
+// the signal that a job is done.
 const privateSocket = "/run/systemd/private"
 
 // transientUnits is where PID 1 keeps the files of transient units while the units are loaded (systemd.unit(5),
 // unit_remove_transient in systemd's src/core/unit.c).
 const transientUnits = "/run/systemd/transient"
 
-// patience bounds a connection to PID 1 or a call. It is PID 1's own limit for a connecting client (BUS_AUTH_TIMEOUT in
-// systemd's src/libsystemd/sd-bus/bus-socket.c). An emulated PID 1 has taken 30 seconds during many events. dialEvery
-// is the time between attempts to connect while PID 1 re-executes itself.
+// patience bounds the time for a connection to PID 1, and for a call. It is PID 1's own limit for a connecting client
+// (BUS_AUTH_TIMEOUT in systemd's src/libsystemd/sd-bus/bus-socket.c). During many events, a PID 1 in an emulated
+// machine has taken 30 seconds. dialEvery is the time between attempts to connect while PID 1 re-executes itself.
 const (
 	patience  = 90 * time.Second
 	dialEvery = 100 * time.Millisecond
 )
 
-// errLost reports that the connection to PID 1 broke during a job, so its result is unknown. systemctl daemon-reexec
-// does that.
+// errLost reports that the connection to PID 1 broke during a job, so the result of the job is unknown. systemctl
+// daemon-reexec breaks connections in this way.
 var errLost = errors.New("the connection to systemd was lost")
 
 // errSilent reports that PID 1 accepts connections but does not answer.
@@ -52,8 +52,8 @@ var ErrExists = errors.New("the unit exists already")
 // JobError reports that a job failed.
 type JobError struct {
 	Unit string
-	// Result is the result in JobRemoved, see org.freedesktop.systemd1(5): canceled, timeout, failed, dependency or
-	// skipped.
+	// Result is the result in the signal JobRemoved (org.freedesktop.systemd1(5)): canceled, timeout, failed,
+	// dependency or skipped.
 	Result string
 }
 
@@ -61,9 +61,9 @@ func (e *JobError) Error() string {
 	return fmt.Sprintf("systemd's job for %s ended %q; see journalctl -u '%s'", e.Unit, e.Result, e.Unit)
 }
 
-// Manager speaks with PID 1. The zero value is ready. Each request has a connection of its own, which ends with it. On
-// its private socket PID 1 reports every change of every unit to each connection. On a busy node that would wake the
-// daemon constantly.
+// Manager sends requests to PID 1. The zero value is ready for use. Each request opens its own connection and closes
+// it. On its private socket, PID 1 reports every change of every unit to each connection. On a busy node, an open
+// connection would wake the daemon all the time.
 type Manager struct {
 	// socket and transient replace privateSocket and transientUnits in tests.
 	socket, transient string
@@ -77,7 +77,8 @@ const (
 	systemdPath = "/org/freedesktop/systemd1"
 )
 
-// with calls use with a connection that receives the signals about jobs. The context of use ends with the connection.
+// with calls use with a connection that receives the signals about jobs. The context of use ends when the connection
+// ends.
 func (m *Manager) with(ctx context.Context, use func(context.Context, *sd.Conn) error) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -89,10 +90,10 @@ func (m *Manager) with(ctx context.Context, use func(context.Context, *sd.Conn) 
 	return use(ctx, c)
 }
 
-// connect connects through go-systemd. That library asks for one connection for calls and one for signals, and gets the
-// same one twice. During many events each extra connection costs PID 1 seconds.
+// connect connects through go-systemd. That library asks for one connection for calls and another for signals. It gets
+// the same connection twice, because each connection costs PID 1 seconds during many events.
 //
-// The connection ends with ctx. When it breaks, or PID 1 does not answer, connect calls end with the reason.
+// The connection ends with ctx. If the connection breaks, or PID 1 does not answer, connect calls end with the reason.
 func (m *Manager) connect(ctx context.Context, end context.CancelCauseFunc) (*sd.Conn, error) {
 	late := time.AfterFunc(patience, func() { end(errSilent) })
 	defer late.Stop()
@@ -104,7 +105,7 @@ func (m *Manager) connect(ctx context.Context, end context.CancelCauseFunc) (*sd
 	if err != nil {
 		return nil, errors.Join(err, bus.Close())
 	}
-	// systemd 252 sends the signals on this socket even without it (bus_foreach_bus in its src/core/dbus.c).
+	// On this socket, systemd 252 sends the signals even without Subscribe (bus_foreach_bus in its src/core/dbus.c).
 	if err := c.Subscribe(); err != nil {
 		c.Close()
 		return nil, err
@@ -117,7 +118,7 @@ func noConnection(err error) error {
 	return disk.OfNode(fmt.Errorf("cannot connect to systemd: %w", err))
 }
 
-// dial connects. The connection ends with ctx.
+// dial connects to PID 1. The connection ends with ctx.
 func (m *Manager) dial(ctx context.Context) (*dbus.Conn, error) {
 	for limit := time.Now().Add(patience); ; {
 		c, err := m.dialOnce(ctx)
@@ -133,7 +134,7 @@ func (m *Manager) dial(ctx context.Context) (*dbus.Conn, error) {
 }
 
 // executing reports whether the error means that PID 1 re-executes itself (systemctl daemon-reexec, or an upgrade of
-// systemd). Then nothing listens on the socket, or the accepting process is gone.
+// systemd). During that time nothing listens on the socket, or the process that accepted the connection is gone.
 func executing(err error) bool {
 	for _, e := range []error{unix.ECONNREFUSED, unix.ECONNRESET, unix.EPIPE, io.EOF} {
 		if errors.Is(err, e) {
@@ -149,7 +150,7 @@ func (m *Manager) dialOnce(ctx context.Context) (*dbus.Conn, error) {
 		return nil, err
 	}
 	late := time.AfterFunc(patience, func() { c.Close() })
-	// There is no Hello, because this socket has no bus: PID 1 is at its other end.
+	// No Hello is sent, because this socket has no message bus: PID 1 itself is at the other end.
 	err = c.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Getuid()))})
 	if !late.Stop() {
 		err = errSilent
@@ -160,8 +161,8 @@ func (m *Manager) dialOnce(ctx context.Context) (*dbus.Conn, error) {
 	return c, nil
 }
 
-// job starts a job and waits until it has ended. It returns when ctx ends, while PID 1 goes on with the job. If the
-// connection breaks, it starts the job again, which is harmless for every job here.
+// job starts a job and waits until the job has ended. If ctx ends first, job returns while PID 1 continues the job. If
+// the connection breaks, it starts the job again, which is harmless for every job here.
 func (m *Manager) job(ctx context.Context, unit string, start func(context.Context, *sd.Conn, chan<- string) (int, error)) error {
 	for {
 		if err := m.jobOnce(ctx, unit, start); !errors.Is(err, errLost) {
@@ -172,7 +173,7 @@ func (m *Manager) job(ctx context.Context, unit string, start func(context.Conte
 
 func (m *Manager) jobOnce(ctx context.Context, unit string, start func(context.Context, *sd.Conn, chan<- string) (int, error)) error {
 	return m.with(ctx, func(connected context.Context, c *sd.Conn) error {
-		// The buffer lets go-systemd send the result, which it does under a lock.
+		// go-systemd sends the result while it holds a lock. Thanks to the buffer it need not wait.
 		result := make(chan string, 1)
 		if _, err := start(connected, c, result); err != nil && c.Connected() {
 			return refusal(unit, err)
@@ -189,8 +190,8 @@ func (m *Manager) jobOnce(ctx context.Context, unit string, start func(context.C
 	})
 }
 
-// startAlone asks PID 1 to start one mount unit. It removes the mount point if PID 1 refuses. Without an answer it
-// keeps the mount point, because PID 1 may still mount there.
+// startAlone asks PID 1 to start one mount unit. If PID 1 refuses, startAlone removes the mount point. If PID 1 does
+// not answer, startAlone keeps the mount point, because PID 1 may still mount there.
 func (m *Manager) startAlone(ctx context.Context, u MountUnit) error {
 	properties, err := u.properties()
 	if err != nil {
@@ -204,11 +205,11 @@ func (m *Manager) startAlone(ctx context.Context, u MountUnit) error {
 	return errors.Join(err, m.Run(ctx, disk.ProgramCleanup, u.ID, u.Path))
 }
 
-// startTransient asks PID 1 to make and start a transient unit, and to make others beside it. It returns ErrExists if
-// the unit exists. It does not wait for the job, so it needs no connection for signals.
+// startTransient asks PID 1 to make and start a transient unit, and to make the units in others with it. It returns
+// ErrExists if the unit exists. It does not wait for the job, so it needs no connection for signals.
 //
-// It asks once more if the answer is lost, as when PID 1 re-executes itself. If PID 1 already has the job, it answers
-// that the unit exists.
+// If the answer is lost, for example because PID 1 re-executes itself, startTransient asks once more. If PID 1 already
+// has the job, it answers that the unit exists.
 func (m *Manager) startTransient(ctx context.Context, name string, properties []sd.Property, others []sd.PropertyCollection) error {
 	var job dbus.ObjectPath
 	start := func() error { return m.call(ctx, "StartTransientUnit", &job, name, "fail", properties, others) }
@@ -220,7 +221,7 @@ func (m *Manager) startTransient(ctx context.Context, name string, properties []
 	return refusal(name, err)
 }
 
-// call calls a method of PID 1's manager on a connection of its own and stores the result. It waits at most for
+// call calls a method of PID 1's manager and stores the result. It opens its own connection. It waits no longer than
 // patience.
 func (m *Manager) call(ctx context.Context, method string, result any, args ...any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errSilent)
@@ -233,11 +234,11 @@ func (m *Manager) call(ctx context.Context, method string, result any, args ...a
 	return c.Object(systemd, systemdPath).CallWithContext(ctx, systemd+".Manager."+method, 0, args...).Store(result)
 }
 
-// MountEnded reports whether the job of StartMount has ended. The error is a *JobError if the job has ended and nothing
-// is mounted.
+// MountEnded reports whether the job of StartMount has ended. If the job has ended and nothing is mounted, the error is
+// a *JobError.
 //
-// While the unit's file exists, PID 1 has the unit, and MountEnded asks for the job only if sure is true. A connection
-// makes PID 1 send a message for each change of each unit.
+// While the unit's file exists, PID 1 has the unit. Then MountEnded asks PID 1 for the job only if sure is true. A
+// connection costs PID 1 a message for each change of each unit.
 func (m *Manager) MountEnded(ctx context.Context, path string, sure bool) (bool, error) {
 	if err := checkPath(path); err != nil {
 		return false, err
@@ -261,8 +262,8 @@ func mountEnded(ctx context.Context, c *sd.Conn, name string) (bool, error) {
 		}
 		return p.Value.Value(), nil
 	}
-	// The job comes before the state, because a unit that waits for its device is inactive with a job. Without a job
-	// the number is 0 (org.freedesktop.systemd1(5)).
+	// The job is read before the state, because a unit that waits for its device is inactive and has a job. If there is
+	// no job, the number of the job is 0 (org.freedesktop.systemd1(5)).
 	job, err := get("Job")
 	if err != nil {
 		return false, err
@@ -275,15 +276,16 @@ func mountEnded(ctx context.Context, c *sd.Conn, name string) (bool, error) {
 		return false, err
 	}
 	if state != "active" {
-		// PID 1 has collected the failed unit. The journal has its result.
+		// PID 1 has already removed the failed unit. The journal has the unit's result.
 		return true, &JobError{Unit: name, Result: "failed"}
 	}
 	return true, nil
 }
 
-// MissingAbove returns the name of a mount unit of a directory above the mount point because of which the job of a mount
-// ended with that result, empty if there is none. PID 1 requires the mounts of fstab and of unit files above a mount
-// (systemd.mount(5), "Implicit Dependencies"). Such a unit has failed, or has waited in vain for its own device.
+// MissingAbove returns the name of the mount unit, above the mount point, that made the job of a mount end with that
+// result. The name is empty if there is no such unit. If fstab or a unit file has a mount above the mount point, PID 1
+// requires that mount (systemd.mount(5), "Implicit Dependencies"). Such a unit has failed, or has waited in vain for
+// its own device.
 func (m *Manager) MissingAbove(ctx context.Context, path, result string) (name string, err error) {
 	if err := checkPath(path); err != nil || result != "dependency" {
 		return "", err
@@ -309,8 +311,8 @@ func (m *Manager) has(path string) bool {
 	return err == nil
 }
 
-// refusal returns why PID 1 took no job for the unit, nil if it did. It never blames the disk: only the result of a job
-// does.
+// refusal returns the reason why PID 1 did not take a job for the unit, nil if it took the job. This error never blames
+// the disk. Only the result of a job can blame the disk.
 func refusal(unit string, err error) error {
 	var e dbus.Error
 	switch {
@@ -322,7 +324,7 @@ func refusal(unit string, err error) error {
 	return disk.OfNode(fmt.Errorf("cannot ask systemd for %s: %w", unit, err))
 }
 
-// StopMount stops the mount unit of that mount point. A missing unit is no error.
+// StopMount stops the mount unit of that mount point. A missing unit is not an error.
 func (m *Manager) StopMount(ctx context.Context, path string) error {
 	if err := checkPath(path); err != nil {
 		return err
@@ -340,18 +342,18 @@ func (m *Manager) stop(ctx context.Context, name string) error {
 	return err
 }
 
-// noSuchUnit reports whether PID 1 answered that it has not loaded the unit.
+// noSuchUnit reports whether PID 1 answered that the unit is not loaded.
 func noSuchUnit(err error) bool {
 	var e dbus.Error
 	return errors.As(err, &e) && e.Name == "org.freedesktop.systemd1.NoSuchUnit"
 }
 
-// Plugged returns the time of CLOCK_MONOTONIC since which PID 1 has the disk plugged. That is
-// ActiveEnterTimestampMonotonic of its device unit, in microseconds (org.freedesktop.systemd1(5)). It returns zero if
-// the disk is not plugged.
+// Plugged returns the time of CLOCK_MONOTONIC at which the disk became plugged for PID 1. This is
+// ActiveEnterTimestampMonotonic of the disk's device unit, in microseconds (org.freedesktop.systemd1(5)). If the disk
+// is not plugged, Plugged returns zero.
 //
-// A soft reboot ends all mounts and keeps the device units with their times. So the time is never before that at which
-// this userspace began (manager_timestamp_shall_serialize in systemd's src/core/manager-serialize.c).
+// A soft reboot ends all mounts, but keeps the device units with their times. So Plugged never returns a time before
+// the start of the current userspace (manager_timestamp_shall_serialize in systemd's src/core/manager-serialize.c).
 func (m *Manager) Plugged(ctx context.Context, id disk.ID) (time.Duration, error) {
 	device := unit.UnitNamePathEscape(id.Node()) + ".device"
 	var properties map[string]any
@@ -369,7 +371,7 @@ func (m *Manager) Plugged(ctx context.Context, id disk.ID) (time.Duration, error
 	if !ok {
 		return 0, disk.OfNode(fmt.Errorf("cannot ask systemd for %s: it has no ActiveEnterTimestampMonotonic", device))
 	}
-	// The library returns the variant as text, with the type t (uint64) before the number.
+	// The library returns the variant as text: the type t (uint64), then the number.
 	began, err := strconv.ParseUint(strings.TrimPrefix(userspace, "@t "), 10, 64)
 	if err != nil {
 		return 0, disk.OfNode(fmt.Errorf("cannot ask systemd when userspace began: %w", err))
@@ -380,8 +382,9 @@ func (m *Manager) Plugged(ctx context.Context, id disk.ID) (time.Duration, error
 	return time.Duration(max(since, began)) * time.Microsecond, nil
 }
 
-// Run runs the program's unit for the disk and the mount point, or joins a running one. It waits until the program has
-// ended, or until PID 1 has started one that goes on (ProgramBlock). It starts the latter again if it runs already.
+// Run starts the program's unit for the disk and the mount point. If the unit runs already, Run waits for the running
+// one, but starts ProgramBlock again. Run waits until the program has ended. For ProgramBlock, which does not end, it
+// waits until PID 1 has started it.
 func (m *Manager) Run(ctx context.Context, p disk.Program, id disk.ID, path string) error {
 	name, err := programUnit(p, id, path)
 	if err != nil {
@@ -395,7 +398,7 @@ func (m *Manager) Run(ctx context.Context, p disk.Program, id disk.ID, path stri
 	})
 }
 
-// Stop stops the program's unit for the disk. A missing unit is no error.
+// Stop stops the program's unit for the disk. A missing unit is not an error.
 func (m *Manager) Stop(ctx context.Context, p disk.Program, id disk.ID) error {
 	name, err := programUnit(p, id, "")
 	if err != nil {
@@ -418,8 +421,8 @@ func programUnit(p disk.Program, id disk.ID, path string) (string, error) {
 	return fmt.Sprintf("%s@%d.service", p, id.Seq), nil
 }
 
-// AwaitCleanup returns when PID 1 is not removing that mount point, so that the next mount can reuse the directory. PID
-// 1 starts the cleanup when a mount ends. A later cleanup would remove the directory before the next mount.
+// AwaitCleanup waits until PID 1 does not remove that mount point, so that the next mount can reuse the directory. PID
+// 1 starts the cleanup when a mount ends. A cleanup that comes later would remove the directory before the next mount.
 func (m *Manager) AwaitCleanup(ctx context.Context, path string) error {
 	if err := checkPath(path); err != nil {
 		return err
@@ -427,7 +430,7 @@ func (m *Manager) AwaitCleanup(ctx context.Context, path string) error {
 	if !m.leftover(path) {
 		return nil
 	}
-	// PID 1 has the unit while it has a job for it, or while the unit runs.
+	// PID 1 has the unit loaded while there is a job for the unit, or while the unit runs.
 	var unit dbus.ObjectPath
 	if noSuchUnit(m.call(ctx, "GetUnit", &unit, cleanupUnit(path))) {
 		return nil
@@ -435,8 +438,8 @@ func (m *Manager) AwaitCleanup(ctx context.Context, path string) error {
 	return m.Run(ctx, disk.ProgramCleanup, disk.ID{}, path)
 }
 
-// leftover reports whether a mount point exists without a mount unit. While PID 1 has the unit, the directory belongs
-// to that.
+// leftover reports whether a mount point exists without a mount unit. While PID 1 has the mount unit, the directory
+// belongs to that unit.
 func (m *Manager) leftover(path string) bool {
 	_, err := os.Lstat(path)
 	return !errors.Is(err, os.ErrNotExist) && !m.has(path)

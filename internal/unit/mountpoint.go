@@ -13,14 +13,14 @@ import (
 	"hotmount/internal/disk"
 )
 
-// ErrNotEmpty reports that a mount point without a mount holds files. hotmount then neither removes it nor mounts over
-// it.
+// ErrNotEmpty reports that a mount point without a mount holds files. hotmount then neither removes the mount point nor
+// mounts over it.
 var ErrNotEmpty = errors.New("it is not empty although nothing is mounted there")
 
 const marker = disk.Marker
 
-// MakeMountPoint makes the directory for a UUID in a class directory. The directory appears with the marker in it. An
-// existing one is fine if it holds nothing else.
+// MakeMountPoint makes the directory for a UUID in a class directory. When the directory appears, it already has the
+// marker in it. An existing directory is accepted if it holds nothing else.
 func MakeMountPoint(dir, uuid string) (err error) {
 	defer wrap(&err, "cannot make the mount point %s/%s", dir, disk.Visible(uuid))
 	class, err := openDirectory(dir)
@@ -42,7 +42,7 @@ func MakeMountPoint(dir, uuid string) (err error) {
 	if err := isBare(point); err != nil {
 		return err
 	}
-	// A directory left by a crash mostly has the marker, and then it need not become writable.
+	// A directory that a crash left mostly has the marker. Then the directory need not become writable.
 	if m, err := openMarker(point, 0); err == nil {
 		m.Close()
 	} else if err := errors.Join(setImmutable(point, false), mark(point)); err != nil {
@@ -67,7 +67,7 @@ func newMountPoint(class *os.File, uuid string) error {
 	}
 	defer point.Close()
 	if err := mark(point); err != nil {
-		return errors.Join(err, removeDraft(class, uuid)) // a full filesystem may have room for one of the two
+		return errors.Join(err, removeDraft(class, uuid)) // a full filesystem may have room for only the directory
 	}
 	if err := unix.Renameat2(int(class.Fd()), draft(uuid), int(class.Fd()), uuid, unix.RENAME_NOREPLACE); err != nil {
 		return err
@@ -75,7 +75,7 @@ func newMountPoint(class *os.File, uuid string) error {
 	return setImmutable(point, true)
 }
 
-// removeDraft removes what an interrupted creation or removal of the mount point left.
+// removeDraft removes what was left by an interrupted creation or removal of the mount point.
 func removeDraft(class *os.File, uuid string) (err error) {
 	defer wrap(&err, "cannot remove %s/%s", class.Name(), draft(uuid))
 	return removeBare(class, draft(uuid))
@@ -117,7 +117,7 @@ func mark(d *os.File) error {
 	return setImmutable(f, true)
 }
 
-// unmark removes the marker from a directory, if it is there.
+// unmark removes the marker from a directory if it is there.
 func unmark(d *os.File) error {
 	f, err := openMarker(d, 0)
 	if errors.Is(err, unix.ENOENT) {
@@ -133,8 +133,8 @@ func unmark(d *os.File) error {
 	return unix.Unlinkat(int(d.Fd()), marker, 0)
 }
 
-// RemoveMountPoint removes the directory of a UUID from a class directory if it holds nothing but the marker. It leaves
-// a directory with a mount alone. A missing directory is no error.
+// RemoveMountPoint removes the directory of a UUID from a class directory if it holds nothing but the marker. It does
+// not touch a directory with a mount. A missing directory is not an error.
 func RemoveMountPoint(dir, uuid string) (err error) {
 	defer wrap(&err, "cannot remove the mount point %s/%s", dir, disk.Visible(uuid))
 	class, err := openDirectory(dir)
@@ -168,11 +168,11 @@ func RemoveMountPoint(dir, uuid string) (err error) {
 	if err := setImmutable(point, false); err != nil {
 		return err
 	}
-	// Without the marker it must not be visible under its name.
+	// A directory without the marker must not be visible under its own name.
 	err = unix.Renameat2(int(class.Fd()), uuid, int(class.Fd()), draft(uuid), unix.RENAME_NOREPLACE)
 	if err != nil {
 		again := setImmutable(point, true)
-		if errors.Is(err, unix.EBUSY) { // it was mounted in between, so it stays as it was
+		if errors.Is(err, unix.EBUSY) { // the directory was mounted over in between, so it stays
 			return again
 		}
 		return errors.Join(err, again)
@@ -180,7 +180,7 @@ func RemoveMountPoint(dir, uuid string) (err error) {
 	return removeDraft(class, uuid)
 }
 
-// Leftovers returns the names of all entries of a class directory, and none if the directory does not exist.
+// Leftovers returns the names of all entries of a class directory. It returns none if the directory does not exist.
 func Leftovers(dir string) ([]string, error) {
 	class, err := openDirectory(dir)
 	if errors.Is(err, unix.ENOENT) {
@@ -193,12 +193,12 @@ func Leftovers(dir string) ([]string, error) {
 	return class.Readdirnames(-1)
 }
 
-// errMounted reports that a mount point has a mount.
+// errMounted reports that something is mounted on a mount point.
 var errMounted = errors.New("something is mounted there")
 
-// openDirectory opens a directory step by step from the root and follows no symlink. A pod that has the class directory
-// by hostPath cannot lead it elsewhere. openat2(2) would need one step, but RestrictSUIDSGID= makes it fail with ENOSYS
-// (seccomp_restrict_sxid in systemd's src/shared/seccomp-util.c).
+// openDirectory opens a directory step by step from the root and follows no symlink. So a pod that has the class
+// directory by hostPath cannot lead it elsewhere. openat2(2) would need only one step, but RestrictSUIDSGID= makes
+// openat2(2) fail with ENOSYS (seccomp_restrict_sxid in systemd's src/shared/seccomp-util.c).
 func openDirectory(dir string) (*os.File, error) {
 	if !path.IsAbs(dir) || path.Clean(dir) != dir {
 		return nil, fmt.Errorf("%q is not a clean absolute path", dir)
@@ -218,8 +218,8 @@ func openDirectory(dir string) (*os.File, error) {
 	return d, nil
 }
 
-// openPoint opens a mount point. It returns errMounted if something is mounted there. It does not touch the mount
-// itself, whose filesystem may be dead.
+// openPoint opens a mount point. It returns errMounted if something is mounted there. It does not touch the mounted
+// filesystem, which may be dead.
 func openPoint(class *os.File, uuid string) (*os.File, error) {
 	place, err := openBelow(class, uuid, unix.O_PATH)
 	if err != nil {
@@ -240,7 +240,7 @@ func openPoint(class *os.File, uuid string) (*os.File, error) {
 	return openBelow(place, ".", 0)
 }
 
-// openBelow opens a directory within another. Its name is the whole path.
+// openBelow opens a directory within another directory. The name of the returned file is the whole path.
 func openBelow(d *os.File, name string, flags int) (*os.File, error) {
 	fd, err := unix.Openat(int(d.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC|flags, 0)
 	if err != nil {
@@ -249,8 +249,8 @@ func openBelow(d *os.File, name string, flags int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path.Join(d.Name(), name)), nil
 }
 
-// mountID returns the id of the mount through which the file is open: the first field of mountinfo
-// (proc_pid_fdinfo(5)). Unlike statx(2) it asks nothing of the filesystem.
+// mountID returns the id of the mount through which the file is open. This id is the first field of mountinfo
+// (proc_pid_fdinfo(5)). Unlike statx(2), mountID sends no request to the filesystem.
 func mountID(f *os.File) (string, error) {
 	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", f.Fd()))
 	if err != nil {
@@ -290,11 +290,11 @@ func isBare(d *os.File) error {
 	return nil
 }
 
-// immutable is FS_IMMUTABLE_FL (linux/fs.h), which x/sys lacks.
+// immutable is FS_IMMUTABLE_FL (linux/fs.h). The package x/sys does not have it.
 const immutable = 0x10
 
-// setImmutable sets or clears FS_IMMUTABLE_FL (ioctl_iflags(2), chattr(1)). It does nothing on a filesystem without the
-// flag, such as tmpfs before Linux 6.6.
+// setImmutable sets or clears FS_IMMUTABLE_FL (ioctl_iflags(2), chattr(1)). It does nothing on a filesystem that does
+// not have the flag, such as tmpfs before Linux 6.6.
 func setImmutable(d *os.File, on bool) error {
 	flags, err := unix.IoctlGetUint32(int(d.Fd()), unix.FS_IOC_GETFLAGS)
 	if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EOPNOTSUPP) {

@@ -16,21 +16,21 @@ import (
 	"hotmount/internal/disk"
 )
 
-// MountTimeout bounds a mount. The recovery of a large XFS log takes less.
+// MountTimeout bounds the time for a mount. The recovery of a large XFS log takes less time.
 const MountTimeout = 15 * time.Minute
 
 // MountUnit is a transient mount unit.
 type MountUnit struct {
 	ID disk.ID
-	// Path is the mount point: a class directory with the filesystem's UUID.
+	// Path is the mount point: a directory in a class directory, named for the filesystem's UUID.
 	Path string
-	// Type is the filesystem's type, xfs or ext4.
+	// Type is the filesystem's type: xfs or ext4.
 	Type string
-	// Options are mount options, one word each.
+	// Options are mount options. Each entry is one option.
 	Options []string
-	// Description is for people. Foreign bytes in it must be visible.
+	// Description is a text for people. It must be safe to print.
 	Description string
-	// Timeout bounds mount(8).
+	// Timeout bounds the time for mount(8).
 	Timeout time.Duration
 }
 
@@ -44,13 +44,13 @@ func cleanupUnit(path string) string {
 // types are the filesystems that PID 1 may be asked to mount.
 var types = []string{"xfs", "ext4"}
 
-// properties returns everything that PID 1 learns about a mount unit. systemd's bus_mount_set_transient_property
-// (src/core/dbus-mount.c) has the properties that a transient unit can have, and their D-Bus types.
-// bus_unit_set_transient_property (src/core/dbus-unit.c) has the rest, and the dependencies that are allowed.
+// properties returns all properties that PID 1 gets for a mount unit. The properties that a transient mount unit can
+// have, and their D-Bus types, are in bus_mount_set_transient_property (systemd's src/core/dbus-mount.c). The general
+// properties and the allowed dependencies are in bus_unit_set_transient_property (src/core/dbus-unit.c).
 //
-// There is no BindsTo= the device: with it, systemd would unmount a busy mount of a lost disk again and again without
-// end. The dependency that systemd adds stops the unit once. There is no systemd-fsck@.service either: it does nothing
-// for XFS, and ext4 replays its journal when it is mounted.
+// The unit has no BindsTo= on the device. With it, systemd would unmount a busy mount of a lost disk again and again
+// without end. The dependency that systemd adds itself stops the unit once. The unit does not use systemd-fsck@.service
+// either: for XFS it does nothing, and ext4 replays its journal when it is mounted.
 func (u *MountUnit) properties() ([]sd.Property, error) {
 	if err := u.check(); err != nil {
 		return nil, fmt.Errorf("cannot mount %s: %w", u.ID, err)
@@ -68,24 +68,25 @@ func (u *MountUnit) properties() ([]sd.Property, error) {
 		p("Options", strings.Join(append(slices.Clone(u.Options), "nofail"), ",")),
 		p("TimeoutUSec", uint64(u.Timeout/time.Microsecond)),
 		p("Environment", environment),
-		// This frees the name after a failed mount.
+		// This frees the unit's name after a failed mount.
 		p("CollectMode", "inactive-or-failed"),
-		// Because of nofail systemd does not order the mount against local-fs.target. This order has it unmounted only
-		// after the services that may use it, kubelet among them.
+		// Because of nofail, systemd does not order the mount against local-fs.target. With this order, systemd
+		// unmounts only after it has stopped the services that may use the mount, such as kubelet.
 		p("Before", []string{"local-fs.target"}),
-		// The directory goes with the mount, even while the daemon is down. The job for that never replaces another,
-		// such as a shutdown's.
+		// The directory is removed when the mount ends, even while the daemon is down. The job for the cleanup never
+		// replaces another job, such as the job of a shutdown.
 		p("OnSuccess", cleanup),
 		p("OnFailure", cleanup),
 		p("OnFailureJobMode", "fail"),
 	}, nil
 }
 
-// environment is that of mount(8). Its messages are then English, and it reads none of a locale's dozen files.
+// environment is the environment of mount(8). With it, the messages of mount(8) are English, and mount(8) does not read
+// the many files of a locale.
 var environment = []string{"LC_ALL=C"}
 
-// line returns the mount as a line of fstab(5). It has no nofail, with which mount(8) reports success for a missing
-// disk.
+// line returns the mount as a line of fstab(5). The line does not have nofail, because with nofail mount(8) reports
+// success even if the disk is missing.
 func (u *MountUnit) line() string {
 	path := strings.NewReplacer(" ", `\040`, "\t", `\011`, "\n", `\012`, `\`, `\134`).Replace(u.Path)
 	return fmt.Sprintf("%s %s %s %s 0 0\n", u.ID.BySeq(), path, u.Type, cmp.Or(strings.Join(u.Options, ","), "defaults"))

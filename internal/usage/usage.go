@@ -1,4 +1,4 @@
-// Package usage measures mounted filesystems in a process of its own, because a filesystem on a dead disk may never
+// Package usage measures mounted filesystems in a separate process, because a filesystem on a dead disk may never
 // answer.
 package usage
 
@@ -18,17 +18,18 @@ import (
 	"hotmount/internal/run"
 )
 
-// Space is the usage of a mounted filesystem in bytes (statfs(2)).
+// Space is the usage of a mounted filesystem. Sizes are in bytes (statfs(2)).
 type Space struct {
 	At string
-	// Size, Free and Available are those of statvfs(3). Inodes are counts.
+	// Size, Free and Available are the sizes of statvfs(3). Inodes and FreeInodes are counts.
 	Size, Free, Available, Inodes, FreeInodes uint64
-	// Dev is the filesystem's device. Geometry is the part of it that an XFS uses, if the caller may open it.
+	// Dev is the filesystem's device. Geometry is the size of an XFS filesystem. It is nil if the caller may not open
+	// the filesystem.
 	Dev      disk.Dev
 	Geometry *disk.Geometry
 }
 
-// Scan gathers the facts of all disks, and the usage of their mounted filesystems by path. hung is as for Of.
+// Scan gathers the facts of all disks, and the usage of their mounted filesystems by path. hung is passed on to Of.
 func Scan(ctx context.Context, h inventory.Host, hung map[string]int) ([]disk.Facts, map[string]Space, error) {
 	disks, err := h.Scan()
 	if err != nil {
@@ -53,12 +54,12 @@ func Scan(ctx context.Context, h inventory.Host, hung map[string]int) ([]disk.Fa
 	return disks, sizes, nil
 }
 
-// Of measures the filesystems at the paths concurrently, in a process of its own, because a dead filesystem never
-// answers. The hung map has the id of that process for the path of each filesystem without an answer. While the process
-// cannot be killed, Of skips the path, so that it leaves no more of them behind.
+// Of measures the filesystems at the paths concurrently. It does so in a separate process, because a dead filesystem
+// never answers. For the path of each filesystem without an answer, the map hung gets the id of that process. Of skips
+// such a path while the process cannot be killed, so that it leaves no further process behind.
 func Of(ctx context.Context, paths []string, hung map[string]int) map[string]Space {
 	for p, pid := range hung {
-		// It was killed. ECHILD means that it was reaped for another path.
+		// The process was killed. ECHILD means that it was already reaped, for another path.
 		if ended, err := unix.Wait4(pid, nil, unix.WNOHANG, nil); ended != 0 || err != nil {
 			delete(hung, p)
 		}
@@ -107,7 +108,7 @@ func Print(w io.Writer, paths []string) error {
 	return failed
 }
 
-// at measures one filesystem, and may never return.
+// at measures one filesystem. It may never return.
 func at(p string) Space {
 	u := Space{At: p}
 	var s unix.Statfs_t
