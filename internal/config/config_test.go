@@ -26,7 +26,7 @@ import (
 // anyone trusts every file, so that the tests run without root.
 func anyone(fs.FileInfo) error { return nil }
 
-// source returns a source with a file of this content, named by --config, and further arguments.
+// source returns a source with a configuration file of this content, which --config names, and with further arguments.
 func source(t *testing.T, content string, environ []string, args ...string) Source {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")
@@ -219,7 +219,7 @@ const (
 func TestFaultsOfFile(t *testing.T) {
 	class := func(line string) string { return "classes:\n- name: a\n  directory: /a\n  " + line + "\n" }
 	for _, tt := range []struct{ file, want string }{
-		// Root of the document.
+		// These cases are about the root of the document.
 		{"5", `FILE:1: found the number 5, expected keys with values`},
 		{"- format", `FILE:1: found a list, expected keys with values`},
 		{"~", `FILE:1: found nothing, expected keys with values`},
@@ -227,7 +227,7 @@ func TestFaultsOfFile(t *testing.T) {
 		{"format: true\n---\nformat: true\n", `FILE:2: found a second document, expected one`},
 		{"---\n---\n", `FILE:2: found a second document, expected one`},
 
-		// Keys.
+		// These cases are about keys.
 		{"\nsetle: 5s", `FILE:2: setle: unknown key, did you mean "settle"?`},
 		{"Format: true", `FILE:1: Format: unknown key, did you mean "format"?`},
 		{"FORMAT: true", `FILE:1: FORMAT: unknown key, did you mean "format"?`},
@@ -241,7 +241,7 @@ func TestFaultsOfFile(t *testing.T) {
 		{class("blanc: full"), `FILE:4: classes[0].blanc: unknown key, did you mean "blank"?`},
 		{class("name: b"), `FILE:4: classes[0].name: found a second time, expected once: the first is in line 2`},
 
-		// Other features of YAML.
+		// These cases use other features of YAML.
 		{"settle: &a 5s\nrescan: *a", "FILE:1: settle: found the anchor &a, expected only the value\nFILE:2: rescan: found the alias *a, expected the value itself"},
 		{"&a settle: 5s", "FILE:1: settle: found the anchor &a, expected only the value"},
 		{"&a {}", "FILE:1: found the anchor &a, expected only the value"},
@@ -278,7 +278,7 @@ func TestFaultsOfFile(t *testing.T) {
 			return b.String() + "FILE: 50 more faults"
 		}()},
 
-		// Types.
+		// These cases are about types.
 		{"format: yes", `FILE:1: format: found "yes", expected true or false`},
 		{"format: True", `FILE:1: format: found True, expected true or false`},
 		{"format: 1", `FILE:1: format: found the number 1, expected true or false`},
@@ -308,7 +308,7 @@ func TestFaultsOfFile(t *testing.T) {
 		{`workers: "4"`, `FILE:1: workers: found "4", expected a whole number from 1 to 64`},
 		{"workers: {a: 1}", `FILE:1: workers: found keys with values, expected a whole number from 1 to 64`},
 
-		// Classes.
+		// These cases are about classes.
 		{"classes:", `FILE:1: classes: found nothing, expected a list, each entry a class with name and directory`},
 		{"classes: []", `FILE:1: classes: found an empty list, expected at least 1 entry, each a class with name and directory`},
 		{"classes: {name: a}", `FILE:1: classes: found keys with values, expected a list, each entry a class with name and directory`},
@@ -409,7 +409,7 @@ func TestFaultsOfFile(t *testing.T) {
 		{class("options: [nodev, nofail]"), `FILE:4: classes[0].options[1]: found "nofail", expected no such option: hotmount adds "nofail" itself`},
 		{class("options: [ro, ro]"), `FILE:4: classes[0].options[1]: found "ro" a second time, expected once`},
 
-		// All errors, by line.
+		// All errors are reported, ordered by line.
 		{"worker: 4\nclasses:\n- name: A\n  directory: /usr\nsettle: 5\nformat: no\n", strings.Join([]string{
 			`FILE:1: worker: unknown key, did you mean "workers"?`,
 			`FILE:3: classes[0].name: found "A", ` + nameWords,
@@ -594,7 +594,7 @@ func TestRootAlone(t *testing.T) {
 	}
 }
 
-// TestTrustByDefault checks that a source without its own check uses the real one.
+// TestTrustByDefault checks that a source whose Trust is nil checks owner and mode.
 func TestTrustByDefault(t *testing.T) {
 	src := source(t, "workers: 1", nil)
 	src.Trust = nil
@@ -609,7 +609,7 @@ func TestTrustByDefault(t *testing.T) {
 	if _, err := Load(src); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("got %v, want the error of the check", err)
 	}
-	// Others can remove the file from a directory of mode 0775. From a sticky one they cannot.
+	// Other users can remove the file from a directory of mode 0775. They cannot remove it from a sticky directory.
 	dir := t.TempDir()
 	src = Source{Path: filepath.Join(dir, "config.yaml"), Trust: func(info fs.FileInfo) error {
 		if info.IsDir() && info.Mode().Perm()&0o022 != 0 {
@@ -649,7 +649,7 @@ func TestAddFlags(t *testing.T) {
 	}
 }
 
-// TestWithoutFlags checks that a source works without flags, or with flags that are not hotmount's.
+// TestWithoutFlags checks that a source works without flags, and with flags that do not belong to hotmount.
 func TestWithoutFlags(t *testing.T) {
 	src := Source{Path: filepath.Join(t.TempDir(), "none"), Trust: anyone}
 	for _, f := range []*pflag.FlagSet{nil, pflag.NewFlagSet("other", pflag.ContinueOnError)} {
@@ -661,8 +661,8 @@ func TestWithoutFlags(t *testing.T) {
 	}
 }
 
-// TestKeysAreTheSettings checks that each field of the settings has its key, and each key its field. A file
-// cannot set the field for a fault.
+// TestKeysAreTheSettings checks that each field of the settings has a key, and that each key has a field. A file cannot
+// set the field for a fault.
 func TestKeysAreTheSettings(t *testing.T) {
 	if _, err := Load(source(t, "fault: x", []string{"HOTMOUNT_FAULT=x"})); err == nil || !strings.Contains(err.Error(), "fault: unknown key") || !strings.Contains(err.Error(), "HOTMOUNT_FAULT: unknown variable") {
 		t.Errorf("a file that sets the fault: %v", err)
@@ -695,8 +695,8 @@ func TestDefaultIsFresh(t *testing.T) {
 	}
 }
 
-// commented matches a line of the shipped file with a key, or a comment within the list of classes. An
-// explanation has a space and a capital after the "#".
+// commented matches a line of the shipped file with a key, or a comment within the list of classes. An explanation has
+// a space and a capital letter after the "#".
 var commented = regexp.MustCompile(`(?m)^#((?:  +(?:# .*|(?:- )?[a-z_]+:.*))|[a-z_]+:.*)$`)
 
 func TestShippedFile(t *testing.T) {
@@ -742,7 +742,7 @@ func TestShippedFile(t *testing.T) {
 	}
 }
 
-// FuzzLoad checks that no foreign input makes Load panic, or return settings that break the rules.
+// FuzzLoad checks two things for any input: Load does not panic, and the settings that it returns break no rule.
 func FuzzLoad(f *testing.F) {
 	shipped, err := os.ReadFile("../../packaging/config.yaml")
 	if err != nil {
@@ -790,7 +790,7 @@ var (
 	systemPath  = regexp.MustCompile(`^/(proc|sys|dev|run|etc|usr|boot)(/|$)`)
 )
 
-// valid returns the rule that the settings break. It is independent of the code that it checks.
+// valid returns an error with the rule that the settings break. It does not use the code that it checks.
 func valid(s disk.Settings) error {
 	switch {
 	case s.FormatLimit < 1 || s.FormatLimit > 256:

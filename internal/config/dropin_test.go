@@ -61,7 +61,7 @@ func TestDropIns(t *testing.T) {
 		t.Error(diff, got)
 	}
 
-	// The effective configuration is a file with the same meaning, and with origins.
+	// The effective configuration is a file with the same settings and with their origins.
 	text, err := Show(src)
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ classes:
 	if diff := cmp.Diff(s, again); err != nil || diff != "" {
 		t.Errorf("the shown configuration differs from the effective one: %v %s\n%s", err, diff, text)
 	}
-	// The file without origins has the same meaning.
+	// The file without origins has the same settings.
 	text = File(&s)
 	again, err = Load(source(t, text, nil))
 	if diff := cmp.Diff(s, again); err != nil || diff != "" || strings.Contains(text, " # ") {
@@ -154,7 +154,7 @@ func TestFaultsOfDropIns(t *testing.T) {
 	if _, err := Load(src); err == nil {
 		t.Error("a missing drop-in was ignored")
 	}
-	// So is a dead link instead of either directory.
+	// A dead link in place of either directory is an error too.
 	for _, link := range []string{"hotmount/config.d", "hotmount"} {
 		dir := t.TempDir()
 		link = filepath.Join(dir, link)
@@ -195,7 +195,7 @@ func TestDirectoriesBelowSymlinks(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// A file cannot name these directories, because they are below /tmp.
+	// A configuration file cannot name these directories, because they are below /tmp.
 	var s disk.Settings
 	from := origins{}
 	for i, name := range []string{"/link/b", "/real", "/file/x", "/new"} {

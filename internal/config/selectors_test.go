@@ -137,8 +137,8 @@ func TestFaultsOfSelectors(t *testing.T) {
 	}
 }
 
-// TestSelectorsWithoutDisks checks that an exclusion is a fault if no disk can match it, as far as the start of
-// the pattern shows. For a class, hotmount plan reports that it selects no disk.
+// TestSelectorsWithoutDisks checks that an exclusion is a fault if the start of its pattern shows that no disk can
+// match it. For such a class, hotmount plan reports that the class selects no disk.
 func TestSelectorsWithoutDisks(t *testing.T) {
 	for line, want := range map[string]string{
 		"names: [\"d*\"]":                                                          "",
@@ -196,7 +196,7 @@ func TestSelectorsWithoutDisks(t *testing.T) {
 	}
 }
 
-// TestPossibleSelectors checks that a selector is no fault if some disk can match it.
+// TestPossibleSelectors checks that a selector is not a fault if some disk can match it.
 func TestPossibleSelectors(t *testing.T) {
 	for _, file := range []string{
 		"serial: [0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f]", "transport: [scsi, virtio], serial: [ABCDEFGHIJKLMNOPQRSTU]", "names: [vdb], serial: [ABCDEFGHIJKLMNOPQRST*]",

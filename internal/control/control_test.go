@@ -25,7 +25,7 @@ func serving(t *testing.T, handle Handler) (path string) {
 			t.Errorf("Serve: %v", err)
 		}
 	})
-	// A connection is answered as soon as the socket listens.
+	// A connection is answered as soon as the daemon listens on the socket.
 	for {
 		c, err := net.Dial("unix", path)
 		if err == nil {
@@ -65,10 +65,11 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// Who waits for an answer hears why there is none, and needs not wait.
+// TestTheAnswerThatThereIsNone checks that a waiting client gets the reason if there is no answer. It then waits no
+// longer.
 func TestTheAnswerThatThereIsNone(t *testing.T) {
 	if os.Geteuid() != 0 {
-		return // nobody else is asked for anything (TestAsk)
+		return // without root no request reaches the handler (TestAsk)
 	}
 	asked := make(chan struct{}, 2)
 	path := filepath.Join(t.TempDir(), "s")
@@ -114,7 +115,7 @@ func TestRubbish(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The daemon may close before all of it is written.
+		// The daemon may close the connection before the whole request is written.
 		_, _ = c.Write([]byte(rubbish))
 		var b [4096]byte
 		n, _ := c.Read(b[:])

@@ -11,7 +11,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// node makes sockets without listeners. Names with a slash at the end become directories.
+// node makes sockets without listeners. A name with a slash at the end becomes a directory.
 func node(t *testing.T, names ...string) (root string) {
 	t.Helper()
 	root = t.TempDir()
@@ -89,8 +89,8 @@ func TestDrivers(t *testing.T) {
 	}
 }
 
-// TestDriversOfAnUnreadableDirectory checks that an unreadable directory counts as an unknown driver with any
-// reach.
+// TestDriversOfAnUnreadableDirectory checks that an unreadable directory counts as an unknown driver that may attach or
+// take any kind of disk.
 func TestDriversOfAnUnreadableDirectory(t *testing.T) {
 	root := node(t, "var/lib/kubelet/plugins_registry") // a socket, not a directory
 	want := disk.Driver{Name: "unknown, since /var/lib/kubelet/plugins_registry cannot be read", Reach: disk.Anything}
@@ -108,7 +108,7 @@ func TestDriversOfAnUnreadableDirectory(t *testing.T) {
 	}
 }
 
-// TestDriversOfAnUnreadablePlugin checks that the name of an unreadable plugin directory still counts.
+// TestDriversOfAnUnreadablePlugin checks that an unreadable plugin directory still counts under its name.
 func TestDriversOfAnUnreadablePlugin(t *testing.T) {
 	root := node(t, "var/lib/kubelet/plugins/csi.example.com/", "var/lib/kubelet/plugins/csi.tigera.io/")
 	for _, name := range []string{"csi.example.com", "csi.tigera.io"} {

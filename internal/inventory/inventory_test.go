@@ -29,11 +29,11 @@ const (
 	fstab   = "etc/fstab"
 )
 
-// tree is a file system: content by path. "-> X" is a symbolic link to X, and a path with a slash at its end is
-// a directory.
+// tree maps the paths of a file system to their content. "-> X" is a symbolic link to X. A path with a slash at its end
+// is a directory.
 type tree map[string]string
 
-// with returns a changed copy. A path that is changed to "-" is removed.
+// with returns a changed copy of the tree. A path whose content is changed to "-" is removed.
 func (t tree) with(changes tree) tree {
 	all := maps.Clone(t)
 	maps.Copy(all, changes)
@@ -41,7 +41,7 @@ func (t tree) with(changes tree) tree {
 	return all
 }
 
-// make creates the files, and returns a host with that root and an initialised state directory.
+// make creates the files. It returns a host with them as its root, and with an initialised state directory.
 func (t tree) make(tb testing.TB) Host {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -64,7 +64,7 @@ func (t tree) make(tb testing.TB) Host {
 	return h
 }
 
-// initialised is a new state directory. Tests copy it, because the store waits until all its writes are on the
+// initialised is a new state directory. Tests copy this directory, because Init waits until all its writes are on the
 // disk.
 var initialised string
 
@@ -88,7 +88,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// block returns what sysfs and udev's database have of one disk. more are further properties of udev.
+// block returns what sysfs and udev's database have about one disk. more are further properties from udev.
 func block(name string, minor, seq int, serial string, more ...string) tree {
 	dir := "sys/devices/pci0000:00/0000:" + fmt.Sprintf("%02x", minor) + ":00.0/virtio/block/" + name + "/"
 	entry := fmt.Sprintf("S:disk/by-diskseq/%d\nS:disk/by-id/virtio-%s\nI:3037919\nV:1\n", seq, serial)
@@ -129,7 +129,7 @@ var node = block("vda", 0, 1, "SYSTEM").with(block("vdb", 16, 12, "DATA", "ID_FS
 	"sys/devices/virtual/block/dm-0/diskseq":          "2\n",
 	"sys/devices/virtual/block/dm-0/holders/dm-1":     "",
 	"sys/devices/virtual/block/dm-0/size":             "2048\n",
-	"sys/devices/virtual/block/dm-0/hidden":           "1\n", // a scan leaves it out
+	"sys/devices/virtual/block/dm-0/hidden":           "1\n", // a scan leaves this device out
 	"sys/block/dm-1":                                  "-> ../devices/virtual/block/dm-1",
 	"sys/devices/virtual/block/dm-1/dev":              "253:1\n",
 	"sys/devices/virtual/block/dm-1/hidden":           "1\n",
@@ -228,7 +228,7 @@ func TestMounts(t *testing.T) {
 	if f := by["vda"]; len(f.Mounts) != 0 || f.System != "/" {
 		t.Errorf("vda: mounts %v, system %q", f.Mounts, f.System)
 	}
-	// btrfs has its own device number.
+	// A btrfs mount has its own device number.
 	f := scan(t, node.with(tree{table: "27 1 0:30 / /srv rw - btrfs /dev/vdb rw\n"}).make(t))["vdb"]
 	if len(f.Mounts) != 1 || f.Mounts[0].Path != "/srv" {
 		t.Errorf("btrfs: %v", f.Mounts)
@@ -252,7 +252,7 @@ func TestFault(t *testing.T) {
 	}
 }
 
-// TestChanged checks that a change of a filesystem since the last look is found without a look.
+// TestChanged checks that a change of a filesystem since the last look is found without another look.
 func TestChanged(t *testing.T) {
 	at := "40 27 254:16 / /mnt/disks/" + uuid
 	const count = "sys/fs/ext4/vdb/errors_count"
@@ -291,7 +291,7 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// TestChangedOfATableThatWasRead checks that a mount table that was read at its last change is not read again.
+// TestChangedOfATableThatWasRead checks that a mount table is not read again if it has not changed since it was read.
 func TestChangedOfATableThatWasRead(t *testing.T) {
 	const count = "sys/fs/ext4/vdb/errors_count"
 	h := node.with(tree{table: "40 27 254:16 / /mnt/disks/" + uuid + " rw - ext4 /dev/vdb rw\n", count: "0\n"}).make(t)
@@ -319,8 +319,8 @@ func TestChangedOfATableThatWasRead(t *testing.T) {
 	changed(true)
 }
 
-// TestCovered checks that a mount over the disk's mount is not the disk's. A FUSE is never a disk's, whatever
-// its user calls it.
+// TestCovered checks that a mount over the disk's mount does not count as the disk's own. A FUSE mount never counts as
+// a disk's mount, whatever source its user has chosen.
 func TestCovered(t *testing.T) {
 	at := "/mnt/disks/" + uuid
 	f := scan(t, node.with(tree{table: "27 1 254:1 / / rw - ext4 /dev/vda1 rw\n40 27 254:16 / " + at + " rw - xfs /dev/vdb rw\n" +
@@ -328,7 +328,7 @@ func TestCovered(t *testing.T) {
 	if len(f.Mounts) != 2 || !f.Mounts[0].Covered || f.Mounts[0].CoveredBy != at || f.Mounts[1].Covered {
 		t.Errorf("%+v", f.Mounts)
 	}
-	// A directory above may be covered. The same filesystem on top hides nothing.
+	// A directory above the mount may be covered. The same filesystem mounted on top hides nothing.
 	for over, by := range map[string]string{"41 27 0:50 / /mnt rw - tmpfs none rw": "/mnt", "41 40 254:16 / " + at + " rw - xfs /dev/vdb rw": ""} {
 		f := scan(t, node.with(tree{table: "27 1 254:1 / / rw - ext4 /dev/vda1 rw\n40 27 254:16 / " + at + " rw - xfs /dev/vdb rw\n" + over + "\n"}).make(t))["vdb"]
 		if !f.Mounts[0].Covered || f.Mounts[0].CoveredBy != by {
@@ -337,8 +337,8 @@ func TestCovered(t *testing.T) {
 	}
 }
 
-// TestMeasure checks that the open that may hang is done once for each mount. The path must lead to the mount,
-// and the disk must have no request in flight.
+// TestMeasure checks that the open that may hang is done only once for each mount. The path must lead to the mount, and
+// the disk must have no request in flight.
 func TestMeasure(t *testing.T) {
 	const line = "40 27 254:16 / /mnt/disks/" + uuid + " rw - xfs /dev/vdb rw\n"
 	const vdb = "sys/devices/pci0000:00/0000:10:00.0/virtio/block/vdb/"
@@ -399,8 +399,8 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// TestMeasuresAnother checks that the kernel is asked once for each mount, also for a foreign filesystem in the
-// place. After its unmount the next one is asked.
+// TestMeasuresAnother checks that the kernel is asked once for each mount, even if another filesystem is mounted at the
+// place. After an unmount, the kernel is asked about the next mount.
 func TestMeasuresAnother(t *testing.T) {
 	other := strings.Replace(uuid, "5", "6", 1)
 	there := []disk.MountPoint{{Dev: disk.Dev{Major: 254, Minor: 16}, Root: "/", Path: "/mnt/disks/" + uuid, Type: "xfs"}}
@@ -525,8 +525,8 @@ func (t tree) host(tb testing.TB) Host {
 	return node.with(t).make(tb)
 }
 
-// TestFormattingOffByTheStore checks that a lost store stops formatting, and nothing else. The other switches do
-// not matter.
+// TestFormattingOffByTheStore checks that a lost store stops formatting, and stops nothing else. The other switches
+// make no difference.
 func TestFormattingOffByTheStore(t *testing.T) {
 	for _, changes := range []tree{nil, {"etc/hotmount/hold": ""}} {
 		h := changes.host(t)
@@ -571,14 +571,14 @@ func TestStanding(t *testing.T) {
 	}
 }
 
-// TestScanWithoutWhoIsGone checks that a disk that goes during the scan is left out, and is no error.
+// TestScanWithoutWhoIsGone checks that a scan leaves out a disk that goes during the scan, and returns no error.
 func TestScanWithoutWhoIsGone(t *testing.T) {
 	h := node.with(block("vdc", 32, 13, "NEW")).make(t)
 	names, err := h.Names()
 	if diff := cmp.Diff([]string{"vda", "vdb", "vdc"}, names); err != nil || diff != "" {
 		t.Fatalf("%v (-want +got):\n%s", err, diff)
 	}
-	// The name is still listed, but its link is dead.
+	// The name is still listed, but its link leads nowhere.
 	if err := os.RemoveAll(filepath.Join(h.Root, "sys/devices/pci0000:00/0000:20:00.0")); err != nil {
 		t.Fatal(err)
 	}
@@ -617,7 +617,7 @@ func TestPeers(t *testing.T) {
 	if p := by["vdc"].SameUUID[0]; p.ID != by["vdb"].ID || p.Slot != "pci-0000:10:00.0" || p.UUID != uuid || p.Mounted != "/srv" {
 		t.Errorf("the disk with the UUID of vdc is %+v", p)
 	}
-	// Look finds everything but disks with the same serial or UUID.
+	// Look finds everything except disks with the same serial or UUID.
 	f, err := h.Look("vdc")
 	if err != nil || len(f.SameSerial)+len(f.SameUUID) != 0 {
 		t.Errorf("Look: %v, %v, %v", f.SameSerial, f.SameUUID, err)
@@ -636,8 +636,7 @@ func mapValues(by map[string]disk.Facts) []*disk.Facts {
 	return all
 }
 
-// TestUnreadable checks that an unreadable disk does not count as gone.
-// hotmount would clean up its mount then.
+// TestUnreadable checks that an unreadable disk does not count as gone. Otherwise hotmount would clean up its mount.
 func TestUnreadable(t *testing.T) {
 	const dir = "sys/devices/pci0000:00/0000:10:00.0/virtio/block/vdb/"
 	for name, changes := range map[string]tree{
@@ -681,8 +680,8 @@ func TestBoot(t *testing.T) {
 	}
 }
 
-// TestLookAllocates limits the allocations of a look, which happens at each event of a disk. Today there are
-// 517.
+// TestLookAllocates limits the allocations of a look, because every event of a disk causes a look. Today a look makes
+// 517 allocations.
 func TestLookAllocates(t *testing.T) {
 	h := node.make(t)
 	n := testing.AllocsPerRun(20, func() {
@@ -705,8 +704,8 @@ func BenchmarkLook(b *testing.B) {
 	}
 }
 
-// TestExpect checks that the next look uses a sighting even if it cannot be recorded. It is recorded as soon as
-// possible.
+// TestExpect checks that the next look uses a sighting even if the sighting cannot be recorded. The sighting is
+// recorded as soon as possible.
 func TestExpect(t *testing.T) {
 	h := node.make(t)
 	h.Shared = new(Shared)
@@ -741,7 +740,7 @@ func TestExpect(t *testing.T) {
 	}
 }
 
-// TestSharedLooks checks that a shared look never returns facts older than the call.
+// TestSharedLooks checks that a shared look never returns facts that are older than the call.
 func TestSharedLooks(t *testing.T) {
 	h := node.make(t)
 	h.Shared = new(Shared)

@@ -44,8 +44,8 @@ func attachFile(t *testing.T, file string) (name string, detach func()) {
 	return name, detach
 }
 
-// TestRealLoopDevices checks with this kernel that a class selects the loop devices on the files that it names,
-// and no others.
+// TestRealLoopDevices checks with this kernel that a class selects the loop devices on the files that it names. It
+// selects no other loop devices.
 func TestRealLoopDevices(t *testing.T) {
 	dir := t.TempDir()
 	h := Host{Store: store.Store{State: dir, Runtime: dir}, Asks: true}
@@ -110,7 +110,7 @@ func TestRealLoopDevices(t *testing.T) {
 		t.Errorf("a loop device on a deleted file is selected: %+v", f)
 	}
 	detach()
-	// The kernel waits until everybody, such as udev, has closed it.
+	// The kernel waits until all processes, such as udev, have closed the loop device.
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(10 * time.Second); ; <-tick.C {

@@ -55,7 +55,7 @@ func TestStrays(t *testing.T) {
 		"91 90 254:16 /x /mnt/disks/"+uuidA+"/inner rw shared:55 - xfs /dev/vdb rw\n"+
 		"92 24 254:1 /srv /mnt/disks/bound rw shared:1 - ext4 /dev/vda1 rw\n"+
 		"93 24 254:1 /srv /mnt/disks/data/deep rw shared:1 - ext4 /dev/vda1 rw\n")
-	// An open of a mount may hang forever.
+	// Opening a mount may hang forever.
 	opened, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestStrays(t *testing.T) {
 	if n, err := unix.Read(opened, make([]byte, 4096)); err != unix.EAGAIN {
 		t.Errorf("the mount %s was opened (%d, %v)", uuidA, n, err)
 	}
-	// Each entry is the path and the reason.
+	// Each entry has the path and the reason.
 	want := []string{
 		"/mnt/disks/bound is mounted in the class directory",
 		"/mnt/disks/data/deep is mounted in the class directory",
@@ -151,14 +151,14 @@ func TestMissing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The rest does not change, nor does the order.
+	// The other records do not change, and neither does their order.
 	was[1].Left = true
 	if diff := cmp.Diff(was, after); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// TestAbsence checks that the disk of a missing filesystem is named by its serial, or else by its WWN.
+// TestAbsence checks that a missing filesystem's disk is named by its serial, or by its WWN if it has no serial.
 func TestAbsence(t *testing.T) {
 	for want, id := range map[string]disk.Identity{
 		"on a disk of 0 B with serial S at pci-1, ": {Serial: "S", WWN: "naa.1", Slot: "pci-1"},

@@ -12,7 +12,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestChangedOfAnXFS checks that a real XFS that is shut down is found without a look, if its path leads to it.
+// TestChangedOfAnXFS checks that a real XFS filesystem that is shut down is found without a look if its path leads to
+// it.
 func TestChangedOfAnXFS(t *testing.T) {
 	tool := func(name string, args ...string) string {
 		t.Helper()

@@ -33,7 +33,8 @@ func TestBoundAsADevice(t *testing.T) {
 	}
 }
 
-// TestMonitors checks that each of the files alone shows that others may open disks, for example a CSI driver.
+// TestMonitors checks that one of these files is enough to show that another program, for example a CSI driver, may
+// open disks.
 func TestMonitors(t *testing.T) {
 	h := node.make(t)
 	if h.hasMonitor() || scan(t, h)["vdb"].Neighbours {

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// bindings is a mount table with bind mounts by kubelet and others.
+// bindings is a mount table with bind mounts that kubelet and other programs made.
 const bindings = `24 1 254:1 / / rw shared:1 - ext4 /dev/vda1 rw
 25 24 0:5 / /dev rw shared:2 - devtmpfs udev rw
 26 24 0:22 / /run rw shared:3 - tmpfs tmpfs rw

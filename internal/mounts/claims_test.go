@@ -114,8 +114,8 @@ func TestNoClaims(t *testing.T) {
 	}
 }
 
-// TestUnreadableClaims checks that an unreadable file is an error, because it may claim any disk. Even root
-// cannot read a link to itself.
+// TestUnreadableClaims checks that an unreadable file is an error, because the file may claim any disk. A link to
+// itself makes a file unreadable even for root.
 func TestUnreadableClaims(t *testing.T) {
 	for _, name := range []string{"etc/fstab", "etc/crypttab", "etc/mdadm/mdadm.conf", "etc/mdadm.conf", "etc/mdadm.conf.d", "etc/systemd/system", "etc/mdadm/mdadm.conf.d/x.conf"} {
 		if got, err := Claims(files(t, map[string]string{name: "-> " + filepath.Base(name)})); err == nil {
@@ -127,8 +127,8 @@ func TestUnreadableClaims(t *testing.T) {
 	}
 }
 
-// TestUnseenClaims checks that an unreadable unit does not hide the others. A link into a directory that is
-// hidden from the daemon is not read.
+// TestUnseenClaims checks that an unreadable unit does not hide other units. A link into a directory that the daemon
+// cannot see is not read.
 func TestUnseenClaims(t *testing.T) {
 	hidden := filepath.Join(t.TempDir(), "x")
 	if err := os.WriteFile(hidden, []byte("[Mount]\nWhat=/dev/vdx\n"), 0o644); err != nil {
@@ -257,7 +257,7 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// fuzzParser checks that what a parser finds is in a line of the text.
+// fuzzParser checks that everything that a parser finds is in a line of the text.
 func fuzzParser(t *testing.T, text string, parse func(text, where string) []Claim) {
 	t.Helper()
 	f := disk.Facts{ID: disk.ID{Name: "vdb"}, Udev: disk.Udev{FSUUID: "x", Links: []string{"/dev/x"}}}
@@ -308,7 +308,7 @@ func FuzzMatches(f *testing.F) {
 	})
 }
 
-// TestLiveClaims reads the files of this machine. None of them is an error.
+// TestLiveClaims reads the files of this machine. None of these files causes an error.
 func TestLiveClaims(t *testing.T) {
 	if _, err := Claims(""); err != nil && !os.IsPermission(err) {
 		t.Error(err)

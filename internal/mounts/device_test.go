@@ -7,8 +7,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestDeviceUsers checks that a process that ends meanwhile, or has no device open, does not use the disk.
-// TestRealLoops has a process that does.
+// TestDeviceUsers checks that a process does not use the disk if it ends during the call or has no device open.
+// TestRealLoops has a process that uses a disk.
 func TestDeviceUsers(t *testing.T) {
 	root := t.TempDir()
 	process(t, root, "7", map[string]string{"comm": "sh\n", "fd/0": "no device"}, nil)

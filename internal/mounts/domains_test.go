@@ -63,7 +63,7 @@ func TestDomainClaims(t *testing.T) {
 	}
 }
 
-// FuzzParseDomain checks that no text makes ParseDomain panic. All names that it returns are below /dev.
+// FuzzParseDomain checks that no text makes parseDomain panic. All names that parseDomain returns are below /dev.
 func FuzzParseDomain(f *testing.F) {
 	f.Add(domain)
 	f.Fuzz(func(t *testing.T, text string) {

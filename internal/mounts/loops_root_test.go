@@ -15,8 +15,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestRealLoops checks that the device number identifies the device below a loop device, whatever path was used.
-// The path may be a bind mount of the node, as kubelet makes it, or another node.
+// TestRealLoops checks that the device number identifies the device below a loop device, whatever path was used. The
+// path may lead to a bind mount of the device's node, as kubelet makes it, or to another node.
 func TestRealLoops(t *testing.T) {
 	dir := t.TempDir()
 	image := filepath.Join(dir, "image")
@@ -62,7 +62,7 @@ func TestRealLoops(t *testing.T) {
 	for _, path := range []string{lower, node, bound} {
 		want[filepath.Base(over(path))] = path
 	}
-	// The path is in another mount namespace, and does not exist here.
+	// The path belongs to another mount namespace, and does not exist in this one.
 	foreign := filepath.Join(dir, "foreign")
 	if err := os.Mkdir(foreign, 0o700); err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func TestRealLoops(t *testing.T) {
 		if ours && l.Known {
 			delete(want, l.Name)
 		}
-		// The daemon goes by the path alone.
+		// The daemon uses only the path.
 		byPath := Loop{File: l.File}
 		byPath.follow("", ByPath(tree))
 		switch seen := byPath.Below == id.Dev; {
@@ -123,7 +123,7 @@ func TestRealLoops(t *testing.T) {
 	if past.follow("", ByPath(append(slices.Clone(tree), Mount{MountPoint: disk.MountPoint{Path: dir, Type: "nfs4"}}))); past.Below != (disk.Dev{}) {
 		t.Error("the path was followed past a server")
 	}
-	// The daemon may not open a loop device. Here the mount has no devices.
+	// The daemon may not open a loop device. Here the open fails because the mount has no devices.
 	root := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(root, "dev"), 0o755); err != nil {
 		t.Fatal(err)
@@ -154,8 +154,7 @@ func TestRealLoops(t *testing.T) {
 	}
 }
 
-// TestRegular checks that a file counts as regular only if its type is known. A node of a disk may have any
-// path.
+// TestRegular checks that a file counts as regular only if its type is known. The node of a disk may have any path.
 func TestRegular(t *testing.T) {
 	dir := t.TempDir()
 	file, node, link := filepath.Join(dir, "file"), filepath.Join(dir, "node"), filepath.Join(dir, "link")

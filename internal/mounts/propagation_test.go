@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// These are lines of PID 1's table: its root, shared or private, and a disk at /mnt/disks.
+// These are lines of PID 1's table: its root, either shared or private, and a disk at /mnt/disks.
 const (
 	hostRoot    = "27 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw\n"
 	privateRoot = "27 1 254:1 / / rw,relatime - ext4 /dev/vda1 rw\n"
@@ -22,7 +22,7 @@ func TestPropagates(t *testing.T) {
 	for _, test := range []struct {
 		name      string
 		host, own string
-		// want is a part of the error, empty if there is none.
+		// want is a part of the error. It is empty if there is no error.
 		want string
 	}{
 		{"PID 1's namespace", hostRoot, hostRoot, ""},
@@ -85,7 +85,7 @@ func TestPropagates(t *testing.T) {
 	}
 }
 
-// TestPropagatesHolds checks that a good result is valid for a second. A bad one is not kept.
+// TestPropagatesHolds checks that a nil result stays valid for a second. An error is not kept.
 func TestPropagatesHolds(t *testing.T) {
 	root := files(t, map[string]string{"proc/1/mountinfo": hostRoot, "proc/self/mountinfo": hostRoot})
 	host := func(table string) {
@@ -114,7 +114,7 @@ func TestPropagatesHolds(t *testing.T) {
 	})
 }
 
-// TestPropagatesUnreadable checks that either unreadable table is an error.
+// TestPropagatesUnreadable checks that one unreadable table of the two is an error.
 func TestPropagatesUnreadable(t *testing.T) {
 	for name, text := range map[string]string{
 		"nonsense":           "nonsense\n",
@@ -135,8 +135,8 @@ func TestPropagatesUnreadable(t *testing.T) {
 	}
 }
 
-// TestPropagatesHostileMountPoint checks that the name of a mount point is escaped in the message, because
-// anybody may have chosen it.
+// TestPropagatesHostileMountPoint checks that the message escapes the name of a mount point, because any user may have
+// chosen that name.
 func TestPropagatesHostileMountPoint(t *testing.T) {
 	host := hostRoot + "60 27 254:16 / /mnt/a\\012b\x1b[31m rw - xfs /dev/vdb rw\n"
 	own := "127 99 254:1 / / ro master:1 - ext4 /dev/vda1 rw\n"
@@ -146,7 +146,7 @@ func TestPropagatesHostileMountPoint(t *testing.T) {
 	}
 }
 
-// TestPropagatesLive compares the tables of this process and of PID 1, whatever they contain.
+// TestPropagatesLive compares the tables of this process and of PID 1 on this machine, whatever they contain.
 func TestPropagatesLive(t *testing.T) {
 	if err := Propagates("", "/"); err != nil && !strings.Contains(err.Error(), "cannot see what is mounted below /: ") && !strings.Contains(err.Error(), "permission denied") {
 		t.Error(err)

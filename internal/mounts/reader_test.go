@@ -10,8 +10,8 @@ import (
 	"testing/iotest"
 )
 
-// TestReader checks that earlier tables do not change the result. Lines may be known, doubled or gone. A table
-// that cannot be read leaves nothing behind.
+// TestReader checks that earlier tables do not change the result. Lines may be known, doubled or gone. A table that
+// cannot be read has no effect on the next result.
 func TestReader(t *testing.T) {
 	var known oneTable
 	lines := slices.Collect(strings.Lines(debian))
@@ -48,7 +48,7 @@ func TestLongTable(t *testing.T) {
 	}
 }
 
-// TestReaderKeepsLines checks that a known line is not parsed again. Lines that are gone are not kept.
+// TestReaderKeepsLines checks that a known line is not parsed again. A line that is gone is not kept.
 func TestReaderKeepsLines(t *testing.T) {
 	var known oneTable
 	lines := slices.Collect(strings.Lines(debian))
@@ -73,8 +73,8 @@ func TestReaderKeepsLines(t *testing.T) {
 	}
 }
 
-// TestTreeIsReadOnce checks that a table is read again only if the kernel reports a change. A plain file reports none.
-// Tree and Propagates, which read once, leave nothing open.
+// TestTreeIsReadOnce checks that a table is read again only if the kernel reports a change. For a plain file the kernel
+// reports no change. The functions Tree and Propagates, which read once, leave no file open.
 func TestTreeIsReadOnce(t *testing.T) {
 	same := func(r *Reader, root string) bool {
 		if _, err := r.Tree(root); err != nil {
@@ -90,7 +90,7 @@ func TestTreeIsReadOnce(t *testing.T) {
 		}
 		return &first[0] == &again[0]
 	}
-	// Other processes may mount something meanwhile.
+	// Other processes may mount something during the test.
 	once := false
 	for range 100 {
 		once = once || same(new(Reader), "")
@@ -102,7 +102,7 @@ func TestTreeIsReadOnce(t *testing.T) {
 	if same(new(Reader), root) {
 		t.Error("a file was not read again")
 	}
-	// After a doubt, the table is read once without asking the kernel.
+	// After Doubt, the table is read once without asking the kernel.
 	for name, read := range map[string]func(r *Reader) error{
 		"doubted":    func(r *Reader) error { r.Doubt(); _, err := r.Tree(""); return err },
 		"Propagates": func(r *Reader) error { return r.Propagates("", "/") },

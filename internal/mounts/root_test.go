@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestWatchMounts mounts in the host's namespace, in the test's own directory, because hotmount watches the
-// table of PID 1.
+// TestWatchMounts mounts in the host's mount namespace, because hotmount watches the table of PID 1. It mounts only in
+// the test's own directory.
 func TestWatchMounts(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -48,7 +48,7 @@ func TestWatchMounts(t *testing.T) {
 			t.Fatal("no wake-up after a change")
 		}
 	}
-	// Other mounts may change meanwhile.
+	// Other mounts may change during the test.
 	until := func(want bool) {
 		t.Helper()
 		for next(); mounted() != want; next() {
@@ -74,8 +74,8 @@ func TestWatchMounts(t *testing.T) {
 	}
 }
 
-// TestTreeIsAsItIs checks that a mount, a remount and an unmount show at once. The table is read only when it
-// has changed.
+// TestTreeIsAsItIs checks that the table shows a mount, a remount and an unmount at once. The table is read only after
+// a change.
 func TestTreeIsAsItIs(t *testing.T) {
 	dir := t.TempDir()
 	var r Reader
@@ -92,7 +92,7 @@ func TestTreeIsAsItIs(t *testing.T) {
 		return ""
 	}
 	t.Cleanup(func() {
-		// After a good run, nothing is mounted there.
+		// After a successful test, nothing is mounted at dir.
 		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil && err != unix.EINVAL {
 			t.Error(err)
 		}

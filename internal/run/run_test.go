@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain is the child of TestSelf, too.
+// TestMain also runs as the child of TestSelf.
 func TestMain(m *testing.M) {
 	if len(os.Args) < 2 || !strings.HasPrefix(os.Args[1], "child-") {
 		goleak.VerifyTestMain(m)
@@ -52,7 +52,7 @@ func TestExit(t *testing.T) {
 
 func TestSurroundings(t *testing.T) {
 	t.Setenv("HOTMOUNT_SECRET", "1")
-	// One that a child inherits, unlike those of package os.
+	// A child inherits this descriptor, unlike the descriptors that package os opens.
 	fd, err := unix.Open("/dev/zero", unix.O_RDONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestSurroundings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// dash sets PWD by itself.
+	// dash itself sets PWD.
 	want := "LC_ALL=C.UTF-8\nPATH=/usr/sbin:/usr/bin:/sbin:/bin\nPWD=/\n/\n/dev/null\n"
 	if diff := cmp.Diff(want, string(got.Stdout)); diff != "" {
 		t.Error(diff)
@@ -103,8 +103,8 @@ func TestOutputUpToTheLimit(t *testing.T) {
 	}
 }
 
-// The end of the context takes the whole process group along, also what the
-// child has started.
+// TestCancelKillsTheGroup checks that the end of the context ends the whole process group, including the processes that
+// the child has started.
 func TestCancelKillsTheGroup(t *testing.T) {
 	pidFile := filepath.Join(t.TempDir(), "pid")
 	if err := syscall.Mkfifo(pidFile, 0o600); err != nil {
@@ -117,7 +117,7 @@ func TestCancelKillsTheGroup(t *testing.T) {
 		_, err := Exec{}.Run(ctx, sh("sleep 1000 & echo $! >"+pidFile+"; wait"))
 		done <- err
 	}()
-	text, err := os.ReadFile(pidFile) // waits for the writer
+	text, err := os.ReadFile(pidFile) // this waits for the writer
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestCancelKillsTheGroup(t *testing.T) {
 	mustEnd(t, pid)
 }
 
-// A child ends with the process that runs it, also when that is killed.
+// TestChildDiesWithUs checks that a child ends when the process that runs it ends, even if that process is killed.
 func TestChildDiesWithUs(t *testing.T) {
 	if fifo := os.Getenv("RUN_TEST_FIFO"); fifo != "" {
 		_, err := Exec{}.Run(t.Context(), sh("echo $$ >"+fifo+"; exec sleep 1000"))
@@ -176,8 +176,8 @@ func mustEnd(t *testing.T, pid int) {
 	}
 }
 
-// runs tells a process that runs from one that is gone, or has been killed and
-// not yet been waited for (proc_pid_stat(5)).
+// runs reports whether the process runs. A process that was killed but not yet waited for does not run
+// (proc_pid_stat(5)).
 func runs(pid int) bool {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

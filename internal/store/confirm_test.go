@@ -18,7 +18,7 @@ func TestConfirm(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = withdraw() }) // otherwise it may be collected, together with the lock
+		t.Cleanup(func() { _ = withdraw() }) // otherwise the file may be collected as garbage, and its lock ends
 		return withdraw
 	}
 	confirm("abc")
@@ -49,7 +49,7 @@ func TestConfirm(t *testing.T) {
 		t.Errorf("%+v, %v", a, err)
 	}
 
-	// An answer goes once, to the accept that it belongs to. An accept that no daemon took is withdrawn.
+	// An answer can be taken once, for the token to which it belongs. A token that no daemon took is withdrawn.
 	if err := s.SaveAnswer(7, Answer{UUID: uuid}); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestConfirm(t *testing.T) {
 	if token, err := s.TakeToken(7); token != "" || err != nil {
 		t.Errorf("the word that was taken back is %q, %v", token, err)
 	}
-	// An accept does not hold once its process is gone.
+	// A token is no longer valid once its process is gone.
 	if err := confirm("def")(); err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestConfirm(t *testing.T) {
 	if taken, err := s.Taken(7); !taken || err != nil {
 		t.Errorf("the word that was withdrawn is there: %v", err)
 	}
-	// The accept ends with its disk.
+	// The token ends with the attachment of its disk.
 	confirm("def")
 	if err := s.Forget(7); err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func TestConfirm(t *testing.T) {
 	}
 }
 
-// No process gets the answer to another process's accept.
+// TestConfirmByTwo checks that no process gets the answer to another process's token.
 func TestConfirmByTwo(t *testing.T) {
 	s := made(t)
 	end, err := s.Confirming(7)

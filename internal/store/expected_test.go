@@ -8,7 +8,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// An expected record counts before it is written as it does afterwards, and no longer than until the write.
+// TestExpected checks that an expected sighting counts before it is written just as it does afterwards. Once it is
+// written, it is no longer kept as expected.
 func TestExpected(t *testing.T) {
 	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
 	if _, err := s.Init(nil); err != nil {
@@ -41,7 +42,7 @@ func TestExpected(t *testing.T) {
 			t.Errorf("%s: %+v, expected %+v", step.what, got, step.want)
 		}
 	}
-	// A record that could not be written does not return once something newer is recorded.
+	// A sighting that could not be written does not return after a newer sighting was recorded.
 	gone := other
 	gone.Left = true
 	known.Expect(gone)
@@ -63,7 +64,7 @@ func TestExpected(t *testing.T) {
 	}
 }
 
-// A sighting is never unknown, even while it is being recorded.
+// TestExpectedWhileItIsRecorded checks that a sighting is always known, even while it is being recorded.
 func TestExpectedWhileItIsRecorded(t *testing.T) {
 	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
 	if _, err := s.Init(nil); err != nil {

@@ -10,7 +10,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestFutureIsNoticedOnce: a clock that once stood in 2099 delays no format until then. The recorded time stays.
+// TestFutureIsNoticedOnce checks the effect of a clock that once stood in 2099. No format has to wait until that year.
+// The recorded time is not changed.
 func TestFutureIsNoticedOnce(t *testing.T) {
 	s := made(t)
 	write := func(year string, uuids ...int) {
@@ -33,7 +34,7 @@ func TestFutureIsNoticedOnce(t *testing.T) {
 	write("2001", 1)
 	notice(0)
 
-	// A restarted format has two records with one UUID.
+	// A format that was started again has two records with the same UUID.
 	write("2099", 1, 1)
 	if _, err := begin(s, 7, 1); !errors.Is(err, ErrBrake) {
 		t.Errorf("before it is noticed: %v", err)
@@ -49,7 +50,7 @@ func TestFutureIsNoticedOnce(t *testing.T) {
 			t.Errorf("the record is %+v", r)
 		}
 	}
-	// The time counts from the moment it was noticed.
+	// The format counts from the moment when its wrong time was noticed.
 	m := s.Load("boot1", new(Expectations))
 	if len(m.Formats) != 1 || m.Formats[0] < 0 || m.Formats[0] > time.Minute {
 		t.Errorf("formats %v", m.Formats)
@@ -67,7 +68,7 @@ func TestFutureIsNoticedOnce(t *testing.T) {
 		t.Errorf("after the period: %v", err)
 	}
 
-	// The notice survives the rewriting of a long history. A clock that was set back a little is not wrong.
+	// The notice remains when a long history is rewritten. A clock that was set back by a little is not wrong.
 	all := history(t, s)
 	kept, err := newest(all)
 	if err != nil {
@@ -84,7 +85,7 @@ func TestFutureIsNoticedOnce(t *testing.T) {
 	}
 }
 
-// An unreadable history stays as it is.
+// TestFutureOfAnUnreadableHistory checks that an unreadable history is not changed.
 func TestFutureOfAnUnreadableHistory(t *testing.T) {
 	s := made(t)
 	if err := os.WriteFile(s.historyFile(), []byte("x\n\n"), 0o600); err != nil {

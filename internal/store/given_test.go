@@ -8,7 +8,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// A block volume that was given out once is known for ever by its serial or its WWN, whatever else has changed.
+// TestGiven checks that a block volume that was given out once is always known by its serial or its WWN, whatever else
+// has changed.
 func TestGiven(t *testing.T) {
 	dir := t.TempDir()
 	s := Store{State: filepath.Join(dir, "lib"), Runtime: filepath.Join(dir, "run")}
@@ -72,8 +73,8 @@ func TestGiven(t *testing.T) {
 	}
 }
 
-// TestGivenTwice: another disk with the serial was seen. That fact and the slot of the first disk stay on record
-// through later links.
+// TestGivenTwice checks a block volume after another disk with its serial was seen. This fact and the slot of the first
+// disk stay on record when a disk is given out again.
 func TestGivenTwice(t *testing.T) {
 	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
 	if _, err := s.Init(nil); err != nil {
@@ -95,7 +96,8 @@ func TestGivenTwice(t *testing.T) {
 	if same(first) || same(second) {
 		t.Error("one of the two is taken for the first in another boot")
 	}
-	// The slot of the first disk may hold the second disk by now, unless the attachment is the one that was given out.
+	// The slot of the first disk may hold the second disk by now. It holds the first disk for certain only if the
+	// attachment is the one that was given out.
 	again := *first
 	again.Seq = 9
 	if !sameIn("boot", first) || sameIn("boot", &again) || sameIn("boot", second) {

@@ -20,7 +20,7 @@ import (
 
 func numbered(i int) string { return fmt.Sprintf("5f0c8f3e-2b3c-4d61-9c2e-%012x", i) }
 
-// begin starts a format, with room for that many.
+// begin starts a format. limit is how many disks may be formatted within the period.
 func begin(s Store, i, limit int) (*Format, error) {
 	f := facts("vdb", uint64(i), fmt.Sprint("S", i))
 	id := f.Identity("boot1")
@@ -69,7 +69,7 @@ func TestHistoryTellsWhatWasDecidedAndWhatCameOfIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A later change of an intent is no other format.
+	// A later change of an intent does not count as another format.
 	doubtful := facts("vdb", 3, "S3")
 	if err := open.Amend(disk.Intent{Identity: doubtful.Identity("boot1"), UUID: numbered(3), Doubt: "x"}); err != nil {
 		t.Fatal(err)
@@ -96,8 +96,8 @@ func TestHistoryTellsWhatWasDecidedAndWhatCameOfIt(t *testing.T) {
 	}
 }
 
-// TestHistorySurvivesACutAtEveryByte: a power cut may leave any part of the last line. The lines before it are read,
-// and the next line is written.
+// TestHistorySurvivesACutAtEveryByte checks that the earlier lines are read after a power cut, which may leave any part
+// of the last line. The next line is written.
 func TestHistorySurvivesACutAtEveryByte(t *testing.T) {
 	s := made(t)
 	for i := range 2 {
@@ -112,7 +112,7 @@ func TestHistorySurvivesACutAtEveryByte(t *testing.T) {
 	first := bytes.IndexByte(data, '\n') + 1
 	for n := first; n < len(data); n++ {
 		tails := map[string][]byte{"cut": data[:n], "zeros": append(bytes.Clone(data[:n]), make([]byte, len(data)-n)...)}
-		// A page of zeros lies in the middle, and the end of the line is whole.
+		// A page of zeros lies in the middle, and the end of the line is complete.
 		tails["hole"] = bytes.Clone(data)
 		tails["hole"][n-1] = 0
 		if n == first {
@@ -138,7 +138,7 @@ func TestHistorySurvivesACutAtEveryByte(t *testing.T) {
 	}
 }
 
-// TestADamagedHistoryFormatsNothing: damage that no power cut explains is not ignored.
+// TestADamagedHistoryFormatsNothing checks that damage that a power cut cannot explain is not ignored.
 func TestADamagedHistoryFormatsNothing(t *testing.T) {
 	for what, damage := range map[string]func([]byte) []byte{
 		"a line in the middle": func(b []byte) []byte { b[0] = 'x'; return b },
@@ -188,7 +188,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	if err != nil || whole != len(lines) || whole > historySize/2 || len(kept) < 256 || kept[len(kept)-1].UUID != numbered(999) {
 		t.Errorf("%d records are kept, in %d of %d bytes, %v", len(kept), whole, len(lines), err)
 	}
-	// The history is nearly full before one more format begins.
+	// The history is nearly full when one more format begins.
 	if lines, err = newest(many[:3]); err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,8 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestParallelFormatsDoNotSlipThroughTheBrake: of many formats that begin at once, no more than the limit start.
+// TestParallelFormatsDoNotSlipThroughTheBrake checks that of many formats that begin at once, no more than the limit
+// start.
 func TestParallelFormatsDoNotSlipThroughTheBrake(t *testing.T) {
 	s := made(t)
 	const limit, all = 5, 20
@@ -237,8 +238,8 @@ func TestParallelFormatsDoNotSlipThroughTheBrake(t *testing.T) {
 	}
 }
 
-// TestTheBrakeCountsDisks: a format that begins again, by its UUID or by its disk, counts once. The disk's own tries
-// do not stop it.
+// TestTheBrakeCountsDisks checks that a format that begins again counts once, by its UUID or by its disk. Earlier
+// attempts on a disk do not stop a further attempt on this disk.
 func TestTheBrakeCountsDisks(t *testing.T) {
 	s := made(t)
 	try := func(f *disk.Facts, boot, uuid string, limit int) error {
@@ -255,7 +256,7 @@ func TestTheBrakeCountsDisks(t *testing.T) {
 	if own, other := standing(s, again, "boot2"), standing(s, vdc, "boot2"); len(own.Formats) != 0 || len(other.Formats) != 1 {
 		t.Errorf("for itself %v, for another %v", own.Formats, other.Formats)
 	}
-	// The disk came back, and its unfinished format is found by the UUID.
+	// The disk came back. Its unfinished format is found by the UUID.
 	if own := standing(s, facts("vdd", 9, "B"), "boot3"); len(own.Formats) != 0 {
 		t.Errorf("for itself, attached again: %v", own.Formats)
 	}
@@ -265,7 +266,7 @@ func TestTheBrakeCountsDisks(t *testing.T) {
 	if err := try(vdc, "boot2", numbered(3), 2); err != nil {
 		t.Errorf("another disk, with room: %v", err)
 	}
-	// The attachment is the same, and its format has ended.
+	// The attachment is the same, but its format has ended.
 	if err := s.EndFormat(numbered(3), errors.New("x")); err != nil {
 		t.Fatal(err)
 	}
@@ -292,8 +293,8 @@ func TestTheBrakeHoldsUntilAccepted(t *testing.T) {
 	}
 }
 
-// TestUseIsKeptUntilAccepted: a use stays on record over boots and attachments until an accept. Each use is recorded
-// once, and for this disk alone.
+// TestUseIsKeptUntilAccepted checks that a use stays on record over boots and attachments until an accept. Each use is
+// recorded once, and only for this disk.
 func TestUseIsKeptUntilAccepted(t *testing.T) {
 	s, f := made(t), facts("vdb", 4, "S")
 	for range 2 {
@@ -337,7 +338,7 @@ func TestUseIsKeptUntilAccepted(t *testing.T) {
 	}
 }
 
-// TestOpener: the result is taken once, and is lost with the attachment.
+// TestOpener checks that the result can be taken once, and that it is lost when the attachment ends.
 func TestOpener(t *testing.T) {
 	s := made(t)
 	if o, err := s.TakeOpener(4); o != nil || err == nil {
@@ -363,7 +364,7 @@ func sighting(f *disk.Facts, boot, uuid string) disk.Sighting {
 	return disk.Sighting{Identity: f.Identity(boot), UUID: uuid, Type: "xfs", Class: "default", Mounted: time.Unix(1e9, 0).UTC()}
 }
 
-// partOf returns a partition of the disk.
+// partOf turns the facts of a disk into the facts of its first partition.
 func partOf(f *disk.Facts) *disk.Facts {
 	f.Whole, f.Name, f.Seq, f.Size = f.Name, f.Name+"1", disk.PartitionSeq(f.Seq, 1), f.Size/2
 	f.Slot += "-part1"
@@ -438,13 +439,13 @@ func TestFormerDisks(t *testing.T) {
 	}
 }
 
-// found is the content of the disk in that boot. It was not mounted.
+// found returns a sighting of content that was found on the disk in that boot and was not mounted.
 func found(f *disk.Facts, boot, what, uuid string) disk.Sighting {
 	return disk.Sighting{Identity: f.Identity(boot), Type: what, UUID: uuid, Mounted: time.Unix(1e9, 0).UTC()}
 }
 
-// TestFormerContents: content that was never mounted is missed at a later boot where the disk was. It is not missed if
-// it was seen leaving, or if something else lies there since.
+// TestFormerContents checks that content that was never mounted counts as missing at a later boot where the disk was.
+// It does not count if it was seen leaving, or if something else lies there now.
 func TestFormerContents(t *testing.T) {
 	one, two := numbered(1), numbered(2)
 	plain, serial := facts("vdb", 2, ""), facts("vdb", 2, "S")
@@ -508,8 +509,8 @@ func TestFormerContents(t *testing.T) {
 	}
 }
 
-// TestNotedIsWrittenWhenItChanges: the notes are written only when they change, and are bounded. The notes of a newer
-// hotmount are not replaced.
+// TestNotedIsWrittenWhenItChanges checks that the file of the notes is written only when the notes change, and has a
+// bounded length. The file of a newer hotmount is not replaced.
 func TestNotedIsWrittenWhenItChanges(t *testing.T) {
 	s, f := made(t), facts("vdb", 2, "S")
 	n := found(f, "boot1", "btrfs", numbered(1))
@@ -548,7 +549,7 @@ func TestNotedIsWrittenWhenItChanges(t *testing.T) {
 	}
 }
 
-// TestTheSerialOfADiskThatWasFormattedOnly: the serial is known although the disk was never seen mounted.
+// TestTheSerialOfADiskThatWasFormattedOnly checks that the serial is known although the disk was never seen mounted.
 func TestTheSerialOfADiskThatWasFormattedOnly(t *testing.T) {
 	s := made(t)
 	r, err := begin(s, 1, 0)
@@ -591,8 +592,8 @@ func TestSightingsAreBoundedAndReadWhole(t *testing.T) {
 	}
 }
 
-// TestAFailedWriteFormatsNothingUntilInit checks a failed write of each record. A directory in place of the file
-// stands for the full or read-only filesystem of the test in the virtual machine.
+// TestAFailedWriteFormatsNothingUntilInit checks a failed write of each record. Here a directory in place of the file
+// makes the write fail. The test in the virtual machine uses a full or read-only filesystem.
 func TestAFailedWriteFormatsNothingUntilInit(t *testing.T) {
 	f := facts("vdb", 1, "S")
 	for what, tt := range map[string]struct {
@@ -629,7 +630,7 @@ func TestAFailedWriteFormatsNothingUntilInit(t *testing.T) {
 	}
 }
 
-// FuzzParseHistory: the records that are read from a damaged history stay the same when the rest is cut off.
+// FuzzParseHistory checks that the records of a damaged history stay the same when the unreadable rest is cut off.
 func FuzzParseHistory(f *testing.F) {
 	f.Add([]byte(`{"version":1,"begin":{"uuid":"a","evidence":["x"]}}` + "\n" + `{"version":1,"end":{"uuid":"a","failure":"y"}}` + "\n{"))
 	f.Add([]byte("{\"version\":1}\n\x00\x00\n"))
@@ -649,8 +650,8 @@ func FuzzParseHistory(f *testing.F) {
 	})
 }
 
-// TestFull: a filesystem that fills its disk has one file, named for the size of the disk. The file lasts as long as
-// the filesystem is remembered, and exists only if its record was kept.
+// TestFull checks that a filesystem that fills its disk has one file, which is named for the size of the disk. The file
+// exists as long as the filesystem is remembered, and only if its record was kept.
 func TestFull(t *testing.T) {
 	s := made(t)
 	full := func(n int, size uint64) disk.Sighting {
@@ -673,7 +674,7 @@ func TestFull(t *testing.T) {
 	for _, step := range []struct {
 		what string
 		seen []disk.Sighting
-		want string // of numbered(1)
+		want string // the size in the file of numbered(1)
 	}{
 		{"mounted", []disk.Sighting{full(1, 1<<30)}, "2097152"},
 		{"resized", []disk.Sighting{partly}, ""},

@@ -12,7 +12,7 @@ import (
 
 const builder, clone, third = "0f3b5c6d7e8f4a1b9c2d3e4f5a6b7c8d", "11111111222233334444555555555555", "99999999222233334444555555555555"
 
-// on returns the store on a worker with that machine-id. An empty id means none.
+// on returns the store of a worker with that machine-id. If id is empty, the worker has no machine-id.
 func on(t *testing.T, s Store, id string) Store {
 	t.Helper()
 	s.MachineID = filepath.Join(filepath.Dir(s.State), "machine-id")
@@ -26,7 +26,7 @@ func on(t *testing.T, s Store, id string) Store {
 	return s
 }
 
-// starts starts the daemon with these disks attached. It reports whether the store asked for them.
+// starts starts the daemon while these disks are attached. It reports whether the store asked for the disks.
 func starts(t *testing.T, s Store, boot string, attached ...*disk.Facts) (asked bool) {
 	t.Helper()
 	err := s.Start(func() (all []disk.Identity, err error) {
@@ -42,7 +42,7 @@ func starts(t *testing.T, s Store, boot string, attached ...*disk.Facts) (asked 
 	return asked
 }
 
-// holds returns what the records say of a blank disk: nothing, off, present or arrived.
+// holds returns what the records mean for a blank disk: "" for nothing, "off", "present" or "arrived".
 func holds(s Store, f *disk.Facts, boot string) string {
 	switch st := standing(s, f, boot); {
 	case st.Formatting != "":
@@ -57,7 +57,7 @@ func holds(s Store, f *disk.Facts, boot string) string {
 	return "nothing"
 }
 
-// expect checks what the records say of several disks.
+// expect checks what the records mean for several disks.
 func expect(t *testing.T, when string, s Store, boot string, want map[*disk.Facts]string) {
 	t.Helper()
 	for f, w := range want {
@@ -67,8 +67,8 @@ func expect(t *testing.T, when string, s Store, boot string, want map[*disk.Fact
 	}
 }
 
-// TestAnotherMachineID: in a clone the disks of its first start are held, and the slots of the builder hold nothing.
-// This lasts over boots until the operator says which worker it is.
+// TestAnotherMachineID checks that a clone holds the disks of its first start, and that the slots of the builder hold
+// nothing. This lasts over boots until the operator decides whether it is the same worker.
 func TestAnotherMachineID(t *testing.T) {
 	seed, old := facts("vdb", 2, ""), facts("vdc", 3, "OLD")
 	was := made(t, seed.Identity("boot1"), old.Identity("boot1"))
@@ -102,7 +102,7 @@ func TestAnotherMachineID(t *testing.T) {
 	}
 	expect(t, "accepted, the next boot", s, "boot4", map[*disk.Facts]string{facts("vdd", 4, "NEW"): "nothing"})
 
-	// An id that changes at each boot counts each time.
+	// Each new id counts, even if the id changes at each boot.
 	s = on(t, s, third)
 	expect(t, "a third id", s, "boot5", map[*disk.Facts]string{later: "off"})
 	if !starts(t, s, "boot5", later) {
@@ -117,7 +117,7 @@ func TestAnotherMachineID(t *testing.T) {
 	}
 }
 
-// TestKeepMachine: the same worker with a new id keeps its own records.
+// TestKeepMachine checks that the same worker with a new machine-id keeps its own records.
 func TestKeepMachine(t *testing.T) {
 	old, first := facts("vdc", 3, "OLD"), facts("vdd", 4, "NEW")
 	s := on(t, made(t, old.Identity("boot1")), builder)
@@ -142,7 +142,8 @@ func TestKeepMachine(t *testing.T) {
 	}
 }
 
-// TestNoMachineID: if the worker is unknown, nothing is formatted. A state that names no worker keeps its meaning.
+// TestNoMachineID checks that nothing is formatted if the worker is unknown. A state without the name of a worker keeps
+// its meaning.
 func TestNoMachineID(t *testing.T) {
 	f := facts("vdb", 2, "S1")
 	s := on(t, made(t), builder)
@@ -162,7 +163,8 @@ func TestNoMachineID(t *testing.T) {
 	expect(t, "no worker is named", s, "boot1", map[*disk.Facts]string{f: "nothing"})
 }
 
-// TestFirstStart: in a clone of an image the first start records the attached disks, as an installation does.
+// TestFirstStart checks that the first start in a clone of an image records the attached disks, as an installation
+// does.
 func TestFirstStart(t *testing.T) {
 	s := newStore(t)
 	for _, dir := range []string{s.State, s.Runtime} {
@@ -171,7 +173,7 @@ func TestFirstStart(t *testing.T) {
 		}
 	}
 	s = on(t, s, clone)
-	// The package's postinst does the same.
+	// The package's postinst makes this file too.
 	if err := os.WriteFile(s.firstFile(), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +189,7 @@ func TestFirstStart(t *testing.T) {
 	}
 	expect(t, "after", s, "boot1", map[*disk.Facts]string{there: "present", later: "nothing"})
 
-	// A crash cut a reset short, and the records are still there.
+	// A crash interrupted a reset, and the records still exist.
 	if err := os.WriteFile(s.firstFile(), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +199,7 @@ func TestFirstStart(t *testing.T) {
 	}
 	expect(t, "cut short", s, "boot1", map[*disk.Facts]string{cut: "present", there: "present"})
 
-	// The package was removed and installed again from outside. The disks attached at that time count, too.
+	// The package was removed and installed again from outside. The disks that are attached now count too.
 	for _, mark := range []string{s.removedFile(), s.firstFile()} {
 		if err := os.WriteFile(mark, nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -209,7 +211,7 @@ func TestFirstStart(t *testing.T) {
 	expect(t, "installed once more", s, "boot2", map[*disk.Facts]string{facts("vdb", 9, ""): "present", later: "present", facts("vdd", 7, "T"): "nothing"})
 }
 
-// TestReset: only the class directories of the former worker are left. Even an accept of a moment ago is gone.
+// TestReset checks that only the class directories of the former worker remain. Even a very recent accept is gone.
 func TestReset(t *testing.T) {
 	f, block := facts("vdb", 2, "S1"), facts("vdc", 3, "S2")
 	s := on(t, made(t, f.Identity("boot1")), builder)
@@ -247,14 +249,15 @@ func TestReset(t *testing.T) {
 	if st := standing(s, block, "boot1"); st.Given != nil || st.FormerSerial != nil {
 		t.Errorf("%+v", st)
 	}
-	// A reset without a state means the same.
+	// A reset without a state has the same result.
 	none := newStore(t)
 	if err := none.Reset(); err != nil || !none.First() {
 		t.Errorf("without a state directory: %v", err)
 	}
 }
 
-// TestUngive: a block volume that was overwritten with a token is no block volume any more. The others stay.
+// TestUngive checks that a disk that was overwritten with a token does not count as a block volume any more. The other
+// records stay.
 func TestUngive(t *testing.T) {
 	s := made(t)
 	one, two, other := facts("vdb", 2, "S1"), facts("vdc", 3, "S2"), facts("vdd", 4, "S1")
@@ -270,14 +273,14 @@ func TestUngive(t *testing.T) {
 	if standing(s, two, "boot2").Given == nil {
 		t.Error("not the one that was overwritten")
 	}
-	// A record of another disk with its serial stays, so that this one is not formatted by itself either.
+	// A record of another disk with the same serial stays. So this disk is not formatted without an operator either.
 	if left, err := s.Given(); err != nil || len(left) != 2 || left[0].WWN == "naa.1" || left[1].WWN == "naa.1" {
 		t.Errorf("%+v, %v", left, err)
 	}
 }
 
-// TestInstalledAgainInAClone checks that a disk that was attached while the package was removed is held under another
-// machine-id, too.
+// TestInstalledAgainInAClone checks that a disk that was attached while the package was removed is also held under
+// another machine-id.
 func TestInstalledAgainInAClone(t *testing.T) {
 	s := on(t, on(t, made(t), builder), clone)
 	if err := s.change(func(st *state) { st.Machine = builder }); err != nil {

@@ -8,8 +8,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestFormatsOfOneDiskDoNotOverlap: two formats of one disk, by its serial or its WWN, do not overlap. The second
-// is refused while the first has not ended and its disk is attached.
+// TestFormatsOfOneDiskDoNotOverlap checks that two formats of one disk, by its serial or its WWN, do not overlap. The
+// second is refused while the first has not ended and its disk is attached.
 func TestFormatsOfOneDiskDoNotOverlap(t *testing.T) {
 	of := func(seq uint64, serial, wwn string) *disk.Facts {
 		f := facts("sda", seq, serial)
@@ -64,7 +64,8 @@ func TestFormatsOfOneDiskDoNotOverlap(t *testing.T) {
 	}
 }
 
-// TestWhatAWWNKeeps: without a serial the records of an unfinished format and of content follow the WWN.
+// TestWhatAWWNKeeps checks a disk without a serial. The records of an unfinished format and of content follow the
+// disk's WWN.
 func TestWhatAWWNKeeps(t *testing.T) {
 	f := facts("sda", 1, "")
 	f.WWN = "naa.1"
@@ -98,7 +99,7 @@ func TestWhatAWWNKeeps(t *testing.T) {
 		t.Errorf("noted: %+v, %v", all, err)
 	}
 
-	// An accept belongs to one of two paths.
+	// An accept applies to only one of two paths.
 	s = made(t, f.Identity("boot1"), moved.Identity("boot1"))
 	moved.SameWWN = []disk.Peer{{ID: f.ID, WWN: f.WWN}}
 	if err := s.Accept(&moved, "boot2", disk.Word{Reason: disk.ReasonPresent}); err != nil {

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Two may read at once. A third one waits until one of them ends, and reports that it waits.
+// TestScanPlace checks that two readers may read at once. A third reader waits until one of them ends, and reports that
+// it waits.
 func TestScanPlace(t *testing.T) {
 	s := Store{Runtime: t.TempDir()}
 	var places []*Place
@@ -46,7 +47,7 @@ func TestScanPlace(t *testing.T) {
 	if err := <-done; err != nil || !waited.Load() {
 		t.Errorf("error %v, waited %v", err, waited.Load())
 	}
-	// A reader that reads once more waits like all others.
+	// A reader that reads once more waits like all other readers.
 	fourth, err := s.ScanPlace(t.Context(), func() {})
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +68,8 @@ func TestScanPlace(t *testing.T) {
 	}
 }
 
-// A disk whose reads hang keeps its place for half a minute only. It gets another place when the reads go on.
+// TestScanPlaceOfAStalledDisk checks that a disk whose reads hang keeps its place for only half a minute. It gets
+// another place when the reads continue.
 func TestScanPlaceOfAStalledDisk(t *testing.T) {
 	s := Store{Runtime: t.TempDir()}
 	synctest.Test(t, func(t *testing.T) {
@@ -112,7 +114,8 @@ func TestScanPlaceOfAStalledDisk(t *testing.T) {
 	})
 }
 
-// A reader that has waited longer than a stalled disk may keeps the place it gets.
+// TestALongWaitForAPlace checks a reader that has waited longer than a stalled disk may keep a place. The reader keeps
+// the place that it gets.
 func TestALongWaitForAPlace(t *testing.T) {
 	s := Store{Runtime: t.TempDir()}
 	synctest.Test(t, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestPublished: every user may read the file, whatever the daemon's umask.
+// TestPublished checks that every user may read the file, whatever the daemon's umask is.
 func TestPublished(t *testing.T) {
 	s := Store{Runtime: t.TempDir()}
 	if lines, err := s.Published(); err != nil || len(lines) != 0 {
@@ -46,7 +46,7 @@ func TestPublished(t *testing.T) {
 	}
 }
 
-// BenchmarkPublish publishes one changed disk of 250.
+// BenchmarkPublish publishes the state of 250 disks, one of which has changed.
 func BenchmarkPublish(b *testing.B) {
 	s := Store{Runtime: b.TempDir()}
 	var lines []disk.Line

@@ -12,7 +12,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// kept returns how many files of the reserve are whole.
+// kept returns how many files of the reserve exist in full size.
 func kept(t *testing.T, s Store) (n int) {
 	t.Helper()
 	for i := range reserveFiles {
@@ -26,7 +26,7 @@ func kept(t *testing.T, s Store) (n int) {
 	return n
 }
 
-// TestReserve: the reserve is given back only to a full filesystem, and is taken again afterwards.
+// TestReserve checks that the reserve is given back only if the filesystem is full, and is taken again afterwards.
 func TestReserve(t *testing.T) {
 	s := made(t)
 	full := fmt.Errorf("cannot make it: %w", unix.ENOSPC)
@@ -74,8 +74,8 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// TestRecover: a file that a crash has cut is made whole, and a small filesystem is left alone (TestFullRoot in
-// internal/daemon).
+// TestRecover checks that a file that a crash has cut is completed. On a small filesystem no reserve is taken
+// (TestFullRoot in internal/daemon).
 func TestRecover(t *testing.T) {
 	s := made(t)
 	s.Recover()
@@ -89,8 +89,8 @@ func TestRecover(t *testing.T) {
 	Store{State: t.TempDir() + "/none"}.Recover()
 }
 
-// TestRecoverWaits: what is given back is not taken before the step that needs it has ended, and is no room for a
-// format.
+// TestRecoverWaits checks that space that was given back is not taken until the step that needs it has ended. The space
+// does not count as room for a format.
 func TestRecoverWaits(t *testing.T) {
 	s := made(t)
 	s.Recover()
@@ -102,7 +102,7 @@ func TestRecoverWaits(t *testing.T) {
 		if calls++; calls == 1 {
 			return unix.ENOSPC
 		}
-		s.Recover() // by another process
+		s.Recover() // another process calls this
 		if n := kept(t, s); n != 0 {
 			t.Errorf("%d files are taken meanwhile", n)
 		}
@@ -116,7 +116,7 @@ func TestRecoverWaits(t *testing.T) {
 	}
 }
 
-// TestRoomy: the reserve is taken only if four times of it are free, in bytes and in inodes.
+// TestRoomy checks that the reserve is taken only if four times its size is free, in bytes and in inodes.
 func TestRoomy(t *testing.T) {
 	for want, all := range map[bool][]unix.Statfs_t{
 		true:  {{Bsize: 4096, Bavail: 4096, Files: 512, Ffree: 256}, {Bsize: 4096, Bavail: 4096}},
@@ -130,7 +130,7 @@ func TestRoomy(t *testing.T) {
 	}
 }
 
-// TestFullEnds: a full filesystem stops formatting until a check succeeds, and no record counts as missing.
+// TestFullEnds checks that a full filesystem stops formatting until a check succeeds. No record counts as missing then.
 func TestFullEnds(t *testing.T) {
 	s := made(t)
 	if err := replace(s.fullFile(), nil, false); err != nil {
@@ -145,7 +145,7 @@ func TestFullEnds(t *testing.T) {
 	}
 }
 
-// TestUnwritable: a filesystem takes nothing without space, without inodes or if it is read-only.
+// TestUnwritable checks that a filesystem counts as unwritable without space, without inodes, or if it is read-only.
 func TestUnwritable(t *testing.T) {
 	for want, all := range map[string][]unix.Statfs_t{
 		"":                           {{Bsize: 1024, Bavail: 512, Files: 9, Ffree: 2}, {Bsize: 4096, Bavail: 128}},
@@ -160,7 +160,7 @@ func TestUnwritable(t *testing.T) {
 	}
 }
 
-// TestGapWords: the first failure stays, with its time, and the text says that the cause is over.
+// TestGapWords checks that the first failure stays recorded with its time. The text also says that the cause is over.
 func TestGapWords(t *testing.T) {
 	s := made(t)
 	_ = s.failed(errors.New("no space left\non device"))

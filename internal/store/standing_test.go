@@ -19,8 +19,8 @@ func standingDisk() *disk.Facts {
 	}
 }
 
-// TestWasMounted: only a filesystem that was found mounted during this very attachment can have been unmounted by
-// hand.
+// TestWasMounted checks that a filesystem can have been unmounted by hand only if it was found mounted during this same
+// attachment.
 func TestWasMounted(t *testing.T) {
 	mounted := time.Unix(1700000000, 0).UTC()
 	tests := []struct {
@@ -50,8 +50,8 @@ func TestWasMounted(t *testing.T) {
 	}
 }
 
-// TestOnRecord: the filesystem was last mounted from this disk, in any attachment. The disk may have been resized
-// since; without a serial it may only have grown.
+// TestOnRecord checks whether the filesystem was last mounted from this disk, in any attachment. The size of the disk
+// may have changed since then. A disk without a serial may only have grown.
 func TestOnRecord(t *testing.T) {
 	type change = func(*disk.Facts)
 	bare := func(f *disk.Facts) { f.Serial = "" }
@@ -91,8 +91,8 @@ func TestOnRecord(t *testing.T) {
 	}
 }
 
-// TestVolume: a filesystem's class is known on any disk until the operator frees the filesystem. An accept for another
-// reason does not free it.
+// TestVolume checks that the class of a filesystem is known on any disk until the operator frees the filesystem. An
+// accept for another reason does not free it.
 func TestVolume(t *testing.T) {
 	s, f := Store{State: t.TempDir(), Runtime: t.TempDir()}, standingDisk()
 	if _, err := s.Init(nil); err != nil {
@@ -152,7 +152,7 @@ func TestVolume(t *testing.T) {
 	}
 }
 
-// TestKept: each hold lasts over an attachment or does not. It ends with an accept.
+// TestKept checks for each hold whether it lasts beyond the attachment. Each hold ends with an accept.
 func TestKept(t *testing.T) {
 	s, f := Store{State: t.TempDir(), Runtime: t.TempDir()}, standingDisk()
 	if _, err := s.Init(nil); err != nil {
@@ -216,7 +216,7 @@ func TestKept(t *testing.T) {
 	if st := standing(); st.Unmounted != "" || st.Remount {
 		t.Errorf("taken back: %q", st.Unmounted)
 	}
-	// A filesystem that was mounted stays on record as to be mounted again, until it is.
+	// A filesystem that was mounted stays on record as one to be mounted again, until it is mounted.
 	f.Standing.WasMounted = time.Unix(1700000000, 0)
 	if err := errors.Join(s.KeepUnmounted(f, disk.ReasonReleased), s.Accept(f, "boot1", disk.Word{})); err != nil {
 		t.Fatal(err)
@@ -232,7 +232,8 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestTwinWithoutSerial: where no serial distinguishes disks, any disk except the one on record may be the twin.
+// TestTwinWithoutSerial checks disks that no serial distinguishes. Then any disk except the disk on record may be the
+// twin.
 func TestTwinWithoutSerial(t *testing.T) {
 	s, f := Store{State: t.TempDir(), Runtime: t.TempDir()}, standingDisk()
 	if _, err := s.Init(nil); err != nil {
@@ -268,7 +269,7 @@ func TestTwinWithoutSerial(t *testing.T) {
 			t.Errorf("%s: twin %v", name, got)
 		}
 	}
-	// No look happens in between, because an accept can come at any time.
+	// No look comes in between, because an accept can come at any time.
 	if err := s.Accept(&twin, "boot1", disk.Word{Reason: disk.ReasonTwin}); err != nil {
 		t.Fatal(err)
 	}
@@ -277,8 +278,8 @@ func TestTwinWithoutSerial(t *testing.T) {
 	}
 }
 
-// TestLastOn: a filesystem that turns up on a disk of another serial is known to come from the first disk. A serial
-// that is cut, or is missing on another bus, is no other serial.
+// TestLastOn checks a filesystem that appears on a disk with another serial: it is known to come from the first disk. A
+// serial that is cut, or that another bus does not show, does not count as another serial.
 func TestLastOn(t *testing.T) {
 	const long = "20-bytes-of-a-serial"
 	for name, tt := range map[string]struct {
@@ -311,7 +312,8 @@ func TestLastOn(t *testing.T) {
 	}
 }
 
-// TestBeside: a disk that was already attached when the disk on record left is another disk, whatever its serial.
+// TestBeside checks a disk that was already attached when the disk on record left. It is another disk, whatever its
+// serial is.
 func TestBeside(t *testing.T) {
 	part := func(number uint32) func(*disk.Facts) {
 		return func(f *disk.Facts) { f.Seq, f.Slot = disk.PartitionSeq(14, number), "pci-0000:06:00.0-part1" }
@@ -350,8 +352,8 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// TestElsewhere: the disk on record was not seen leaving, and a serial is missing. Content in another slot in the same
-// boot may then be a copy.
+// TestElsewhere checks content that appears in another slot in the same boot. It may be a copy if the disk on record
+// was not seen leaving and a serial is missing.
 func TestElsewhere(t *testing.T) {
 	for name, tt := range map[string]struct {
 		boot string
@@ -385,8 +387,8 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
-// TestIntentOfAnotherDisk: the content that an intent names is on its own disk alone. A copy made on the host also has
-// the half-made filesystem, and the content that was to be overwritten.
+// TestIntentOfAnotherDisk checks that the content that an intent names counts only on the disk of the intent. A copy
+// made on the host also has the half-made filesystem, and the content that was to be overwritten.
 func TestIntentOfAnotherDisk(t *testing.T) {
 	tests := []struct {
 		name string
@@ -430,8 +432,8 @@ func TestIntentOfAnotherDisk(t *testing.T) {
 	}
 }
 
-// TestBefore: a filesystem lay on the disk since it was attached. Only an accept of that very hold forgets it, and the
-// next filesystem is not covered.
+// TestBefore checks a disk on which a filesystem lay at some time since it was attached. Only an accept of this same
+// hold ends the hold. The accept does not apply to the next filesystem.
 func TestBefore(t *testing.T) {
 	s, f := Store{State: t.TempDir(), Runtime: t.TempDir()}, standingDisk()
 	if _, err := s.Init(nil); err != nil {
@@ -489,8 +491,8 @@ func TestBefore(t *testing.T) {
 	}
 }
 
-// TestIntentIsFoundAgain: the intent is found after the disk was attached again. It is also found when udev knows only
-// the filesystem's UUID.
+// TestIntentIsFoundAgain checks that the intent is found after the disk was attached again. It is also found if udev
+// knows only the filesystem's UUID.
 func TestIntentIsFoundAgain(t *testing.T) {
 	f := standingDisk()
 	tests := []struct {
@@ -521,7 +523,7 @@ func TestIntentIsFoundAgain(t *testing.T) {
 	}
 }
 
-// TestAGapLasts: a failed write to the state directory stays known over a boot, until an accept.
+// TestAGapLasts checks that a failed write to the state directory stays known over a boot, until an accept.
 func TestAGapLasts(t *testing.T) {
 	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
 	initialise := func() {
@@ -547,7 +549,7 @@ func TestAGapLasts(t *testing.T) {
 	initialise()
 }
 
-// TestHolders: the last record is returned, and nothing for another filesystem.
+// TestHolders checks that the last record is returned. For another filesystem nothing is returned.
 func TestHolders(t *testing.T) {
 	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
 	const one, two = "aaaaaaaa-0000-4000-8000-000000000001", "bbbbbbbb-0000-4000-8000-000000000002"
@@ -566,7 +568,7 @@ func TestHolders(t *testing.T) {
 	}
 }
 
-// Several processes record at once, and all their records are there afterwards.
+// TestKeptByManyAtOnce checks that all records exist after several processes have recorded at once.
 func TestKeptByManyAtOnce(t *testing.T) {
 	s := made(t)
 	var all sync.WaitGroup
@@ -585,7 +587,8 @@ func TestKeptByManyAtOnce(t *testing.T) {
 	}
 }
 
-// TestNextInASlot: without a serial only the slot identifies an intent, and other disks can be in that slot.
+// TestNextInASlot checks intents without a serial. Only the slot identifies such an intent, and another disk can be in
+// that slot.
 func TestNextInASlot(t *testing.T) {
 	const first, second = "aaaaaaaa-0000-4000-8000-000000000001", "bbbbbbbb-0000-4000-8000-000000000002"
 	const old = "cccccccc-0000-4000-8000-000000000003"
@@ -660,7 +663,7 @@ func TestNextInASlot(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
 		}
 	}
-	// These cases show from which disk another format takes the slot, and from which not.
+	// These cases show from which disk another format takes the slot, and from which disk it does not.
 	blank, overwrites := intent(second, at(13, here, "")), intent(second, at(13, here, ""), over)
 	for name, tt := range map[string]struct {
 		former, by disk.Intent
@@ -689,8 +692,8 @@ func TestNextInASlot(t *testing.T) {
 	}
 }
 
-// The content of the disk in the slot was accepted. The intent waits for the disk with its UUID, and keeps all its
-// fields.
+// TestLeave checks an intent after the content of the disk in its slot was accepted. The intent waits for the disk with
+// its UUID, and keeps all its fields.
 func TestLeave(t *testing.T) {
 	const uuidA, uuidB = "aaaaaaaa-0000-4000-8000-000000000001", "bbbbbbbb-0000-4000-8000-000000000002"
 	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
@@ -709,8 +712,8 @@ func TestLeave(t *testing.T) {
 	}
 }
 
-// Many disks are formatted at once, each by its own process. One format may end while another begins, and that is no
-// fault of the state directory.
+// TestIntentsAtOnce checks that many disks can be formatted at once, each by its own process. One format may end while
+// another begins. This is not a fault of the state directory.
 func TestIntentsAtOnce(t *testing.T) {
 	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
 	if _, err := s.Init(nil); err != nil {
@@ -742,8 +745,8 @@ func TestIntentsAtOnce(t *testing.T) {
 	}
 }
 
-// TestTwinRenamed: a refused disk that got its own UUID is no disk's twin any more. The disk whose UUID it had is no
-// twin either.
+// TestTwinRenamed checks a refused disk that got its own UUID: it is not a twin any more. The disk whose UUID it had is
+// not a twin either.
 func TestTwinRenamed(t *testing.T) {
 	s := made(t)
 	const other = "0b7bf53a-6f0c-4a4c-a2c0-6c1f1d2c8c11"
@@ -812,9 +815,9 @@ func TestTwinRenamed(t *testing.T) {
 	check("when it has another itself, and no serial", "boot5", false)
 }
 
-// TestTwinOfOneSerial: of two disks with one serial and one filesystem the slot shows which is on record. It does so
-// until that disk is seen to leave, or another attachment is in its slot. The slot does not show which disk it is if
-// only one comes.
+// TestTwinOfOneSerial checks two disks with one serial and one filesystem. The slot shows which of the two is on
+// record, until that disk is seen leaving or another attachment is in its slot. If only one of the disks is attached,
+// the slot does not show which disk it is.
 func TestTwinOfOneSerial(t *testing.T) {
 	s := made(t)
 	f, copied := facts("vdb", 2, "S1"), facts("vdc", 3, "S1")

@@ -71,7 +71,7 @@ func TestALostStoreFormatsNothing(t *testing.T) {
 	if got := standing(s, facts("vdb", 1, ""), "b"); got.Formatting == "" {
 		t.Error("with an unreadable intent: may be formatted")
 	}
-	// The unreadable intent is not forgotten, and the readable intents stay too.
+	// The unreadable intent is not forgotten, and the readable intents stay.
 	broken, other := facts("vdb", 1, ""), facts("vdc", 2, "S")
 	broken.Udev = disk.Udev{Initialized: true, FSUUID: uuid, FSType: "xfs", FSUsage: "filesystem"}
 	intent := disk.Intent{UUID: "11111111-2222-4333-8444-555555555555", Identity: other.Identity("b"), Doubt: "somebody was at work"}
@@ -92,7 +92,7 @@ func TestALostStoreFormatsNothing(t *testing.T) {
 	}
 }
 
-// TestRemedyOfADamagedFile: the remedy in the message of a file that cannot be read repairs it.
+// TestRemedyOfADamagedFile checks that the command in the message about an unreadable file repairs the file.
 func TestRemedyOfADamagedFile(t *testing.T) {
 	s := made(t)
 	if err := os.MkdirAll(s.intentDir(), 0o700); err != nil {
@@ -193,8 +193,8 @@ func TestPresentUntilAccepted(t *testing.T) {
 	}
 }
 
-// TestAWordIsForOneDisk: of several disks with one serial (virtio cuts it at 20 characters) only the accepted one
-// leaves the list.
+// TestAWordIsForOneDisk checks several disks with one serial, because virtio cuts a serial at 20 characters. Only the
+// accepted disk leaves the list.
 func TestAWordIsForOneDisk(t *testing.T) {
 	one, two := facts("vdb", 2, "S1"), facts("vdc", 3, "S1")
 	two.Slot = "pci-2"
@@ -211,8 +211,8 @@ func TestAWordIsForOneDisk(t *testing.T) {
 	}
 }
 
-// TestAWordIsForWhatWasTold: an accept ends only the record it names, and several accepts hold side by side. A file of
-// an older hotmount lifts nothing.
+// TestAWordIsForWhatWasTold checks that an accept ends only the record that it names. Several accepts are valid at the
+// same time. A file of an older hotmount lifts no hold.
 func TestAWordIsForWhatWasTold(t *testing.T) {
 	f := facts("vdb", 2, "S1")
 	f.Udev = disk.Udev{Initialized: true, FSUsage: "filesystem", FSType: "xfs", FSUUID: uuid}
@@ -263,7 +263,8 @@ func TestAWordIsForWhatWasTold(t *testing.T) {
 	}
 }
 
-// An accept after an unmount that cannot be recorded removes the record.
+// TestAcceptWithoutRoom checks an accept after an unmount. If the accept cannot be recorded, the record of the unmount
+// is removed.
 func TestAcceptWithoutRoom(t *testing.T) {
 	s, f := made(t), facts("vdb", 2, "S")
 	f.Standing.WasMounted = time.Now()
@@ -286,8 +287,8 @@ func TestAcceptWithoutRoom(t *testing.T) {
 	}
 }
 
-// TestRemoved: a disk that is attached at a second installation counts as present before, as at the first one. Nothing
-// is formatted until that is recorded.
+// TestRemoved checks that a disk that is attached at a second installation counts as present, as at the first
+// installation. Nothing is formatted until such disks are recorded.
 func TestRemoved(t *testing.T) {
 	first, accepted, meanwhile := facts("vdb", 2, "S1"), facts("vdc", 3, ""), facts("vdd", 4, "")
 	s := made(t, first.Identity("boot1"), accepted.Identity("boot1"))
@@ -373,7 +374,7 @@ func TestSettingsAreHandedOn(t *testing.T) {
 	}
 }
 
-// FuzzLoad: in a store with one file of any content, either every record is understood or no format may start.
+// FuzzLoad checks a store with one file of any content. Either every record is understood, or no format may start.
 func FuzzLoad(f *testing.F) {
 	files := []string{"state/state.json", "state/filesystems.json", "state/history.jsonl", "state/intents/" + uuid + ".json", "run/verdicts/12", "run/unmounted/12", "state/contents.json"}
 	f.Add(byte(0), []byte(`{"version":1,"present":[{"boot":"b","seq":12,"size":1}]}`))
@@ -413,7 +414,7 @@ func FuzzLoad(f *testing.F) {
 		if (m.Lost != nil) != (st.Formatting != "") {
 			t.Errorf("lost %v, formatting %q", m.Lost, st.Formatting)
 		}
-		lines := strings.HasSuffix(name, ".jsonl") // the last line may be cut
+		lines := strings.HasSuffix(name, ".jsonl") // the last line may be incomplete
 		if strings.HasPrefix(name, "state/") && !lines && !json.Valid(data) && m.Lost == nil {
 			t.Errorf("%s: understood %q", name, data)
 		}
@@ -426,7 +427,8 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// TestAcceptWritesOnlyChanges: an accept that lifts no lasting record leaves the state alone, which may be read-only.
+// TestAcceptWritesOnlyChanges checks that an accept that lifts no lasting record does not write the state, which may be
+// read-only.
 func TestAcceptWritesOnlyChanges(t *testing.T) {
 	s := made(t)
 	f := facts("vdb", 1, "S")

@@ -8,13 +8,13 @@ import (
 	"testing"
 )
 
-// TestUnderlying uses the links as Linux 6.1 leaves them when the disk below a logical volume is pulled.
+// TestUnderlying uses the links that Linux 6.1 leaves when the disk below a logical volume is pulled.
 func TestUnderlying(t *testing.T) {
 	const (
 		pci     = "sys/devices/pci0000:00/0000:00:10.0/virtio4/block/"
 		virtual = "sys/devices/virtual/block/"
 	)
-	// on returns a device on others, which are named by their directories.
+	// on returns a device built on other devices. below has the directories of these other devices.
 	on := func(name string, below ...string) tree {
 		made := tree{"sys/block/" + name: "-> ../../" + virtual + name, virtual + name + "/dm/name": name + "\n"}
 		for _, dir := range below {
@@ -32,7 +32,7 @@ func TestUnderlying(t *testing.T) {
 		}
 		return made
 	}
-	// without removes a directory, as the kernel does with a disk.
+	// without removes a directory, as the kernel removes the directory of a disk.
 	without := func(t tree, dir string) tree {
 		t = maps.Clone(t)
 		maps.DeleteFunc(t, func(path, _ string) bool { return strings.HasPrefix(path, dir+"/") })

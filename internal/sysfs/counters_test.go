@@ -11,7 +11,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// counted is the disk virtio with writes in flight.
+// counted is the disk virtio while writes are in flight.
 var counted = virtio.with(tree{vdb + "inflight": "       3        2\n"})
 
 func TestCounters(t *testing.T) {
@@ -65,7 +65,7 @@ func TestCountersFail(t *testing.T) {
 	}
 }
 
-// TestCountersOfPartition checks that a partition has its own counters, and the iostats of its disk.
+// TestCountersOfPartition checks that a partition has its own counters. Its disk's iostats show whether they count.
 func TestCountersOfPartition(t *testing.T) {
 	for iostats, uncounted := range map[string]bool{"1\n": false, "0\n": true} {
 		fs := wanting(parted.with(tree{vdb + "vdb1/inflight": "0 4\n", vdb + "queue/iostats": iostats}).make(t))
@@ -76,8 +76,8 @@ func TestCountersOfPartition(t *testing.T) {
 	}
 }
 
-// TestCountersWhileRead stops the reader at a FIFO instead of the statistics. The writes in flight are read
-// before. If another disk has the name afterwards, no counters are returned.
+// TestCountersWhileRead replaces the statistics by a FIFO, which stops the reader. The writes in flight are read before
+// the statistics. If another disk has the name afterwards, no counters are returned.
 func TestCountersWhileRead(t *testing.T) {
 	for _, tc := range []struct {
 		attribute, text string

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestFabric checks that a disk is local only if its path shows no fabric. The paths are the kernel's.
+// TestFabric checks that a disk is local only if its path shows no fabric. The kernel makes paths like these.
 func TestFabric(t *testing.T) {
 	const (
 		pci      = "sys/devices/pci0000:00/0000:00:02.0/0000:02:00.0/"
@@ -17,7 +17,7 @@ func TestFabric(t *testing.T) {
 		subsys   = "sys/devices/virtual/nvme-subsystem/nvme-subsys0/"
 		volume   = "sys/devices/virtual/block/dm-0/"
 	)
-	// lies returns a disk at the path, on the SCSI bus or without a driver.
+	// lies returns a disk at the path. bus is its bus, such as SCSI, or empty for a disk without a driver.
 	lies := func(name, at, bus string) tree {
 		made := tree{"sys/block/" + name: "-> ../../" + at, at + "/size": "1\n"}
 		if bus != "" {
@@ -59,7 +59,8 @@ func TestFabric(t *testing.T) {
 	}
 }
 
-// TestFabricBySlot checks that Disk also uses udev's path_id, which knows what the path in sysfs does not show.
+// TestFabricBySlot checks that Disk also uses the path_id from udev, because the path in sysfs does not show every
+// fabric.
 func TestFabricBySlot(t *testing.T) {
 	for path, want := range map[string]bool{
 		"pci-0000:05:00.0": false, "acpi-x": false, "pci-0000:00:06.0-scsi-0:0:1:0": false, "platform-fc000000.sata": false,

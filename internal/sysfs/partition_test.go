@@ -10,7 +10,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// parted is vdb with two partitions. Udev has seen the first.
+// parted is vdb with two partitions. udev has processed the first partition.
 var parted = scsi.with(tree{
 	"sys/class/block/vdb":   "-> ../../devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/block/vdb",
 	"sys/class/block/vdb1":  "-> ../../devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/block/vdb/vdb1",
@@ -65,12 +65,13 @@ func TestPartitions(t *testing.T) {
 	if diff := cmp.Diff(map[disk.Dev]string{{Major: 254, Minor: 17}: "vdb1"}, devices); diff != "" || err != nil {
 		t.Errorf("devices (-want +got):\n%s, error %v", diff, err)
 	}
-	// udev's entries of the disk and of another partition do not count.
+	// udev's entries for the disk and for another partition do not count.
 	second, err := fs.Disk("vdb2")
 	if err != nil || second.Udev.Initialized || second.Seq == got.Seq {
 		t.Errorf("vdb2: %+v, error %v", second, err)
 	}
-	// The holders of the whole disk hold its partitions. The same is true for prohibitions by udev.
+	// The holders of the whole disk hold its partitions too. If udev forbids the use of the disk, it forbids the use of
+	// the partitions.
 	fs = wanting(parted.with(tree{vdb + "holders/md0": "", "run/udev/data/b254:16": "S:disk/by-diskseq/12\nI:1\nE:SYSTEMD_READY=0\nE:DM_MULTIPATH_DEVICE_PATH=1\n"}).make(t))
 	if got, err = fs.Disk("vdb1"); err != nil || strings.Join(got.Holders, " ") != "md0 x" || !got.Udev.NotReady || !got.Udev.Multipath {
 		t.Errorf("vdb1: %+v, error %v", got, err)
@@ -81,8 +82,8 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
-// TestHandedOn checks that properties that a partition inherits from its disk in udev do not count. Its own do,
-// including its own partition table.
+// TestHandedOn checks that properties that a partition inherits from its disk in udev do not count. The partition's own
+// properties count, including its own partition table.
 func TestHandedOn(t *testing.T) {
 	const table = "E:ID_PART_TABLE_TYPE=gpt\nE:ID_PART_TABLE_UUID=1\n"
 	const fs = "E:ID_FS_TYPE=xfs\nE:ID_FS_UUID=2\nE:ID_FS_USAGE=filesystem\nE:ID_FS_LABEL=x\n"
@@ -110,7 +111,7 @@ func TestHandedOn(t *testing.T) {
 	}
 }
 
-// TestNoPartitions checks that there are no partitions if no class has them.
+// TestNoPartitions checks that partitions do not count if no class has partitions.
 func TestNoPartitions(t *testing.T) {
 	fs := parted.make(t)
 	if _, err := fs.Disk("vdb1"); !errors.Is(err, disk.ErrGone) {

@@ -9,7 +9,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestLive checks that everything from this machine's kernel can be read.
+// TestLive checks that the facts of all disks of this machine can be read.
 func TestLive(t *testing.T) {
 	var fs FS
 	names, err := fs.Names()

@@ -50,15 +50,15 @@ func sdaFacts() disk.Facts {
 	}
 }
 
-// as returns the facts of vdb with a change.
+// as returns the facts of vdb after a change.
 func as(change func(*disk.Facts)) disk.Facts {
 	f := vdbFacts()
 	change(&f)
 	return f
 }
 
-// TestNewest checks that disks are left out if they came later. The disk that now has the name of a gone disk
-// came after it.
+// TestNewest checks that disks that came later are left out. A disk that has the name of a gone disk now came after
+// that disk.
 func TestNewest(t *testing.T) {
 	disks := tree{
 		"sys/block/vda/diskseq":    "1\n",
@@ -143,7 +143,7 @@ func TestDisk(t *testing.T) {
 	}
 }
 
-// flat returns the directory of vdb on no bus.
+// flat returns vdb on no bus: the files of vdb without the link that shows its bus.
 func flat() tree {
 	t := tree{}
 	for path, content := range virtio {
@@ -193,8 +193,8 @@ func TestDiskFails(t *testing.T) {
 	}
 }
 
-// TestDiskGoesWhileRead pulls the disk, or gives its name to another, while its facts are read. A FIFO instead
-// of an attribute stops the reader until then.
+// TestDiskGoesWhileRead pulls the disk, or gives its name to another disk, while its facts are read. A FIFO in place of
+// an attribute stops the reader until then.
 func TestDiskGoesWhileRead(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -361,7 +361,8 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// TestOnVirtio checks that only the place of the SCSI host shows virtio-scsi, and no other virtio device.
+// TestOnVirtio checks that only the place of the SCSI host shows virtio-scsi. Any other virtio device in the path does
+// not.
 func TestOnVirtio(t *testing.T) {
 	for path, want := range map[string]bool{
 		"/sys/devices/pci0000:00/0000:00:06.0/virtio2/host2/target2:0:1/2:0:1:0/block/sda":          true,

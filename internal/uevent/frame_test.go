@@ -40,8 +40,8 @@ func TestHashes(t *testing.T) {
 	}
 }
 
-// added is the output of `udevadm monitor --udev --property` on Debian 12 for a new virtio disk with an XFS, in
-// udev's order.
+// added is the output of `udevadm monitor --udev --property` on Debian 12 for a new virtio disk with an XFS filesystem.
+// The properties are in udev's order.
 var added = []string{
 	"ACTION=add",
 	"DEVPATH=/devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/block/vdb",
@@ -83,7 +83,7 @@ func build(subsystem, devtype string, properties ...string) []byte {
 
 func disk(properties ...string) []byte { return build("block", "disk", properties...) }
 
-// change returns a frame of vdb with another value of one property. If value is empty, the property is missing.
+// change returns a frame about vdb in which one property has another value. If value is empty, the property is missing.
 func change(key, value string) []byte {
 	var properties []string
 	for _, p := range added {
@@ -233,7 +233,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestRunOnClosedSocket checks that a closed socket is an error, and does not cause endless rescans.
+// TestRunOnClosedSocket checks that a closed socket is an error and does not cause endless rescans.
 func TestRunOnClosedSocket(t *testing.T) {
 	l, err := Listen()
 	if err != nil {
@@ -245,7 +245,7 @@ func TestRunOnClosedSocket(t *testing.T) {
 	}
 }
 
-// TestParseAllocates bounds the allocations for a frame: go-udev's parser splits each property.
+// TestParseAllocates bounds the number of allocations for a frame, because go-udev's parser splits each property.
 func TestParseAllocates(t *testing.T) {
 	frame := disk(added...)
 	n := testing.AllocsPerRun(100, func() {

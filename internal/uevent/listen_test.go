@@ -15,14 +15,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func credentials(uid uint32) []byte { return unix.UnixCredentials(&unix.Ucred{Pid: 1, Uid: uid}) }
 
-// TestRunStops needs no root, because anybody may join udev's group (NL_CFG_F_NONROOT_RECV in the kernel's
+// TestRunStops needs no root, because any user may join udev's group (NL_CFG_F_NONROOT_RECV in the kernel's
 // lib/kobject_uevent.c).
 func TestRunStops(t *testing.T) {
 	l, err := Listen()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Within this time Run begins to wait for a frame.
+	// This is enough time for Run to begin to wait for a frame.
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	done := make(chan error)

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestNodes checks that Run finds each wanted new entry, also among many other events. It returns at the end of
-// the context.
+// TestNodes checks that Run finds each new entry with a wanted name, even among many other events. Run returns when the
+// context ends.
 func TestNodes(t *testing.T) {
 	dir := t.TempDir()
 	null := filepath.Join(dir, "null")
@@ -35,7 +35,7 @@ func TestNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The removal of another name does not remove this one.
+	// The removal of another name does not remove this name.
 	made := func(name string) uint64 {
 		nodes.mu.Lock()
 		defer nodes.mu.Unlock()
@@ -65,8 +65,8 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// TestCameAfter checks that the order in which the kernel made and removed nodes is known even if Run lags
-// behind. It is not guessed.
+// TestCameAfter checks that the order in which the kernel made and removed nodes is known even if Run is late. The
+// order is never guessed.
 func TestCameAfter(t *testing.T) {
 	dir := t.TempDir()
 	do := func(names ...string) {
@@ -91,7 +91,7 @@ func TestCameAfter(t *testing.T) {
 	}
 	for _, step := range []struct {
 		do    []string
-		after string // nodes that came after vdb had gone
+		after string // the nodes that came after vdb had gone
 	}{
 		{nil, ""},
 		{[]string{"vdc"}, ""},
@@ -119,7 +119,7 @@ func TestCameAfter(t *testing.T) {
 	if (*Nodes)(nil).CameAfter("vdf", "vdb") {
 		t.Error("the order is known without a watch")
 	}
-	// The kernel loses events beyond its queue, and the order with them.
+	// If its queue is full, the kernel drops events. Then the order is lost too.
 	most, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func TestCameAfter(t *testing.T) {
 	if do("vdg"); nodes.CameAfter("vdg", "vdb") {
 		t.Error("a node came after one that still exists")
 	}
-	// After the end of the watch, nothing new is known.
+	// After Run has ended, nothing new is known.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := nodes.Run(ctx); err != nil {

@@ -10,7 +10,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// ownDev gives the test's thread its own /dev, with the files that the tests need.
+// ownDev gives the test's thread its own /dev with the files that the tests need. It returns a class directory.
 func ownDev(t *testing.T) (class string) {
 	t.Helper()
 	class = filepath.Join(t.TempDir(), "block")
@@ -60,8 +60,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestLinkAfterReboot checks that a link of an earlier boot or from before a crash is replaced, or removed with
-// its disk.
+// TestLinkAfterReboot checks that a link from an earlier boot or from before a crash is replaced. Such a link is
+// removed when its disk is.
 func TestLinkAfterReboot(t *testing.T) {
 	class := ownDev(t)
 	link, via := filepath.Join(class, "virtio-A"), disk.LinkDirectory+"/virtio-A"
@@ -80,7 +80,7 @@ func TestLinkAfterReboot(t *testing.T) {
 	}
 }
 
-// TestDeadLinks checks that only dead links of hotmount are removed.
+// TestDeadLinks checks that only links that hotmount made and that lead nowhere are removed.
 func TestDeadLinks(t *testing.T) {
 	class := ownDev(t)
 	if err := MakeLink(filepath.Join(class, "virtio-A"), disk.ID{Seq: 12}); err != nil {

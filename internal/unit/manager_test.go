@@ -33,7 +33,7 @@ func mountUnit() MountUnit {
 	}
 }
 
-// wanted is every call that PID 1 may get, with each property, as it arrives on the socket.
+// wanted has every call that PID 1 may get, with each property, in the form in which it arrives on the socket.
 const wanted = `StartTransientUnit mnt-disks-5f0c8f3e\x2d2b3c\x2d4d61\x2d9c2e\x2d0a1b2c3d4e5f.mount fail [
   Description "xfs 5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f on /dev/vdb"
   What "/dev/disk/by-diskseq/12"
@@ -64,7 +64,7 @@ GetAll mnt_2emount org.freedesktop.systemd1.Unit
 GetAll dev_2dvdb_2edevice org.freedesktop.systemd1.Unit
 Get systemd1 org.freedesktop.systemd1.Manager UserspaceTimestampMonotonic`
 
-// startMount starts a mount that is over at once.
+// startMount starts a mount and calls over at once.
 func startMount(ctx context.Context, m *Manager, u MountUnit) error {
 	over, err := m.StartMount(ctx, u)
 	over()
@@ -88,7 +88,7 @@ var jobs = []struct {
 	{"Run unmount", program(disk.ProgramUnmount)},
 }
 
-// program runs the program.
+// program returns a function that runs the program.
 func program(p disk.Program) func(context.Context, *Manager) error {
 	return func(ctx context.Context, m *Manager) error {
 		return m.Run(ctx, p, disk.ID{Seq: 12, Dev: disk.Dev{Major: 254, Minor: 16}}, mountUnit().Path)
@@ -160,7 +160,7 @@ func TestResults(t *testing.T) {
 		p.result = result
 		for _, e := range jobs {
 			if e.name == "StartMount" {
-				continue // returns before the job has ended
+				continue // StartMount returns before the job has ended
 			}
 			err := e.call(background(t), p.manager())
 			var job *JobError
@@ -171,7 +171,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// TestMountEnded checks that hotmount asks PID 1 whether a mount has ended, and does not wait for a signal.
+// TestMountEnded checks that hotmount asks PID 1 whether a mount has ended. It does not wait for a signal.
 func TestMountEnded(t *testing.T) {
 	type job struct {
 		ID   uint32
@@ -182,14 +182,14 @@ func TestMountEnded(t *testing.T) {
 		state         string
 		ended, failed bool
 	}{
-		{job{7, "/org/freedesktop/systemd1/job/7"}, "inactive", false, false}, // no device yet
+		{job{7, "/org/freedesktop/systemd1/job/7"}, "inactive", false, false}, // the device does not exist yet
 		{job{7, "/org/freedesktop/systemd1/job/7"}, "activating", false, false},
 		{job{0, "/"}, "active", true, false},
 		{job{0, "/"}, "failed", true, true},
 		{job{0, "/"}, "inactive", true, true}, // systemd has unloaded the unit
 	} {
 		p := startPID1(t)
-		p.result = "" // no signal at the end of the job
+		p.result = "" // no signal comes at the end of the job
 		p.unit = map[string]any{"Job": test.job, "ActiveState": test.state}
 		m := p.manager()
 		if err := startMount(background(t), m, mountUnit()); err != nil {
@@ -201,7 +201,7 @@ func TestMountEnded(t *testing.T) {
 			t.Errorf("%+v: ended %v, error %v", test, ended, err)
 		}
 		p.noConnections(t)
-		// While the file of the unit exists the mount is under way, unless PID 1 answers otherwise.
+		// While the file of the unit exists, the mount counts as under way, unless PID 1 answers otherwise.
 		m.transient = t.TempDir()
 		if err := os.WriteFile(filepath.Join(m.transient, Name(mountUnit().Path)), nil, 0o644); err != nil {
 			t.Fatal(err)
@@ -224,8 +224,8 @@ func TestMountEnded(t *testing.T) {
 	}
 }
 
-// TestAwaitCleanup checks that an old directory is used again. If PID 1 has a cleanup of it, the cleanup ends
-// first.
+// TestAwaitCleanup checks that an old directory is used again. If PID 1 is cleaning up this directory, hotmount waits
+// until the cleanup has ended.
 func TestAwaitCleanup(t *testing.T) {
 	const none, other = "org.freedesktop.systemd1.NoSuchUnit", "org.freedesktop.DBus.Error.LimitsExceeded"
 	for name, tt := range map[string]struct {
@@ -282,7 +282,7 @@ func ofNode(err error) bool {
 	return errors.As(err, &of)
 }
 
-// TestFaultsOfTheNode checks that no call blames the disk if PID 1 refuses or does not run.
+// TestFaultsOfTheNode checks that no call blames the disk if PID 1 refuses the call or does not run.
 func TestFaultsOfTheNode(t *testing.T) {
 	p := startPID1(t)
 	p.refuse = "org.freedesktop.DBus.Error.LimitsExceeded"
@@ -304,8 +304,9 @@ func TestFaultsOfTheNode(t *testing.T) {
 	}
 }
 
-// TestMissingAbove checks that the nearest configured mount unit above that is not mounted is named, if the job of the
-// mount ended because of something that it requires. PID 1 leaves a unit above unmounted, too, if a condition of it fails.
+// TestMissingAbove checks which mount unit is named if the job of a mount ended because of a unit that it requires. It
+// is the nearest configured mount unit above that is not mounted. PID 1 also leaves such a unit unmounted if one of its
+// conditions fails.
 func TestMissingAbove(t *testing.T) {
 	for _, test := range []struct{ load, active, result, want string }{
 		{"loaded", "failed", "dependency", "mnt-disks.mount"},
@@ -323,7 +324,7 @@ func TestMissingAbove(t *testing.T) {
 	}
 }
 
-// TestPlugged checks that a device unit that survived a soft reboot counts from the new start of userspace.
+// TestPlugged checks that a device unit that survived a soft reboot counts from the start of the new userspace.
 func TestPlugged(t *testing.T) {
 	for name, test := range map[string]struct {
 		state            string
@@ -343,8 +344,8 @@ func TestPlugged(t *testing.T) {
 	}
 }
 
-// TestRefusedMount checks that a refused mount leaves no mount point behind. If a mount may still come, its
-// mount point stays.
+// TestRefusedMount checks that no mount point remains after a refused mount. If PID 1 may still mount, the mount point
+// stays.
 func TestRefusedMount(t *testing.T) {
 	for name, test := range map[string]struct {
 		refuse string
@@ -404,8 +405,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestLost checks that the job is started again if PID 1 re-executes while a job runs, because no signal reports
-// its end.
+// TestLost checks that a job is started again if PID 1 re-executes itself while the job runs. In this case no signal
+// reports the end of the job.
 func TestLost(t *testing.T) {
 	p := startPID1(t)
 	p.result = ""
@@ -425,8 +426,8 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce checks that no connection outlives its request. PID 1 would send us the changes of every unit
-// on it.
+// TestManyAtOnce checks that each connection ends with its request. On a connection that stays, PID 1 would send the
+// changes of every unit.
 func TestManyAtOnce(t *testing.T) {
 	p := startPID1(t)
 	m := p.manager()
@@ -442,7 +443,7 @@ func TestManyAtOnce(t *testing.T) {
 	p.noConnections(t)
 }
 
-// TestMountConnection checks that a mount needs one connection, which ends with the request.
+// TestMountConnection checks that a mount needs only one connection, which ends with the request.
 func TestMountConnection(t *testing.T) {
 	p := startPID1(t)
 	if err := startMount(background(t), p.manager(), mountUnit()); err != nil {
@@ -456,7 +457,7 @@ func TestMountConnection(t *testing.T) {
 	}
 }
 
-// TestEnds checks that a cancelled call returns at once in each state.
+// TestEnds checks that a cancelled call returns at once, in each state of the request.
 func TestEnds(t *testing.T) {
 	p := startPID1(t)
 	p.result = ""
@@ -572,7 +573,7 @@ func TestRefused(t *testing.T) {
 }
 
 func TestName(t *testing.T) {
-	// The names are those of systemd-escape(1) of systemd 252.
+	// These are the names that systemd-escape(1) of systemd 252 prints.
 	for path, want := range map[string]string{
 		"/mnt/disks/" + uuid:  `mnt-disks-5f0c8f3e\x2d2b3c\x2d4d61\x2d9c2e\x2d0a1b2c3d4e5f.mount`,
 		"/srv/a b/.x/" + uuid: `srv-a\x20b-.x-5f0c8f3e\x2d2b3c\x2d4d61\x2d9c2e\x2d0a1b2c3d4e5f.mount`,
@@ -584,7 +585,7 @@ func TestName(t *testing.T) {
 	}
 }
 
-// TestExecuting checks that a call survives a re-execution of PID 1, which does not answer for a while.
+// TestExecuting checks that a call succeeds although PID 1 re-executes itself and does not answer for a while.
 func TestExecuting(t *testing.T) {
 	p := startPID1(t)
 	before := filepath.Join(t.TempDir(), "before")
@@ -595,7 +596,7 @@ func TestExecuting(t *testing.T) {
 	accepted := make(chan error, 1)
 	go func() {
 		c, err := l.Accept()
-		// From here on nobody listens until the new socket does.
+		// From here on, nothing listens until the new socket does.
 		l.(*net.UnixListener).SetUnlinkOnClose(false)
 		accepted <- errors.Join(err, c.Close(), l.Close())
 	}()

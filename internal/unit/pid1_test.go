@@ -19,14 +19,14 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// pid1 plays systemd on its own socket: it logs each call as text, answers it, and signals the end of the job to
-// subscribers. The real PID 1 signals it to all connections of its private socket, but that may change.
+// pid1 acts as systemd on its own socket. It logs each call as text, answers the call, and signals the end of the job
+// to subscribers. The real PID 1 signals the end to all connections of its private socket, but this may change.
 type pid1 struct {
 	socket string
-	// refuse is the D-Bus error of each call, empty for none. With refuseOnly, only calls with that text in their
-	// first argument get it.
+	// refuse is the D-Bus error for each call. It is empty if calls succeed. With refuseOnly, only calls with this text
+	// in their first argument get the error.
 	refuse, refuseOnly string
-	// lose is the number of answers that are lost, each with its connection.
+	// lose is the number of answers that are lost. Each lost answer ends its connection.
 	lose int
 	// result is the result of each job. If it is empty, no signal reports the end of a job.
 	result string
@@ -35,9 +35,9 @@ type pid1 struct {
 
 	mu  sync.Mutex
 	log []string
-	// conns holds the open connections, and whether each has subscribed.
+	// conns has the open connections. The value reports whether the connection has subscribed.
 	conns  map[net.Conn]bool
-	all    int // connections so far
+	all    int // number of connections so far
 	serial uint32
 	jobs   int
 	called chan struct{}
@@ -72,13 +72,13 @@ func startPID1(t *testing.T) *pid1 {
 	return p
 }
 
-// closed reports whether the client has gone.
+// closed reports whether the error means that the client has gone.
 func closed(err error) bool {
 	var op *net.OpError
 	return errors.Is(err, io.EOF) || errors.As(err, &op)
 }
 
-// drop closes all connections, as PID 1 does when it re-executes.
+// drop closes all connections, as PID 1 does when it re-executes itself.
 func (p *pid1) drop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -174,7 +174,7 @@ func (p *pid1) answer(c net.Conn, m *dbus.Message) error {
 		return p.send(c, m, dbus.TypeMethodReply, "", all[m.Body[1].(string)])
 	}
 	if iface := m.Headers[dbus.FieldInterface].Value(); iface != "org.freedesktop.systemd1.Manager" {
-		// AddMatch fails: there is no bus here.
+		// AddMatch fails, because this socket has no message bus.
 		return p.send(c, m, dbus.TypeError, "org.freedesktop.DBus.Error.UnknownObject")
 	}
 	if member == "Subscribe" {
@@ -213,7 +213,7 @@ func (p *pid1) answer(c net.Conn, m *dbus.Message) error {
 	return nil
 }
 
-// show formats an argument much like busctl(1): one structure a line, bytes as text.
+// show formats an argument in a form like that of busctl(1): each structure on its own line, bytes as text.
 func show(v any) string {
 	switch v := v.(type) {
 	case [][]any:
@@ -260,14 +260,14 @@ func (p *pid1) send(c net.Conn, to *dbus.Message, kind dbus.Type, name string, b
 	if err := m.EncodeTo(&b, binary.LittleEndian); err != nil {
 		return err
 	}
-	// Message cannot set its serial number, the third word.
+	// The type Message cannot set its serial number, which is the third word.
 	p.serial++
 	binary.LittleEndian.PutUint32(b.Bytes()[8:], p.serial)
 	_, err := c.Write(b.Bytes())
 	return err
 }
 
-// manager returns a Manager that is connected to the fake.
+// manager returns a Manager that connects to this pid1.
 func (p *pid1) manager() *Manager { return &Manager{socket: p.socket} }
 
 func background(t *testing.T) context.Context {

@@ -18,7 +18,7 @@ import (
 // ownNamespace gives the test's thread its own mount namespace, which ends with the test.
 func ownNamespace(t *testing.T) {
 	t.Helper()
-	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+	runtime.LockOSThread() // never unlocked, because the thread must end with the goroutine
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func mount(t *testing.T, dir string) {
 	})
 }
 
-// classDir makes a class directory. At the end it clears the immutable flag of what is left there.
+// classDir makes a class directory. When the test ends, it clears the immutable flag of all remaining entries.
 func classDir(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "disks")
@@ -81,7 +81,7 @@ func setFlag(t *testing.T, path string, on bool) {
 	t.Helper()
 	d, err := openDirectory(path)
 	if err != nil {
-		return // gone, or not a directory
+		return // the entry is gone, or is not a directory
 	}
 	defer d.Close()
 	if err := setImmutable(d, on); err != nil {
@@ -101,7 +101,7 @@ func exists(t *testing.T, path string) bool {
 func TestMakeAndRemove(t *testing.T) {
 	dir := classDir(t)
 	point := filepath.Join(dir, uuid)
-	for range 2 { // the second time it exists
+	for range 2 { // the second time, the mount point exists
 		if err := MakeMountPoint(dir, uuid); err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +119,7 @@ func TestMakeAndRemove(t *testing.T) {
 	} else if !known && os.Remove(filepath.Join(point, "f")) != nil {
 		t.Fatal("cannot clean up")
 	}
-	// The provisioner empties the directory of a released volume in this way.
+	// The provisioner empties the directory of a released volume in the same way.
 	if err := os.RemoveAll(filepath.Join(point, marker)); known && !errors.Is(err, unix.EPERM) {
 		t.Errorf("the mount point was emptied: %v", err)
 	} else if !known && MakeMountPoint(dir, uuid) != nil {
@@ -135,7 +135,7 @@ func TestMakeAndRemove(t *testing.T) {
 	if err != nil || !slices.Equal(names, []string{uuid}) {
 		t.Errorf("leftovers %q, %v", names, err)
 	}
-	for range 2 { // the second time it does not exist
+	for range 2 { // the second time, the mount point does not exist
 		if err := RemoveMountPoint(dir, uuid); err != nil {
 			t.Error(err)
 		}
@@ -145,8 +145,8 @@ func TestMakeAndRemove(t *testing.T) {
 	}
 }
 
-// TestImmutableWhereItCan runs on a filesystem that has the flag. Without it, the other tests would prove
-// nothing.
+// TestImmutableWhereItCan checks that the tests run on a filesystem that has the flag. Without the flag, the other
+// tests would prove nothing.
 func TestImmutableWhereItCan(t *testing.T) {
 	if _, known := flagOf(t, t.TempDir()); !known {
 		t.Fatalf("the filesystem of %s has no immutable flag: set TMPDIR to a directory on ext4, XFS or btrfs", os.TempDir())
@@ -172,7 +172,7 @@ func TestWithoutFlag(t *testing.T) {
 	}
 }
 
-// TestLiveMount checks that hotmount neither removes a mounted directory nor makes a mount point of it.
+// TestLiveMount checks that hotmount does not remove a mounted directory, and does not make a mount point of it.
 func TestLiveMount(t *testing.T) {
 	ownNamespace(t)
 	dir := classDir(t)
@@ -194,7 +194,7 @@ func TestLiveMount(t *testing.T) {
 }
 
 // TestMountedInBetween checks that a mount point stays as it was if something is mounted there during its removal. Here
-// the mount uses another path to the directory, where the first path does not show it.
+// the mount uses another path to the directory, so the first path does not show the mount.
 func TestMountedInBetween(t *testing.T) {
 	ownNamespace(t)
 	dir, other := classDir(t), t.TempDir()
@@ -217,7 +217,7 @@ func TestMountedInBetween(t *testing.T) {
 	}
 }
 
-// TestBindMount checks the same for a bind mount of the same filesystem.
+// TestBindMount checks the same as TestLiveMount for a bind mount of the same filesystem.
 func TestBindMount(t *testing.T) {
 	ownNamespace(t)
 	dir := classDir(t)
@@ -240,7 +240,7 @@ func TestBindMount(t *testing.T) {
 	}
 }
 
-// remedy moves a file away with the command from the error.
+// remedy moves a file away with the commands from the error.
 func remedy(t *testing.T, err error, file string) {
 	t.Helper()
 	_, what, _ := strings.Cut(err.Error(), "move them away (")
@@ -248,13 +248,13 @@ func remedy(t *testing.T, err error, file string) {
 	if !told {
 		t.Fatal(err)
 	}
-	// Without -e: chattr fails if there is no marker, and the rest must run all the same.
+	// The shell runs without -e, because chattr fails if there is no marker. The other commands must run nevertheless.
 	if out, err := exec.Command("sh", "-xc", first+"; mv "+file+" "+t.TempDir()+" || exit; "+then).CombinedOutput(); err != nil {
 		t.Errorf("%s: %v: %s", file, err, out)
 	}
 }
 
-// TestNotEmpty checks that somebody else's files stay, also in a directory that was being made or removed. The
+// TestNotEmpty checks that another program's files stay, even in a directory that was being made or removed. The
 // command in the error helps.
 func TestNotEmpty(t *testing.T) {
 	for _, name := range []string{uuid, draft(uuid)} {
@@ -292,7 +292,7 @@ func TestNotEmpty(t *testing.T) {
 	}
 }
 
-// TestDraftInTheWay checks that a mount point stays as it was if it cannot be removed.
+// TestDraftInTheWay checks that a mount point that cannot be removed stays as it was.
 func TestDraftInTheWay(t *testing.T) {
 	dir := classDir(t)
 	if err := MakeMountPoint(dir, uuid); err != nil {
@@ -310,8 +310,8 @@ func TestDraftInTheWay(t *testing.T) {
 	}
 }
 
-// TestInterrupted checks that a mount point that a crash or an older version left is completed or removed. It
-// never has its final name without the marker.
+// TestInterrupted checks a mount point that a crash or an older version left incomplete. It is completed or removed. A
+// mount point never has its final name without the marker.
 func TestInterrupted(t *testing.T) {
 	for _, step := range []string{"mkdir", "mark", "renamed", "old", "old, immutable"} {
 		for _, remove := range []bool{false, true} {
@@ -353,8 +353,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestMarkerThatIsNone checks that somebody else's file with the name of the marker stays. The command in the
-// error helps.
+// TestMarkerThatIsNone checks that another program's file with the name of the marker stays. The command in the error
+// helps.
 func TestMarkerThatIsNone(t *testing.T) {
 	for _, content := range []string{"-> /etc/passwd", "data", "/"} {
 		dir := classDir(t)
@@ -368,7 +368,7 @@ func TestMarkerThatIsNone(t *testing.T) {
 		case content == "/":
 			err = os.Mkdir(file, 0o755)
 		default:
-			// Somebody wrote to our marker, which is immutable again.
+			// Another program has written to hotmount's marker, which is immutable again.
 			if err = os.WriteFile(file, []byte(content), 0o600); err == nil {
 				d, openErr := openDirectory(point)
 				err = errors.Join(openErr, mark(d), d.Close())

@@ -18,7 +18,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// nth returns one of many mount units.
+// nth returns the mount unit with that number. Each number has its own disk and mount point.
 func nth(i int) MountUnit {
 	u := mountUnit()
 	u.ID = disk.ID{Name: fmt.Sprintf("vd%c", 'b'+i), Seq: uint64(12 + i)}
@@ -53,7 +53,7 @@ func waits(t *testing.T, ctx context.Context, m *Manager, u MountUnit) <-chan as
 	return answer
 }
 
-// busy returns a Manager with one mount under way, and without a limit of time.
+// busy returns a Manager with one mount under way. New mounts wait for it without a time limit.
 func busy(t *testing.T, p *pid1) (m *Manager, over func()) {
 	t.Helper()
 	m = p.manager()
@@ -65,7 +65,7 @@ func busy(t *testing.T, p *pid1) (m *Manager, over func()) {
 	return m, over
 }
 
-// wantedTogether is every call to PID 1 after two mounts have waited for another.
+// wantedTogether has every call to PID 1 after two mounts have waited for another mount.
 const wantedTogether = `StartTransientUnit hotmounts-13.service fail [
   Description "Mount disks that come together (2)"
   Type "oneshot"
@@ -85,8 +85,8 @@ const wantedTogether = `StartTransientUnit hotmounts-13.service fail [
   UNIT 2
 ]`
 
-// TestTogether checks that mounts wait while another is under way, and then start together. Each mount unit has
-// the same properties as alone, and logs less.
+// TestTogether checks that mounts wait while another mount is under way, and then start together. Each mount unit has
+// the same properties as a mount unit that starts alone, but logs less.
 func TestTogether(t *testing.T) {
 	p := startPID1(t)
 	m, over := busy(t, p)
@@ -121,7 +121,7 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// TestTurn checks that a new mount waits for all mounts under way, and not for those that are over.
+// TestTurn checks that a new mount waits for all mounts under way, but not for mounts that are over.
 func TestTurn(t *testing.T) {
 	p := startPID1(t)
 	m, over := busy(t, p)
@@ -131,7 +131,7 @@ func TestTurn(t *testing.T) {
 	a, b := <-one, <-two
 	three := waits(t, background(t), m, nth(3))
 	a.over()
-	a.over() // has no effect the second time
+	a.over() // the second call has no effect
 	if got := p.calls(); strings.Contains(got, Name(nth(3).Path)) {
 		t.Errorf("a mount is still under way, and PID 1 got %s", got)
 	}
@@ -147,7 +147,7 @@ func TestTurn(t *testing.T) {
 	if got, want := p.calls(), fmt.Sprintf("\nStartTransientUnit %s%d.service fail [", togetherUnit, nth(3).ID.Seq); !strings.Contains(got, want) {
 		t.Errorf("a mount just after several was not started by a service: %s", got)
 	}
-	// Later, PID 1 does not hold back jobs any more.
+	// After a while, PID 1 does not hold back jobs any more.
 	m.starts.together = time.Now().Add(-2 * heldBack)
 	if over, err := m.StartMount(background(t), nth(4)); err != nil {
 		t.Error(err)
@@ -159,7 +159,7 @@ func TestTurn(t *testing.T) {
 	}
 }
 
-// TestWaitMost checks that a slow mount does not delay the others.
+// TestWaitMost checks that a slow mount does not delay other mounts.
 func TestWaitMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -197,7 +197,7 @@ func TestWaitMost(t *testing.T) {
 	})
 }
 
-// TestGivenUp checks that hotmount does not start a mount whose caller has cancelled while it waited.
+// TestGivenUp checks that hotmount does not start a waiting mount after its caller has cancelled it.
 func TestGivenUp(t *testing.T) {
 	p := startPID1(t)
 	m, over := busy(t, p)
@@ -225,7 +225,7 @@ func TestGivenUp(t *testing.T) {
 func TestNotTogether(t *testing.T) {
 	for name, tt := range map[string]struct {
 		refuse string
-		want   string // expected error of each mount
+		want   string // the expected error of each mount
 	}{
 		"refused together": {togetherUnit, ""},
 		"all are refused":  {".", "said no"},
@@ -253,7 +253,7 @@ func TestNotTogether(t *testing.T) {
 	}
 }
 
-// TestHeld checks that PID 1 may keep a mount unit for the common service that started it.
+// TestHeld checks that Held reports that PID 1 may keep a mount unit because of the service that mounts it with others.
 func TestHeld(t *testing.T) {
 	for name, tt := range map[string]struct {
 		files []string
@@ -277,7 +277,7 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// TestLine checks that libmount reads the values of the mount unit from the table.
+// TestLine checks that libmount reads the same values from the table that the mount unit has.
 func TestLine(t *testing.T) {
 	u := mountUnit()
 	u.Path = "/srv/a b\\040\t#\n\"c/" + uuid

@@ -52,7 +52,7 @@ WantedBy=multi-user.target
 	}
 }
 
-// TestBefore checks that services that must run before pods are ordered before each kubelet service.
+// TestBefore checks that each service that must run before pods is ordered before every kubelet service.
 func TestBefore(t *testing.T) {
 	for service, before := range map[string]string{"hotmount": Kubelets, "hotmount-block@": Kubelets, "hotmount-tidy": "hotmount.service " + Kubelets} {
 		text, err := os.ReadFile("../../systemd/" + service + ".service")

@@ -14,12 +14,12 @@ import (
 	"hotmount/internal/disk"
 )
 
-// The child that the tests ask is this program once more.
+// TestMain also runs as the child that the tests start, because the child is this same program.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case "usage":
-			// A dead filesystem does not keep the others from answering.
+			// A dead filesystem does not keep the other filesystems from answering.
 			for _, p := range os.Args[2:] {
 				if p != "/dead" {
 					fmt.Printf("{\"At\":%q,\"Size\":%d}\n", p, len(os.Args)-2)
@@ -34,13 +34,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestOf: who does not answer costs the others nothing, and is not asked again as
-// long as the process that asked it cannot be ended.
+// TestOf checks that a filesystem that does not answer does not delay the others. Its path is skipped as long as the
+// process that measures it cannot be killed.
 func TestOf(t *testing.T) {
 	hung := map[string]int{}
 	asks := func(paths []string, answers int, asked uint64) {
 		t.Helper()
-		// The size is how many the child was asked for.
+		// In an answer of this child, the size is the number of paths that the child got.
 		if got := Of(t.Context(), paths, hung); got["/a"].Size != asked || len(got) != answers {
 			t.Errorf("%+v, want %d answers of a child that was asked for %d", got, answers, asked)
 		}
@@ -58,14 +58,14 @@ func TestOf(t *testing.T) {
 	if err := stuck.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	// Until it has ended, and without waiting for it in place of Of.
+	// This waits until the process has ended, but does not reap it, because Of does that.
 	if err := unix.Waitid(unix.P_PID, stuck.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
 		t.Fatal(err)
 	}
 	asks([]string{"/a", "/b"}, 2, 2)
 }
 
-// TestAt: how full it is, and of which device.
+// TestAt checks that at returns how full a filesystem is, and on which device it lies.
 func TestAt(t *testing.T) {
 	dir := t.TempDir()
 	info, err := os.Stat(dir)
