@@ -23,11 +23,11 @@ const DefaultPath = "/etc/hotmount/config.yaml"
 // Source is where the settings come from.
 type Source struct {
 	// Path is the file that is read if neither --config nor HOTMOUNT_CONFIG names a file. An empty Path means
-	// DefaultPath. This file may be missing, but a file that one of them names may not.
+	// DefaultPath. The file at Path may be missing. A file that --config or HOTMOUNT_CONFIG names must exist.
 	Path string
 	// Environ is the environment in the form of os.Environ.
 	Environ []string
-	// Flags is the parsed command line with the flags of AddFlags. It is nil if there is no command line.
+	// Flags is the parsed command line with the flags of AddFlags. Flags is nil if there is no command line.
 	Flags *pflag.FlagSet
 	// Trust returns an error if the owner or the mode of a file is wrong. If Trust is nil, the file must belong to
 	// root, and only root may have write access to it.
@@ -53,9 +53,9 @@ func Default() disk.Settings {
 	}
 }
 
-// defaultClass returns the defaults of the keys that a class may omit: all but name and directory. It selects
-// virtio-blk disks, whose vendors all begin with 0x (vendor_show in drivers/virtio/virtio.c). It also selects QEMU's
-// own disks on virtio-scsi. Clouds have volumes on virtio-scsi too, but under other vendor names.
+// defaultClass returns the defaults of the keys that a class may omit: all but name and directory. defaultClass selects
+// virtio-blk disks, whose vendors all begin with 0x (vendor_show in drivers/virtio/virtio.c). defaultClass also selects
+// QEMU's own disks on virtio-scsi. Clouds have volumes on virtio-scsi too, but under other vendor names.
 func defaultClass() disk.Class {
 	return disk.Class{
 		Selectors: disk.Selectors{
@@ -128,7 +128,7 @@ func merge(layers []layer) (s disk.Settings, err error) {
 	return s, err
 }
 
-// fields returns the fields of a struct by their JSON keys. It leaves out empty fields whose tag has omitempty.
+// fields returns the fields of a struct by their JSON keys. fields leaves out empty fields whose tag has omitempty.
 func fields(of any) layer {
 	l := layer{}
 	for _, f := range reflect.VisibleFields(reflect.TypeOf(of)) {

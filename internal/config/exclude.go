@@ -91,7 +91,7 @@ func (e exclusion) wrongName(name string) string {
 	return ""
 }
 
-// transportOf returns the transport of the disks whose names begin with start. It returns "" if they can have
+// transportOf returns the transport of the disks whose names begin with start. transportOf returns "" if they can have
 // several.
 func transportOf(start string) string {
 	for prefix, t := range prefixes {
@@ -138,8 +138,8 @@ func (e exclusion) transports() []string {
 	return can
 }
 
-// tooMuch returns what is expected instead of a pattern that no disk of the transports can match. It returns "" if a
-// disk can match the pattern.
+// tooMuch returns what is expected instead of a pattern that no disk of the transports can match. tooMuch returns "" if
+// a disk can match the pattern.
 func tooMuch(transports []string, key, pattern string) string {
 	if key == "serial" && len(transports) > 1 && slices.Contains(transports, "virtio") {
 		// The exclusion probably means a virtio disk, even if it covers other disks too.

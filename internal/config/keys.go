@@ -7,7 +7,7 @@ type key struct {
 	name string
 	kind
 	count count
-	// usage is the usage text of the key's flag. It is empty if the key has no flag.
+	// usage is the usage text of the key's flag. usage is empty if the key has no flag.
 	usage string
 }
 

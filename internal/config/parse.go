@@ -24,10 +24,10 @@ type document struct {
 	data []byte
 }
 
-// parser reads one file after the other. It accepts no anchors, tags and merge keys. Without these a value stands at
-// the place where it is used, and is only as large as its text.
+// parser reads one file after the other. parser accepts no anchors, tags and merge keys. Without these a value stands
+// at the place where it is used, and is only as large as its text.
 type parser struct {
-	// name is the current file. It is safe to print.
+	// name is the current file. name is safe to print.
 	name string
 	// layers has one layer for each file, and one for the lists of all files.
 	layers  []layer
@@ -268,7 +268,7 @@ func (p *parser) mapping(n *yaml.Node, key string, known []string) map[string]*y
 	return values
 }
 
-// items returns the entries of a list. It adds a fault if the list has fewer than least entries.
+// items returns the entries of a list. items adds a fault if the list has fewer than least entries.
 func (p *parser) items(n *yaml.Node, key, expected string, least int) []*yaml.Node {
 	switch {
 	case !p.plain(n, key):

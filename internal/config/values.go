@@ -16,7 +16,7 @@ import (
 // whether mkfs.xfs would refuse the disk.
 const minimumXFS = 300 << 20
 
-// Each of these kinds allows only a few values.
+// The following kinds allow only a few values each.
 var (
 	mode           = oneOf(disk.ModeFilesystem, disk.ModeBlock)
 	neighbours     = oneOf(disk.NeighboursHold, disk.NeighboursIgnore)
@@ -27,7 +27,7 @@ var (
 	transport      = oneOf("virtio", "virtio-scsi", "scsi", "nvme", "dm")
 )
 
-// Each of these kinds allows any text of a certain form.
+// The following kinds allow any text of a certain form.
 var (
 	className = matching(`[a-z0-9][a-z0-9-]*`, 63,
 		"a name of 1 to 63 lower-case letters, digits and hyphens that does not begin with a hyphen")

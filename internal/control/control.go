@@ -36,7 +36,7 @@ type Request struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Response is the daemon's answer. It has either a text for the operator or an error.
+// Response is the daemon's answer. Response has either a text for the operator or an error.
 type Response struct {
 	Text  string `json:"text,omitempty"`
 	Error string `json:"error,omitempty"`

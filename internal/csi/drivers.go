@@ -10,7 +10,7 @@ import (
 // directory below plugins has another name, this name is a key too. The sources are the manifests and constants in the
 // repositories, and the provider's documentation if there is no public repository.
 var known = map[string]disk.Reach{
-	// These drivers attach no disks: network filesystems, secrets, files of the node.
+	// The following drivers attach no disks: network filesystems, secrets, files of the node.
 	"csi.tigera.io":                    0, // projectcalico/calico
 	"nfs.csi.k8s.io":                   0, // kubernetes-csi/csi-driver-nfs
 	"csi-nfsplugin":                    0, // directory of nfs.csi.k8s.io
@@ -39,7 +39,7 @@ var known = map[string]disk.Reach{
 	"csi.juicefs.com":                  0, // juicedata/juicefs-csi-driver
 	"kubevirt.io.hostpath-provisioner": 0, // kubevirt/hostpath-provisioner
 
-	// These drivers attach disks behind a network. Longhorn and LINSTOR build their devices on the node.
+	// The following drivers attach disks behind a network. Longhorn and LINSTOR build their devices on the node.
 	"rbd.csi.ceph.com":         disk.Fabric,               // ceph/ceph-csi
 	"driver.longhorn.io":       disk.Fabric | disk.Mapper, // longhorn/longhorn-manager
 	"linstor.csi.linbit.com":   disk.Fabric | disk.Mapper, // piraeusdatastore/linstor-csi
@@ -57,7 +57,7 @@ var known = map[string]disk.Reach{
 	"powermax.emc.dell.com":    disk.Fabric,               // directory of dell/csi-powermax
 	"csi-powermax.dellemc.com": disk.Fabric,               // dell/csi-powermax
 
-	// These drivers build their volumes on disks of the node.
+	// The following drivers build their volumes on disks of the node.
 	"topolvm.io":           disk.Mapper, // topolvm/topolvm
 	"topolvm.cybozu.com":   disk.Mapper, // former name of topolvm.io
 	"local.csi.openebs.io": disk.Mapper, // openebs/lvm-localpv
@@ -65,7 +65,7 @@ var known = map[string]disk.Reach{
 	"zfs.csi.openebs.io":   disk.Mapper, // openebs/zfs-localpv
 	"zfs-localpv":          disk.Mapper, // directory of zfs.csi.openebs.io
 
-	// These drivers attach disks that look local, because the hypervisor attaches them.
+	// The following drivers attach disks that look local, because the hypervisor attaches them.
 	"cinder.csi.openstack.org":        disk.Local, // kubernetes/cloud-provider-openstack
 	"csi.hetzner.cloud":               disk.Local, // hetznercloud/csi-driver
 	"dobs.csi.digitalocean.com":       disk.Local, // digitalocean/csi-digitalocean
@@ -89,7 +89,7 @@ var known = map[string]disk.Reach{
 	"com.tencent.cloud.csi.cbs":       disk.Local, // TencentCloud/kubernetes-csi-tencentcloud
 	"disk.csi.everest.io":             disk.Local, // Huawei Cloud CCE, documentation
 
-	// These drivers take whole disks of the node.
+	// The following drivers take whole disks of the node.
 	"directpv-min-io":      disk.Whole, // minio/directpv
 	"direct-csi-min-io":    disk.Whole, // former name of directpv-min-io
 	"pxd.portworx.com":     disk.Whole, // libopenstorage/operator

@@ -14,8 +14,8 @@ const (
 )
 
 // RecordArrival records the attached disks if this is the daemon's first start on the worker, or the first under its
-// machine-id. It first waits for udev, because only udev knows the slot of a SCSI disk. Later starts can recognise a
-// disk only by its serial or its slot.
+// machine-id. RecordArrival first waits for udev, because only udev knows the slot of a SCSI disk. Later starts can
+// recognise a disk only by its serial or its slot.
 func (h Host) RecordArrival() error {
 	return h.Store.Start(func() ([]disk.Identity, error) {
 		for end := time.Now().Add(udevTime); time.Now().Before(end); time.Sleep(udevEvery) {

@@ -29,7 +29,8 @@ var systemPaths = map[string]bool{"/": true, "/boot": true, "/boot/efi": true, "
 type Host struct {
 	Root  string
 	Store store.Store
-	// Shared is the state that looks at disks share, so that frequent looks at many disks stay cheap. It may be nil.
+	// Shared is the state that looks at disks share, so that frequent looks at many disks stay cheap. Shared may be
+	// nil.
 	Shared *Shared
 	// Measure returns the geometry of the XFS filesystem that is mounted at the path. The disk must be idle. Only a
 	// Host with Shared calls Measure, and only once for each mount. Measure may be nil.
@@ -56,8 +57,8 @@ func (h Host) Newest(name string) (uint64, error) {
 // Mounts returns PID 1's mount table (mounts.Reader.Tree).
 func (h Host) Mounts() ([]mounts.Mount, error) { return h.Shared.reader().Tree(h.Root) }
 
-// MountedAt reports whether the device is mounted at the path. It returns an error if another device is mounted over
-// that mount.
+// MountedAt reports whether the device is mounted at the path. MountedAt returns an error if another device is mounted
+// over that mount.
 func (h Host) MountedAt(path string, dev disk.Dev) (bool, error) {
 	tree, err := h.Mounts()
 	if err != nil {
@@ -97,7 +98,7 @@ func (h Host) Unknown() ([]string, error) {
 	return unknown, nil
 }
 
-// each calls look for every name and returns the facts. It leaves out disks that are gone.
+// each calls look for every name and returns the facts. each leaves out disks that are gone.
 func each(names []string, look func(name string) (disk.Facts, error)) ([]disk.Facts, error) {
 	var all []disk.Facts
 	for _, name := range names {
@@ -175,7 +176,7 @@ type common struct {
 	loopUUIDs func() map[string]string
 	drivers   []disk.Driver
 	memory    store.Memory
-	// off is the reason why all formatting is off. It is empty if formatting is on.
+	// off is the reason why all formatting is off. off is empty if formatting is on.
 	off string
 	// bound is mounts.Bound of tree. neighbours is the value of Facts.Neighbours.
 	bound      map[string][]string
@@ -204,8 +205,8 @@ func (h Host) gather() (common, error) {
 	return c, cmp.Or(errs[:]...)
 }
 
-// formattingOff returns, in words, which switch of this node stops all formatting. It is empty if no switch does. A
-// switch that cannot be read stops formatting too.
+// formattingOff returns, in words, which switch of this node stops all formatting. The result is empty if no switch
+// stops formatting. A switch that cannot be read stops formatting too.
 func (h Host) formattingOff(forbidden bool) string {
 	_, err := os.Lstat(filepath.Join("/", h.Root, disk.HoldFile))
 	switch {
@@ -368,9 +369,9 @@ func (h Host) leads(link string, seq uint64) bool {
 	return err == nil && second == disk.ID{Seq: seq}.BySeq()
 }
 
-// fault returns, in words, what the kernel did to a filesystem that is damaged or that it could not write to. It is
-// empty if there is no such fault. device is the kernel name of the disk. ask reports whether the path leads to this
-// mount, so that fault may ask the filesystem for attributes.
+// fault returns, in words, what the kernel did to a filesystem that is damaged or that it could not write to. The
+// result is empty if there is no such fault. device is the kernel name of the disk. ask reports whether the path leads
+// to this mount, so that fault may ask the filesystem for attributes.
 //
 // fault opens nothing, because an open can wait for a dead disk forever.
 func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
@@ -451,8 +452,8 @@ func IsPlace(m *disk.MountPoint) bool {
 }
 
 // measure fills in the size and the UUID of the filesystem that hotmount has mounted. The size comes from hotmount's
-// last attempt to grow the filesystem, which stays true because a mounted filesystem does not shrink. Otherwise the
-// size comes from the daemon's measurement. Only the kernel knows the UUID of a mounted filesystem.
+// last attempt to grow the filesystem, which stays true because a mounted filesystem does not shrink. Without such an
+// attempt, the size comes from the daemon's measurement. Only the kernel knows the UUID of a mounted filesystem.
 func (h Host) measure(f *disk.Facts) {
 	f.Geometry = h.Shared.geometry(f, h.Measure)
 	fit := f.Standing.Fit
@@ -481,7 +482,8 @@ func fits(f *disk.Facts, g *disk.Geometry) bool {
 	return slices.ContainsFunc(f.Mounts, func(m disk.MountPoint) bool { return filepath.Base(m.Path) == g.UUID })
 }
 
-// deviceName returns the kernel name of the device to which a path below /dev leads. It is empty for any other path.
+// deviceName returns the kernel name of the device to which a path below /dev leads. The name is empty for any other
+// path.
 func (h Host) deviceName(path string) string {
 	if !strings.HasPrefix(path, "/dev/") {
 		return ""

@@ -71,8 +71,8 @@ func (h Host) Missing(disks []disk.Facts) ([]disk.Sighting, error) {
 	return without(earlier, disks), err
 }
 
-// earlier returns the filesystems that were mounted at an earlier boot but not in this one. It leaves out a filesystem
-// whose disk was seen leaving.
+// earlier returns the filesystems that were mounted at an earlier boot but not in this one. earlier leaves out a
+// filesystem whose disk was seen leaving.
 func (h Host) earlier() ([]disk.Sighting, error) {
 	boot, err := h.Boot()
 	if err != nil {
@@ -114,7 +114,7 @@ func (h Host) strays(dir string) ([]string, error) {
 	for _, m := range before {
 		mounted[m.Path] = true
 	}
-	// A directory whose name begins with a dot is being made or removed. It may hold only the marker too.
+	// A directory whose name begins with a dot is being made or removed. Such a directory too may hold only the marker.
 	point := func(name string) bool { return disk.ValidUUID(strings.TrimPrefix(name, ".")) }
 	full := map[string]string{}
 	for _, e := range entries {

@@ -63,11 +63,12 @@ type measured struct {
 	geometry disk.Geometry
 }
 
-// geometry returns the geometry of the disk's XFS filesystem at its place in a class directory. It is nil if unknown.
+// geometry returns the geometry of the disk's XFS filesystem at its place in a class directory. The result is nil if
+// the geometry is unknown.
 //
 // Measuring needs an open. The open may wait for a process that holds a lock on the root directory and itself waits for
 // the disk (xfs_dir_open in fs/xfs/xfs_file.c). Nothing can end such a wait. So geometry measures once for each mount,
-// and only while the disk owes no answer. Otherwise hotmount-grow@.service measures, which may wait.
+// and only while the disk owes no answer. In all other cases hotmount-grow@.service measures, which may wait.
 func (s *Shared) geometry(f *disk.Facts, measure func(string, disk.Dev) (disk.Geometry, error)) *disk.Geometry {
 	if s == nil || measure == nil {
 		return nil

@@ -17,8 +17,8 @@ func boundAt(f *disk.Facts, bound map[string][]string) []string {
 	return at
 }
 
-// monitors are files that show that a virtual machine monitor may open disks. They are the directories of libvirt and
-// Kata, and the monitors' programs. The daemon cannot look for their processes, because ProtectProc= hides the
+// monitors are files that show that a virtual machine monitor may open disks. The files are the directories of libvirt
+// and Kata, and the monitors' programs. The daemon cannot look for their processes, because ProtectProc= hides the
 // processes of other users. kubeVirt is the pattern of KubeVirt's sockets below kubelet's root directory.
 var monitors = []string{
 	"/etc/libvirt/qemu",

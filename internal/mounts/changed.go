@@ -28,7 +28,7 @@ func Changed(before, now []Mount) []disk.Dev {
 	for _, m := range now {
 		is[m] = true
 	}
-	// These are the mounts that are in only one of the tables.
+	// changed has the mounts that are in only one of the tables.
 	changed := slices.DeleteFunc(slices.Concat(before, now), func(m Mount) bool { return was[m] && is[m] })
 	var devices []disk.Dev
 	for _, m := range changed {

@@ -22,13 +22,13 @@ type Claim struct {
 	// Where is the file and the line, such as "/etc/fstab:4".
 	Where string
 	// Spec names the device: a path, a pattern of paths (mdadm.conf(5)), or a tag such as UUID=… (fstab(5)). Quotes are
-	// removed and octal escapes are decoded. Spec is empty if the device is unknown. Then any disk may be meant.
+	// removed and octal escapes are decoded. Spec is empty if the device is unknown. An empty Spec may mean any disk.
 	Spec string
 }
 
 // unitDirectories are where administrators, packages and generators put unit files (systemd.unit(5)). The list leaves
-// out /run/systemd/transient, which has hotmount's own units. Generated units repeat the lines of fstab. They are also
-// the only place with the mounts of the kernel command line (systemd.mount-extra=).
+// out /run/systemd/transient, which has hotmount's own units. Generated units repeat the lines of fstab. Generated
+// units are also the only place with the mounts of the kernel command line (systemd.mount-extra=).
 var unitDirectories = []string{
 	"/etc/systemd/system.control",
 	"/run/systemd/system.control",
@@ -46,7 +46,7 @@ var unitDirectories = []string{
 // file overrides it.
 //
 // A missing file claims nothing. An unreadable unit file, such as a link into a home directory, is a claim without a
-// Spec. So is an unreadable domain. Any other unreadable file is an error.
+// Spec. An unreadable domain is a claim without a Spec too. Any other unreadable file is an error.
 func Claims(root string) ([]Claim, error) {
 	claims, err := claimsBelow(filepath.Join("/", root))
 	if err != nil {
@@ -108,7 +108,7 @@ func (r *claimReader) file(name string, parse func(text, where string) []Claim) 
 	r.add(parse(text, name))
 }
 
-// add adds claims. It leaves out claims without a Spec, because such a line names no device.
+// add adds claims. add leaves out claims without a Spec, because such a line names no device.
 func (r *claimReader) add(all []Claim) {
 	r.claims = append(r.claims, slices.DeleteFunc(all, func(c Claim) bool { return c.Spec == "" })...)
 }
@@ -126,7 +126,7 @@ func (r *claimReader) unit(name string) {
 // (disk.Hidden). The daemon's sandbox denies access below /home and shows an empty /tmp. Processes that could see such
 // a place do not read it either, so that hotmount plan agrees with the daemon.
 func hidden(root, name string) bool {
-	// This is the kernel's own limit (MAXSYMLINKS in include/linux/namei.h).
+	// 40 is the kernel's own limit for symlinks in a path (MAXSYMLINKS in include/linux/namei.h).
 	for range 40 {
 		target, err := os.Readlink(filepath.Join(root, name))
 		if err != nil {
@@ -241,9 +241,9 @@ func inKey(value string) string {
 	return ""
 }
 
-// parseMdadm reads the devices of DEVICE and ARRAY lines in mdadm.conf(5). It also reads the UUIDs of arrays, because
-// the members of an array carry its UUID. A line that begins with white space continues the line before. Keywords may
-// be shortened to three letters.
+// parseMdadm reads the devices of DEVICE and ARRAY lines in mdadm.conf(5). parseMdadm also reads the UUIDs of arrays,
+// because the members of an array carry its UUID. A line that begins with white space continues the line before.
+// Keywords may be shortened to three letters.
 func parseMdadm(text, where string) []Claim {
 	keyword := ""
 	return lines(text, where, func(line string) []string {

@@ -32,7 +32,7 @@ func DeviceUsers(root string, id disk.ID) ([]User, error) {
 		open, writes := false, false
 		for _, fd := range fds {
 			var st unix.Statx_t
-			// This flag avoids a request to a file server, which may be dead.
+			// AT_STATX_DONT_SYNC avoids a request to a file server, which may be dead.
 			err := unix.Statx(unix.AT_FDCWD, filepath.Join(dir, "fd", fd.Name()), unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st)
 			if err == nil && st.Mode&unix.S_IFMT == unix.S_IFBLK && (disk.Dev{Major: st.Rdev_major, Minor: st.Rdev_minor}) == id.Dev {
 				info, _ := os.ReadFile(filepath.Join(dir, "fdinfo", fd.Name()))

@@ -22,18 +22,19 @@ type Loop struct {
 	// File is the path of the backing file, as the process that set up the loop device had it. That process may have
 	// used another mount namespace. File can have any bytes.
 	File string
-	// Below is the block device below the loop device. It is zero if no device is found. Known reports whether the
+	// Below is the block device below the loop device. Below is zero if no device is found. Known reports whether the
 	// kernel itself named the device. If it did not, Below comes from the path, which may name another device here.
 	Below disk.Dev
 	Known bool
-	// Device and Inode are st_dev and st_ino of the backing file (stat(2)). They are valid only if Known is true.
+	// Device and Inode are st_dev and st_ino of the backing file (stat(2)). Device and Inode are valid only if Known is
+	// true.
 	Device, Inode uint64
 	// Denied reports whether this process may not open the loop device, and so cannot ask the kernel about it.
 	Denied bool
 }
 
-// Called reports whether the backing file's path may be the path of the named disk's device node. It may if the node's
-// name is in a directory named dev, or at the root of a mount.
+// Called reports whether the backing file's path may be the path of the named disk's device node. The path may be if it
+// ends with the node's name in a directory named dev, or at the root of a mount.
 func (l *Loop) Called(name string) bool {
 	dir, base := path.Split(strings.TrimSuffix(l.File, " (deleted)"))
 	return base == name && (dir == "/" || path.Base(dir) == "dev")
@@ -51,8 +52,8 @@ func (l *Loop) SameFile(other *Loop) bool {
 // Loops returns the loop devices with a backing file. A loop device can hide a use of a disk: the kernel neither lists
 // the loop device among the disk's holders nor lets it claim the disk.
 //
-// If this process may open a loop device, the kernel names the device below. The daemon may not open loop devices. It
-// looks for the path in PID 1's mount table instead.
+// If this process may open a loop device, the kernel names the device below. The daemon may not open loop devices. The
+// daemon looks for the path in PID 1's mount table instead.
 func Loops(root string, table Paths) ([]Loop, error) {
 	// /proc/partitions omits unused loop devices, but it also lists all disks.
 	const where = "sys/devices/virtual/block"
@@ -69,8 +70,8 @@ func Loops(root string, table Paths) ([]Loop, error) {
 		if !strings.HasPrefix(l.Name, "loop") {
 			continue
 		}
-		// Documentation/ABI/testing/sysfs-block-loop describes this file. It is missing if the loop device has no
-		// backing file, or has just lost it. The kernel cannot report a path that is too long.
+		// Documentation/ABI/testing/sysfs-block-loop describes this file. The file is missing if the loop device has no
+		// backing file, or has just lost its backing file. The kernel cannot report a path that is too long.
 		file, err := os.ReadFile(filepath.Join("/", root, where, l.Name, "loop/backing_file"))
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO) {
 			continue
@@ -114,7 +115,7 @@ var local = []string{
 	"ntfs3", "overlay", "ramfs", "reiserfs", "rootfs", "squashfs", "tmpfs", "udf", "vfat", "xfs", "zfs",
 }
 
-// Regular reports whether the path leads to a regular file on a local filesystem. It returns false if this process
+// Regular reports whether the path leads to a regular file on a local filesystem. Regular returns false if this process
 // cannot see the file.
 func (l *Loop) Regular(root string, table Paths) bool {
 	if m := table.At(l.File); m == nil || !slices.Contains(local, m.Type) {
@@ -124,7 +125,7 @@ func (l *Loop) Regular(root string, table Paths) bool {
 	return mode == unix.S_IFREG
 }
 
-// stat returns the type of the file at the path. If the file is a device node, it also returns the device number. It
+// stat returns the type of the file at the path. If the file is a device node, it also returns the device number. stat
 // returns zeros if the path crosses a filesystem of a server.
 func (l *Loop) stat(root string, table Paths) (mode uint16, dev disk.Dev) {
 	if slices.ContainsFunc(table.onWay(l.File), func(m *Mount) bool { return !slices.Contains(local, m.Type) }) {
@@ -137,7 +138,7 @@ func (l *Loop) stat(root string, table Paths) (mode uint16, dev disk.Dev) {
 	return st.Mode & unix.S_IFMT, disk.Dev{Major: st.Rdev_major, Minor: st.Rdev_minor}
 }
 
-// follow sets Below to the device at the path. It does so only if the path lies where device nodes are or are
+// follow sets Below to the device at the path. follow does so only if the path lies where device nodes are or are
 // bind-mounted, and crosses no filesystem of a server. Other paths may lead through a directory of a dead disk.
 func (l *Loop) follow(root string, table Paths) {
 	if m := table.At(l.File); m == nil || m.Type != "devtmpfs" && m.Type != "tmpfs" {

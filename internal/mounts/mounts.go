@@ -1,5 +1,5 @@
-// Package mounts reads the mount table and watches it for changes. It also reads which disks are claimed by swap space
-// or by the system's configuration. It asks the kernel and reads files, but never asks systemd.
+// Package mounts reads the mount table and watches it for changes. Package mounts also reads which disks are claimed by
+// swap space or by the system's configuration. The package asks the kernel and reads files, but never asks systemd.
 package mounts
 
 import (
@@ -41,7 +41,7 @@ func Tree(root string) ([]Mount, error) { return new(Reader).Tree(root) }
 // this mount's filesystem, even if the mount hides others.
 func At(tree []Mount, path string) *Mount { return ByPath(tree).At(path) }
 
-// Paths finds the mounts of a tree by path. It is made for many lookups. ByPath returns one.
+// Paths finds the mounts of a tree by path. Paths is made for many lookups. ByPath returns one.
 type Paths struct {
 	at  map[string][]*Mount // mounts in the kernel's order
 	ids map[int]bool
@@ -57,7 +57,7 @@ func ByPath(tree []Mount) Paths {
 	return p
 }
 
-// At returns the mount to which a path leads. It does the same as the function At.
+// At returns the mount to which a path leads. At does the same as the function At.
 func (p Paths) At(path string) *Mount {
 	way := p.onWay(path)
 	var at *Mount
@@ -97,8 +97,8 @@ func (p Paths) onWay(path string) []*Mount {
 	return way
 }
 
-// OnTop reports whether the device is mounted at the path. It returns an error if another device is mounted over that
-// mount, because umount(8) would unmount the upper mount.
+// OnTop reports whether the device is mounted at the path. OnTop returns an error if another device is mounted over
+// that mount, because umount(8) would unmount the upper mount.
 func OnTop(tree []Mount, path string, dev disk.Dev) (bool, error) {
 	there := slices.ContainsFunc(tree, func(m Mount) bool { return m.Path == path && m.Dev == dev })
 	if at := At(tree, path); there && at != nil && (at.Path != path || at.Dev != dev) {
@@ -116,14 +116,15 @@ type Mount struct {
 	ID     int `json:"id"`
 	Parent int `json:"parent"`
 	// Shared is the peer group of which the mount is a member. Master is the peer group of which it is a slave. From is
-	// the nearest dominating group with a member that the process can reach. Each is 0 if there is no such group. A
-	// peer group has the same number in all namespaces.
+	// the nearest dominating group with a member that the process can reach. Each of the three fields is 0 if there is
+	// no such group. A peer group has the same number in all namespaces.
 	Shared int `json:"shared,omitempty"`
 	Master int `json:"master,omitempty"`
 	From   int `json:"from,omitempty"`
 }
 
-// ParseTree reads a mount table (proc_pid_mountinfo(5)). It returns one mount for each line, in the order of the lines.
+// ParseTree reads a mount table (proc_pid_mountinfo(5)). ParseTree returns one mount for each line, in the order of the
+// lines.
 func ParseTree(r io.Reader) ([]Mount, error) {
 	bounded, err := boundLines(r)
 	if err != nil {
@@ -153,7 +154,7 @@ func ParseTree(r io.Reader) ([]Mount, error) {
 	return tree, nil
 }
 
-// group returns the peer group from an optional field such as shared:1. It returns 0 if the field is missing.
+// group returns the peer group from an optional field such as shared:1. group returns 0 if the field is missing.
 func group(m *mountinfo.Info, name string) int {
 	for field := range strings.FieldsSeq(m.Optional) {
 		if n, err := strconv.Atoi(strings.TrimPrefix(field, name)); err == nil {
@@ -186,8 +187,8 @@ func ReadTable(name string) ([]Mount, error) {
 	return tree, err
 }
 
-// boundLines reads a mount table and cuts lines that are too long. It also checks the numbers, because the library
-// reads an invalid number as 0.
+// boundLines reads a mount table and cuts lines that are too long. boundLines also checks the numbers, because the
+// library reads an invalid number as 0.
 func boundLines(r io.Reader) (io.Reader, error) {
 	var out bytes.Buffer
 	// The buffer has the default size. Each table allocates a buffer, and these are most of the garbage of a look.

@@ -37,8 +37,8 @@ func Gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL)
 }
 
-// Field returns the value of a line of a fdinfo or status file (proc_pid_fdinfo(5), proc_pid_status(5)). It returns ""
-// if there is no such line.
+// Field returns the value of a line of a fdinfo or status file (proc_pid_fdinfo(5), proc_pid_status(5)). Field returns
+// "" if there is no such line.
 func Field(text, name string) string {
 	_, value, _ := strings.Cut("\n"+text, "\n"+name+":")
 	value, _, _ = strings.Cut(value, "\n")
@@ -51,7 +51,7 @@ var pod = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})`)
 })
 
-// Pod returns the UID of the Kubernetes pod to which a process belongs, by its control groups (proc_pid_cgroup(5)). It
+// Pod returns the UID of the Kubernetes pod to which a process belongs, by its control groups (proc_pid_cgroup(5)). Pod
 // returns "" if the process belongs to no pod.
 func Pod(groups string) string {
 	if m := pod().FindStringSubmatch(groups); m != nil {
@@ -60,8 +60,8 @@ func Pod(groups string) string {
 	return ""
 }
 
-// podOf returns what Pod returns for the process with that directory of /proc. It returns "" for a static pod, because
-// nobody can delete a static pod by its UID.
+// podOf returns what Pod returns for the process with that directory of /proc. podOf returns "" for a static pod,
+// because nobody can delete a static pod by its UID.
 func podOf(dir string) string {
 	groups, _ := os.ReadFile(filepath.Join(dir, "cgroup"))
 	if uid := Pod(string(groups)); strings.Contains(uid, "-") {

@@ -53,8 +53,8 @@ func inside(m *Mount, dir string) string {
 }
 
 // Receivers returns the peer groups that receive the mounts and unmounts made in a group. These are the group itself
-// and, over any number of hops, its slaves in the tables (mount_namespaces(7)). It returns none for 0, which is not a
-// group.
+// and, over any number of hops, its slaves in the tables (mount_namespaces(7)). Receivers returns none for 0, which is
+// not a group.
 func Receivers(group int, tables [][]Mount) map[int]bool {
 	slaves := map[int][]int{}
 	for _, table := range tables {

@@ -15,8 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reader reads the mount tables of PID 1 and of this process repeatedly. It reads PID 1's table only after a change,
-// and parses only lines that are new. A node with pods has many mounts, and a long table costs the kernel much time.
+// Reader reads the mount tables of PID 1 and of this process repeatedly. Reader reads PID 1's table only after a
+// change, and parses only lines that are new. A node with pods has many mounts, and a long table costs the kernel much
+// time.
 //
 // The zero value is ready for use and safe for concurrent use. Use each Reader for one root only.
 type Reader struct {
@@ -144,8 +145,8 @@ func openUnwatched(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// tells reports whether the function changed works for the file. It works for a mount table of procfs, but not for a
-// copy of one.
+// tells reports whether the function changed works for the file. The function changed works for a mount table of
+// procfs, but not for a copy of such a table.
 func tells(file *os.File) bool {
 	var st unix.Statfs_t
 	return unix.Fstatfs(int(file.Fd()), &st) == nil && st.Type == unix.PROC_SUPER_MAGIC
@@ -162,7 +163,7 @@ func changed(file *os.File) bool {
 	return n != 0 || err != nil
 }
 
-// parse returns the mounts of the table. It reuses the mounts of unchanged lines from the previous table. The kernel
+// parse returns the mounts of the table. parse reuses the mounts of unchanged lines from the previous table. The kernel
 // keeps the order of mounts that stay. If a line moves, parse parses it again.
 func (t *oneTable) parse(r io.Reader) ([]Mount, error) {
 	last, lines := t.last, t.lines

@@ -25,8 +25,8 @@ const (
 // namespace. Otherwise an XFS or ext4 filesystem works on in memory until the kernel writes its log. On Linux before
 // 6.6 that can take half a minute, and all changes made in that time are lost.
 //
-// ShutDown returns nil if the device is not mounted anywhere. It returns an error if the device still exists. It reads
-// nothing from the disk. It may block if a container's path leads to a file server.
+// ShutDown returns nil if the device is not mounted anywhere. ShutDown returns an error if the device still exists.
+// ShutDown reads nothing from the disk. ShutDown may block if a container's path leads to a file server.
 func ShutDown(root string, dev disk.Dev) error {
 	if err := shutDownAll(root, dev); err != nil {
 		return fmt.Errorf("cannot shut down the filesystem of %s: %w", dev, err)

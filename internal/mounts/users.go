@@ -20,17 +20,17 @@ import (
 // User is one use of a mounted filesystem. Because of it the filesystem stays in use after it is unmounted at its mount
 // point.
 type User struct {
-	// PID and Command describe the process. They are zero and empty if the use is a mount on the host.
+	// PID and Command describe the process. PID is zero and Command is empty if the use is a mount on the host.
 	PID     int    `json:"pid,omitempty"`
 	Command string `json:"command,omitempty"`
-	// Pod is the UID of the Kubernetes pod to which the use belongs. It is empty if there is none.
+	// Pod is the UID of the Kubernetes pod to which the use belongs. Pod is empty if there is none.
 	Pod string `json:"pod,omitempty"`
 	// Unit is the process's systemd unit. Writes reports that the process has the disk open for writing. Machine
 	// reports that the process is a virtual machine monitor. Only DeviceUsers sets these fields.
 	Unit    string `json:"unit,omitempty"`
 	Writes  bool   `json:"writes,omitempty"`
 	Machine bool   `json:"machine,omitempty"`
-	// How is the kind of use, in words. It is safe to print.
+	// How is the kind of use, in words. How is safe to print.
 	How string `json:"how"`
 }
 
@@ -68,7 +68,7 @@ func MountedAnywhere(root, name string) bool {
 
 // Users returns the users of the filesystem with that device number that is mounted at the path. The users are other
 // mounts of the filesystem, in any mount namespace, and processes. A process counts if it has a file of the filesystem
-// open or mapped, or its working or root directory there. This holds even if no table has the process's mount any more.
+// open or mapped, or its working or root directory there. A process counts even if no table has its mount any more.
 //
 // Users reads nothing from the disk, which may be dead. Only root with all capabilities sees every user. Users leaves
 // out processes that end during the call.
@@ -173,8 +173,8 @@ func follow(all []*namespace, dev disk.Dev, path string) (f follower) {
 	return f
 }
 
-// follows reports whether the mount ends when the host's mount ends. It returns false if the process cannot see the
-// mount below.
+// follows reports whether the mount ends when the host's mount ends. follows returns false if the process cannot see
+// the mount below.
 func (f *follower) follows(tree []Mount, m *Mount) bool {
 	below := parent(tree, m)
 	return below != nil && below.Receives(f.groups) && below.Dev == f.dev && inside(below, m.Path) == f.place
@@ -231,7 +231,7 @@ func on(info, open string, ours map[int]bool, dev disk.Dev) bool {
 		}
 	}
 	var st unix.Statx_t
-	// This flag avoids a request to a file server.
+	// AT_STATX_DONT_SYNC avoids a request to a file server.
 	err := unix.Statx(unix.AT_FDCWD, open, unix.AT_STATX_DONT_SYNC, 0, &st)
 	if errors.Is(err, unix.EIO) {
 		return deadOn(open, dev)

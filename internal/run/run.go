@@ -1,5 +1,5 @@
-// Package run starts child processes and waits for them. It starts each by absolute path, with a time limit, with
-// bounded output and with a given environment.
+// Package run starts child processes and waits for them. Package run starts each child by absolute path, with a time
+// limit, with bounded output and with a given environment.
 package run
 
 import (
@@ -40,7 +40,7 @@ type Command struct {
 	Timeout time.Duration
 }
 
-// String returns the command line for people. It is not quoted for a shell.
+// String returns the command line for people. The line is not quoted for a shell.
 func (c Command) String() string { return strings.Join(append([]string{c.Path}, c.Args...), " ") }
 
 // Result is the result of a child that ended by itself.

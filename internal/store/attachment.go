@@ -29,7 +29,7 @@ func (s Store) record(k kind, seq uint64) string {
 	return filepath.Join(s.Runtime, string(k), strconv.FormatUint(seq, 10))
 }
 
-// keep writes a record of an attachment. It replaces any earlier record of the same kind.
+// keep writes a record of an attachment. keep replaces any earlier record of the same kind.
 func (s Store) keep(k kind, seq uint64, v any) error {
 	path := s.record(k, seq)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -38,7 +38,7 @@ func (s Store) keep(k kind, seq uint64, v any) error {
 	return writeJSON(path, v, false)
 }
 
-// keepText writes a record that is not JSON. It replaces any earlier file.
+// keepText writes a record that is not JSON. keepText replaces any earlier file.
 func keepText(path, text string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -48,8 +48,8 @@ func keepText(path, text string) error {
 
 func (s Store) drop(k kind, seq uint64) error { return removeIfThere(s.record(k, seq)) }
 
-// recall returns a record of an attachment, nil if there is none. An unreadable record counts as missing. This is safe:
-// no hold is lifted, the proof runs again, and the filesystem is measured again.
+// recall returns a record of an attachment, nil if there is none. An unreadable record counts as missing. A missing
+// record is safe: no hold is lifted, the proof runs again, and the filesystem is measured again.
 func recall[T any](s Store, k kind, seq uint64) *T {
 	var v T
 	if readJSON(s.record(k, seq), &v) != nil {
@@ -105,7 +105,7 @@ func (s Store) SaveHolders(uuid, words string) error {
 // ForgetHolders removes the record of SaveHolders.
 func (s Store) ForgetHolders(uuid string) error { return removeIfThere(s.holdersFile(uuid)) }
 
-// Holders returns what SaveHolders last recorded in this boot. It is empty if nothing is recorded.
+// Holders returns what SaveHolders last recorded in this boot. The text is empty if nothing is recorded.
 func (s Store) Holders(uuid string) string {
 	words, _ := readFile(s.holdersFile(uuid))
 	return string(words)

@@ -15,8 +15,8 @@ var ErrNoAnswer = errors.New("there is no answer")
 
 // Answer is the result of formatting with an operator's token.
 type Answer struct {
-	// UUID and Type describe the filesystem that was made. Failure is the reason why no filesystem was made. It is
-	// empty if one was made.
+	// UUID and Type describe the filesystem that was made. Failure is the reason why no filesystem was made. Failure is
+	// empty if a filesystem was made.
 	UUID    string `json:"uuid,omitempty"`
 	Type    string `json:"type,omitempty"`
 	Failure string `json:"failure,omitempty"`
@@ -25,9 +25,9 @@ type Answer struct {
 // ErrConfirming reports that another process already waits for the result of a token for the same disk.
 var ErrConfirming = errors.New("another hotmount format --confirm already formats it; see hotmount history")
 
-// Confirming gives only this process the right to confirm formatting the disk with that sequence number. It returns
-// ErrConfirming if another process has the right, because each process would get the other's answer. The right ends
-// when end is called or the process ends.
+// Confirming gives only this process the right to confirm formatting the disk with that sequence number. Confirming
+// returns ErrConfirming if another process has the right, because each process would get the other's answer. The right
+// ends when end is called or the process ends.
 func (s Store) Confirming(seq uint64) (end func() error, err error) {
 	err = os.MkdirAll(filepath.Dir(s.confirmingFile(seq)), 0o700)
 	var f *os.File

@@ -28,8 +28,8 @@ func (e *Expectations) Expected() []disk.Sighting {
 	return slices.Clone(e.all)
 }
 
-// Recorded notes that Remember has recorded the sightings. It also drops older sightings of the same filesystems, even
-// if those could not be recorded.
+// Recorded notes that Remember has recorded the sightings. Recorded also drops older sightings of the same filesystems,
+// even if those could not be recorded.
 func (e *Expectations) Recorded(seen []disk.Sighting) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -43,8 +43,8 @@ func (e *Expectations) Recorded(seen []disk.Sighting) {
 	}
 }
 
-// sightings returns the recorded sightings merged with the expected ones. It reads the expected sightings first. If
-// Recorded drops some of them before the file is read, they are in the file.
+// sightings returns the recorded sightings merged with the expected ones. sightings reads the expected sightings first.
+// If Recorded drops some of them before the file is read, they are in the file.
 func (e *Expectations) sightings(s Store) ([]disk.Sighting, error) {
 	if e == nil {
 		return s.Sightings()

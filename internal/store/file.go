@@ -41,8 +41,8 @@ func newer(path string, found int) error {
 // rescan is the command to run after a damaged file was moved away.
 const rescan = "hotmount rescan; hotmount then begins a new file"
 
-// damaged returns the error for an unreadable file that hotmount can do without. It contains the command that moves the
-// file away. then is the command to run after this.
+// damaged returns the error for an unreadable file that hotmount can do without. The error contains the command that
+// moves the file away. then is the command to run after this.
 func damaged(path string, err error, then string) error {
 	return fmt.Errorf("cannot read %s: %w"+disk.Helps+"mv %[1]s %[1]s.bad && %[3]s", path, err, then)
 }
@@ -69,7 +69,7 @@ type list[T any] struct {
 	Filesystems []T `json:"filesystems"`
 }
 
-// readList returns the records of a list. It returns none if the file does not exist.
+// readList returns the records of a list. readList returns none if the file does not exist.
 func readList[T any](path string) ([]T, error) {
 	var all list[T]
 	err := readJSON(path, &all)
@@ -140,7 +140,7 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// exists reports whether the file exists. It returns true if that is unknown.
+// exists reports whether the file exists. exists returns true if that is unknown.
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return !errors.Is(err, fs.ErrNotExist)
@@ -153,7 +153,7 @@ func removeIfThere(path string) error {
 	return nil
 }
 
-// wrap returns the error preceded by what could not be done. It returns nil if err is nil.
+// wrap returns the error preceded by what could not be done. wrap returns nil if err is nil.
 func wrap(err error, format string, args ...any) error {
 	if err == nil {
 		return nil

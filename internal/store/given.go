@@ -108,8 +108,8 @@ func (s Store) free(f *disk.Facts) error {
 	return err
 }
 
-// Link returns the path at which the attachment with that sequence number was last given out. It is empty if it was
-// never given out.
+// Link returns the path at which the attachment with that sequence number was last given out. The path is empty if the
+// attachment was never given out.
 func (s Store) Link(seq uint64) (string, error) {
 	link, err := readFile(s.record(linkDir, seq))
 	if errors.Is(err, fs.ErrNotExist) {

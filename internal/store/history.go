@@ -25,8 +25,8 @@ const (
 	evidenceSize = 2 << 10
 )
 
-// entry is one line of history.jsonl. It has one of three things: the beginning of a format, the end of a format, or
-// the time at which earlier lines were noticed to have times in the future.
+// entry is one line of history.jsonl. An entry is the beginning of a format, the end of a format, or a notice. Noticed
+// is the time at which earlier lines were noticed to have times in the future.
 type entry struct {
 	Version int          `json:"version"`
 	Begin   *disk.Record `json:"begin,omitempty"`
@@ -58,7 +58,7 @@ func (s Store) History() ([]disk.Record, error) {
 }
 
 // parseHistory returns the records. whole is the number of bytes of data that they take. An incomplete last line is not
-// a record. It was never synced, so nothing was written to a disk because of it.
+// a record. Such a line was never synced, so nothing was written to a disk because of it.
 func parseHistory(data []byte) (all []disk.Record, whole int, err error) {
 	for rest := data; len(rest) > 0; {
 		n := bytes.IndexByte(rest, '\n') + 1
@@ -124,8 +124,8 @@ func (e *ending) close(all []disk.Record) {
 	}
 }
 
-// Format is the durable record of one format that is about to begin. It implements the interface of package format that
-// records intents. It is not safe for use by several goroutines at once.
+// Format is the durable record of one format that is about to begin. Format implements the interface of package format
+// that records intents. Format is not safe for use by several goroutines at once.
 type Format struct {
 	Store Store
 	// Record is the record of the format. Begin fills in its times.

@@ -11,7 +11,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Begin records, synced, that a filesystem is about to be made. It also drops the noted content of the disk. Nobody
+// Begin records, synced, that a filesystem is about to be made. Begin also drops the noted content of the disk. Nobody
 // will miss this content, even if a crash leaves a filesystem that is only half made.
 func (s Store) Begin(i disk.Intent) error { return s.begins(i, nil) }
 
@@ -64,8 +64,8 @@ func overlap(all []disk.Intent, by *disk.Intent, attached func(seq uint64) bool)
 // and size. The disk of by was found to be blank, and only slot and size matched n to it.
 //
 // Two kinds of intents stay with the slot. One is an operator's order to overwrite content: the content may lie on the
-// other disk. Such an intent stays until the operator gives the same order again. The other kind is a format that was
-// disturbed.
+// other disk. An order to overwrite stays until the operator gives the same order again. The other kind is a format
+// that was disturbed.
 func displaced(n, by *disk.Intent) bool {
 	was := n.Identity
 	if n.UUID == by.UUID || n.Doubt != "" || n.Over && !(by.Over && by.Was == n.Was) {

@@ -27,7 +27,7 @@ const machineHelps = disk.Helps + "systemd-machine-id-setup && systemctl restart
 
 var machineID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// machine returns the worker's machine-id. It is empty if the store has no MachineID.
+// machine returns the worker's machine-id. The id is empty if the store has no MachineID.
 func (s Store) machine() (string, error) {
 	if s.MachineID == "" {
 		return "", nil
@@ -59,14 +59,14 @@ func (s Store) present(st *state) (before, arrived []disk.Identity, err error) {
 	return nil, st.Arrival.Present, nil
 }
 
-// First reports whether the next start of the daemon is the first one. It is if hotmount was installed into an image,
-// or after `hotmount state reset`. Nothing may be formatted until the disks that are attached at this start are
-// recorded.
+// First reports whether the next start of the daemon is the first one. First returns true if hotmount was installed
+// into an image, or after `hotmount state reset`. Nothing may be formatted until the disks that are attached at this
+// start are recorded.
 func (s Store) First() bool {
 	return exists(s.firstFile())
 }
 
-// Start records to which worker the disks belong, before the daemon looks at the first disk. It calls attached if it
+// Start records to which worker the disks belong, before the daemon looks at the first disk. Start calls attached if it
 // has to record the attached disks: at the first start, and at the first start under another machine-id.
 func (s Store) Start(attached func() ([]disk.Identity, error)) error {
 	return wrap(s.start(attached), "cannot record which disks are attached at the first start, so no disk is formatted")
@@ -100,7 +100,7 @@ func (s Store) start(attached func() ([]disk.Identity, error)) error {
 	return s.change(func(st *state) { st.Arrival = &arrival{id, all} })
 }
 
-// Elsewhere reports whether the records belong to a worker with another machine-id. It returns false if that is
+// Elsewhere reports whether the records belong to a worker with another machine-id. Elsewhere returns false if that is
 // unknown.
 func (s Store) Elsewhere() bool {
 	st, err := s.load()
@@ -108,8 +108,8 @@ func (s Store) Elsewhere() bool {
 	return err == nil && idErr == nil && id != "" && st.Machine != "" && st.Machine != id
 }
 
-// KeepMachine records that the records are this worker's, under its current machine-id. It ends the holds that began
-// with the first start under that id.
+// KeepMachine records that the records are this worker's, under its current machine-id. KeepMachine ends the holds that
+// began with the first start under that id.
 func (s Store) KeepMachine() error {
 	id, err := s.machine()
 	if err == nil {
@@ -136,7 +136,7 @@ func (s Store) Reset() error {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(s.State, e.Name())))
 		}
 	}
-	// This ends accepts for attachments of the former worker.
+	// The removal of this directory ends the accepts for attachments of the former worker.
 	err = errors.Join(err, os.RemoveAll(filepath.Join(s.Runtime, string(acceptedDir))), syncDir(s.State))
 	return wrap(err, "cannot reset the state directory")
 }

@@ -48,8 +48,8 @@ func (s Store) ScanPlace(ctx context.Context, waiting func()) (*Place, error) {
 	return p, nil
 }
 
-// LaterPlace returns a Place without waiting. The first call of Progress waits instead. It suits a caller that may not
-// have to read the disk in full.
+// LaterPlace returns a Place without waiting. The first call of Progress waits instead. LaterPlace suits a caller that
+// may not have to read the disk in full.
 func (s Store) LaterPlace(waiting func()) *Place {
 	return &Place{store: s, waiting: waiting}
 }
@@ -84,7 +84,7 @@ func (p *Place) Again(ctx context.Context) error {
 	return p.Progress(ctx)
 }
 
-// Free gives the place back. It may be called more than once.
+// Free gives the place back. Free may be called more than once.
 func (p *Place) Free() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -30,8 +30,8 @@ func (s Store) Publish(lines []disk.Line) error {
 	return wrap(err, "cannot write the status for other users")
 }
 
-// Published returns the state of each disk that the daemon published last. It returns none if no daemon has run since
-// boot.
+// Published returns the state of each disk that the daemon published last. Published returns none if no daemon has run
+// since boot.
 func (s Store) Published() ([]disk.Line, error) {
 	var lines []disk.Line
 	if err := readJSON(s.publishedFile(), &lines); err != nil && !errors.Is(err, fs.ErrNotExist) {

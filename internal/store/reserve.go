@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The reserve is space on the filesystem of the state directory, which is mostly the root filesystem. It consists of
-// small files, because a filesystem may also run out of inodes. A mount point needs two inodes and a block. XFS makes
-// no inode if less than 200 KiB are free.
+// The reserve is space on the filesystem of the state directory, which is mostly the root filesystem. The reserve
+// consists of small files, because a filesystem may also run out of inodes. A mount point needs two inodes and a block.
+// XFS makes no inode if less than 200 KiB are free.
 const (
 	reserveFiles = 64
 	reserveSize  = 64 << 10
 )
 
 // WithReserve calls do. If do fails because the filesystem is full, WithReserve gives the reserve back and calls do
-// again. Then it takes as much of the reserve as is still free.
+// again. Then WithReserve takes as much of the reserve as is still free.
 func (s Store) WithReserve(do func() error) error {
 	err := do()
 	if !errors.Is(err, unix.ENOSPC) {
@@ -48,8 +48,8 @@ func (s Store) WithReserve(do func() error) error {
 }
 
 // Recover checks a state directory that was full once more. If there is plenty of room, it also takes the missing part
-// of the reserve. It does nothing while another process uses the reserve, because space that was given back would count
-// as room. The next call of Recover tries again, so Recover reports no error.
+// of the reserve. Recover does nothing while another process uses the reserve, because space that was given back would
+// count as room. The next call of Recover tries again, so Recover reports no error.
 func (s Store) Recover() {
 	if makeSynced(s.reserveDir()) != nil {
 		return
@@ -98,8 +98,8 @@ func takeAll(paths []string) {
 	}
 }
 
-// unwritable returns, in words, why nothing can be written to the filesystem now. It is empty if no reason is visible.
-// Space that is reserved for root does not count as room.
+// unwritable returns, in words, why nothing can be written to the filesystem now. The result is empty if no reason is
+// visible. Space that is reserved for root does not count as room.
 func unwritable(st *unix.Statfs_t) string {
 	switch {
 	case st.Flags&unix.ST_RDONLY != 0:

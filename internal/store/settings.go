@@ -41,7 +41,8 @@ const (
 )
 
 // KeepSettings records, synced, a configuration file with settings that were loaded without a fault. If KeepSettings
-// fails, the record of formats has no gap. Then only a start with a faulty configuration lacks settings.
+// fails, the record of formats has no gap. Without the kept settings, only a start with a faulty configuration lacks
+// settings.
 func (s Store) KeepSettings(text string) error {
 	text = keptHead + keptVersion + "\n" + text + keptEnd
 	if old, err := readFile(s.keptFile()); err == nil && string(old) == text {
@@ -50,8 +51,9 @@ func (s Store) KeepSettings(text string) error {
 	return wrap(replace(s.keptFile(), []byte(text), true), "cannot keep the settings for a start with a faulty configuration")
 }
 
-// KeptSettings returns the path of the configuration file that KeepSettings has recorded. It returns fs.ErrNotExist if
-// there is no such file. It also returns an error if the file is incomplete or of another version.
+// KeptSettings returns the path of the configuration file that KeepSettings has recorded. KeptSettings returns
+// fs.ErrNotExist if there is no such file. KeptSettings also returns an error if the file is incomplete or of another
+// version.
 func (s Store) KeptSettings() (path string, err error) {
 	data, err := readFile(s.keptFile())
 	if err != nil {

@@ -57,7 +57,7 @@ func (s Store) dropRenamed(seen []disk.Sighting) error {
 	})
 }
 
-// markFull makes a file for each filesystem that fills its disk, and removes all other such files. It serves
+// markFull makes a file for each filesystem that fills its disk, and removes all other such files. markFull serves
 // udev/90-hotmount.rules. The name of a file has the filesystem's UUID and the size of its disk in sectors of 512
 // bytes, as in sysfs. The files are not synced: if a file is lost, udev finds out the same once more.
 func (s Store) markFull(all []disk.Sighting) error {

@@ -53,10 +53,10 @@ func Default() Store {
 // state is the content of state.json.
 type state struct {
 	Version int `json:"version"`
-	// Machine is the machine-id of the worker to which the records belong. It is empty in the state of an older
+	// Machine is the machine-id of the worker to which the records belong. Machine is empty in the state of an older
 	// hotmount until the daemon starts.
 	Machine string `json:"machine,omitempty"`
-	// Arrival has the disks of the first start under another machine-id that were not accepted since. It is nil if
+	// Arrival has the disks of the first start under another machine-id that were not accepted since. Arrival is nil if
 	// there was no such start.
 	Arrival *arrival `json:"arrival,omitempty"`
 	// Present has the disks that were attached when hotmount was installed, for the first time or again. A disk that
@@ -188,7 +188,8 @@ func (s Store) failure() error {
 	return s.gap(string(text))
 }
 
-// gap returns the error of the first failed write. It says when the write failed, and whether writing is possible now.
+// gap returns the error of the first failed write. The error says when the write failed, and whether writing is
+// possible now.
 func (s Store) gap(text string) error {
 	at := "earlier"
 	if info, err := os.Stat(s.failedFile()); err == nil {
@@ -261,10 +262,10 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 
 // Accept records the operator's accept for this attachment of the disk.
 //
-// If the accept has a reason, Accept also removes lasting records for the same reason. These reasons are: attached
-// before installation or under another machine-id, used by another program, format limit, twin, or volume of another
-// class. An accept without a reason only allows another attempt after a failure or an unmount. It does not end the hold
-// of a disk that looks blank.
+// If the accept has a reason, Accept also removes lasting records for the same reason. Lasting records have these
+// reasons: attached before installation or under another machine-id, used by another program, format limit, twin, or
+// volume of another class. An accept without a reason only allows another attempt after a failure or an unmount. Such
+// an accept does not end the hold of a disk that looks blank.
 func (s Store) Accept(f *disk.Facts, boot string, w disk.Word) error {
 	if w.Reason != "" {
 		if err := s.lift(f, boot, w); err != nil {
@@ -283,7 +284,7 @@ func (s Store) Accept(f *disk.Facts, boot string, w disk.Word) error {
 	return err
 }
 
-// remount is recorded instead of a reason to keep a disk unmounted. It means the opposite: mount the disk again.
+// remount is recorded instead of a reason to keep a disk unmounted. remount means the opposite: mount the disk again.
 const remount = disk.Reason("remount")
 
 func (s Store) lift(f *disk.Facts, boot string, w disk.Word) error {

@@ -11,7 +11,8 @@ import (
 )
 
 // KeepUse records, synced, how another program uses the disk. The disk is held from then on, until Accept. If the state
-// directory cannot be written, KeepUse returns an error. Then the record is valid only for this attachment.
+// directory cannot be written, KeepUse returns an error. After such an error, the record is valid only for this
+// attachment.
 func (s Store) KeepUse(f *disk.Facts, boot, how string) error {
 	use := disk.Use{Identity: f.Identity(boot), UUID: f.Known().UUID, How: cut(how, 512), Seen: time.Now().UTC().Round(0)}
 	err := s.change(func(st *state) {

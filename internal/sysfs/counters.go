@@ -15,9 +15,9 @@ type Counters struct {
 	Seq uint64
 	// Writes is the number of completed write and discard requests (disk.Facts.Writes).
 	Writes uint64
-	// InFlightWrites is the number of write and discard requests that the disk has not answered yet. It is read before
-	// Writes, so that each request is in at least one of the two numbers. disk.Facts.InFlight counts reads too, and is
-	// read after Writes.
+	// InFlightWrites is the number of write and discard requests that the disk has not answered yet. InFlightWrites is
+	// read before Writes, so that each request is in at least one of the two numbers. disk.Facts.InFlight counts reads
+	// too, and is read after Writes.
 	InFlightWrites uint64
 	// BytesRead and BytesWritten are the numbers of bytes transferred. BytesWritten includes zeros that the disk itself
 	// writes at the kernel's request.
@@ -84,7 +84,7 @@ type stat struct {
 	sectorsRead, writes, sectorsWritten, inFlight, discards uint64
 }
 
-// statFields is the number of fields before Linux 4.18. Such a kernel does not count discards.
+// statFields is the number of fields before Linux 4.18. A kernel before Linux 4.18 does not count discards.
 const statFields = 11
 
 func readStat(dir string) (stat, error) {

@@ -64,7 +64,8 @@ func onNVMeFabric(dir string) bool {
 	})
 }
 
-// aboveFabric reports whether a disk below the device is on a fabric. It returns true if a disk cannot be looked at.
+// aboveFabric reports whether a disk below the device is on a fabric. aboveFabric returns true if a disk cannot be
+// looked at.
 func (f FS) aboveFabric(name string) bool {
 	below, err := f.Below(name)
 	return err != nil || slices.ContainsFunc(below, func(part string) bool {

@@ -22,7 +22,7 @@ func fillHardware(facts *disk.Facts, dir string) error {
 		return err
 	}
 	if facts.Transport == "loop" {
-		// The kernel does not show a path that is longer than a page. Such a disk matches no class.
+		// The kernel does not show a path that is longer than a page. A loop device with such a path matches no class.
 		file, err := readAttribute(filepath.Join(dir, "loop/backing_file"))
 		if missing(err) {
 			return fmt.Errorf("%w: %w", disk.ErrGone, err) // the loop device's file was detached during the look
@@ -72,7 +72,7 @@ func fillHardware(facts *disk.Facts, dir string) error {
 	}
 	if facts.Serial != "" && strings.HasPrefix(facts.Name, "nvme") {
 		// The namespaces of an NVMe controller share its serial (nsid in drivers/nvme/host/sysfs.c). So the namespace
-		// becomes part of the serial. It comes first, because virtio may cut off the end of a serial.
+		// becomes part of the serial. The namespace comes first, because virtio may cut off the end of a serial.
 		id, err := readAttribute(filepath.Join(dir, "nsid"))
 		if err != nil && !without(err) {
 			return err
@@ -83,8 +83,8 @@ func fillHardware(facts *disk.Facts, dir string) error {
 	return nil
 }
 
-// recordable returns a serial or WWN in a form that JSON keeps unchanged. Each byte that is not UTF-8 becomes %xx. Such
-// bytes occur because virtio cuts a serial after 20 bytes.
+// recordable returns a serial or WWN in a form that JSON keeps unchanged. Each byte that is not UTF-8 becomes %xx.
+// Bytes that are not UTF-8 occur because virtio cuts a serial after 20 bytes.
 func recordable(serial string) string {
 	if utf8.ValidString(serial) {
 		return serial
@@ -177,8 +177,8 @@ func onVirtio(dir string) bool {
 // pciAddress matches the kernel's name of a function on a PCI bus (pci_dev_name).
 var pciAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 
-// busAddress returns the last PCI address on the path of a device, in the form of ID_PATH from udev's path_id. It is
-// empty if the path has no PCI address.
+// busAddress returns the last PCI address on the path of a device, in the form of ID_PATH from udev's path_id. The
+// result is empty if the path has no PCI address.
 func busAddress(dir string) string {
 	elements := strings.Split(dir, "/")
 	for _, e := range slices.Backward(elements) {

@@ -31,8 +31,8 @@ func sequence(dir string) (uint64, error) {
 	return disk.PartitionSeq(seq, uint32(part)), err
 }
 
-// Attached returns the sequence number of the disk or partition with that device number. It is 0 if none has the
-// number.
+// Attached returns the sequence number of the disk or partition with that device number. The result is 0 if no disk or
+// partition has the number.
 func (f FS) Attached(dev disk.Dev) (uint64, error) {
 	link := f.path("sys/dev/block", dev.String())
 	seq, err := sequence(link)

@@ -14,7 +14,7 @@ import (
 )
 
 // holders returns the sorted kernel names of all devices built on the disk in that directory or on its partitions, at
-// any depth. It includes a holder that disappears during the call, but not the devices built on that holder.
+// any depth. holders includes a holder that disappears during the call, but not the devices built on that holder.
 func (f FS) holders(dir string, partitions []string) ([]string, error) {
 	found := map[string]bool{}
 	var walk func(dir string, partitions []string) error
@@ -60,11 +60,11 @@ func (f FS) Below(name string) ([]string, error) {
 	return names, err
 }
 
-// Underlying returns the disks below a device-mapper or md device, at any depth, sorted by name. It leaves out disks
-// that are gone and that the device does not need, such as a leg of a mirror.
+// Underlying returns the disks below a device-mapper or md device, at any depth, sorted by name. Underlying leaves out
+// disks that are gone and that the device does not need, such as a leg of a mirror.
 //
-// The device keeps its link to a disk that was pulled. This link then leads nowhere, or to a new disk in the same slot.
-// The new disk does not name the device as its holder.
+// The device keeps its link to a disk that was pulled. The link of a pulled disk leads nowhere, or to a new disk in the
+// same slot. The new disk does not name the device as its holder.
 func (f FS) Underlying(name string) ([]disk.Underlying, error) {
 	below, err := f.underlying(name, 0)
 	if err != nil {
@@ -142,8 +142,8 @@ func partitionOf(whole, name string) bool {
 	return ok && number != "" && strings.Trim(number, "0123456789") == ""
 }
 
-// redundant reports whether a device works as long as one of the devices below it works. This holds for multipath, and
-// for md with a level that mirrors. md itself drops a disk that it does not need.
+// redundant reports whether a device works as long as one of the devices below it works. Multipath works in this way,
+// and so does md with a level that mirrors. md itself drops a disk that it does not need.
 func redundant(dir string) bool {
 	if level, err := readAttribute(filepath.Join(dir, "md/level")); err == nil {
 		return level != "raid0\n" && level != "linear\n"
@@ -159,7 +159,7 @@ func isImage(dir string) bool {
 	return err == nil && (strings.Contains(name, "_rimage_") || strings.Contains(name, "_rmeta_") || strings.Contains(name, "_mimage_"))
 }
 
-// partitionsOf returns the partitions of a holder. It returns none if the holder is gone.
+// partitionsOf returns the partitions of a holder. partitionsOf returns none if the holder is gone.
 func partitionsOf(holder string) ([]string, error) {
 	names, err := partitions(holder)
 	if missing(err) {
@@ -191,7 +191,7 @@ func partitions(dir string) ([]string, error) {
 }
 
 // Devices returns the kernel names, by device number, of all devices on a disk that can be mounted or used as swap.
-// These are the disk itself, its partitions, its holders and the partitions of its holders.
+// Such devices are the disk itself, its partitions, its holders and the partitions of its holders.
 //
 // If the disk is gone, the error wraps disk.ErrGone. Devices leaves out any other device that disappears during the
 // call.

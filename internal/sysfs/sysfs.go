@@ -1,5 +1,5 @@
-// Package sysfs reads the facts of disks from sysfs and from udev's database, below a root path. It opens no disk,
-// reads no content and starts no program.
+// Package sysfs reads the facts of disks from sysfs and from udev's database, below a root path. Package sysfs opens no
+// disk, reads no content and starts no program.
 package sysfs
 
 import (
@@ -32,8 +32,8 @@ func (f FS) path(elements ...string) string {
 // name.
 //
 // Names lists all entries of /sys/block, whether virtual, empty or removable, with two exceptions. Hidden entries have
-// no device node. They are the single paths of NVMe multipath (GENHD_FL_HIDDEN). Loop devices without a file are
-// unused.
+// no device node. Hidden entries are the single paths of NVMe multipath (GENHD_FL_HIDDEN). Loop devices without a file
+// are unused.
 func (f FS) Names() ([]string, error) {
 	entries, err := os.ReadDir(f.path("sys/block"))
 	if err != nil {
@@ -97,7 +97,7 @@ func (f FS) Newest(name string, later func(other string) bool) (uint64, error) {
 }
 
 // Disk returns the facts about a disk that sysfs and udev's database have: the fields of disk.Facts from ID to Holders,
-// and Udev. It reads the sequence number first and last, so that all facts are about one disk. The error wraps
+// and Udev. Disk reads the sequence number first and last, so that all facts are about one disk. The error wraps
 // disk.ErrGone if the disk is not attached, or was detached during the call.
 func (f FS) Disk(name string) (disk.Facts, error) {
 	facts, err := f.disk(name)
@@ -131,7 +131,7 @@ func (f FS) disk(name string) (disk.Facts, error) {
 // attachment is a disk or a partition that is attached now.
 type attachment struct {
 	seq uint64
-	// entry is the path in /sys/block or /sys/class/block. It leads to dir until the disk is detached.
+	// entry is the path in /sys/block or /sys/class/block. entry leads to dir until the disk is detached.
 	entry, dir string
 	// whole is the directory of the whole disk.
 	whole string
@@ -222,8 +222,9 @@ func goneOr(dir string, err error) error {
 	return err
 }
 
-// missing reports whether the error means that a file or directory of sysfs does not exist. It is ENOENT for a missing
-// file. It is ENODEV for a file that disappeared while it was open (kernfs_get_active in fs/kernfs/dir.c).
+// missing reports whether the error means that a file or directory of sysfs does not exist. The error is ENOENT for a
+// missing file. The error is ENODEV for a file that disappeared while it was open (kernfs_get_active in
+// fs/kernfs/dir.c).
 func missing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV)
 }

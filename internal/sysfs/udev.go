@@ -42,8 +42,8 @@ func readBounded(path string, limit int) ([]byte, error) {
 	return b, err
 }
 
-// FSUUID returns the UUID of the filesystem that udev found on the disk with that kernel name. It is "" if udev found
-// none. FSUUID reads nothing else about the disk.
+// FSUUID returns the UUID of the filesystem that udev found on the disk with that kernel name. The UUID is "" if udev
+// found none. FSUUID reads nothing else about the disk.
 func (f FS) FSUUID(name string) (string, error) {
 	u, err := f.udevOf(name)
 	if err != nil {
@@ -125,8 +125,8 @@ func parseUdev(text string, id disk.ID) (disk.Udev, string) {
 	return u, properties["ID_PATH"]
 }
 
-// product multiplies two numbers of that base. It returns 0 if one of them is not a number, or if the result is more
-// bytes than a disk can have.
+// product multiplies two numbers of that base. product returns 0 if one of them is not a number, or if the result is
+// more bytes than a disk can have.
 func product(a, b string, base int) uint64 {
 	x, errX := strconv.ParseUint(a, base, 64)
 	y, errY := strconv.ParseUint(b, base, 64)
@@ -145,8 +145,8 @@ func isFalse(s string) bool {
 	return false
 }
 
-// encoded returns the value of a property. It decodes the escaped form of the property, which is complete. If there is
-// no escaped form, it returns the plain property, in which udev has replaced some characters.
+// encoded returns the value of a property. encoded decodes the escaped form of the property, which is complete. If
+// there is no escaped form, it returns the plain property, in which udev has replaced some characters.
 func encoded(properties map[string]string, key string) string {
 	if v, found := properties[key+"_ENC"]; found {
 		return disk.Unescape(v)

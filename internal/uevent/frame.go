@@ -39,8 +39,8 @@ const maxName = 32
 // errForeign is the error for a well-formed frame that is not about a disk or partition.
 var errForeign = errors.New("not about a disk")
 
-// parse returns the hint of one frame from udev. It first checks everything on which go-udev's parser relies, so that
-// the parser cannot panic. That parser rejects a property whose value has an equals sign.
+// parse returns the hint of one frame from udev. parse first checks everything on which go-udev's parser relies, so
+// that the parser cannot panic. That parser rejects a property whose value has an equals sign.
 func parse(frame []byte) (Hint, error) {
 	end, err := checkHeader(frame)
 	if err != nil {
@@ -54,7 +54,8 @@ func parse(frame []byte) (Hint, error) {
 	return hint(event)
 }
 
-// checkHeader checks the header of a frame. It returns the end of the frame's properties, including the last NUL.
+// checkHeader checks the header of a frame. checkHeader returns the end of the frame's properties, including the last
+// NUL.
 func checkHeader(frame []byte) (int, error) {
 	// go-udev takes a frame that has only a header for a frame from the kernel.
 	if len(frame) <= headerSize {

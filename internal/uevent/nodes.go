@@ -17,8 +17,8 @@ import (
 // device_del in drivers/base/core.c). udev sends its events only after its rules, which run for several disks at once.
 // WatchNodes returns a Nodes.
 //
-// Nodes does not use fsnotify, which asks for all events about the entries. Then each write to /dev/null would wake the
-// daemon.
+// Nodes does not use fsnotify, which asks for all events about the entries. With fsnotify, each write to /dev/null
+// would wake the daemon.
 type Nodes struct {
 	directory string
 	wanted    func(name string) bool
@@ -50,7 +50,7 @@ func WatchNodes(directory string, wanted func(name string) bool) (*Nodes, error)
 	}, nil
 }
 
-// Run reads the events when they come, so that the kernel's queue does not overflow. It returns nil when the context
+// Run reads the events when they come, so that the kernel's queue does not overflow. Run returns nil when the context
 // ends.
 func (n *Nodes) Run(ctx context.Context) error {
 	defer n.events.Close()
@@ -74,8 +74,8 @@ func (n *Nodes) Run(ctx context.Context) error {
 }
 
 // CameAfter reports whether the entry called name is known to have appeared after the entry called other had
-// disappeared. It returns false if name has disappeared since, or if other exists again. If name exists, its own last
-// disappearance does not count.
+// disappeared. CameAfter returns false if name has disappeared since, or if other exists again. If name exists, its own
+// last disappearance does not count.
 func (n *Nodes) CameAfter(name, other string) bool {
 	if n == nil {
 		return false

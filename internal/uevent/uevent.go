@@ -16,9 +16,9 @@ import (
 
 // Hint names a disk to look at again.
 type Hint struct {
-	// Name is the kernel name of the disk or the partition. It is empty if Rescan is set.
+	// Name is the kernel name of the disk or the partition. Name is empty if Rescan is set.
 	Name string
-	// Seq is the disk sequence number in the event. It is 0 if the event has none.
+	// Seq is the disk sequence number in the event. Seq is 0 if the event has none.
 	Seq uint64
 	// Action is the kernel's name for the event: "add", "change", "remove" and so on (enum kobject_action in
 	// include/linux/kobject.h).
@@ -35,7 +35,7 @@ type Hint struct {
 type Counters struct {
 	// Frames is the number of frames that passed the kernel's filter and were read.
 	Frames uint64
-	// Foreign is the number of dropped frames. Such a frame was not sent by root, not sent to udev's group, or not
+	// Foreign is the number of dropped frames. A dropped frame was not sent by root, not sent to udev's group, or not
 	// about a disk or partition.
 	Foreign uint64
 	// Unreadable is the number of frames that were cut short or could not be parsed. Each causes a rescan.
@@ -97,9 +97,9 @@ func setUp(fd, buffer int) error {
 	return os.NewSyscallError("bind", unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: udevGroup}))
 }
 
-// filter returns a socket filter, so that the many network events of a node do not wake the daemon. It passes frames
-// with udev's magic number and the hashes of SUBSYSTEM=block and of DEVTYPE=disk or partition. If a load goes beyond
-// the end of a frame, the kernel drops the frame (Documentation/networking/filter.rst).
+// filter returns a socket filter, so that the many network events of a node do not wake the daemon. filter passes
+// frames with udev's magic number and the hashes of SUBSYSTEM=block and of DEVTYPE=disk or partition. If a load goes
+// beyond the end of a frame, the kernel drops the frame (Documentation/networking/filter.rst).
 func filter() []unix.SockFilter {
 	const (
 		load = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
@@ -119,7 +119,7 @@ func filter() []unix.SockFilter {
 	}
 }
 
-// Counters returns the counts so far. It may be called at any time.
+// Counters returns the counts so far. Counters may be called at any time.
 func (l *Listener) Counters() Counters {
 	return Counters{
 		Frames:     l.frames.Load(),
@@ -129,7 +129,7 @@ func (l *Listener) Counters() Counters {
 	}
 }
 
-// Run calls emit for each hint until the context ends. Then it closes the socket and returns nil. Run may be called
+// Run calls emit for each hint until the context ends. Then Run closes the socket and returns nil. Run may be called
 // only once. While emit blocks, the kernel keeps as many frames as the socket's buffer can hold.
 func (l *Listener) Run(ctx context.Context, emit func(Hint)) error {
 	raw, err := l.socket.SyscallConn()
@@ -139,8 +139,8 @@ func (l *Listener) Run(ctx context.Context, emit func(Hint)) error {
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
-		// The only possible error is that the socket cannot be polled. Then the first read has failed with this error
-		// too.
+		// The only possible error is that the socket cannot be polled. In that case the first read has failed with this
+		// error too.
 		_ = l.socket.SetReadDeadline(time.Unix(1, 0))
 	})
 	defer func() {
@@ -176,7 +176,7 @@ func (l *Listener) Run(ctx context.Context, emit func(Hint)) error {
 	return nil
 }
 
-// judge turns a message into a hint. It returns false if the message is not about a disk.
+// judge turns a message into a hint. judge returns false if the message is not about a disk.
 func (l *Listener) judge(m message) (Hint, bool) {
 	if !m.fromRoot() || m.groups != udevGroup {
 		l.foreign.Add(1)

@@ -44,8 +44,8 @@ func MakeLink(link string, id disk.ID) (err error) {
 	return symlink(disk.LinkDirectory+"/"+name, class, name)
 }
 
-// RemoveLink removes the link at that path from a class directory if it leads to the disk. It also removes the link
-// through which this link leads. A missing link is not an error.
+// RemoveLink removes the link at that path from a class directory if it leads to the disk. RemoveLink also removes the
+// link through which this link leads. A missing link is not an error.
 func RemoveLink(link string, id disk.ID) (err error) {
 	defer wrap(&err, "cannot remove the link %s to %s", disk.Visible(link), id)
 	class, name, err := openLink(link)
@@ -104,7 +104,7 @@ func removeDead(class *os.File, name string) error {
 	return unix.Unlinkat(int(class.Fd()), name, 0)
 }
 
-// wrap puts what could not be done before an error. It does nothing if there is no error.
+// wrap puts what could not be done before an error. wrap does nothing if there is no error.
 func wrap(err *error, format string, args ...any) {
 	if *err != nil {
 		*err = fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), *err)

@@ -1,6 +1,6 @@
 // Package unit asks PID 1 to do what hotmount cannot or may not do itself: to start mount units, and the services that
-// format and clean up. Only this package uses D-Bus and builds such requests. It also makes and removes the mount
-// points.
+// format and clean up. Only this package uses D-Bus and builds such requests. Package unit also makes and removes the
+// mount points.
 package unit
 
 import (
@@ -90,8 +90,8 @@ func (m *Manager) with(ctx context.Context, use func(context.Context, *sd.Conn) 
 	return use(ctx, c)
 }
 
-// connect connects through go-systemd. That library asks for one connection for calls and another for signals. It gets
-// the same connection twice, because each connection costs PID 1 seconds during many events.
+// connect connects through go-systemd. That library asks for one connection for calls and another for signals. The
+// library gets the same connection twice, because each connection costs PID 1 seconds during many events.
 //
 // The connection ends with ctx. If the connection breaks, or PID 1 does not answer, connect calls end with the reason.
 func (m *Manager) connect(ctx context.Context, end context.CancelCauseFunc) (*sd.Conn, error) {
@@ -205,8 +205,9 @@ func (m *Manager) startAlone(ctx context.Context, u MountUnit) error {
 	return errors.Join(err, m.Run(ctx, disk.ProgramCleanup, u.ID, u.Path))
 }
 
-// startTransient asks PID 1 to make and start a transient unit, and to make the units in others with it. It returns
-// ErrExists if the unit exists. It does not wait for the job, so it needs no connection for signals.
+// startTransient asks PID 1 to make and start a transient unit, and to make the units in others with it. startTransient
+// returns ErrExists if the unit exists. startTransient does not wait for the job, so it needs no connection for
+// signals.
 //
 // If the answer is lost, for example because PID 1 re-executes itself, startTransient asks once more. If PID 1 already
 // has the job, it answers that the unit exists.
@@ -221,8 +222,8 @@ func (m *Manager) startTransient(ctx context.Context, name string, properties []
 	return refusal(name, err)
 }
 
-// call calls a method of PID 1's manager and stores the result. It opens its own connection. It waits no longer than
-// patience.
+// call calls a method of PID 1's manager and stores the result. call opens its own connection. call waits no longer
+// than patience.
 func (m *Manager) call(ctx context.Context, method string, result any, args ...any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errSilent)
 	defer cancel()
@@ -237,8 +238,8 @@ func (m *Manager) call(ctx context.Context, method string, result any, args ...a
 // MountEnded reports whether the job of StartMount has ended. If the job has ended and nothing is mounted, the error is
 // a *JobError.
 //
-// While the unit's file exists, PID 1 has the unit. Then MountEnded asks PID 1 for the job only if sure is true. A
-// connection costs PID 1 a message for each change of each unit.
+// While the unit's file exists, PID 1 has the unit. As long as PID 1 has the unit, MountEnded asks PID 1 for the job
+// only if sure is true. A connection costs PID 1 a message for each change of each unit.
 func (m *Manager) MountEnded(ctx context.Context, path string, sure bool) (bool, error) {
 	if err := checkPath(path); err != nil {
 		return false, err
@@ -284,7 +285,7 @@ func mountEnded(ctx context.Context, c *sd.Conn, name string) (bool, error) {
 
 // MissingAbove returns the name of the mount unit, above the mount point, that made the job of a mount end with that
 // result. The name is empty if there is no such unit. If fstab or a unit file has a mount above the mount point, PID 1
-// requires that mount (systemd.mount(5), "Implicit Dependencies"). Such a unit has failed, or has waited in vain for
+// requires that mount (systemd.mount(5), "Implicit Dependencies"). The named unit has failed, or has waited in vain for
 // its own device.
 func (m *Manager) MissingAbove(ctx context.Context, path, result string) (name string, err error) {
 	if err := checkPath(path); err != nil || result != "dependency" {
@@ -311,8 +312,8 @@ func (m *Manager) has(path string) bool {
 	return err == nil
 }
 
-// refusal returns the reason why PID 1 did not take a job for the unit, nil if it took the job. This error never blames
-// the disk. Only the result of a job can blame the disk.
+// refusal returns the reason why PID 1 did not take a job for the unit, nil if it took the job. The error of refusal
+// never blames the disk. Only the result of a job can blame the disk.
 func refusal(unit string, err error) error {
 	var e dbus.Error
 	switch {
@@ -348,7 +349,7 @@ func noSuchUnit(err error) bool {
 	return errors.As(err, &e) && e.Name == "org.freedesktop.systemd1.NoSuchUnit"
 }
 
-// Plugged returns the time of CLOCK_MONOTONIC at which the disk became plugged for PID 1. This is
+// Plugged returns the time of CLOCK_MONOTONIC at which the disk became plugged for PID 1. The time is
 // ActiveEnterTimestampMonotonic of the disk's device unit, in microseconds (org.freedesktop.systemd1(5)). If the disk
 // is not plugged, Plugged returns zero.
 //

@@ -42,7 +42,7 @@ func MakeMountPoint(dir, uuid string) (err error) {
 	if err := isBare(point); err != nil {
 		return err
 	}
-	// A directory that a crash left mostly has the marker. Then the directory need not become writable.
+	// A directory that a crash left mostly has the marker. A directory with the marker need not become writable.
 	if m, err := openMarker(point, 0); err == nil {
 		m.Close()
 	} else if err := errors.Join(setImmutable(point, false), mark(point)); err != nil {
@@ -133,8 +133,8 @@ func unmark(d *os.File) error {
 	return unix.Unlinkat(int(d.Fd()), marker, 0)
 }
 
-// RemoveMountPoint removes the directory of a UUID from a class directory if it holds nothing but the marker. It does
-// not touch a directory with a mount. A missing directory is not an error.
+// RemoveMountPoint removes the directory of a UUID from a class directory if it holds nothing but the marker.
+// RemoveMountPoint does not touch a directory with a mount. A missing directory is not an error.
 func RemoveMountPoint(dir, uuid string) (err error) {
 	defer wrap(&err, "cannot remove the mount point %s/%s", dir, disk.Visible(uuid))
 	class, err := openDirectory(dir)
@@ -180,7 +180,8 @@ func RemoveMountPoint(dir, uuid string) (err error) {
 	return removeDraft(class, uuid)
 }
 
-// Leftovers returns the names of all entries of a class directory. It returns none if the directory does not exist.
+// Leftovers returns the names of all entries of a class directory. Leftovers returns none if the directory does not
+// exist.
 func Leftovers(dir string) ([]string, error) {
 	class, err := openDirectory(dir)
 	if errors.Is(err, unix.ENOENT) {
@@ -218,8 +219,8 @@ func openDirectory(dir string) (*os.File, error) {
 	return d, nil
 }
 
-// openPoint opens a mount point. It returns errMounted if something is mounted there. It does not touch the mounted
-// filesystem, which may be dead.
+// openPoint opens a mount point. openPoint returns errMounted if something is mounted there. openPoint does not touch
+// the mounted filesystem, which may be dead.
 func openPoint(class *os.File, uuid string) (*os.File, error) {
 	place, err := openBelow(class, uuid, unix.O_PATH)
 	if err != nil {
@@ -293,8 +294,8 @@ func isBare(d *os.File) error {
 // immutable is FS_IMMUTABLE_FL (linux/fs.h). The package x/sys does not have it.
 const immutable = 0x10
 
-// setImmutable sets or clears FS_IMMUTABLE_FL (ioctl_iflags(2), chattr(1)). It does nothing on a filesystem that does
-// not have the flag, such as tmpfs before Linux 6.6.
+// setImmutable sets or clears FS_IMMUTABLE_FL (ioctl_iflags(2), chattr(1)). setImmutable does nothing on a filesystem
+// that does not have the flag, such as tmpfs before Linux 6.6.
 func setImmutable(d *os.File, on bool) error {
 	flags, err := unix.IoctlGetUint32(int(d.Fd()), unix.FS_IOC_GETFLAGS)
 	if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EOPNOTSUPP) {

@@ -28,7 +28,7 @@ type MountUnit struct {
 	Type string
 	// Options are mount options. Each entry is one option.
 	Options []string
-	// Description is a text for people. It must be safe to print.
+	// Description is a text for people. Description must be safe to print.
 	Description string
 	// Timeout bounds the time for mount(8).
 	Timeout time.Duration
@@ -68,7 +68,7 @@ func (u *MountUnit) properties() ([]sd.Property, error) {
 		p("Options", strings.Join(append(slices.Clone(u.Options), "nofail"), ",")),
 		p("TimeoutUSec", uint64(u.Timeout/time.Microsecond)),
 		p("Environment", environment),
-		// This frees the unit's name after a failed mount.
+		// CollectMode frees the unit's name after a failed mount.
 		p("CollectMode", "inactive-or-failed"),
 		// Because of nofail, systemd does not order the mount against local-fs.target. With this order, systemd
 		// unmounts only after it has stopped the services that may use the mount, such as kubelet.

@@ -21,8 +21,8 @@ import (
 type starts struct {
 	mu      sync.Mutex
 	waiting []*start
-	// turn has room for one request: the request whose mounts are under way. It is a channel and not a mutex, so that a
-	// request can wait for turn and for the answer to another request at the same time.
+	// turn has room for one request: the request whose mounts are under way. turn is a channel and not a mutex, so that
+	// a request can wait for turn and for the answer to another request at the same time.
 	turn chan struct{}
 	// together is when a service for several mounts was last started.
 	together time.Time
@@ -34,8 +34,8 @@ type starts struct {
 type start struct {
 	unit MountUnit
 	over func()
-	// answered is closed when the mount was requested together with others. It is also closed when the mount is to be
-	// requested alone, and alone is then true.
+	// answered is closed when the mount was requested together with others. answered is also closed when the mount is
+	// to be requested alone, and alone is then true.
 	answered chan struct{}
 	alone    bool
 }
@@ -64,7 +64,7 @@ func (s *starts) take() []*start {
 	return all
 }
 
-// withdraw removes a mount from the queue. It reports whether the mount was in the queue.
+// withdraw removes a mount from the queue. withdraw reports whether the mount was in the queue.
 func (s *starts) withdraw(one *start) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,8 +77,8 @@ func (s *starts) withdraw(one *start) bool {
 	return false
 }
 
-// StartMount starts a transient mount unit for a filesystem. It returns when PID 1 has the request. The mount table
-// shows when the filesystem is mounted. MountEnded reports whether the mount has failed.
+// StartMount starts a transient mount unit for a filesystem. StartMount returns when PID 1 has the request. The mount
+// table shows when the filesystem is mounted. MountEnded reports whether the mount has failed.
 //
 // The caller must call over when it no longer waits for the mount, even after an error. Until then, later requests
 // wait.
@@ -126,8 +126,8 @@ func end(all []*start, most time.Duration, turn func()) {
 }
 
 // heldBack is how long PID 1 may hold back jobs of mount units after several mounts. PID 1 reads the mount table at
-// most five times a second (mount_enumerate in systemd's src/core/mount.c). It runs no job of a mount unit until it has
-// read the table.
+// most five times a second (mount_enumerate in systemd's src/core/mount.c). PID 1 runs no job of a mount unit until it
+// has read the table.
 const heldBack = 1500 * time.Millisecond
 
 // mayBeHeldBack reports whether PID 1 may hold back jobs of mount units now.
@@ -162,8 +162,8 @@ func (m *Manager) ask(ctx context.Context, all []*start) {
 	}
 }
 
-// togetherUnit is the beginning of the name of a service that mounts several disks. It is not "hotmount-", because then
-// the sandbox of the services with that prefix would apply to mount(8).
+// togetherUnit is the beginning of the name of a service that mounts several disks. The beginning is not "hotmount-",
+// because then the sandbox of the services with that prefix would apply to mount(8).
 const togetherUnit = "hotmounts-"
 
 // condition is a condition of a unit (Conditions in org.freedesktop.systemd1(5)).
@@ -191,8 +191,8 @@ func (m *Manager) startTogether(ctx context.Context, all []*start) error {
 			return err
 		}
 		// PID 1 would log "Condition check resulted in … being skipped" for the job of a mount that the service has
-		// made. This would be misleading (job_emit_done_message in systemd's src/core/job.c). The message has the level
-		// info, the output of mount(8) has the level notice.
+		// made. Such a message would be misleading (job_emit_done_message in systemd's src/core/job.c). The message has
+		// the level info, the output of mount(8) has the level notice.
 		properties = append(properties, p("LogLevelMax", int32(syslog.LOG_NOTICE)), p("SyslogLevel", int32(syslog.LOG_NOTICE)))
 		names = append(names, Name(s.unit.Path))
 		mounts = append(mounts, sd.PropertyCollection{Name: Name(s.unit.Path), Properties: properties})

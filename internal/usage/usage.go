@@ -23,8 +23,8 @@ type Space struct {
 	At string
 	// Size, Free and Available are the sizes of statvfs(3). Inodes and FreeInodes are counts.
 	Size, Free, Available, Inodes, FreeInodes uint64
-	// Dev is the filesystem's device. Geometry is the size of an XFS filesystem. It is nil if the caller may not open
-	// the filesystem.
+	// Dev is the filesystem's device. Geometry is the size of an XFS filesystem. Geometry is nil if the caller may not
+	// open the filesystem.
 	Dev      disk.Dev
 	Geometry *disk.Geometry
 }
@@ -54,7 +54,7 @@ func Scan(ctx context.Context, h inventory.Host, hung map[string]int) ([]disk.Fa
 	return disks, sizes, nil
 }
 
-// Of measures the filesystems at the paths concurrently. It does so in a separate process, because a dead filesystem
+// Of measures the filesystems at the paths concurrently. Of does so in a separate process, because a dead filesystem
 // never answers. For the path of each filesystem without an answer, the map hung gets the id of that process. Of skips
 // such a path while the process cannot be killed, so that it leaves no further process behind.
 func Of(ctx context.Context, paths []string, hung map[string]int) map[string]Space {
@@ -87,7 +87,7 @@ func Of(ctx context.Context, paths []string, hung map[string]int) map[string]Spa
 	return known
 }
 
-// Print measures the filesystems at the paths and prints each answer as it comes. It runs in the process that Of
+// Print measures the filesystems at the paths and prints each answer as it comes. Print runs in the process that Of
 // starts.
 func Print(w io.Writer, paths []string) error {
 	out := json.NewEncoder(w)
@@ -108,7 +108,7 @@ func Print(w io.Writer, paths []string) error {
 	return failed
 }
 
-// at measures one filesystem. It may never return.
+// at measures one filesystem. at may never return.
 func at(p string) Space {
 	u := Space{At: p}
 	var s unix.Statfs_t

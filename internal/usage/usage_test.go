@@ -40,7 +40,7 @@ func TestOf(t *testing.T) {
 	hung := map[string]int{}
 	asks := func(paths []string, answers int, asked uint64) {
 		t.Helper()
-		// In an answer of this child, the size is the number of paths that the child got.
+		// In an answer of the child, the size is the number of paths that the child got.
 		if got := Of(t.Context(), paths, hung); got["/a"].Size != asked || len(got) != answers {
 			t.Errorf("%+v, want %d answers of a child that was asked for %d", got, answers, asked)
 		}
