@@ -609,7 +609,8 @@ func TestTrustByDefault(t *testing.T) {
 	if _, err := Load(src); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("got %v, want the error of the check", err)
 	}
-	// Other users can remove the file from a directory of mode 0775. They cannot remove it from a sticky directory.
+	// Other users can remove the file from a directory of mode 0775. Other users cannot remove the file from a sticky
+	// directory.
 	dir := t.TempDir()
 	src = Source{Path: filepath.Join(dir, "config.yaml"), Trust: func(info fs.FileInfo) error {
 		if info.IsDir() && info.Mode().Perm()&0o022 != 0 {
@@ -790,7 +791,7 @@ var (
 	systemPath  = regexp.MustCompile(`^/(proc|sys|dev|run|etc|usr|boot)(/|$)`)
 )
 
-// valid returns an error with the rule that the settings break. It does not use the code that it checks.
+// valid returns an error with the rule that the settings break. valid does not use the code that it checks.
 func valid(s disk.Settings) error {
 	switch {
 	case s.FormatLimit < 1 || s.FormatLimit > 256:

@@ -41,7 +41,7 @@ func (t tree) with(changes tree) tree {
 	return all
 }
 
-// make creates the files. It returns a host with them as its root, and with an initialised state directory.
+// make creates the files. make returns a host with these files as its root, and with an initialised state directory.
 func (t tree) make(tb testing.TB) Host {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -636,7 +636,8 @@ func mapValues(by map[string]disk.Facts) []*disk.Facts {
 	return all
 }
 
-// TestUnreadable checks that an unreadable disk does not count as gone. Otherwise hotmount would clean up its mount.
+// TestUnreadable checks that an unreadable disk does not count as gone. Otherwise hotmount would clean up the disk's
+// mount.
 func TestUnreadable(t *testing.T) {
 	const dir = "sys/devices/pci0000:00/0000:10:00.0/virtio/block/vdb/"
 	for name, changes := range map[string]tree{

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// many returns a node with count loop devices that are disks. Each has a filesystem that is mounted at its place in a
-// class directory.
+// many returns a node with count loop devices that are disks. Each loop device has a filesystem that is mounted at its
+// place in a class directory.
 func many(tb testing.TB, count int) (h Host, names []string) {
 	tb.Helper()
 	all, table := tree{}, "27 1 254:0 / / rw - ext4 /dev/vda rw\n28 27 0:20 / /srv rw - tmpfs tmpfs rw\n"
@@ -38,8 +38,8 @@ func many(tb testing.TB, count int) (h Host, names []string) {
 	return all.with(tree{"proc/swaps": swapHead, "proc/cmdline": "\n", "proc/sys/kernel/random/boot_id": boot + "\n"}).make(tb), names
 }
 
-// BenchmarkLookOfMany measures one look at a node with many disks. It measures the CPU time of only this process, so
-// other work on the machine does not matter.
+// BenchmarkLookOfMany measures one look at a node with many disks. The benchmark measures the CPU time of only this
+// process, so other work on the machine does not matter.
 func BenchmarkLookOfMany(b *testing.B) {
 	for _, count := range []int{20, 200} {
 		b.Run(fmt.Sprint(count), func(b *testing.B) {

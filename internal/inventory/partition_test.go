@@ -121,8 +121,8 @@ func loop(name, path string) tree {
 	return tree{"sys/block/" + name: "-> ../devices/virtual/block/" + name, dir + "hidden": "1\n", dir + "loop/backing_file": path + "\n"}
 }
 
-// TestLoops checks loop devices for which the kernel does not report the device below. Then the path of the file
-// decides: it may name the disk, a partition or a device on the disk, or a file on the disk's filesystem.
+// TestLoops checks loop devices for which the kernel does not report the device below. For such a loop device the path
+// of the file decides: it may name the disk, a partition or a device on the disk, or a file on the disk's filesystem.
 func TestLoops(t *testing.T) {
 	one := func(f disk.Facts, on *disk.Facts, h Host, l mounts.Loop) string {
 		h.addLoops(&f, on, &common{loops: []mounts.Loop{l}, loopUUIDs: func() map[string]string { return nil }}, map[disk.Dev]string{on.Dev: on.Name})

@@ -60,8 +60,8 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// TestStaleInAFormerDirectory checks that a stale mount is found after its class was removed from the configuration. It
-// is also found if there is no configuration.
+// TestStaleInAFormerDirectory checks that a stale mount is found after its class was removed from the configuration.
+// The mount is also found if there is no configuration.
 func TestStaleInAFormerDirectory(t *testing.T) {
 	const where = "/mnt/former/" + uuidA
 	h := node.with(tree{table: "40 27 254:64 / " + where + " rw,noatime - xfs /dev/vde rw\n"}).make(t)

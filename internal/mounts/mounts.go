@@ -57,7 +57,7 @@ func ByPath(tree []Mount) Paths {
 	return p
 }
 
-// At returns the mount to which a path leads. At does the same as the function At.
+// At returns the mount to which a path leads. This method does the same as the function At.
 func (p Paths) At(path string) *Mount {
 	way := p.onWay(path)
 	var at *Mount

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// These are lines of PID 1's table: its root, either shared or private, and a disk at /mnt/disks.
+// The following lines are from PID 1's table: its root, either shared or private, and a disk at /mnt/disks.
 const (
 	hostRoot    = "27 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw\n"
 	privateRoot = "27 1 254:1 / / rw,relatime - ext4 /dev/vda1 rw\n"

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestWatchMounts mounts in the host's mount namespace, because hotmount watches the table of PID 1. It mounts only in
-// the test's own directory.
+// TestWatchMounts mounts in the host's mount namespace, because hotmount watches the table of PID 1. The test mounts
+// only in its own directory.
 func TestWatchMounts(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())

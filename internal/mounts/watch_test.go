@@ -11,7 +11,7 @@ func TestWatchBeginsAndStops(t *testing.T) {
 	for _, paths := range [][]string{{tablePath, ownTablePath}, {ownTablePath}, {"/nowhere", ownTablePath}} {
 		ctx, cancel := context.WithCancel(t.Context())
 		calls := 0
-		// The context ends before the first poll. This wake-up is not lost.
+		// The context ends before the first poll. The end of the context still wakes watch.
 		if err := watch(ctx, func() { calls++; cancel() }, paths...); err != nil {
 			t.Errorf("%q: %v", paths, err)
 		}

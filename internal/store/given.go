@@ -50,7 +50,7 @@ func (s Store) changeGiven(change func([]disk.Given) []disk.Given) error {
 	})
 }
 
-// GiveOut records, synced, that the class is about to give the disk out by that link, in the boot with that id. One
+// GiveOut durably records that the class is about to give the disk out by that link, in the boot with that id. One
 // record is permanent, the other is for this attachment only. GiveOut fails if the state directory was never
 // initialised.
 func (s Store) GiveOut(f *disk.Facts, boot, class, link string) error {
@@ -72,7 +72,7 @@ func (s Store) GiveOut(f *disk.Facts, boot, class, link string) error {
 	return wrap(err, "cannot record that %s is given out", f.ID)
 }
 
-// amendGiven changes, synced, every block volume record that may be about the disk.
+// amendGiven durably changes every block volume record that may be about the disk.
 func (s Store) amendGiven(f *disk.Facts, amend func(*disk.Given)) error {
 	err := s.changeGiven(func(all []disk.Given) []disk.Given {
 		for i := range all {
@@ -85,7 +85,7 @@ func (s Store) amendGiven(f *disk.Facts, amend func(*disk.Given)) error {
 	return wrap(err, "cannot change the record of the block volume on %s", f.Name)
 }
 
-// Ungive removes, synced, the disk's block volume record after the operator had the disk overwritten. Records that may
+// Ungive durably removes the disk's block volume record after the operator had the disk overwritten. Records that may
 // be about another disk stay: those with another WWN, and those of one of several disks with this serial.
 func (s Store) Ungive(f *disk.Facts) error {
 	err := s.changeGiven(func(all []disk.Given) []disk.Given {
@@ -94,7 +94,7 @@ func (s Store) Ungive(f *disk.Facts) error {
 	return wrap(err, "cannot remove the record of the block volume on %s", f.Name)
 }
 
-// free records, synced, that the volume on the disk no longer belongs to a class.
+// free durably records that the volume on the disk no longer belongs to a class.
 func (s Store) free(f *disk.Facts) error {
 	var err error
 	if f.Standing.Given != nil {

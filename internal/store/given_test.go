@@ -73,8 +73,8 @@ func TestGiven(t *testing.T) {
 	}
 }
 
-// TestGivenTwice checks a block volume after another disk with its serial was seen. This fact and the slot of the first
-// disk stay on record when a disk is given out again.
+// TestGivenTwice checks a block volume after another disk with its serial was seen. The other disk and the slot of the
+// first disk stay on record when a disk is given out again.
 func TestGivenTwice(t *testing.T) {
 	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
 	if _, err := s.Init(nil); err != nil {
@@ -96,7 +96,7 @@ func TestGivenTwice(t *testing.T) {
 	if same(first) || same(second) {
 		t.Error("one of the two is taken for the first in another boot")
 	}
-	// The slot of the first disk may hold the second disk by now. It holds the first disk for certain only if the
+	// The slot of the first disk may hold the second disk by now. The slot certainly holds the first disk only if the
 	// attachment is the one that was given out.
 	again := *first
 	again.Seq = 9

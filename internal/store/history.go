@@ -104,7 +104,7 @@ func futureAt(all []disk.Record, now time.Time) (count int) {
 	return count
 }
 
-// NoticeFuture records, once, that the history has times in the future. count is the number of such records. A clock
+// NoticeFuture records only once that the history has times in the future. count is the number of such records. A clock
 // was wrong when they were written. Without this, they would count for format_limit until their time has come.
 func (s Store) NoticeFuture() (count int, err error) {
 	all, err := s.History()

@@ -445,7 +445,7 @@ func found(f *disk.Facts, boot, what, uuid string) disk.Sighting {
 }
 
 // TestFormerContents checks that content that was never mounted counts as missing at a later boot where the disk was.
-// It does not count if it was seen leaving, or if something else lies there now.
+// Such content does not count if it was seen leaving, or if something else lies there now.
 func TestFormerContents(t *testing.T) {
 	one, two := numbered(1), numbered(2)
 	plain, serial := facts("vdb", 2, ""), facts("vdb", 2, "S")

@@ -11,7 +11,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Begin records, synced, that a filesystem is about to be made. Begin also drops the noted content of the disk. Nobody
+// Begin durably records that a filesystem is about to be made. Begin also drops the noted content of the disk. Nobody
 // will miss this content, even if a crash leaves a filesystem that is only half made.
 func (s Store) Begin(i disk.Intent) error { return s.begins(i, nil) }
 
@@ -102,7 +102,7 @@ func (s Store) leave(all []disk.Intent, has func(*disk.Intent) bool) error {
 	return nil
 }
 
-// End removes the intent with that UUID, synced.
+// End durably removes the intent with that UUID.
 func (s Store) End(uuid string) error {
 	if !disk.ValidUUID(uuid) {
 		return fmt.Errorf("cannot remove the intent: %q is not a UUID", uuid)

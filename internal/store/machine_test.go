@@ -26,7 +26,7 @@ func on(t *testing.T, s Store, id string) Store {
 	return s
 }
 
-// starts starts the daemon while these disks are attached. It reports whether the store asked for the disks.
+// starts starts the daemon while these disks are attached. starts reports whether the store asked for the disks.
 func starts(t *testing.T, s Store, boot string, attached ...*disk.Facts) (asked bool) {
 	t.Helper()
 	err := s.Start(func() (all []disk.Identity, err error) {
@@ -68,7 +68,7 @@ func expect(t *testing.T, when string, s Store, boot string, want map[*disk.Fact
 }
 
 // TestAnotherMachineID checks that a clone holds the disks of its first start, and that the slots of the builder hold
-// nothing. This lasts over boots until the operator decides whether it is the same worker.
+// nothing. The holds last over boots until the operator decides whether the clone is the same worker.
 func TestAnotherMachineID(t *testing.T) {
 	seed, old := facts("vdb", 2, ""), facts("vdc", 3, "OLD")
 	was := made(t, seed.Identity("boot1"), old.Identity("boot1"))
@@ -273,7 +273,8 @@ func TestUngive(t *testing.T) {
 	if standing(s, two, "boot2").Given == nil {
 		t.Error("not the one that was overwritten")
 	}
-	// A record of another disk with the same serial stays. So this disk is not formatted without an operator either.
+	// A record of another disk with the same serial stays. So the disk without a record is not formatted without an
+	// operator either.
 	if left, err := s.Given(); err != nil || len(left) != 2 || left[0].WWN == "naa.1" || left[1].WWN == "naa.1" {
 		t.Errorf("%+v, %v", left, err)
 	}

@@ -68,7 +68,7 @@ func TestScanPlace(t *testing.T) {
 	}
 }
 
-// TestScanPlaceOfAStalledDisk checks that a disk whose reads hang keeps its place for only half a minute. It gets
+// TestScanPlaceOfAStalledDisk checks that a disk whose reads hang keeps its place for only half a minute. The disk gets
 // another place when the reads continue.
 func TestScanPlaceOfAStalledDisk(t *testing.T) {
 	s := Store{Runtime: t.TempDir()}

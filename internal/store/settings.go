@@ -40,7 +40,7 @@ const (
 	keptEnd     = "# end\n"
 )
 
-// KeepSettings records, synced, a configuration file with settings that were loaded without a fault. If KeepSettings
+// KeepSettings durably records a configuration file with settings that were loaded without a fault. If KeepSettings
 // fails, the record of formats has no gap. Without the kept settings, only a start with a faulty configuration lacks
 // settings.
 func (s Store) KeepSettings(text string) error {

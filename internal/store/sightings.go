@@ -12,7 +12,7 @@ import (
 	"hotmount/internal/policy/identity"
 )
 
-// Remember records, synced, on which disks filesystems were found mounted, or that these disks have left.
+// Remember durably records on which disks filesystems were found mounted, or that these disks have left.
 func (s Store) Remember(seen []disk.Sighting) error {
 	err := s.locked(func() error {
 		all, err := s.Sightings()
@@ -83,7 +83,7 @@ func (s Store) markFull(all []disk.Sighting) error {
 	return err
 }
 
-// Note records, synced, content that was found on disks and is not mounted. If Left is set, it records that the content
+// Note durably records content that was found on disks and is not mounted. If Left is set, it records that the content
 // is gone. Once a filesystem is mounted, Remember records it instead.
 func (s Store) Note(found []disk.Sighting) error {
 	return wrap(s.locked(func() error { return s.note(found, true) }), "cannot record what lies on which disk")
@@ -117,7 +117,7 @@ func (s Store) note(found []disk.Sighting, add bool) error {
 	return saveList(s, s.notedFile(), all)
 }
 
-// GiveUp records, synced, that the filesystem's disk has left and will not come back, though nobody saw it leaving. The
+// GiveUp durably records that the filesystem's disk has left and will not come back, though nobody saw it leaving. The
 // record keeps its other fields and its position. So later content of a slot stays later.
 func (s Store) GiveUp(uuid string) error {
 	err := s.locked(func() error {

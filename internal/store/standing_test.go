@@ -232,8 +232,8 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestTwinWithoutSerial checks disks that no serial distinguishes. Then any disk except the disk on record may be the
-// twin.
+// TestTwinWithoutSerial checks disks that no serial distinguishes. Of such disks, any disk except the disk on record
+// may be the twin.
 func TestTwinWithoutSerial(t *testing.T) {
 	s, f := Store{State: t.TempDir(), Runtime: t.TempDir()}, standingDisk()
 	if _, err := s.Init(nil); err != nil {
@@ -312,8 +312,8 @@ func TestLastOn(t *testing.T) {
 	}
 }
 
-// TestBeside checks a disk that was already attached when the disk on record left. It is another disk, whatever its
-// serial is.
+// TestBeside checks a disk that was already attached when the disk on record left. Such a disk is another disk,
+// whatever its serial is.
 func TestBeside(t *testing.T) {
 	part := func(number uint32) func(*disk.Facts) {
 		return func(f *disk.Facts) { f.Seq, f.Slot = disk.PartitionSeq(14, number), "pci-0000:06:00.0-part1" }
@@ -352,8 +352,8 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// TestElsewhere checks content that appears in another slot in the same boot. It may be a copy if the disk on record
-// was not seen leaving and a serial is missing.
+// TestElsewhere checks content that appears in another slot in the same boot. Such content may be a copy if the disk on
+// record was not seen leaving and a serial is missing.
 func TestElsewhere(t *testing.T) {
 	for name, tt := range map[string]struct {
 		boot string
@@ -491,8 +491,8 @@ func TestBefore(t *testing.T) {
 	}
 }
 
-// TestIntentIsFoundAgain checks that the intent is found after the disk was attached again. It is also found if udev
-// knows only the filesystem's UUID.
+// TestIntentIsFoundAgain checks that the intent is found after the disk was attached again. The intent is also found if
+// udev knows only the filesystem's UUID.
 func TestIntentIsFoundAgain(t *testing.T) {
 	f := standingDisk()
 	tests := []struct {
@@ -713,7 +713,7 @@ func TestLeave(t *testing.T) {
 }
 
 // TestIntentsAtOnce checks that many disks can be formatted at once, each by its own process. One format may end while
-// another begins. This is not a fault of the state directory.
+// another begins. An intent that ends in between is not a fault of the state directory.
 func TestIntentsAtOnce(t *testing.T) {
 	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
 	if _, err := s.Init(nil); err != nil {

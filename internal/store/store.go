@@ -320,7 +320,7 @@ func (s Store) lift(f *disk.Facts, boot string, w disk.Word) error {
 	return err
 }
 
-// change writes the state, synced, if f changes it. If f changes nothing, change succeeds even if the state directory
+// change durably writes the state if f changes it. If f changes nothing, change succeeds even if the state directory
 // cannot be written.
 func (s Store) change(f func(*state)) error {
 	changed := func() (st state, is bool, err error) {
@@ -344,7 +344,7 @@ func (s Store) change(f func(*state)) error {
 	})
 }
 
-// Keep records, synced, that a disk stays held or refused after the cause has gone. The cause is the format limit
+// Keep durably records that a disk stays held or refused after the cause has gone. The cause is the format limit
 // (ReasonBrake), another disk with the same UUID (ReasonTwin), or another disk with the serial of a block volume
 // (ReasonSerialTwice). Accept ends the hold.
 func (s Store) Keep(f *disk.Facts, boot string, reason disk.Reason) error {

@@ -10,7 +10,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// KeepUse records, synced, how another program uses the disk. The disk is held from then on, until Accept. If the state
+// KeepUse durably records how another program uses the disk. The disk is held from then on, until Accept. If the state
 // directory cannot be written, KeepUse returns an error. After such an error, the record is valid only for this
 // attachment.
 func (s Store) KeepUse(f *disk.Facts, boot, how string) error {

@@ -53,7 +53,7 @@ const (
 	dm1 = "sys/devices/virtual/block/dm-1/"
 )
 
-// virtio is a virtio-blk disk on Debian 12 (Linux 6.1) in QEMU's q35, behind a PCIe root port. It has an entry in
+// virtio is a virtio-blk disk on Debian 12 (Linux 6.1) in QEMU's q35, behind a PCIe root port. The disk has an entry in
 // udev's database.
 var virtio = tree{
 	"sys/block/vdb":                  "-> ../devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/block/vdb",
@@ -86,7 +86,7 @@ V:1
 `,
 }
 
-// scsi is a disk behind virtio-scsi. It has a partition with LVM on it.
+// scsi is a disk behind virtio-scsi. The disk has a partition with LVM on it.
 var scsi = virtio.with(tree{
 	"sys/block/sda":                  "-> ../devices/pci0000:00/0000:00:02.1/0000:02:00.0/virtio1/host2/target2:0:0/2:0:0:1/block/sda",
 	sda + "dev":                      "8:0\n",

@@ -22,7 +22,7 @@ func TestRunStops(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// This is enough time for Run to begin to wait for a frame.
+	// The timeout is long enough for Run to begin to wait for a frame.
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	done := make(chan error)

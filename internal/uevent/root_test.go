@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sender opens a socket that sends to udev's group. This needs CAP_NET_ADMIN.
+// sender opens a socket that sends to udev's group. Sending to this group needs CAP_NET_ADMIN.
 func sender(t *testing.T) func(frame []byte, uid uint32) {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_KOBJECT_UEVENT)
@@ -30,7 +30,7 @@ func sender(t *testing.T) func(frame []byte, uid uint32) {
 	}
 }
 
-// collect runs the listener until it emits the hint with the name last. It returns all earlier hints.
+// collect runs the listener until it emits the hint with the name last. collect returns all earlier hints.
 func collect(t *testing.T, l *Listener, last string) []Hint {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

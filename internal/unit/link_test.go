@@ -10,7 +10,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// ownDev gives the test's thread its own /dev with the files that the tests need. It returns a class directory.
+// ownDev gives the test's thread its own /dev with the files that the tests need. ownDev returns a class directory.
 func ownDev(t *testing.T) (class string) {
 	t.Helper()
 	class = filepath.Join(t.TempDir(), "block")
@@ -60,8 +60,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestLinkAfterReboot checks that a link from an earlier boot or from before a crash is replaced. Such a link is
-// removed when its disk is.
+// TestLinkAfterReboot checks that a link from an earlier boot or from before a crash is replaced. Such a link is also
+// removed when its disk is removed.
 func TestLinkAfterReboot(t *testing.T) {
 	class := ownDev(t)
 	link, via := filepath.Join(class, "virtio-A"), disk.LinkDirectory+"/virtio-A"

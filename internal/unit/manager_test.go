@@ -171,7 +171,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// TestMountEnded checks that hotmount asks PID 1 whether a mount has ended. It does not wait for a signal.
+// TestMountEnded checks that hotmount asks PID 1 whether a mount has ended. hotmount does not wait for a signal.
 func TestMountEnded(t *testing.T) {
 	type job struct {
 		ID   uint32
@@ -304,9 +304,9 @@ func TestFaultsOfTheNode(t *testing.T) {
 	}
 }
 
-// TestMissingAbove checks which mount unit is named if the job of a mount ended because of a unit that it requires. It
-// is the nearest configured mount unit above that is not mounted. PID 1 also leaves such a unit unmounted if one of its
-// conditions fails.
+// TestMissingAbove checks which mount unit is named if the job of a mount ended because of a unit that it requires. The
+// right unit is the nearest configured mount unit above that is not mounted. PID 1 also leaves such a unit unmounted if
+// one of its conditions fails.
 func TestMissingAbove(t *testing.T) {
 	for _, test := range []struct{ load, active, result, want string }{
 		{"loaded", "failed", "dependency", "mnt-disks.mount"},

@@ -19,12 +19,12 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// pid1 acts as systemd on its own socket. It logs each call as text, answers the call, and signals the end of the job
+// pid1 acts as systemd on its own socket. pid1 logs each call as text, answers the call, and signals the end of the job
 // to subscribers. The real PID 1 signals the end to all connections of its private socket, but this may change.
 type pid1 struct {
 	socket string
-	// refuse is the D-Bus error for each call. It is empty if calls succeed. With refuseOnly, only calls with this text
-	// in their first argument get the error.
+	// refuse is the D-Bus error for each call. refuse is empty if calls succeed. With refuseOnly, only calls with this
+	// text in their first argument get the error.
 	refuse, refuseOnly string
 	// lose is the number of answers that are lost. Each lost answer ends its connection.
 	lose int

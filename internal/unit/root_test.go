@@ -310,8 +310,8 @@ func TestDraftInTheWay(t *testing.T) {
 	}
 }
 
-// TestInterrupted checks a mount point that a crash or an older version left incomplete. It is completed or removed. A
-// mount point never has its final name without the marker.
+// TestInterrupted checks a mount point that a crash or an older version left incomplete. Such a mount point is
+// completed or removed. A mount point never has its final name without the marker.
 func TestInterrupted(t *testing.T) {
 	for _, step := range []string{"mkdir", "mark", "renamed", "old", "old, immutable"} {
 		for _, remove := range []bool{false, true} {
@@ -396,7 +396,7 @@ func TestMarkerThatIsNone(t *testing.T) {
 	}
 }
 
-// TestLedElsewhere checks that hotmount follows no symbolic link. It accepts only a directory as a mount point.
+// TestLedElsewhere checks that hotmount follows no symbolic link. hotmount accepts only a directory as a mount point.
 func TestLedElsewhere(t *testing.T) {
 	outside := t.TempDir()
 	victim := filepath.Join(outside, uuid)

@@ -23,7 +23,7 @@ type Space struct {
 	At string
 	// Size, Free and Available are the sizes of statvfs(3). Inodes and FreeInodes are counts.
 	Size, Free, Available, Inodes, FreeInodes uint64
-	// Dev is the filesystem's device. Geometry is the size of an XFS filesystem. Geometry is nil if the caller may not
+	// Dev is the filesystem's device. Geometry describes an XFS filesystem. Geometry is nil if the caller may not
 	// open the filesystem.
 	Dev      disk.Dev
 	Geometry *disk.Geometry

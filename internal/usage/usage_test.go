@@ -58,7 +58,7 @@ func TestOf(t *testing.T) {
 	if err := stuck.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	// This waits until the process has ended, but does not reap it, because Of does that.
+	// Waitid waits until the process has ended, but does not reap the process, because Of does that.
 	if err := unix.Waitid(unix.P_PID, stuck.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
 		t.Fatal(err)
 	}
