@@ -30,7 +30,7 @@ type Source struct {
 	// Flags is the parsed command line with the flags of AddFlags. Flags is nil if there is no command line.
 	Flags *pflag.FlagSet
 	// Trust returns an error if the owner or the mode of a file is wrong. If Trust is nil, the file must belong to
-	// root, and only root may have write access to it.
+	// root, and only root may have write access to the file.
 	Trust func(fs.FileInfo) error
 }
 

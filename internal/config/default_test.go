@@ -7,8 +7,8 @@ import (
 	"hotmount/internal/policy"
 )
 
-// TestDefaultClass checks that the built-in class selects virtio-blk disks of any vendor. Of the SCSI disks, it selects
-// only QEMU's disks on virtio-scsi.
+// TestDefaultClass checks that the built-in class selects virtio-blk disks of any vendor. Of the SCSI disks, the class
+// selects only QEMU's disks on virtio-scsi.
 func TestDefaultClass(t *testing.T) {
 	s := Default()
 	for _, test := range []struct {

@@ -94,7 +94,7 @@ func suggest(name string, known []string) string {
 	return "expected one of " + strings.Join(known, ", ")
 }
 
-// near reports whether a becomes b when at most that many letters are added, left out or changed.
+// near reports whether a becomes b when at most edits letters are added, left out or changed.
 func near(a, b string, edits int) bool {
 	for a != "" && b != "" && a[0] == b[0] {
 		a, b = a[1:], b[1:]

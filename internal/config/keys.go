@@ -41,7 +41,7 @@ var lists = []key{
 	{"csi_ignore", driverName, list, ""},
 }
 
-// selectorKeys are the keys of an exclusion. A class has them too.
+// selectorKeys are the keys of an exclusion. A class has these keys too.
 var selectorKeys = []key{
 	{"names", kernelNames, nonEmptyList, ""},
 	{"mapper_names", anyText, nonEmptyList, ""},

@@ -32,9 +32,9 @@ func (k *kind) expects(s string) string {
 	return k.expected
 }
 
-// matching returns a kind for texts of at most that many bytes that match a regular expression as a whole. If a text
-// matches, each of the wrong functions checks it too. Such a function returns what was expected instead, or "" if the
-// text is good.
+// matching returns a kind for texts that match a regular expression as a whole. most bounds the length of a text in
+// bytes. If a text matches, each function of wrong checks the text too. Such a function returns what was expected
+// instead, or "" if the text is good.
 func matching(expression string, most int, expected string, wrong ...func(s, expected string) string) kind {
 	// The expression is compiled when it is first needed, because most hotmount processes read no configuration.
 	form := sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:` + expression + `)$`) })

@@ -24,8 +24,8 @@ type document struct {
 	data []byte
 }
 
-// parser reads one file after the other. parser accepts no anchors, tags and merge keys. Without these a value stands
-// at the place where it is used, and is only as large as its text.
+// parser reads one file after the other. parser accepts no anchors, tags and merge keys. Without anchors and merge
+// keys, a value stands at the place where it is used, and is only as large as its text.
 type parser struct {
 	// name is the current file. name is safe to print.
 	name string
@@ -220,7 +220,8 @@ func (p *parser) at(n *yaml.Node, key, format string, args ...any) {
 	p.add(p.place(n, key), format, args...)
 }
 
-// plain reports whether the node has an accepted form: no alias, anchor or tag. If it does not, plain adds a fault.
+// plain reports whether the node has an accepted form: no alias, anchor or tag. If the node has another form, plain
+// adds a fault.
 func (p *parser) plain(n *yaml.Node, key string) bool {
 	switch {
 	case n.Kind == yaml.AliasNode:

@@ -29,7 +29,8 @@ func File(s *disk.Settings) string { return file(s, nil) }
 func file(s *disk.Settings, from origins) string {
 	var b strings.Builder
 	known := from != nil
-	// section writes the keys of a struct. The first line begins with first, every other line with others.
+	// section writes the keys of a struct. The text first stands before the first line, and the text others before
+	// every other line.
 	section := func(of any, keys []key, first, others string, from origins) {
 		values := fields(of)
 		for _, k := range keys {

@@ -151,7 +151,7 @@ func Listens(ctx context.Context, path string) bool {
 }
 
 // Ask sends the request to the daemon that listens at the path, and returns the daemon's answer. If no daemon listens,
-// it returns ErrDown.
+// Ask returns ErrDown.
 func Ask(ctx context.Context, path string, r Request) (string, error) {
 	c, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "unix", path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {

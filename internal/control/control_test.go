@@ -65,8 +65,8 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// TestTheAnswerThatThereIsNone checks that a waiting client gets the reason if there is no answer. After the reason,
-// the client waits no longer.
+// TestTheAnswerThatThereIsNone checks that a waiting client gets the reason if there is no answer. A client with the
+// reason does not wait any longer.
 func TestTheAnswerThatThereIsNone(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return // without root no request reaches the handler (TestAsk)

@@ -90,7 +90,8 @@ func (n *finder) kubelet(dir string) {
 }
 
 // driverName matches the names that a CSI driver can have (GetPluginInfoResponse in the CSI specification). Device
-// plugins register too. Their name is the name of a resource and has an underscore, such as example.com_sriov.
+// plugins for other hardware register too. Their name is the name of a resource and has an underscore, such as
+// example.com_sriov.
 var driverName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$`) })
 
 // ofCSI reports whether the entry of a plugin's directory is the socket of a CSI driver. The names are conventions:
@@ -141,7 +142,7 @@ func ofOSD(e fs.DirEntry) bool { return osd().MatchString(e.Name()) }
 const maxEntries = 1024
 
 // entries returns the entries of a directory, none if the directory does not exist. A directory that cannot be read
-// counts as the named driver. If driver is empty, it counts as a driver with an unknown name.
+// counts as the named driver. If driver is empty, an unreadable directory counts as a driver with an unknown name.
 func (n *finder) entries(dir, driver string) []fs.DirEntry {
 	all, err := read(filepath.Join("/", n.root, dir))
 	switch {

@@ -17,8 +17,8 @@ func (h Host) For(s *disk.Settings) Host {
 	return h
 }
 
-// BySeq returns the facts of the attached disk with that disk sequence number. If no disk has it, the error wraps
-// disk.ErrGone.
+// BySeq returns the facts of the attached disk with that disk sequence number. If no disk has the number, the error
+// wraps disk.ErrGone.
 func (h Host) BySeq(seq uint64) (*disk.Facts, error) {
 	none := fmt.Errorf("cannot find the disk with sequence number %d: %w", seq, disk.ErrGone)
 	return h.find(func(f *disk.Facts) bool { return f.Seq == seq }, none)
@@ -30,8 +30,8 @@ func (h Host) ByName(name string) (*disk.Facts, error) {
 	return h.find(func(f *disk.Facts) bool { return f.Name == name }, none)
 }
 
-// find scans all disks, because the facts of one disk include its peers. If is accepts none of them, find returns the
-// error none.
+// find scans all disks, because the facts of one disk include its peers. If is accepts no disk, find returns the error
+// none.
 func (h Host) find(is func(*disk.Facts) bool, none error) (*disk.Facts, error) {
 	disks, err := h.Scan()
 	if err != nil {

@@ -40,7 +40,7 @@ type Host struct {
 	// CameAfter reports whether the attached disk called name is known to have come after the disk called gone had
 	// gone. Both are kernel names. Nil means that nothing is known.
 	CameAfter func(name, gone string) bool
-	// Asks reports whether only the kernel's answer counts for what lies below a loop device. If it is set, a loop
+	// Asks reports whether only the kernel's answer counts for what lies below a loop device. If Asks is set, a loop
 	// device that this process may not open counts as lying on every disk.
 	Asks bool
 }
@@ -379,9 +379,9 @@ func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 	if has(m.SuperOptions) && !has(m.Options) {
 		return "the kernel has made it read-only"
 	}
-	// An ext4 filesystem counts its errors in its superblock until e2fsck repairs them. With errors=remount-ro, it may
-	// refuse writes although the mount stays "rw" since Linux 6.1 (ext4_handle_error in fs/ext4/super.c). So only the
-	// count shows this state.
+	// An ext4 filesystem counts its errors in its superblock until e2fsck repairs them. With errors=remount-ro, the
+	// filesystem may refuse writes although the mount stays "rw" since Linux 6.1 (ext4_handle_error in
+	// fs/ext4/super.c). So only the count of errors shows that the filesystem refuses writes.
 	if m.Type == "ext4" {
 		count, err := os.ReadFile(filepath.Join("/", h.Root, "sys/fs/ext4", device, "errors_count"))
 		if n := strings.TrimSpace(string(count)); err == nil && n != "0" {

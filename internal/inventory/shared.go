@@ -39,7 +39,7 @@ func (s *Shared) expectations() *store.Expectations {
 // Expect makes looks use the sighting of this boot from now on, whether or not Remember can record it. Expect needs
 // Shared.
 func (h Host) Expect(seen disk.Sighting) {
-	// Without a boot id the sighting counts as one of another boot. But then no look is possible anyway.
+	// Without a boot id, the sighting counts as a sighting of another boot. But no look is possible without a boot id.
 	seen.Identity.Boot, _ = h.Boot()
 	h.Shared.expected.Expect(seen)
 }

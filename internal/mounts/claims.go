@@ -331,8 +331,8 @@ func unquote(s string) string {
 }
 
 // Matches reports whether the claim names the disk, one of its partitions, or a partition that the disk might have. In
-// doubt it returns true: a partition's name counts even if the disk has no such partition now. A claim on a device
-// built on this disk does not match. But that device holds the disk, which is then refused as held.
+// doubt Matches returns true: a partition's name counts even if the disk has no such partition now. A claim on a device
+// built on this disk does not match. But a device built on this disk holds the disk, which is then refused as held.
 func (c Claim) Matches(f *disk.Facts) bool {
 	if strings.HasPrefix(c.Spec, "/") {
 		return matchesPath(path.Clean(c.Spec), f)
@@ -370,7 +370,8 @@ func matchesLabel(label string, f *disk.Facts) bool {
 func matchesPath(p string, f *disk.Facts) bool {
 	switch dir, name := path.Split(p); dir {
 	case "/dev/disk/by-uuid/":
-		// If two disks have the same UUID, only one of them has the link. So this compares the UUID, not the link.
+		// If two disks have the same UUID, only one of them has the link. So matchesPath compares the UUID, not the
+		// link.
 		if matchesUUID(disk.Unescape(name), f) {
 			return true
 		}

@@ -23,7 +23,8 @@ type Loop struct {
 	// used another mount namespace. File can have any bytes.
 	File string
 	// Below is the block device below the loop device. Below is zero if no device is found. Known reports whether the
-	// kernel itself named the device. If it did not, Below comes from the path, which may name another device here.
+	// kernel itself named the device. If the kernel named none, Below comes from the path, which may name another
+	// device here.
 	Below disk.Dev
 	Known bool
 	// Device and Inode are st_dev and st_ino of the backing file (stat(2)). Device and Inode are valid only if Known is
@@ -40,8 +41,8 @@ func (l *Loop) Called(name string) bool {
 	return base == name && (dir == "/" || path.Base(dir) == "dev")
 }
 
-// SameFile reports whether the two loop devices have the same backing file. If the kernel named both files, it compares
-// their inodes, otherwise their paths.
+// SameFile reports whether the two loop devices have the same backing file. If the kernel named the two files, SameFile
+// compares their inodes, otherwise their paths.
 func (l *Loop) SameFile(other *Loop) bool {
 	if l.Known && other.Known {
 		return l.Device == other.Device && l.Inode == other.Inode
@@ -125,8 +126,8 @@ func (l *Loop) Regular(root string, table Paths) bool {
 	return mode == unix.S_IFREG
 }
 
-// stat returns the type of the file at the path. If the file is a device node, it also returns the device number. stat
-// returns zeros if the path crosses a filesystem of a server.
+// stat returns the type of the file at the path. If the file is a device node, stat also returns the device number.
+// stat returns zeros if the path crosses a filesystem of a server.
 func (l *Loop) stat(root string, table Paths) (mode uint16, dev disk.Dev) {
 	if slices.ContainsFunc(table.onWay(l.File), func(m *Mount) bool { return !slices.Contains(local, m.Type) }) {
 		return 0, disk.Dev{}

@@ -41,7 +41,7 @@ func Tree(root string) ([]Mount, error) { return new(Reader).Tree(root) }
 // this mount's filesystem, even if the mount hides others.
 func At(tree []Mount, path string) *Mount { return ByPath(tree).At(path) }
 
-// Paths finds the mounts of a tree by path. Paths is made for many lookups. ByPath returns one.
+// Paths finds the mounts of a tree by path. Paths is made for many lookups. ByPath returns a Paths.
 type Paths struct {
 	at  map[string][]*Mount // mounts in the kernel's order
 	ids map[int]bool

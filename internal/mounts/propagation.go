@@ -32,7 +32,7 @@ func propagates(hosts, owns []Mount, dir string) error {
 		return fmt.Errorf("cannot see what is mounted below %s: this process sees it through another mount than the host", dir)
 	case inside(own, dir) != inside(host, dir):
 		// A bind mount is a peer of its original, even if it shows only a part of the filesystem. A mount on a
-		// directory of one of them appears on the same directory of the other.
+		// directory of the original appears on the same directory of the bind mount, and vice versa.
 		return fmt.Errorf("cannot see what is mounted below %s: this process has another directory there than the host", dir)
 	}
 	return nil

@@ -55,9 +55,9 @@ func (r *Reader) Doubt() {
 	r.host.doubted = true
 }
 
-// Propagates returns nil if PID 1's mounts below the directory appear in this process's mount namespace. If they do
-// not, a directory there can be a live mount point on the host although it does not look like one. Removing the
-// directory would then remove the mount.
+// Propagates returns nil if PID 1's mounts below the directory appear in this process's mount namespace. If PID 1's
+// mounts do not appear, a directory can be a live mount point on the host although it does not look like one here.
+// Removing the directory would then remove the mount.
 //
 // Propagates reads both tables, because the kernel gives no notice of a change of only the propagation. A nil result
 // stays valid for a second, an error is checked again. When disks come one after the other, each mount changes both
@@ -103,8 +103,8 @@ type oneTable struct {
 	text, next bytes.Buffer
 }
 
-// read returns the table. If keep is set, then from its third call on it reads the table only after a change. A single
-// call leaves no file open.
+// read returns the table. If keep is set, then from its third call on read reads the table only after a change. A
+// single call leaves no file open.
 func (t *oneTable) read(path string, keep bool) ([]Mount, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

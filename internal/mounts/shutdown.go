@@ -23,7 +23,7 @@ const (
 
 // ShutDown makes the filesystem of a removed device answer EIO to every process, through any remaining mount in any
 // namespace. Otherwise an XFS or ext4 filesystem works on in memory until the kernel writes its log. On Linux before
-// 6.6 that can take half a minute, and all changes made in that time are lost.
+// 6.6 the kernel may write its log only after half a minute, and all changes made until then are lost.
 //
 // ShutDown returns nil if the device is not mounted anywhere. ShutDown returns an error if the device still exists.
 // ShutDown reads nothing from the disk. ShutDown may block if a container's path leads to a file server.

@@ -17,8 +17,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// User is one use of a mounted filesystem. Because of it the filesystem stays in use after it is unmounted at its mount
-// point.
+// User is one use of a mounted filesystem. Because of a user, the filesystem stays in use after it is unmounted at its
+// mount point.
 type User struct {
 	// PID and Command describe the process. PID is zero and Command is empty if the use is a mount on the host.
 	PID     int    `json:"pid,omitempty"`
@@ -221,9 +221,9 @@ func uses(dir string, ours map[int]bool, dev disk.Dev) []string {
 	return how
 }
 
-// on reports whether an open file lies on the device's filesystem. The mount of the file decides. If no table has this
-// mount, the file's stat decides. The mount can be missing because a removal of its mount point in another namespace
-// detaches it (rmdir(2), detach_mounts in fs/namespace.c).
+// on reports whether an open file lies on the device's filesystem. The mount of the file decides. If no table has the
+// mount of the file, the file's stat decides. The mount can be missing because a removal of its mount point in another
+// namespace detaches it (rmdir(2), detach_mounts in fs/namespace.c).
 func on(info, open string, ours map[int]bool, dev disk.Dev) bool {
 	if id, err := strconv.Atoi(Field(info, "mnt_id")); err == nil {
 		if is, known := ours[id]; known {

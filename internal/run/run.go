@@ -59,8 +59,9 @@ type Runner interface {
 	Run(ctx context.Context, c Command) (Result, error)
 }
 
-// outputDelay bounds the time to read the output of a child that has ended. By then the output is complete, unless
-// another process holds it open. One second was too short on a slow machine that reads several disks.
+// outputDelay bounds the time to read the output of a child that has ended. When a child has ended, its output is
+// complete, unless another process holds the output open. One second was too short on a slow machine that reads several
+// disks.
 const outputDelay = 5 * time.Second
 
 // Exec is the Runner that starts real processes.

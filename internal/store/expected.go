@@ -44,7 +44,7 @@ func (e *Expectations) Recorded(seen []disk.Sighting) {
 }
 
 // sightings returns the recorded sightings merged with the expected ones. sightings reads the expected sightings first.
-// If Recorded drops some of them before the file is read, they are in the file.
+// If Recorded drops a sighting before the file is read, the file has this sighting.
 func (e *Expectations) sightings(s Store) ([]disk.Sighting, error) {
 	if e == nil {
 		return s.Sightings()

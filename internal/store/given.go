@@ -12,8 +12,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// givenOut is the content of given-out.json. Only an operator's token removes a record: without its record, a disk
-// could be taken for blank.
+// givenOut is the content of given-out.json. Only an operator's token removes a record, because a disk without its
+// record could be taken for blank.
 type givenOut struct {
 	Version int          `json:"version"`
 	Disks   []disk.Given `json:"disks"`

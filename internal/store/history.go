@@ -105,7 +105,8 @@ func futureAt(all []disk.Record, now time.Time) (count int) {
 }
 
 // NoticeFuture records only once that the history has times in the future. count is the number of such records. A clock
-// was wrong when they were written. Without this, they would count for format_limit until their time has come.
+// was wrong when they were written. Without the notice, the records would count for format_limit until their time has
+// come.
 func (s Store) NoticeFuture() (count int, err error) {
 	all, err := s.History()
 	now := time.Now().UTC().Round(0) // taken after the history was read, because another process may have begun a format by then
@@ -140,9 +141,9 @@ type Format struct {
 	open bool
 }
 
-// Begin records the decision and the intent. When it returns nil, the record would survive a power cut. If the limit is
-// reached, the error wraps ErrBrake. Processes that call Begin at the same time are counted one after the other. Begin
-// also returns an error if a format of the same disk has begun on another path.
+// Begin records the decision and the intent. When the result is nil, the record would survive a power cut. If the limit
+// is reached, the error wraps ErrBrake. Processes that call Begin at the same time are counted one after the other.
+// Begin also returns an error if a format of the same disk has begun on another path.
 func (f *Format) Begin(i disk.Intent) error {
 	err := f.Store.begin(f)
 	if err == nil {
@@ -152,11 +153,11 @@ func (f *Format) Begin(i disk.Intent) error {
 	return err
 }
 
-// Amend records the changed intent. When it returns nil, the record would survive a power cut.
+// Amend records the changed intent. When the result is nil, the record would survive a power cut.
 func (f *Format) Amend(i disk.Intent) error { return f.Store.Begin(i) }
 
-// End records the result of the format, and then removes the intent. If a crash comes between these two steps, the disk
-// is examined once more.
+// End records the result of the format, and then removes the intent. If a crash comes after the result was recorded and
+// before the intent was removed, the disk is examined once more.
 func (f *Format) End(uuid string, failure error) error {
 	f.open = false
 	return f.Store.EndFormat(uuid, failure)

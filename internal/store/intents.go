@@ -15,7 +15,7 @@ import (
 // will miss this content, even if a crash leaves a filesystem that is only half made.
 func (s Store) Begin(i disk.Intent) error { return s.begins(i, nil) }
 
-// begins does what Begin does. If attached is not nil, it fails if a format of the same disk has begun on another
+// begins does what Begin does. If attached is not nil, begins fails if a format of the same disk has begun on another
 // attached path.
 func (s Store) begins(i disk.Intent, attached func(seq uint64) bool) error {
 	if !disk.ValidUUID(i.UUID) {

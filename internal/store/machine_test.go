@@ -173,7 +173,7 @@ func TestFirstStart(t *testing.T) {
 		}
 	}
 	s = on(t, s, clone)
-	// The package's postinst makes this file too.
+	// The package's postinst makes the same file.
 	if err := os.WriteFile(s.firstFile(), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ const (
 // would keep all other disks from being read.
 const stalled = 30 * time.Second
 
-// Place is the right to read a disk in full. ScanPlace and LaterPlace return one.
+// Place is the right to read a disk in full. ScanPlace and LaterPlace return a Place.
 type Place struct {
 	store   Store
 	waiting func()
@@ -135,7 +135,7 @@ func (s Store) takePlace(ctx context.Context, waiting func()) (*os.File, error) 
 	}
 }
 
-// lockPlace locks the file of a place. If another process has the place, it returns nil without an error.
+// lockPlace locks the file of a place. If another process has the place, lockPlace returns nil without an error.
 func lockPlace(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

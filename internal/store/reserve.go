@@ -47,9 +47,9 @@ func (s Store) WithReserve(do func() error) error {
 	return err
 }
 
-// Recover checks a state directory that was full once more. If there is plenty of room, it also takes the missing part
-// of the reserve. Recover does nothing while another process uses the reserve, because space that was given back would
-// count as room. The next call of Recover tries again, so Recover reports no error.
+// Recover repeats the check of a state directory that was full. If there is plenty of room, Recover also takes the
+// missing part of the reserve. Recover does nothing while another process uses the reserve, because space that was
+// given back would count as room. The next call of Recover tries again, so Recover reports no error.
 func (s Store) Recover() {
 	if makeSynced(s.reserveDir()) != nil {
 		return

@@ -130,7 +130,8 @@ func TestRoomy(t *testing.T) {
 	}
 }
 
-// TestFullEnds checks that a full filesystem stops formatting until a check succeeds. No record counts as missing then.
+// TestFullEnds checks that a full filesystem stops formatting until a check succeeds. No record counts as missing while
+// the filesystem is full.
 func TestFullEnds(t *testing.T) {
 	s := made(t)
 	if err := replace(s.fullFile(), nil, false); err != nil {

@@ -59,7 +59,8 @@ func (s Store) dropRenamed(seen []disk.Sighting) error {
 
 // markFull makes a file for each filesystem that fills its disk, and removes all other such files. markFull serves
 // udev/90-hotmount.rules. The name of a file has the filesystem's UUID and the size of its disk in sectors of 512
-// bytes, as in sysfs. The files are not synced: if a file is lost, udev finds out the same once more.
+// bytes, as in sysfs. The files are not synced. If a file is lost, udev finds out once more that the filesystem fills
+// its disk.
 func (s Store) markFull(all []disk.Sighting) error {
 	dir, want := filepath.Join(s.State, "full"), map[string]bool{}
 	for _, n := range all {
@@ -83,14 +84,14 @@ func (s Store) markFull(all []disk.Sighting) error {
 	return err
 }
 
-// Note durably records content that was found on disks and is not mounted. If Left is set, it records that the content
-// is gone. Once a filesystem is mounted, Remember records it instead.
+// Note durably records content that was found on disks and is not mounted. If Left is set, Note records that the
+// content is gone. Once a filesystem is mounted, Remember records it instead.
 func (s Store) Note(found []disk.Sighting) error {
 	return wrap(s.locked(func() error { return s.note(found, true) }), "cannot record what lies on which disk")
 }
 
-// note drops the records that the found content replaces. If add is set, it also adds new records, at most one for each
-// slot.
+// note drops the records that the found content replaces. If add is set, note also adds new records, at most one for
+// each slot.
 func (s Store) note(found []disk.Sighting, add bool) error {
 	before, err := s.Noted()
 	if err != nil {
@@ -118,7 +119,7 @@ func (s Store) note(found []disk.Sighting, add bool) error {
 }
 
 // GiveUp durably records that the filesystem's disk has left and will not come back, though nobody saw it leaving. The
-// record keeps its other fields and its position. So later content of a slot stays later.
+// record keeps its other fields and its position. So content that was found later in the slot still counts as later.
 func (s Store) GiveUp(uuid string) error {
 	err := s.locked(func() error {
 		all, err := s.Sightings()

@@ -745,8 +745,8 @@ func TestIntentsAtOnce(t *testing.T) {
 	}
 }
 
-// TestTwinRenamed checks a refused disk that got its own UUID: it is not a twin any more. The disk whose UUID it had is
-// not a twin either.
+// TestTwinRenamed checks that a refused disk that got its own UUID is not a twin any more. The disk with the former
+// UUID is not a twin either.
 func TestTwinRenamed(t *testing.T) {
 	s := made(t)
 	const other = "0b7bf53a-6f0c-4a4c-a2c0-6c1f1d2c8c11"
@@ -817,7 +817,7 @@ func TestTwinRenamed(t *testing.T) {
 
 // TestTwinOfOneSerial checks two disks with one serial and one filesystem. The slot shows which of the two is on
 // record, until that disk is seen leaving or another attachment is in its slot. If only one of the disks is attached,
-// the slot does not show which disk it is.
+// the slot does not show which disk is attached.
 func TestTwinOfOneSerial(t *testing.T) {
 	s := made(t)
 	f, copied := facts("vdb", 2, "S1"), facts("vdc", 3, "S1")

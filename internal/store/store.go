@@ -128,8 +128,9 @@ func (s Store) Removed() bool {
 
 func (s Store) removedFile() string { return filepath.Join(s.State, "removed") }
 
-// Check reports whether the state directory can be written, by writing to it. If it cannot, nothing is formatted until
-// Init runs. If the filesystem was only full, no record is lost, so a Check that succeeds is enough.
+// Check reports whether the state directory can be written, by writing to it. If the directory cannot be written,
+// nothing is formatted until Init runs. If the filesystem was only full, no record is lost, so a Check that succeeds is
+// enough.
 func (s Store) Check() error {
 	path := filepath.Join(s.State, "check")
 	err := replace(path, make([]byte, 4*evidenceSize), true)
@@ -146,7 +147,7 @@ func (s Store) Check() error {
 	return s.failed(err)
 }
 
-// save replaces the file of a record and syncs it. As long as there is a reserve, it works on a full filesystem too.
+// save replaces the file of a record and syncs it. As long as there is a reserve, save works on a full filesystem too.
 func (s Store) save(path string, v any) error {
 	return s.failed(s.WithReserve(func() error { return writeJSON(path, v, true) }))
 }

@@ -48,7 +48,7 @@ func (f FS) holders(dir string, partitions []string) ([]string, error) {
 }
 
 // Below returns the sorted kernel names of the attached disks below a device-mapper or md device, at any depth. If the
-// device lies on a partition, it returns the disk of the partition.
+// device lies on a partition, Below returns the disk of the partition.
 func (f FS) Below(name string) ([]string, error) {
 	below, err := f.Underlying(name)
 	var names []string

@@ -62,8 +62,8 @@ func (f FS) Names() ([]string, error) {
 // Newest returns the highest sequence number among certain attached disks: those that may have been attached together
 // with a removed disk. name is the kernel name of the removed disk.
 //
-// A disk that has this name now came later, and so did all disks with higher numbers. If later is not nil, it returns
-// true for other disks that came later.
+// A disk that has this name now came later, and so did all disks with higher numbers. later, if not nil, reports
+// whether another disk came later.
 func (f FS) Newest(name string, later func(other string) bool) (uint64, error) {
 	names, err := FS{Root: f.Root}.Names()
 	if err != nil {

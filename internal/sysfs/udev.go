@@ -146,7 +146,7 @@ func isFalse(s string) bool {
 }
 
 // encoded returns the value of a property. encoded decodes the escaped form of the property, which is complete. If
-// there is no escaped form, it returns the plain property, in which udev has replaced some characters.
+// there is no escaped form, encoded returns the plain property, in which udev has replaced some characters.
 func encoded(properties map[string]string, key string) string {
 	if v, found := properties[key+"_ENC"]; found {
 		return disk.Unescape(v)

@@ -82,7 +82,7 @@ func (n *Nodes) CameAfter(name, other string) bool {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	// Run may not have read all queued events yet. If they cannot be read here, nothing newer is known.
+	// Run may not have read all queued events yet. If the queued events cannot be read here, nothing newer is known.
 	if conn, err := n.events.SyscallConn(); err == nil {
 		_ = conn.Control(func(fd uintptr) { _ = n.read(int(fd)) })
 	}

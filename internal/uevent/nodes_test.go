@@ -119,7 +119,7 @@ func TestCameAfter(t *testing.T) {
 	if (*Nodes)(nil).CameAfter("vdf", "vdb") {
 		t.Error("the order is known without a watch")
 	}
-	// If its queue is full, the kernel drops events. With the events, the kernel drops their order.
+	// If the queue of events is full, the kernel drops events. With the events, the kernel drops their order.
 	most, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
 	if err != nil {
 		t.Fatal(err)

@@ -74,7 +74,8 @@ func listen(buffer int) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen to udev: %w", os.NewSyscallError("socket", err))
 	}
-	// The filter is set before bind. Until bind the socket is in no group, so it cannot receive an unfiltered frame.
+	// The filter is set before bind. Until bind, the socket is in no group, so the socket cannot receive an unfiltered
+	// frame.
 	if err := setUp(fd, buffer); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("cannot listen to udev: %w", err)

@@ -162,7 +162,7 @@ func (m *Manager) dialOnce(ctx context.Context) (*dbus.Conn, error) {
 }
 
 // job starts a job and waits until the job has ended. If ctx ends first, job returns while PID 1 continues the job. If
-// the connection breaks, it starts the job again, which is harmless for every job here.
+// the connection breaks, job starts the job again, which is harmless for every job here.
 func (m *Manager) job(ctx context.Context, unit string, start func(context.Context, *sd.Conn, chan<- string) (int, error)) error {
 	for {
 		if err := m.jobOnce(ctx, unit, start); !errors.Is(err, errLost) {
@@ -173,7 +173,8 @@ func (m *Manager) job(ctx context.Context, unit string, start func(context.Conte
 
 func (m *Manager) jobOnce(ctx context.Context, unit string, start func(context.Context, *sd.Conn, chan<- string) (int, error)) error {
 	return m.with(ctx, func(connected context.Context, c *sd.Conn) error {
-		// go-systemd sends the result while it holds a lock. Thanks to the buffer it need not wait.
+		// go-systemd sends the result while it holds a lock. Because the channel has a buffer, go-systemd need not
+		// wait.
 		result := make(chan string, 1)
 		if _, err := start(connected, c, result); err != nil && c.Connected() {
 			return refusal(unit, err)
@@ -210,7 +211,7 @@ func (m *Manager) startAlone(ctx context.Context, u MountUnit) error {
 // signals.
 //
 // If the answer is lost, for example because PID 1 re-executes itself, startTransient asks once more. If PID 1 already
-// has the job, it answers that the unit exists.
+// has the job, PID 1 answers that the unit exists.
 func (m *Manager) startTransient(ctx context.Context, name string, properties []sd.Property, others []sd.PropertyCollection) error {
 	var job dbus.ObjectPath
 	start := func() error { return m.call(ctx, "StartTransientUnit", &job, name, "fail", properties, others) }
@@ -384,8 +385,8 @@ func (m *Manager) Plugged(ctx context.Context, id disk.ID) (time.Duration, error
 }
 
 // Run starts the program's unit for the disk and the mount point. If the unit runs already, Run waits for the running
-// one, but starts ProgramBlock again. Run waits until the program has ended. For ProgramBlock, which does not end, it
-// waits until PID 1 has started it.
+// one, but starts ProgramBlock again. Run waits until the program has ended. ProgramBlock does not end, so Run waits
+// only until PID 1 has started ProgramBlock.
 func (m *Manager) Run(ctx context.Context, p disk.Program, id disk.ID, path string) error {
 	name, err := programUnit(p, id, path)
 	if err != nil {

@@ -19,8 +19,8 @@ var ErrNotEmpty = errors.New("it is not empty although nothing is mounted there"
 
 const marker = disk.Marker
 
-// MakeMountPoint makes the directory for a UUID in a class directory. When the directory appears, it already has the
-// marker in it. An existing directory is accepted if it holds nothing else.
+// MakeMountPoint makes the directory for a UUID in a class directory. When the directory appears, the directory already
+// has the marker in it. An existing directory is accepted if it holds nothing else.
 func MakeMountPoint(dir, uuid string) (err error) {
 	defer wrap(&err, "cannot make the mount point %s/%s", dir, disk.Visible(uuid))
 	class, err := openDirectory(dir)

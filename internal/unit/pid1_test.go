@@ -28,7 +28,7 @@ type pid1 struct {
 	refuse, refuseOnly string
 	// lose is the number of answers that are lost. Each lost answer ends its connection.
 	lose int
-	// result is the result of each job. If it is empty, no signal reports the end of a job.
+	// result is the result of each job. If result is empty, no signal reports the end of a job.
 	result string
 	// unit holds the properties of every unit.
 	unit map[string]any

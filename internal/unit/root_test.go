@@ -39,7 +39,7 @@ func mount(t *testing.T, dir string) {
 	})
 }
 
-// classDir makes a class directory. When the test ends, it clears the immutable flag of all remaining entries.
+// classDir makes a class directory. When the test ends, classDir clears the immutable flag of all remaining entries.
 func classDir(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "disks")

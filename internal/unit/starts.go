@@ -174,8 +174,8 @@ type condition struct {
 }
 
 // startTogether asks PID 1 to start a service that runs one mount(8) for all mounts, and to start the mount units after
-// it. As soon as PID 1 sees a mount, the job of its unit is done. If the service did not make a mount, PID 1 then makes
-// it.
+// it. As soon as PID 1 sees a mount, the job of its unit is done. If the service did not make a mount, PID 1 itself
+// makes the mount.
 func (m *Manager) startTogether(ctx context.Context, all []*start) error {
 	var table strings.Builder
 	var names []string

@@ -253,7 +253,7 @@ func TestNotTogether(t *testing.T) {
 	}
 }
 
-// TestHeld checks that Held reports that PID 1 may keep a mount unit because of the service that mounts it with others.
+// TestHeld checks that Held reports that PID 1 may keep a mount unit because of a service that mounts several disks.
 func TestHeld(t *testing.T) {
 	for name, tt := range map[string]struct {
 		files []string

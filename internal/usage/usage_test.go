@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestOf checks that a filesystem that does not answer does not delay the others. Its path is skipped as long as the
-// process that measures it cannot be killed.
+// TestOf checks that a filesystem that does not answer does not delay other filesystems. Its path is skipped as long as
+// the process that measures it cannot be killed.
 func TestOf(t *testing.T) {
 	hung := map[string]int{}
 	asks := func(paths []string, answers int, asked uint64) {
