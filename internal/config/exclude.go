@@ -91,8 +91,8 @@ func (e exclusion) wrongName(name string) string {
 	return ""
 }
 
-// transportOf returns the transport of the disks whose names begin with start. transportOf returns "" if they can have
-// several.
+// transportOf returns the transport of the disks whose names begin with start. transportOf returns "" if such disks can
+// have several transports.
 func transportOf(start string) string {
 	for prefix, t := range prefixes {
 		if strings.HasPrefix(start, prefix) {

@@ -72,7 +72,7 @@ func (n *finder) kubelet(dir string) {
 				continue
 			}
 			sockets := n.entries(path.Join(dir, plugins, e.Name()), e.Name())
-			// A driver that ends in order removes its socket. Its directory survives a reboot.
+			// A driver that ends in order removes its socket. The driver's directory survives a reboot.
 			switch {
 			case slices.ContainsFunc(sockets, ofCSI), known[e.Name()]&disk.Local != 0:
 				n.found[e.Name()] = true

@@ -65,7 +65,8 @@ func Absence(m *disk.Sighting) (what, next string) {
 		"attach it again; if it will not come back: hotmount forget " + disk.Visible(m.UUID)
 }
 
-// Missing returns the filesystems of earlier that are on none of the disks.
+// Missing returns the filesystems that were mounted at an earlier boot and are on none of the disks. Missing leaves out
+// a filesystem whose disk was seen leaving.
 func (h Host) Missing(disks []disk.Facts) ([]disk.Sighting, error) {
 	earlier, err := h.earlier()
 	return without(earlier, disks), err

@@ -111,8 +111,8 @@ func OnTop(tree []Mount, path string, dev disk.Dev) (bool, error) {
 // mount_namespaces(7)).
 type Mount struct {
 	disk.MountPoint
-	// ID identifies the mount. Parent identifies the mount on which it is mounted. Compare IDs only within one
-	// namespace.
+	// ID identifies the mount. Parent identifies the mount that carries this mount's mount point. Compare IDs only
+	// within one namespace.
 	ID     int `json:"id"`
 	Parent int `json:"parent"`
 	// Shared is the peer group of which the mount is a member. Master is the peer group of which it is a slave. From is

@@ -23,7 +23,7 @@ type User struct {
 	// PID and Command describe the process. PID is zero and Command is empty if the use is a mount on the host.
 	PID     int    `json:"pid,omitempty"`
 	Command string `json:"command,omitempty"`
-	// Pod is the UID of the Kubernetes pod to which the use belongs. Pod is empty if there is none.
+	// Pod is the UID of the Kubernetes pod to which the use belongs. Pod is empty if the use belongs to no pod.
 	Pod string `json:"pod,omitempty"`
 	// Unit is the process's systemd unit. Writes reports that the process has the disk open for writing. Machine
 	// reports that the process is a virtual machine monitor. Only DeviceUsers sets these fields.
@@ -56,7 +56,8 @@ func Lines(users []User) string {
 }
 
 // MountedAnywhere reports whether an XFS or ext4 filesystem on the named disk is mounted in any mount namespace. A
-// mounted one has an entry in /sys/fs/TYPE (xfs_mountfs in fs/xfs/xfs_mount.c, ext4_register_sysfs in fs/ext4/sysfs.c).
+// mounted filesystem has an entry in /sys/fs/TYPE (xfs_mountfs in fs/xfs/xfs_mount.c, ext4_register_sysfs in
+// fs/ext4/sysfs.c).
 func MountedAnywhere(root, name string) bool {
 	for _, fstype := range []string{disk.XFS, disk.Ext4} {
 		if _, err := os.Lstat(filepath.Join("/", root, "sys/fs", fstype, name)); err == nil {
@@ -222,8 +223,8 @@ func uses(dir string, ours map[int]bool, dev disk.Dev) []string {
 }
 
 // on reports whether an open file lies on the device's filesystem. The mount of the file decides. If no table has the
-// mount of the file, the file's stat decides. The mount can be missing because a removal of its mount point in another
-// namespace detaches it (rmdir(2), detach_mounts in fs/namespace.c).
+// mount of the file, the file's stat decides. A table can lack the mount because the removal of a mount point in
+// another namespace detaches the mount (rmdir(2), detach_mounts in fs/namespace.c).
 func on(info, open string, ours map[int]bool, dev disk.Dev) bool {
 	if id, err := strconv.Atoi(Field(info, "mnt_id")); err == nil {
 		if is, known := ours[id]; known {

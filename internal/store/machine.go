@@ -109,7 +109,7 @@ func (s Store) Elsewhere() bool {
 }
 
 // KeepMachine records that the records are this worker's, under its current machine-id. KeepMachine ends the holds that
-// began with the first start under that id.
+// began with the first start under the current id.
 func (s Store) KeepMachine() error {
 	id, err := s.machine()
 	if err == nil {

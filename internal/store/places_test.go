@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestScanPlace checks that two readers may read at once. A third reader waits until one of them ends, and reports that
-// it waits.
+// TestScanPlace checks that two readers may read their disks at the same time. A third reader waits until one of them
+// ends, and reports that it waits.
 func TestScanPlace(t *testing.T) {
 	s := Store{Runtime: t.TempDir()}
 	var places []*Place

@@ -279,7 +279,7 @@ func TestTwinWithoutSerial(t *testing.T) {
 }
 
 // TestLastOn checks a filesystem that appears on a disk with another serial: it is known to come from the first disk. A
-// serial that is cut, or that another bus does not show, does not count as another serial.
+// serial that is cut, or that another bus does not show, does not count as a different serial.
 func TestLastOn(t *testing.T) {
 	const long = "20-bytes-of-a-serial"
 	for name, tt := range map[string]struct {

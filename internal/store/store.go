@@ -60,15 +60,16 @@ type state struct {
 	// there was no such start.
 	Arrival *arrival `json:"arrival,omitempty"`
 	// Present has the disks that were attached when hotmount was installed, for the first time or again. A disk that
-	// was accepted since is not in it.
+	// was accepted since is not in the list.
 	Present []disk.Identity `json:"present"`
 	// Braked has the disks that were attached while the format limit was reached. A disk that was accepted since is not
-	// in it. The newest is last.
+	// in the list. The newest is last.
 	Braked []disk.Identity `json:"braked,omitempty"`
 	// Twins has the disks that were refused because another disk had the same UUID. A disk that was accepted since is
-	// not in it. The newest is last.
+	// not in the list. The newest is last.
 	Twins []identity.Twin `json:"twins,omitempty"`
-	// Used has the disks that another program used. A disk that was accepted since is not in it. The newest is last.
+	// Used has the disks that another program used. A disk that was accepted since is not in the list. The newest is
+	// last.
 	Used []disk.Use `json:"used,omitempty"`
 }
 

@@ -31,7 +31,7 @@ func fillHardware(facts *disk.Facts, dir string) error {
 	}
 	for _, from := range []struct {
 		to *string
-		// attributes are tried in order. The first that exists and is not empty counts.
+		// attributes are the names to try, in this order. The first that exists and is not empty counts.
 		attributes []string
 		// SCSI and NVMe pad their values with spaces (SPC, INQUIRY; NVMe, Identify Controller). virtio-blk does not.
 		trim string

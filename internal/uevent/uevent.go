@@ -23,7 +23,8 @@ type Hint struct {
 	// Action is the kernel's name for the event: "add", "change", "remove" and so on (enum kobject_action in
 	// include/linux/kobject.h).
 	Action string
-	// Partition reports whether the event is about a partition. Whole is then the name of its disk, and Seq is 0.
+	// Partition reports whether the event is about a partition. For a partition, Whole is the name of its disk, and Seq
+	// is 0. For a disk, Whole is empty.
 	Partition bool
 	Whole     string
 	// Rescan asks for a look at every disk. Cause is the reason, in words.

@@ -426,8 +426,8 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce checks that each connection ends with its request. On a connection that stays, PID 1 would send the
-// changes of every unit.
+// TestManyAtOnce checks that each connection ends with its request. If a connection stayed open, PID 1 would send the
+// changes of every unit on it.
 func TestManyAtOnce(t *testing.T) {
 	p := startPID1(t)
 	m := p.manager()

@@ -41,7 +41,7 @@ func cleanupUnit(path string) string {
 	return "hotmount-cleanup@" + unit.UnitNamePathEscape(path) + ".service"
 }
 
-// types are the filesystems that PID 1 may be asked to mount.
+// types are the types of filesystems that hotmount may ask PID 1 to mount.
 var types = []string{"xfs", "ext4"}
 
 // properties returns all properties that PID 1 gets for a mount unit. The properties that a transient mount unit can

@@ -255,7 +255,7 @@ func remedy(t *testing.T, err error, file string) {
 }
 
 // TestNotEmpty checks that another program's files stay, even in a directory that was being made or removed. The
-// command in the error helps.
+// command in the error message removes the cause.
 func TestNotEmpty(t *testing.T) {
 	for _, name := range []string{uuid, draft(uuid)} {
 		dir := classDir(t)
@@ -354,7 +354,7 @@ func TestInterrupted(t *testing.T) {
 }
 
 // TestMarkerThatIsNone checks that another program's file with the name of the marker stays. The command in the error
-// helps.
+// message removes the cause.
 func TestMarkerThatIsNone(t *testing.T) {
 	for _, content := range []string{"-> /etc/passwd", "data", "/"} {
 		dir := classDir(t)

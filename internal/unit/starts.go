@@ -220,8 +220,8 @@ func (m *Manager) startTogether(ctx context.Context, all []*start) error {
 	}, mounts)
 }
 
-// Held returns an error if PID 1 may hold back the unit of a mount point because of its batch. PID 1 does so while
-// another disk of the batch does not answer.
+// Held returns an error if PID 1 may hold back the unit of a mount point because of its batch. PID 1 holds the unit
+// back while another disk of the batch does not answer.
 func (m *Manager) Held(path string) error {
 	at := filepath.Join(cmp.Or(m.transient, transientUnits), togetherUnit)
 	if found, err := filepath.Glob(at + "*.service"); err != nil || len(found) == 0 || !m.has(path) {
