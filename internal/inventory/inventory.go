@@ -445,8 +445,8 @@ func (h Host) changed(f *disk.Facts, tree []mounts.Mount, paths mounts.Paths) bo
 	return fault != f.Fault
 }
 
-// IsPlace reports whether the mount has the form of hotmount's mounts in a class directory. hotmount does not access
-// any other mount.
+// IsPlace reports whether the mount has the form of hotmount's mounts in a class directory. A look asks no other mount
+// for attributes.
 func IsPlace(m *disk.MountPoint) bool {
 	return m.Root == "/" && m.Dev.Major != 0 && disk.ValidUUID(filepath.Base(m.Path))
 }
