@@ -58,7 +58,8 @@ func TestComplete(t *testing.T) {
 				t.Errorf("%s: %q", call, line)
 			}
 		}
-		// cobra's directive (completions.go) is 4 for no files, 8 for files with certain endings, 0 for any.
+		// cobra's directive (completions.go) is 4 if no files are offered, 8 for files with certain endings, and 0 for
+		// all files.
 		if last := lines[len(lines)-1]; last == ":0" || last == ":8" {
 			words = []string{"FILES"}
 		}
@@ -68,8 +69,8 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// TestCompleteRelease checks that completion offers what release accepts. It offers no part of a disk that is
-// given out.
+// TestCompleteRelease checks that completion offers only what hotmount release accepts. It does not offer a partition
+// or another part of a disk that is given out.
 func TestCompleteRelease(t *testing.T) {
 	h := machine(t)
 	settings := config.Default()
@@ -110,8 +111,8 @@ func TestCompleteRelease(t *testing.T) {
 	}
 }
 
-// TestManual checks that hotmount(8) has each command for users in its synopsis, and explains it. The same goes
-// for units.
+// TestManual checks that hotmount(8) has each command for users in its synopsis and explains it. It also checks that
+// hotmount(8) explains the units.
 func TestManual(t *testing.T) {
 	page, err := os.ReadFile("../../packaging/man/hotmount.8")
 	if err != nil {
@@ -152,8 +153,8 @@ func TestManual(t *testing.T) {
 	}
 }
 
-// TestManualPages checks that each page of a command has the command's synopsis, that hotmount(8) refers to it, and
-// that each reference leads to a page.
+// TestManualPages checks that each page of a command has the command's synopsis, and that hotmount(8) refers to it. It
+// also checks that each reference leads to a page.
 func TestManualPages(t *testing.T) {
 	const pages = "../../packaging/man/"
 	files, err := filepath.Glob(pages + "hotmount-*.8")

@@ -24,8 +24,8 @@ func TestConfigCheckAndShow(t *testing.T) {
 	if out, code, err = call(t, "config", "show", "--settle=9s"); code != 0 || !strings.Contains(out, "settle: 9s") || !strings.Contains(out, "# --settle\n") {
 		t.Error(out, code, err)
 	}
-	// Only the machine shows whether mkfs accepts the options, and what the directories are. /lib is a link if
-	// /usr is merged.
+	// Only the node itself shows whether mkfs accepts the options and what the directories are. /lib is a link if /usr
+	// is merged.
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	text := "classes:\n- {name: a, directory: /mnt/a, mkfs_options: [\"-i size=17\"], names: [vdb]}\n- {name: b, directory: /lib/b, names: [vdc]}\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -53,15 +53,15 @@ func TestWarningsOfUnused(t *testing.T) {
 		if code != 0 || !strings.Contains(out, want) || strings.Count(out, "warning") != 2 {
 			t.Errorf("%v: %s: %d, %v", command, out, code, err)
 		}
-		// Nobody configured the default class, so it causes no warning.
+		// The default class is not in the configuration, so it causes no warning.
 		if out, code, err = call(t, command...); code != 0 || strings.Contains(out, "warning") {
 			t.Errorf("%v of the defaults: %s: %d, %v", command, out, code, err)
 		}
 	}
 }
 
-// TestNewDisksHeld checks that each command that looks ahead reports that new disks are held if a storage driver
-// can bring such disks.
+// TestNewDisksHeld checks that each command that shows what the daemon will do warns about held disks. New disks are
+// held if a storage driver on the node can bring such disks.
 func TestNewDisksHeld(t *testing.T) {
 	h := machine(t)
 	registry := filepath.Join(h.Root, "var/lib/kubelet/plugins_registry")

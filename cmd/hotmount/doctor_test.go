@@ -11,9 +11,9 @@ import (
 	"hotmount/internal/doctor"
 )
 
-// TestMain lets the tests run this program as their child.
+// TestMain lets the tests run this program again as their child process.
 func TestMain(m *testing.M) {
-	// The tests must not see the settings of whoever runs them.
+	// The tests must not see the HOTMOUNT_ variables of the user who runs them.
 	for _, e := range os.Environ() {
 		if name, _, _ := strings.Cut(e, "="); strings.HasPrefix(name, "HOTMOUNT_") {
 			if err := os.Unsetenv(name); err != nil {
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case "usage":
-			// A dead filesystem does not delay the answers for others.
+			// A dead filesystem does not delay the answers for other filesystems.
 			for _, p := range os.Args[2:] {
 				if p != "/dead" {
 					fmt.Printf("{\"At\":%q,\"Size\":%d}\n", p, len(os.Args)-2)
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestVerdict checks that problems and warnings are an error with a separate exit code.
+// TestVerdict checks that problems and warnings make doctor return an error with an exit code of its own.
 func TestVerdict(t *testing.T) {
 	r := &doctor.Report{Findings: []doctor.Finding{{Level: doctor.Problem}, {Level: doctor.Warning}}}
 	if err := verdict(r); exitCode(err) != 3 || err.Error() != "found 1 problem and 1 warning" {

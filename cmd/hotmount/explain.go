@@ -31,7 +31,7 @@ func explainCommand() *cobra.Command {
 			if from != "" {
 				if d, err = cli.ReadDump(c.InOrStdin(), from); err == nil && config.Given(c.Flags()) {
 					d.Settings, err = load(c)
-					d.Fails = "" // with other settings it may be another decision
+					d.Fails = "" // with other settings the decision may be another one
 				}
 			} else {
 				var s *disk.Settings

@@ -11,7 +11,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestExplain checks that explain prints the same on the worker and from a dump elsewhere.
+// TestExplain checks that explain prints the same text on the node and from a dump on another machine.
 func TestExplain(t *testing.T) {
 	dir := t.TempDir()
 	machine(t)
@@ -33,14 +33,14 @@ func TestExplain(t *testing.T) {
 		t.Errorf("from the dump: %v\n%s\nbut it was\n%s", err, there, here)
 	}
 
-	// A local configuration replaces the one in the dump.
+	// A local configuration replaces the configuration in the dump.
 	write(t, dir, map[string]string{"new.yaml": "classes: [{name: new, directory: /new}]\n"})
 	out, _, err := call(t, "explain", "--from", filepath.Join(dir, "facts.json"), "--config", filepath.Join(dir, "new.yaml"))
 	if err != nil || !strings.Contains(out, "Class new has it.") || strings.Contains(out, "default") {
 		t.Error(err, out)
 	}
 
-	// With other classes.
+	// The dump has other classes from here on.
 	var d cli.Dump
 	if err := json.Unmarshal([]byte(facts), &d); err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func TestExplain(t *testing.T) {
 	}
 	machine(t)
 
-	// The system disk, hostile bytes, and an invalid dump follow.
+	// From here on the test uses the system disk, hostile bytes, and an invalid dump.
 	out, _, err = call(t, "explain", "vda")
 	if err != nil || !strings.Contains(out, "no class may use it") || !strings.Contains(out, "Class default would select it.") || !strings.Contains(out, "Decision: ignore: it carries the system") || strings.Contains(out, "Conditions") {
 		t.Errorf("%v\n%s", err, out)

@@ -20,7 +20,7 @@ func forgetCommand() *cobra.Command {
 		ValidArgsFunction: cli.CompleteFirst(func() []cobra.Completion {
 			s, err := host().Store.Settings()
 			if err != nil {
-				return nil // no daemon has run since the boot
+				return nil // no daemon has run since the node booted
 			}
 			var words []cobra.Completion
 			missing, _ := helper.Missing(host(), s)
@@ -38,7 +38,7 @@ func forgetCommand() *cobra.Command {
 				return fmt.Errorf("cannot forget %s: %w", disk.Visible(given[0]), err)
 			}
 			fmt.Fprintf(c.OutOrStdout(), "%s is no longer listed as missing\n", given[0])
-			// The daemon reports the missing filesystems again.
+			// After a rescan the daemon reports the missing filesystems that are left.
 			return helper.Rescan(c.Context(), socket)
 		},
 	}

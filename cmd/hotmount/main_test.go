@@ -14,11 +14,11 @@ import (
 	"hotmount/internal/nodetest"
 )
 
-// write and attach are those of the node that the tests have.
+// write and attach are the functions of package nodetest.
 var write, attach = nodetest.Write, nodetest.Attach
 
-// machine replaces this worker with one without a daemon. It has a system disk, a filesystem, and a disk that is
-// refused.
+// machine replaces this node with a test node without a daemon. The test node has a system disk, a filesystem, and a
+// disk that is refused.
 func machine(t *testing.T) inventory.Host {
 	t.Helper()
 	h := nodetest.New(t)
@@ -107,7 +107,7 @@ func TestRightCalls(t *testing.T) {
 			t.Errorf("%s: code %d, error %v, output %q; want %q", args, code, err, out, want)
 		}
 	}
-	// The help does not list the commands of units.
+	// The help does not list the commands that only units run.
 	out, _, _ := call(t, "--help")
 	for _, hidden := range []string{"format-disk", "cleanup", "unmount-gone"} {
 		if strings.Contains(out, hidden) {
@@ -123,8 +123,8 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// TestStateInit checks that disks that exist at installation are held, and later ones are not. Only an
-// installation counts.
+// TestStateInit checks that disks that were attached at installation are held, and disks that came later are not. Only
+// a new installation counts as an installation.
 func TestStateInit(t *testing.T) {
 	h := machine(t)
 	attach(t, h.Root, "vdd", 48, "OLD")
@@ -164,7 +164,7 @@ func TestStateInit(t *testing.T) {
 		t.Errorf("present after the second call: %s", got)
 	}
 
-	// The package's prerm makes this file.
+	// The prerm script of the package makes this file.
 	if err := os.WriteFile(filepath.Join(h.Store.State, "removed"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func TestStateInit(t *testing.T) {
 	}
 }
 
-// TestStateInitSettings checks that the list of held disks follows the daemon's settings. The record holds all
+// TestStateInitSettings checks that the list of held disks follows the daemon's settings. The record contains all
 // disks, even with a faulty configuration.
 func TestStateInitSettings(t *testing.T) {
 	for name, put := range map[string]func(inventory.Host) error{
@@ -230,8 +230,8 @@ func TestStateInitSettings(t *testing.T) {
 	}
 }
 
-// TestRunning checks that wait and export-units use the daemon's settings, even if the configuration has a
-// fault. Flags come first.
+// TestRunning checks that wait and export-units use the daemon's settings, even if the configuration has a fault. Flags
+// take precedence over the daemon's settings.
 func TestRunning(t *testing.T) {
 	h := machine(t)
 	const uuid = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
@@ -262,8 +262,8 @@ func TestRunning(t *testing.T) {
 	}
 }
 
-// TestStateInitUnseen checks that nothing is recorded if the disks cannot be seen. Nobody could find out later
-// which disks existed.
+// TestStateInitUnseen checks that nothing is recorded if the disks cannot be seen. Otherwise nobody could find out
+// later which disks were attached.
 func TestStateInitUnseen(t *testing.T) {
 	for _, missing := range []string{"sys", "proc"} {
 		h := machine(t)

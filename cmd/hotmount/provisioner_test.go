@@ -11,8 +11,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// TestProvisioner checks that check accepts the output of values. Values that do not fit are named, with exit
-// code 3.
+// TestProvisioner checks that `provisioner check` accepts the output of `provisioner values`. It also checks that
+// values that do not fit are named, with exit code 3.
 func TestProvisioner(t *testing.T) {
 	values, code, err := call(t, "provisioner", "values")
 	if code != 0 || err != nil {
@@ -40,8 +40,8 @@ func TestProvisioner(t *testing.T) {
 	}
 }
 
-// nfsValues has the values of the chart nfs-server-provisioner that the example uses. They come from
-// values.yaml, templates/statefulset.yaml and templates/storageclass.yaml of charts/nfs-server-provisioner in
+// nfsValues has those values of the chart nfs-server-provisioner that the example uses. They come from values.yaml,
+// templates/statefulset.yaml and templates/storageclass.yaml of charts/nfs-server-provisioner in
 // kubernetes-sigs/nfs-ganesha-server-and-external-provisioner, d7b4433d.
 type nfsValues struct {
 	Persistence struct {
@@ -70,9 +70,9 @@ type nfsValues struct {
 	} `yaml:"storageClass"`
 }
 
-// TestNFSProvisionerValues checks that the chart accepts the example's values. Its volume comes from the
-// local-static-provisioner and a disk of the shipped example. The example of an NFS server on the worker offers
-// no volumes.
+// TestNFSProvisionerValues checks that the chart accepts the example's values. The volume of the chart comes from the
+// local-static-provisioner and a disk of the shipped example. The example of an NFS server on the node itself offers no
+// volumes.
 func TestNFSProvisionerValues(t *testing.T) {
 	const examples = "../../packaging/examples/"
 	text, err := os.ReadFile(examples + "kubernetes/nfs-server-provisioner.yaml")

@@ -9,7 +9,7 @@ import (
 	"hotmount/internal/control"
 )
 
-// TestReleaseCommand checks that release writes the data to the disk before it calls the daemon. Here the mount
+// TestReleaseCommand checks that release writes the data to the disk before it calls the daemon. In this test the mount
 // point is missing.
 func TestReleaseCommand(t *testing.T) {
 	h := machine(t)

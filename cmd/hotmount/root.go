@@ -18,7 +18,7 @@ import (
 	"hotmount/internal/store"
 )
 
-// The linker sets these (Makefile).
+// The linker sets these variables (Makefile).
 var version, commit, date = "unknown", "unknown", "unknown"
 
 // usageError is an error in the command line itself.
@@ -31,12 +31,12 @@ func root() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	})
-	// The package has the scripts that this command prints.
+	// The package contains the scripts that the completion command prints.
 	c.CompletionOptions.HiddenDefaultCmd = true
-	// Files are offered only where an argument is a file.
+	// Names of files are offered only where an argument is a file.
 	c.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	// These are for people.
+	// These commands are for people.
 	c.AddCommand(
 		planCommand(),
 		explainCommand(),
@@ -55,14 +55,14 @@ func root() *cobra.Command {
 		stateCommand(),
 		versionCommand(),
 	)
-	// These are for the units and for children that may hang.
+	// These commands are for hotmount's units and for child processes that may hang.
 	c.AddCommand(runCommand(), lookCommand(), usageCommand())
 	c.AddCommand(unitCommands()...)
 	return c
 }
 
-// group makes a command that only has subcommands. By default cobra takes an unknown command for a request for help, or
-// for a failure.
+// group makes a command that only has subcommands. Without it, cobra takes an unknown subcommand for a request for
+// help, or reports a failure.
 func group(c *cobra.Command) *cobra.Command {
 	c.DisableFlagsInUseLine = true
 	c.SuggestionsMinimumDistance = 2
@@ -80,7 +80,7 @@ func group(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// args turns a wrong number of arguments into a usageError.
+// args returns a check of the number of arguments. A wrong number is a usageError.
 func args(want cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, given []string) error {
 		if err := want(c, given); err != nil {
@@ -104,8 +104,8 @@ func versionCommand() *cobra.Command {
 	}
 }
 
-// outputFlag adds the flag -o with those words, the first of which is the default. The command runs only with one of
-// them.
+// outputFlag adds the flag -o with the values in words. The first word is the default. The command runs only with one
+// of these values.
 func outputFlag(c *cobra.Command, output *string, words ...string) {
 	last := len(words) - 1
 	names := strings.Join(words[:last], ", ") + " or " + words[last]
@@ -119,16 +119,16 @@ func outputFlag(c *cobra.Command, output *string, words ...string) {
 	}
 }
 
-// configured returns the command with the flags that override the configuration's settings.
+// configured adds the flags that override settings of the configuration to the command. It returns the command.
 func configured(c *cobra.Command) *cobra.Command {
 	config.AddFlags(c.Flags())
 	if err := c.MarkFlagFilename("config", "yaml", "yml"); err != nil {
-		panic(err) // there is no such flag
+		panic(err) // the flag does not exist
 	}
 	return c
 }
 
-// load reads the configuration for a command that is configured.
+// load reads the configuration for a command to which configured has added the flags.
 func load(c *cobra.Command) (*disk.Settings, error) {
 	s, err := config.Load(config.Source{Environ: os.Environ(), Flags: c.Flags()})
 	if err != nil {
@@ -138,7 +138,8 @@ func load(c *cobra.Command) (*disk.Settings, error) {
 }
 
 // running returns the settings of the running daemon. If no daemon has run since the boot, or flags are given, it
-// returns load's. The daemon's unit may name another configuration, and an edited file does not apply before a reload.
+// returns the settings that load returns. The daemon's unit may name another configuration file, and an edited file
+// does not apply before a reload.
 func running(c *cobra.Command) (*disk.Settings, error) {
 	if s, err := host().Store.Settings(); err == nil && !config.Given(c.Flags()) {
 		return s, nil
@@ -146,8 +147,9 @@ func running(c *cobra.Command) (*disk.Settings, error) {
 	return load(c)
 }
 
-// usable is load for commands that change nothing. If the configuration has a fault, it returns the daemon's settings,
-// or the defaults if these are unreadable, and prints which. A fault in the flags is still an error.
+// usable is load for commands that change nothing. If the configuration has a fault, usable returns the daemon's
+// settings, or the defaults if it cannot read the daemon's settings. It prints which settings it uses. A fault in the
+// flags is still an error.
 func usable(c *cobra.Command) (*disk.Settings, error) {
 	s, err := load(c)
 	if err == nil || config.Given(c.Flags()) {
@@ -164,7 +166,7 @@ func usable(c *cobra.Command) (*disk.Settings, error) {
 	return theirs, err
 }
 
-// host and socket are the node and its daemon. Tests replace them.
+// host returns the node, and socket is the control socket of its daemon. Tests replace both variables.
 var (
 	host   = func() inventory.Host { return inventory.Host{Store: store.Default()} }
 	socket = control.Socket

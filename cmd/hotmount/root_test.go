@@ -16,7 +16,7 @@ import (
 	"hotmount/internal/control"
 )
 
-// TestAcceptAsRoot needs root, because the control socket answers only root.
+// TestAcceptAsRoot needs root, because the control socket accepts only root.
 func TestAcceptAsRoot(t *testing.T) {
 	machine(t)
 	asked := answering(t, func(_ context.Context, r control.Request) (string, error) {
@@ -43,7 +43,7 @@ func TestAcceptAsRoot(t *testing.T) {
 			t.Errorf("%q: the daemon was asked (-want +got):\n%s", test.arg, diff)
 		}
 	}
-	// The command finds a wrong call itself, and does not call the daemon.
+	// The command itself finds a wrong call, and does not call the daemon.
 	for _, args := range [][]string{{"accept"}, {"accept", "vdc", "vdd"}} {
 		if _, code, _ := call(t, args...); code != 2 || len(asked()) != 0 {
 			t.Errorf("%q: code %d", args, code)
@@ -85,7 +85,7 @@ func TestRescan(t *testing.T) {
 	}
 }
 
-// answering answers calls at the socket until the test ends. It returns a function with the calls so far.
+// answering answers calls at the socket until the test ends. It returns a function that returns the calls so far.
 func answering(t *testing.T, answer control.Handler) (asked func() []control.Request) {
 	t.Helper()
 	var mu sync.Mutex

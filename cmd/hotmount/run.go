@@ -45,12 +45,13 @@ func runCommand() *cobra.Command {
 	cli.CompleteFlag(c, "log-format", report.Formats...)
 	c.Flags().StringVar(&metricsTo, "metrics-directory", "/var/lib/prometheus/node-exporter", "the `directory` of node_exporter's textfile collector; without it there are no metrics")
 	if err := c.MarkFlagDirname("metrics-directory"); err != nil {
-		panic(err) // there is no such flag
+		panic(err) // the flag does not exist
 	}
 	return configured(c)
 }
 
-// loadAndKeep is load for the daemon. It keeps good settings for a start with a faulty configuration.
+// loadAndKeep is load for the daemon. It keeps good settings on disk. The daemon uses them if it starts with a faulty
+// configuration.
 func loadAndKeep(c *cobra.Command, log *report.Log) (*disk.Settings, error) {
 	s, err := load(c)
 	if err != nil {
@@ -60,9 +61,9 @@ func loadAndKeep(c *cobra.Command, log *report.Log) (*disk.Settings, error) {
 	return s, nil
 }
 
-// lastGood returns the settings that were kept, for the time of a fault in the configuration. They are read like any
-// configuration file. Mounted filesystems do not grow meanwhile, which the operator may have switched off. Without kept
-// settings lastGood returns the fault as its error.
+// lastGood returns the kept settings, which the daemon uses while the configuration has a fault. They are read like any
+// configuration file. With them, mounted filesystems do not grow, because the faulty configuration may have turned
+// growth off. If no settings were kept, lastGood returns the fault as its error.
 func lastGood(st store.Store, fault error) (*disk.Settings, error) {
 	file, err := st.KeptSettings()
 	if errors.Is(err, fs.ErrNotExist) {

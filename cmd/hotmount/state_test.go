@@ -12,7 +12,7 @@ import (
 	"hotmount/internal/inventory"
 )
 
-// machineID changes the machine-id of the worker.
+// machineID changes the machine-id of the test node.
 func machineID(t *testing.T, h inventory.Host, id string) {
 	t.Helper()
 	if err := os.WriteFile(h.Store.MachineID, []byte(id+"\n"), 0o644); err != nil {
@@ -20,7 +20,7 @@ func machineID(t *testing.T, h inventory.Host, id string) {
 	}
 }
 
-// standingOf returns what the store has about the disk.
+// standingOf returns the standing of the disk according to the store.
 func standingOf(t *testing.T, h inventory.Host, name string) *disk.Standing {
 	t.Helper()
 	f, err := h.ByName(name)
@@ -30,7 +30,7 @@ func standingOf(t *testing.T, h inventory.Host, name string) *disk.Standing {
 	return &f.Standing
 }
 
-// serve plays a running daemon.
+// serve plays the part of a running daemon.
 func serve(t *testing.T) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -53,7 +53,7 @@ func serve(t *testing.T) {
 
 const cloned = "11111111222233334444555555555555"
 
-// TestStateKeep checks that status reports a new machine-id, and that state keep ends what it holds.
+// TestStateKeep checks that status reports a new machine-id, and that `state keep` ends the holds because of it.
 func TestStateKeep(t *testing.T) {
 	h := machine(t)
 	attach(t, h.Root, "vdd", 48, "OLD")
@@ -96,8 +96,8 @@ func TestStateKeep(t *testing.T) {
 	}
 }
 
-// TestStateReset checks that records are removed only if nothing depends on them. The next start is then the
-// first one.
+// TestStateReset checks that records are removed only if nothing depends on them. The next start of the daemon then
+// counts as the first one.
 func TestStateReset(t *testing.T) {
 	h := machine(t)
 	attach(t, h.Root, "vdd", 48, "OLD")

@@ -13,7 +13,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestStatusVerdict checks that a disk that needs attention causes a separate exit code.
+// TestStatusVerdict checks that a disk that needs attention causes an exit code of its own.
 func TestStatusVerdict(t *testing.T) {
 	for state, want := range map[string]int{"refused": 3, "failed": 3, "ignored": 0, "held": 0} {
 		if got := exitCode(statusVerdict(&cli.Status{Disks: []cli.DiskStatus{{State: state}}})); got != want {
@@ -27,7 +27,8 @@ func TestStatusVerdict(t *testing.T) {
 	}
 }
 
-// TestUsable checks that commands that only look work with a faulty configuration. Faulty flags are an error.
+// TestUsable checks that commands that change nothing work with a faulty configuration. Faulty flags are still an
+// error.
 func TestUsable(t *testing.T) {
 	h := machine(t)
 	t.Setenv("HOTMOUNT_SETTLE", "no time")

@@ -16,7 +16,7 @@ import (
 	"hotmount/internal/usage"
 )
 
-// unitCommands returns the commands that hotmount's units run. They are hidden from people.
+// unitCommands returns the commands that hotmount's units run. The help does not list them.
 func unitCommands() []*cobra.Command {
 	return []*cobra.Command{
 		ofDisk("format-disk", "Prove one disk blank, and format it if it is", helper.Format),
@@ -50,7 +50,7 @@ func unitCommands() []*cobra.Command {
 	}
 }
 
-// hidden returns a hidden command with that number of arguments.
+// hidden returns a hidden command that takes the given number of arguments.
 func hidden(use, short string, number int, do func(ctx context.Context, given []string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Hidden: true, Args: args(cobra.ExactArgs(number)),
@@ -58,7 +58,7 @@ func hidden(use, short string, number int, do func(ctx context.Context, given []
 	}
 }
 
-// ofDisk returns a hidden command that takes a disk sequence number.
+// ofDisk returns a hidden command that takes a disk sequence number as its argument.
 func ofDisk(use, short string, do func(ctx context.Context, h inventory.Host, seq uint64) error) *cobra.Command {
 	return hidden(use+" SEQ", short, 1, func(ctx context.Context, given []string) error {
 		seq, err := strconv.ParseUint(given[0], 10, 64)
@@ -69,7 +69,7 @@ func ofDisk(use, short string, do func(ctx context.Context, h inventory.Host, se
 	})
 }
 
-// growDiskCommand is for hotmount-grow@.service and hotmount-stage@.service.
+// growDiskCommand returns the command that hotmount-grow@.service and hotmount-stage@.service run.
 func growDiskCommand() *cobra.Command {
 	var stage string
 	c := ofDisk("grow-disk", "Grow the filesystem of one disk to fill it", func(ctx context.Context, h inventory.Host, seq uint64) error {
@@ -79,7 +79,7 @@ func growDiskCommand() *cobra.Command {
 	return c
 }
 
-// cleanupCommand is for hotmount-cleanup@.service and hotmount-tidy.service.
+// cleanupCommand returns the command that hotmount-cleanup@.service and hotmount-tidy.service run.
 func cleanupCommand() *cobra.Command {
 	var all bool
 	c := &cobra.Command{
@@ -98,7 +98,8 @@ func cleanupCommand() *cobra.Command {
 	return configured(c)
 }
 
-// usageCommand is for status and the daemon. It runs as a process of its own that may hang.
+// usageCommand returns the command with which status and the daemon measure filesystems. It runs as a process of its
+// own, because it may hang.
 func usageCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "usage PATH...", Short: "Print the usage of filesystems", Hidden: true, Args: args(cobra.MinimumNArgs(1)),

@@ -8,8 +8,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestCleanupCommand checks that the command removes one mount point, or all in the last daemon's directories. A
-// faulty configuration does not matter.
+// TestCleanupCommand checks that the command removes one mount point, or all mount points in the directories of the
+// last daemon. A faulty configuration does not matter.
 func TestCleanupCommand(t *testing.T) {
 	const uuid = "aaaaaaaa-0000-4000-8000-000000000001"
 	h, dir := machine(t), t.TempDir()

@@ -9,8 +9,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// An accept of a failed mount retries the mount. It does not allow a format once the disk shows zeros where its
-// filesystem was.
+// TestAnotherTryLiftsNothing checks that an accept of a failed mount only retries the mount. It does not allow a format
+// if the disk later shows zeros where its filesystem was.
 func TestAnotherTryLiftsNothing(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.Standing.FormerSerial = &disk.Sighting{UUID: uuidA}
@@ -36,7 +36,8 @@ func TestAnotherTryLiftsNothing(t *testing.T) {
 	})
 }
 
-// The operator sees one hold and accepts it. Another hold of the disk is reported then, and needs its own accept.
+// TestEachHoldIsToldBeforeItIsLifted checks that the operator sees one hold and accepts it. Another hold of the disk is
+// reported after that, and needs an accept of its own.
 func TestEachHoldIsToldBeforeItIsLifted(t *testing.T) {
 	vdb := blankDisk("vdb", 2)
 	vdb.Standing.Present, vdb.Standing.FormerSerial = &disk.Identity{}, &disk.Sighting{UUID: uuidA}
@@ -64,7 +65,8 @@ func TestEachHoldIsToldBeforeItIsLifted(t *testing.T) {
 	})
 }
 
-// TestAcceptOfAnotherReason: an accept with a reason lifts only that one. What holds the disk by then stays.
+// TestAcceptOfAnotherReason checks that an accept with a reason lifts only the hold with that reason. If another hold
+// has come since, that hold stays.
 func TestAcceptOfAnotherReason(t *testing.T) {
 	vdb := blankDisk("vdb", 2)
 	vdb.Standing.Present = &disk.Identity{}
@@ -83,7 +85,8 @@ func TestAcceptOfAnotherReason(t *testing.T) {
 	})
 }
 
-// An accept of one disk does not apply to another disk that has its name by then.
+// TestAnotherDiskHasTheName checks that an accept of one disk does not apply to another disk that has got the name of
+// the first.
 func TestAnotherDiskHasTheName(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 3, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -98,7 +101,7 @@ func TestAnotherDiskHasTheName(t *testing.T) {
 	})
 }
 
-// Accept looks again at a disk that could not even be looked at.
+// TestAcceptOfADiskThatWasNeverSeen checks that an accept causes a new look at a disk if the first look failed.
 func TestAcceptOfADiskThatWasNeverSeen(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.lookErr = errors.New("no")
@@ -116,8 +119,8 @@ func TestAcceptOfADiskThatWasNeverSeen(t *testing.T) {
 	})
 }
 
-// A refusal follows the settings as they are now. The disk may not have been looked at since they changed, and may
-// have no class any more.
+// TestAcceptAfterAReload checks that a refusal of an accept follows the present settings. The disk may not have been
+// looked at since the settings changed, and may no longer belong to a class.
 func TestAcceptAfterAReload(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	m := newMachine(vdb)
@@ -135,7 +138,7 @@ func TestAcceptAfterAReload(t *testing.T) {
 	})
 }
 
-// The period of the looks without an event is a setting like the others.
+// TestReloadTakesTheRescan checks that a reload also changes the period of the looks without an event.
 func TestReloadTakesTheRescan(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -154,8 +157,8 @@ func TestReloadTakesTheRescan(t *testing.T) {
 	})
 }
 
-// The disk goes while the operator releases it. Its leftover mount is retried as for any disk that has gone, and is
-// reported once.
+// TestGoneDuringARelease checks a disk that is detached while the operator releases it. The removal of its leftover
+// mount is retried, as for any disk that is gone, and is reported once.
 func TestGoneDuringARelease(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	at := "/mnt/disks/" + uuidA
@@ -196,7 +199,8 @@ func TestGoneDuringARelease(t *testing.T) {
 	})
 }
 
-// The answer does not promise a format if another program has taken the disk meanwhile.
+// TestAcceptedWhileInUse checks that the answer does not promise a format if another program has started to use the
+// disk.
 func TestAcceptedWhileInUse(t *testing.T) {
 	f := xfsDisk("vdb", 2, uuidA)
 	f.Standing.Unmounted, f.Holders = disk.ReasonReleased, []string{"dm-0"}

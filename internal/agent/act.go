@@ -15,12 +15,12 @@ func active(a disk.Action) bool {
 	return a == disk.Mount || a == disk.Link || a == disk.Prove || a == disk.Format || a == disk.Grow
 }
 
-// carryOut puts a disk that is to be mounted, given out, proven, formatted or grown into its lane. done is the action
-// carried out since the previous look.
+// carryOut puts a disk that is to be mounted, given out, proven, formatted or grown into the lane for its decision.
+// done is the action that was carried out since the previous look.
 func (a *Agent) carryOut(name string, done disk.Action, c *disk.Content) {
 	st := a.disks[name]
 	d := st.decision
-	// A disk that was proven blank, and held meanwhile, is proven again.
+	// A disk that was proven blank, but was held after the proof, is proven again.
 	if done == d.Action || done == disk.Prove && (d.Action == disk.Format || d.Action == disk.Mount && !c.Proven) {
 		st.tries.unmountable = st.tries.unmountable || done == disk.Mount
 		a.failed(name, unconfirmed(st, done))
@@ -31,31 +31,31 @@ func (a *Agent) carryOut(name string, done disk.Action, c *disk.Content) {
 		return
 	}
 	if a.leaving[a.path(st)] != nil {
-		// Another disk still has the mount point. When it is free every disk is looked at again.
+		// Another disk still has the mount point. When the mount point is free, every disk is looked at again.
 		return
 	}
 	st.phase = waiting
 	a.lane(st, c).add(name)
 }
 
-// lane returns the lane for the decision.
+// lane returns the lane in which the disk waits until its decision is carried out.
 func (a *Agent) lane(st *state, c *disk.Content) *lane {
 	switch d := st.decision; {
 	case d.Action == disk.Grow:
 		return &a.lanes.grows
 	case d.Action == disk.Link:
 		return &a.lanes.mounts
-	// A filesystem that could not be mounted is read before the next try, because udev does not recognise an unfinished
-	// mkfs. A partition is not read. Nor is a filesystem that a pod still uses: it was mounted before, and cannot be
-	// read exclusively.
+	// A filesystem that could not be mounted is read before the next try, because udev does not recognise the result of
+	// an unfinished mkfs. A partition is not read. A filesystem that a pod still uses is not read either, because it
+	// was mounted before and cannot be read exclusively.
 	case d.Action == disk.Mount && (c.Proven || !st.tries.unmountable || st.facts.Whole != "" || len(st.facts.Mounts) > 0):
 		return &a.lanes.mounts
 	}
 	return &a.lanes.proofs
 }
 
-// unconfirmed returns why an action whose job is done has to be repeated. A job's result can be wrong; the mount table
-// and the disk decide.
+// unconfirmed returns why an action whose job is done has to be repeated. The result of a job can be wrong, so the
+// mount table and the disk decide.
 func unconfirmed(st *state, done disk.Action) error {
 	if done == disk.Mount {
 		return fmt.Errorf("the mount unit's job is done, but the mount table does not show %s", st.facts.Dev)
@@ -72,7 +72,7 @@ func unconfirmed(st *state, done disk.Action) error {
 	return fmt.Errorf("the proof left no result; see journalctl -u hotmount-format@%d", st.facts.Seq)
 }
 
-// startMounts begins the mounts and block volume links whose turn has come.
+// startMounts starts the mounts whose turn has come, and the links of block volumes.
 func (a *Agent) startMounts(ctx context.Context, now time.Time) {
 	l := &a.lanes.mounts
 	var early []string
@@ -82,7 +82,7 @@ func (a *Agent) startMounts(ctx context.Context, now time.Time) {
 		}
 		st := a.disks[name]
 		if !st.facts.Standing.InPlace && !a.allSeen(now) {
-			// A disk not fully known yet may be its twin, or have the same serial.
+			// A disk that is not fully known yet may be this disk's twin, or have the same serial.
 			early = append(early, name)
 			continue
 		}
@@ -94,8 +94,9 @@ func (a *Agent) startMounts(ctx context.Context, now time.Time) {
 		switch {
 		case st.decision.Action == disk.Link:
 			a.run(ctx, l, name, disk.ProgramBlock, disk.Link)
-		// The provisioner reads the size of a volume only once, when it first sees it, so the filesystem grows before
-		// the mount. Recovering a log can take long and a twin may come meanwhile, so the mount is decided again.
+		// The filesystem grows before the mount, because the provisioner reads the size of a volume only once, when it
+		// first sees the volume. The agent decides about the mount again afterwards: recovering a log can take long,
+		// and a twin may come in that time.
 		case policy.Fills(&st.facts, class) && st.filled != st.facts.Seq:
 			a.startFill(ctx, name)
 		default:
@@ -105,7 +106,7 @@ func (a *Agent) startMounts(ctx context.Context, now time.Time) {
 	l.waiting = append(early, l.waiting...)
 }
 
-// run begins to run the program for the disk whose turn has come.
+// run starts the program for the disk whose turn has come.
 func (a *Agent) run(ctx context.Context, l *lane, name string, p disk.Program, action disk.Action) {
 	st := a.disks[name]
 	st.phase = acting
@@ -121,7 +122,8 @@ func (a *Agent) run(ctx context.Context, l *lane, name string, p disk.Program, a
 	}
 }
 
-// startFill grows the filesystem to the disk before it is mounted. The next look decides again.
+// startFill starts to grow the filesystem to the size of the disk before it is mounted. The next look decides about the
+// mount again.
 func (a *Agent) startFill(ctx context.Context, name string) {
 	st := a.disks[name]
 	id := st.facts.ID
@@ -145,8 +147,8 @@ func (a *Agent) startMount(ctx context.Context, name string, class *disk.Class) 
 	a.begin(ctx, &a.lanes.mounts, func() func() {
 		err := a.mount(ctx, &f, class, d)
 		return func() {
-			// A filesystem that the kernel still holds (ErrHeld) is retried often; its growth failure is not reported
-			// each time.
+			// The mount of a filesystem that the kernel still holds (ErrHeld) is retried often, so its failure to grow
+			// is not reported each time.
 			if filling != nil && err == nil {
 				a.problem(fmt.Errorf("cannot grow the filesystem of %s before it is mounted: %w", f.ID, filling))
 			} else if filling != nil && !errors.Is(err, disk.ErrHeld) {
@@ -157,9 +159,9 @@ func (a *Agent) startMount(ctx context.Context, name string, class *disk.Class) 
 	})
 }
 
-// mount mounts the disk and verifies that it was this disk. Until udev has handled the removal of a disk, the link by
-// sequence number leads to the next disk with that kernel name. PID 1 then mounts that one. A mounted disk keeps its
-// sequence number.
+// mount mounts the disk and verifies that PID 1 mounted this disk. Until udev has handled the removal of a disk, the
+// link by sequence number leads to the next disk with that kernel name. PID 1 would then mount the next disk instead. A
+// mounted disk keeps its sequence number, so the number shows which disk is mounted.
 func (a *Agent) mount(ctx context.Context, f *disk.Facts, class *disk.Class, d disk.Decision) error {
 	err := a.units.Mount(ctx, f, class, d.UUID, d.Type)
 	seq, attachedErr := a.host.Attached(f.Dev)
@@ -180,7 +182,7 @@ func (a *Agent) mount(ctx context.Context, f *disk.Facts, class *disk.Class, d d
 	return errors.Join(err, fmt.Errorf("%w: disk sequence number %d, which has its name now, was mounted instead, and is %s", disk.ErrGone, seq, outcome), unmountErr, thereErr)
 }
 
-// startPrograms begins the work in the lane of a program whose turn has come. The unit that proves a disk blank also
+// startPrograms starts a program for each disk in the lane whose turn has come. The unit that proves a disk blank also
 // formats it.
 func (a *Agent) startPrograms(ctx context.Context, l *lane, p disk.Program, action disk.Action) {
 	for name, ok := l.next(); ok; name, ok = l.next() {
@@ -190,8 +192,8 @@ func (a *Agent) startPrograms(ctx context.Context, l *lane, p disk.Program, acti
 	}
 }
 
-// startQuestions asks PID 1 about the disks whose mount ended and whose turn has come. For a disk that is refused or held
-// it finds out who has that open.
+// startQuestions asks PID 1 about the disks whose mount ended and whose turn has come. For a disk that is refused or
+// held, startQuestions finds out instead which process has the disk open.
 func (a *Agent) startQuestions(ctx context.Context) {
 	l := &a.lanes.questions
 	for name, ok := l.next(); ok; name, ok = l.next() {
@@ -208,8 +210,8 @@ func (a *Agent) startQuestions(ctx context.Context) {
 	}
 }
 
-// holds reports whether the decision for a waiting disk is still the same. Disks may have come or gone since, or the
-// settings changed. If it is not, the disk is looked at again.
+// holds reports whether the decision for a waiting disk is still the same. Disks may have come or gone since the
+// decision, or the settings may have changed. If the decision is not the same, the disk is looked at again.
 func (a *Agent) holds(name string) bool {
 	st := a.disks[name]
 	f := st.facts
@@ -223,7 +225,7 @@ func (a *Agent) holds(name string) bool {
 	return false
 }
 
-// acted handles the end of an action. The next look shows the result.
+// acted handles the end of an action. The next look shows the result of the action.
 func (a *Agent) acted(name string, seq uint64, action disk.Action, err error) {
 	st := a.disks[name]
 	st.phase, st.asked = idle, disk.Decision{}
@@ -233,22 +235,24 @@ func (a *Agent) acted(name string, seq uint64, action disk.Action, err error) {
 		st.tries.unmountable = st.tries.unmountable || action == disk.Mount
 		a.failed(name, err)
 		st.tries.wrote = true
-		a.wanted(name) // it may have failed because the disk is gone
+		a.wanted(name) // the action may have failed because the disk is gone
 		return
 	}
 	st.act.done = action
 	a.wanted(name)
 }
 
-// stopPatience is how long PID 1 may take to stop a mount unit: the longest timeout that one has (unit.MountTimeout).
+// stopPatience is how long PID 1 may take to stop a mount unit. It is the longest timeout of any mount unit
+// (unit.MountTimeout).
 const stopPatience = 15 * time.Minute
 
-// unmounted handles PID 1's answer about a disk whose mount has ended: since when its device unit is plugged.
+// unmounted handles PID 1's answer about a disk whose mount has ended. plugged is the time since which the disk's
+// device unit is plugged.
 //
-// If PID 1 took the disk for unplugged, the mount ended with the unit. This happens when systemd is upgraded or a udev
-// rule changes. After a soft reboot, which ends all mounts, PID 1's answer is when userspace began again. Otherwise
-// it was unmounted by hand. The same applies if the mount was still there long afterwards: it was in use then, and PID 1
-// tries only once.
+// If PID 1 took the disk for unplugged, the mount ended with the device unit. This happens when systemd is upgraded or
+// a udev rule changes. After a soft reboot, which ends all mounts, PID 1's answer is the time when userspace began
+// again. In all other cases the disk was unmounted by hand. A mount that was still there long after the time plugged
+// was also ended by hand: it was in use at that time, and PID 1 tries only once.
 func (a *Agent) unmounted(name string, seq uint64, plugged time.Duration, err error) {
 	st := a.disks[name]
 	st.phase = idle

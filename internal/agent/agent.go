@@ -1,5 +1,5 @@
 // Package agent is the loop of the daemon. It receives hints that a disk may have changed, looks at the disk, lets the
-// policy decide, and carries the decision out. It uses no system call, D-Bus or netlink itself, but the interfaces
+// policy decide, and carries the decision out. It uses no system call, D-Bus or netlink itself, but only the interfaces
 // Host, Units and Reporter.
 //
 // A disk has a phase. The loop's transitions are these:
@@ -7,25 +7,26 @@
 //	phase        what happens                                   next phase
 //	(unknown)    an event, or a scan finds the disk             looking
 //	idle         an event, a scan, a peer came or went          looking
-//	backing off  the same, the retry is due, an accept          looking
+//	backing off  as for idle, the retry is due, an accept       looking
 //	looking      the disk is gone                               (unknown); its mount is leaving
 //	looking      the look failed                                backing off
 //	looking      nothing is to be done                          idle
 //	looking      its mount ended for an unknown reason          waiting (to ask PID 1)
 //	looking      something is to be done                        waiting (for its turn)
-//	looking      the same, but its mount point is another's     idle
-//	looking      the same, but it failed a moment ago           backing off
+//	looking      another disk has the mount point               idle
+//	looking      the action to be done failed a moment ago      backing off
 //	waiting      its turn has come, the decision still holds    acting
 //	waiting      the decision no longer holds                   looking
-//	acting       the end, well or not                           looking
+//	acting       the action ends, with or without success       looking
 //
-// Where others open disks without claiming them, the first action on a disk is to find out who has it open (ask.go).
+// If other software opens disks without claiming them, the first action on a disk is to find out who has the disk open
+// (ask.go).
 //
 // An event during looking, waiting or acting is kept: the disk is looked at once more afterwards. A disk whose action
-// failed backs off once that look shows that the same is still to be done.
+// failed backs off if that look shows that the action still has to be done.
 //
-// A mount whose disk is gone, or was released by the operator, is leaving (type departure). It is unmounted and its
-// directory is removed. Then every disk that waits for the mount point is looked at.
+// A mount whose disk is gone, or was released by the operator, is leaving (type departure). The mount is unmounted and
+// its directory is removed. After that, every disk that waits for the mount point is looked at.
 package agent
 
 import (
@@ -51,28 +52,29 @@ type Agent struct {
 	queue    *queue
 	requests chan func()
 	results  chan func()
-	checked  chan func() bool // results of check; they report whether there is something to do
+	checked  chan func() bool // results of checks; each function reports whether there is something to do
 	work     sync.WaitGroup
 
-	// Only the loop's goroutine uses the fields below.
+	// Only the goroutine of the loop uses the fields below.
 	disks   map[string]*state
-	leaving map[string]*departure // by mount point or link
+	leaving map[string]*departure // by mount point, or by link for a block volume
 	lanes   lanes
 	saves   saves
 	around  around
 	status  status
 	check   check
-	// gathering reports whether Host.Gather is running for looks. The next one waits until gatherDue, zero for at once.
+	// gathering reports whether Host.Gather is running for looks. The next gathering waits until gatherDue. If
+	// gatherDue is zero, it does not wait.
 	gathering bool
 	gatherDue time.Time
-	left      uint64 // counts the filesystems whose disks have left
+	left      uint64 // number of filesystems whose disks have left
 	rescans   *time.Ticker
 	started   time.Time
 	ready     bool
 }
 
-// New returns an agent. watchdog is the longest time between two notifications Alive, 0 for none. monotonic returns the
-// time of CLOCK_MONOTONIC (clock_gettime(2)).
+// New returns an agent. watchdog is the longest time between two notifications Alive, 0 if no watchdog is set.
+// monotonic returns the time of CLOCK_MONOTONIC (clock_gettime(2)).
 func New(h Host, u Units, r Reporter, s *disk.Settings, watchdog time.Duration, monotonic func() time.Duration) *Agent {
 	s = policy.Compile(s)
 	a := &Agent{
@@ -90,7 +92,7 @@ func (a *Agent) Look(name string) { a.queue.add(name) }
 // LookAtAll requests a look at every disk. It never blocks.
 func (a *Agent) LookAtAll() { a.queue.addAll() }
 
-// LookAt requests a look at the attachment with that disk sequence number, because of an event that names no disk.
+// LookAt requests a look at the attachment with that disk sequence number. It is for an event that names no disk.
 func (a *Agent) LookAt(ctx context.Context, seq uint64) error {
 	return a.ask(ctx, func() {
 		for name, st := range a.disks {
@@ -106,7 +108,7 @@ func (a *Agent) Retry(ctx context.Context) error { return a.ask(ctx, a.retry) }
 
 // Accept accepts a held disk, or allows another try after a failure. It returns the answer for the operator. seq is the
 // disk sequence number of the intended attachment, 0 for any disk with that name. shown is the reason that the operator
-// has seen, empty for any.
+// has seen. If shown is empty, any reason is accepted.
 func (a *Agent) Accept(ctx context.Context, name string, seq uint64, shown disk.Reason) (answer string, err error) {
 	if askErr := a.ask(ctx, func() { answer, err = a.accept(name, seq, shown) }); askErr != nil {
 		return "", fmt.Errorf("cannot accept %s: %w", name, askErr)
@@ -114,8 +116,8 @@ func (a *Agent) Accept(ctx context.Context, name string, seq uint64, shown disk.
 	return answer, err
 }
 
-// Release unmounts the disk and keeps it unmounted until another attachment, an accept or a reboot. seq is as in
-// Accept.
+// Release unmounts the disk. The disk stays unmounted until it is attached again or accepted, or until a reboot. seq is
+// the disk sequence number of the intended attachment, as in Accept.
 func (a *Agent) Release(ctx context.Context, name string, seq uint64) error {
 	var dep *departure
 	var err error
@@ -139,14 +141,14 @@ func (a *Agent) Reload(ctx context.Context, s *disk.Settings) error {
 	return a.ask(ctx, func() { a.reload(s) })
 }
 
-// problem reports an error that concerns no single disk, if there is one.
+// problem reports err, an error that concerns no single disk. It does nothing if err is nil.
 func (a *Agent) problem(err error) {
 	if err != nil {
 		a.report.Report(disk.Event{Kind: disk.EventProblem, Err: err})
 	}
 }
 
-// ask runs f in the loop and waits until it has run.
+// ask runs f in the goroutine of the loop and waits until f has run.
 func (a *Agent) ask(ctx context.Context, f func()) error {
 	done := make(chan struct{})
 	select {

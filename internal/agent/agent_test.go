@@ -22,8 +22,8 @@ const (
 	uuidC = "cccccccc-0000-4000-8000-000000000003"
 )
 
-// machine is a node made of plain values: its disks, its mount table and systemd's reactions. Each action and message
-// of the agent is a line in its log. The tests compare the log as a whole.
+// machine is a node made of plain values: its disks, its mount table and systemd's reactions. Each action and each
+// message of the agent is a line in the log of the machine. The tests compare the log as a whole.
 type machine struct {
 	mu       sync.Mutex
 	disks    map[string]*disk.Facts
@@ -33,11 +33,11 @@ type machine struct {
 	told     map[string]disk.Facts // the facts of the last decision reported for a disk
 	status   string
 	statuses []string
-	// statusAtReady is the last line of the log before READY was sent.
+	// statusAtReady is the last status line before READY was sent.
 	statusAtReady string
 
-	hangs       string           // Look at that name hangs until hang is closed
-	hang        chan struct{}    // the channels are made in the bubble
+	hangs       string           // a look at this name hangs until hang is closed
+	hang        chan struct{}    // made in the bubble of the test
 	mountErr    map[string]error // by kernel name
 	formatErr   map[uint64]error
 	lookErr     error
@@ -47,48 +47,48 @@ type machine struct {
 	rememberErr error
 	remembered  int  // the number of calls of Remember
 	noted       int  // the number of entries in notes at the last call
-	remembers   bool // it hangs until hang is closed
-	// later holds the names of disks that are known to have come after another disk had gone.
+	remembers   bool // Remember hangs until hang is closed
+	// later contains the names of disks that came after another disk had left, as is known from their sequence numbers.
 	later       []string
 	newestErr   error
-	asked       []string // the names that Newest was called with
+	asked       []string // the names with which Newest was called
 	notices     []string
 	alive       int
 	plugged     map[uint64]time.Time // by disk sequence number
 	pluggedErr  error
-	holders     map[string]string // the processes that still have the filesystem, by kernel name
-	covered     map[string]bool   // mount points under another mount
-	noEffect    bool              // mount jobs are done, but mount nothing
-	onFill      func()            // runs while a filesystem is made to fill its disk
-	halfMade    bool              // what Format finds
-	noVerdict   bool              // it ends without a result
+	holders     map[string]string // the processes that still use the filesystem, by kernel name
+	covered     map[string]bool   // mount points that another mount covers
+	noEffect    bool              // mount jobs succeed, but mount nothing
+	onFill      func()            // runs while the filesystem grows before the mount
+	halfMade    bool              // Format finds an unfinished filesystem
+	noVerdict   bool              // a format ends without a result
 	slow        bool              // Mount and Format wait until hang is closed
-	grow        bool              // the setting of the class
+	grow        bool              // the setting Grow of the class
 	fillErr     error
-	mountWrites bool   // a failing mount also writes to the disk
-	mode        string // a setting of the class, too
+	mountWrites bool   // a mount that fails also writes to the disk
+	mode        string // the setting Mode of the class
 	running     int
 	most        int
 	looks       int
 	gathers     int
-	lookedBy    []string // the looks, and the gathering of each
+	lookedBy    []string // the looks, each with its gathering
 	rmdirErr    error
 	keepErr     error
-	again       disk.Tries // of the last failure
+	again       disk.Tries // the tries of the last failure
 	lastGone    string     // where the disk that left last was mounted
-	blind       bool       // no partition is found
+	blind       bool       // no partition is found any more
 	checked     []string   // the filesystems that were checked for changes
-	changed     []string   // the answer
+	changed     []string   // the names that Changed returns
 	changedErr  error
-	gate        func(work, name string) // each look, mount and growth goes through it
+	gate        func(work, name string) // each look, mount and growth calls it first
 	opener      *disk.Opener            // the process that has any disk open
 	openerErr   error
 }
 
-// job is how long PID 1 takes for anything. The loop has gone on by then.
+// job is how long each job of PID 1 takes. When a job ends, the loop has continued.
 const job = time.Nanosecond
 
-// settle waits until all running jobs have ended, and nothing moves.
+// settle waits until all running jobs have ended and nothing changes any more.
 func settle() {
 	time.Sleep(1000 * job)
 	synctest.Wait()
@@ -128,7 +128,7 @@ func (m *machine) Names(*disk.Settings) ([]string, error) {
 	return names, nil
 }
 
-// pass goes through the gate, if there is one.
+// pass calls the gate if there is one.
 func (m *machine) pass(work, name string) {
 	m.mu.Lock()
 	gate := m.gate
@@ -221,7 +221,7 @@ func (m *machine) Stale(*disk.Settings) ([]disk.Facts, error) {
 	return stale, nil
 }
 
-// booted is when the machine booted.
+// booted is the time at which the machine booted.
 var booted = time.Date(1998, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func monotonic() time.Duration { return time.Since(booted) }
@@ -297,7 +297,7 @@ func (m *machine) keepUnmounted(f *disk.Facts, reason disk.Reason) error {
 	return nil
 }
 
-// unmountGone detaches the mount from the tree. It names those who use the filesystem elsewhere.
+// unmountGone detaches the mount from the tree. The error names the processes that use the filesystem elsewhere.
 func (m *machine) unmountGone(id disk.ID, p string) error {
 	time.Sleep(job)
 	m.mu.Lock()
@@ -328,7 +328,7 @@ func (m *machine) Plugged(_ context.Context, id disk.ID) (time.Duration, error) 
 	return m.plugged[id.Seq].Sub(booted), nil
 }
 
-// note records content that is not mounted.
+// note records content that is not mounted from its disk.
 func (m *machine) note(found []disk.Sighting) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -381,7 +381,8 @@ func (m *machine) Expect(s disk.Sighting, name string) (err error) {
 	return err
 }
 
-// newest is the number of any disk that is not known to have come later. No disk uses the name of one that is gone.
+// newest returns the highest number of a disk that is not known to have come later. No disk has the name of a disk that
+// is gone.
 func (m *machine) newest(name string) (uint64, error) {
 	m.asked = append(m.asked, name)
 	var newest uint64
@@ -460,7 +461,7 @@ func (m *machine) Run(ctx context.Context, p disk.Program, id disk.ID, path stri
 	return fmt.Errorf("the agent runs %s", p)
 }
 
-// format makes an xfs with uuidB on a blank disk. On another disk it finds what udev found.
+// format makes an XFS filesystem with uuidB on a blank disk. On any other disk it finds what udev has found.
 func (m *machine) format(ctx context.Context, seq uint64) error {
 	time.Sleep(job)
 	m.mu.Lock()
@@ -492,7 +493,7 @@ func (m *machine) format(ctx context.Context, seq uint64) error {
 	return nil
 }
 
-// fill makes the filesystem fill the disk.
+// fill makes the filesystem take the whole disk.
 func (m *machine) fill(seq uint64) error {
 	if m.onFill != nil {
 		m.mu.Lock()
@@ -514,7 +515,7 @@ func (m *machine) fill(seq uint64) error {
 	return nil
 }
 
-// growDisk measures the filesystem and makes it fill the disk.
+// growDisk measures the filesystem and makes it take the whole disk.
 func (m *machine) growDisk(seq uint64) error {
 	time.Sleep(job)
 	m.pass("grow", "")
@@ -614,7 +615,7 @@ func (m *machine) Changed(mounted []disk.Facts) ([]string, error) {
 	return m.changed, m.changedErr
 }
 
-// change does something to the machine between two moments of the agent.
+// change changes the machine while the agent does nothing.
 func (m *machine) change(f func()) {
 	settle()
 	m.mu.Lock()
@@ -622,7 +623,7 @@ func (m *machine) change(f func()) {
 	m.mu.Unlock()
 }
 
-// unhang lets the hanging look go on.
+// unhang lets the hanging look continue.
 func (m *machine) unhang() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -630,7 +631,7 @@ func (m *machine) unhang() {
 	close(m.hang)
 }
 
-// expect waits until nothing moves and compares the log since the last call.
+// expect waits until nothing changes any more. It then compares the log since the last call with want.
 func (m *machine) expect(t *testing.T, want string) {
 	t.Helper()
 	settle()
@@ -650,8 +651,8 @@ func testSettings() *disk.Settings {
 	}}}
 }
 
-// with runs an agent over the machine in a bubble where time passes by itself. It requires that the agent ends within
-// a second of its context.
+// with runs an agent on the machine in a bubble in which time passes by itself. The agent must end within a second
+// after its context.
 func with(t *testing.T, m *machine, test func(t *testing.T, a *Agent)) {
 	t.Helper()
 	withHost(t, m, m, test)
@@ -724,8 +725,8 @@ func TestFormatsAndMountsABlankDisk(t *testing.T) {
 	})
 }
 
-// TestVolumeKeepsItsClass: a mounted volume stays with its class when another class selects it, and is released there.
-// Then it is held, whatever else it was accepted for.
+// TestVolumeKeepsItsClass checks that a mounted volume stays with its class when another class selects it, and that it
+// can be released. After the release the volume is held for the other class, whatever else it was accepted for.
 func TestVolumeKeepsItsClass(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	m := newMachine(vdb)
@@ -763,8 +764,8 @@ func TestVolumeKeepsItsClass(t *testing.T) {
 	})
 }
 
-// TestRemembersWhatIsFull: the agent remembers that an XFS fills its disk, if the superblock on it agrees, and as long
-// as it does.
+// TestRemembersWhatIsFull checks that the agent records that an XFS filesystem fills its disk. It does so only while
+// the superblock on the disk agrees.
 func TestRemembersWhatIsFull(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB), xfsDisk("vdd", 4, uuidC))
 	m.grow = true
@@ -802,8 +803,8 @@ func TestRemembersWhatIsFull(t *testing.T) {
 	})
 }
 
-// TestGrows: a filesystem grows once for each size, at start, at an event and without any event. The disk counts as
-// mounted all the time.
+// TestGrows checks that a filesystem grows once for each size of the disk: at start, at an event, and without an event.
+// The disk counts as mounted all the time.
 func TestGrows(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.grow = true
@@ -838,8 +839,8 @@ func TestGrows(t *testing.T) {
 	})
 }
 
-// TestWaitingIsDecidedAgain: a disk that waits for the program of others is neither formatted nor grown if the settings
-// forbid it meanwhile.
+// TestWaitingIsDecidedAgain checks a disk that waits in a lane while the settings change. If the new settings forbid a
+// format or a growth, the agent does not start it.
 func TestWaitingIsDecidedAgain(t *testing.T) {
 	for name, tt := range map[string]struct {
 		line  string
@@ -889,8 +890,8 @@ func TestWaitingIsDecidedAgain(t *testing.T) {
 	}
 }
 
-// TestAdoptedOnce: the size of a disk when its filesystem came from elsewhere stays on record. Growth counts only
-// beyond that size.
+// TestAdoptedOnce checks that the size of the disk at the first mount stays on record, if another machine made the
+// filesystem. The filesystem grows only once the disk is larger than that.
 func TestAdoptedOnce(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.Standing.Made, vdb.Geometry = false, &disk.Geometry{Size: 4 << 30, Block: 4096}
@@ -929,8 +930,8 @@ func TestAdoptedOnce(t *testing.T) {
 
 const uuidVdd = "dddddddd-0000-4000-8000-000000000004"
 
-// TestFillsBeforeMounting: the whole size is there as soon as the mount is. A filesystem that cannot grow is mounted
-// too, and the growth is not tried again.
+// TestFillsBeforeMounting checks that a filesystem has its whole size as soon as it is mounted. A filesystem that
+// cannot grow is mounted too, and the growth is not tried again.
 func TestFillsBeforeMounting(t *testing.T) {
 	smaller := func(name string, seq uint64, uuid string) *disk.Facts {
 		f := xfsDisk(name, seq, uuid)
@@ -949,7 +950,7 @@ func TestFillsBeforeMounting(t *testing.T) {
 		m.change(func() {
 			m.fillErr = errors.New("no room")
 			m.disks["vdc"] = xfsDisk("vdc", 3, uuidB)
-			m.disks["vdc"].Udev.FSSpan = 0 // the step that fills it reads it
+			m.disks["vdc"].Udev.FSSpan = 0 // the program that grows the filesystem reads its size
 			m.disks["vdd"] = smaller("vdd", 4, uuidVdd)
 			m.disks["vdd"].Standing.Fit = &disk.Fit{Seq: 4, Size: m.disks["vdd"].Size, Geometry: disk.Geometry{Size: 1 << 30, Block: 4096}, Failure: "no room"}
 		})
@@ -972,8 +973,8 @@ func TestFillsBeforeMounting(t *testing.T) {
 	})
 }
 
-// TestATwinWhileFilling: another disk gets the UUID while a copy grows to fill its disk. The agent learns of it before
-// it mounts the copy.
+// TestATwinWhileFilling checks a copy that grows before its mount, while another disk gets the same UUID. The agent
+// looks at the other disk before it mounts the copy.
 func TestATwinWhileFilling(t *testing.T) {
 	copied, first := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
 	copied.Udev.FSSpan = copied.Size - 256<<10
@@ -993,7 +994,7 @@ func TestATwinWhileFilling(t *testing.T) {
 			if len(m.table) != 1 || m.table[0].Dev != first.Dev {
 				t.Errorf("mounted is %v\n%s", m.table, strings.Join(m.log, "\n"))
 			}
-			// The operator chooses this disk, which has a new size by now. The earlier growth was for the old size.
+			// The operator chooses this disk, which has another size by now. The earlier growth was for the old size.
 			m.onFill, m.log, m.table = nil, nil, nil
 			delete(m.disks, "vdc")
 			copied.Size += 1 << 30
@@ -1013,7 +1014,8 @@ func TestATwinWhileFilling(t *testing.T) {
 	})
 }
 
-// TestMeasuresAfterMounting: a filesystem that cannot be measured from outside is measured after the mount.
+// TestMeasuresAfterMounting checks that a filesystem that cannot be measured before the mount is measured after the
+// mount.
 func TestMeasuresAfterMounting(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.grow = true
@@ -1055,8 +1057,8 @@ func TestFormattingHoldsBackNeitherReadyNorOthers(t *testing.T) {
 	})
 }
 
-// TestHangingFormatsHoldBackNoBlankDisk: a format that takes longer than a minute gives up its turn, up to a bound on
-// all formats. Once it ends it leaves nothing behind.
+// TestHangingFormatsHoldBackNoBlankDisk checks that a format that takes longer than a minute no longer counts against
+// the limit, but that all formats have a higher limit. Once the format ends, it leaves no trace in the counts.
 func TestHangingFormatsHoldBackNoBlankDisk(t *testing.T) {
 	m := newMachine()
 	for i := range proofsInAll + 4 {
@@ -1092,11 +1094,11 @@ func TestHangingFormatsHoldBackNoBlankDisk(t *testing.T) {
 }
 
 // inAnHour reports whether a disk can have been tried that often in its first hour. The tries come after 0, 1, 3, …,
-// 2047 and 4095 seconds, or a quarter less.
+// 2047 and 4095 seconds, or up to a quarter earlier.
 func inAnHour(tries int) bool { return tries == 12 || tries == 13 }
 
-// TestRetriesLaterAndLaterForEver: the agent never gives up a disk. The journal repeats an unchanged failure
-// once a day.
+// TestRetriesLaterAndLaterForEver checks that the agent never gives up a disk. The journal repeats a failure that has
+// not changed once a day.
 func TestRetriesLaterAndLaterForEver(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"] = errors.New("no")
@@ -1124,11 +1126,11 @@ func TestRetriesLaterAndLaterForEver(t *testing.T) {
 		if n, told := after(time.Hour); n < 1 || told != 1 {
 			t.Errorf("another failure, %d tries, logged %d times", n, told)
 		}
-		// A look is no try.
+		// A look does not count as a try.
 		m.change(func() { m.log = nil })
 		a.Look("vdb")
 		m.expect(t, ``)
-		// A disk that was written to, for example by xfs_repair, gets a new try.
+		// A disk that something has written to, such as xfs_repair, is tried again at once.
 		m.change(func() { m.disks["vdb"].Writes++; delete(m.mountErr, "vdb") })
 		a.Look("vdb")
 		m.expect(t, `
@@ -1139,7 +1141,8 @@ func TestRetriesLaterAndLaterForEver(t *testing.T) {
 	})
 }
 
-// A failed try may write to the disk itself, for example when the kernel reads the log. That is no change of the disk.
+// TestATryThatWritesIsNoChange checks that writes of the failed try itself do not count as a change of the disk. The
+// kernel writes, for example, when it recovers the log.
 func TestATryThatWritesIsNoChange(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"], m.mountWrites = errors.New("no"), true
@@ -1158,7 +1161,8 @@ func TestATryThatWritesIsNoChange(t *testing.T) {
 	})
 }
 
-// The unit that formats does not read a partition that cannot be mounted.
+// TestAPartitionIsNeverGivenToTheFormattingUnit checks that the unit that formats does not read a partition that cannot
+// be mounted.
 func TestAPartitionIsNeverGivenToTheFormattingUnit(t *testing.T) {
 	f := xfsDisk("vdb", 2, uuidA)
 	f.ID.Name, f.ID.Seq, f.Whole = "vdb1", disk.PartitionSeq(2, 1), "vdb"
@@ -1179,7 +1183,8 @@ func TestAPartitionIsNeverGivenToTheFormattingUnit(t *testing.T) {
 	})
 }
 
-// The end of a mount unit's job may go unheard when PID 1 is slow to answer.
+// TestAMountThatFailedAndIsThereIsReported checks that a mount is reported although its job seemed to fail. The end of
+// a job can be missed when PID 1 is slow to answer.
 func TestAMountThatFailedAndIsThereIsReported(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	m := newMachine(vdb)
@@ -1200,7 +1205,8 @@ func TestAMountThatFailedAndIsThereIsReported(t *testing.T) {
 	})
 }
 
-// udev reports a filesystem whose mkfs did not finish like any other.
+// TestWhatCanNotBeMountedIsRead checks that a filesystem that cannot be mounted is read. udev reports a filesystem
+// whose mkfs did not finish like a finished filesystem.
 func TestWhatCanNotBeMountedIsRead(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"], m.halfMade = errors.New("no"), true
@@ -1257,7 +1263,7 @@ func TestDetachAndReturnUnderAnotherName(t *testing.T) {
 	where := "/mnt/disks/" + uuidA
 	with(t, m, func(t *testing.T, a *Agent) {
 		settle()
-		// The disk goes while a process holds it. The old mount stays for now, and the disk comes back as vdc.
+		// The disk is detached while a process uses it. The old mount stays, and the disk comes back as vdc.
 		m.change(func() {
 			m.log = nil
 			delete(m.disks, "vdb")
@@ -1277,7 +1283,7 @@ func TestDetachAndReturnUnderAnotherName(t *testing.T) {
 		}
 		a.Look("vdc")
 		m.expect(t, `vdc: mount (filesystem)`)
-		// The process keeps the filesystem from being mounted again until it lets go, hours later.
+		// The process prevents another mount of the filesystem until the process ends, hours later.
 		m.change(func() {
 			m.mountErr["vdc"] = disk.ErrHeld
 			delete(m.mountErr, "lazily "+where)
@@ -1328,8 +1334,8 @@ func TestAnotherDiskUnderTheSameName(t *testing.T) {
 	})
 }
 
-// TestTheSecondOfTwoPathsIsHeld: of two disks without a serial the second is held. It is looked at again when the
-// first is gone.
+// TestTheSecondOfTwoPathsIsHeld checks two disks without a serial that may be two paths to one disk. The second disk is
+// held, and is looked at again when the first disk is gone.
 func TestTheSecondOfTwoPathsIsHeld(t *testing.T) {
 	one, two := blankDisk("vdb", 2), blankDisk("vdc", 3)
 	one.WWN, two.WWN = "naa.5000c50015ea71ac", "naa.5000c50015ea71ac"
@@ -1352,7 +1358,8 @@ func TestTheSecondOfTwoPathsIsHeld(t *testing.T) {
 	})
 }
 
-// TestSelves: a disk waits before its final refusal as long as serial and WWN allow the other to be the same disk.
+// TestSelves checks that a disk waits before it is refused permanently, while serial and WWN allow that the other disk
+// is the same disk.
 func TestSelves(t *testing.T) {
 	for name, tt := range map[string]struct {
 		serial, wwn           string
@@ -1428,8 +1435,8 @@ func TestATwinIsRefusedUntilTheOtherGoes(t *testing.T) {
 	})
 }
 
-// A twin of another serial is refused at once, because it cannot be the disk that is there. The same holds where only
-// the record shows another disk.
+// TestWhatIsNotItselfIsATwinAtOnce checks that a twin with another serial is refused at once, because it cannot be the
+// disk that is attached. This is also true if only a record shows that it is another disk.
 func TestWhatIsNotItselfIsATwinAtOnce(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.disks["vdb"].Serial = "A"
@@ -1449,7 +1456,8 @@ func TestWhatIsNotItselfIsATwinAtOnce(t *testing.T) {
 	})
 }
 
-// If a twin cannot be recorded, each look tries to record it again, and no look causes another.
+// TestThreeOfOneUUIDAndNoRecord checks that each look tries to record a twin again if it could not be recorded. No look
+// causes another look.
 func TestThreeOfOneUUIDAndNoRecord(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA), xfsDisk("vdd", 4, uuidA))
 	m.keepErr = errors.New("read-only")
@@ -1464,7 +1472,8 @@ func TestThreeOfOneUUIDAndNoRecord(t *testing.T) {
 	})
 }
 
-// A disk that is pulled and comes back under another name may be looked at there first.
+// TestAPulledDiskIsNoTwinOfItself checks a disk that is pulled and comes back under another name. The agent may look at
+// the new name first.
 func TestAPulledDiskIsNoTwinOfItself(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -1485,7 +1494,8 @@ func TestAPulledDiskIsNoTwinOfItself(t *testing.T) {
 	})
 }
 
-// TestTheDiskBelowIsPulled: a logical volume has no event of its own when its disk goes. The disk's serial is remembered.
+// TestTheDiskBelowIsPulled checks a logical volume whose disk is pulled, because the volume has no event of its own.
+// The agent remembers the serial of the disk.
 func TestTheDiskBelowIsPulled(t *testing.T) {
 	physical, volume := blankDisk("sdb", 2), xfsDisk("vdc", 3, uuidA)
 	volume.Below = []disk.Underlying{{Name: "sdb", Serial: "PV"}}
@@ -1508,7 +1518,8 @@ func TestTheDiskBelowIsPulled(t *testing.T) {
 	})
 }
 
-// At boot a copy may be looked at before the disk that the volumes are on.
+// TestACloneThatIsSeenFirstAtBoot checks a copy that the agent looks at before the original at boot. The original is
+// the disk on which the filesystem was mounted last.
 func TestACloneThatIsSeenFirstAtBoot(t *testing.T) {
 	clone, original := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
 	original.Standing.OnRecord = true
@@ -1527,7 +1538,8 @@ func TestACloneThatIsSeenFirstAtBoot(t *testing.T) {
 	})
 }
 
-// A copy with the original's serial is on record like the original, but not in its slot.
+// TestACloneWithTheSerialIsSeenFirstAtBoot checks a copy with the original's serial. The copy matches the record like
+// the original, but is not in the original's slot.
 func TestACloneWithTheSerialIsSeenFirstAtBoot(t *testing.T) {
 	clone, original := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
 	for _, f := range []*disk.Facts{clone, original} {
@@ -1546,8 +1558,9 @@ func TestACloneWithTheSerialIsSeenFirstAtBoot(t *testing.T) {
 	})
 }
 
-// A copy with the serial was refused in the last boot. It is there again, and is slower. READY waits, and
-// nothing is reported of the disk that is mounted.
+// TestACloneThatWasRefusedIsSeenLastAtBoot checks a copy with the original's serial that was refused in the last boot.
+// In this boot it appears after the original. READY waits for the copy, and nothing is reported about the disk that is
+// mounted.
 func TestACloneThatWasRefusedIsSeenLastAtBoot(t *testing.T) {
 	clone, original := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
 	for _, f := range []*disk.Facts{clone, original} {
@@ -1568,7 +1581,8 @@ func TestACloneThatWasRefusedIsSeenLastAtBoot(t *testing.T) {
 	})
 }
 
-// A disk that never appears does not keep such a copy undecided for ever.
+// TestACloneBesideADiskThatHangs checks that the decision about such a copy does not wait without limit for a disk that
+// never appears.
 func TestACloneBesideADiskThatHangs(t *testing.T) {
 	original := xfsDisk("vdb", 2, uuidA)
 	original.Serial, original.Standing.OnRecord, original.Standing.Twin, original.Standing.InPlace = "A", true, true, true
@@ -1586,8 +1600,8 @@ func TestACloneBesideADiskThatHangs(t *testing.T) {
 	})
 }
 
-// Disks that wait for the last one of the start cause no looks at each other. They cause no second look at a disk that
-// cannot be looked at.
+// TestFewLooksWhileADiskHangs checks disks that wait for the last disk that was present at start. They cause no looks
+// at each other, and no second look at a disk that cannot be looked at.
 func TestFewLooksWhileADiskHangs(t *testing.T) {
 	waiting := func(name string, seq uint64, uuid, serial string) *disk.Facts {
 		f := xfsDisk(name, seq, uuid)
@@ -1609,14 +1623,14 @@ func TestFewLooksWhileADiskHangs(t *testing.T) {
 		m.change(func() { m.lookErr = errors.New("input/output error") })
 		a.Look("vdb")
 		time.Sleep(11 * time.Second)
-		// One disk is tried after 1, 2 and 4 seconds. The other is tried from the end of the wait on.
+		// One disk is tried after 1, 2 and 4 seconds. The other disk is tried once the wait ends.
 		if n := looks(); n > 10 {
 			t.Errorf("%d looks that fail", n)
 		}
 		m.change(func() { m.lookErr, m.log = nil, nil })
 		time.Sleep(time.Minute)
 		m.change(func() {
-			slices.Sort(m.log) // the order of the looks is random
+			slices.Sort(m.log) // the order of the looks differs from run to run
 		})
 		m.expect(t, `
 			vdb stays held: twin
@@ -1629,8 +1643,9 @@ func TestFewLooksWhileADiskHangs(t *testing.T) {
 	})
 }
 
-// A refused disk that comes alone, in the slot of the disk on record, is on record as that disk. When the other comes,
-// the record does not show which of them is the original.
+// TestACloneInThePlaceOfTheOriginalStaysRefused checks a refused disk that comes alone in the slot of the disk on
+// record. It then matches the record. When the other disk comes, the record does not show which of the two is the
+// original.
 func TestACloneInThePlaceOfTheOriginalStaysRefused(t *testing.T) {
 	clone, late := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB)
 	clone.Serial, clone.Standing.OnRecord, clone.Standing.Twin, clone.Standing.InPlace = "A", true, true, true
@@ -1656,8 +1671,8 @@ func TestACloneInThePlaceOfTheOriginalStaysRefused(t *testing.T) {
 	})
 }
 
-// At boot udev may finish with a copy before the disk that the volumes are on. It may also finish first with one of
-// two disks without a record.
+// TestACloneThatUdevHasFirstAtBoot checks a copy with which udev has finished before it finishes with the original at
+// boot. It also checks two disks without a record, of which udev finishes one first.
 func TestACloneThatUdevHasFirstAtBoot(t *testing.T) {
 	for _, onRecord := range []bool{true, false} {
 		clone, original := xfsDisk("vdb", 2, uuidA), blankDisk("vdc", 3)
@@ -1694,7 +1709,8 @@ func TestACloneThatUdevHasFirstAtBoot(t *testing.T) {
 	}
 }
 
-// A disk with which udev never finishes blocks no other disk for ever.
+// TestADiskThatUdevNeverHasAtBoot checks that a disk with which udev never finishes does not block other disks for
+// longer than ReadyTimeout.
 func TestADiskThatUdevNeverHasAtBoot(t *testing.T) {
 	stuck := blankDisk("vdc", 3)
 	stuck.Udev.Initialized = false
@@ -1732,7 +1748,8 @@ func TestProvenBlankThenHeldThenFree(t *testing.T) {
 	})
 }
 
-// A disk that waits for its turn is decided again when its turn comes.
+// TestReloadWhileDisksWait checks that the decision about a disk that waits for its turn is made again when its turn
+// comes.
 func TestReloadWhileDisksWait(t *testing.T) {
 	s := testSettings()
 	atOnce := mountsPerWorker * s.Workers
@@ -1774,13 +1791,13 @@ func TestUnmountedByHandStaysSo(t *testing.T) {
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
 			vdb: mounted at `+uuidA)
-		// The same happens the second time, although the disk was accepted once.
+		// The same happens at the second unmount by hand, although the disk was accepted once.
 		m.change(func() { m.table = nil })
 		a.Look("vdb")
 		m.expect(t, `
 			vdb stays unmounted: unmounted-by-hand
 			vdb: hold (unmounted-by-hand)`)
-		// The directory goes with the disk, but the directory of another program's mount unit stays.
+		// The directory is removed with the disk, but not the directory of a mount unit that another program made.
 		m.change(func() { delete(m.disks, "vdb") })
 		a.Look("vdb")
 		m.expect(t, `
@@ -1790,7 +1807,8 @@ func TestUnmountedByHandStaysSo(t *testing.T) {
 	})
 }
 
-// A bind mount of kubelet for a pod stays when the mount that it was made of ends, whatever ended it.
+// TestUnmountedBeneathAPod checks that kubelet's bind mount for a pod stays when the mount in the disk's place ends,
+// whatever ended that mount.
 func TestUnmountedBeneathAPod(t *testing.T) {
 	f := xfsDisk("vdb", 2, uuidA)
 	m := newMachine(f)
@@ -1823,7 +1841,7 @@ func TestUnmountedBeneathAPod(t *testing.T) {
 		}
 		m.expect(t, `
 			another try of vdb`+again)
-		// A disk that a pod has cannot be read exclusively, so it is tried again without.
+		// A disk that a pod uses cannot be read exclusively, so the mount is tried again without a read.
 		m.change(func() { m.mountErr["vdb"] = errors.New("no") })
 		ends(time.Now().Add(time.Hour), `
 			vdb: bounced
@@ -1839,7 +1857,8 @@ func TestUnmountedBeneathAPod(t *testing.T) {
 	})
 }
 
-// A proof without a result is a failure, also for a disk that is to be mounted.
+// TestProofsBeforeAMountKeepADistance checks that a proof without a result is a failure, even for a disk that is to be
+// mounted.
 func TestProofsBeforeAMountKeepADistance(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"], m.formatErr = errors.New("no"), map[uint64]error{}
@@ -1854,7 +1873,8 @@ func TestProofsBeforeAMountKeepADistance(t *testing.T) {
 	})
 }
 
-// No hand has unmounted a disk that was taken back and is not mounted yet. The next agent knows that, too.
+// TestTakenBackBeforeTheAgentEnded checks a disk that is to be mounted again and is not mounted yet when the agent
+// ends. The next agent must not take this for an unmount by hand.
 func TestTakenBackBeforeTheAgentEnded(t *testing.T) {
 	f := xfsDisk("vdb", 2, uuidA)
 	m := newMachine(f)
@@ -1871,7 +1891,8 @@ func TestTakenBackBeforeTheAgentEnded(t *testing.T) {
 	})
 }
 
-// As long as PID 1 does not answer, it is unknown whether a hand unmounted it.
+// TestUnmountedWhilePID1DoesNotAnswer checks that a disk does not count as unmounted by hand while PID 1 does not
+// answer.
 func TestUnmountedWhilePID1DoesNotAnswer(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -1921,7 +1942,7 @@ func TestWhatSystemdUnmountedIsMountedAgain(t *testing.T) {
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
 			vdb: mounted at `+uuidA)
-		// An unmount by hand after that counts as one.
+		// An unmount by hand after that still counts as an unmount by hand.
 		time.Sleep(time.Second)
 		m.change(func() { m.table = nil })
 		a.Look("vdb")
@@ -1931,7 +1952,7 @@ func TestWhatSystemdUnmountedIsMountedAgain(t *testing.T) {
 	})
 }
 
-// The loop itself feeds the watchdog, so a loop that stands does not feed it.
+// TestWatchdog checks that the loop itself feeds the watchdog, so that a loop that hangs does not feed it.
 func TestWatchdog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine()
@@ -1952,7 +1973,7 @@ func TestWatchdog(t *testing.T) {
 		if n := fed(); n != 7 {
 			t.Errorf("fed %d times in a minute", n-1)
 		}
-		// A request that does not end stops the loop.
+		// A request that does not end makes the loop hang.
 		stand := make(chan struct{})
 		a.requests <- func() { <-stand }
 		time.Sleep(time.Minute)
@@ -1967,16 +1988,17 @@ func TestWatchdog(t *testing.T) {
 	})
 }
 
-// Mounted filesystems are checked for faults every ten minutes. The watchdog is fed in time, whatever its period.
+// TestBeats checks that mounted filesystems are checked for faults every ten minutes, and that the watchdog is fed in
+// time, whatever its period is.
 func TestBeats(t *testing.T) {
 	for _, c := range []struct {
 		watchdog      time.Duration
-		checks, feeds int // within an hour
+		checks, feeds int // the numbers within an hour
 	}{
 		{0, 6, 0},
 		{10 * time.Second, 6, 360},
 		{checkPeriod, 6, 6},
-		// A check that is due between two beats comes with the earlier one.
+		// A check that is due between two ticks runs at the earlier tick.
 		{4 * time.Minute, 7, 15},
 		{time.Hour, 6, 6},
 	} {
@@ -1989,7 +2011,7 @@ func TestBeats(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan error, 1)
 				go func() { ended <- a.Run(ctx) }()
-				// These are the check of the first rest, and the feed of the start.
+				// These are the check when the loop first rests, and the first feeding of the watchdog.
 				time.Sleep(restAfter + 10*time.Second + time.Millisecond)
 				var checks, feeds int
 				m.change(func() { checks, feeds = len(m.checked), m.alive })
@@ -2008,7 +2030,8 @@ func TestBeats(t *testing.T) {
 	}
 }
 
-// Mounted filesystems are checked for faults that cause no event. Where no filesystem is mounted the loop rests.
+// TestChecked checks that mounted filesystems are checked for faults that cause no event. If no filesystem is mounted,
+// the loop rests.
 func TestChecked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdd", 4, uuidB), blankDisk("vdc", 3))
@@ -2176,8 +2199,8 @@ func TestReloadForgetsFailures(t *testing.T) {
 	})
 }
 
-// TestRemembersWhatIsMounted: each filesystem that is found mounted is remembered once. The departure of its disk is
-// remembered, too.
+// TestRemembersWhatIsMounted checks that each filesystem that is found mounted is recorded once. It also checks that
+// the departure of its disk is recorded.
 func TestRemembersWhatIsMounted(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.Serial, vdb.Slot = "S", "pci-5"
@@ -2230,8 +2253,9 @@ func TestRemembersWhatIsMounted(t *testing.T) {
 	})
 }
 
-// TestRecordsKeepTheirDistance: sightings of disks that come one after the other are recorded together. The first is
-// recorded at once, and the last when the agent ends. Disks that are not mounted and disks that left do not wait.
+// TestRecordsKeepTheirDistance checks that sightings of disks that come one after the other are recorded together. The
+// first sighting is recorded at once, and the last when the agent ends. Records about disks that are not mounted, or
+// that left, do not wait.
 func TestRecordsKeepTheirDistance(t *testing.T) {
 	m := newMachine()
 	check := func(when string, want int) {
@@ -2272,7 +2296,7 @@ func TestRecordsKeepTheirDistance(t *testing.T) {
 		m.change(func() { m.disks["vde"] = vde })
 		a.Look("vde")
 		check("with what is not mounted", 4)
-		// In place of a mounted disk, it is the later one.
+		// The content that is not mounted is recorded after the mounted filesystems, because it is newer than they are.
 		if len(m.notes) != 1 || m.noted != 0 {
 			t.Errorf("of %d that are not mounted %d were recorded before what is", len(m.notes), m.noted)
 		}
@@ -2288,8 +2312,8 @@ func TestRecordsKeepTheirDistance(t *testing.T) {
 	}
 }
 
-// TestRemembersOnceAtStart: all sightings are recorded once all disks were looked at, but after a second at the
-// latest. They are also recorded when the agent ends.
+// TestRemembersOnceAtStart checks that all sightings are recorded together once all disks were looked at, after a
+// second at the latest. They are also recorded if the agent ends before that.
 func TestRemembersOnceAtStart(t *testing.T) {
 	mounted := func(hangs string) *machine {
 		m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB), xfsDisk("vdd", 4, uuidC), blankDisk("vde", 5))
@@ -2329,7 +2353,7 @@ func TestRemembersOnceAtStart(t *testing.T) {
 		time.Sleep(2 * saveAfter)
 		m.change(func() { m.disks["vdb"].Size++ })
 		a.Look("vdb")
-		time.Sleep(saveAfter) // the loop must not spin
+		time.Sleep(saveAfter) // the loop must not spin during this time
 		check(m, "recording hangs", 0)
 		m.change(func() { m.remembers = false })
 		m.unhang()
@@ -2358,7 +2382,8 @@ func TestRemembersOnceAtStart(t *testing.T) {
 	}
 }
 
-// TestADiskThatWasUnmountedBeforeItLeft: its departure is remembered, too, also by an agent that never saw it mounted.
+// TestADiskThatWasUnmountedBeforeItLeft checks that the departure of a disk is recorded even if its filesystem was
+// unmounted before. The agent may never have seen the filesystem mounted.
 func TestADiskThatWasUnmountedBeforeItLeft(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.Slot = "pci-5"
@@ -2391,7 +2416,8 @@ func TestADiskThatWasUnmountedBeforeItLeft(t *testing.T) {
 	}
 }
 
-// A partition's disk may have left with it. A read error does not forget that it left.
+// TestAPartitionLeaves checks a partition whose disk may have left with the partition. After a read error the agent
+// still knows that the disk left.
 func TestAPartitionLeaves(t *testing.T) {
 	part := xfsDisk("vdb1", disk.PartitionSeq(2, 1), uuidA)
 	part.Whole = "vdb"
@@ -2411,7 +2437,8 @@ func TestAPartitionLeaves(t *testing.T) {
 	})
 }
 
-// A partition that no class selects any more has not left, and stays mounted.
+// TestPartitionsAreDisregarded checks that a partition that no class selects any more does not count as gone, and stays
+// mounted.
 func TestPartitionsAreDisregarded(t *testing.T) {
 	part := xfsDisk("vdb", 2, uuidA)
 	part.ID.Name, part.ID.Seq, part.Whole = "vdb1", disk.PartitionSeq(2, 1), "vdb"
@@ -2432,7 +2459,7 @@ func TestPartitionsAreDisregarded(t *testing.T) {
 		if len(m.table) != 1 || len(m.sightings) > 0 || strings.Contains(strings.Join(m.log, "\n"), "gone") {
 			t.Errorf("table %v, sightings %v, log %q", m.table, m.sightings, m.log)
 		}
-		// A class that selects it again has it as it was.
+		// If a class selects the partition again, the partition has the same state as before.
 		m.change(func() { m.blind = false })
 		if err := a.Reload(t.Context(), wanted); err != nil {
 			t.Fatal(err)
@@ -2441,7 +2468,7 @@ func TestPartitionsAreDisregarded(t *testing.T) {
 		if len(m.table) != 1 || m.status != "1 mounted, 0 held, 0 refused, 0 failing" {
 			t.Errorf("table %v, status %q", m.table, m.status)
 		}
-		// A selected partition that is not found has left.
+		// If a selected partition is not found, it counts as gone.
 		m.change(func() { m.log, m.blind = nil, true })
 		a.Look("vdb1")
 		settle()
@@ -2451,8 +2478,9 @@ func TestPartitionsAreDisregarded(t *testing.T) {
 	})
 }
 
-// A mount from an attached number is on a living disk. Another program mounted there the disk that got the name and
-// number of the one that left, before the look.
+// TestTheNextDisksMountStays checks that a mount from a device number that is attached again is not removed. Another
+// disk got the name and the number of the disk that left. Another program mounted the new disk at the same path before
+// the look.
 func TestTheNextDisksMountStays(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -2469,8 +2497,8 @@ func TestTheNextDisksMountStays(t *testing.T) {
 	})
 }
 
-// Another disk has the name when PID 1 mounts it, and udev has seen neither of the two changes. It is unmounted
-// before the agent reports or records anything.
+// TestAnotherDiskIsMountedInItsPlace checks a mount after which another disk has the name, while udev has seen neither
+// the removal nor the new disk. The wrong mount is unmounted before the agent reports or records anything.
 func TestAnotherDiskIsMountedInItsPlace(t *testing.T) {
 	for name, tt := range map[string]struct {
 		busy bool
@@ -2516,8 +2544,8 @@ func TestAnotherDiskIsMountedInItsPlace(t *testing.T) {
 	}
 }
 
-// The copy of a disk is on record as soon as the mount of the disk begins. If the disk went before the mount ends,
-// nothing would show that the copy is one.
+// TestACloneDuringTheFirstMount checks that a filesystem is on record as soon as its mount begins. If the disk left
+// before the mount ends, nothing else would show that another disk holds a copy.
 func TestACloneDuringTheFirstMount(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.disks["vdb"].Standing.OnRecord = true
@@ -2542,8 +2570,9 @@ func TestACloneDuringTheFirstMount(t *testing.T) {
 	})
 }
 
-// A disk is seen to leave while another name exists. The order of coming and going shows whether both were attached
-// together. The serial does not, because a copy has it, too.
+// TestAPulledDiskInAnotherSlot checks a disk that is seen leaving while another name exists. The order in which the
+// disks came and left shows whether both were attached at the same time. The serial does not show this, because a copy
+// can have the same serial.
 func TestAPulledDiskInAnotherSlot(t *testing.T) {
 	for _, tt := range []struct {
 		serial    string
@@ -2583,8 +2612,8 @@ func TestAPulledDiskInAnotherSlot(t *testing.T) {
 	}
 }
 
-// TestNotesWhatIsNotMounted: content that is not mounted is recorded once, and so is its departure. Content that the
-// next boot cannot miss is not recorded.
+// TestNotesWhatIsNotMounted checks that content that is not mounted is recorded once, and that its departure is
+// recorded. Content that cannot be missing at the next boot is not recorded.
 func TestNotesWhatIsNotMounted(t *testing.T) {
 	at := func(f *disk.Facts, put func(*disk.Facts)) *disk.Facts { f.Slot = "pci-5"; put(f); return f }
 	lvm := func(id string) func(*disk.Facts) {
@@ -2592,7 +2621,7 @@ func TestNotesWhatIsNotMounted(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		f          *disk.Facts
-		what, uuid string // empty where nothing is noted
+		what, uuid string // both are empty if nothing is recorded
 	}{
 		"a type that is not accepted": {at(xfsDisk("vdb", 2, uuidA), func(f *disk.Facts) { f.Udev.FSType = "btrfs" }), "btrfs", uuidA},
 		"claimed":                     {at(xfsDisk("vdb", 2, uuidA), func(f *disk.Facts) { f.Claim = "/etc/fstab:1" }), "xfs", uuidA},
@@ -2678,7 +2707,8 @@ func TestNotesWhatIsNotMounted(t *testing.T) {
 	}
 }
 
-// TestNotesPartitions: where partitions are used each partition is noted by itself, and the table is not.
+// TestNotesPartitions checks that if a class selects partitions, each partition is recorded by itself. The partition
+// table is not recorded.
 func TestNotesPartitions(t *testing.T) {
 	vdb, part := blankDisk("vdb", 2), xfsDisk("vdb", 2, uuidA)
 	vdb.Slot, part.Slot = "pci-5", "pci-5-part1"
@@ -2693,7 +2723,7 @@ func TestNotesPartitions(t *testing.T) {
 			t.Fatal(err)
 		}
 		settle()
-		a.Look("vdb1") // it finds the note on record
+		a.Look("vdb1") // the look finds the record
 		settle()
 		m.change(func() { m.hangs = ""; m.notes = nil; part.Standing.Noted = nil })
 		close(m.hang)
@@ -2707,8 +2737,8 @@ func TestNotesPartitions(t *testing.T) {
 	})
 }
 
-// TestNotesWhatChanges: a wipe here ends the note. A filesystem that could not be mounted is noted until it is
-// mounted.
+// TestNotesWhatChanges checks that the record ends when the disk is wiped on this node. A filesystem that could not be
+// mounted is on record until it is mounted.
 func TestNotesWhatChanges(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.Slot, vdb.Udev.FSType = "pci-5", "btrfs"
@@ -2732,7 +2762,7 @@ func TestNotesWhatChanges(t *testing.T) {
 		if got := noted(); !slices.Equal(got, []string{"2 btrfs false", "3 xfs false"}) {
 			t.Errorf("at first: %q", got)
 		}
-		// The content is unknown while udev's rules run.
+		// While udev's rules run, the content is unknown.
 		for _, done := range []bool{false, true} {
 			m.change(func() { vdb.Udev.Initialized = done })
 			a.Look("vdb")
@@ -2750,7 +2780,7 @@ func TestNotesWhatChanges(t *testing.T) {
 		if got := noted(); !slices.Equal(got, []string{"2  true", "3  true"}) {
 			t.Errorf("wiped, and mounted: %q", got)
 		}
-		// A failure to record is reported once, not at every look.
+		// A failure to record is reported once, not at each look.
 		m.change(func() {
 			m.log, m.noteErr = nil, errors.New("full")
 			vdb.Udev.FSType, vdb.Udev.FSUsage = "swap", "other"
@@ -2766,7 +2796,8 @@ func TestNotesWhatChanges(t *testing.T) {
 	})
 }
 
-// TestTheBrakeHoldsOnWhenTheTimeIsOver: the disk is held until it is accepted.
+// TestTheBrakeHoldsOnWhenTheTimeIsOver checks that a disk that is held because of the format limit stays held after
+// FormatPeriod, until the disk is accepted.
 func TestTheBrakeHoldsOnWhenTheTimeIsOver(t *testing.T) {
 	vdb := blankDisk("vdb", 2)
 	vdb.Standing.Formats = make([]time.Duration, 64)
@@ -2791,7 +2822,8 @@ func TestTheBrakeHoldsOnWhenTheTimeIsOver(t *testing.T) {
 	})
 }
 
-// TestAFilesystemThatWasMissingTurnsUp: the disk that was held for the missing filesystem is free.
+// TestAFilesystemThatWasMissingTurnsUp checks that a disk that was held because of a missing filesystem is no longer
+// held once the filesystem turns up.
 func TestAFilesystemThatWasMissingTurnsUp(t *testing.T) {
 	vdb := blankDisk("vdb", 2)
 	vdb.Standing.FormerSlot = &disk.Sighting{UUID: uuidA, Type: "xfs"}
@@ -2811,8 +2843,8 @@ func TestAFilesystemThatWasMissingTurnsUp(t *testing.T) {
 	})
 }
 
-// In a storm of events a few looks answer all events. The last event is answered, and the next event after the storm
-// is answered at once.
+// TestStormOfEvents checks that in a storm of events a few looks answer all events. The last event is answered, and the
+// first event after the storm is answered at once.
 func TestStormOfEvents(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -2825,7 +2857,7 @@ func TestStormOfEvents(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		m.expect(t, "vdb: mount (filesystem)\nmount vdb seq 2: xfs at /mnt/disks/"+uuidA+"\nvdb: mounted at "+uuidA+"\nready")
-		// The last event reports that the disk goes.
+		// The last event reports that the disk has left.
 		m.change(func() { delete(m.disks, "vdb") })
 		a.Look("vdb")
 		time.Sleep(hintMost)
@@ -2833,7 +2865,8 @@ func TestStormOfEvents(t *testing.T) {
 		m.mu.Lock()
 		during := m.looks - before
 		m.mu.Unlock()
-		// Within 100 seconds there are 8 looks at once, 7 up to the greatest distance, then one each.
+		// Within 100 seconds there are 8 looks at once, 7 looks until the distance is greatest, and then one look each
+		// time.
 		if during > 36 || during < 20 {
 			t.Errorf("%d looks", during)
 		}
@@ -2852,7 +2885,8 @@ func TestStormOfEvents(t *testing.T) {
 	})
 }
 
-// An event that was delayed in a storm is not lost with the disk of that name. It may belong to the next disk.
+// TestAnEventThatWasPutOffIsTheNextDisks checks an event that waits in a storm while its disk is replaced by another
+// disk with the same name. The event is not lost, because it may belong to the new disk.
 func TestAnEventThatWasPutOffIsTheNextDisks(t *testing.T) {
 	refused := xfsDisk("vdb", 2, uuidA)
 	refused.Partitions = []string{"vdb1"}
@@ -2865,7 +2899,7 @@ func TestAnEventThatWasPutOffIsTheNextDisks(t *testing.T) {
 		}
 		m.expect(t, "vdb: refuse (partitions)\nready")
 		m.change(func() { m.hangs, m.hang = "vdb", make(chan struct{}) })
-		time.Sleep(hintFirst) // a look has begun
+		time.Sleep(hintFirst) // a look has begun by then
 		a.Look("vdb")
 		settle()
 		m.change(func() { delete(m.disks, "vdb") })
@@ -2885,7 +2919,8 @@ func TestAnEventThatWasPutOffIsTheNextDisks(t *testing.T) {
 	})
 }
 
-// While there is work the status is sent once a second, but not at first. It is sent at once when no work is left.
+// TestStatusWhileThereIsWork checks that while there is work the status is sent once a second, but not at first. It is
+// sent at once when no work is left.
 func TestStatusWhileThereIsWork(t *testing.T) {
 	m := newMachine()
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -2928,7 +2963,7 @@ func TestStatusWhileThereIsWork(t *testing.T) {
 		if got := told(); got != "5 mounted, 0 held, 0 refused, 0 failing" {
 			t.Errorf("after the reload: %q", got)
 		}
-		// Work that ends at once costs one line.
+		// Work that ends at once causes one status line.
 		m.change(func() { m.slow, m.statuses = false, nil; m.disks["vdf"] = xfsDisk("vdf", 9, uuidB) })
 		a.Look("vdf")
 		if got := told(); got != "6 mounted, 0 held, 0 refused, 0 failing" || len(m.statuses) != 1 {
@@ -2937,7 +2972,7 @@ func TestStatusWhileThereIsWork(t *testing.T) {
 	})
 }
 
-// A disk that goes costs no look at the others.
+// TestGoneCostsTheOthersNothing checks that the departure of a disk causes no look at other disks.
 func TestGoneCostsTheOthersNothing(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB), blankDisk("vdd", 4))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -2954,8 +2989,8 @@ func TestGoneCostsTheOthersNothing(t *testing.T) {
 	})
 }
 
-// Another disk may have the number of a pulled disk by now. That says nothing about the disk that was refused because
-// of it.
+// TestAPulledDiskWhoseNumberIsAnothers checks a pulled disk whose device number another disk has by now. The other disk
+// shows nothing about the disk that was refused because of the pulled disk.
 func TestAPulledDiskWhoseNumberIsAnothers(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {

@@ -8,14 +8,14 @@ import (
 	"hotmount/internal/policy"
 )
 
-// asks reports whether it must first be known who has the disk open.
+// asks reports whether the agent must know who has the disk open before it acts on the disk.
 func (a *Agent) asks(st *state) bool {
 	c := st.facts.Known()
 	return st.asked != st.decision && policy.Asks(&st.facts, &c, st.decision)
 }
 
-// asksFirst begins to find out who has the disk open if that must be known first, and reports whether it does. The next
-// look decides again.
+// asksFirst reports whether the agent must know who has the disk open before the action in lane l. If so, it starts to
+// find out. The next look decides again.
 func (a *Agent) asksFirst(ctx context.Context, name string, l *lane) bool {
 	st := a.disks[name]
 	if !a.asks(st) {
@@ -30,8 +30,9 @@ func (a *Agent) asksFirst(ctx context.Context, name string, l *lane) bool {
 	return true
 }
 
-// answered handles the answer. A virtual machine's disk is held from then on. If the disk was to be used, any other
-// process is waited for, and so is the machine if the operator has accepted the disk.
+// answered handles the answer to the question who has the disk open. A disk of a virtual machine is held from now on.
+// If another process has open a disk that is to be used, the agent waits until that process closes the disk. If the
+// operator has accepted the disk, the agent waits for the virtual machine too.
 func (a *Agent) answered(name string, seq uint64, by *disk.Opener, err error) {
 	st := a.disks[name]
 	st.phase = idle
@@ -51,7 +52,7 @@ func (a *Agent) answered(name string, seq uint64, by *disk.Opener, err error) {
 		a.problem(err)
 	case err != nil:
 		a.failed(name, disk.OfNode(err))
-		st.tries.wrote = true // what others write meanwhile is no reason to ask again at once
+		st.tries.wrote = true // writes of other processes are not a reason to ask again at once
 	}
 	a.wanted(name)
 }

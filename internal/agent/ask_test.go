@@ -9,8 +9,9 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestUsedByAnotherIsHeld: a disk that is mounted elsewhere, bound as a device or claimed is held once that ends,
-// until it is accepted. A volume of this node is refused meanwhile, and mounted again by itself.
+// TestUsedByAnotherIsHeld checks a disk that is mounted elsewhere, bound as a device or claimed. When this use ends,
+// the disk is held until it is accepted. A volume of this node is refused during the use, and mounted again without an
+// accept after it.
 func TestUsedByAnotherIsHeld(t *testing.T) {
 	for how, use := range map[string]func(m *machine, f *disk.Facts, on bool){
 		"mounted at /srv": func(m *machine, f *disk.Facts, on bool) {
@@ -71,8 +72,9 @@ func TestUsedByAnotherIsHeld(t *testing.T) {
 	}
 }
 
-// TestAsksBeforeTheFirstUse: on a node where others open disks, the first mount, format or link of a disk waits for
-// its list of openers. Elsewhere, and for a volume, the agent does not ask.
+// TestAsksBeforeTheFirstUse checks the first mount, format or link of a disk on a node where other software opens
+// disks. This action waits until the agent knows who has the disk open. On other nodes, and for a volume, the agent
+// does not ask.
 func TestAsksBeforeTheFirstUse(t *testing.T) {
 	vdb, vdc, vdd := xfsDisk("vdb", 2, uuidA), blankDisk("vdc", 3), xfsDisk("vdd", 4, uuidC)
 	vdd.Standing.Volume = &disk.Sighting{Identity: disk.Identity{Boot: "before"}, UUID: uuidC, Type: "xfs", Directory: "/mnt/disks"}
@@ -106,8 +108,8 @@ func TestAsksBeforeTheFirstUse(t *testing.T) {
 	})
 }
 
-// TestAMachinesDiskIsHeld: a disk that a virtual machine monitor has open is held. After an accept it is still not
-// mounted while the monitor has it open.
+// TestAMachinesDiskIsHeld checks that a disk that a virtual machine monitor has open is held. After an accept the disk
+// is still not mounted while the monitor has it open.
 func TestAMachinesDiskIsHeld(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.Neighbours = true
@@ -139,8 +141,8 @@ func TestAMachinesDiskIsHeld(t *testing.T) {
 	})
 }
 
-// TestAWriterIsWaitedFor: a disk that another process has open for writing is not recorded, and is mounted once that
-// ends. The same holds for a disk whose openers are unknown.
+// TestAWriterIsWaitedFor checks that a disk that another process has open for writing is not recorded as used. The disk
+// is mounted once that process has closed it. The agent also waits if it cannot find out who has the disk open.
 func TestAWriterIsWaitedFor(t *testing.T) {
 	for want, put := range map[string]func(m *machine){
 		"cannot use it: it is opened for writing by dd (process 8)": func(m *machine) { m.opener = &disk.Opener{PID: 8, Command: "dd"} },
@@ -173,8 +175,9 @@ func TestAWriterIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestAsksBeforeARefusal: on a node where others open disks, a disk whose remedy is to have it overwritten is refused once
-// it is known that no virtual machine has it open. If one has, the disk is held. Nothing else is reported before.
+// TestAsksBeforeARefusal checks a disk whose remedy is to overwrite it, on a node where other software opens disks. The
+// disk is refused only once the agent knows that no virtual machine has it open. If a virtual machine has it open, the
+// disk is held. Before that, nothing is reported.
 func TestAsksBeforeARefusal(t *testing.T) {
 	for name, test := range map[string]struct {
 		put  func(m *machine)
@@ -197,7 +200,7 @@ func TestAsksBeforeARefusal(t *testing.T) {
 			if name != "a machine" {
 				return
 			}
-			// The machine still has it open: the operator knows.
+			// The virtual machine still has the disk open, and the operator knows this.
 			if _, err := a.Accept(t.Context(), "vdb", 0, ""); err != nil {
 				t.Error(err)
 			}

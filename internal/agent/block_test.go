@@ -46,8 +46,8 @@ func rawDisk(name string, seq uint64, serial string) *disk.Facts {
 	return f
 }
 
-// TestBlock: a disk is given out and stays so. It is given out again when the link was removed, and is taken back at
-// an accept and when the disk goes.
+// TestBlock checks that a disk is given out and stays given out. It is given out again if its link was removed. It is
+// taken back at an accept and when the disk is detached.
 func TestBlock(t *testing.T) {
 	m := newMachine(rawDisk("vdb", 2, "A"))
 	m.mode = disk.ModeBlock
@@ -68,7 +68,7 @@ func TestBlock(t *testing.T) {
 			vdb: link (block-mode)
 			give out seq 2
 			vdb: keep (given-out)`)
-		// The unit reports only its number. The number of another disk is ignored.
+		// The unit reports only a sequence number. A number that is another disk's is ignored.
 		m.change(func() { m.disks["vdb"].Standing.Link = "" })
 		if err := a.LookAt(t.Context(), 3); err != nil {
 			t.Error(err)
@@ -106,7 +106,8 @@ func TestBlock(t *testing.T) {
 	})
 }
 
-// TestAPulledBlockVolumeIsNotTwice: the disk comes back under another name, and is looked at there first.
+// TestAPulledBlockVolumeIsNotTwice checks a disk that comes back under another name. The agent looks at the new name
+// first.
 func TestAPulledBlockVolumeIsNotTwice(t *testing.T) {
 	vdb := rawDisk("vdb", 2, "A")
 	m := newMachine(vdb)
@@ -120,7 +121,8 @@ func TestAPulledBlockVolumeIsNotTwice(t *testing.T) {
 		})
 		a.Look("vdc")
 		settle()
-		// The link that is taken back and the link that is given out share a name, in any order.
+		// The link that is taken back and the link that is given out have the same name. They may be handled in any
+		// order.
 		given, kept := slices.Index(m.log, "give out seq 3"), slices.Index(m.log, "vdc: keep (given-out)")
 		if log := strings.Join(m.log, "\n"); strings.Contains(log, "stays held") || given < 0 || kept < given {
 			t.Errorf("log:\n%s", log)
@@ -128,14 +130,14 @@ func TestAPulledBlockVolumeIsNotTwice(t *testing.T) {
 	})
 }
 
-// TestGivenOutByAFormerClass: a disk that was given out, and is to be mounted now, is taken back by the operator. What
-// lies on such a disk is not released instead.
+// TestGivenOutByAFormerClass checks a disk that was given out and is now to be mounted. The operator takes the disk
+// back with a release. A release of a device on such a disk does not do this.
 func TestGivenOutByAFormerClass(t *testing.T) {
 	givenOutByAFormerClass(t, "vd[a-z]", `
 			vdb stays unmounted: released
 			take back seq 2
 			vdb: hold (released)`)
-	// No class has it.
+	// The disk belongs to no class.
 	givenOutByAFormerClass(t, "vdz", `
 			vdb stays unmounted: released
 			take back seq 2
@@ -166,8 +168,9 @@ func givenOutByAFormerClass(t *testing.T, names, want string) {
 	})
 }
 
-// TestBlockOfAnother: a disk with the serial of a given-out disk does not get its name when that disk goes. A reboot
-// does not change that; an accept does. The first disk gets the name again.
+// TestBlockOfAnother checks a second disk with the serial of a disk that was given out. It does not get the name of the
+// first disk when the first disk is detached, even after a reboot. An accept changes that. The first disk gets the name
+// again when it returns.
 func TestBlockOfAnother(t *testing.T) {
 	first := rawDisk("vdb", 2, "A")
 	first.Slot = "pci-1"
@@ -200,7 +203,7 @@ func TestBlockOfAnother(t *testing.T) {
 			t.Errorf("log:\n%s", log)
 		}
 	})
-	// After the reboot it is there alone.
+	// After the reboot only this disk is attached.
 	m = newMachine(second(4))
 	m.mode = disk.ModeBlock
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -233,7 +236,8 @@ func TestBlockOfAnother(t *testing.T) {
 	})
 }
 
-// TestBlockSerialTwice: of two disks with one serial neither is given out, whichever is seen first, until one is gone.
+// TestBlockSerialTwice checks that neither of two disks with the same serial is given out until one is gone. The order
+// of the looks does not matter.
 func TestBlockSerialTwice(t *testing.T) {
 	m := newMachine(rawDisk("vdb", 2, "A"), rawDisk("vdc", 3, "A"))
 	m.mode = disk.ModeBlock
@@ -254,7 +258,8 @@ func TestBlockSerialTwice(t *testing.T) {
 	})
 }
 
-// TestBlockWithoutEffect: the report of the unit alone makes no link.
+// TestBlockWithoutEffect checks that a disk does not count as given out because the unit reports success. Only the link
+// counts.
 func TestBlockWithoutEffect(t *testing.T) {
 	m := newMachine(rawDisk("vdb", 2, "A"))
 	m.mode, m.noEffect = disk.ModeBlock, true
@@ -266,7 +271,7 @@ func TestBlockWithoutEffect(t *testing.T) {
 	})
 }
 
-// TestTakenBackWithoutEffect: no message says that a link is gone while it is there.
+// TestTakenBackWithoutEffect checks that no message says that a link is gone while the link exists.
 func TestTakenBackWithoutEffect(t *testing.T) {
 	m := newMachine(rawDisk("vdb", 2, "A"))
 	m.mode = disk.ModeBlock
@@ -279,8 +284,8 @@ func TestTakenBackWithoutEffect(t *testing.T) {
 	})
 }
 
-// A disk with a volume's serial waits in line since before the volume was looked at. It is not given out in the
-// volume's place when the volume leaves meanwhile.
+// TestOfOneSerialInLine checks a disk with the serial of a volume. The disk has waited in its lane since before the
+// volume was looked at. If the volume leaves during the wait, the disk is not given out in place of the volume.
 func TestOfOneSerialInLine(t *testing.T) {
 	vdb, vdc := rawDisk("vdb", 2, "A"), rawDisk("vdc", 3, "A")
 	vdb.Slot, vdc.Slot = "pci-5", "pci-6"

@@ -11,12 +11,12 @@ import (
 	"hotmount/internal/store"
 )
 
-// recorded is the machine with the real store.
+// recorded is the machine with a real store.
 type recorded struct {
 	*machine
 	store store.Store
 	known *store.Expectations
-	// takes is how long a record takes. full makes every record fail.
+	// takes is how long a write of a record takes. full makes every write of a record fail.
 	takes time.Duration
 	full  bool
 }
@@ -89,17 +89,17 @@ func (r *recorded) Keep(f *disk.Facts, reason disk.Reason, how string) error {
 	return r.store.Keep(f, thisBoot, reason)
 }
 
-// A copy that was attached together with the original is not mounted in its place when the original is pulled. The
-// serial, the order of the looks and the duration of the records do not matter. The same holds where nothing can be
-// recorded.
+// TestACopyIsNotMountedWhenTheOriginalIsPulled checks a copy that was attached together with the original. The copy is
+// not mounted in the original's place when the original is pulled. This does not depend on the serial, the order of the
+// looks or the duration of the records. It is also true if nothing can be recorded.
 func TestACopyIsNotMountedWhenTheOriginalIsPulled(t *testing.T) {
 	for _, serial := range []string{"S", "OTHER", ""} {
 		for name, tt := range map[string]struct {
 			looks []string
-			// before makes the agent look at the copy while the original is there.
+			// before makes the agent look at the copy while the original is attached.
 			before, full bool
 			takes        time.Duration
-			// during starts the copy's look before the original's look ends.
+			// during makes the look at the copy begin before the look at the original ends.
 			during bool
 		}{
 			"the copy first":                      {looks: []string{"vdc", "vdb"}},
@@ -130,10 +130,10 @@ func TestACopyIsNotMountedWhenTheOriginalIsPulled(t *testing.T) {
 						a.Look("vdc")
 						settle()
 					}
-					// PID 1 unmounts an idle filesystem.
+					// PID 1 unmounts a filesystem that nothing uses when its disk is gone.
 					m.change(func() { delete(m.disks, "vdb"); m.table = nil })
 					if tt.during {
-						// The copy's look reads its records before the original's look has ended.
+						// The look at the copy reads its records before the look at the original has ended.
 						m.gate = func(work, name string) {
 							if work == "look" && name == "vdc" {
 								time.Sleep(time.Second)
@@ -163,7 +163,8 @@ func TestACopyIsNotMountedWhenTheOriginalIsPulled(t *testing.T) {
 	}
 }
 
-// A disk that was pulled and is back under another name is no copy, if the order of coming and going shows it.
+// TestBackUnderAnotherName checks that a disk that was pulled and is back under another name does not count as a copy.
+// The order in which disks came and went must show this.
 func TestBackUnderAnotherName(t *testing.T) {
 	for _, full := range []bool{false, true} {
 		was, is := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
@@ -186,9 +187,10 @@ func TestBackUnderAnotherName(t *testing.T) {
 	}
 }
 
-// A copy with the original's serial waits in line. Its mount was decided before the original was looked at. It is not
-// mounted when the original leaves meanwhile. The same holds for an original that cannot be mounted itself and was on
-// record only before a boot. It also holds for a copy of another serial without a record.
+// TestACopyThatWaitsInLine checks a copy with the original's serial that waits in its lane. Its mount was decided
+// before the original was looked at. If the original leaves during the wait, the copy is not mounted. This is also true
+// if the original cannot be mounted itself and was on record only before a boot. It is also true for a copy with
+// another serial that has no record.
 func TestACopyThatWaitsInLine(t *testing.T) {
 	for boot, mounted := range map[string]bool{thisBoot: true, "22222222-0000-4000-8000-000000000001": false, "": false} {
 		original, same := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
@@ -227,7 +229,7 @@ func TestACopyThatWaitsInLine(t *testing.T) {
 			time.Sleep(d)
 		}
 		withHost(t, m, r, func(t *testing.T, a *Agent) {
-			time.Sleep(45 * time.Second) // ready_timeout is over, and the original is not seen
+			time.Sleep(45 * time.Second) // ready_timeout is over, and the original has not appeared
 			m.change(func() {
 				if got := strings.Join(m.log, "\n"); !strings.Contains(got, "vdc: mount (filesystem)") || mounts != mountsPerWorker*testSettings().Workers {
 					t.Errorf("the copy does not wait behind the others (%d): %s", mounts, got)
@@ -252,7 +254,8 @@ func TestACopyThatWaitsInLine(t *testing.T) {
 	}
 }
 
-// A disk whose original leaves while it waits in line is looked at once more, whatever was known of that.
+// TestInLineWhenOneLeaves checks that a disk that waits in its lane is looked at once more when its original leaves.
+// What was known of the original does not matter.
 func TestInLineWhenOneLeaves(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB))
 	m.table = []disk.MountPoint{{Path: "/mnt/disks/" + uuidA, Root: "/", Type: "xfs", Dev: m.disks["vdb"].Dev}}

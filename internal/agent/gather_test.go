@@ -10,8 +10,9 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestLooksShareAGathering: looks that are due together share a gathering. A look that is due after it began waits for
-// the next, because the earlier data may be older than the look. A look that hangs delays no other.
+// TestLooksShareAGathering checks that looks that are due together share one gathering. A look that becomes due during
+// a gathering waits for the next one, because the earlier data may be older than the look. A look that hangs does not
+// delay other looks.
 func TestLooksShareAGathering(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB), xfsDisk("vdd", 4, uuidC))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -50,7 +51,8 @@ func TestLooksShareAGathering(t *testing.T) {
 	})
 }
 
-// TestGatheringsRest: the more disks are busy, the longer the next gathering waits after a long one.
+// TestGatheringsRest checks that the wait for the next gathering grows with the number of busy disks, if a gathering
+// takes long.
 func TestGatheringsRest(t *testing.T) {
 	const took = 100 * time.Millisecond
 	for disks, want := range map[int]time.Duration{0: 2 * took / disksPerGathering, disksPerGathering - 2: took, 2*disksPerGathering - 2: 2 * took} {
@@ -61,7 +63,7 @@ func TestGatheringsRest(t *testing.T) {
 			all = append(all, f)
 		}
 		m := newMachine(all...)
-		m.slow = true // each mount hangs, and its disk is busy
+		m.slow = true // each mount hangs, so its disk stays busy
 		with(t, m, func(t *testing.T, a *Agent) {
 			settle()
 			var begun []time.Time
@@ -73,7 +75,7 @@ func TestGatheringsRest(t *testing.T) {
 					}
 				}
 			})
-			a.Look("vdz") // with vdy two more are busy
+			a.Look("vdz") // with vdy, two more disks are busy
 			time.Sleep(took / 2)
 			a.Look("vdy")
 			time.Sleep(time.Second)

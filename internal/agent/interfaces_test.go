@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestInterfacesAreSmall bounds what the loop needs from others.
+// TestInterfacesAreSmall limits the number of methods that the loop needs from other packages.
 func TestInterfacesAreSmall(t *testing.T) {
 	n := reflect.TypeFor[Host]().NumMethod() + reflect.TypeFor[Units]().NumMethod() + reflect.TypeFor[Reporter]().NumMethod()
 	if n > 20 {

@@ -6,19 +6,19 @@ import (
 )
 
 // lane holds the disks that wait for one kind of work, in order. At most limit pieces of that work run at once. So
-// disks that hang during a format do not delay the mounts of others.
+// disks that hang during a format do not delay the mounts of other disks.
 type lane struct {
 	waiting []string
 	running int
 	limit   int
-	// overdue counts work that has taken too long and is no longer counted in running. running plus overdue is at most
-	// most, unless that is 0.
+	// overdue counts work that has taken too long and no longer counts in running. running plus overdue is at most
+	// most. If most is 0, the sum has no limit.
 	overdue, most int
 }
 
 func (l *lane) add(name string) { l.waiting = append(l.waiting, name) }
 
-// next returns the name of the next disk, if there is one and work may begin.
+// next returns the name of the next disk. ok is false if no disk waits or no more work may begin.
 func (l *lane) next() (name string, ok bool) {
 	if l.running >= l.limit || l.most > 0 && l.running+l.overdue >= l.most || len(l.waiting) == 0 {
 		return "", false
@@ -29,22 +29,23 @@ func (l *lane) next() (name string, ok bool) {
 
 // Limits of the lanes.
 const (
-	// mountsPerWorker is above 1 because mounts wait for PID 1, which starts those of fstab all at once.
+	// mountsPerWorker is above 1 because mounts mostly wait for PID 1, which starts the mounts of fstab all at once.
 	mountsPerWorker = 4
-	// proofsAtOnce lets two units read (internal/store, ScanPlace) and two more begin or end. Each takes 3 MiB of
-	// memory or more.
+	// proofsAtOnce allows two units that read (internal/store, ScanPlace) and two more that begin or end. Each unit
+	// takes 3 MiB of memory or more.
 	proofsAtOnce = 4
-	// A proof that takes longer than proofPatience may hang, or wait to read. It no longer counts, up to proofsInAll.
+	// A proof that takes longer than proofPatience may hang, or may wait to read. Such a proof no longer counts against
+	// the limit, but at most proofsInAll proofs run.
 	proofsInAll   = 64
 	proofPatience = time.Minute
-	// growthsAtOnce is how many filesystems are measured and grown at once.
+	// growthsAtOnce is how many filesystems are measured and grown at the same time.
 	growthsAtOnce = 2
 )
 
-// lanes are all lanes of the loop.
+// lanes are all lanes of the loop, one for each kind of work.
 type lanes struct{ looks, mounts, proofs, grows, questions lane }
 
-// setLimits sets the limits for that many workers (the key workers of the configuration).
+// setLimits sets the limits of the lanes. workers is the key workers of the configuration.
 func (l *lanes) setLimits(workers int) {
 	l.looks.limit = workers
 	l.mounts.limit = mountsPerWorker * workers
@@ -53,7 +54,7 @@ func (l *lanes) setLimits(workers int) {
 	l.questions.limit = workers
 }
 
-// begin runs work in a new goroutine. The loop runs the function that work returns.
+// begin runs work in a new goroutine. The function that work returns is then run by the loop.
 func (a *Agent) begin(ctx context.Context, l *lane, work func() func()) {
 	l.running++
 	a.work.Go(func() {
@@ -65,10 +66,10 @@ func (a *Agent) begin(ctx context.Context, l *lane, work func() func()) {
 	})
 }
 
-// beginProof is begin for work that may hang: after proofPatience the work is overdue.
+// beginProof is begin for work that may hang: after proofPatience the work counts as overdue.
 func (a *Agent) beginProof(ctx context.Context, work func() func()) {
 	l := &a.lanes.proofs
-	var overdue, ended bool // used only in the loop
+	var overdue, ended bool // used only by the loop
 	a.begin(ctx, l, func() func() {
 		late := time.AfterFunc(proofPatience, func() {
 			a.give(ctx, func() {
@@ -81,7 +82,7 @@ func (a *Agent) beginProof(ctx context.Context, work func() func()) {
 		defer late.Stop()
 		result := work()
 		return func() {
-			if ended = true; overdue { // begin has subtracted it from running a second time
+			if ended = true; overdue { // begin has subtracted the overdue work from running a second time
 				l.running++
 				l.overdue--
 			}

@@ -17,19 +17,21 @@ type departure struct {
 	busy  bool
 	attempts
 	retry time.Time
-	// named reports that its users were named when it was detached from the tree. unnamed is why users elsewhere could
-	// not be named.
+	// named reports that the users of the mount were named when it was detached from the tree. unnamed is why users
+	// elsewhere could not be named. It is nil if they could be named.
 	named   bool
 	unnamed error
-	// unmounted reports that only the directory remains to be removed.
+	// unmounted reports that the mount is unmounted and only its directory remains to be removed.
 	unmounted bool
-	// leftover reports that the mount ended before the disk left: at most a directory is there. Its removal is tried once.
+	// leftover reports that the mount ended before the disk left, so at most the directory of the mount is left. Its
+	// removal is tried once.
 	leftover bool
-	// answer receives the result of an operator's request, which is not retried. It is nil if the disk is gone.
+	// answer receives the result of an operator's request, which is not retried. It is nil if the departure began
+	// because the disk is gone.
 	answer chan error
 }
 
-// startDepartures begins the departures that are due.
+// startDepartures starts the departures that are due.
 func (a *Agent) startDepartures(ctx context.Context, now time.Time) {
 	for _, dep := range a.leaving {
 		if dep.busy || dep.retry.After(now) {
@@ -44,7 +46,7 @@ func (a *Agent) startDepartures(ctx context.Context, now time.Time) {
 	}
 }
 
-// takeBack removes the link of a block volume, and returns an error if it is still there.
+// takeBack removes the link of a block volume. It returns an error if the link is still there.
 func (a *Agent) takeBack(ctx context.Context, dep *departure, s *disk.Settings) error {
 	if err := a.units.Stop(ctx, disk.ProgramBlock, dep.facts.ID); err != nil {
 		return fmt.Errorf("cannot remove the link %s to %s: %w", dep.path, dep.facts.ID, err)
@@ -60,8 +62,9 @@ func (a *Agent) takeBack(ctx context.Context, dep *departure, s *disk.Settings) 
 	return nil
 }
 
-// release makes sure that nothing is left of the mount of a disk that is gone. PID 1 stops the mount unit itself if the
-// disk was idle. No other disk is mounted there meanwhile, so that release cannot unmount the wrong one.
+// release removes everything that is left of the mount of a disk that is gone. PID 1 stops the mount unit itself if
+// nothing used the disk. While release runs, no other disk is mounted at the path. So release cannot unmount the wrong
+// disk.
 func (a *Agent) release(ctx context.Context, dep *departure, s *disk.Settings) error {
 	if dep.leftover {
 		return a.units.Run(ctx, disk.ProgramCleanup, dep.facts.ID, dep.path)
@@ -71,8 +74,8 @@ func (a *Agent) release(ctx context.Context, dep *departure, s *disk.Settings) e
 	}
 	there, err := a.host.MountedAt(dep.path, dep.facts.Dev)
 	if err == nil && there && dep.answer == nil {
-		// If a disk with that number is attached, the mount is another attachment's, or the disk was wrongly taken for
-		// gone.
+		// If a disk with that number is attached, there are two possibilities. The mount belongs to another attachment,
+		// or the disk was wrongly taken for gone.
 		attached, err := a.host.Attached(dep.facts.Dev)
 		if err != nil {
 			return fmt.Errorf("cannot tell whether the disk of %s is there: %w", dep.path, err)
@@ -104,15 +107,16 @@ func (a *Agent) release(ctx context.Context, dep *departure, s *disk.Settings) e
 	if err := a.units.Run(ctx, disk.ProgramCleanup, dep.facts.ID, dep.path); err != nil {
 		return err
 	}
-	// A user with its own mount, such as a pod, did not prevent this unmount.
+	// A user of the filesystem with a mount of its own, such as a pod, did not prevent this unmount. ProgramUnmount
+	// names such users.
 	if dep.answer == nil && !dep.named {
 		dep.unnamed = a.units.Run(ctx, disk.ProgramUnmount, dep.facts.ID, dep.path)
 	}
 	return nil
 }
 
-// missed starts departures for mounts of gone disks that no look will notice. The disks went while the agent was down,
-// or it ended before it was done with them.
+// missed starts departures for mounts of gone disks that no look will notice. Such a disk left while no agent was
+// running, or the agent ended before the departure of the disk was finished.
 func (a *Agent) missed() {
 	stale, err := a.host.Stale(a.settings)
 	a.problem(err)
@@ -126,7 +130,7 @@ func (a *Agent) missed() {
 	}
 }
 
-// knows reports whether the next look at a disk will notice that this mount of it has to go.
+// knows reports whether the next look at a disk will notice that the disk's mount at this path has to be removed.
 func (a *Agent) knows(dev disk.Dev, where string) bool {
 	for _, st := range a.disks {
 		if st.seen && st.facts.Dev == dev && a.path(st) == where {
@@ -143,7 +147,7 @@ func (a *Agent) released(dep *departure, err error) {
 			err = errors.Join(err, a.host.Keep(&dep.facts, "", ""))
 		}
 		dep.answer <- err
-		if a.leaving[dep.path] == dep { // else the disk has gone meanwhile
+		if a.leaving[dep.path] == dep { // otherwise the disk has gone since the departure began
 			delete(a.leaving, dep.path)
 		}
 		a.rescan(a.wanted)
@@ -156,10 +160,10 @@ func (a *Agent) released(dep *departure, err error) {
 		a.problem(err)
 		delete(a.leaving, dep.path)
 		a.problem(dep.unnamed)
-		// The same filesystem may have come back under another name meanwhile.
+		// The same filesystem may have come back under another name since the disk left.
 		for name, st := range a.disks {
 			if st.seen && a.path(st) == dep.path {
-				// It failed because something was mounted there.
+				// The last try failed because something was mounted at the path.
 				st.tries.forget()
 				a.wanted(name)
 			}
@@ -173,8 +177,8 @@ func (a *Agent) released(dep *departure, err error) {
 	a.report.Report(disk.Event{Kind: disk.EventFailed, Facts: &dep.facts, Decision: disk.Decision{UUID: path.Base(dep.path)}, Path: dep.path, Err: err, Tries: again})
 }
 
-// removeLeftover removes the directory of a disk whose mount ended before the disk left. The mount unit of somebody else,
-// such as systemd-mount's, leaves our directory behind.
+// removeLeftover removes the directory of a disk whose mount ended before the disk left. A mount unit that somebody
+// else made, such as one of systemd-mount, does not remove hotmount's directory.
 func (a *Agent) removeLeftover(st *state) {
 	seen := st.record.sighting
 	if seen == nil {
@@ -186,7 +190,7 @@ func (a *Agent) removeLeftover(st *state) {
 	}
 }
 
-// gone drops a disk that is no longer attached, and starts the removal of its mount.
+// gone forgets a disk that is no longer attached, and starts to remove its mount.
 func (a *Agent) gone(name string) {
 	st := a.disks[name]
 	delete(a.disks, name)
@@ -195,12 +199,12 @@ func (a *Agent) gone(name string) {
 		return
 	}
 	where := a.path(st)
-	// While another disk is leaving there, the mount is that disk's.
+	// While another disk is leaving at that path, the mount belongs to that disk.
 	if was := a.leaving[where]; where != "" && (was == nil || was.facts.Seq == st.facts.Seq) {
 		a.leaving[where] = &departure{facts: st.facts, path: where}
 	}
 	if where == "" {
-		// It may be mounted in a directory that no class has any more.
+		// The disk may be mounted in a directory that no longer belongs to any class.
 		a.missed()
 		a.removeLeftover(st)
 	}
@@ -210,7 +214,7 @@ func (a *Agent) gone(name string) {
 	case d.Action != disk.Ignore:
 		was := where
 		if !d.Mounted() && !d.GivenOut() {
-			was = "" // it was only to be mounted there
+			was = "" // the disk was not mounted there yet
 		}
 		a.report.Report(disk.Event{Kind: disk.EventGone, Facts: &st.facts, Path: was})
 	}

@@ -12,9 +12,9 @@ import (
 	"hotmount/internal/disk"
 )
 
-// A pod has the filesystem by a mount of its own, which does not keep the host from unmounting it. The message names
-// the pod. The returned disk is mounted when the pod goes, hours later, without an event. A restart of the agent in
-// between does not change that.
+// TestReturnWhileAPodHasTheOldMount checks a pod that uses the filesystem by a mount of its own. That mount does not
+// prevent the unmount on the host, and the message names the pod. The disk that has returned is mounted when the pod
+// ends, hours later and without an event. This is also true if the agent restarts in between.
 func TestReturnWhileAPodHasTheOldMount(t *testing.T) {
 	where := "/mnt/disks/" + uuidA
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
@@ -72,7 +72,8 @@ func TestReturnWhileAPodHasTheOldMount(t *testing.T) {
 	})
 }
 
-// A disk that returns damaged is tried later and later, and is mounted once it can be.
+// TestReturnOfADamagedDisk checks that a disk that returns damaged is tried again after longer and longer waits. It is
+// mounted once the mount succeeds.
 func TestReturnOfADamagedDisk(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -99,8 +100,8 @@ func TestReturnOfADamagedDisk(t *testing.T) {
 	})
 }
 
-// A disk went while the agent was down. Its leftover mount is removed at start, even if the disk is back already, and
-// by the slow look at all disks.
+// TestStaleMounts checks a disk that left while no agent was running. Its leftover mount is removed at start, even if
+// the disk is already back. The look at all disks also removes such mounts.
 func TestStaleMounts(t *testing.T) {
 	where := "/mnt/disks/" + uuidA
 	stale := disk.MountPoint{Dev: disk.Dev{Major: 254, Minor: 16}, Root: "/", Path: where, Type: "xfs"}
@@ -121,7 +122,7 @@ func TestStaleMounts(t *testing.T) {
 			unmount lazily `+where+`
 			old: failed: cannot unmount `+where+` of old (disk sequence number 0), which is gone: busy`)
 		m.change(func() { delete(m.mountErr, "lazily "+where) })
-		a.LookAtAll() // it is known now
+		a.LookAtAll() // the agent knows the mount now
 		time.Sleep(time.Second)
 		m.expect(t, `
 			unmount `+where+`
@@ -130,7 +131,7 @@ func TestStaleMounts(t *testing.T) {
 			mount vdc seq 3: xfs at `+where+`
 			vdc: mounted at `+uuidA+`
 			ready`)
-		// No event reported this one.
+		// No event reported that the disk of this mount left.
 		other := stale
 		other.Path, other.Dev.Minor = "/mnt/disks/"+uuidB, 64
 		m.change(func() { m.table = append(m.table, other) })
@@ -141,7 +142,7 @@ func TestStaleMounts(t *testing.T) {
 			rmdir `+other.Path+`
 			`+other.Path+` of old is still used by a pod
 			problem: as far as can be seen`)
-		// A disk that the look at all disks finds gone is reported once.
+		// A disk that is found gone by the look at all disks is reported once.
 		m.change(func() { delete(m.disks, "vdc"); m.mountErr = nil })
 		a.LookAtAll()
 		m.expect(t, `
@@ -152,8 +153,8 @@ func TestStaleMounts(t *testing.T) {
 	})
 }
 
-// A mount over the mount of a gone disk is alive, and is not removed in its place. The same holds for a disk that is
-// to be released.
+// TestALivingMountOverAStaleOne checks a working mount that covers the mount of a gone disk. The working mount is not
+// removed instead of the other one. This is also true for a disk that is to be released.
 func TestALivingMountOverAStaleOne(t *testing.T) {
 	where := "/mnt/disks/" + uuidA
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
@@ -178,8 +179,8 @@ func TestALivingMountOverAStaleOne(t *testing.T) {
 	})
 }
 
-// An agent was killed in the middle of a release. It had recorded that the disk stays unmounted, but the disk is
-// mounted. When the mount ends by itself later, the disk is mounted again.
+// TestReleaseThatWasCutShort checks an agent that was killed during a release. It had recorded that the disk stays
+// unmounted, but the disk is mounted. If the mount ends later by itself, the disk is mounted again.
 func TestReleaseThatWasCutShort(t *testing.T) {
 	f := xfsDisk("vdb", 2, uuidA)
 	f.Standing.Unmounted = disk.ReasonReleased
@@ -203,7 +204,7 @@ func TestReleaseThatWasCutShort(t *testing.T) {
 	})
 }
 
-// A look in the middle of a release does not undo the release.
+// TestALookDuringARelease checks that a look during a release does not undo the release.
 func TestALookDuringARelease(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -231,8 +232,8 @@ func TestALookDuringARelease(t *testing.T) {
 	})
 }
 
-// TestAnOldLookAfterARelease: a look that began while the disk was mounted ends after the release. It does not mount
-// the disk again, because the disk may be detached at any moment.
+// TestAnOldLookAfterARelease checks a look that began while the disk was mounted and ends after the release. The look
+// does not cause another mount of the disk, because the disk may be detached at any moment.
 func TestAnOldLookAfterARelease(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -273,7 +274,8 @@ func TestAnOldLookAfterARelease(t *testing.T) {
 	})
 }
 
-// TestReleasedAndItsDirectoryStays: the disk counts as unmounted by the operator's release, and not by hand.
+// TestReleasedAndItsDirectoryStays checks that the disk counts as released by the operator, and not as unmounted by
+// hand, if its directory cannot be removed.
 func TestReleasedAndItsDirectoryStays(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.rmdirErr = errors.New("directory not empty")
@@ -290,8 +292,9 @@ func TestReleasedAndItsDirectoryStays(t *testing.T) {
 	})
 }
 
-// TestPulledTwice: a disk returns while its dead mount cannot be removed yet, and is pulled again. The dead mount is
-// not forgotten. Once it is removed, the disk, back once more, is mounted without a command.
+// TestPulledTwice checks a disk that returns while its old mount cannot be removed yet, and is pulled again. The agent
+// does not forget the old mount. Once the old mount is removed and the disk is back again, the disk is mounted without
+// a command.
 func TestPulledTwice(t *testing.T) {
 	where := "/mnt/disks/" + uuidA
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
@@ -330,7 +333,8 @@ func TestPulledTwice(t *testing.T) {
 	})
 }
 
-// TestUnmountedInWordsAlone: PID 1's report of the job is not enough, because the mount table decides.
+// TestUnmountedInWordsAlone checks that the success that PID 1 reports for a job is not sufficient, because the mount
+// table decides.
 func TestUnmountedInWordsAlone(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -355,8 +359,8 @@ func TestUnmountedInWordsAlone(t *testing.T) {
 	})
 }
 
-// TestPulledWithoutItsClass: a disk is mounted in a directory that the configuration no longer has. It is unmounted at
-// once when it is pulled.
+// TestPulledWithoutItsClass checks a disk that is mounted in a directory that the configuration no longer has. The disk
+// is unmounted at once when it is pulled.
 func TestPulledWithoutItsClass(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -379,8 +383,8 @@ func TestPulledWithoutItsClass(t *testing.T) {
 	})
 }
 
-// TestStaleAndGivenUp: a mount that failed because of a dead mount in its place is retried when the dead mount is
-// found and gone.
+// TestStaleAndGivenUp checks a mount that failed because the mount of a gone disk was in its place. The mount is
+// retried once the agent has found and removed the old mount.
 func TestStaleAndGivenUp(t *testing.T) {
 	where := "/mnt/disks/" + uuidA
 	dead := disk.MountPoint{Dev: disk.Dev{Major: 254, Minor: 900}, Root: "/", Path: where, Type: "xfs"}
@@ -406,14 +410,14 @@ func TestStaleAndGivenUp(t *testing.T) {
 	})
 }
 
-// TestAHandAfterABounce: PID 1 once took the disk for unplugged while it was in use, and the mount outlived that. A
-// later unmount is one by hand.
+// TestAHandAfterABounce checks a disk that PID 1 took for unplugged while the disk was in use. The mount of the disk
+// lasted longer than that. If the mount ends later, somebody unmounted it by hand.
 func TestAHandAfterABounce(t *testing.T) {
 	for after, want := range map[time.Duration]string{
 		24 * time.Hour: `
 			vdb stays unmounted: unmounted-by-hand
 			vdb: hold (unmounted-by-hand)`,
-		// The unit may still have been stopping.
+		// The mount unit may still have been stopping.
 		time.Second: `
 			vdb: bounced
 			vdb: mount (filesystem)
@@ -438,7 +442,8 @@ func TestAHandAfterABounce(t *testing.T) {
 	}
 }
 
-// A mount that a check finds is a mount, even where no look comes for a day.
+// TestAHandAfterABounceWithoutALook checks that a mount that only a check finds counts as a mount, even if the agent
+// does not look at the disk for a day.
 func TestAHandAfterABounceWithoutALook(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	synctest.Test(t, func(t *testing.T) {
@@ -467,7 +472,8 @@ func TestAHandAfterABounceWithoutALook(t *testing.T) {
 	})
 }
 
-// A clock that was set does not show whether a mount ended by hand.
+// TestUnmountedByHandAndTheClockWasSet checks that the answer whether a mount ended by hand does not depend on a clock
+// that was set.
 func TestUnmountedByHandAndTheClockWasSet(t *testing.T) {
 	for _, step := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
 		f := xfsDisk("vdb", 2, uuidA)
@@ -477,7 +483,7 @@ func TestUnmountedByHandAndTheClockWasSet(t *testing.T) {
 		m.plugged = map[uint64]time.Time{2: mounted.Add(-time.Hour)}
 		hand := "\n\t\t\tvdb stays unmounted: unmounted-by-hand\n\t\t\tvdb: hold (unmounted-by-hand)\n\t\t\tready"
 		with(t, m, func(t *testing.T, _ *Agent) { m.expect(t, hand) })
-		for _, plugged := range []time.Time{mounted.Add(time.Hour), {}} { // after it was mounted, and not now
+		for _, plugged := range []time.Time{mounted.Add(time.Hour), {}} { // plugged after the mount, or not plugged now
 			f.Standing.Unmounted, m.table = "", nil
 			m.plugged[2] = plugged
 			with(t, m, func(t *testing.T, _ *Agent) {
@@ -492,14 +498,14 @@ func TestUnmountedByHandAndTheClockWasSet(t *testing.T) {
 	}
 }
 
-// TestLeftoverIsTriedOnce: a directory that cannot be removed after its disk left is reported once. It is no mount,
-// and does not keep the disk from its place.
+// TestLeftoverIsTriedOnce checks that a directory that cannot be removed after its disk left is reported once. The
+// directory does not count as a mount, and does not prevent a later mount of the disk there.
 func TestLeftoverIsTriedOnce(t *testing.T) {
 	where := "/mnt/disks/" + uuidA
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
 		m.change(func() {
-			m.table = nil // another program has unmounted it
+			m.table = nil // another program has unmounted the disk
 			m.plugged = map[uint64]time.Time{2: time.Now().Add(-time.Hour)}
 		})
 		a.Look("vdb")

@@ -10,17 +10,17 @@ import (
 	"hotmount/internal/policy"
 )
 
-// disksPerGathering limits the cost of gatherings during a burst; a gathering takes longer the more disks there are.
-// Each multiple of disksPerGathering busy disks makes the next gathering wait as long as the last one took. With few
-// disks the wait is not noticeable. With 200 disks gatherings take a sixth of one processor.
+// disksPerGathering limits the cost of gatherings during a burst, because the duration of a gathering grows with the
+// number of disks. Each multiple of disksPerGathering busy disks makes the next gathering wait as long as the last one
+// took. With few disks the wait is not noticeable. With 200 disks, gatherings take a sixth of one processor.
 const disksPerGathering = 40
 
-// longestRest bounds the wait for the next gathering, if one took long.
+// longestRest is the longest wait for the next gathering, even if the last gathering took longer.
 const longestRest = time.Second
 
-// startLooks begins the looks whose turn has come. They share one gathering of what is common to all disks. In a burst
-// each look would otherwise read the mounts and loop devices of all. A look that becomes due meanwhile waits for the
-// next gathering, because no fact may be older than its look.
+// startLooks starts the looks whose turn has come. They share one gathering of what is common to all disks. Without
+// that, each look in a burst would read the mounts and loop devices of all disks. A look that becomes due during a
+// gathering waits for the next one, because no fact may be older than its look.
 func (a *Agent) startLooks(ctx context.Context, now time.Time) {
 	if a.gathering || now.Before(a.gatherDue) {
 		return
@@ -52,7 +52,7 @@ func (a *Agent) startLooks(ctx context.Context, now time.Time) {
 	}
 }
 
-// busy returns how many disks have work running or queued.
+// busy returns the number of disks that have work running or queued.
 func (a *Agent) busy() (n int) {
 	for _, st := range a.disks {
 		if st.phase.busy() {
@@ -62,13 +62,13 @@ func (a *Agent) busy() (n int) {
 	return n
 }
 
-// looked handles the facts from a look at a disk: it decides and has the decision carried out.
+// looked handles the facts from a look at a disk: it makes the decision and starts to carry it out.
 func (a *Agent) looked(name string, f disk.Facts, err error) {
 	st := a.disks[name]
 	st.phase = idle
 	gone, another := errors.Is(err, disk.ErrGone), err == nil && st.seen && st.facts.Seq != f.Seq
 	if st.again || (gone || another) && !st.hints.due.IsZero() {
-		defer a.wanted(name) // a postponed event may concern the next disk
+		defer a.wanted(name) // an event that was postponed may concern the next disk
 	}
 	switch {
 	case gone && a.disregarded(&st.facts):
@@ -81,7 +81,7 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 	case err != nil:
 		a.failed(name, disk.OfNode(err))
 		return
-	case another: // the known facts are those of the previous disk
+	case another: // the known facts are those of the previous disk with this name
 		a.gone(name)
 		st = &state{initial: st.initial}
 		a.disks[name] = st
@@ -99,7 +99,7 @@ func (a *Agent) looked(name string, f disk.Facts, err error) {
 	a.decide(name, &f)
 }
 
-// decide makes the decision on the facts of a look.
+// decide makes the decision from the facts of a look.
 func (a *Agent) decide(name string, f *disk.Facts) {
 	st := a.disks[name]
 	f.FindPeers(a.facts())
@@ -147,20 +147,20 @@ func (a *Agent) decide(name string, f *disk.Facts) {
 	} else {
 		a.rest(st)
 	}
-	// READY waits for a filesystem that could not be measured before its mount, so that kubelet and the provisioner see
-	// its grown size.
+	// READY waits for the growth of a filesystem that could not be measured before its mount, so that kubelet and the
+	// provisioner see its grown size.
 	if d.Action != disk.Mount && d.Action != disk.Link && d.Action != disk.Wait && d.Action != disk.Grow {
 		st.initial = false
 	}
 }
 
 // outdated reports whether the decision is to mount although a disk has left since the look began. The filesystem may
-// be a copy of that disk's, and the look may not know it.
+// be a copy of the filesystem of that disk, and the look may not know this.
 func (a *Agent) outdated(st *state, d disk.Decision) bool {
 	return d.Action == disk.Mount && st.peers.since != a.left
 }
 
-// rest notes that nothing is to be done with the disk.
+// rest handles a disk with which nothing is to be done.
 func (a *Agent) rest(st *state) {
 	st.tries.forget()
 	st.filled, st.filling = 0, nil
@@ -170,8 +170,9 @@ func (a *Agent) rest(st *state) {
 	}
 }
 
-// unkeepUnmounted forgets that the disk is to stay unmounted if it is mounted: the agent ended during a release, or
-// somebody mounted it again. If another look is requested, this one may be too old.
+// unkeepUnmounted removes the record that the disk is to stay unmounted, if the disk is mounted. That happens if the
+// agent ended during a release, or if somebody mounted the disk again. If another look is requested, this look may be
+// too old to decide.
 func (a *Agent) unkeepUnmounted(st *state) {
 	s := &st.facts.Standing
 	if s.Unmounted == "" && !s.Remount || !st.decision.Mounted() && !st.decision.GivenOut() {
@@ -183,20 +184,21 @@ func (a *Agent) unkeepUnmounted(st *state) {
 	a.problem(a.host.Keep(&st.facts, "", ""))
 }
 
-// early reports whether it is too early to refuse the disk as a twin. The disk is where its filesystem was, and a disk
-// that was refused once may still appear. Only when all disks have been looked at does the slot distinguish two disks
-// of one serial. wantDue requests another look then.
+// early reports whether it is too early to refuse the disk as a twin. The disk is where its filesystem was last, and a
+// disk that was refused earlier may still appear. The slot distinguishes two disks with the same serial only after
+// every disk was looked at. wantDue then requests another look.
 func (a *Agent) early(f *disk.Facts, d disk.Decision) bool {
 	return doubted(f, d) && !a.allSeen(time.Now())
 }
 
-// doubted reports whether the disk is refused because it came alone and a disk refused earlier may have taken its slot.
+// doubted reports whether the disk is refused although no other disk with its UUID is attached. A disk that was refused
+// earlier may have taken its slot.
 func doubted(f *disk.Facts, d disk.Decision) bool {
 	return d.Reason == disk.ReasonTwin && f.Standing.Twin && f.Standing.InPlace && len(f.SameUUID) == 0
 }
 
-// allSeen reports whether every disk present at start was looked at after udev had finished with it, or ReadyTimeout
-// has passed. Only then is its UUID known.
+// allSeen reports whether every disk that was present at start was looked at after udev had finished with it. The UUID
+// of a disk is not known before that. allSeen also returns true once ReadyTimeout has passed.
 func (a *Agent) allSeen(now time.Time) bool {
 	if now.Sub(a.started) >= a.settings.ReadyTimeout {
 		return true
@@ -209,8 +211,8 @@ func (a *Agent) allSeen(now time.Time) bool {
 	return true
 }
 
-// disregarded reports whether a missing disk is a partition that exists and that no class selects any more. It is left
-// as it is, as by a daemon that starts now.
+// disregarded reports whether a missing disk is a partition that still exists and that no class selects any more. Such
+// a partition is left as it is, as it would be by a daemon that starts now.
 func (a *Agent) disregarded(f *disk.Facts) bool {
 	if f.Partition() == 0 || a.settings.Partitions() {
 		return false
@@ -219,12 +221,12 @@ func (a *Agent) disregarded(f *disk.Facts) bool {
 	return err == nil && seq == f.Seq
 }
 
-// path returns where the disk is or will be mounted, or where it is given out; empty for nowhere.
+// path returns where the disk is or will be mounted, or where it is given out. It returns "" if there is no such place.
 func (a *Agent) path(st *state) string {
 	switch {
 	case st.decision.GivenOut():
 		return st.facts.Standing.Link
-	case st.decision.Action == disk.Ignore: // or given out by a class that is no longer configured
+	case st.decision.Action == disk.Ignore: // a class that is no longer configured may have given it out
 		return st.facts.OwnLink()
 	}
 	class := policy.Select(&st.facts, a.settings)
@@ -235,7 +237,7 @@ func (a *Agent) path(st *state) string {
 }
 
 // wakePeers requests a look at the disks whose decision may depend on f. A waiting mount that may depend on f is
-// checked at once, because f may have gone when its turn comes.
+// checked at once, because f may be gone when the turn of the mount comes.
 func (a *Agent) wakePeers(f *disk.Facts) {
 	uuid := f.Known().UUID
 	mounts := &a.lanes.mounts
@@ -254,8 +256,8 @@ func (a *Agent) wakePeers(f *disk.Facts) {
 	}
 }
 
-// wakeAbove requests a look at each device that was built on the disk with that name, which is gone. Such a device has
-// no event of its own.
+// wakeAbove requests a look at each device that was built on the disk with that name. The disk is gone, but the devices
+// on it have no event of their own.
 func (a *Agent) wakeAbove(name string) {
 	for above, st := range a.disks {
 		if slices.ContainsFunc(st.facts.Below, func(u disk.Underlying) bool { return u.Name == name }) {
@@ -264,7 +266,7 @@ func (a *Agent) wakeAbove(name string) {
 	}
 }
 
-// facts returns the facts from the last look at every disk, for FindPeers.
+// facts returns the facts of all disks from the last look at each, for FindPeers.
 func (a *Agent) facts() []*disk.Facts {
 	all := make([]*disk.Facts, 0, len(a.disks))
 	for _, st := range a.disks {

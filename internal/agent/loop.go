@@ -8,17 +8,18 @@ import (
 	"hotmount/internal/disk"
 )
 
-// checkPeriod is how often mounted disks are checked for faults, which cause no event. There is also one check when the
-// loop first rests. Other changes cause events, or are found by a look at every disk (Settings.Rescan).
+// checkPeriod is the time between two checks of the mounted disks for faults, which cause no event. One more check runs
+// when the loop first rests. Other changes cause events, or are found by a look at every disk (Settings.Rescan).
 const checkPeriod = 10 * time.Minute
 
-// restAfter is how long the loop must be idle before it rests.
+// restAfter is how long the loop must be idle before it starts to rest.
 const restAfter = time.Minute
 
-// patience is how long Run waits for work to end: SIGTERM stops the daemon within a second.
+// patience is how long Run waits for running work to end. With it, SIGTERM stops the daemon within a second.
 const patience = 500 * time.Millisecond
 
-// Run runs the loop until ctx ends. It leaves all mounts alone when it ends, and PID 1 finishes what it has begun.
+// Run runs the loop until ctx ends. It then leaves all mounts as they are, and PID 1 finishes the jobs that it has
+// begun.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.wait()
 	a.started = time.Now()
@@ -35,7 +36,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	rest := time.NewTimer(restAfter)
 	defer rest.Stop()
 	for changed := true; ; {
-		// An event that wakes the resting loop usually changes nothing of this.
+		// An event that wakes the resting loop usually changes neither the status nor the work that is due.
 		if changed {
 			a.tell()
 			a.start(ctx)
@@ -72,8 +73,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 }
 
-// beats returns a ticker, and what to do at each tick. One wake-up both feeds the watchdog and checks mounted disks,
-// because waking costs more than either.
+// beats returns a ticker and the function to call at each tick. The function feeds the watchdog and checks the mounted
+// disks in one wake-up, because waking costs more than feeding or checking.
 func (a *Agent) beats(ctx context.Context) (*time.Ticker, func()) {
 	period := checkPeriod
 	if a.watchdog > 0 {
@@ -92,21 +93,21 @@ func (a *Agent) beats(ctx context.Context) (*time.Ticker, func()) {
 	}
 }
 
-// start begins what is due, within the limits of the lanes.
+// start starts the work that is due, within the limits of the lanes.
 func (a *Agent) start(ctx context.Context) {
 	now := time.Now()
 	a.wantDue(now)
 	a.startMounts(ctx, now)
 	a.startPrograms(ctx, &a.lanes.proofs, disk.ProgramFormat, disk.Prove)
 	a.startPrograms(ctx, &a.lanes.grows, disk.ProgramGrow, disk.Grow)
-	a.startLooks(ctx, now) // after the others, which may request looks
+	a.startLooks(ctx, now) // this comes after the others, because they may request looks
 	a.startQuestions(ctx)
 	a.startSave(ctx, now)
 	a.startNotices(ctx)
 	a.startDepartures(ctx, now)
 }
 
-// wantDue requests looks at disks whose retry or postponed event is due.
+// wantDue requests a look at each disk whose retry or postponed event is due.
 func (a *Agent) wantDue(now time.Time) {
 	for name, st := range a.disks {
 		if !st.tries.retry.IsZero() && !st.tries.retry.After(now) {
@@ -150,7 +151,7 @@ func (a *Agent) setTimer(timer *time.Timer) {
 	}
 }
 
-// takeHints requests looks at the disks that had events.
+// takeHints requests a look at each disk that had an event.
 func (a *Agent) takeHints() {
 	names, all := a.queue.take()
 	if all {
@@ -161,7 +162,7 @@ func (a *Agent) takeHints() {
 	}
 }
 
-// rescan requests a look at every disk that is attached or was.
+// rescan requests a look at every disk that is attached or was attached at its last look.
 func (a *Agent) rescan(want func(name string)) {
 	names, err := a.host.Names(a.settings)
 	a.problem(err)
@@ -178,7 +179,8 @@ func (a *Agent) rescan(want func(name string)) {
 }
 
 // hinted requests a look because of an event. In a storm of events (udevadm trigger, a rule that opens disks for
-// writing) one look answers many. The first few are answered at once, then the looks keep a distance.
+// writing) one look answers many events. The first few events are answered at once. After that, each look waits for
+// some time after the previous look.
 func (a *Agent) hinted(name string) {
 	st := a.disks[name]
 	if st == nil || st.hints.mayLook(time.Now()) {
@@ -186,7 +188,7 @@ func (a *Agent) hinted(name string) {
 	}
 }
 
-// wanted requests a look at the disk, after any work on it.
+// wanted requests a look at the disk, after any work that is running or waiting for it.
 func (a *Agent) wanted(name string) {
 	st := a.disks[name]
 	if st == nil {
@@ -201,15 +203,15 @@ func (a *Agent) wanted(name string) {
 	a.lanes.looks.add(name)
 }
 
-// check is the cheap check of mounted disks.
+// check is the state of the checks of mounted disks. A check costs less than a look.
 type check struct {
-	done    bool // at least once
-	running bool // on the disks in mounted
+	done    bool // a check has ended at least once
+	running bool // a check of the disks in mounted is running
 	mounted []disk.Facts
 }
 
-// startCheck checks the mounted disks and requests looks at those that have changed. If none has, the loop keeps
-// resting.
+// startCheck starts a check of the mounted disks, which requests looks at those that have changed. If no disk has
+// changed, the loop continues to rest.
 func (a *Agent) startCheck(ctx context.Context) {
 	if a.check.running {
 		return
@@ -235,7 +237,7 @@ func (a *Agent) startCheck(ctx context.Context) {
 	})
 }
 
-// checkEnded reports whether there is something to do.
+// checkEnded handles the result of a check. It reports whether there is something to do.
 func (a *Agent) checkEnded(changed []string, at time.Duration, err error) bool {
 	a.check.running = false
 	if err != nil {
@@ -254,8 +256,8 @@ func (a *Agent) checkEnded(changed []string, at time.Duration, err error) bool {
 	return len(changed) > 0
 }
 
-// wait waits for running work, which ends with Run's context. A look at dead storage is the exception: it hangs in the
-// kernel until the process ends.
+// wait waits for running work, which ends when Run's context ends. A look at dead storage is the exception: it hangs in
+// the kernel until the process ends.
 func (a *Agent) wait() {
 	done := make(chan struct{})
 	go func() {

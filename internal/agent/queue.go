@@ -2,13 +2,13 @@ package agent
 
 import "sync"
 
-// queue holds the names of disks to look at again, each at most once: an event is a hint, and one look answers any
-// number of them. Adding never blocks, so that the netlink socket is always read.
+// queue holds the names of disks to look at again. Each name is in it at most once, because an event is only a hint,
+// and one look answers any number of events. Adding a name never blocks, so the netlink socket is always read.
 type queue struct {
 	mu    sync.Mutex
 	names map[string]bool
 	all   bool
-	// poke has a buffer of one. It signals that there is something to take.
+	// poke has a buffer of one. A value in it signals that the queue is not empty.
 	poke chan struct{}
 }
 
@@ -38,7 +38,7 @@ func (q *queue) wake() {
 	}
 }
 
-// take empties the queue.
+// take returns what is in the queue and empties the queue.
 func (q *queue) take() (names map[string]bool, all bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"hotmount/internal/policy"
 )
 
-// leave records that a filesystem's disk has left, even if it was no longer mounted when this agent started. Disks that
-// were attached at the same time cannot be the same disk attached again.
+// leave records that the disk of a filesystem has left, even if the filesystem was no longer mounted when this agent
+// started. A disk that was attached at the same time as the disk that left is a different disk.
 func (a *Agent) leave(st *state) {
 	s := st.record.sighting
 	if v := st.facts.Standing.Volume; s == nil && v != nil && !st.facts.Standing.WasMounted.IsZero() && v.Identity.Seq == st.facts.Seq {
@@ -27,15 +27,15 @@ func (a *Agent) leave(st *state) {
 	a.saves.begun = time.Time{}
 }
 
-// expect has the sighting recorded. Looks use it even before that is done. Otherwise a copy could be mounted in place
-// of a disk that has just left.
+// expect passes the sighting to the host and has it recorded. Looks use the sighting even before it is recorded.
+// Otherwise a copy could be mounted instead of a disk that has just left.
 func (a *Agent) expect(s disk.Sighting, name string) {
 	a.problem(a.host.Expect(s, name))
 	a.saves.due = true
 }
 
-// remember records the lasting parts of the decision: on which disk a filesystem lies, and that a disk stays held when
-// the cause is gone.
+// remember records the parts of the decision that outlast it: on which disk a filesystem lies, and that a disk stays
+// held when the cause is gone.
 func (a *Agent) remember(st *state, changed bool) {
 	f, d := &st.facts, st.decision
 	switch {
@@ -53,9 +53,9 @@ func (a *Agent) remember(st *state, changed bool) {
 	}
 }
 
-// meet makes a disk wait before it is refused for good, if the other disk may be the same one. The wait ends with a
-// look at the other. If a disk is pulled and returns under another name, the look that shows that it left may still be
-// to come.
+// meet makes a disk wait before it is refused permanently, if the other disk may be the same disk. The wait ends with a
+// look at the other disk. If a disk is pulled and returns under another name, the look that shows that it left may come
+// later.
 func (a *Agent) meet(st *state) {
 	for name, o := range a.disks {
 		if o.waits() && attached(o.selves(), st.facts.Seq) {
@@ -67,8 +67,8 @@ func (a *Agent) meet(st *state) {
 		return
 	}
 	for _, p := range st.selves() {
-		// A peer that is still attached is another disk, and a look at it may have to wait: a mount may take long.
-		// Otherwise a look at the peer decides.
+		// If the peer is still attached, it is another disk. The agent then does not wait for a look at the peer,
+		// because a mount of the peer may take long. Otherwise a look at the peer decides.
 		if seq, err := a.host.Attached(p.Dev); err == nil && seq == p.Seq {
 			st.peers.met = p.Seq
 			return
@@ -77,14 +77,14 @@ func (a *Agent) meet(st *state) {
 	}
 }
 
-// waits reports whether every disk for which this one is refused may be the same disk, by serial and WWN, and none was
-// looked at since.
+// waits reports whether each disk for which this one is refused may be the same disk, by serial and WWN. It returns
+// false once one of these disks was looked at.
 func (st *state) waits() bool {
 	selves := st.selves()
 	return len(selves) > 0 && !attached(selves, st.peers.met)
 }
 
-// selves returns the disks for which this one is refused, if each of them may be the same disk.
+// selves returns the disks for which this one is refused, if each of them may be the same disk as this one.
 func (st *state) selves() []disk.Peer {
 	f := &st.facts
 	peers, _ := policy.Peers(f, st.decision.Reason)
@@ -94,8 +94,8 @@ func (st *state) selves() []disk.Peer {
 	return peers
 }
 
-// reportRivals reports whether the decision is to be logged. It is if it has changed, or if the last log line may name
-// a disk that is no longer among those it is about.
+// reportRivals reports whether the decision is to be logged. That is so if the decision has changed. It is also so if
+// the last log line may name a disk that the decision is no longer about.
 func (st *state) reportRivals(changed bool) bool {
 	rivals := st.rivals()
 	if !changed && !slices.ContainsFunc(st.peers.reported, func(seq uint64) bool { return !slices.Contains(rivals, seq) }) {
@@ -119,8 +119,9 @@ func attached(peers []disk.Peer, seq uint64) bool {
 	return slices.ContainsFunc(peers, func(p disk.Peer) bool { return p.Seq == seq })
 }
 
-// note records content that hotmount does not mount from the disk, because it may be missing at the next boot. Content
-// about to be mounted or being overwritten is not recorded. The system's disk is not either: without it there is no boot.
+// note records content that hotmount does not mount from the disk, because the content may be missing at the next boot.
+// Content that is about to be mounted or is being overwritten is not recorded. Content of the system's disk is not
+// recorded either, because without that disk the node does not boot.
 func (a *Agent) note(st *state, c *disk.Content) {
 	f, d := &st.facts, st.decision
 	i := f.Standing.Intent

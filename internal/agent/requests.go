@@ -22,7 +22,7 @@ func (a *Agent) reload(s *disk.Settings) {
 	a.rescans.Reset(s.Rescan)
 	a.lanes.setLimits(s.Workers)
 	a.retry()
-	// The caller may wait for the reload to finish: the status line that shows work must precede READY.
+	// The caller may wait for the reload to finish, so the status line that shows the work must come before READY.
 	a.status.due = time.Now()
 	a.tell()
 	if a.ready {
@@ -30,7 +30,7 @@ func (a *Agent) reload(s *disk.Settings) {
 	}
 }
 
-// accept accepts the disk's hold, or allows another try. It returns the answer for the operator.
+// accept accepts the hold of the disk, or allows another try. It returns the answer for the operator.
 func (a *Agent) accept(name string, seq uint64, shown disk.Reason) (string, error) {
 	st := a.disks[name]
 	switch {
@@ -47,7 +47,7 @@ func (a *Agent) accept(name string, seq uint64, shown disk.Reason) (string, erro
 		return "", fmt.Errorf("cannot accept %s: the reason is not %s, or no longer; it is %s: %s: %s", name, shown, d.Reason, d.Action, why)
 	}
 	w := policy.Word(&st.facts, st.decision)
-	// The answer names what was accepted. Since the operator read the reason, another disk may have the name, or the
+	// The answer names what was accepted. Another disk may have got the name since the operator read the reason, or the
 	// reason may have changed.
 	who := st.facts.ID.String()
 	if w.Reason != "" {
@@ -56,7 +56,7 @@ func (a *Agent) accept(name string, seq uint64, shown disk.Reason) (string, erro
 		who += " (" + why + ")"
 	}
 	if w.Reason == "" && st.tries.stuck == nil && st.decision.Reason != disk.ReasonFormatFailed && st.facts.Standing.Unmounted == "" {
-		// The answer uses the present settings, before the disk is looked at again.
+		// The answer uses the present settings. The disk has not been looked at with these settings yet.
 		d, why := a.decided(&st.facts)
 		return "", fmt.Errorf("cannot accept %s: %s: %s", name, d.Action, why)
 	}
@@ -64,7 +64,7 @@ func (a *Agent) accept(name string, seq uint64, shown disk.Reason) (string, erro
 		return "", err
 	}
 	st.tries.forget()
-	// A missing mount is now no unmount by hand.
+	// If the mount is missing now, the next look must not take that for an unmount by hand.
 	st.remount = true
 	a.wanted(name)
 	return who + a.accepted(st, w), nil
@@ -88,7 +88,7 @@ func (a *Agent) accepted(st *state, w disk.Word) string {
 	return " is accepted: it is formatted if it is proven blank, unless another hold remains (hotmount status)"
 }
 
-// decided returns the decision on the present facts, and why.
+// decided returns the decision on the present facts, and the reason for it in words.
 func (a *Agent) decided(f *disk.Facts) (disk.Decision, string) {
 	c := f.Known()
 	d := policy.Decide(f, &c, a.settings)
@@ -96,7 +96,7 @@ func (a *Agent) decided(f *disk.Facts) (disk.Decision, string) {
 	return d, why
 }
 
-// depart begins to unmount the disk at the operator's request.
+// depart starts to unmount the disk at the operator's request.
 func (a *Agent) depart(name string, seq uint64) (*departure, error) {
 	st := a.disks[name]
 	switch {
@@ -109,7 +109,7 @@ func (a *Agent) depart(name string, seq uint64) (*departure, error) {
 	case a.leaving[a.path(st)] != nil:
 		return nil, errors.New("it is being unmounted")
 	}
-	// This comes before the unmount, which would otherwise look like one by hand.
+	// The record is written before the unmount. Otherwise the unmount would look like one by hand.
 	if err := a.host.Keep(&st.facts, disk.ReasonReleased, ""); err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// many are disks from vdb on, each with its own xfs.
+// many returns n disks from vdb on, each with an XFS filesystem of its own.
 func many(n int) []*disk.Facts {
 	var disks []*disk.Facts
 	for i := range n {
@@ -19,8 +19,8 @@ func many(n int) []*disk.Facts {
 	return disks
 }
 
-// Each retry waits twice as long as the one before, at most an hour, less up to a quarter that differs by disk. Twenty
-// disks do not come back at once.
+// TestRetriesKeepADistanceThatGrows checks that each retry waits twice as long as the retry before, and at most an
+// hour. Each wait is shorter by up to a quarter, which differs by disk, so that twenty disks do not come back at once.
 func TestRetriesKeepADistanceThatGrows(t *testing.T) {
 	m := newMachine(many(20)...)
 	tries := map[string][]time.Time{}
@@ -56,8 +56,8 @@ func TestRetriesKeepADistanceThatGrows(t *testing.T) {
 	})
 }
 
-// A fault of the node is retried every two minutes, and is not logged for ever. A fault that is then found of the disk
-// is retried later and later.
+// TestANodesFaultIsTriedForEver checks that a fault of the node is retried every two minutes, and is not logged each
+// time. A fault of the disk that follows is retried after longer and longer waits.
 func TestANodesFaultIsTriedForEver(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	broken := fmt.Errorf("cannot: %w", disk.OfNode(errors.New("systemd is silent")))
@@ -97,7 +97,8 @@ func TestANodesFaultIsTriedForEver(t *testing.T) {
 	}
 }
 
-// TestFailureIsOfNode: no token may be offered because of a fault of the node.
+// TestFailureIsOfNode checks which failures count as faults of the node, because no token may be offered after such a
+// fault.
 func TestFailureIsOfNode(t *testing.T) {
 	for name, tt := range map[string]struct {
 		err    error
@@ -119,7 +120,7 @@ func TestFailureIsOfNode(t *testing.T) {
 	}
 }
 
-// The operator's rescan retries a waiting disk at once, and no other look does.
+// TestRescanTriesAgain checks that the operator's rescan retries a waiting disk at once. No other look does this.
 func TestRescanTriesAgain(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"] = errors.New("no")
@@ -142,7 +143,8 @@ func TestRescanTriesAgain(t *testing.T) {
 	})
 }
 
-// While a look runs any number of events leads to one more look. It sees what the first look did not.
+// TestEventsDuringALook checks that any number of events during a look cause one more look. The second look finds what
+// the first look did not find.
 func TestEventsDuringALook(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.ReadOnly = true
@@ -164,8 +166,8 @@ func TestEventsDuringALook(t *testing.T) {
 	})
 }
 
-// As many looks run at once as there are workers. Four times as many mounts and two growths run at once; the others
-// wait for their turn.
+// TestBounds checks that the number of looks that run at once is the number of workers. Four times as many mounts and
+// two growths run at once. All other disks wait for their turn.
 func TestBounds(t *testing.T) {
 	workers := testSettings().Workers
 	for work, want := range map[string]int{"look": workers, "mount": 4 * workers, "grow": 2} {
@@ -200,7 +202,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// The slow look at all disks finds a change that no event reported.
+// TestADiskWithoutAnEvent checks that the periodic look at all disks finds a change that no event reported.
 func TestADiskWithoutAnEvent(t *testing.T) {
 	m := newMachine()
 	with(t, m, func(t *testing.T, _ *Agent) {
@@ -211,7 +213,7 @@ func TestADiskWithoutAnEvent(t *testing.T) {
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
 			vdb: mounted at `+uuidA)
-		// It looks at each disk once.
+		// The periodic look looks at each disk once.
 		m.change(func() { m.looks = 0 })
 		time.Sleep(testSettings().Rescan)
 		settle()
@@ -221,7 +223,8 @@ func TestADiskWithoutAnEvent(t *testing.T) {
 	})
 }
 
-// The status counts mounted, held and refused disks, and names the proven ones.
+// TestStatusOfEachKind checks that the status counts mounted, held and refused disks, and names the disks that are
+// being proven.
 func TestStatusOfEachKind(t *testing.T) {
 	disks := []*disk.Facts{xfsDisk("vdb", 2, uuidA), blankDisk("vdc", 3), xfsDisk("vdd", 4, uuidB), blankDisk("vde", 5), blankDisk("vdf", 6)}
 	disks[1].Standing.Formatting = "the hold file exists"
@@ -239,7 +242,8 @@ func TestStatusOfEachKind(t *testing.T) {
 	})
 }
 
-// The service manager waits for READY after each reload (sd_notify(3)). A daemon that starts has not sent it before.
+// TestReloadEndsWithReady checks that READY is sent after each reload, because the service manager waits for it
+// (sd_notify(3)). A daemon that is still starting sends READY only once it is ready.
 func TestReloadEndsWithReady(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.hangs = "vdb"
@@ -258,8 +262,8 @@ func TestReloadEndsWithReady(t *testing.T) {
 	})
 }
 
-// A disk that fails delays READY until it is mounted or its time is over (DESIGN.md, "Ready, and boot"). Only then is
-// anything reported as missing.
+// TestADiskThatFailsHasItsTime checks that a disk that fails delays READY until it is mounted or its time is over
+// (DESIGN.md, "Ready, and boot"). Nothing is reported as missing before that.
 func TestADiskThatFailsHasItsTime(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"] = errors.New("no")
@@ -289,7 +293,8 @@ func TestADiskThatFailsHasItsTime(t *testing.T) {
 	})
 }
 
-// A disk that was never mounted was not mounted there.
+// TestGoneBeforeItIsMounted checks that the report about a gone disk names no mount point if the disk was never
+// mounted.
 func TestGoneBeforeItIsMounted(t *testing.T) {
 	for _, fails := range []bool{true, false} {
 		m := newMachine(xfsDisk("vdb", 2, uuidA))
@@ -308,7 +313,8 @@ func TestGoneBeforeItIsMounted(t *testing.T) {
 	}
 }
 
-// A failed look says nothing of the filesystem, so it is mounted without a read before.
+// TestAFailedLookIsNoFailedMount checks that after a failed look the filesystem is mounted without being read first,
+// because the failure shows nothing about the filesystem.
 func TestAFailedLookIsNoFailedMount(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.lookErr = errors.New("no")

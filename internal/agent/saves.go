@@ -7,24 +7,25 @@ import (
 	"hotmount/internal/disk"
 )
 
-// saveAfter is how long sightings at start wait to be recorded together. Each record rewrites and syncs a file on the
-// boot disk. If the daemon is killed before that, the next one sees the same again, unless a disk has left by then.
+// saveAfter is how long sightings at start wait so that they are recorded together. Each record rewrites and syncs a
+// file on the boot disk. If the daemon is killed before the record, the next daemon sees the same filesystems again,
+// unless a disk has left by then.
 const saveAfter = time.Second
 
-// saveEvery is the least time between two records of mounted filesystems, for the same reason. It delays the last
-// records if disks come one after the other. The daemon itself uses its sightings at once (Host.Expect). A departure is
-// recorded without delay, because nobody can see it again.
+// saveEvery is the least time between two records of mounted filesystems, because each record rewrites and syncs a
+// file. If disks come one after the other, the last records are delayed. The daemon itself uses its sightings at once
+// (Host.Expect). A departure is recorded without delay, because it cannot be seen again.
 const saveEvery = 250 * time.Millisecond
 
-// saves are the sightings to be recorded.
+// saves are the sightings that are still to be recorded.
 type saves struct {
-	due     bool            // Host.Remember has not been called yet for some expected sighting
-	found   []disk.Sighting // not passed to Host.Remember yet
-	running chan struct{}   // closed when the running record is done, nil if there is none
+	due     bool            // an expected sighting has not been passed to Host.Remember yet
+	found   []disk.Sighting // content that has not been passed to Host.Remember yet
+	running chan struct{}   // closed when the running record is done, nil if no record is running
 	begun   time.Time       // when the last record of mounted filesystems began, zero if the next one must not wait
 }
 
-// firstSave returns the time before which nothing is recorded.
+// firstSave returns the time before which nothing is recorded. It is zero once the agent is ready.
 func (a *Agent) firstSave() time.Time {
 	if a.ready {
 		return time.Time{}
@@ -32,8 +33,8 @@ func (a *Agent) firstSave() time.Time {
 	return a.started.Add(saveAfter)
 }
 
-// save records the sightings, unless the previous record is still running. Mounted filesystems are recorded with the
-// others, and first: their record drops the one of what was in their place before.
+// save records the sightings, unless the previous record is still running. It records mounted filesystems first. The
+// record of a mounted filesystem removes the record of what was in its place before.
 func (a *Agent) save(ctx context.Context, mountedToo bool) {
 	mounted := a.saves.due && (mountedToo || len(a.saves.found) > 0)
 	if !mounted && len(a.saves.found) == 0 || a.saves.running != nil {
@@ -54,7 +55,7 @@ func (a *Agent) save(ctx context.Context, mountedToo bool) {
 	})
 }
 
-// saveRest records the remaining sightings at the end, unless the running record hangs.
+// saveRest records the remaining sightings when the agent ends, unless the record that is running hangs.
 func (a *Agent) saveRest(ctx context.Context) {
 	if a.saves.running != nil && (a.saves.due || len(a.saves.found) > 0) {
 		select {
@@ -73,7 +74,7 @@ func (a *Agent) startSave(ctx context.Context, now time.Time) {
 	}
 }
 
-// nextSave returns when the next record is due, zero for never.
+// nextSave returns when the next record is due. It is zero if nothing is to be recorded.
 func (a *Agent) nextSave() time.Time {
 	switch {
 	case a.saves.running != nil:

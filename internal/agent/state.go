@@ -10,40 +10,41 @@ import (
 type phase int
 
 const (
-	// idle: nothing is to be done until an event.
+	// idle: nothing is to be done until the next event.
 	idle phase = iota
-	// looking: a look at the disk is waiting or running.
+	// looking: a look at the disk is running or waits to run.
 	looking
 	// waiting: the disk waits in a lane for its turn.
 	waiting
 	// acting: the decision is being carried out.
 	acting
-	// backingOff: something failed, and is tried again later, or at once when the disk has changed.
+	// backingOff: an action has failed. It is tried again later, or at once when the disk has changed.
 	backingOff
 )
 
-// busy reports whether work is queued or running. The disk can be looked at when that ends.
+// busy reports whether work is queued or running. The disk can be looked at when that work ends.
 func (p phase) busy() bool { return p == looking || p == waiting || p == acting }
 
-// state is what the loop knows of one kernel name.
+// state is what the loop knows of the disk with one kernel name.
 type state struct {
 	phase phase
-	// again requests one more look when the disk is no longer busy.
+	// again reports that the disk is to be looked at once more when it is no longer busy.
 	again bool
-	// seen reports that facts and decision come from a look.
+	// seen reports that facts and decision come from a look. Before the first look they are zero.
 	seen     bool
 	facts    disk.Facts
 	decision disk.Decision
-	// initial reports that the disk was present at start and delays READY.
+	// initial reports that the disk was present at start and still delays READY.
 	initial bool
-	// remount reports that the disk's mount ended, but not by hand, and is to be made again.
+	// remount reports that the disk's mount ended, but not by hand, and that the disk is to be mounted again.
 	remount bool
-	// asked is the decision before which no process was seen to have the disk open, since its last action.
+	// asked is the decision for which the agent need not ask again who has the disk open. The end of an action clears
+	// it.
 	asked disk.Decision
-	// unreported reports that the decision is new, and is reported once it is known who has the disk open.
+	// unreported reports that the decision is new. It is reported once the agent knows who has the disk open.
 	unreported bool
-	// filled is the sequence number of the disk whose filesystem was to grow before the next mount, 0 for none. filling
-	// is why that failed.
+	// filled is the sequence number of the disk whose filesystem was to grow before the next mount, 0 if there is none.
+	// filling is why the filesystem could not grow.
 	filled  uint64
 	filling error
 
@@ -54,39 +55,40 @@ type state struct {
 	record records
 }
 
-// act is what the next look has to confirm.
+// act is the action that the next look has to confirm.
 type act struct {
-	// done is the action that was carried out since the last look.
+	// done is the action that was carried out since the last look, empty if there was none.
 	done disk.Action
-	// mounting reports that a mount was attempted and is not reported yet. The mount may exist even if its end was not
-	// observed.
+	// mounting reports that a mount was attempted and is not reported yet. The mount may exist even if the agent did
+	// not see its job end.
 	mounting bool
 }
 
 // peers is what the loop knows of a disk's relation to others.
 type peers struct {
-	// since is the value of Agent.left when the last look began.
+	// since is the value of Agent.left when the last look at the disk began.
 	since uint64
-	// met is the sequence number of a disk that was looked at after this one was refused because of it.
+	// met is the sequence number of a disk that was looked at after it had caused the refusal of this disk. It is 0 if
+	// there is none.
 	met uint64
-	// early reports that the disk is refused because of one that may still be seen (Agent.early).
+	// early reports that the disk is refused because of a disk that may still appear (Agent.early).
 	early bool
-	// reported are the rivals at the last report of the decision.
+	// reported are the sequence numbers of the rivals when the decision was last reported.
 	reported []uint64
 }
 
-// records are what was recorded of a disk, or will be.
+// records are what was recorded about a disk, or will be recorded.
 type records struct {
-	// sighting is what was last passed to Host.Expect, nil for nothing.
+	// sighting is what was last passed to Host.Expect. It is nil if nothing was passed.
 	sighting *disk.Sighting
-	// alive is when a look or a check last found the disk mounted in its place (Agent.monotonic).
+	// alive is when a look or a check last found the disk mounted in its place, as the time of Agent.monotonic.
 	alive time.Duration
-	// noted is what was last passed to Host.Remember and is not on record yet, nil for nothing.
+	// noted is what was last passed to Host.Remember and is not on record yet. It is nil if there is none.
 	noted *disk.Sighting
 }
 
-// lostMount reports whether the disk's filesystem was mounted in its place during this attachment and, by f, no longer
-// is, for an unknown reason. It may still be mounted for pods.
+// lostMount reports whether the disk's filesystem was mounted in its place during this attachment and no longer is, for
+// an unknown reason. f are the newest facts. The filesystem may still be mounted for pods.
 func (st *state) lostMount(f *disk.Facts) bool {
 	if f.Standing.Unmounted != "" || f.Standing.Remount || st.remount {
 		return false
@@ -101,13 +103,13 @@ func (st *state) lostMount(f *disk.Facts) bool {
 	return was && !f.MountedBy(uuid) && (uuid != "" || len(f.Mounts) == 0)
 }
 
-// hints limits the looks caused by events. hintsAtOnce in a row are answered at once. After that a look keeps a
-// distance from the previous one: first hintFirst, then doubled each time up to hintMost. hintsForgotten after the last
-// look it starts again.
+// hints limits the looks that events cause. hintsAtOnce events in a row are answered at once. After that, the next look
+// waits for a time after the previous look: first hintFirst, then twice as long each time, up to hintMost. Once
+// hintsForgotten has passed without a look, the count starts again.
 type hints struct {
 	count int
 	last  time.Time
-	// due is when the next look is due, zero if there was no event since the last one.
+	// due is when the next look is due. It is zero if there was no event since the last look.
 	due time.Time
 }
 
@@ -118,7 +120,7 @@ const (
 	hintsForgotten = 2 * hintMost
 )
 
-// mayLook reports whether an event may cause a look now. If not, the look follows at due.
+// mayLook reports whether an event may cause a look now. If not, the look follows at the time due.
 func (h *hints) mayLook(now time.Time) bool {
 	if now.Sub(h.last) > hintsForgotten {
 		h.count = 0
@@ -132,7 +134,7 @@ func (h *hints) mayLook(now time.Time) bool {
 	return true
 }
 
-// distance returns the least time from the last look to the next.
+// distance returns the least time between the last look and the next.
 func (h *hints) distance() time.Duration {
 	if h.count < hintsAtOnce {
 		return 0

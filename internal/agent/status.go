@@ -10,22 +10,22 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Each status line is work for PID 1, which is busy when disks come. While there is work it gets one each statusEvery,
-// and none in the first statusAfter except after a reload. The last line is sent at once.
+// Each status line is work for PID 1, which is busy when disks come. While the agent works, it sends one line per
+// statusEvery. It sends no line in the first statusAfter, except after a reload. The last line is sent at once.
 const (
 	statusEvery = time.Second
 	statusAfter = 500 * time.Millisecond
 )
 
-// status is what the service manager last received.
+// status is the last status line that the service manager received.
 type status struct {
 	line string
 	at   time.Time
-	// due is when the next line is due, zero if there is none.
+	// due is when the next line is due. It is zero if no line is due.
 	due time.Time
 }
 
-// tell sends the overall state to the reporter, and READY when it is time.
+// tell sends the overall state to the reporter, and READY when the agent is ready.
 func (a *Agent) tell() {
 	line, work := a.statusLine()
 	now, s := time.Now(), &a.status
@@ -105,13 +105,14 @@ func (a *Agent) statusLine() (line string, work bool) {
 	return line, len(outstanding)+len(proving) > 0
 }
 
-// around is the search for problems that do not concern a single disk.
+// around is the state of the search for problems that do not concern a single disk.
 type around struct {
 	wanted, running bool
 	reported        []string
 }
 
-// startNotices begins that search once the disks present at start are handled. Before that a disk may only be late.
+// startNotices starts the search for problems once the disks that were present at start are handled. Before that, a
+// missing disk may only be late.
 func (a *Agent) startNotices(ctx context.Context) {
 	if !a.around.wanted || !a.ready || a.around.running {
 		return
@@ -124,7 +125,7 @@ func (a *Agent) startNotices(ctx context.Context) {
 	})
 }
 
-// noticed reports the problems that the previous search did not find.
+// noticed reports those problems that the previous search did not find.
 func (a *Agent) noticed(notices []string, err error) {
 	a.around.running = false
 	if err != nil {

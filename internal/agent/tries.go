@@ -8,37 +8,41 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Limits of the retries. A failed step is tried again after retryFirst, then after twice as long and so on, for ever. Each
-// wait is shortened by up to a quarter at random, so that many disks do not come back at once.
+// Limits of the retries. A failed step is tried again after retryFirst, and after each further failure the wait
+// doubles. Retries never end. Each wait is shortened by up to a quarter at random, so that many disks do not come back
+// at once.
 const (
 	retryFirst = time.Second
 	retryMost  = time.Hour
-	// The wait grows up to that failure in a row: to retryMost.
+	// longest is the number of failures in a row after which the wait no longer grows. The wait is then retryMost.
 	longest = 13
-	// No event shows that a fault of the node is resolved, or that the users of a held filesystem have let go. These
-	// cost no read of the disk, and are tried again after at most 128 and 16 seconds.
+	// No event shows that a fault of the node is resolved, or that the users of a held filesystem have closed it. These
+	// retries read no disk. Faults of the node are tried again after at most 128 seconds, held filesystems after at
+	// most 16.
 	nodeLongest = 8
 	heldLongest = 5
-	// remindEvery is how often the journal has a failure that stays the same.
+	// remindEvery is the time after which a failure that has not changed is logged again.
 	remindEvery = 24 * time.Hour
 )
 
-// backoff returns the wait after that many failures in a row.
+// backoff returns the wait before the next try. failures is the number of failures in a row.
 func backoff(failures int) time.Duration {
 	wait := min(retryFirst<<(failures-1), retryMost)
 	return wait - rand.N(wait/4)
 }
 
-// attempts are the failures in a row of one thing.
+// attempts are the failures in a row of one action.
 type attempts struct {
-	// count counts them. step is the one whose wait is due.
+	// count is the number of failures in a row. step is the number from which the wait is computed; it has an upper
+	// limit.
 	count, step int
-	// told is the failure that was reported and whose end was not, empty for none. toldAt is when it was last logged.
+	// told is the last failure that was reported, while its end is not reported yet. It is empty if there is none.
+	// toldAt is when that failure was last logged.
 	told   string
 	toldAt time.Time
 }
 
-// again counts a failure. The wait grows up to the failure most.
+// again counts a failure. most is the number of failures in a row after which the wait no longer grows.
 func (a *attempts) again(err error, now time.Time, most int) disk.Tries {
 	a.count, a.step = a.count+1, min(a.step+1, most)
 	t := disk.Tries{Count: a.count, Wait: backoff(a.step)}
@@ -49,32 +53,34 @@ func (a *attempts) again(err error, now time.Time, most int) disk.Tries {
 	return t
 }
 
-// tries are the failures on a disk, and when to try again.
+// tries are the failures on a disk, and the time of the next try.
 type tries struct {
 	attempts
-	// unmountable reports that a mount failed.
+	// unmountable reports that a mount of the disk failed.
 	unmountable bool
-	// stuck are the facts at the last failure. Before until, nothing is tried again unless the facts change.
+	// stuck are the facts at the last failure, nil if there was none. Before the time until, nothing is tried again
+	// unless the facts change.
 	stuck *disk.Facts
 	until time.Time
-	// retry is when to look again, zero for never.
+	// retry is when the disk is to be looked at again. It is zero if no retry is due.
 	retry time.Time
-	// wrote reports that the failed action may have written to the disk since the last look. The next look counts these
-	// writes, which are no change of the disk.
+	// wrote reports that the failed action may have written to the disk since the last look. The next look adds these
+	// writes to stuck, because they are not a change of the disk.
 	wrote bool
 }
 
-// blocked reports whether an action would only fail again: not enough time has passed, and the disk has not changed.
+// blocked reports whether an action would only fail again, because not enough time has passed and the disk has not
+// changed.
 func (t *tries) blocked(f *disk.Facts, now time.Time) bool {
 	return t.stuck != nil && t.stuck.Writes == f.Writes && t.stuck.Size == f.Size && now.Before(t.until)
 }
 
-// forget drops the failures, as after a success or an accept.
+// forget clears the failures after a success or an accept.
 func (t *tries) forget() {
 	t.count, t.step, t.stuck, t.unmountable = 0, 0, nil, false
 }
 
-// failed plans the next try of a failed action.
+// failed reports the failure of an action and sets the time of the next try.
 func (a *Agent) failed(name string, err error) {
 	st := a.disks[name]
 	st.phase = backingOff

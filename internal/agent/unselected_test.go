@@ -2,7 +2,7 @@ package agent
 
 import "testing"
 
-// TestUnselected: the departure of a disk that no class selects, and no program uses, is not logged.
+// TestUnselected checks that the departure of a disk that no class selects and no program uses is not logged.
 func TestUnselected(t *testing.T) {
 	m := newMachine(blankDisk("sdb", 2))
 	with(t, m, func(t *testing.T, a *Agent) {

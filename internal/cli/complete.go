@@ -13,10 +13,10 @@ import (
 	"hotmount/internal/policy"
 )
 
-// These are the shells' completions, for cobra's scripts in the package. They leave out anything unreadable, because a
-// press of the tabulator should print no error.
+// These functions return completions for the shell. The package contains cobra's scripts, which ask for them. The
+// functions leave out anything that they cannot read, because a press of the tab key should print no error.
 
-// CompleteFirst offers words for the first argument of a command.
+// CompleteFirst returns a completion function that offers words for the first argument of a command.
 func CompleteFirst(words func() []cobra.Completion) cobra.CompletionFunc {
 	return func(_ *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(given) > 0 {
@@ -26,17 +26,17 @@ func CompleteFirst(words func() []cobra.Completion) cobra.CompletionFunc {
 	}
 }
 
-// CompleteFlag offers words for a flag.
+// CompleteFlag offers the given words as values of the flag.
 func CompleteFlag(c *cobra.Command, flag string, words ...cobra.Completion) {
 	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // there is no such flag
+		panic(err) // the flag does not exist
 	}
 }
 
-// fit reports whether a disk is fit for a command.
+// fit is a function that reports whether a disk is fit for a command.
 type fit func(*disk.Facts, disk.Decision) bool
 
-// DisksWith offers the names of the disks that are fit for a command.
+// DisksWith returns a function that offers the names of the disks that are fit for a command.
 func DisksWith(host func() inventory.Host, fits fit) func() []cobra.Completion {
 	return offer(host, fits, func(f *disk.Facts, d disk.Decision) cobra.Completion {
 		text := disk.HumanSize(f.Size) + ", " + string(d.Action)
@@ -47,7 +47,7 @@ func DisksWith(host func() inventory.Host, fits fit) func() []cobra.Completion {
 	})
 }
 
-// UUIDsWith offers the UUIDs of the filesystems on such disks.
+// UUIDsWith returns a function that offers the UUIDs of the filesystems on the disks that are fit for a command.
 func UUIDsWith(host func() inventory.Host, fits fit) func() []cobra.Completion {
 	known := func(f *disk.Facts, d disk.Decision) bool { return fits(f, d) && disk.ValidUUID(d.UUID) }
 	return offer(host, known, func(f *disk.Facts, d disk.Decision) cobra.Completion {
@@ -55,7 +55,8 @@ func UUIDsWith(host func() inventory.Host, fits fit) func() []cobra.Completion {
 	})
 }
 
-// offer offers a word for each disk that is fit, as far as the caller may read about it.
+// offer returns a function that offers a word for each disk that is fit. It uses only what the caller may read about a
+// disk.
 func offer(host func() inventory.Host, fits fit, word func(*disk.Facts, disk.Decision) cobra.Completion) func() []cobra.Completion {
 	return func() []cobra.Completion {
 		s, err := config.Load(config.Source{Environ: os.Environ()})
@@ -74,10 +75,10 @@ func offer(host func() inventory.Host, fits fit, word func(*disk.Facts, disk.Dec
 	}
 }
 
-// NotIgnored fits the disks that hotmount does not ignore. It is for DisksWith.
+// NotIgnored reports whether hotmount does not ignore the disk. It is for DisksWith.
 func NotIgnored(_ *disk.Facts, d disk.Decision) bool { return d.Action != disk.Ignore }
 
-// MountedOnly fits the mounted disks. It is for DisksWith.
+// MountedOnly reports whether the disk is mounted. It is for DisksWith.
 func MountedOnly(_ *disk.Facts, d disk.Decision) bool { return d.Mounted() }
 
 // EventSubjects offers the arguments of hotmount events: disks, UUIDs, classes and reasons.
@@ -97,7 +98,7 @@ func IsReason(word string) bool {
 	return slices.ContainsFunc(policy.Reasons(), func(e policy.Entry) bool { return string(e.Reason) == word })
 }
 
-// ClassNames returns the names of the configuration's classes.
+// ClassNames returns the names of the classes in the configuration.
 func ClassNames() []string {
 	s, err := config.Load(config.Source{Environ: os.Environ()})
 	if err != nil {
@@ -110,5 +111,6 @@ func ClassNames() []string {
 	return names
 }
 
-// DiskName returns vdb for both vdb and /dev/vdb.
+// DiskName returns the kernel name of a disk that is given by name or by device node: "vdb" for "vdb" and for
+// "/dev/vdb".
 func DiskName(arg string) string { return strings.TrimPrefix(arg, "/dev/") }

@@ -20,8 +20,9 @@ import (
 	"hotmount/internal/report"
 )
 
-// EventMatches returns journalctl's arguments for hotmount's events, or for those of the given disks, UUIDs, classes
-// and reasons. It matches only root's events, because any user may write to the journal.
+// EventMatches returns journalctl's arguments for hotmount's events. If which or classes are given, they match only
+// events about these disks, UUIDs, classes and reasons. Only events that root wrote match, because any user may write
+// to the journal.
 func EventMatches(which, classes []string) []string {
 	matches := []string{"_UID=0"}
 	for _, kind := range slices.Sorted(maps.Keys(report.Kinds())) {
@@ -45,7 +46,7 @@ func EventMatches(which, classes []string) []string {
 // Event is one entry of the journal, for people and programs.
 type Event struct {
 	Time time.Time `json:"time"`
-	// Kind is a word of report.Kinds.
+	// Kind is the word for the kind of event, as in report.Kinds.
 	Kind     string `json:"kind"`
 	Priority int    `json:"priority"`
 	Device   string `json:"device,omitempty"`
@@ -59,7 +60,8 @@ type Event struct {
 	Message  string `json:"message"`
 }
 
-// FollowEvents reads the journal through journalctl(1), which handles its files, their rotation and their permissions.
+// FollowEvents reads the journal through journalctl(1), because journalctl handles the files of the journal, their
+// rotation and their permissions.
 func FollowEvents(ctx context.Context, matches []string, lines int, follow bool, show func(Event) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -69,7 +71,7 @@ func FollowEvents(ctx context.Context, matches []string, lines int, follow bool,
 	}
 	c := exec.CommandContext(ctx, "/usr/bin/journalctl", append(args, matches...)...)
 	c.Env = []string{"LC_ALL=C.UTF-8"}
-	// journalctl ends with this command, however that ends.
+	// journalctl ends when this command ends, for whatever reason the command ends.
 	c.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGTERM}
 	var words bytes.Buffer
 	c.Stderr = &words
@@ -99,7 +101,7 @@ func FollowEvents(ctx context.Context, matches []string, lines int, follow bool,
 	case showErr != nil:
 		return showErr
 	case ctx.Err() != nil:
-		return nil // interrupted by its reader
+		return nil // the process that reads the output has closed it
 	case ended != nil || err != nil:
 		return fmt.Errorf("cannot read the journal (only root and members of adm or systemd-journal may): %w: %s", errors.Join(err, ended), disk.Visible(strings.TrimSpace(words.String())))
 	}
@@ -118,13 +120,13 @@ func eventOf(e report.Entry) Event {
 	}
 }
 
-// These priorities (syslog(3)) are the limits for colours.
+// These priorities (syslog(3)) are the limits at which the colour changes.
 const (
 	priorityError   = 3
 	priorityWarning = 4
 )
 
-// PrintEvent returns a function that prints an event for people.
+// PrintEvent returns a function that prints an event in a form for people.
 func PrintEvent(w io.Writer, colour bool) func(Event) error {
 	return func(e Event) error {
 		var lines []string
@@ -142,7 +144,7 @@ func PrintEvent(w io.Writer, colour bool) func(Event) error {
 	}
 }
 
-// EncodeEvent returns a function that prints an event for programs.
+// EncodeEvent returns a function that prints an event in a form for programs.
 func EncodeEvent(w io.Writer) func(Event) error {
 	return func(e Event) error {
 		text, err := json.Marshal(e)

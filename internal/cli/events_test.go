@@ -13,7 +13,7 @@ import (
 func TestEventMatches(t *testing.T) {
 	const uuid = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
 	all := EventMatches(nil, nil)
-	// Anybody may write entries with these identifiers: root's alone count.
+	// Any user may write entries with these identifiers, so only root's entries count.
 	if all[0] != "_UID=0" || len(all) != 1+len(report.Kinds()) || !slices.Contains(all, "MESSAGE_ID="+string(report.KindGone)) {
 		t.Errorf("got %q", all)
 	}
@@ -26,7 +26,7 @@ func TestEventMatches(t *testing.T) {
 	}
 }
 
-// TestEventOf: entries as journalctl prints them, the bytes of a hostile one too.
+// TestEventOf checks entries as journalctl prints them, including an entry with hostile bytes.
 func TestEventOf(t *testing.T) {
 	const line = `{"__REALTIME_TIMESTAMP":"1700000000000001","MESSAGE_ID":"` + string(report.KindRefused) + `","PRIORITY":"4","HOTMOUNT_DEVICE":"/dev/vdb",` +
 		`"HOTMOUNT_DISKSEQ":"12","HOTMOUNT_SERIAL":"S","HOTMOUNT_REASON":"partitions","MESSAGE":[97,27,91,50,74,10,32,32,98],"_PID":7,"HOTMOUNT_UUID":null}`

@@ -16,7 +16,7 @@ import (
 	"hotmount/internal/policy"
 )
 
-// Dump has everything on which a decision rests, for a look from another machine.
+// Dump contains everything on which a decision is based. It can be examined on another machine.
 type Dump struct {
 	Version  int            `json:"version"`
 	Hotmount string         `json:"hotmount"`
@@ -25,7 +25,8 @@ type Dump struct {
 	// Formats is Facts.Standing.Formats, in nanoseconds.
 	Formats []time.Duration `json:"formats"`
 	Content *disk.Content   `json:"content"`
-	// Fails is why the daemon fails to do what was decided, and Helps what helps. Both are empty if it does not.
+	// Fails is why the daemon cannot do what was decided. Helps is what helps against that. Both are empty if the
+	// daemon does not fail.
 	Fails string `json:"fails,omitempty"`
 	Helps string `json:"helps,omitempty"`
 }
@@ -35,7 +36,8 @@ const (
 	maxDump     = 4 << 20
 )
 
-// DumpOf looks at the disk. As root it also reads it if the daemon would. version is hotmount's.
+// DumpOf returns the dump of the disk with that name. If the caller is root, it also reads the disk if the daemon would
+// read it. version is the version of hotmount.
 func DumpOf(ctx context.Context, h inventory.Host, name string, s *disk.Settings, prove Prover, version string) (*Dump, error) {
 	f, err := h.For(s).ByName(name)
 	if err != nil {
@@ -56,7 +58,7 @@ func DumpOf(ctx context.Context, h inventory.Host, name string, s *disk.Settings
 	return &Dump{dumpVersion, version, s, f, f.Standing.Formats, &content, fails, helps}, nil
 }
 
-// ReadDump reads a printed dump from the file, or from stdin for "-".
+// ReadDump reads a printed dump from the file. If the file is "-", it reads the dump from stdin.
 func ReadDump(stdin io.Reader, file string) (*Dump, error) {
 	if file != "-" {
 		f, err := os.Open(file)
@@ -85,7 +87,7 @@ func ReadDump(stdin io.Reader, file string) (*Dump, error) {
 	return &d, nil
 }
 
-// Explain prints the disk's class and why it matches, what prevents formatting, and the decision.
+// Explain prints the class of the disk and why it matches, what prevents formatting, and the decision.
 func Explain(w io.Writer, from *Dump) error {
 	f, c, s := from.Facts, from.Content, from.Settings
 	var b strings.Builder
@@ -127,7 +129,7 @@ func Explain(w io.Writer, from *Dump) error {
 	fmt.Fprintf(&b, "\nDecision: %s: %s (%s)\n", d.Action, disk.Visible(why), d.Reason)
 	if from.Fails != "" {
 		fmt.Fprintf(&b, "It fails: %s\n", disk.Printable(from.Fails))
-		next = disk.Printable(from.Helps) // a dump may come from anywhere
+		next = disk.Printable(from.Helps) // the dump may come from another, untrusted machine
 	}
 	if next != "" {
 		fmt.Fprintf(&b, "What helps: %s\n", next)
@@ -136,7 +138,7 @@ func Explain(w io.Writer, from *Dump) error {
 	return err
 }
 
-// signs show whether a condition holds.
+// signs has the words that show whether a condition holds.
 var signs = map[bool]string{true: "yes", false: "NO "}
 
 // matchLines returns a line for each selector.

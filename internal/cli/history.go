@@ -9,7 +9,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// PrintHistory prints the records for people.
+// PrintHistory prints the records of decisions to format, in a form for people.
 func PrintHistory(w io.Writer, all []disk.Record) error {
 	for i := range all {
 		r := &all[i]
@@ -33,7 +33,7 @@ func PrintHistory(w io.Writer, all []disk.Record) error {
 	return nil
 }
 
-// describe returns what identifies the disk.
+// describe returns the values that identify the disk: serial, size, slot and disk sequence number.
 func describe(id disk.Identity) string {
 	serial, slot := "no serial", "no slot"
 	if id.Serial != "" {
@@ -45,7 +45,7 @@ func describe(id disk.Identity) string {
 	return fmt.Sprintf("%s, %s, %s, disk sequence number %d of boot %s", serial, disk.HumanSize(id.Size), slot, id.Seq, disk.Visible(id.Boot))
 }
 
-// indented returns each line of evidence, indented.
+// indented returns the lines of evidence, each with an indent.
 func indented(evidence []string) string {
 	var b []byte
 	for _, line := range evidence {

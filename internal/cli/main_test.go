@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A child that asks filesystems how full they are is this program once more.
+// TestMain lets the tests run this program again as the child process that asks filesystems how full they are.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "usage" {
 		os.Exit(0)

@@ -22,11 +22,12 @@ import (
 	"hotmount/internal/usage"
 )
 
-// Prover reads a disk and returns its content.
+// Prover is a function that reads a disk and returns its content.
 type Prover func(ctx context.Context, f *disk.Facts, s *disk.Settings) (disk.Content, error)
 
-// Plan prints for every disk what the daemon would do with it, and why. With verbose it adds the evidence for each disk
-// below the table. As root it reads the disks with unknown content. It returns the disks.
+// Plan prints for every disk what the daemon would do with the disk, and why. It returns the disks. With verbose it
+// prints the evidence for each disk below the table. If the caller is root, it also reads the disks with unknown
+// content.
 func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, prove Prover, verbose bool) ([]disk.Facts, error) {
 	disks, _, err := usage.Scan(ctx, h.For(s), map[string]int{})
 	if err != nil {
@@ -46,10 +47,10 @@ func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, 
 		d := policy.Decide(f, &c, s)
 		fails, helps := failing(lineOf(f, said), d, daemon)
 		if d.Action == disk.Ignore && f.Size == 0 {
-			continue // a loop device without a file, or a drive without a medium
+			continue // such as a loop device without a file, or a drive without a medium
 		}
 		if d.Action == disk.Prove && os.Geteuid() == 0 {
-			// This is the daemon's next step, with the same functions: the proof, and the decision on its result.
+			// This is what the daemon does next, with the same functions: the proof, and the decision on its result.
 			if c, err = prove(ctx, f, s); err != nil {
 				if errors.Is(err, format.ErrBusy) {
 					err = fmt.Errorf("%w; to see whether a proof runs: systemctl status hotmount-format@%d", err, f.Seq)
@@ -62,7 +63,7 @@ func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, 
 		if len(c.Evidence) > 0 {
 			fmt.Fprintf(&evidence, "\n%s: %s: evidence:\n%s", f.Name, d.Action, indented(c.Evidence))
 		}
-		c.Evidence = nil // a line of the table is to be read in one go
+		c.Evidence = nil // a line of the table has no room for the evidence
 		why, next := policy.Words(f, &c, s, d)
 		if d.Action == disk.Prove {
 			next = "to read it, run as root: hotmount plan"
@@ -84,7 +85,7 @@ func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, 
 		}
 	}
 	if os.Geteuid() != 0 {
-		return disks, nil // only root may read what the store remembers
+		return disks, nil // only root may read the records of the store
 	}
 	notices, err := h.For(s).Notices(s)
 	for _, n := range notices {
@@ -93,7 +94,7 @@ func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, 
 	return disks, err
 }
 
-// WarnUnused warns about the classes and exclusions in the files that select none of the disks.
+// WarnUnused warns about the classes and exclusions in the configuration files that select none of the disks.
 func WarnUnused(w io.Writer, src config.Source, disks []disk.Facts, s *disk.Settings) error {
 	var warnings strings.Builder
 	for _, key := range policy.Unused(disks, s) {
@@ -118,8 +119,8 @@ func WarnHeld(w io.Writer, h inventory.Host, s *disk.Settings) error {
 	return nil
 }
 
-// OtherSettings prints a note if the settings are not those of the running daemon. The daemon's unit may have another
-// environment or other flags, or a changed configuration may not be loaded yet.
+// OtherSettings prints a note if the settings differ from those of the running daemon. The daemon's unit may have
+// another environment or other flags. A changed configuration may also not be loaded yet.
 func OtherSettings(w io.Writer, st store.Store, s *disk.Settings) error {
 	theirs, err := st.Settings()
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
@@ -148,7 +149,7 @@ func OtherSettings(w io.Writer, st store.Store, s *disk.Settings) error {
 	return err
 }
 
-// byKey returns the settings as JSON by their keys.
+// byKey returns the settings as a map from each key to its value in JSON.
 func byKey(s *disk.Settings) (values map[string]json.RawMessage, err error) {
 	text, err := json.Marshal(s)
 	if err == nil {

@@ -41,7 +41,7 @@ vdc   5 GiB  \x1b[2J\n\tx  refuse    it holds LVM2_member\x1b[31m; nothing on it
 		t.Errorf("got\n%s", got)
 	}
 
-	// What has no size is not worth a line; what has none but could be used is.
+	// A loop device without a size has no line in the table. A disk without a size that could be used has a line.
 	nodetest.Write(t, h.Root, map[string]string{"sys/block/loop0/dev": "7:0\n", "sys/block/loop0/diskseq": "1\n", "sys/block/loop0/size": "0\n",
 		"sys/block/loop0/ro": "0\n", "sys/block/loop0/removable": "0\n", "sys/block/loop0/queue/rotational": "0\n",
 		"sys/block/loop0/queue/logical_block_size": "512\n", "sys/block/loop0/stat": "1 2 3 4 5 6 7 8 9 10 11\n"})
@@ -50,9 +50,8 @@ vdc   5 GiB  \x1b[2J\n\tx  refuse    it holds LVM2_member\x1b[31m; nothing on it
 		t.Errorf("got\n%s", got)
 	}
 
-	// A disk on which nothing is known, of a name that no machine has: whoever can
-	// read it is told that it cannot be opened, the others who can; the rest of
-	// the table is there.
+	// Nothing is known on this disk, and no machine has a disk of this name. Users who may read disks see that the disk
+	// cannot be opened. Other users see which user can read it. The rest of the table is printed.
 	if _, err := h.Store.Init(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +66,7 @@ vdc   5 GiB  \x1b[2J\n\tx  refuse    it holds LVM2_member\x1b[31m; nothing on it
 		t.Errorf("want %q, got\n%s", reason, got)
 	}
 
-	// No table is better than a wrong one.
+	// If the facts cannot be read, no table is printed, because no table is better than a wrong table.
 	nodetest.Write(t, h.Root, map[string]string{"proc/swaps": "nonsense\n"})
 	var b strings.Builder
 	if _, err := Plan(t.Context(), h, &b, &settings, prove(h), false); err == nil || b.Len() != 0 {
@@ -75,7 +74,8 @@ vdc   5 GiB  \x1b[2J\n\tx  refuse    it holds LVM2_member\x1b[31m; nothing on it
 	}
 }
 
-// A plan for another configuration than the daemon's says so, and in what.
+// TestPlanOfOtherSettings checks that a plan for another configuration than the daemon's names the settings that
+// differ.
 func TestPlanOfOtherSettings(t *testing.T) {
 	h := nodetest.New(t)
 	settings := config.Default()
@@ -104,8 +104,8 @@ func TestPlanOfOtherSettings(t *testing.T) {
 	}
 }
 
-// TestFailing: plan, explain and status tell alike of what fails, how often it has, and when it is tried again. They tell
-// of this attachment and this decision alone.
+// TestFailing checks that plan, explain and status show the same about a failure: what fails, how often, and when it is
+// tried again. They show it only for this attachment and this decision.
 func TestFailing(t *testing.T) {
 	h := nodetest.New(t)
 	settings := config.Default()
@@ -138,7 +138,7 @@ func TestFailing(t *testing.T) {
 		}
 		return [3]string{plan.String(), explained.String(), shown[2]}
 	}
-	// The daemon of the tests is down.
+	// In these tests the daemon is down.
 	for i, got := range all(line) {
 		if !strings.Contains(got, "when the daemon ran: no way") || !strings.Contains(got, "systemctl start hotmount") {
 			t.Errorf("%d does not tell of the failure:\n%s", i, got)
@@ -153,7 +153,7 @@ func TestFailing(t *testing.T) {
 		change(&l)
 		for i, got := range all(l) {
 			if os.Geteuid() != 0 && i == 2 && l.Decision.Action == disk.Hold {
-				continue // others than root take the daemon's word for it
+				continue // users other than root see the decision of the daemon
 			}
 			if strings.Contains(got, "no way") {
 				t.Errorf("%s: %d tells of a failure:\n%s", name, i, got)
@@ -164,7 +164,7 @@ func TestFailing(t *testing.T) {
 	if want := "no way; failed 7 times so far, tried again at " + line.Retry.UTC().Format("15:04:05 MST"); why != want || next != "another way" {
 		t.Errorf("%q, %q", why, next)
 	}
-	// A dump may come from anywhere.
+	// A dump may come from an untrusted machine.
 	var b strings.Builder
 	d, err := DumpOf(t.Context(), h, "vdb", &settings, prove(h), "1")
 	if err != nil {
@@ -176,8 +176,8 @@ func TestFailing(t *testing.T) {
 	}
 }
 
-// A filesystem is mounted with a lost store and is none of its business; so is the
-// hold of what may be formatted.
+// TestPlanSaysWhatIsOff checks that a lost store or the hold file does not prevent the mount of a filesystem. A disk
+// that may be formatted is held, and its line names the cause.
 func TestPlanSaysWhatIsOff(t *testing.T) {
 	h := nodetest.New(t)
 	nodetest.Attach(t, h.Root, "vdd", 48, "NEW")

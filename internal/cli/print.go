@@ -1,4 +1,4 @@
-// Package cli prints the output of hotmount's commands: tables, JSON, YAML and the shells' completions.
+// Package cli prints the output of hotmount's commands: tables, JSON, YAML and completions for the shell.
 package cli
 
 import (
@@ -16,7 +16,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// PrintJSON prints output for programs. It is safe for a terminal too.
+// PrintJSON prints output for programs as JSON. The output is also safe to print on a terminal.
 func PrintJSON(w io.Writer, v any) error {
 	text, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
@@ -26,9 +26,9 @@ func PrintJSON(w io.Writer, v any) error {
 	return err
 }
 
-// PrintYAML prints the same keys and values as PrintJSON.
+// PrintYAML prints v as YAML, with the same keys and values as PrintJSON.
 func PrintYAML(w io.Writer, v any) error {
-	// JSON is YAML too.
+	// Every JSON text is also YAML, so the JSON is read as YAML.
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -45,8 +45,8 @@ func PrintYAML(w io.Writer, v any) error {
 	return err
 }
 
-// plain removes JSON's style from the nodes, except for the quotes of values. So older readers do not take the string
-// "no" for a boolean.
+// plain removes the style of JSON from the nodes, but keeps the quotes of values. With the quotes, older readers do not
+// take the string "no" for a boolean.
 func plain(n *yaml.Node) {
 	if n.Kind != yaml.ScalarNode {
 		n.Style = 0
@@ -74,10 +74,10 @@ func Colour(w io.Writer) bool {
 	return Terminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// columns is the maximum width of the table.
+// columns is the maximum width of the table, in characters.
 const columns = 100
 
-// wrap breaks a text at spaces so that its lines fit.
+// wrap breaks a text at spaces so that no line is wider than columns. It puts indent before each further line.
 func wrap(text, indent string) string {
 	var b strings.Builder
 	width := 0
@@ -98,7 +98,7 @@ func wrap(text, indent string) string {
 	return b.String()
 }
 
-// age returns a duration in its largest unit.
+// age returns a duration in words, in its largest unit.
 func age(d time.Duration) string {
 	switch {
 	case d < 0:

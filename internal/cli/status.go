@@ -16,19 +16,20 @@ import (
 	"hotmount/internal/usage"
 )
 
-// Status is the output of hotmount status.
+// Status is the content of the output of hotmount status.
 type Status struct {
 	// Daemon is "running" or "down".
 	Daemon string `json:"daemon"`
-	// Fault is disk.Settings.Fault.
+	// Fault is the value of disk.Settings.Fault.
 	Fault string       `json:"configuration_fault,omitempty"`
 	Disks []DiskStatus `json:"disks"`
-	// Missing are the filesystems of earlier boots that are on none of the disks, and whose disks were not seen
-	// leaving. Only root can read them.
+	// Missing are the filesystems of earlier boots that are on none of the disks. Filesystems whose disks were seen
+	// leaving are not among them. Only root can read Missing.
 	Missing []MissingStatus `json:"missing,omitempty"`
-	// MissingUnknown is the reason why the missing filesystems are unknown, or empty.
+	// MissingUnknown is why it is not known which filesystems are missing. It is empty if that is known.
 	MissingUnknown string `json:"missing_unknown,omitempty"`
-	// Elsewhere is that the records belong to a worker with another machine-id, and what ends that. Only root can read it.
+	// Elsewhere reports that the records belong to a worker with another machine-id, and what ends that. It is empty if
+	// they belong to this one. Only root can read it.
 	Elsewhere string `json:"elsewhere,omitempty"`
 }
 
@@ -37,7 +38,8 @@ type MissingStatus struct {
 	UUID  string `json:"uuid"`
 	Type  string `json:"type"`
 	Class string `json:"class,omitempty"`
-	// Size, Serial and Slot belong to the disk. Since is when it was last mounted.
+	// Size, Serial and Slot are those of the disk that the filesystem was on. Since is when the filesystem was last
+	// mounted.
 	Size   uint64    `json:"size"`
 	Serial string    `json:"serial,omitempty"`
 	Slot   string    `json:"slot,omitempty"`
@@ -46,39 +48,42 @@ type MissingStatus struct {
 	Next   string    `json:"next"`
 }
 
-// DiskStatus is one disk.
+// DiskStatus is the status of one disk.
 type DiskStatus struct {
 	Disk string `json:"disk"`
-	// Name is that of a device-mapper device, such as vg0-disk1 for a logical volume.
+	// Name is the name of a device-mapper device, such as vg0-disk1 for a logical volume. It is empty for other disks.
 	Name string `json:"name,omitempty"`
-	// Size is in bytes.
+	// Size is the size of the disk in bytes.
 	Size    uint64    `json:"size"`
 	Serial  string    `json:"serial,omitempty"`
 	Content disk.Kind `json:"content"`
 	Type    string    `json:"type,omitempty"`
 	UUID    string    `json:"uuid,omitempty"`
 	Class   string    `json:"class,omitempty"`
-	// State is a word for the decision and its reason.
+	// State is one word for the decision and its reason.
 	State    string        `json:"state"`
 	Decision disk.Decision `json:"decision"`
 	// Hold is the kind of hold, empty for a disk that is not held.
 	Hold policy.Hold `json:"hold,omitempty"`
-	// Since is the time of the mount, of the daemon's decision, or otherwise of the last change that udev saw.
+	// Since is the time of the mount or of the daemon's decision. If neither is known, it is the time of the last
+	// change that udev saw.
 	Since time.Time `json:"since,omitzero"`
 	Where string    `json:"where,omitempty"`
-	// Used and Capacity are in bytes, for a mounted filesystem that answers.
+	// Used and Capacity are the usage and the size of the mounted filesystem in bytes. They are 0 if no filesystem is
+	// mounted or it does not answer.
 	Used     uint64 `json:"used,omitempty"`
 	Capacity uint64 `json:"capacity,omitempty"`
 	Why      string `json:"why"`
 	Next     string `json:"next,omitempty"`
-	// Tries is how often in a row what is to be done with the disk has failed. Retry is when the daemon tries it again.
+	// Tries is how often in a row the action on the disk has failed. Retry is when the daemon tries the action again.
 	Tries int       `json:"tries,omitempty"`
 	Retry time.Time `json:"retry,omitzero"`
-	// Evidence is what udev found on the disk, and for root what the proof found. It may quote the disk.
+	// Evidence is what udev found on the disk. For root it also contains what the proof found. It may quote bytes from
+	// the disk.
 	Evidence []string `json:"evidence,omitempty"`
 }
 
-// Bad returns the number of disks that are refused, failed or not grown.
+// Bad returns the number of disks that are refused, that have failed or that could not grow.
 func (s *Status) Bad() int {
 	bad := 0
 	for _, d := range s.Disks {
@@ -89,7 +94,8 @@ func (s *Status) Bad() int {
 	return bad
 }
 
-// GetStatus decides as the daemon does, on the same facts. hung is as for usage.Of.
+// GetStatus returns the status of the disks. It decides as the daemon does, on the same facts. hung has the same
+// meaning as in usage.Of.
 func GetStatus(ctx context.Context, h inventory.Host, s *disk.Settings, hung map[string]int) (*Status, error) {
 	disks, sizes, err := usage.Scan(ctx, h.For(s), hung)
 	if err != nil {
@@ -121,7 +127,7 @@ func GetStatus(ctx context.Context, h inventory.Host, s *disk.Settings, hung map
 	return st, nil
 }
 
-// statusOf returns the status of one disk, or nil for a disk that is not shown.
+// statusOf returns the status of one disk. It returns nil for a disk that is not shown.
 func statusOf(f *disk.Facts, s *disk.Settings, said []disk.Line, daemon string, sizes map[string]usage.Space) *DiskStatus {
 	c := f.Known()
 	d := policy.Decide(f, &c, s)
@@ -152,13 +158,13 @@ func statusOf(f *disk.Facts, s *disk.Settings, said []disk.Line, daemon string, 
 	}
 	line.Hold = policy.HoldOf(line.Decision)
 	if u := sizes[line.Where]; u.Dev == f.Dev {
-		// As df(1): what is kept for root is not for pods.
+		// The values agree with df(1): space that is reserved for root is not available to pods.
 		line.Used, line.Capacity = u.Size-u.Free, u.Size-u.Free+u.Available
 	}
 	return &line
 }
 
-// daemonState returns "running" or "down".
+// daemonState returns "running" if the daemon runs, otherwise "down".
 func daemonState() string {
 	if DaemonRuns("/") {
 		return "running"
@@ -166,8 +172,9 @@ func daemonState() string {
 	return "down"
 }
 
-// DaemonRuns reports whether the daemon's main process exists, below a root path. Unlike the control socket, any user
-// can see that (cgroups(7)). A child that hangs on a dead filesystem outlives the daemon and does not count.
+// DaemonRuns reports whether the main process of the daemon exists. root is the directory that contains proc and sys.
+// Every user can see the process (cgroups(7)), but only root can use the control socket. A child that hangs on a dead
+// filesystem outlives the daemon and does not count.
 func DaemonRuns(root string) bool {
 	for _, hierarchy := range []string{"", "systemd", "unified"} {
 		b, err := os.ReadFile(filepath.Join(root, "sys/fs/cgroup", hierarchy, "system.slice/hotmount.service/cgroup.procs"))
@@ -176,7 +183,7 @@ func DaemonRuns(root string) bool {
 		}
 		for _, pid := range strings.Fields(string(b)) {
 			line, err := os.ReadFile(filepath.Join(root, "proc", pid, "cmdline"))
-			// With hidepid= (proc(5)) only root sees other users' processes.
+			// With hidepid= (proc(5)) only root sees the processes of other users.
 			if args := strings.Split(string(line), "\x00"); err != nil || len(args) > 1 && args[1] == "run" {
 				return true
 			}
@@ -185,15 +192,15 @@ func DaemonRuns(root string) bool {
 	return false
 }
 
-// hear adds what only the daemon's published status has: failures. A caller other than root also gets the results of
-// the proofs, and what the store remembers.
+// hear adds the failures, which only the published status of the daemon contains. For a caller other than root it also
+// adds the results of the proofs and what is in the store.
 func (d *DiskStatus) hear(l *disk.Line, daemon string) {
-	// Any user can see whether the disk is mounted, but not the filesystem's size and identity.
+	// Every user can see whether the disk is mounted, but not the size and the identity of its filesystem.
 	told := d.Decision.Mounted() == l.Decision.Mounted() || d.Decision.Mounted() && l.Decision.Reason == disk.ReasonMisplaced
 	if os.Geteuid() != 0 && told {
 		d.Content, d.Type, d.UUID, d.Class, d.State, d.Decision, d.Why, d.Next = l.Kind, l.Type, l.UUID, l.Decision.Class, l.Decision.State(), l.Decision, l.Why, l.Next
 	}
-	// Only the daemon remembers the serial of a disk that is gone.
+	// Only the daemon knows the serial of a disk that is gone.
 	if l.Decision == d.Decision && d.Decision.Reason == disk.ReasonLost {
 		d.Why = l.Why
 	}
@@ -205,7 +212,7 @@ func (d *DiskStatus) hear(l *disk.Line, daemon string) {
 	}
 }
 
-// lineOf returns what the daemon has published of the disk, nil for nothing.
+// lineOf returns the line that the daemon has published about the disk. It returns nil if there is no line.
 func lineOf(f *disk.Facts, said []disk.Line) *disk.Line {
 	if i := slices.IndexFunc(said, func(l disk.Line) bool { return l.Disk == f.Name && l.Seq == f.Seq }); i >= 0 {
 		return &said[i]
@@ -213,8 +220,8 @@ func lineOf(f *disk.Facts, said []disk.Line) *disk.Line {
 	return nil
 }
 
-// failing returns why the daemon fails to do what was decided, and what helps. Both are empty if it does not. status,
-// plan and explain show it alike.
+// failing returns why the daemon cannot do what was decided, and what helps. Both are empty if the daemon does not
+// fail. status, plan and explain print these words.
 func failing(l *disk.Line, d disk.Decision, daemon string) (why, next string) {
 	switch {
 	case l == nil || l.Failure == "" || l.Decision.Action != d.Action:

@@ -28,8 +28,8 @@ func testStatus(at time.Time) *Status {
 	}, Missing: []MissingStatus{{UUID: uuid, Why: strings.Repeat("it was there ", 20), Next: "hotmount forget " + uuid}}, MissingUnknown: "a\x1b"}
 }
 
-// TestStatusFits: the table keeps within 100 columns with every state and the widest
-// that can be in the other columns.
+// TestStatusFits checks that the table is at most 100 columns wide with every state. All other columns have their
+// widest values.
 func TestStatusFits(t *testing.T) {
 	at := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 	const uuid = "0b0f1c6e-aaaa-4000-8000-000000000001"
@@ -58,8 +58,8 @@ func TestStatusFits(t *testing.T) {
 	}
 }
 
-// TestPrintStatus: the table keeps within 100 columns whatever the disks are
-// called, and foreign bytes do not reach the terminal.
+// TestPrintStatus checks that the table is at most 100 columns wide, whatever the names of the disks are. It also
+// checks that foreign bytes do not reach the terminal.
 func TestPrintStatus(t *testing.T) {
 	at := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 	var b bytes.Buffer
@@ -97,8 +97,8 @@ func TestPrintStatus(t *testing.T) {
 	}
 }
 
-// TestPrintIgnored: a disk that a class selects and that something uses has the reason, and the system's disk has none. A
-// serial of 70 characters keeps its ends in the wide table.
+// TestPrintIgnored checks that a disk that a class selects and that something uses has a reason below the table. The
+// system's disk has no reason there. A serial of 70 characters keeps its beginning and its end in the wide table.
 func TestPrintIgnored(t *testing.T) {
 	serial := "LVM-" + strings.Repeat("g", 32) + strings.Repeat("v", 28) + "VOLUME"
 	s := &Status{Daemon: "running", Disks: []DiskStatus{
@@ -122,7 +122,7 @@ func TestPrintIgnored(t *testing.T) {
 	}
 }
 
-// TestBad: what is refused and what failed counts.
+// TestBad checks that Bad counts refused disks and failed disks.
 func TestBad(t *testing.T) {
 	s := testStatus(time.Time{})
 	for state, want := range map[string]int{"refused": 1, "failed": 1, "ignored": 0} {
@@ -132,7 +132,7 @@ func TestBad(t *testing.T) {
 	}
 }
 
-// TestStatusYAML: the same keys as in JSON.
+// TestStatusYAML checks that the YAML has the same keys as the JSON.
 func TestStatusYAML(t *testing.T) {
 	var b bytes.Buffer
 	s := testStatus(time.Time{})
@@ -147,8 +147,8 @@ func TestStatusYAML(t *testing.T) {
 	}
 }
 
-// TestStatusTellsWhatFailed: only the daemon knows, and only of this attachment of
-// the disk and as long as the decision is the same.
+// TestStatusTellsWhatFailed checks when status shows a failure, which only the daemon knows. Status shows it only for
+// this attachment of the disk, and only while the decision is the same.
 func TestStatusTellsWhatFailed(t *testing.T) {
 	h := nodetest.New(t)
 	settings := config.Default()
@@ -186,16 +186,16 @@ func TestStatusTellsWhatFailed(t *testing.T) {
 		}
 		got := status()["vdb"]
 		if os.Geteuid() != 0 && test.what == "decided otherwise since" {
-			continue // others than root take the daemon's word for it
+			continue // users other than root see the decision of the daemon
 		}
-		// The daemon is down: what it said was to be done does not help.
+		// The daemon is down, so the remedy that it published does not help.
 		if got.State != test.want || got.State == "failed" && (got.Why != "when the daemon ran: no way" || !strings.HasSuffix(got.Next, "systemctl start hotmount")) {
 			t.Errorf("%s: %+v", test.what, got)
 		}
 	}
 }
 
-// TestDaemonRuns: a child that outlives the daemon is not the daemon.
+// TestDaemonRuns checks that a child process that outlives the daemon does not count as the daemon.
 func TestDaemonRuns(t *testing.T) {
 	const procs = "sys/fs/cgroup/system.slice/hotmount.service/cgroup.procs"
 	for _, test := range []struct {
@@ -219,7 +219,7 @@ func TestDaemonRuns(t *testing.T) {
 	}
 }
 
-// TestHears what the daemon has said, as far as it cannot be seen otherwise.
+// TestHears checks which parts of the daemon's published status are shown: those that the user cannot see otherwise.
 func TestHears(t *testing.T) {
 	then := time.Date(2026, 11, 1, 8, 0, 0, 0, time.UTC)
 	refused := disk.Decision{Action: disk.Refuse, Reason: disk.ReasonUnknown, Class: "default"}
@@ -252,7 +252,7 @@ func TestHears(t *testing.T) {
 		got := test.is
 		got.hear(&test.said, test.daemon)
 		if os.Geteuid() != 0 && test.name == "not of another decision" {
-			continue // others than root take the daemon's word for it
+			continue // users other than root see the decision of the daemon
 		}
 		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.name, diff)
@@ -260,7 +260,7 @@ func TestHears(t *testing.T) {
 	}
 }
 
-// TestStatusOfAFault: above the table it says what the settings are, and why.
+// TestStatusOfAFault checks that the text above the table names the settings in use, and why they are in use.
 func TestStatusOfAFault(t *testing.T) {
 	s := testStatus(time.Time{})
 	s.Fault = "/etc/hotmount/config.yaml:1: formt: unknown key"

@@ -17,16 +17,16 @@ import (
 	"hotmount/internal/inventory"
 )
 
-// watchPeriod is the time between two looks with --watch.
+// watchPeriod is the time between two reads of the status with --watch.
 const watchPeriod = 2 * time.Second
 
-// widestSerial is how many characters of a serial the wide table shows.
+// widestSerial is the largest number of characters of a serial that the wide table shows.
 const widestSerial = 36
 
 // StatusOutputs returns the output formats of a status.
 func StatusOutputs() []string { return []string{"text", "wide", "json", "yaml"} }
 
-// Print prints the status in one of StatusOutputs.
+// Print prints the status in the given output format, one of StatusOutputs.
 func (s *Status) Print(w io.Writer, output string, colour bool) error {
 	switch output {
 	case "json":
@@ -37,7 +37,8 @@ func (s *Status) Print(w io.Writer, output string, colour bool) error {
 	return printStatus(w, s, colour, output == "wide", time.Now())
 }
 
-// ShowStatus prints the status. With watch it prints each change until ctx ends. It returns the last status.
+// ShowStatus prints the status and returns it. With watch it prints each change of the status until ctx ends, and
+// returns the last one.
 func ShowStatus(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, output string, watch bool) (*Status, error) {
 	terminal, colour, hung := Terminal(w), Colour(w), map[string]int{}
 	for before := []byte(nil); ; {
@@ -46,7 +47,7 @@ func ShowStatus(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Sett
 		if err == nil {
 			err = st.Print(&b, output, colour)
 		} else if watch {
-			// A look while disks come and go may fail, and succeed the next time.
+			// Reading the status may fail while disks come and go, and succeed the next time.
 			st = &Status{}
 			_, err = fmt.Fprintln(&b, err)
 		}
@@ -68,7 +69,7 @@ func ShowStatus(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Sett
 	}
 }
 
-// printStatus prints the table. Below it, it prints the reason and the remedy for each disk that is not in use.
+// printStatus prints the table. Below the table it prints the reason and the remedy for each disk that is not in use.
 func printStatus(w io.Writer, s *Status, colour, wide bool, now time.Time) error {
 	var b bytes.Buffer
 	if err := printTable(&b, s, wide, now); err != nil {
@@ -89,7 +90,7 @@ func printStatus(w io.Writer, s *Status, colour, wide bool, now time.Time) error
 		b.WriteString(line + "\n")
 	}
 	for _, d := range s.Disks {
-		ignored := d.State == "ignored" && d.Class != "" // no class has the system's disks
+		ignored := d.State == "ignored" && d.Class != "" // the disks of the system belong to no class
 		if d.Next == "" && d.State != "refused" && d.State != "failed" && d.State != "held" && !ignored {
 			continue
 		}
@@ -121,7 +122,7 @@ func printStatus(w io.Writer, s *Status, colour, wide bool, now time.Time) error
 	return err
 }
 
-// printTable prints a line for each disk.
+// printTable prints the table, with one line for each disk.
 func printTable(w io.Writer, s *Status, wide bool, now time.Time) error {
 	cut := func(s string, n int) string {
 		s = disk.Visible(s)
@@ -131,7 +132,8 @@ func printTable(w io.Writer, s *Status, wide bool, now time.Time) error {
 		return string([]rune(s)[:n-1]) + "…"
 	}
 	serial := func(s string) string {
-		// The name of a logical volume stands here, too. Both ends tell long ones apart.
+		// This column also shows the name of a logical volume. Long names can differ at the beginning or at the end, so
+		// both ends are shown.
 		if all := []rune(disk.Visible(s)); wide && len(all) > widestSerial {
 			return string(all[:widestSerial/2]) + "…" + string(all[len(all)-widestSerial/2+1:])
 		}
@@ -160,7 +162,7 @@ func printTable(w io.Writer, s *Status, wide bool, now time.Time) error {
 	return t.Flush()
 }
 
-// title returns the disk's kernel name, with the name of a device-mapper device.
+// title returns the kernel name of the disk. For a device-mapper device it adds the name of the device.
 func (d *DiskStatus) title() string {
 	if d.Name == "" {
 		return d.Disk
@@ -168,7 +170,7 @@ func (d *DiskStatus) title() string {
 	return d.Disk + " (" + disk.Visible(d.Name) + ")"
 }
 
-// paint colours the lines that need attention.
+// paint returns the line in colour if the state needs attention.
 func paint(state, line string) string {
 	switch state {
 	case "refused", "failed":

@@ -1,5 +1,5 @@
-// Package daemon connects the agent to the node: to uevents, mount table, PID 1, control socket, journal, published
-// status and metrics.
+// Package daemon connects the agent to the node. It connects the agent to uevents, the mount table, PID 1, the control
+// socket, the journal, the published status and the metrics.
 package daemon
 
 import (
@@ -30,12 +30,12 @@ import (
 type Daemon struct {
 	Host     inventory.Host
 	Settings *disk.Settings
-	// Load reads the settings again, on SIGHUP.
+	// Load reads the settings again after SIGHUP.
 	Load func() (*disk.Settings, error)
 	Log  *report.Log
 	// Socket is the path of the control socket.
 	Socket string
-	// MetricsDirectory is where the metrics are written if it exists. Empty means no metrics.
+	// MetricsDirectory is the directory for the metrics. No metrics are written if it is empty or does not exist.
 	MetricsDirectory string
 	Version          string
 }
@@ -44,17 +44,18 @@ type Daemon struct {
 type parts struct {
 	Daemon
 	agent    *agent.Agent
-	host     inventory.Host // with the state that looks share
+	host     inventory.Host // its Shared state is common to all looks
 	node     node
 	seen     observer
 	mounting *arrivals
 	events   *uevent.Listener
-	nodes    *uevent.Nodes // nil without a watch
-	// partitions and loops report whether the settings ask for partitions, and have a class of loop devices.
+	nodes    *uevent.Nodes // nil if /dev is not watched
+	// partitions reports whether the settings ask for partitions. loops reports whether they have a class of loop
+	// devices.
 	partitions, loops atomic.Bool
 }
 
-// Run runs the daemon until ctx ends or a part of it fails.
+// Run runs the daemon until ctx ends or a part of the daemon fails.
 func (d Daemon) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -73,8 +74,8 @@ func (d Daemon) Run(ctx context.Context) error {
 	}
 	part(p.hear)
 	part(p.watchNodes)
-	// Mounts from before the agent's first look are no change. Otherwise the agent would look twice at each mounted
-	// disk.
+	// Mounts that existed before the agent's first look are not changes. If they counted as changes, the agent would
+	// look twice at each mounted disk.
 	before, err := p.host.Mounts()
 	d.Log.Problem(err)
 	part(func(ctx context.Context) error { return p.watchMounts(ctx, before) })
@@ -95,8 +96,8 @@ func (d Daemon) Run(ctx context.Context) error {
 	return nil
 }
 
-// connect makes the parts. It already listens to the kernel's events, so that none is lost between the first look at
-// all disks and the first event.
+// connect makes the parts of the daemon. It already listens to the kernel's events. So no event is lost between the
+// first look at all disks and the first event.
 func (d Daemon) connect() (*parts, error) {
 	watchdog, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
@@ -104,14 +105,14 @@ func (d Daemon) connect() (*parts, error) {
 	}
 	p := &parts{Daemon: d, host: d.Host, mounting: &arrivals{}}
 	said, err := d.Host.Store.Published()
-	d.Log.Problem(err) // the only loss is since when a decision holds
+	d.Log.Problem(err) // without the lines, only the times of the decisions are lost
 	p.seen = observer{d.Log, report.NewBoard(said), metrics.New(d.Version), new(sync.Mutex), d.Host, new(time.Time)}
 	if p.events, err = uevent.Listen(); err != nil {
 		return nil, err
 	}
 	p.host.Shared, p.host.Measure = new(inventory.Shared), mounts.XFSGeometry
 	p.host.Partitions = p.partitions.Load
-	// The node may have no room for a watch (fs.inotify.max_user_instances).
+	// The watch may fail because the user has no free inotify instance (fs.inotify.max_user_instances).
 	p.nodes, err = uevent.WatchNodes("/dev", func(name string) bool { return mayBeDisk(name, p.loops.Load()) })
 	if err != nil {
 		d.Log.Problem(fmt.Errorf("%w; a disk that is moved to another slot at once may need hotmount accept", err))
@@ -122,7 +123,7 @@ func (d Daemon) connect() (*parts, error) {
 	return p, p.node.saveSettings(d.Settings)
 }
 
-// hear makes the agent look at the disks in the kernel's events.
+// hear makes the agent look at the disks that the kernel's events name.
 func (p *parts) hear(ctx context.Context) error {
 	return p.events.Run(ctx, func(h uevent.Hint) {
 		wanted := !h.Partition || p.partitions.Load()
@@ -133,7 +134,7 @@ func (p *parts) hear(ctx context.Context) error {
 	})
 }
 
-// watchNodes continues without the watch if it fails.
+// watchNodes watches /dev. If the watch fails, the daemon continues without it.
 func (p *parts) watchNodes(ctx context.Context) error {
 	if p.nodes != nil {
 		p.Log.Problem(p.nodes.Run(ctx))
@@ -141,10 +142,12 @@ func (p *parts) watchNodes(ctx context.Context) error {
 	return nil
 }
 
-// loadEvery is how often a faulty configuration is read again: a corrected one is used without being asked.
+// loadEvery is how often a faulty configuration is read again. A corrected configuration is then used without a
+// request.
 const loadEvery = 10 * time.Second
 
-// reload replaces the settings on SIGHUP, all or nothing, and once a configuration that was faulty at start is correct.
+// reload replaces all settings on SIGHUP, or none if one is faulty. If the configuration was faulty at start, it also
+// replaces them once the configuration is correct.
 func (p *parts) reload(ctx context.Context) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, unix.SIGHUP)
@@ -179,7 +182,7 @@ func (p *parts) reload(ctx context.Context) error {
 	}
 }
 
-// commanded is the part of the agent that serves the command line.
+// commanded is the part of the agent that carries out requests of the command line.
 type commanded interface {
 	Accept(ctx context.Context, name string, seq uint64, shown disk.Reason) (string, error)
 	Release(ctx context.Context, name string, seq uint64) error
@@ -187,7 +190,7 @@ type commanded interface {
 	LookAt(ctx context.Context, seq uint64) error
 }
 
-// answer passes a request of the command line to the agent.
+// answer passes a request of the command line to the agent and returns the agent's answer.
 func answer(ctx context.Context, a commanded, r control.Request) (string, error) {
 	switch r.Do {
 	case "accept":

@@ -18,36 +18,40 @@ import (
 	"hotmount/internal/run"
 )
 
-// attempt is what the journal has about one attempt to mount.
+// attempt is what the journal contains about one attempt to mount.
 type attempt struct {
-	// mount is what mount(8) said, or PID 1 when it ended mount(8) after the timeout. kernel has the kernel's messages in
-	// order.
+	// mount has the messages of mount(8), or the message of PID 1 when it ended mount(8) after the timeout. kernel has
+	// the kernel's messages. Both are in the order of the journal.
 	mount, kernel []string
 	// result is the result of the mount unit's job (JOB_RESULT in systemd.journal-fields(7)), empty if unknown.
 	result string
 }
 
-// mostLines bounds the lines of an attempt that a message repeats. mostEntries bounds those that are read.
+// mostLines is the largest number of lines of an attempt that a message repeats. mostEntries is the largest number of
+// entries that are read.
 const (
 	mostLines   = 10
 	mostEntries = "500"
 )
 
-// heard reads the journal about the attempt that began at that time of CLOCK_MONOTONIC and took so long.
+// heard reads the journal about one attempt to mount. since is when the attempt began, by CLOCK_MONOTONIC, and took is
+// how long it took.
 func heard(ctx context.Context, r run.Runner, h inventory.Host, f *disk.Facts, class *disk.Class, mountUnit string, since, took time.Duration) (a attempt) {
-	// journald may be late on a busy node. Without this the cause would be missing, and then seem to change. If it fails,
-	// what is there is read all the same.
+	// On a busy node, journald may not have written the latest entries yet. Without this call the cause would be
+	// missing at first, and appear later as a new failure. If the call fails, the entries that are there are read all
+	// the same.
 	_, _ = r.Run(ctx, run.Command{Path: "/usr/bin/journalctl", Timeout: 10 * time.Second, Args: []string{"--sync"}})
 	res, err := r.Run(ctx, run.Command{Path: "/usr/bin/journalctl", Timeout: 10 * time.Second, Args: []string{
 		"-b", "-q", "-o", "json", "--no-pager", "-n", mostEntries, "--since", fmt.Sprintf("-%ds", int(took.Seconds())+60),
 		"_TRANSPORT=kernel", "+", "_SYSTEMD_UNIT=" + mountUnit, "+", "_PID=1", "UNIT=" + mountUnit, "+",
-		// PID 1's child that cannot execute mount(8) may end before journald sees which unit it belongs to.
+		// A child of PID 1 that cannot execute mount(8) may end before journald sees to which unit it belongs.
 		"_UID=0", "SYSLOG_IDENTIFIER=(mount)", "UNIT=" + mountUnit,
 	}})
 	if err != nil {
 		return a
 	}
-	// While the disk is attached, the kernel does not reuse its name. Afterwards the lines may be about another disk.
+	// The kernel does not reuse the name of a disk while the disk is attached. After that, the lines may be about
+	// another disk.
 	if now, err := h.Look(f.Name); err != nil || now.Seq != f.Seq {
 		return a
 	}
@@ -56,8 +60,8 @@ func heard(ctx context.Context, r run.Runner, h inventory.Host, f *disk.Facts, c
 		if in.Decode(&e) != nil {
 			return a
 		}
-		// This is the journal's time. The kernel's own (_SOURCE_MONOTONIC_TIMESTAMP) comes from another clock:
-		// printk(9) uses local_clock().
+		// The timestamp of the journal is used. The kernel's own timestamp (_SOURCE_MONOTONIC_TIMESTAMP) comes from
+		// another clock: printk(9) uses local_clock().
 		micros, err := strconv.ParseInt(e.Text("__MONOTONIC_TIMESTAMP"), 10, 64)
 		if err == nil && time.Duration(micros)*time.Microsecond >= since {
 			a.add(e, f, class)
@@ -65,7 +69,7 @@ func heard(ctx context.Context, r run.Runner, h inventory.Host, f *disk.Facts, c
 	}
 }
 
-// add adds an entry of the journal, unless it is about something else.
+// add adds an entry of the journal to the attempt, unless the entry is about something else.
 func (a *attempt) add(e report.Entry, f *disk.Facts, class *disk.Class) {
 	line := disk.Visible(strings.TrimSpace(e.Text("MESSAGE")))
 	switch {
@@ -82,14 +86,14 @@ func (a *attempt) add(e report.Entry, f *disk.Facts, class *disk.Class) {
 		}
 		fallthrough
 	case !strings.HasPrefix(line, "dmesg(1) may have more information"):
-		// mount(8) begins with the mount point, which the message has already.
+		// A message of mount(8) begins with the mount point, which hotmount's message already contains.
 		if _, words, ok := strings.Cut(strings.TrimPrefix(line, "mount: "), ": "); ok && len(a.mount) < mostLines {
 			a.mount = append(a.mount, words)
 		}
 	}
 }
 
-// aboutOptions reports whether the kernel's line is about a mount option of the class. Such a line names no disk.
+// aboutOptions reports whether a line of the kernel is about a mount option of the class. Such a line names no disk.
 func aboutOptions(line string, class *disk.Class) bool {
 	kind, words, ok := strings.Cut(line, ": ")
 	if !ok || !strings.EqualFold(kind, disk.XFS) && !strings.EqualFold(strings.TrimSuffix(kind, "-fs"), disk.Ext4) {
@@ -105,36 +109,36 @@ func aboutOptions(line string, class *disk.Class) bool {
 	return false
 }
 
-// causes are the causes of a failed mount, by the words of the kernel or of mount(8), the most certain first. The kernel's
-// words are those of Linux 5.10 to 6.18.
+// causes are the causes of a failed mount. They are found by the words of the kernel or of mount(8), and the most
+// certain cause comes first. The words of the kernel are those of Linux 5.10 to 6.18.
 //
 // Only words about damage lead to the command that checks a filesystem. ofNode marks a fault of the node or of the
-// configuration: no format helps against it.
+// configuration, against which formatting does not help.
 var causes = []struct {
 	words, meaning string
 	ofNode         bool
 }{
-	// setup_bdev_super, before that get_tree_bdev, in fs/super.c. A unit of an earlier daemon, hotmount-format@, may
-	// still read the disk.
+	// The words come from setup_bdev_super, in older kernels get_tree_bdev, in fs/super.c. A hotmount-format@ unit that
+	// an earlier daemon started may still read the disk.
 	{`Can't open blockdev`, "the kernel did not read the disk, so this is not a sign of damage; to see which process has the disk open: fuser -v NODE", true},
 	{`unknown filesystem type`, "this kernel cannot mount TYPE, because the module is missing or cannot be loaded; nothing is wrong with the disk; to see why: modprobe TYPE", true},
 	{`Unknown parameter|Bad value for '|Unrecognized mount option|quota feature not enabled|quota support not available|invalid log(bufs|bufsize|iosize)|logbuf size must be`,
 		"the disk is not damaged; correct the options of class CLASS; then: hotmount config check && systemctl reload hotmount", true},
 	{`unknown (read-only compatible|incompatible)( log)? features|unsupported optional features|not supported by kernel|Only pagesize`,
 		"the filesystem is newer than this kernel, and is not damaged; boot a newer kernel, such as the one that mounted it last", false},
-	// xfs_readsb in fs/xfs/xfs_mount.c, ext4_load_super in fs/ext4/super.c.
+	// The words come from xfs_readsb in fs/xfs/xfs_mount.c and ext4_load_super in fs/ext4/super.c.
 	{`device supports [0-9]+ byte sectors|bad block size`, "the filesystem was made for smaller sectors than this disk has, and is not damaged; attach it as a disk with sectors of 512 bytes", false},
 	{`external log|external journal|journal device`, "the filesystem has its log on another device, and is not damaged; hotmount mounts only a filesystem that is on one disk", false},
 	{`[Cc]orrupt|Structure needs cleaning|[Cc]hecksum|CRC error|Bad message|xfs_repair|bad geometry|run e2fsck`, "look at it with: CHECK", false},
 	{`I/O error|Input/output error`, "the disk has read or write errors, and the filesystem may still be good; to see the errors: journalctl -k -b -g NAME", false},
 }
 
-// why returns what the attempt said, what that means for the disk, and what helps. It wraps a *disk.NodeError for a fault
-// of the node or of the configuration.
+// why returns an error that contains the messages of the attempt, what they mean for the disk, and what helps. The
+// error wraps a *disk.NodeError for a fault of the node or of the configuration.
 func (a *attempt) why(f *disk.Facts, class *disk.Class, fstype string) error {
 	kernel, mount := strings.Join(a.kernel, " / "), strings.Join(a.mount, " / ")
 	meaning := "nothing reports damage; to check the options of class CLASS: hotmount config check"
-	// A job that did not run to its end shows nothing about the filesystem.
+	// A job that did not run to its end does not show anything about the filesystem.
 	ofNode := a.result != "" && a.result != "failed"
 	for _, c := range causes {
 		if regexp.MustCompile(c.words).MatchString(mount + "\n" + kernel) {
@@ -143,7 +147,7 @@ func (a *attempt) why(f *disk.Facts, class *disk.Class, fstype string) error {
 		}
 	}
 	var said []string
-	// mount(8) has one text for every EINVAL, which the kernel has explained.
+	// mount(8) has the same text for every EINVAL, so the text is left out if the kernel has given the cause.
 	if mount != "" && (kernel == "" || !strings.HasPrefix(mount, "wrong fs type")) {
 		said = append(said, "mount(8) says: "+strings.TrimSuffix(mount, "."))
 	}
@@ -161,10 +165,10 @@ func (a *attempt) why(f *disk.Facts, class *disk.Class, fstype string) error {
 	return err
 }
 
-// failure explains a failed mount. holders are the users of the filesystem when its disk was last detached.
+// failure explains a failed mount. holders are the processes that used the filesystem when its disk was last detached.
 func (a *attempt) failure(f *disk.Facts, class *disk.Class, fstype, mountUnit, holders string) error {
-	// "Filesystem has duplicate UUID %pU - can't mount" (xfs_uuid_mount in fs/xfs/xfs_mount.c). The disk is not at
-	// fault.
+	// The words are "Filesystem has duplicate UUID %pU - can't mount" (xfs_uuid_mount in fs/xfs/xfs_mount.c). They are
+	// not a sign of a fault of the disk.
 	if strings.Contains(strings.Join(a.kernel, "\n"), "duplicate UUID") {
 		if holders != "" {
 			holders = "; when its disk was detached, it was used by: " + holders

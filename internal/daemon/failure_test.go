@@ -20,8 +20,9 @@ const (
 	duplicate = "XFS (vdc): Filesystem has duplicate UUID aaaaaaaa-0000-4000-8000-000000000001 - can't mount"
 )
 
-// TestWhyAMountFailed: the words of mount(8) of Debian 12 and 13 and of Linux 5.10 to 6.18 lead to what helps. Only words
-// about damage lead to a check of the filesystem. A fault of the node or of the configuration is no fault of the disk.
+// TestWhyAMountFailed checks that the words of mount(8) of Debian 12 and 13 and of Linux 5.10 to 6.18 lead to a remedy.
+// Only words about damage lead to a check of the filesystem. A fault of the node or of the configuration is not a fault
+// of the disk.
 func TestWhyAMountFailed(t *testing.T) {
 	const (
 		options = "the disk is not damaged; correct the options of class fast; then: hotmount config check && systemctl reload hotmount"
@@ -83,8 +84,8 @@ func TestWhyAMountFailed(t *testing.T) {
 	}
 }
 
-// TestFailure: the message names the disk, the job's result and the journal. A filesystem that somebody still uses from
-// before is held, and its users are named.
+// TestFailure checks that the message names the disk, the result of the job and the lines of the journal. If a process
+// still uses the filesystem since an earlier mount, the message names the process.
 func TestFailure(t *testing.T) {
 	const held = "cannot mount vdc (disk sequence number 7): "
 	for _, test := range []struct {
@@ -106,7 +107,8 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// TestHeard: only what was said since the mount was asked for, and about this disk, explains why it failed.
+// TestHeard checks that only lines from after the request for the mount, and about this disk, explain why the mount
+// failed.
 func TestHeard(t *testing.T) {
 	const asked = 100 * time.Second
 	kernel := func(at time.Duration, message string) string {

@@ -10,8 +10,8 @@ import (
 	"hotmount/internal/uevent"
 )
 
-// mayBeDisk reports whether a kernel name can be that of a class's disk, or of its partition. The loops argument
-// reports whether a class has loop devices, which come and go on many nodes.
+// mayBeDisk reports whether a kernel name can be that of a disk that a class selects, or of a partition of it. loops
+// reports whether a class selects loop devices. On many nodes loop devices come and go often.
 func mayBeDisk(name string, loops bool) bool {
 	if loops && strings.HasPrefix(name, "loop") {
 		return true
@@ -24,14 +24,15 @@ func mayBeDisk(name string, loops bool) bool {
 	return false
 }
 
-// looker is the part of the agent that events need.
+// looker is the part of the agent that events use.
 type looker interface {
 	Look(name string)
 	LookAtAll()
 }
 
-// look makes the agent look at the disk of the hint, if wanted, and at the whole disk if partitions come or go. When
-// the kernel reads a partition table again, these are its only events (bdev_disk_changed in block/partitions/core.c).
+// look makes the agent look at the disk of the hint if wanted is set. If partitions come or go, the agent also looks at
+// the whole disk. When the kernel reads a partition table again, the events of the partitions are the only events
+// (bdev_disk_changed in block/partitions/core.c).
 func look(a looker, h uevent.Hint, wanted bool) {
 	if h.Rescan {
 		a.LookAtAll()
@@ -45,8 +46,9 @@ func look(a looker, h uevent.Hint, wanted bool) {
 	}
 }
 
-// watchMounts makes the agent look at the disks whose mounts have changed. Changes of other mounts, of which a node
-// that starts pods has many, wake nobody. before is the table from before the agent's first look.
+// watchMounts makes the agent look at the disks whose mounts have changed. Changes of other mounts do not wake the
+// agent, because a node that starts pods has many of them. before is the mount table from before the agent's first
+// look.
 func (p *parts) watchMounts(ctx context.Context, before []mounts.Mount) error {
 	return mounts.Watch(ctx, func() {
 		now, err := p.host.Mounts()
@@ -56,8 +58,8 @@ func (p *parts) watchMounts(ctx context.Context, before []mounts.Mount) error {
 			return
 		}
 		for _, dev := range mounts.Changed(before, now) {
-			// The link's last part is the kernel name (Documentation/ABI, /sys/dev). The uevent of a removed device
-			// covers that device.
+			// The last part of the link is the kernel name (Documentation/ABI, /sys/dev). For a removed device the link
+			// does not exist, but the device's uevent causes a look.
 			if link, err := os.Readlink("/sys/dev/block/" + dev.String()); err == nil {
 				p.agent.Look(filepath.Base(link))
 			}
@@ -67,8 +69,8 @@ func (p *parts) watchMounts(ctx context.Context, before []mounts.Mount) error {
 				p.agent.Look(name)
 			}
 		}
-		// This comes last, because an awaited mount causes a look too. If the change is already queued, both are one
-		// look.
+		// This comes last, because a mount that somebody waits for causes a look too. If the change is already queued,
+		// one look answers both.
 		p.mounting.shown(now)
 		before = now
 	})

@@ -22,8 +22,8 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	defer forget()
 	asked := u.host.Monotonic()
 	over, err := u.startMount(ctx, f, class, uuid, fstype)
-	// An existing unit belongs to the previous mount, or to an earlier daemon, which ended during the recovery of a
-	// log, for example.
+	// An existing unit belongs to the previous mount or to an earlier daemon. Such a daemon may have ended while the
+	// log of the filesystem was being recovered.
 	exists := errors.Is(err, unit.ErrExists)
 	var held error
 	if exists {
@@ -36,7 +36,7 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	var failed *unit.JobError
 	if errors.As(err, &failed) {
 		if held != nil {
-			// The disk is not at fault, and the mount point may still be needed.
+			// This is not a fault of the disk, and the mount point may still be needed.
 			return disk.OfNode(fmt.Errorf("cannot mount %s: %w", f.ID, held))
 		}
 		a := heard(ctx, run.Exec{}, u.host, f, class, failed.Unit, asked, u.host.Monotonic()-asked)
@@ -46,25 +46,25 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 		} else {
 			err = errors.Join(a.failure(f, class, fstype, failed.Unit, u.host.Store.Holders(uuid)), askErr)
 		}
-		// The cleanup that PID 1 starts after a failed mount must not meet the next attempt.
+		// PID 1 starts a cleanup after a failed mount. This cleanup must not run during the next attempt.
 		err = errors.Join(err, u.Manager.Run(ctx, disk.ProgramCleanup, f.ID, path))
 	}
 	if err == nil {
-		// The mount shows that its former users have released it.
+		// The mount shows that the processes that used the filesystem before have closed it.
 		err = disk.OfNode(u.host.Store.ForgetHolders(uuid))
 	}
 	return err
 }
 
-// startMount makes the mount point, and returns when PID 1 has the request. The caller must call over when it no longer
-// waits for the mount.
+// startMount makes the mount point and asks PID 1 to mount the filesystem. It returns when PID 1 has the request. The
+// caller must call over when it no longer waits for the mount.
 func (u units) startMount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) (over func(), err error) {
 	over = func() {}
 	if err := u.host.Propagates(class.Directory); err != nil {
 		return over, disk.OfNode(err)
 	}
 	path := class.MountPoint(uuid)
-	// If this fails, the directory still exists and shows the cause.
+	// If the wait fails, the directory still exists and shows the cause.
 	_ = u.AwaitCleanup(ctx, path)
 	err = u.host.Store.WithReserve(func() error { return unit.MakeMountPoint(class.Directory, uuid) })
 	if err != nil {
@@ -80,8 +80,9 @@ func (u units) startMount(ctx context.Context, f *disk.Facts, class *disk.Class,
 	})
 }
 
-// remedied adds a remedy to the error of a mount point in a full filesystem, or in a place that is read-only. The doctor
-// tells apart whether it is so for all, or only in the daemon's sandbox (ProtectSystem= in systemd.exec(5)).
+// remedied adds a remedy to an error about a mount point on a full or read-only filesystem. Only hotmount doctor can
+// tell whether the place is read-only for every process or only in the daemon's sandbox (ProtectSystem= in
+// systemd.exec(5)).
 func remedied(err error, dir string) error {
 	switch {
 	case errors.Is(err, unix.ENOSPC):
@@ -92,16 +93,16 @@ func remedied(err error, dir string) error {
 	return err
 }
 
-// await first checks after askFirst whether the mount has failed, then after twice the last wait, up to askMost. After
-// askSure it asks PID 1, which may have a reason to keep a failed unit.
+// await first checks after askFirst whether the mount has failed. It then waits twice as long before each further
+// check, up to askMost. After askSure it asks PID 1, which may have a reason to keep a failed unit.
 const (
 	askFirst = time.Second
 	askSure  = 8 * time.Second
 	askMost  = 16 * time.Second
 )
 
-// await waits until the mount exists or its job has ended. It keeps no connection to PID 1 meanwhile: PID 1 would send
-// it a message for each change of each unit.
+// await waits until the mount exists or its job has ended. During the wait it has no connection to PID 1. Otherwise PID
+// 1 would send a message to it for each change of each unit.
 func await(ctx context.Context, path string, arrived <-chan struct{}, ended func(ctx context.Context, path string, sure bool) (bool, error)) error {
 	for wait := askFirst; ; wait = min(2*wait, askMost) {
 		select {
@@ -117,14 +118,14 @@ func await(ctx context.Context, path string, arrived <-chan struct{}, ended func
 	}
 }
 
-// PID 1 reads the mount table once a second when there are many mounts and unmounts (mount_enumerate in systemd's
-// src/core/mount.c). It calls a mount unit stopped if it has not yet seen its mount.
+// PID 1 reads the mount table only once a second when there are many mounts and unmounts (mount_enumerate in systemd's
+// src/core/mount.c). It regards a mount unit as stopped if it has not seen the mount of the unit yet.
 const (
 	seenAfter = time.Second
 	seenTries = 4
 )
 
-// untilUnmounted stops a mount unit until its mount is gone, or PID 1 must have seen it.
+// untilUnmounted stops a mount unit again and again until its mount is gone, or until PID 1 must have seen the mount.
 func untilUnmounted(ctx context.Context, stop func() error, there func() (bool, error)) error {
 	for try := 1; ; try++ {
 		if err := stop(); err != nil {
@@ -141,7 +142,7 @@ func untilUnmounted(ctx context.Context, stop func() error, there func() (bool, 
 	}
 }
 
-// arrivals wakes those who wait for a mount when the mount table shows it.
+// arrivals wakes the goroutines that wait for a mount when the mount table shows the mount.
 type arrivals struct {
 	mu      sync.Mutex
 	waiting map[arrival]chan struct{}
@@ -152,7 +153,7 @@ type arrival struct {
 	dev  disk.Dev
 }
 
-// expect returns a channel that is closed when the table shows the device at the path.
+// expect returns a channel that is closed when the mount table shows the device at the path.
 func (a *arrivals) expect(path string, dev disk.Dev) (arrived <-chan struct{}, forget func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -168,7 +169,7 @@ func (a *arrivals) expect(path string, dev disk.Dev) (arrived <-chan struct{}, f
 	}
 }
 
-// shown compares the current mount table with the expected mounts.
+// shown compares the mount table, as it is now, with the expected mounts.
 func (a *arrivals) shown(table []mounts.Mount) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

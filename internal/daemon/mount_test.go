@@ -18,8 +18,8 @@ import (
 	"hotmount/internal/unit"
 )
 
-// Who waits for a mount hears of it once the table has that device there, and of
-// no other.
+// TestArrivals checks that a goroutine that waits for a mount wakes once the mount table shows that device at that
+// path. No other mount wakes it.
 func TestArrivals(t *testing.T) {
 	var a arrivals
 	vdb, vdc := disk.Dev{Major: 254, Minor: 16}, disk.Dev{Major: 254, Minor: 32}
@@ -50,8 +50,8 @@ func TestArrivals(t *testing.T) {
 	}
 }
 
-// Who waits for a mount goes on as soon as it is there, and asks PID 1 more and more
-// seldom whether it has given up.
+// TestAwait checks that the wait ends as soon as the mount exists. Until then, PID 1 is asked at growing intervals
+// whether the mount has failed.
 func TestAwait(t *testing.T) {
 	broken, stop := errors.New("wrong fs type"), errors.New("SIGTERM")
 	for name, test := range map[string]struct {
@@ -106,7 +106,8 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// What PID 1 has not seen it is asked to unmount once more, but not for ever.
+// TestUntilUnmounted checks that PID 1 is asked again to unmount a mount that it has not seen yet. The number of tries
+// is limited.
 func TestUntilUnmounted(t *testing.T) {
 	broken := errors.New("broken")
 	for name, tt := range map[string]struct {
@@ -143,7 +144,7 @@ func TestUntilUnmounted(t *testing.T) {
 	}
 }
 
-// TestRemedied: a directory that is read-only, or in a full filesystem, has its remedy.
+// TestRemedied checks that an error about a directory that is read-only or in a full filesystem has a remedy.
 func TestRemedied(t *testing.T) {
 	const readOnly = ": the disk is untouched, and is mounted once the directory can be written; for the cause and the remedy: hotmount doctor"
 	const full = ": the disk is untouched, and hotmount mounts it when there is room for a directory; to see what is full: df -h /srv; df -i /srv"
@@ -155,12 +156,13 @@ func TestRemedied(t *testing.T) {
 	}
 }
 
-// No mount point is made where it may be one on the host already without looking like one.
+// TestMountOutOfSight checks that no mount point is made in a directory whose mounts on the host the daemon cannot see.
+// The path may already be a mount point on the host.
 func TestMountOutOfSight(t *testing.T) {
 	h, dir := nodetest.New(t), t.TempDir()
 	nodetest.Write(t, h.Root, map[string]string{"proc/self/mountinfo": "127 99 254:0 / / rw - ext4 /dev/vda rw\n"})
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // nothing gets as far as PID 1
+	cancel() // no request reaches PID 1
 	u := units{Manager: new(unit.Manager), host: h}
 	_, err := u.startMount(ctx, &disk.Facts{ID: disk.ID{Name: "vdb", Seq: 1016}}, &disk.Class{Directory: dir}, "aaaaaaaa-0000-4000-8000-000000000001", disk.XFS)
 	if err == nil || !strings.Contains(err.Error(), "cannot see what is mounted below "+dir) {

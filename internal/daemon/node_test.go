@@ -16,8 +16,8 @@ import (
 	"hotmount/internal/report"
 )
 
-// A directory that the configuration has no more is looked after as long as something of
-// ours is in it, and no longer.
+// TestFormerDirectories checks that hotmount keeps a directory on record that the configuration no longer has. It is
+// kept as long as something of hotmount's is in it, and no longer.
 func TestFormerDirectories(t *testing.T) {
 	const uuid = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
 	h := nodetest.New(t)
@@ -71,7 +71,7 @@ func TestFormerDirectories(t *testing.T) {
 	check("without their classes", "now", "new", "leftover", "draft", "linked", "mounted")
 	save("now")
 	check("once more", "now", "leftover", "draft", "linked", "mounted")
-	// What was mounted may be the last that was there.
+	// The mount that has ended may have been the last thing in the directory.
 	nodetest.Write(t, h.Root, map[string]string{"proc/1/mountinfo": root})
 	for _, name := range []string{"leftover", "draft", "linked"} {
 		if err := os.RemoveAll(at(name)); err != nil {
@@ -80,7 +80,7 @@ func TestFormerDirectories(t *testing.T) {
 	}
 	save("now")
 	check("cleaned up", "now")
-	// What cannot be looked at may have something in it.
+	// A directory that cannot be read may contain something.
 	barred := strings.Repeat("x", 300) // ENAMETOOLONG
 	save("now", "empty", barred)
 	save("now", "empty")
@@ -92,7 +92,7 @@ func TestFormerDirectories(t *testing.T) {
 	check("without a mount table", "now", "empty", barred)
 }
 
-// TestRecords: each reason to keep a disk, and each sighting, reaches its record.
+// TestRecords checks that each reason to keep a disk, and each sighting, is written to its record.
 func TestRecords(t *testing.T) {
 	h := nodetest.New(t)
 	h.Shared = new(inventory.Shared)

@@ -19,21 +19,21 @@ import (
 	"hotmount/internal/usage"
 )
 
-// observer passes the agent's reports to the journal, to the status for other users and to the metrics.
+// observer passes the agent's reports to the journal, to the published status and to the metrics.
 type observer struct {
 	*report.Log
 	board   *report.Board
-	metrics *metrics.Metrics // written only if the directory exists
+	metrics *metrics.Metrics // written only if their directory exists
 	status  *sync.Mutex      // held while the status is published
 	host    inventory.Host
-	rescan  *time.Time // of the last entry for a lost event, of the goroutine that hears udev
+	rescan  *time.Time // time of the last entry for a lost event; only the goroutine that hears udev uses it
 }
 
-// rescanEntryEvery is the least time between two journal entries for lost or unreadable events. A pod can cause them: an
-// event is unreadable if a label on the pod's block volume has an equals sign.
+// rescanEntryEvery is the least time between two journal entries for lost or unreadable events. A pod can cause such
+// events: an event is unreadable if the filesystem label on the pod's block volume contains an equals sign.
 const rescanEntryEvery = time.Minute
 
-// Report skips, in the journal, what an earlier daemon reported in the same words.
+// Report reports an event. It does not write to the journal what an earlier daemon reported in the same words.
 func (o observer) Report(e disk.Event) {
 	if !o.board.Repeats(e) {
 		o.Log.Report(e)
@@ -51,8 +51,8 @@ func (o observer) Report(e disk.Event) {
 	o.board.Report(e)
 }
 
-// Notify publishes the status before it notifies systemd that hotmount is ready, because other users may read it from
-// then on.
+// Notify passes a state to systemd. Before it notifies systemd that hotmount is ready, it publishes the status, because
+// other users may read the status from that moment on.
 func (o observer) Notify(state string) {
 	if state == agent.Ready {
 		o.Problem(o.publishStatus())
@@ -63,7 +63,7 @@ func (o observer) Notify(state string) {
 	}
 }
 
-// heard records an event before the agent gets it.
+// heard records an event before the agent receives it.
 func (o observer) heard(h uevent.Hint) {
 	switch {
 	case h.Rescan:
@@ -77,23 +77,23 @@ func (o observer) heard(h uevent.Hint) {
 	}
 }
 
-// metricsFile is the name of the file for node_exporter. metricsPeriod is the time between two writes without events:
-// the default scrape interval of Prometheus.
+// metricsFile is the name of the file for node_exporter. metricsPeriod is the time between two writes without events.
+// It is the default scrape interval of Prometheus.
 const (
 	metricsFile   = "hotmount.prom"
 	metricsPeriod = time.Minute
 )
 
-// publishAfter is how long a change of the status waits for others. At the start each disk causes one, and each write
-// covers all disks.
+// publishAfter is how long a change of the status waits for further changes. When the daemon starts, each disk causes a
+// change, and each write contains all disks.
 const publishAfter = 100 * time.Millisecond
 
-// publishEvery is the least time between two writes of the status. A node with more disks has more changes and longer
+// publishEvery is the least time between two writes of the status. A node with many disks has many changes and long
 // writes.
 const publishEvery = 500 * time.Millisecond
 
-// publish writes the status for other users after each change, and the metrics. There are no metrics if their directory
-// does not exist when the daemon starts, because in its sandbox it would never appear.
+// publish writes the published status after each change, and the metrics. It writes no metrics if their directory does
+// not exist when the daemon starts. The sandbox of the daemon does not show a directory that is made later.
 func (o observer) publish(ctx context.Context, directory string) error {
 	var tick <-chan time.Time
 	if info, err := os.Stat(directory); directory != "" && err == nil && info.IsDir() {
@@ -116,7 +116,7 @@ func (o observer) publish(ctx context.Context, directory string) error {
 			case <-ctx.Done():
 			case <-time.After(max(publishAfter, time.Until(published.Add(publishEvery)))):
 			}
-			// This write covers all changes so far.
+			// This write contains all changes so far, so a signal for an earlier change is removed.
 			select {
 			case <-o.board.Changed():
 			default:
@@ -124,7 +124,7 @@ func (o observer) publish(ctx context.Context, directory string) error {
 			published = time.Now()
 			errs = append(errs, o.publishStatus())
 			if ctx.Err() != nil {
-				return nil // there is no time left to measure the filesystems
+				return nil // the daemon ends, and measuring the filesystems would take too long
 			}
 		case <-tick:
 		}
@@ -133,7 +133,7 @@ func (o observer) publish(ctx context.Context, directory string) error {
 			mounted, err := o.filesystems(ctx, lines, hung)
 			errs = append(errs, err, o.metrics.Write(filepath.Join(directory, metricsFile), lines, mounted))
 		}
-		// Repeats of one problem are not reported.
+		// The same problem is not reported again while it lasts.
 		text := ""
 		if err := errors.Join(errs...); err != nil {
 			if text = err.Error(); text != said {
@@ -144,14 +144,14 @@ func (o observer) publish(ctx context.Context, directory string) error {
 	}
 }
 
-// publishStatus writes the current line of each disk.
+// publishStatus writes the current line of each disk to the published status.
 func (o observer) publishStatus() error {
 	o.status.Lock()
 	defer o.status.Unlock()
 	return o.host.Store.Publish(o.board.Lines())
 }
 
-// filesystems measures the mounted filesystems. hung is as for usage.Of.
+// filesystems measures the mounted filesystems. hung has the same meaning as in usage.Of.
 func (o observer) filesystems(ctx context.Context, lines []disk.Line, hung map[string]int) ([]metrics.Filesystem, error) {
 	s, err := o.host.Store.Settings()
 	if err != nil {
@@ -174,8 +174,8 @@ func (o observer) filesystems(ctx context.Context, lines []disk.Line, hung map[s
 	return measured(tree, paths, at, usage.Of(ctx, paths, hung)), nil
 }
 
-// measured fills in the sizes of the filesystems at the paths. It skips a filesystem that does not propagate into this
-// process's mount namespace, because the size then belongs to another.
+// measured fills in the sizes of the filesystems at the paths. It skips a filesystem whose mount does not propagate
+// into the mount namespace of this process. The size at such a path is that of another filesystem.
 func measured(tree []mounts.Mount, paths []string, at map[string]metrics.Filesystem, sizes map[string]usage.Space) []metrics.Filesystem {
 	var all []metrics.Filesystem
 	for _, path := range paths {

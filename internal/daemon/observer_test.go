@@ -29,13 +29,13 @@ func observing(t *testing.T) observer {
 	return observer{log, report.NewBoard(nil), metrics.New("test"), new(sync.Mutex), inventory.Host{Store: store.Store{Runtime: t.TempDir()}}, new(time.Time)}
 }
 
-// decide has the observer hear of a disk, without the journal.
+// decide reports a decision about a disk to the observer, without the journal.
 func decide(o observer, name string) {
 	f := &disk.Facts{ID: disk.ID{Name: name, Seq: 7}}
 	o.board.Report(disk.Event{Kind: disk.EventDecided, Facts: f, Content: &disk.Content{Kind: disk.Unknown}, Settings: &disk.Settings{}, Decision: disk.Decision{Action: disk.Refuse, Reason: disk.ReasonUnknown}})
 }
 
-// Who is told READY reads the status of all disks.
+// TestReadyComesAfterTheStatus checks that the status of all disks is published when READY is sent.
 func TestReadyComesAfterTheStatus(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notify")
 	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
@@ -64,7 +64,8 @@ func TestReadyComesAfterTheStatus(t *testing.T) {
 	}
 }
 
-// What a path leads to in this process's mount namespace alone is not the filesystem's.
+// TestMeasured checks that the size at a path is left out if the path leads to another filesystem in this process's
+// mount namespace.
 func TestMeasured(t *testing.T) {
 	at := map[string]metrics.Filesystem{"/a": {UUID: "a"}, "/b": {UUID: "b"}, "/c": {UUID: "c"}, "/d": {UUID: "d"}}
 	dev := func(minor uint32) disk.Dev { return disk.Dev{Major: 254, Minor: minor} }
@@ -81,7 +82,8 @@ func TestMeasured(t *testing.T) {
 	}
 }
 
-// A look at every disk goes by the mount table as it is then, whatever the kernel tells.
+// TestNamesDoubtTheMountTable checks that a look at every disk reads the mount table again, even if the kernel has
+// reported no change.
 func TestNamesDoubtTheMountTable(t *testing.T) {
 	last := func(n node) *mounts.Mount {
 		table, err := n.Mounts()
@@ -90,7 +92,7 @@ func TestNamesDoubtTheMountTable(t *testing.T) {
 		}
 		return &table[0]
 	}
-	// Others may mount something meanwhile.
+	// Other processes may mount something while the test runs.
 	kept, anew := false, false
 	for range 100 {
 		n := node{Host: inventory.Host{Shared: new(inventory.Shared)}, metrics: metrics.New("test")}
@@ -111,8 +113,8 @@ func TestNamesDoubtTheMountTable(t *testing.T) {
 	}
 }
 
-// What comes within publishAfter, or publishEvery of the last time, is written at once, and by who ends
-// as well.
+// TestStatusIsPublishedTogether checks that changes within publishAfter, or within publishEvery of the last write, are
+// published in one write. If the daemon ends during the wait, the changes are still published.
 func TestStatusIsPublishedTogether(t *testing.T) {
 	o := observing(t)
 	synctest.Test(t, func(t *testing.T) {

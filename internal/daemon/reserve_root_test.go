@@ -25,11 +25,11 @@ func sh(t *testing.T, script string) {
 	}
 }
 
-// fillUp fills a filesystem. ext4 sets blocks aside for the metadata of files, which directories can take.
+// fillUp fills a filesystem. ext4 reserves blocks for the metadata of files, and directories can take these blocks.
 const fillUp = "mkdir fill; for i in 1 2; do cat /dev/zero >>fill/f 2>/dev/null || [ $? = 1 ]; sync; done; while mkdir fill/$i 2>/dev/null; do i=$((i+1)); done"
 
-// TestFullRoot: on a filesystem that root has filled, mount points are made and filesystems recorded from the reserve.
-// Formatting is off until the check succeeds, and no longer.
+// TestFullRoot checks a filesystem that root has filled: mount points are made and filesystems recorded from the
+// reserve. Formatting is off until the check succeeds, and no longer.
 func TestFullRoot(t *testing.T) {
 	for name, tt := range map[string]struct{ mkfs, fill string }{
 		"ext4":                 {"mkfs.ext4 -q -F", fillUp},
@@ -46,14 +46,14 @@ func TestFullRoot(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.Recover()
-			// The next record makes the history so large that its newest half is written anew.
+			// With the next record the history becomes so large that its newest half is written to a new file.
 			history, line := filepath.Join(s.State, "history.jsonl"), `{"version":1,"begin":{"evidence":["`+strings.Repeat("x", 2000)+`"]}}`+"\n"
 			if err := os.WriteFile(history, []byte(strings.Repeat(line, 3<<20/len(line))+strings.Repeat("{\"version\":1}\n", 3<<20%len(line)/14)), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			sh(t, "mkdir "+class+"; cd "+root+"; "+tt.fill+"; sync")
 			uuid := func(i int) string { return fmt.Sprintf("aaaaaaaa-0000-4000-8000-%012d", i) }
-			for i := 0; ; i++ { // what fits without the reserve
+			for i := 0; ; i++ { // records that fit without the reserve
 				if err := unit.MakeMountPoint(class, uuid(i)); errors.Is(err, unix.ENOSPC) {
 					break
 				} else if err != nil || i > 20 {
@@ -63,7 +63,7 @@ func TestFullRoot(t *testing.T) {
 			if names, err := filepath.Glob(class + "/.*"); err != nil || len(names) > 0 {
 				t.Errorf("left behind: %v, %v", names, err)
 			}
-			// The check leaves the reserve alone.
+			// The check of the state directory does not use the reserve.
 			if err := s.Check(); !errors.Is(err, unix.ENOSPC) || s.Load("b", nil).Lost.Error() != disk.StateFull {
 				t.Errorf("while it is full: %v, %v", err, s.Load("b", nil).Lost)
 			}

@@ -12,7 +12,7 @@ import (
 	"hotmount/internal/unit"
 )
 
-// units makes PID 1 carry out what the agent decides.
+// units makes PID 1 carry out what the agent has decided.
 type units struct {
 	*unit.Manager
 	mounting *arrivals
@@ -26,7 +26,8 @@ func (u units) Unmount(ctx context.Context, path string) error {
 	})
 }
 
-// Run runs the program, unless the mount point is gone already, or nobody has a filesystem of the device mounted.
+// Run runs the program. It does not run ProgramCleanup if the mount point no longer exists. It does not run
+// ProgramUnmount if no filesystem of the device is mounted anywhere.
 func (u units) Run(ctx context.Context, p disk.Program, id disk.ID, path string) error {
 	switch p {
 	case disk.ProgramCleanup:

@@ -7,16 +7,16 @@ import (
 
 // Underlying is a disk beneath a device-mapper or md device.
 type Underlying struct {
-	// Name is the disk's kernel name.
+	// Name is the kernel name of the disk.
 	Name string `json:"name"`
-	// Serial is the disk's, as in Facts. It is empty if nothing knows it.
+	// Serial is the disk's serial, as in Facts. It is empty if the serial is not known.
 	Serial string `json:"serial,omitempty"`
-	// Gone reports that the disk was detached, and that the device cannot work without it. A disk that is attached again
-	// is another one to the kernel, so this lasts until the device is set up again.
+	// Gone reports that the disk was detached. The device on it cannot work without the disk. A disk that is attached
+	// again is a new disk to the kernel. So Gone stays set until the device is set up again.
 	Gone bool `json:"gone,omitempty"`
 }
 
-// Lost returns the first disk beneath the device that is gone, nil if there is none.
+// Lost returns the first disk beneath the device that is gone. It returns nil if no such disk is gone.
 func (f *Facts) Lost() *Underlying {
 	for i := range f.Below {
 		if f.Below[i].Gone {
@@ -26,7 +26,8 @@ func (f *Facts) Lost() *Underlying {
 	return nil
 }
 
-// RecallBelow fills in the serials of disks that are gone from earlier facts of the same attachment.
+// RecallBelow fills in the serials of the disks beneath the device that are gone. It takes the serials from before, the
+// earlier facts of the same attachment.
 func (f *Facts) RecallBelow(before *Facts) {
 	for i := range f.Below {
 		u := &f.Below[i]
@@ -37,8 +38,9 @@ func (f *Facts) RecallBelow(before *Facts) {
 	}
 }
 
-// LogicalVolume returns the group and the name of a logical volume as LVM's tools take it ("vg0/disk1"), empty for any
-// other device. LVM joins both with a hyphen, and doubles the hyphens in them.
+// LogicalVolume returns the group and the name of a logical volume as LVM's tools take it ("vg0/disk1"). It is empty
+// for any other device. In the name of the mapper device, LVM joins group and volume with a hyphen, and doubles each
+// hyphen within them.
 func (f *Facts) LogicalVolume() string {
 	const hyphen = "\x00"
 	group, volume, found := strings.Cut(strings.ReplaceAll(f.MapperName, "--", hyphen), "-")

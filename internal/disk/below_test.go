@@ -2,7 +2,8 @@ package disk
 
 import "testing"
 
-// TestRecallBelow: the serial of a disk that is gone comes from before, and only from the same attachment of the device.
+// TestRecallBelow checks that the serial of a disk that is gone comes from earlier facts. These facts must be of the
+// same attachment of the device.
 func TestRecallBelow(t *testing.T) {
 	before := Facts{ID: ID{Seq: 7}, Below: []Underlying{{Name: "vdb", Serial: "OLD"}, {Name: "vdc", Serial: "PV"}}}
 	f := Facts{ID: ID{Seq: 7}, Below: []Underlying{{Name: "vdb", Serial: "NEW"}, {Name: "vdc", Gone: true}, {Name: "vdd", Gone: true}}}

@@ -5,8 +5,8 @@ import "strings"
 // Kind is the kind of content on a disk.
 type Kind string
 
-// The kinds of content. The daemon formats only Blank disks, and HalfMade ones that this node left on this disk.
-// Content that cannot be read or recognised is Unknown, never Blank.
+// The kinds of content. The daemon formats only Blank disks, and HalfMade disks on which this node itself began to make
+// the filesystem. Content that cannot be read or recognised is Unknown, never Blank.
 const (
 	// Unread: hotmount has not read the disk yet, and udev names nothing on it.
 	Unread Kind = "unread"
@@ -14,7 +14,7 @@ const (
 	Blank Kind = "blank"
 	// Filesystem: the disk holds a filesystem with a UUID.
 	Filesystem Kind = "filesystem"
-	// HalfMade: the disk holds a filesystem whose mkfs did not finish, perhaps another machine's.
+	// HalfMade: the disk holds a filesystem whose mkfs did not finish. The mkfs may have run on another machine.
 	HalfMade Kind = "half-made"
 	// Other: the disk holds something that cannot be mounted by UUID.
 	Other Kind = "other"
@@ -25,28 +25,28 @@ const (
 // Content is the content of a disk, with the evidence for it.
 type Content struct {
 	Kind Kind `json:"kind"`
-	// Type is libblkid's name for the content: "xfs", "LVM2_member", "gpt". These are foreign bytes unless the name
-	// comes from hotmount's own list.
+	// Type is libblkid's name for the content: "xfs", "LVM2_member", "gpt". The name consists of foreign bytes unless
+	// it is in hotmount's own list.
 	Type string `json:"type,omitempty"`
-	// UUID is the filesystem's UUID in lower case. ValidUUID accepts it.
+	// UUID is the filesystem's UUID in lower case, in the form that ValidUUID accepts.
 	UUID string `json:"uuid,omitempty"`
-	// Label is the filesystem's label. Foreign bytes.
+	// Label is the filesystem's label. It contains foreign bytes.
 	Label string `json:"label,omitempty"`
-	// Span is how many bytes of the disk the filesystem takes, 0 if unknown.
+	// Span is the number of bytes that the filesystem takes on the disk, 0 if unknown.
 	Span uint64 `json:"span,omitempty"`
-	// Proven reports that hotmount has read the disk itself. Otherwise the content is udev's.
+	// Proven reports that hotmount has read the disk itself. If Proven is false, the content is what udev has found.
 	Proven bool `json:"proven,omitempty"`
-	// Torn reports that this is the filesystem of the disk's unfinished format, and that some of what mkfs wrote is
-	// missing. Its superblock can be there already: mkfs flushes only at its end.
+	// Torn reports that the filesystem is that of the disk's unfinished format, and that a part of what mkfs writes is
+	// missing. The superblock can be on the disk already, because mkfs flushes only at its end.
 	Torn bool `json:"torn,omitempty"`
 	// Made reports that hotmount has just made the filesystem on this machine.
 	Made bool `json:"made,omitempty"`
-	// Evidence has one finding a line: which check, which offset, which bytes.
+	// Evidence has one finding per line: which check, at which offset, which bytes.
 	Evidence []string `json:"evidence,omitempty"`
 }
 
-// Known returns what is known of the disk's content without reading it. This is the last proof while it is valid, else
-// what udev has probed.
+// Known returns what is known of the disk's content without reading the disk. This is the last proof while the proof is
+// valid, otherwise what udev has found.
 func (f *Facts) Known() Content {
 	c, proof := f.known()
 	if !proof {
@@ -56,7 +56,7 @@ func (f *Facts) Known() Content {
 }
 
 // known is Known without the evidence from udev, which takes longer to write than all the rest. FindPeers compares many
-// disks and needs none. Proof reports whether c comes from the last proof.
+// disks and needs no evidence. proof reports whether c comes from the last proof.
 func (f *Facts) known() (c Content, proof bool) {
 	if v := f.Standing.Verdict; v.Valid(f) && v.Content.Kind != "" {
 		return v.Content, true

@@ -1,5 +1,6 @@
-// Package disk holds the values that all of hotmount shares: the disk (ID), what is known about it (Facts), its content
-// (Content) and what to do with it (Decision). It needs no operating system and imports only the standard library.
+// Package disk holds the values that all other packages share: the disk (ID), what is known about it (Facts), its
+// content (Content) and what is to be done with it (Decision). The package needs no operating system and imports only
+// the standard library.
 package disk
 
 import (
@@ -11,15 +12,15 @@ import (
 	"strings"
 )
 
-// ErrGone reports that a disk is no longer attached, or that another disk has its name.
+// ErrGone reports that a disk is no longer attached, or that another disk now has its name.
 var ErrGone = errors.New("the disk is gone")
 
-// ErrHeld reports that the kernel still has a filesystem mounted somewhere. The filesystem of a detached disk stays
-// mounted until its last user lets go.
+// ErrHeld reports that the kernel still has a filesystem mounted in a place that the host cannot see. The filesystem of
+// a detached disk stays mounted until its last user closes it.
 var ErrHeld = errors.New("the kernel still has this filesystem mounted, in a place that the host does not show")
 
-// NodeError reports a fault of the node and not of the disk, such as one of PID 1 or a full filesystem. It may pass by
-// itself.
+// NodeError reports a fault of the node and not of the disk, such as a fault of PID 1 or a full filesystem. The fault
+// may end without any action.
 type NodeError struct{ Err error }
 
 func (e *NodeError) Error() string { return e.Err.Error() }
@@ -27,7 +28,7 @@ func (e *NodeError) Error() string { return e.Err.Error() }
 // Unwrap returns the wrapped error.
 func (e *NodeError) Unwrap() error { return e.Err }
 
-// OfNode wraps the error in a NodeError. It returns nil for nil.
+// OfNode wraps the error in a NodeError. It returns nil if err is nil.
 func OfNode(err error) error {
 	if err == nil {
 		return nil
@@ -42,10 +43,10 @@ type Dev struct {
 	Minor uint32 `json:"minor"`
 }
 
-// String returns the form "254:16".
+// String returns the number in the form "254:16".
 func (d Dev) String() string { return fmt.Sprintf("%d:%d", d.Major, d.Minor) }
 
-// ParseDev parses the form "254:16", with or without a trailing newline.
+// ParseDev parses a number in the form "254:16", with or without a trailing newline.
 func ParseDev(s string) (Dev, error) {
 	first, second, _ := strings.Cut(strings.TrimSuffix(s, "\n"), ":")
 	major, err := strconv.ParseUint(first, 10, 32)
@@ -59,34 +60,34 @@ func ParseDev(s string) (Dev, error) {
 // ID names one attachment of one disk. The kernel reuses Name and Dev as soon as a disk is gone. It never reuses Seq
 // within one boot.
 type ID struct {
-	// Name is the kernel's name, the entry in /sys/block, such as "vdb".
+	// Name is the name that the kernel gives to the disk, such as "vdb". /sys/block has an entry of that name.
 	Name string `json:"name"`
 	// Dev is the device number.
 	Dev Dev `json:"dev"`
 	// Seq is the disk sequence number (/sys/block/*/diskseq, Linux 5.15). A partition's Seq includes its partition
-	// number (PartitionSeq), so that it never stands for the whole disk.
+	// number (PartitionSeq), so it never equals the Seq of a whole disk.
 	Seq uint64 `json:"seq"`
 }
 
-// partitionShift leaves room for more disk sequence numbers than a machine can use up. It keeps Seq within the 53 bits
-// that JSON readers can represent.
+// partitionShift leaves room for more disk sequence numbers than a machine can use up. With this shift Seq stays within
+// the 53 bits that JSON readers can represent.
 const partitionShift = 40
 
-// PartitionSeq returns the Seq of a partition. Seq is that of its disk, number the partition's own
+// PartitionSeq returns the Seq of a partition. seq is the Seq of the partition's disk. number is the partition number
 // (/sys/block/*/*/partition), which begins at 1.
 func PartitionSeq(seq uint64, number uint32) uint64 { return seq | uint64(number)<<partitionShift }
 
-// Partition returns the number of a partition, 0 for a whole disk.
+// Partition returns the partition number. It is 0 for a whole disk.
 func (id ID) Partition() uint32 { return uint32(id.Seq >> partitionShift) }
 
-// DiskSeq returns the sequence number of the disk, for a partition that of its whole disk.
+// DiskSeq returns the disk sequence number. For a partition it returns the number of its whole disk.
 func (id ID) DiskSeq() uint64 { return id.Seq & (1<<partitionShift - 1) }
 
 // Node returns the path of the device node that the kernel made for the disk.
 func (id ID) Node() string { return "/dev/" + id.Name }
 
-// BySeq returns udev's link to the disk or partition by disk sequence number (60-persistent-storage.rules). Unlike
-// by-uuid and by-id, the link can never lead to another disk.
+// BySeq returns the path of udev's link to the disk or partition by disk sequence number (60-persistent-storage.rules).
+// Unlike the links in by-uuid and by-id, this link can never lead to another disk.
 func (id ID) BySeq() string {
 	link := fmt.Sprintf("/dev/disk/by-diskseq/%d", id.DiskSeq())
 	if n := id.Partition(); n > 0 {
@@ -95,9 +96,9 @@ func (id ID) BySeq() string {
 	return link
 }
 
-// Sandboxed explains err, with which root could not open the disk in an instance of the template unit. EPERM and EACCES
-// (open(2)) come from the unit's sandbox and not from the disk. A disk outside DeviceAllow= gives EPERM
-// (systemd.resource-control(5)). A node with another owner gives EACCES to root without capabilities.
+// Sandboxed explains err, the error with which root could not open the disk in an instance of the template unit. EPERM
+// and EACCES (open(2)) come from the unit's sandbox and not from the disk. For a disk outside DeviceAllow= the error is
+// EPERM (systemd.resource-control(5)). For a node of another owner, root without capabilities gets EACCES.
 func (id ID) Sandboxed(template string, err error) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
@@ -106,7 +107,7 @@ func (id ID) Sandboxed(template string, err error) error {
 		err, template, id.Seq, id.BySeq())
 }
 
-// String returns the form for people: "vdb (disk sequence number 12)".
+// String returns the disk in a form for people: "vdb (disk sequence number 12)".
 func (id ID) String() string {
 	return fmt.Sprintf("%s (disk sequence number %d)", id.Name, id.DiskSeq())
 }

@@ -11,7 +11,7 @@ import (
 	"unicode"
 )
 
-// TestOutput: the output of a program becomes one line, and its bytes are escaped once.
+// TestOutput checks that the output of a program becomes one line, and that its bytes are escaped once.
 func TestOutput(t *testing.T) {
 	for in, want := range map[string]string{
 		"resize2fs 1.47.0\n\tPermission denied\n\n": "resize2fs 1.47.0 Permission denied",
@@ -132,7 +132,7 @@ func TestKnown(t *testing.T) {
 		put  func(*Facts)
 		kind Kind
 		uuid string
-		// says is the evidence.
+		// says is the evidence that is expected.
 		says string
 	}{
 		{"nothing", func(*Facts) {}, Unread, "", ""},
@@ -210,13 +210,13 @@ func TestFindPeers(t *testing.T) {
 	if p := f.SameUUID[0]; p.Name != "vdd" || p.OnRecord || !p.Resized {
 		t.Errorf("peer %+v", p)
 	}
-	// The same peer is named, whichever disk asks first.
+	// The same peer is named first, whichever disk looks for peers.
 	all = []Facts{disk("vdd", 3, "S", ""), disk("vdb", 1, "S", uuid), disk("vdc", 2, "S", "")}
 	f = disk("vde", 4, "S", "")
 	if f.FindPeers(pointers(all)); len(f.SameSerial) != 3 || f.SameSerial[0].Name != "vdb" || f.SameSerial[0].Type != "xfs" || f.SameSerial[2].Name != "vdd" {
 		t.Errorf("peers %+v", f.SameSerial)
 	}
-	// virtio cuts a serial. A partition has its disk's serial, and is not that disk.
+	// virtio cuts a serial. The serial of a partition contains that of its disk, but the partition is not that disk.
 	long := disk("sda", 5, "ABCDEFGHIJKLMNOPQRST-and-more", uuid)
 	cut, part := disk("vdf", 6, "ABCDEFGHIJKLMNOPQRST", ""), disk("vdf1", 6, "ABCDEFGHIJKLMNOPQRST-part1", "")
 	part.Whole = "vdf"
@@ -225,7 +225,7 @@ func TestFindPeers(t *testing.T) {
 			t.Errorf("%s: peers %+v", f.Name, f.SameSerial)
 		}
 	}
-	// A mount in a place of ours is known even if udev does not know it.
+	// The filesystem in one of hotmount's places is known even if udev does not know it.
 	mounted := Facts{ID: ID{Name: "vdb", Seq: 1}, Serial: "S", Standing: Standing{Volume: &Sighting{UUID: uuid, Type: "ext4"}}}
 	for _, at := range [][]MountPoint{nil, {{Path: "/mnt/disks/" + uuid}}} {
 		mounted.Mounts = at
@@ -236,7 +236,7 @@ func TestFindPeers(t *testing.T) {
 	}
 }
 
-// TestPeersInUse: a peer's use includes every use of the disk and of the devices on it.
+// TestPeersInUse checks that the use of a peer includes every use of the disk and of the devices on it.
 func TestPeersInUse(t *testing.T) {
 	for want, o := range map[string]Facts{
 		"":      {},
@@ -254,7 +254,7 @@ func TestPeersInUse(t *testing.T) {
 	}
 }
 
-// TestVisibleJSON: only printable characters are left, and the meaning stays the same.
+// TestUnescape checks that \xNN is undone and that all other text stays as it is.
 func TestUnescape(t *testing.T) {
 	for in, want := range map[string]string{
 		"":             "",
@@ -297,7 +297,7 @@ func TestVisibleJSON(t *testing.T) {
 	}
 }
 
-// TestState: a mounted disk with a fault has another state than a healthy one.
+// TestState checks that a mounted disk with a fault has another state than a mounted disk without one.
 func TestState(t *testing.T) {
 	for _, test := range []struct {
 		action Action
@@ -321,7 +321,7 @@ func TestState(t *testing.T) {
 	}
 }
 
-// BenchmarkFindPeers looks for the peers of one disk of 250.
+// BenchmarkFindPeers finds the peers of one disk among 250 disks.
 func BenchmarkFindPeers(b *testing.B) {
 	var all []*Facts
 	for i := range 250 {

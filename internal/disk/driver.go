@@ -1,10 +1,10 @@
 package disk
 
-// Driver is software on the node that brings disks or takes them for itself: mostly a CSI driver.
+// Driver is software on the node that brings disks or takes them for itself. Most drivers are CSI drivers.
 type Driver struct {
-	// Name is the CSI driver's name, or that of its directory. Foreign bytes.
+	// Name is the name of the CSI driver, or the name of its directory. It contains foreign bytes.
 	Name string
-	// Reach are the kinds of disks that it brings or takes.
+	// Reach is the set of the kinds of disks that the driver brings or takes.
 	Reach Reach
 }
 
@@ -15,19 +15,20 @@ type Reach uint8
 const (
 	// Fabric: disks behind a network, such as iSCSI, Fibre Channel, NVMe over fabrics and RBD.
 	Fabric Reach = 1 << iota
-	// Mapper: devices that the node builds on other disks: LVM, crypt, DRBD, ZFS volumes.
+	// Mapper: devices that the node builds on other disks, such as LVM, crypt, DRBD and ZFS volumes.
 	Mapper
-	// Local: disks that look as if they were the node's own. Disks of virtual machines do, wherever they are stored.
+	// Local: disks that look as if they were in the machine itself. All disks of virtual machines look like that,
+	// wherever they are stored.
 	Local
 
 	// Whole: the driver takes whole disks of any kind.
 	Whole = Local | Mapper
-	// Anything: nothing is known about the driver.
+	// Anything: it is not known which kinds of disks the driver brings or takes.
 	Anything = Fabric | Mapper | Local
 )
 
-// Reach returns the kinds to which the disk may belong. A SCSI or NVMe disk whose path shows no fabric is local. Devices
-// without a known transport may be of any kind.
+// Reach returns the kinds to which the disk may belong. A SCSI or NVMe disk whose path shows no fabric is local. A
+// device without a known transport may be of any kind.
 func (f *Facts) Reach() Reach {
 	var fabric Reach
 	if f.Fabric {
@@ -38,7 +39,7 @@ func (f *Facts) Reach() Reach {
 		return Local
 	case "scsi", "nvme":
 		return Local | fabric
-	case "dm", "md": // of the disks below as well: a driver encrypts its own volume, and multipathd builds on a fabric
+	case "dm", "md": // the kinds of the disks below count too: a driver encrypts its own volume, multipathd uses a fabric
 		return Mapper | Local | fabric
 	}
 	return Anything

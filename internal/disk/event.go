@@ -1,20 +1,20 @@
 package disk
 
-// Event is something that happened to a disk or to the daemon, for the journal, the status and the metrics.
+// Event is something that happened to a disk or to the daemon. The journal, the status and the metrics show it.
 type Event struct {
 	Kind EventKind
-	// Facts are those of the disk, nil if the event concerns no single disk.
+	// Facts are the facts of the disk. It is nil if the event does not concern a single disk.
 	Facts    *Facts
 	Decision Decision
-	// Path is where the disk is, was or is to be mounted or given out, empty for nowhere.
+	// Path is where the disk is, was or is to be mounted or given out. It is empty if there is no such place.
 	Path string
-	// Content and Settings are what a decision was made on. Only EventDecided has them.
+	// Content and Settings are the content and the settings on which a decision was made. Only EventDecided has them.
 	Content  *Content
 	Settings *Settings
-	// Err is the failure or the problem. Tries tells when what failed is tried again.
+	// Err is the failure or the problem. Tries shows when the failed action is tried again.
 	Err   error
 	Tries Tries
-	// Notice is the text of EventNotice.
+	// Notice is the text of an EventNotice, empty for any other event.
 	Notice string
 }
 
@@ -22,24 +22,24 @@ type Event struct {
 type EventKind int
 
 const (
-	// EventDecided is a decision that differs from the disk's last one.
+	// EventDecided: the decision differs from the disk's last decision.
 	EventDecided EventKind = iota
-	// EventMounted is a mount that the mount table shows.
+	// EventMounted: the mount table shows a new mount.
 	EventMounted
-	// EventFailed is each failure to do something with the disk.
+	// EventFailed: an action on the disk has failed. Each failure is an event.
 	EventFailed
-	// EventRecovered is that a disk had a failure and needs nothing any more.
+	// EventRecovered: an earlier failure of a disk is over, and nothing needs to be done with the disk.
 	EventRecovered
-	// EventGone is that a disk was detached.
+	// EventGone: a disk was detached.
 	EventGone
-	// EventDisregarded is that no class selects a partition any more, which stays as it is, or the end of a disk that no
-	// class selected.
+	// EventDisregarded: no class selects a partition any more, and the partition stays as it is. The event also reports
+	// the end of a disk that no class selected.
 	EventDisregarded
-	// EventBounced is a mount that ended because PID 1 took the disk for unplugged or rebooted softly, and that is made
+	// EventBounced: a mount ended because PID 1 took the disk for unplugged or did a soft reboot. The disk is mounted
 	// again.
 	EventBounced
-	// EventNotice is a problem that concerns no single disk and needs a person, each one once.
+	// EventNotice: there is a problem that concerns no single disk and needs a person. Each problem is one event.
 	EventNotice
-	// EventProblem is an error that concerns no single disk.
+	// EventProblem: there is an error that concerns no single disk.
 	EventProblem
 )

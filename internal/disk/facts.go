@@ -7,56 +7,57 @@ import (
 	"strings"
 )
 
-// Facts is what is known about one disk without reading its content. It comes from sysfs, the udev database, the mount
-// table and hotmount's stores. Strings from the disk or from udev are foreign bytes; print them with Visible.
+// Facts is what is known about one disk without reading its content. The facts come from sysfs, the udev database, the
+// mount table and hotmount's stores. Strings from the disk or from udev are foreign bytes; print them with Visible.
 type Facts struct {
 	ID
 
-	// Whole is the kernel name of a partition's disk, empty for a whole disk. A partition's serial and slot are its
-	// disk's with "-partN" appended. Its other hardware facts are its disk's.
+	// Whole is the kernel name of the disk that a partition is on. It is empty for a whole disk. The serial and the
+	// slot of a partition are those of its disk with "-partN" appended. The other hardware facts of a partition are
+	// those of its disk.
 	Whole string `json:"whole,omitempty"`
-	// WholeSize is that disk's size in bytes.
+	// WholeSize is the size in bytes of the disk that Whole names.
 	WholeSize uint64 `json:"whole_size,omitempty"`
-	// Size is in bytes.
+	// Size is the size of the disk in bytes.
 	Size uint64 `json:"size"`
-	// Serial is the hardware's serial (/sys/block/*/serial), empty if it has none. Foreign bytes; virtio cuts it at 20
-	// bytes.
+	// Serial is the serial number of the hardware (/sys/block/*/serial), empty if the hardware has none. It contains
+	// foreign bytes. virtio cuts a serial after 20 bytes.
 	Serial string `json:"serial,omitempty"`
-	// Model, Vendor and WWN are the hardware's. Foreign bytes.
+	// Model, Vendor and WWN are values of the hardware. They contain foreign bytes.
 	Model  string `json:"model,omitempty"`
 	Vendor string `json:"vendor,omitempty"`
 	WWN    string `json:"wwn,omitempty"`
-	// Transport is how the disk is attached: "virtio", "scsi", VirtioSCSI, "nvme", "dm", "md" or "loop". It is empty for
-	// any other.
+	// Transport is how the disk is attached: "virtio", "scsi", VirtioSCSI, "nvme", "dm", "md" or "loop". It is empty
+	// for any other transport.
 	Transport string `json:"transport,omitempty"`
-	// MapperName is the name of a device-mapper device (/sys/block/*/dm/name).
-	// Foreign bytes.
+	// MapperName is the name of a device-mapper device (/sys/block/*/dm/name). It contains foreign bytes.
 	MapperName string `json:"mapper_name,omitempty"`
-	// BackingFile is the path of the file behind a loop device (/sys/block/*/loop/backing_file), as seen by the process
-	// that set it up. It is empty for all other disks. Foreign bytes.
+	// BackingFile is the path of the file behind a loop device (/sys/block/*/loop/backing_file), as the process that
+	// set up the device saw it. It is empty for all other disks. It contains foreign bytes.
 	BackingFile string `json:"backing_file,omitempty"`
-	// BackingDevice reports that a loop device's backing file is a block device, or is not known to be a regular file.
+	// BackingDevice reports that the backing file of a loop device is a block device, or that hotmount does not know
+	// whether it is a regular file.
 	BackingDevice bool `json:"backing_device,omitempty"`
-	// Slot is where the disk is plugged in: udev's ID_PATH, such as "pci-0000:05:00.0", else the last bus address in
-	// the sysfs path.
+	// Slot is where the disk is plugged in: udev's ID_PATH, such as "pci-0000:05:00.0". Without an ID_PATH, it is the
+	// last bus address in the sysfs path.
 	Slot string `json:"slot,omitempty"`
-	// Fabric reports that the way from the disk to this machine leads over a fabric (iSCSI, Fibre Channel, SRP, NVMe over
-	// fabrics), or does not show. A cloud's disks look local.
+	// Fabric reports that the disk is connected over a fabric (iSCSI, Fibre Channel, SRP, NVMe over fabrics), or that
+	// sysfs does not show how it is connected. The disks of a cloud look local.
 	Fabric bool `json:"fabric,omitempty"`
 	// ReadOnly reports that the kernel refuses writes (/sys/block/*/ro).
 	ReadOnly bool `json:"read_only,omitempty"`
-	// Rotational and Removable are /sys/block/*/queue/rotational and /sys/block/*/removable.
+	// Rotational and Removable are the values of /sys/block/*/queue/rotational and /sys/block/*/removable.
 	Rotational bool `json:"rotational,omitempty"`
 	Removable  bool `json:"removable,omitempty"`
-	// LogicalSector is the logical block size in bytes.
+	// LogicalSector is the size of a logical sector in bytes.
 	LogicalSector uint32 `json:"logical_sector"`
 	// Discards reports that the disk supports discard (/sys/block/*/queue/discard_max_bytes is not 0).
 	Discards bool `json:"discards,omitempty"`
 	// Writes counts the write and discard requests that the kernel has completed on this disk since it was attached
 	// (/sys/block/*/stat).
 	Writes uint64 `json:"writes"`
-	// Uncounted reports that the kernel does not keep that count (/sys/block/*/queue/iostats is not 1). An unchanged
-	// count then proves nothing.
+	// Uncounted reports that the kernel does not count the disk's reads and writes (/sys/block/*/queue/iostats is not
+	// 1). Then an unchanged value of Writes proves nothing.
 	Uncounted bool `json:"uncounted,omitempty"`
 
 	// InFlight counts the requests that the disk has not answered yet (/sys/block/*/stat).
@@ -69,31 +70,33 @@ type Facts struct {
 	Holders []string `json:"holders,omitempty"`
 	// Below are the disks beneath a device-mapper or md device, at any depth.
 	Below []Underlying `json:"below,omitempty"`
-	// Loops are the kernel names of loop devices on the disk, on its partitions or on their holders. For a partition
-	// they are those on it or on its whole disk. They claim nothing.
+	// Loops are the kernel names of loop devices on the disk, on its partitions or on their holders. For a partition,
+	// Loops are the loop devices on the partition or on its whole disk. A loop device does not claim the disk.
 	Loops []string `json:"loops,omitempty"`
-	// LoopsUnsure reports that none of these is certain.
+	// LoopsUnsure reports that all Loops are uncertain: each of them may be on another disk.
 	LoopsUnsure bool `json:"loops_unsure,omitempty"`
-	// Bound are the places at which the disk's node is bound as a device (mounts.Bound). For a whole disk the nodes of
-	// its partitions count too, for a partition its disk's.
+	// Bound are the places at which the disk's device node is bound as a device (mounts.Bound). For a whole disk, the
+	// nodes of its partitions count too. For a partition, the node of its disk counts too.
 	Bound []string `json:"bound,omitempty"`
 	// Neighbours reports that other software on the node may open the disk without claiming it: a CSI driver or a
 	// virtual machine monitor.
 	Neighbours bool `json:"neighbours,omitempty"`
 	// System is the mount point that makes this a disk of the running system: "/", "/boot", "/boot/efi", "/usr" or
-	// "/var". The mount may be on a partition or holder. System is empty for other disks.
+	// "/var". The mount may be on a partition or a holder of the disk. System is empty for other disks.
 	System string `json:"system,omitempty"`
 	// Mounts are the places at which the disk itself is mounted, from PID 1's mount table.
 	Mounts []MountPoint `json:"mounts,omitempty"`
-	// Fault describes what the kernel did to the mounted filesystem after an error, empty if it did nothing.
+	// Fault describes what the kernel did to the mounted filesystem after an error. It is empty if the kernel did
+	// nothing.
 	Fault string `json:"fault,omitempty"`
-	// Geometry is that of a filesystem mounted in one of hotmount's places, nil if unknown.
+	// Geometry is the geometry of a filesystem that is mounted in one of hotmount's places. It is nil if unknown.
 	Geometry *Geometry `json:"geometry,omitempty"`
 	// Swap reports that the disk or something on it is active swap space.
 	Swap bool `json:"swap,omitempty"`
-	// Claim is the line of the system's configuration that names the disk, such as "/etc/fstab:4", empty if none does.
+	// Claim is the place in the system's configuration that names the disk, such as "/etc/fstab:4". It is empty if the
+	// configuration does not name the disk.
 	Claim string `json:"claim,omitempty"`
-	// Unseen is an unreadable unit file that may name the disk, empty if there is none.
+	// Unseen is the path of an unreadable unit file that may name the disk. It is empty if no unit file is unreadable.
 	Unseen string `json:"unseen,omitempty"`
 
 	// Drivers are the drivers on the node that bring or take disks. All disks share the list.
@@ -101,10 +104,11 @@ type Facts struct {
 
 	// Udev is the disk's entry in the udev database.
 	Udev Udev `json:"udev"`
-	// Standing is what hotmount's own stores hold about the disk.
+	// Standing is what hotmount's records contain about the disk.
 	Standing Standing `json:"standing"`
-	// SameSerial are the other attached disks with this disk's serial. SameWWN are further ones with its WWN that no serial
-	// tells apart from it. SameUUID are those with a filesystem of this disk's UUID.
+	// SameSerial are the other attached disks with this disk's serial. SameWWN are the other attached disks with this
+	// disk's WWN, if no serial shows that they are different disks. SameUUID are the other attached disks with a
+	// filesystem of the same UUID.
 	SameSerial []Peer `json:"same_serial,omitempty"`
 	SameWWN    []Peer `json:"same_wwn,omitempty"`
 	SameUUID   []Peer `json:"same_uuid,omitempty"`
@@ -112,11 +116,11 @@ type Facts struct {
 	Moved *Peer `json:"moved,omitempty"`
 }
 
-// VirtioSCSI is the transport of SCSI disks that a hypervisor attaches by virtio-scsi. Selectors of
-// "scsi" and the names of its block volumes apply to them, too.
+// VirtioSCSI is the transport of SCSI disks that a hypervisor attaches by virtio-scsi. A selector "scsi" matches these
+// disks too, and the names of their block volumes begin with "scsi" too.
 const VirtioSCSI = "virtio-scsi"
 
-// Bus returns the transport, with "scsi" for VirtioSCSI.
+// Bus returns the transport of the disk. For VirtioSCSI it returns "scsi".
 func (f *Facts) Bus() string {
 	if f.Transport == VirtioSCSI {
 		return "scsi"
@@ -128,51 +132,52 @@ func (f *Facts) Bus() string {
 type MountPoint struct {
 	// Dev is the device number of the mounted filesystem.
 	Dev Dev `json:"dev"`
-	// Root is the mounted directory within the filesystem: "/" unless it is a bind mount of a part.
+	// Root is the mounted directory within the filesystem. It is "/" unless the mount is a bind mount of a part of the
+	// filesystem.
 	Root string `json:"root"`
-	// Path is the mount point, with the table's octal escapes undone.
+	// Path is the mount point, without the octal escapes of the mount table.
 	Path string `json:"path"`
-	// Type is the filesystem type, Source the device as given to mount.
+	// Type is the filesystem type. Source is the device as given to mount.
 	Type   string `json:"type"`
 	Source string `json:"source,omitempty"`
-	// Options are the per-mount options, SuperOptions the filesystem's.
+	// Options are the options of this mount. SuperOptions are the options of the filesystem.
 	Options      string `json:"options,omitempty"`
 	SuperOptions string `json:"super_options,omitempty"`
-	// Covered reports that the path leads to another mount, over this one or over a directory above it. The mount table
-	// alone does not show it.
+	// Covered reports that another mount covers this one, so the path leads to that mount. The other mount is at the
+	// same path or at a directory above it. The mount table alone does not show this.
 	Covered bool `json:"covered,omitempty"`
-	// CoveredBy is where the mount is to which the path leads instead, empty if that is of the same filesystem.
+	// CoveredBy is the path of the mount that covers this one. It is empty if that mount is of the same filesystem.
 	CoveredBy string `json:"covered_by,omitempty"`
 }
 
 // Udev is the udev database's entry for a disk (/run/udev/data/b*).
 type Udev struct {
-	// Initialized reports that udev's rules have run for this attachment: the entry exists and its DISKSEQ is the
-	// disk's.
+	// Initialized reports that udev's rules have run for this attachment. This is so if the entry exists and its
+	// DISKSEQ is the disk's.
 	Initialized bool `json:"initialized"`
-	// NotReady reports that SYSTEMD_READY=0 or a rule forbids use of the disk. UDISKS_IGNORE does not count.
+	// NotReady reports that SYSTEMD_READY=0 or another rule forbids the use of the disk. UDISKS_IGNORE does not count.
 	NotReady bool `json:"not_ready,omitempty"`
-	// Multipath reports that the disk is a leg of a multipath device.
+	// Multipath reports that the disk is a path of a multipath device.
 	Multipath bool `json:"multipath,omitempty"`
-	// FSUsage, FSType, FSUUID and FSLabel are ID_FS_USAGE, ID_FS_TYPE,
-	// ID_FS_UUID_ENC and ID_FS_LABEL_ENC with udev's \x escapes undone.
+	// FSUsage, FSType, FSUUID and FSLabel are ID_FS_USAGE, ID_FS_TYPE, ID_FS_UUID_ENC and ID_FS_LABEL_ENC, without
+	// udev's \x escapes.
 	FSUsage string `json:"fs_usage,omitempty"`
 	FSType  string `json:"fs_type,omitempty"`
 	FSUUID  string `json:"fs_uuid,omitempty"`
 	FSLabel string `json:"fs_label,omitempty"`
-	// FSSpan is how many bytes of the disk the filesystem takes, 0 if unknown. It is ID_FS_LASTBLOCK times
-	// ID_FS_BLOCKSIZE, or hotmount's udev rules compute it from an XFS superblock.
+	// FSSpan is the number of bytes that the filesystem takes on the disk, 0 if unknown. It is ID_FS_LASTBLOCK times
+	// ID_FS_BLOCKSIZE, or the value that hotmount's udev rules compute from an XFS superblock.
 	FSSpan uint64 `json:"fs_span,omitempty"`
-	// Ambivalent is ID_FS_AMBIVALENT: signatures of more than one kind.
+	// Ambivalent is ID_FS_AMBIVALENT: the disk has signatures of more than one kind.
 	Ambivalent string `json:"ambivalent,omitempty"`
-	// PartTable is ID_PART_TABLE_TYPE, PartTableUUID ID_PART_TABLE_UUID.
+	// PartTable is ID_PART_TABLE_TYPE. PartTableUUID is ID_PART_TABLE_UUID.
 	PartTable     string `json:"part_table,omitempty"`
 	PartTableUUID string `json:"part_table_uuid,omitempty"`
 	// Links are the links below /dev that udev gave to the disk.
 	Links []string `json:"links,omitempty"`
 }
 
-// OfDisk returns the whole disk's serial or slot for that of a partition: it removes "-partN".
+// OfDisk returns the serial or the slot of a partition's whole disk: it removes "-partN" from that of the partition.
 func (f *Facts) OfDisk(s string) string {
 	if f.Whole == "" {
 		return s
@@ -181,7 +186,8 @@ func (f *Facts) OfDisk(s string) string {
 	return s[:max(i, 0)]
 }
 
-// PartitionSuffix precedes the partition number in a name derived from the disk's, as in udev's links.
+// PartitionSuffix precedes the partition number in a partition's name that is derived from the disk's name, as in
+// udev's links.
 const PartitionSuffix = "-part"
 
 // Holds reports whether udev or the kernel knows of anything on the disk.
@@ -190,13 +196,14 @@ func (f *Facts) Holds() bool {
 	return len(f.Partitions) > 0 || u.FSType != "" || u.FSUsage != "" || u.Ambivalent != "" || u.PartTable != ""
 }
 
-// MountedBy reports whether the whole filesystem is mounted at a path that ends in that UUID, as in the directory of a
-// current or former class.
+// MountedBy reports whether the whole filesystem is mounted at a path that ends in that UUID. Such a path is in the
+// directory of a current or a former class.
 func (f *Facts) MountedBy(uuid string) bool {
 	return slices.ContainsFunc(f.Mounts, func(m MountPoint) bool { return m.Root == "/" && path.Base(m.Path) == uuid })
 }
 
-// Through returns a clause that names the loop device through which the disk is in use, empty if there is none.
+// Through returns a clause that names the loop device through which the disk is in use. It is empty if the disk has no
+// loop device.
 func (f *Facts) Through() string {
 	switch {
 	case len(f.Loops) == 0:
@@ -207,8 +214,8 @@ func (f *Facts) Through() string {
 	return "it is in use through /dev/" + f.Loops[0]
 }
 
-// Lies returns the type and a printable identifier of what lies on the disk, whose content is c. Both are empty if
-// nothing is known. The identifier is empty if there is none or it is not fit to print.
+// Lies returns the type and a printable identifier of what is on the disk. c is the content of the disk. Both results
+// are empty if nothing is known. The identifier is empty if there is none or if it is not fit to print.
 func (f *Facts) Lies(c *Content) (what, id string) {
 	switch c.Kind {
 	case Filesystem:

@@ -7,21 +7,22 @@ import (
 
 // Geometry is how much of a disk a filesystem takes.
 type Geometry struct {
-	// Size is in bytes, Block the size of a block in bytes.
+	// Size is the size of the filesystem in bytes. Block is the size of a block in bytes.
 	Size  uint64 `json:"size"`
 	Block uint64 `json:"block"`
-	// Group is the size in bytes of an XFS allocation group, 0 for another filesystem.
+	// Group is the size in bytes of an XFS allocation group. It is 0 for any other filesystem.
 	Group uint64 `json:"group,omitempty"`
-	// UUID is the UUID of an XFS, empty if unknown. For a mounted one it is what the kernel read from the disk.
+	// UUID is the UUID of an XFS filesystem, empty if unknown. For a mounted filesystem it is the UUID that the kernel
+	// read from the disk.
 	UUID string `json:"uuid,omitempty"`
 }
 
-// leastGroup is the least number of blocks in the last allocation group of an XFS (XFS_MIN_AG_BLOCKS, Linux,
-// fs/xfs/libxfs/xfs_fs.h).
+// leastGroup is the least number of blocks that the last allocation group of an XFS filesystem can have
+// (XFS_MIN_AG_BLOCKS, Linux, fs/xfs/libxfs/xfs_fs.h).
 const leastGroup = 64
 
-// Usable returns how many bytes of a disk of that size the filesystem could take. For XFS it computes as
-// xfs_growfs_data_private does (Linux, fs/xfs/xfs_fsops.c). For another filesystem the result is an upper bound.
+// Usable returns how many bytes of a disk of the given size the filesystem could take. For XFS it computes the value as
+// xfs_growfs_data_private does (Linux, fs/xfs/xfs_fsops.c). For any other filesystem the result is an upper bound.
 func (g Geometry) Usable(size uint64) uint64 {
 	if g.Block == 0 {
 		return 0
@@ -43,17 +44,18 @@ type Fit struct {
 	Size uint64 `json:"size"`
 	// Geometry is the filesystem's geometry after the attempt.
 	Geometry Geometry `json:"geometry"`
-	// Failure is why the filesystem does not fill the disk, empty if it does.
+	// Failure is why the filesystem does not fill the disk. It is empty if the filesystem fills the disk.
 	Failure string `json:"failure,omitempty"`
-	// Recorded reports that the cause are errors on record in an ext4, which e2fsck repairs.
+	// Recorded reports that errors are on record in an ext4 filesystem, and that they prevent it from growing. e2fsck
+	// repairs them.
 	Recorded bool `json:"recorded,omitempty"`
 }
 
-// Valid reports whether attachment and size of the disk are still the same.
+// Valid reports whether the disk still has the same attachment and the same size.
 func (v *Fit) Valid(f *Facts) bool { return v != nil && v.Seq == f.Seq && v.Size == f.Size }
 
-// Adopted returns the size in bytes that the disk had when its filesystem was first mounted on this node. It is 0 if the
-// node made the filesystem. Before the first mount it is the disk's size.
+// Adopted returns the size in bytes that the disk had when its filesystem was first mounted on this node. It is 0 if
+// the node made the filesystem. Before the first mount it is the present size of the disk.
 func (f *Facts) Adopted() uint64 {
 	switch v := f.Standing.Volume; {
 	case v != nil:
@@ -64,11 +66,11 @@ func (f *Facts) Adopted() uint64 {
 	return f.Size
 }
 
-// Fixed reports whether the filesystem on the disk must not grow: it is not this node's, and the disk has not become
-// larger since it was first mounted here. Its owner may need the rest of the disk.
+// Fixed reports whether the filesystem on the disk must not grow. That is so if the node did not make the filesystem
+// and the disk has not grown since its first mount here. The owner of the filesystem may need the rest of the disk.
 func (f *Facts) Fixed() bool { return f.Size <= f.Adopted() }
 
-// Spans returns the geometry of the disk's mounted filesystem, nil if unknown.
+// Spans returns the geometry of the disk's mounted filesystem. It is nil if unknown.
 func (f *Facts) Spans() *Geometry {
 	if f.Geometry == nil && f.Standing.Fit.Valid(f) {
 		return &f.Standing.Fit.Geometry
@@ -76,14 +78,14 @@ func (f *Facts) Spans() *Geometry {
 	return f.Geometry
 }
 
-// Full reports whether the disk's mounted filesystem was measured, now or when last seen, and takes all of the disk
-// that it can. The superblock on the disk must agree.
+// Full reports whether the disk's mounted filesystem was measured, now or when it was last seen, and takes all of the
+// disk that it can take. The superblock on the disk must agree with this.
 //
-// An XFS that has just grown has its new size only in its log for up to a minute (xfs_log_worker, Linux,
-// fs/xfs/xfs_log.c). After a reset it must be recognised as smaller than its disk, so that its log is recovered before
-// it is mounted in its place. Before Linux 6.12 a kernel that recovers a growth can keep the old size of the last
-// allocation group. It then shuts the filesystem down at the first use of the new space ("xfs: update the pag for the
-// last AG at recovery time", 4a201dcfa1ff).
+// The new size of an XFS filesystem that has just grown is only in its log for up to a minute (xfs_log_worker, Linux,
+// fs/xfs/xfs_log.c). After a reset hotmount must still see that the filesystem is smaller than its disk. Then it
+// recovers the log before it mounts the filesystem in its place. Before Linux 6.12, a kernel that recovers such a log
+// can keep the old size of the last allocation group. It then shuts the filesystem down when the new space is first
+// used ("xfs: update the pag for the last AG at recovery time", 4a201dcfa1ff).
 func (f *Facts) Full() bool {
 	g, v := f.Spans(), f.Standing.Volume
 	before := v != nil && v.Full && v.Identity.Size == f.Size
@@ -93,10 +95,11 @@ func (f *Facts) Full() bool {
 	return g.Size <= f.Size && g.Usable(f.Size) <= g.Size && (before || f.Known().Span == g.Size)
 }
 
-// VolumeName returns the local-static-provisioner's name for the PersistentVolume of an entry in a class directory.
-// Node and class are the node's and the storage class's names (generatePVName, pkg/discovery/discovery.go).
+// VolumeName returns the name that the local-static-provisioner gives to the PersistentVolume of an entry in a class
+// directory. node is the name of the node, class the name of the storage class (generatePVName,
+// pkg/discovery/discovery.go).
 func VolumeName(entry, node, class string) string {
 	h := fnv.New32a()
-	h.Write([]byte(entry + node + class)) // it never fails
+	h.Write([]byte(entry + node + class)) // Write of a hash never fails
 	return fmt.Sprintf("local-pv-%x", h.Sum32())
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// NamespacePrefix returns the prefix that distinguishes the serial of an NVMe namespace: all namespaces of a controller
-// share its serial. The first namespace has no prefix.
+// NamespacePrefix returns the prefix that distinguishes the serials of NVMe namespaces, because all namespaces of a
+// controller have the controller's serial. The first namespace has no prefix.
 func NamespacePrefix(namespace string) string {
 	if namespace == "" || namespace == "1" {
 		return ""
@@ -14,7 +14,7 @@ func NamespacePrefix(namespace string) string {
 	return "n" + namespace + "-"
 }
 
-// ControllerSerial removes NamespacePrefix from the serial of an NVMe disk. Other serials stay as they are.
+// ControllerSerial returns the serial of an NVMe disk without NamespacePrefix. It returns any other serial unchanged.
 func (f *Facts) ControllerSerial(serial string) string {
 	digits, rest, found := strings.Cut(strings.TrimPrefix(serial, "n"), "-")
 	if f.Transport != "nvme" || !found || serial != NamespacePrefix(digits)+rest || strings.Trim(digits, "0123456789") != "" {
@@ -23,25 +23,27 @@ func (f *Facts) ControllerSerial(serial string) string {
 	return rest
 }
 
-// Identity distinguishes a disk from others across reboots, as far as possible. If not both of two disks have a serial
-// the WWN decides. A disk without either is recognised only by its slot and size.
+// Identity distinguishes a disk from others across reboots, as far as possible. The serial decides whether two disks
+// are the same. If one of them has no serial, the WWN decides. A disk without serial and WWN is recognised only by its
+// slot and size.
 type Identity struct {
-	// Boot is the kernel's boot id (/proc/sys/kernel/random/boot_id). Within one boot Seq alone decides.
+	// Boot is the kernel's boot id (/proc/sys/kernel/random/boot_id). Within one boot, Seq alone identifies the disk.
 	Boot   string `json:"boot"`
 	Seq    uint64 `json:"seq"`
 	Serial string `json:"serial,omitempty"`
-	// WWN is Facts.WorldWide.
+	// WWN is the value of Facts.WorldWide.
 	WWN  string `json:"wwn,omitempty"`
 	Slot string `json:"slot,omitempty"`
 	Size uint64 `json:"size"`
 }
 
-// Identity returns the identity of the disk as attached in the boot with that id.
+// Identity returns the identity of the disk in this attachment. boot is the boot id of the present boot.
 func (f *Facts) Identity(boot string) Identity {
 	return Identity{Boot: boot, Seq: f.Seq, Serial: f.Serial, WWN: f.WorldWide(), Slot: f.Slot, Size: f.Size}
 }
 
-// Is reports whether both may be the same disk. Within one boot the sequence number decides. Across a reboot Like does.
+// Is reports whether i and other may be the same disk. Within one boot the sequence number decides. Across a reboot
+// Like decides.
 func (i Identity) Is(other Identity) bool {
 	if i.Boot == other.Boot {
 		return i.Seq == other.Seq
@@ -49,8 +51,8 @@ func (i Identity) Is(other Identity) bool {
 	return i.Like(other)
 }
 
-// OtherSerial reports whether the serials belong to two different disks. An empty serial can be any disk's. A serial
-// cut by virtio matches the whole serial seen on another bus.
+// OtherSerial reports whether the serials belong to two different disks. An empty serial can be that of any disk. A
+// serial that virtio has cut matches the whole serial that another bus shows.
 func OtherSerial(a, b string) bool {
 	if len(a) > len(b) {
 		a, b = b, a
@@ -58,10 +60,11 @@ func OtherSerial(a, b string) bool {
 	return a != "" && a != b && (len(a) != serialLength || !strings.HasPrefix(b, a))
 }
 
-// SameSerial reports whether the serials may belong to one disk, on any bus.
+// SameSerial reports whether the serials may belong to one disk, on whatever bus each was read.
 func SameSerial(a, b string) bool { return a != "" && b != "" && !OtherSerial(a, b) }
 
-// Same reports whether serial or WWN show both to be one disk, on any bus. If both have a serial the serial decides.
+// Same reports whether serial or WWN show that i and other are one disk, on any bus. If both have a serial, only the
+// serial decides.
 func (i Identity) Same(other Identity) bool {
 	if i.Serial != "" && other.Serial != "" {
 		return SameSerial(i.Serial, other.Serial)
@@ -69,7 +72,8 @@ func (i Identity) Same(other Identity) bool {
 	return i.WWN != "" && i.WWN == other.WWN
 }
 
-// Other reports whether serial or WWN show two different disks. If both have a serial the serial decides.
+// Other reports whether serial or WWN show that i and other are two different disks. If both have a serial, only the
+// serial decides.
 func (i Identity) Other(other Identity) bool {
 	if i.Serial != "" && other.Serial != "" {
 		return OtherSerial(i.Serial, other.Serial)
@@ -77,8 +81,8 @@ func (i Identity) Other(other Identity) bool {
 	return otherWWN(i.WWN, other.WWN)
 }
 
-// Hardware reports whether serial or WWN decide, and if so, whether for the same disk. Unlike in Same and Other, a cut
-// serial is another one.
+// Hardware reports whether serial or WWN decide, and if so, whether i and other are the same disk. Unlike Same and
+// Other, Hardware treats a cut serial as different from the whole serial.
 func (i Identity) Hardware(other Identity) (same, decides bool) {
 	if i.Serial != "" && other.Serial != "" {
 		return i.Serial == other.Serial, true
@@ -86,8 +90,8 @@ func (i Identity) Hardware(other Identity) (same, decides bool) {
 	return i.Same(other), i.Same(other) || i.Other(other)
 }
 
-// Like reports whether both may be the same disk, perhaps attached again within the same boot. Serial or WWN decide,
-// else the slot. The size must be the same.
+// Like reports whether i and other may be the same disk, perhaps attached again within the same boot. Serial or WWN
+// decide, and without them the slot. The size must be the same.
 func (i Identity) Like(other Identity) bool {
 	if i.Size != other.Size {
 		return false
@@ -98,8 +102,8 @@ func (i Identity) Like(other Identity) bool {
 	return i.Serial == other.Serial && i.Slot == other.Slot
 }
 
-// ResizedTo reports whether the other may be the same disk with another size, perhaps attached again. Serial or WWN
-// decide, else the slot, and then the disk must have grown.
+// ResizedTo reports whether other may be the same disk with another size, perhaps attached again. Serial or WWN decide.
+// Without them the slot decides, and the disk must have grown.
 func (i Identity) ResizedTo(other Identity) bool {
 	if i.Size == other.Size {
 		return false
@@ -110,9 +114,9 @@ func (i Identity) ResizedTo(other Identity) bool {
 	return i.Serial == other.Serial && i.Slot != "" && i.Slot == other.Slot && i.Size < other.Size
 }
 
-// MayBe reports whether this may be the disk recorded as other in an earlier boot, whatever changed since. Another
-// size, or a new serial, does not make it another disk. Serial or WWN decide, else the slot. Within one boot the
-// sequence number decides.
+// MayBe reports whether i may be the disk that was recorded as other in an earlier boot, whatever has changed since. A
+// disk with another size or with a new serial may still be the same disk. Serial or WWN decide, and without them the
+// slot. Within one boot the sequence number decides.
 func (i Identity) MayBe(other Identity) bool {
 	if i.Boot == other.Boot {
 		return i.Seq == other.Seq
@@ -126,20 +130,20 @@ func (i Identity) MayBe(other Identity) bool {
 	return i.Slot == other.Slot
 }
 
-// Given is the permanent record of a disk that was given out as a block volume. Its content belongs to the volume's
-// user, whatever it looks like.
+// Given is the permanent record that a disk was given out as a block volume. The content of the disk belongs to the
+// user of the volume, whatever it looks like.
 type Given struct {
 	Serial string `json:"serial"`
 	WWN    string `json:"wwn,omitempty"`
-	// Size (in bytes), Link and Class are those of the last time. First is the first time. Class is empty once the
-	// operator has accepted that another class has the disk.
+	// Size (in bytes), Link and Class are those of the last time that the disk was given out. First is the time when it
+	// was first given out. Class is empty once the operator has accepted that another class uses the disk.
 	Size  uint64    `json:"size"`
 	Link  string    `json:"link"`
 	Class string    `json:"class"`
 	First time.Time `json:"first"`
-	// Slot, Seq and Boot are those of the last time, as in Facts and Identity. Twice reports that another disk with the
-	// same serial has been attached since First. Then only the attachment tells them apart, because a slot is reused.
-	// ThisBoot reports that Boot is the current one.
+	// Slot, Seq and Boot are those of the last time that the disk was given out, as in Facts and Identity. Twice
+	// reports that another disk with the same serial has been attached since First. Then only the attachment
+	// distinguishes the two disks, because a slot is reused. ThisBoot reports that Boot is the current boot.
 	Slot     string `json:"slot,omitempty"`
 	Seq      uint64 `json:"seq,omitempty"`
 	Boot     string `json:"boot,omitempty"`
@@ -147,21 +151,22 @@ type Given struct {
 	ThisBoot bool   `json:"this_boot,omitempty"`
 }
 
-// Is reports whether the record may be the disk's, even on a bus other than virtio, which cuts serials. The size does
-// not count, because the disk may have grown.
+// Is reports whether the record may be a record of this disk. A bus other than virtio may show a longer serial, because
+// virtio cuts serials. The size is not compared, because the disk may have grown.
 func (g *Given) Is(f *Facts) bool {
 	return SameSerial(f.Serial, g.Serial) || f.WWN != "" && f.WWN == g.WWN
 }
 
-// serialLength is the longest serial that virtio-blk passes on (VIRTIO_BLK_ID_BYTES in linux/virtio_blk.h). Two longer
-// serials can look the same.
+// serialLength is the length in bytes of the longest serial that virtio-blk passes on (VIRTIO_BLK_ID_BYTES in
+// linux/virtio_blk.h). Two longer serials can look the same once they are cut.
 const serialLength = 20
 
-// SerialCut reports whether the serial may be the beginning of a longer one.
+// SerialCut reports whether the serial may be only the beginning of a longer serial, because virtio cut it.
 func (f *Facts) SerialCut() bool { return f.Transport == "virtio" && len(f.Serial) >= serialLength }
 
-// Same reports whether f is certainly the disk that was given out, and not another with the same serial. If the serial
-// may be cut and content is known on the disk, that content may not be the volume's.
+// Same reports whether f is certainly the disk that was given out, and not another disk with the same serial. It
+// reports false if the serial may be cut and content is known on the disk, because that content may not be the
+// volume's.
 func (g *Given) Same(f *Facts) bool {
 	switch {
 	case f.Serial != g.Serial || f.WWN != g.WWN && f.WWN != "" && g.WWN != "":

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Line is the daemon's last published state of one disk. It contains nothing read from disks except names, so anybody
-// may read it.
+// Line is the state of one disk that the daemon last published. It contains nothing read from the disk except names, so
+// every user may read it.
 type Line struct {
 	Disk string `json:"disk"`
-	// Seq is the disk sequence number. The line does not apply to a disk with another one.
+	// Seq is the disk sequence number. The line does not apply to a disk with another sequence number.
 	Seq      uint64   `json:"diskseq"`
 	Kind     Kind     `json:"content"`
 	Type     string   `json:"type,omitempty"`
@@ -19,18 +19,19 @@ type Line struct {
 	Next     string   `json:"next,omitempty"`
 	// Since is when the decision was made.
 	Since time.Time `json:"since,omitzero"`
-	// Failure is what cannot be done with the disk at present, and why.
+	// Failure is what cannot be done with the disk at present, and why. It is empty if nothing fails.
 	Failure string `json:"failure,omitempty"`
-	// OfNode reports that the failure is the node's, or that the kernel holds the filesystem: it is no sign of damage.
+	// OfNode reports that the failure is the node's, or that the kernel still holds the filesystem. Such a failure is
+	// not a sign of damage.
 	OfNode bool `json:"of_node,omitempty"`
-	// Remedy is what helps against the failure.
+	// Remedy is what helps against the failure, empty if there is no failure.
 	Remedy string `json:"remedy,omitempty"`
-	// Tries is how often in a row it has failed. Retry is when it is tried again.
+	// Tries is how often in a row the action has failed. Retry is when it is tried again.
 	Tries int       `json:"tries,omitempty"`
 	Retry time.Time `json:"retry,omitzero"`
 }
 
-// Failing returns what fails, how often it has, and when it is tried again.
+// Failing returns what fails, how often it has failed, and when it is tried again.
 func (l *Line) Failing() string {
 	if l.Tries == 0 {
 		return l.Failure
@@ -38,18 +39,18 @@ func (l *Line) Failing() string {
 	return fmt.Sprintf("%s; failed %s so far, tried again at %s", l.Failure, Count(l.Tries, "time"), l.Retry.UTC().Format("15:04:05 MST"))
 }
 
-// Tries tells how often in a row something with a disk has failed.
+// Tries is how often in a row an action on a disk has failed.
 type Tries struct {
 	Count int
-	// Wait is the time until the next try.
+	// Wait is the time until the next try of the action.
 	Wait time.Duration
 	// OfNode reports that the failure wraps a NodeError or ErrHeld.
 	OfNode bool
-	// Quiet reports that the journal has the same failure already.
+	// Quiet reports that the journal already has the same failure.
 	Quiet bool
 }
 
-// State returns a word for the decision and its reason, for tables and metrics.
+// State returns a word for the decision and its reason. Tables and metrics show it.
 func (d Decision) State() string {
 	switch {
 	case d.GivenOut():
@@ -68,7 +69,8 @@ var states = map[Action]string{
 	Keep: "mounted", Grow: "mounted", Wait: "waiting",
 }
 
-// Amiss reports whether the disk is mounted and has a fault by which data is lost, will be, or is out of sight.
+// Amiss reports whether the disk is mounted and has a fault because of which data is lost, will be lost, or cannot be
+// seen.
 func (d Decision) Amiss() bool {
 	return d.Mounted() && (d.Reason == ReasonFault || d.Reason == ReasonShrunk || d.Reason == ReasonCovered || d.Reason == ReasonLost)
 }

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// LinkDirectory holds the links to disks to which the links in class directories lead. It is gone after a reboot, so
-// that a leftover class link leads nowhere.
+// LinkDirectory is the directory of the links that lead to disks. The links in class directories lead to these links.
+// The directory is gone after a reboot, so a class link from before the reboot leads nowhere.
 const LinkDirectory = "/dev/hotmount"
 
-// LinkName returns the name of the link by which the disk is given out: its bus and its serial. Bytes other than
-// letters, digits and "-._:=+@," are in hexadecimal after a "%", so different serials give different names. LinkName is
-// empty for a disk without a serial, and if the name would be too long (NAME_MAX, limits.h; udev's links and lock files
-// add to it).
+// LinkName returns the name of the link by which the disk is given out. The name consists of the bus and the serial.
+// Bytes other than letters, digits and "-._:=+@," are written in hexadecimal after a "%", so different serials give
+// different names. LinkName is empty for a disk without a serial. It is also empty if the name would be longer than
+// longestLink, because udev's links and lock files add to the name (NAME_MAX, limits.h).
 func (f *Facts) LinkName() string {
 	var b [longestLink]byte
 	return string(f.linkName(b[:0]))
@@ -22,8 +22,8 @@ func (f *Facts) LinkName() string {
 // longestLink is the longest name of a link, in bytes.
 const longestLink = 200
 
-// linkName is LinkName in the memory of b, which may be too small if the name is too long. It allocates nothing,
-// because it runs each time a disk is examined.
+// linkName returns LinkName as bytes, in the memory of b, and nil if there is no name. If the name fits into b,
+// linkName allocates nothing, because it runs each time a disk is examined.
 func (f *Facts) linkName(b []byte) []byte {
 	if f.Serial == "" {
 		return nil
@@ -57,7 +57,7 @@ func (f *Facts) named(link string) bool {
 	return len(name) > 0 && string(name) == path.Base(link)
 }
 
-// OwnLink returns Standing.Link if it is the disk's own and not that of the whole disk, else nothing.
+// OwnLink returns Standing.Link if that link is the disk's own and not that of its whole disk. Otherwise it returns "".
 func (f *Facts) OwnLink() string {
 	if f.Whole == "" && f.named(f.Standing.Link) {
 		return f.Standing.Link

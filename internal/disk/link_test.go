@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestLinkName: each serial has its own name, and no name leads out of the directory.
+// TestLinkName checks that each serial has a name of its own, and that no name leads out of the directory.
 func TestLinkName(t *testing.T) {
 	seen := map[string]string{}
 	for serial, want := range map[string]string{

@@ -11,9 +11,9 @@ const (
 	Ext4 = "ext4"
 )
 
-// mkfsKeys are the options of mkfs.xfs that a class may set. Left out are options that bring in another device, choose
-// another size or write early. Also left out are those that the kernel cannot mount, or that make the remains of a
-// crash unrecognisable.
+// mkfsKeys are the options of mkfs.xfs that a class may set. Options that add another device, choose another size or
+// write early are left out. Options are also left out if the kernel could not mount the result, or if hotmount could
+// not recognise the remains of a crash.
 var mkfsKeys = map[string][]string{
 	"-d": {"agcount", "su", "sw", "sunit", "swidth", "noalign"},
 	"-i": {"size", "maxpct", "sparse", "nrext64"},
@@ -22,7 +22,8 @@ var mkfsKeys = map[string][]string{
 	"-n": {"size"},
 }
 
-// ext4Keys are the same for mkfs.ext4; "" stands for a plain number. Options that hotmount sets itself are left out.
+// ext4Keys are the options of mkfs.ext4 that a class may set; "" stands for a plain number. Options that hotmount sets
+// itself are left out.
 var ext4Keys = map[string][]string{
 	"-i": {""},
 	"-m": {""},
@@ -31,8 +32,8 @@ var ext4Keys = map[string][]string{
 	"-J": {"size"},
 }
 
-// MkfsOption reports whether a class may pass the option to mkfs.xfs or mkfs.ext4. An option is a flag, a space, and a
-// number or keys with numbers, such as "-d su=64k,sw=4".
+// MkfsOption reports whether a class may pass the option to mkfs.xfs or mkfs.ext4. An option is a flag and a space,
+// followed by a number or by keys with numbers, such as "-d su=64k,sw=4".
 func MkfsOption(fstype, s string) bool {
 	keys := mkfsKeys
 	if fstype == Ext4 {

@@ -7,8 +7,9 @@ import (
 
 // MountOptions returns the options with which the class mounts a filesystem of that type.
 //
-// The superblock of an ext4 has defaults of its own: it can have the kernel panic at an error, or write without
-// barriers (tune2fs(8), "-e" and "-o"). Options of the mount override them. The options of the class come first.
+// An ext4 superblock has default mount options of its own: they can make the kernel panic after an error, or write
+// without barriers (tune2fs(8), "-e" and "-o"). Options given at the mount override these defaults. The options of the
+// class come first.
 func (c *Class) MountOptions(fstype string) []string {
 	options := slices.Clone(c.Options)
 	if fstype != Ext4 {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestMountOptions: an ext4 superblock does not choose the error behaviour or the barriers. The class can.
+// TestMountOptions checks that an ext4 superblock does not choose the error behaviour or the barriers. The class can
+// choose them.
 func TestMountOptions(t *testing.T) {
 	for _, c := range []struct{ fstype, options, want string }{
 		{XFS, "noatime,nodev", "noatime,nodev"},
@@ -20,7 +21,7 @@ func TestMountOptions(t *testing.T) {
 		{"ext3", "noatime", "noatime"},
 	} {
 		given := strings.Split(c.options, ",")
-		// The spare capacity behind the options must not be written, because several disks share one class.
+		// MountOptions must not write to the spare capacity behind the options, because several disks share one class.
 		class := Class{Options: append(make([]string, 0, 8), given...)}
 		got := class.MountOptions(c.fstype)
 		if want := strings.Split(c.want, ","); !slices.Equal(got, want) {

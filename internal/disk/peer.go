@@ -10,20 +10,20 @@ import (
 type Peer struct {
 	ID
 	Slot string `json:"slot,omitempty"`
-	// Type and UUID are those of its content, empty if unknown. UUID is a filesystem's.
+	// Type and UUID are the type and the UUID of the peer's content, empty if unknown. Only a filesystem has a UUID.
 	Type string `json:"type,omitempty"`
 	UUID string `json:"uuid,omitempty"`
-	// Mounted is the first place at which it is mounted.
+	// Mounted is the first place at which the peer is mounted, empty if it is not mounted.
 	Mounted string `json:"mounted,omitempty"`
-	// InUse is the use of the disk or of anything on it: a mount point, a place of its node, a device built on it, or "swap". It is empty if nothing
-	// is known.
+	// InUse is the use of the peer or of anything on it: a mount point, a place of its device node, a device built on
+	// it, or "swap". It is empty if no use is known.
 	InUse string `json:"in_use,omitempty"`
-	// Known reports that udev or the kernel knows of something on it.
+	// Known reports that udev or the kernel knows of something on the peer.
 	Known bool `json:"known,omitempty"`
-	// Multipath reports that it is the multipath device for the disk's WWN. The disk is a path of it, even if the device
-	// does not use that path.
+	// Multipath reports that the peer is the multipath device for the disk's WWN. The disk is a path of that device,
+	// even if the device does not use the path.
 	Multipath bool `json:"multipath,omitempty"`
-	// Serial, WWN, OnRecord, InPlace and Resized are as in Facts and Standing.
+	// Serial, WWN, OnRecord, InPlace and Resized are those of the peer, as in Facts and Standing.
 	Serial   string `json:"serial,omitempty"`
 	WWN      string `json:"wwn,omitempty"`
 	OnRecord bool   `json:"on_record,omitempty"`
@@ -31,17 +31,17 @@ type Peer struct {
 	Resized  bool   `json:"resized,omitempty"`
 }
 
-// MayBe reports whether p may be the same disk as f: neither serial nor WWN shows them to be different.
+// MayBe reports whether p may be the same disk as f, because serial and WWN do not show that they are different.
 func (p *Peer) MayBe(f *Facts) bool {
 	return !OtherSerial(p.Serial, f.Serial) && !otherWWN(p.WWN, f.WWN)
 }
 
-// Same reports whether serial or WWN show p to be the same disk as f, on another path.
+// Same reports whether serial or WWN show that p is the same disk as f on another path.
 func (p *Peer) Same(f *Facts) bool {
 	return SameSerial(p.Serial, f.Serial) || f.WWN != "" && f.WWN == p.WWN && !OtherSerial(p.Serial, f.Serial)
 }
 
-// inUse returns Peer.InUse for the disk.
+// inUse returns the value of Peer.InUse for the disk f.
 func (f *Facts) inUse() string {
 	switch {
 	case f.System != "":
@@ -60,7 +60,7 @@ func (f *Facts) inUse() string {
 	return ""
 }
 
-// FindPeers sets SameSerial, SameWWN, SameUUID and Moved from all attached disks.
+// FindPeers finds the peers of f among all attached disks. It sets SameSerial, SameWWN, SameUUID and Moved.
 func (f *Facts) FindPeers(all []*Facts) {
 	f.SameSerial, f.SameWWN, f.SameUUID, f.Moved = nil, nil, nil, nil
 	mine, _ := f.known()
@@ -75,7 +75,7 @@ func (f *Facts) FindPeers(all []*Facts) {
 		c, _ := o.known()
 		fstype, uuid := c.Type, c.UUID
 		if v := o.Standing.Volume; v != nil && uuid == "" && len(o.Mounts) > 0 {
-			fstype, uuid = v.Type, v.UUID // udev does not know it, or not yet
+			fstype, uuid = v.Type, v.UUID // udev does not know the filesystem, or does not know it yet
 		}
 		alike := (f.Whole == "") == (o.Whole == "")
 		serial := alike && SameSerial(f.Serial, o.Serial)
@@ -107,7 +107,7 @@ func (f *Facts) FindPeers(all []*Facts) {
 			f.Moved = &p
 		}
 	}
-	// The order is stable, because the first is named to the operator.
+	// The order is stable, because messages name the first peer.
 	for _, same := range [...][]Peer{f.SameSerial, f.SameWWN} {
 		slices.SortFunc(same, func(a, b Peer) int { return cmp.Compare(a.Seq, b.Seq) })
 	}

@@ -1,24 +1,24 @@
 package disk
 
-// Program is one of hotmount's programs that run in a unit of their own, for one disk or mount point. It is the name of
-// the unit's template.
+// Program is one of hotmount's programs that run in a unit of their own for one disk or mount point. The value is the
+// name of the unit's template.
 type Program string
 
 const (
-	// ProgramFormat proves a disk blank and formats it if it is.
+	// ProgramFormat formats a disk if it proves that the disk is blank.
 	ProgramFormat Program = "hotmount-format"
-	// ProgramFill grows a disk's filesystem, not mounted yet, to the disk.
+	// ProgramFill grows the filesystem of a disk that is not mounted yet to the size of the disk.
 	ProgramFill Program = "hotmount-stage"
-	// ProgramGrow grows a disk's mounted filesystem to the disk.
+	// ProgramGrow grows the mounted filesystem of a disk to the size of the disk.
 	ProgramGrow Program = "hotmount-grow"
-	// ProgramUsers finds out which process has a disk open (Opener).
+	// ProgramUsers finds out which process has a disk open. Its result is an Opener.
 	ProgramUsers Program = "hotmount-users"
-	// ProgramBlock gives a disk out by a link for as long as the disk is there. Its unit has started when the link is
-	// made.
+	// ProgramBlock gives a disk out by a link for as long as the disk is attached. Its unit counts as started once the
+	// link is made.
 	ProgramBlock Program = "hotmount-block"
 	// ProgramCleanup removes the directory of a mount that has ended.
 	ProgramCleanup Program = "hotmount-cleanup"
-	// ProgramUnmount detaches the mount of a device that is gone from the tree, if it cannot be unmounted. It names the
-	// users.
+	// ProgramUnmount removes the mount of a gone device from the mount tree, if that mount cannot be unmounted. It
+	// names the processes that use the mount.
 	ProgramUnmount Program = "hotmount-unmount"
 )

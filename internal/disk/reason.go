@@ -3,9 +3,9 @@ package disk
 // Reason is the name of the reason for a decision. It is stable for scripts, journal fields and metrics.
 type Reason string
 
-// The reasons. Package policy gives each its action.
+// The reasons. Package policy gives each reason an action.
 const (
-	// The disk is not hotmount's to use.
+	// The disk is ignored: hotmount must not use it.
 	ReasonSystem    Reason = "system-disk"
 	ReasonElsewhere Reason = "mounted-elsewhere"
 	ReasonBound     Reason = "bound-as-device"
@@ -19,15 +19,15 @@ const (
 	ReasonExcluded  Reason = "excluded"
 	ReasonGivenElse Reason = "given-out-elsewhere"
 
-	// Its partitions are used instead.
+	// The partitions of the disk are used instead.
 	ReasonPartitioned Reason = "partitions-are-used"
-	// Its whole disk belongs to another class.
+	// The whole disk of the partition belongs to another class.
 	ReasonWhole Reason = "disk-of-another-class"
 
-	// No class selects it, and hotmount could use it.
+	// No class selects the disk, and hotmount could use it.
 	ReasonUnselected Reason = "unselected"
 
-	// udev has not finished with it.
+	// udev has not finished with the disk.
 	ReasonUdev Reason = "udev-pending"
 
 	// The disk must not be used in its present state.
@@ -79,7 +79,7 @@ const (
 	ReasonOtherClass   Reason = "volume-of-another-class"
 	ReasonNotAdopted   Reason = "not-adopted"
 
-	// Something is to be done, or nothing needs to be done.
+	// An action on the disk is needed, or nothing needs to be done.
 	ReasonIntent     Reason = "unfinished-format"
 	ReasonUnread     Reason = "nothing-known-on-it"
 	ReasonBlank      Reason = "blank"

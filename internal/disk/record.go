@@ -5,37 +5,40 @@ import (
 	"time"
 )
 
-// The values of Record.By: who decided to format the disk.
+// The values of Record.By, which is who decided to format the disk.
 const (
 	ByDaemon   = "daemon"
 	ByOperator = "operator"
 )
 
-// Record is one decision to make a filesystem on a disk, which destroys what is there. It is written before the first
-// write to the disk and closed with the result.
+// Record is one decision to make a filesystem on a disk, which destroys the old content of the disk. The record is
+// written before the first write to the disk, and closed with the result.
 type Record struct {
-	// Name is the kernel name that the disk had. Identity tells which disk it was.
+	// Name is the kernel name that the disk had. Identity shows which disk it was.
 	Name     string   `json:"name"`
 	Identity Identity `json:"identity"`
 	Class    string   `json:"class,omitempty"`
-	// UUID is the new filesystem's. A format restarted after a crash keeps it, in a new record.
+	// UUID is the UUID of the new filesystem. A format that is restarted after a crash has the same UUID in a new
+	// record.
 	UUID string `json:"uuid"`
-	// Type is the filesystem's type, empty for XFS.
+	// Type is the type of the filesystem, empty for XFS.
 	Type string `json:"type,omitempty"`
 	// By is ByDaemon or ByOperator.
 	By string `json:"by"`
-	// Evidence is Content.Evidence of the content found before.
+	// Evidence is Content.Evidence of the content that was on the disk before the format.
 	Evidence []string  `json:"evidence"`
 	Begun    time.Time `json:"begun"`
-	// Noticed is when it was noticed that Begun was in the future, zero for never. A clock was wrong.
+	// Noticed is when hotmount noticed that Begun is in the future because a clock was wrong. It is zero if Begun never
+	// was in the future.
 	Noticed time.Time `json:"noticed,omitzero"`
-	// Ended is zero while the result is not recorded: the format is running, or a crash ended it.
+	// Ended is when the format ended. It is zero if no result is recorded, because the format is running or a crash
+	// ended it.
 	Ended time.Time `json:"ended,omitzero"`
-	// Failure is why the filesystem was not made, empty if it was.
+	// Failure is why the filesystem was not made. It is empty if the filesystem was made.
 	Failure string `json:"failure,omitempty"`
 }
 
-// Time returns when the format began. Noticed stands in for a time that is in the future.
+// Time returns when the format began. If Begun is in the future, it returns Noticed instead.
 func (r *Record) Time(now time.Time) time.Time {
 	if r.Begun.After(now) && !r.Noticed.IsZero() {
 		return r.Noticed
@@ -46,45 +49,47 @@ func (r *Record) Time(now time.Time) time.Time {
 // Made reports whether the filesystem is known to have been made.
 func (r *Record) Made() bool { return !r.Ended.IsZero() && r.Failure == "" }
 
-// Sighting is the record of a mounted filesystem: on which disk it lay, and when. There is one for each UUID. Content
-// that hotmount does not mount has no class and perhaps no UUID; Mounted is then when it was seen.
+// Sighting is the record of a mounted filesystem: on which disk it lay, and when. Each UUID has one sighting. Content
+// that hotmount does not mount has no class and perhaps no UUID. For such content, Mounted is when it was seen.
 type Sighting struct {
-	// Identity is that of the disk when the filesystem was last seen on it.
+	// Identity is the identity of the disk when the filesystem was last seen on it.
 	Identity Identity `json:"identity"`
 	UUID     string   `json:"uuid"`
 	Type     string   `json:"type"`
-	// Class is the name of the class whose volume it was, Directory that class's directory. Both are empty once the
-	// operator has accepted that another class has it.
+	// Class is the name of the class whose volume the filesystem was. Directory is the directory of that class. Class
+	// and Directory are empty once the operator has accepted that another class uses the filesystem.
 	Class     string `json:"class"`
 	Directory string `json:"directory,omitempty"`
-	// Mounted is when it was last found mounted.
+	// Mounted is when the filesystem was last found mounted.
 	Mounted time.Time `json:"mounted"`
-	// At is the same moment by CLOCK_MONOTONIC (clock_gettime(2)), which cannot be set, in the boot of Identity.
+	// At is the time Mounted by CLOCK_MONOTONIC (clock_gettime(2)), in the boot that Identity names. That clock cannot
+	// be set.
 	At time.Duration `json:"at,omitempty"`
-	// Left reports that hotmount saw the disk being detached after that.
+	// Left reports that hotmount saw the disk being detached after the time Mounted.
 	Left bool `json:"left,omitempty"`
-	// Full reports that the filesystem, an XFS, was measured and took all of the disk that it can. The superblock on
-	// the disk agreed (Facts.Full).
+	// Full reports that the filesystem is XFS, was measured, and took all of the disk that it can take. The superblock
+	// on the disk agreed (Facts.Full).
 	Full bool `json:"full,omitempty"`
-	// Adopted is the size of the disk when the filesystem was first mounted on this node, 0 if the node had made it.
+	// Adopted is the size of the disk in bytes when the filesystem was first mounted on this node. It is 0 if this node
+	// made the filesystem.
 	Adopted uint64 `json:"adopted,omitempty"`
-	// Newest is the highest disk sequence number attached at that moment, 0 if unknown. It distinguishes disks that
-	// were attached later.
+	// Newest is the highest disk sequence number that was attached at the time Mounted, 0 if unknown. Disks that were
+	// attached later have a higher number.
 	Newest uint64 `json:"newest,omitempty"`
 }
 
-// Place is the place of a volume. The zero value is nowhere.
+// Place is the place of a volume. The zero value is no place.
 type Place struct {
-	// Directory is the class directory. It is empty in old records, which have only Class, the class's name.
+	// Directory is the class directory. It is empty in old records, which contain only Class, the name of the class.
 	Directory, Class string
 }
 
-// In reports whether the place is in the class's directory, whatever the class was called then.
+// In reports whether the place is in the directory of the class, whatever the name of the class was at that time.
 func (p Place) In(c *Class) bool {
 	return p.Directory != "" && p.Directory == c.Directory || p.Directory == "" && p.Class != "" && p.Class == c.Name
 }
 
-// Place returns where the filesystem was mounted, nowhere for nil.
+// Place returns where the filesystem was mounted. For a nil Sighting it returns the zero Place.
 func (s *Sighting) Place() Place {
 	if s == nil {
 		return Place{}
@@ -92,7 +97,7 @@ func (s *Sighting) Place() Place {
 	return Place{s.Directory, s.Class}
 }
 
-// Place returns where the disk was given out, nowhere for nil.
+// Place returns where the disk was given out. For a nil Given it returns the zero Place.
 func (g *Given) Place() Place {
 	if g == nil || g.Class == "" {
 		return Place{}

@@ -5,20 +5,21 @@ import (
 	"regexp"
 )
 
-// Selectors select disks. A disk must match all selectors that are given. In a list, one matching value is enough.
+// Selectors select disks. A disk must match all selectors that are given. Of a selector with a list of values, one
+// matching value is enough.
 type Selectors struct {
-	// Names are patterns of kernel names. Disks other than virtio-blk, SCSI and NVMe are selected only if a pattern
-	// literally gives their first two letters, or "dm-".
+	// Names are patterns of kernel names. A disk that is not virtio-blk, SCSI or NVMe is selected only if a pattern
+	// begins literally with the first two letters of its name, or with "dm-".
 	Names []string `json:"names,omitempty"`
 	// MapperNames are patterns of the names of device-mapper devices.
 	MapperNames []string `json:"mapper_names,omitempty"`
 	// BackingFile are patterns of Facts.BackingFile, in which "*" does not match a slash. A class selects loop devices
-	// only if it has both these and Names for them.
+	// only if it has BackingFile patterns and also Names patterns for loop devices.
 	BackingFile []string `json:"backing_file,omitempty"`
-	// Transport is as in Facts. "scsi" also selects VirtioSCSI.
+	// Transport is a list of transports as in Facts. "scsi" also selects VirtioSCSI.
 	Transport []string `json:"transport,omitempty"`
-	// Serial, WWN, Model and Vendor are patterns of the hardware's own values. ByPath are patterns of udev's ID_PATH,
-	// the slot.
+	// Serial, WWN, Model and Vendor are patterns of the hardware's values. ByPath are patterns of udev's ID_PATH, the
+	// slot.
 	Serial []string `json:"serial,omitempty"`
 	WWN    []string `json:"wwn,omitempty"`
 	Model  []string `json:"model,omitempty"`
@@ -26,22 +27,24 @@ type Selectors struct {
 	ByPath []string `json:"by_path,omitempty"`
 	// Size is the range of the disk's size.
 	Size SizeRange `json:"size,omitzero"`
-	// Rotational and Removable are as in Facts, nil for any. Local is the opposite of Facts.Fabric.
+	// Rotational and Removable are as in Facts. Local is the opposite of Facts.Fabric. A nil value matches any disk.
 	Rotational *bool `json:"rotational,omitempty"`
 	Removable  *bool `json:"removable,omitempty"`
 	Local      *bool `json:"local,omitempty"`
-	// LogicalSector is in bytes.
+	// LogicalSector is a list of logical block sizes in bytes.
 	LogicalSector []uint32 `json:"logical_sector,omitempty"`
-	// Partitions selects partitions and no whole disks.
+	// Partitions selects partitions, and does not select whole disks.
 	Partitions bool `json:"partitions,omitempty"`
-	// Compiled has the regular expressions among the patterns, by pattern. policy.Compile sets it.
+	// Compiled has the compiled regular expressions, by pattern. Only patterns that are regular expressions are in it.
+	// policy.Compile sets it.
 	Compiled map[string]*regexp.Regexp `json:"-"`
 }
 
 // IsZero reports whether no selector is given.
 func (s *Selectors) IsZero() bool { return reflect.ValueOf(*s).IsZero() }
 
-// SizeRange is from Least to Most bytes, both included. A Most of 0 is no bound.
+// SizeRange is the range from Least to Most in bytes, including Least and Most. If Most is 0, the range has no upper
+// bound.
 type SizeRange struct {
 	Least uint64 `json:"least,omitempty"`
 	Most  uint64 `json:"most,omitempty"`

@@ -11,16 +11,16 @@ import (
 	"unicode/utf8"
 )
 
-// Alphanumeric has the letters and digits that are safe in a command line.
+// Alphanumeric consists of the letters and digits that are safe in a command line.
 const Alphanumeric = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
-// UUID returns the 16 bytes of a UUID in the 8-4-4-4-12 form of RFC 4122, in lower case.
+// UUID returns the bytes as a UUID in the 8-4-4-4-12 form of RFC 4122, in lower case.
 func UUID(b [16]byte) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// ValidUUID reports whether s is a UUID in the 8-4-4-4-12 form of RFC 4122, in lower case and not all zeros. Nothing
-// else may become a path component.
+// ValidUUID reports whether s is a UUID in the 8-4-4-4-12 form of RFC 4122, in lower case and not all zeros. No other
+// string may be used as a UUID in a path.
 func ValidUUID(s string) bool {
 	if len(s) != 36 || s == "00000000-0000-0000-0000-000000000000" {
 		return false
@@ -34,12 +34,12 @@ func ValidUUID(s string) bool {
 	return true
 }
 
-// Visible returns foreign bytes in a form that is safe to print, cut at 256 bytes. It escapes control characters,
-// invalid UTF-8 and format characters such as direction overrides.
+// Visible returns foreign bytes in a form that is safe to print, cut at 256 bytes. Control characters, invalid UTF-8
+// and format characters, such as direction overrides, are escaped.
 func Visible(s string) string {
 	const limit = 256
 	if len(s) <= limit && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r >= 0x7f || r == '\\' }) {
-		return s // the common case
+		return s // most texts need no change
 	}
 	var b strings.Builder
 	for len(s) > 0 {
@@ -58,8 +58,8 @@ func Visible(s string) string {
 	return b.String()
 }
 
-// OneLine returns a text that was made visible before, such as an error's, as one line. What is still not printable is
-// replaced.
+// OneLine returns s as one line. s is a text that was made visible before, such as the text of an error. Characters
+// that are still not printable are replaced.
 func OneLine(s string) string {
 	var lines []string
 	for line := range strings.SplitSeq(s, "\n") {
@@ -70,7 +70,8 @@ func OneLine(s string) string {
 	return Printable(strings.Join(lines, "; "))
 }
 
-// Printable replaces what is not printable, such as what controls a terminal, in a text that was made visible before.
+// Printable replaces the characters that are not printable, such as those that control a terminal. s is a text that was
+// made visible before.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -80,11 +81,11 @@ func Printable(s string) string {
 	}, s)
 }
 
-// Output returns what a program has printed as one line that is safe to print.
+// Output returns what a program has printed, as one line that is safe to print.
 func Output(b []byte) string { return Visible(strings.Join(strings.Fields(string(b)), " ")) }
 
-// Unescape undoes \xNN, the escape of udev and blkid for bytes that are not plain (blkid_encode_string in util-linux's
-// libblkid). Anything else stays as it is.
+// Unescape undoes the escape \xNN, which udev and blkid write for special bytes (blkid_encode_string in util-linux's
+// libblkid). The rest of the text stays as it is.
 func Unescape(s string) string {
 	return escape.ReplaceAllStringFunc(s, func(x string) string {
 		b, err := hex.DecodeString(x[2:])
@@ -97,8 +98,8 @@ func Unescape(s string) string {
 
 var escape = regexp.MustCompile(`\\x[0-9A-Fa-f]{2}`)
 
-// VisibleJSON does for JSON what Visible does for text. It escapes unprintable characters that encoding/json leaves as
-// they are, such as U+009B, a terminal escape, or a direction override. The meaning stays the same.
+// VisibleJSON does for JSON what Visible does for text. It escapes the unprintable characters that encoding/json does
+// not escape, such as U+009B, a terminal escape, or a direction override. The meaning of the JSON stays the same.
 func VisibleJSON(text []byte) []byte {
 	return escaped(text, func(b []byte, r rune) []byte {
 		for _, unit := range utf16.Encode([]rune{r}) {
@@ -108,7 +109,8 @@ func VisibleJSON(text []byte) []byte {
 	})
 }
 
-// VisibleYAML does the same for YAML whose foreign strings are all in double quotes, and for JSON that is read as YAML.
+// VisibleYAML does for YAML what Visible does for text. All foreign strings in the YAML must be in double quotes.
+// VisibleYAML also takes JSON that is read as YAML.
 func VisibleYAML(text []byte) []byte {
 	return escaped(text, func(b []byte, r rune) []byte { return fmt.Appendf(b, `\U%08x`, r) })
 }
@@ -125,7 +127,7 @@ func escaped(text []byte, escape func([]byte, rune) []byte) []byte {
 	return b
 }
 
-// Count returns a number of things in words: "1 disk", "2 disks".
+// Count returns a number with the name of the things counted: "1 disk", "2 disks".
 func Count(n int, thing string) string {
 	if n != 1 {
 		thing += "s"
@@ -148,5 +150,5 @@ func HumanSize(bytes uint64) string {
 	return s + " " + units[unit:unit+1] + "iB"
 }
 
-// ExactSize returns HumanSize with the number of bytes.
+// ExactSize returns HumanSize followed by the number of bytes.
 func ExactSize(bytes uint64) string { return fmt.Sprintf("%s (%d bytes)", HumanSize(bytes), bytes) }

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Use is the record of somebody else's use of a disk that is no volume of this node.
+// Use is the record that somebody else uses a disk that is not a volume of this node.
 type Use struct {
 	Identity Identity `json:"identity"`
-	// UUID is that of the filesystem known on the disk then, empty for none.
+	// UUID is the UUID of the filesystem that was known on the disk at that time, empty if there was none.
 	UUID string `json:"uuid,omitempty"`
 	// How is the use in words: "mounted at /srv". It contains foreign bytes.
 	How string `json:"how"`
@@ -16,8 +16,8 @@ type Use struct {
 	Seen time.Time `json:"seen"`
 }
 
-// Is reports whether the record may be of the disk with that identity and filesystem. A serial or WWN identifies a
-// disk in every attachment. Without one the filesystem does, or slot and size across a reboot.
+// Is reports whether the record may be of the disk with that identity and filesystem. A serial or WWN identifies a disk
+// in every attachment. Without serial and WWN the filesystem identifies it, or after a reboot the slot and the size.
 func (u *Use) Is(id Identity, uuid string) bool {
 	was := u.Identity
 	switch {
@@ -34,13 +34,14 @@ func (u *Use) Is(id Identity, uuid string) bool {
 // Opener is a process that has a disk open.
 type Opener struct {
 	PID int `json:"pid"`
-	// Command is the name of its program. It contains foreign bytes.
+	// Command is the name of the process's program. It contains foreign bytes.
 	Command string `json:"command"`
-	// Machine reports that it is a virtual machine monitor. Any other process has the disk open for writing.
+	// Machine reports that the process is a virtual machine monitor. If Machine is false, the process has the disk open
+	// for writing.
 	Machine bool `json:"machine,omitempty"`
 }
 
-// String returns what the process does, as the end of a sentence about the disk.
+// String returns what the process does with the disk, as the end of a sentence about the disk.
 func (o *Opener) String() string {
 	if o.Machine {
 		return fmt.Sprintf("opened by the virtual machine monitor %s (process %d)", o.Command, o.PID)

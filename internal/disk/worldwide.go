@@ -5,9 +5,10 @@ import (
 	"strings"
 )
 
-// WorldWide returns the WWN if it identifies the disk, else nothing. A number of the kinds NAA, EUI-64 and UUID does,
-// unless it is zero. The kernel makes the other kinds ("t10.", "nvme.") of vendor, model and serial: without a serial
-// all disks of a model have the same. A partition's is its disk's with "-partN" appended.
+// WorldWide returns the WWN if the WWN identifies the disk, otherwise "". A WWN of the kinds NAA, EUI-64 and UUID
+// identifies the disk, unless its number is zero. The kernel makes the other kinds ("t10.", "nvme.") from vendor, model
+// and serial, so without a serial all disks of a model have the same WWN. The WWN of a partition is that of its disk
+// with "-partN" appended.
 func (f *Facts) WorldWide() string {
 	kind, number, _ := strings.Cut(f.WWN, ".")
 	if kind != "naa" && kind != "eui" && kind != "uuid" || strings.Trim(number, "0-") == "" {
@@ -19,21 +20,22 @@ func (f *Facts) WorldWide() string {
 	return f.WWN
 }
 
-// otherWWN reports whether the WWNs belong to two different disks. An empty one can be any disk's. So can one of
-// another kind: a disk can have several, and which of them the kernel prefers depends on its version.
+// otherWWN reports whether the WWNs belong to two different disks. An empty WWN can be that of any disk. WWNs of two
+// kinds can belong to one disk: a disk can have several WWNs, and the kernel's version decides which one it shows.
 func otherWWN(a, b string) bool {
 	kind, _, _ := strings.Cut(a, ".")
 	return a != b && a != "" && strings.HasPrefix(b, kind+".")
 }
 
-// sameWWN reports whether only the WWN shows o to be the same disk, or the same partition of it, on another path.
+// sameWWN reports whether o is the same disk as f on another path, or the same partition of it, and only the WWN shows
+// this.
 func (f *Facts) sameWWN(o *Facts) bool {
 	return f.WWN != "" && f.WWN == o.WWN && f.Partition() == o.Partition() && (f.Serial == "" || o.Serial == "")
 }
 
 // pathOf reports whether o is the multipath device for the disk's WWN. multipathd gives such a device the uuid "mpath-"
-// and its WWID. For NVMe that is the kernel's WWN. For SCSI it is udev's ID_SERIAL: a digit for the kind, and the number
-// with "_" for spaces (check_fill_0x83_id in scsi_serial.c of systemd).
+// followed by its WWID. For NVMe, the WWID is the kernel's WWN. For SCSI, the WWID is udev's ID_SERIAL: a digit for the
+// kind, then the number with "_" for spaces (check_fill_0x83_id in scsi_serial.c of systemd).
 func (f *Facts) pathOf(o *Facts) bool {
 	id, is := strings.CutPrefix(o.Serial, "mpath-")
 	if !is || o.Transport != "dm" || f.WWN == "" {

@@ -1,5 +1,5 @@
-// Package metrics writes the daemon's metrics for Prometheus to a file that node_exporter's textfile collector reads.
-// So the daemon opens no socket.
+// Package metrics writes the daemon's metrics for Prometheus to a file. The textfile collector of node_exporter reads
+// the file, so the daemon needs no socket for metrics.
 package metrics
 
 import (
@@ -17,20 +17,21 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Filesystem has the usage of a mounted filesystem (statfs(2)).
+// Filesystem is the usage of a mounted filesystem (statfs(2)).
 type Filesystem struct {
 	UUID   string
 	Class  string
 	Device string
-	// Size, Free and Available are in bytes. Free includes root's reserve.
+	// Size, Free and Available are in bytes. Free includes the space that is reserved for root.
 	Size, Free, Available uint64
 	Inodes, FreeInodes    uint64
 }
 
-// Metrics counts from the start of the process. Make it with New. Its methods are safe for concurrent use.
+// Metrics are the metrics of the daemon. They count from the start of the process. Make one with New. Its methods are
+// safe for concurrent use.
 type Metrics struct {
 	mu sync.Mutex
-	// all is in the order of the output.
+	// all are the metrics in the order of the output.
 	all []*family
 
 	refusals, formats, mounts, failures *family
@@ -41,20 +42,21 @@ type Metrics struct {
 	arrival                             *family
 	allocations                         *family
 
-	// added are the disks whose event has come and that are not mounted yet, by disk sequence number.
+	// added are the disks whose event has arrived and that are not mounted yet, by disk sequence number.
 	added map[uint64]added
 }
 
-// added is the time of a disk's event, and whether the disk was formatted since.
+// added is the time of a disk's event. made reports whether the disk was formatted after the event.
 type added struct {
 	at   time.Time
 	made bool
 }
 
-// arrivalsKept bounds the remembered events. Loop devices that do not concern hotmount come and go without a report.
+// arrivalsKept is the largest number of events in added. Loop devices that do not concern hotmount come and go without
+// a report of their end.
 const arrivalsKept = 1024
 
-// New makes the metrics of a daemon of that version.
+// New returns the metrics of a daemon with that version.
 func New(version string) *Metrics {
 	m := &Metrics{added: map[uint64]added{}}
 	add := func(kind, name, help string, labels ...string) *family {
@@ -72,7 +74,7 @@ func New(version string) *Metrics {
 	m.watchdog = add(gauge, "watchdog_timestamp_seconds", "When the daemon's loop last fed the service manager's watchdog.")
 	m.faulty = add(gauge, "configuration_fault", "1 while the configuration has a fault and the daemon runs on its last good settings, else 0.")
 	for _, f := range []*family{m.overruns, m.rescan, m.watchdog, m.faulty} {
-		f.of() // it is written even before it has happened
+		f.of() // the metric is written even before it has counted anything
 	}
 	m.disks = add(gauge, "disks", "Attached disks that hotmount uses or could use.", "class", "reason", "state")
 	m.size = add(gauge, "filesystem_size_bytes", "Size of a mounted filesystem.", "class", "device", "uuid")
@@ -81,7 +83,7 @@ func New(version string) *Metrics {
 	m.inodes = add(gauge, "filesystem_inodes", "Inodes of a mounted filesystem.", "class", "device", "uuid")
 	m.freeInodes = add(gauge, "filesystem_free_inodes", "Free inodes of a mounted filesystem.", "class", "device", "uuid")
 	m.arrival = add(histogram, "attach_to_mounted_seconds", "Time from the event of a new disk until it was mounted.", "formatted")
-	// The bounds range from the mount of a formatted disk to the proof of 64 GiB on slow storage.
+	// The bounds, in seconds, range from the mount of a formatted disk to the proof of 64 GiB on slow storage.
 	m.arrival.bounds = []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200}
 	m.allocations = add(counter, "heap_allocations_total", "Objects that the daemon has allocated.")
 	return m
@@ -106,7 +108,7 @@ func (m *Metrics) Decided(f *disk.Facts, c *disk.Content, d disk.Decision) {
 	switch d.Action {
 	case disk.Refuse, disk.Hold:
 		m.refusals.of(d.Class, string(d.Reason)).sum++
-		delete(m.added, f.Seq) // what follows is not hotmount's time
+		delete(m.added, f.Seq) // from now on, the time does not depend on hotmount
 	case disk.Ignore, disk.Keep:
 		delete(m.added, f.Seq)
 	case disk.Mount:
@@ -130,7 +132,7 @@ func (m *Metrics) Mounted(f *disk.Facts, d disk.Decision, at time.Time) {
 	}
 }
 
-// Failed records a failed action.
+// Failed records that an action on a disk has failed.
 func (m *Metrics) Failed(d disk.Decision) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -144,7 +146,7 @@ func (m *Metrics) Gone(f *disk.Facts) {
 	delete(m.added, f.Seq)
 }
 
-// Lost records a loss of events.
+// Lost records that events were lost.
 func (m *Metrics) Lost() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -164,7 +166,7 @@ func (m *Metrics) Faulty(fault bool) {
 	}
 }
 
-// Alive records a turn of the loop that feeds the watchdog.
+// Alive records that the loop has fed the watchdog.
 func (m *Metrics) Alive(at time.Time) { m.set(m.watchdog, at) }
 
 func (m *Metrics) set(f *family, at time.Time) {
@@ -175,7 +177,8 @@ func (m *Metrics) set(f *family, at time.Time) {
 
 func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
-// Write replaces the file at the path as a whole. Readers of the old file keep it, and no reader sees a partial one.
+// Write replaces the file at the path as a whole. A reader that has the old file open still reads the old file. No
+// reader sees a partial file.
 func (m *Metrics) Write(path string, lines []disk.Line, filesystems []Filesystem) error {
 	if err := replace(path, m.text(lines, filesystems)); err != nil {
 		return fmt.Errorf("cannot write the metrics: %w", err)
@@ -201,8 +204,8 @@ func (m *Metrics) text(lines []disk.Line, filesystems []Filesystem) []byte {
 			f.of(fs.Class, fs.Device, fs.UUID).sum = float64(n)
 		}
 	}
-	// runtime/metrics omits what each processor has allocated since it last looked for room. That is more than the cost
-	// of a disk.
+	// runtime/metrics leaves out the objects that each processor has allocated since it last looked for free memory.
+	// The objects that are left out can be more than hotmount allocates for a disk.
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	m.allocations.of().sum = float64(memory.Mallocs)
@@ -219,7 +222,7 @@ func replace(path string, text []byte) error {
 		return err
 	}
 	_, err = f.Write(text)
-	// node_exporter is not root.
+	// node_exporter does not run as root, so the file must be readable for all users.
 	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err == nil {
 		err = os.Rename(f.Name(), path)
 	}

@@ -18,7 +18,7 @@ import (
 
 const uuid = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
 
-// used returns the text of metrics after one event of each kind.
+// used returns the text of the metrics after one event of each kind.
 func used(t *testing.T) string {
 	t.Helper()
 	m := New("1.2.3")
@@ -31,12 +31,12 @@ func used(t *testing.T) string {
 	m.Decided(blank, &blank.Standing.Verdict.Content, ours)
 	m.Failed(ours)
 	m.Failed(disk.Decision{})
-	// For a mounted disk, udev's properties are known, and not the result of the proof.
+	// Once the disk is mounted, the properties from udev are known, and the result of the proof is not.
 	blank.Standing.Verdict = nil
 	m.Mounted(blank, ours, at.Add(10*time.Second))
-	// The disk is mounted again without an event, so there is no duration.
+	// The disk is mounted again without an event, so no duration is recorded.
 	m.Mounted(blank, ours, at.Add(time.Hour))
-	// The disk was held, and accepted a day later. That time was not hotmount's.
+	// The disk was held, and accepted a day later. The wait for the accept does not count as hotmount's time.
 	held := &disk.Facts{ID: disk.ID{Name: "vdc", Seq: 3}}
 	m.Added(3, at)
 	m.Decided(held, &disk.Content{}, disk.Decision{Action: disk.Hold, Class: "default", Reason: disk.ReasonPresent})
@@ -157,8 +157,8 @@ func TestWriteFails(t *testing.T) {
 	}
 }
 
-// TestAllocationsAreCounted checks that each object that is allocated between two texts counts once. The texts,
-// the runtime and other goroutines add some, so the count varies a little.
+// TestAllocationsAreCounted checks that each object that is allocated between two texts counts once. The texts, the
+// runtime and other goroutines allocate some objects too, so the count varies a little.
 func TestAllocationsAreCounted(t *testing.T) {
 	m := New("x")
 	counted := func() float64 {
@@ -181,7 +181,7 @@ func TestAllocationsAreCounted(t *testing.T) {
 	runtime.KeepAlive(kept)
 }
 
-// TestBeforeAnything checks that metrics are 0 before the first event, because alerts need a value.
+// TestBeforeAnything checks that the metrics are 0 before the first event, because alerts need a value.
 func TestBeforeAnything(t *testing.T) {
 	text := string(New("x").text(nil, nil))
 	for _, want := range []string{"lost_events_total 0", "last_rescan_timestamp_seconds 0", "watchdog_timestamp_seconds 0"} {
@@ -191,7 +191,7 @@ func TestBeforeAnything(t *testing.T) {
 	}
 }
 
-// TestFaulty checks that the metric is 0 before a fault and after its end.
+// TestFaulty checks that the metric is 0 before a fault and after the end of a fault.
 func TestFaulty(t *testing.T) {
 	m := New("1")
 	for _, fault := range []bool{false, true, false} {

@@ -12,35 +12,36 @@ import (
 )
 
 // This package writes the text format (https://prometheus.io/docs/instrumenting/exposition_formats/) itself.
-// client_golang imports net/http, crypto/tls and protobuf. Those are five of the program's thirteen megabytes, and a
-// third of the work of each hotmount process before its main function.
+// client_golang imports net/http, crypto/tls and protobuf. These packages would take five megabytes of a program of
+// thirteen. They would also do a third of the work of each hotmount process before its main function.
 
-// These are the kinds of metrics.
+// The kinds of metrics.
 const (
 	counter   = "counter"
 	gauge     = "gauge"
 	histogram = "histogram"
 )
 
-// family is a metric with all its values.
+// family is a metric with the values of all its series.
 type family struct {
 	name, kind, help string
-	// labels are the names of its labels, sorted.
+	// labels are the names of the metric's labels, sorted.
 	labels []string
 	// bounds are the upper bounds of a histogram's buckets, without the last, infinite one.
 	bounds []float64
-	// series is by the labels in their written form, without the braces.
+	// series are the values by their labels. The labels are in their written form, without the braces.
 	series map[string]*series
 }
 
-// series is a value. For a histogram it is the sum and the number of observations, and how many were within each bound.
+// series is one value of a metric. For a histogram it is the sum and the number of the observations, and how many
+// observations were within each bound.
 type series struct {
 	sum     float64
 	count   uint64
 	buckets []uint64
 }
 
-// of returns the series with those values of the labels. A new one is 0.
+// of returns the series with these values of the labels. If there is none yet, it adds one with the value 0.
 func (f *family) of(values ...string) *series {
 	var pairs []string
 	for i, label := range f.labels {
@@ -53,7 +54,7 @@ func (f *family) of(values ...string) *series {
 	return f.series[key]
 }
 
-// escape is for the value of a label.
+// escape escapes the value of a label.
 var escape = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
 func (f *family) observe(v float64, values ...string) {
@@ -67,7 +68,7 @@ func (f *family) observe(v float64, values ...string) {
 	}
 }
 
-// write writes the family, or nothing if it has no series.
+// write writes the family. It writes nothing if the family has no series.
 func (f *family) write(b *bytes.Buffer) {
 	if len(f.series) == 0 {
 		return

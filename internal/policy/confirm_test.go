@@ -13,7 +13,7 @@ func TestConfirmable(t *testing.T) {
 		facts   func(*disk.Facts)
 		content *disk.Content
 		config  func(*disk.Settings)
-		reason  disk.Reason // of the refusal, empty if the disk can be accepted
+		reason  disk.Reason // the reason of the refusal, empty if the disk can be accepted
 	}{
 		{"unknown bytes", nil, proven(disk.Unknown), nil, ""},
 		{"LVM", nil, &disk.Content{Kind: disk.Other, Type: "LVM2_member", Proven: true}, nil, ""},
@@ -154,13 +154,13 @@ func unmountable(f *disk.Facts) { f.Standing.MountFailure = "x" }
 
 func vanished(f *disk.Facts) { f.Standing.Before = &disk.Sighting{UUID: uuid} }
 
-// halfExt4 is the record of an ext4 format that did not finish.
+// halfExt4 sets the record of an ext4 format that did not finish.
 func halfExt4(f *disk.Facts) {
 	f.Standing.Intent = &disk.Intent{UUID: uuid, Ext4: &disk.MkfsExt4{}}
 }
 
-// TestWord: accept lifts the hold of a disk. A disk without a hold is only tried again. A twin is accepted once its
-// peer is gone.
+// TestWord checks that accept lifts the hold of a disk. A disk without a hold is only tried again. A twin can be
+// accepted once its peer is gone.
 func TestWord(t *testing.T) {
 	for name, tt := range map[string]struct {
 		facts   func(*disk.Facts)
@@ -202,7 +202,7 @@ func TestWord(t *testing.T) {
 	}
 }
 
-// TestRetry: accept makes the node try these disks again, and no accept stays on record.
+// TestRetry checks that for these reasons accept only makes hotmount try again, and that no accept stays on record.
 func TestRetry(t *testing.T) {
 	for _, r := range []disk.Reason{disk.ReasonFormatFailed, disk.ReasonReleased, disk.ReasonUnmounted} {
 		if l := ruleOf(r).lift; l&byRetry == 0 || l&byAccept != 0 {
@@ -211,7 +211,7 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// TestUnrecorded: a hold that outlasts its cause is recorded once.
+// TestUnrecorded checks that a hold that stays in force after its cause is recorded once.
 func TestUnrecorded(t *testing.T) {
 	for _, tt := range []struct {
 		reason disk.Reason

@@ -6,10 +6,10 @@ import (
 	"hotmount/internal/disk"
 )
 
-// giving has the rules for a disk of a block-mode class. Once the disk was given out, its content belongs to the
-// volume's user. Before that, hotmount protects any content that it knows of.
+// giving contains the rules for a disk of a class in block mode. Once the disk was given out, its content belongs to
+// the user of the volume. Before that, hotmount protects any content that it knows of.
 var giving = []rule{{
-	// Its link would have the name of the other disk's volume.
+	// The link of this disk would have the name of the other disk's volume.
 	reason: disk.ReasonOtherBlock, action: disk.Hold, on: raw, lift: byAccept, kind: HoldIdentity,
 	when: func(in input) bool {
 		g := in.f.Standing.Given
@@ -49,7 +49,7 @@ var giving = []rule{{
 	remedy: giveUp,
 }}
 
-// unfinished has the rules for unfinished formats and for partitions.
+// unfinished contains the rules for unfinished formats and for partitions.
 var unfinished = []rule{{
 	reason: disk.ReasonPartition, action: disk.Refuse, on: content,
 	when: func(in input) bool {
@@ -61,7 +61,7 @@ var unfinished = []rule{{
 		return onlyPath(w.f, say("if nothing on it is needed, by hand: mkfs.%s %s", byHand(w), w.f.Node()))
 	},
 }, {
-	// udev's result does not suffice: to libblkid a half-made XFS looks like a whole one.
+	// The result of udev is not sufficient, because libblkid takes an unfinished XFS filesystem for a finished one.
 	reason: disk.ReasonIntent, action: disk.Prove, on: content,
 	when:  unproven,
 	means: "an earlier format of it did not finish",
@@ -73,7 +73,7 @@ var unfinished = []rule{{
 	},
 }}
 
-// mountable has the rules for a disk that holds a filesystem.
+// mountable contains the rules for a disk that holds a filesystem.
 var mountable = []rule{{
 	reason: disk.ReasonOther, action: disk.Refuse, on: filesystem | other, lift: byToken,
 	when: func(in input) bool {
@@ -89,14 +89,14 @@ var mountable = []rule{{
 	why:    func(w *told) string { return say("it holds %s%s", describe(w.c), evidence(w.c)) },
 	remedy: otherRemedy,
 }, {
-	// The content that the operator ordered to overwrite is still there, perhaps in part.
+	// The filesystem that the operator ordered to overwrite is still there, perhaps only in part.
 	reason: disk.ReasonOverwrite, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldData,
 	when:   func(in input) bool { return replaced(in, true) && !in.accepted(disk.ReasonOverwrite) },
 	means:  "an operator began to format it and the format did not finish; the filesystem that it held is still there and may be damaged",
 	why:    overwriteWhy,
 	remedy: func(w *told) string { return say("to use it as it is: hotmount accept %s; ", w.f.Name) + wipe(w) },
 }, {
-	// The disk was blank when this node began to format it.
+	// The disk was blank when this node began to format it, and this node did not make the filesystem.
 	reason: disk.ReasonShared, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept, kind: HoldUser,
 	when:  func(in input) bool { return replaced(in, false) && !in.accepted(disk.ReasonShared) },
 	means: "it was blank, and now it holds a filesystem that this node did not make: another machine may use the disk, or have used it",
@@ -108,7 +108,8 @@ var mountable = []rule{{
 	reason: disk.ReasonTorn, action: disk.Refuse, on: filesystem, names: theFilesystem, lift: byToken,
 	when:  func(in input) bool { return in.c.Torn },
 	means: "this node's format of it did not finish: the superblock is there, and parts of the filesystem are not",
-	// The filesystem may have been mounted where this node has no record of it.
+	// The text does not claim that the filesystem was never mounted. It may have been mounted where this node has no
+	// record of that.
 	why: func(w *told) string {
 		return say("this node's format of it did not finish: the superblock of %s %s is there, and parts of the filesystem are not%s", visible(w.d.Type), w.d.UUID, evidence(w.c))
 	},
@@ -136,7 +137,7 @@ var mountable = []rule{{
 		return say("add %s to the class's accept, or detach the disk", visible(w.c.Type))
 	},
 }, {
-	// The block volume's user made the filesystem.
+	// The user of the block volume made the filesystem.
 	reason: disk.ReasonFormerBlock, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldData,
 	when:  func(in input) bool { return in.f.Standing.Given != nil && !in.accepted(disk.ReasonFormerBlock) },
 	means: "it, or a disk below it, was given out as a block volume, and it holds a filesystem",
@@ -155,11 +156,11 @@ var mountable = []rule{{
 	why:      twinWhy,
 	remedy:   twinRemedy,
 }, {
-	// The old volume's user would miss it, and another user would see its data.
+	// The user of the old volume would miss the filesystem, and another user would see its data.
 	reason: disk.ReasonOtherClass, action: disk.Hold, on: filesystem, names: theFilesystem,
 	when: func(in input) bool { return formerly(in.f.Standing.Volume.Place(), in.s, in.class) != nil },
 }, {
-	// Another user of the filesystem would lose data, and claims may bind to it.
+	// Another user of the filesystem would lose data, and claims may bind to the volume.
 	reason: disk.ReasonNotAdopted, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldData,
 	when: func(in input) bool {
 		return in.class.Adopt == disk.AdoptKnown && !onRecord(in) && !in.f.Standing.Made && !in.accepted(disk.ReasonNotAdopted)
@@ -178,7 +179,7 @@ var mountable = []rule{{
 	why:   filesystemWhy,
 }}
 
-// unknown has the rules for a disk with unrecognised content.
+// unknown contains the rules for a disk with content that hotmount does not recognise.
 var unknown = []rule{{
 	reason: disk.ReasonHalfMade, action: disk.Refuse, on: other, lift: byToken,
 	when:   func(in input) bool { return in.c.Kind == disk.HalfMade },
@@ -192,7 +193,7 @@ var unknown = []rule{{
 	remedy: wipe,
 }}
 
-// unproven reports whether a format of the disk is unfinished, and the disk has not been read since.
+// unproven reports whether a format of the disk is unfinished and the content of the disk is not proven yet.
 func unproven(in input) bool {
 	return in.f.Whole == "" && Intent(in.f, in.c) != nil && !in.c.Proven
 }

@@ -8,20 +8,20 @@ import (
 
 // Condition is one condition for formatting a disk.
 type Condition struct {
-	// Wanted is the condition in words, Held whether it is met. Found is what is known about it, empty where Wanted
-	// says everything.
+	// Wanted is the condition in words. Held reports whether the condition is met. Found is what is known about the
+	// condition. It is empty if Wanted needs no details.
 	Wanted string
 	Held   bool
 	Found  string
-	// Names reports that Found names the data or the disk in question, which a token is bound to.
+	// Names reports that Found names the data or the disk in question. A token is valid only for what Found names.
 	Names bool
-	// Open reports that only reading the disk can tell.
+	// Open reports that only reading the disk can show whether the condition is met.
 	Open bool
 }
 
-// Conditions returns the conditions for the class to format the disk, or to give it out in block mode. Each is a rule
-// that would prevent it, in the order in which Decide checks them. All are met if and only if Decide answers Format, or
-// Link.
+// Conditions returns the conditions under which the class formats the disk, or in block mode gives it out. Each
+// condition is a rule that would prevent this. The conditions are in the order in which Decide checks the rules. All
+// conditions are met if and only if Decide returns Format or Link.
 func Conditions(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Class) []Condition {
 	in := input{f, c, s, class, blank}
 	if class.Mode == disk.ModeBlock {
@@ -53,7 +53,7 @@ func Conditions(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Cl
 	return append(all, isBlank(in))
 }
 
-// isBlank returns the condition that only reading the disk can show.
+// isBlank returns the condition that the disk is blank, which only reading the disk can show.
 func isBlank(in input) Condition {
 	c := in.c
 	one := Condition{Wanted: "it is blank, by proof (blank: " + in.class.Blank + ")", Found: string(c.Kind)}
@@ -75,27 +75,28 @@ func isBlank(in input) Condition {
 // Considered is the result of matching one class against a disk.
 type Considered struct {
 	Class *disk.Class
-	// Matches are the results of its selectors. For a partition and a class of whole disks they are those of the
-	// partition's disk.
+	// Matches are the results of the selectors of the class. If the disk is a partition and the class selects whole
+	// disks, they are the results for the disk of the partition.
 	Matches []Match
-	// Selected reports that the class selects the disk. Other reports that it selects one of its partitions, or the
-	// partition's disk.
+	// Selected reports that the class selects the disk. Other reports that the class selects a partition of the disk,
+	// or the disk of the partition.
 	Selected, Other bool
-	// Has reports that the class has the disk. Verdict is the result in words, to follow the class's name.
+	// Has reports that the disk belongs to the class. Verdict is the result in words, to follow the name of the class.
 	Has     bool
 	Verdict string
 }
 
 // Excluded is one exclusion that matches a disk.
 type Excluded struct {
-	// Index is its position in the configuration. Matches are the results of its selectors, for the partition or its
-	// disk.
+	// Index is the position of the exclusion in the configuration. Matches are the results of its selectors, for the
+	// partition or for the disk of the partition.
 	Index   int
 	Matches []Match
 }
 
-// Consider returns every class in order, and every exclusion that matches the disk. Without an exclusion the first
-// class that is Selected or Other decides. A volume is the exception: it stays with its class (Select).
+// Consider returns the results for every class in order, and every exclusion that matches the disk. If no exclusion
+// matches, the first class that is Selected or Other decides. A volume is the exception, because it stays with its
+// class (Select).
 func Consider(f *disk.Facts, s *disk.Settings) (classes []Considered, exclusions []Excluded) {
 	for i := range s.Exclude {
 		e := &s.Exclude[i]
@@ -140,7 +141,7 @@ func Consider(f *disk.Facts, s *disk.Settings) (classes []Considered, exclusions
 	return classes, exclusions
 }
 
-// hasIt returns the verdict on the class that has the disk.
+// hasIt returns the verdict for the class to which the disk belongs.
 func hasIt(one *Considered) string {
 	if !one.Selected {
 		return "does not select it, and has it: it is a volume of this class until that ends"
@@ -148,7 +149,7 @@ func hasIt(one *Considered) string {
 	return "has it"
 }
 
-// selected returns what the class selects: the disk itself, its whole disk, or its partitions.
+// selected returns in words what the class selects: the disk itself, its whole disk, or its partitions.
 func selected(f *disk.Facts, one *Considered) string {
 	switch {
 	case one.Other && f.Whole != "":

@@ -10,8 +10,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestConditionsAreTheDecision: the explanation cannot differ from the decision. All conditions hold exactly where the
-// disk is formatted or given out.
+// TestConditionsAreTheDecision checks that the explanation always agrees with the decision. All conditions are met if
+// and only if the disk is formatted or given out.
 func TestConditionsAreTheDecision(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		f, c, s := blankDisk(), proven(disk.Blank), settings()
@@ -39,8 +39,8 @@ func TestConditionsAreTheDecision(t *testing.T) {
 	})
 }
 
-// TestConditionsOfWhatIsMadeAgain: this node has half made a filesystem in place of the former content. The former
-// content then blocks neither the decision nor its explanation.
+// TestConditionsOfWhatIsMadeAgain checks a disk on which this node's format did not finish. The content before the
+// format then blocks neither the decision nor its explanation.
 func TestConditionsOfWhatIsMadeAgain(t *testing.T) {
 	before := &disk.Sighting{UUID: otherUUID, Type: "xfs"}
 	for name, put := range map[string]func(*disk.Standing){
@@ -63,7 +63,7 @@ func TestConditionsOfWhatIsMadeAgain(t *testing.T) {
 	}
 }
 
-// TestConditionsOfWhatIsGivenOut: a disk that its class gives out does not block itself.
+// TestConditionsOfWhatIsGivenOut checks that a disk that its class gives out does not block itself.
 func TestConditionsOfWhatIsGivenOut(t *testing.T) {
 	f, s := blankDisk(), settings()
 	block(s)
@@ -75,7 +75,8 @@ func TestConditionsOfWhatIsGivenOut(t *testing.T) {
 	}
 }
 
-// TestConditionsTellOfAccepts: a condition that holds because of an accept says so.
+// TestConditionsTellOfAccepts checks that the text of a condition mentions the accept because of which the condition is
+// met.
 func TestConditionsTellOfAccepts(t *testing.T) {
 	for _, accepted := range []bool{false, true} {
 		f, s := blankDisk(), settings()
@@ -113,8 +114,8 @@ func TestConsider(t *testing.T) {
 	}
 }
 
-// TestConsiderLoopDevices: the explanation says what keeps a loop device from its class, where the selectors do not
-// show it.
+// TestConsiderLoopDevices checks that the explanation says why a class does not select a loop device, if the selectors
+// do not show it.
 func TestConsiderLoopDevices(t *testing.T) {
 	for want, f := range map[string]disk.Facts{
 		"has it":                                 {BackingFile: "/srv/ci/a.img"},
@@ -136,7 +137,7 @@ func TestConsiderLoopDevices(t *testing.T) {
 	}
 }
 
-// TestConsiderPartitions checks the texts for a disk, its partition, and an exclusion of both.
+// TestConsiderPartitions checks the texts for a disk, for its partition, and for an exclusion of both.
 func TestConsiderPartitions(t *testing.T) {
 	disks := disk.Class{Name: "hdd", Selectors: disk.Selectors{Transport: []string{"virtio"}}, Directory: "/mnt/hdd"}
 	parted := func(f *disk.Facts) { f.Partitions = []string{"vdb1"} }
@@ -173,8 +174,8 @@ func TestConsiderPartitions(t *testing.T) {
 	}
 }
 
-// TestConsiderIsTheDecision: without an exclusion the first class that selects the disk or its partitions has them. No
-// class has a disk if a class has one of its partitions.
+// TestConsiderIsTheDecision checks that without an exclusion the first class that selects the disk or its partitions
+// gets them. A disk does not belong to a class if one of its partitions belongs to a class.
 func TestConsiderIsTheDecision(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		selectors := func(label string) disk.Selectors {

@@ -1,6 +1,7 @@
 package policy
 
-// fileIs returns what a file of that format (probe) is, and how its content is used. Both are empty for other content.
+// fileIs returns what a file of that format (package probe) is, and how its content is used. Both results are empty for
+// a format that is not known.
 func fileIs(format string) (what, use string) {
 	driver := format
 	switch format {
@@ -21,8 +22,8 @@ func fileIs(format string) (what, use string) {
 	return "", ""
 }
 
-// otherRemedy returns the remedy for content that hotmount does not mount. For what looks like a file it is the way to use
-// that. Besides, only `hotmount format` is named, and only where its token would be valid.
+// otherRemedy returns the remedy for content that hotmount does not mount. For content that looks like a file, the
+// remedy is how to use the file. The remedy names `hotmount format` only if the token of that command would be valid.
 func otherRemedy(w *told) string {
 	_, use := fileIs(w.c.Type)
 	if use == "" {

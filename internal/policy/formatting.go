@@ -7,11 +7,12 @@ import (
 	"hotmount/internal/disk"
 )
 
-// formattable has the rules for a disk that may be blank. Some of them also apply to a disk that is to be given out as
-// a block volume. Permanent refusals come before these holds, so that nobody accepts a disk that is refused afterwards.
-// Only the size comes last, because the disk is read first. The first hold is shown, and accepting it lifts no other.
+// formattable contains the rules for a disk that may be blank. Some of them also apply to a disk that is to be given
+// out as a block volume. Permanent refusals come before the holds, so that nobody accepts a disk that is refused
+// afterwards. Only the rule for the size comes last, because the disk is read first. The first hold that applies is
+// shown, and an accept lifts only that hold.
 var formattable = []rule{{
-	// Users of block volumes, and the provisioner's cleaner, leave disks behind that look blank.
+	// Users of block volumes, and the cleaner of the provisioner, can leave a disk behind that looks blank.
 	reason: disk.ReasonNeverFormat, action: disk.Refuse, on: blank, lift: byToken | withToken,
 	when:   func(in input) bool { return in.f.Standing.Given != nil },
 	wanted: "it was never given out as a block volume", means: "it, or a disk below it, was given out as a block volume, and hotmount does not format it by itself",
@@ -60,7 +61,7 @@ var formattable = []rule{{
 	found:  udevKnows,
 	remedy: func(w *told) string { return "udevadm trigger -s block -y " + w.f.Name },
 }, {
-	// The correct configuration may exclude the disk.
+	// A corrected configuration may exclude the disk.
 	reason: disk.ReasonSettings, action: disk.Hold, on: raw | blank, kind: HoldOperator,
 	when:   func(in input) bool { return in.s.Fault != "" && in.f.Standing.Given == nil },
 	wanted: "the configuration has no fault, or it was given out before", means: "the configuration has a fault, and until it is corrected only what is on record is used",
@@ -149,7 +150,7 @@ var formattable = []rule{{
 		return say("to see which disks: hotmount history; to have it formatted: hotmount accept %s", w.f.Name)
 	},
 }, {
-	// No rule prevents giving it out.
+	// No other rule prevents giving the disk out.
 	reason: disk.ReasonBlock, action: disk.Link, on: raw,
 	means: "its class gives it out as a block volume",
 }, {
@@ -157,7 +158,7 @@ var formattable = []rule{{
 	when:  func(in input) bool { return !in.c.Proven || in.c.Kind == disk.Unread },
 	means: "nothing is known on it, and hotmount must first prove it blank",
 }, {
-	// It is read first: an image of a larger disk that was attached as a raw disk is small.
+	// The disk is read first, because the image of a larger disk may have been attached as a small raw disk.
 	reason: disk.ReasonTooSmall, action: disk.Refuse, on: blank,
 	when:   func(in input) bool { return in.f.Size < in.class.MinimumSize },
 	wanted: "it is large enough",
@@ -204,7 +205,7 @@ func udevKnows(w *told) string {
 	return say("ID_FS_TYPE=%s ID_FS_USAGE=%s ID_FS_AMBIVALENT=%s ID_PART_TABLE_TYPE=%s", visible(u.FSType), visible(u.FSUsage), visible(u.Ambivalent), visible(u.PartTable))
 }
 
-// maybe names the recorded disk that this one may be.
+// maybe names the recorded disk that may be this one.
 func maybe(p *disk.Identity) string {
 	if p == nil {
 		return ""

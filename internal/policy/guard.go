@@ -7,23 +7,23 @@ import (
 )
 
 // mayBeCSI reports whether a driver on the node can have brought the disk or can take it, and nothing shows that the
-// disk is hotmount's (ADR 0012).
+// disk belongs to hotmount (ADR 0012).
 func mayBeCSI(in input) bool {
 	return brought(in) && !ofThisNode(in) && !singledOut(in) && !in.spared(disk.ReasonCSI)
 }
 
-// brought reports whether a driver on the node can have brought the disk or can take it.
+// brought reports whether a driver on the node can have brought the disk here or can take it for itself.
 func brought(in input) bool {
 	return slices.ContainsFunc(in.f.Drivers, func(d disk.Driver) bool { return reaches(d, in.f, in.s) })
 }
 
-// reaches reports whether the driver can bring or take such a disk, and is not ignored.
+// reaches reports whether the driver can bring or take such a disk, and the settings do not ignore the driver.
 func reaches(d disk.Driver, f *disk.Facts, s *disk.Settings) bool {
 	return d.Reach&f.Reach() != 0 && !slices.Contains(s.CSIIgnore, d.Name)
 }
 
-// ofThisNode reports whether this node has given the disk out or mounted its filesystem before, or has made or begun to
-// make what is on it. A record that may be another disk's does not count.
+// ofThisNode reports whether this node has given the disk out, has mounted its filesystem, or has made or begun to make
+// its filesystem. A record that may belong to another disk does not count.
 func ofThisNode(in input) bool {
 	switch {
 	case in.at == raw:
@@ -35,14 +35,15 @@ func ofThisNode(in input) bool {
 	return onRecord(in) || st.Made || i != nil && !st.IntentDoubt && (!st.IntentBySlot || i.UUID == in.c.UUID)
 }
 
-// copied reports whether serial or WWN show that the filesystem is on record on another disk. So this is a copy of it.
+// copied reports whether the filesystem is a copy: it is on record on another disk, as serial or WWN show.
 func copied(in input) bool {
 	l := in.f.Standing.LastOn
 	return l != nil && l.UUID == in.c.UUID && l.Identity.Other(in.f.Identity(""))
 }
 
-// singledOut reports whether the class says that the disk is the node's own: it ignores neighbours, or a pattern spells
-// enough of the disk's serial, WWN or mapper name. Another owner's disk may also be in the slot or of the model.
+// singledOut reports whether the class shows that the disk belongs to the node itself. The class does so if it ignores
+// neighbours, or if a pattern spells enough of the disk's serial, WWN or mapper name. Slot and model do not count,
+// because another owner's disk may have the same ones.
 func singledOut(in input) bool {
 	s, a := &in.class.Selectors, itself(in.f)
 	return in.class.Neighbours == disk.NeighboursIgnore ||
@@ -50,7 +51,7 @@ func singledOut(in input) bool {
 		in.f.WorldWide() != "" && spells(s, s.WWN, a.WWN) || spells(s, s.MapperNames, a.MapperName)
 }
 
-// spells reports whether one of the patterns matches the value and spells enough of it.
+// spells reports whether one of the patterns matches the value and spells at least leastLiterals characters of it.
 func spells(s *disk.Selectors, patterns []string, value string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return literals(p) >= leastLiterals && pattern(s, p, value) })
 }

@@ -11,21 +11,21 @@ import (
 
 var cinder = disk.Driver{Name: "cinder.csi.openstack.org", Reach: disk.Local}
 
-// driven puts the disk on a node whose driver can have brought it.
+// driven puts the disk on a node with a driver that can have brought it.
 func driven(f *disk.Facts) { f.Drivers = []disk.Driver{cinder} }
 
-// drivenWith does the same after another change.
+// drivenWith returns a function that calls driven and then put.
 func drivenWith(put func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) { driven(f); put(f) }
 }
 
-// csiDrivers puts the disk on a node with one driver of that reach.
+// csiDrivers puts the disk on a node with one driver that has that reach.
 func csiDrivers(reach disk.Reach) func(*disk.Facts) {
 	return func(f *disk.Facts) { f.Drivers = []disk.Driver{{Name: "a.example", Reach: reach}} }
 }
 
-// TestGuard: a disk that a driver on the node can have brought, or can take, is held before it is opened. It is not
-// held if a fact shows that it is hotmount's.
+// TestGuard checks that a disk that a driver on the node can have brought, or can take, is held before it is opened. It
+// is not held if a fact shows that it belongs to hotmount.
 func TestGuard(t *testing.T) {
 	serial := func(patterns ...string) func(*disk.Settings) {
 		return func(s *disk.Settings) { s.Classes[0].Serial = patterns }
@@ -138,8 +138,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestOthersComeBeforeContent: whatever is on a disk that may be somebody else's, no remedy has it changed. The refusal
-// for the content follows once the hold is accepted, and only then is the token offered.
+// TestOthersComeBeforeContent checks that no remedy changes a disk that may belong to somebody else, whatever is on the
+// disk. The refusal for the content follows once the hold is accepted. The token is offered only with that refusal.
 func TestOthersComeBeforeContent(t *testing.T) {
 	over := &disk.Intent{UUID: otherUUID, Over: true}
 	contents := []struct {
@@ -185,7 +185,7 @@ func TestOthersComeBeforeContent(t *testing.T) {
 			if d := Decide(f, tt.content, s); d.Reason != tt.reason {
 				t.Errorf("%s, %s, accepted: %s (%s)", hold, tt.name, d.Action, d.Reason)
 			}
-			// A token is looked at before the disk is read.
+			// A token is checked before the disk is read.
 			if d, _ := Confirmable(f, proven(disk.Unknown), s); d.Reason == hold {
 				t.Errorf("%s, %s: no token is taken after the accept", hold, tt.name)
 			}
@@ -193,15 +193,15 @@ func TestOthersComeBeforeContent(t *testing.T) {
 	}
 }
 
-// unproved is the content according to udev.
+// unproved returns the content as udev sees it, without a proof.
 func unproved(c *disk.Content) *disk.Content {
 	other := *c
 	other.Proven = false
 	return &other
 }
 
-// TestLiterals: characters that a pattern leaves open do not count. The beginnings that all WWNs share do not count
-// either.
+// TestLiterals checks that characters that a pattern leaves open do not count. The beginnings that all WWNs share do
+// not count either.
 func TestLiterals(t *testing.T) {
 	for pattern, want := range map[string]int{
 		"DATA-1": 6, "*": 0, "????": 0, "D*T?A": 3, "[DATA]1": 1, `[\]D]1`: 1, `\*\?ab`: 4, `ab\`: 2, "": 0, "[": 0,
@@ -216,7 +216,8 @@ func TestLiterals(t *testing.T) {
 	}
 }
 
-// TestSelectorOfADisk: the selector that a hold prints lifts the hold when it is pasted. It selects nothing else.
+// TestSelectorOfADisk checks that the selector that a hold prints lifts the hold once it is in the configuration. The
+// selector selects no other disk.
 func TestSelectorOfADisk(t *testing.T) {
 	for _, tt := range []struct {
 		put  func(*disk.Facts)
@@ -256,7 +257,7 @@ func TestSelectorOfADisk(t *testing.T) {
 	}
 }
 
-// TestWordsOfAGuard: the hold names the drivers that can have brought such a disk, and no others.
+// TestWordsOfAGuard checks that the hold names the drivers that can have brought such a disk, and no other drivers.
 func TestWordsOfAGuard(t *testing.T) {
 	f, s := blankDisk(), settings()
 	f.Drivers = []disk.Driver{{Name: "a\x1b[1m.example", Reach: disk.Anything}, cinder, {Name: "net.example", Reach: disk.Fabric}, {Name: "old.example", Reach: disk.Local}}
@@ -267,7 +268,8 @@ func TestWordsOfAGuard(t *testing.T) {
 	}
 }
 
-// TestNeighbours: the warning names each class that holds new disks, with the drivers, before a disk arrives.
+// TestNeighbours checks that the warning names each class that holds new disks, with the drivers. The warning comes
+// before such a disk is attached.
 func TestNeighbours(t *testing.T) {
 	class := func(name string, s disk.Selectors) disk.Class { return disk.Class{Name: name, Selectors: s} }
 	s := &disk.Settings{CSIIgnore: []string{"old.example"}, Classes: []disk.Class{

@@ -7,15 +7,15 @@ import (
 	"hotmount/internal/disk"
 )
 
-// operator runs the first command of the remedy on the disk of the facts, or on the settings. It reports whether it
-// knows the command.
+// operator does what the first command of the remedy does, on the facts of the disk or on the settings. It reports
+// whether it knows the command.
 func operator(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision, next string) bool {
 	accept, format := "hotmount accept "+f.Name, "hotmount format "+f.Name
 	switch {
 	case strings.Contains(next, accept):
 		if w := Word(f, d); w.Reason != "" {
 			f.Standing.Accepted = append(f.Standing.Accepted, w)
-			// Store.Accept does this at an accept.
+			// Store.Accept makes the same change.
 			if v := f.Standing.Volume; w.Reason == disk.ReasonOtherClass && v != nil {
 				freed := *v
 				freed.Class, freed.Directory, f.Standing.Volume = "", "", &freed
@@ -25,7 +25,7 @@ func operator(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision,
 		}
 		return true
 	case strings.Contains(next, format):
-		return true // nothing changes before the token
+		return true // the disk does not change before the operator enters the token
 	case strings.Contains(next, "hotmount config show"):
 		s.Format = true
 		return true
@@ -42,8 +42,8 @@ func operator(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision,
 	return false
 }
 
-// TestEachHoldHasALift: the command that is printed with a hold lifts it. Where the remedy offers the token of
-// `hotmount format`, the token is valid.
+// TestEachHoldHasALift checks that the command that is printed with a hold lifts the hold. If the remedy offers the
+// token of `hotmount format`, the token is valid.
 func TestEachHoldHasALift(t *testing.T) {
 	held := map[disk.Reason]bool{}
 	for _, cond := range conditions {
@@ -75,7 +75,8 @@ func TestEachHoldHasALift(t *testing.T) {
 	}
 }
 
-// TestWordsOfAFormerBlockVolume: the message names what was given out. Only of a device-mapper device that is not known.
+// TestWordsOfAFormerBlockVolume checks that the message names what was given out. For a device-mapper device the
+// message says that this is not known.
 func TestWordsOfAFormerBlockVolume(t *testing.T) {
 	for it, put := range map[string]func(*disk.Facts){"it": another(given), "its disk vdb": partOf(another(given)), "it, or a disk below it,": onBlockVolume} {
 		f, s := blankDisk(), settings()
@@ -90,8 +91,8 @@ func TestWordsOfAFormerBlockVolume(t *testing.T) {
 	}
 }
 
-// TestFormerBlockVolume: a disk that was given out is refused until the operator enters the token that its remedy
-// names.
+// TestFormerBlockVolume checks that a disk that was given out is refused until the operator enters the token that the
+// remedy names.
 func TestFormerBlockVolume(t *testing.T) {
 	f, c, s := blankDisk(), proven(disk.Blank), settings()
 	f.Standing.Given, f.Standing.Accepted = &given, everyWord

@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// leastLiterals is how many characters a pattern must spell to mean a disk or a few, and not any.
+// leastLiterals is how many characters a pattern must spell to select only one disk or a few disks.
 const leastLiterals = 4
 
-// blankRune stands for a character that a pattern leaves open.
+// blankRune stands for a part of a value that a pattern does not spell.
 const blankRune = "\x00"
 
-// sharedPrefixes are the beginnings of WWNs, which name a kind of identifier and no disk (wwid_show in
+// sharedPrefixes are the beginnings of WWNs that name a kind of identifier, and so do not identify a disk (wwid_show in
 // drivers/nvme/host and drivers/scsi/scsi_sysfs.c).
 var sharedPrefixes = strings.NewReplacer("naa.", "", "eui.", "", "nvme.", "", "uuid.", "", "t10.", "",
 	"naa"+blankRune, "", "eui"+blankRune, "", "nvme"+blankRune, "", "uuid"+blankRune, "", "t10"+blankRune, "")
 
-// literals returns how many characters the pattern spells, besides sharedPrefixes: each value that it matches has them.
-// A faulty pattern spells none.
+// literals returns how many characters the pattern spells, without sharedPrefixes. Each value that the pattern matches
+// contains these characters. A faulty pattern spells none.
 func literals(pattern string) int {
 	expression, ok := strings.CutPrefix(pattern, Regexp)
 	if !ok {
@@ -30,13 +30,13 @@ func literals(pattern string) int {
 	return weight(spelled(re.Simplify()))
 }
 
-// weight returns how many characters count.
+// weight returns the number of characters in the text, without those of sharedPrefixes and without any blankRune.
 func weight(text string) int {
 	s := sharedPrefixes.Replace(text)
 	return len(s) - strings.Count(s, blankRune)
 }
 
-// spelledByGlob returns the glob with each wildcard as a blankRune.
+// spelledByGlob returns the glob with a blankRune for each wildcard.
 func spelledByGlob(glob string) string {
 	var b strings.Builder
 	for i := 0; i < len(glob); i++ {
@@ -61,7 +61,8 @@ func spelledByGlob(glob string) string {
 	return b.String()
 }
 
-// spelled returns the characters of every text that the regular expression matches, with a blankRune for what is open.
+// spelled returns the characters that are in each text that the regular expression matches. A blankRune stands for each
+// part that may differ.
 func spelled(re *syntax.Regexp) string {
 	switch re.Op {
 	case syntax.OpLiteral:

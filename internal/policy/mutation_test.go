@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// equivalent lists the conditions whose absence no test can see, and why.
+// equivalent lists the conditions that can be removed without a test that fails, and why.
 var equivalent = map[string]string{
 	"in.c.Proven of in.c.Kind == disk.HalfMade && in.c.Proven":                "what is half-made is refused without an intent, and with one it is proven first",
 	"in.c.Kind == disk.HalfMade of in.c.Kind == disk.HalfMade && in.c.Proven": "what was read and is not blank is half made there",
@@ -26,16 +26,16 @@ var equivalent = map[string]string{
 	"err != nil":                     "regexp.Compile gives nil with an error",
 }
 
-// mutator changes the source so that each condition can be removed by its number. Part of an "or" becomes false, part
-// of an "and" true. A case of a switch over values matches nothing. In a table of rules it removes each row's
-// condition, as a whole and in parts, and the row's lift. It leaves the texts alone.
+// mutator changes the source so that each condition can be removed by its number. A part of an "or" becomes false, a
+// part of an "and" becomes true. A case of a switch over values matches nothing. In a table of rules it removes the
+// condition of each row, as a whole and in parts, and the row's lift. It does not change the texts.
 type mutator struct {
 	source  []byte
-	table   bool   // only the when and lift of rules
-	seenBy  string // the tests of the source
+	table   bool   // mutate only the fields when and lift of rules
+	seenBy  string // the tests that check the source
 	inserts []insert
-	texts   []string // of the conditions, by number
-	tests   []string // the tests that see each condition, by number
+	texts   []string // the text of each condition, by number
+	tests   []string // the tests that check each condition, by number
 }
 
 type insert struct {
@@ -53,7 +53,7 @@ func (m *mutator) wrap(e ast.Expr, text, before, after string, inner func()) {
 	m.inserts = append(m.inserts, insert{end, after})
 }
 
-// condition mutates e as a whole, and each of its parts.
+// condition mutates the condition e as a whole, and each of its parts.
 func (m *mutator) condition(e ast.Expr) {
 	if p, ok := e.(*ast.ParenExpr); ok {
 		m.condition(p.X)
@@ -87,7 +87,7 @@ func (m *mutator) conjunct(e, whole ast.Expr) {
 	}
 }
 
-// row mutates one field of a rule.
+// row mutates one field of a rule in the table.
 func (m *mutator) row(kv *ast.KeyValueExpr) {
 	switch key, _ := kv.Key.(*ast.Ident); key.Name {
 	case "lift":
@@ -103,7 +103,7 @@ func (m *mutator) row(kv *ast.KeyValueExpr) {
 	}
 }
 
-// where returns the line of a row's field.
+// where returns the line of a field in a rule, as text.
 func (m *mutator) where(kv *ast.KeyValueExpr) string {
 	return fmt.Sprintf("line %d: ", 1+bytes.Count(m.source[:kv.Pos()-1], []byte{'\n'}))
 }
@@ -116,7 +116,7 @@ func (m *mutator) Visit(n ast.Node) ast.Visitor {
 		}
 		if f, ok := n.(*ast.FuncDecl); ok && f.Type.Results != nil {
 			if t, ok := f.Type.Results.List[0].Type.(*ast.Ident); !ok || t.Name != "bool" {
-				return nil // texts, or fields that other packages read from the table
+				return nil // the other fields are texts, or other packages read them from the table
 			}
 			m.seenBy = decisions
 		}
@@ -180,8 +180,8 @@ const (
 	selections = "^(TestDecide|TestConfirmable|TestPattern|TestSelectors|TestNamespaces|TestNamed|TestFirstClassHasIt|TestNarrow|TestLoopDevices|TestConsider|TestSelectAllocatesNothing|TestNoConfigurationHasTheSystem)$"
 )
 
-// TestTheSpecificationNeedsEachCondition: the tests of the decision fail if any one condition of the decision is
-// removed.
+// TestTheSpecificationNeedsEachCondition checks that the tests of the decision fail if any one condition of the
+// decision is removed.
 func TestTheSpecificationNeedsEachCondition(t *testing.T) {
 	dir := t.TempDir()
 	replace := map[string]string{}
@@ -232,7 +232,7 @@ func TestTheSpecificationNeedsEachCondition(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	passes := func(mutant int, tests string) bool {
-		// Only the failure counts, so rapid need not shrink it.
+		// rapid need not shrink a failure, because only the fact that the test fails counts.
 		cmd := exec.Command(binary, "-test.run", tests, "-test.failfast", "-rapid.nofailfile", "-rapid.shrinktime", "1ms")
 		cmd.Env = append(os.Environ(), fmt.Sprint("HOTMOUNT_TEST_MUTANT=", mutant))
 		return cmd.Run() == nil

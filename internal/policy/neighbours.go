@@ -8,10 +8,11 @@ import (
 	"hotmount/internal/disk"
 )
 
-// driversOf names the drivers because of which the disk may be held.
+// driversOf returns the names of the drivers because of which the disk may be held, as text.
 func driversOf(w *told) string { return joined(Drivers(w.f, w.s)) }
 
-// Drivers returns the names of the drivers on the node that can have brought the disk or can take it. Foreign bytes.
+// Drivers returns the names of the drivers on the node that can have brought the disk or can take it. The names contain
+// foreign bytes.
 func Drivers(f *disk.Facts, s *disk.Settings) []string {
 	var names []string
 	for _, d := range f.Drivers {
@@ -30,12 +31,12 @@ func csiRemedy(w *told) string {
 	return say("if it is the node's own: hotmount accept %s; to allow such disks in advance, in the class: %s", w.f.Name, cmp.Or(selectorOf(w.f), "neighbours: ignore"))
 }
 
-// selectorOf returns a selector that means this disk alone, as it is written in a class. It is empty if the disk has
-// neither serial, WWN nor mapper name that can be written.
+// selectorOf returns a selector that selects only this disk, as it is written in a class. It is empty if neither the
+// serial, the WWN nor the mapper name of the disk can be written in a class.
 func selectorOf(f *disk.Facts) string {
 	wwn := f.WWN
 	if f.WorldWide() == "" {
-		wwn = "" // it may be model and slot
+		wwn = "" // such a WWN may consist of model and slot
 	}
 	for _, s := range [...]struct{ key, value string }{{"serial", itself(f).serial()}, {"wwn", wwn}, {"mapper_names", f.MapperName}} {
 		glob := globEscaper.Replace(s.value)
@@ -50,10 +51,10 @@ func selectorOf(f *disk.Facts) string {
 	return ""
 }
 
-// globEscaper escapes what path.Match treats specially.
+// globEscaper escapes the characters that have a special meaning in path.Match.
 var globEscaper = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`)
 
-// Neighbours returns a line for each class that holds new disks because of the drivers on the node.
+// Neighbours returns one line for each class that holds new disks because of the drivers on the node.
 func Neighbours(drivers []disk.Driver, s *disk.Settings) []string {
 	var lines []string
 	for i := range s.Classes {
@@ -75,15 +76,16 @@ func Neighbours(drivers []disk.Driver, s *disk.Settings) []string {
 	return lines
 }
 
-// allSpell reports whether each disk that the patterns match is singled out.
+// allSpell reports whether every pattern spells at least leastLiterals characters. Each disk that such patterns match
+// is singled out.
 func allSpell(patterns []string) bool {
 	return len(patterns) > 0 && !slices.ContainsFunc(patterns, func(p string) bool { return literals(p) < leastLiterals })
 }
 
-// transports are those of the disks whose names begin with these letters.
+// transports has the transports of disks, by the first two letters of the disks' names.
 var transports = map[string]string{"vd": "virtio", "sd": "scsi", "nv": "nvme", "dm": "dm", "lo": "loop", "md": "md"}
 
-// reachOf returns the kinds of disks that the selectors can select, by transport and name.
+// reachOf returns the kinds of disks that the selectors can select, by transport and by name.
 func reachOf(s *disk.Selectors) disk.Reach {
 	of := func(transport string) disk.Reach {
 		return (&disk.Facts{Transport: transport, Fabric: s.Local == nil || !*s.Local}).Reach()
@@ -101,7 +103,7 @@ func reachOf(s *disk.Selectors) disk.Reach {
 		if len(kind) == 2 && strings.Trim(kind, "abcdefghijklmnopqrstuvwxyz") == "" {
 			all |= of(transports[kind])
 		} else {
-			all |= disk.Local | disk.Fabric // as in named
+			all |= disk.Local | disk.Fabric // all usual disks, as in named
 		}
 	}
 	if all == 0 {

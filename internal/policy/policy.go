@@ -1,5 +1,5 @@
-// Package policy decides what is done with a disk. It is pure: the answer depends only on the arguments. So the daemon,
-// the process that formats and `hotmount plan` always agree. The rules are one table (rules.go).
+// Package policy decides what is done with a disk. The package is pure: a decision depends only on the arguments. So
+// the daemon, the process that formats and `hotmount plan` always agree. The rules are one table (rules.go).
 package policy
 
 import (
@@ -11,16 +11,16 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Decide returns what to do with one disk: the action of the first rule that applies. f are the disk's facts, c is its
-// content, s the configuration. Call it first with the content that udev knows (f.Known). If the answer is Prove, call
-// it again with the result of the proof. Decide refuses anything that no rule covers.
+// Decide returns what to do with one disk: the action of the first rule that applies. f are the facts of the disk, c is
+// its content, and s is the configuration. Call Decide first with the content that udev knows (f.Known). If the answer
+// is Prove, call Decide again with the result of the proof. Decide refuses every disk that no rule covers.
 func Decide(f *disk.Facts, c *disk.Content, s *disk.Settings) disk.Decision {
 	d, _ := decide(inputOf(f, c, s), 0)
 	return d
 }
 
-// decide returns the decision of the first rule that applies, and that rule. It skips rules that one of the waived
-// lifts covers.
+// decide returns the decision of the first rule that applies, and the rule itself. It skips the rules that can be
+// lifted by one of the waived lifts.
 func decide(in input, waived lift) (disk.Decision, *rule) {
 	d := disk.Decision{}
 	if in.class != nil {
@@ -41,31 +41,33 @@ func decide(in input, waived lift) (disk.Decision, *rule) {
 	return d, &rules[len(rules)-1]
 }
 
-// input is what a rule looks at. Rules take it as a value, so that a decision allocates nothing (TestDecide).
+// input is what the functions of a rule receive. They receive it as a value, so that a decision allocates nothing
+// (TestDecide).
 type input struct {
 	f *disk.Facts
 	c *disk.Content
 	s *disk.Settings
-	// class has the disk, nil if none does.
+	// class is the class to which the disk belongs. It is nil if the disk belongs to no class.
 	class *disk.Class
 	at    situation
 }
 
-// situation is the state of a disk in general. A disk is in exactly one, a rule applies to one or more.
+// situation is the general state of a disk. A disk is in exactly one situation. A rule applies to one or more
+// situations.
 type situation uint8
 
 const (
-	// No class has the disk.
+	// unselected: the disk belongs to no class.
 	unselected situation = 1 << iota
-	// The disk is mounted where its class mounts it.
+	// inPlace: the disk is mounted where its class mounts it.
 	inPlace
-	// The disk's class gives disks out as block volumes.
+	// raw: the disk's class gives disks out as block volumes.
 	raw
-	// The disk holds a filesystem.
+	// filesystem: the disk holds a filesystem.
 	filesystem
-	// The disk may be blank, or holds what this node began to make.
+	// blank: the disk may be blank, or it holds what this node began to make.
 	blank
-	// The disk holds anything else.
+	// other: the disk holds anything else.
 	other
 
 	content  = filesystem | blank | other
@@ -90,18 +92,19 @@ func inputOf(f *disk.Facts, c *disk.Content, s *disk.Settings) input {
 	return in
 }
 
-// accepted reports whether the operator has accepted the disk for that reason, with the filesystem that is now on it.
+// accepted reports whether the operator has accepted the disk for that reason, with the filesystem that is now on the
+// disk.
 func (in input) accepted(r disk.Reason) bool { return in.f.Standing.Lifted(r, in.c.UUID) }
 
-// spared reports whether the operator has accepted that the disk may be somebody else's. On a disk that is refused for
-// what it holds, an accept with any content counts: what a proof finds may have another UUID.
+// spared reports whether the operator has accepted the disk although it may belong to somebody else. For a disk that is
+// refused because of its content, an accept with any content counts, because a proof may find another UUID.
 func (in input) spared(r disk.Reason) bool {
 	uuid, _ := theContent(in)
 	return in.f.Standing.Lifted(r, uuid) ||
 		in.at == other && slices.ContainsFunc(in.f.Standing.Accepted, func(w disk.Word) bool { return w.Reason == r })
 }
 
-// Intent returns the unfinished format that concerns the disk with this content, nil if there is none.
+// Intent returns the unfinished format that concerns the disk with this content. It returns nil if there is none.
 func Intent(f *disk.Facts, c *disk.Content) *disk.Intent {
 	on := func(p disk.Peer) bool { return begunOn(f, &p) }
 	if nextInSlot(f, c) || slices.ContainsFunc(f.SameSerial, on) || slices.ContainsFunc(f.SameWWN, on) {
@@ -110,28 +113,29 @@ func Intent(f *disk.Facts, c *disk.Content) *disk.Intent {
 	return f.Standing.Intent
 }
 
-// begunOn reports whether the disk's unfinished format began on the peer, which is attached. The peer finishes it.
+// begunOn reports whether the disk's unfinished format began on the peer. The peer is attached, so the format is
+// finished on the peer.
 func begunOn(f *disk.Facts, p *disk.Peer) bool {
 	i := f.Standing.Intent
 	return i != nil && i.Identity.Seq == p.Seq
 }
 
-// nextInSlot reports whether the intent is recognised only by its slot and is another disk's. That is so if this disk
-// holds a filesystem that this node has made or mounted before, and that was not to be overwritten.
+// nextInSlot reports whether the intent is recognised only by its slot and belongs to another disk. That is so if this
+// disk holds a filesystem that this node has made or mounted before, and that was not to be overwritten.
 func nextInSlot(f *disk.Facts, c *disk.Content) bool {
 	i, v := f.Standing.Intent, f.Standing.Volume
 	return f.Standing.IntentBySlot && c.UUID != i.UUID && c.UUID != i.Was && (c.Made || v != nil && v.UUID == c.UUID)
 }
 
 // begun reports whether this node began the half-made filesystem on this disk. If another disk has the same filesystem,
-// this one must match the intent's serial or slot. Otherwise both would be made.
+// this disk must match the serial or the slot of the intent. Otherwise the filesystem would be made on both disks.
 func begun(f *disk.Facts, c *disk.Content) bool {
 	i := f.Standing.Intent
 	return i != nil && c.UUID == i.UUID && !f.Standing.IntentDoubt && (len(f.SameUUID) == 0 || i.Identity.Like(f.Identity("")))
 }
 
-// ours returns the disk's mount at a place that only the class uses, nil if there is none. It does not matter who made
-// the mount: a node that used the udev rule is taken over in place.
+// ours returns the mount of the disk at a place that only the class uses. It returns nil if there is none. It does not
+// matter who made the mount. So hotmount can take over the mounts of a node that used the udev rule.
 func ours(f *disk.Facts, class *disk.Class) *disk.MountPoint {
 	for i := range f.Mounts {
 		m := &f.Mounts[i]
@@ -142,8 +146,9 @@ func ours(f *disk.Facts, class *disk.Class) *disk.MountPoint {
 	return nil
 }
 
-// misplaced returns the UUID of a filesystem that is mounted in another's place, empty if there is none. It checks both
-// the UUID that the kernel mounted and the one that udev read from the disk.
+// misplaced returns the UUID of a filesystem that is mounted where another filesystem belongs. It is empty if the
+// filesystem is where it belongs. misplaced checks the UUID that the kernel mounted and the UUID that udev read from
+// the disk.
 func misplaced(f *disk.Facts, m *disk.MountPoint) string {
 	kernel := ""
 	if f.Geometry != nil {
@@ -160,41 +165,41 @@ func misplaced(f *disk.Facts, m *disk.MountPoint) string {
 	return ""
 }
 
-// wasMounted reports whether the filesystem of that UUID was mounted in its place from this attachment, as far as is on
-// record.
+// wasMounted reports whether the filesystem with that UUID was mounted in its place from this attachment, according to
+// the records.
 func wasMounted(f *disk.Facts, uuid string) bool {
 	v := f.Standing.Volume
 	return !f.Standing.WasMounted.IsZero() && v != nil && v.Identity.Seq == f.Seq && v.UUID == uuid
 }
 
-// Grows reports whether the disk's filesystem is to be measured, and grown unless it is Fixed: this was not yet tried at
-// the disk's present size.
+// Grows reports whether the filesystem of the disk is to be measured and, unless it is Fixed, grown. That is so if this
+// was not tried yet at the present size of the disk.
 func Grows(f *disk.Facts, class *disk.Class) bool {
 	return class.Grow && f.Whole == "" && !f.ReadOnly && !f.Standing.Fit.Valid(f)
 }
 
-// mayGrow reports whether the mounted filesystem can be grown. At a covered mount point the growth would reach the
-// mount above it.
+// mayGrow reports whether the mounted filesystem can be grown. If the mount point is covered, the command to grow would
+// reach the filesystem that covers it.
 func mayGrow(in input) bool {
 	return Grows(in.f, in.class) && !ours(in.f, in.class).Covered
 }
 
-// onlyPodMountsLeft reports whether the filesystem was mounted in its place during this attachment, and kubelet's
-// mounts for pods are all that is left.
+// onlyPodMountsLeft reports whether the filesystem was mounted in its place during this attachment, and is now mounted
+// only by kubelet for pods.
 func onlyPodMountsLeft(f *disk.Facts, c *disk.Content) bool {
 	return c.Kind == disk.Filesystem && wasMounted(f, c.UUID) &&
 		!slices.ContainsFunc(f.Mounts, func(m disk.MountPoint) bool { return !ofPod(m.Path) })
 }
 
-// ofPod reports whether kubelet mounts volumes for pods at the path: GetPodVolumeDir in pkg/kubelet/kubelet_getters.go,
-// and doBindSubPath in pkg/volume/util/subpath.
+// ofPod reports whether the path is one at which kubelet mounts volumes for pods: GetPodVolumeDir in
+// pkg/kubelet/kubelet_getters.go, and doBindSubPath in pkg/volume/util/subpath.
 func ofPod(path string) bool {
 	_, pod, _ := strings.Cut(path, "/pods/")
 	return strings.Contains(pod, "/volumes/kubernetes.io~") || strings.Contains(pod, "/volume-subpaths/")
 }
 
-// seed reports whether the label is one of cloud-init's data sources NoCloud and ConfigDrive, or that of an ephemeral
-// disk: OpenStack names them ephemeral0 and so on (_create_ephemeral in nova/virt/libvirt/driver.py).
+// seed reports whether the label is that of a cloud-init data source (NoCloud or ConfigDrive) or of an ephemeral disk.
+// OpenStack names ephemeral disks ephemeral0 and so on (_create_ephemeral in nova/virt/libvirt/driver.py).
 func seed(label string) bool {
 	switch label {
 	case "cidata", "CIDATA", "config-2", "CONFIG-2":
@@ -204,7 +209,7 @@ func seed(label string) bool {
 	return len(label) > len(ephemeral) && strings.EqualFold(label[:len(ephemeral)], ephemeral) && strings.Trim(label[len(ephemeral):], "0123456789") == ""
 }
 
-// knownUUID returns the UUID of the filesystem that udev knows on the disk, empty for none.
+// knownUUID returns the UUID of the filesystem that udev knows on the disk. It is empty if there is none.
 func knownUUID(f *disk.Facts) string {
 	uuid := strings.ToLower(f.Udev.FSUUID)
 	if !disk.ValidUUID(uuid) {
@@ -213,8 +218,8 @@ func knownUUID(f *disk.Facts) string {
 	return uuid
 }
 
-// formerly returns the class to which the volume belonged, if it still exists and has another directory than class.
-// Otherwise it returns nil.
+// formerly returns the class to which the volume belonged, if that class still exists and has another directory than
+// class. Otherwise it returns nil.
 func formerly(v disk.Place, s *disk.Settings, class *disk.Class) *disk.Class {
 	for i := range s.Classes {
 		c := &s.Classes[i]
@@ -225,28 +230,29 @@ func formerly(v disk.Place, s *disk.Settings, class *disk.Class) *disk.Class {
 	return nil
 }
 
-// made reports whether this node's unfinished format made the filesystem that is on the disk.
+// made reports whether the filesystem on the disk was made by this node's unfinished format.
 func made(in input) bool {
 	i := Intent(in.f, in.c)
 	return i != nil && i.UUID == in.c.UUID
 }
 
-// replaced reports whether a format is unfinished and the disk holds another filesystem than the one it makes. over
-// selects formats by token, otherwise those of blank disks.
+// replaced reports whether a format is unfinished and the disk holds a filesystem that this format does not make. If
+// over is set, only formats by token count. Otherwise only formats of blank disks count.
 func replaced(in input, over bool) bool {
 	i := Intent(in.f, in.c)
 	return i != nil && i.UUID != in.c.UUID && i.Over == over
 }
 
-// foreign reports whether another machine made the filesystem. Either it appeared while this node proved the disk
-// blank, or udev saw a blank disk and this node has not written since.
+// foreign reports whether another machine made the filesystem. Either the filesystem appeared while this node proved
+// the disk blank, or udev saw a blank disk and this node has not written to the disk since.
 func foreign(in input) bool {
 	v := in.f.Standing.Verdict
 	return v.Valid(in.f) && v.Shared ||
 		Intent(in.f, in.c) == nil && in.c.Proven && !in.c.Made && in.f.Udev.FSType == ""
 }
 
-// isVolume reports whether this node has given the disk out, or has mounted or made the filesystem on this disk.
+// isVolume reports whether the disk is a volume of this node. This node has then given the disk out, or has mounted or
+// made the filesystem on this disk.
 func isVolume(in input) bool {
 	if in.at == raw {
 		return in.f.Standing.Given != nil
@@ -261,27 +267,28 @@ func onRecord(in input) bool {
 }
 
 // disturbed reports whether another process used the disk after it was formatted, and the operator has not accepted
-// that. A filesystem that was mounted since was accepted.
+// that. If the filesystem has been mounted since, the operator has accepted it.
 func disturbed(f *disk.Facts) bool {
 	i := f.Standing.Intent
 	return i != nil && i.Doubt != "" && !f.Standing.OnRecord && !f.Standing.Lifted(disk.ReasonDisturbed, i.UUID)
 }
 
-// twin reports whether this disk is to be refused because another disk has the filesystem's UUID, or had it when this
-// one came.
+// twin reports whether this disk is to be refused because another disk has the UUID of its filesystem, or had it when
+// this disk came.
 //
-// The choice must not depend on which disk comes first: no volume may show another disk's data because a disk left, or
-// was slower at boot. The disk on record is mounted. If there is none, the disk that was resized while the machine was
-// off is mounted.
+// The choice must not depend on which disk comes first. A volume must not show another disk's data because a disk left
+// or was slower at boot. The disk on record is mounted. If there is none, the disk that was resized while the machine
+// was off is mounted.
 //
-// A refused disk stays refused until the operator accepts it. So does a lone disk with its serial, which may be the
-// same disk in another slot. So does a disk that replaces one that was not seen leaving.
+// A refused disk stays refused until the operator accepts it. A lone disk with the serial of a refused disk stays
+// refused too, because it may be that disk in another slot. A disk is also refused if it replaces another disk that was
+// not seen leaving.
 func twin(f *disk.Facts) bool {
 	if len(f.SameUUID) == 0 {
 		return f.Standing.Twin || replaces(f)
 	}
 	for i := range f.SameUUID {
-		// With two disks of one serial, the slot tells which is on record.
+		// If two disks have the same serial, the slot shows which of them is on record.
 		if p := &f.SameUUID[i]; p.Mounted != "" || p.OnRecord && (p.InPlace || !f.Standing.InPlace) || p.Resized && !f.Standing.OnRecord {
 			return true
 		}
@@ -289,20 +296,21 @@ func twin(f *disk.Facts) bool {
 	return f.Standing.Twin && !f.Standing.InPlace || !f.Standing.OnRecord && !f.Standing.Resized
 }
 
-// replaces reports whether the filesystem was last seen on another disk, which the operator has not accepted. A disk
-// that left before this one came is no obstacle.
+// replaces reports whether the filesystem was last seen on another disk, and the operator has not accepted this one. It
+// reports false if the other disk left before this disk came.
 func replaces(f *disk.Facts) bool {
 	l := f.Standing.LastOn
 	return l != nil && (!l.Left || f.Standing.Beside) && !f.Standing.Lifted(disk.ReasonTwin, l.UUID)
 }
 
-// stillMissing reports whether the content l is missing. It is not if the operator has given it up, or has accepted the
-// disk for that reason.
+// stillMissing reports whether the content l is missing. The content does not count as missing if the operator has
+// given it up, or has accepted the disk for that reason.
 func stillMissing(f *disk.Facts, l *disk.Sighting, r disk.Reason) bool {
 	return l != nil && !givenUp(&f.Standing, l.UUID) && !f.Standing.Lifted(r, l.UUID)
 }
 
-// givenUp reports whether the operator has accepted the loss of this filesystem, under any reason that named it.
+// givenUp reports whether the operator has accepted the loss of this filesystem, for any reason that named the
+// filesystem.
 func givenUp(st *disk.Standing, uuid string) bool {
 	for _, w := range st.Accepted {
 		if uuid != "" && w.UUID == uuid && ruleOf(w.Reason).givesUp {
@@ -312,26 +320,28 @@ func givenUp(st *disk.Standing, uuid string) bool {
 	return false
 }
 
-// missing is stillMissing for a disk that is to be formatted.
+// missing reports the same as stillMissing for a disk that is to be formatted. Content that the operator gave up before
+// an unfinished format does not count.
 func missing(in input, l *disk.Sighting, r disk.Reason) bool {
 	return stillMissing(in.f, l, r) && !givenUpBeforeFormat(in.c, l)
 }
 
 // givenUpBeforeFormat reports whether the operator gave up the missing content before the format that left the
-// half-made filesystem: neither accept nor token outlasts a reboot or crash. It is false if the half-made filesystem
-// itself was mounted since, because the storage then shows an old state.
+// half-made filesystem. Accept and token do not outlast a reboot or a crash, so only that format shows this. It reports
+// false if the missing content is the half-made filesystem itself. That filesystem was mounted after the format, so the
+// storage shows an old state.
 func givenUpBeforeFormat(c *disk.Content, l *disk.Sighting) bool {
 	return c.Kind == disk.HalfMade && l.UUID != c.UUID
 }
 
-// failed reports whether an earlier format of the disk failed for good.
+// failed reports whether an earlier format of the disk failed and is not tried again.
 func failed(f *disk.Facts) bool {
 	v := f.Standing.Verdict
 	return v.Valid(f) && v.Failure != "" && !v.Retry
 }
 
-// disagrees reports whether udev names something on a disk that was read as blank or as an unfinished XFS. Udev takes
-// an unfinished XFS for a whole one, so that alone is no disagreement.
+// disagrees reports whether udev names something on a disk that was read as blank or as an unfinished XFS filesystem.
+// udev takes an unfinished XFS filesystem for a finished one, so that alone does not count.
 func disagrees(u disk.Udev, c *disk.Content) bool {
 	if c.Kind == disk.HalfMade && u.FSType == "xfs" && u.FSUsage == "filesystem" {
 		u.FSType, u.FSUsage = "", ""
@@ -339,16 +349,18 @@ func disagrees(u disk.Udev, c *disk.Content) bool {
 	return u.FSType != "" || u.FSUsage != "" || u.Ambivalent != "" || u.PartTable != ""
 }
 
-// sameSerial returns the disk whose serial a blank disk repeats, nil if there is none.
+// sameSerial returns the disk that has the same serial as a blank disk. It returns nil if there is none.
 func sameSerial(f *disk.Facts) *disk.Peer {
 	return sameDisk(f, f.SameSerial, disk.ReasonSameSerial)
 }
 
-// sameWWN returns the disk to which a blank disk may be a second path by its WWN, nil if there is none.
+// sameWWN returns the disk to which a blank disk may be a second path, because both have the same WWN. It returns nil
+// if there is none.
 func sameWWN(f *disk.Facts) *disk.Peer { return sameDisk(f, f.SameWWN, disk.ReasonSameWWN) }
 
-// sameDisk returns the peer that a blank disk may be: one that came earlier, holds something, is in use or is being
-// formatted. It returns nil if there is none or it was accepted. Of two blank disks the first is used.
+// sameDisk returns the peer that may be the same disk as a blank disk. Such a peer came earlier, holds something, is in
+// use, or is being formatted. sameDisk returns nil if there is no such peer, or if the operator has accepted it. If
+// both disks are blank, the disk that came first is used.
 func sameDisk(f *disk.Facts, peers []disk.Peer, r disk.Reason) *disk.Peer {
 	for i := range peers {
 		p := &peers[i]
@@ -359,7 +371,8 @@ func sameDisk(f *disk.Facts, peers []disk.Peer, r disk.Reason) *disk.Peer {
 	return nil
 }
 
-// multipath returns the multipath device that the disk is a path of by its WWN, nil if there is none.
+// multipath returns the multipath device of which the disk is a path, as its WWN shows. It returns nil if there is
+// none.
 func multipath(f *disk.Facts) *disk.Peer {
 	for i := range f.SameWWN {
 		if p := &f.SameWWN[i]; p.Multipath {
@@ -369,13 +382,14 @@ func multipath(f *disk.Facts) *disk.Peer {
 	return nil
 }
 
-// braked reports whether the disk was found while the format limit was reached, or would exceed it now.
+// braked reports whether the disk was found while the format limit was reached, or whether a format now would exceed
+// the limit.
 func braked(in input) bool {
 	return in.f.Standing.Braked || recent(in.f, in.s) >= in.s.FormatLimit
 }
 
-// recent returns how many other disks were formatted within FormatPeriod. A format in the future counts: a clock was
-// set back.
+// recent returns how many other disks were formatted within FormatPeriod. A format in the future counts too, because it
+// means that a clock was set back.
 func recent(f *disk.Facts, s *disk.Settings) int {
 	n := 0
 	for _, age := range f.Standing.Formats {
@@ -386,7 +400,8 @@ func recent(f *disk.Facts, s *disk.Settings) int {
 	return n
 }
 
-// creates reports whether the class makes filesystems. For a half-made filesystem the class must make that type.
+// creates reports whether the class makes filesystems. For a half-made filesystem, the class must make filesystems of
+// the same type.
 func creates(class *disk.Class, c *disk.Content) bool {
 	if c.Kind == disk.HalfMade && class.Create != cmp.Or(c.Type, disk.XFS) {
 		return false
@@ -394,7 +409,7 @@ func creates(class *disk.Class, c *disk.Content) bool {
 	return class.Create == disk.XFS || class.Create == disk.Ext4
 }
 
-// theMounted returns the filesystem that is mounted in its place.
+// theMounted returns the filesystem of the disk that is mounted at the place of its class.
 func theMounted(in input) (uuid, fstype string) {
 	return mountedUUID(in), ours(in.f, in.class).Type
 }

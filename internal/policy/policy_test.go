@@ -62,7 +62,8 @@ func faulty(s *disk.Settings) { s.Fault = "/etc/hotmount/config.yaml: its mode i
 
 func growing(s *disk.Settings) { s.Classes[0].Grow = true }
 
-// grown is an XFS of that size. 63 blocks of the disk lie beyond its first group.
+// grown returns the geometry of an XFS filesystem of that size. 63 blocks of the disk lie beyond its first allocation
+// group.
 func grown(size uint64) *disk.Geometry {
 	return &disk.Geometry{Size: size, Block: 4096, Group: 5<<30 - 63*4096}
 }
@@ -71,7 +72,7 @@ func fit(size, span uint64) *disk.Fit {
 	return &disk.Fit{Seq: 12, Size: size, Geometry: disk.Geometry{Size: span, Block: 4096}}
 }
 
-// unfit is the result of a failed attempt at that size of the disk.
+// unfit returns the result of an attempt to grow that failed when the disk had that size.
 func unfit(size uint64) *disk.Fit {
 	f := fit(size, 1<<30)
 	f.Failure = "xfs_growfs: exit code 1"
@@ -84,8 +85,8 @@ func with(m disk.MountPoint, g *disk.Geometry, fit *disk.Fit) func(*disk.Facts) 
 	}
 }
 
-// foreignOn is a filesystem from elsewhere. It was first mounted here when the disk had that size; with 0 it is
-// mounted for the first time.
+// foreignOn sets a filesystem that another machine made. The disk had that size when the filesystem was first mounted
+// here. A size of 0 means that it is mounted for the first time.
 func foreignOn(size uint64, also func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		also(f)
@@ -97,13 +98,13 @@ func foreignOn(size uint64, also func(*disk.Facts)) func(*disk.Facts) {
 
 func knownOnly(s *disk.Settings) { s.Classes[0].Adopt = disk.AdoptKnown }
 
-// lay is a filesystem that was mounted once.
+// lay is a filesystem that was mounted earlier.
 var lay = disk.Sighting{UUID: otherUUID, Type: "xfs"}
 
-// word is the accept of an operator who saw that hold and that filesystem.
+// word returns the accept of an operator who saw that hold and that filesystem.
 func word(r disk.Reason, uuid string) []disk.Word { return []disk.Word{{Reason: r, UUID: uuid}} }
 
-// everyWord returns the accepts of all holds, with either filesystem named, or none.
+// everyWord contains the accepts of all holds, each with one of the two filesystems or with none.
 var everyWord = func() (all []disk.Word) {
 	for _, c := range conditions {
 		for _, u := range []string{"", uuid, otherUUID} {
@@ -115,44 +116,43 @@ var everyWord = func() (all []disk.Word) {
 	return all
 }()
 
-// but returns all accepts except these.
+// but returns all accepts of everyWord except the given ones.
 func but(not ...disk.Word) []disk.Word {
 	return slices.DeleteFunc(slices.Clone(everyWord), func(w disk.Word) bool { return slices.Contains(not, w) })
 }
 
-// gone returns the accepts that give up the filesystem of lay.
+// gone contains the accepts that give up the filesystem of lay.
 var gone = []disk.Word{
 	{Reason: disk.ReasonBefore, UUID: otherUUID}, {Reason: disk.ReasonFormerSerial, UUID: otherUUID}, {Reason: disk.ReasonFormerSlot, UUID: otherUUID},
 	{Reason: disk.ReasonSameSerial, UUID: otherUUID}, {Reason: disk.ReasonSameWWN, UUID: otherUUID}, {Reason: disk.ReasonContent, UUID: otherUUID},
 }
 
-// arrived was attached at the first start under another machine-id.
+// arrived sets a disk that was attached at the first start under another machine-id.
 func arrived(f *disk.Facts) { f.Standing.Arrived = &disk.Identity{} }
 
-// hidden is a disk that an unreadable unit may claim.
+// hidden sets a disk that an unreadable unit may claim.
 func hidden(f *disk.Facts) { f.Unseen = "/etc/systemd/system/srv.mount" }
 
-// used is a disk that another program mounted once.
+// used sets a disk that another program mounted earlier.
 func used(f *disk.Facts) { f.Standing.Used = &disk.Use{How: "mounted at /srv"} }
 
-// pulled is a device whose disk was detached.
+// pulled sets a device whose disk was detached.
 func pulled(f *disk.Facts) { f.Below = []disk.Underlying{{Name: "vdx", Serial: "PV 1", Gone: true}} }
 
-// node is a disk that is bound as a device.
+// node sets a disk that is bound as a device.
 func node(f *disk.Facts) { f.Bound = []string{"/run/volume"} }
 
 // given is the record of a block volume.
 var given = disk.Given{Serial: "S1", Link: "/mnt/block/virtio-S1"}
 
-// onBlockVolume is a filesystem on the disk of a block volume.
+// onBlockVolume sets a device that is built on the disk of a block volume.
 func onBlockVolume(f *disk.Facts) { f.Serial, f.Transport, f.Standing.Given = "LVM-x", "dm", &given }
 
 func another(g disk.Given) func(*disk.Facts) {
 	return func(f *disk.Facts) { f.Standing.Given = &g }
 }
 
-// looped is a disk with a loop device on it.
-// bound was mounted in its place. Only a bind mount of it for a pod is left.
+// bound sets a disk that was mounted in its place. Only a bind mount of it for a pod is left.
 func bound(put func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		f.Mounts = []disk.MountPoint{mountedAt("/var/lib/kubelet/pods/p/volumes/kubernetes.io~local-volume/local-pv-1")}
@@ -163,7 +163,7 @@ func bound(put func(*disk.Facts)) func(*disk.Facts) {
 	}
 }
 
-// onRecordInPlace is mounted in its place, is on record there, and is unknown to udev.
+// onRecordInPlace sets a disk that was mounted in its place and is on record there. udev does not know its filesystem.
 func onRecordInPlace(put func(*disk.Facts)) func(*disk.Facts) {
 	return bound(func(f *disk.Facts) {
 		f.Mounts, f.Udev.Initialized = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, false
@@ -175,7 +175,7 @@ func onRecordInPlace(put func(*disk.Facts)) func(*disk.Facts) {
 
 func looped(f *disk.Facts) { f.Loops = []string{"loop3"} }
 
-// wwn adds another disk with the same WWN.
+// wwn adds another disk with the same WWN. seq is the sequence number of that disk, and holds is what is on it.
 func wwn(seq uint64, holds string) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		f.Serial, f.WWN = "", "naa.1"
@@ -183,7 +183,7 @@ func wwn(seq uint64, holds string) func(*disk.Facts) {
 	}
 }
 
-// begunBy is an unfinished format that began on the disk with that sequence number.
+// begunBy sets an unfinished format that began on the disk with that sequence number.
 func begunBy(seq uint64, put func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		put(f)
@@ -207,11 +207,11 @@ func partOf(also func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) { part(f); also(f) }
 }
 
-// whole and raw are classes of all whole disks, next to the classes of settings.
+// wholeClass and rawClass select all whole disks. The tests add them to the classes of settings.
 var wholeClass = disk.Class{Name: "whole", Selectors: disk.Selectors{Names: []string{"vd?"}}, Directory: "/mnt/whole", Accept: []string{"xfs"}}
 var rawClass = disk.Class{Name: "raw", Selectors: disk.Selectors{Names: []string{"vd?"}}, Directory: "/mnt/block", Mode: disk.ModeBlock}
 
-// before and after put a class before or after the class of partitions.
+// before and after add a class before or after the class of partitions.
 func before(c disk.Class) func(*disk.Settings) {
 	return func(s *disk.Settings) { parts(s); s.Classes = append([]disk.Class{c}, s.Classes...) }
 }
@@ -220,19 +220,19 @@ func after(c disk.Class) func(*disk.Settings) {
 	return func(s *disk.Settings) { parts(s); s.Classes = append(s.Classes, c) }
 }
 
-// beside puts a class after the class of disks.
+// beside adds a class after the class of disks.
 func beside(c disk.Class) func(*disk.Settings) {
 	return func(s *disk.Settings) { s.Classes = append(s.Classes, c) }
 }
 
-// was turns the disk's filesystem into a former volume of that directory.
+// was turns the filesystem of the disk into a former volume of that directory and class.
 func was(directory, class string) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		f.Standing.Volume = &disk.Sighting{UUID: uuid, Type: "xfs", Directory: directory, Class: class}
 	}
 }
 
-// onRecordAnd is a volume of this disk, after another change.
+// onRecordAnd sets a volume of this disk, after the change put.
 func onRecordAnd(put func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		was("/mnt/disks", "default")(f)
@@ -242,7 +242,7 @@ func onRecordAnd(put func(*disk.Facts)) func(*disk.Facts) {
 	}
 }
 
-// noName makes no class select the disk.
+// noName adds the class c. It also gives the classes name patterns of other disks, so that no class selects the disk.
 func noName(c disk.Class) func(*disk.Settings) {
 	return func(s *disk.Settings) {
 		s.Classes[0].Names = []string{"sd*"}
@@ -258,7 +258,7 @@ func ages(minutes ...int) (all []time.Duration) {
 	return all
 }
 
-// TestDecide is the specification of the decision, one line per situation.
+// TestDecide is the specification of the decision, with one line per situation.
 func TestDecide(t *testing.T) {
 	ours := mountedAt("/mnt/disks/" + uuid)
 	tests := []struct {
@@ -1041,8 +1041,8 @@ func TestDecide(t *testing.T) {
 			if why == "" || why == string(d.Reason) {
 				t.Errorf("%s has no words", d.Reason)
 			}
-			// A storm of events leaves no garbage (issue 8). Lowering the case of a UUID allocates, but udev reports
-			// the UUIDs of XFS and ext4 in lower case.
+			// A decision allocates nothing, so that a storm of events leaves no garbage (issue 8). Lowering the case of
+			// a UUID allocates, but udev reports the UUIDs of XFS and ext4 in lower case.
 			if n := testing.AllocsPerRun(10, func() { Decide(f, tt.content, s) }); n != 0 && strings.ToLower(f.Udev.FSUUID) == f.Udev.FSUUID {
 				t.Errorf("%v allocations", n)
 			}
@@ -1050,7 +1050,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestWordsOfPresent: the message says which disk was there.
+// TestWordsOfPresent checks that the message names the disk that was attached before.
 func TestWordsOfPresent(t *testing.T) {
 	f, s := blankDisk(), settings()
 	for want, p := range map[string]disk.Identity{
@@ -1064,7 +1064,7 @@ func TestWordsOfPresent(t *testing.T) {
 	}
 }
 
-// TestWordsOfLoopDevice: no message advises a serial for a loop device.
+// TestWordsOfLoopDevice checks that no message advises to set a serial for a loop device.
 func TestWordsOfLoopDevice(t *testing.T) {
 	f := blankDisk()
 	f.Transport, f.Serial = "loop", ""
@@ -1073,7 +1073,7 @@ func TestWordsOfLoopDevice(t *testing.T) {
 	}
 }
 
-// TestWordsOfGivenElse: the message names the disk that is given out as the one to release.
+// TestWordsOfGivenElse checks that the message names the disk that is given out as the disk to release.
 func TestWordsOfGivenElse(t *testing.T) {
 	for want, put := range map[string]func(*disk.Facts){
 		"to use it otherwise: hotmount release vdb": func(f *disk.Facts) { f.Standing.Link = "/mnt/block/" + f.LinkName() },
@@ -1090,7 +1090,7 @@ func TestWordsOfGivenElse(t *testing.T) {
 	}
 }
 
-// TestWordsOfAnUnfinishedFormat: the message says whose format it was, as far as that is known.
+// TestWordsOfAnUnfinishedFormat checks that the message names whose format did not finish, as far as that is known.
 func TestWordsOfAnUnfinishedFormat(t *testing.T) {
 	foreign := &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}
 	for name, tt := range map[string]struct {
@@ -1117,7 +1117,7 @@ func TestWordsOfAnUnfinishedFormat(t *testing.T) {
 			t.Errorf("%s: %q", name, why)
 		}
 	}
-	// The intent in the slot belongs to another disk, so the message does not mention it.
+	// The intent in this slot belongs to another disk, so the message does not mention the intent.
 	f, s := blankDisk(), settings()
 	f.Serial, f.Standing.Intent, f.Standing.IntentBySlot, f.Standing.Volume = "", &disk.Intent{UUID: otherUUID}, true, &disk.Sighting{UUID: uuid}
 	f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Writes: f.Writes, Shared: true}
@@ -1131,8 +1131,7 @@ func TestWordsOfAnUnfinishedFormat(t *testing.T) {
 	}
 }
 
-// TestWordsOfASerialTwice: the message names what is known on the other disk. TestWordsOfARemedy: an offered command
-// does what the message says.
+// TestWordsOfARemedy checks that a command that a message offers does what the message says.
 func TestWordsOfARemedy(t *testing.T) {
 	fs := &disk.Content{Kind: disk.Filesystem, Type: disk.XFS, UUID: uuid, Proven: true}
 	lost := func(f *disk.Facts) { f.Standing.Formatting = "lost" }
@@ -1194,7 +1193,7 @@ func TestWordsOfASerialTwice(t *testing.T) {
 	}
 }
 
-// TestWordsOfACutSerial: the message says that virtio cut the serial, and what to change on the host.
+// TestWordsOfACutSerial checks that the message says that virtio cut the serial, and what to change on the host.
 func TestWordsOfACutSerial(t *testing.T) {
 	const cut, host = "virtio passes on only the first 20 characters", "on the host, give each a serial that differs in its first 20 characters (virsh"
 	for _, tt := range []struct {
@@ -1218,7 +1217,8 @@ func TestWordsOfACutSerial(t *testing.T) {
 	}
 }
 
-// TestWordsOfTwoPaths: without a serial the message names the WWN and the other path. It never advises to copy a path.
+// TestWordsOfTwoPaths checks that without a serial the message names the WWN and the other path. It never advises to
+// copy the disk, which may be the same disk.
 func TestWordsOfTwoPaths(t *testing.T) {
 	f, s := blankDisk(), settings()
 	wwn(11, otherUUID)(f)
@@ -1249,8 +1249,8 @@ func TestWordsOfTwoPaths(t *testing.T) {
 	}
 }
 
-// TestWordsOfAFailedGrowth: the message of a filesystem that does not fill its disk mentions the failed growth, as
-// long as the disk has that size.
+// TestWordsOfAFailedGrowth checks the message about a filesystem that does not fill its disk. The message mentions that
+// the filesystem could not grow, as long as the disk has the same size.
 func TestWordsOfAFailedGrowth(t *testing.T) {
 	f, s := blankDisk(), settings()
 	failed := unfit(f.Size)
@@ -1277,7 +1277,7 @@ func TestWordsOfAFailedGrowth(t *testing.T) {
 	}
 }
 
-// TestWordsOfAFixedFilesystem: the message says that a filesystem from elsewhere does not grow.
+// TestWordsOfAFixedFilesystem checks that the message says that a filesystem that another machine made does not grow.
 func TestWordsOfAFixedFilesystem(t *testing.T) {
 	for _, tt := range []struct {
 		size, span uint64
@@ -1293,7 +1293,8 @@ func TestWordsOfAFixedFilesystem(t *testing.T) {
 	}
 }
 
-// TestWordsOfTwins: if neither of two twins is mounted, the one that stays may need an accept.
+// TestWordsOfTwins checks the message about two twins. If neither is mounted, the twin that stays attached may need an
+// accept.
 func TestWordsOfTwins(t *testing.T) {
 	for mounted, accept := range map[string]bool{"": true, "/mnt/disks/" + uuid: false} {
 		for kind, own := range map[string]string{"xfs": "xfs_admin -U generate", "ext4": "tune2fs -U random"} {
@@ -1308,13 +1309,14 @@ func TestWordsOfTwins(t *testing.T) {
 	}
 }
 
-// TestWordsOfASecondPath: no message advises a command that writes to the disk in use or mounts it again.
+// TestWordsOfASecondPath checks that no message advises a command that writes to the disk in use or mounts that disk
+// again.
 func TestWordsOfASecondPath(t *testing.T) {
 	for name, tt := range map[string]struct {
 		c      *disk.Content
 		facts  func(*disk.Facts)
 		config func(*disk.Settings)
-		// never is why no token formats the disk, even where it is no second path.
+		// never is why no token formats the disk, even if the disk is not a second path.
 		never disk.Reason
 	}{
 		"a twin":                {xfs(), nil, nil, ""},
@@ -1355,8 +1357,8 @@ func TestWordsOfASecondPath(t *testing.T) {
 	}
 }
 
-// TestWordsOfATwinWithoutASerial: a twin may be a second path to a disk in use, and no fact decides it. The message
-// says so before the command that writes to it, and no token overwrites it.
+// TestWordsOfATwinWithoutASerial checks a twin that may be a second path to a disk in use, when no fact decides that.
+// The message says so before the command that writes to the disk. No token overwrites the disk.
 func TestWordsOfATwinWithoutASerial(t *testing.T) {
 	const warned = "if it is no second path to vdd: give this one a UUID"
 	const left = "if it is a second path to vdd: leave it to multipathd"
@@ -1389,8 +1391,8 @@ func TestWordsOfATwinWithoutASerial(t *testing.T) {
 	}
 }
 
-// TestSameWWN: without a serial the WWN identifies a second path, whatever is on the disk. A disk with its own serial
-// is no second path.
+// TestSameWWN checks that without a serial the WWN identifies a second path, whatever is on the disk. A disk with a
+// serial of its own is not a second path.
 func TestSameWWN(t *testing.T) {
 	for serial, path := range map[string]bool{"": true, "S2": false} {
 		f, s := blankDisk(), settings()
@@ -1409,7 +1411,7 @@ func TestSameWWN(t *testing.T) {
 	}
 }
 
-// TestWordsOfABlockVolumesSerial: the message names the disk with that serial.
+// TestWordsOfABlockVolumesSerial checks that the message names the other disk with that serial.
 func TestWordsOfABlockVolumesSerial(t *testing.T) {
 	f, s := blankDisk(), settings()
 	s.Classes = []disk.Class{rawClass}
@@ -1420,7 +1422,7 @@ func TestWordsOfABlockVolumesSerial(t *testing.T) {
 	}
 }
 
-// TestWordsOfAReplacement: the message about the last mounted disk says what was seen of it.
+// TestWordsOfAReplacement checks that the message about the disk that was mounted last says what was seen of that disk.
 func TestWordsOfAReplacement(t *testing.T) {
 	for want, standing := range map[string]disk.Standing{
 		", which nobody saw leaving: a disk of":                      {LastOn: &disk.Sighting{UUID: uuid}, Twin: true},
@@ -1436,16 +1438,16 @@ func TestWordsOfAReplacement(t *testing.T) {
 	}
 }
 
-// condition is one fact that alone keeps a proven blank disk from being formatted.
+// condition is one fact that prevents the format of a disk that is proven blank.
 type condition struct {
 	name   string
 	reason disk.Reason
-	// lift are the accepts that each lift the condition. It is empty if nothing lifts it.
+	// lift contains the accepts, of which each lifts the condition. It is empty if no accept lifts the condition.
 	lift []disk.Word
 	put  func(*disk.Facts, *disk.Content, *disk.Settings)
 }
 
-// conditions lists all of them. Decide answers Format only if none holds.
+// conditions contains all conditions. Decide returns Format only if none of them is true.
 var conditions = []condition{
 	{name: "it carries the system", reason: disk.ReasonSystem, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.System = "/var" }},
 	{name: "it is excluded", reason: disk.ReasonExcluded, put: func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) {
@@ -1668,8 +1670,8 @@ var conditions = []condition{
 	}},
 }
 
-// TestEachConditionAloneBlocksFormat: each condition alone blocks the format, with its own reason. Only a disk that is
-// proven blank is formatted.
+// TestEachConditionAloneBlocksFormat checks that each condition alone blocks the format, with a reason of its own. Only
+// a disk that is proven blank is formatted.
 func TestEachConditionAloneBlocksFormat(t *testing.T) {
 	f, c, s := blankDisk(), proven(disk.Blank), settings()
 	if d := Decide(f, c, s); d.Action != disk.Format || d.Reason != disk.ReasonBlank {
@@ -1694,8 +1696,8 @@ func TestEachConditionAloneBlocksFormat(t *testing.T) {
 	}
 }
 
-// TestAnAcceptLiftsWhatWasTold: of two holds the operator sees one. The accept of that one does not lift the other,
-// which is reported next. A second accept lifts it.
+// TestAnAcceptLiftsWhatWasTold checks a disk with two holds, of which the operator sees one. An accept of that hold
+// does not lift the other hold, which is then reported. A second accept lifts the other hold.
 func TestAnAcceptLiftsWhatWasTold(t *testing.T) {
 	for _, one := range conditions {
 		for _, other := range conditions {
@@ -1705,7 +1707,7 @@ func TestAnAcceptLiftsWhatWasTold(t *testing.T) {
 			f, c, s := blankDisk(), proven(disk.Blank), settings()
 			one.put(f, c, s)
 			other.put(f, c, s)
-			// Where the condition is a missing filesystem, each one names another filesystem.
+			// If the condition is a missing filesystem, each such condition names another filesystem.
 			for i, l := range []**disk.Sighting{&f.Standing.Before, &f.Standing.FormerSerial, &f.Standing.FormerSlot} {
 				if *l != nil {
 					*l = &disk.Sighting{UUID: fmt.Sprintf("0000000%d-0000-4000-8000-000000000000", i), Type: "xfs"}
@@ -1727,7 +1729,7 @@ func TestAnAcceptLiftsWhatWasTold(t *testing.T) {
 	}
 }
 
-// TestEachReasonHasItsCondition: each reason has a condition in this table, with its accept.
+// TestEachReasonHasItsCondition checks that each reason has a condition in this table, with its accept.
 func TestEachReasonHasItsCondition(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "../disk/reason.go", nil, 0)
 	if err != nil {
@@ -1752,8 +1754,8 @@ func TestEachReasonHasItsCondition(t *testing.T) {
 	}
 }
 
-// TestAnyConditionBlocksFormat: no combination of conditions and of the facts that lift holds lifts another condition.
-// An accept lifts only the hold it names.
+// TestAnyConditionBlocksFormat checks that facts that lift one hold do not lift any other condition, in any
+// combination. An accept lifts only the hold that it names.
 func TestAnyConditionBlocksFormat(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f, c, s := blankDisk(), proven(disk.Blank), settings()
@@ -1784,18 +1786,18 @@ func TestAnyConditionBlocksFormat(t *testing.T) {
 			lifted := slices.ContainsFunc(accepted, func(w disk.Word) bool { return slices.Contains(cond.lift, w) }) || s.FormatPresent && (cond.reason == disk.ReasonPresent || cond.reason == disk.ReasonNewMachine)
 			switch cond.reason {
 			case disk.ReasonHalfMade, disk.ReasonUnread, disk.ReasonOther, disk.ReasonUnknown, disk.ReasonFilesystem, disk.ReasonType, disk.ReasonTwin, disk.ReasonIntent, disk.ReasonShared, disk.ReasonOverwrite, disk.ReasonTorn, disk.ReasonDisturbed, disk.ReasonShrunk, disk.ReasonFormerBlock, disk.ReasonOtherClass, disk.ReasonNotAdopted:
-				continue // the last condition about the disk's content counts
+				continue // of the conditions about the content, only the last one counts
 			case disk.ReasonBefore, disk.ReasonFormerSerial, disk.ReasonFormerSlot:
 				if halfMade {
-					continue // the format gave it up when it began
+					continue // the operator gave up that content when the format began
 				}
 			case disk.ReasonCSI:
 				if f.Standing.Intent != nil {
-					continue // this node began the format, so the disk is its own
+					continue // this node began the format, so the disk belongs to this node
 				}
 			case disk.ReasonSameSerial:
 				if slices.ContainsFunc(chosen[n+1:], func(i int) bool { return conditions[i].reason == cond.reason }) {
-					continue // the last condition about the disks with its serial counts
+					continue // of the conditions about disks with the same serial, only the last one counts
 				}
 			}
 			want = want && lifted

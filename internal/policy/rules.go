@@ -8,56 +8,56 @@ import (
 	"hotmount/internal/disk"
 )
 
-// rule is one row of the table: a reason to do something with a disk, or not to.
+// rule is one row of the table: a reason to do something with a disk, or not to do it.
 type rule struct {
 	reason disk.Reason
 	action disk.Action
-	// on are the situations to which the rule applies.
+	// on contains the situations to which the rule applies.
 	on situation
-	// when reports whether the rule applies. nil means always.
+	// when reports whether the rule applies. If it is nil, the rule always applies.
 	when func(input) bool
-	// names returns the filesystem that the decision names, nil for none.
+	// names returns the filesystem that the decision names. It is nil if the decision names none.
 	names func(input) (uuid, fstype string)
-	// lift is what lifts the rule.
+	// lift is the set of what can lift the rule.
 	lift lift
-	// givesUp reports that an accept for this reason gives up the filesystem that it names. Other rules then no longer
-	// miss it.
+	// givesUp reports that an accept for this reason gives up the filesystem that the reason names. Other rules then do
+	// not treat that filesystem as missing.
 	givesUp bool
-	// kind groups the rules that hold a disk.
+	// kind is the kind of the hold. It is empty for a rule that does not hold a disk.
 	kind Hold
-	// recorded reports whether the rule is already on record for the disk. It is nil for a rule that does not outlast
-	// its cause.
+	// recorded reports whether the rule is already on record for the disk. It is nil for a rule that ends with its
+	// cause.
 	recorded func(*disk.Facts) bool
-	// peers returns the other disks that the rule looks at, nil for none.
+	// peers returns the other disks on which the rule depends. It is nil if there are none.
 	peers func(*disk.Facts) []disk.Peer
-	// priority is the journal's (syslog(3)). 0 means the action's default.
+	// priority is the priority of the journal entry (syslog(3)). 0 means the default of the action.
 	priority int
 
-	// wanted is the condition for `hotmount explain`. A rule without it prevents nothing.
+	// wanted is the condition as `hotmount explain` prints it. It is empty for a rule that prevents nothing.
 	wanted string
-	// means is the general explanation, as in the manual page. found returns the details, nil or empty for none.
-	// Together they are the message, unless why is set. remedy returns what helps, nil for nothing. All of them make
-	// foreign bytes visible. If several rows have one reason, one of them has these words and everything that belongs
-	// to the reason.
+	// means is the general explanation, as in the manual page. found returns the details. means and found together are
+	// the message, unless why is set. remedy returns what helps. found, why and remedy may be nil or return "". They
+	// make foreign bytes visible. If several rows have the same reason, one of them has these words and everything else
+	// that belongs to the reason.
 	means              string
 	found, why, remedy func(*told) string
 }
 
-// lift is a set of things that lift a rule.
+// lift is a set of actions that can lift a rule.
 type lift uint8
 
 const (
-	// byAccept: `hotmount accept` lifts it, for this reason and the named filesystem.
+	// byAccept: `hotmount accept` lifts the rule, for this reason and the named filesystem.
 	byAccept lift = 1 << iota
 	// byRetry: `hotmount accept` only makes hotmount try the disk again.
 	byRetry
-	// byToken: the token of `hotmount format` is for this rule.
+	// byToken: the token of `hotmount format` is meant for this rule.
 	byToken
-	// withToken: the token also covers this rule on a disk that is otherwise blank.
+	// withToken: the token also covers this rule, on a disk that is otherwise blank.
 	withToken
 )
 
-// Hold is the kind of a hold: what the operator has to consider.
+// Hold is the kind of a hold. It shows what the operator has to consider.
 type Hold string
 
 // The kinds of holds.
@@ -69,15 +69,15 @@ const (
 	HoldOperator Hold = "operator"
 )
 
-// rules are all rules, in the order in which they are checked. Their functions call Decide, which reads rules, so init
-// sets the variable to avoid an initialisation cycle.
+// rules are all rules, in the order in which they are checked. The functions of the rules call Decide, and Decide reads
+// rules. So init sets the variable, to avoid an initialisation cycle.
 var rules []rule
 
 func init() {
 	rules = slices.Concat(selection, othersUse, readiness, mounting, giving, unfinished, mountable, formattable, unknown)
 }
 
-// ruleOf returns the rule that has the reason's words, an empty one if there is none.
+// ruleOf returns the rule that has the words for the reason. It returns an empty rule if there is none.
 func ruleOf(r disk.Reason) *rule {
 	for i := range rules {
 		if rules[i].reason == r && rules[i].means != "" {
@@ -95,8 +95,8 @@ func HoldOf(d disk.Decision) Hold {
 	return ruleOf(d.Reason).kind
 }
 
-// Word returns what `hotmount accept` lifts: the reason for the hold, and the filesystem named with it. It is empty if
-// accept only retries, or does not help. A twin can be accepted once its peer is gone.
+// Word returns what `hotmount accept` lifts: the reason for the hold, and the filesystem that was named with it. It is
+// empty if an accept only retries or does not help. A twin can be accepted only once its peer is gone.
 func Word(f *disk.Facts, d disk.Decision) disk.Word {
 	if ruleOf(d.Reason).lift&byAccept == 0 || d.Reason == disk.ReasonTwin && len(f.SameUUID) > 0 {
 		return disk.Word{}
@@ -104,14 +104,14 @@ func Word(f *disk.Facts, d disk.Decision) disk.Word {
 	return disk.Word{Reason: d.Reason, UUID: d.UUID}
 }
 
-// Unrecorded reports whether the reason outlasts its cause and is not on record yet.
+// Unrecorded reports whether the reason stays in force after its cause has ended, and is not on record yet.
 func Unrecorded(f *disk.Facts, r disk.Reason) bool {
 	recorded := ruleOf(r).recorded
 	return recorded != nil && !recorded(f)
 }
 
 // Peers returns the other disks that the reason concerns. looks reports whether the decision can change when one of
-// them does.
+// these disks changes.
 func Peers(f *disk.Facts, r disk.Reason) (peers []disk.Peer, looks bool) {
 	if p := ruleOf(r).peers; p != nil {
 		return p(f), true
@@ -134,7 +134,7 @@ func Priority(d disk.Decision) int {
 	return info
 }
 
-// Priorities (syslog(3)) that differ from the action's.
+// Priorities (syslog(3)) for rules that do not use the default of their action.
 const (
 	asError   = 3
 	asWarning = 4
@@ -148,12 +148,13 @@ func withWWN(f *disk.Facts) []disk.Peer { return f.SameWWN }
 
 func withUUID(f *disk.Facts) []disk.Peer { return f.SameUUID }
 
-// atItsSlot returns no disk: the missing content may turn up on any.
+// atItsSlot returns no disk, because the missing content may turn up on any disk.
 func atItsSlot(*disk.Facts) []disk.Peer { return nil }
 
 func theFilesystem(in input) (uuid, fstype string) { return in.c.UUID, in.c.Type }
 
-// theContent names no filesystem on a disk that may be blank: what this node began to make there does not count.
+// theContent returns the filesystem on the disk. For a disk that may be blank it returns nothing, because what this
+// node began to make there does not count.
 func theContent(in input) (uuid, fstype string) {
 	if in.at == blank {
 		return "", ""
@@ -161,7 +162,7 @@ func theContent(in input) (uuid, fstype string) {
 	return theFilesystem(in)
 }
 
-// selection has the rules for a disk that no class has.
+// selection contains the rules for a disk that belongs to no class.
 var selection = []rule{{
 	reason: disk.ReasonSystem, action: disk.Ignore, on: anywhere,
 	when:   func(in input) bool { return in.f.System != "" },
@@ -195,14 +196,15 @@ var selection = []rule{{
 	means: "no class selects it",
 }}
 
-// othersUse has the rules for a disk that something else uses. A disk given out as a block volume is used as intended.
+// othersUse contains the rules for a disk that something else uses. A disk that is given out as a block volume is used
+// as intended.
 var othersUse = []rule{{
 	reason: disk.ReasonGivenOut, action: disk.Keep, on: raw,
 	when:  func(in input) bool { return in.class.Links(in.f, in.f.Standing.Link) },
 	means: "it is given out as a block volume",
 	found: func(w *told) string { return visible(w.f.Standing.Link) },
 }, {
-	// Its pods miss it, unless the operator has released it.
+	// Pods may need this volume, unless the operator has released the disk. So the disk is refused, and not ignored.
 	reason: disk.ReasonInUse, action: disk.Refuse, on: filesystem, names: theFilesystem,
 	when:  func(in input) bool { return in.f.Standing.Unmounted != disk.ReasonReleased && volumeInUse(in) },
 	means: "it is a volume of this node, and is not mounted while somebody else uses it",
@@ -245,7 +247,7 @@ var othersUse = []rule{{
 	when:   func(in input) bool { return in.f.Swap },
 	wanted: "it is not swap space in use", means: "it is swap space in use",
 }, {
-	// multipathd tells udev only of paths that it uses.
+	// multipathd informs udev only of the paths that multipathd uses.
 	reason: disk.ReasonMultipath, action: disk.Ignore, on: free, peers: withWWN,
 	when:   func(in input) bool { return in.f.Udev.Multipath || multipath(in.f) != nil },
 	wanted: "it is no path of a multipath device", means: "it is a path of a multipath device",
@@ -296,7 +298,7 @@ var othersUse = []rule{{
 	found: func(w *told) string { return visible(w.f.Udev.FSLabel) },
 }}
 
-// readiness has the rules for a disk that cannot be used, whatever its content.
+// readiness contains the rules for a disk that cannot be used, whatever its content is.
 var readiness = []rule{{
 	reason: disk.ReasonLost, action: disk.Refuse, on: free, priority: asError,
 	when:   func(in input) bool { return in.f.Lost() != nil },
@@ -308,7 +310,7 @@ var readiness = []rule{{
 	remedy: lostRemedy,
 }, {
 	reason: disk.ReasonUdev, action: disk.Wait, on: free | inPlace,
-	// The kernel reuses device numbers, so a mount that began for an earlier disk may have become this one's.
+	// The kernel reuses device numbers. So a mount that began for an earlier disk may have become a mount of this disk.
 	when: func(in input) bool {
 		return !in.f.Udev.Initialized && (in.at != inPlace || !wasMounted(in.f, mountedUUID(in)))
 	},
@@ -320,8 +322,8 @@ var readiness = []rule{{
 	when:   func(in input) bool { return in.f.Size == 0 },
 	wanted: "it has a size", means: "it has no size",
 }, {
-	// A later refusal may advise to overwrite the disk, and the proof would lock a driver out. So the holds for somebody
-	// else's disk come first.
+	// The holds for a disk that somebody else may use come first. A later refusal may advise to overwrite the disk, and
+	// the proof would prevent a driver from opening the disk.
 	reason: disk.ReasonUsed, action: disk.Hold, on: free, names: theContent, lift: byAccept, kind: HoldUser,
 	when:   func(in input) bool { return in.f.Standing.Used != nil && !isVolume(in) && !in.spared(disk.ReasonUsed) },
 	wanted: "nobody else on this node was seen using it", means: "somebody else on this node used it, and it is not a hotmount volume",
@@ -392,7 +394,7 @@ var readiness = []rule{{
 	remedy: func(w *told) string { return "to have it mounted again: hotmount accept " + w.f.Name },
 }}
 
-// mounting has the rules for a disk that is mounted where its class mounts it.
+// mounting contains the rules for a disk that is mounted where its class mounts it.
 var mounting = []rule{{
 	reason: disk.ReasonMisplaced, action: disk.Refuse, on: inPlace,
 	when:  func(in input) bool { return misplaced(in.f, ours(in.f, in.class)) != "" },
@@ -403,11 +405,11 @@ var mounting = []rule{{
 	},
 	remedy: misplacedRemedy,
 }, {
-	// This precedes the fault, which it causes.
+	// This rule comes before the rule for a fault, because a lost disk causes a fault.
 	reason: disk.ReasonLost, action: disk.Keep, on: inPlace, names: theMounted,
 	when: func(in input) bool { return in.f.Lost() != nil },
 }, {
-	// This precedes the fault, which it may cause.
+	// This rule comes before the rule for a fault, because a shrunk disk may cause a fault.
 	reason: disk.ReasonShrunk, action: disk.Keep, on: inPlace, names: theMounted, priority: asError,
 	when:   func(in input) bool { g := in.f.Spans(); return g != nil && g.Size > in.f.Size },
 	means:  "the disk has become smaller than its filesystem",
@@ -454,14 +456,14 @@ var mounting = []rule{{
 	why:   mountedWhy,
 }}
 
-// coveredBy returns where the mount is that covers the disk's in its place, empty if there is none.
+// coveredBy returns the path of the mount that covers the disk's mount in its place. It is empty if there is none.
 func coveredBy(f *disk.Facts, class *disk.Class) string { return ours(f, class).CoveredBy }
 
 func givenOut(in input) bool {
 	return in.at == raw && in.class.Links(in.f, in.f.Standing.Link)
 }
 
-// selectsOther reports whether a class selects the disk's partitions, or the partition's disk.
+// selectsOther reports whether a class selects a partition of the disk, or the disk of the partition.
 func selectsOther(in input) bool {
 	_, other := first(in.f, in.s)
 	return other

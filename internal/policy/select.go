@@ -11,8 +11,9 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Select returns the class that has the disk, or nil. A volume belongs to the class in whose directory it is, another
-// disk to the first class that selects it. No configuration can give a class a disk of the running system.
+// Select returns the class to which the disk belongs, or nil. A volume belongs to the class in whose directory it is.
+// Any other disk belongs to the first class that selects it. No configuration can make a class select a disk of the
+// running system.
 func Select(f *disk.Facts, s *disk.Settings) *disk.Class {
 	if f.System != "" || excluded(f, s) >= 0 {
 		return nil
@@ -27,9 +28,9 @@ func Select(f *disk.Facts, s *disk.Settings) *disk.Class {
 	return class
 }
 
-// first returns the first class that selects the disk. other reports that the class selects something else: a partition
-// of the disk, or the partition's disk. Either one class has a disk with all its partitions, or classes have its
-// partitions.
+// first returns the first class that selects the disk. other reports that this class selects something else: a
+// partition of the disk, or the disk of the partition. A disk and all its partitions belong to one class, or only the
+// partitions of the disk belong to classes.
 func first(f *disk.Facts, s *disk.Settings) (class *disk.Class, other bool) {
 	raw := volume(f, s)
 	for i := range s.Classes {
@@ -45,15 +46,15 @@ func first(f *disk.Facts, s *disk.Settings) (class *disk.Class, other bool) {
 	return nil, false
 }
 
-// subject is what selectors are matched against: a disk or a partition. It is a value, so that a disk's partition or a
-// partition's disk needs no allocation (TestDecide).
+// subject is a disk or a partition, against which selectors are matched. It is a value, so that no allocation is needed
+// for a partition of a disk or the disk of a partition (TestDecide).
 type subject struct {
-	// The facts of the disk or partition that is examined.
+	// Facts are the facts of the disk or partition that is examined.
 	*disk.Facts
 	name      string
 	size      uint64
 	partition bool
-	// anySize and anyKind skip the selectors size and partitions.
+	// anySize skips the selector size. anyKind skips the selector partitions.
 	anySize, anyKind bool
 }
 
@@ -62,7 +63,7 @@ func itself(f *disk.Facts) subject {
 	return subject{Facts: f, name: f.Name, size: f.Size, partition: f.Whole != ""}
 }
 
-// whole returns the partition's disk, or the disk itself.
+// whole returns the disk of the partition. For a disk it returns the disk itself.
 func whole(f *disk.Facts) subject {
 	if f.Whole == "" {
 		return itself(f)
@@ -70,7 +71,7 @@ func whole(f *disk.Facts) subject {
 	return subject{Facts: f, name: f.Whole, size: f.WholeSize}
 }
 
-// serial returns the disk's serial without trailing spaces, so that nobody has to count them in a pattern.
+// serial returns the serial of the disk without trailing spaces, so that nobody has to count spaces in a pattern.
 func (a subject) serial() string { return strings.TrimRight(a.OfDisk(a.Serial), " ") }
 
 // selects reports whether the class selects the subject.
@@ -79,8 +80,9 @@ func selects(a subject, c *disk.Class) bool {
 		!c.Selectors.IsZero() && named(a.name, &c.Selectors) && unbacked(a, &c.Selectors) == "" && holds(a, &c.Selectors)
 }
 
-// unbacked returns why the selectors may not select a loop device because of its backing file, "" if they may. They
-// need patterns of the file. A block device, or a file of kubelet's, is never allowed.
+// unbacked returns why the selectors cannot select a loop device because of its backing file. It returns "" if they
+// can. Selectors for loop devices need patterns of the backing file. A block device or a file of kubelet is never
+// allowed.
 func unbacked(a subject, s *disk.Selectors) string {
 	switch {
 	case !strings.HasPrefix(a.name, "loop"):
@@ -97,8 +99,8 @@ func unbacked(a subject, s *disk.Selectors) string {
 	return ""
 }
 
-// ofKubelet reports whether the path lies below a kubelet's root directory. That is /var/lib/kubelet, another
-// distribution's directory ending in "kubelet", or any with kubelet's directories for volumes
+// ofKubelet reports whether the path lies below the root directory of a kubelet. That directory is /var/lib/kubelet,
+// another directory whose name ends in "kubelet", or any directory that contains kubelet's directories for volumes
 // (pkg/kubelet/kubelet_getters.go, pkg/volume/plugins.go).
 func ofKubelet(path string) bool {
 	for _, part := range []string{"/kubelet/", "/plugins/kubernetes.io/", "/volumes/kubernetes.io~", "/volume-subpaths/", "/volumeDevices/"} {
@@ -109,8 +111,9 @@ func ofKubelet(path string) bool {
 	return false
 }
 
-// takes reports whether the class selects a partition of the disk, or the disk of the partition. It decides by the
-// facts that both share. A partition's size is not among the disk's facts, so the size selector is skipped.
+// takes reports whether the class selects a partition of the disk, or the disk of the partition. It compares only facts
+// that a disk shares with its partitions. The size of a partition is not among the facts of its disk, so the selector
+// size is skipped.
 func takes(f *disk.Facts, c *disk.Class) bool {
 	if f.Whole != "" {
 		return selects(whole(f), c)
@@ -123,8 +126,8 @@ func takes(f *disk.Facts, c *disk.Class) bool {
 	})
 }
 
-// volume reports whether the disk, or the partition's disk, was given out and a class selects it as a block volume. The
-// volume's user may then have made the partitions.
+// volume reports whether the disk, or the disk of the partition, was given out and a class selects it as a block
+// volume. The user of the volume may then have made the partitions.
 func volume(f *disk.Facts, s *disk.Settings) bool {
 	if f.Standing.Given == nil && f.Standing.Link == "" {
 		return false
@@ -137,9 +140,9 @@ func volume(f *disk.Facts, s *disk.Settings) bool {
 	return false
 }
 
-// placed returns the class in whose directory the disk is mounted or given out, or nil. The disk stays a volume of that
-// class until that ends. The class that selects the disk precedes others. If no class selects it, the mount must be of
-// hotmount's making.
+// placed returns the class in whose directory the disk is mounted or given out. It returns nil if there is none. The
+// disk stays a volume of that class until the mount or the link ends. If the disk is in the directories of several
+// classes, the class that selects it takes precedence. If no class selects the disk, hotmount must have mounted it.
 func placed(f *disk.Facts, s *disk.Settings, class *disk.Class) *disk.Class {
 	var at *disk.Class
 	for i := range s.Classes {
@@ -160,7 +163,7 @@ func placed(f *disk.Facts, s *disk.Settings, class *disk.Class) *disk.Class {
 	return at
 }
 
-// excluded returns the index of the first exclusion that matches the disk, or -1.
+// excluded returns the index of the first exclusion that matches the disk. It returns -1 if there is none.
 func excluded(f *disk.Facts, s *disk.Settings) int {
 	for i := range s.Exclude {
 		if excludes(f, &s.Exclude[i]) {
@@ -170,8 +173,8 @@ func excluded(f *disk.Facts, s *disk.Settings) int {
 	return -1
 }
 
-// excludes reports whether the exclusion matches the disk. An exclusion that matches a disk covers its partitions. An
-// exclusion can also match a single partition.
+// excludes reports whether the exclusion matches the disk. An exclusion that matches a disk also covers its partitions.
+// An exclusion can also match only a single partition.
 func excludes(f *disk.Facts, e *disk.Selectors) bool {
 	switch {
 	case e.IsZero():
@@ -195,9 +198,9 @@ func holds(a subject, s *disk.Selectors) bool {
 	return true
 }
 
-// named reports whether the selectors may select a disk of that kernel name at all. They may if it is a virtio-blk,
-// SCSI or NVMe disk, or if a pattern gives its kind literally. A pattern such as "*" must never reach a device-mapper,
-// loop or RAM device that somebody else made.
+// named reports whether the selectors may select a disk with that kernel name at all. They may select a virtio-blk,
+// SCSI or NVMe disk. They may select any other disk only if a pattern literally gives its kind. A pattern such as "*"
+// must never select a device-mapper, loop or RAM device that somebody else made.
 func named(name string, s *disk.Selectors) bool {
 	if ordinary(name) {
 		return true
@@ -221,11 +224,12 @@ func ordinary(name string) bool {
 	return false
 }
 
-// Regexp is the prefix of a pattern that is a regular expression (RE2, package regexp) and no glob.
+// Regexp is the prefix of a pattern that is a regular expression (RE2, package regexp) and not a glob.
 const Regexp = "re:"
 
-// Pattern reports whether the pattern matches the whole value. It is a glob of path.Match in which "*" also matches a
-// slash, or after "re:" a regular expression. A faulty pattern, which package config refuses, matches nothing.
+// Pattern reports whether the pattern matches the whole value. The pattern is a glob of path.Match in which "*" also
+// matches a slash, or "re:" followed by a regular expression. A faulty pattern matches nothing; package config refuses
+// such a pattern.
 func Pattern(pattern, value string) bool {
 	if strings.HasPrefix(pattern, Regexp) {
 		re := expression(pattern)
@@ -235,7 +239,7 @@ func Pattern(pattern, value string) bool {
 	return ok && err == nil
 }
 
-// expression returns the regular expression of a pattern, nil for a glob or a faulty one.
+// expression returns the regular expression of a pattern. It returns nil for a glob and for a faulty pattern.
 func expression(pattern string) *regexp.Regexp {
 	text, ok := strings.CutPrefix(pattern, Regexp)
 	if !ok {
@@ -249,7 +253,7 @@ func expression(pattern string) *regexp.Regexp {
 }
 
 // Compile returns the settings with compiled regular expressions, so that Decide does not compile them for each disk.
-// The decisions are the same without it.
+// Without Compile the decisions are the same.
 func Compile(s *disk.Settings) *disk.Settings {
 	compiled := *s
 	compiled.Exclude, compiled.Classes = slices.Clone(s.Exclude), slices.Clone(s.Classes)
@@ -262,7 +266,8 @@ func Compile(s *disk.Settings) *disk.Settings {
 	return &compiled
 }
 
-// expressions returns the regular expressions among the patterns, by pattern, nil for none.
+// expressions returns the compiled regular expressions among the patterns, by pattern. It returns nil if there are
+// none.
 func expressions(s *disk.Selectors) map[string]*regexp.Regexp {
 	var all map[string]*regexp.Regexp
 	for _, patterns := range [][]string{s.Names, s.MapperNames, s.Transport, s.Serial, s.WWN, s.Model, s.Vendor, s.ByPath} {
@@ -278,7 +283,7 @@ func expressions(s *disk.Selectors) map[string]*regexp.Regexp {
 	return all
 }
 
-// pattern is Pattern for one of the selectors' patterns, using the compiled expression if there is one.
+// pattern is Pattern for one of the patterns of the selectors. It uses the compiled expression if there is one.
 func pattern(s *disk.Selectors, pattern, value string) bool {
 	if re := s.Compiled[pattern]; re != nil {
 		return re.MatchString(value)
@@ -286,21 +291,21 @@ func pattern(s *disk.Selectors, pattern, value string) bool {
 	return Pattern(pattern, value)
 }
 
-// slashless replaces the slash, which path.Match treats specially, by a byte that neither patterns nor sysfs values can
-// contain.
+// slashless replaces the slash, which is special in path.Match, with a byte that neither patterns nor values from sysfs
+// can contain.
 var slashless = strings.NewReplacer("/", "\x00")
 
-// Match is the result of one selector.
+// Match is the result of one selector for one disk.
 type Match struct {
-	// Selector is its key, Wants the configured value.
+	// Selector is the key of the selector. Wants is the configured value.
 	Selector string
 	Wants    string
-	// Found is the disk's value, made visible; empty for none.
+	// Found is the value of the disk in visible form, empty if the disk has none.
 	Found string
 	Held  bool
 }
 
-// matchesOf returns the result of each configured selector.
+// matchesOf returns the results of the selectors that are configured.
 func matchesOf(a subject, s *disk.Selectors) []Match {
 	var all []Match
 	for i := range selectors {
@@ -312,14 +317,14 @@ func matchesOf(a subject, s *disk.Selectors) []Match {
 	return all
 }
 
-// selector is one key. Match allocates nothing (TestDecide).
+// selector is one key of the selectors. match allocates nothing (TestDecide).
 type selector struct {
 	key   string
 	match func(subject, *disk.Selectors) (given, held bool)
 	show  func(subject, *disk.Selectors) (wants, found string)
 }
 
-// textual returns a selector that takes patterns.
+// textual returns a selector whose values are patterns.
 func textual(key string, wants func(*disk.Selectors) []string, found func(subject) string) selector {
 	return selector{key,
 		func(a subject, s *disk.Selectors) (bool, bool) { return matches(s, wants(s), found(a)) },
@@ -328,7 +333,7 @@ func textual(key string, wants func(*disk.Selectors) []string, found func(subjec
 		}}
 }
 
-// boolean returns a selector that takes true or false.
+// boolean returns a selector whose value is true or false.
 func boolean(key string, wants func(*disk.Selectors) *bool, found func(subject) bool) selector {
 	return selector{key,
 		func(a subject, s *disk.Selectors) (bool, bool) {
@@ -372,7 +377,7 @@ var selectors = [...]selector{
 	{"serial",
 		func(a subject, s *disk.Selectors) (bool, bool) {
 			given, held := matches(s, s.Serial, a.serial())
-			// A pattern for an NVMe disk's serial in /sys/block means all its namespaces.
+			// A pattern for the serial that an NVMe disk has in /sys/block matches all namespaces of the controller.
 			_, controller := matches(s, s.Serial, a.ControllerSerial(a.serial()))
 			return given, held || controller
 		},

@@ -34,8 +34,8 @@ func TestPattern(t *testing.T) {
 	}
 }
 
-// TestNamespaces: all namespaces of an NVMe controller share the serial in /sys/block, even a namespace that must be
-// left alone.
+// TestNamespaces checks that all namespaces of an NVMe controller have the controller's serial in /sys/block. This is
+// true even for a namespace that hotmount must not use.
 func TestNamespaces(t *testing.T) {
 	f := &disk.Facts{ID: disk.ID{Name: "nvme0n2"}, Transport: "nvme", Serial: "n2-S5G "}
 	for pattern, want := range map[string]bool{"S5G": true, "S5*": true, "n2-S5G": true, "n*-S5G": true, "n3-S5G": false, "5G": false} {
@@ -97,7 +97,8 @@ func TestSelectors(t *testing.T) {
 			t.Errorf("%s: excluded %v", name, got)
 		}
 	}
-	// Selectors of SCSI disks match virtio-scsi disks. Selectors of virtio-scsi disks do not match other SCSI disks.
+	// Selectors for SCSI disks also match virtio-scsi disks. Selectors for virtio-scsi disks do not match other SCSI
+	// disks.
 	for _, c := range []struct {
 		is, wanted string
 		want       bool
@@ -110,7 +111,8 @@ func TestSelectors(t *testing.T) {
 	}
 }
 
-// A device of an unusual kind is selected only by a name pattern of its own, which gives at least its first two letters.
+// TestNamed checks that a device of an unusual kind is selected only by a name pattern for that kind. The pattern must
+// contain at least the first two letters of the name.
 func TestNamed(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -141,7 +143,7 @@ func TestFirstClassHasIt(t *testing.T) {
 	}
 }
 
-// TestNarrow: a device that is no disk of its own is selected only by its literal name.
+// TestNarrow checks that a device that is not a disk itself is selected only by its literal name.
 func TestNarrow(t *testing.T) {
 	for _, c := range []struct {
 		name, pattern string
@@ -159,7 +161,7 @@ func TestNarrow(t *testing.T) {
 	}
 }
 
-// TestLoopDevices: a class selects a loop device only if it names the device and the file behind it.
+// TestLoopDevices checks that a class selects a loop device only if it names the device and the file behind the device.
 func TestLoopDevices(t *testing.T) {
 	files := []string{"/srv/ci/*.img", "/dev/shm/*", "/var/lib/*/*/*", "/srv/*/plugins/kubernetes.io/*", "/srv/*/volumes/kubernetes.io~x/*", "/srv/x/volumeDevices/*", "/srv/x/volume-subpaths/*"}
 	for _, c := range []struct {
@@ -190,12 +192,12 @@ func TestLoopDevices(t *testing.T) {
 			}
 		}
 	}
-	// A device that is no loop device has no backing file.
+	// A device that is not a loop device has no backing file.
 	s := &disk.Settings{Classes: []disk.Class{{Name: "a", Selectors: disk.Selectors{Names: []string{"vd*", "loop*"}, BackingFile: files}}}}
 	if Select(blankDisk(), s) != nil {
 		t.Error("a virtio disk is selected by a file")
 	}
-	// An exclusion needs only a name or a file.
+	// An exclusion needs only a pattern of names or of files.
 	s = &disk.Settings{Classes: []disk.Class{{Name: "a", Selectors: disk.Selectors{Names: []string{"loop*"}, BackingFile: files}}}}
 	f := &disk.Facts{ID: disk.ID{Name: "loop7"}, Transport: "loop", BackingFile: "/srv/ci/a.img"}
 	for _, e := range []disk.Selectors{{Names: []string{"loop7"}}, {BackingFile: []string{"/srv/ci/a*"}}, {Names: []string{"loop*"}, BackingFile: []string{"/x/["}}} {
@@ -206,8 +208,8 @@ func TestLoopDevices(t *testing.T) {
 	}
 }
 
-// TestSelectAllocatesNothing checks every kind of selector and a compiled regular expression. Decide runs for every
-// event.
+// TestSelectAllocatesNothing checks every kind of selector and a compiled regular expression, because Decide runs for
+// every event.
 func TestSelectAllocatesNothing(t *testing.T) {
 	yes, no := true, false
 	f := blankDisk()
@@ -239,8 +241,8 @@ func TestSelectAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestNoConfigurationHasTheSystem: a disk of the running system has no class and is ignored, whatever the selectors
-// match.
+// TestNoConfigurationHasTheSystem checks that a disk of the running system belongs to no class and is ignored, whatever
+// the selectors match.
 func TestNoConfigurationHasTheSystem(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		pick := func(of ...string) []string { return rapid.SliceOfN(rapid.SampledFrom(of), 0, 2).Draw(r, "list") }

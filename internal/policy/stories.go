@@ -8,7 +8,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// This file has the words of rules that need more than one sentence.
+// This file contains the words of rules that need more than one sentence.
 
 func givenElseRemedy(w *told) string {
 	name := w.f.Name
@@ -21,7 +21,7 @@ func givenElseRemedy(w *told) string {
 	return "to use it otherwise: hotmount release " + name
 }
 
-// formatOffRemedy names the place where an operator turned formatting off, or what helps against a fault of the records.
+// formatOffRemedy returns how to turn formatting on again, or what helps against a fault of the records.
 func formatOffRemedy(w *told) string {
 	switch off := w.f.Standing.Formatting; {
 	case off == "":
@@ -42,7 +42,7 @@ func formatOffRemedy(w *told) string {
 
 func serialTwiceWhy(w *told) string {
 	f := w.f
-	// Only the serial distinguishes block volumes.
+	// For block volumes only the serial distinguishes disks.
 	if p := secondPath(f); p != nil && (disk.SameSerial(f.Serial, p.Serial) || w.class == nil || w.class.Mode != disk.ModeBlock) {
 		return say("another disk has its %s and is in use (%s): %s; this may be a second path to it", sharedWith(f, p), visible(p.InUse), place(p.ID, p.Slot))
 	}
@@ -55,8 +55,8 @@ func serialTwiceRemedy(w *told) string {
 
 func misplacedRemedy(w *told) string {
 	m, again := ours(w.f, w.class), ""
-	// If only the kernel knows what it has mounted, udev has to read the disk again. Otherwise the disk would be
-	// mounted there again.
+	// If only the kernel knows which filesystem is mounted, udev has to read the disk again. Otherwise hotmount would
+	// mount the disk at the same place again.
 	if !strings.EqualFold(w.f.Udev.FSUUID, misplaced(w.f, m)) {
 		again = "udevadm trigger --action=change " + w.f.Node() + "; "
 	}
@@ -96,7 +96,7 @@ func notGrownRemedy(w *told) string {
 	return say("once that is solved: systemctl start hotmount-grow@%d", w.f.Seq)
 }
 
-// otherBlockWhy returns why the disk may not be the one that was given out under its name.
+// otherBlockWhy returns why this disk may be another disk than the one that was given out under the same name.
 func otherBlockWhy(w *told) string {
 	f, g := w.f, w.f.Standing.Given
 	wwn := "an unknown WWN"
@@ -145,7 +145,7 @@ func sameWWNWhy(w *told) string {
 	return besides(w.f, sameWWN(w.f), "WWN "+visible(w.f.WWN)) + "; it may be a second path to that disk"
 }
 
-// besides names the disk that a blank disk may be. They share what.
+// besides names the disk that may be the same as a blank disk. what is the serial or WWN that both have.
 func besides(f *disk.Facts, p *disk.Peer, what string) string {
 	why := say("it looks blank, and another disk has its %s: %s; this is %s", what, place(p.ID, p.Slot), place(f.ID, f.Slot))
 	if holds := strings.TrimSpace(p.Type + " " + p.UUID); holds != "" {
@@ -164,12 +164,13 @@ func sameSerialRemedy(w *told) string {
 	return pathOrDisk(w, sameSerial(w.f))
 }
 
-// pathOrDisk returns the remedy for a blank disk that may be a second path to p.
+// pathOrDisk returns the remedy for a blank disk that may be a second path to the disk p.
 func pathOrDisk(w *told, p *disk.Peer) string {
 	return say("if it is a second path to %s: leave both to multipathd, or exclude it in the configuration; if it is another disk: hotmount accept %s", p.Name, w.f.Name)
 }
 
-// itOrItsSlots names the disk of an intent that may be recognised only by its slot.
+// itOrItsSlots names the disk on which the unfinished format began. That may be a disk that was in the same slot
+// before.
 func itOrItsSlots(f *disk.Facts) string {
 	if f.Standing.IntentBySlot {
 		return "it, or a disk that was in its slot,"
@@ -177,7 +178,7 @@ func itOrItsSlots(f *disk.Facts) string {
 	return "it"
 }
 
-// intended names the disk that an operator ordered to format.
+// intended names the disk that the operator ordered to format.
 func intended(f *disk.Facts) string {
 	if f.Standing.IntentDoubt {
 		return "it, or " + identified(f.Standing.Intent.Identity) + ","
@@ -232,8 +233,8 @@ func filesystemWhy(w *told) string {
 	return why
 }
 
-// rival returns the disk because of which a twin is refused. path reports whether this disk may be a second path to
-// that one, which is in use.
+// rival returns the disk because of which a twin is refused. path reports whether this disk may be a second path to the
+// rival, which is then in use.
 func rival(f *disk.Facts) (p *disk.Peer, path bool) {
 	i := slices.IndexFunc(f.SameUUID, func(p disk.Peer) bool { return p.InUse != "" && p.Same(f) })
 	return &f.SameUUID[max(i, 0)], i >= 0
@@ -265,12 +266,14 @@ func twinWhy(w *told) string {
 	return say("it came while another disk had its UUID %s, and that disk is gone: %s", d.UUID, danger)
 }
 
-// twinMount is where twinRemedy mounts a disk. The operator who follows it is no other user.
+// twinMount is where twinRemedy mounts a disk. A mount there is made by the operator who follows the remedy, so it is
+// not a use by somebody else.
 const twinMount = "/run/twin"
 
-// twinRemedy returns how to give the disk a UUID of its own. A copy made from a mounted filesystem has a log, and
-// xfs_admin needs it replayed. The kernel refuses to mount the twin of a mounted filesystem, hence nouuid. The mount
-// point is below /run, away from class directories. udev may miss the last write, so it is triggered.
+// twinRemedy returns how to give the disk a UUID of its own. If the filesystem was mounted when it was copied, the copy
+// has a log, which must be recovered before xfs_admin can run. The kernel refuses to mount the twin of a mounted
+// filesystem without nouuid. The mount point is below /run and not in a class directory. udev may miss the last write,
+// so the remedy triggers udev.
 func twinRemedy(w *told) string {
 	f := w.f
 	own := say("give this one a UUID of its own: mkdir -p %[2]s && mount -o nouuid %[1]s %[2]s && umount %[2]s && xfs_admin -U generate %[1]s && udevadm trigger %[1]s", f.Node(), twinMount)
@@ -281,7 +284,7 @@ func twinRemedy(w *told) string {
 		return say("if it holds the same data: hotmount accept %s; otherwise %s", f.Name, own)
 	}
 	p, path := rival(f)
-	if path { // nouuid must not override the kernel's refusal here
+	if path { // if this is a second path, nouuid must not override the refusal of the kernel
 		return twoPaths(p)
 	}
 	if other := secondPath(f); other != nil || p.Same(f) {

@@ -2,19 +2,19 @@ package policy
 
 import "hotmount/internal/disk"
 
-// In nanoseconds: this package does not import time.
+// These values are in nanoseconds, because this package does not import time.
 const (
 	hour = 3600 * 1e9
-	// trimAge is how long a filesystem must have been mounted on this node before it is trimmed. For that long a wrong
+	// trimAge is how long a filesystem must have been mounted on this node before it is trimmed. Until then a wrong
 	// format can be undone. After a move to another node or a reinstallation, nobody knows for certain which
 	// filesystems hotmount made.
 	trimAge = 24 * hour
-	// trimPeriod is a little less than the week between two trims.
+	// trimPeriod is the least time between two trims. It is a little less than a week.
 	trimPeriod = 7*24*hour - 12*hour
 )
 
-// Trim reports whether to give the free space of the mounted filesystem back to the storage, and if not, why. since is
-// the time since the last trim in nanoseconds, negative if there was none.
+// Trim reports whether to give the free space of the mounted filesystem back to the storage. If the answer is no, the
+// text is the reason. since is the time since the last trim in nanoseconds, negative if there was none.
 func Trim(f *disk.Facts, d disk.Decision, s *disk.Settings, r disk.Running, since int64) (bool, string) {
 	class, known := Select(f, s), f.Known()
 	switch {
@@ -29,7 +29,7 @@ func Trim(f *disk.Facts, d disk.Decision, s *disk.Settings, r disk.Running, sinc
 	case d.Reason == disk.ReasonShrunk:
 		return false, "the disk has shrunk"
 	case f.Fault != "":
-		// Space that a damaged filesystem calls free may hold what a repair would find.
+		// Space that a damaged filesystem shows as free may contain data that a repair would find.
 		return false, f.Fault
 	case Intent(f, &known) != nil:
 		return false, "an earlier format of it did not finish"

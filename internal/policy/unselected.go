@@ -6,8 +6,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// usable reports whether hotmount could use the disk, which no class has: it is a usual disk, is not in use, and is empty
-// or holds a filesystem according to udev. Every node has other disks without a class.
+// usable reports whether hotmount could use a disk that belongs to no class. Such a disk is usual, not in use, and
+// according to udev empty or with a filesystem. Every node has other disks that belong to no class.
 func usable(f *disk.Facts, c *disk.Content) bool {
 	switch c.Kind {
 	case disk.Unread, disk.Blank, disk.HalfMade, disk.Filesystem:
@@ -19,12 +19,13 @@ func usable(f *disk.Facts, c *disk.Content) bool {
 	return usual(f) && !used && u.Initialized && !u.NotReady && !u.Multipath && !seed(u.FSLabel)
 }
 
-// usual reports whether it is a whole disk of an ordinary kind.
+// usual reports whether the disk is a whole disk of an ordinary kind.
 func usual(f *disk.Facts) bool {
 	return f.Whole == "" && ordinary(f.Name) && f.Size > 0 && !f.Removable
 }
 
-// classToAdd returns the class that selects this disk alone. Defining it removes the built-in class.
+// classToAdd returns a class that selects only this disk. If a class is defined, the built-in class does not apply any
+// more.
 func classToAdd(w *told) string {
 	f := w.f
 	selector := "names: [" + f.Name + "]"
@@ -37,7 +38,7 @@ func classToAdd(w *told) string {
 	return say("to let hotmount use it, add to the classes that hotmount config show prints, in /etc/hotmount/config.yaml: {name: extra, %s, directory: /mnt/extra}", selector)
 }
 
-// plain reports whether the value is a pattern that matches only itself, and needs no escape in a file.
+// plain reports whether the value, as a pattern, matches only itself and needs no escape in a configuration file.
 func plain(value string) bool {
 	return value != "" && !strings.HasPrefix(value, Regexp) && !strings.ContainsFunc(value, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-._:", r))

@@ -7,7 +7,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestUnselected: status shows a disk without a class if hotmount could use it, and hides the others.
+// TestUnselected checks that status shows a disk without a class only if hotmount could use the disk.
 func TestUnselected(t *testing.T) {
 	s := settings()
 	s.Classes[0].Names = []string{"none"}
@@ -53,7 +53,8 @@ func TestUnselected(t *testing.T) {
 	}
 }
 
-// TestClassToAdd: the suggested class selects the disk. No text from the disk can mean anything else in it.
+// TestClassToAdd checks that the suggested class selects the disk. A text from the disk must not have another meaning
+// in the class.
 func TestClassToAdd(t *testing.T) {
 	for _, test := range []struct{ serial, slot, want string }{
 		{"DATA-1", "pci-0000:05:00.0", `{name: extra, serial: ["DATA-1"], directory: /mnt/extra}`},

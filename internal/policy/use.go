@@ -6,9 +6,9 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Use returns how somebody else uses the disk, if that has to be recorded, else an empty string. A volume of this node
-// stays one, whatever others do with it meanwhile. Of the disks without a class only those are recorded that a class
-// may have later. The text contains foreign bytes.
+// Use returns how somebody else uses the disk, if that use has to be recorded. Otherwise it returns "". A volume of
+// this node stays a volume, whatever others do with it. Of the disks without a class, Use returns a use only for those
+// that may later belong to a class. The text contains foreign bytes.
 func Use(f *disk.Facts, d disk.Decision) string {
 	st, c := &f.Standing, f.Known()
 	volume := st.Volume != nil && !copied(input{f: f, c: &c})
@@ -24,15 +24,16 @@ func UseAccepted(f *disk.Facts, s *disk.Settings) bool {
 	return inputOf(f, &c, s).spared(disk.ReasonUsed)
 }
 
-// volumeInUse reports whether the disk is on record as a volume, is not mounted in its place, and somebody else uses it.
+// volumeInUse reports whether the disk is on record as a volume, is not mounted in its place, and is used by somebody
+// else.
 func volumeInUse(in input) bool {
 	f := in.f
 	return f.Standing.OnRecord && (mountedElsewhere(f) != "" && !onlyPodMountsLeft(f, in.c) ||
 		len(f.Bound)+len(f.Holders)+len(f.Loops) > 0 || f.Claim != "")
 }
 
-// mountedElsewhere returns the first place at which somebody else has mounted the disk, empty for none. The operator
-// who follows twinRemedy is nobody else.
+// mountedElsewhere returns the first place at which somebody else has mounted the disk. It is empty if there is none. A
+// mount by the operator who follows twinRemedy does not count.
 func mountedElsewhere(f *disk.Facts) string {
 	for i := range f.Mounts {
 		if f.Mounts[i].Path != twinMount {
@@ -43,7 +44,7 @@ func mountedElsewhere(f *disk.Facts) string {
 }
 
 // formerPlace returns the path at which the disk's filesystem is still mounted as a volume, in a directory that no class
-// has any more. It is empty for none.
+// has any more. It is empty if the filesystem is not mounted at such a path.
 func formerPlace(f *disk.Facts) string {
 	v := f.Standing.Volume
 	if v == nil || v.Directory == "" || mountedElsewhere(f) != path.Join(v.Directory, v.UUID) {
@@ -52,7 +53,7 @@ func formerPlace(f *disk.Facts) string {
 	return mountedElsewhere(f)
 }
 
-// user returns how somebody else uses the disk, empty for not at all. Foreign bytes.
+// user returns how somebody else uses the disk. It is empty if nobody does. The text contains foreign bytes.
 func user(f *disk.Facts) string {
 	switch at := mountedElsewhere(f); {
 	case at != "":
@@ -65,9 +66,9 @@ func user(f *disk.Facts) string {
 	return ""
 }
 
-// Asks reports whether the decision must wait until it is known who has the disk open. That is so before the first use
-// of a disk that is not on record, and before advice to overwrite it, on a node where others open disks without claiming
-// them.
+// Asks reports whether the decision must wait until hotmount knows who has the disk open. That is so on a node where
+// other software opens disks without claiming them. It applies before the first use of a disk that is not on record,
+// and before advice to overwrite the disk.
 func Asks(f *disk.Facts, c *disk.Content, d disk.Decision) bool {
 	if !f.Neighbours || f.Standing.Given != nil && d.Action == disk.Link {
 		return false

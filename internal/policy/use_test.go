@@ -50,7 +50,8 @@ func TestUse(t *testing.T) {
 	}
 }
 
-// TestWordsOfAVolumeInUse: the message says who uses the volume, and what ends that. The claim is foreign bytes.
+// TestWordsOfAVolumeInUse checks that the message says who uses the volume and what the operator must end. The claim
+// contains foreign bytes.
 func TestWordsOfAVolumeInUse(t *testing.T) {
 	const means = "it is a volume of this node, and is not mounted while somebody else uses it: "
 	for how, put := range map[string]func(*disk.Facts){
@@ -71,8 +72,8 @@ func TestWordsOfAVolumeInUse(t *testing.T) {
 	}
 }
 
-// TestMovedClass: a volume may still be mounted in the directory that its class had before. The words do not blame
-// somebody else for that mount. What they print moves the volume.
+// TestMovedClass checks a volume that is still mounted in the directory that its class had before. The message does not
+// say that somebody else uses the volume. The command in the message moves the volume.
 func TestMovedClass(t *testing.T) {
 	f, s := blankDisk(), settings()
 	was("/mnt/old", "old")(f)
@@ -89,7 +90,8 @@ func TestMovedClass(t *testing.T) {
 	}
 }
 
-// copyOf makes the disk, by its serial, another one than that from which its filesystem was mounted.
+// copyOf changes the serial of the disk. The disk is then another disk than the one from which its filesystem was
+// mounted.
 func copyOf(f *disk.Facts) {
 	was("/mnt/disks", "default")(f)
 	f.Udev.FSType, f.Udev.FSUsage, f.Udev.FSUUID = "xfs", "filesystem", uuid

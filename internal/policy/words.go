@@ -9,19 +9,19 @@ import (
 	"hotmount/internal/disk"
 )
 
-// told is the input of a rule's words.
+// told is the input of the functions that return a rule's words.
 type told struct {
 	f *disk.Facts
 	c *disk.Content
 	s *disk.Settings
 	d disk.Decision
-	// class is the decision's, nil if there is none.
+	// class is the class that the decision names. It is nil if there is none.
 	class *disk.Class
 	rule  *rule
 }
 
-// Words returns why the decision was made, and which command or act helps. next is empty if nothing needs to be done.
-// Foreign bytes in both are made visible.
+// Words returns why the decision was made, and the command or other step that helps. next is empty if nothing needs to
+// be done. Foreign bytes in why and next are made visible.
 func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (why, next string) {
 	w := &told{f, c, s, d, s.Class(d.Class), ruleOf(d.Reason)}
 	if w.rule.why != nil {
@@ -37,14 +37,15 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 		next = w.rule.remedy(w)
 	}
 	if w.rule.lift&(byAccept|byRetry) != 0 {
-		// With the reason, accept lifts no hold that arises after this was shown. A remedy may name another.
+		// With the reason, the command lifts no hold that arises after this text was shown. A remedy may also name an
+		// accept with another reason, which stays as it is.
 		accept := "hotmount accept " + f.Name
 		next = strings.TrimSuffix(strings.ReplaceAll(next+";", accept+";", accept+" "+string(d.Reason)+";"), ";")
 	}
 	return cmp.Or(why, string(d.Reason)), next
 }
 
-// found returns the details that the rule is based on, empty for none.
+// found returns the details on which the rule is based. It is empty if there are none.
 func (w *told) found() string {
 	if w.rule.found == nil {
 		return ""
@@ -52,7 +53,7 @@ func (w *told) found() string {
 	return w.rule.found(w)
 }
 
-// only returns the text if there is true, else nothing.
+// only returns the text if there is true. Otherwise it returns "".
 func only(there bool, text string) string {
 	if there {
 		return text
@@ -66,7 +67,7 @@ func visible(s string) string { return disk.Visible(s) }
 
 func joined(all []string) string { return visible(strings.Join(all, ", ")) }
 
-// firstMount returns the first mount point of the disk, empty for none.
+// firstMount returns the first mount point of the disk. It is empty if the disk is not mounted.
 func firstMount(f *disk.Facts) string {
 	if len(f.Mounts) == 0 {
 		return ""
@@ -82,20 +83,20 @@ func claimedRemedy(w *told) string {
 }
 
 func udevWhy(w *told) string {
-	// LVM hides a new volume from other rules while it zeroes its start. The event that ends this can be lost: udev
-	// starts to watch a device only after it has let LVM continue.
+	// LVM hides a new volume from other rules while LVM zeroes its start. The event that ends this can be lost, because
+	// udev starts to watch a device only after udev has let LVM continue.
 	if w.f.MapperName != "" {
 		return "udev has not finished with it, or LVM has hidden it"
 	}
 	return w.rule.means
 }
 
-// giveUp returns the remedy where data is missing.
+// giveUp returns the remedy for a disk on which data is missing.
 func giveUp(w *told) string {
 	return "check the storage; if that data is not needed: hotmount accept " + w.f.Name
 }
 
-// held names what udev and the kernel know on the disk.
+// held returns what udev and the kernel know on the disk, in words.
 func held(f *disk.Facts) string {
 	switch {
 	case len(f.Partitions) > 0:
@@ -110,7 +111,7 @@ func held(f *disk.Facts) string {
 	return "something that udev does not name"
 }
 
-// sighted names content that lay on a disk earlier.
+// sighted describes content that lay on a disk earlier.
 func sighted(l *disk.Sighting) string {
 	if l == nil {
 		return ""
@@ -118,7 +119,7 @@ func sighted(l *disk.Sighting) string {
 	return say("%s (last seen %s)", visible(strings.TrimSpace(l.Type+" "+l.UUID)), l.Mounted.UTC().Format("2006-01-02 15:04 MST"))
 }
 
-// sightedOn names the disk from which a filesystem was mounted.
+// sightedOn describes the disk from which a filesystem was mounted.
 func sightedOn(l *disk.Sighting) string {
 	return say("%s, mounted %s", identified(l.Identity), l.Mounted.UTC().Format("2006-01-02 15:04 MST"))
 }
@@ -134,7 +135,7 @@ func serial(s string) string {
 	return "serial " + visible(s)
 }
 
-// hardware returns the identifier of a disk: its serial, else its WWN.
+// hardware returns the identifier of a disk in words: its serial, or without a serial its WWN.
 func hardware(s, wwn string) string {
 	if s == "" && wwn != "" {
 		return "WWN " + visible(wwn)
@@ -151,7 +152,7 @@ func place(id disk.ID, slot string) string {
 	return id.String() + " at " + visible(slot)
 }
 
-// lost names the disk below that is gone, empty if there is none.
+// lost names the disk below this one that is gone. It is empty if no disk below is gone.
 func lost(f *disk.Facts) string {
 	u := f.Lost()
 	if u == nil {
@@ -160,25 +161,26 @@ func lost(f *disk.Facts) string {
 	return visible(u.Name) + only(u.Serial != "", ", "+serial(u.Serial))
 }
 
-// lostRemedy returns what helps once the disk is back. What is mounted cannot be set up again.
+// lostRemedy returns what helps once the missing disk is attached again. A device that is mounted cannot be set up
+// again.
 func lostRemedy(w *told) string {
 	when := "once that disk is attached again" + only(len(w.f.Mounts) > 0, " and no pod uses this one") + ": " + only(w.d.Mounted(), "hotmount release "+w.f.Name+"; ")
-	// The volumes of its group may be in use.
+	// Only this volume is named, because other volumes of its group may be in use.
 	if volume := w.f.LogicalVolume(); volume != "" {
 		return when + say("lvchange -an %s; lvchange -ay %[1]s", volume)
 	}
 	return when + "close it and open it again (cryptsetup, mdadm, multipath)"
 }
 
-// wipe returns the remedy for a disk whose content is not needed. It names only steps that help. The operator acts, on
-// the host or here, or gives a token. hotmount cannot see changes that the host makes beneath an attached disk, which
-// may be in use.
+// wipe returns the remedy for a disk whose content is not needed. It names only steps that help: the operator acts on
+// the host or on the node, or gives a token. hotmount cannot see a change that the host makes beneath an attached disk,
+// and the disk may be in use.
 func wipe(w *told) string {
 	f := w.f
 	if p := secondPath(f); p != nil {
 		return twoPaths(p)
 	}
-	// Only the records show whether somebody else used it.
+	// Only the records show whether somebody else used the disk.
 	if off := f.Standing.Formatting; recordsUnread(off) {
 		why, helps, _ := strings.Cut(off, disk.Helps)
 		return "nothing on it may be overwritten yet: " + visible(why) + only(helps != "", disk.Helps+visible(helps))
@@ -195,16 +197,17 @@ func wipe(w *told) string {
 	case d.Reason == disk.ReasonTooSmall:
 		return "attach a larger disk"
 	}
-	// On a terminal blkdiscard refuses a disk whose content libblkid recognises, unless it may skip the exclusive open.
+	// On a terminal, blkdiscard refuses a disk whose content libblkid recognises, unless it does not open the disk
+	// exclusively.
 	return say("if nothing on it is needed: blkdiscard -z %s </dev/null; or detach it and attach a new volume", f.Node())
 }
 
-// recordsUnread reports whether formatting is off because the records, or the hold file, could not be read.
+// recordsUnread reports whether formatting is off because hotmount could not read the records or check the hold file.
 func recordsUnread(off string) bool {
 	return !slices.Contains([]string{"", disk.HeldBack, disk.OffAtBoot, disk.StateFull}, off) && !strings.HasPrefix(off, disk.StateGap)
 }
 
-// onlyPath returns the remedy, which writes to the disk. If the disk may be a second path to one in use, it returns
+// onlyPath returns the remedy, which writes to the disk. If the disk may be a second path to a disk in use, it returns
 // twoPaths instead.
 func onlyPath(f *disk.Facts, remedy string) string {
 	if p := secondPath(f); p != nil {
@@ -213,7 +216,7 @@ func onlyPath(f *disk.Facts, remedy string) string {
 	return remedy
 }
 
-// sharedWith names what the disk has in common with the one to which it may be another path.
+// sharedWith names what the disk has in common with p, the disk to which it may be a second path.
 func sharedWith(f *disk.Facts, p *disk.Peer) string {
 	switch {
 	case disk.SameSerial(f.Serial, p.Serial):
@@ -224,12 +227,13 @@ func sharedWith(f *disk.Facts, p *disk.Peer) string {
 	return "filesystem " + p.UUID + ", and no serial tells the two apart,"
 }
 
-// twoPaths returns the remedy for a disk that may be a second path to one in use. A write to it would reach that disk.
+// twoPaths returns the remedy for a disk that may be a second path to the disk p. A write to this disk would then reach
+// p, which is in use.
 func twoPaths(p *disk.Peer) string {
 	return say("if it is a second path to %s: leave it to multipathd, or exclude it in the configuration; otherwise attach it with a serial of its own", p.Name)
 }
 
-// byHand returns a filesystem type that the disk's class mounts.
+// byHand returns the type of filesystem that the operator should make by hand. The class of the disk mounts this type.
 func byHand(w *told) string {
 	if w.class != nil && len(w.class.Accept) > 0 && !slices.Contains(w.class.Accept, disk.XFS) {
 		return w.class.Accept[0]
@@ -237,7 +241,7 @@ func byHand(w *told) string {
 	return disk.XFS
 }
 
-// Check returns the command with which a person checks a filesystem of that type on the disk. The command changes
+// Check returns the command with which an operator checks a filesystem of that type on the disk. The command changes
 // nothing.
 func Check(f *disk.Facts, fstype string) string {
 	if fstype == "xfs" {
@@ -263,7 +267,7 @@ func evidence(c *disk.Content) string {
 	return " (" + strings.Join(c.Evidence, "; ") + ")"
 }
 
-// wasGiven names the disk of Standing.Given.
+// wasGiven names the disk that Standing.Given is about.
 func wasGiven(f *disk.Facts) string {
 	switch {
 	case f.Whole != "":

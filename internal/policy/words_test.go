@@ -13,7 +13,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/messages.txt")
 
-// TestMessages: testdata/messages.txt shows the texts of all rules in one place for reviewers. -update writes the
+// TestMessages checks that testdata/messages.txt has the texts of all rules, for reviewers. With -update it writes the
 // file.
 func TestMessages(t *testing.T) {
 	var b strings.Builder

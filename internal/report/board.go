@@ -11,19 +11,20 @@ import (
 	"hotmount/internal/policy"
 )
 
-// Board keeps the current line of each disk that concerns hotmount, for hotmount status and for the metrics. Make it
-// with NewBoard. Its methods are safe for concurrent use.
+// Board contains the current line of each disk that concerns hotmount, for hotmount status and for the metrics. Make a
+// board with NewBoard. Its methods are safe for concurrent use.
 type Board struct {
 	mu    sync.Mutex
 	lines map[string]disk.Line
-	// former are the lines of an earlier daemon in this boot.
+	// former are the lines of an earlier daemon in this boot, by the name of the disk.
 	former  map[string]disk.Line
 	changed chan struct{}
-	// unselected has the sequence number of the last disk of that name that was logged because no class selects it.
+	// unselected is the sequence number of the last disk of each name that was logged because no class selects it.
 	unselected map[string]uint64
 }
 
-// NewBoard makes an empty board. The lines of the earlier daemon date decisions that are made again.
+// NewBoard returns an empty board. former are the lines of the earlier daemon. A decision that is made again gets the
+// date of its line in former.
 func NewBoard(former []disk.Line) *Board {
 	b := &Board{lines: map[string]disk.Line{}, former: map[string]disk.Line{}, changed: make(chan struct{}, 1), unselected: map[string]uint64{}}
 	for _, l := range former {
@@ -32,7 +33,7 @@ func NewBoard(former []disk.Line) *Board {
 	return b
 }
 
-// Changed has a value when the lines may have changed since the last one.
+// Changed returns a channel. It has a value when the lines may have changed since the last value was read.
 func (b *Board) Changed() <-chan struct{} { return b.changed }
 
 // Lines returns a copy of all lines, in the order of the disks' names.
@@ -46,7 +47,7 @@ func (b *Board) Lines() []disk.Line {
 	return all
 }
 
-// Knows reports whether there is a line for this disk.
+// Knows reports whether the board has a line for this disk.
 func (b *Board) Knows(name string, seq uint64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -54,7 +55,7 @@ func (b *Board) Knows(name string, seq uint64) bool {
 	return ok && l.Seq == seq
 }
 
-// Report records an event of a disk.
+// Report records an event that concerns a disk.
 func (b *Board) Report(e disk.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -94,8 +95,9 @@ func line(e disk.Event) disk.Line {
 	return l
 }
 
-// Repeats reports whether the earlier daemon logged this refusal or hold in the same words. A restart is no reason to
-// log it again. A disk that no class selects is logged once an attachment, even if others use it now and then.
+// Repeats reports whether the earlier daemon logged this refusal or hold in the same words. A restart is not a reason
+// to log it again. A disk that no class selects is logged once in each attachment, even if other software uses it from
+// time to time.
 func (b *Board) Repeats(e disk.Event) bool {
 	d := e.Decision
 	switch {
@@ -112,7 +114,8 @@ func (b *Board) Repeats(e disk.Event) bool {
 	return former.Seq == l.Seq && former.Decision == l.Decision && former.Why == l.Why
 }
 
-// mentioned reports whether the disk was logged as one that no class selects, and records that it is now.
+// mentioned reports whether the disk was already logged as one that no class selects. It records that the disk is
+// logged now.
 func (b *Board) mentioned(f *disk.Facts) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -121,7 +124,7 @@ func (b *Board) mentioned(f *disk.Facts) bool {
 	return last == f.Seq || former.Seq == f.Seq && former.Decision.Reason == disk.ReasonUnselected
 }
 
-// put records the line of a decision. An unchanged decision keeps its date.
+// put records the line of a decision. If the decision has not changed, it keeps its date.
 func (b *Board) put(l disk.Line) {
 	l.Since = time.Now().UTC()
 	for _, before := range []disk.Line{b.former[l.Disk], b.lines[l.Disk]} {
@@ -133,8 +136,8 @@ func (b *Board) put(l disk.Line) {
 	b.lines[l.Disk] = l
 }
 
-// failed records a failure and when it is tried again. A failure about what remains of a removed disk gets a line only
-// if there is one.
+// failed records a failure and when the action is tried again. A failure about the remains of a removed disk is
+// recorded only if the board has a line for that attachment.
 func (b *Board) failed(e disk.Event) {
 	f, again := e.Facts, e.Tries
 	l, ok := b.lines[f.Name]
@@ -149,7 +152,7 @@ func (b *Board) failed(e disk.Event) {
 	b.lines[f.Name] = l
 }
 
-// tryAgain returns the command that tries again and lifts no hold.
+// tryAgain returns the command that makes hotmount try again and does not lift a hold.
 func tryAgain(f *disk.Facts, d disk.Decision) string {
 	if d.Reason == "" || d.Action == disk.Hold || d.Action == disk.Refuse {
 		return "hotmount rescan"

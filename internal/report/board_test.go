@@ -55,7 +55,7 @@ func TestBoard(t *testing.T) {
 	if diff := cmp.Diff(disk.Line{Disk: "vdb", Seq: 12, Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Decision: ours, Why: "it is mounted at /mnt/disks/" + uuid}, one("mounted"), cmpopts.IgnoreFields(disk.Line{}, "Since")); diff != "" {
 		t.Error(diff)
 	}
-	// The mount of another, gone disk cannot be removed.
+	// The failure is about the mount of another disk, which is gone.
 	former := facts("S")
 	former.Seq = 11
 	b.Report(failed(former, disk.Decision{UUID: uuid}, "", errors.New("busy"), disk.Tries{Wait: time.Second}))
@@ -64,7 +64,7 @@ func TestBoard(t *testing.T) {
 	}
 	b.Report(gone(f, ""))
 	changed("gone")
-	// A disk without a look has no number yet.
+	// A disk that has not been looked at has no sequence number yet.
 	b.Report(failed(&disk.Facts{ID: disk.ID{Name: "vdb"}}, disk.Decision{}, "", errors.New("no"), disk.Tries{Wait: time.Second}))
 	if l = one("not seen"); l.Failure != "no" {
 		t.Errorf("not seen: %+v", l)
@@ -75,7 +75,8 @@ func TestBoard(t *testing.T) {
 	}
 }
 
-// TestFailedRemedy checks that the command that tries again lifts no hold, even one that arises before it is typed.
+// TestFailedRemedy checks that the command that tries again does not lift a hold. It must not lift even a hold that
+// arises before the operator types the command.
 func TestFailedRemedy(t *testing.T) {
 	for name, tt := range map[string]struct {
 		d    disk.Decision
@@ -94,8 +95,8 @@ func TestFailedRemedy(t *testing.T) {
 	}
 }
 
-// TestUnselected checks that a disk without a class has a line until somebody uses it. It is logged once for
-// each attachment.
+// TestUnselected checks that a disk without a class has a line until somebody uses the disk. The disk is logged once
+// for each attachment.
 func TestUnselected(t *testing.T) {
 	f, c := facts("S"), &disk.Content{Kind: disk.Unread}
 	unselected, used := disk.Decision{Action: disk.Ignore, Reason: disk.ReasonUnselected}, disk.Decision{Action: disk.Ignore, Reason: disk.ReasonNoClass}
@@ -120,8 +121,8 @@ func TestUnselected(t *testing.T) {
 	}
 }
 
-// TestSince checks that a decision keeps the time when it was first made for this attachment, also by an earlier
-// daemon.
+// TestSince checks that a decision keeps the time when it was first made for this attachment. An earlier daemon may
+// have made it.
 func TestSince(t *testing.T) {
 	then := time.Now().UTC().Add(-time.Hour)
 	refused := disk.Decision{Action: disk.Refuse, Reason: disk.ReasonUnknown, Class: "default"}

@@ -13,7 +13,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestCatalog checks that journalctl -x explains each kind of event, and no other.
+// TestCatalog checks that journalctl -x explains each kind of event, and has no other explanations.
 func TestCatalog(t *testing.T) {
 	text, err := os.ReadFile("../../packaging/catalog/hotmount.catalog")
 	if err != nil {
@@ -39,15 +39,15 @@ func TestCatalog(t *testing.T) {
 		if !regexp.MustCompile(`\ASubject: .+\nDefined-By: hotmount\nDocumentation: man:`+page+`\(8\)\z`).MatchString(head) || len(body) < 100 {
 			t.Errorf("%s (%s) is not explained: %q", word, kind, entries[kind])
 		}
-		// Only the message knows the type of the filesystem.
+		// Only the message of an entry can name the type of the filesystem.
 		if regexp.MustCompile(`(?i)xfs|ext4`).MatchString(entries[kind]) {
 			t.Errorf("%s names a type of filesystem", word)
 		}
-		// Only the message knows whether the disk was written to before.
+		// Only the message of an entry can say whether hotmount wrote to the disk before.
 		if strings.Contains(entries[kind], "has written nothing") {
 			t.Errorf("%s claims that nothing was written", word)
 		}
-		// journalctl would print the name of a missing field.
+		// journalctl would print the name of a field that the entry does not have.
 		for _, field := range regexp.MustCompile(`@([A-Z_]+)@`).FindAllStringSubmatch(entries[kind], -1) {
 			if kind == KindRescan || kind == KindNotice || kind == KindProblem || !strings.HasPrefix(field[1], "HOTMOUNT_") {
 				t.Errorf("%s has no field %s", word, field[1])
@@ -78,7 +78,7 @@ func TestKindOfDecision(t *testing.T) {
 	}
 }
 
-// TestJSON checks that each line is one object, whatever the disk is called.
+// TestJSON checks that each line is one JSON object, whatever the name of the disk is.
 func TestJSON(t *testing.T) {
 	var b bytes.Buffer
 	l := &Log{text: &b, json: true}

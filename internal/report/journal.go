@@ -16,13 +16,13 @@ import (
 // journalSocket is the socket on which journald receives entries.
 const journalSocket = "/run/systemd/journal/socket"
 
-// journalPatience bounds the wait for journald to read earlier entries. A stopped or hanging journald delays only one
-// entry, until it reads again.
+// journalPatience is how long send waits for journald to read earlier entries. A journald that is stopped or hangs
+// delays only one entry. Entries after that do not wait until journald reads again.
 const journalPatience = 2 * time.Second
 
-// send sends an entry to journald (systemd.io/JOURNAL_NATIVE_PROTOCOL). It does not use go-systemd, whose journal.Send
-// waits for journald without end. journal.Send is also not connected, and the kernel does not wake an unconnected
-// sender when there is room again.
+// send sends an entry to journald (systemd.io/JOURNAL_NATIVE_PROTOCOL). It does not use journal.Send of go-systemd,
+// which waits for journald without a limit. The socket of journal.Send is also not connected, and the kernel does not
+// wake an unconnected sender when there is room again.
 func (l *Log) send(fields map[string]string) error {
 	var data bytes.Buffer
 	for name, value := range fields {
@@ -33,8 +33,9 @@ func (l *Log) send(fields map[string]string) error {
 		err = l.sendData(data.Bytes(), false)
 	}
 	if err != nil {
-		// Everything that journald has not read yet counts against its connection (SO_SNDBUF), long before journald's
-		// queue is full. The socket may also be another one by now, although it outlives journald.
+		// All entries that journald has not read yet count against the buffer of its connection (SO_SNDBUF). This
+		// buffer is full long before journald's queue is full. The socket outlives journald, but it may have been
+		// replaced since.
 		if err = l.connect(); err == nil {
 			err = l.sendData(data.Bytes(), !l.stuck)
 		}
@@ -43,10 +44,10 @@ func (l *Log) send(fields map[string]string) error {
 	return err
 }
 
-// connect connects to journald, and replaces an existing connection.
+// connect connects to journald. It replaces an existing connection.
 func (l *Log) connect() error {
 	if l.journald != nil {
-		_ = l.journald.Close() // nothing is left in it
+		_ = l.journald.Close() // the connection contains no unsent data
 		l.journald = nil
 	}
 	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: cmp.Or(l.socket, journalSocket), Net: "unixgram"})
@@ -56,11 +57,11 @@ func (l *Log) connect() error {
 	return err
 }
 
-// sendData sends an entry. wait is as for give.
+// sendData sends an entry. With wait it waits until the socket has room, as give does.
 func (l *Log) sendData(data []byte, wait bool) error {
 	err := l.give(data, nil, wait)
 	if errors.Is(err, unix.EMSGSIZE) || errors.Is(err, unix.ENOBUFS) {
-		// An entry that is too long for a message goes as a file.
+		// An entry that is too long for one message is sent as a file.
 		file, e := sealed(data)
 		if e != nil {
 			return e
@@ -71,7 +72,7 @@ func (l *Log) sendData(data []byte, wait bool) error {
 	return err
 }
 
-// give sends one message. With wait it waits until there is room.
+// give sends one message. With wait it waits until the socket has room.
 func (l *Log) give(data, rights []byte, wait bool) error {
 	raw, err := l.journald.SyscallConn()
 	if err != nil {
@@ -92,7 +93,7 @@ func (l *Log) give(data, rights []byte, wait bool) error {
 	return cmp.Or(err, sent, l.journald.SetWriteDeadline(time.Time{}))
 }
 
-// sealed returns a sealed file with the data. journald accepts no other.
+// sealed returns a sealed file that contains the data. journald does not accept a file that is not sealed.
 func sealed(data []byte) (*os.File, error) {
 	fd, err := unix.MemfdCreate("journal", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -109,8 +110,8 @@ func sealed(data []byte) (*os.File, error) {
 	return file, nil
 }
 
-// toStderr writes a line to standard error. Under the journal that is a stream to journald, with a buffer of a few
-// hundred KiB. toStderr does not wait for room in it.
+// toStderr writes a line to standard error. Under the journal, standard error is a stream to journald with a buffer of
+// a few hundred KiB. toStderr does not wait for room in this buffer.
 func toStderr(line string) error {
 	err := unix.Send(int(os.Stderr.Fd()), []byte(line), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 	if errors.Is(err, unix.ENOTSOCK) {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// deaf returns a socket that replaces journald's. Its queue is full.
+// deaf returns a socket that replaces journald's socket and whose queue is full.
 func deaf(t *testing.T) (c *net.UnixConn, full int) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "socket")
@@ -23,13 +23,13 @@ func deaf(t *testing.T) (c *net.UnixConn, full int) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	l := &Log{socket: path, stuck: true} // does not wait
+	l := &Log{socket: path, stuck: true} // this log does not wait
 	for ; l.send(map[string]string{"MESSAGE": "earlier"}) == nil; full++ {
 	}
 	return c, full
 }
 
-// read returns n messages of the socket, one string each.
+// read returns n messages from the socket, each as one string.
 func read(t *testing.T, c *net.UnixConn, n int) (all []string) {
 	t.Helper()
 	for range n {
@@ -46,8 +46,8 @@ func read(t *testing.T, c *net.UnixConn, n int) (all []string) {
 	return all
 }
 
-// journalStderr makes standard error a stream to journald while f runs. It returns the other end, which nobody
-// reads.
+// journalStderr makes standard error a stream to journald while f runs. It returns the other end of the stream, which
+// nobody reads.
 func journalStderr(t *testing.T, f func()) *os.File {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -63,7 +63,7 @@ func journalStderr(t *testing.T, f func()) *os.File {
 	return theirs
 }
 
-// within fails the test unless f returns within the time.
+// within fails the test unless f returns within the given time.
 func within(t *testing.T, most time.Duration, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -75,8 +75,8 @@ func within(t *testing.T, most time.Duration, f func()) {
 	}
 }
 
-// TestJournaldHangs checks that hotmount waits for journald once. After that, messages go to standard error
-// while it accepts them. Lost messages are counted and reported.
+// TestJournaldHangs checks that hotmount waits for journald only once. After that, messages go to standard error while
+// standard error accepts them. Lost messages are counted and reported.
 func TestJournaldHangs(t *testing.T) {
 	c, full := deaf(t)
 	a := &Log{socket: c.LocalAddr().String()}
@@ -105,7 +105,7 @@ func TestJournaldHangs(t *testing.T) {
 	}
 }
 
-// TestStderrHangs checks that hotmount does not wait for a standard error with text either.
+// TestStderrHangs checks that hotmount does not wait for standard error if it writes text there.
 func TestStderrHangs(t *testing.T) {
 	journalStderr(t, func() {
 		l, err := NewAs("json")
@@ -123,14 +123,14 @@ func TestStderrHangs(t *testing.T) {
 	})
 }
 
-// TestJournaldIsSlow checks that a waiting message is sent as soon as there is room.
+// TestJournaldIsSlow checks that a waiting message is sent as soon as journald's socket has room.
 func TestJournaldIsSlow(t *testing.T) {
 	c, full := deaf(t)
 	a := &Log{socket: c.LocalAddr().String()}
 	said := make(chan struct{})
 	text := stderr(t, func() {
 		go func() { defer close(said); a.Problem(errors.New("no way")) }()
-		time.Sleep(50 * time.Millisecond) // a later send only makes the test easier
+		time.Sleep(50 * time.Millisecond) // a later send only makes the test pass more easily
 		read(t, c, full)
 		<-said
 	})
@@ -139,7 +139,7 @@ func TestJournaldIsSlow(t *testing.T) {
 	}
 }
 
-// TestJournaldComesAgain checks that the connection is kept. A new journald gets a new connection.
+// TestJournaldComesAgain checks that the connection to journald is kept. A new journald gets a new connection.
 func TestJournaldComesAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	a := &Log{socket: path}
@@ -167,13 +167,13 @@ func TestJournaldComesAgain(t *testing.T) {
 	}
 }
 
-// TestJournaldHasRoom checks that hotmount does not wait while journald has room, however little one connection
-// holds.
+// TestJournaldHasRoom checks that hotmount does not wait while journald has room, even if one connection holds only
+// little.
 func TestJournaldHasRoom(t *testing.T) {
 	c, full := deaf(t)
 	read(t, c, full)
 	a := &Log{socket: c.LocalAddr().String()}
-	// With one message less, the connection is full and journald's queue is not.
+	// With one message less, the connection is full, but journald's queue is not full.
 	var err error
 	if err = a.connect(); err == nil {
 		err = a.journald.SetWriteBuffer(1)

@@ -45,7 +45,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// put returns the text with the table between the two comments with its name.
+// put replaces the table with that name in the text. The table is between two comments that contain the name.
 func put(t *testing.T, file, text, name, table string) string {
 	t.Helper()
 	head, rest, begins := strings.Cut(text, "generated from internal/policy: "+name+"\n")
@@ -57,7 +57,7 @@ func put(t *testing.T, file, text, name, table string) string {
 	return head + "generated from internal/policy: " + name + "\n" + table + rest[line:]
 }
 
-// sections are the sections of the table in the manual page.
+// sections are the parts of the table in the manual page.
 var sections = []struct {
 	title string
 	of    func(policy.Entry) bool
@@ -91,7 +91,7 @@ func manual(all []policy.Entry) string {
 	return b.String()
 }
 
-// lifted returns what the administrator can do.
+// lifted returns what the operator can do against the reason.
 func lifted(e policy.Entry) string {
 	const accept, token = ".B hotmount accept\n", "the token of\n.B hotmount format\n"
 	s := ""
@@ -115,7 +115,7 @@ func roff(s string) string { return strings.ReplaceAll(s, "-", `\-`) }
 
 func sentence(s string) string { return strings.ToUpper(s[:1]) + s[1:] + "." }
 
-// catalog returns a list of reasons in lines of at most 80 columns.
+// catalog returns a list of reasons as text, in lines of at most 80 columns.
 func catalog(all []policy.Entry, of func(policy.Entry) bool) string {
 	var b strings.Builder
 	for _, e := range all {

@@ -35,8 +35,8 @@ var librarySocket string
 // entry is what journald reads from one datagram. A field may occur several times.
 type entry map[string][]string
 
-// inbox receives datagrams from a socket at once. The kernel's own queue is short (net.unix.max_dgram_qlen), and
-// a sender waits when it is full.
+// inbox receives datagrams from a socket as soon as they arrive. The kernel's queue is short (net.unix.max_dgram_qlen),
+// and a sender waits while it is full.
 type inbox struct {
 	socket    *net.UnixConn
 	path      string
@@ -66,7 +66,7 @@ func listen(t *testing.T, path string) inbox {
 	return in
 }
 
-// newInbox replaces journald's socket.
+// newInbox returns an inbox that replaces journald's socket.
 func newInbox(t *testing.T) inbox {
 	t.Helper()
 	before := librarySocket
@@ -75,7 +75,7 @@ func newInbox(t *testing.T) inbox {
 	return listen(t, librarySocket)
 }
 
-// log writes to this inbox.
+// log returns a log that writes to this inbox.
 func (i inbox) log() *Log { return &Log{socket: i.path} }
 
 func (i inbox) datagram(t *testing.T) []byte {
@@ -89,7 +89,7 @@ func (i inbox) datagram(t *testing.T) []byte {
 	}
 }
 
-// next reads an entry as journald does (systemd.io/JOURNAL_NATIVE_PROTOCOL).
+// next reads the next entry, as journald does (systemd.io/JOURNAL_NATIVE_PROTOCOL).
 func (i inbox) next(t *testing.T) entry {
 	t.Helper()
 	e := entry{}
@@ -112,7 +112,7 @@ func (i inbox) next(t *testing.T) entry {
 				t.Fatalf("%s ends with %q, %v", name, end, err)
 			}
 		}
-		// journald drops other names (journal_field_valid in systemd).
+		// journald drops fields with other names (journal_field_valid in systemd).
 		if !regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,63}$`).MatchString(name) {
 			t.Errorf("invalid name of a field: %q", name)
 		}
@@ -121,7 +121,7 @@ func (i inbox) next(t *testing.T) entry {
 	return e
 }
 
-// one returns the values of an entry without repeated fields.
+// one returns the values of an entry in which no field is repeated.
 func (e entry) one(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -195,12 +195,12 @@ func TestKinds(t *testing.T) {
 		if string(kind) != id {
 			t.Errorf("%s changed to %s", id, kind)
 		}
-		// This is a random UUID (systemd-id128 new) without its dashes.
+		// A MESSAGE_ID is a random UUID (systemd-id128 new) without dashes.
 		if !regexp.MustCompile(`^[0-9a-f]{12}4[0-9a-f]{3}[89ab][0-9a-f]{15}$`).MatchString(string(kind)) {
 			t.Errorf("%s is no MESSAGE_ID", kind)
 		}
 	}
-	// The list above is complete.
+	// The list above must be complete.
 	source, err := os.ReadFile("report.go")
 	if err != nil {
 		t.Fatal(err)
@@ -227,7 +227,7 @@ func TestJournalFields(t *testing.T) {
 		id       Kind
 		unit     string
 		message  string
-		// disk has the fields that name the disk, without those of every entry.
+		// disk has the fields that name the disk, but not the fields that every entry has.
 		disk map[string]string
 	}{
 		{"mounted", func() { a.Report(mounted(facts("DATA-1"), d, path)) }, "5", KindMounted, mountUnit, name + ": mounted xfs " + uuid + " at " + path, of},
@@ -268,7 +268,8 @@ func TestJournalFields(t *testing.T) {
 	}
 }
 
-// TestPriorities checks that a search for warnings finds refused disks, and no disk that hotmount ignores.
+// TestPriorities checks that a search for warnings in the journal finds refused disks, but not disks that hotmount
+// ignores.
 func TestPriorities(t *testing.T) {
 	in := newInbox(t)
 	a := in.log()
@@ -281,7 +282,7 @@ func TestPriorities(t *testing.T) {
 			t.Errorf("%s has priority %s, want %s", action, got, want)
 		}
 	}
-	// Every node has disks that no class selects.
+	// Every node has disks that no class selects, so this event is not logged.
 	a.Report(decided(facts("S"), c, settings(), disk.Decision{Action: disk.Ignore, Reason: disk.ReasonNoClass}))
 	a.Problem(errors.New("the next"))
 	if got := in.next(t).one(t)["MESSAGE"]; got != "the next" {
@@ -289,8 +290,8 @@ func TestPriorities(t *testing.T) {
 	}
 }
 
-// TestUnitOfDecision checks that an entry about a mounted disk belongs to its mount unit, in the directory of
-// its class. Other entries belong to no unit.
+// TestUnitOfDecision checks that an entry about a mounted disk belongs to the mount unit of the disk in the directory
+// of its class. Other entries belong to no unit.
 func TestUnitOfDecision(t *testing.T) {
 	in := newInbox(t)
 	a := in.log()
@@ -332,7 +333,7 @@ func TestUnitNames(t *testing.T) {
 	}
 }
 
-// hostile has serials, labels and types from a hostile maker of disks.
+// hostile has serials, labels and types as a hostile maker of disks could choose them.
 var hostile = []string{
 	"a\nMESSAGE=forged\nPRIORITY=0",
 	"a\nMESSAGE\n\x06\x00\x00\x00\x00\x00\x00\x00forged",
@@ -340,7 +341,7 @@ var hostile = []string{
 	"STATUS=x\nREADY=1", strings.Repeat("\n", 1000), strings.Repeat("x", 10000), `\n`, "=", " ",
 }
 
-// clean fails the test if the text has bytes that must not reach a terminal.
+// clean fails the test if the text contains bytes that must not reach a terminal.
 func clean(t *testing.T, where, text string) {
 	t.Helper()
 	bad := func(r rune) bool { return r != ' ' && !unicode.IsPrint(r) }
@@ -407,7 +408,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// cut shortens an error to a length for the journal. The maker of an error bounds its parts.
+// cut shortens an error to a length that the journal accepts. The code that makes an error limits the length of its
+// parts.
 func cut(s string) string { return s[:min(len(s), 200)] }
 
 func TestName(t *testing.T) {
@@ -437,7 +439,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestEvidenceIsOneEntry checks that the journal gets the evidence in the same entry, on separate lines.
+// TestEvidenceIsOneEntry checks that the journal gets all evidence in one entry, on separate lines.
 func TestEvidenceIsOneEntry(t *testing.T) {
 	in := newInbox(t)
 	const message = "it is blank\n  wipefs: nothing\n  PRIORITY=0"
@@ -467,7 +469,7 @@ func stderr(t *testing.T, f func()) string {
 	return string(b)
 }
 
-// TestJournalIsDown checks that a message is not lost if journald does not run.
+// TestJournalIsDown checks that a message is not lost if journald is not running.
 func TestJournalIsDown(t *testing.T) {
 	in := newInbox(t)
 	in.socket.Close()
@@ -476,8 +478,8 @@ func TestJournalIsDown(t *testing.T) {
 	}
 }
 
-// TestNewIsTextForPeople checks that standard error gets text unless JOURNAL_STREAM says that it belongs to the
-// journal.
+// TestNewIsTextForPeople checks that New writes text to standard error unless JOURNAL_STREAM shows that standard error
+// belongs to the journal.
 func TestNewIsTextForPeople(t *testing.T) {
 	newInbox(t)
 	for _, stream := range []string{"", "1:1", "nonsense"} {
@@ -501,7 +503,7 @@ func TestNotify(t *testing.T) {
 		{"RELOADING=1", "RELOADING=1"},
 		{"WATCHDOG=1", "WATCHDOG=1"},
 		{"STATUS=2 mounted", "STATUS=2 mounted"},
-		// Only one state may be set.
+		// A text must not be able to set more than one state.
 		{"STATUS=vdb\nREADY=1\nMAINPID=1", "STATUS=vdb; READY=1; MAINPID=1"},
 	} {
 		a.Notify(test.state)

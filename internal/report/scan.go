@@ -10,16 +10,16 @@ import (
 	"hotmount/internal/disk"
 )
 
-// These are the intervals at which a long scan is reported, in the journal and in the unit's status.
+// The intervals at which a long scan is reported, in the journal and in the status of the unit.
 const (
 	firstWord   = 5 * time.Second
 	everyWord   = 30 * time.Second
 	everyStatus = time.Second
 )
 
-// Scan reports the progress of the proof of one disk, for the process that makes it. Make it with NewScan.
+// Scan reports the progress of the proof of one disk. The process that makes the proof uses it. Make it with NewScan.
 type Scan struct {
-	// Doing is the purpose of the read, in words.
+	// Doing is what the scan is for, in words.
 	Doing string
 
 	log    *Log
@@ -30,16 +30,17 @@ type Scan struct {
 	read                uint64
 }
 
-// NewScan makes the report of a proof that begins now.
+// NewScan returns the report of a proof that begins now.
 func NewScan(log *Log, f *disk.Facts) *Scan {
 	return &Scan{Doing: "proving that it is blank", log: log, facts: f, notify: func(state string) {
-		// The journal has the report even without a service manager.
+		// The error is ignored, because the journal has the report even if there is no service manager.
 		_, _ = daemon.SdNotify(false, state)
 	}}
 }
 
-// Progress reports a read of a scan that is at a position up to size, after that many bytes read. It asks the service
-// manager for patience from now on, so that the service manager ends only a proof that makes no progress.
+// Progress reports that a scan has read up to the position at, which ends at size. read is the number of bytes read so
+// far. Progress asks the service manager to wait for the duration patience from now on. So the service manager ends a
+// proof only if the proof makes no progress.
 func (s *Scan) Progress(at, size, read uint64, patience time.Duration) {
 	now := time.Now()
 	if s.begun.IsZero() || read < s.read {
@@ -64,8 +65,8 @@ func (s *Scan) Progress(at, size, read uint64, patience time.Duration) {
 	}
 }
 
-// Status sends the service manager the state in one line, and asks it for patience from now on (STATUS= and
-// EXTEND_TIMEOUT_USEC= in sd_notify(3)).
+// Status sends the service manager the state in one line, and asks it to wait for the duration patience from now on
+// (STATUS= and EXTEND_TIMEOUT_USEC= in sd_notify(3)).
 func (s *Scan) Status(line string, patience time.Duration) {
 	s.notify(fmt.Sprintf("STATUS=%s\nEXTEND_TIMEOUT_USEC=%d", disk.OneLine(line), patience.Microseconds()))
 }

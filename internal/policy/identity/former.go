@@ -8,8 +8,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// before returns the last filesystem that lay on the disk during this attachment. A mounted one precedes one that was
-// only made.
+// before returns the last filesystem that lay on the disk during this attachment. A filesystem that was mounted takes
+// precedence over a filesystem that was only made.
 func (r *Records) before(id disk.Identity) *disk.Sighting {
 	here := func(other *disk.Identity) bool { return other.Boot == id.Boot && other.Seq == id.Seq }
 	for i := range slices.Backward(r.Sightings) {
@@ -25,12 +25,12 @@ func (r *Records) before(id disk.Identity) *disk.Sighting {
 	return nil
 }
 
-// madeBy returns a sighting for a filesystem that was made and perhaps never mounted.
+// madeBy returns a sighting for a filesystem that was made and may never have been mounted.
 func madeBy(r *disk.Record) *disk.Sighting {
 	return &disk.Sighting{Identity: r.Identity, UUID: r.UUID, Type: cmp.Or(r.Type, disk.XFS), Class: r.Class, Mounted: r.Ended}
 }
 
-// noted returns what was found on this attachment of the disk and is not mounted.
+// noted returns the content that was found on the disk in this attachment and is not mounted.
 func (r *Records) noted(id disk.Identity) *disk.Sighting {
 	i := slices.IndexFunc(r.Contents, func(s disk.Sighting) bool { return s.Identity.Boot == id.Boot && s.Identity.Seq == id.Seq })
 	if i < 0 {
@@ -39,9 +39,9 @@ func (r *Records) noted(id disk.Identity) *disk.Sighting {
 	return &r.Contents[i]
 }
 
-// formerSerial returns the last content on a disk with the serial or WWN of id. Content that was never mounted comes first, if it
-// was there when an earlier boot ended. It is the newest, because Remember drops what it replaces. Then come mounted
-// filesystems, then filesystems that were made.
+// formerSerial returns the last content on a disk with the serial or WWN of id. Content that was never mounted comes
+// first, if it was there when an earlier boot ended. Such content is the newest, because Remember removes the records
+// that it replaces. Mounted filesystems come next, and filesystems that were only made come last.
 func (r *Records) formerSerial(id disk.Identity) *disk.Sighting {
 	for i := range slices.Backward(r.Contents) {
 		if l := &r.Contents[i]; l.Identity.Boot != r.Boot && sameDisk(l, id) {
@@ -62,17 +62,17 @@ func (r *Records) formerSerial(id disk.Identity) *disk.Sighting {
 }
 
 // sameDisk reports whether serial or WWN show that the filesystem lay on the disk with that identity, or on a partition
-// of it.
+// of that disk.
 func sameDisk(l *disk.Sighting, id disk.Identity) bool {
 	return l.Identity.Same(id) || whole(l.Identity).Same(id)
 }
 
-// otherDisk reports whether serial or WWN show that it lay on another disk.
+// otherDisk reports whether serial or WWN show that the filesystem lay on another disk than the one with that identity.
 func otherDisk(l *disk.Sighting, id disk.Identity) bool {
 	return l.Identity.Other(id) && whole(l.Identity).Other(id)
 }
 
-// whole returns the identity with a partition's serial and WWN replaced by its disk's.
+// whole returns the identity id, but with the serial and WWN of the whole disk if id is that of a partition.
 func whole(id disk.Identity) disk.Identity {
 	for _, s := range [...]*string{&id.Serial, &id.WWN} {
 		if i := strings.LastIndex(*s, disk.PartitionSuffix); i > 0 {
@@ -82,9 +82,9 @@ func whole(id disk.Identity) disk.Identity {
 	return id
 }
 
-// formerSlot returns what lay in the slot of id when an earlier boot ended, on a disk that may have been it. It must be the
-// last in that slot, not seen in this boot and not seen leaving. Content that was never mounted is newer, as in
-// formerSerial.
+// formerSlot returns what lay in the slot of id when an earlier boot ended, on a disk that may have been this one. It
+// must be the last content in that slot, and its disk must not have been seen in this boot or seen leaving. Content
+// that was never mounted is newer than mounted filesystems, as in formerSerial.
 func (r *Records) formerSlot(id disk.Identity) *disk.Sighting {
 	if id.Slot == "" {
 		return nil
@@ -110,8 +110,8 @@ func (r *Records) lastInSlot(all []disk.Sighting, id disk.Identity) *disk.Sighti
 	return nil
 }
 
-// Formatted returns the last record of each disk, the newest last. A restarted format has the same UUID or the same
-// attachment of the disk.
+// Formatted returns the last record of each disk. The newest record is last. The record of a restarted format has the
+// same UUID or the same attachment as the record of the first try.
 func Formatted(all []disk.Record) []disk.Record {
 	type attachment struct {
 		boot string

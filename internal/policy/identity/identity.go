@@ -1,5 +1,5 @@
-// Package identity matches records to attached disks. A record may be of the same disk, of the same disk resized, of
-// one that may be it, of a copy or of a stranger. The package is pure: records go in, a disk.Standing comes out.
+// Package identity matches records to attached disks. A record may belong to the same disk, perhaps resized, to a disk
+// that may be the same, to a copy, or to a stranger. The package is pure: it turns records into a disk.Standing.
 package identity
 
 import (
@@ -9,33 +9,35 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Records are all records at one moment.
+// Records are all records as they are at one moment.
 type Records struct {
-	// Boot is the id of this boot.
+	// Boot is the boot id of the present boot.
 	Boot string
-	// Present are the disks that were attached when hotmount was installed. Braked are those that came while the format
-	// limit was reached. None has been accepted since.
+	// Present are the disks that were attached when hotmount was installed. Braked are the disks that came while the
+	// format limit was reached. Disks that have been accepted since are in neither list.
 	Present, Braked []disk.Identity
 	Twins           []Twin
-	// Used are the disks that another program used, and that have not been accepted since.
+	// Used are the disks that another program has used, without those that have been accepted since.
 	Used    []disk.Use
 	Intents []disk.Intent
-	// History are the decisions to format, the newest last.
+	// History are the decisions to format. The newest is last.
 	History []disk.Record
-	// Sightings are the filesystems that were mounted, Contents what lay on disks without being mounted. In both the
-	// newest is last.
+	// Sightings are the filesystems that were mounted. Contents is what lay on disks without being mounted. In each
+	// list the newest is last.
 	Sightings, Contents []disk.Sighting
 	Given               []disk.Given
-	// Formatted is the last record of each disk (func Formatted). Formats is how long ago each of these formats began.
+	// Formatted is the last record of each disk (func Formatted). Formats are the times since these formats began.
 	Formatted []disk.Record
 	Formats   []time.Duration
-	// Arrived are the disks that were attached at the first start under another machine-id and not accepted since.
+	// Arrived are the disks that were attached at the first start under another machine-id, without those that have
+	// been accepted since.
 	Arrived []disk.Identity
-	// Lost is why nothing may be formatted, nil if the records were readable.
+	// Lost is why nothing may be formatted. It is nil if the records were readable.
 	Lost error
 }
 
-// Standing returns the disk's standing according to the records. st is what is on record for this attachment alone.
+// Standing returns the disk's standing according to the records. st is the part of the standing that is on record only
+// for this attachment.
 func (r *Records) Standing(f *disk.Facts, st disk.Standing) disk.Standing {
 	if r.Lost != nil {
 		st.Formatting = r.Lost.Error()
@@ -55,7 +57,7 @@ func (r *Records) Standing(f *disk.Facts, st disk.Standing) disk.Standing {
 	r.place(&st, f, id, uuid)
 	st.Before, st.FormerSerial, st.FormerSlot, st.Noted = r.before(id), r.formerSerial(id), r.formerSlot(id), r.noted(id)
 	if l := st.FormerSlot; l != nil && l == st.FormerSerial && l.UUID == "" {
-		st.FormerSlot = nil // otherwise its loss would have to be accepted twice
+		st.FormerSlot = nil // otherwise the operator would have to accept the loss of the same content twice
 	}
 	if i := slices.IndexFunc(r.Given, func(g disk.Given) bool { return g.Is(f) }); i >= 0 {
 		g := r.Given[i]
@@ -68,13 +70,14 @@ func (r *Records) Standing(f *disk.Facts, st disk.Standing) disk.Standing {
 	return st
 }
 
-// made reports whether this node made the filesystem of that UUID, or began to. It chose the UUID at random.
+// made reports whether this node made the filesystem with that UUID, or began to make it. The node chose the UUID at
+// random, so no other filesystem has it by chance.
 func (r *Records) made(uuid string) bool {
 	return uuid != "" && (slices.ContainsFunc(r.Intents, func(i disk.Intent) bool { return i.UUID == uuid }) ||
 		slices.ContainsFunc(r.History, func(of disk.Record) bool { return of.UUID == uuid }))
 }
 
-// sightings sets what is known of the filesystem on the disk and of the attachment's own mounts.
+// sightings sets what is known of the filesystem on the disk, and of the mounts in this attachment.
 func (r *Records) sightings(st *disk.Standing, f *disk.Facts, id disk.Identity, uuid string) {
 	for i := range r.Sightings {
 		s := &r.Sightings[i]
@@ -96,16 +99,17 @@ func (r *Records) sightings(st *disk.Standing, f *disk.Facts, id disk.Identity, 
 	}
 }
 
-// place sets whether the disk is in the slot from which its filesystem was last mounted, and whether it was refused as
-// a twin. A disk that left may have been replaced in its slot. Within one boot the sequence number shows that, even if
-// nobody saw it leave.
+// place sets whether the disk is in the slot from which its filesystem was last mounted, and whether the disk was
+// refused as a twin. A disk that left may have been replaced by another disk in its slot. Within one boot the sequence
+// number shows this, even if nobody saw the disk leave.
 func (r *Records) place(st *disk.Standing, f *disk.Facts, id disk.Identity, uuid string) {
 	mounted := false
 	if v := st.Volume; st.OnRecord && v != nil && !v.Left && (v.Identity.Boot != r.Boot || v.Identity.Seq == f.Seq) {
 		mounted = v.Identity.Boot == r.Boot
-		// If the disk was refused while it was alone, its slot did not identify it, and will not once the other comes.
+		// The disk was refused while no other disk with its UUID was attached, so its slot did not identify it. The
+		// slot does not identify it later either, when the other disk comes.
 		alone := slices.ContainsFunc(r.Twins, func(t Twin) bool { return t.UUID == uuid && t.attached(id) })
-		// An LVM volume cannot be attached twice, and has no slot.
+		// An LVM volume cannot be attached twice, and it has no slot.
 		st.InPlace = v.Identity.Slot == id.Slot && (id.Slot != "" || f.Transport == "dm") && !alone
 	}
 	st.Twin = uuid != "" && slices.ContainsFunc(r.Twins, func(t Twin) bool { return t.Is(id, uuid, st.OnRecord, mounted) })
@@ -122,25 +126,26 @@ func (r *Records) others(st *disk.Standing, id disk.Identity) []time.Duration {
 	return slices.Delete(slices.Clone(r.Formats), i, i+1)
 }
 
-// beside reports whether the disk with that identity was already attached when the sighting's disk left. It is then
-// another disk, unless both have the same slot, which has room for one.
+// beside reports whether the disk with that identity was already attached when the disk of the sighting left. It is
+// then another disk, unless both have the same slot, because a slot has room for only one disk.
 func beside(s *disk.Sighting, id disk.Identity) bool {
 	whole := disk.ID{Seq: id.Seq}.DiskSeq()
 	return s.Left && s.Identity.Boot == id.Boot && s.Identity.Seq != id.Seq && whole <= s.Newest && (id.Slot == "" || s.Identity.Slot != id.Slot)
 }
 
-// elsewhere reports whether the disk is in another slot than the sighting's disk had in this boot, without that disk
-// having been seen leaving. Neither serial nor WWN show that they are the same. A copy attached meanwhile looks like
-// that.
+// elsewhere reports whether the disk is in another slot than the disk of the sighting was in this boot. That disk was
+// not seen leaving, and neither serial nor WWN show that the two are the same. A copy that was attached after the
+// sighting looks like that.
 func elsewhere(s *disk.Sighting, id disk.Identity) bool {
 	was := s.Identity
 	return !s.Left && was.Boot == id.Boot && was.Seq != id.Seq && !was.Same(id) &&
 		was.Slot != "" && id.Slot != "" && was.Slot != id.Slot
 }
 
-// intent returns the unfinished format that is the disk's, or may be, nil if there is none. It may be of an earlier
-// attachment, or of a disk whose filesystem has the UUID that udev knows on this one. The surest of several is
-// returned. doubt and bySlot are Standing.IntentDoubt and Standing.IntentBySlot.
+// intent returns the unfinished format that belongs to the disk or may belong to it. It returns nil if there is none.
+// The format may have begun in an earlier attachment. It may also have begun on a disk whose filesystem has the UUID
+// that udev knows on this disk. If several formats may belong to the disk, the most certain one is returned. doubt and
+// bySlot are Standing.IntentDoubt and Standing.IntentBySlot.
 func (r *Records) intent(id disk.Identity, uuid string) (of *disk.Intent, doubt, bySlot bool) {
 	sure := func(n *disk.Intent) int {
 		was := n.Identity
@@ -151,8 +156,8 @@ func (r *Records) intent(id disk.Identity, uuid string) (of *disk.Intent, doubt,
 			return 4
 		case n.UUID == uuid:
 			return 3
-		// The last of several in one slot counts: it is the only one whose slot no later one has taken
-		// (Store.displace).
+		// If several formats began in one slot, the last one counts. It is the only one whose slot no later format has
+		// taken (Store.displace).
 		case was.Like(id) && !n.Left && !n.Over && n.Doubt == "":
 			return 2
 		case was.Like(id) && !n.Left:
@@ -172,12 +177,14 @@ func (r *Records) intent(id disk.Identity, uuid string) (of *disk.Intent, doubt,
 	return of, !isOf(of, id), most <= 2
 }
 
-// isOf reports whether the intent is the disk's, as far as slot, size and the UUID on it can tell.
+// isOf reports whether the intent belongs to the disk, as far as slot, size and the UUID on the disk show.
 //
-// On a disk that was blank an unfinished filesystem holds nothing to lose. There the likeness of an earlier attachment
-// suffices. Without serial and WWN another slot is acceptable as well, once slots may have been reassigned.
+// If the disk was blank, its unfinished filesystem contains nothing that can be lost. For such an intent it is
+// sufficient that the disk looks like the disk of an earlier attachment. Without serial and WWN the slot may differ
+// too, once slots may have been reassigned.
 //
-// Content that was to be overwritten may be on a copy as well, perhaps the only one. There it must be the disk itself.
+// Content that was to be overwritten may also be on a copy, which may be the only one left. For such an intent the disk
+// must be the same disk.
 func isOf(n *disk.Intent, id disk.Identity) bool {
 	if n.Over {
 		return n.Identity.Is(id) && (n.Identity.Boot == id.Boot || n.Identity.Same(id))
@@ -189,15 +196,15 @@ func isOf(n *disk.Intent, id disk.Identity) bool {
 	return was.Is(id) || was.Like(id)
 }
 
-// Twin is a disk that was refused because another had its UUID, and has not been accepted since.
+// Twin is a disk that was refused because another disk had its UUID, and that has not been accepted since.
 type Twin struct {
 	Identity disk.Identity `json:"identity"`
 	UUID     string        `json:"uuid"`
 }
 
 // Is reports whether t may be the disk with that identity and filesystem, in any attachment, slot or size. If neither
-// serial nor WWN decide, any disk may be it, except the one on record. The attachment from which the filesystem was
-// mounted is never it, if another attachment was refused.
+// serial nor WWN decide, any disk may be t, except the disk on record. mounted reports that the filesystem was mounted
+// from this attachment. Such a disk is t only if this very attachment was refused.
 func (t Twin) Is(id disk.Identity, uuid string, onRecord, mounted bool) bool {
 	switch {
 	case t.UUID != uuid:
@@ -215,13 +222,14 @@ func (t Twin) Is(id disk.Identity, uuid string, onRecord, mounted bool) bool {
 	return t.Identity.Serial == id.Serial && !onRecord
 }
 
-// attached reports whether t is that attachment of the disk.
+// attached reports whether t is the disk in the attachment that id describes.
 func (t Twin) attached(id disk.Identity) bool {
 	return t.Identity.Boot == id.Boot && t.Identity.Seq == id.Seq
 }
 
-// Renamed reports whether the refused disk now has a UUID of its own and was mounted by it. A disk with the other UUID
-// is then not it. Without serial and WWN, another disk in its slot looks the same, so that does not count.
+// Renamed reports whether the refused disk now has a new UUID and was mounted with it. A disk with the old UUID is then
+// another disk. If serial and WWN do not identify the disk, Renamed reports false, because another disk in its slot
+// looks the same.
 func (t Twin) Renamed(n disk.Sighting) bool {
 	same := t.attached(n.Identity) || t.Identity.Same(n.Identity) && n.Identity.Slot != "" && t.Identity.Slot == n.Identity.Slot && t.Identity.Like(n.Identity)
 	return !n.Left && t.UUID != n.UUID && same

@@ -13,7 +13,7 @@ import (
 
 const uuidA, uuidB, uuidC = "aaaaaaaa-0000-4000-8000-000000000001", "bbbbbbbb-0000-4000-8000-000000000002", "cccccccc-0000-4000-8000-000000000003"
 
-// someDisk draws a disk from a few that are easily mistaken for each other.
+// someDisk draws one of a few disks that are easily mistaken for each other.
 func someDisk(t *rapid.T) *disk.Facts {
 	of := func(label string, values ...string) string { return rapid.SampledFrom(values).Draw(t, label) }
 	return &disk.Facts{
@@ -24,7 +24,7 @@ func someDisk(t *rapid.T) *disk.Facts {
 	}
 }
 
-// someRecords draws records of such disks.
+// someRecords draws records about the disks that someDisk draws.
 func someRecords(t *rapid.T) Records {
 	r := Records{Boot: "now"}
 	identity := func() disk.Identity {
@@ -55,7 +55,8 @@ func someRecords(t *rapid.T) Records {
 	return r
 }
 
-// TestStrangersChangeNothing: records of a disk that shares nothing with this disk do not change what is known of it.
+// TestStrangersChangeNothing checks that records of a disk that shares nothing with this disk do not change what is
+// known of this disk.
 func TestStrangersChangeNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f, r := someDisk(t), someRecords(t)
@@ -64,7 +65,7 @@ func TestStrangersChangeNothing(t *testing.T) {
 		if f.WorldWide() != "" && rapid.Bool().Draw(t, "by its WWN alone") {
 			stranger.Serial = ""
 		}
-		// New slices are needed because the known facts point into the old ones.
+		// New slices are needed, because the known standing points into the old slices.
 		r.Present = slices.Concat([]disk.Identity{stranger}, r.Present)
 		r.Arrived = slices.Concat([]disk.Identity{stranger}, r.Arrived)
 		r.Braked = slices.Concat([]disk.Identity{stranger}, r.Braked)
@@ -80,8 +81,8 @@ func TestStrangersChangeNothing(t *testing.T) {
 	})
 }
 
-// TestRecordedHere: a disk whose filesystem was mounted during this attachment is on record and in its place, and is
-// no copy.
+// TestRecordedHere checks a disk whose filesystem was mounted during this attachment. The disk is on record, is in its
+// place, and does not count as a copy.
 func TestRecordedHere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := someDisk(t)
@@ -95,7 +96,8 @@ func TestRecordedHere(t *testing.T) {
 	})
 }
 
-// TestMade: a filesystem was made here if its UUID was chosen here, whatever happened to it later.
+// TestMade checks that a filesystem counts as made here if this node chose its UUID, whatever happened to the
+// filesystem later.
 func TestMade(t *testing.T) {
 	f := &disk.Facts{ID: disk.ID{Name: "vdb", Seq: 5}, Size: 1 << 30, Udev: disk.Udev{Initialized: true, FSUsage: "filesystem", FSType: "xfs", FSUUID: uuidA}}
 	blank := &disk.Facts{ID: f.ID, Size: f.Size, Udev: disk.Udev{Initialized: true}}
@@ -118,7 +120,7 @@ func TestMade(t *testing.T) {
 	}
 }
 
-// TestRelations checks what one record of a filesystem means for a disk that has the filesystem.
+// TestRelations checks what one record of a filesystem means for a disk with the same filesystem.
 func TestRelations(t *testing.T) {
 	was := disk.Identity{Boot: "then", Seq: 2, Serial: "S1", Slot: "pci-1", Size: 1 << 30}
 	type want struct{ onRecord, inPlace, resized, lastOn, beside bool }
@@ -150,8 +152,8 @@ func TestRelations(t *testing.T) {
 	}
 }
 
-// TestWWN: without serials the WWN identifies a record's disk in any slot. It also identifies another disk in the
-// record's slot.
+// TestWWN checks that without serials the same WWN identifies the disk of a record in any slot. Another WWN shows that
+// the disk in the slot of the record is another disk.
 func TestWWN(t *testing.T) {
 	const own, copied, elsewhere, nothing = "naa.1", "naa.2", "pci-2", ""
 	of := func(wwn, slot string) *disk.Facts {
@@ -167,7 +169,7 @@ func TestWWN(t *testing.T) {
 	for name, tt := range map[string]struct {
 		records               Records
 		of                    func(disk.Standing) bool
-		moved, next, unmarked bool // the same WWN in another slot, another WWN in the record's slot, no WWN in that slot
+		moved, next, unmarked bool // the same WWN in another slot, another WWN in the slot of the record, no WWN in that slot
 	}{
 		"present":                  {Records{Present: []disk.Identity{was}}, func(s disk.Standing) bool { return s.Present != nil }, true, false, true},
 		"braked":                   {Records{Braked: []disk.Identity{was}}, func(s disk.Standing) bool { return s.Braked }, true, false, true},
@@ -195,14 +197,14 @@ func TestWWN(t *testing.T) {
 			}
 		}
 	}
-	// The UUID on the disk also identifies a format. The disk may be a copy of that format.
+	// The UUID on the disk also identifies a format, but the disk may be a copy of the disk that was formatted.
 	by := Records{Boot: "now", Intents: []disk.Intent{{Identity: was, UUID: uuidA}}}
 	for wwn, doubt := range map[string]bool{own: false, copied: true, nothing: false} {
 		if st := by.Standing(of(wwn, elsewhere), disk.Standing{}); st.Intent == nil || st.IntentDoubt != doubt {
 			t.Errorf("a disk of WWN %q with the UUID of a format: %+v, doubt %v", wwn, st.Intent, st.IntentDoubt)
 		}
 	}
-	// A partition's record belongs to its disk.
+	// The record of a partition counts for the partition's disk, too.
 	if st := (&Records{Boot: "now", Contents: []disk.Sighting{partition}}).Standing(of(own, was.Slot), disk.Standing{}); st.FormerSlot == nil {
 		t.Error("nothing lay in its slot, where a partition of it lay")
 	}
