@@ -25,7 +25,7 @@ func TestProvisioner(t *testing.T) {
 		want    string
 	}{
 		{values, 0, file + " fits the configuration\n"},
-		{strings.Replace(values, "/mnt/disks", "/mnt/fast", 1), 3, "class default: no class of the provisioner has hostDir /mnt/disks: "},
+		{strings.Replace(values, "/mnt/disks", "/mnt/fast", 1), 3, "class default: its disks do not become volumes, because the provisioner has no class with hostDir /mnt/disks"},
 		{"x: y", 1, ""},
 	} {
 		if err := os.WriteFile(file, []byte(test.content), 0o600); err != nil {

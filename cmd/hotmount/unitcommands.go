@@ -22,7 +22,7 @@ func unitCommands() []*cobra.Command {
 		ofDisk("format-disk", "Prove one disk blank, and format it if it is", helper.Format),
 		growDiskCommand(),
 		ofDisk("find-users", "Find out who has one disk open", helper.Users),
-		ofDisk("give-out", "Give one disk out by a link while this command runs", helper.GiveOut),
+		ofDisk("give-out", "Give out one disk by a symbolic link while this command runs", helper.GiveOut),
 		ofDisk("take-back", "Remove the link to one disk", func(ctx context.Context, h inventory.Host, seq uint64) error {
 			return helper.TakeBack(ctx, h, seq, socket)
 		}),

@@ -83,7 +83,7 @@ func (a *Agent) accepted(st *state, w disk.Word) string {
 		return " is accepted"
 	}
 	if class := policy.Select(&st.facts, a.settings); class != nil && class.Mode == disk.ModeBlock {
-		return " is accepted: it is given out as a block volume, whose user overwrites the disk, unless another hold remains (hotmount status)"
+		return " is accepted: unless another hold remains (hotmount status), it is given out as a block volume, and the volume's user overwrites it"
 	}
 	return " is accepted: it is formatted if it is proven blank, unless another hold remains (hotmount status)"
 }

@@ -207,7 +207,7 @@ const (
 	durationWords = `expected a duration with a unit from 0s to 10m, such as 30s or 1m30s`
 	rootWords     = `classes, exclude, csi_ignore, format, format_present, format_limit, format_period, settle, scan_rate, ready_timeout, rescan, workers, node, trim`
 	sizeWords     = `expected a whole number with one of the units KiB, MiB, GiB, TiB, KB, MB, GB, TB, such as 300MiB`
-	rateWords     = `expected none, or a whole number with one of the units KiB, MiB, GiB, TiB, KB, MB, GB, TB, such as 300MiB, of at least 4MiB (a second)`
+	rateWords     = `expected none, or a whole number with one of the units KiB, MiB, GiB, TiB, KB, MB, GB, TB, such as 300MiB, at least 4MiB per second`
 	hidden        = `expected a directory that the daemon can see: ProtectHome= and PrivateTmp= of its unit hide /home, /root, /tmp and /var/tmp`
 	outside       = `expected a directory outside of /proc, /sys, /dev, /run, /etc, /usr, /boot`
 	pathWords     = `expected an absolute path such as /mnt/disks, of letters, digits, '.', '_' and '-', without '.', '..' or an extra slash`

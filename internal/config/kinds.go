@@ -106,7 +106,7 @@ var size = kind{
 const leastRate = 4 << 20
 
 var rate = kind{
-	name: "size", tag: size.tag, expected: "none, or " + size.expected + ", of at least 4MiB (a second)",
+	name: "size", tag: size.tag, expected: "none, or " + size.expected + ", at least 4MiB per second",
 	parse: func(s string) (any, bool) {
 		if s == "none" {
 			return uint64(0), true

@@ -105,7 +105,7 @@ func answerTo(ctx context.Context, c *net.UnixConn, handle Handler) (string, err
 		return "", err
 	}
 	if uid != 0 {
-		return "", errors.New("only root may change something")
+		return "", errors.New("only root may make changes")
 	}
 	r, err := readRequest(c)
 	if err != nil {

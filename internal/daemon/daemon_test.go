@@ -40,7 +40,7 @@ func TestLook(t *testing.T) {
 // come and go on many nodes.
 func TestMayBeDisk(t *testing.T) {
 	for name, want := range map[string][2]bool{
-		"vdb": {true, true}, "sda1": {true, true}, "nvme0n1p1": {true, true}, "dm-0": {true, true}, "xvdb": {true, true},
+		"vdb": {true, true}, "sda1": {true, true}, "nvme0n1p1": {true, true}, "dm-0": {true, true}, "xvdb": {true, true}, "md0": {true, true},
 		"loop7": {false, true}, "loop7p1": {false, true}, "sr0": {}, "null": {}, "tty1": {},
 	} {
 		if got := [2]bool{mayBeDisk(name, false), mayBeDisk(name, true)}; got != want {

@@ -16,7 +16,7 @@ func mayBeDisk(name string, loops bool) bool {
 	if loops && strings.HasPrefix(name, "loop") {
 		return true
 	}
-	for _, prefix := range []string{"vd", "sd", "xvd", "nvme", "dm-"} {
+	for _, prefix := range []string{"vd", "sd", "xvd", "nvme", "dm-", "md"} {
 		if strings.HasPrefix(name, prefix) {
 			return true
 		}

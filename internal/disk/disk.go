@@ -103,7 +103,7 @@ func (id ID) Sandboxed(template string, err error) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	return fmt.Errorf("%w: this is the sandbox of %s@%d.service, not a fault of the disk: the unit may open the device that %s leads to at its start, if root owns the device, and drop-ins may change this: ls -lL %[4]s; systemctl cat %[2]s@%[3]d",
+	return fmt.Errorf("%w: the sandbox of %s@%d.service is the cause, not the disk; the unit may open only the device that %s leads to when the unit starts, if root owns it; drop-ins can change this: ls -lL %[4]s; systemctl cat %[2]s@%[3]d",
 		err, template, id.Seq, id.BySeq())
 }
 

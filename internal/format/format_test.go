@@ -1053,7 +1053,7 @@ func TestMadeByToken(t *testing.T) {
 		"the tools fail":    {nil, nil, func(w *world) { w.On(wipefsLine, runtest.Print("", 1)) }, "the filesystem is made, but hotmount cannot check whether other signatures are left on the disk", 0},
 		"something else is left": {nil, nil, func(w *world) {
 			w.On(wipefsLine, runtest.Print(`{"signatures": [{"device": "vdb", "offset": "0x40000", "type": "zfs_member", "uuid": null, "label": null}]}`, 0))
-		}, "zfs_member at byte 262144, which mkfs.xfs does not overwrite; to keep the new filesystem: wipefs --all --types noxfs /dev/vdb", 0},
+		}, "zfs_member at byte 262144, which mkfs.xfs does not overwrite; to remove the signature: wipefs --all --types noxfs /dev/vdb", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -256,7 +256,7 @@ func (s *Session) alone(ctx context.Context, kind string) error {
 	}
 	for _, sig := range sigs {
 		if sig.Tool == "wipefs" && sig.Type != kind {
-			return fmt.Errorf("%w, but the disk is refused while another signature is on it: %s at byte %d, which mkfs.%s does not overwrite; to keep the new filesystem: wipefs --all --types no%s %s",
+			return fmt.Errorf("%w, but the disk is refused while it has another signature: %s at byte %d, which mkfs.%s does not overwrite; to remove the signature: wipefs --all --types no%s %s",
 				ErrMade, disk.Visible(sig.Type), sig.Offset, kind, kind, s.disk.Node())
 		}
 	}

@@ -77,7 +77,7 @@ func volumeWords(uuid, node, class string) string {
 	}
 	note := ""
 	if node == "" {
-		note = ", if the node has its host's name: the configuration has no node"
+		note = ", if the node is named after its host, because the configuration does not set node"
 	}
 	return fmt.Sprintf("%s%s keeps its old capacity (node %s, StorageClass %s%s)", keeps, disk.VolumeName(uuid, name, class), disk.Visible(name), class, note)
 }

@@ -69,7 +69,7 @@ func New(version string) *Metrics {
 	m.formats = add(counter, "formats_total", "Filesystems made.", "class")
 	m.mounts = add(counter, "mounts_total", "Filesystems mounted.", "class")
 	m.failures = add(counter, "failures_total", "Actions on disks that failed, each try.", "action")
-	m.overruns = add(counter, "lost_events_total", "Times that events were lost or unreadable (overruns), after which hotmount looked at every disk.")
+	m.overruns = add(counter, "lost_events_total", "Number of overruns: events were lost or unreadable, so hotmount looked at every disk.")
 	m.rescan = add(gauge, "last_rescan_timestamp_seconds", "When every disk was last looked at.")
 	m.watchdog = add(gauge, "watchdog_timestamp_seconds", "When the daemon's loop last fed the service manager's watchdog.")
 	m.faulty = add(gauge, "configuration_fault", "1 while the configuration has a fault and the daemon runs on its last good settings, else 0.")

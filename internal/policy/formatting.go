@@ -57,7 +57,7 @@ var formattable = []rule{{
 }, {
 	reason: disk.ReasonDisagree, action: disk.Refuse, on: blank, lift: withToken,
 	when:   func(in input) bool { return disagrees(in.f.Udev, in.c) },
-	wanted: "udev knows nothing on it", means: "it was read as blank, and udev knows something on it",
+	wanted: "udev knows nothing on it", means: "it was read as blank, but udev reports a signature on it",
 	found:  udevKnows,
 	remedy: func(w *told) string { return "udevadm trigger -s block -y " + w.f.Name },
 }, {

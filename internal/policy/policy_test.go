@@ -1143,7 +1143,9 @@ func TestWordsOfARemedy(t *testing.T) {
 		want   string
 	}{
 		"something else":                    {nil, proven(disk.Other), nil, format},
-		"formatting off":                    {nil, proven(disk.Other), func(s *disk.Settings) { s.Format = false }, "blkdiscard -z /dev/vdb </dev/null; or detach it and attach a new volume"},
+		"formatting off":                    {nil, proven(disk.Other), func(s *disk.Settings) { s.Format = false }, "then: systemctl reload hotmount; then, if nothing on it is needed: hotmount format vdb"},
+		"formatting held back":              {func(f *disk.Facts) { f.Standing.Formatting = disk.HeldBack }, proven(disk.Other), nil, "once disks may be formatted: rm /etc/hotmount/hold; hotmount rescan; then, if nothing on it is needed: hotmount format vdb"},
+		"records lost, a partition":         {partOf(lost), proven(disk.Blank), parts, "nothing on it may be overwritten yet: lost"},
 		"records lost":                      {lost, proven(disk.Other), nil, "nothing on it may be overwritten yet: lost"},
 		"records lost, with what helps":     {func(f *disk.Facts) { f.Standing.Formatting = "lost" + disk.Helps + "hotmount state init" }, proven(disk.Other), nil, "nothing on it may be overwritten yet: lost; what helps: hotmount state init"},
 		"records lost, class creates none":  {lost, proven(disk.Other), func(s *disk.Settings) { s.Classes[0].Create = "none" }, "nothing on it may be overwritten yet: lost"},
@@ -1536,7 +1538,7 @@ var conditions = []condition{
 	{name: "formatting is off on the kernel command line", reason: disk.ReasonFormatOff, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Formatting = disk.OffAtBoot }},
 	{name: "the state directory is full", reason: disk.ReasonFormatOff, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Formatting = disk.StateFull }},
 	{name: "a record could not be written", reason: disk.ReasonFormatOff, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
-		f.Standing.Formatting = disk.StateGap + " at 2026-11-28 06:00 UTC (open: no space left on device), and a record may be missing; it can be written again"
+		f.Standing.Formatting = disk.StateGap + " at 2026-11-28 06:00 UTC (open: no space left on device), and a record may be missing; the directory can be written now"
 	}},
 	{name: "there at a new machine-id", reason: disk.ReasonNewMachine, lift: word(disk.ReasonNewMachine, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { arrived(f) }},
 	{name: "its node is bound", reason: disk.ReasonBound, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { node(f) }},

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"path"
 	"slices"
 	"strings"
 
@@ -294,4 +295,18 @@ func twinRemedy(w *told) string {
 		return "detach one, or " + own
 	}
 	return say("detach one; if this one stays refused: hotmount accept %s; or %s", f.Name, own)
+}
+
+// formerPlace returns the path at which the disk's filesystem is still mounted as a volume, in a directory that no class
+// has any more. The path is empty if there is no such mount, or if the disk is in use in another way as well.
+func formerPlace(f *disk.Facts) string {
+	v := f.Standing.Volume
+	others := len(f.Bound) + len(f.Holders) + len(f.Loops)
+	if v == nil || v.Directory == "" || len(f.Mounts) != 1 || others > 0 || f.Claim != "" || f.Standing.Unmounted != "" {
+		return ""
+	}
+	if at := f.Mounts[0].Path; at == path.Join(v.Directory, v.UUID) {
+		return at
+	}
+	return ""
 }

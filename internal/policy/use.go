@@ -1,10 +1,6 @@
 package policy
 
-import (
-	"path"
-
-	"hotmount/internal/disk"
-)
+import "hotmount/internal/disk"
 
 // Use returns how somebody else uses the disk, if that use has to be recorded. Otherwise it returns "". A volume of
 // this node stays a volume, whatever others do with it. Of the disks without a class, Use returns a use only for those
@@ -41,16 +37,6 @@ func mountedElsewhere(f *disk.Facts) string {
 		}
 	}
 	return ""
-}
-
-// formerPlace returns the path at which the disk's filesystem is still mounted as a volume, in a directory that no class
-// has any more. It is empty if the filesystem is not mounted at such a path.
-func formerPlace(f *disk.Facts) string {
-	v := f.Standing.Volume
-	if v == nil || v.Directory == "" || mountedElsewhere(f) != path.Join(v.Directory, v.UUID) {
-		return ""
-	}
-	return mountedElsewhere(f)
 }
 
 // user returns how somebody else uses the disk. It is empty if nobody does. The text contains foreign bytes.

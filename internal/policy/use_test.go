@@ -84,7 +84,11 @@ func TestMovedClass(t *testing.T) {
 		next != "if nobody needs the volume there: umount /mnt/old/"+uuid+"; hotmount then mounts it in /mnt/disks" {
 		t.Errorf("%s: %q, %q", d.Reason, why, next)
 	}
-	f.Mounts = []disk.MountPoint{mountedAt("/srv")}
+	f.Claim = "/etc/fstab:4"
+	if why, _ := Words(f, xfs(), s, Decide(f, xfs(), s)); !strings.Contains(why, "somebody else uses it: mounted at /mnt/old/") {
+		t.Error(why)
+	}
+	f.Claim, f.Mounts = "", []disk.MountPoint{mountedAt("/srv")}
 	if why, _ := Words(f, xfs(), s, Decide(f, xfs(), s)); !strings.Contains(why, "somebody else uses it: mounted at /srv") {
 		t.Error(why)
 	}

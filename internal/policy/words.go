@@ -181,9 +181,8 @@ func wipe(w *told) string {
 		return twoPaths(p)
 	}
 	// Only the records show whether somebody else used the disk.
-	if off := f.Standing.Formatting; recordsUnread(off) {
-		why, helps, _ := strings.Cut(off, disk.Helps)
-		return "nothing on it may be overwritten yet: " + visible(why) + only(helps != "", disk.Helps+visible(helps))
+	if unread := recordsUnread(f); unread != "" {
+		return unread
 	}
 	d, ok := Confirmable(f, w.c, w.s)
 	hand := say("if nothing on it is needed, by hand: wipefs -a %s; mkfs.%s %[1]s", f.Node(), byHand(w))
@@ -192,6 +191,8 @@ func wipe(w *told) string {
 		return "if nothing on it is needed: hotmount format " + f.Name
 	case f.Standing.Given != nil:
 		return hand + say("; then hotmount accept %s %s", f.Name, disk.ReasonFormerBlock)
+	case d.Reason == disk.ReasonFormatOff:
+		return formatOffRemedy(w) + "; then, if nothing on it is needed: hotmount format " + f.Name
 	case f.Whole != "", d.Reason == disk.ReasonNoCreate:
 		return hand
 	case d.Reason == disk.ReasonTooSmall:
@@ -202,9 +203,15 @@ func wipe(w *told) string {
 	return say("if nothing on it is needed: blkdiscard -z %s </dev/null; or detach it and attach a new volume", f.Node())
 }
 
-// recordsUnread reports whether formatting is off because hotmount could not read the records or check the hold file.
-func recordsUnread(off string) bool {
-	return !slices.Contains([]string{"", disk.HeldBack, disk.OffAtBoot, disk.StateFull}, off) && !strings.HasPrefix(off, disk.StateGap)
+// recordsUnread returns the words for a disk that nobody may overwrite, because the records or the hold file could not be
+// read. It returns "" if hotmount has read them.
+func recordsUnread(f *disk.Facts) string {
+	off := f.Standing.Formatting
+	if slices.Contains([]string{"", disk.HeldBack, disk.OffAtBoot, disk.StateFull}, off) || strings.HasPrefix(off, disk.StateGap) {
+		return ""
+	}
+	why, helps, _ := strings.Cut(off, disk.Helps)
+	return "nothing on it may be overwritten yet: " + visible(why) + only(helps != "", disk.Helps+visible(helps))
 }
 
 // onlyPath returns the remedy, which writes to the disk. If the disk may be a second path to a disk in use, it returns
@@ -213,7 +220,7 @@ func onlyPath(f *disk.Facts, remedy string) string {
 	if p := secondPath(f); p != nil {
 		return twoPaths(p)
 	}
-	return remedy
+	return cmp.Or(recordsUnread(f), remedy)
 }
 
 // sharedWith names what the disk has in common with p, the disk to which it may be a second path.

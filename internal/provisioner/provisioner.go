@@ -187,7 +187,7 @@ func (k *checker) ours(c *disk.Class) {
 			k.pair(c, got, &want)
 		}
 	}
-	k.unless(n > 0 || !c.Provision, "class %s: no class of the provisioner has hostDir %s: its disks do not become volumes", c.Name, want.HostDir)
+	k.unless(n > 0 || !c.Provision, "class %s: its disks do not become volumes, because the provisioner has no class with hostDir %s", c.Name, want.HostDir)
 }
 
 func (k *checker) pair(c *disk.Class, got, want *class) {

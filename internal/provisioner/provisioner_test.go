@@ -121,20 +121,20 @@ func TestCheck(t *testing.T) {
 		{"the owner", "useNodeNameOnly: true\n", "useNodeNameOnly: true\nsetPVOwnerRef: true\n", []string{"setPVOwnerRef: found true"}},
 		{"the cleanup controller", "useNodeNameOnly: true\n", "useNodeNameOnly: true\nnodeCleanupController: {enabled: true}\n", []string{"nodeCleanupController.enabled: found true"}},
 		{"an old chart", "useNodeNameOnly: true\n", "useNodeNameOnly: true\ncommon: {useNodeNameOnly: true}\n", []string{"common: is a key of charts before 2.0"}},
-		{"another directory", "hostDir: /var/lib/disks/ssd", "hostDir: /mnt/disks", []string{"class ssd: no class of the provisioner has hostDir /var/lib/disks/ssd"}},
+		{"another directory", "hostDir: /var/lib/disks/ssd", "hostDir: /mnt/disks", []string{"class ssd: its disks do not become volumes, because the provisioner has no class with hostDir /var/lib/disks/ssd"}},
 		{"the directory above", "hostDir: /var/lib/disks/ssd", "hostDir: /var/lib/disks", []string{
-			"class ssd: no class of the provisioner has hostDir /var/lib/disks/ssd",
+			"class ssd: its disks do not become volumes, because the provisioner has no class with hostDir /var/lib/disks/ssd",
 			"class local-ssd: hostDir: found /var/lib/disks, and /var/lib/disks/ssd is the directory of hotmount's class ssd",
 			"class local-ssd: hostDir: found /var/lib/disks, and /var/lib/disks/hdd is the directory of hotmount's class hdd",
 		}},
 		{"below one of ours", "hostDir: /var/lib/disks/hdd", "hostDir: /var/lib/disks/ssd/x", []string{
-			"class hdd: no class of the provisioner has hostDir /var/lib/disks/hdd",
+			"class hdd: its disks do not become volumes, because the provisioner has no class with hostDir /var/lib/disks/hdd",
 			"class hdd: hostDir: found /var/lib/disks/ssd/x, and /var/lib/disks/ssd is the directory of hotmount's class ssd",
 		}},
 		{"two for one directory", "hostDir: /var/lib/disks/hdd", "hostDir: /var/lib/disks/ssd", []string{
 			"class ssd: its directory /var/lib/disks/ssd is in two of the provisioner's classes",
 			"class hdd: name: found hdd, expected local-ssd",
-			"class hdd: no class of the provisioner has hostDir /var/lib/disks/hdd",
+			"class hdd: its disks do not become volumes, because the provisioner has no class with hostDir /var/lib/disks/hdd",
 		}},
 		{"one name twice", "name: hdd", "name: local-ssd", []string{"class local-ssd: two classes have this name"}},
 		{"nested within the pod", "mountDir: /elsewhere", "mountDir: /var/lib/disks/ssd/hdd", []string{"class hdd: mountDir: found /var/lib/disks/ssd/hdd, and class local-ssd has /var/lib/disks/ssd"}},
@@ -203,7 +203,7 @@ func TestCheckConfigMap(t *testing.T) {
 			wrong := strings.Replace(file, `useNodeNameOnly: "true"`, `useNodeNameOnly: "false"`, 1)
 			wrong = strings.Replace(wrong, "hostDir: /var/lib/disks/hdd", "hostDir: /mnt/disks", 1)
 			found, err := Check(settings(), []byte(wrong))
-			if err != nil || len(found) != 2 || !strings.HasPrefix(found[0], "useNodeNameOnly") || !strings.HasPrefix(found[1], "class hdd: no class of the provisioner has hostDir") {
+			if err != nil || len(found) != 2 || !strings.HasPrefix(found[0], "useNodeNameOnly") || !strings.HasPrefix(found[1], "class hdd: its disks do not become volumes") {
 				t.Errorf("found %q, %v", found, err)
 			}
 		})

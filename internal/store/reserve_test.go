@@ -167,7 +167,7 @@ func TestGapWords(t *testing.T) {
 	_ = s.failed(errors.New("no space left\non device"))
 	_ = s.failed(errors.New("another"))
 	got := standing(s, facts("vdb", 1, ""), "b").Formatting
-	if !strings.HasPrefix(got, disk.StateGap+" at 2") || !strings.HasSuffix(got, " UTC (no space left on device), and a record may be missing; it can be written again") {
+	if !strings.HasPrefix(got, disk.StateGap+" at 2") || !strings.HasSuffix(got, " UTC (no space left on device), and a record may be missing; the directory can be written now") {
 		t.Errorf("%q", got)
 	}
 }

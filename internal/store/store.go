@@ -198,7 +198,7 @@ func (s Store) gap(text string) error {
 		at = "at " + info.ModTime().UTC().Format("2006-01-02 15:04 MST")
 	}
 	var st unix.Statfs_t
-	now := "it can be written again"
+	now := "the directory can be written now"
 	if err := unix.Statfs(s.State, &st); err != nil {
 		now = err.Error()
 	} else if why := unwritable(&st); why != "" {

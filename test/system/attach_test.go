@@ -274,7 +274,7 @@ func together(t *testing.T, o worker.Options) {
 	}
 
 	// PID 1 does not start a service that requires several mount units if one of the units is masked.
-	services := "journalctl -b -o cat --no-pager -u '" + service + "' | grep -c '^Starting '"
+	services := "journalctl -b -o cat --no-pager -u '" + service + "' | grep -c '^Starting .*together (3)' || [ $? = 1 ]"
 	before := m.run(services)
 	m.run("systemctl kill -s STOP hotmount")
 	var more []string

@@ -81,7 +81,7 @@ func TestFullRootWithoutReserve(t *testing.T) {
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	m.says("/dev/" + name + ` .*hold: nothing is formatted: the state directory could not be written at 2[-0-9]+ [0-9:]+ UTC .*no space left on device\), and a record may be missing; its filesystem is full now; once it can be written: hotmount state init`)
 	m.run("rm -r /root/os/fill; sync")
-	m.told(name + " is held .operator.: .*and a record may be missing; it can be written again")
+	m.told(name + " is held .operator.: .*and a record may be missing; the directory can be written now")
 	m.untouched(name)
 	m.run("$(hotmount status | tr -s '\n ' ' ' | grep -o 'hotmount state init')")
 	m.mounted(name)

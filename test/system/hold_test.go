@@ -32,7 +32,7 @@ func TestAFilesystemVanishes(t *testing.T) {
 	}
 	zeros := digest(t, image)
 	m.run("hotmount accept " + name)
-	m.says("/dev/" + name + " .*refuse: it was read as blank, and udev knows something on it.*; udevadm trigger -s block -y " + name)
+	m.says("/dev/" + name + " .*refuse: it was read as blank, but udev reports a signature on it.*; udevadm trigger -s block -y " + name)
 	m.run("udevadm trigger -s block -y " + name)
 	m.says("/dev/" + name + " .*hold: it looks blank, but data lay on it since it was attached: xfs " + uuid + " .*hotmount accept " + name)
 	if digest(t, image) != zeros {

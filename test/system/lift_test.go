@@ -119,7 +119,7 @@ func TestEachHoldIsLifted(t *testing.T) {
 	}
 }
 
-// liftsIn reports whether the file that has the test calls lift with the reason.
+// liftsIn reports whether the test calls lift with the reason.
 func liftsIn(t *testing.T, test string, reason disk.Reason) bool {
 	t.Helper()
 	files, err := filepath.Glob("*_test.go")
@@ -131,8 +131,9 @@ func liftsIn(t *testing.T, test string, reason disk.Reason) bool {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(string(text), "\nfunc "+test+"(t *testing.T) {\n") {
-			return regexp.MustCompile(`m\.lift\(\w+, "` + string(reason) + `"\)`).Match(text)
+		if _, body, ok := strings.Cut(string(text), "\nfunc "+test+"(t *testing.T) {\n"); ok {
+			body, _, _ = strings.Cut(body, "\nfunc ")
+			return regexp.MustCompile(`m\.lift\(\w+, "` + string(reason) + `"\)`).MatchString(body)
 		}
 	}
 	return false
@@ -175,7 +176,7 @@ func (m machine) holdsOf(w worker.Node) []held {
 			return full()
 		}, lifted: func(name string) { m.mounted(name); m.run("rm /etc/systemd/system/srv.mount") }},
 		{reason: disk.ReasonCSI, cause: cinder, lifted: alone},
-		{reason: disk.ReasonCSI, cause: cinder, printed: "in its class: (.*)$", script: func(found []string) string {
+		{reason: disk.ReasonCSI, cause: cinder, printed: "in the class: (.*)$", script: func(found []string) string {
 			return "echo " + quote("classes:\n- {name: default, "+found[1]+"}") + " >" + dropIn + "; systemctl reload hotmount"
 		}, lifted: alone},
 		{reason: disk.ReasonReleased, cause: func() string { name := full(); m.mounted(name); m.run("hotmount release " + name); return name }},
@@ -221,7 +222,7 @@ func (m machine) holdsOf(w worker.Node) []held {
 				}
 			}
 			m.lift(name, disk.ReasonUnmounted)
-			m.says("/dev/" + name + " .*refuse: it was read as blank, and udev knows something on it")
+			m.says("/dev/" + name + " .*refuse: it was read as blank, but udev reports a signature on it")
 			m.run("udevadm trigger -s block -y " + name)
 			return name
 		}},

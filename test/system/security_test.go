@@ -254,7 +254,7 @@ func TestNoCapabilityTooMany(t *testing.T) {
 	const format = "hotmount-format@.service"
 	given(format, "DeviceAllow=\\n")
 	barred, _ := m.attach(w, worker.Disk{File: blank(t, 320*mib), Serial: "BARRED"})
-	m.says("/dev/" + barred + `: cannot open .*: operation not permitted: this is the sandbox of hotmount-format@[0-9]+\.service, not a fault of the disk`)
+	m.says("/dev/" + barred + `: cannot open .*: operation not permitted: the sandbox of hotmount-format@[0-9]+\.service is the cause, not the disk`)
 	for _, capability := range all(format) {
 		given(format, without(format, capability))
 		m.run("systemctl reload hotmount")
