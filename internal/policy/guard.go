@@ -6,13 +6,13 @@ import (
 	"hotmount/internal/disk"
 )
 
-// mayBeCSI reports whether a driver on the node can have brought the disk or can take it, and nothing shows that the
+// mayBeCSI reports whether a driver on the node may have brought the disk or can take it, and nothing shows that the
 // disk belongs to hotmount (ADR 0012).
 func mayBeCSI(in input) bool {
 	return brought(in) && !ofThisNode(in) && !singledOut(in) && !in.spared(disk.ReasonCSI)
 }
 
-// brought reports whether a driver on the node can have brought the disk here or can take it for itself.
+// brought reports whether a driver on the node may have brought the disk here or can take it for itself.
 func brought(in input) bool {
 	return slices.ContainsFunc(in.f.Drivers, func(d disk.Driver) bool { return reaches(d, in.f, in.s) })
 }

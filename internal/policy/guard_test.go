@@ -11,7 +11,7 @@ import (
 
 var cinder = disk.Driver{Name: "cinder.csi.openstack.org", Reach: disk.Local}
 
-// driven puts the disk on a node with a driver that can have brought it.
+// driven puts the disk on a node with a driver that may have brought it.
 func driven(f *disk.Facts) { f.Drivers = []disk.Driver{cinder} }
 
 // drivenWith returns a function that calls driven and then put.
@@ -24,7 +24,7 @@ func csiDrivers(reach disk.Reach) func(*disk.Facts) {
 	return func(f *disk.Facts) { f.Drivers = []disk.Driver{{Name: "a.example", Reach: reach}} }
 }
 
-// TestGuard checks that a disk that a driver on the node can have brought, or can take, is held before it is opened. It
+// TestGuard checks that a disk that a driver on the node may have brought, or can take, is held before it is opened. It
 // is not held if a fact shows that it belongs to hotmount.
 func TestGuard(t *testing.T) {
 	serial := func(patterns ...string) func(*disk.Settings) {
@@ -257,7 +257,7 @@ func TestSelectorOfADisk(t *testing.T) {
 	}
 }
 
-// TestWordsOfAGuard checks that the hold names the drivers that can have brought such a disk, and no other drivers.
+// TestWordsOfAGuard checks that the hold names the drivers that may have brought such a disk, and no other drivers.
 func TestWordsOfAGuard(t *testing.T) {
 	f, s := blankDisk(), settings()
 	f.Drivers = []disk.Driver{{Name: "a\x1b[1m.example", Reach: disk.Anything}, cinder, {Name: "net.example", Reach: disk.Fabric}, {Name: "old.example", Reach: disk.Local}}

@@ -169,7 +169,7 @@ func Scan(ctx context.Context, s Source, plan Plan) (Finding, error) {
 // amount is how many bytes were read and passed on, in how many places.
 type amount struct{ bytes, places uint64 }
 
-// read reads the disk according to the plan and passes the data to take in order, until take returns false. It returns
+// read reads the disk according to the plan. It calls take with each piece of data in order, until take returns false. It returns
 // only when all reads have ended, because memory must not be freed while a read uses it.
 func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset uint64) bool) (amount, error) {
 	var a amount

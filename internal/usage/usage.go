@@ -55,7 +55,7 @@ func Scan(ctx context.Context, h inventory.Host, hung map[string]int) ([]disk.Fa
 }
 
 // Of measures the filesystems at the paths concurrently. Of does so in a separate process, because a dead filesystem
-// never answers. For the path of each filesystem without an answer, the map hung gets the id of that process. Of skips
+// never answers. Of stores the id of that process in hung, under the path of the filesystem that does not answer. Of skips
 // such a path while the process cannot be killed, so that it leaves no further process behind.
 func Of(ctx context.Context, paths []string, hung map[string]int) map[string]Space {
 	for p, pid := range hung {
