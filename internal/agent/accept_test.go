@@ -9,8 +9,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestAnotherTryLiftsNothing checks that an accept of a failed mount only retries the mount. It does not allow a format
-// if the disk later shows zeros where its filesystem was.
+// TestAnotherTryLiftsNothing checks that an accept of a failed mount only retries the mount. The accept does not allow
+// a format if the disk later shows zeros where its filesystem was.
 func TestAnotherTryLiftsNothing(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.Standing.FormerSerial = &disk.Sighting{UUID: uuidA}
@@ -36,8 +36,8 @@ func TestAnotherTryLiftsNothing(t *testing.T) {
 	})
 }
 
-// TestEachHoldIsToldBeforeItIsLifted checks that the operator sees one hold and accepts it. Another hold of the disk is
-// reported after that, and needs an accept of its own.
+// TestEachHoldIsToldBeforeItIsLifted checks that an accept lifts only the one hold that the operator has seen. Another
+// hold of the disk is reported after the accept, and needs an accept of its own.
 func TestEachHoldIsToldBeforeItIsLifted(t *testing.T) {
 	vdb := blankDisk("vdb", 2)
 	vdb.Standing.Present, vdb.Standing.FormerSerial = &disk.Identity{}, &disk.Sighting{UUID: uuidA}
@@ -65,8 +65,8 @@ func TestEachHoldIsToldBeforeItIsLifted(t *testing.T) {
 	})
 }
 
-// TestAcceptOfAnotherReason checks that an accept with a reason lifts only the hold with that reason. If another hold
-// has come since, that hold stays.
+// TestAcceptOfAnotherReason checks that an accept with a reason lifts only the hold with that reason. A hold for
+// another reason stays.
 func TestAcceptOfAnotherReason(t *testing.T) {
 	vdb := blankDisk("vdb", 2)
 	vdb.Standing.Present = &disk.Identity{}
@@ -157,8 +157,8 @@ func TestReloadTakesTheRescan(t *testing.T) {
 	})
 }
 
-// TestGoneDuringARelease checks a disk that is detached while the operator releases it. The removal of its leftover
-// mount is retried, as for any disk that is gone, and is reported once.
+// TestGoneDuringARelease checks a disk that is detached while the operator releases it. hotmount retries the removal of
+// the disk's leftover mount, as for any disk that is gone, and reports the removal once.
 func TestGoneDuringARelease(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	at := "/mnt/disks/" + uuidA

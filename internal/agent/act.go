@@ -31,7 +31,7 @@ func (a *Agent) carryOut(name string, done disk.Action, c *disk.Content) {
 		return
 	}
 	if a.leaving[a.path(st)] != nil {
-		// Another disk still has the mount point. When the mount point is free, every disk is looked at again.
+		// Another disk still has the mount point. When the mount point is free, the agent looks at every disk again.
 		return
 	}
 	st.phase = waiting
@@ -46,8 +46,8 @@ func (a *Agent) lane(st *state, c *disk.Content) *lane {
 	case d.Action == disk.Link:
 		return &a.lanes.mounts
 	// A filesystem that could not be mounted is read before the next try, because udev does not recognise the result of
-	// an unfinished mkfs. A partition is not read. A filesystem that a pod still uses is not read either, because it
-	// was mounted before and cannot be read exclusively.
+	// an unfinished mkfs. A partition is mounted without such a read. A filesystem that a pod still uses is also not
+	// read: it was mounted before, and cannot be read exclusively.
 	case d.Action == disk.Mount && (c.Proven || !st.tries.unmountable || st.facts.Whole != "" || len(st.facts.Mounts) > 0):
 		return &a.lanes.mounts
 	}
@@ -82,7 +82,8 @@ func (a *Agent) startMounts(ctx context.Context, now time.Time) {
 		}
 		st := a.disks[name]
 		if !st.facts.Standing.InPlace && !a.allSeen(now) {
-			// A disk that is not fully known yet may be this disk's twin, or have the same serial.
+			// A disk that is not fully known yet may hold a filesystem with this disk's UUID, or have this disk's
+			// serial.
 			early = append(early, name)
 			continue
 		}
@@ -95,8 +96,8 @@ func (a *Agent) startMounts(ctx context.Context, now time.Time) {
 		case st.decision.Action == disk.Link:
 			a.run(ctx, l, name, disk.ProgramBlock, disk.Link)
 		// The filesystem grows before the mount, because the provisioner reads the size of a volume only once, when it
-		// first sees the volume. The agent decides about the mount again afterwards: recovering a log can take long,
-		// and a twin may come in that time.
+		// first sees the volume. After the growth the agent decides about the mount again: recovering a log can take
+		// long, and a twin may come during it.
 		case policy.Fills(&st.facts, class) && st.filled != st.facts.Seq:
 			a.startFill(ctx, name)
 		default:
@@ -160,8 +161,8 @@ func (a *Agent) startMount(ctx context.Context, name string, class *disk.Class) 
 }
 
 // mount mounts the disk and verifies that PID 1 mounted this disk. Until udev has handled the removal of a disk, the
-// link by sequence number leads to the next disk with that kernel name. PID 1 would then mount the next disk instead. A
-// mounted disk keeps its sequence number, so the number shows which disk is mounted.
+// link by sequence number leads to the next disk with that kernel name. During that time PID 1 would mount the next
+// disk. A mounted disk keeps its sequence number, so the number shows which disk is mounted.
 func (a *Agent) mount(ctx context.Context, f *disk.Facts, class *disk.Class, d disk.Decision) error {
 	err := a.units.Mount(ctx, f, class, d.UUID, d.Type)
 	seq, attachedErr := a.host.Attached(f.Dev)
@@ -193,7 +194,7 @@ func (a *Agent) startPrograms(ctx context.Context, l *lane, p disk.Program, acti
 }
 
 // startQuestions asks PID 1 about the disks whose mount ended and whose turn has come. For a disk that is refused or
-// held, startQuestions finds out instead which process has the disk open.
+// held, startQuestions finds out which process has the disk open.
 func (a *Agent) startQuestions(ctx context.Context) {
 	l := &a.lanes.questions
 	for name, ok := l.next(); ok; name, ok = l.next() {
@@ -211,7 +212,7 @@ func (a *Agent) startQuestions(ctx context.Context) {
 }
 
 // holds reports whether the decision for a waiting disk is still the same. Disks may have come or gone since the
-// decision, or the settings may have changed. If the decision is not the same, the disk is looked at again.
+// decision, or the settings may have changed. If the decision has changed, the disk is looked at again.
 func (a *Agent) holds(name string) bool {
 	st := a.disks[name]
 	f := st.facts
@@ -242,17 +243,17 @@ func (a *Agent) acted(name string, seq uint64, action disk.Action, err error) {
 	a.wanted(name)
 }
 
-// stopPatience is how long PID 1 may take to stop a mount unit. It is the longest timeout of any mount unit
-// (unit.MountTimeout).
+// stopPatience is how long PID 1 may take to stop a mount unit. stopPatience equals the longest timeout of any mount
+// unit (unit.MountTimeout).
 const stopPatience = 15 * time.Minute
 
 // unmounted handles PID 1's answer about a disk whose mount has ended. plugged is the time since which the disk's
 // device unit is plugged.
 //
-// If PID 1 took the disk for unplugged, the mount ended with the device unit. This happens when systemd is upgraded or
-// a udev rule changes. After a soft reboot, which ends all mounts, PID 1's answer is the time when userspace began
-// again. In all other cases the disk was unmounted by hand. A mount that was still there long after the time plugged
-// was also ended by hand: it was in use at that time, and PID 1 tries only once.
+// If PID 1 considered the disk unplugged, the mount ended together with the disk's device unit. PID 1 does so when
+// systemd is upgraded or a udev rule changes. A soft reboot also ends all mounts, and PID 1 then answers with the time
+// when userspace began again. If neither ended the mount, somebody unmounted the disk by hand. A mount that existed
+// long after the time plugged was also ended by hand: PID 1 tries only once, and the mount was then in use.
 func (a *Agent) unmounted(name string, seq uint64, plugged time.Duration, err error) {
 	st := a.disks[name]
 	st.phase = idle

@@ -1,6 +1,6 @@
-// Package agent is the loop of the daemon. It receives hints that a disk may have changed, looks at the disk, lets the
-// policy decide, and carries the decision out. It uses no system call, D-Bus or netlink itself, but only the interfaces
-// Host, Units and Reporter.
+// Package agent is the loop of the daemon. The loop receives hints that a disk may have changed, looks at the disk,
+// lets the policy decide, and carries the decision out. The package uses no system call, D-Bus or netlink itself, but
+// only the interfaces Host, Units and Reporter.
 //
 // A disk has a phase. The loop's transitions are these:
 //
@@ -22,11 +22,12 @@
 // If other software opens disks without claiming them, the first action on a disk is to find out who has the disk open
 // (ask.go).
 //
-// An event during looking, waiting or acting is kept: the disk is looked at once more afterwards. A disk whose action
-// failed backs off if that look shows that the action still has to be done.
+// An event during looking, waiting or acting is kept: the disk is looked at once more afterwards. If the next look
+// shows that a failed action still has to be done, the disk backs off.
 //
-// A mount whose disk is gone, or was released by the operator, is leaving (type departure). The mount is unmounted and
-// its directory is removed. After that, every disk that waits for the mount point is looked at.
+// A mount whose disk is gone, or was released by the operator, is leaving (type departure). The agent unmounts the
+// leaving mount and removes its directory. Once the mount point is free, the agent looks at every disk that waits for
+// the mount point.
 package agent
 
 import (
@@ -57,14 +58,14 @@ type Agent struct {
 
 	// Only the goroutine of the loop uses the fields below.
 	disks   map[string]*state
-	leaving map[string]*departure // by mount point, or by link for a block volume
+	leaving map[string]*departure // by mount point, or for a block volume by the path of its link
 	lanes   lanes
 	saves   saves
 	around  around
 	status  status
 	check   check
-	// gathering reports whether Host.Gather is running for looks. The next gathering waits until gatherDue. If
-	// gatherDue is zero, it does not wait.
+	// gathering reports whether Host.Gather is running for looks. The next gathering waits until gatherDue. A zero
+	// gatherDue means no wait.
 	gathering bool
 	gatherDue time.Time
 	left      uint64 // number of filesystems whose disks have left
@@ -92,7 +93,7 @@ func (a *Agent) Look(name string) { a.queue.add(name) }
 // LookAtAll requests a look at every disk. It never blocks.
 func (a *Agent) LookAtAll() { a.queue.addAll() }
 
-// LookAt requests a look at the attachment with that disk sequence number. It is for an event that names no disk.
+// LookAt requests a look at the attachment with that disk sequence number. LookAt is for an event that names no disk.
 func (a *Agent) LookAt(ctx context.Context, seq uint64) error {
 	return a.ask(ctx, func() {
 		for name, st := range a.disks {
@@ -106,9 +107,9 @@ func (a *Agent) LookAt(ctx context.Context, seq uint64) error {
 // Retry forgets earlier failures and looks at every disk.
 func (a *Agent) Retry(ctx context.Context) error { return a.ask(ctx, a.retry) }
 
-// Accept accepts a held disk, or allows another try after a failure. It returns the answer for the operator. seq is the
-// disk sequence number of the intended attachment, 0 for any disk with that name. shown is the reason that the operator
-// has seen. If shown is empty, any reason is accepted.
+// Accept accepts a held disk, or allows another try after a failure. Accept returns the answer for the operator. seq is
+// the disk sequence number of the intended attachment, 0 for any disk with that name. shown is the reason that the
+// operator has seen. If shown is empty, any reason is accepted.
 func (a *Agent) Accept(ctx context.Context, name string, seq uint64, shown disk.Reason) (answer string, err error) {
 	if askErr := a.ask(ctx, func() { answer, err = a.accept(name, seq, shown) }); askErr != nil {
 		return "", fmt.Errorf("cannot accept %s: %w", name, askErr)
@@ -141,7 +142,7 @@ func (a *Agent) Reload(ctx context.Context, s *disk.Settings) error {
 	return a.ask(ctx, func() { a.reload(s) })
 }
 
-// problem reports err, an error that concerns no single disk. It does nothing if err is nil.
+// problem reports err, an error that concerns no single disk. problem does nothing if err is nil.
 func (a *Agent) problem(err error) {
 	if err != nil {
 		a.report.Report(disk.Event{Kind: disk.EventProblem, Err: err})

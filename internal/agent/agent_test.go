@@ -37,7 +37,7 @@ type machine struct {
 	statusAtReady string
 
 	hangs       string           // a look at this name hangs until hang is closed
-	hang        chan struct{}    // made in the bubble of the test
+	hang        chan struct{}    // created inside the test's synctest bubble
 	mountErr    map[string]error // by kernel name
 	formatErr   map[uint64]error
 	lookErr     error
@@ -71,21 +71,21 @@ type machine struct {
 	most        int
 	looks       int
 	gathers     int
-	lookedBy    []string // the looks, each with its gathering
+	lookedBy    []string // each look, with the number of the gathering that it used
 	rmdirErr    error
 	keepErr     error
-	again       disk.Tries // the tries of the last failure
+	again       disk.Tries // the tries that the last failure event reported
 	lastGone    string     // where the disk that left last was mounted
 	blind       bool       // no partition is found any more
 	checked     []string   // the filesystems that were checked for changes
 	changed     []string   // the names that Changed returns
 	changedErr  error
-	gate        func(work, name string) // each look, mount and growth calls it first
-	opener      *disk.Opener            // the process that has any disk open
+	gate        func(work, name string) // called at the start of each look, mount and growth
+	opener      *disk.Opener            // the process that Opener reports for every disk
 	openerErr   error
 }
 
-// job is how long each job of PID 1 takes. When a job ends, the loop has continued.
+// job is how long each job of PID 1 takes. The loop has gone on before a job ends.
 const job = time.Nanosecond
 
 // settle waits until all running jobs have ended and nothing changes any more.
@@ -381,8 +381,8 @@ func (m *machine) Expect(s disk.Sighting, name string) (err error) {
 	return err
 }
 
-// newest returns the highest number of a disk that is not known to have come later. No disk has the name of a disk that
-// is gone.
+// newest returns the highest sequence number of the disks that are not listed in m.later. newest ignores the name,
+// because no disk in these tests has the name of a disk that is gone.
 func (m *machine) newest(name string) (uint64, error) {
 	m.asked = append(m.asked, name)
 	var newest uint64
@@ -461,7 +461,7 @@ func (m *machine) Run(ctx context.Context, p disk.Program, id disk.ID, path stri
 	return fmt.Errorf("the agent runs %s", p)
 }
 
-// format makes an XFS filesystem with uuidB on a blank disk. On any other disk it finds what udev has found.
+// format makes an XFS filesystem with uuidB on a blank disk. On any other disk, format finds what udev has found.
 func (m *machine) format(ctx context.Context, seq uint64) error {
 	time.Sleep(job)
 	m.mu.Lock()
@@ -631,7 +631,7 @@ func (m *machine) unhang() {
 	close(m.hang)
 }
 
-// expect waits until nothing changes any more. It then compares the log since the last call with want.
+// expect waits until nothing changes any more. expect then compares the log since its last call with want.
 func (m *machine) expect(t *testing.T, want string) {
 	t.Helper()
 	settle()
@@ -651,8 +651,8 @@ func testSettings() *disk.Settings {
 	}}}
 }
 
-// with runs an agent on the machine in a bubble in which time passes by itself. The agent must end within a second
-// after its context.
+// with runs an agent on the machine in a synctest bubble, where time passes by itself. The agent must end within a
+// second after its context ends.
 func with(t *testing.T, m *machine, test func(t *testing.T, a *Agent)) {
 	t.Helper()
 	withHost(t, m, m, test)
@@ -726,7 +726,8 @@ func TestFormatsAndMountsABlankDisk(t *testing.T) {
 }
 
 // TestVolumeKeepsItsClass checks that a mounted volume stays with its class when another class selects it, and that it
-// can be released. After the release the volume is held for the other class, whatever else it was accepted for.
+// can be released. After the release the volume is held for the other class, even if it was accepted for another reason
+// before.
 func TestVolumeKeepsItsClass(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	m := newMachine(vdb)
@@ -764,8 +765,8 @@ func TestVolumeKeepsItsClass(t *testing.T) {
 	})
 }
 
-// TestRemembersWhatIsFull checks that the agent records that an XFS filesystem fills its disk. It does so only while
-// the superblock on the disk agrees.
+// TestRemembersWhatIsFull checks that the agent records that an XFS filesystem fills its disk. The agent records this
+// only while the superblock on the disk agrees.
 func TestRemembersWhatIsFull(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB), xfsDisk("vdd", 4, uuidC))
 	m.grow = true
@@ -891,7 +892,7 @@ func TestWaitingIsDecidedAgain(t *testing.T) {
 }
 
 // TestAdoptedOnce checks that the size of the disk at the first mount stays on record, if another machine made the
-// filesystem. The filesystem grows only once the disk is larger than that.
+// filesystem. The filesystem grows only once the disk is larger than the size on record.
 func TestAdoptedOnce(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.Standing.Made, vdb.Geometry = false, &disk.Geometry{Size: 4 << 30, Block: 4096}
@@ -931,7 +932,7 @@ func TestAdoptedOnce(t *testing.T) {
 const uuidVdd = "dddddddd-0000-4000-8000-000000000004"
 
 // TestFillsBeforeMounting checks that a filesystem has its whole size as soon as it is mounted. A filesystem that
-// cannot grow is mounted too, and the growth is not tried again.
+// cannot grow is mounted at its old size, and the growth is not tried again.
 func TestFillsBeforeMounting(t *testing.T) {
 	smaller := func(name string, seq uint64, uuid string) *disk.Facts {
 		f := xfsDisk(name, seq, uuid)
@@ -974,7 +975,7 @@ func TestFillsBeforeMounting(t *testing.T) {
 }
 
 // TestATwinWhileFilling checks a copy that grows before its mount, while another disk gets the same UUID. The agent
-// looks at the other disk before it mounts the copy.
+// looks at that other disk before it mounts the copy.
 func TestATwinWhileFilling(t *testing.T) {
 	copied, first := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
 	copied.Udev.FSSpan = copied.Size - 256<<10
@@ -994,7 +995,8 @@ func TestATwinWhileFilling(t *testing.T) {
 			if len(m.table) != 1 || m.table[0].Dev != first.Dev {
 				t.Errorf("mounted is %v\n%s", m.table, strings.Join(m.log, "\n"))
 			}
-			// The operator chooses this disk, which has another size by now. The earlier growth was for the old size.
+			// The operator chooses this disk, which has another size by now. The earlier growth was for the disk's old
+			// size.
 			m.onFill, m.log, m.table = nil, nil, nil
 			delete(m.disks, "vdc")
 			copied.Size += 1 << 30
@@ -1057,8 +1059,8 @@ func TestFormattingHoldsBackNeitherReadyNorOthers(t *testing.T) {
 	})
 }
 
-// TestHangingFormatsHoldBackNoBlankDisk checks that a format that takes longer than a minute no longer counts against
-// the limit, but that all formats have a higher limit. Once the format ends, it leaves no trace in the counts.
+// TestHangingFormatsHoldBackNoBlankDisk checks that a format that takes longer than a minute counts only against a
+// second, higher limit. Once such a format ends, neither count includes the format any more.
 func TestHangingFormatsHoldBackNoBlankDisk(t *testing.T) {
 	m := newMachine()
 	for i := range proofsInAll + 4 {
@@ -1093,8 +1095,8 @@ func TestHangingFormatsHoldBackNoBlankDisk(t *testing.T) {
 	})
 }
 
-// inAnHour reports whether a disk can have been tried that often in its first hour. The tries come after 0, 1, 3, …,
-// 2047 and 4095 seconds, or up to a quarter earlier.
+// inAnHour reports whether a disk can have been tried the given number of times in its first hour. The tries come after
+// 0, 1, 3, …, 2047 and 4095 seconds, or up to a quarter earlier.
 func inAnHour(tries int) bool { return tries == 12 || tries == 13 }
 
 // TestRetriesLaterAndLaterForEver checks that the agent never gives up a disk. The journal repeats a failure that has
@@ -1121,7 +1123,7 @@ func TestRetriesLaterAndLaterForEver(t *testing.T) {
 		if n, told := after(9 * 24 * time.Hour); n < 9*24 || n > 9*24*4/3+longest || told < 9 || told > 11 {
 			t.Errorf("%d tries in ten days, logged %d times", n, told)
 		}
-		// Another failure is logged at once.
+		// A different failure is logged at once.
 		m.change(func() { m.log, m.mountErr["vdb"] = nil, errors.New("never") })
 		if n, told := after(time.Hour); n < 1 || told != 1 {
 			t.Errorf("another failure, %d tries, logged %d times", n, told)
@@ -1142,7 +1144,7 @@ func TestRetriesLaterAndLaterForEver(t *testing.T) {
 }
 
 // TestATryThatWritesIsNoChange checks that writes of the failed try itself do not count as a change of the disk. The
-// kernel writes, for example, when it recovers the log.
+// kernel writes to the disk when it recovers the log, for example.
 func TestATryThatWritesIsNoChange(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"], m.mountWrites = errors.New("no"), true
@@ -1183,8 +1185,8 @@ func TestAPartitionIsNeverGivenToTheFormattingUnit(t *testing.T) {
 	})
 }
 
-// TestAMountThatFailedAndIsThereIsReported checks that a mount is reported although its job seemed to fail. The end of
-// a job can be missed when PID 1 is slow to answer.
+// TestAMountThatFailedAndIsThereIsReported checks that a mount is reported although its job seemed to fail. The agent
+// can miss the end of a job when PID 1 is slow to answer.
 func TestAMountThatFailedAndIsThereIsReported(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	m := newMachine(vdb)
@@ -1358,8 +1360,8 @@ func TestTheSecondOfTwoPathsIsHeld(t *testing.T) {
 	})
 }
 
-// TestSelves checks that a disk waits before it is refused permanently, while serial and WWN allow that the other disk
-// is the same disk.
+// TestSelves checks that a disk waits before it is refused permanently, if serial and WWN allow that both names belong
+// to one disk.
 func TestSelves(t *testing.T) {
 	for name, tt := range map[string]struct {
 		serial, wwn           string
@@ -1436,7 +1438,7 @@ func TestATwinIsRefusedUntilTheOtherGoes(t *testing.T) {
 }
 
 // TestWhatIsNotItselfIsATwinAtOnce checks that a twin with another serial is refused at once, because it cannot be the
-// disk that is attached. This is also true if only a record shows that it is another disk.
+// same disk. The twin is also refused at once if only a record shows that it is another disk.
 func TestWhatIsNotItselfIsATwinAtOnce(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.disks["vdb"].Serial = "A"
@@ -1473,7 +1475,7 @@ func TestThreeOfOneUUIDAndNoRecord(t *testing.T) {
 }
 
 // TestAPulledDiskIsNoTwinOfItself checks a disk that is pulled and comes back under another name. The agent may look at
-// the new name first.
+// the disk under its new name first.
 func TestAPulledDiskIsNoTwinOfItself(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -1559,8 +1561,8 @@ func TestACloneWithTheSerialIsSeenFirstAtBoot(t *testing.T) {
 }
 
 // TestACloneThatWasRefusedIsSeenLastAtBoot checks a copy with the original's serial that was refused in the last boot.
-// In this boot it appears after the original. READY waits for the copy, and nothing is reported about the disk that is
-// mounted.
+// In this boot the copy appears after the original. READY waits for the copy, and nothing is reported about the disk
+// that is mounted.
 func TestACloneThatWasRefusedIsSeenLastAtBoot(t *testing.T) {
 	clone, original := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
 	for _, f := range []*disk.Facts{clone, original} {
@@ -1581,7 +1583,7 @@ func TestACloneThatWasRefusedIsSeenLastAtBoot(t *testing.T) {
 	})
 }
 
-// TestACloneBesideADiskThatHangs checks that the decision about such a copy does not wait without limit for a disk that
+// TestACloneBesideADiskThatHangs checks that the decision about a copy does not wait without limit for a disk that
 // never appears.
 func TestACloneBesideADiskThatHangs(t *testing.T) {
 	original := xfsDisk("vdb", 2, uuidA)
@@ -1600,8 +1602,8 @@ func TestACloneBesideADiskThatHangs(t *testing.T) {
 	})
 }
 
-// TestFewLooksWhileADiskHangs checks disks that wait for the last disk that was present at start. They cause no looks
-// at each other, and no second look at a disk that cannot be looked at.
+// TestFewLooksWhileADiskHangs checks disks that wait for the last disk that was present at start. The waiting disks
+// cause no looks at each other, and no second look at a disk that cannot be looked at.
 func TestFewLooksWhileADiskHangs(t *testing.T) {
 	waiting := func(name string, seq uint64, uuid, serial string) *disk.Facts {
 		f := xfsDisk(name, seq, uuid)
@@ -1623,7 +1625,7 @@ func TestFewLooksWhileADiskHangs(t *testing.T) {
 		m.change(func() { m.lookErr = errors.New("input/output error") })
 		a.Look("vdb")
 		time.Sleep(11 * time.Second)
-		// One disk is tried after 1, 2 and 4 seconds. The other disk is tried once the wait ends.
+		// One disk is tried after 1, 2 and 4 seconds. The second disk is tried once the wait ends.
 		if n := looks(); n > 10 {
 			t.Errorf("%d looks that fail", n)
 		}
@@ -1643,9 +1645,9 @@ func TestFewLooksWhileADiskHangs(t *testing.T) {
 	})
 }
 
-// TestACloneInThePlaceOfTheOriginalStaysRefused checks a refused disk that comes alone in the slot of the disk on
-// record. It then matches the record. When the other disk comes, the record does not show which of the two is the
-// original.
+// TestACloneInThePlaceOfTheOriginalStaysRefused checks a refused disk that is attached, without the original, in the
+// slot on record. The refused disk then matches the record. When the original comes too, the record does not show which
+// of the two disks is the original.
 func TestACloneInThePlaceOfTheOriginalStaysRefused(t *testing.T) {
 	clone, late := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB)
 	clone.Serial, clone.Standing.OnRecord, clone.Standing.Twin, clone.Standing.InPlace = "A", true, true, true
@@ -1672,7 +1674,7 @@ func TestACloneInThePlaceOfTheOriginalStaysRefused(t *testing.T) {
 }
 
 // TestACloneThatUdevHasFirstAtBoot checks a copy with which udev has finished before it finishes with the original at
-// boot. It also checks two disks without a record, of which udev finishes one first.
+// boot. The second case is two disks without a record, of which udev finishes one first.
 func TestACloneThatUdevHasFirstAtBoot(t *testing.T) {
 	for _, onRecord := range []bool{true, false} {
 		clone, original := xfsDisk("vdb", 2, uuidA), blankDisk("vdc", 3)
@@ -1791,13 +1793,13 @@ func TestUnmountedByHandStaysSo(t *testing.T) {
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
 			vdb: mounted at `+uuidA)
-		// The same happens at the second unmount by hand, although the disk was accepted once.
+		// The second unmount by hand is also held, although the disk was accepted once.
 		m.change(func() { m.table = nil })
 		a.Look("vdb")
 		m.expect(t, `
 			vdb stays unmounted: unmounted-by-hand
 			vdb: hold (unmounted-by-hand)`)
-		// The directory is removed with the disk, but not the directory of a mount unit that another program made.
+		// When the disk leaves, hotmount removes the directory, but not if another program made the mount unit.
 		m.change(func() { delete(m.disks, "vdb") })
 		a.Look("vdb")
 		m.expect(t, `
@@ -1807,8 +1809,8 @@ func TestUnmountedByHandStaysSo(t *testing.T) {
 	})
 }
 
-// TestUnmountedBeneathAPod checks that kubelet's bind mount for a pod stays when the mount in the disk's place ends,
-// whatever ended that mount.
+// TestUnmountedBeneathAPod checks that kubelet's bind mount for a pod stays when hotmount's own mount of the disk ends
+// for any reason.
 func TestUnmountedBeneathAPod(t *testing.T) {
 	f := xfsDisk("vdb", 2, uuidA)
 	m := newMachine(f)
@@ -1874,7 +1876,7 @@ func TestProofsBeforeAMountKeepADistance(t *testing.T) {
 }
 
 // TestTakenBackBeforeTheAgentEnded checks a disk that is to be mounted again and is not mounted yet when the agent
-// ends. The next agent must not take this for an unmount by hand.
+// ends. The next agent must not take the missing mount for an unmount by hand.
 func TestTakenBackBeforeTheAgentEnded(t *testing.T) {
 	f := xfsDisk("vdb", 2, uuidA)
 	m := newMachine(f)
@@ -1942,7 +1944,7 @@ func TestWhatSystemdUnmountedIsMountedAgain(t *testing.T) {
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
 			vdb: mounted at `+uuidA)
-		// An unmount by hand after that still counts as an unmount by hand.
+		// A later unmount by hand still counts as an unmount by hand.
 		time.Sleep(time.Second)
 		m.change(func() { m.table = nil })
 		a.Look("vdb")
@@ -1993,7 +1995,7 @@ func TestWatchdog(t *testing.T) {
 func TestBeats(t *testing.T) {
 	for _, c := range []struct {
 		watchdog      time.Duration
-		checks, feeds int // the numbers within an hour
+		checks, feeds int // the expected numbers within an hour
 	}{
 		{0, 6, 0},
 		{10 * time.Second, 6, 360},
@@ -2011,7 +2013,7 @@ func TestBeats(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan error, 1)
 				go func() { ended <- a.Run(ctx) }()
-				// These are the check when the loop first rests, and the first feeding of the watchdog.
+				// The first check runs when the loop first rests, and the watchdog is fed for the first time.
 				time.Sleep(restAfter + 10*time.Second + time.Millisecond)
 				var checks, feeds int
 				m.change(func() { checks, feeds = len(m.checked), m.alive })
@@ -2199,8 +2201,8 @@ func TestReloadForgetsFailures(t *testing.T) {
 	})
 }
 
-// TestRemembersWhatIsMounted checks that each filesystem that is found mounted is recorded once. It also checks that
-// the departure of its disk is recorded.
+// TestRemembersWhatIsMounted checks that each filesystem that is found mounted is recorded once. The departure of the
+// disk is recorded too.
 func TestRemembersWhatIsMounted(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.Serial, vdb.Slot = "S", "pci-5"
@@ -2313,7 +2315,7 @@ func TestRecordsKeepTheirDistance(t *testing.T) {
 }
 
 // TestRemembersOnceAtStart checks that all sightings are recorded together once all disks were looked at, after a
-// second at the latest. They are also recorded if the agent ends before that.
+// second at the latest. If the agent ends before that second is over, it records the sightings at its end.
 func TestRemembersOnceAtStart(t *testing.T) {
 	mounted := func(hangs string) *machine {
 		m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB), xfsDisk("vdd", 4, uuidC), blankDisk("vde", 5))
@@ -2478,9 +2480,9 @@ func TestPartitionsAreDisregarded(t *testing.T) {
 	})
 }
 
-// TestTheNextDisksMountStays checks that a mount from a device number that is attached again is not removed. Another
-// disk got the name and the number of the disk that left. Another program mounted the new disk at the same path before
-// the look.
+// TestTheNextDisksMountStays checks that a mount of a gone disk's device number is not removed if a new disk has that
+// number. Another disk got the name and the number of the disk that left. Another program mounted the new disk at the
+// same path before the look.
 func TestTheNextDisksMountStays(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -2544,8 +2546,8 @@ func TestAnotherDiskIsMountedInItsPlace(t *testing.T) {
 	}
 }
 
-// TestACloneDuringTheFirstMount checks that a filesystem is on record as soon as its mount begins. If the disk left
-// before the mount ends, nothing else would show that another disk holds a copy.
+// TestACloneDuringTheFirstMount checks that a filesystem is on record as soon as its mount begins. If the disk leaves
+// before the mount ends, only this record shows that another disk holds a copy.
 func TestACloneDuringTheFirstMount(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.disks["vdb"].Standing.OnRecord = true
@@ -2570,9 +2572,9 @@ func TestACloneDuringTheFirstMount(t *testing.T) {
 	})
 }
 
-// TestAPulledDiskInAnotherSlot checks a disk that is seen leaving while another name exists. The order in which the
-// disks came and left shows whether both were attached at the same time. The serial does not show this, because a copy
-// can have the same serial.
+// TestAPulledDiskInAnotherSlot checks a disk that is seen leaving while a disk with another name has the same UUID. The
+// order in which the disks came and left shows whether both were attached at the same time. The serial does not show
+// whether both were attached, because a copy can have the same serial.
 func TestAPulledDiskInAnotherSlot(t *testing.T) {
 	for _, tt := range []struct {
 		serial    string
@@ -2621,7 +2623,7 @@ func TestNotesWhatIsNotMounted(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		f          *disk.Facts
-		what, uuid string // both are empty if nothing is recorded
+		what, uuid string // what and uuid are empty if nothing is recorded
 	}{
 		"a type that is not accepted": {at(xfsDisk("vdb", 2, uuidA), func(f *disk.Facts) { f.Udev.FSType = "btrfs" }), "btrfs", uuidA},
 		"claimed":                     {at(xfsDisk("vdb", 2, uuidA), func(f *disk.Facts) { f.Claim = "/etc/fstab:1" }), "xfs", uuidA},
@@ -2707,7 +2709,7 @@ func TestNotesWhatIsNotMounted(t *testing.T) {
 	}
 }
 
-// TestNotesPartitions checks that if a class selects partitions, each partition is recorded by itself. The partition
+// TestNotesPartitions checks that each partition is recorded separately if a class selects partitions. The partition
 // table is not recorded.
 func TestNotesPartitions(t *testing.T) {
 	vdb, part := blankDisk("vdb", 2), xfsDisk("vdb", 2, uuidA)
@@ -2865,8 +2867,8 @@ func TestStormOfEvents(t *testing.T) {
 		m.mu.Lock()
 		during := m.looks - before
 		m.mu.Unlock()
-		// Within 100 seconds there are 8 looks at once, 7 looks until the distance is greatest, and then one look each
-		// time.
+		// Within 100 seconds there are 8 looks without delay, 7 looks with growing delays, and then one look per
+		// longest delay.
 		if during > 36 || during < 20 {
 			t.Errorf("%d looks", during)
 		}
@@ -2886,7 +2888,7 @@ func TestStormOfEvents(t *testing.T) {
 }
 
 // TestAnEventThatWasPutOffIsTheNextDisks checks an event that waits in a storm while its disk is replaced by another
-// disk with the same name. The event is not lost, because it may belong to the new disk.
+// disk with the same name. The agent still handles the event, because the event may belong to the new disk.
 func TestAnEventThatWasPutOffIsTheNextDisks(t *testing.T) {
 	refused := xfsDisk("vdb", 2, uuidA)
 	refused.Partitions = []string{"vdb1"}
@@ -2899,7 +2901,7 @@ func TestAnEventThatWasPutOffIsTheNextDisks(t *testing.T) {
 		}
 		m.expect(t, "vdb: refuse (partitions)\nready")
 		m.change(func() { m.hangs, m.hang = "vdb", make(chan struct{}) })
-		time.Sleep(hintFirst) // a look has begun by then
+		time.Sleep(hintFirst) // until a look has begun
 		a.Look("vdb")
 		settle()
 		m.change(func() { delete(m.disks, "vdb") })
@@ -2919,8 +2921,8 @@ func TestAnEventThatWasPutOffIsTheNextDisks(t *testing.T) {
 	})
 }
 
-// TestStatusWhileThereIsWork checks that while there is work the status is sent once a second, but not at first. It is
-// sent at once when no work is left.
+// TestStatusWhileThereIsWork checks that the status is sent once a second while there is work, except right after
+// start. When no work is left, the status is sent at once.
 func TestStatusWhileThereIsWork(t *testing.T) {
 	m := newMachine()
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -2989,8 +2991,8 @@ func TestGoneCostsTheOthersNothing(t *testing.T) {
 	})
 }
 
-// TestAPulledDiskWhoseNumberIsAnothers checks a pulled disk whose device number another disk has by now. The other disk
-// shows nothing about the disk that was refused because of the pulled disk.
+// TestAPulledDiskWhoseNumberIsAnothers checks a pulled disk whose device number another disk has by now. The disk with
+// that number gives no information about the disk that was refused because of the pulled disk.
 func TestAPulledDiskWhoseNumberIsAnothers(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {

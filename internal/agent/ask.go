@@ -14,8 +14,8 @@ func (a *Agent) asks(st *state) bool {
 	return st.asked != st.decision && policy.Asks(&st.facts, &c, st.decision)
 }
 
-// asksFirst reports whether the agent must know who has the disk open before the action in lane l. If so, it starts to
-// find out. The next look decides again.
+// asksFirst reports whether the agent must know who has the disk open before the action in lane l. If the agent must
+// know, asksFirst starts the program that finds out. The next look makes the decision.
 func (a *Agent) asksFirst(ctx context.Context, name string, l *lane) bool {
 	st := a.disks[name]
 	if !a.asks(st) {
@@ -30,9 +30,9 @@ func (a *Agent) asksFirst(ctx context.Context, name string, l *lane) bool {
 	return true
 }
 
-// answered handles the answer to the question who has the disk open. A disk of a virtual machine is held from now on.
-// If another process has open a disk that is to be used, the agent waits until that process closes the disk. If the
-// operator has accepted the disk, the agent waits for the virtual machine too.
+// answered handles the answer to the question who has the disk open. A disk that a virtual machine has open is held. If
+// another process has open a disk that is to be used, the agent waits until that process closes the disk. If the
+// operator has accepted the disk, the agent also waits until a virtual machine closes the disk.
 func (a *Agent) answered(name string, seq uint64, by *disk.Opener, err error) {
 	st := a.disks[name]
 	st.phase = idle

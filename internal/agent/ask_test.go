@@ -9,9 +9,9 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestUsedByAnotherIsHeld checks a disk that is mounted elsewhere, bound as a device or claimed. When this use ends,
-// the disk is held until it is accepted. A volume of this node is refused during the use, and mounted again without an
-// accept after it.
+// TestUsedByAnotherIsHeld checks a disk that is mounted elsewhere, bound as a device or claimed. When the other use
+// ends, the disk is held until it is accepted. A volume of this node is refused while it is so used, and mounted again
+// afterwards without an accept.
 func TestUsedByAnotherIsHeld(t *testing.T) {
 	for how, use := range map[string]func(m *machine, f *disk.Facts, on bool){
 		"mounted at /srv": func(m *machine, f *disk.Facts, on bool) {
@@ -73,8 +73,8 @@ func TestUsedByAnotherIsHeld(t *testing.T) {
 }
 
 // TestAsksBeforeTheFirstUse checks the first mount, format or link of a disk on a node where other software opens
-// disks. This action waits until the agent knows who has the disk open. On other nodes, and for a volume, the agent
-// does not ask.
+// disks. The mount, format or link waits until the agent knows who has the disk open. The agent does not ask on nodes
+// without such software, or for a disk that is already a volume.
 func TestAsksBeforeTheFirstUse(t *testing.T) {
 	vdb, vdc, vdd := xfsDisk("vdb", 2, uuidA), blankDisk("vdc", 3), xfsDisk("vdd", 4, uuidC)
 	vdd.Standing.Volume = &disk.Sighting{Identity: disk.Identity{Boot: "before"}, UUID: uuidC, Type: "xfs", Directory: "/mnt/disks"}
@@ -109,7 +109,7 @@ func TestAsksBeforeTheFirstUse(t *testing.T) {
 }
 
 // TestAMachinesDiskIsHeld checks that a disk that a virtual machine monitor has open is held. After an accept the disk
-// is still not mounted while the monitor has it open.
+// is not mounted until the monitor has closed the disk.
 func TestAMachinesDiskIsHeld(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.Neighbours = true
@@ -142,7 +142,8 @@ func TestAMachinesDiskIsHeld(t *testing.T) {
 }
 
 // TestAWriterIsWaitedFor checks that a disk that another process has open for writing is not recorded as used. The disk
-// is mounted once that process has closed it. The agent also waits if it cannot find out who has the disk open.
+// is mounted once the other process has closed it. The agent also does not mount the disk if it cannot find out who has
+// the disk open.
 func TestAWriterIsWaitedFor(t *testing.T) {
 	for want, put := range map[string]func(m *machine){
 		"cannot use it: it is opened for writing by dd (process 8)": func(m *machine) { m.opener = &disk.Opener{PID: 8, Command: "dd"} },
@@ -176,8 +177,8 @@ func TestAWriterIsWaitedFor(t *testing.T) {
 }
 
 // TestAsksBeforeARefusal checks a disk whose remedy is to overwrite it, on a node where other software opens disks. The
-// disk is refused only once the agent knows that no virtual machine has it open. If a virtual machine has it open, the
-// disk is held. Before that, nothing is reported.
+// disk is refused only once the agent knows that no virtual machine has it open. If a virtual machine has the disk
+// open, the disk is held. Nothing is reported until the agent knows.
 func TestAsksBeforeARefusal(t *testing.T) {
 	for name, test := range map[string]struct {
 		put  func(m *machine)

@@ -46,8 +46,8 @@ func rawDisk(name string, seq uint64, serial string) *disk.Facts {
 	return f
 }
 
-// TestBlock checks that a disk is given out and stays given out. It is given out again if its link was removed. It is
-// taken back at an accept and when the disk is detached.
+// TestBlock checks that a disk is given out and stays given out. A disk whose link was removed is given out again. A
+// release, and the detachment of the disk, take the link back.
 func TestBlock(t *testing.T) {
 	m := newMachine(rawDisk("vdb", 2, "A"))
 	m.mode = disk.ModeBlock
@@ -68,7 +68,7 @@ func TestBlock(t *testing.T) {
 			vdb: link (block-mode)
 			give out seq 2
 			vdb: keep (given-out)`)
-		// The unit reports only a sequence number. A number that is another disk's is ignored.
+		// The unit reports only a sequence number. The sequence number of another disk is ignored.
 		m.change(func() { m.disks["vdb"].Standing.Link = "" })
 		if err := a.LookAt(t.Context(), 3); err != nil {
 			t.Error(err)
@@ -106,8 +106,8 @@ func TestBlock(t *testing.T) {
 	})
 }
 
-// TestAPulledBlockVolumeIsNotTwice checks a disk that comes back under another name. The agent looks at the new name
-// first.
+// TestAPulledBlockVolumeIsNotTwice checks a disk that comes back under another name. The agent looks at the disk under
+// its new name first.
 func TestAPulledBlockVolumeIsNotTwice(t *testing.T) {
 	vdb := rawDisk("vdb", 2, "A")
 	m := newMachine(vdb)
@@ -121,8 +121,8 @@ func TestAPulledBlockVolumeIsNotTwice(t *testing.T) {
 		})
 		a.Look("vdc")
 		settle()
-		// The link that is taken back and the link that is given out have the same name. They may be handled in any
-		// order.
+		// The link that is taken back and the link that is given out have the same name. The agent may handle the two
+		// links in any order.
 		given, kept := slices.Index(m.log, "give out seq 3"), slices.Index(m.log, "vdc: keep (given-out)")
 		if log := strings.Join(m.log, "\n"); strings.Contains(log, "stays held") || given < 0 || kept < given {
 			t.Errorf("log:\n%s", log)
@@ -131,7 +131,7 @@ func TestAPulledBlockVolumeIsNotTwice(t *testing.T) {
 }
 
 // TestGivenOutByAFormerClass checks a disk that was given out and is now to be mounted. The operator takes the disk
-// back with a release. A release of a device on such a disk does not do this.
+// back with a release. A release of a device that is built on the disk fails.
 func TestGivenOutByAFormerClass(t *testing.T) {
 	givenOutByAFormerClass(t, "vd[a-z]", `
 			vdb stays unmounted: released
@@ -168,9 +168,9 @@ func givenOutByAFormerClass(t *testing.T, names, want string) {
 	})
 }
 
-// TestBlockOfAnother checks a second disk with the serial of a disk that was given out. It does not get the name of the
-// first disk when the first disk is detached, even after a reboot. An accept changes that. The first disk gets the name
-// again when it returns.
+// TestBlockOfAnother checks a second disk with the serial of a disk that was given out. The second disk does not get
+// the name of the first disk when the first disk is detached, even after a reboot. An accept changes that. The first
+// disk gets the name again when it returns.
 func TestBlockOfAnother(t *testing.T) {
 	first := rawDisk("vdb", 2, "A")
 	first.Slot = "pci-1"
@@ -258,8 +258,8 @@ func TestBlockSerialTwice(t *testing.T) {
 	})
 }
 
-// TestBlockWithoutEffect checks that a disk does not count as given out because the unit reports success. Only the link
-// counts.
+// TestBlockWithoutEffect checks that the unit's report of success is not sufficient for a disk to count as given out.
+// Only the link counts.
 func TestBlockWithoutEffect(t *testing.T) {
 	m := newMachine(rawDisk("vdb", 2, "A"))
 	m.mode, m.noEffect = disk.ModeBlock, true
@@ -285,7 +285,7 @@ func TestTakenBackWithoutEffect(t *testing.T) {
 }
 
 // TestOfOneSerialInLine checks a disk with the serial of a volume. The disk has waited in its lane since before the
-// volume was looked at. If the volume leaves during the wait, the disk is not given out in place of the volume.
+// agent looked at the volume. If the volume leaves during the wait, the disk is not given out in place of the volume.
 func TestOfOneSerialInLine(t *testing.T) {
 	vdb, vdc := rawDisk("vdb", 2, "A"), rawDisk("vdc", 3, "A")
 	vdb.Slot, vdc.Slot = "pci-5", "pci-6"

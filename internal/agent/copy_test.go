@@ -90,8 +90,8 @@ func (r *recorded) Keep(f *disk.Facts, reason disk.Reason, how string) error {
 }
 
 // TestACopyIsNotMountedWhenTheOriginalIsPulled checks a copy that was attached together with the original. The copy is
-// not mounted in the original's place when the original is pulled. This does not depend on the serial, the order of the
-// looks or the duration of the records. It is also true if nothing can be recorded.
+// not mounted in the original's place when the original is pulled. The serial, the order of the looks and the duration
+// of the records make no difference. The copy is also not mounted if nothing can be recorded.
 func TestACopyIsNotMountedWhenTheOriginalIsPulled(t *testing.T) {
 	for _, serial := range []string{"S", "OTHER", ""} {
 		for name, tt := range map[string]struct {
@@ -164,7 +164,7 @@ func TestACopyIsNotMountedWhenTheOriginalIsPulled(t *testing.T) {
 }
 
 // TestBackUnderAnotherName checks that a disk that was pulled and is back under another name does not count as a copy.
-// The order in which disks came and went must show this.
+// The order in which the disks came and went must show that both names belong to one disk.
 func TestBackUnderAnotherName(t *testing.T) {
 	for _, full := range []bool{false, true} {
 		was, is := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
@@ -187,10 +187,10 @@ func TestBackUnderAnotherName(t *testing.T) {
 	}
 }
 
-// TestACopyThatWaitsInLine checks a copy with the original's serial that waits in its lane. Its mount was decided
-// before the original was looked at. If the original leaves during the wait, the copy is not mounted. This is also true
-// if the original cannot be mounted itself and was on record only before a boot. It is also true for a copy with
-// another serial that has no record.
+// TestACopyThatWaitsInLine checks a copy with the original's serial that waits in its lane. The mount of the copy was
+// decided before the agent looked at the original. If the original leaves during the wait, the copy is not mounted. The
+// copy is also not mounted if the original cannot be mounted itself and was recorded only before a boot. A copy with
+// another serial and without a record is not mounted either.
 func TestACopyThatWaitsInLine(t *testing.T) {
 	for boot, mounted := range map[string]bool{thisBoot: true, "22222222-0000-4000-8000-000000000001": false, "": false} {
 		original, same := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
@@ -255,7 +255,7 @@ func TestACopyThatWaitsInLine(t *testing.T) {
 }
 
 // TestInLineWhenOneLeaves checks that a disk that waits in its lane is looked at once more when its original leaves.
-// What was known of the original does not matter.
+// The look comes whatever was known of the original.
 func TestInLineWhenOneLeaves(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB))
 	m.table = []disk.MountPoint{{Path: "/mnt/disks/" + uuidA, Root: "/", Type: "xfs", Dev: m.disks["vdb"].Dev}}

@@ -11,8 +11,8 @@ import (
 )
 
 // TestLooksShareAGathering checks that looks that are due together share one gathering. A look that becomes due during
-// a gathering waits for the next one, because the earlier data may be older than the look. A look that hangs does not
-// delay other looks.
+// a gathering waits for the next gathering, because the current data may be older than the look. A look that hangs does
+// not delay other looks.
 func TestLooksShareAGathering(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB), xfsDisk("vdd", 4, uuidC))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -75,7 +75,7 @@ func TestGatheringsRest(t *testing.T) {
 					}
 				}
 			})
-			a.Look("vdz") // with vdy, two more disks are busy
+			a.Look("vdz") // vdz and vdy add two busy disks to those in all
 			time.Sleep(took / 2)
 			a.Look("vdy")
 			time.Sleep(time.Second)

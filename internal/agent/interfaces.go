@@ -11,22 +11,22 @@ import (
 type Host interface {
 	// Names returns the kernel names of all attached disks, and of their partitions if the settings ask for them.
 	Names(s *disk.Settings) ([]string, error)
-	// Gather reads what is common to all disks. It returns the function that gathers the facts of one disk from what
-	// was read, without the disk's peers. The function may be called concurrently. Its error wraps disk.ErrGone if
-	// Names does not list the disk. Gather and the function may hang on dead storage.
+	// Gather reads what is common to all disks, and returns look. look gathers the facts of one disk from what Gather
+	// read, without the disk's peers. look may be called concurrently. The error of look wraps disk.ErrGone if Names
+	// does not list the disk. Gather and look may hang on dead storage.
 	Gather(s *disk.Settings) (look func(name string) (disk.Facts, error))
 	// MountedAt reports whether the device is mounted at the path, according to PID 1's mount table. The error may
-	// report that another mount covers this one.
+	// report that another mount covers the device's mount.
 	MountedAt(path string, dev disk.Dev) (bool, error)
-	// Attached returns the sequence number of the disk or partition with that device number. It returns 0 if there is
-	// none.
+	// Attached returns the sequence number of the disk or partition with that device number. Attached returns 0 if no
+	// disk or partition has the number.
 	Attached(dev disk.Dev) (seq uint64, err error)
-	// Stale returns disks that are gone but still mounted where a class mounts disks. For each disk it returns the known
-	// facts, with that mount. If err is not nil, the list may be incomplete.
+	// Stale returns disks that are gone but still mounted where a class mounts disks. Each entry is the known facts of
+	// one disk with its remaining mount. If err is not nil, the list may be incomplete.
 	Stale(s *disk.Settings) ([]disk.Facts, error)
 	// Changed returns the names of those disks whose mounts or kernel faults (Facts.Fault) have changed since the last
 	// look. mounted are the disks that were mounted at the last look. Changed costs much less than a look. Like a look,
-	// it may hang.
+	// Changed may hang.
 	Changed(mounted []disk.Facts) ([]string, error)
 	// Notices returns, in words, the problems that do not concern a single disk.
 	Notices(s *disk.Settings) ([]string, error)
@@ -35,17 +35,18 @@ type Host interface {
 	// another try.
 	Accept(f *disk.Facts, w disk.Word) error
 	// Keep records that the disk stays held, refused or unmounted for that reason until Accept, even when the cause is
-	// gone. For ReasonUsed, how describes how somebody else uses the disk. An empty reason lets the disk be mounted
-	// again.
+	// gone. For ReasonUsed, how describes how somebody else uses the disk. An empty reason allows the disk to be
+	// mounted again.
 	Keep(f *disk.Facts, reason disk.Reason, how string) error
 	// Forget removes the records of an attachment that has ended.
 	Forget(seq uint64) error
 	// Expect makes later looks take into account that a filesystem was found mounted on the named disk, or that the
-	// disk has left. Expect fills in the boot. For a disk that has left, it also fills in which disks may have been
-	// attached at the same time.
+	// disk has left. Expect fills in the boot ID of the sighting. For a disk that has left, Expect also fills in which
+	// disks may have been attached at the same time.
 	Expect(seen disk.Sighting, name string) error
-	// Remember records the noted content: what was found on disks and is not mounted from them, or that such content is
-	// gone. If expected is set, it first records what Expect received, including what could not be recorded before.
+	// Remember records each noted sighting: content that is on a disk and not mounted from it, or that such content is
+	// gone. If expected is set, Remember first records all sightings that Expect received and that are not recorded
+	// yet.
 	Remember(expected bool, noted []disk.Sighting) error
 }
 
@@ -53,19 +54,19 @@ type Host interface {
 type Units interface {
 	// Mount mounts the filesystem of that type and UUID for the class, and returns when the job of the mount unit has
 	// ended. The error wraps disk.ErrHeld if the kernel still has the filesystem mounted in a place that the host
-	// cannot see. It wraps a *disk.NodeError for a fault of the node.
+	// cannot see. The error wraps a *disk.NodeError for a fault of the node.
 	Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) error
 	// Unmount stops the mount unit of that mount point.
 	Unmount(ctx context.Context, path string) error
-	// Run runs a program for the disk and the mount point. It does nothing if the program has nothing to do there.
+	// Run runs a program for the disk and the mount point. Run does nothing if the program has nothing to do there.
 	Run(ctx context.Context, p disk.Program, id disk.ID, path string) error
 	// Stop ends a program that Run started and that is still running.
 	Stop(ctx context.Context, p disk.Program, id disk.ID) error
-	// Opener runs the program that finds out which process has the disk open. It returns nil if no process has the disk
-	// open.
+	// Opener runs the program that finds out which process has the disk open. Opener returns nil if no process has the
+	// disk open.
 	Opener(ctx context.Context, id disk.ID) (*disk.Opener, error)
-	// Plugged returns the time of CLOCK_MONOTONIC since which PID 1 has the disk's device unit plugged. It returns 0 if
-	// the device unit is not plugged.
+	// Plugged returns the time of CLOCK_MONOTONIC since which PID 1 has the disk's device unit plugged. Plugged returns
+	// 0 if the device unit is not plugged.
 	Plugged(ctx context.Context, id disk.ID) (time.Duration, error)
 }
 

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// lane holds the disks that wait for one kind of work, in order. At most limit pieces of that work run at once. So
-// disks that hang during a format do not delay the mounts of other disks.
+// lane holds the disks that wait for one kind of work, in order. At most limit pieces of work of that kind run at once.
+// Since each kind has its own limit, disks that hang during a format do not delay the mounts of other disks.
 type lane struct {
 	waiting []string
 	running int
 	limit   int
 	// overdue counts work that has taken too long and no longer counts in running. running plus overdue is at most
-	// most. If most is 0, the sum has no limit.
+	// most. If most is 0, running plus overdue has no limit.
 	overdue, most int
 }
 
@@ -31,11 +31,11 @@ func (l *lane) next() (name string, ok bool) {
 const (
 	// mountsPerWorker is above 1 because mounts mostly wait for PID 1, which starts the mounts of fstab all at once.
 	mountsPerWorker = 4
-	// proofsAtOnce allows two units that read (internal/store, ScanPlace) and two more that begin or end. Each unit
-	// takes 3 MiB of memory or more.
+	// proofsAtOnce allows two units that read (internal/store, ScanPlace) and two more that begin or end. Each such
+	// unit takes at least 3 MiB of memory.
 	proofsAtOnce = 4
 	// A proof that takes longer than proofPatience may hang, or may wait to read. Such a proof no longer counts against
-	// the limit, but at most proofsInAll proofs run.
+	// proofsAtOnce, but at most proofsInAll proofs run.
 	proofsInAll   = 64
 	proofPatience = time.Minute
 	// growthsAtOnce is how many filesystems are measured and grown at the same time.

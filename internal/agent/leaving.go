@@ -17,17 +17,16 @@ type departure struct {
 	busy  bool
 	attempts
 	retry time.Time
-	// named reports that the users of the mount were named when it was detached from the tree. unnamed is why users
-	// elsewhere could not be named. It is nil if they could be named.
+	// named reports that the users of the mount were named when it was detached from the tree. unnamed is why the other
+	// users of the filesystem could not be named, or nil.
 	named   bool
 	unnamed error
 	// unmounted reports that the mount is unmounted and only its directory remains to be removed.
 	unmounted bool
-	// leftover reports that the mount ended before the disk left, so at most the directory of the mount is left. Its
-	// removal is tried once.
+	// leftover reports that the mount ended before the disk left, so at most the directory of the mount is left. The
+	// removal of the directory is tried once.
 	leftover bool
-	// answer receives the result of an operator's request, which is not retried. It is nil if the departure began
-	// because the disk is gone.
+	// answer receives the result of an operator's request, which is not retried, or is nil if the disk is gone.
 	answer chan error
 }
 
@@ -46,7 +45,7 @@ func (a *Agent) startDepartures(ctx context.Context, now time.Time) {
 	}
 }
 
-// takeBack removes the link of a block volume. It returns an error if the link is still there.
+// takeBack removes the link of a block volume. takeBack returns an error if the link still exists afterwards.
 func (a *Agent) takeBack(ctx context.Context, dep *departure, s *disk.Settings) error {
 	if err := a.units.Stop(ctx, disk.ProgramBlock, dep.facts.ID); err != nil {
 		return fmt.Errorf("cannot remove the link %s to %s: %w", dep.path, dep.facts.ID, err)
@@ -63,7 +62,7 @@ func (a *Agent) takeBack(ctx context.Context, dep *departure, s *disk.Settings) 
 }
 
 // release removes everything that is left of the mount of a disk that is gone. PID 1 stops the mount unit itself if
-// nothing used the disk. While release runs, no other disk is mounted at the path. So release cannot unmount the wrong
+// nothing used the disk. No other disk is mounted at the path while release runs, so release cannot unmount the wrong
 // disk.
 func (a *Agent) release(ctx context.Context, dep *departure, s *disk.Settings) error {
 	if dep.leftover {
@@ -74,8 +73,8 @@ func (a *Agent) release(ctx context.Context, dep *departure, s *disk.Settings) e
 	}
 	there, err := a.host.MountedAt(dep.path, dep.facts.Dev)
 	if err == nil && there && dep.answer == nil {
-		// If a disk with that number is attached, there are two possibilities. The mount belongs to another attachment,
-		// or the disk was wrongly taken for gone.
+		// If a disk with the number dep.facts.Dev is attached, the mount belongs to another attachment, or the disk was
+		// wrongly taken for gone.
 		attached, err := a.host.Attached(dep.facts.Dev)
 		if err != nil {
 			return fmt.Errorf("cannot tell whether the disk of %s is there: %w", dep.path, err)
@@ -107,7 +106,7 @@ func (a *Agent) release(ctx context.Context, dep *departure, s *disk.Settings) e
 	if err := a.units.Run(ctx, disk.ProgramCleanup, dep.facts.ID, dep.path); err != nil {
 		return err
 	}
-	// A user of the filesystem with a mount of its own, such as a pod, did not prevent this unmount. ProgramUnmount
+	// A pod or another user with its own mount of the filesystem did not prevent the unmount above. ProgramUnmount
 	// names such users.
 	if dep.answer == nil && !dep.named {
 		dep.unnamed = a.units.Run(ctx, disk.ProgramUnmount, dep.facts.ID, dep.path)
@@ -115,8 +114,8 @@ func (a *Agent) release(ctx context.Context, dep *departure, s *disk.Settings) e
 	return nil
 }
 
-// missed starts departures for mounts of gone disks that no look will notice. Such a disk left while no agent was
-// running, or the agent ended before the departure of the disk was finished.
+// missed starts departures for mounts of gone disks that no look will notice. The disk of such a mount left while no
+// agent was running, or the agent ended before the departure was finished.
 func (a *Agent) missed() {
 	stale, err := a.host.Stale(a.settings)
 	a.problem(err)
@@ -147,7 +146,7 @@ func (a *Agent) released(dep *departure, err error) {
 			err = errors.Join(err, a.host.Keep(&dep.facts, "", ""))
 		}
 		dep.answer <- err
-		if a.leaving[dep.path] == dep { // otherwise the disk has gone since the departure began
+		if a.leaving[dep.path] == dep { // otherwise the disk has left since the departure began
 			delete(a.leaving, dep.path)
 		}
 		a.rescan(a.wanted)
@@ -199,7 +198,7 @@ func (a *Agent) gone(name string) {
 		return
 	}
 	where := a.path(st)
-	// While another disk is leaving at that path, the mount belongs to that disk.
+	// While another disk is leaving at the path where, the mount belongs to that disk.
 	if was := a.leaving[where]; where != "" && (was == nil || was.facts.Seq == st.facts.Seq) {
 		a.leaving[where] = &departure{facts: st.facts, path: where}
 	}
@@ -214,7 +213,7 @@ func (a *Agent) gone(name string) {
 	case d.Action != disk.Ignore:
 		was := where
 		if !d.Mounted() && !d.GivenOut() {
-			was = "" // the disk was not mounted there yet
+			was = "" // the disk was not mounted at the path yet
 		}
 		a.report.Report(disk.Event{Kind: disk.EventGone, Facts: &st.facts, Path: was})
 	}

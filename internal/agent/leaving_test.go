@@ -12,9 +12,9 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestReturnWhileAPodHasTheOldMount checks a pod that uses the filesystem by a mount of its own. That mount does not
-// prevent the unmount on the host, and the message names the pod. The disk that has returned is mounted when the pod
-// ends, hours later and without an event. This is also true if the agent restarts in between.
+// TestReturnWhileAPodHasTheOldMount checks a pod that uses the filesystem by a mount of its own. The pod's mount does
+// not prevent the unmount on the host, and the message names the pod. The disk that has returned is mounted when the
+// pod ends, hours later and without an event. The disk is also mounted if the agent restarts before the pod ends.
 func TestReturnWhileAPodHasTheOldMount(t *testing.T) {
 	where := "/mnt/disks/" + uuidA
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
@@ -72,8 +72,8 @@ func TestReturnWhileAPodHasTheOldMount(t *testing.T) {
 	})
 }
 
-// TestReturnOfADamagedDisk checks that a disk that returns damaged is tried again after longer and longer waits. It is
-// mounted once the mount succeeds.
+// TestReturnOfADamagedDisk checks that a disk that returns damaged is tried again after longer and longer waits. The
+// disk is mounted once a mount succeeds.
 func TestReturnOfADamagedDisk(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -100,8 +100,8 @@ func TestReturnOfADamagedDisk(t *testing.T) {
 	})
 }
 
-// TestStaleMounts checks a disk that left while no agent was running. Its leftover mount is removed at start, even if
-// the disk is already back. The look at all disks also removes such mounts.
+// TestStaleMounts checks a disk that left while no agent was running. The disk's leftover mount is removed at start,
+// even if the disk is already back. The look at all disks also removes mounts of disks that are gone.
 func TestStaleMounts(t *testing.T) {
 	where := "/mnt/disks/" + uuidA
 	stale := disk.MountPoint{Dev: disk.Dev{Major: 254, Minor: 16}, Root: "/", Path: where, Type: "xfs"}
@@ -153,8 +153,8 @@ func TestStaleMounts(t *testing.T) {
 	})
 }
 
-// TestALivingMountOverAStaleOne checks a working mount that covers the mount of a gone disk. The working mount is not
-// removed instead of the other one. This is also true for a disk that is to be released.
+// TestALivingMountOverAStaleOne checks a working mount that covers the mount of a gone disk. The agent does not remove
+// the working mount by mistake. At a release the working mount is not removed either.
 func TestALivingMountOverAStaleOne(t *testing.T) {
 	where := "/mnt/disks/" + uuidA
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
@@ -179,8 +179,9 @@ func TestALivingMountOverAStaleOne(t *testing.T) {
 	})
 }
 
-// TestReleaseThatWasCutShort checks an agent that was killed during a release. It had recorded that the disk stays
-// unmounted, but the disk is mounted. If the mount ends later by itself, the disk is mounted again.
+// TestReleaseThatWasCutShort checks an agent that was killed during a release. The agent had recorded that the disk
+// stays unmounted, but the disk is mounted. If the mount ends later without an unmount by hand, the disk is mounted
+// again.
 func TestReleaseThatWasCutShort(t *testing.T) {
 	f := xfsDisk("vdb", 2, uuidA)
 	f.Standing.Unmounted = disk.ReasonReleased
@@ -410,8 +411,8 @@ func TestStaleAndGivenUp(t *testing.T) {
 	})
 }
 
-// TestAHandAfterABounce checks a disk that PID 1 took for unplugged while the disk was in use. The mount of the disk
-// lasted longer than that. If the mount ends later, somebody unmounted it by hand.
+// TestAHandAfterABounce checks a disk that PID 1 took for unplugged while the disk was in use. The disk stayed mounted
+// for longer than PID 1 takes to stop a mount unit. If the mount ends later, somebody unmounted it by hand.
 func TestAHandAfterABounce(t *testing.T) {
 	for after, want := range map[time.Duration]string{
 		24 * time.Hour: `
@@ -483,7 +484,7 @@ func TestUnmountedByHandAndTheClockWasSet(t *testing.T) {
 		m.plugged = map[uint64]time.Time{2: mounted.Add(-time.Hour)}
 		hand := "\n\t\t\tvdb stays unmounted: unmounted-by-hand\n\t\t\tvdb: hold (unmounted-by-hand)\n\t\t\tready"
 		with(t, m, func(t *testing.T, _ *Agent) { m.expect(t, hand) })
-		for _, plugged := range []time.Time{mounted.Add(time.Hour), {}} { // plugged after the mount, or not plugged now
+		for _, plugged := range []time.Time{mounted.Add(time.Hour), {}} { // PID 1 plugged the device after the mount, or not at all
 			f.Standing.Unmounted, m.table = "", nil
 			m.plugged[2] = plugged
 			with(t, m, func(t *testing.T, _ *Agent) {

@@ -12,15 +12,16 @@ import (
 
 // disksPerGathering limits the cost of gatherings during a burst, because the duration of a gathering grows with the
 // number of disks. Each multiple of disksPerGathering busy disks makes the next gathering wait as long as the last one
-// took. With few disks the wait is not noticeable. With 200 disks, gatherings take a sixth of one processor.
+// took. With fewer than disksPerGathering disks, the wait is not noticeable. With 200 disks, gatherings take a sixth of
+// one processor.
 const disksPerGathering = 40
 
 // longestRest is the longest wait for the next gathering, even if the last gathering took longer.
 const longestRest = time.Second
 
-// startLooks starts the looks whose turn has come. They share one gathering of what is common to all disks. Without
-// that, each look in a burst would read the mounts and loop devices of all disks. A look that becomes due during a
-// gathering waits for the next one, because no fact may be older than its look.
+// startLooks starts the looks whose turn has come. The looks share one gathering of what is common to all disks.
+// Without the shared gathering, each look in a burst would read the mounts and loop devices of all disks. A look that
+// becomes due during a gathering waits for the next gathering, because no fact may be older than its look.
 func (a *Agent) startLooks(ctx context.Context, now time.Time) {
 	if a.gathering || now.Before(a.gatherDue) {
 		return
@@ -211,8 +212,8 @@ func (a *Agent) allSeen(now time.Time) bool {
 	return true
 }
 
-// disregarded reports whether a missing disk is a partition that still exists and that no class selects any more. Such
-// a partition is left as it is, as it would be by a daemon that starts now.
+// disregarded reports whether a missing disk is a partition that still exists and that no class selects any more. The
+// agent leaves such a partition as it is, as an agent that starts now would.
 func (a *Agent) disregarded(f *disk.Facts) bool {
 	if f.Partition() == 0 || a.settings.Partitions() {
 		return false
@@ -221,12 +222,13 @@ func (a *Agent) disregarded(f *disk.Facts) bool {
 	return err == nil && seq == f.Seq
 }
 
-// path returns where the disk is or will be mounted, or where it is given out. It returns "" if there is no such place.
+// path returns where the disk is or will be mounted, or where it is given out. path returns "" if the disk has no such
+// place.
 func (a *Agent) path(st *state) string {
 	switch {
 	case st.decision.GivenOut():
 		return st.facts.Standing.Link
-	case st.decision.Action == disk.Ignore: // a class that is no longer configured may have given it out
+	case st.decision.Action == disk.Ignore: // a class that is no longer configured may have given the disk out
 		return st.facts.OwnLink()
 	}
 	class := policy.Select(&st.facts, a.settings)
