@@ -156,7 +156,7 @@ func (a *Agent) decide(name string, f *disk.Facts) {
 }
 
 // outdated reports whether the decision is to mount although a disk has left since the look began. The filesystem may
-// be a copy of the filesystem of that disk, and the look may not know this.
+// be a copy of the one on the disk that left, and the look may not have seen that disk.
 func (a *Agent) outdated(st *state, d disk.Decision) bool {
 	return d.Action == disk.Mount && st.peers.since != a.left
 }
@@ -171,9 +171,9 @@ func (a *Agent) rest(st *state) {
 	}
 }
 
-// unkeepUnmounted removes the record that the disk is to stay unmounted, if the disk is mounted. That happens if the
-// agent ended during a release, or if somebody mounted the disk again. If another look is requested, this look may be
-// too old to decide.
+// unkeepUnmounted removes the record that the disk is to stay unmounted, if the disk is mounted. A mounted disk has
+// such a record if the agent ended during a release, or if somebody mounted the disk again. If another look is
+// requested, this look may be too old to decide.
 func (a *Agent) unkeepUnmounted(st *state) {
 	s := &st.facts.Standing
 	if s.Unmounted == "" && !s.Remount || !st.decision.Mounted() && !st.decision.GivenOut() {
@@ -187,19 +187,20 @@ func (a *Agent) unkeepUnmounted(st *state) {
 
 // early reports whether it is too early to refuse the disk as a twin. The disk is where its filesystem was last, and a
 // disk that was refused earlier may still appear. The slot distinguishes two disks with the same serial only after
-// every disk was looked at. wantDue then requests another look.
+// every disk was looked at. If early returns true, wantDue requests another look later.
 func (a *Agent) early(f *disk.Facts, d disk.Decision) bool {
 	return doubted(f, d) && !a.allSeen(time.Now())
 }
 
-// doubted reports whether the disk is refused although no other disk with its UUID is attached. A disk that was refused
-// earlier may have taken its slot.
+// doubted reports whether the disk is refused although no other disk with its UUID is attached. Another disk, which was
+// refused earlier, may have taken the slot of the original.
 func doubted(f *disk.Facts, d disk.Decision) bool {
 	return d.Reason == disk.ReasonTwin && f.Standing.Twin && f.Standing.InPlace && len(f.SameUUID) == 0
 }
 
-// allSeen reports whether every disk that was present at start was looked at after udev had finished with it. The UUID
-// of a disk is not known before that. allSeen also returns true once ReadyTimeout has passed.
+// allSeen reports whether every disk that was present at start was looked at after udev had finished with it. Until
+// udev has finished with a disk, the UUID of the disk is not known. allSeen also returns true once ReadyTimeout has
+// passed.
 func (a *Agent) allSeen(now time.Time) bool {
 	if now.Sub(a.started) >= a.settings.ReadyTimeout {
 		return true

@@ -8,18 +8,20 @@ import (
 	"hotmount/internal/disk"
 )
 
-// checkPeriod is the time between two checks of the mounted disks for faults, which cause no event. One more check runs
-// when the loop first rests. Other changes cause events, or are found by a look at every disk (Settings.Rescan).
+// checkPeriod is the time between two checks of the mounted disks for faults, which cause no event. A check also runs
+// when the loop starts to rest for the first time. Changes other than such faults cause events, or are found by a look
+// at every disk (Settings.Rescan).
 const checkPeriod = 10 * time.Minute
 
 // restAfter is how long the loop must be idle before it starts to rest.
 const restAfter = time.Minute
 
-// patience is how long Run waits for running work to end. With it, SIGTERM stops the daemon within a second.
+// patience is how long Run waits for running work to end. patience is so short that SIGTERM stops the daemon within a
+// second.
 const patience = 500 * time.Millisecond
 
-// Run runs the loop until ctx ends. It then leaves all mounts as they are, and PID 1 finishes the jobs that it has
-// begun.
+// Run runs the loop until ctx ends. At its end, Run leaves all mounts as they are, and PID 1 finishes the jobs that it
+// has begun.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.wait()
 	a.started = time.Now()
@@ -73,8 +75,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 }
 
-// beats returns a ticker and the function to call at each tick. The function feeds the watchdog and checks the mounted
-// disks in one wake-up, because waking costs more than feeding or checking.
+// beats returns a ticker and the function to call at each tick. That function feeds the watchdog and checks the mounted
+// disks in one wake-up, because the wake-up costs more than either task.
 func (a *Agent) beats(ctx context.Context) (*time.Ticker, func()) {
 	period := checkPeriod
 	if a.watchdog > 0 {
@@ -100,7 +102,7 @@ func (a *Agent) start(ctx context.Context) {
 	a.startMounts(ctx, now)
 	a.startPrograms(ctx, &a.lanes.proofs, disk.ProgramFormat, disk.Prove)
 	a.startPrograms(ctx, &a.lanes.grows, disk.ProgramGrow, disk.Grow)
-	a.startLooks(ctx, now) // this comes after the others, because they may request looks
+	a.startLooks(ctx, now) // startLooks comes last, because the other functions may request looks
 	a.startQuestions(ctx)
 	a.startSave(ctx, now)
 	a.startNotices(ctx)
@@ -179,8 +181,8 @@ func (a *Agent) rescan(want func(name string)) {
 }
 
 // hinted requests a look because of an event. In a storm of events (udevadm trigger, a rule that opens disks for
-// writing) one look answers many events. The first few events are answered at once. After that, each look waits for
-// some time after the previous look.
+// writing) one look answers many events. The first hintsAtOnce events of a disk are answered at once. After these
+// events, each look waits for some time after the previous look.
 func (a *Agent) hinted(name string) {
 	st := a.disks[name]
 	if st == nil || st.hints.mayLook(time.Now()) {
@@ -210,7 +212,7 @@ type check struct {
 	mounted []disk.Facts
 }
 
-// startCheck starts a check of the mounted disks, which requests looks at those that have changed. If no disk has
+// startCheck starts a check of the mounted disks, and requests looks at the disks that have changed. If no disk has
 // changed, the loop continues to rest.
 func (a *Agent) startCheck(ctx context.Context) {
 	if a.check.running {
@@ -237,7 +239,7 @@ func (a *Agent) startCheck(ctx context.Context) {
 	})
 }
 
-// checkEnded handles the result of a check. It reports whether there is something to do.
+// checkEnded handles the result of a check. checkEnded reports whether there is something to do.
 func (a *Agent) checkEnded(changed []string, at time.Duration, err error) bool {
 	a.check.running = false
 	if err != nil {
@@ -256,8 +258,8 @@ func (a *Agent) checkEnded(changed []string, at time.Duration, err error) bool {
 	return len(changed) > 0
 }
 
-// wait waits for running work, which ends when Run's context ends. A look at dead storage is the exception: it hangs in
-// the kernel until the process ends.
+// wait waits for running work, which ends when Run's context ends. Only a look at dead storage does not end: it hangs
+// in the kernel until the process ends.
 func (a *Agent) wait() {
 	done := make(chan struct{})
 	go func() {

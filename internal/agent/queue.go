@@ -2,13 +2,13 @@ package agent
 
 import "sync"
 
-// queue holds the names of disks to look at again. Each name is in it at most once, because an event is only a hint,
-// and one look answers any number of events. Adding a name never blocks, so the netlink socket is always read.
+// queue holds the names of disks to look at again. Each name is in the queue at most once, because an event is only a
+// hint, and one look answers any number of events. Adding a name never blocks, so the netlink socket is always read.
 type queue struct {
 	mu    sync.Mutex
 	names map[string]bool
 	all   bool
-	// poke has a buffer of one. A value in it signals that the queue is not empty.
+	// poke has a buffer of one. A value in poke signals that the queue is not empty.
 	poke chan struct{}
 }
 

@@ -28,14 +28,14 @@ func (a *Agent) leave(st *state) {
 }
 
 // expect passes the sighting to the host and has it recorded. Looks use the sighting even before it is recorded.
-// Otherwise a copy could be mounted instead of a disk that has just left.
+// Without the sighting, a copy could be mounted instead of a disk that has just left.
 func (a *Agent) expect(s disk.Sighting, name string) {
 	a.problem(a.host.Expect(s, name))
 	a.saves.due = true
 }
 
-// remember records the parts of the decision that outlast it: on which disk a filesystem lies, and that a disk stays
-// held when the cause is gone.
+// remember records what must outlast the decision: on which disk a filesystem lies, and that a disk stays held when the
+// cause is gone.
 func (a *Agent) remember(st *state, changed bool) {
 	f, d := &st.facts, st.decision
 	switch {
@@ -53,9 +53,9 @@ func (a *Agent) remember(st *state, changed bool) {
 	}
 }
 
-// meet makes a disk wait before it is refused permanently, if the other disk may be the same disk. The wait ends with a
-// look at the other disk. If a disk is pulled and returns under another name, the look that shows that it left may come
-// later.
+// meet makes a disk wait before it is refused permanently, if the disk that causes the refusal may be the same disk.
+// The wait ends with a look at the disk that causes the refusal. When a disk is pulled and returns under another name,
+// the agent may look at the new name before the old one.
 func (a *Agent) meet(st *state) {
 	for name, o := range a.disks {
 		if o.waits() && attached(o.selves(), st.facts.Seq) {
@@ -67,8 +67,8 @@ func (a *Agent) meet(st *state) {
 		return
 	}
 	for _, p := range st.selves() {
-		// If the peer is still attached, it is another disk. The agent then does not wait for a look at the peer,
-		// because a mount of the peer may take long. Otherwise a look at the peer decides.
+		// If the peer is still attached, it is another disk. The agent does not wait for a look at such a peer, because
+		// a mount of the peer may take long. If the peer is no longer attached, a look at the peer decides.
 		if seq, err := a.host.Attached(p.Dev); err == nil && seq == p.Seq {
 			st.peers.met = p.Seq
 			return
@@ -77,14 +77,14 @@ func (a *Agent) meet(st *state) {
 	}
 }
 
-// waits reports whether each disk for which this one is refused may be the same disk, by serial and WWN. It returns
-// false once one of these disks was looked at.
+// waits reports whether serial and WWN allow that each disk for which st is refused is st's own disk. waits returns
+// false once the agent has looked at one of these disks.
 func (st *state) waits() bool {
 	selves := st.selves()
 	return len(selves) > 0 && !attached(selves, st.peers.met)
 }
 
-// selves returns the disks for which this one is refused, if each of them may be the same disk as this one.
+// selves returns the disks for which st is refused, if each of them may be the same disk as st.
 func (st *state) selves() []disk.Peer {
 	f := &st.facts
 	peers, _ := policy.Peers(f, st.decision.Reason)
@@ -94,8 +94,8 @@ func (st *state) selves() []disk.Peer {
 	return peers
 }
 
-// reportRivals reports whether the decision is to be logged. That is so if the decision has changed. It is also so if
-// the last log line may name a disk that the decision is no longer about.
+// reportRivals reports whether the decision is to be logged. The decision is logged if it has changed. An unchanged
+// decision is logged if the last log line may name a disk that no longer has anything to do with the decision.
 func (st *state) reportRivals(changed bool) bool {
 	rivals := st.rivals()
 	if !changed && !slices.ContainsFunc(st.peers.reported, func(seq uint64) bool { return !slices.Contains(rivals, seq) }) {
@@ -120,8 +120,8 @@ func attached(peers []disk.Peer, seq uint64) bool {
 }
 
 // note records content that hotmount does not mount from the disk, because the content may be missing at the next boot.
-// Content that is about to be mounted or is being overwritten is not recorded. Content of the system's disk is not
-// recorded either, because without that disk the node does not boot.
+// Content that is about to be mounted or is being overwritten is not recorded. Content of the system's disk is also not
+// recorded, because without that disk the node does not boot.
 func (a *Agent) note(st *state, c *disk.Content) {
 	f, d := &st.facts, st.decision
 	i := f.Standing.Intent

@@ -30,7 +30,7 @@ func (a *Agent) reload(s *disk.Settings) {
 	}
 }
 
-// accept accepts the hold of the disk, or allows another try. It returns the answer for the operator.
+// accept accepts the hold of the disk, or allows another try. accept returns the answer for the operator.
 func (a *Agent) accept(name string, seq uint64, shown disk.Reason) (string, error) {
 	st := a.disks[name]
 	switch {
@@ -56,7 +56,7 @@ func (a *Agent) accept(name string, seq uint64, shown disk.Reason) (string, erro
 		who += " (" + why + ")"
 	}
 	if w.Reason == "" && st.tries.stuck == nil && st.decision.Reason != disk.ReasonFormatFailed && st.facts.Standing.Unmounted == "" {
-		// The answer uses the present settings. The disk has not been looked at with these settings yet.
+		// The answer uses the present settings, because the last look may have used older ones.
 		d, why := a.decided(&st.facts)
 		return "", fmt.Errorf("cannot accept %s: %s: %s", name, d.Action, why)
 	}
@@ -64,7 +64,7 @@ func (a *Agent) accept(name string, seq uint64, shown disk.Reason) (string, erro
 		return "", err
 	}
 	st.tries.forget()
-	// If the mount is missing now, the next look must not take that for an unmount by hand.
+	// The next look must not take a missing mount for an unmount by hand.
 	st.remount = true
 	a.wanted(name)
 	return who + a.accepted(st, w), nil
@@ -109,7 +109,7 @@ func (a *Agent) depart(name string, seq uint64) (*departure, error) {
 	case a.leaving[a.path(st)] != nil:
 		return nil, errors.New("it is being unmounted")
 	}
-	// The record is written before the unmount. Otherwise the unmount would look like one by hand.
+	// The record is written before the unmount, so that the next look does not take the release for an unmount by hand.
 	if err := a.host.Keep(&st.facts, disk.ReasonReleased, ""); err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func TestRetriesKeepADistanceThatGrows(t *testing.T) {
 }
 
 // TestANodesFaultIsTriedForEver checks that a fault of the node is retried every two minutes, and is not logged each
-// time. A fault of the disk that follows is retried after longer and longer waits.
+// time. If a fault of the disk follows, the action is retried after longer and longer waits.
 func TestANodesFaultIsTriedForEver(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	broken := fmt.Errorf("cannot: %w", disk.OfNode(errors.New("systemd is silent")))
@@ -120,7 +120,8 @@ func TestFailureIsOfNode(t *testing.T) {
 	}
 }
 
-// TestRescanTriesAgain checks that the operator's rescan retries a waiting disk at once. No other look does this.
+// TestRescanTriesAgain checks that the operator's rescan retries a waiting disk at once. Only that rescan does this,
+// and no other look.
 func TestRescanTriesAgain(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"] = errors.New("no")
@@ -166,8 +167,8 @@ func TestEventsDuringALook(t *testing.T) {
 	})
 }
 
-// TestBounds checks that the number of looks that run at once is the number of workers. Four times as many mounts and
-// two growths run at once. All other disks wait for their turn.
+// TestBounds checks that the number of looks that run at once is the number of workers. Mounts may run at four times
+// that number, and two growths may run at once. The remaining disks wait for their turn.
 func TestBounds(t *testing.T) {
 	workers := testSettings().Workers
 	for work, want := range map[string]int{"look": workers, "mount": 4 * workers, "grow": 2} {
@@ -263,7 +264,7 @@ func TestReloadEndsWithReady(t *testing.T) {
 }
 
 // TestADiskThatFailsHasItsTime checks that a disk that fails delays READY until it is mounted or its time is over
-// (DESIGN.md, "Ready, and boot"). Nothing is reported as missing before that.
+// (DESIGN.md, "Ready, and boot"). Until the disk is mounted or its time is over, nothing is reported as missing.
 func TestADiskThatFailsHasItsTime(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"] = errors.New("no")

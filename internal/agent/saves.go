@@ -13,7 +13,7 @@ import (
 const saveAfter = time.Second
 
 // saveEvery is the least time between two records of mounted filesystems, because each record rewrites and syncs a
-// file. If disks come one after the other, the last records are delayed. The daemon itself uses its sightings at once
+// file. When several disks come within saveEvery, the later records wait. The daemon itself uses its sightings at once
 // (Host.Expect). A departure is recorded without delay, because it cannot be seen again.
 const saveEvery = 250 * time.Millisecond
 
@@ -22,10 +22,10 @@ type saves struct {
 	due     bool            // an expected sighting has not been passed to Host.Remember yet
 	found   []disk.Sighting // content that has not been passed to Host.Remember yet
 	running chan struct{}   // closed when the running record is done, nil if no record is running
-	begun   time.Time       // when the last record of mounted filesystems began, zero if the next one must not wait
+	begun   time.Time       // when the last record of mounted filesystems began, or zero if the next record must not wait
 }
 
-// firstSave returns the time before which nothing is recorded. It is zero once the agent is ready.
+// firstSave returns the time before which nothing is recorded. The returned time is zero once the agent is ready.
 func (a *Agent) firstSave() time.Time {
 	if a.ready {
 		return time.Time{}
@@ -33,7 +33,7 @@ func (a *Agent) firstSave() time.Time {
 	return a.started.Add(saveAfter)
 }
 
-// save records the sightings, unless the previous record is still running. It records mounted filesystems first. The
+// save records the sightings, unless the previous record is still running. save records mounted filesystems first. The
 // record of a mounted filesystem removes the record of what was in its place before.
 func (a *Agent) save(ctx context.Context, mountedToo bool) {
 	mounted := a.saves.due && (mountedToo || len(a.saves.found) > 0)
@@ -74,7 +74,7 @@ func (a *Agent) startSave(ctx context.Context, now time.Time) {
 	}
 }
 
-// nextSave returns when the next record is due. It is zero if nothing is to be recorded.
+// nextSave returns when the next record is due. The returned time is zero if nothing is to be recorded.
 func (a *Agent) nextSave() time.Time {
 	switch {
 	case a.saves.running != nil:

@@ -18,11 +18,11 @@ const (
 	waiting
 	// acting: the decision is being carried out.
 	acting
-	// backingOff: an action has failed. It is tried again later, or at once when the disk has changed.
+	// backingOff: an action has failed. The action is retried later, or at once when the disk has changed.
 	backingOff
 )
 
-// busy reports whether work is queued or running. The disk can be looked at when that work ends.
+// busy reports whether work is queued or running. The agent can look at the disk when the queued or running work ends.
 func (p phase) busy() bool { return p == looking || p == waiting || p == acting }
 
 // state is what the loop knows of the disk with one kernel name.
@@ -30,7 +30,7 @@ type state struct {
 	phase phase
 	// again reports that the disk is to be looked at once more when it is no longer busy.
 	again bool
-	// seen reports that facts and decision come from a look. Before the first look they are zero.
+	// seen reports that facts and decision come from a look; before the first look both are zero.
 	seen     bool
 	facts    disk.Facts
 	decision disk.Decision
@@ -39,12 +39,13 @@ type state struct {
 	// remount reports that the disk's mount ended, but not by hand, and that the disk is to be mounted again.
 	remount bool
 	// asked is the decision for which the agent need not ask again who has the disk open. The end of an action clears
-	// it.
+	// asked.
 	asked disk.Decision
-	// unreported reports that the decision is new. It is reported once the agent knows who has the disk open.
+	// unreported reports that the decision is new. A new decision is reported once the agent knows who has the disk
+	// open.
 	unreported bool
-	// filled is the sequence number of the disk whose filesystem was to grow before the next mount, 0 if there is none.
-	// filling is why the filesystem could not grow.
+	// filled is the sequence number of the disk whose filesystem was to grow before the next mount, or 0. filling is
+	// why the filesystem could not grow.
 	filled  uint64
 	filling error
 
@@ -64,12 +65,11 @@ type act struct {
 	mounting bool
 }
 
-// peers is what the loop knows of a disk's relation to others.
+// peers is what the loop knows of a disk's relation to other disks.
 type peers struct {
 	// since is the value of Agent.left when the last look at the disk began.
 	since uint64
-	// met is the sequence number of a disk that was looked at after it had caused the refusal of this disk. It is 0 if
-	// there is none.
+	// met is the sequence number of a disk that was looked at after it had caused the refusal of this disk, or 0.
 	met uint64
 	// early reports that the disk is refused because of a disk that may still appear (Agent.early).
 	early bool
@@ -79,11 +79,11 @@ type peers struct {
 
 // records are what was recorded about a disk, or will be recorded.
 type records struct {
-	// sighting is what was last passed to Host.Expect. It is nil if nothing was passed.
+	// sighting is what was last passed to Host.Expect, or nil if nothing was passed.
 	sighting *disk.Sighting
 	// alive is when a look or a check last found the disk mounted in its place, as the time of Agent.monotonic.
 	alive time.Duration
-	// noted is what was last passed to Host.Remember and is not on record yet. It is nil if there is none.
+	// noted is what was last passed to Host.Remember and is not on record yet, or nil.
 	noted *disk.Sighting
 }
 
@@ -103,13 +103,13 @@ func (st *state) lostMount(f *disk.Facts) bool {
 	return was && !f.MountedBy(uuid) && (uuid != "" || len(f.Mounts) == 0)
 }
 
-// hints limits the looks that events cause. hintsAtOnce events in a row are answered at once. After that, the next look
-// waits for a time after the previous look: first hintFirst, then twice as long each time, up to hintMost. Once
+// hints limits the looks that events cause. hintsAtOnce events in a row are answered at once. After these events, each
+// look waits longer after the previous look: first hintFirst, then twice as long each time, up to hintMost. Once
 // hintsForgotten has passed without a look, the count starts again.
 type hints struct {
 	count int
 	last  time.Time
-	// due is when the next look is due. It is zero if there was no event since the last look.
+	// due is when the next look is due, or zero if there was no event since the last look.
 	due time.Time
 }
 
@@ -120,7 +120,7 @@ const (
 	hintsForgotten = 2 * hintMost
 )
 
-// mayLook reports whether an event may cause a look now. If not, the look follows at the time due.
+// mayLook reports whether an event may cause a look now. If mayLook returns false, the look follows at h.due.
 func (h *hints) mayLook(now time.Time) bool {
 	if now.Sub(h.last) > hintsForgotten {
 		h.count = 0
@@ -134,7 +134,7 @@ func (h *hints) mayLook(now time.Time) bool {
 	return true
 }
 
-// distance returns the least time between the last look and the next.
+// distance returns the least time between the last look and the next look.
 func (h *hints) distance() time.Duration {
 	if h.count < hintsAtOnce {
 		return 0

@@ -10,8 +10,9 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Each status line is work for PID 1, which is busy when disks come. While the agent works, it sends one line per
-// statusEvery. It sends no line in the first statusAfter, except after a reload. The last line is sent at once.
+// Each status line is work for PID 1, which is busy when disks come. While the agent works, it sends one status line
+// per statusEvery. The agent sends no status line in the first statusAfter, except after a reload. When the work ends,
+// the last status line is sent at once.
 const (
 	statusEvery = time.Second
 	statusAfter = 500 * time.Millisecond
@@ -21,7 +22,7 @@ const (
 type status struct {
 	line string
 	at   time.Time
-	// due is when the next line is due. It is zero if no line is due.
+	// due is when the next status line is due, or zero if no line is due.
 	due time.Time
 }
 
@@ -111,8 +112,8 @@ type around struct {
 	reported        []string
 }
 
-// startNotices starts the search for problems once the disks that were present at start are handled. Before that, a
-// missing disk may only be late.
+// startNotices starts the search for problems once the disks that were present at start are handled. Until these disks
+// are handled, a disk that seems to be missing may only be late.
 func (a *Agent) startNotices(ctx context.Context) {
 	if !a.around.wanted || !a.ready || a.around.running {
 		return

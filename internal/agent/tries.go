@@ -14,11 +14,12 @@ import (
 const (
 	retryFirst = time.Second
 	retryMost  = time.Hour
-	// longest is the number of failures in a row after which the wait no longer grows. The wait is then retryMost.
+	// longest is the number of failures in a row after which the wait no longer grows. After that number of failures,
+	// the wait is retryMost.
 	longest = 13
-	// No event shows that a fault of the node is resolved, or that the users of a held filesystem have closed it. These
-	// retries read no disk. Faults of the node are tried again after at most 128 seconds, held filesystems after at
-	// most 16.
+	// No event shows that a fault of the node is resolved, or that the users of a held filesystem have closed it. The
+	// retries after both faults read no disk. Faults of the node are tried again after at most 128 seconds, held
+	// filesystems after at most 16.
 	nodeLongest = 8
 	heldLongest = 5
 	// remindEvery is the time after which a failure that has not changed is logged again.
@@ -36,8 +37,8 @@ type attempts struct {
 	// count is the number of failures in a row. step is the number from which the wait is computed; it has an upper
 	// limit.
 	count, step int
-	// told is the last failure that was reported, while its end is not reported yet. It is empty if there is none.
-	// toldAt is when that failure was last logged.
+	// told is the last failure that was reported, or empty if there is none or its end was reported. toldAt is when the
+	// failure in told was last logged.
 	told   string
 	toldAt time.Time
 }
@@ -58,11 +59,11 @@ type tries struct {
 	attempts
 	// unmountable reports that a mount of the disk failed.
 	unmountable bool
-	// stuck are the facts at the last failure, nil if there was none. Before the time until, nothing is tried again
+	// stuck are the facts at the last failure, nil if there was none. Before the time until, no action is tried again
 	// unless the facts change.
 	stuck *disk.Facts
 	until time.Time
-	// retry is when the disk is to be looked at again. It is zero if no retry is due.
+	// retry is when the disk is to be looked at again, or zero if no retry is due.
 	retry time.Time
 	// wrote reports that the failed action may have written to the disk since the last look. The next look adds these
 	// writes to stuck, because they are not a change of the disk.

@@ -9,14 +9,14 @@ import (
 type Underlying struct {
 	// Name is the kernel name of the disk.
 	Name string `json:"name"`
-	// Serial is the disk's serial, as in Facts. It is empty if the serial is not known.
+	// Serial is the disk's serial, as in Facts, or empty if the serial is not known.
 	Serial string `json:"serial,omitempty"`
-	// Gone reports that the disk was detached. The device on it cannot work without the disk. A disk that is attached
-	// again is a new disk to the kernel. So Gone stays set until the device is set up again.
+	// Gone reports that the disk was detached. A device that is built on a detached disk cannot work. A disk that is
+	// attached again is a new disk to the kernel, so Gone stays set until the device is set up again.
 	Gone bool `json:"gone,omitempty"`
 }
 
-// Lost returns the first disk beneath the device that is gone. It returns nil if no such disk is gone.
+// Lost returns the first disk beneath the device that is gone, or nil if no such disk is gone.
 func (f *Facts) Lost() *Underlying {
 	for i := range f.Below {
 		if f.Below[i].Gone {
@@ -26,8 +26,8 @@ func (f *Facts) Lost() *Underlying {
 	return nil
 }
 
-// RecallBelow fills in the serials of the disks beneath the device that are gone. It takes the serials from before, the
-// earlier facts of the same attachment.
+// RecallBelow fills in the serials of the disks beneath the device that are gone. RecallBelow takes the serials from
+// before, the earlier facts of the same attachment.
 func (f *Facts) RecallBelow(before *Facts) {
 	for i := range f.Below {
 		u := &f.Below[i]
@@ -38,9 +38,9 @@ func (f *Facts) RecallBelow(before *Facts) {
 	}
 }
 
-// LogicalVolume returns the group and the name of a logical volume as LVM's tools take it ("vg0/disk1"). It is empty
-// for any other device. In the name of the mapper device, LVM joins group and volume with a hyphen, and doubles each
-// hyphen within them.
+// LogicalVolume returns the group and the name of a logical volume as LVM's tools take it ("vg0/disk1"). LogicalVolume
+// returns "" for any other device. In the name of the mapper device, LVM joins group and volume with a hyphen, and
+// doubles each hyphen within them.
 func (f *Facts) LogicalVolume() string {
 	const hyphen = "\x00"
 	group, volume, found := strings.Cut(strings.ReplaceAll(f.MapperName, "--", hyphen), "-")

@@ -25,8 +25,8 @@ const (
 // Content is the content of a disk, with the evidence for it.
 type Content struct {
 	Kind Kind `json:"kind"`
-	// Type is libblkid's name for the content: "xfs", "LVM2_member", "gpt". The name consists of foreign bytes unless
-	// it is in hotmount's own list.
+	// Type is libblkid's name for the content: "xfs", "LVM2_member", "gpt". Type consists of foreign bytes unless it is
+	// a type in hotmount's own list.
 	Type string `json:"type,omitempty"`
 	// UUID is the filesystem's UUID in lower case, in the form that ValidUUID accepts.
 	UUID string `json:"uuid,omitempty"`
@@ -36,7 +36,7 @@ type Content struct {
 	Span uint64 `json:"span,omitempty"`
 	// Proven reports that hotmount has read the disk itself. If Proven is false, the content is what udev has found.
 	Proven bool `json:"proven,omitempty"`
-	// Torn reports that the filesystem is that of the disk's unfinished format, and that a part of what mkfs writes is
+	// Torn reports that the filesystem comes from the disk's unfinished format, and that a part of what mkfs writes is
 	// missing. The superblock can be on the disk already, because mkfs flushes only at its end.
 	Torn bool `json:"torn,omitempty"`
 	// Made reports that hotmount has just made the filesystem on this machine.
@@ -45,8 +45,8 @@ type Content struct {
 	Evidence []string `json:"evidence,omitempty"`
 }
 
-// Known returns what is known of the disk's content without reading the disk. This is the last proof while the proof is
-// valid, otherwise what udev has found.
+// Known returns what is known of the disk's content without reading the disk. The content is the last proof while the
+// proof is valid, otherwise what udev has found.
 func (f *Facts) Known() Content {
 	c, proof := f.known()
 	if !proof {
@@ -55,7 +55,7 @@ func (f *Facts) Known() Content {
 	return c
 }
 
-// known is Known without the evidence from udev, which takes longer to write than all the rest. FindPeers compares many
+// known is Known without the evidence from udev, which is slow to write compared with the rest. FindPeers compares many
 // disks and needs no evidence. proof reports whether c comes from the last proof.
 func (f *Facts) known() (c Content, proof bool) {
 	if v := f.Standing.Verdict; v.Valid(f) && v.Content.Kind != "" {

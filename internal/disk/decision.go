@@ -24,7 +24,7 @@ const (
 	Format Action = "format"
 	// Mount: the disk holds an accepted filesystem with a UUID.
 	Mount Action = "mount"
-	// Link: the disk belongs to a class in block mode. A link is to give the disk out.
+	// Link: the disk belongs to a class in block mode. hotmount is to give the disk out by a symbolic link.
 	Link Action = "link"
 	// Grow: the disk is mounted, and its filesystem may be able to grow to the size of the disk.
 	Grow Action = "grow"
@@ -34,14 +34,14 @@ const (
 	Wait Action = "wait"
 )
 
-// Decision is the policy's answer for one disk. Package policy puts it into words.
+// Decision is the policy's answer for one disk. Package policy puts the decision into words.
 type Decision struct {
 	Action Action `json:"action"`
 	Reason Reason `json:"reason"`
 	// Class is the name of the class that selected the disk, empty if none did.
 	Class string `json:"class,omitempty"`
 	// UUID and Type name the filesystem that the decision concerns. For a disk that is held because it may be blank,
-	// UUID names another filesystem: one that is missing or lies on another disk.
+	// UUID names a filesystem that is missing or that lies on another disk.
 	UUID string `json:"uuid,omitempty"`
 	Type string `json:"type,omitempty"`
 }
@@ -56,11 +56,11 @@ func (d Decision) GivenOut() bool { return d.Reason == ReasonGivenOut }
 type Settings struct {
 	// Format turns all formatting on or off.
 	Format bool `json:"format"`
-	// FormatPresent lifts the hold on blank disks that were attached before hotmount was installed. It also lifts the
-	// hold on blank disks that were attached at the first start of a clone, or at the first start under another
-	// machine-id.
+	// FormatPresent lifts the hold on blank disks that were attached before hotmount was installed. FormatPresent also
+	// lifts the hold on blank disks that were attached at the first start of a clone or under a new machine-id.
 	FormatPresent bool `json:"format_present"`
-	// FormatLimit is how many disks may be formatted within FormatPeriod. All further disks are held.
+	// FormatLimit is how many disks may be formatted within FormatPeriod. More disks than that within the period are
+	// held.
 	FormatLimit  int           `json:"format_limit"`
 	FormatPeriod time.Duration `json:"format_period"`
 	// Settle is how long a disk must remain without writes before it is formatted.
@@ -73,19 +73,19 @@ type Settings struct {
 	Rescan time.Duration `json:"rescan"`
 	// Workers is how many disks are examined at the same time.
 	Workers int `json:"workers"`
-	// Node is the node's name in the cluster. If it is empty, the host's name is used.
+	// Node is the node's name in the cluster. If Node is empty, the name of the host is used.
 	Node string `json:"node"`
-	// Trim turns all trimming on or off.
+	// Trim turns trimming on or off for all classes.
 	Trim bool `json:"trim"`
 	// CSIIgnore is the list of names of drivers (Driver) that do not use disks.
 	CSIIgnore []string `json:"csi_ignore"`
-	// Exclude selects disks that no class may use. One matching entry is enough.
+	// Exclude selects disks that no class may use. One matching entry excludes a disk.
 	Exclude []Selectors `json:"exclude"`
 	// Classes is the list of classes in order of precedence: a disk belongs to the first class that selects it.
 	Classes []Class `json:"classes"`
-	// Fault is the reason why the configuration cannot be used. It is empty if the configuration can be used. While
-	// Fault is set, the settings are the last good ones, and the daemon uses only disks that are on record. Fault is
-	// safe to print.
+	// Fault is the reason why the configuration cannot be used, or empty if the configuration can be used. While Fault
+	// is set, the settings are the last good ones, and the daemon uses only disks that are on record. Fault is safe to
+	// print.
 	Fault string `json:"fault,omitempty"`
 }
 
@@ -145,7 +145,8 @@ type Class struct {
 	Neighbours string `json:"neighbours"`
 	// Create is the type of the filesystem that is made on blank disks: XFS, Ext4 or "none".
 	Create string `json:"create"`
-	// MkfsOptions are the options for mkfs.xfs or mkfs.ext4. Each is written as on the command line: "-i size=1024".
+	// MkfsOptions are the options for mkfs.xfs or mkfs.ext4. Each option is written as on the command line: "-i
+	// size=1024".
 	MkfsOptions []string `json:"mkfs_options"`
 	// RootOwner ("UID:GID") and RootMode (octal, "0755") apply to the root directory of a new filesystem. The root
 	// directory of an existing filesystem is not changed.
@@ -153,14 +154,14 @@ type Class struct {
 	RootMode  string `json:"root_mode"`
 	// Accept is the list of types of existing filesystems that are mounted.
 	Accept []string `json:"accept"`
-	// Adopt is AdoptAny or AdoptKnown. It limits which filesystems of these types are mounted.
+	// Adopt is AdoptAny or AdoptKnown. Adopt limits which filesystems of the types in Accept are mounted.
 	Adopt string `json:"adopt"`
 	// Options are the options with which the class mounts filesystems.
 	Options []string `json:"options"`
 	// Blank is how a disk is proven blank. "auto" reads every byte of a disk of up to 64 GiB, and samples a larger
 	// disk. "full" reads every byte. "sampled" samples. "unsigned" requires only that the first 4 KiB are zero.
 	Blank string `json:"blank"`
-	// MinimumSize is the size in bytes that a disk must have at least to be formatted.
+	// MinimumSize is the smallest size, in bytes, of a disk that may be formatted.
 	MinimumSize uint64 `json:"minimum_size"`
 	// Trim enables trimming, which gives the free space of filesystems back to the storage.
 	Trim bool `json:"trim"`
@@ -168,8 +169,8 @@ type Class struct {
 	Grow bool `json:"grow"`
 	// Provision reports whether a provisioner may make volumes from the entries of the directory.
 	Provision bool `json:"provision"`
-	// StorageClass is the name of the Kubernetes StorageClass of the volumes in the directory. It is empty if no name
-	// is configured.
+	// StorageClass is the name of the Kubernetes StorageClass of the volumes in the directory, or empty if none is
+	// configured.
 	StorageClass string `json:"storage_class"`
 }
 
@@ -177,9 +178,10 @@ type Class struct {
 func (c *Class) MountPoint(uuid string) string { return path.Join(c.Directory, uuid) }
 
 // Marker is the name of the only file in a mount point on which nothing is mounted. The marker and its directory are
-// immutable where the filesystem supports that. So nothing can write to the system disk through the directory, and
-// nothing can empty the directory. The provisioner regards a released volume as cleaned once its directory is empty
-// (DeleteContents in its pkg/util). The disk would then be given out again as a new volume, with the old data.
+// immutable where the filesystem supports that. The immutable marker prevents every write to the system disk through
+// the directory, and keeps the directory from becoming empty. The provisioner regards a released volume as cleaned once
+// its directory is empty (DeleteContents in its pkg/util). If the directory were empty, the provisioner would give the
+// disk out again as a new volume, with the old data.
 const Marker = "not-mounted"
 
 // Unmake returns the commands with which an operator removes a mount point. Nothing may be mounted on the mount point,
@@ -188,8 +190,8 @@ func Unmake(dir string) string {
 	return fmt.Sprintf("chattr -i %[1]s %[1]s/%[2]s; rm -f %[1]s/%[2]s; rmdir %[1]s", dir, Marker)
 }
 
-// Unmarked returns the first of the names that is not Marker. It is empty if there is no such name. names are the
-// entries of a mount point.
+// Unmarked returns the first of the names that is not Marker, or "" if there is none. names are the entries of a mount
+// point.
 func Unmarked(names []string) string {
 	for _, name := range names {
 		if name != Marker {
@@ -199,8 +201,8 @@ func Unmarked(names []string) string {
 	return ""
 }
 
-// LinkTo returns the path at which a class in block mode gives the disk out. It is empty if the disk has no unique name
-// (Facts.LinkName).
+// LinkTo returns the path at which a class in block mode gives the disk out. LinkTo returns "" if the disk has no
+// unique name (Facts.LinkName).
 func (c *Class) LinkTo(f *Facts) string {
 	name := f.LinkName()
 	if name == "" {

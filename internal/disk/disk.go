@@ -20,7 +20,7 @@ var ErrGone = errors.New("the disk is gone")
 var ErrHeld = errors.New("the kernel still has this filesystem mounted, in a place that the host does not show")
 
 // NodeError reports a fault of the node and not of the disk, such as a fault of PID 1 or a full filesystem. The fault
-// may end without any action.
+// may disappear without any action on the disk.
 type NodeError struct{ Err error }
 
 func (e *NodeError) Error() string { return e.Err.Error() }
@@ -28,7 +28,7 @@ func (e *NodeError) Error() string { return e.Err.Error() }
 // Unwrap returns the wrapped error.
 func (e *NodeError) Unwrap() error { return e.Err }
 
-// OfNode wraps the error in a NodeError. It returns nil if err is nil.
+// OfNode wraps the error in a NodeError. OfNode returns nil if err is nil.
 func OfNode(err error) error {
 	if err == nil {
 		return nil
@@ -57,10 +57,11 @@ func ParseDev(s string) (Dev, error) {
 	return Dev{uint32(major), uint32(minor)}, nil
 }
 
-// ID names one attachment of one disk. The kernel reuses Name and Dev as soon as a disk is gone. It never reuses Seq
-// within one boot.
+// ID names one attachment of one disk. The kernel reuses Name and Dev as soon as a disk is gone. Within one boot, the
+// kernel never reuses Seq.
 type ID struct {
-	// Name is the name that the kernel gives to the disk, such as "vdb". /sys/block has an entry of that name.
+	// Name is the name that the kernel gives to the disk, such as "vdb". /sys/block has an entry with the name of each
+	// disk.
 	Name string `json:"name"`
 	// Dev is the device number.
 	Dev Dev `json:"dev"`
@@ -69,25 +70,26 @@ type ID struct {
 	Seq uint64 `json:"seq"`
 }
 
-// partitionShift leaves room for more disk sequence numbers than a machine can use up. With this shift Seq stays within
-// the 53 bits that JSON readers can represent.
+// partitionShift leaves room for more disk sequence numbers than a machine can use up. With a shift of 40 bits, Seq
+// stays within the 53 bits that JSON readers can represent.
 const partitionShift = 40
 
 // PartitionSeq returns the Seq of a partition. seq is the Seq of the partition's disk. number is the partition number
 // (/sys/block/*/*/partition), which begins at 1.
 func PartitionSeq(seq uint64, number uint32) uint64 { return seq | uint64(number)<<partitionShift }
 
-// Partition returns the partition number. It is 0 for a whole disk.
+// Partition returns the partition number, or 0 for a whole disk.
 func (id ID) Partition() uint32 { return uint32(id.Seq >> partitionShift) }
 
-// DiskSeq returns the disk sequence number. For a partition it returns the number of its whole disk.
+// DiskSeq returns the disk sequence number. For a partition, DiskSeq returns the disk sequence number of the whole
+// disk.
 func (id ID) DiskSeq() uint64 { return id.Seq & (1<<partitionShift - 1) }
 
 // Node returns the path of the device node that the kernel made for the disk.
 func (id ID) Node() string { return "/dev/" + id.Name }
 
 // BySeq returns the path of udev's link to the disk or partition by disk sequence number (60-persistent-storage.rules).
-// Unlike the links in by-uuid and by-id, this link can never lead to another disk.
+// A link by disk sequence number, unlike the links in by-uuid and by-id, can never lead to another disk.
 func (id ID) BySeq() string {
 	link := fmt.Sprintf("/dev/disk/by-diskseq/%d", id.DiskSeq())
 	if n := id.Partition(); n > 0 {

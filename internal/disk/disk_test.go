@@ -210,13 +210,14 @@ func TestFindPeers(t *testing.T) {
 	if p := f.SameUUID[0]; p.Name != "vdd" || p.OnRecord || !p.Resized {
 		t.Errorf("peer %+v", p)
 	}
-	// The same peer is named first, whichever disk looks for peers.
+	// Every disk that looks for peers names the same peer first.
 	all = []Facts{disk("vdd", 3, "S", ""), disk("vdb", 1, "S", uuid), disk("vdc", 2, "S", "")}
 	f = disk("vde", 4, "S", "")
 	if f.FindPeers(pointers(all)); len(f.SameSerial) != 3 || f.SameSerial[0].Name != "vdb" || f.SameSerial[0].Type != "xfs" || f.SameSerial[2].Name != "vdd" {
 		t.Errorf("peers %+v", f.SameSerial)
 	}
-	// virtio cuts a serial. The serial of a partition contains that of its disk, but the partition is not that disk.
+	// virtio cuts a serial. The serial of a partition contains the serial of its disk, but the two are not the same
+	// disk.
 	long := disk("sda", 5, "ABCDEFGHIJKLMNOPQRST-and-more", uuid)
 	cut, part := disk("vdf", 6, "ABCDEFGHIJKLMNOPQRST", ""), disk("vdf1", 6, "ABCDEFGHIJKLMNOPQRST-part1", "")
 	part.Whole = "vdf"
@@ -225,7 +226,7 @@ func TestFindPeers(t *testing.T) {
 			t.Errorf("%s: peers %+v", f.Name, f.SameSerial)
 		}
 	}
-	// The filesystem in one of hotmount's places is known even if udev does not know it.
+	// A filesystem that is mounted in one of hotmount's places is known even if udev does not know the filesystem.
 	mounted := Facts{ID: ID{Name: "vdb", Seq: 1}, Serial: "S", Standing: Standing{Volume: &Sighting{UUID: uuid, Type: "ext4"}}}
 	for _, at := range [][]MountPoint{nil, {{Path: "/mnt/disks/" + uuid}}} {
 		mounted.Mounts = at

@@ -17,8 +17,8 @@ const (
 	Fabric Reach = 1 << iota
 	// Mapper: devices that the node builds on other disks, such as LVM, crypt, DRBD and ZFS volumes.
 	Mapper
-	// Local: disks that look as if they were in the machine itself. All disks of virtual machines look like that,
-	// wherever they are stored.
+	// Local: disks that look as if they were in the machine itself. All disks of virtual machines look local, wherever
+	// they are stored.
 	Local
 
 	// Whole: the driver takes whole disks of any kind.
@@ -39,7 +39,7 @@ func (f *Facts) Reach() Reach {
 		return Local
 	case "scsi", "nvme":
 		return Local | fabric
-	case "dm", "md": // the kinds of the disks below count too: a driver encrypts its own volume, multipathd uses a fabric
+	case "dm", "md": // the kinds of the underlying disks count too: a driver encrypts its own volume, multipathd uses a fabric
 		return Mapper | Local | fabric
 	}
 	return Anything

@@ -1,12 +1,12 @@
 package disk
 
-// Event is something that happened to a disk or to the daemon. The journal, the status and the metrics show it.
+// Event is something that happened to a disk or to the daemon. The journal, the status and the metrics show each event.
 type Event struct {
 	Kind EventKind
-	// Facts are the facts of the disk. It is nil if the event does not concern a single disk.
+	// Facts are the facts of the disk, or nil if the event does not concern a single disk.
 	Facts    *Facts
 	Decision Decision
-	// Path is where the disk is, was or is to be mounted or given out. It is empty if there is no such place.
+	// Path is where the disk is, was or is to be mounted or given out, or empty if no such place is known.
 	Path string
 	// Content and Settings are the content and the settings on which a decision was made. Only EventDecided has them.
 	Content  *Content
@@ -26,19 +26,19 @@ const (
 	EventDecided EventKind = iota
 	// EventMounted: the mount table shows a new mount.
 	EventMounted
-	// EventFailed: an action on the disk has failed. Each failure is an event.
+	// EventFailed: an action on the disk has failed. Each failed try is one event.
 	EventFailed
 	// EventRecovered: an earlier failure of a disk is over, and nothing needs to be done with the disk.
 	EventRecovered
 	// EventGone: a disk was detached.
 	EventGone
-	// EventDisregarded: no class selects a partition any more, and the partition stays as it is. The event also reports
-	// the end of a disk that no class selected.
+	// EventDisregarded: no class selects a partition any more, and the partition stays as it is. EventDisregarded also
+	// reports the end of a disk that no class selected.
 	EventDisregarded
-	// EventBounced: a mount ended because PID 1 took the disk for unplugged or did a soft reboot. The disk is mounted
-	// again.
+	// EventBounced: a mount ended because PID 1 considered the disk unplugged, or did a soft reboot. hotmount mounts
+	// the disk again.
 	EventBounced
-	// EventNotice: there is a problem that concerns no single disk and needs a person. Each problem is one event.
+	// EventNotice: there is a problem that concerns no single disk and needs a person. Each such problem is one event.
 	EventNotice
 	// EventProblem: there is an error that concerns no single disk.
 	EventProblem
