@@ -12,9 +12,9 @@ import (
 type Facts struct {
 	ID
 
-	// Whole is the kernel name of the disk that a partition is on. It is empty for a whole disk. The serial and the
-	// slot of a partition are those of its disk with "-partN" appended. The other hardware facts of a partition are
-	// those of its disk.
+	// Whole is the kernel name of the disk that a partition is on, or empty for a whole disk. The serial and the slot
+	// of a partition are the serial and the slot of its disk, each with "-partN" appended. Apart from serial, slot and
+	// size, the hardware facts of a partition are the facts of its disk.
 	Whole string `json:"whole,omitempty"`
 	// WholeSize is the size in bytes of the disk that Whole names.
 	WholeSize uint64 `json:"whole_size,omitempty"`
@@ -27,22 +27,22 @@ type Facts struct {
 	Model  string `json:"model,omitempty"`
 	Vendor string `json:"vendor,omitempty"`
 	WWN    string `json:"wwn,omitempty"`
-	// Transport is how the disk is attached: "virtio", "scsi", VirtioSCSI, "nvme", "dm", "md" or "loop". It is empty
-	// for any other transport.
+	// Transport is how the disk is attached: "virtio", "scsi", VirtioSCSI, "nvme", "dm", "md" or "loop", or empty for
+	// any other transport.
 	Transport string `json:"transport,omitempty"`
 	// MapperName is the name of a device-mapper device (/sys/block/*/dm/name). It contains foreign bytes.
 	MapperName string `json:"mapper_name,omitempty"`
 	// BackingFile is the path of the file behind a loop device (/sys/block/*/loop/backing_file), as the process that
-	// set up the device saw it. It is empty for all other disks. It contains foreign bytes.
+	// set up the device saw it. BackingFile is empty for all other disks. It contains foreign bytes.
 	BackingFile string `json:"backing_file,omitempty"`
 	// BackingDevice reports that the backing file of a loop device is a block device, or that hotmount does not know
 	// whether it is a regular file.
 	BackingDevice bool `json:"backing_device,omitempty"`
-	// Slot is where the disk is plugged in: udev's ID_PATH, such as "pci-0000:05:00.0". Without an ID_PATH, it is the
-	// last bus address in the sysfs path.
+	// Slot is where the disk is plugged in: udev's ID_PATH, such as "pci-0000:05:00.0". If udev gives no ID_PATH, Slot
+	// is the last bus address in the sysfs path.
 	Slot string `json:"slot,omitempty"`
 	// Fabric reports that the disk is connected over a fabric (iSCSI, Fibre Channel, SRP, NVMe over fabrics), or that
-	// sysfs does not show how it is connected. The disks of a cloud look local.
+	// sysfs does not show how it is connected. A cloud's network disks look local.
 	Fabric bool `json:"fabric,omitempty"`
 	// ReadOnly reports that the kernel refuses writes (/sys/block/*/ro).
 	ReadOnly bool `json:"read_only,omitempty"`
@@ -57,7 +57,7 @@ type Facts struct {
 	// (/sys/block/*/stat).
 	Writes uint64 `json:"writes"`
 	// Uncounted reports that the kernel does not count the disk's reads and writes (/sys/block/*/queue/iostats is not
-	// 1). Then an unchanged value of Writes proves nothing.
+	// 1). An unchanged value of Writes then proves nothing.
 	Uncounted bool `json:"uncounted,omitempty"`
 
 	// InFlight counts the requests that the disk has not answered yet (/sys/block/*/stat).
@@ -75,31 +75,32 @@ type Facts struct {
 	Loops []string `json:"loops,omitempty"`
 	// LoopsUnsure reports that all Loops are uncertain: each of them may be on another disk.
 	LoopsUnsure bool `json:"loops_unsure,omitempty"`
-	// Bound are the places at which the disk's device node is bound as a device (mounts.Bound). For a whole disk, the
-	// nodes of its partitions count too. For a partition, the node of its disk counts too.
+	// Bound are the places at which the disk's device node is bound as a device (mounts.Bound). For a whole disk, Bound
+	// includes the nodes of its partitions. For a partition, Bound includes the node of the whole disk.
 	Bound []string `json:"bound,omitempty"`
 	// Neighbours reports that other software on the node may open the disk without claiming it: a CSI driver or a
 	// virtual machine monitor.
 	Neighbours bool `json:"neighbours,omitempty"`
 	// System is the mount point that makes this a disk of the running system: "/", "/boot", "/boot/efi", "/usr" or
-	// "/var". The mount may be on a partition or a holder of the disk. System is empty for other disks.
+	// "/var". That mount may be of a partition or a holder of the disk. System is empty for a disk that is not of the
+	// running system.
 	System string `json:"system,omitempty"`
 	// Mounts are the places at which the disk itself is mounted, from PID 1's mount table.
 	Mounts []MountPoint `json:"mounts,omitempty"`
-	// Fault describes what the kernel did to the mounted filesystem after an error. It is empty if the kernel did
+	// Fault describes what the kernel did to the mounted filesystem after an error, or is empty if the kernel did
 	// nothing.
 	Fault string `json:"fault,omitempty"`
-	// Geometry is the geometry of a filesystem that is mounted in one of hotmount's places. It is nil if unknown.
+	// Geometry is the geometry of a filesystem that is mounted in one of hotmount's places, or nil if unknown.
 	Geometry *Geometry `json:"geometry,omitempty"`
 	// Swap reports that the disk or something on it is active swap space.
 	Swap bool `json:"swap,omitempty"`
-	// Claim is the place in the system's configuration that names the disk, such as "/etc/fstab:4". It is empty if the
-	// configuration does not name the disk.
+	// Claim is the place in the system's configuration that names the disk, such as "/etc/fstab:4", or empty if there
+	// is none.
 	Claim string `json:"claim,omitempty"`
-	// Unseen is the path of an unreadable unit file that may name the disk. It is empty if no unit file is unreadable.
+	// Unseen is the path of an unreadable unit file that may name the disk, or empty if every unit file can be read.
 	Unseen string `json:"unseen,omitempty"`
 
-	// Drivers are the drivers on the node that bring or take disks. All disks share the list.
+	// Drivers are the drivers on the node that bring or take disks. All disks of the node share the list of drivers.
 	Drivers []Driver `json:"-"`
 
 	// Udev is the disk's entry in the udev database.
@@ -107,8 +108,8 @@ type Facts struct {
 	// Standing is what hotmount's records contain about the disk.
 	Standing Standing `json:"standing"`
 	// SameSerial are the other attached disks with this disk's serial. SameWWN are the other attached disks with this
-	// disk's WWN, if no serial shows that they are different disks. SameUUID are the other attached disks with a
-	// filesystem of the same UUID.
+	// disk's WWN, if no serial shows that they are different disks. SameUUID are the other attached disks that have a
+	// filesystem with the UUID of this disk's filesystem.
 	SameSerial []Peer `json:"same_serial,omitempty"`
 	SameWWN    []Peer `json:"same_wwn,omitempty"`
 	SameUUID   []Peer `json:"same_uuid,omitempty"`
@@ -116,11 +117,11 @@ type Facts struct {
 	Moved *Peer `json:"moved,omitempty"`
 }
 
-// VirtioSCSI is the transport of SCSI disks that a hypervisor attaches by virtio-scsi. A selector "scsi" matches these
-// disks too, and the names of their block volumes begin with "scsi" too.
+// VirtioSCSI is the transport of SCSI disks that a hypervisor attaches by virtio-scsi. The selector "scsi" also matches
+// these disks, and the names of their block volumes also begin with "scsi".
 const VirtioSCSI = "virtio-scsi"
 
-// Bus returns the transport of the disk. For VirtioSCSI it returns "scsi".
+// Bus returns the transport of the disk, with "scsi" in place of VirtioSCSI.
 func (f *Facts) Bus() string {
 	if f.Transport == VirtioSCSI {
 		return "scsi"
@@ -132,8 +133,7 @@ func (f *Facts) Bus() string {
 type MountPoint struct {
 	// Dev is the device number of the mounted filesystem.
 	Dev Dev `json:"dev"`
-	// Root is the mounted directory within the filesystem. It is "/" unless the mount is a bind mount of a part of the
-	// filesystem.
+	// Root is the mounted directory within the filesystem: "/", unless a part of the filesystem is bind-mounted.
 	Root string `json:"root"`
 	// Path is the mount point, without the octal escapes of the mount table.
 	Path string `json:"path"`
@@ -143,17 +143,17 @@ type MountPoint struct {
 	// Options are the options of this mount. SuperOptions are the options of the filesystem.
 	Options      string `json:"options,omitempty"`
 	SuperOptions string `json:"super_options,omitempty"`
-	// Covered reports that another mount covers this one, so the path leads to that mount. The other mount is at the
-	// same path or at a directory above it. The mount table alone does not show this.
+	// Covered reports that the path leads to another mount, which covers this mount. The covering mount is at the same
+	// path or at a directory above it. The mount table alone does not show whether a mount is covered.
 	Covered bool `json:"covered,omitempty"`
-	// CoveredBy is the path of the mount that covers this one. It is empty if that mount is of the same filesystem.
+	// CoveredBy is the path of the mount that covers this mount, or empty if both mounts are of the same filesystem.
 	CoveredBy string `json:"covered_by,omitempty"`
 }
 
 // Udev is the udev database's entry for a disk (/run/udev/data/b*).
 type Udev struct {
-	// Initialized reports that udev's rules have run for this attachment. This is so if the entry exists and its
-	// DISKSEQ is the disk's.
+	// Initialized reports that udev's rules have run for this attachment. Initialized is true if the entry exists and
+	// its DISKSEQ is the disk's sequence number.
 	Initialized bool `json:"initialized"`
 	// NotReady reports that SYSTEMD_READY=0 or another rule forbids the use of the disk. UDISKS_IGNORE does not count.
 	NotReady bool `json:"not_ready,omitempty"`
@@ -165,8 +165,8 @@ type Udev struct {
 	FSType  string `json:"fs_type,omitempty"`
 	FSUUID  string `json:"fs_uuid,omitempty"`
 	FSLabel string `json:"fs_label,omitempty"`
-	// FSSpan is the number of bytes that the filesystem takes on the disk, 0 if unknown. It is ID_FS_LASTBLOCK times
-	// ID_FS_BLOCKSIZE, or the value that hotmount's udev rules compute from an XFS superblock.
+	// FSSpan is the number of bytes that the filesystem takes on the disk, 0 if unknown. FSSpan is ID_FS_LASTBLOCK
+	// times ID_FS_BLOCKSIZE, or the value that hotmount's udev rules compute from an XFS superblock.
 	FSSpan uint64 `json:"fs_span,omitempty"`
 	// Ambivalent is ID_FS_AMBIVALENT: the disk has signatures of more than one kind.
 	Ambivalent string `json:"ambivalent,omitempty"`
@@ -177,7 +177,8 @@ type Udev struct {
 	Links []string `json:"links,omitempty"`
 }
 
-// OfDisk returns the serial or the slot of a partition's whole disk: it removes "-partN" from that of the partition.
+// OfDisk returns the serial or the slot of a partition's whole disk: it removes "-partN" from the partition's serial or
+// slot.
 func (f *Facts) OfDisk(s string) string {
 	if f.Whole == "" {
 		return s
@@ -196,14 +197,14 @@ func (f *Facts) Holds() bool {
 	return len(f.Partitions) > 0 || u.FSType != "" || u.FSUsage != "" || u.Ambivalent != "" || u.PartTable != ""
 }
 
-// MountedBy reports whether the whole filesystem is mounted at a path that ends in that UUID. Such a path is in the
-// directory of a current or a former class.
+// MountedBy reports whether the disk's whole filesystem is mounted at a path that ends in the UUID. A path that ends in
+// a UUID is in the directory of a current or a former class.
 func (f *Facts) MountedBy(uuid string) bool {
 	return slices.ContainsFunc(f.Mounts, func(m MountPoint) bool { return m.Root == "/" && path.Base(m.Path) == uuid })
 }
 
-// Through returns a clause that names the loop device through which the disk is in use. It is empty if the disk has no
-// loop device.
+// Through returns a clause that names the loop device through which the disk is in use, or "" if the disk has no loop
+// device.
 func (f *Facts) Through() string {
 	switch {
 	case len(f.Loops) == 0:
@@ -215,7 +216,8 @@ func (f *Facts) Through() string {
 }
 
 // Lies returns the type and a printable identifier of what is on the disk. c is the content of the disk. Both results
-// are empty if nothing is known. The identifier is empty if there is none or if it is not fit to print.
+// are empty if nothing is known of the content. The identifier is also empty if the content has none, or if the
+// identifier is not fit to print.
 func (f *Facts) Lies(c *Content) (what, id string) {
 	switch c.Kind {
 	case Filesystem:

@@ -10,10 +10,10 @@ type Geometry struct {
 	// Size is the size of the filesystem in bytes. Block is the size of a block in bytes.
 	Size  uint64 `json:"size"`
 	Block uint64 `json:"block"`
-	// Group is the size in bytes of an XFS allocation group. It is 0 for any other filesystem.
+	// Group is the size in bytes of an XFS allocation group, or 0 for any other filesystem.
 	Group uint64 `json:"group,omitempty"`
-	// UUID is the UUID of an XFS filesystem, empty if unknown. For a mounted filesystem it is the UUID that the kernel
-	// read from the disk.
+	// UUID is the UUID of an XFS filesystem, empty if unknown. For a mounted filesystem, UUID is the UUID that the
+	// kernel read from the disk.
 	UUID string `json:"uuid,omitempty"`
 }
 
@@ -21,8 +21,9 @@ type Geometry struct {
 // (XFS_MIN_AG_BLOCKS, Linux, fs/xfs/libxfs/xfs_fs.h).
 const leastGroup = 64
 
-// Usable returns how many bytes of a disk of the given size the filesystem could take. For XFS it computes the value as
-// xfs_growfs_data_private does (Linux, fs/xfs/xfs_fsops.c). For any other filesystem the result is an upper bound.
+// Usable returns how many bytes of a disk of the given size the filesystem could take. For XFS, Usable computes the
+// value as xfs_growfs_data_private does (Linux, fs/xfs/xfs_fsops.c). For any other filesystem, the returned value is an
+// upper bound.
 func (g Geometry) Usable(size uint64) uint64 {
 	if g.Block == 0 {
 		return 0
@@ -37,25 +38,25 @@ func (g Geometry) Usable(size uint64) uint64 {
 	return size
 }
 
-// Fit is the result of the last attempt to grow a filesystem to its disk. It is valid for one attachment and one size
-// of the disk.
+// Fit is the result of the last attempt to grow a filesystem to its disk. A Fit is valid for one attachment and one
+// size of the disk.
 type Fit struct {
 	Seq  uint64 `json:"seq"`
 	Size uint64 `json:"size"`
 	// Geometry is the filesystem's geometry after the attempt.
 	Geometry Geometry `json:"geometry"`
-	// Failure is why the filesystem does not fill the disk. It is empty if the filesystem fills the disk.
+	// Failure is why the filesystem does not fill the disk, or empty if the filesystem fills the disk.
 	Failure string `json:"failure,omitempty"`
-	// Recorded reports that errors are on record in an ext4 filesystem, and that they prevent it from growing. e2fsck
+	// Recorded reports that errors are on record in an ext4 filesystem, and that these errors prevent growth. e2fsck
 	// repairs them.
 	Recorded bool `json:"recorded,omitempty"`
 }
 
-// Valid reports whether the disk still has the same attachment and the same size.
+// Valid reports whether the disk still has the attachment and the size for which v was recorded.
 func (v *Fit) Valid(f *Facts) bool { return v != nil && v.Seq == f.Seq && v.Size == f.Size }
 
-// Adopted returns the size in bytes that the disk had when its filesystem was first mounted on this node. It is 0 if
-// the node made the filesystem. Before the first mount it is the present size of the disk.
+// Adopted returns the size in bytes that the disk had when its filesystem was first mounted on this node. Adopted
+// returns 0 if the node made the filesystem. Before the first mount, Adopted returns the present size of the disk.
 func (f *Facts) Adopted() uint64 {
 	switch v := f.Standing.Volume; {
 	case v != nil:
@@ -66,11 +67,12 @@ func (f *Facts) Adopted() uint64 {
 	return f.Size
 }
 
-// Fixed reports whether the filesystem on the disk must not grow. That is so if the node did not make the filesystem
-// and the disk has not grown since its first mount here. The owner of the filesystem may need the rest of the disk.
+// Fixed reports whether the filesystem on the disk must not grow. A filesystem is fixed if the node did not make the
+// filesystem and the disk has not grown since its first mount here. The owner of a fixed filesystem may need the rest
+// of the disk.
 func (f *Facts) Fixed() bool { return f.Size <= f.Adopted() }
 
-// Spans returns the geometry of the disk's mounted filesystem. It is nil if unknown.
+// Spans returns the geometry of the disk's mounted filesystem, or nil if unknown.
 func (f *Facts) Spans() *Geometry {
 	if f.Geometry == nil && f.Standing.Fit.Valid(f) {
 		return &f.Standing.Fit.Geometry
@@ -79,13 +81,13 @@ func (f *Facts) Spans() *Geometry {
 }
 
 // Full reports whether the disk's mounted filesystem was measured, now or when it was last seen, and takes all of the
-// disk that it can take. The superblock on the disk must agree with this.
+// disk that it can take. The superblock on the disk must agree with the measured size.
 //
-// The new size of an XFS filesystem that has just grown is only in its log for up to a minute (xfs_log_worker, Linux,
-// fs/xfs/xfs_log.c). After a reset hotmount must still see that the filesystem is smaller than its disk. Then it
+// For up to a minute after XFS has grown, only its log has the new size (xfs_log_worker, Linux, fs/xfs/xfs_log.c).
+// After a reset in that minute, hotmount must still see that the filesystem is smaller than its disk. hotmount then
 // recovers the log before it mounts the filesystem in its place. Before Linux 6.12, a kernel that recovers such a log
-// can keep the old size of the last allocation group. It then shuts the filesystem down when the new space is first
-// used ("xfs: update the pag for the last AG at recovery time", 4a201dcfa1ff).
+// can keep the old size of the last allocation group. Such a kernel shuts the filesystem down when the new space is
+// first used ("xfs: update the pag for the last AG at recovery time", 4a201dcfa1ff).
 func (f *Facts) Full() bool {
 	g, v := f.Spans(), f.Standing.Volume
 	before := v != nil && v.Full && v.Identity.Size == f.Size
@@ -96,7 +98,7 @@ func (f *Facts) Full() bool {
 }
 
 // VolumeName returns the name that the local-static-provisioner gives to the PersistentVolume of an entry in a class
-// directory. node is the name of the node, class the name of the storage class (generatePVName,
+// directory. node is the name of the node, and class is the name of the storage class (generatePVName,
 // pkg/discovery/discovery.go).
 func VolumeName(entry, node, class string) string {
 	h := fnv.New32a()

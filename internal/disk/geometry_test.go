@@ -26,8 +26,8 @@ func TestUsable(t *testing.T) {
 	}
 }
 
-// TestFull checks that a filesystem is not full if it was not measured or takes more than the disk has. It is not full
-// either if the superblock on the disk may record a smaller size.
+// TestFull checks that a filesystem is not full if it was not measured or takes more than the disk has. A filesystem is
+// also not full if the superblock on the disk may record a smaller size.
 func TestFull(t *testing.T) {
 	const block, group = 4096, 65536 * 4096
 	xfs := &Geometry{Size: 4 * group, Block: block, Group: group}
@@ -86,7 +86,7 @@ func TestFixed(t *testing.T) {
 }
 
 // TestVolumeName compares the names with those of another implementation of FNV-1a (Python, by the definition: offset
-// basis 2166136261, prime 16777619). The provisioner formats them like Go's %x, which means without leading zeros.
+// basis 2166136261, prime 16777619). The provisioner formats the hashes like Go's %x, without leading zeros.
 func TestVolumeName(t *testing.T) {
 	for _, tt := range []struct{ entry, node, class, want string }{
 		{"5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f", "worker-1", "local-storage", "local-pv-fb8928b8"},

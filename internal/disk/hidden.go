@@ -3,7 +3,7 @@ package disk
 import "strings"
 
 // Hidden reports whether the daemon's unit hides the path, which must be clean. ProtectHome= and PrivateTmp=
-// (systemd.exec(5)) show the daemon an empty or private directory at such a path.
+// (systemd.exec(5)) show the daemon an empty or private directory at such paths.
 func Hidden(path string) bool {
 	for _, dir := range []string{"/home", "/root", "/run/user", "/tmp", "/var/tmp"} {
 		if path == dir || strings.HasPrefix(path, dir+"/") {

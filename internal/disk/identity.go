@@ -6,7 +6,7 @@ import (
 )
 
 // NamespacePrefix returns the prefix that distinguishes the serials of NVMe namespaces, because all namespaces of a
-// controller have the controller's serial. The first namespace has no prefix.
+// controller have the controller's serial. The serial of the first namespace has no prefix.
 func NamespacePrefix(namespace string) string {
 	if namespace == "" || namespace == "1" {
 		return ""
@@ -14,7 +14,8 @@ func NamespacePrefix(namespace string) string {
 	return "n" + namespace + "-"
 }
 
-// ControllerSerial returns the serial of an NVMe disk without NamespacePrefix. It returns any other serial unchanged.
+// ControllerSerial returns the serial of an NVMe disk without NamespacePrefix. ControllerSerial returns any other
+// serial unchanged.
 func (f *Facts) ControllerSerial(serial string) string {
 	digits, rest, found := strings.Cut(strings.TrimPrefix(serial, "n"), "-")
 	if f.Transport != "nvme" || !found || serial != NamespacePrefix(digits)+rest || strings.Trim(digits, "0123456789") != "" {
@@ -24,10 +25,11 @@ func (f *Facts) ControllerSerial(serial string) string {
 }
 
 // Identity distinguishes a disk from others across reboots, as far as possible. The serial decides whether two disks
-// are the same. If one of them has no serial, the WWN decides. A disk without serial and WWN is recognised only by its
-// slot and size.
+// are the same. If one of the two disks has no serial, the WWN decides. A disk without serial and WWN is recognised
+// only by its slot and size.
 type Identity struct {
-	// Boot is the kernel's boot id (/proc/sys/kernel/random/boot_id). Within one boot, Seq alone identifies the disk.
+	// Boot is the kernel's boot id (/proc/sys/kernel/random/boot_id). Within one boot, Seq is sufficient to identify
+	// the disk.
 	Boot   string `json:"boot"`
 	Seq    uint64 `json:"seq"`
 	Serial string `json:"serial,omitempty"`
@@ -42,8 +44,8 @@ func (f *Facts) Identity(boot string) Identity {
 	return Identity{Boot: boot, Seq: f.Seq, Serial: f.Serial, WWN: f.WorldWide(), Slot: f.Slot, Size: f.Size}
 }
 
-// Is reports whether i and other may be the same disk. Within one boot the sequence number decides. Across a reboot
-// Like decides.
+// Is reports whether i and other may be the same disk. Within one boot the sequence number decides. Across a reboot, Is
+// returns the result of Like.
 func (i Identity) Is(other Identity) bool {
 	if i.Boot == other.Boot {
 		return i.Seq == other.Seq
@@ -51,7 +53,7 @@ func (i Identity) Is(other Identity) bool {
 	return i.Like(other)
 }
 
-// OtherSerial reports whether the serials belong to two different disks. An empty serial can be that of any disk. A
+// OtherSerial reports whether the serials belong to two different disks. An empty serial can belong to any disk. A
 // serial that virtio has cut matches the whole serial that another bus shows.
 func OtherSerial(a, b string) bool {
 	if len(a) > len(b) {
@@ -60,11 +62,11 @@ func OtherSerial(a, b string) bool {
 	return a != "" && a != b && (len(a) != serialLength || !strings.HasPrefix(b, a))
 }
 
-// SameSerial reports whether the serials may belong to one disk, on whatever bus each was read.
+// SameSerial reports whether the serials may belong to one disk, even if they were read on different buses.
 func SameSerial(a, b string) bool { return a != "" && b != "" && !OtherSerial(a, b) }
 
 // Same reports whether serial or WWN show that i and other are one disk, on any bus. If both have a serial, only the
-// serial decides.
+// serials are compared.
 func (i Identity) Same(other Identity) bool {
 	if i.Serial != "" && other.Serial != "" {
 		return SameSerial(i.Serial, other.Serial)
@@ -73,7 +75,7 @@ func (i Identity) Same(other Identity) bool {
 }
 
 // Other reports whether serial or WWN show that i and other are two different disks. If both have a serial, only the
-// serial decides.
+// serials are compared.
 func (i Identity) Other(other Identity) bool {
 	if i.Serial != "" && other.Serial != "" {
 		return OtherSerial(i.Serial, other.Serial)
@@ -81,8 +83,8 @@ func (i Identity) Other(other Identity) bool {
 	return otherWWN(i.WWN, other.WWN)
 }
 
-// Hardware reports whether serial or WWN decide, and if so, whether i and other are the same disk. Unlike Same and
-// Other, Hardware treats a cut serial as different from the whole serial.
+// Hardware reports whether serial or WWN are sufficient to decide, and whether they show that i and other are the same
+// disk. Unlike Same and Other, Hardware treats a cut serial as different from the whole serial.
 func (i Identity) Hardware(other Identity) (same, decides bool) {
 	if i.Serial != "" && other.Serial != "" {
 		return i.Serial == other.Serial, true
@@ -90,8 +92,8 @@ func (i Identity) Hardware(other Identity) (same, decides bool) {
 	return i.Same(other), i.Same(other) || i.Other(other)
 }
 
-// Like reports whether i and other may be the same disk, perhaps attached again within the same boot. Serial or WWN
-// decide, and without them the slot. The size must be the same.
+// Like reports whether i and other may be the same disk, perhaps attached again within the same boot. The serial or the
+// WWN decides, or else the slot. Like requires the same size.
 func (i Identity) Like(other Identity) bool {
 	if i.Size != other.Size {
 		return false
@@ -103,7 +105,7 @@ func (i Identity) Like(other Identity) bool {
 }
 
 // ResizedTo reports whether other may be the same disk with another size, perhaps attached again. Serial or WWN decide.
-// Without them the slot decides, and the disk must have grown.
+// If both are unknown, the slot decides, and the disk must have grown.
 func (i Identity) ResizedTo(other Identity) bool {
 	if i.Size == other.Size {
 		return false
@@ -114,9 +116,9 @@ func (i Identity) ResizedTo(other Identity) bool {
 	return i.Serial == other.Serial && i.Slot != "" && i.Slot == other.Slot && i.Size < other.Size
 }
 
-// MayBe reports whether i may be the disk that was recorded as other in an earlier boot, whatever has changed since. A
-// disk with another size or with a new serial may still be the same disk. Serial or WWN decide, and without them the
-// slot. Within one boot the sequence number decides.
+// MayBe reports whether i may be the disk that was recorded as other in an earlier boot, even if facts of the disk have
+// changed. A disk with another size or with a new serial may still be the same disk. The serial or the WWN decides, or
+// else the slot. Within one boot the sequence number decides.
 func (i Identity) MayBe(other Identity) bool {
 	if i.Boot == other.Boot {
 		return i.Seq == other.Seq
@@ -131,19 +133,19 @@ func (i Identity) MayBe(other Identity) bool {
 }
 
 // Given is the permanent record that a disk was given out as a block volume. The content of the disk belongs to the
-// user of the volume, whatever it looks like.
+// user of the volume, even if the content looks like a filesystem.
 type Given struct {
 	Serial string `json:"serial"`
 	WWN    string `json:"wwn,omitempty"`
-	// Size (in bytes), Link and Class are those of the last time that the disk was given out. First is the time when it
-	// was first given out. Class is empty once the operator has accepted that another class uses the disk.
+	// Size (in bytes), Link and Class are the values from the last time that the disk was given out. First is when the
+	// disk was first given out. Class is empty once the operator has accepted that another class uses the disk.
 	Size  uint64    `json:"size"`
 	Link  string    `json:"link"`
 	Class string    `json:"class"`
 	First time.Time `json:"first"`
-	// Slot, Seq and Boot are those of the last time that the disk was given out, as in Facts and Identity. Twice
-	// reports that another disk with the same serial has been attached since First. Then only the attachment
-	// distinguishes the two disks, because a slot is reused. ThisBoot reports that Boot is the current boot.
+	// Slot, Seq and Boot are the values from the last time that the disk was given out, as in Facts and Identity. Twice
+	// reports that another disk with the same serial has been attached since First. If Twice is set, only the
+	// attachment distinguishes the two disks, because slots are reused. ThisBoot reports that Boot is the current boot.
 	Slot     string `json:"slot,omitempty"`
 	Seq      uint64 `json:"seq,omitempty"`
 	Boot     string `json:"boot,omitempty"`
@@ -151,22 +153,21 @@ type Given struct {
 	ThisBoot bool   `json:"this_boot,omitempty"`
 }
 
-// Is reports whether the record may be a record of this disk. A bus other than virtio may show a longer serial, because
-// virtio cuts serials. The size is not compared, because the disk may have grown.
+// Is reports whether the record may be a record of this disk. A bus other than virtio may show a longer serial for the
+// same disk, because virtio cuts serials. Is does not compare the size, because the disk may have grown.
 func (g *Given) Is(f *Facts) bool {
 	return SameSerial(f.Serial, g.Serial) || f.WWN != "" && f.WWN == g.WWN
 }
 
 // serialLength is the length in bytes of the longest serial that virtio-blk passes on (VIRTIO_BLK_ID_BYTES in
-// linux/virtio_blk.h). Two longer serials can look the same once they are cut.
+// linux/virtio_blk.h). Two serials that are longer than this can look the same once virtio has cut them.
 const serialLength = 20
 
 // SerialCut reports whether the serial may be only the beginning of a longer serial, because virtio cut it.
 func (f *Facts) SerialCut() bool { return f.Transport == "virtio" && len(f.Serial) >= serialLength }
 
-// Same reports whether f is certainly the disk that was given out, and not another disk with the same serial. It
-// reports false if the serial may be cut and content is known on the disk, because that content may not be the
-// volume's.
+// Same reports whether f is certainly the disk that was given out, and not another disk with the same serial. Same
+// returns false if the serial may be cut and content is known on the disk, because the content may not be the volume's.
 func (g *Given) Same(f *Facts) bool {
 	switch {
 	case f.Serial != g.Serial || f.WWN != g.WWN && f.WWN != "" && g.WWN != "":

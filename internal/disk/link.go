@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// LinkDirectory is the directory of the links that lead to disks. The links in class directories lead to these links.
-// The directory is gone after a reboot, so a class link from before the reboot leads nowhere.
+// LinkDirectory is the directory of the links that lead to disks. Each link in a class directory leads to one of these
+// links. LinkDirectory is gone after a reboot, so a link in a class directory from before the reboot leads nowhere.
 const LinkDirectory = "/dev/hotmount"
 
 // LinkName returns the name of the link by which the disk is given out. The name consists of the bus and the serial.
 // Bytes other than letters, digits and "-._:=+@," are written in hexadecimal after a "%", so different serials give
-// different names. LinkName is empty for a disk without a serial. It is also empty if the name would be longer than
-// longestLink, because udev's links and lock files add to the name (NAME_MAX, limits.h).
+// different names. LinkName returns "" for a disk without a serial. LinkName also returns "" for a name of more than
+// longestLink bytes, because udev's links and lock files add to the name (NAME_MAX, limits.h).
 func (f *Facts) LinkName() string {
 	var b [longestLink]byte
 	return string(f.linkName(b[:0]))
@@ -22,7 +22,7 @@ func (f *Facts) LinkName() string {
 // longestLink is the longest name of a link, in bytes.
 const longestLink = 200
 
-// linkName returns LinkName as bytes, in the memory of b, and nil if there is no name. If the name fits into b,
+// linkName returns LinkName as bytes in the memory of b, or nil if the disk has no LinkName. If the name fits into b,
 // linkName allocates nothing, because it runs each time a disk is examined.
 func (f *Facts) linkName(b []byte) []byte {
 	if f.Serial == "" {
@@ -57,7 +57,8 @@ func (f *Facts) named(link string) bool {
 	return len(name) > 0 && string(name) == path.Base(link)
 }
 
-// OwnLink returns Standing.Link if that link is the disk's own and not that of its whole disk. Otherwise it returns "".
+// OwnLink returns Standing.Link if that link belongs to the disk itself and not to its whole disk. Otherwise it returns
+// "".
 func (f *Facts) OwnLink() string {
 	if f.Whole == "" && f.named(f.Standing.Link) {
 		return f.Standing.Link

@@ -7,7 +7,7 @@ import (
 )
 
 // TestMountOptions checks that an ext4 superblock does not choose the error behaviour or the barriers. The class can
-// choose them.
+// choose both.
 func TestMountOptions(t *testing.T) {
 	for _, c := range []struct{ fstype, options, want string }{
 		{XFS, "noatime,nodev", "noatime,nodev"},

@@ -5,8 +5,7 @@ import (
 	"slices"
 )
 
-// Peer is another attached disk that shares a serial, WWN or UUID with the disk, reduced to the facts that the policy
-// needs.
+// Peer is another attached disk with the same serial, WWN or UUID, reduced to the facts that the policy needs.
 type Peer struct {
 	ID
 	Slot string `json:"slot,omitempty"`
@@ -15,15 +14,15 @@ type Peer struct {
 	UUID string `json:"uuid,omitempty"`
 	// Mounted is the first place at which the peer is mounted, empty if it is not mounted.
 	Mounted string `json:"mounted,omitempty"`
-	// InUse is the use of the peer or of anything on it: a mount point, a place of its device node, a device built on
-	// it, or "swap". It is empty if no use is known.
+	// InUse is how the peer or anything on it is used: a mount point, a place of its device node, a device built on it,
+	// "swap", or "".
 	InUse string `json:"in_use,omitempty"`
 	// Known reports that udev or the kernel knows of something on the peer.
 	Known bool `json:"known,omitempty"`
-	// Multipath reports that the peer is the multipath device for the disk's WWN. The disk is a path of that device,
-	// even if the device does not use the path.
+	// Multipath reports that the peer is the multipath device for the disk's WWN. The disk is a path of the multipath
+	// device even if that device does not use the path.
 	Multipath bool `json:"multipath,omitempty"`
-	// Serial, WWN, OnRecord, InPlace and Resized are those of the peer, as in Facts and Standing.
+	// Serial, WWN, OnRecord, InPlace and Resized are the peer's values of these fields in Facts and Standing.
 	Serial   string `json:"serial,omitempty"`
 	WWN      string `json:"wwn,omitempty"`
 	OnRecord bool   `json:"on_record,omitempty"`
@@ -31,7 +30,7 @@ type Peer struct {
 	Resized  bool   `json:"resized,omitempty"`
 }
 
-// MayBe reports whether p may be the same disk as f, because serial and WWN do not show that they are different.
+// MayBe reports whether p may be the same disk as f, because neither serial nor WWN shows that the disks are different.
 func (p *Peer) MayBe(f *Facts) bool {
 	return !OtherSerial(p.Serial, f.Serial) && !otherWWN(p.WWN, f.WWN)
 }
@@ -60,7 +59,7 @@ func (f *Facts) inUse() string {
 	return ""
 }
 
-// FindPeers finds the peers of f among all attached disks. It sets SameSerial, SameWWN, SameUUID and Moved.
+// FindPeers finds the peers of f among all attached disks. FindPeers sets SameSerial, SameWWN, SameUUID and Moved.
 func (f *Facts) FindPeers(all []*Facts) {
 	f.SameSerial, f.SameWWN, f.SameUUID, f.Moved = nil, nil, nil, nil
 	mine, _ := f.known()

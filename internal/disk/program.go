@@ -1,7 +1,7 @@
 package disk
 
-// Program is one of hotmount's programs that run in a unit of their own for one disk or mount point. The value is the
-// name of the unit's template.
+// Program is one of hotmount's programs that run in a unit of their own for one disk or mount point. The value of a
+// Program is the name of its unit template.
 type Program string
 
 const (
@@ -11,14 +11,14 @@ const (
 	ProgramFill Program = "hotmount-stage"
 	// ProgramGrow grows the mounted filesystem of a disk to the size of the disk.
 	ProgramGrow Program = "hotmount-grow"
-	// ProgramUsers finds out which process has a disk open. Its result is an Opener.
+	// ProgramUsers finds out which process has a disk open. The result of ProgramUsers is an Opener.
 	ProgramUsers Program = "hotmount-users"
-	// ProgramBlock gives a disk out by a link for as long as the disk is attached. Its unit counts as started once the
-	// link is made.
+	// ProgramBlock gives a disk out by a link for as long as the disk is attached. The unit of ProgramBlock counts as
+	// started once the link is made.
 	ProgramBlock Program = "hotmount-block"
 	// ProgramCleanup removes the directory of a mount that has ended.
 	ProgramCleanup Program = "hotmount-cleanup"
-	// ProgramUnmount removes the mount of a gone device from the mount tree, if that mount cannot be unmounted. It
-	// names the processes that use the mount.
+	// ProgramUnmount removes the mount of a gone device from the mount tree, if that mount cannot be unmounted.
+	// ProgramUnmount names the processes that use the mount.
 	ProgramUnmount Program = "hotmount-unmount"
 )

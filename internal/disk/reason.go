@@ -1,6 +1,6 @@
 package disk
 
-// Reason is the name of the reason for a decision. It is stable for scripts, journal fields and metrics.
+// Reason is the name of the reason for a decision. The name is stable for scripts, journal fields and metrics.
 type Reason string
 
 // The reasons. Package policy gives each reason an action.
@@ -21,7 +21,7 @@ const (
 
 	// The partitions of the disk are used instead.
 	ReasonPartitioned Reason = "partitions-are-used"
-	// The whole disk of the partition belongs to another class.
+	// The partition's whole disk belongs to another class.
 	ReasonWhole Reason = "disk-of-another-class"
 
 	// No class selects the disk, and hotmount could use it.

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The values of Record.By, which is who decided to format the disk.
+// The values of Record.By, which tells who decided to format the disk.
 const (
 	ByDaemon   = "daemon"
 	ByOperator = "operator"
@@ -14,7 +14,7 @@ const (
 // Record is one decision to make a filesystem on a disk, which destroys the old content of the disk. The record is
 // written before the first write to the disk, and closed with the result.
 type Record struct {
-	// Name is the kernel name that the disk had. Identity shows which disk it was.
+	// Name is the kernel name that the disk had. Identity distinguishes the disk from other disks that had this name.
 	Name     string   `json:"name"`
 	Identity Identity `json:"identity"`
 	Class    string   `json:"class,omitempty"`
@@ -28,17 +28,15 @@ type Record struct {
 	// Evidence is Content.Evidence of the content that was on the disk before the format.
 	Evidence []string  `json:"evidence"`
 	Begun    time.Time `json:"begun"`
-	// Noticed is when hotmount noticed that Begun is in the future because a clock was wrong. It is zero if Begun never
-	// was in the future.
+	// Noticed is when hotmount noticed that Begun is in the future because of a wrong clock, or zero.
 	Noticed time.Time `json:"noticed,omitzero"`
-	// Ended is when the format ended. It is zero if no result is recorded, because the format is running or a crash
-	// ended it.
+	// Ended is when the format ended, or zero while no result is recorded: the format is running or a crash ended it.
 	Ended time.Time `json:"ended,omitzero"`
-	// Failure is why the filesystem was not made. It is empty if the filesystem was made.
+	// Failure is why the filesystem was not made, or empty if the filesystem was made.
 	Failure string `json:"failure,omitempty"`
 }
 
-// Time returns when the format began. If Begun is in the future, it returns Noticed instead.
+// Time returns when the format began. If Begun is in the future, Time returns Noticed.
 func (r *Record) Time(now time.Time) time.Time {
 	if r.Begun.After(now) && !r.Noticed.IsZero() {
 		return r.Noticed
@@ -46,11 +44,12 @@ func (r *Record) Time(now time.Time) time.Time {
 	return r.Begun
 }
 
-// Made reports whether the filesystem is known to have been made.
+// Made reports whether it is recorded that the filesystem was made.
 func (r *Record) Made() bool { return !r.Ended.IsZero() && r.Failure == "" }
 
-// Sighting is the record of a mounted filesystem: on which disk it lay, and when. Each UUID has one sighting. Content
-// that hotmount does not mount has no class and perhaps no UUID. For such content, Mounted is when it was seen.
+// Sighting is the record of a mounted filesystem: on which disk it was, and when. Each filesystem UUID has one
+// sighting. A Sighting of content that hotmount does not mount has no class and perhaps no UUID. For such content,
+// Mounted is when the content was last seen.
 type Sighting struct {
 	// Identity is the identity of the disk when the filesystem was last seen on it.
 	Identity Identity `json:"identity"`
@@ -62,34 +61,35 @@ type Sighting struct {
 	Directory string `json:"directory,omitempty"`
 	// Mounted is when the filesystem was last found mounted.
 	Mounted time.Time `json:"mounted"`
-	// At is the time Mounted by CLOCK_MONOTONIC (clock_gettime(2)), in the boot that Identity names. That clock cannot
-	// be set.
+	// At is the same moment as Mounted by CLOCK_MONOTONIC (clock_gettime(2)), in the boot that Identity names.
+	// CLOCK_MONOTONIC cannot be set.
 	At time.Duration `json:"at,omitempty"`
 	// Left reports that hotmount saw the disk being detached after the time Mounted.
 	Left bool `json:"left,omitempty"`
 	// Full reports that the filesystem is XFS, was measured, and took all of the disk that it can take. The superblock
-	// on the disk agreed (Facts.Full).
+	// on the disk agreed with that size (Facts.Full).
 	Full bool `json:"full,omitempty"`
-	// Adopted is the size of the disk in bytes when the filesystem was first mounted on this node. It is 0 if this node
+	// Adopted is the size of the disk in bytes when the filesystem was first mounted on this node, or 0 if this node
 	// made the filesystem.
 	Adopted uint64 `json:"adopted,omitempty"`
 	// Newest is the highest disk sequence number that was attached at the time Mounted, 0 if unknown. Disks that were
-	// attached later have a higher number.
+	// attached after Mounted have a higher number.
 	Newest uint64 `json:"newest,omitempty"`
 }
 
-// Place is the place of a volume. The zero value is no place.
+// Place is where a volume is mounted or given out. The zero value means that there is no place.
 type Place struct {
-	// Directory is the class directory. It is empty in old records, which contain only Class, the name of the class.
+	// Directory is the class directory. Directory is empty in old records, which contain only Class, the name of the
+	// class.
 	Directory, Class string
 }
 
-// In reports whether the place is in the directory of the class, whatever the name of the class was at that time.
+// In reports whether the place is in the directory of the class, even if the class had another name at that time.
 func (p Place) In(c *Class) bool {
 	return p.Directory != "" && p.Directory == c.Directory || p.Directory == "" && p.Class != "" && p.Class == c.Name
 }
 
-// Place returns where the filesystem was mounted. For a nil Sighting it returns the zero Place.
+// Place returns where the filesystem was mounted. Place returns the zero Place for a nil Sighting.
 func (s *Sighting) Place() Place {
 	if s == nil {
 		return Place{}
@@ -97,7 +97,7 @@ func (s *Sighting) Place() Place {
 	return Place{s.Directory, s.Class}
 }
 
-// Place returns where the disk was given out. For a nil Given it returns the zero Place.
+// Place returns where the disk was given out. Place returns the zero Place for a nil Given.
 func (g *Given) Place() Place {
 	if g == nil || g.Class == "" {
 		return Place{}

@@ -2,24 +2,25 @@ package disk
 
 import "time"
 
-// Running is how long a filesystem was seen mounted, and when it was last trimmed.
+// Running is how long scans have found a filesystem mounted, and when the filesystem was last trimmed.
 type Running struct {
 	UUID string `json:"uuid"`
-	// Ran is the sum of the times between scans that found the same mount. It is at most the time for which the
+	// Ran is the sum of the times between scans that found the same mount. Ran is at most the time for which the
 	// filesystem was mounted.
 	Ran time.Duration `json:"ran"`
 	// Trimmed is when the filesystem was last trimmed, zero if it was never trimmed.
 	Trimmed time.Time `json:"trimmed,omitzero"`
 
-	// Boot, Seq and Mounted identify the mount that the last scan saw. At is the time of that scan on CLOCK_MONOTONIC.
+	// Boot, Seq and Mounted identify the mount that the last scan saw. At is the time of the last scan on
+	// CLOCK_MONOTONIC.
 	Boot    string        `json:"boot"`
 	Seq     uint64        `json:"seq"`
 	Mounted time.Time     `json:"mounted,omitzero"`
 	At      time.Duration `json:"at"`
 }
 
-// Seen returns r after one more scan. If this scan sees the same mount as the last one, the time since the last scan is
-// added to Ran.
+// Seen returns the value of r after one more scan. If the new scan finds the same mount as the last scan, Seen adds the
+// time between the two scans to Ran.
 func (r Running) Seen(boot string, seq uint64, mounted time.Time, at time.Duration) Running {
 	if !mounted.IsZero() && r.Boot == boot && r.Seq == seq && r.Mounted.Equal(mounted) && at > r.At {
 		r.Ran += at - r.At

@@ -5,11 +5,11 @@ import (
 	"regexp"
 )
 
-// Selectors select disks. A disk must match all selectors that are given. Of a selector with a list of values, one
-// matching value is enough.
+// Selectors select disks. A disk must match all selectors that are given. A list of values is satisfied if one of its
+// values matches the disk.
 type Selectors struct {
 	// Names are patterns of kernel names. A disk that is not virtio-blk, SCSI or NVMe is selected only if a pattern
-	// begins literally with the first two letters of its name, or with "dm-".
+	// begins literally with two letters of its name, or with "dm-".
 	Names []string `json:"names,omitempty"`
 	// MapperNames are patterns of the names of device-mapper devices.
 	MapperNames []string `json:"mapper_names,omitempty"`
@@ -18,8 +18,8 @@ type Selectors struct {
 	BackingFile []string `json:"backing_file,omitempty"`
 	// Transport is a list of transports as in Facts. "scsi" also selects VirtioSCSI.
 	Transport []string `json:"transport,omitempty"`
-	// Serial, WWN, Model and Vendor are patterns of the hardware's values. ByPath are patterns of udev's ID_PATH, the
-	// slot.
+	// Serial, WWN, Model and Vendor are patterns of the values that the hardware reports. ByPath are patterns of the
+	// slot, which is udev's ID_PATH.
 	Serial []string `json:"serial,omitempty"`
 	WWN    []string `json:"wwn,omitempty"`
 	Model  []string `json:"model,omitempty"`
@@ -27,7 +27,8 @@ type Selectors struct {
 	ByPath []string `json:"by_path,omitempty"`
 	// Size is the range of the disk's size.
 	Size SizeRange `json:"size,omitzero"`
-	// Rotational and Removable are as in Facts. Local is the opposite of Facts.Fabric. A nil value matches any disk.
+	// Rotational and Removable are the values in Facts that a disk must have. Local is the opposite of the value of
+	// Facts.Fabric that a disk must have. nil in one of these three fields matches any disk.
 	Rotational *bool `json:"rotational,omitempty"`
 	Removable  *bool `json:"removable,omitempty"`
 	Local      *bool `json:"local,omitempty"`
@@ -35,16 +36,15 @@ type Selectors struct {
 	LogicalSector []uint32 `json:"logical_sector,omitempty"`
 	// Partitions selects partitions, and does not select whole disks.
 	Partitions bool `json:"partitions,omitempty"`
-	// Compiled has the compiled regular expressions, by pattern. Only patterns that are regular expressions are in it.
-	// policy.Compile sets it.
+	// Compiled maps each pattern that is a regular expression to the compiled regular expression. policy.Compile sets
+	// it.
 	Compiled map[string]*regexp.Regexp `json:"-"`
 }
 
 // IsZero reports whether no selector is given.
 func (s *Selectors) IsZero() bool { return reflect.ValueOf(*s).IsZero() }
 
-// SizeRange is the range from Least to Most in bytes, including Least and Most. If Most is 0, the range has no upper
-// bound.
+// SizeRange is the range from Least to Most bytes, including both. If Most is 0, the range has no upper bound.
 type SizeRange struct {
 	Least uint64 `json:"least,omitempty"`
 	Most  uint64 `json:"most,omitempty"`

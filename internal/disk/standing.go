@@ -17,90 +17,89 @@ const (
 	StateGap  = "the state directory could not be written"
 )
 
-// Helps separates the two parts of Standing.Formatting: why the records forbid formatting, and what helps against that.
-// The errors from which Standing.Formatting is made have the same two parts.
+// Helps separates the two parts of Standing.Formatting: why the records forbid formatting, and what the operator can
+// do. The errors from which Standing.Formatting is made are also separated by Helps.
 const Helps = "; what helps: "
 
 // Standing is what hotmount's records contain about a disk.
 type Standing struct {
-	// Formatting is why formatting is turned off for every disk: a lost store, the hold file or the kernel command
-	// line. It is empty if formatting is on.
+	// Formatting is why formatting is turned off for every disk (a lost store, the hold file or the kernel command
+	// line), or empty.
 	Formatting string `json:"formatting,omitempty"`
-	// Present is the identity of a disk that may be this one. That disk was attached before hotmount was installed, and
-	// was not accepted since. Present is nil if there is no such disk.
+	// Present is the identity of a disk that was attached before hotmount was installed, was not accepted since, and
+	// may be this disk. Present is nil if no such disk may be this disk.
 	Present *Identity `json:"present,omitempty"`
-	// Arrived is the identity of a disk that may be this one. That disk was attached at the first start under another
-	// machine-id than that of the records, and was not accepted since. Arrived is nil if there is no such disk.
+	// Arrived is the identity of a disk that was attached at the first start under a new machine-id, was not accepted
+	// since, and may be this disk. Arrived is nil if no such disk may be this disk.
 	Arrived *Identity `json:"arrived,omitempty"`
 	// Accepted are the holds that the operator has accepted for this attachment.
 	Accepted []Word `json:"accepted,omitempty"`
-	// Intent is the record of a format of this disk that has begun and has no recorded end. It is nil if there is none.
+	// Intent is the record of a format of this disk that has begun and has no recorded end, or nil if there is none.
 	Intent *Intent `json:"intent,omitempty"`
 	// IntentDoubt reports that Intent may belong to another disk. Only the UUID of the filesystem matches, and a copy
-	// has the same UUID. If the intent overwrites content, the match may also rest on something that a copy has too.
+	// of the filesystem has the same UUID. If the intent overwrites content, perhaps only facts match that a copy of
+	// the disk has too.
 	IntentDoubt bool `json:"intent_doubt,omitempty"`
-	// IntentBySlot reports that only slot and size show that Intent belongs to this disk. Serial and WWN do not decide,
-	// the attachment is another one, and udev does not know the intent's UUID on the disk. The next disk in the slot
-	// looks the same.
+	// IntentBySlot reports that only slot and size show that Intent belongs to this disk. Serial and WWN do not
+	// identify the disk, the attachment has changed, and udev does not find the intent's UUID on the disk. The next
+	// disk in the slot would match in the same way.
 	IntentBySlot bool `json:"intent_by_slot,omitempty"`
 	// Verdict is the result of the last proof in this attachment.
 	Verdict *Verdict `json:"verdict,omitempty"`
-	// Fit is the result of the last attempt to grow the disk's filesystem. It is nil if there was none.
+	// Fit is the result of the last attempt to grow the disk's filesystem, or nil if there was none.
 	Fit *Fit `json:"fit,omitempty"`
-	// Before is the filesystem that lay on the disk earlier in this attachment. It is nil if there was none.
+	// Before is the filesystem that lay on the disk earlier in this attachment, or nil if there was none.
 	Before *Sighting `json:"before,omitempty"`
-	// FormerSerial is the last filesystem on a disk with this disk's serial or WWN (Identity.Same). It can also be
-	// other content that was on that disk when an earlier boot ended.
+	// FormerSerial is the last filesystem on a disk with this disk's serial or WWN (Identity.Same). FormerSerial can
+	// also be other content that was on such a disk when an earlier boot ended.
 	FormerSerial *Sighting `json:"former_serial,omitempty"`
-	// FormerSlot is what lay on a disk of this size in this slot when an earlier boot ended. It is nil if FormerSerial
-	// is the same content and has no UUID.
+	// FormerSlot is what lay on a disk of this size in this slot when an earlier boot ended, or nil. FormerSlot is nil
+	// if FormerSerial is the same content and has no UUID.
 	FormerSlot *Sighting `json:"former_slot,omitempty"`
-	// Noted is the content on record for this attachment, apart from mounted filesystems. It is nil if there is none.
+	// Noted is the content on record for this attachment, apart from mounted filesystems, or nil if there is none.
 	Noted *Sighting `json:"noted,omitempty"`
 	// Braked reports that the disk was found while the format limit was exceeded, and has not been accepted since.
 	Braked bool `json:"braked,omitempty"`
-	// Unmounted is why the disk is kept unmounted: ReasonReleased or ReasonUnmounted. It is empty if the disk may be
-	// mounted. Another attachment, an accept or a reboot clears it.
+	// Unmounted is why the disk is kept unmounted: ReasonReleased or ReasonUnmounted, or empty if the disk may be
+	// mounted. A new attachment, an accept or a reboot clears Unmounted.
 	Unmounted Reason `json:"unmounted,omitempty"`
 	// Remount reports that the operator has cleared Unmounted, and that the disk has not been found mounted since.
 	Remount bool `json:"remount,omitempty"`
-	// WasMounted is when hotmount last found the disk's filesystem newly mounted during this attachment. It is zero if
-	// that never happened.
+	// WasMounted is when hotmount last found the disk's filesystem newly mounted during this attachment, or zero.
 	WasMounted time.Time `json:"was_mounted,omitzero"`
 	// MountedAt is the same moment as WasMounted by CLOCK_MONOTONIC.
 	MountedAt time.Duration `json:"mounted_at,omitempty"`
 	// OnRecord reports that the filesystem was last mounted from this disk, as far as serial, slot and size show.
 	OnRecord bool `json:"on_record,omitempty"`
-	// InPlace reports OnRecord, and that the disk is in the same slot as at that mount.
+	// InPlace reports that OnRecord is true, and that the disk is in the same slot as at its last mount.
 	InPlace bool `json:"in_place,omitempty"`
-	// Resized reports the same as OnRecord, but for a disk that had another size at that mount.
+	// Resized reports OnRecord for a disk that had another size at the last mount of its filesystem.
 	Resized bool `json:"resized,omitempty"`
 	// LastOn is the record of the filesystem on the disk if the record is of another disk. Serial, WWN, slot or Beside
-	// show this. Otherwise LastOn is nil.
+	// show that the disk of the record is another disk. Otherwise LastOn is nil.
 	LastOn *Sighting `json:"last_on,omitempty"`
-	// Beside reports that this disk was already attached when the disk of LastOn left, in this boot.
+	// Beside reports that this disk was already attached when the disk of LastOn left in this boot.
 	Beside bool `json:"beside,omitempty"`
-	// Twin reports that the disk was refused because another disk had the same UUID, and has not been accepted since.
+	// Twin reports that the disk was refused because another disk had the same UUID, and that the disk has not been
+	// accepted since.
 	Twin bool `json:"twin,omitempty"`
 	// Made reports that this node made the filesystem on the disk, or began to.
 	Made bool `json:"made,omitempty"`
-	// Used is the record that somebody else used the disk. It is nil if there is no such record, or if the disk has
-	// been accepted since.
+	// Used is the record that somebody else used the disk, or nil if there is none or the disk has been accepted since.
 	Used *Use `json:"used,omitempty"`
-	// Volume is the last sighting of the filesystem on the disk, whatever disk it was on then. It is nil if there is
-	// none.
+	// Volume is the last sighting of this disk's filesystem, on this disk or on another, or nil if there is none.
 	Volume *Sighting `json:"volume,omitempty"`
 	// Given is the permanent record that this disk, this partition or a disk below this device-mapper device was given
-	// out as a block volume. It is nil if none of them was given out.
+	// out as a block volume. Given is nil if none of these disks was given out.
 	Given *Given `json:"given,omitempty"`
-	// Link is the path at which the disk is given out now, empty if it is not given out. The path is a link in a class
+	// Link is the path at which the disk is given out now, empty if it is not given out. Link is a path in a class
 	// directory. The link leads to this attachment and can lead to no other attachment.
 	Link string `json:"link,omitempty"`
-	// MountFailure is why the daemon has failed to mount the disk. It is empty if the daemon has not failed, or if the
-	// caller did not ask.
+	// MountFailure is why the daemon has failed to mount the disk, or empty if it has not failed or the caller did not
+	// ask.
 	MountFailure string `json:"-"`
-	// Formats are the times since the last format of each other disk on this node began. The newest format is last. A
-	// negative time means that the clock was set back.
+	// Formats contains, for each other disk on this node, the time since its last format began. The newest format is
+	// the last entry. A negative time means that the clock was set back.
 	Formats []time.Duration `json:"-"`
 }
 
@@ -111,28 +110,28 @@ type Word struct {
 	UUID   string `json:"uuid,omitempty"`
 }
 
-// Lifted reports whether the operator has accepted exactly this hold, with the same reason and UUID.
+// Lifted reports whether the operator has accepted the hold with exactly this reason and UUID.
 func (s *Standing) Lifted(r Reason, uuid string) bool {
 	return slices.Contains(s.Accepted, Word{r, uuid})
 }
 
-// Intent announces a format. It is written and synced before the first write to a disk. It is removed after hotmount
-// has read back the finished filesystem.
+// Intent announces a format. An intent is written and synced before the first write to a disk. The intent is removed
+// after hotmount has read back the finished filesystem.
 type Intent struct {
 	Identity Identity `json:"identity"`
 	Class    string   `json:"class"`
 	// UUID is the filesystem's UUID, chosen before mkfs runs.
 	UUID string `json:"uuid"`
-	// Over reports that the disk was not blank, and that the operator ordered to overwrite it.
+	// Over reports that the disk was not blank, and that the operator ordered hotmount to overwrite the disk.
 	Over bool `json:"over,omitempty"`
 	// Was is the UUID of the overwritten filesystem, empty if none was known.
 	Was string `json:"was,omitempty"`
-	// Left reports that another disk in the slot was formatted since, or accepted as it is. This disk has no serial and
-	// is recognised only by the filesystem's UUID.
+	// Left reports that another disk in the slot was formatted after the intent, or was accepted with its content. The
+	// disk of the intent has no serial and is recognised only by the UUID of the filesystem.
 	Left bool `json:"left,omitempty"`
-	// Doubt names what else worked on the disk after mkfs had ended. It is empty if nothing did.
+	// Doubt is why something else may have used the disk after mkfs had ended, or empty if nothing did.
 	Doubt string `json:"doubt,omitempty"`
-	// Ext4 are the parameters of mkfs.ext4. It is nil for XFS.
+	// Ext4 are the parameters of mkfs.ext4, or nil for XFS.
 	Ext4 *MkfsExt4 `json:"ext4,omitempty"`
 }
 
@@ -144,27 +143,27 @@ func (i *Intent) Type() string {
 	return XFS
 }
 
-// MkfsExt4 are the parameters of mkfs.ext4. The same parameters write the same bytes. By these bytes hotmount
-// identifies an ext4 filesystem that mkfs.ext4 did not finish.
+// MkfsExt4 are the parameters of mkfs.ext4. The same parameters make mkfs.ext4 write the same bytes. hotmount
+// identifies an ext4 filesystem that mkfs.ext4 did not finish by these bytes.
 type MkfsExt4 struct {
 	// Options and Owner are MkfsOptions and RootOwner of the class.
 	Options []string `json:"options,omitempty"`
 	Owner   string   `json:"owner,omitempty"`
 	// Time is the filesystem's creation time, in seconds since 1970.
 	Time int64 `json:"time"`
-	// Mode is RootMode of the class. It is set after mkfs.ext4, which cannot set a mode. If Mode is empty, the root
-	// directory keeps the mode of mkfs.ext4, 0755.
+	// Mode is RootMode of the class. hotmount sets Mode after mkfs.ext4, which cannot set a mode. If Mode is empty, the
+	// root directory keeps the mode of mkfs.ext4, 0755.
 	Mode string `json:"mode,omitempty"`
 }
 
-// Verdict is the result of a proof: what was found on the disk, and what was then done with the disk. It is valid until
-// something writes to the disk.
+// Verdict is the result of a proof: what was found on the disk, and what was done with the disk after the proof. A
+// Verdict is valid until something writes to the disk.
 type Verdict struct {
 	Seq     uint64  `json:"seq"`
 	Size    uint64  `json:"size"`
 	Writes  uint64  `json:"writes"`
 	Content Content `json:"content"`
-	// Failure is why the proof or mkfs did not finish. It is empty if they finished.
+	// Failure is why the proof or mkfs did not finish, or empty if both finished.
 	Failure string `json:"failure,omitempty"`
 	// Retry reports that another attempt may succeed.
 	Retry bool `json:"retry,omitempty"`
@@ -172,7 +171,7 @@ type Verdict struct {
 	Shared bool `json:"shared,omitempty"`
 }
 
-// Valid reports whether the verdict still applies to the disk.
+// Valid reports whether the verdict still applies to the disk: nothing about it has changed since the proof.
 func (v *Verdict) Valid(f *Facts) bool {
 	return v != nil && v.Seq == f.Seq && v.Size == f.Size && v.Writes == f.Writes && !f.Uncounted
 }
