@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// room lists what one package below internal may import, and why no more is allowed.
+// room lists what one package below internal may import, and the reason for this limit.
 type room struct {
 	// rooms are the packages of this module that the package may import directly.
 	rooms []string
@@ -78,8 +78,8 @@ var commands = room{
 	reason: "a command has flags, a call and what is printed: no disk is touched from here",
 }
 
-// dbusRooms are the only packages that may reach D-Bus. All except unit may reach D-Bus only through unit. report uses
-// the journal and daemon packages of go-systemd, which do not reach D-Bus.
+// dbusRooms are the only packages that may reach D-Bus. helper and daemon may reach D-Bus only through unit. report
+// uses the journal and daemon packages of go-systemd, which do not reach D-Bus.
 var dbusRooms = []string{"unit", "helper", "daemon"}
 
 type goPackage struct {

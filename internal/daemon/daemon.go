@@ -1,5 +1,5 @@
-// Package daemon connects the agent to the node. It connects the agent to uevents, the mount table, PID 1, the control
-// socket, the journal, the published status and the metrics.
+// Package daemon connects the agent to uevents, the mount table, PID 1, the control socket, the journal, the published
+// status and the metrics.
 package daemon
 
 import (
@@ -35,7 +35,8 @@ type Daemon struct {
 	Log  *report.Log
 	// Socket is the path of the control socket.
 	Socket string
-	// MetricsDirectory is the directory for the metrics. No metrics are written if it is empty or does not exist.
+	// MetricsDirectory is the directory for the metrics. No metrics are written if MetricsDirectory is empty or does
+	// not exist.
 	MetricsDirectory string
 	Version          string
 }
@@ -44,14 +45,14 @@ type Daemon struct {
 type parts struct {
 	Daemon
 	agent    *agent.Agent
-	host     inventory.Host // its Shared state is common to all looks
+	host     inventory.Host // host.Shared is common to all looks
 	node     node
 	seen     observer
 	mounting *arrivals
 	events   *uevent.Listener
 	nodes    *uevent.Nodes // nil if /dev is not watched
-	// partitions reports whether the settings ask for partitions. loops reports whether they have a class of loop
-	// devices.
+	// partitions reports whether the settings ask for partitions. loops reports whether the settings have a class of
+	// loop devices.
 	partitions, loops atomic.Bool
 }
 
@@ -74,7 +75,7 @@ func (d Daemon) Run(ctx context.Context) error {
 	}
 	part(p.hear)
 	part(p.watchNodes)
-	// Mounts that existed before the agent's first look are not changes. If they counted as changes, the agent would
+	// Mounts that existed before the agent's first look are not changes. If the agent took them for changes, it would
 	// look twice at each mounted disk.
 	before, err := p.host.Mounts()
 	d.Log.Problem(err)
@@ -96,8 +97,8 @@ func (d Daemon) Run(ctx context.Context) error {
 	return nil
 }
 
-// connect makes the parts of the daemon. It already listens to the kernel's events. So no event is lost between the
-// first look at all disks and the first event.
+// connect makes the parts of the daemon. connect already listens to the kernel's events, so that no event is lost
+// between the first look at all disks and the first event.
 func (d Daemon) connect() (*parts, error) {
 	watchdog, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
@@ -105,7 +106,7 @@ func (d Daemon) connect() (*parts, error) {
 	}
 	p := &parts{Daemon: d, host: d.Host, mounting: &arrivals{}}
 	said, err := d.Host.Store.Published()
-	d.Log.Problem(err) // without the lines, only the times of the decisions are lost
+	d.Log.Problem(err) // if the lines are lost, only the times of the decisions are lost
 	p.seen = observer{d.Log, report.NewBoard(said), metrics.New(d.Version), new(sync.Mutex), d.Host, new(time.Time)}
 	if p.events, err = uevent.Listen(); err != nil {
 		return nil, err
@@ -142,12 +143,12 @@ func (p *parts) watchNodes(ctx context.Context) error {
 	return nil
 }
 
-// loadEvery is how often a faulty configuration is read again. A corrected configuration is then used without a
-// request.
+// loadEvery is how often a faulty configuration is read again. A corrected configuration is therefore used without a
+// SIGHUP.
 const loadEvery = 10 * time.Second
 
-// reload replaces all settings on SIGHUP, or none if one is faulty. If the configuration was faulty at start, it also
-// replaces them once the configuration is correct.
+// reload replaces all settings on SIGHUP, or no settings if the configuration is faulty. If the configuration was
+// faulty at start, reload also replaces the settings once the configuration is correct.
 func (p *parts) reload(ctx context.Context) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, unix.SIGHUP)

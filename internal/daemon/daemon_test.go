@@ -20,8 +20,8 @@ type looked []string
 func (l *looked) Look(name string) { *l = append(*l, name) }
 func (l *looked) LookAtAll()       { *l = append(*l, "all") }
 
-// TestLook checks that a hint about one disk causes one look, and a hint about all disks a look at all disks. The whole
-// disk is looked at when its partitions come or go, even if no class selects partitions.
+// TestLook checks that a hint about one disk causes one look, and that a hint about all disks causes a look at all
+// disks. The whole disk is looked at when its partitions come or go, even if no class selects partitions.
 func TestLook(t *testing.T) {
 	var got looked
 	look(&got, uevent.Hint{Name: "vdb"}, true)
@@ -36,8 +36,8 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// TestMayBeDisk checks that nodes of loop devices wake the daemon only if a class selects loop devices. Loop devices
-// come and go on many nodes.
+// TestMayBeDisk checks that nodes of loop devices wake the daemon only if a class selects loop devices. Many nodes
+// often attach and detach loop devices.
 func TestMayBeDisk(t *testing.T) {
 	for name, want := range map[string][2]bool{
 		"vdb": {true, true}, "sda1": {true, true}, "nvme0n1p1": {true, true}, "dm-0": {true, true}, "xvdb": {true, true}, "md0": {true, true},
@@ -108,7 +108,7 @@ func TestMountedAt(t *testing.T) {
 			t.Errorf("%s of %s: %v, %v", test.path, test.dev, got, err)
 		}
 	}
-	// umount(8) would unmount the mount on top, which is another one.
+	// umount(8) would unmount the mount on top, which belongs to another device.
 	if err := os.WriteFile(filepath.Join(root, "proc/1/mountinfo"), []byte(line+"37 36 254:32 / /mnt/disks/a rw - ext4 /dev/vdc rw\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}

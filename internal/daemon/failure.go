@@ -20,8 +20,8 @@ import (
 
 // attempt is what the journal contains about one attempt to mount.
 type attempt struct {
-	// mount has the messages of mount(8), or the message of PID 1 when it ended mount(8) after the timeout. kernel has
-	// the kernel's messages. Both are in the order of the journal.
+	// mount contains the messages of mount(8), or the message of PID 1 when it ended mount(8) after the timeout. kernel
+	// contains the kernel's messages. mount and kernel are in the order of the journal.
 	mount, kernel []string
 	// result is the result of the mount unit's job (JOB_RESULT in systemd.journal-fields(7)), empty if unknown.
 	result string
@@ -35,10 +35,10 @@ const (
 )
 
 // heard reads the journal about one attempt to mount. since is when the attempt began, by CLOCK_MONOTONIC, and took is
-// how long it took.
+// the duration of the attempt.
 func heard(ctx context.Context, r run.Runner, h inventory.Host, f *disk.Facts, class *disk.Class, mountUnit string, since, took time.Duration) (a attempt) {
-	// On a busy node, journald may not have written the latest entries yet. Without this call the cause would be
-	// missing at first, and appear later as a new failure. If the call fails, the entries that are there are read all
+	// On a busy node, journald may not have written the latest entries yet. Without journalctl --sync, the cause would
+	// be missing at first, and appear later as a new failure. If journalctl fails, the entries that exist are read all
 	// the same.
 	_, _ = r.Run(ctx, run.Command{Path: "/usr/bin/journalctl", Timeout: 10 * time.Second, Args: []string{"--sync"}})
 	res, err := r.Run(ctx, run.Command{Path: "/usr/bin/journalctl", Timeout: 10 * time.Second, Args: []string{
@@ -50,8 +50,8 @@ func heard(ctx context.Context, r run.Runner, h inventory.Host, f *disk.Facts, c
 	if err != nil {
 		return a
 	}
-	// The kernel does not reuse the name of a disk while the disk is attached. After that, the lines may be about
-	// another disk.
+	// The kernel does not reuse the name of a disk while the disk is attached. After the disk is detached, the lines
+	// may be about another disk.
 	if now, err := h.Look(f.Name); err != nil || now.Seq != f.Seq {
 		return a
 	}
@@ -60,8 +60,8 @@ func heard(ctx context.Context, r run.Runner, h inventory.Host, f *disk.Facts, c
 		if in.Decode(&e) != nil {
 			return a
 		}
-		// The timestamp of the journal is used. The kernel's own timestamp (_SOURCE_MONOTONIC_TIMESTAMP) comes from
-		// another clock: printk(9) uses local_clock().
+		// heard uses the timestamp that journald has set. The kernel's own timestamp (_SOURCE_MONOTONIC_TIMESTAMP)
+		// comes from another clock: printk(9) uses local_clock().
 		micros, err := strconv.ParseInt(e.Text("__MONOTONIC_TIMESTAMP"), 10, 64)
 		if err == nil && time.Duration(micros)*time.Microsecond >= since {
 			a.add(e, f, class)
@@ -93,7 +93,8 @@ func (a *attempt) add(e report.Entry, f *disk.Facts, class *disk.Class) {
 	}
 }
 
-// aboutOptions reports whether a line of the kernel is about a mount option of the class. Such a line names no disk.
+// aboutOptions reports whether a line of the kernel is about a mount option of the class. The kernel's line about a
+// mount option names no disk.
 func aboutOptions(line string, class *disk.Class) bool {
 	kind, words, ok := strings.Cut(line, ": ")
 	if !ok || !strings.EqualFold(kind, disk.XFS) && !strings.EqualFold(strings.TrimSuffix(kind, "-fs"), disk.Ext4) {
@@ -109,8 +110,8 @@ func aboutOptions(line string, class *disk.Class) bool {
 	return false
 }
 
-// causes are the causes of a failed mount. They are found by the words of the kernel or of mount(8), and the most
-// certain cause comes first. The words of the kernel are those of Linux 5.10 to 6.18.
+// causes are the causes of a failed mount. Each cause is recognised by the words of the kernel or of mount(8), and the
+// most certain cause comes first. The words of the kernel are those of Linux 5.10 to 6.18.
 //
 // Only words about damage lead to the command that checks a filesystem. ofNode marks a fault of the node or of the
 // configuration, against which formatting does not help.
@@ -118,15 +119,15 @@ var causes = []struct {
 	words, meaning string
 	ofNode         bool
 }{
-	// The words come from setup_bdev_super, in older kernels get_tree_bdev, in fs/super.c. A hotmount-format@ unit that
-	// an earlier daemon started may still read the disk.
+	// These words come from setup_bdev_super, in older kernels get_tree_bdev, in fs/super.c. A hotmount-format@ unit
+	// that an earlier daemon started may still read the disk.
 	{`Can't open blockdev`, "the kernel did not read the disk, so this is not a sign of damage; to see which process has the disk open: fuser -v NODE", true},
 	{`unknown filesystem type`, "this kernel cannot mount TYPE, because the module is missing or cannot be loaded; nothing is wrong with the disk; to see why: modprobe TYPE", true},
 	{`Unknown parameter|Bad value for '|Unrecognized mount option|quota feature not enabled|quota support not available|invalid log(bufs|bufsize|iosize)|logbuf size must be`,
 		"the disk is not damaged; correct the options of class CLASS; then: hotmount config check && systemctl reload hotmount", true},
 	{`unknown (read-only compatible|incompatible)( log)? features|unsupported optional features|not supported by kernel|Only pagesize`,
 		"the filesystem is newer than this kernel, and is not damaged; boot a newer kernel, such as the one that mounted it last", false},
-	// The words come from xfs_readsb in fs/xfs/xfs_mount.c and ext4_load_super in fs/ext4/super.c.
+	// These words come from xfs_readsb in fs/xfs/xfs_mount.c and ext4_load_super in fs/ext4/super.c.
 	{`device supports [0-9]+ byte sectors|bad block size`, "the filesystem was made for smaller sectors than this disk has, and is not damaged; attach it as a disk with sectors of 512 bytes", false},
 	{`external log|external journal|journal device`, "the filesystem has its log on another device, and is not damaged; hotmount mounts only a filesystem that is on one disk", false},
 	{`[Cc]orrupt|Structure needs cleaning|[Cc]hecksum|CRC error|Bad message|xfs_repair|bad geometry|run e2fsck`, "look at it with: CHECK", false},
@@ -167,8 +168,8 @@ func (a *attempt) why(f *disk.Facts, class *disk.Class, fstype string) error {
 
 // failure explains a failed mount. holders are the processes that used the filesystem when its disk was last detached.
 func (a *attempt) failure(f *disk.Facts, class *disk.Class, fstype, mountUnit, holders string) error {
-	// The words are "Filesystem has duplicate UUID %pU - can't mount" (xfs_uuid_mount in fs/xfs/xfs_mount.c). They are
-	// not a sign of a fault of the disk.
+	// The kernel writes "Filesystem has duplicate UUID %pU - can't mount" (xfs_uuid_mount in fs/xfs/xfs_mount.c). A
+	// duplicate UUID is not a sign of a fault of the disk.
 	if strings.Contains(strings.Join(a.kernel, "\n"), "duplicate UUID") {
 		if holders != "" {
 			holders = "; when its disk was detached, it was used by: " + holders

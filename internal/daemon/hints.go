@@ -10,8 +10,8 @@ import (
 	"hotmount/internal/uevent"
 )
 
-// mayBeDisk reports whether a kernel name can be that of a disk that a class selects, or of a partition of it. loops
-// reports whether a class selects loop devices. On many nodes loop devices come and go often.
+// mayBeDisk reports whether a kernel name can belong to a disk that a class selects, or to a partition of such a disk.
+// loops reports whether a class selects loop devices. Many nodes often attach and detach loop devices.
 func mayBeDisk(name string, loops bool) bool {
 	if loops && strings.HasPrefix(name, "loop") {
 		return true
@@ -31,8 +31,8 @@ type looker interface {
 }
 
 // look makes the agent look at the disk of the hint if wanted is set. If partitions come or go, the agent also looks at
-// the whole disk. When the kernel reads a partition table again, the events of the partitions are the only events
-// (bdev_disk_changed in block/partitions/core.c).
+// the whole disk. When the kernel reads a partition table again, only the partitions have events (bdev_disk_changed in
+// block/partitions/core.c).
 func look(a looker, h uevent.Hint, wanted bool) {
 	if h.Rescan {
 		a.LookAtAll()
@@ -47,7 +47,7 @@ func look(a looker, h uevent.Hint, wanted bool) {
 }
 
 // watchMounts makes the agent look at the disks whose mounts have changed. Changes of other mounts do not wake the
-// agent, because a node that starts pods has many of them. before is the mount table from before the agent's first
+// agent, because a node that starts pods has many such changes. before is the mount table from before the agent's first
 // look.
 func (p *parts) watchMounts(ctx context.Context, before []mounts.Mount) error {
 	return mounts.Watch(ctx, func() {
@@ -58,8 +58,8 @@ func (p *parts) watchMounts(ctx context.Context, before []mounts.Mount) error {
 			return
 		}
 		for _, dev := range mounts.Changed(before, now) {
-			// The last part of the link is the kernel name (Documentation/ABI, /sys/dev). For a removed device the link
-			// does not exist, but the device's uevent causes a look.
+			// The last part of the link in /sys/dev is the kernel name (Documentation/ABI, /sys/dev). For a removed
+			// device this link does not exist, but the device's uevent causes a look.
 			if link, err := os.Readlink("/sys/dev/block/" + dev.String()); err == nil {
 				p.agent.Look(filepath.Base(link))
 			}
@@ -69,8 +69,8 @@ func (p *parts) watchMounts(ctx context.Context, before []mounts.Mount) error {
 				p.agent.Look(name)
 			}
 		}
-		// This comes last, because a mount that somebody waits for causes a look too. If the change is already queued,
-		// one look answers both.
+		// shown comes last, because a mount that somebody waits for causes a look too. If the hint about the change is
+		// already queued, one look answers the hint and the waiting mount.
 		p.mounting.shown(now)
 		before = now
 	})

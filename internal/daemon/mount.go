@@ -22,8 +22,8 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	defer forget()
 	asked := u.host.Monotonic()
 	over, err := u.startMount(ctx, f, class, uuid, fstype)
-	// An existing unit belongs to the previous mount or to an earlier daemon. Such a daemon may have ended while the
-	// log of the filesystem was being recovered.
+	// An existing unit belongs to the previous mount or to an earlier daemon. The earlier daemon may have ended while
+	// the log of the filesystem was being recovered.
 	exists := errors.Is(err, unit.ErrExists)
 	var held error
 	if exists {
@@ -36,7 +36,7 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	var failed *unit.JobError
 	if errors.As(err, &failed) {
 		if held != nil {
-			// This is not a fault of the disk, and the mount point may still be needed.
+			// That PID 1 holds the mount back is not a fault of the disk, and the mount point may still be needed.
 			return disk.OfNode(fmt.Errorf("cannot mount %s: %w", f.ID, held))
 		}
 		a := heard(ctx, run.Exec{}, u.host, f, class, failed.Unit, asked, u.host.Monotonic()-asked)
@@ -46,7 +46,7 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 		} else {
 			err = errors.Join(a.failure(f, class, fstype, failed.Unit, u.host.Store.Holders(uuid)), askErr)
 		}
-		// PID 1 starts a cleanup after a failed mount. This cleanup must not run during the next attempt.
+		// After a failed mount, PID 1 starts a cleanup, which must not run during the next attempt.
 		err = errors.Join(err, u.Manager.Run(ctx, disk.ProgramCleanup, f.ID, path))
 	}
 	if err == nil {
@@ -56,15 +56,15 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	return err
 }
 
-// startMount makes the mount point and asks PID 1 to mount the filesystem. It returns when PID 1 has the request. The
-// caller must call over when it no longer waits for the mount.
+// startMount makes the mount point and asks PID 1 to mount the filesystem. startMount returns when PID 1 has received
+// the request. The caller must call over once the caller no longer waits for the mount.
 func (u units) startMount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) (over func(), err error) {
 	over = func() {}
 	if err := u.host.Propagates(class.Directory); err != nil {
 		return over, disk.OfNode(err)
 	}
 	path := class.MountPoint(uuid)
-	// If the wait fails, the directory still exists and shows the cause.
+	// If the wait for the cleanup fails, the directory still exists and shows the cause.
 	_ = u.AwaitCleanup(ctx, path)
 	err = u.host.Store.WithReserve(func() error { return unit.MakeMountPoint(class.Directory, uuid) })
 	if err != nil {
@@ -81,7 +81,7 @@ func (u units) startMount(ctx context.Context, f *disk.Facts, class *disk.Class,
 }
 
 // remedied adds a remedy to an error about a mount point on a full or read-only filesystem. Only hotmount doctor can
-// tell whether the place is read-only for every process or only in the daemon's sandbox (ProtectSystem= in
+// find out whether the directory is read-only for every process or only in the daemon's sandbox (ProtectSystem= in
 // systemd.exec(5)).
 func remedied(err error, dir string) error {
 	switch {
@@ -93,16 +93,16 @@ func remedied(err error, dir string) error {
 	return err
 }
 
-// await first checks after askFirst whether the mount has failed. It then waits twice as long before each further
-// check, up to askMost. After askSure it asks PID 1, which may have a reason to keep a failed unit.
+// await first checks after askFirst whether the mount has failed. await waits twice as long before each further check,
+// up to askMost. After askSure, await asks PID 1, which may have a reason to keep a failed unit.
 const (
 	askFirst = time.Second
 	askSure  = 8 * time.Second
 	askMost  = 16 * time.Second
 )
 
-// await waits until the mount exists or its job has ended. During the wait it has no connection to PID 1. Otherwise PID
-// 1 would send a message to it for each change of each unit.
+// await waits until the mount exists or its job has ended. During the wait, await has no connection to PID 1, because
+// PID 1 sends each change of each unit to a connected process.
 func await(ctx context.Context, path string, arrived <-chan struct{}, ended func(ctx context.Context, path string, sure bool) (bool, error)) error {
 	for wait := askFirst; ; wait = min(2*wait, askMost) {
 		select {
@@ -119,7 +119,7 @@ func await(ctx context.Context, path string, arrived <-chan struct{}, ended func
 }
 
 // PID 1 reads the mount table only once a second when there are many mounts and unmounts (mount_enumerate in systemd's
-// src/core/mount.c). It regards a mount unit as stopped if it has not seen the mount of the unit yet.
+// src/core/mount.c). PID 1 regards a mount unit as stopped if it has not seen the mount of the unit yet.
 const (
 	seenAfter = time.Second
 	seenTries = 4
@@ -169,7 +169,7 @@ func (a *arrivals) expect(path string, dev disk.Dev) (arrived <-chan struct{}, f
 	}
 }
 
-// shown compares the mount table, as it is now, with the expected mounts.
+// shown compares the present mount table with the expected mounts.
 func (a *arrivals) shown(table []mounts.Mount) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 )
 
 // TestArrivals checks that a goroutine that waits for a mount wakes once the mount table shows that device at that
-// path. No other mount wakes it.
+// path. A mount of another device or at another path does not wake the goroutine.
 func TestArrivals(t *testing.T) {
 	var a arrivals
 	vdb, vdc := disk.Dev{Major: 254, Minor: 16}, disk.Dev{Major: 254, Minor: 32}
@@ -50,8 +50,8 @@ func TestArrivals(t *testing.T) {
 	}
 }
 
-// TestAwait checks that the wait ends as soon as the mount exists. Until then, PID 1 is asked at growing intervals
-// whether the mount has failed.
+// TestAwait checks that the wait ends as soon as the mount exists. While the mount does not exist, await asks PID 1 at
+// growing intervals whether the mount has failed.
 func TestAwait(t *testing.T) {
 	broken, stop := errors.New("wrong fs type"), errors.New("SIGTERM")
 	for name, test := range map[string]struct {
@@ -106,8 +106,8 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// TestUntilUnmounted checks that PID 1 is asked again to unmount a mount that it has not seen yet. The number of tries
-// is limited.
+// TestUntilUnmounted checks that PID 1 is asked again to unmount a mount that PID 1 has not seen yet. The number of
+// these requests is limited.
 func TestUntilUnmounted(t *testing.T) {
 	broken := errors.New("broken")
 	for name, tt := range map[string]struct {

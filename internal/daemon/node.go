@@ -26,11 +26,12 @@ type node struct {
 	inventory.Host
 	report  *report.Log
 	metrics *metrics.Metrics
-	// partitions and loops are those of parts. They depend on the settings.
+	// partitions and loops are the fields of parts with these names, and depend on the settings.
 	partitions, loops *atomic.Bool
 }
 
-// Names returns the names of all disks for a look at every disk. That look also finds changes that caused no event.
+// Names returns the names of all disks for a look at every disk. A look at every disk also finds changes that caused no
+// event.
 func (n node) Names(s *disk.Settings) ([]string, error) {
 	n.metrics.Rescanned(time.Now())
 	if count, err := n.Store.NoticeFuture(); err != nil {
@@ -95,8 +96,8 @@ func (n node) Remember(expected bool, noted []disk.Sighting) (err error) {
 	return errors.Join(err, n.Store.Note(noted))
 }
 
-// saveSettings records the settings for the processes that format. It returns an error if it cannot record them. A
-// state directory that cannot be written prevents no mount.
+// saveSettings records the settings for the processes that format, or returns an error. A state directory that cannot
+// be written does not prevent mounts.
 func (n node) saveSettings(s *disk.Settings) error {
 	if err := n.Store.SaveSettings(s); err != nil {
 		return err
@@ -108,9 +109,9 @@ func (n node) saveSettings(s *disk.Settings) error {
 	return nil
 }
 
-// saveDirectories records the directories of the classes. It keeps the directory of a former class while something of
-// hotmount's is in the directory. Such a directory needs a cleanup when the disk of that class is detached, and after a
-// power failure.
+// saveDirectories records the directories of the classes. saveDirectories keeps the directory of a former class while
+// something of hotmount's is in the directory. The directory of a former class needs a cleanup when a disk of that
+// class is detached, and after a power failure.
 func (n node) saveDirectories(s *disk.Settings) error {
 	former, err := n.Store.Directories()
 	table, tableErr := n.Mounts()
@@ -121,8 +122,8 @@ func (n node) saveDirectories(s *disk.Settings) error {
 	return errors.Join(err, tableErr, n.Store.SaveDirectories(s, former...))
 }
 
-// hasLeftovers reports whether helper.CleanupAll may find something in the directory. It returns true if the directory
-// cannot be read, and false if the path is no longer a directory.
+// hasLeftovers reports whether helper.CleanupAll may find something in the directory. hasLeftovers returns true if the
+// directory cannot be read, and false if the path is no longer a directory.
 func hasLeftovers(dir string) bool {
 	names, err := unit.Leftovers(dir)
 	if err != nil {

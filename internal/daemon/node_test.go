@@ -16,8 +16,8 @@ import (
 	"hotmount/internal/report"
 )
 
-// TestFormerDirectories checks that hotmount keeps a directory on record that the configuration no longer has. It is
-// kept as long as something of hotmount's is in it, and no longer.
+// TestFormerDirectories checks that hotmount keeps the record of a former class directory as long as something of
+// hotmount's is in it. The record ends once the directory is empty.
 func TestFormerDirectories(t *testing.T) {
 	const uuid = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
 	h := nodetest.New(t)
@@ -71,7 +71,7 @@ func TestFormerDirectories(t *testing.T) {
 	check("without their classes", "now", "new", "leftover", "draft", "linked", "mounted")
 	save("now")
 	check("once more", "now", "leftover", "draft", "linked", "mounted")
-	// The mount that has ended may have been the last thing in the directory.
+	// The mount that has ended may have been the last thing of hotmount's in the directory.
 	nodetest.Write(t, h.Root, map[string]string{"proc/1/mountinfo": root})
 	for _, name := range []string{"leftover", "draft", "linked"} {
 		if err := os.RemoveAll(at(name)); err != nil {

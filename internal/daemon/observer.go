@@ -23,7 +23,7 @@ import (
 type observer struct {
 	*report.Log
 	board   *report.Board
-	metrics *metrics.Metrics // written only if their directory exists
+	metrics *metrics.Metrics // written only if MetricsDirectory exists
 	status  *sync.Mutex      // held while the status is published
 	host    inventory.Host
 	rescan  *time.Time // time of the last entry for a lost event; only the goroutine that hears udev uses it
@@ -33,7 +33,7 @@ type observer struct {
 // events: an event is unreadable if the filesystem label on the pod's block volume contains an equals sign.
 const rescanEntryEvery = time.Minute
 
-// Report reports an event. It does not write to the journal what an earlier daemon reported in the same words.
+// Report reports an event. Report does not write to the journal what an earlier daemon reported in the same words.
 func (o observer) Report(e disk.Event) {
 	if !o.board.Repeats(e) {
 		o.Log.Report(e)
@@ -51,8 +51,8 @@ func (o observer) Report(e disk.Event) {
 	o.board.Report(e)
 }
 
-// Notify passes a state to systemd. Before it notifies systemd that hotmount is ready, it publishes the status, because
-// other users may read the status from that moment on.
+// Notify passes a state to systemd. When hotmount is ready, Notify first publishes the status, because other users may
+// read the status from that moment on.
 func (o observer) Notify(state string) {
 	if state == agent.Ready {
 		o.Problem(o.publishStatus())
@@ -77,23 +77,24 @@ func (o observer) heard(h uevent.Hint) {
 	}
 }
 
-// metricsFile is the name of the file for node_exporter. metricsPeriod is the time between two writes without events.
-// It is the default scrape interval of Prometheus.
+// metricsFile is the name of the file for node_exporter. metricsPeriod is the time between two writes of the metrics
+// without events: the default scrape interval of Prometheus.
 const (
 	metricsFile   = "hotmount.prom"
 	metricsPeriod = time.Minute
 )
 
 // publishAfter is how long a change of the status waits for further changes. When the daemon starts, each disk causes a
-// change, and each write contains all disks.
+// change, and each write contains the lines of all disks.
 const publishAfter = 100 * time.Millisecond
 
-// publishEvery is the least time between two writes of the status. A node with many disks has many changes and long
-// writes.
+// publishEvery is the least time between two writes of the status. A node with many disks has many changes, and each
+// write takes long.
 const publishEvery = 500 * time.Millisecond
 
-// publish writes the published status after each change, and the metrics. It writes no metrics if their directory does
-// not exist when the daemon starts. The sandbox of the daemon does not show a directory that is made later.
+// publish writes the published status after each change, and the metrics. publish writes no metrics if their directory
+// does not exist when the daemon starts. The sandbox of the daemon does not show a directory that is created after the
+// start.
 func (o observer) publish(ctx context.Context, directory string) error {
 	var tick <-chan time.Time
 	if info, err := os.Stat(directory); directory != "" && err == nil && info.IsDir() {
@@ -116,7 +117,7 @@ func (o observer) publish(ctx context.Context, directory string) error {
 			case <-ctx.Done():
 			case <-time.After(max(publishAfter, time.Until(published.Add(publishEvery)))):
 			}
-			// This write contains all changes so far, so a signal for an earlier change is removed.
+			// The write that follows contains all changes so far, so a signal for an earlier change is removed.
 			select {
 			case <-o.board.Changed():
 			default:
@@ -133,7 +134,7 @@ func (o observer) publish(ctx context.Context, directory string) error {
 			mounted, err := o.filesystems(ctx, lines, hung)
 			errs = append(errs, err, o.metrics.Write(filepath.Join(directory, metricsFile), lines, mounted))
 		}
-		// The same problem is not reported again while it lasts.
+		// A problem that lasts is reported only once.
 		text := ""
 		if err := errors.Join(errs...); err != nil {
 			if text = err.Error(); text != said {
@@ -174,8 +175,9 @@ func (o observer) filesystems(ctx context.Context, lines []disk.Line, hung map[s
 	return measured(tree, paths, at, usage.Of(ctx, paths, hung)), nil
 }
 
-// measured fills in the sizes of the filesystems at the paths. It skips a filesystem whose mount does not propagate
-// into the mount namespace of this process. The size at such a path is that of another filesystem.
+// measured fills in the sizes of the filesystems at the paths. measured skips a filesystem whose mount does not
+// propagate into the mount namespace of this process. At the path of such a mount, the process would measure another
+// filesystem.
 func measured(tree []mounts.Mount, paths []string, at map[string]metrics.Filesystem, sizes map[string]usage.Space) []metrics.Filesystem {
 	var all []metrics.Filesystem
 	for _, path := range paths {

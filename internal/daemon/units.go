@@ -26,7 +26,7 @@ func (u units) Unmount(ctx context.Context, path string) error {
 	})
 }
 
-// Run runs the program. It does not run ProgramCleanup if the mount point no longer exists. It does not run
+// Run runs the program. Run does not start ProgramCleanup if the mount point no longer exists. Run does not start
 // ProgramUnmount if no filesystem of the device is mounted anywhere.
 func (u units) Run(ctx context.Context, p disk.Program, id disk.ID, path string) error {
 	switch p {

@@ -10,14 +10,14 @@ import (
 	"hotmount/internal/unit"
 )
 
-// TestRunOnlyWithWork checks that no program runs to remove a directory that is gone. No program runs for a device
-// whose filesystem is not mounted anywhere.
+// TestRunOnlyWithWork checks that no program runs to remove a directory that is gone. Nor does a program run for a
+// device whose filesystem is not mounted anywhere.
 func TestRunOnlyWithWork(t *testing.T) {
 	h := nodetest.New(t)
 	u := units{Manager: new(unit.Manager), host: h}
 	vdb := disk.ID{Name: "vdb", Dev: disk.Dev{Major: 254, Minor: 16}, Seq: 1016}
 	there := t.TempDir()
-	// If a program ran here, Run would return an error, because the path is not a mount point of a class.
+	// A program that starts makes Run return an error, because the path is not a mount point of a class.
 	check := func(what string, p disk.Program, path string, runs bool) {
 		t.Helper()
 		if err := u.Run(t.Context(), p, vdb, path); (err != nil) != runs {

@@ -69,8 +69,8 @@ type Sighting struct {
 	// Full reports that the filesystem is XFS, was measured, and took all of the disk that it can take. The superblock
 	// on the disk agreed with that size (Facts.Full).
 	Full bool `json:"full,omitempty"`
-	// Adopted is the size of the disk in bytes when the filesystem was first mounted on this node, or 0 if this node
-	// made the filesystem.
+	// Adopted is the size of the disk in bytes at the first mount of the filesystem on this node, or 0 if this node
+	// made it.
 	Adopted uint64 `json:"adopted,omitempty"`
 	// Newest is the highest disk sequence number that was attached at the time Mounted, 0 if unknown. Disks that were
 	// attached after Mounted have a higher number.

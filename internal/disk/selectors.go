@@ -8,8 +8,8 @@ import (
 // Selectors select disks. A disk must match all selectors that are given. A list of values is satisfied if one of its
 // values matches the disk.
 type Selectors struct {
-	// Names are patterns of kernel names. A disk that is not virtio-blk, SCSI or NVMe is selected only if a pattern
-	// begins literally with two letters of its name, or with "dm-".
+	// Names are patterns of kernel names. Disks other than virtio-blk, SCSI and NVMe are selected only by a pattern
+	// that begins literally with the first two letters of the disk's name, or "dm-".
 	Names []string `json:"names,omitempty"`
 	// MapperNames are patterns of the names of device-mapper devices.
 	MapperNames []string `json:"mapper_names,omitempty"`

@@ -58,8 +58,8 @@ func Visible(s string) string {
 	return b.String()
 }
 
-// OneLine returns s as one line. s is a text that was made visible before, such as the text of an error. Characters
-// that are still not printable are replaced.
+// OneLine returns s as one line. s has been made visible before, as the text of an error has. Characters of s that are
+// not printable are replaced.
 func OneLine(s string) string {
 	var lines []string
 	for line := range strings.SplitSeq(s, "\n") {
@@ -70,8 +70,8 @@ func OneLine(s string) string {
 	return Printable(strings.Join(lines, "; "))
 }
 
-// Printable replaces the characters that are not printable, such as those that control a terminal. s is a text that was
-// made visible before.
+// Printable replaces the characters of s that are not printable, such as those that control a terminal. s has been made
+// visible before.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -85,7 +85,7 @@ func Printable(s string) string {
 func Output(b []byte) string { return Visible(strings.Join(strings.Fields(string(b)), " ")) }
 
 // Unescape undoes the escape \xNN, which udev and blkid write for special bytes (blkid_encode_string in util-linux's
-// libblkid). The rest of the text stays as it is.
+// libblkid). Unescape leaves all other text as it is.
 func Unescape(s string) string {
 	return escape.ReplaceAllStringFunc(s, func(x string) string {
 		b, err := hex.DecodeString(x[2:])
@@ -98,8 +98,9 @@ func Unescape(s string) string {
 
 var escape = regexp.MustCompile(`\\x[0-9A-Fa-f]{2}`)
 
-// VisibleJSON does for JSON what Visible does for text. It escapes the unprintable characters that encoding/json does
-// not escape, such as U+009B, a terminal escape, or a direction override. The meaning of the JSON stays the same.
+// VisibleJSON makes JSON safe to print, as Visible does for text. VisibleJSON escapes unprintable characters that
+// encoding/json does not escape, such as U+009B (a terminal escape) or a direction override. The meaning of the JSON
+// stays the same.
 func VisibleJSON(text []byte) []byte {
 	return escaped(text, func(b []byte, r rune) []byte {
 		for _, unit := range utf16.Encode([]rune{r}) {
@@ -109,8 +110,8 @@ func VisibleJSON(text []byte) []byte {
 	})
 }
 
-// VisibleYAML does for YAML what Visible does for text. All foreign strings in the YAML must be in double quotes.
-// VisibleYAML also takes JSON that is read as YAML.
+// VisibleYAML makes YAML safe to print, as Visible does for text. All foreign strings in the YAML must be in double
+// quotes. VisibleYAML also accepts JSON, because YAML readers accept JSON.
 func VisibleYAML(text []byte) []byte {
 	return escaped(text, func(b []byte, r rune) []byte { return fmt.Appendf(b, `\U%08x`, r) })
 }

@@ -8,7 +8,7 @@ import (
 // Use is the record that somebody else uses a disk that is not a volume of this node.
 type Use struct {
 	Identity Identity `json:"identity"`
-	// UUID is the UUID of the filesystem that was known on the disk at that time, empty if there was none.
+	// UUID is the UUID of the filesystem that was known on the disk during the use, or empty.
 	UUID string `json:"uuid,omitempty"`
 	// How is the use in words: "mounted at /srv". It contains foreign bytes.
 	How string `json:"how"`
@@ -16,8 +16,9 @@ type Use struct {
 	Seen time.Time `json:"seen"`
 }
 
-// Is reports whether the record may be of the disk with that identity and filesystem. A serial or WWN identifies a disk
-// in every attachment. Without serial and WWN the filesystem identifies it, or after a reboot the slot and the size.
+// Is reports whether u may be the record of the disk with that identity and filesystem. A serial or WWN identifies a
+// disk in every attachment. A disk without serial and WWN is identified by its filesystem, or after a reboot by slot
+// and size.
 func (u *Use) Is(id Identity, uuid string) bool {
 	was := u.Identity
 	switch {

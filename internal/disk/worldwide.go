@@ -7,7 +7,7 @@ import (
 
 // WorldWide returns the WWN if the WWN identifies the disk, otherwise "". A WWN of the kinds NAA, EUI-64 and UUID
 // identifies the disk, unless its number is zero. The kernel makes the other kinds ("t10.", "nvme.") from vendor, model
-// and serial, so without a serial all disks of a model have the same WWN. The WWN of a partition is that of its disk
+// and serial, so without a serial all disks of a model have the same WWN. The WWN of a partition is the WWN of its disk
 // with "-partN" appended.
 func (f *Facts) WorldWide() string {
 	kind, number, _ := strings.Cut(f.WWN, ".")
@@ -20,15 +20,14 @@ func (f *Facts) WorldWide() string {
 	return f.WWN
 }
 
-// otherWWN reports whether the WWNs belong to two different disks. An empty WWN can be that of any disk. WWNs of two
-// kinds can belong to one disk: a disk can have several WWNs, and the kernel's version decides which one it shows.
+// otherWWN reports whether the WWNs belong to two different disks. An empty WWN can belong to any disk. WWNs of two
+// kinds can belong to one disk: a disk can have several WWNs, and the kernel's version decides which WWN it shows.
 func otherWWN(a, b string) bool {
 	kind, _, _ := strings.Cut(a, ".")
 	return a != b && a != "" && strings.HasPrefix(b, kind+".")
 }
 
-// sameWWN reports whether o is the same disk as f on another path, or the same partition of it, and only the WWN shows
-// this.
+// sameWWN reports whether only the WWN shows that o is the same disk or partition as f on another path.
 func (f *Facts) sameWWN(o *Facts) bool {
 	return f.WWN != "" && f.WWN == o.WWN && f.Partition() == o.Partition() && (f.Serial == "" || o.Serial == "")
 }

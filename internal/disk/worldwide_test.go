@@ -2,7 +2,7 @@ package disk
 
 import "testing"
 
-// TestWorldWide checks that a WWN of zeros, or one that is made of model and serial, does not identify a disk.
+// TestWorldWide checks that a WWN of zeros, or a WWN that is made of model and serial, does not identify a disk.
 func TestWorldWide(t *testing.T) {
 	for wwn, want := range map[string]string{
 		"naa.5000c50015ea71ac":                      "naa.5000c50015ea71ac",
@@ -62,7 +62,7 @@ func TestHardware(t *testing.T) {
 			if a.Like(b) || a.ResizedTo(b) != (tt.want == same) {
 				t.Errorf("%+v: shrunk, like %v, resized %v", tt, a.Like(b), a.ResizedTo(b))
 			}
-			// If both disks are in the same slot, neither serial nor WWN distinguishes them.
+			// The two disks are in the same slot, so only serial and WWN can distinguish them.
 			a.Slot, a.Size = b.Slot, 1
 			if a.Like(b) != (tt.want == same || tt.want == none && a.Serial == b.Serial) || a.MayBe(b) != (tt.want != other) {
 				t.Errorf("%+v: in one slot, like %v, may be %v", tt, a.Like(b), a.MayBe(b))
@@ -90,7 +90,7 @@ func TestPeersByWWN(t *testing.T) {
 		"its WWN, made of its model":      {Facts{WWN: "t10.ATA     DISK"}, Facts{WWN: "t10.ATA     DISK"}, true, false},
 		"its WWN, one with a serial":      {sda, Facts{WWN: wwn, Serial: "S"}, true, false},
 		"its WWN, and another serial":     {Facts{WWN: wwn, Serial: "S1"}, Facts{WWN: wwn, Serial: "S2"}, false, false},
-		"its WWN, and its serial":         {Facts{WWN: wwn, Serial: "S1"}, Facts{WWN: wwn, Serial: "S1"}, false, false}, // the serial puts it in SameSerial
+		"its WWN, and its serial":         {Facts{WWN: wwn, Serial: "S1"}, Facts{WWN: wwn, Serial: "S1"}, false, false}, // the serial puts the peer in SameSerial
 		"a partition of it":               {sda, Facts{ID: ID{Seq: PartitionSeq(2, 1)}, Whole: "sda", WWN: wwn}, false, false},
 		"two partitions of a disk":        {Facts{ID: ID{Seq: PartitionSeq(2, 1)}, Whole: "sda", WWN: wwn}, Facts{ID: ID{Seq: PartitionSeq(2, 2)}, Whole: "sda", WWN: wwn}, false, false},
 		"the same partition":              {Facts{ID: ID{Seq: PartitionSeq(2, 1)}, Whole: "sda", WWN: wwn}, Facts{ID: ID{Seq: PartitionSeq(3, 1)}, Whole: "sdb", WWN: wwn}, true, false},
@@ -111,7 +111,7 @@ func TestPeersByWWN(t *testing.T) {
 			t.Errorf("%s: %+v", name, tt.f.SameWWN)
 		}
 	}
-	// The same peer is named first, whichever disk looks for peers.
+	// Every disk that looks for peers names the same peer first.
 	f := sda
 	if f.FindPeers(pointers([]Facts{{ID: ID{Name: "sdc", Seq: 4}, WWN: wwn}, {ID: ID{Name: "sdb", Seq: 3}, WWN: wwn}})); len(f.SameWWN) != 2 || f.SameWWN[0].Name != "sdb" {
 		t.Errorf("%+v", f.SameWWN)

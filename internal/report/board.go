@@ -12,7 +12,7 @@ import (
 )
 
 // Board contains the current line of each disk that concerns hotmount, for hotmount status and for the metrics. Make a
-// board with NewBoard. Its methods are safe for concurrent use.
+// board with NewBoard. The methods of a Board are safe for concurrent use.
 type Board struct {
 	mu    sync.Mutex
 	lines map[string]disk.Line
@@ -23,8 +23,8 @@ type Board struct {
 	unselected map[string]uint64
 }
 
-// NewBoard returns an empty board. former are the lines of the earlier daemon. A decision that is made again gets the
-// date of its line in former.
+// NewBoard returns an empty board. former are the lines that an earlier daemon published in this boot. A decision that
+// is made again keeps the date of its line in former.
 func NewBoard(former []disk.Line) *Board {
 	b := &Board{lines: map[string]disk.Line{}, former: map[string]disk.Line{}, changed: make(chan struct{}, 1), unselected: map[string]uint64{}}
 	for _, l := range former {
@@ -33,7 +33,7 @@ func NewBoard(former []disk.Line) *Board {
 	return b
 }
 
-// Changed returns a channel. It has a value when the lines may have changed since the last value was read.
+// Changed returns a channel. The channel has a value when the lines may have changed since the last value was read.
 func (b *Board) Changed() <-chan struct{} { return b.changed }
 
 // Lines returns a copy of all lines, in the order of the disks' names.
@@ -95,9 +95,9 @@ func line(e disk.Event) disk.Line {
 	return l
 }
 
-// Repeats reports whether the earlier daemon logged this refusal or hold in the same words. A restart is not a reason
-// to log it again. A disk that no class selects is logged once in each attachment, even if other software uses it from
-// time to time.
+// Repeats reports whether the earlier daemon logged this refusal or hold in the same words. A restart of the daemon is
+// not a reason to log a decision again. A disk that no class selects is logged once in each attachment, even if other
+// software uses it from time to time.
 func (b *Board) Repeats(e disk.Event) bool {
 	d := e.Decision
 	switch {
@@ -114,8 +114,8 @@ func (b *Board) Repeats(e disk.Event) bool {
 	return former.Seq == l.Seq && former.Decision == l.Decision && former.Why == l.Why
 }
 
-// mentioned reports whether the disk was already logged as one that no class selects. It records that the disk is
-// logged now.
+// mentioned reports whether the disk was already logged as a disk that no class selects. mentioned records that the
+// disk is logged now.
 func (b *Board) mentioned(f *disk.Facts) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,7 +124,7 @@ func (b *Board) mentioned(f *disk.Facts) bool {
 	return last == f.Seq || former.Seq == f.Seq && former.Decision.Reason == disk.ReasonUnselected
 }
 
-// put records the line of a decision. If the decision has not changed, it keeps its date.
+// put records the line of a decision. If the decision has not changed, put keeps its date.
 func (b *Board) put(l disk.Line) {
 	l.Since = time.Now().UTC()
 	for _, before := range []disk.Line{b.former[l.Disk], b.lines[l.Disk]} {
@@ -136,8 +136,8 @@ func (b *Board) put(l disk.Line) {
 	b.lines[l.Disk] = l
 }
 
-// failed records a failure and when the action is tried again. A failure about the remains of a removed disk is
-// recorded only if the board has a line for that attachment.
+// failed records a failure and when the action is tried again. A failure that concerns what is left of a removed disk
+// is recorded only if the board has a line for that attachment.
 func (b *Board) failed(e disk.Event) {
 	f, again := e.Facts, e.Tries
 	l, ok := b.lines[f.Name]

@@ -55,7 +55,7 @@ func TestBoard(t *testing.T) {
 	if diff := cmp.Diff(disk.Line{Disk: "vdb", Seq: 12, Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Decision: ours, Why: "it is mounted at /mnt/disks/" + uuid}, one("mounted"), cmpopts.IgnoreFields(disk.Line{}, "Since")); diff != "" {
 		t.Error(diff)
 	}
-	// The failure is about the mount of another disk, which is gone.
+	// The failure is about the mount of a disk that had this name earlier and is gone.
 	former := facts("S")
 	former.Seq = 11
 	b.Report(failed(former, disk.Decision{UUID: uuid}, "", errors.New("busy"), disk.Tries{Wait: time.Second}))
@@ -75,8 +75,8 @@ func TestBoard(t *testing.T) {
 	}
 }
 
-// TestFailedRemedy checks that the command that tries again does not lift a hold. It must not lift even a hold that
-// arises before the operator types the command.
+// TestFailedRemedy checks that the command that tries again does not lift a hold. The command must not lift even a hold
+// that arises before the operator types the command.
 func TestFailedRemedy(t *testing.T) {
 	for name, tt := range map[string]struct {
 		d    disk.Decision
@@ -122,7 +122,7 @@ func TestUnselected(t *testing.T) {
 }
 
 // TestSince checks that a decision keeps the time when it was first made for this attachment. An earlier daemon may
-// have made it.
+// have made the decision.
 func TestSince(t *testing.T) {
 	then := time.Now().UTC().Add(-time.Hour)
 	refused := disk.Decision{Action: disk.Refuse, Reason: disk.ReasonUnknown, Class: "default"}

@@ -43,7 +43,7 @@ func TestCatalog(t *testing.T) {
 		if regexp.MustCompile(`(?i)xfs|ext4`).MatchString(entries[kind]) {
 			t.Errorf("%s names a type of filesystem", word)
 		}
-		// Only the message of an entry can say whether hotmount wrote to the disk before.
+		// Only the message of an entry can say whether hotmount has written to the disk.
 		if strings.Contains(entries[kind], "has written nothing") {
 			t.Errorf("%s claims that nothing was written", word)
 		}

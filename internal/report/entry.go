@@ -1,10 +1,10 @@
 package report
 
-// Entry is a journal entry: its fields, as `journalctl -o json` prints them. A value is a string. If the value is not
-// printable, it is an array of bytes (systemd.io/JOURNAL_EXPORT_FORMATS).
+// Entry is a journal entry: its fields, as `journalctl -o json` prints them. A value is a string, or an array of bytes
+// if the value is not printable (systemd.io/JOURNAL_EXPORT_FORMATS).
 type Entry map[string]any
 
-// Text returns the value of the field as text. It is empty if the entry does not have the field.
+// Text returns the value of the field as text. Text returns "" if the entry does not have the field.
 func (e Entry) Text(field string) string {
 	switch v := e[field].(type) {
 	case string:

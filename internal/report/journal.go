@@ -17,12 +17,12 @@ import (
 const journalSocket = "/run/systemd/journal/socket"
 
 // journalPatience is how long send waits for journald to read earlier entries. A journald that is stopped or hangs
-// delays only one entry. Entries after that do not wait until journald reads again.
+// delays only one entry. Until journald reads again, later entries do not wait.
 const journalPatience = 2 * time.Second
 
-// send sends an entry to journald (systemd.io/JOURNAL_NATIVE_PROTOCOL). It does not use journal.Send of go-systemd,
-// which waits for journald without a limit. The socket of journal.Send is also not connected, and the kernel does not
-// wake an unconnected sender when there is room again.
+// send sends an entry to journald (systemd.io/JOURNAL_NATIVE_PROTOCOL). send does not use journal.Send of go-systemd,
+// which waits for journald without a limit. The socket of journal.Send is not connected, and the kernel does not wake
+// an unconnected sender when there is room again.
 func (l *Log) send(fields map[string]string) error {
 	var data bytes.Buffer
 	for name, value := range fields {
@@ -33,9 +33,9 @@ func (l *Log) send(fields map[string]string) error {
 		err = l.sendData(data.Bytes(), false)
 	}
 	if err != nil {
-		// All entries that journald has not read yet count against the buffer of its connection (SO_SNDBUF). This
-		// buffer is full long before journald's queue is full. The socket outlives journald, but it may have been
-		// replaced since.
+		// All entries that journald has not read yet count against the buffer of its connection (SO_SNDBUF). The buffer
+		// of one connection is full long before journald's queue is full. The socket outlives journald, but may have
+		// been replaced since.
 		if err = l.connect(); err == nil {
 			err = l.sendData(data.Bytes(), !l.stuck)
 		}
@@ -44,7 +44,7 @@ func (l *Log) send(fields map[string]string) error {
 	return err
 }
 
-// connect connects to journald. It replaces an existing connection.
+// connect connects to journald. connect closes an existing connection first.
 func (l *Log) connect() error {
 	if l.journald != nil {
 		_ = l.journald.Close() // the connection contains no unsent data
@@ -57,7 +57,7 @@ func (l *Log) connect() error {
 	return err
 }
 
-// sendData sends an entry. With wait it waits until the socket has room, as give does.
+// sendData sends an entry. If wait is true, sendData waits until the socket has room, as give does.
 func (l *Log) sendData(data []byte, wait bool) error {
 	err := l.give(data, nil, wait)
 	if errors.Is(err, unix.EMSGSIZE) || errors.Is(err, unix.ENOBUFS) {
@@ -72,7 +72,7 @@ func (l *Log) sendData(data []byte, wait bool) error {
 	return err
 }
 
-// give sends one message. With wait it waits until the socket has room.
+// give sends one message. If wait is true, give waits until the socket has room.
 func (l *Log) give(data, rights []byte, wait bool) error {
 	raw, err := l.journald.SyscallConn()
 	if err != nil {
@@ -111,7 +111,7 @@ func sealed(data []byte) (*os.File, error) {
 }
 
 // toStderr writes a line to standard error. Under the journal, standard error is a stream to journald with a buffer of
-// a few hundred KiB. toStderr does not wait for room in this buffer.
+// a few hundred KiB. toStderr does not wait for room in the buffer of this stream.
 func toStderr(line string) error {
 	err := unix.Send(int(os.Stderr.Fd()), []byte(line), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 	if errors.Is(err, unix.ENOTSOCK) {

@@ -23,7 +23,7 @@ func deaf(t *testing.T) (c *net.UnixConn, full int) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	l := &Log{socket: path, stuck: true} // this log does not wait
+	l := &Log{socket: path, stuck: true} // stuck makes this log not wait
 	for ; l.send(map[string]string{"MESSAGE": "earlier"}) == nil; full++ {
 	}
 	return c, full
@@ -46,8 +46,8 @@ func read(t *testing.T, c *net.UnixConn, n int) (all []string) {
 	return all
 }
 
-// journalStderr makes standard error a stream to journald while f runs. It returns the other end of the stream, which
-// nobody reads.
+// journalStderr makes standard error a stream to journald while f runs. journalStderr returns the other end of the
+// stream, which nobody reads.
 func journalStderr(t *testing.T, f func()) *os.File {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -75,8 +75,8 @@ func within(t *testing.T, most time.Duration, f func()) {
 	}
 }
 
-// TestJournaldHangs checks that hotmount waits for journald only once. After that, messages go to standard error while
-// standard error accepts them. Lost messages are counted and reported.
+// TestJournaldHangs checks that hotmount waits for journald only once. The messages after the first wait go to standard
+// error while standard error accepts them. Lost messages are counted and reported.
 func TestJournaldHangs(t *testing.T) {
 	c, full := deaf(t)
 	a := &Log{socket: c.LocalAddr().String()}
@@ -130,7 +130,7 @@ func TestJournaldIsSlow(t *testing.T) {
 	said := make(chan struct{})
 	text := stderr(t, func() {
 		go func() { defer close(said); a.Problem(errors.New("no way")) }()
-		time.Sleep(50 * time.Millisecond) // a later send only makes the test pass more easily
+		time.Sleep(50 * time.Millisecond) // a message that is sent later only makes the test pass more easily
 		read(t, c, full)
 		<-said
 	})
@@ -167,13 +167,13 @@ func TestJournaldComesAgain(t *testing.T) {
 	}
 }
 
-// TestJournaldHasRoom checks that hotmount does not wait while journald has room, even if one connection holds only
-// little.
+// TestJournaldHasRoom checks that hotmount does not wait while journald has room, even if one connection can hold only
+// a few messages.
 func TestJournaldHasRoom(t *testing.T) {
 	c, full := deaf(t)
 	read(t, c, full)
 	a := &Log{socket: c.LocalAddr().String()}
-	// With one message less, the connection is full, but journald's queue is not full.
+	// The smallest buffer makes the connection full long before journald's queue is full.
 	var err error
 	if err = a.connect(); err == nil {
 		err = a.journald.SetWriteBuffer(1)

@@ -13,8 +13,8 @@ import (
 
 var update = flag.Bool("update", false, "write what is generated from the table of rules")
 
-// TestReasons checks that the tables of reasons in the manual page and the journal's catalog match package
-// policy. With -update it writes them.
+// TestReasons checks that the tables of reasons in the manual page and the journal's catalog match package policy. With
+// -update, TestReasons writes the tables.
 func TestReasons(t *testing.T) {
 	all := policy.Reasons()
 	for file, tables := range map[string]map[string]string{
@@ -91,7 +91,7 @@ func manual(all []policy.Entry) string {
 	return b.String()
 }
 
-// lifted returns what the operator can do against the reason.
+// lifted returns how the operator can lift the hold or refusal, as text of the manual page.
 func lifted(e policy.Entry) string {
 	const accept, token = ".B hotmount accept\n", "the token of\n.B hotmount format\n"
 	s := ""

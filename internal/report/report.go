@@ -1,5 +1,5 @@
-// Package report reports hotmount's work to people and to the service manager. It writes to the journal, or as text if
-// there is no journal, and uses sd_notify.
+// Package report reports hotmount's work to people and to the service manager. The package writes to the journal, or as
+// text if there is no journal, and uses sd_notify.
 package report
 
 import (
@@ -26,7 +26,7 @@ import (
 // never changes.
 type Kind string
 
-// The kinds of events. The journal's catalog (packaging/catalog) explains each of them.
+// The kinds of events. The journal's catalog (packaging/catalog) explains each kind.
 const (
 	KindSeen      Kind = "1a5fdbd3a9e44bcf857513f51e889e21"
 	KindDecided   Kind = "8d257cf62e324ae2818900eb75c8833f"
@@ -47,7 +47,7 @@ const (
 	KindProblem   Kind = "668e8644ecc84d45b43580c03a0d0612"
 )
 
-// Kinds returns all kinds of events. Each has a word for people and scripts.
+// Kinds returns all kinds of events. Each kind has a word for people and scripts.
 func Kinds() map[Kind]string {
 	return map[Kind]string{
 		KindSeen: "seen", KindDecided: "decided", KindHeld: "held", KindAmiss: "amiss", KindRefused: "refused", KindProven: "proven", KindFormatted: "formatted",
@@ -56,15 +56,15 @@ func Kinds() map[Kind]string {
 	}
 }
 
-// Log writes events to the journal by the journal's native protocol. Without a journal it writes text or JSON.
+// Log writes events to the journal by the journal's native protocol. Without a journal, Log writes text or JSON.
 type Log struct {
 	text io.Writer // nil if the log is the journal
 	json bool      // one JSON object per line instead of text
-	// socket is the socket that tests use instead of journalSocket. It is empty outside of tests.
+	// socket is the socket that tests use instead of journalSocket, or empty outside of tests.
 	socket string
 
 	mu sync.Mutex
-	// journald is the connection to journald. It is nil before the first connection.
+	// journald is the connection to journald, or nil before the first connection.
 	journald *net.UnixConn
 	// stuck reports whether journald failed to read the last entry in time. lost is the number of entries lost since
 	// the last entry that was written.
@@ -75,8 +75,8 @@ type Log struct {
 // Formats are the formats that NewAs accepts.
 var Formats = []string{"auto", "text", "json"}
 
-// New returns a log for this process. It is the journal if standard error is connected to the journal (JOURNAL_STREAM
-// in systemd.exec(5)), otherwise text on standard error.
+// New returns a log for this process. The log is the journal if standard error is connected to the journal
+// (JOURNAL_STREAM in systemd.exec(5)), otherwise text on standard error.
 func New() *Log {
 	if native, err := journal.StderrIsJournalStream(); err == nil && native && journal.Enabled() {
 		return &Log{}
@@ -84,8 +84,8 @@ func New() *Log {
 	return &Log{text: os.Stderr}
 }
 
-// NewAs returns a log of that format. "auto" is the same as New. "text" and "json" write to standard error, even under
-// the journal. NewAs returns an error if the format is not one of Formats.
+// NewAs returns a log of that format. The format "auto" chooses the same log as New. The formats "text" and "json"
+// write to standard error, even under the journal. NewAs returns an error if the format is not one of Formats.
 func NewAs(format string) (*Log, error) {
 	switch format {
 	case "auto":
@@ -96,8 +96,9 @@ func NewAs(format string) (*Log, error) {
 	return nil, fmt.Errorf("cannot log in the format %q: use %s", disk.Visible(format), strings.Join(Formats, ", "))
 }
 
-// Event writes one event. f is the disk, nil if the event concerns no disk. The event belongs to the mount unit of the
-// mount point path. If path is empty, the event belongs to no mount unit. The message must not contain foreign bytes.
+// Event writes one event. f is the disk, or nil if the event concerns no disk. The event belongs to the mount unit of
+// the mount point path. If path is empty, the event belongs to no mount unit. The message must not contain foreign
+// bytes.
 func (l *Log) Event(kind Kind, p journal.Priority, f *disk.Facts, d disk.Decision, path, message string) {
 	fields := map[string]string{"MESSAGE_ID": string(kind)}
 	if f != nil {
@@ -110,7 +111,7 @@ func (l *Log) Event(kind Kind, p journal.Priority, f *disk.Facts, d disk.Decisio
 		fields["HOTMOUNT_UUID"] = d.UUID
 	}
 	if path != "" {
-		// With this field, `journalctl -u UNIT` shows the entry (systemd.journal-fields(7)).
+		// With the field OBJECT_SYSTEMD_UNIT, `journalctl -u UNIT` shows the entry (systemd.journal-fields(7)).
 		fields["OBJECT_SYSTEMD_UNIT"] = unit.UnitNamePathEscape(path) + ".mount"
 	}
 	for k, v := range fields {
@@ -173,7 +174,7 @@ func Name(f *disk.Facts) string {
 	return s
 }
 
-// Report reports an event of the daemon's loop. It does not report disks that every node has, or a failure that the
+// Report reports an event of the daemon's loop. Report does not report disks that every node has, or a failure that the
 // journal already has.
 func (l *Log) Report(e disk.Event) {
 	f, d, at := e.Facts, e.Decision, e.Path
@@ -198,7 +199,7 @@ func (l *Log) Report(e disk.Event) {
 		switch {
 		case at != "" && at == f.Standing.Link:
 			message += "; it was given out at " + at
-			at = "" // the path of a link belongs to no mount unit
+			at = "" // the path of a block volume's link belongs to no mount unit
 		case at != "":
 			message += "; it was mounted at " + at
 		}
@@ -235,7 +236,7 @@ func (l *Log) decided(e disk.Event) {
 	l.Event(kind, journal.Priority(policy.Priority(d)), e.Facts, d, where, message)
 }
 
-// uuidOf returns the UUID of the filesystem that the name of its mount point contains. It is empty for any other path.
+// uuidOf returns the UUID of the filesystem that the name of its mount point contains, or "" for any other path.
 func uuidOf(mountPoint string) string {
 	if name := path.Base(mountPoint); disk.ValidUUID(name) {
 		return name
@@ -248,7 +249,7 @@ func (l *Log) Rescan(cause string) {
 	l.Event(KindRescan, journal.PriInfo, nil, disk.Decision{}, "", "looking at all disks: "+disk.OneLine(cause))
 }
 
-// Problem reports an error that concerns no single disk. It does nothing if err is nil.
+// Problem reports an error that concerns no single disk. Problem does nothing if err is nil.
 func (l *Log) Problem(err error) {
 	if err != nil {
 		l.Event(KindProblem, journal.PriErr, nil, disk.Decision{}, "", disk.OneLine(err.Error()))

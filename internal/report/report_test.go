@@ -26,7 +26,7 @@ import (
 
 const uuid = "5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
 
-// librarySocket is the path where go-systemd looks for journald. It may be set by the linker
+// librarySocket is the path where go-systemd looks for journald. The linker can set librarySocket
 // (journal/journal_unix.go).
 //
 //go:linkname librarySocket github.com/coreos/go-systemd/v22/journal.journalSocket
@@ -200,7 +200,7 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%s is no MESSAGE_ID", kind)
 		}
 	}
-	// The list above must be complete.
+	// The kinds above must be all kinds in report.go.
 	source, err := os.ReadFile("report.go")
 	if err != nil {
 		t.Fatal(err)
@@ -282,7 +282,7 @@ func TestPriorities(t *testing.T) {
 			t.Errorf("%s has priority %s, want %s", action, got, want)
 		}
 	}
-	// Every node has disks that no class selects, so this event is not logged.
+	// Every node has disks that no class selects, so the decision is not logged.
 	a.Report(decided(facts("S"), c, settings(), disk.Decision{Action: disk.Ignore, Reason: disk.ReasonNoClass}))
 	a.Problem(errors.New("the next"))
 	if got := in.next(t).one(t)["MESSAGE"]; got != "the next" {
@@ -291,7 +291,7 @@ func TestPriorities(t *testing.T) {
 }
 
 // TestUnitOfDecision checks that an entry about a mounted disk belongs to the mount unit of the disk in the directory
-// of its class. Other entries belong to no unit.
+// of its class. Entries without a mounted disk belong to no unit.
 func TestUnitOfDecision(t *testing.T) {
 	in := newInbox(t)
 	a := in.log()
@@ -408,8 +408,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// cut shortens an error to a length that the journal accepts. The code that makes an error limits the length of its
-// parts.
+// cut shortens an error to a length that the journal accepts. The code that makes an error already limits the length of
+// its parts.
 func cut(s string) string { return s[:min(len(s), 200)] }
 
 func TestName(t *testing.T) {

@@ -17,7 +17,8 @@ const (
 	everyStatus = time.Second
 )
 
-// Scan reports the progress of the proof of one disk. The process that makes the proof uses it. Make it with NewScan.
+// Scan reports the progress of the proof of one disk. The process that proves the disk blank uses a Scan. Make it with
+// NewScan.
 type Scan struct {
 	// Doing is what the scan is for, in words.
 	Doing string
@@ -39,8 +40,8 @@ func NewScan(log *Log, f *disk.Facts) *Scan {
 }
 
 // Progress reports that a scan has read up to the position at, which ends at size. read is the number of bytes read so
-// far. Progress asks the service manager to wait for the duration patience from now on. So the service manager ends a
-// proof only if the proof makes no progress.
+// far. Progress asks the service manager to wait for the duration patience from now on. The service manager therefore
+// ends a proof only if the proof makes no progress.
 func (s *Scan) Progress(at, size, read uint64, patience time.Duration) {
 	now := time.Now()
 	if s.begun.IsZero() || read < s.read {

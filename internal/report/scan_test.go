@@ -11,8 +11,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestScanProgress checks the reports of a scan of 64 GiB at 100 MiB/s. The first message comes after five seconds,
-// each further message thirty seconds later. The status changes at most once a second.
+// TestScanProgress checks the reports of a scan of 64 GiB at 100 MiB/s. The first message comes after five seconds, and
+// each further message comes thirty seconds after the previous one. The status changes at most once a second.
 func TestScanProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var journal strings.Builder
@@ -35,7 +35,7 @@ func TestScanProgress(t *testing.T) {
 		if len(states) != 70 || states[10] != "STATUS=vdb: proving that it is blank: 1 % of 64 GiB, 100 MiB/s, 10m45s to go\nEXTEND_TIMEOUT_USEC=300000000" {
 			t.Errorf("got %d states, for example %q", len(states), states[10])
 		}
-		// The short scan right before the format begins at 0 again, and ends soon.
+		// The short scan right before the format starts at byte 0 again, and ends soon.
 		journal.Reset()
 		s.Progress(0, size, 0, time.Minute)
 		time.Sleep(4 * time.Second)
