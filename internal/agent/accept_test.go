@@ -138,7 +138,7 @@ func TestAcceptAfterAReload(t *testing.T) {
 	})
 }
 
-// TestReloadTakesTheRescan checks that a reload also changes the period of the looks without an event.
+// TestReloadTakesTheRescan checks that a reload also changes the time between two looks at all disks (Rescan).
 func TestReloadTakesTheRescan(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {

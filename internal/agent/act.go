@@ -46,8 +46,8 @@ func (a *Agent) lane(st *state, c *disk.Content) *lane {
 	case d.Action == disk.Link:
 		return &a.lanes.mounts
 	// A filesystem that could not be mounted is read before the next try, because udev does not recognise the result of
-	// an unfinished mkfs. A partition is mounted without such a read. A filesystem that a pod still uses is also not
-	// read: it was mounted before, and cannot be read exclusively.
+	// an unfinished mkfs. A partition is mounted without being read first. A filesystem that a pod still uses is also
+	// not read: it was mounted before, and cannot be read exclusively.
 	case d.Action == disk.Mount && (c.Proven || !st.tries.unmountable || st.facts.Whole != "" || len(st.facts.Mounts) > 0):
 		return &a.lanes.mounts
 	}
@@ -161,7 +161,7 @@ func (a *Agent) startMount(ctx context.Context, name string, class *disk.Class) 
 }
 
 // mount mounts the disk and verifies that PID 1 mounted this disk. Until udev has handled the removal of a disk, the
-// link by sequence number leads to the next disk with that kernel name. During that time PID 1 would mount the next
+// link by sequence number leads to the next disk with that kernel name. If PID 1 is asked too early, it mounts the next
 // disk. A mounted disk keeps its sequence number, so the number shows which disk is mounted.
 func (a *Agent) mount(ctx context.Context, f *disk.Facts, class *disk.Class, d disk.Decision) error {
 	err := a.units.Mount(ctx, f, class, d.UUID, d.Type)
@@ -247,13 +247,14 @@ func (a *Agent) acted(name string, seq uint64, action disk.Action, err error) {
 // unit (unit.MountTimeout).
 const stopPatience = 15 * time.Minute
 
-// unmounted handles PID 1's answer about a disk whose mount has ended. plugged is the time since which the disk's
-// device unit is plugged.
+// unmounted handles PID 1's answer about a disk whose mount has ended. plugged is the time at which the disk's device
+// unit became plugged.
 //
-// If PID 1 considered the disk unplugged, the mount ended together with the disk's device unit. PID 1 does so when
-// systemd is upgraded or a udev rule changes. A soft reboot also ends all mounts, and PID 1 then answers with the time
-// when userspace began again. If neither ended the mount, somebody unmounted the disk by hand. A mount that existed
-// long after the time plugged was also ended by hand: PID 1 tries only once, and the mount was then in use.
+// If PID 1 considered the disk unplugged, the mount ended together with the disk's device unit. PID 1 may consider an
+// attached disk unplugged when systemd is upgraded or a udev rule changes. A soft reboot also ends all mounts, and PID
+// 1 then answers with the time when userspace began again. If PID 1 did not end the mount, somebody unmounted the disk
+// by hand. A mount that existed long after the time plugged was also ended by hand: PID 1 tries to end a mount only
+// once.
 func (a *Agent) unmounted(name string, seq uint64, plugged time.Duration, err error) {
 	st := a.disks[name]
 	st.phase = idle

@@ -40,7 +40,7 @@ import (
 	"hotmount/internal/policy"
 )
 
-// Agent is the daemon's loop. Make it with New.
+// Agent is the daemon's loop. Make an Agent with New.
 type Agent struct {
 	host     Host
 	units    Units

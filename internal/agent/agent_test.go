@@ -85,7 +85,7 @@ type machine struct {
 	openerErr   error
 }
 
-// job is how long each job of PID 1 takes. The loop has gone on before a job ends.
+// job is how long each job of PID 1 takes. The loop continues while a job runs.
 const job = time.Nanosecond
 
 // settle waits until all running jobs have ended and nothing changes any more.
@@ -128,7 +128,7 @@ func (m *machine) Names(*disk.Settings) ([]string, error) {
 	return names, nil
 }
 
-// pass calls the gate if there is one.
+// pass calls m.gate if it is set.
 func (m *machine) pass(work, name string) {
 	m.mu.Lock()
 	gate := m.gate
@@ -297,7 +297,8 @@ func (m *machine) keepUnmounted(f *disk.Facts, reason disk.Reason) error {
 	return nil
 }
 
-// unmountGone detaches the mount from the tree. The error names the processes that use the filesystem elsewhere.
+// unmountGone detaches the mount of a gone disk from the mount tree. The error names the processes that use the
+// filesystem through other mounts.
 func (m *machine) unmountGone(id disk.ID, p string) error {
 	time.Sleep(job)
 	m.mu.Lock()
@@ -805,7 +806,7 @@ func TestRemembersWhatIsFull(t *testing.T) {
 }
 
 // TestGrows checks that a filesystem grows once for each size of the disk: at start, at an event, and without an event.
-// The disk counts as mounted all the time.
+// The disk counts as mounted before, during and after each growth.
 func TestGrows(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.grow = true
@@ -995,8 +996,8 @@ func TestATwinWhileFilling(t *testing.T) {
 			if len(m.table) != 1 || m.table[0].Dev != first.Dev {
 				t.Errorf("mounted is %v\n%s", m.table, strings.Join(m.log, "\n"))
 			}
-			// The operator chooses this disk, which has another size by now. The earlier growth was for the disk's old
-			// size.
+			// The operator keeps vdb, which has another size by now, and detaches vdc. The earlier growth was for the
+			// disk's old size.
 			m.onFill, m.log, m.table = nil, nil, nil
 			delete(m.disks, "vdc")
 			copied.Size += 1 << 30
@@ -1060,7 +1061,7 @@ func TestFormattingHoldsBackNeitherReadyNorOthers(t *testing.T) {
 }
 
 // TestHangingFormatsHoldBackNoBlankDisk checks that a format that takes longer than a minute counts only against a
-// second, higher limit. Once such a format ends, neither count includes the format any more.
+// second, higher limit. Once a format that took longer ends, neither count includes the format any more.
 func TestHangingFormatsHoldBackNoBlankDisk(t *testing.T) {
 	m := newMachine()
 	for i := range proofsInAll + 4 {
@@ -1132,7 +1133,7 @@ func TestRetriesLaterAndLaterForEver(t *testing.T) {
 		m.change(func() { m.log = nil })
 		a.Look("vdb")
 		m.expect(t, ``)
-		// A disk that something has written to, such as xfs_repair, is tried again at once.
+		// Once a program such as xfs_repair has written to a disk, the disk is tried again at once.
 		m.change(func() { m.disks["vdb"].Writes++; delete(m.mountErr, "vdb") })
 		a.Look("vdb")
 		m.expect(t, `
@@ -1458,7 +1459,7 @@ func TestWhatIsNotItselfIsATwinAtOnce(t *testing.T) {
 	})
 }
 
-// TestThreeOfOneUUIDAndNoRecord checks that each look tries to record a twin again if it could not be recorded. No look
+// TestThreeOfOneUUIDAndNoRecord checks that each look tries to record a twin that could not be recorded before. No look
 // causes another look.
 func TestThreeOfOneUUIDAndNoRecord(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA), xfsDisk("vdd", 4, uuidA))
@@ -1497,7 +1498,7 @@ func TestAPulledDiskIsNoTwinOfItself(t *testing.T) {
 }
 
 // TestTheDiskBelowIsPulled checks a logical volume whose disk is pulled, because the volume has no event of its own.
-// The agent remembers the serial of the disk.
+// The agent remembers the serial of the pulled disk.
 func TestTheDiskBelowIsPulled(t *testing.T) {
 	physical, volume := blankDisk("sdb", 2), xfsDisk("vdc", 3, uuidA)
 	volume.Below = []disk.Underlying{{Name: "sdb", Serial: "PV"}}
@@ -1625,7 +1626,7 @@ func TestFewLooksWhileADiskHangs(t *testing.T) {
 		m.change(func() { m.lookErr = errors.New("input/output error") })
 		a.Look("vdb")
 		time.Sleep(11 * time.Second)
-		// One disk is tried after 1, 2 and 4 seconds. The second disk is tried once the wait ends.
+		// One disk is tried after 1, 2 and 4 seconds. The second disk is tried once it no longer waits for the first.
 		if n := looks(); n > 10 {
 			t.Errorf("%d looks that fail", n)
 		}
@@ -1674,7 +1675,7 @@ func TestACloneInThePlaceOfTheOriginalStaysRefused(t *testing.T) {
 }
 
 // TestACloneThatUdevHasFirstAtBoot checks a copy with which udev has finished before it finishes with the original at
-// boot. The second case is two disks without a record, of which udev finishes one first.
+// boot. The test also covers two disks without a record, of which udev finishes one first.
 func TestACloneThatUdevHasFirstAtBoot(t *testing.T) {
 	for _, onRecord := range []bool{true, false} {
 		clone, original := xfsDisk("vdb", 2, uuidA), blankDisk("vdc", 3)
@@ -1793,13 +1794,13 @@ func TestUnmountedByHandStaysSo(t *testing.T) {
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
 			vdb: mounted at `+uuidA)
-		// The second unmount by hand is also held, although the disk was accepted once.
+		// The disk is held again after a second unmount by hand, although it was accepted after the first.
 		m.change(func() { m.table = nil })
 		a.Look("vdb")
 		m.expect(t, `
 			vdb stays unmounted: unmounted-by-hand
 			vdb: hold (unmounted-by-hand)`)
-		// When the disk leaves, hotmount removes the directory, but not if another program made the mount unit.
+		// When the disk leaves, hotmount removes the mount point, but not if another program made the mount unit.
 		m.change(func() { delete(m.disks, "vdb") })
 		a.Look("vdb")
 		m.expect(t, `
@@ -2547,7 +2548,7 @@ func TestAnotherDiskIsMountedInItsPlace(t *testing.T) {
 }
 
 // TestACloneDuringTheFirstMount checks that a filesystem is on record as soon as its mount begins. If the disk leaves
-// before the mount ends, only this record shows that another disk holds a copy.
+// before the mount ends, only the record shows that another disk holds a copy.
 func TestACloneDuringTheFirstMount(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.disks["vdb"].Standing.OnRecord = true
@@ -2868,7 +2869,7 @@ func TestStormOfEvents(t *testing.T) {
 		during := m.looks - before
 		m.mu.Unlock()
 		// Within 100 seconds there are 8 looks without delay, 7 looks with growing delays, and then one look per
-		// longest delay.
+		// hintMost.
 		if during > 36 || during < 20 {
 			t.Errorf("%d looks", during)
 		}
@@ -2991,8 +2992,8 @@ func TestGoneCostsTheOthersNothing(t *testing.T) {
 	})
 }
 
-// TestAPulledDiskWhoseNumberIsAnothers checks a pulled disk whose device number another disk has by now. The disk with
-// that number gives no information about the disk that was refused because of the pulled disk.
+// TestAPulledDiskWhoseNumberIsAnothers checks a pulled disk whose device number another disk has by now. The disk that
+// now has the number gives no information about the disk that was refused because of the pulled disk.
 func TestAPulledDiskWhoseNumberIsAnothers(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {

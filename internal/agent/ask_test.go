@@ -9,9 +9,9 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestUsedByAnotherIsHeld checks a disk that is mounted elsewhere, bound as a device or claimed. When the other use
-// ends, the disk is held until it is accepted. A volume of this node is refused while it is so used, and mounted again
-// afterwards without an accept.
+// TestUsedByAnotherIsHeld checks a disk that is mounted elsewhere, bound as a device or claimed. When somebody else
+// stops using the disk, the disk is held until it is accepted. A volume of this node is refused while somebody else
+// uses it, and is mounted again afterwards without an accept.
 func TestUsedByAnotherIsHeld(t *testing.T) {
 	for how, use := range map[string]func(m *machine, f *disk.Facts, on bool){
 		"mounted at /srv": func(m *machine, f *disk.Facts, on bool) {
@@ -73,8 +73,8 @@ func TestUsedByAnotherIsHeld(t *testing.T) {
 }
 
 // TestAsksBeforeTheFirstUse checks the first mount, format or link of a disk on a node where other software opens
-// disks. The mount, format or link waits until the agent knows who has the disk open. The agent does not ask on nodes
-// without such software, or for a disk that is already a volume.
+// disks. The mount, format or link waits until the agent knows who has the disk open. The agent does not ask if no
+// other software opens disks, or if the disk is already a volume.
 func TestAsksBeforeTheFirstUse(t *testing.T) {
 	vdb, vdc, vdd := xfsDisk("vdb", 2, uuidA), blankDisk("vdc", 3), xfsDisk("vdd", 4, uuidC)
 	vdd.Standing.Volume = &disk.Sighting{Identity: disk.Identity{Boot: "before"}, UUID: uuidC, Type: "xfs", Directory: "/mnt/disks"}
@@ -109,7 +109,7 @@ func TestAsksBeforeTheFirstUse(t *testing.T) {
 }
 
 // TestAMachinesDiskIsHeld checks that a disk that a virtual machine monitor has open is held. After an accept the disk
-// is not mounted until the monitor has closed the disk.
+// is not mounted until the virtual machine monitor has closed the disk.
 func TestAMachinesDiskIsHeld(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.Neighbours = true
@@ -178,7 +178,7 @@ func TestAWriterIsWaitedFor(t *testing.T) {
 
 // TestAsksBeforeARefusal checks a disk whose remedy is to overwrite it, on a node where other software opens disks. The
 // disk is refused only once the agent knows that no virtual machine has it open. If a virtual machine has the disk
-// open, the disk is held. Nothing is reported until the agent knows.
+// open, the disk is held. Nothing is reported until the agent knows who has the disk open.
 func TestAsksBeforeARefusal(t *testing.T) {
 	for name, test := range map[string]struct {
 		put  func(m *machine)

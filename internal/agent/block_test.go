@@ -169,8 +169,8 @@ func givenOutByAFormerClass(t *testing.T, names, want string) {
 }
 
 // TestBlockOfAnother checks a second disk with the serial of a disk that was given out. The second disk does not get
-// the name of the first disk when the first disk is detached, even after a reboot. An accept changes that. The first
-// disk gets the name again when it returns.
+// the name of the first disk when the first disk is detached, even after a reboot. After an accept, the second disk
+// gets the name. The first disk gets the name again when it returns.
 func TestBlockOfAnother(t *testing.T) {
 	first := rawDisk("vdb", 2, "A")
 	first.Slot = "pci-1"
@@ -203,7 +203,7 @@ func TestBlockOfAnother(t *testing.T) {
 			t.Errorf("log:\n%s", log)
 		}
 	})
-	// After the reboot only this disk is attached.
+	// After the reboot only the second disk is attached.
 	m = newMachine(second(4))
 	m.mode = disk.ModeBlock
 	with(t, m, func(t *testing.T, a *Agent) {

@@ -90,8 +90,8 @@ func (r *recorded) Keep(f *disk.Facts, reason disk.Reason, how string) error {
 }
 
 // TestACopyIsNotMountedWhenTheOriginalIsPulled checks a copy that was attached together with the original. The copy is
-// not mounted in the original's place when the original is pulled. The serial, the order of the looks and the duration
-// of the records make no difference. The copy is also not mounted if nothing can be recorded.
+// not mounted in the original's place when the original is pulled. The result does not depend on the serial, the order
+// of the looks or the duration of the records. The copy is also not mounted if nothing can be recorded.
 func TestACopyIsNotMountedWhenTheOriginalIsPulled(t *testing.T) {
 	for _, serial := range []string{"S", "OTHER", ""} {
 		for name, tt := range map[string]struct {
@@ -189,8 +189,8 @@ func TestBackUnderAnotherName(t *testing.T) {
 
 // TestACopyThatWaitsInLine checks a copy with the original's serial that waits in its lane. The mount of the copy was
 // decided before the agent looked at the original. If the original leaves during the wait, the copy is not mounted. The
-// copy is also not mounted if the original cannot be mounted itself and was recorded only before a boot. A copy with
-// another serial and without a record is not mounted either.
+// copy is also not mounted if the original cannot be mounted itself and was recorded only before the last boot. A copy
+// with another serial and without a record is not mounted either.
 func TestACopyThatWaitsInLine(t *testing.T) {
 	for boot, mounted := range map[string]bool{thisBoot: true, "22222222-0000-4000-8000-000000000001": false, "": false} {
 		original, same := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
@@ -255,7 +255,7 @@ func TestACopyThatWaitsInLine(t *testing.T) {
 }
 
 // TestInLineWhenOneLeaves checks that a disk that waits in its lane is looked at once more when its original leaves.
-// The look comes whatever was known of the original.
+// The look does not depend on what was known of the original.
 func TestInLineWhenOneLeaves(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB))
 	m.table = []disk.MountPoint{{Path: "/mnt/disks/" + uuidA, Root: "/", Type: "xfs", Dev: m.disks["vdb"].Dev}}

@@ -82,7 +82,7 @@ func (a *Agent) beginProof(ctx context.Context, work func() func()) {
 		defer late.Stop()
 		result := work()
 		return func() {
-			if ended = true; overdue { // begin has subtracted the overdue work from running a second time
+			if ended = true; overdue { // begin subtracts the work from running again
 				l.running++
 				l.overdue--
 			}

@@ -17,8 +17,8 @@ type departure struct {
 	busy  bool
 	attempts
 	retry time.Time
-	// named reports that the users of the mount were named when it was detached from the tree. unnamed is why the other
-	// users of the filesystem could not be named, or nil.
+	// named reports that the users of the mount were named when the mount was detached from the mount tree. unnamed is
+	// why the other users of the filesystem could not be named, or nil.
 	named   bool
 	unnamed error
 	// unmounted reports that the mount is unmounted and only its directory remains to be removed.
@@ -198,7 +198,7 @@ func (a *Agent) gone(name string) {
 		return
 	}
 	where := a.path(st)
-	// While another disk is leaving at the path where, the mount belongs to that disk.
+	// While another disk is leaving at a path, a mount at that path belongs to that other disk.
 	if was := a.leaving[where]; where != "" && (was == nil || was.facts.Seq == st.facts.Seq) {
 		a.leaving[where] = &departure{facts: st.facts, path: where}
 	}

@@ -154,7 +154,7 @@ func TestStaleMounts(t *testing.T) {
 }
 
 // TestALivingMountOverAStaleOne checks a working mount that covers the mount of a gone disk. The agent does not remove
-// the working mount by mistake. At a release the working mount is not removed either.
+// the working mount by mistake. A release does not remove the working mount.
 func TestALivingMountOverAStaleOne(t *testing.T) {
 	where := "/mnt/disks/" + uuidA
 	m := newMachine(xfsDisk("vdb", 2, uuidA))

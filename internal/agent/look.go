@@ -172,8 +172,8 @@ func (a *Agent) rest(st *state) {
 }
 
 // unkeepUnmounted removes the record that the disk is to stay unmounted, if the disk is mounted. A mounted disk has
-// such a record if the agent ended during a release, or if somebody mounted the disk again. If another look is
-// requested, this look may be too old to decide.
+// such a record if the agent ended during a release, or if somebody mounted the disk again. A look may be too old to
+// decide if another look has been requested since.
 func (a *Agent) unkeepUnmounted(st *state) {
 	s := &st.facts.Standing
 	if s.Unmounted == "" && !s.Remount || !st.decision.Mounted() && !st.decision.GivenOut() {
@@ -185,9 +185,9 @@ func (a *Agent) unkeepUnmounted(st *state) {
 	a.problem(a.host.Keep(&st.facts, "", ""))
 }
 
-// early reports whether it is too early to refuse the disk as a twin. The disk is where its filesystem was last, and a
-// disk that was refused earlier may still appear. The slot distinguishes two disks with the same serial only after
-// every disk was looked at. If early returns true, wantDue requests another look later.
+// early reports whether it is too early to refuse the disk as a twin. It is too early if the disk is where its
+// filesystem was last, while a disk that was refused earlier may still appear. The slot distinguishes two disks with
+// the same serial only after every disk was looked at. If early returns true, wantDue requests another look later.
 func (a *Agent) early(f *disk.Facts, d disk.Decision) bool {
 	return doubted(f, d) && !a.allSeen(time.Now())
 }

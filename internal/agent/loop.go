@@ -75,8 +75,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 }
 
-// beats returns a ticker and the function to call at each tick. That function feeds the watchdog and checks the mounted
-// disks in one wake-up, because the wake-up costs more than either task.
+// beats returns a ticker and the function to call at each tick. Each tick feeds the watchdog and checks the mounted
+// disks, because one wake-up for both costs less than two.
 func (a *Agent) beats(ctx context.Context) (*time.Ticker, func()) {
 	period := checkPeriod
 	if a.watchdog > 0 {
@@ -181,8 +181,8 @@ func (a *Agent) rescan(want func(name string)) {
 }
 
 // hinted requests a look because of an event. In a storm of events (udevadm trigger, a rule that opens disks for
-// writing) one look answers many events. The first hintsAtOnce events of a disk are answered at once. After these
-// events, each look waits for some time after the previous look.
+// writing) one look answers many events. The first hintsAtOnce events of a disk are answered at once. Further events
+// make each look wait for some time after the previous look.
 func (a *Agent) hinted(name string) {
 	st := a.disks[name]
 	if st == nil || st.hints.mayLook(time.Now()) {

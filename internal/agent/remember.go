@@ -67,8 +67,8 @@ func (a *Agent) meet(st *state) {
 		return
 	}
 	for _, p := range st.selves() {
-		// If the peer is still attached, it is another disk. The agent does not wait for a look at such a peer, because
-		// a mount of the peer may take long. If the peer is no longer attached, a look at the peer decides.
+		// If the peer is still attached, it is another disk. The agent does not wait for a look at an attached peer,
+		// because a mount of the peer may take long. If the peer is no longer attached, a look at the peer decides.
 		if seq, err := a.host.Attached(p.Dev); err == nil && seq == p.Seq {
 			st.peers.met = p.Seq
 			return
@@ -77,14 +77,14 @@ func (a *Agent) meet(st *state) {
 	}
 }
 
-// waits reports whether serial and WWN allow that each disk for which st is refused is st's own disk. waits returns
-// false once the agent has looked at one of these disks.
+// waits reports whether, by serial and WWN, each disk because of which st is refused may be the same disk as st. waits
+// returns false once the agent has looked at one of these disks.
 func (st *state) waits() bool {
 	selves := st.selves()
 	return len(selves) > 0 && !attached(selves, st.peers.met)
 }
 
-// selves returns the disks for which st is refused, if each of them may be the same disk as st.
+// selves returns the disks because of which st is refused, if each of them may be the same disk as st.
 func (st *state) selves() []disk.Peer {
 	f := &st.facts
 	peers, _ := policy.Peers(f, st.decision.Reason)
@@ -105,7 +105,7 @@ func (st *state) reportRivals(changed bool) bool {
 	return true
 }
 
-// rivals returns the sequence numbers of the disks that the decision may be about.
+// rivals returns the sequence numbers of the other disks that are a reason for the decision.
 func (st *state) rivals() []uint64 {
 	peers, _ := policy.Peers(&st.facts, st.decision.Reason)
 	var all []uint64

@@ -120,8 +120,8 @@ func TestFailureIsOfNode(t *testing.T) {
 	}
 }
 
-// TestRescanTriesAgain checks that the operator's rescan retries a waiting disk at once. Only that rescan does this,
-// and no other look.
+// TestRescanTriesAgain checks that the operator's rescan retries a waiting disk at once. A look for any other reason
+// does not retry the disk.
 func TestRescanTriesAgain(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"] = errors.New("no")
@@ -167,8 +167,8 @@ func TestEventsDuringALook(t *testing.T) {
 	})
 }
 
-// TestBounds checks that the number of looks that run at once is the number of workers. Mounts may run at four times
-// that number, and two growths may run at once. The remaining disks wait for their turn.
+// TestBounds checks that the number of looks that run at once is the number of workers. Four mounts per worker, and two
+// growths in all, run at once. The remaining disks wait for their turn.
 func TestBounds(t *testing.T) {
 	workers := testSettings().Workers
 	for work, want := range map[string]int{"look": workers, "mount": 4 * workers, "grow": 2} {

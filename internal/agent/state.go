@@ -103,8 +103,8 @@ func (st *state) lostMount(f *disk.Facts) bool {
 	return was && !f.MountedBy(uuid) && (uuid != "" || len(f.Mounts) == 0)
 }
 
-// hints limits the looks that events cause. hintsAtOnce events in a row are answered at once. After these events, each
-// look waits longer after the previous look: first hintFirst, then twice as long each time, up to hintMost. Once
+// hints limits the looks that events cause. hintsAtOnce events in a row are answered at once. Further events make each
+// look wait after the previous look: first for hintFirst, then twice as long each time, up to hintMost. Once
 // hintsForgotten has passed without a look, the count starts again.
 type hints struct {
 	count int

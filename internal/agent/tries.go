@@ -14,12 +14,12 @@ import (
 const (
 	retryFirst = time.Second
 	retryMost  = time.Hour
-	// longest is the number of failures in a row after which the wait no longer grows. After that number of failures,
-	// the wait is retryMost.
+	// longest is the number of failures in a row after which the wait no longer grows. After so many failures, the wait
+	// is retryMost.
 	longest = 13
 	// No event shows that a fault of the node is resolved, or that the users of a held filesystem have closed it. The
-	// retries after both faults read no disk. Faults of the node are tried again after at most 128 seconds, held
-	// filesystems after at most 16.
+	// retries after a fault of the node, or for a held filesystem, read no disk. Faults of the node are tried again
+	// after at most 128 seconds, held filesystems after at most 16.
 	nodeLongest = 8
 	heldLongest = 5
 	// remindEvery is the time after which a failure that has not changed is logged again.

@@ -75,8 +75,8 @@ func (d Daemon) Run(ctx context.Context) error {
 	}
 	part(p.hear)
 	part(p.watchNodes)
-	// Mounts that existed before the agent's first look are not changes. If the agent took them for changes, it would
-	// look twice at each mounted disk.
+	// Mounts that existed before the agent's first look do not count as changes, so that the agent does not look twice
+	// at mounted disks.
 	before, err := p.host.Mounts()
 	d.Log.Problem(err)
 	part(func(ctx context.Context) error { return p.watchMounts(ctx, before) })
@@ -106,7 +106,7 @@ func (d Daemon) connect() (*parts, error) {
 	}
 	p := &parts{Daemon: d, host: d.Host, mounting: &arrivals{}}
 	said, err := d.Host.Store.Published()
-	d.Log.Problem(err) // if the lines are lost, only the times of the decisions are lost
+	d.Log.Problem(err) // without the published lines, only the times of the decisions are lost
 	p.seen = observer{d.Log, report.NewBoard(said), metrics.New(d.Version), new(sync.Mutex), d.Host, new(time.Time)}
 	if p.events, err = uevent.Listen(); err != nil {
 		return nil, err

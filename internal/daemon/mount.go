@@ -36,7 +36,7 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	var failed *unit.JobError
 	if errors.As(err, &failed) {
 		if held != nil {
-			// That PID 1 holds the mount back is not a fault of the disk, and the mount point may still be needed.
+			// A mount that PID 1 holds back is not a fault of the disk, and the mount point may still be needed.
 			return disk.OfNode(fmt.Errorf("cannot mount %s: %w", f.ID, held))
 		}
 		a := heard(ctx, run.Exec{}, u.host, f, class, failed.Unit, asked, u.host.Monotonic()-asked)

@@ -28,8 +28,8 @@ func sh(t *testing.T, script string) {
 // fillUp fills a filesystem. ext4 reserves blocks for the metadata of files, and directories can take these blocks.
 const fillUp = "mkdir fill; for i in 1 2; do cat /dev/zero >>fill/f 2>/dev/null || [ $? = 1 ]; sync; done; while mkdir fill/$i 2>/dev/null; do i=$((i+1)); done"
 
-// TestFullRoot checks a filesystem that root has filled: mount points are made and filesystems recorded from the
-// reserve. Formatting is off only until the check succeeds.
+// TestFullRoot checks that hotmount makes mount points and records from its reserve when root has filled the
+// filesystem. Formatting is off only until the check succeeds.
 func TestFullRoot(t *testing.T) {
 	for name, tt := range map[string]struct{ mkfs, fill string }{
 		"ext4":                 {"mkfs.ext4 -q -F", fillUp},

@@ -59,8 +59,7 @@ type Settings struct {
 	// FormatPresent lifts the hold on blank disks that were attached before hotmount was installed. FormatPresent also
 	// lifts the hold on blank disks that were attached at the first start of a clone or under a new machine-id.
 	FormatPresent bool `json:"format_present"`
-	// FormatLimit is how many disks may be formatted within FormatPeriod. More disks than that within the period are
-	// held.
+	// FormatLimit is how many disks may be formatted within FormatPeriod. Further disks within FormatPeriod are held.
 	FormatLimit  int           `json:"format_limit"`
 	FormatPeriod time.Duration `json:"format_period"`
 	// Settle is how long a disk must remain without writes before it is formatted.
@@ -178,10 +177,10 @@ type Class struct {
 func (c *Class) MountPoint(uuid string) string { return path.Join(c.Directory, uuid) }
 
 // Marker is the name of the only file in a mount point on which nothing is mounted. The marker and its directory are
-// immutable where the filesystem supports that. The immutable marker prevents every write to the system disk through
-// the directory, and keeps the directory from becoming empty. The provisioner regards a released volume as cleaned once
-// its directory is empty (DeleteContents in its pkg/util). If the directory were empty, the provisioner would give the
-// disk out again as a new volume, with the old data.
+// immutable where the filesystem supports that. Nothing can write to the system disk through an immutable directory,
+// and nothing can remove the marker from it. The provisioner regards a released volume as cleaned once its directory is
+// empty (DeleteContents in its pkg/util). If the directory were empty, the provisioner would give the disk out again as
+// a new volume, with the old data.
 const Marker = "not-mounted"
 
 // Unmake returns the commands with which an operator removes a mount point. Nothing may be mounted on the mount point,

@@ -100,7 +100,7 @@ func (id ID) BySeq() string {
 
 // Sandboxed explains err, the error with which root could not open the disk in an instance of the template unit. EPERM
 // and EACCES (open(2)) come from the unit's sandbox and not from the disk. For a disk outside DeviceAllow= the error is
-// EPERM (systemd.resource-control(5)). For a node of another owner, root without capabilities gets EACCES.
+// EPERM (systemd.resource-control(5)). If root does not own the device node, root without capabilities gets EACCES.
 func (id ID) Sandboxed(template string, err error) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err

@@ -57,7 +57,7 @@ type Facts struct {
 	// (/sys/block/*/stat).
 	Writes uint64 `json:"writes"`
 	// Uncounted reports that the kernel does not count the disk's reads and writes (/sys/block/*/queue/iostats is not
-	// 1). An unchanged value of Writes then proves nothing.
+	// 1). If Uncounted is set, an unchanged value of Writes proves nothing.
 	Uncounted bool `json:"uncounted,omitempty"`
 
 	// InFlight counts the requests that the disk has not answered yet (/sys/block/*/stat).
@@ -82,8 +82,8 @@ type Facts struct {
 	// virtual machine monitor.
 	Neighbours bool `json:"neighbours,omitempty"`
 	// System is the mount point that makes this a disk of the running system: "/", "/boot", "/boot/efi", "/usr" or
-	// "/var". That mount may be of a partition or a holder of the disk. System is empty for a disk that is not of the
-	// running system.
+	// "/var". The mount at System may be of a partition or a holder of the disk. System is empty for a disk that is not
+	// of the running system.
 	System string `json:"system,omitempty"`
 	// Mounts are the places at which the disk itself is mounted, from PID 1's mount table.
 	Mounts []MountPoint `json:"mounts,omitempty"`

@@ -84,10 +84,11 @@ func (f *Facts) Spans() *Geometry {
 // disk that it can take. The superblock on the disk must agree with the measured size.
 //
 // For up to a minute after XFS has grown, only its log has the new size (xfs_log_worker, Linux, fs/xfs/xfs_log.c).
-// After a reset in that minute, hotmount must still see that the filesystem is smaller than its disk. hotmount then
-// recovers the log before it mounts the filesystem in its place. Before Linux 6.12, a kernel that recovers such a log
-// can keep the old size of the last allocation group. Such a kernel shuts the filesystem down when the new space is
-// first used ("xfs: update the pag for the last AG at recovery time", 4a201dcfa1ff).
+// After a reset in that minute, hotmount must still see that the filesystem is smaller than its disk. After a reset,
+// hotmount recovers the log before it mounts the filesystem in its place. Before Linux 6.12, a kernel that recovers the
+// log of a growth can keep the old size of the last allocation group. A kernel that kept the old size shuts the
+// filesystem down when the new space is first used ("xfs: update the pag for the last AG at recovery time",
+// 4a201dcfa1ff).
 func (f *Facts) Full() bool {
 	g, v := f.Spans(), f.Standing.Volume
 	before := v != nil && v.Full && v.Identity.Size == f.Size

@@ -44,8 +44,8 @@ func (f *Facts) Identity(boot string) Identity {
 	return Identity{Boot: boot, Seq: f.Seq, Serial: f.Serial, WWN: f.WorldWide(), Slot: f.Slot, Size: f.Size}
 }
 
-// Is reports whether i and other may be the same disk. Within one boot the sequence number decides. Across a reboot, Is
-// returns the result of Like.
+// Is reports whether i and other may be the same disk. Within one boot, only the sequence numbers are compared. If the
+// boots differ, Is returns the result of Like.
 func (i Identity) Is(other Identity) bool {
 	if i.Boot == other.Boot {
 		return i.Seq == other.Seq
@@ -104,8 +104,8 @@ func (i Identity) Like(other Identity) bool {
 	return i.Serial == other.Serial && i.Slot == other.Slot
 }
 
-// ResizedTo reports whether other may be the same disk with another size, perhaps attached again. Serial or WWN decide.
-// If both are unknown, the slot decides, and the disk must have grown.
+// ResizedTo reports whether other may be the same disk with another size, perhaps attached again. The serial or the WWN
+// decides. If neither serial nor WWN is known, the slot decides, and the disk must have grown.
 func (i Identity) ResizedTo(other Identity) bool {
 	if i.Size == other.Size {
 		return false
@@ -118,7 +118,7 @@ func (i Identity) ResizedTo(other Identity) bool {
 
 // MayBe reports whether i may be the disk that was recorded as other in an earlier boot, even if facts of the disk have
 // changed. A disk with another size or with a new serial may still be the same disk. The serial or the WWN decides, or
-// else the slot. Within one boot the sequence number decides.
+// else the slot. Within one boot, only the sequence numbers are compared.
 func (i Identity) MayBe(other Identity) bool {
 	if i.Boot == other.Boot {
 		return i.Seq == other.Seq
@@ -160,7 +160,7 @@ func (g *Given) Is(f *Facts) bool {
 }
 
 // serialLength is the length in bytes of the longest serial that virtio-blk passes on (VIRTIO_BLK_ID_BYTES in
-// linux/virtio_blk.h). Two serials that are longer than this can look the same once virtio has cut them.
+// linux/virtio_blk.h). Two serials that are longer than serialLength can look the same once virtio has cut them.
 const serialLength = 20
 
 // SerialCut reports whether the serial may be only the beginning of a longer serial, because virtio cut it.

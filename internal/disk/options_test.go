@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestMountOptions checks that an ext4 superblock does not choose the error behaviour or the barriers. The class can
-// choose both.
+// TestMountOptions checks that an ext4 superblock does not choose the error behaviour or the barriers. The options of
+// the class can choose the error behaviour and the barriers.
 func TestMountOptions(t *testing.T) {
 	for _, c := range []struct{ fstype, options, want string }{
 		{XFS, "noatime,nodev", "noatime,nodev"},

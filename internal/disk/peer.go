@@ -106,7 +106,7 @@ func (f *Facts) FindPeers(all []*Facts) {
 			f.Moved = &p
 		}
 	}
-	// The order is stable, because messages name the first peer.
+	// The order of the peers is stable, because messages name the first peer.
 	for _, same := range [...][]Peer{f.SameSerial, f.SameWWN} {
 		slices.SortFunc(same, func(a, b Peer) int { return cmp.Compare(a.Seq, b.Seq) })
 	}

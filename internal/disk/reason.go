@@ -19,7 +19,7 @@ const (
 	ReasonExcluded  Reason = "excluded"
 	ReasonGivenElse Reason = "given-out-elsewhere"
 
-	// The partitions of the disk are used instead.
+	// The partitions of the disk are used instead of the whole disk.
 	ReasonPartitioned Reason = "partitions-are-used"
 	// The partition's whole disk belongs to another class.
 	ReasonWhole Reason = "disk-of-another-class"

@@ -48,8 +48,8 @@ func (r *Record) Time(now time.Time) time.Time {
 func (r *Record) Made() bool { return !r.Ended.IsZero() && r.Failure == "" }
 
 // Sighting is the record of a mounted filesystem: on which disk it was, and when. Each filesystem UUID has one
-// sighting. A Sighting of content that hotmount does not mount has no class and perhaps no UUID. For such content,
-// Mounted is when the content was last seen.
+// sighting. A Sighting of content that hotmount does not mount has no class and perhaps no UUID. For content that
+// hotmount does not mount, Mounted is when the content was last seen.
 type Sighting struct {
 	// Identity is the identity of the disk when the filesystem was last seen on it.
 	Identity Identity `json:"identity"`
@@ -66,11 +66,10 @@ type Sighting struct {
 	At time.Duration `json:"at,omitempty"`
 	// Left reports that hotmount saw the disk being detached after the time Mounted.
 	Left bool `json:"left,omitempty"`
-	// Full reports that the filesystem is XFS, was measured, and took all of the disk that it can take. The superblock
-	// on the disk agreed with that size (Facts.Full).
+	// Full reports that the filesystem is XFS, was measured, and took all of the disk that it can take. Full also
+	// requires that the superblock on the disk agreed with the measured size (Facts.Full).
 	Full bool `json:"full,omitempty"`
-	// Adopted is the size of the disk in bytes at the first mount of the filesystem on this node, or 0 if this node
-	// made it.
+	// Adopted is the size of the disk in bytes at the filesystem's first mount on this node, or 0 if this node made it.
 	Adopted uint64 `json:"adopted,omitempty"`
 	// Newest is the highest disk sequence number that was attached at the time Mounted, 0 if unknown. Disks that were
 	// attached after Mounted have a higher number.

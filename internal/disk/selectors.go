@@ -8,8 +8,8 @@ import (
 // Selectors select disks. A disk must match all selectors that are given. A list of values is satisfied if one of its
 // values matches the disk.
 type Selectors struct {
-	// Names are patterns of kernel names. Disks other than virtio-blk, SCSI and NVMe are selected only by a pattern
-	// that begins literally with the first two letters of the disk's name, or "dm-".
+	// Names are patterns of kernel names. Disks other than virtio-blk, SCSI and NVMe need a pattern that begins
+	// literally with the first two letters of their name, or with "dm-".
 	Names []string `json:"names,omitempty"`
 	// MapperNames are patterns of the names of device-mapper devices.
 	MapperNames []string `json:"mapper_names,omitempty"`
@@ -28,7 +28,7 @@ type Selectors struct {
 	// Size is the range of the disk's size.
 	Size SizeRange `json:"size,omitzero"`
 	// Rotational and Removable are the values in Facts that a disk must have. Local is the opposite of the value of
-	// Facts.Fabric that a disk must have. nil in one of these three fields matches any disk.
+	// Facts.Fabric that a disk must have. A nil Rotational, Removable or Local matches any disk.
 	Rotational *bool `json:"rotational,omitempty"`
 	Removable  *bool `json:"removable,omitempty"`
 	Local      *bool `json:"local,omitempty"`

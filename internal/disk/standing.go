@@ -37,8 +37,7 @@ type Standing struct {
 	// Intent is the record of a format of this disk that has begun and has no recorded end, or nil if there is none.
 	Intent *Intent `json:"intent,omitempty"`
 	// IntentDoubt reports that Intent may belong to another disk. Only the UUID of the filesystem matches, and a copy
-	// of the filesystem has the same UUID. If the intent overwrites content, perhaps only facts match that a copy of
-	// the disk has too.
+	// of the filesystem has the same UUID. If the intent overwrites content, a copy of the disk may match as well.
 	IntentDoubt bool `json:"intent_doubt,omitempty"`
 	// IntentBySlot reports that only slot and size show that Intent belongs to this disk. Serial and WWN do not
 	// identify the disk, the attachment has changed, and udev does not find the intent's UUID on the disk. The next
@@ -75,8 +74,8 @@ type Standing struct {
 	InPlace bool `json:"in_place,omitempty"`
 	// Resized reports OnRecord for a disk that had another size at the last mount of its filesystem.
 	Resized bool `json:"resized,omitempty"`
-	// LastOn is the record of the filesystem on the disk if the record is of another disk. Serial, WWN, slot or Beside
-	// show that the disk of the record is another disk. Otherwise LastOn is nil.
+	// LastOn is the record of the filesystem on the disk if the record is of another disk, or nil. Serial, WWN, slot or
+	// Beside show that the disk of the record is another disk.
 	LastOn *Sighting `json:"last_on,omitempty"`
 	// Beside reports that this disk was already attached when the disk of LastOn left in this boot.
 	Beside bool `json:"beside,omitempty"`
@@ -144,7 +143,7 @@ func (i *Intent) Type() string {
 }
 
 // MkfsExt4 are the parameters of mkfs.ext4. The same parameters make mkfs.ext4 write the same bytes. hotmount
-// identifies an ext4 filesystem that mkfs.ext4 did not finish by these bytes.
+// recognises an unfinished ext4 filesystem by the bytes that mkfs.ext4 writes.
 type MkfsExt4 struct {
 	// Options and Owner are MkfsOptions and RootOwner of the class.
 	Options []string `json:"options,omitempty"`
@@ -171,7 +170,7 @@ type Verdict struct {
 	Shared bool `json:"shared,omitempty"`
 }
 
-// Valid reports whether the verdict still applies to the disk: nothing about it has changed since the proof.
+// Valid reports whether the verdict still applies: attachment, size and number of writes of the disk have not changed.
 func (v *Verdict) Valid(f *Facts) bool {
 	return v != nil && v.Seq == f.Seq && v.Size == f.Size && v.Writes == f.Writes && !f.Uncounted
 }

@@ -58,8 +58,8 @@ func Visible(s string) string {
 	return b.String()
 }
 
-// OneLine returns s as one line. s has been made visible before, as the text of an error has. Characters of s that are
-// not printable are replaced.
+// OneLine returns s as one line. s is text that was made visible before, such as the text of an error. Characters of s
+// that are not printable are replaced.
 func OneLine(s string) string {
 	var lines []string
 	for line := range strings.SplitSeq(s, "\n") {

@@ -6,9 +6,9 @@ import (
 )
 
 // WorldWide returns the WWN if the WWN identifies the disk, otherwise "". A WWN of the kinds NAA, EUI-64 and UUID
-// identifies the disk, unless its number is zero. The kernel makes the other kinds ("t10.", "nvme.") from vendor, model
-// and serial, so without a serial all disks of a model have the same WWN. The WWN of a partition is the WWN of its disk
-// with "-partN" appended.
+// identifies the disk, unless its number is zero. The kernel makes "t10." and "nvme." WWNs from vendor, model and
+// serial, so disks of one model without serials share a WWN. The WWN of a partition is the WWN of its disk with
+// "-partN" appended.
 func (f *Facts) WorldWide() string {
 	kind, number, _ := strings.Cut(f.WWN, ".")
 	if kind != "naa" && kind != "eui" && kind != "uuid" || strings.Trim(number, "0-") == "" {
@@ -32,9 +32,9 @@ func (f *Facts) sameWWN(o *Facts) bool {
 	return f.WWN != "" && f.WWN == o.WWN && f.Partition() == o.Partition() && (f.Serial == "" || o.Serial == "")
 }
 
-// pathOf reports whether o is the multipath device for the disk's WWN. multipathd gives such a device the uuid "mpath-"
-// followed by its WWID. For NVMe, the WWID is the kernel's WWN. For SCSI, the WWID is udev's ID_SERIAL: a digit for the
-// kind, then the number with "_" for spaces (check_fill_0x83_id in scsi_serial.c of systemd).
+// pathOf reports whether o is the multipath device for the disk's WWN. multipathd gives a multipath device the uuid
+// "mpath-" followed by its WWID. For NVMe, the WWID is the kernel's WWN. For SCSI, the WWID is udev's ID_SERIAL: a
+// digit for the kind, then the number with "_" for spaces (check_fill_0x83_id in scsi_serial.c of systemd).
 func (f *Facts) pathOf(o *Facts) bool {
 	id, is := strings.CutPrefix(o.Serial, "mpath-")
 	if !is || o.Transport != "dm" || f.WWN == "" {

@@ -19,7 +19,7 @@ type Board struct {
 	// former are the lines of an earlier daemon in this boot, by the name of the disk.
 	former  map[string]disk.Line
 	changed chan struct{}
-	// unselected is the sequence number of the last disk of each name that was logged because no class selects it.
+	// unselected maps each name to the sequence number of the last disk that was logged because no class selects it.
 	unselected map[string]uint64
 }
 
@@ -33,7 +33,7 @@ func NewBoard(former []disk.Line) *Board {
 	return b
 }
 
-// Changed returns a channel. The channel has a value when the lines may have changed since the last value was read.
+// Changed returns a channel that has a value when the lines may have changed since the last value was read.
 func (b *Board) Changed() <-chan struct{} { return b.changed }
 
 // Lines returns a copy of all lines, in the order of the disks' names.
@@ -124,7 +124,7 @@ func (b *Board) mentioned(f *disk.Facts) bool {
 	return last == f.Seq || former.Seq == f.Seq && former.Decision.Reason == disk.ReasonUnselected
 }
 
-// put records the line of a decision. If the decision has not changed, put keeps its date.
+// put records the line of a decision, and keeps the date of an unchanged decision.
 func (b *Board) put(l disk.Line) {
 	l.Since = time.Now().UTC()
 	for _, before := range []disk.Line{b.former[l.Disk], b.lines[l.Disk]} {

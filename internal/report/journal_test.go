@@ -139,7 +139,7 @@ func TestJournaldIsSlow(t *testing.T) {
 	}
 }
 
-// TestJournaldComesAgain checks that the connection to journald is kept. A new journald gets a new connection.
+// TestJournaldComesAgain checks that hotmount keeps its connection to journald. A new journald gets a new connection.
 func TestJournaldComesAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	a := &Log{socket: path}

@@ -112,7 +112,7 @@ func (i inbox) next(t *testing.T) entry {
 				t.Fatalf("%s ends with %q, %v", name, end, err)
 			}
 		}
-		// journald drops fields with other names (journal_field_valid in systemd).
+		// journald drops a field whose name does not match this pattern (journal_field_valid in systemd).
 		if !regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,63}$`).MatchString(name) {
 			t.Errorf("invalid name of a field: %q", name)
 		}
@@ -503,7 +503,7 @@ func TestNotify(t *testing.T) {
 		{"RELOADING=1", "RELOADING=1"},
 		{"WATCHDOG=1", "WATCHDOG=1"},
 		{"STATUS=2 mounted", "STATUS=2 mounted"},
-		// A text must not be able to set more than one state.
+		// A status text must not be able to set more than one state.
 		{"STATUS=vdb\nREADY=1\nMAINPID=1", "STATUS=vdb; READY=1; MAINPID=1"},
 	} {
 		a.Notify(test.state)
