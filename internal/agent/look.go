@@ -192,8 +192,8 @@ func (a *Agent) early(f *disk.Facts, d disk.Decision) bool {
 	return doubted(f, d) && !a.allSeen(time.Now())
 }
 
-// doubted reports whether the disk is refused although no other disk with its UUID is attached. Another disk, which was
-// refused earlier, may have taken the slot of the original.
+// doubted reports whether the disk is refused although no other disk with its UUID is attached. The disk may be the
+// original, or a disk that was refused earlier and has taken the slot of the original.
 func doubted(f *disk.Facts, d disk.Decision) bool {
 	return d.Reason == disk.ReasonTwin && f.Standing.Twin && f.Standing.InPlace && len(f.SameUUID) == 0
 }

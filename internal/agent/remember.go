@@ -77,14 +77,14 @@ func (a *Agent) meet(st *state) {
 	}
 }
 
-// waits reports whether, by serial and WWN, each disk because of which st is refused may be the same disk as st. waits
+// waits reports whether, by serial and WWN, each disk that causes the refusal of st may be the same disk as st. waits
 // returns false once the agent has looked at one of these disks.
 func (st *state) waits() bool {
 	selves := st.selves()
 	return len(selves) > 0 && !attached(selves, st.peers.met)
 }
 
-// selves returns the disks because of which st is refused, if each of them may be the same disk as st.
+// selves returns the disks that cause the refusal of st, if each of them may be the same disk as st.
 func (st *state) selves() []disk.Peer {
 	f := &st.facts
 	peers, _ := policy.Peers(f, st.decision.Reason)

@@ -105,7 +105,7 @@ func (i Identity) Like(other Identity) bool {
 }
 
 // ResizedTo reports whether other may be the same disk with another size, perhaps attached again. The serial or the WWN
-// decides. If neither serial nor WWN is known, the slot decides, and the disk must have grown.
+// decides. If serial and WWN decide nothing, the slot decides, and the disk must have grown.
 func (i Identity) ResizedTo(other Identity) bool {
 	if i.Size == other.Size {
 		return false

@@ -29,8 +29,8 @@ type Standing struct {
 	// Present is the identity of a disk that was attached before hotmount was installed, was not accepted since, and
 	// may be this disk. Present is nil if no such disk may be this disk.
 	Present *Identity `json:"present,omitempty"`
-	// Arrived is the identity of a disk that was attached when the machine-id was new, was not accepted since, and may
-	// be this disk. Arrived is nil if no such disk may be this disk.
+	// Arrived identifies a disk that was attached at the first start with a new machine-id, was not accepted since, and
+	// may be this disk. Arrived is nil if no such disk may be this disk.
 	Arrived *Identity `json:"arrived,omitempty"`
 	// Accepted are the holds that the operator has accepted for this attachment.
 	Accepted []Word `json:"accepted,omitempty"`
