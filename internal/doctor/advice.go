@@ -25,8 +25,8 @@ func advice(name string, values ...string) []string {
 // plain are the bytes without a special meaning in any shell, path or unit file.
 const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-"
 
-// shell quotes a word for a shell. It makes bytes visible that a terminal does not show. The result is then a different
-// word, because nobody should type the original.
+// shell quotes a word for a shell. shell makes bytes visible that a terminal does not show. A word with such bytes
+// becomes a different word, because nobody should type the original.
 func shell(s string) string {
 	if s != "" && strings.Trim(s, plain+":@+") == "" {
 		return s
@@ -50,8 +50,8 @@ func remedyRoot(p *Process, dir string) []string {
 	return kubeletAdvice(p, dir, "rshared", "Bidirectional")
 }
 
-// kubeletAdvice returns the advice for the kubelet's service or its distribution. hotmount-doctor(8) explains this
-// advice in full.
+// kubeletAdvice returns the advice for the kubelet's service or its distribution. hotmount-doctor(8) explains the
+// advice for kubelets in full.
 func kubeletAdvice(p *Process, dir, propagation, kubernetes string) []string {
 	name, s := distribution(p), &p.Service
 	switch {

@@ -17,8 +17,8 @@ import (
 	"hotmount/internal/run"
 )
 
-// Live returns the source for the running system. It runs child processes: systemctl, and this program with the command
-// that calls Child.
+// Live returns the source for the running system. The source runs child processes: systemctl, and this program with
+// the command that calls Child.
 func Live() Source {
 	return Source{
 		Look: askLook,
@@ -37,8 +37,8 @@ func show(ctx context.Context, unit string, properties []string) (string, error)
 	return string(got.Stdout), err
 }
 
-// askLook runs Look in a child process. It passes the paths in a file, because a command line may be too short for all
-// paths.
+// askLook runs Look in a child process. askLook passes the paths in a file, because a command line may be too short
+// for all paths.
 func askLook(ctx context.Context, pid int, paths []string) ([]Answer, error) {
 	fd, err := unix.MemfdCreate("paths", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -61,8 +61,9 @@ func ask(ctx context.Context, stdin *os.File, args ...string) ([]Answer, error) 
 	return all, err
 }
 
-// Child answers one question of Live. With list, it runs List for the directory asked. Otherwise it runs Look for the
-// process asked and the NUL-separated paths in r. After an error, the last answer to w has the error.
+// Child answers one question of Live. If list is true, Child runs List for the directory asked. If list is false,
+// Child runs Look for the process asked and the NUL-separated paths in r. After an error, the last answer that Child
+// writes has the error.
 func Child(list bool, asked string, r io.Reader, w io.Writer) error {
 	err := func() error {
 		if list {

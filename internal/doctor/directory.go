@@ -45,7 +45,7 @@ func (e *examiner) directory(c *disk.Class) {
 	e.viewers(c, at, disks)
 }
 
-// readOnly reports whether options include ro. The options are those of a mount or of a superblock. When the kernel
+// readOnly reports whether options include ro. options are the options of a mount or of a superblock. When the kernel
 // finds an error in a filesystem, only the superblock options change to ro.
 func readOnly(options string) bool { return slices.Contains(strings.Split(options, ","), "ro") }
 
@@ -88,7 +88,7 @@ func (e *examiner) covered(c *disk.Class, p string, top place, known bool) {
 	}
 }
 
-// describe returns words for the directory dir of the filesystem of m.
+// describe returns a description of the directory dir of the filesystem of m.
 func describe(m *mounts.Mount, dir string) string {
 	name := fmt.Sprintf("%s %s (%s)", disk.Visible(m.Type), disk.Visible(m.Source), m.Dev)
 	if dir != "/" {

@@ -1,5 +1,5 @@
-// Package doctor finds out which process sees which mount. It checks whether every kubelet, provisioner and pod has the
-// same disk as the host at each path, or writes to the system disk instead. It changes nothing.
+// Package doctor finds out which process sees which mount. Package doctor checks whether every kubelet, provisioner
+// and pod has the host's disk at each path, or writes to the system disk instead. It changes nothing.
 //
 // Take gathers a Snapshot. Examine, a pure function, judges each class directory, each mount of each view, and the rest
 // of the system. advice.txt has the remedy for each finding.
@@ -17,7 +17,7 @@ type Role string
 const (
 	// Kubelet binds volumes into the directories of pods.
 	Kubelet Role = "kubelet"
-	// Provisioner makes volumes of the mounts that it finds.
+	// Provisioner makes a volume of each mount that it finds.
 	Provisioner Role = "provisioner"
 	// Runtime (containerd, dockerd, CRI-O) mounts the directories of pods into containers.
 	Runtime Role = "runtime"
@@ -25,15 +25,15 @@ const (
 	Agent Role = "hotmount"
 )
 
-// Process is one process. Its name and executable are foreign bytes.
+// Process is one process. The name and the executable of a Process are foreign bytes.
 type Process struct {
 	PID  int    `json:"pid"`
 	Name string `json:"name"`
 	// Exe is the path of the executable within the process's root directory, empty if the path cannot be read.
 	Exe  string `json:"exe,omitempty"`
 	Role Role   `json:"role,omitempty"`
-	// Pod is the UID of the pod. Container is the id that the runtime gives the container. Both come from the control
-	// group, and are empty if the group has none.
+	// Pod is the UID of the pod. Container is the id that the runtime gives the container. Pod and Container come
+	// from the control group, and are empty if the group names none.
 	Pod       string `json:"pod,omitempty"`
 	Container string `json:"container,omitempty"`
 	// Service is the service of a kubelet or runtime.
@@ -43,14 +43,15 @@ type Process struct {
 	Roots []string `json:"-"`
 }
 
-// View is the file system as processes with one mount namespace and one root directory see it.
+// View is the file tree as processes with one mount namespace and one root directory see it.
 type View struct {
 	// Namespace is the target of the link /proc/PID/ns/mnt. Root is the target of the link /proc/PID/root.
 	Namespace string
 	Root      string
 	Processes []Process
 	Mounts    []mounts.Mount
-	// Bases maps each class directory to its path in this view. In a provisioner's view this may be another path.
+	// Bases maps each class directory to its path in this view. In a provisioner's view, the path may differ from the
+	// host's path.
 	Bases map[string]string
 	// Sights maps a path to what the view's first process finds at the path.
 	Sights map[string]Sight
@@ -63,18 +64,19 @@ type Sight struct {
 	// MountID is the id of the mount on which the path ends. Path is the path without symlinks.
 	MountID int    `json:"mount_id,omitempty"`
 	Path    string `json:"path,omitempty"`
-	// Absent reports whether nothing is at the path. Failure is the reason why the doctor does not know.
+	// Absent reports whether nothing is at the path. Failure is the reason why the doctor does not know what is at
+	// the path.
 	Absent  bool   `json:"absent,omitempty"`
 	Failure string `json:"failure,omitempty"`
 }
 
 // Entry is an entry of a class directory itself, beneath any mount over the entry.
 type Entry struct {
-	// Name is the name of the entry, in foreign bytes.
+	// Name is the name of the entry, which consists of foreign bytes.
 	Name string `json:"name"`
 	// Kind is "directory", "file", "symlink", "fifo", "socket" or "device".
 	Kind string `json:"kind"`
-	// First is the name of something in the directory. First is empty if the directory is empty.
+	// First is the name of something in the directory, or empty if the directory is empty.
 	First string `json:"first,omitempty"`
 	// Target is the target of a symlink.
 	Target string `json:"target,omitempty"`
@@ -87,7 +89,7 @@ type PodName struct{ Namespace, Name string }
 
 // Snapshot is what Examine judges.
 type Snapshot struct {
-	// Host is the view of PID 1. Views are the other views.
+	// Host is the view of PID 1. Views are all views except the host's.
 	Host    View
 	Views   []View
 	Classes []disk.Class

@@ -28,7 +28,7 @@ func Examine(s *Snapshot) *Report {
 type examiner struct {
 	s      *Snapshot
 	report *Report
-	// rescued are the directories for copies that are already in use.
+	// rescued are the directories that earlier findings name for their copies.
 	rescued map[string]bool
 }
 
@@ -63,7 +63,8 @@ type place struct {
 // seq_dentry in fs/seq_file.c).
 const deletedSuffix = "//deleted"
 
-// place returns where a path ends in a view. It returns false if this is not known or nothing is at the path.
+// place returns where a path ends in a view. place returns false if the doctor does not know what is at the path, or
+// if nothing is at the path.
 func (v *View) place(p string) (place, bool) {
 	s, ok := v.Sights[p]
 	if !ok || s.Absent || s.Failure != "" {
@@ -78,8 +79,8 @@ func (v *View) place(p string) (place, bool) {
 	return place{}, false
 }
 
-// compare compares what the view has at a path with the host's place. It returns seesSame, seesOther, seesAbsent or
-// seesUnknown. With seesSame and seesOther it also returns the view's place, otherwise a zero place.
+// compare compares what the view has at a path with the host's place. compare returns seesSame, seesOther, seesAbsent
+// or seesUnknown. With seesSame and seesOther, compare also returns the view's place, otherwise a zero place.
 func (v *View) compare(p string, host place) (string, place) {
 	at, ok := v.place(p)
 	switch {

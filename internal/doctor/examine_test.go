@@ -50,7 +50,7 @@ func tree(t *testing.T, text string) []mounts.Mount {
 	return table
 }
 
-// walk resolves a path as the kernel does, from mount to mount. Of two mounts at one path, it enters the upper one.
+// walk resolves a path as the kernel does, from mount to mount. Of two mounts at one path, walk enters the upper one.
 func walk(table []mounts.Mount, p string) Sight {
 	at := &table[0]
 	for {
@@ -71,7 +71,7 @@ func walk(table []mounts.Mount, p string) Sight {
 	}
 }
 
-// view returns a view of a process. The paths in absent do not exist.
+// view returns a view of a process. The paths in absent do not exist in the view.
 func view(t *testing.T, namespace, text string, absent []string, processes ...Process) View {
 	t.Helper()
 	v := View{Namespace: namespace, Root: "/", Mounts: tree(t, text), Processes: processes, Bases: map[string]string{dir: dir}, Sights: map[string]Sight{}}
@@ -231,7 +231,7 @@ func TestExamine(t *testing.T) {
 		{"kubelet's bind and the container's are one finding", func(t *testing.T, s *Snapshot) {
 			pod("254:1 "+a+"/sub /data rw - ext4 /dev/vda1 rw")(t, s)
 			s.Host = view(t, "mnt:[1]", hostTable+"40 27 254:1 "+a+" "+strings.Replace(pv, "1f2e", "9f9e", 1)+" rw shared:1 - ext4 /dev/vda1 rw\n", nil, Process{PID: 1}, kubelet)
-			// A service with its own namespace has a copy of this mount at another path.
+			// A service with its own namespace has a copy of the mount of disk a at another path.
 			s.Views = append(s.Views, view(t, "mnt:[9]", "500 490 254:1 / / rw - ext4 /dev/vda1 rw\n501 500 254:1 "+a+" /x rw - ext4 /dev/vda1 rw\n", nil, Process{PID: 903, Name: "udevd"}))
 		}, []string{"problem volume-on-system-disk" + trapped + "local-pv-9f9e3d4c"}},
 		{"a service's own mount of the system disk", func(t *testing.T, s *Snapshot) {
@@ -426,7 +426,7 @@ func TestVolumeFinding(t *testing.T) {
 	}
 }
 
-// TestRescue checks that each copy has its own directory, whatever the names are.
+// TestRescue checks that each copy has its own directory, whatever the names of pods and volumes are.
 func TestRescue(t *testing.T) {
 	s := node(t)
 	// Two pods with similar names each have two mounts of the system disk.
@@ -472,8 +472,8 @@ func TestWhereTheDataIs(t *testing.T) {
 	}
 }
 
-// TestReachesTheData checks that the finding prefers the container's mount to kubelet's mount. The container's mount
-// keeps data that was removed.
+// TestReachesTheData checks that the finding prefers the container's mount to kubelet's mount. Through the
+// container's mount, removed data is still readable.
 func TestReachesTheData(t *testing.T) {
 	s := node(t)
 	s.Host = view(t, "mnt:[1]", hostTable+"40 27 254:1 "+a+" "+pv+"x rw shared:1 - ext4 /dev/vda1 rw\n", nil, Process{PID: 1})
@@ -489,8 +489,8 @@ func TestReachesTheData(t *testing.T) {
 // TestSeen checks what the kubelet sees at each path.
 func TestSeen(t *testing.T) {
 	s := node(t)
-	// The kubelet does not see the first disk. At the path of the second disk, it sees a directory of another
-	// filesystem.
+	// The kubelet does not see the first disk. At the path of the second disk, the kubelet sees a directory of
+	// another filesystem.
 	s.Views = append(s.Views, view(t, "mnt:[2]", container("master:1", "103 101 254:3 "+b+" "+b+" rw - ext4 /dev/vda3 rw\n", "shared:1"), nil, kubelet))
 	got := Examine(s).Seen[0].Mounts
 	want := []SeenMount{

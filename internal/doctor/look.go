@@ -19,13 +19,13 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// Answer is one JSON line from Look or List. Each line has one of the following parts.
+// Answer is one JSON line from Look or List. Each Answer has one of the following parts.
 type Answer struct {
 	// Namespace is the mount namespace of the process. Look sends it first.
 	Namespace string `json:"namespace,omitempty"`
 	// Args is the command line of the process.
 	Args []string `json:"args,omitempty"`
-	// At is a requested path. Sight is what the process has at that path.
+	// At is a requested path. Sight is what the process has at the path At.
 	At    string `json:"at,omitempty"`
 	Sight *Sight `json:"sight,omitempty"`
 	// Entry is one entry of a directory.
@@ -34,15 +34,15 @@ type Answer struct {
 	Failure string `json:"failure,omitempty"`
 }
 
-// maxArgs is the most bytes of a command line that are read.
+// maxArgs is the maximum number of bytes that Look reads of a command line.
 const maxArgs = 64 << 10
 
-// Look finds out what a process has at each path, resolved inside the root directory of the process. It writes one
-// Answer a line, in any order. Without paths it writes the command line of the process.
+// Look finds out what a process has at each path, resolved inside the root directory of the process. Look writes one
+// Answer a line, in any order. Without paths, Look writes the command line of the process.
 //
-// Look can hang forever, on the command line of a process, or on a path on a dead or foreign filesystem. So it runs in
-// its own process. While one path hangs, it answers for the other paths. It opens paths only with O_PATH, so it reads
-// no file and touches no device or FIFO there.
+// Look can hang forever, on the command line of a process, or on a path on a dead or foreign filesystem. Look runs in
+// its own process, so that the caller can abandon a hanging look. While one path hangs, Look answers for the other
+// paths. Look opens paths only with O_PATH, so it reads no file and touches no device or FIFO.
 func Look(pid int, paths []string, w io.Writer) error {
 	out := json.NewEncoder(w)
 	dir, err := os.Open("/proc/" + strconv.Itoa(pid))
@@ -79,7 +79,7 @@ func Look(pid int, paths []string, w io.Writer) error {
 // maxHung is how many paths may hang before Look stops looking at further paths. Each hanging path keeps a thread.
 const maxHung = 16
 
-// sights looks at several paths at once. It passes each result to tell as soon as the result is known.
+// sights looks at several paths at once. sights passes each result to tell as soon as the result is known.
 func sights(paths []string, look func(string) Sight, tell func(Answer) error) error {
 	var telling sync.Mutex
 	var failure error
@@ -114,12 +114,12 @@ func sight(root int, path string) Sight {
 	return Sight{MountID: id, Path: strings.TrimSuffix(real, " (deleted)")}
 }
 
-// maxEntries is the most entries of a class directory that are looked at.
+// maxEntries is the maximum number of entries of a class directory that List returns.
 const maxEntries = 4096
 
-// List writes the entries of a directory itself, one Answer a line. It does not see what is mounted over the entries,
-// because it looks through a copy of the directory's mount (open_tree(2)). No other process sees the copy, which ends
-// with the call.
+// List writes the entries of a directory itself, one Answer a line. List does not see what is mounted over the
+// entries, because it looks through a copy of the directory's mount (open_tree(2)). No other process sees the copy,
+// which ends with the call.
 func List(dir string, w io.Writer) error {
 	copied, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil {
@@ -168,8 +168,8 @@ func entry(p string, e fs.DirEntry) (one Entry, err error) {
 	return one, err
 }
 
-// first returns the name of something in a directory other than hotmount's marker. It returns "" if there is nothing
-// else.
+// first returns the name of something in a directory other than hotmount's marker. first returns "" if the directory
+// has nothing else.
 func first(dir string) (string, error) {
 	d, err := openDirectory(dir)
 	if err != nil {

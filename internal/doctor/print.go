@@ -25,7 +25,7 @@ func (r *Report) Print(w io.Writer) error {
 	}
 	told := map[string]bool{}
 	for _, f := range r.Findings {
-		// Foreign bytes should already be visible in the findings. Printable makes the bytes visible that a finding has
+		// Foreign bytes should already be visible in the findings. Printable makes bytes visible that a finding has
 		// missed.
 		fmt.Fprintf(&b, "\n%s: %s\n", strings.ToUpper(string(f.Level)), disk.Printable(f.What))
 		if f.Data != "" {

@@ -44,7 +44,7 @@ func (src Source) views(s *Snapshot) error {
 		if p.Role != "" && !src.plausible(&p) {
 			claimed := p.Role
 			p.Role = ""
-			if _, err := src.key(pid); err == nil && claimed == Kubelet { // the process has not just ended
+			if _, err := src.key(pid); err == nil && claimed == Kubelet { // the process still exists
 				unlikely = append(unlikely, p)
 			}
 		}
@@ -55,7 +55,7 @@ func (src Source) views(s *Snapshot) error {
 			views = append(views, View{Namespace: k.namespace, Root: k.root})
 		}
 		if i == 0 && p.Role == "" && pid != 1 {
-			continue // the host has hundreds of such processes, and nothing needs them
+			continue // the host has hundreds of processes without a role, and nothing needs them
 		}
 		views[i].Processes = append(views[i].Processes, p)
 	}
@@ -117,8 +117,8 @@ func (src Source) table(v *View) error {
 	return err
 }
 
-// process reads the name of a process, the role that this name claims, and the control group. It does not read files of
-// /proc that can hang on the memory of the process.
+// process reads the name of a process, the role that this name claims, and the control group. process does not read
+// files of /proc that can hang on the memory of the process.
 func (src Source) process(pid int) (Process, error) {
 	p := Process{PID: pid}
 	name, err := os.ReadFile(src.proc(pid, "comm"))
@@ -171,7 +171,7 @@ var (
 )
 
 // cgroup reads the pod, container and service of a process from its control group (cgroups(7)). Kubelet, the runtimes
-// and systemd put these names into the path.
+// and systemd put the names of pods, containers and services into the path of the control group.
 func (src Source) cgroup(p *Process) {
 	text, _ := os.ReadFile(src.proc(p.PID, "cgroup"))
 	p.Pod = mounts.Pod(string(text))
@@ -183,8 +183,8 @@ func (src Source) cgroup(p *Process) {
 	}
 }
 
-// arguments reads the command line of a process that may be a kubelet or the daemon. It clears the role if the command
-// line shows that the process is neither.
+// arguments reads the command line of a process that may be a kubelet or the daemon. arguments clears the role if the
+// command line shows that the process is neither a kubelet nor the daemon.
 func (src Source) arguments(ctx context.Context, p *Process) {
 	if p.Role != Kubelet && p.Role != Agent {
 		return
@@ -207,12 +207,12 @@ func isHyperkube(p *Process) bool { return path.Base(p.Exe) == "hyperkube" || p.
 // defaultRoot is the default of kubelet's --root-dir.
 const defaultRoot = csi.DefaultRoot
 
-// maxRoots is how many root directories of one kubelet are looked at. One is usual.
+// maxRoots is the maximum number of root directories that the doctor examines for one kubelet. One is usual.
 const maxRoots = 8
 
-// rootDirectories returns a kubelet's root directories from its command line and its mounts. left are directories that
-// it leaves out. It leaves out directories beyond maxRoots, and names with bytes that the configuration does not allow
-// in a directory's name. The advice prints directory names as lines to paste.
+// rootDirectories returns a kubelet's root directories from its command line and its mounts. left are the directories
+// that rootDirectories leaves out. rootDirectories leaves out directories beyond maxRoots, and names with bytes that
+// the configuration does not allow in a directory's name. The advice prints directory names as lines to paste.
 func rootDirectories(p *Process, table []mounts.Mount) (dirs, left []string) {
 	if p.Role != Kubelet {
 		return nil, nil

@@ -76,7 +76,7 @@ const (
 	Blind Kind = "not-seen"
 )
 
-// Pod is a pod with a volume. Fields that are not known are empty.
+// Pod is a pod with a volume. Unknown fields of a Pod are empty.
 type Pod struct {
 	UID       string `json:"uid"`
 	Namespace string `json:"namespace,omitempty"`
@@ -114,7 +114,8 @@ func (all *Findings) Add(f Finding, level Level, kind Kind, do []string, what st
 	*all = append(*all, f)
 }
 
-// same reports whether f and o are the same fault, found in two examinations. Counts in the words may have changed.
+// same reports whether f and o are the same fault, found in two examinations. Counts in the text of the two findings
+// may differ.
 func (f *Finding) same(o *Finding) bool {
 	if f.Kind != o.Kind || f.Class != o.Class {
 		return false
@@ -141,8 +142,8 @@ type Seen struct {
 	Class     string  `json:"class"`
 	// Directory is the path at which the process has the class directory.
 	Directory string `json:"directory"`
-	// Sees is "same", "other", "absent" or "unknown", compared with the host. Arrives reports whether new mounts on the
-	// host arrive at the process.
+	// Sees compares the directory with the host's: "same", "other", "absent" or "unknown". Arrives reports whether
+	// new mounts on the host arrive at the process.
 	Sees    string      `json:"sees"`
 	Arrives bool        `json:"arrives"`
 	Mounts  []SeenMount `json:"mounts,omitempty"`
@@ -151,8 +152,8 @@ type Seen struct {
 // SeenMount is what one process sees at the path of one disk.
 type SeenMount struct {
 	Path string `json:"path"`
-	// Sees is "same", "other", "absent", "unknown" or "directory", compared with the host. "directory" is a directory
-	// on the class directory's own filesystem.
+	// Sees compares the mount with the host's: "same", "other", "absent", "unknown" or "directory". "directory" means
+	// a directory on the class directory's own filesystem.
 	Sees string   `json:"sees"`
 	Dev  disk.Dev `json:"dev"`
 	Root string   `json:"root,omitempty"`
@@ -160,7 +161,8 @@ type SeenMount struct {
 
 // Report is the result of an examination.
 type Report struct {
-	// Host is what PID 1 has in the class directories. Seen is what the other processes see of these directories.
+	// Host is what PID 1 has in the class directories. Seen is what processes other than PID 1 see of the class
+	// directories.
 	Host     []HostDirectory `json:"host"`
 	Seen     []Seen          `json:"seen"`
 	Findings Findings        `json:"findings"`
@@ -170,11 +172,11 @@ type Report struct {
 type HostDirectory struct {
 	Class     string `json:"class"`
 	Directory string `json:"directory"`
-	// Dev is the device of the filesystem that carries the directory. Root is the path of the directory within that
-	// filesystem.
+	// Dev is the device of the filesystem that carries the directory. Root is the path of the directory within the
+	// filesystem Dev.
 	Dev  disk.Dev `json:"dev"`
 	Root string   `json:"root,omitempty"`
-	// Shared is the peer group of the mount that carries the directory, or 0 if that mount is not shared.
+	// Shared is the peer group of the mount that carries the directory, or 0 if the mount is not shared.
 	Shared int            `json:"shared"`
 	Mounts []mounts.Mount `json:"mounts"`
 }
@@ -190,8 +192,8 @@ func (r *Report) Count(l Level) int {
 	return n
 }
 
-// Confirmed examines a snapshot. If anything is wrong, it examines a second snapshot, because mounts change while their
-// tables are read.
+// Confirmed examines a snapshot. If anything is wrong, Confirmed examines a second snapshot, because mounts change
+// while their tables are read.
 func Confirmed(take func() (*Snapshot, error)) (*Report, error) {
 	s, err := take()
 	if err != nil {
@@ -208,8 +210,8 @@ func Confirmed(take func() (*Snapshot, error)) (*Report, error) {
 	return r, nil
 }
 
-// confirm keeps only the findings that both reports have. A fault that only one report has may come from a mount in
-// progress.
+// confirm keeps only the findings that both reports have. A fault that only one of the reports has may come from a
+// mount in progress.
 func (r *Report) confirm(again *Report) {
 	before := r.Findings
 	*r = *again

@@ -10,12 +10,12 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Service is the systemd service of a process. It is zero if the process has none.
+// Service is the systemd service of a process, or zero if the process has no service.
 type Service struct {
 	// Group is the control group of the service.
 	Group string
 	// Causes are the settings that give the service its own mounts, each with the files that contain the setting.
-	// Resets are the lines of a drop-in that undo these settings.
+	// Resets are the lines of a drop-in that undo the settings in Causes.
 	Causes, Resets []string
 }
 
@@ -38,8 +38,8 @@ func (src Source) services(ctx context.Context, s *Snapshot) {
 	}
 }
 
-// service asks systemd for the settings of a service. It clears s if the service belongs to another systemd, such as
-// one in a container.
+// service asks systemd for the settings of a service. service clears s if the service belongs to another systemd,
+// such as one in a container.
 func (src Source) service(ctx context.Context, s *Service) error {
 	properties := []string{"ControlGroup", "FragmentPath", "DropInPaths"}
 	settings := advice("host-mounts")
@@ -77,7 +77,7 @@ func (src Source) service(ctx context.Context, s *Service) error {
 	return nil
 }
 
-// setIn returns the files that contain a setting, in words. It returns "" if no file contains the setting, because
+// setIn returns the files that contain a setting, in words. setIn returns "" if no file contains the setting, because
 // another setting implies it.
 func (src Source) setIn(files []string, name string) (string, error) {
 	var in []string

@@ -79,8 +79,8 @@ var fstabEntry = pattern(`(?m)^\s*[^#\s]`)
 // read returns the text of a configuration file.
 func (src Source) read(name string) (string, error) { return mounts.ReadFile(src.path(name)) }
 
-// ruleDirectories are the directories of udev's rules (udev(7)). If several directories have a file of the same name,
-// udev uses the first.
+// ruleDirectories are the directories of udev's rules (udev(7)). Of several files with the same name, udev uses the
+// file in the earliest of these directories.
 var ruleDirectories = []string{"/etc/udev/rules.d", "/run/udev/rules.d", "/usr/local/lib/udev/rules.d", "/usr/lib/udev/rules.d", "/lib/udev/rules.d"}
 
 // udevRules finds rules that run systemd-mount.
@@ -115,7 +115,7 @@ func (src Source) udevRules(s *Snapshot) error {
 }
 
 // names reads the names of pods and containers from the file names of kubelet's logs: /var/log/pods/NAMESPACE_POD_UID
-// and /var/log/containers/POD_NAMESPACE_CONTAINER-ID.log. It does not open the logs.
+// and /var/log/containers/POD_NAMESPACE_CONTAINER-ID.log. names does not open the logs.
 func (src Source) names(s *Snapshot) {
 	s.Pods, s.Containers = map[string]PodName{}, map[string]string{}
 	pods, _ := os.ReadDir(src.path("/var/log/pods"))

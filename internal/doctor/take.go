@@ -20,10 +20,10 @@ import (
 
 // Source is the system of which Take takes a snapshot.
 type Source struct {
-	// Root is the directory below which the node lies. It is "" for the live system.
+	// Root is the directory below which the node's files lie, or "" for the live system.
 	Root string
-	// Look and List are the functions of this package, run in child processes with a time limit. They return the
-	// answers so far, and an error if some answers are missing.
+	// Look and List are the functions of this package, run in child processes with a time limit. Look and List return
+	// the answers so far, and an error if some answers are missing.
 	Look func(ctx context.Context, pid int, paths []string) ([]Answer, error)
 	List func(ctx context.Context, dir string) ([]Answer, error)
 	// Show returns properties of a unit in the format of systemctl show.
@@ -33,8 +33,8 @@ type Source struct {
 // initialPIDs is the link of the host's PID namespace (PROC_PID_INIT_INO in include/linux/proc_ns.h).
 const initialPIDs = "pid:[4026531836]"
 
-// Take gathers a snapshot. It leaves out processes that end before it has looked at them. It adds a finding for what it
-// cannot see. It returns an error only if it cannot read PID 1's mount table, which every verdict needs.
+// Take gathers a snapshot. Take leaves out processes that end before Take has looked at them. Take adds a finding for
+// what it cannot see. Take returns an error only if it cannot read PID 1's mount table, which every verdict needs.
 func (src Source) Take(ctx context.Context, settings *disk.Settings, disks []disk.Dev) (*Snapshot, error) {
 	s := &Snapshot{Classes: settings.Classes, Disks: disks, Gone: map[disk.Dev]bool{}, Entries: map[string][]Entry{}}
 	if pids, err := os.Readlink(src.path("/proc/self/ns/pid")); err == nil && pids != initialPIDs {
@@ -97,10 +97,10 @@ func (src Source) kubelets(ctx context.Context, s *Snapshot) {
 	}
 }
 
-// lookers is how many processes are looked at concurrently. Looks that hang then time out at the same time.
+// lookers is the maximum number of concurrent looks. Concurrent looks that hang time out at the same time.
 const lookers = 8
 
-// each calls f for each element, with at most atOnce calls at a time. It returns when all calls are done.
+// each calls f for each element, with at most atOnce calls at a time. each returns when all calls are done.
 func each[T any](all []T, atOnce int, f func(T)) {
 	free := make(chan struct{}, atOnce)
 	var done sync.WaitGroup
@@ -111,12 +111,12 @@ func each[T any](all []T, atOnce int, f func(T)) {
 	done.Wait()
 }
 
-// podsTime is the time limit for all looks at processes in pods together. Anybody can make many such processes, and all
-// looks may hang.
+// podsTime is the time limit for all looks at processes in pods together. Anybody can make many processes in pods,
+// and the looks at all of them may hang.
 const podsTime = 20 * time.Second
 
-// lookAll looks at the class directories and every mount in them. It looks first as PID 1, then as each process that
-// needs them. Provisioners come last, because any process in a pod can pass for a provisioner.
+// lookAll looks at the class directories and every mount in them. lookAll looks first as PID 1, then as each process
+// that needs the disks. Provisioners come last, because any process in a pod can pass for a provisioner.
 func (src Source) lookAll(ctx context.Context, s *Snapshot) {
 	var nodes, pods []*View
 	for i := range s.Views {
@@ -152,8 +152,8 @@ func (src Source) lookAll(ctx context.Context, s *Snapshot) {
 	}
 }
 
-// paths returns where to look in a view: the class directories, each mount in them, and the kubelets' root directories.
-// For a runtime it returns only the root directories. It sets the view's Bases.
+// paths returns where to look in a view: the class directories, each mount in them, and the kubelets' root
+// directories. For a runtime, paths returns only the root directories of kubelets. paths also sets the view's Bases.
 func (s *Snapshot) paths(v *View) []string {
 	v.Bases = map[string]string{}
 	paths := slices.Clone(s.roots)
@@ -176,8 +176,8 @@ func (s *Snapshot) paths(v *View) []string {
 	return slices.Compact(paths)
 }
 
-// placeOf returns the path at which a directory of a filesystem is mounted in the view. It returns otherwise if the
-// directory is not mounted there.
+// placeOf returns the path at which a directory of a filesystem is mounted in the view. placeOf returns the value of
+// otherwise if the directory is not mounted in the view.
 func (v *View) placeOf(p place, otherwise string) string {
 	for i := range v.Mounts {
 		if m := &v.Mounts[i]; (point{m.Dev, m.Root}) == p.point {
@@ -187,8 +187,8 @@ func (v *View) placeOf(p place, otherwise string) string {
 	return otherwise
 }
 
-// look sets what the view has at each path, as its first process that answers sees it. If nothing can be seen, it sets
-// the reason.
+// look sets what the view's first process that answers has at each path. If no living process answers, look sets the
+// reason.
 func (src Source) look(ctx context.Context, v *View, paths []string) {
 	for v.Sights = map[string]Sight{}; len(v.Processes) > 0; v.Processes = v.Processes[1:] {
 		pid := v.Processes[0].PID

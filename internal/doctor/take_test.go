@@ -152,7 +152,7 @@ func blinds(s *Snapshot) []string {
 }
 
 // TestRoles checks that executable and name identify kubelets and other programs. A process in a pod cannot pass for
-// such a program.
+// a kubelet or for another program with a role.
 func TestRoles(t *testing.T) {
 	m := newMachine(t)
 	m.process(10, "kubelet", "/usr/bin/kubelet", "mnt:[1]", hostTable)
@@ -231,8 +231,8 @@ func TestRootDirectories(t *testing.T) {
 	}
 }
 
-// TestTake checks that 100 pods need as many looks as one pod. Each table is read once, and only processes with a role
-// are looked at.
+// TestTake checks that 100 pods need as many looks as one pod. TestTake also checks that each mount table is read
+// once, and that only processes with a role get a look.
 func TestTake(t *testing.T) {
 	for _, pods := range []int{1, 100} {
 		m := newMachine(t)
@@ -387,7 +387,8 @@ func TestHostileKubelet(t *testing.T) {
 	}
 }
 
-// TestHang checks that a path that hangs is named in a finding. The other paths are looked at nevertheless.
+// TestHang checks that a path that hangs is named in a finding. The other paths get their looks although one path
+// hangs.
 func TestHang(t *testing.T) {
 	m := newMachine(t)
 	m.process(10, "kubelet", "/usr/bin/kubelet", "mnt:[2]", container("master:1", both, "shared:1"))
@@ -405,8 +406,8 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// TestManyHang checks that many hanging provisioners take no longer than a few. The processes of the node are looked at
-// first.
+// TestManyHang checks that many hanging provisioners take no longer than a few of them. The processes of the node
+// come before the provisioners.
 func TestManyHang(t *testing.T) {
 	m := newMachine(t)
 	const table = "100 90 0:60 / / rw - overlay overlay rw\n101 100 0:61 / /mnt/disks rw - fuse evil rw\n"
@@ -456,7 +457,7 @@ func TestManyHang(t *testing.T) {
 	})
 }
 
-// TestSights checks that hanging paths do not delay the others.
+// TestSights checks that hanging paths do not delay the other paths.
 func TestSights(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})

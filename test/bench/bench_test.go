@@ -76,7 +76,8 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
-// TestOrder checks that each round begins with another method, and that a seldom method takes part only in some rounds.
+// TestOrder checks that each round begins with another method, and that a seldom method is measured only in some
+// rounds.
 func TestOrder(t *testing.T) {
 	ways, seldom := []string{"a", "b", "c"}, map[string]int{"b": 3}
 	for round, want := range []string{"abc", "ca", "ca", "abc", "ca"} {
@@ -105,7 +106,7 @@ func TestParse(t *testing.T) {
 }
 
 // tracedTurn is the turn of testdata/trace.txt, which lacks most lines of sched_switch. tracedSplit is the split of
-// this turn, read by eye.
+// tracedTurn, which a person read from the trace.
 var (
 	tracedTurn = Turn{
 		Way: hotmount, Disks: 1, Added: map[string]float64{"loop308": 3342100.186042}, Probed: map[string]float64{"loop308": 3342116.932068},
@@ -138,8 +139,8 @@ func TestSplitTurn(t *testing.T) {
 	}
 }
 
-// elements returns the number of elements of this class in a picture. elements fails the test if the picture is not
-// XML.
+// elements returns the number of elements of the given class in a picture. elements fails the test if the picture is
+// not XML.
 func elements(t *testing.T, picture, class string) int {
 	t.Helper()
 	n := 0
@@ -188,8 +189,8 @@ func TestMedianTurn(t *testing.T) {
 	}
 }
 
-// TestAFaultMeetsNoBound checks that a turn in which a disk was not mounted makes the bound missed, whatever the other
-// turns took.
+// TestAFaultMeetsNoBound checks that one turn with an unmounted disk misses the bound, whatever the times of the
+// other turns.
 func TestAFaultMeetsNoBound(t *testing.T) {
 	r := Result{Turns: []Turn{mountedTurn("one", hotmount, 1, false), mountedTurn("one", rule, 10, false)}}
 	if b := r.table().Bounds[0]; !b.Met {

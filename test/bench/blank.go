@@ -68,8 +68,9 @@ func (in *inside) blankTurn(ctx context.Context, way string) error {
 	return errors.Join(err, in.clear(ctx, loops), os.Remove(file))
 }
 
-// parts runs the steps for a blank disk one after the other, and returns the time that they take in milliseconds. The
-// steps run in a unit of PID 1, so that they are throttled like hotmount's. The steps begin after udev's event.
+// parts runs the steps for a blank disk one after the other, and returns their total time in milliseconds. The steps
+// run in a unit of PID 1, so that they are throttled like hotmount's unit. The first step begins after udev's event
+// for the disk.
 func (in *inside) parts(ctx context.Context, l *loop) (float64, error) {
 	n, err := in.numbers(ctx, "systemd-run -q --pipe --wait --collect bash -ec "+quote(fmt.Sprintf(`udevadm settle; s=$(date +%%s%%N)
 dd if=%[1]s of=/dev/null bs=1M iflag=direct 2>/dev/null; mkfs.xfs -q -K %[1]s
@@ -119,8 +120,8 @@ func throttleUnified(dev string) error {
 		os.WriteFile(filepath.Join(cgroups, "system.slice/io.max"), []byte(limit), 0o644))
 }
 
-// throttleLegacy limits all processes of the container with cgroup v1. A root group cannot be limited. So the processes
-// move to a new group, and lift moves them back.
+// throttleLegacy limits all processes of the container with cgroup v1. throttleLegacy moves the processes to a new
+// group, because a root group cannot be limited. The function lift moves the processes back.
 func throttleLegacy(dev string) (lift func() error, err error) {
 	lift = func() error { return nil }
 	root, err := os.MkdirTemp("", "bench-blkio-")
@@ -134,7 +135,7 @@ func throttleLegacy(dev string) (lift func() error, err error) {
 	lift = func() error {
 		return errors.Join(moveAll(root), removeGroup(group), unix.Unmount(root, 0), os.Remove(root))
 	}
-	// The group may exist, because a killed run can leave it.
+	// The group may already exist, because a killed run does not remove it.
 	if err := os.MkdirAll(group, 0o755); err != nil {
 		return lift, err
 	}

@@ -17,8 +17,7 @@ type figure struct {
 	apart bool
 	// traced reports whether the kernel traces the turns. The trace is taken outside the container.
 	traced bool
-	// outside reports whether the turns are taken from outside the container. These turns boot the container from the
-	// host.
+	// outside reports whether the turns are taken on the host, where each turn boots the container.
 	outside bool
 }
 
@@ -36,20 +35,21 @@ var figures = []figure{
 	{name: "idle", disks: 24, turns: 1, ways: []string{hotmount}, apart: true},
 }
 
-// seldom has a number n for each method of a figure that no bound uses. The method takes part in every nth round.
+// seldom maps a figure and a method that no bound uses to a number n: the method is measured in every nth round.
 var seldom = map[string]map[string]int{
 	"one":      {shellLoop: 3, systemdMount: 3, neighbour: 3},
 	"twenty":   {hotPlug: 6, shellLoop: 6, systemdMount: 6},
 	"hundreds": {rule: 5, shellLoop: 5, systemdMount: 5},
 }
 
-// withBase adds the other package to the methods, next to hotmount.
+// withBase adds hotmount's base package to the methods, next to hotmount.
 func withBase(ways []string) []string {
 	i := slices.Index(ways, hotmount)
 	return slices.Insert(slices.Clone(ways), i+1, hotmountBase)
 }
 
-// Turn is one turn of one method. The map keys are device names. Times are CLOCK_MONOTONIC in milliseconds.
+// Turn is one measurement of one method. The keys of Added, Probed and Mounted are device names. All times in a Turn
+// are CLOCK_MONOTONIC in milliseconds.
 type Turn struct {
 	Figure string `json:"figure"`
 	Way    string `json:"way"`
@@ -60,13 +60,13 @@ type Turn struct {
 	Idle float64 `json:"idle"`
 	// Others is the share of the processors (0 to 1) that processes outside the container took during the turn.
 	Others  float64            `json:"others"`
-	Added   map[string]float64 `json:"added,omitempty"`   // time of the kernel's event
+	Added   map[string]float64 `json:"added,omitempty"`   // when the kernel sent its event
 	Probed  map[string]float64 `json:"probed,omitempty"`  // time of udev's event
-	Mounted map[string]float64 `json:"mounted,omitempty"` // time when the mount table had the mount
-	// CPU is the CPU time in milliseconds of each group, until a while after the last mount. "all" is the container
-	// without this program, plus the work of this program as a mount method.
+	Mounted map[string]float64 `json:"mounted,omitempty"` // when the mount appeared in the mount table
+	// CPU is the CPU time in milliseconds of each group, counted until one second after the last mount. The group
+	// "all" is the container without this program, plus the work of this program as a mount method.
 	CPU map[string]float64 `json:"cpu,omitempty"`
-	// Values holds other results by name.
+	// Values holds the other results of the turn by name.
 	Values map[string]float64 `json:"values,omitempty"`
 	// Fault is the reason why the turn does not count, or "".
 	Fault string `json:"fault,omitempty"`

@@ -9,8 +9,9 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// dropIn configures the daemon while methods take turns. It disables the watchdog, because a frozen daemon cannot
-// answer the watchdog. It also sets the settle time to 0, because the daemon would only wait in this time.
+// dropIn is the daemon's configuration for the turns of all methods. dropIn disables the watchdog, because a frozen
+// daemon cannot answer the watchdog. dropIn also sets the settle time to 0, because the daemon would do nothing in
+// that time.
 const (
 	dropIn     = "/etc/systemd/system/hotmount.service.d/bench.conf"
 	dropInText = "[Service]\nWatchdogSec=0\nEnvironment=HOTMOUNT_SETTLE=0s\n"

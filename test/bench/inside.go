@@ -39,7 +39,7 @@ type inside struct {
 	task
 	turns *json.Encoder
 	out   io.Writer
-	// patience is how long this figure may still wait for an idle machine.
+	// patience is how long the current figure may still wait for an idle machine.
 	patience time.Duration
 	// installed is the method whose package is installed.
 	installed string
@@ -74,9 +74,9 @@ func (in *inside) as(way string, f func() error) error {
 	return errors.Join(in.install(way), f())
 }
 
-// resume restores the state of the container, as it was after the installation.
+// resume restores the state that the container had after the installation.
 func (in *inside) resume() error {
-	ctx := context.Background() // still works when the caller's context has ended
+	ctx := context.Background() // a caller's ended context must not prevent the restoration
 	return errors.Join(in.clear(ctx, nil), in.script(ctx, setUp(hotmount, in.Dir)))
 }
 
@@ -186,7 +186,7 @@ func mountPoints() ([]string, error) {
 }
 
 // endWorkers ends udevd's idle workers, as udevd itself does after three seconds (on_post in systemd's
-// src/udev/udevd.c). udevd is then in the same state as on a node without recent events.
+// src/udev/udevd.c). Without idle workers, udevd is in the same state as on a node without recent events.
 func (in *inside) endWorkers(ctx context.Context) error {
 	main, err := in.numbers(ctx, "systemctl show -P MainPID systemd-udevd")
 	if err != nil || len(main) != 1 {

@@ -39,7 +39,8 @@ func (in *inside) loops(n int) ([]*loop, error) {
 
 func (l *loop) node() string { return "/dev/" + l.name }
 
-// attach connects the device with a file. attach makes the node in /dev just before, as devtmpfs does.
+// attach connects the device with a file. Just before the connection, attach makes the device's node in /dev, as
+// devtmpfs does.
 func (l *loop) attach(file string) (err error) {
 	var major, minor uint32
 	if _, err := fmt.Sscanf(l.dev, "%d:%d", &major, &minor); err != nil {
@@ -53,7 +54,7 @@ func (l *loop) attach(file string) (err error) {
 }
 
 // letGo reopens the devices only for reading. If hotmount looks for open files, it does not mount a disk that is open
-// for writing. udev gets one more event for each device.
+// for writing. Each reopened device causes one more udev event.
 func letGo(loops []*loop) error {
 	for _, l := range loops {
 		reader, err := os.Open(l.node())
@@ -104,7 +105,7 @@ func (in *inside) disks(ctx context.Context, n int) ([]string, error) {
 		if err := sparse(all[i], diskSize); err != nil {
 			return nil, err
 		}
-		// Holes save memory, because the XFS logs of 200 disks would take much of it.
+		// Holes save memory, because the XFS logs of 200 disks would take much memory.
 		for _, args := range [][]string{{"mkfs.xfs", "-q", "-m", "uuid=" + in.uuid(i)}, {"fallocate", "--dig-holes"}} {
 			if said, err := exec.CommandContext(ctx, args[0], append(args[1:], all[i])...).CombinedOutput(); err != nil {
 				return nil, fmt.Errorf("cannot make the disk %s: %s: %w: %s", all[i], args[0], err, said)

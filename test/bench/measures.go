@@ -21,7 +21,7 @@ func udevToMounted(t Turn) (float64, bool) {
 	return last(t.Mounted) - last(t.Probed), len(t.Mounted) > 0
 }
 
-// cpu returns a function that computes the CPU time of a group for each disk.
+// cpu returns a function that computes the CPU time of a group per disk.
 func cpu(group string) func(Turn) (float64, bool) {
 	return func(t Turn) (float64, bool) {
 		ms, ok := t.CPU[group]
@@ -70,7 +70,7 @@ var measures = slices.Concat(
 		{"idle", "idle, 24 disks", "seconds", "", value("seconds")},
 	})
 
-// cpus returns the measures of the CPU time for each disk.
+// cpus returns the measures of the CPU time per disk.
 func cpus(figure, group string) []measure {
 	return []measure{
 		{figure, group, "CPU a disk: container", "ms", cpu("all")},

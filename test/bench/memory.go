@@ -14,8 +14,9 @@ import (
 
 const mib = 1 << 20
 
-// blankOne is an unusual size. hotmount does not format a disk that may have existed before its installation. Without a
-// serial number only the size identifies a disk, and loop devices of other containers are visible too.
+// blankOne is a disk size that no other disk has. hotmount does not format a disk that may have existed before
+// hotmount's installation. Without a serial number only the size identifies a disk, and loop devices of other
+// containers are visible too.
 const blankOne = diskSize + 12*mib
 
 // memory measures the daemon's memory with many disks. memory also measures the peak of all of hotmount's processes
@@ -100,8 +101,8 @@ func (in *inside) status(ctx context.Context) (procfs.ProcStatus, error) {
 	return p.NewStatus()
 }
 
-// peak is the highest memory in MiB. own is the memory of hotmount's processes, processes is their number, and all
-// includes the tools.
+// peak is the highest memory use seen, in MiB. own is the memory of hotmount's processes, processes is their number,
+// and all includes the tools.
 type peak struct{ own, processes, all float64 }
 
 // peakUntil samples the private memory (RssAnon in proc_pid_status(5)) of the processes in hotmount's units. peakUntil
@@ -130,7 +131,7 @@ func memoryNow() (sum peak, err error) {
 	for _, p := range all {
 		group, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/cgroup")
 		if err != nil || !bytes.Contains(group, []byte("/hotmount")) {
-			continue // the process has ended, or is not in a unit of hotmount's
+			continue // the process has ended, or is not in a unit of hotmount
 		}
 		if stat, err := p.Stat(); err == nil {
 			parents[p.PID], tools[p.PID] = stat.PPID, stat.Comm != "hotmount"

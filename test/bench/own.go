@@ -19,11 +19,11 @@ type ownWay struct {
 	disks chan probed
 	done  chan error
 	tools []*exec.Cmd
-	ms    float64 // CPU time of its calls and processes, in milliseconds
+	ms    float64 // CPU time of the method's calls and processes, in milliseconds
 }
 
-// startOwn starts the method if this program implements it; otherwise it returns nil. end waits for the method's
-// goroutine.
+// startOwn starts the method, or returns nil if this program does not implement the method. end waits for the
+// method's goroutine.
 func startOwn(way string, disks int) *ownWay {
 	mount := map[string]func(*ownWay, probed) error{mountCall: (*ownWay).call, systemdMount: (*ownWay).run}[way]
 	if mount == nil {
@@ -31,7 +31,7 @@ func startOwn(way string, disks int) *ownWay {
 	}
 	o := &ownWay{disks: make(chan probed, disks), done: make(chan error, 1)}
 	go func() {
-		runtime.LockOSThread() // usage then measures the CPU time of this goroutine only
+		runtime.LockOSThread() // usage measures the CPU time of this goroutine only
 		defer runtime.UnlockOSThread()
 		var errs []error
 		for d := range o.disks {
@@ -72,7 +72,7 @@ func (o *ownWay) call(d probed) error {
 	return nil
 }
 
-// run starts systemd-mount. end waits for the process.
+// run starts systemd-mount. end waits for the process that run starts.
 func (o *ownWay) run(d probed) error {
 	tool := exec.Command("systemd-mount", "-q", "--no-block", "--collect", "--fsck=no", "-t", "xfs", "-o", "noatime", "/dev/"+d.name, filepath.Join(below, d.uuid))
 	if err := tool.Start(); err != nil {

@@ -21,7 +21,7 @@ func (r *Result) plotOne() string {
 			bars = append(bars, bar{way, parts})
 		}
 	}
-	if len(bars) == 0 { // without a trace the plot shows the whole time
+	if len(bars) == 0 { // without a trace, the plot shows the whole time in one part
 		names = []string{"udev", "from udev's event to mounted"}
 		for _, way := range r.ways("one") {
 			before, _, _ := r.values("one", way, toUdev)

@@ -16,8 +16,8 @@ import (
 
 const (
 	// busyBefore is the maximum busy share of the processors (0 to 1) just before a turn on an idle machine.
-	// busyMeanwhile is the maximum share that processes outside the container take during such a turn. The kernel's
-	// threads count as outside, even when they work for the disks.
+	// busyMeanwhile is the maximum share of the processors that processes outside the container take during a turn on
+	// an idle machine. Kernel threads count as processes outside the container, even when they work for the disks.
 	busyBefore    = 0.1
 	busyMeanwhile = 0.2
 	// gate bounds how long one turn waits for an idle machine.
@@ -108,8 +108,8 @@ var groups = map[string]string{
 	"dbus":     "system.slice/dbus.service",
 }
 
-// spent returns the CPU time in milliseconds that each of the groups has used. "all" is the container without the group
-// of this program.
+// spent returns the CPU time in milliseconds that each of the groups has used. The group "all" is the container
+// without the group of this program.
 func spent() (map[string]float64, error) {
 	self, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {

@@ -32,7 +32,7 @@ func (b *bench) run(ctx context.Context, wanted []figure) error {
 			if ctx.Err() != nil {
 				return err
 			}
-			// The run continues with the other figures.
+			// After a failed figure, the run continues with the other figures.
 			b.result.note("%s is not measured, or not all of it: %v", f.name, err)
 			fmt.Fprintf(b.out, "%s is not measured, or not all of it: %v\n", f.name, err)
 		}
@@ -80,7 +80,8 @@ func (b *bench) figure(ctx context.Context, f figure) (err error) {
 	return b.measure(ctx, c, f)
 }
 
-// program is the path of this program inside the container. packages has the paths of the packages there, by method.
+// program is the path of this program inside the container. packages maps each method to the path of its package
+// inside the container.
 const program = "/root/bench"
 
 var packages = map[string]string{hotmount: "/root/hotmount.deb", hotmountBase: "/root/base.deb", neighbour: "/root/hotmount.deb"}
@@ -134,7 +135,7 @@ func (b *bench) inside(ctx context.Context, c *worker.Container, t task) ([]Turn
 		return nil, err
 	}
 	cmd := c.Command(ctx, program, "inside", string(text))
-	// The program inside cleans up and ends when its input ends.
+	// The program inside the container cleans up and ends when its input ends.
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -160,7 +161,7 @@ func readTurns(from io.Reader) ([]Turn, error) {
 		if err := d.Decode(&t); errors.Is(err, io.EOF) {
 			return turns, nil
 		} else if err != nil {
-			_, _ = io.Copy(io.Discard, from) // otherwise the writer would block
+			_, _ = io.Copy(io.Discard, from) // unread output would block the writer
 			return turns, fmt.Errorf("cannot read the turns: %w", err)
 		}
 		turns = append(turns, t)

@@ -2,7 +2,7 @@ package main
 
 import "strings"
 
-// These are the parts of the time from the kernel's event to the mount, as names in Turn.Values.
+// The constants are names in Turn.Values of the parts of the time from the kernel's event to the mount.
 const (
 	splitUdev  = "split: udev"
 	splitOwn   = "split: hotmount"
@@ -24,7 +24,8 @@ func splitTurn(t *Turn, events []traceEvent) {
 			t.Fault = "the trace does not have its mount(8)"
 			return
 		}
-		// A udev rule asks PID 1 for the mount before udev sends its event. The time until the event belongs to udev.
+		// A udev rule asks PID 1 for the mount before udev sends its event. The time until udev's event belongs to
+		// udev.
 		asked = max(probed, asked)
 		started = max(asked, started)
 	}
@@ -34,7 +35,7 @@ func splitTurn(t *Turn, events []traceEvent) {
 }
 
 // phases returns when PID 1 received the request for a mount, and when mount(8) began. mounted is when the mount
-// appeared. Both times lie between after and mounted.
+// appeared. Both returned times lie between after and mounted.
 func phases(events []traceEvent, after, mounted float64) (asked, started float64, ok bool) {
 	within := func(from, to float64, is func(traceEvent) bool) (found traceEvent) {
 		for _, e := range events {

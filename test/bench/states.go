@@ -49,7 +49,7 @@ func (in *inside) ready(ctx context.Context) error {
 	return nil
 }
 
-// present attaches the disks while no method is on, and leaves mount points as a power cut does.
+// present attaches the disks while no method runs, and leaves mount points as a power cut does.
 func (in *inside) present(ctx context.Context, loops []*loop, files []string) error {
 	if err := in.script(ctx, stopped+off); err != nil {
 		return err
@@ -68,7 +68,7 @@ func (in *inside) present(ctx context.Context, loops []*loop, files []string) er
 	return in.script(ctx, idleAgain+"\nrm -f "+masked+"; udevadm control --reload")
 }
 
-// triggered makes the rule mount disks that are already attached.
+// triggered makes the udev rule mount disks that are already attached.
 func (in *inside) triggered(ctx context.Context, way string, loops []*loop, files []string) error {
 	if err := in.present(ctx, loops, files); err != nil {
 		return err

@@ -15,8 +15,8 @@ type Interval struct {
 // resamples is the number of bootstrap samples from which an interval is computed.
 const resamples = 2000
 
-// estimate returns f of the samples, with the interval of the percentile bootstrap. The same samples always give the
-// same interval. With one or two turns the interval means little.
+// estimate returns f of the samples, with the interval of the percentile bootstrap. estimate always returns the same
+// interval for the same samples. With one or two turns the interval means little.
 func estimate(f func(samples ...[]float64) float64, samples ...[]float64) Interval {
 	random := rand.New(rand.NewPCG(38, 38))
 	drawn := make([][]float64, len(samples))
@@ -36,7 +36,7 @@ func estimate(f func(samples ...[]float64) float64, samples ...[]float64) Interv
 	return Interval{f(samples...), all[resamples/40], all[resamples-1-resamples/40]}
 }
 
-// median returns the median. There must be at least one value.
+// median returns the median. The function median needs at least one value.
 func median(values []float64) float64 {
 	s := slices.Sorted(slices.Values(values))
 	n := len(s)
@@ -45,7 +45,7 @@ func median(values []float64) float64 {
 
 func medianOf(s ...[]float64) float64 { return median(s[0]) }
 
-// ratio returns the first median divided by the second.
+// ratio returns the median of the first samples divided by the median of the second samples.
 func ratio(s ...[]float64) float64 { return median(s[0]) / median(s[1]) }
 
 // beyond subtracts the third median from the first and from the second, and returns the ratio of the two differences.
@@ -53,5 +53,5 @@ func beyond(s ...[]float64) float64 {
 	return (median(s[0]) - median(s[2])) / (median(s[1]) - median(s[2]))
 }
 
-// slowest returns the largest value divided by the median.
+// slowest returns the largest value divided by the median value.
 func slowest(s ...[]float64) float64 { return slices.Max(s[0]) / median(s[0]) }

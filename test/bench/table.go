@@ -37,7 +37,7 @@ type Row struct {
 	Median Interval `json:"median"`
 	Least  float64  `json:"least"`
 	Most   float64  `json:"most"`
-	// Quiet is the number of turns on an idle machine. If it is 0, all turns count.
+	// Quiet is the number of turns on an idle machine. If Quiet is 0, all turns count.
 	Quiet int `json:"quiet"`
 	Turns int `json:"turns"`
 }

@@ -14,8 +14,9 @@ import (
 const (
 	// tail is how long the CPU time is counted after the last mount.
 	tail = time.Second
-	// rest is the time between the last unmount and a turn. After many mounts and unmounts PID 1 reads its mount table
-	// only once a second (the rate limit in mount_setup_proc_self_mountinfo in systemd's src/core/mount.c).
+	// rest is the time between the last unmount and the next turn. After many mounts and unmounts PID 1 reads its
+	// mount table only once a second (the rate limit in mount_setup_proc_self_mountinfo in systemd's
+	// src/core/mount.c).
 	rest = 2 * time.Second
 )
 
@@ -28,7 +29,7 @@ func (in *inside) rounds(ctx context.Context) error {
 	if err := in.clear(ctx, nil); err != nil {
 		return err
 	}
-	// The first turn does not count, because hotmount must first see the disks.
+	// The first turn does not count, because hotmount must first record the disks.
 	if _, err := in.turn(ctx, hotmount, files); err != nil {
 		return err
 	}
@@ -51,8 +52,8 @@ func (in *inside) rounds(ctx context.Context) error {
 	return nil
 }
 
-// order returns the methods that take part in a round. Each round begins with another method than the round before. A
-// method takes part in every nth round, where n is seldom[way].
+// order returns the methods that are measured in a round. Each round begins with another method than the previous
+// round. A method is measured in every nth round, where n is seldom[way].
 func order(ways []string, seldom map[string]int, round int) []string {
 	var all []string
 	for i := range ways {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// awaited says what a turn waits for on each device.
+// awaited names what a turn waits for on each device.
 type awaited struct{ events, mounts bool }
 
 // watcher receives the events of the kernel and of udev, and watches the mount table.
@@ -24,8 +24,8 @@ type watcher struct {
 	events int
 	table  int
 	buffer []byte
-	// probed receives the announced disks for a method that this program implements. The channel probed is nil for
-	// other methods.
+	// probed receives the announced disks for a method that this program implements. The channel probed is nil for a
+	// method that this program does not implement.
 	probed chan<- probed
 }
 
@@ -68,8 +68,8 @@ func (w *watcher) close() error {
 
 // until waits for all awaited events, and reports whether they came in time.
 func (w *watcher) until(limit time.Duration) (bool, error) {
-	// The time of an event is the time when this thread reads it. So this thread gets a real-time priority. If the
-	// kernel does not allow the priority, the times are a little late.
+	// The time of an event is the time when this thread reads the event. The thread gets a real-time priority, so
+	// that it reads events at once. If the kernel does not allow the priority, the times are a little late.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	realTime := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 10, Flags: unix.SCHED_FLAG_RESET_ON_FORK}

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// These are the names of the mount methods.
+// The constants are the names of the mount methods.
 const (
 	hotmount     = "hotmount"
 	hotmountBase = "hotmount (base)"
-	// neighbour is hotmount beside a virtual machine monitor, with a disk that is not on record. hotmount then looks
-	// which processes have the disk open.
+	// neighbour is hotmount beside a virtual machine monitor, for a disk that hotmount has not recorded. For such a
+	// disk, hotmount looks which processes have the disk open.
 	neighbour    = "hotmount, looking for open files"
 	rule         = "rule"
 	tuned        = "rule tuned"
@@ -26,7 +26,7 @@ const (
 	below  = "/mnt/disks/"
 	rules  = "/run/udev/rules.d/99-bench.rules"
 	masked = "/run/udev/rules.d/90-hotmount.rules"
-	// monitor is a directory that shows hotmount that a virtual machine monitor may have disks open.
+	// monitor is a directory from which hotmount concludes that a virtual machine monitor may have disks open.
 	monitor = "/run/libvirt"
 )
 
@@ -46,7 +46,7 @@ func setUp(way, dir string) string {
 	case tuned:
 		return asRule(match + "--fsck=no -t xfs -o noatime " + where)
 	case shellLoop:
-		// The loop is in a file, because systemd would expand variables in a command line.
+		// The shell loop is in a file, because systemd would expand variables in a command line.
 		return "echo " + quote(strings.ReplaceAll(looping, "DIR", dir)) + " >/run/bench-loop; systemd-run -q --collect --unit=bench-loop bash /run/bench-loop"
 	}
 	return ""
@@ -68,13 +68,13 @@ const looping = `while :; do
 	sleep 1
 done`
 
-// off ends all methods. off freezes the daemon instead of stopping it, because the daemon of a node has run for a long
-// time. off also masks hotmount's udev rules, which only hotmount may have.
+// off ends all methods. off freezes the daemon instead of stopping it, because the daemon of a real node has run for
+// a long time. off also masks hotmount's udev rules, so that they do not act during the turns of other methods.
 const off = `! systemctl -q is-active bench-loop || systemctl stop bench-loop
 ! systemctl -q is-active hotmount || systemctl freeze hotmount
 mkdir -p /run/udev/rules.d; rm -rf ` + monitor + `; rm -f ` + rules + `; ln -sf /dev/null ` + masked + `; udevadm control --reload`
 
-// stopped also stops the daemon.
+// stopped stops the daemon, even if off has frozen it.
 const stopped = "systemctl thaw hotmount 2>/dev/null; systemctl stop hotmount\n"
 
 // idleAgain waits until udev has no queued events, and PID 1 has no mounts and no jobs. PID 1 can notice many unmounts
@@ -84,6 +84,6 @@ busy() { systemctl list-units --no-legend --state=activating,active,deactivating
 for i in $(seq 600); do [ -n "$(busy)" ] || break; sleep 0.1; done
 [ -z "$(busy)" ] || { busy >&2; exit 1; }`
 
-// rulesRead makes udevd read its rules. udevd does so at the first event after a reload (event_queue_start in systemd's
-// src/udev/udevd.c).
+// rulesRead makes udevd read its rules. udevd reads its rules at the first event after a reload (event_queue_start in
+// systemd's src/udev/udevd.c).
 const rulesRead = "udevadm trigger --action=change --settle /sys/class/mem/null; systemctl reset-failed"

@@ -16,7 +16,7 @@ import (
 type aptSource struct {
 	URI      string
 	Suite    string
-	SignedBy string // a path, or empty for apt's own trust
+	SignedBy string // the path of a keyring, or empty for apt's default keyrings
 	Trusted  bool
 }
 
@@ -36,8 +36,9 @@ func (s aptSource) line() string {
 	return fmt.Sprintf("deb %s%s %s main", bracket, s.URI, s.Suite)
 }
 
-// debianSources returns the sources.list for suite. debianSources takes the Debian sources of this machine's apt, only
-// their main component, and replaces the release in each by suite. root is the directory that contains etc.
+// debianSources returns the sources.list for suite. debianSources keeps only the main component of this machine's
+// Debian sources for apt, and replaces the release in each source by suite. The parameter root is the directory that
+// contains etc.
 func debianSources(root, suite string) (string, error) {
 	own, err := ownSuite(root)
 	if err != nil {
@@ -64,8 +65,8 @@ func debianSources(root, suite string) (string, error) {
 	return strings.Join(lines, "\n") + "\n", nil
 }
 
-// rewriteSuite replaces one release (own) by another (want) in the name of a suite. It reports false for a suite that
-// is not of a Debian release, and for backports and proposed updates.
+// rewriteSuite replaces one release (own) by another (want) in the name of a suite. rewriteSuite reports false for a
+// suite that is not from a Debian release, and for backports and proposed updates.
 func rewriteSuite(s, own, want string) (string, bool) {
 	switch strings.TrimSuffix(s, "/") {
 	case own:
@@ -78,8 +79,8 @@ func rewriteSuite(s, own, want string) (string, bool) {
 	return "", false
 }
 
-// debianSigned reports whether a source that names a Debian release comes from Debian. A source of another vendor has a
-// keyring of that vendor.
+// debianSigned reports whether a source that names a Debian release comes from Debian. The source of another vendor
+// names that vendor's keyring.
 func debianSigned(s aptSource) bool {
 	return s.SignedBy == "" || strings.HasPrefix(filepath.Base(s.SignedBy), "debian-archive-")
 }
@@ -103,7 +104,7 @@ func ownSuite(root string) (string, error) {
 	return values["VERSION_CODENAME"], nil
 }
 
-// readSources returns all enabled binary sources of the apt below root that offer the component main.
+// readSources returns all enabled binary sources in the apt settings below root that offer the component main.
 func readSources(root string) ([]aptSource, error) {
 	etc := filepath.Join(root, "etc/apt")
 	files := []string{filepath.Join(etc, "sources.list")}
@@ -236,8 +237,9 @@ var workerPackages = []string{
 
 var libvirtPackages = []string{"libvirt-daemon", "libvirt-daemon-driver-qemu", "libvirt-clients", "util-linux", "mount"}
 
-// Prepare checks that the Debian packages for a [Worker] are installed. As root Prepare installs the missing packages.
-// For another user it returns an error that names the missing packages. [Start] calls Prepare.
+// Prepare checks that the Debian packages for a [Worker] are installed. If the caller is root, Prepare installs the
+// missing packages. For any other user, Prepare returns an error that names the missing packages. [Start] calls
+// Prepare.
 func Prepare(ctx context.Context, progress io.Writer) error {
 	return Need(ctx, progress, workerPackages)
 }
@@ -248,8 +250,8 @@ func PrepareLibvirt(ctx context.Context, progress io.Writer) error {
 	return Need(ctx, progress, slices.Concat(workerPackages, libvirtPackages))
 }
 
-// Need checks that these Debian packages are installed. As root Need installs the missing packages. For another user it
-// returns an error that names the missing packages.
+// Need checks that the given Debian packages are installed. If the caller is root, Need installs the missing
+// packages. For any other user, Need returns an error that names the missing packages.
 func Need(ctx context.Context, progress io.Writer, packages []string) error {
 	return need(ctx, progress, packages, os.Getuid())
 }
@@ -280,7 +282,7 @@ func need(ctx context.Context, progress io.Writer, packages []string, uid int) e
 	if _, err := command(ctx, env, "apt-get", install...); err == nil {
 		return nil
 	}
-	// The most likely cause is that the package lists are missing or old.
+	// The installation failed, most likely because the package lists are missing or old.
 	if _, err := command(ctx, env, "apt-get", "-q", "-o", "DPkg::Lock::Timeout=600", "update"); err != nil {
 		return err
 	}

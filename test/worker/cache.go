@@ -38,10 +38,10 @@ func CacheDir() (string, error) {
 	return filepath.Join("/var/cache", fmt.Sprintf("hotmount-test-%d", os.Getuid())), nil
 }
 
-// cache is a directory of entries. Each entry is built once, and appears only when it is complete.
+// cache is a directory of entries. Each entry of the cache is built once, and appears only when it is complete.
 type cache struct{ dir string }
 
-// entry is a finished cache entry. This process holds a shared lock on the entry.
+// entry is a finished cache entry, on which this process holds a shared lock.
 type entry struct {
 	dir  string
 	lock *os.File
@@ -74,7 +74,7 @@ func (c *cache) get(ctx context.Context, name string, build func(dir string) err
 		}
 		if exists(dir) {
 			now := time.Now()
-			_ = os.Chtimes(dir, now, now) // the time only orders the pruning
+			_ = os.Chtimes(dir, now, now) // prune uses the time to find the newest entries
 			return &entry{dir: dir, lock: lock}, nil
 		}
 		_ = lock.Close()
@@ -94,7 +94,7 @@ func (c *cache) build(ctx context.Context, name string, build func(dir string) e
 	if exists(dir) { // another process was faster
 		return nil
 	}
-	// The lock protects the temporary directory. An older one is from a killed build.
+	// The lock protects the temporary directory. An older temporary directory is from a killed build.
 	tmp := dir + ".tmp"
 	if err := os.RemoveAll(tmp); err != nil {
 		return fmt.Errorf("cannot remove a killed build: %w", err)
@@ -124,7 +124,7 @@ func (c *cache) drop(name string) error {
 	return os.RemoveAll(filepath.Join(c.dir, name))
 }
 
-// prune removes all but the newest entries whose names begin with prefix. Entries in use remain.
+// prune removes all but the newest keep entries whose names begin with prefix. Entries in use remain.
 func (c *cache) prune(prefix string, keep int) {
 	found, err := os.ReadDir(c.dir)
 	if err != nil {
@@ -182,8 +182,8 @@ func randomHex(n int) string {
 
 var errLocked = errors.New("locked by another process")
 
-// lock takes the named lock file. The lock ends when the file is closed or the process ends. The context bounds the
-// wait.
+// lock opens and locks the named file, and waits for the lock until ctx ends. The lock ends when the returned file is
+// closed or the process ends.
 func (c *cache) lock(ctx context.Context, name string, how int) (*os.File, error) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -226,8 +226,8 @@ func flock(path string, how int) (*os.File, error) {
 	return f, nil
 }
 
-// syncTree writes a build to disk. Without syncTree a crash of this machine could leave unfinished files under the
-// finished name.
+// syncTree writes a build to disk. Without syncTree, a crash of this machine could leave incomplete files in a
+// finished entry.
 func syncTree(dir string) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {

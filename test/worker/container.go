@@ -15,25 +15,26 @@ import (
 )
 
 // ContainerOptions describe a [Container]. A container uses only these Options: Suite, Files, Deb, Setup, KernelArgs,
-// Dir and Progress. The others apply to virtual machines. systemd and programs read KernelArgs.
+// Dir and Progress. The other Options apply only to virtual machines. KernelArgs reach only systemd and programs,
+// because the container uses the kernel of this machine.
 type ContainerOptions struct {
 	Options
-	// Name names the container's cgroup, its host and the directory /srv/Name of its disks. The name has lower-case
-	// letters, digits and "-". No two containers of this machine may have the same name. By default Name is a free
-	// name.
+	// Name is the name of the container's cgroup, its host name, and the directory /srv/Name of its disks. Name
+	// consists of lower-case letters, digits and "-". No two containers of this machine may have the same name. By
+	// default, Name is a name that no container has.
 	Name string
-	// Root is a root filesystem that [ContainerRoot] made, as a directory or a tarball. By default the container makes
-	// its own.
+	// Root is a root filesystem that [ContainerRoot] made, as a directory or a tarball. By default, the container
+	// uses the root filesystem that [ContainerRoot] returns.
 	Root string
 	// Loops is the number of the container's loop devices, 32 by default.
 	Loops int
-	// BackingDirs are directories of the host. The class that the container has by default selects the files in them,
-	// as it selects the files in Disks.
+	// BackingDirs are directories of the host with disk files. The container's default class selects the files in
+	// BackingDirs, as it selects the files in Disks.
 	BackingDirs []string
 }
 
-// Container is a Debian whose systemd is PID 1 of its own namespaces, on this machine's kernel. A container's disks are
-// loop devices. A device filter denies it all other disks. A container needs root.
+// Container is a Debian whose systemd is PID 1 of its own namespaces, on this machine's kernel. A container's disks
+// are loop devices. A device filter denies the container all other disks. A container needs root.
 //
 // A container has no partitions, no surprise removal and no kernel of its own. A container's clock is the host's clock.
 // The machine can mount only one XFS filesystem with a given UUID at a time, even across containers.
@@ -59,8 +60,9 @@ var (
 
 var goodName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,30}$`)
 
-// StartContainer boots a container according to the options. The caller must Stop it. When this process is killed, the
-// kernel kills the container. The next start then removes what the killed container left.
+// StartContainer boots a container according to the options. The caller must Stop the container. When this process is
+// killed, the kernel kills the container. The next start of a container removes what the killed container left on the
+// host.
 func StartContainer(ctx context.Context, o ContainerOptions) (*Container, error) {
 	o.Suite, o.Loops = cmp.Or(o.Suite, DefaultSuite), cmp.Or(o.Loops, 32)
 	if err := checkContainer(o); err != nil {
@@ -93,7 +95,7 @@ func checkContainer(o ContainerOptions) error {
 			missing = append(missing, name)
 		}
 	}
-	// /dev/loop-control may exist before the module loop is loaded. Opening the node loads the module.
+	// /dev/loop-control may exist before the module loop is loaded. Opening /dev/loop-control loads the module loop.
 	if !exists("/sys/module/loop") {
 		missing = append(missing, "loop")
 	}
@@ -103,8 +105,8 @@ func checkContainer(o ContainerOptions) error {
 	return nil
 }
 
-// bootContainer boots a container with these directories as its root filesystem, and installs what the options name.
-// The container calls leave when it ends.
+// bootContainer boots a container whose root filesystem consists of the directories in lower, and installs what the
+// options name. The container calls the function leave when it ends.
 func bootContainer(ctx context.Context, o ContainerOptions, lower string, leave func()) (_ *Container, err error) {
 	c := &Container{o: o, lower: lower, leave: leave, used: map[int]bool{}}
 	defer func() {
@@ -160,8 +162,8 @@ func (c *Container) prepare(ctx context.Context) error {
 	return c.writeClass()
 }
 
-// classFile is the file with the container's class, unless Options.Files has a file of this name. The file exists
-// before the package is installed.
+// classFile is the file with the container's class, unless Options.Files has a file of this name. The file classFile
+// exists before the package is installed.
 const classFile = "/etc/hotmount/config.d/container.yaml"
 
 func (c *Container) writeClass() error {
@@ -195,10 +197,11 @@ func (c *Container) Selectors(indent string) string {
 // First returns the number of the container's first loop device.
 func (c *Container) First() int { return c.first }
 
-// Loops returns the number of the container's loop devices. The devices have consecutive numbers.
+// Loops returns the number of the container's loop devices. The container's loop devices have consecutive numbers.
 func (c *Container) Loops() int { return c.o.Loops }
 
-// Disks returns the directory for disk files, as a path inside the container. The directory is in memory.
+// Disks returns the directory for disk files, as a path inside the container. The directory for disk files is in
+// memory.
 func (c *Container) Disks() string { return "/srv/" + c.o.Name }
 
 // HostDisks returns the directory for disk files, as a path on the host.

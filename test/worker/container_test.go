@@ -46,7 +46,7 @@ func runIn(t *testing.T, c *Container, script string) string {
 	return strings.TrimSpace(out)
 }
 
-// refused checks that the script fails in the container and that its error has these words.
+// refused checks that the script fails in the container with an error that contains the given words.
 func refused(t *testing.T, c *Container, script, words string) {
 	t.Helper()
 	if _, err := c.Run(t.Context(), script); err == nil || !strings.Contains(err.Error(), words) {
@@ -82,7 +82,7 @@ func attach(t *testing.T, c *Container, d Disk) (id, name string) {
 const untilNamed = "for i in $(seq 100); do udevadm info -q property /dev/%s | grep -x ID_FS_TYPE=xfs && exit; sleep 0.1; done; exit 1"
 
 // TestContainer checks that systemd runs in a container and that udev names its disks. TestContainer also checks that
-// the container has what a virtual worker has.
+// the container has the capabilities, programs and settings of a virtual worker.
 func TestContainer(t *testing.T) {
 	c := startContainer(t, ContainerOptions{Options: Options{Setup: "echo set up >/root/setup", KernelArgs: []string{"hotmount.format=no"}}})
 	if state := runIn(t, c, "systemctl is-system-running || systemctl --failed --no-legend"); state != "running" {
@@ -214,7 +214,7 @@ func hostDisk(t *testing.T, file string) (name string, number int) {
 	return fmt.Sprintf("loop%d", number), number
 }
 
-// node makes a device node in the container. The container cannot make this node itself.
+// node makes a device node in the container, which the container itself cannot make.
 func node(t *testing.T, c *Container, name string, number int) {
 	t.Helper()
 	path := fmt.Sprintf("/proc/%d/root/dev/%s", c.init.cmd.Process.Pid, name)

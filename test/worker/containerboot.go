@@ -96,8 +96,9 @@ func (c *Container) awaitSystemd(ctx context.Context) error {
 	return nil
 }
 
-// answers reports whether the process is a systemd with its private socket. Before the boot script becomes systemd, its
-// root directory may be the host's. The host's root directory has the private socket of the host's systemd.
+// answers reports whether the process is a systemd with its private socket. The root directory of the boot script may
+// be the host's until the script becomes systemd. The host's root directory contains the private socket of the host's
+// systemd.
 func answers(pid int) bool {
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	return err == nil && filepath.Base(exe) == "systemd" && exists(fmt.Sprintf("/proc/%d/root/run/systemd/private", pid))
@@ -119,7 +120,8 @@ func (c *Container) halt() error {
 	return err
 }
 
-// PowerCut always returns an error. The kernel continues to run, so a power cut would lose no write.
+// PowerCut always returns an error. The kernel continues to run after the end of a container, so a power cut would
+// lose no write.
 func (c *Container) PowerCut(context.Context) error {
 	return errors.New("cannot cut a container's power: it needs the virtual machine")
 }

@@ -25,7 +25,7 @@ type loopDisk struct {
 func (d *loopDisk) name() string { return fmt.Sprintf("loop%d", d.number) }
 
 // Attach connects a loop device with the disk's file. A loop device has no serial, no bus and no image format. A disk
-// with any of these needs a [Worker].
+// with a serial, a bus or an image format needs a [Worker].
 func (c *Container) Attach(_ context.Context, d Disk) (Attached, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,8 +89,8 @@ func (c *Container) plug(l *loopDisk) (err error) {
 	return nil
 }
 
-// renew makes the kernel recreate a loop device that has had a disk. The recreation resets the device's counters and
-// settings. The caller holds c.mu.
+// renew makes the kernel recreate a loop device that has had a disk. Recreating the loop device resets its counters
+// and settings. The caller holds c.mu.
 func (c *Container) renew(n int) error {
 	if !c.used[n] {
 		return nil
@@ -143,7 +143,7 @@ func (c *Container) Detach(ctx context.Context, id string) error {
 	return c.renew(l.number)
 }
 
-// DetachSurprise detaches a disk without waiting for its users. The kernel keeps the disk until they close it.
+// DetachSurprise detaches a disk without waiting for its users. The kernel keeps the disk until its users close it.
 func (c *Container) DetachSurprise(_ context.Context, id string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,7 +177,8 @@ func (c *Container) Resize(_ context.Context, id string, size int64) error {
 	return nil
 }
 
-// BlockDevice returns the kernel's name of the disk, such as loop100. The device exists when Attach returns.
+// BlockDevice returns the kernel's name of the disk, such as loop100. The disk's loop device exists when Attach
+// returns.
 func (c *Container) BlockDevice(_ context.Context, id string) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

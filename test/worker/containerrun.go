@@ -20,7 +20,7 @@ import (
 const foreignCapabilities = "-sys_module,-sys_rawio,-sys_time,-syslog,-audit_control,-audit_read,-wake_alarm"
 
 // Command returns a command that runs in all namespaces of the container, in a cgroup beside the container's cgroup.
-// The caller sets the command's streams. The command ends with the context.
+// The caller sets the command's streams. The command ends when the context ends.
 func (c *Container) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -29,7 +29,7 @@ func (c *Container) Command(ctx context.Context, name string, args ...string) *e
 	}
 	enter := []string{
 		"--target", strconv.Itoa(c.init.cmd.Process.Pid), "--pid", "--mount", "--uts", "--ipc", "--net", "--cgroup", "--wdns=/root",
-		// nsenter waits outside the container, and its child must not outlive it.
+		// nsenter waits outside the container, and the command inside must not outlive nsenter.
 		"setpriv", "--pdeathsig=KILL", "--bounding-set=" + foreignCapabilities, "env", "-i",
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8", "TERM=" + os.Getenv("TERM"), name,
 	}
@@ -38,8 +38,8 @@ func (c *Container) Command(ctx context.Context, name string, args ...string) *e
 	return cmd
 }
 
-// Run runs a bash script as root, with -e and no input, and returns its standard output. guest.Run does the same in a
-// virtual machine. If the exit code is not 0, the error is an [*ExitError].
+// Run runs a bash script as root, with -e and no input, and returns its standard output. guest.Run is the counterpart
+// of Container.Run for virtual machines. If the exit code is not 0, the error is an [*ExitError].
 func (c *Container) Run(ctx context.Context, script string) (string, error) {
 	var out bytes.Buffer
 	var err error
@@ -114,8 +114,9 @@ func (c *Container) Get(ctx context.Context, remote, local string) error {
 // Install installs a package in the running container.
 func (c *Container) Install(ctx context.Context, deb string) error { return installDeb(ctx, c, deb) }
 
-// BootID returns an identifier of the current boot, which is the identifier of the PID namespace. The kernel's own boot
-// ID is the host's. A replaced file in /proc would not reach a service with ProtectProc=, which has its own /proc.
+// BootID returns an identifier of the current boot, which is the identifier of the PID namespace. The kernel's own
+// boot ID belongs to the host. A replaced file in /proc would not reach a service with ProtectProc=, which has its
+// own /proc.
 func (c *Container) BootID(ctx context.Context) (string, error) {
 	out, err := c.Run(ctx, "readlink /proc/1/ns/pid")
 	return strings.TrimSpace(out), err

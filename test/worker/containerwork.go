@@ -17,18 +17,19 @@ import (
 // containerBase is the directory that has a subdirectory and a lock for each container of this machine.
 const containerBase = "/run/hotmount-container"
 
-// containerWork records what a container uses on the host. The next container can then remove what a killed process
-// left. The process holds the lock while it runs.
+// containerWork records what a container uses on the host. From this record, the next container can remove what a
+// killed process left. The process that runs the container holds the lock.
 type containerWork struct {
 	name, path string
 	lock       *os.File
 }
 
-// memory returns the tmpfs that receives the container's writes. The container's disks are in memory/disks.
+// memory returns the tmpfs that receives the container's writes. The container's disk files are in the subdirectory
+// disks of the tmpfs.
 func (w *containerWork) memory() string { return filepath.Join(w.path, "memory") }
 
-// takeWork takes the given name, or a free name if it is empty, and makes the directory. The caller holds the lock of
-// containerBase.
+// takeWork takes the given name, or a free name if name is empty, and makes the container's directory. The caller
+// holds the lock of containerBase.
 func takeWork(name string) (_ *containerWork, err error) {
 	names := []string{name}
 	if name == "" {
@@ -79,7 +80,7 @@ func (w *containerWork) note(what, text string) error {
 	return nil
 }
 
-// remove removes what an ended container has left. The record remains as long as anything else remains.
+// remove removes what an ended container has left. remove keeps the record until everything else is removed.
 func (w *containerWork) remove() error {
 	defer w.lock.Close()
 	var errs []error

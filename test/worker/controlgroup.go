@@ -21,10 +21,10 @@ import (
 
 // controlGroup is the cgroup2 directory of a container. A controlGroup has two subdirectories. "inside" is for the
 // container's own processes, and the container's systemd sees this subdirectory as the root. "harness" is for host
-// processes in the container.
+// processes that run inside the container.
 type controlGroup struct {
 	dir string
-	// holder is a process that keeps a scope of the host's systemd active. holder is nil if there is no scope.
+	// holder is a process that keeps a scope of the host's systemd active, or nil if there is no scope.
 	holder *process
 }
 
@@ -32,7 +32,8 @@ func (g *controlGroup) inside() string  { return filepath.Join(g.dir, "inside") 
 func (g *controlGroup) harness() string { return filepath.Join(g.dir, "harness") }
 
 // newControlGroup makes a cgroup. If the host runs systemd, which owns the hierarchy, the cgroup is a delegated scope
-// (systemd's CGROUP_DELEGATION). newControlGroup calls made with the directory before it makes the subdirectories.
+// (systemd's CGROUP_DELEGATION). newControlGroup calls the function made with the cgroup's directory before it makes
+// the subdirectories.
 func newControlGroup(ctx context.Context, name string, made func(dir string) error) (_ *controlGroup, err error) {
 	mounts, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup2"))
 	if err != nil {
@@ -155,8 +156,8 @@ func endGroup(dir string) error {
 	return removeGroups(dir)
 }
 
-// killGroup kills all processes in a cgroup. Before Linux 5.14 the kernel has no cgroup.kill. On such a kernel the end
-// of the container's first process has already killed all others.
+// killGroup kills all processes in a cgroup. Linux has cgroup.kill since version 5.14. Before Linux 5.14, the end of
+// the container's first process has already killed all its other processes.
 func killGroup(dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot end what runs in the cgroup %s: %w", dir, err)

@@ -17,15 +17,15 @@ type device struct {
 }
 
 // basicDevices are null, zero, full, random, urandom, tty, ptmx and the pseudo-terminals
-// (Documentation/admin-guide/devices.txt in the kernel). The list omits memory, the console and the kernel's log. The
-// list also omits loop-control, which can add and remove loop devices of the host.
+// (Documentation/admin-guide/devices.txt in the kernel). basicDevices omits memory, the console and the kernel's log.
+// basicDevices also omits loop-control, which can add and remove loop devices of the host.
 var basicDevices = []device{
 	{false, 1, 3}, {false, 1, 5}, {false, 1, 7}, {false, 1, 8}, {false, 1, 9},
 	{false, 5, 0}, {false, 5, 2}, {false, 136, -1},
 }
 
-// allowDevices denies the cgroup all devices except these, as long as the cgroup exists. The filter also denies
-// mknod(2). The filter works with cgroup v1 and v2, provided that cgroup2 is mounted.
+// allowDevices denies the cgroup all devices except the given ones, as long as the cgroup exists. The device filter
+// also denies mknod(2). The device filter works with cgroup v1 and v2, provided that cgroup2 is mounted.
 func allowDevices(group string, all []device) error {
 	dir, err := os.Open(group)
 	if err != nil {
@@ -36,11 +36,11 @@ func allowDevices(group string, all []device) error {
 	if err != nil {
 		return fmt.Errorf("cannot load the container's device filter: %w", err)
 	}
-	defer program.Close() // the cgroup keeps the program
+	defer program.Close() // the cgroup holds its own reference to the program
 	err = link.RawAttachProgram(link.RawAttachProgramOptions{
 		Target: int(dir.Fd()), Program: program, Attach: ebpf.AttachCGroupDevice,
-		// The systemd in the container adds filters for its units (BPF_F_ALLOW_MULTI). A device needs the permission of
-		// every filter.
+		// The systemd in the container adds filters for its units (BPF_F_ALLOW_MULTI). A device is allowed only if
+		// every filter allows it.
 		Flags: unix.BPF_F_ALLOW_MULTI,
 	})
 	if err != nil {
@@ -49,8 +49,9 @@ func allowDevices(group string, all []device) error {
 	return nil
 }
 
-// deviceFilter returns a BPF program that returns 1 for these devices, otherwise 0. The program's context is struct
-// bpf_cgroup_dev_ctx (linux/bpf.h): access_type, with the type in the low 16 bits, major, minor.
+// deviceFilter returns a BPF program that returns 1 for the given devices and 0 for all others. The program's context
+// is struct bpf_cgroup_dev_ctx (linux/bpf.h): access_type, whose low 16 bits are the device's type, then major and
+// minor.
 func deviceFilter(all []device) asm.Instructions {
 	const typeBlock, typeCharacter = 1, 2 // BPF_DEVCG_DEV_BLOCK, BPF_DEVCG_DEV_CHAR
 	program := asm.Instructions{

@@ -27,15 +27,15 @@ const (
 
 // Disk is a disk to be attached.
 type Disk struct {
-	// ID names the disk in this package, and QEMU's device. By default it is disk0, disk1, … It has lower-case letters,
-	// digits and "-".
+	// ID is the name of the disk in this package and of its device in QEMU. ID consists of lower-case letters, digits
+	// and "-"; the default is disk0, disk1, …
 	ID string
 	// File is the path of the image, which must exist. NewDisk makes one.
 	File string
 	// Format is raw (the default) or qcow2.
 	Format string
-	// Serial is the serial number that the guest sees. virtio-blk and nvme have 20 bytes for it, scsi 36. The serial
-	// may be any UTF-8 without NUL.
+	// Serial is the serial number that the guest sees. A serial has at most 20 bytes for virtio-blk and nvme, and 36
+	// bytes for scsi. The serial may be any UTF-8 without NUL.
 	Serial string
 	// Bus is BusVirtio by default.
 	Bus              Bus
@@ -45,10 +45,10 @@ type Disk struct {
 	Shared bool
 	// Direct makes QEMU bypass the host's page cache.
 	Direct bool
-	// Blkdebug holds options of QEMU's blkdebug driver, such as "inject-error". If it is not nil, the driver sits
-	// between the disk and its file.
+	// Blkdebug holds options of QEMU's blkdebug driver, such as "inject-error". If Blkdebug is not nil, the driver
+	// sits between the disk and its file.
 	Blkdebug map[string]any
-	// Device holds further properties of QEMU's device.
+	// Device holds further properties of the disk's device in QEMU.
 	Device map[string]any
 }
 
@@ -58,8 +58,8 @@ type Attached struct {
 	slot int // the hot-plug port, or the SCSI target
 }
 
-// fileNode describes a file to QEMU. A shared file cannot be locked. QEMU does not flush to the host's own disk,
-// because the host's page cache remains after QEMU ends.
+// fileNode describes a file to QEMU. QEMU cannot lock a file that other workers share. QEMU does not flush to the
+// host's own disk, because the host's page cache remains after QEMU ends.
 func fileNode(path, name string, readOnly, shared, direct bool) map[string]any {
 	return map[string]any{
 		"driver": "file", "node-name": name, "filename": path, "read-only": readOnly, "locking": onOff(!shared),
@@ -67,10 +67,10 @@ func fileNode(path, name string, readOnly, shared, direct bool) map[string]any {
 	}
 }
 
-// node returns the name of the block node below the device.
+// node returns the name of the block node below the disk's device.
 func (a *Attached) node() string { return a.ID + "-disk" }
 
-// nodes returns QEMU's description of the block nodes, the lowest node first.
+// nodes returns QEMU's description of the disk's block nodes, the lowest node first.
 func (a *Attached) nodes() []map[string]any {
 	below := a.ID + "-file"
 	all := []map[string]any{fileNode(a.File, below, a.ReadOnly, a.Shared, a.Direct)}
@@ -130,8 +130,8 @@ func (a *Attached) sysfs() string {
 
 var goodID = regexp.MustCompile(`^[a-z][a-z0-9-]{0,24}$`)
 
-// Attach attaches a disk. The guest sees the disk a little later: see BlockDevice. A worker that is off finds the disk
-// when it is switched on.
+// Attach attaches a disk. The guest detects the disk a little after Attach returns: see BlockDevice. A worker that is
+// off finds the disk when it is switched on.
 func (w *Worker) Attach(ctx context.Context, d Disk) (Attached, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -242,7 +242,8 @@ func (w *Worker) Detach(ctx context.Context, id string) error {
 }
 
 // DetachSurprise unplugs a disk without waiting for the guest. A disk with BusSCSI is gone at once. A PCI device is
-// gone when the guest's kernel has answered; the kernel cannot refuse. The caller must call WaitDetached.
+// gone when the guest's kernel has answered; the kernel cannot refuse the removal. The caller of DetachSurprise must
+// call WaitDetached.
 func (w *Worker) DetachSurprise(ctx context.Context, id string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -296,7 +297,8 @@ func (w *Worker) WaitDetached(ctx context.Context, id string) error {
 	return nil
 }
 
-// deleteNode deletes a block node. The device that uses the node may not be gone yet.
+// deleteNode deletes a block node. deleteNode tries for 10 s, because the device that uses the node may not be gone
+// yet.
 func (m *machine) deleteNode(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

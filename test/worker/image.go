@@ -29,7 +29,7 @@ const keptImages = 4
 
 const (
 	rootSize  = 3 << 30 // size of the root filesystem, in bytes
-	rootStart = 1 << 20 // where its partition begins on the disk
+	rootStart = 1 << 20 // where the root partition begins on the disk, in bytes
 )
 
 //go:embed recipe/essential.sh
@@ -47,8 +47,8 @@ var imagePackages = []string{
 	"iproute2", "procps", "psmisc", "lsof", "strace",
 }
 
-// unwanted are parts of an initramfs that a worker does not need. A worker boots faster without them. The worker's
-// drivers are loaded by name, and blkid finds its root filesystem.
+// unwanted are parts of an initramfs that a worker does not need and that would slow its boot. The initramfs loads
+// the worker's drivers by name and finds the root filesystem with blkid.
 var unwanted = []string{"udev", "lvm2", "mdadm", "btrfs", "dmsetup", "fsck", "thermal", "keymap", "resume", "fuse"}
 
 // recipe is everything that determines an image, except the contents of the archive.
@@ -97,7 +97,7 @@ func cpu(suite string) (model string, disabled []string) {
 	switch suite {
 	case "bookworm", "bullseye":
 		return "max", nil
-	default: // otherwise kernels since 6.12 panic under QEMU 7.2
+	default: // with cx16, kernels since 6.12 panic under QEMU 7.2
 		return "max", []string{"cx16"}
 	}
 }
@@ -152,8 +152,8 @@ func (r recipe) build(ctx context.Context, dir string) error {
 	return writeID(dir)
 }
 
-// MountRoot mounts the root filesystem of the suite's image read-only at the directory, until unmount is called. A test
-// can then run the tools of another Debian release. MountRoot needs root.
+// MountRoot mounts the root filesystem of the suite's image read-only at the directory, until unmount is called. With
+// MountRoot a test can run the tools of another Debian release. MountRoot needs root.
 func MountRoot(ctx context.Context, suite, dir string, progress io.Writer) (unmount func() error, err error) {
 	if err := Prepare(ctx, progress); err != nil {
 		return nil, err
@@ -217,7 +217,7 @@ func (r recipe) bootstrap(ctx context.Context, dir, tree, public string) error {
 	return err
 }
 
-// makeDisk makes disk.raw. The file has a partition table with one partition that holds tree.
+// makeDisk makes disk.raw. The file disk.raw has a partition table with one partition, which holds the files of tree.
 func (r recipe) makeDisk(ctx context.Context, dir, tree string) error {
 	disk := filepath.Join(dir, "disk.raw")
 	if err := NewDisk(disk, r.RootStart+r.RootSize); err != nil {
@@ -249,7 +249,7 @@ func masterBootRecord(start, size int64) []byte {
 	mbr := make([]byte, 512)
 	copy(mbr[440:], "hotm") // the disk's identifier
 	entry := mbr[446:]
-	copy(entry[1:], []byte{0xfe, 0xff, 0xff}) // the beginning is out of the range of CHS
+	copy(entry[1:], []byte{0xfe, 0xff, 0xff}) // the beginning of the partition is too far for CHS addresses
 	entry[4] = 0x83
 	copy(entry[5:], []byte{0xfe, 0xff, 0xff})
 	binary.LittleEndian.PutUint32(entry[8:], uint32(start/512))
@@ -258,7 +258,7 @@ func masterBootRecord(start, size int64) []byte {
 	return mbr
 }
 
-// NewDisk makes a sparse raw disk file of size bytes. The file must not exist yet.
+// NewDisk makes a sparse raw disk file of size bytes. The file at path must not exist yet.
 func NewDisk(path string, size int64) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {

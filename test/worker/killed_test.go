@@ -15,7 +15,8 @@ import (
 // killedName is the environment variable that passes the path of a disk file to TestToBeKilled.
 const killedName = "HOTMOUNT_TEST_TO_BE_KILLED"
 
-// TestToBeKilled is the process that TestContainerKilled starts and kills. Without TestContainerKilled it does nothing.
+// TestToBeKilled is the process that TestContainerKilled starts and kills. Unless TestContainerKilled starts it,
+// TestToBeKilled does nothing.
 func TestToBeKilled(t *testing.T) {
 	file := os.Getenv(killedName)
 	if file == "" {
@@ -47,7 +48,7 @@ func TestContainerKilled(t *testing.T) {
 	}
 	said := bufio.NewScanner(out)
 	for group == "" && said.Scan() {
-		_, _ = fmt.Sscanf(said.Text(), "ready %d %d %s", &pid, &first, &group) // other lines are of the test framework
+		_, _ = fmt.Sscanf(said.Text(), "ready %d %d %s", &pid, &first, &group) // other lines come from the test framework
 	}
 	if err := test.Process.Kill(); err != nil || group == "" {
 		t.Fatalf("the container is not there: %v", err)
@@ -62,7 +63,7 @@ func TestContainerKilled(t *testing.T) {
 		if exists(fmt.Sprintf("/proc/%d/root/run/systemd", pid)) {
 			t.Errorf("process %d goes on", pid)
 		}
-		// Another program may have attached a file to this device since.
+		// Since the container was killed, another program may have attached a file to this loop device.
 		file, _ := os.ReadFile(fmt.Sprintf("/sys/block/loop%d/loop/backing_file", first+1))
 		if strings.Contains(string(file), "/srv/killed/") {
 			t.Errorf("loop%d still has %s", first+1, file)
@@ -76,7 +77,7 @@ func TestContainerKilled(t *testing.T) {
 	if err != nil || strings.Contains(string(mounts), filepath.Join(containerBase, "killed")) {
 		t.Errorf("a mount is left: %v", err)
 	}
-	// The directory is removed after everything else: see containerWork.remove.
+	// The container's directory is removed after everything else: see containerWork.remove.
 	for _, path := range []string{group, filepath.Join(containerBase, "killed")} {
 		if exists(path) {
 			t.Errorf("%s is left", path)

@@ -23,8 +23,8 @@ var libvirtScript string
 // domainName is the name of a [Libvirt]'s only domain.
 const domainName = "worker"
 
-// Libvirt is a worker that runs as a domain of a real libvirtd. This libvirtd runs only for the worker. The real virsh
-// attaches its disks.
+// Libvirt is a worker that runs as a domain of a real libvirtd. Each Libvirt has its own libvirtd. The real virsh
+// attaches the disks of a Libvirt.
 type Libvirt struct {
 	*guest
 	image image
@@ -100,7 +100,7 @@ func (l *Libvirt) startDaemon(ctx context.Context) error {
 	cmd := exec.Command("sh", "-c", libvirtScript, "libvirt", l.root())
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "XDG_RUNTIME_DIR=")
 	cmd.Stdout, cmd.Stderr = l.logs.stderr, l.logs.stderr
-	// The namespace's first process ends only after all other processes in the namespace.
+	// The first process of a PID namespace ends only after all other processes in the namespace.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
 	var err error
 	if l.daemon, err = startProcess("libvirtd", cmd); err != nil {
@@ -263,13 +263,13 @@ func (l *Libvirt) PowerOn(ctx context.Context) error {
 
 // daemonEnded returns an error that says how libvirtd ended.
 func (l *Libvirt) daemonEnded() error {
-	// The two files are only for the error text.
+	// The two logs are only for the error text.
 	shell, _ := os.ReadFile(l.logs.stderr.Name())
 	own, _ := os.ReadFile(filepath.Join(l.root(), "var/log/libvirt/libvirtd.log"))
 	return fmt.Errorf("libvirtd has ended (%v): %s%s", l.daemon.cmd.ProcessState, tail(string(shell), 2000), tail(string(own), 3000))
 }
 
-// domainAlive returns an error if the domain does not run. domainAlive asks libvirt only once in a while.
+// domainAlive returns an error if the domain does not run. domainAlive asks libvirt at most once in three seconds.
 func (l *Libvirt) domainAlive() error {
 	if !l.daemon.running() {
 		return l.daemonEnded()
@@ -306,7 +306,7 @@ func (l *Libvirt) SaveLogs(ctx context.Context, dir string) error {
 // Stop ends the domain and libvirt, and removes what they have left.
 func (l *Libvirt) Stop() error {
 	if l.daemon != nil {
-		l.daemon.kill() // the kernel then kills every process of the namespace
+		l.daemon.kill() // without its first process, the kernel kills every process of the namespace
 	}
 	if l.guest != nil {
 		l.disconnect()

@@ -132,7 +132,7 @@ func same(a, b string) bool {
 	return err1 == nil && err2 == nil && os.SameFile(x, y)
 }
 
-// workDir is a temporary directory. The next run removes it if this process cannot.
+// workDir is a temporary directory, which the next run removes if this process cannot.
 type workDir struct {
 	path string
 	lock *os.File

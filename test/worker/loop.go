@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// firstLoop is the lowest loop device number that a container takes. Lower numbers are for other programs.
+// firstLoop is the lowest loop device number that a container takes. Numbers below firstLoop are for other programs.
 const firstLoop = 100
 
 // loopMajor is the major number of loop devices.
 const loopMajor = 7
 
-// addLoops makes count loop devices with consecutive numbers, and returns the first number. addLoops calls note before
-// it makes a device, so that the devices of a killed run can be removed.
+// addLoops makes count loop devices with consecutive numbers, and returns the first number. addLoops calls the
+// function note before it makes a device, so that the devices of a killed run can be removed.
 func addLoops(count int, note func(first int) error) (int, error) {
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
@@ -46,7 +46,7 @@ func addLoops(count int, note func(first int) error) (int, error) {
 	return 0, errors.New("cannot make loop devices: no numbers are free")
 }
 
-// takenLoop returns the highest number in the row whose device exists, or -1.
+// takenLoop returns the highest of the count numbers from first whose loop device exists, or -1.
 func takenLoop(first, count int) int {
 	for n := first + count - 1; n >= first; n-- {
 		if exists(fmt.Sprintf("/sys/block/loop%d", n)) {
@@ -56,7 +56,7 @@ func takenLoop(first, count int) int {
 	return -1
 }
 
-// addRow makes the devices of the row, and returns how many it made.
+// addRow makes count loop devices from the number first on, and returns how many it made.
 func addRow(control, first, count int) (int, error) {
 	for i := range count {
 		if err := unix.IoctlSetInt(control, unix.LOOP_CTL_ADD, first+i); err != nil {
@@ -66,8 +66,8 @@ func addRow(control, first, count int) (int, error) {
 	return count, nil
 }
 
-// removeLoops detaches these loop devices and makes the kernel remove them. removeLoops waits for the last user of each
-// device for a while.
+// removeLoops detaches count loop devices from the number first on, and makes the kernel remove them. removeLoops
+// waits for the last user of each device for a while.
 func removeLoops(first, count int) error {
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
@@ -75,7 +75,7 @@ func removeLoops(first, count int) error {
 	}
 	defer control.Close()
 	errs := make([]error, count)
-	// The kernel takes 50 ms for each device, and can remove several at once.
+	// The kernel takes 50 ms to remove a loop device, and can remove several at once.
 	var all sync.WaitGroup
 	for i := range count {
 		if exists(fmt.Sprintf("/sys/block/loop%d", first+i)) {
@@ -86,8 +86,8 @@ func removeLoops(first, count int) error {
 	return errors.Join(errs...)
 }
 
-// renewLoop removes a loop device and adds it again. Between the two steps another container that looks for consecutive
-// numbers may take the number.
+// renewLoop removes a loop device and adds it again. Between the removal and the addition, another container that
+// looks for consecutive numbers may take the number.
 func renewLoop(n int) error {
 	if err := removeLoops(n, 1); err != nil {
 		return err
@@ -127,7 +127,7 @@ func removeLoop(control, n int) error {
 	return nil
 }
 
-// poll calls try until the result is not EBUSY, or until the time is over.
+// poll calls try until the result is not EBUSY, or until the time long is over.
 func poll(long time.Duration, try func() error) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -141,8 +141,8 @@ func poll(long time.Duration, try func() error) error {
 // bound reports whether a file is attached to the loop device.
 func bound(n int) bool { return exists(fmt.Sprintf("/sys/block/loop%d/loop", n)) }
 
-// openLoop opens a loop device by a temporary node. /dev may have no node for it. Closing a node in /dev would also
-// cause an event in the udev that watches it.
+// openLoop opens a loop device through a temporary node. /dev may have no node for the device. Closing a node in /dev
+// would also cause an event in the udev that watches /dev.
 func openLoop(n, mode int) (*os.File, error) {
 	dir, err := os.MkdirTemp("/dev", ".hotmount-")
 	if err != nil {

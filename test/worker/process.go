@@ -29,10 +29,10 @@ func startProcess(name string, cmd *exec.Cmd) (*process, error) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
-	cmd.SysProcAttr.Setpgid = true // the test gets a terminal's ^C and cleans up
+	cmd.SysProcAttr.Setpgid = true // a terminal's ^C reaches only the test, which cleans up
 	p := &process{name: name, cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
-	// This goroutine belongs to the process. The methods kill, end and wait return only after the goroutine's end.
+	// The methods kill, end and wait return only after the end of this goroutine.
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		err := cmd.Start()

@@ -23,7 +23,7 @@ const hotplugPorts = 32
 
 // hardware is what must be the same when a state is saved and when it is restored.
 type hardware struct {
-	Layout    int // changes when a change of the code below changes the devices
+	Layout    int // to be changed when a change of the code below changes the devices
 	QEMU      string
 	Suite     string
 	Memory    int // in MiB
@@ -37,9 +37,9 @@ type launch struct {
 	image        image
 	overlay      string
 	kernelArgs   []string
-	translations int    // the same as in Options
+	translations int    // as Options.Translations
 	ram          string // a file for the guest's memory, or ""
-	ramShared    bool   // the file receives the guest's writes
+	ramShared    bool   // the file ram receives the guest's writes
 	incoming     bool   // QEMU waits for a saved state
 	disks        []*Attached
 	serial       string
@@ -51,7 +51,7 @@ type launch struct {
 type machine struct {
 	*process
 	*qmp
-	port int // of the guest's ssh, on the loopback address
+	port int // the port of the guest's ssh, on the loopback address
 }
 
 // reset presses the reset button (system_reset in QEMU's QMP reference).
@@ -95,9 +95,9 @@ func portName(i int) string { return ownPrefix + "port" + strconv.Itoa(i) }
 // args returns QEMU's command line.
 //
 // The TCG of QEMU 7.2 has a fault. A TEST of a negative number, then a SETGE to memory that was never written, stores
-// the value 1. The store causes a page fault. The correct value is 0, as on a real processor, in a register or in
-// written memory. In Go such code can assign a comparison to a bool in a new page of the heap. In a worker the bool can
-// then be wrong.
+// the value 1. The store causes a page fault. The correct value is 0, which QEMU also stores in a register or in
+// memory that was written before. Go compiles some assignments of a comparison to a bool to these two instructions. A
+// bool in a new page of a worker's heap can therefore be wrong.
 func (l launch) args() ([]string, error) {
 	kernel, err := kernelLine(l.image, l.kernelArgs)
 	if err != nil {
@@ -183,12 +183,12 @@ func (l launch) start(ctx context.Context) (*machine, error) {
 	if err != nil {
 		return nil, errors.Join(err, ours.Close())
 	}
-	_ = theirs.Close() // if this copy stayed open, the end of QEMU would not be noticed
+	_ = theirs.Close() // if this copy of QEMU's socket stayed open, the end of QEMU would not be noticed
 	fmt.Fprintf(l.qmpLog, "%s == %s %q\n", time.Now().Format("15:04:05.000"), emulator, args)
 	q, err := newQMP(ctx, ours, l.qmpLog)
 	if err != nil {
 		p.kill()
-		said, _ := os.ReadFile(l.stderr.Name()) // only for the error text
+		said, _ := os.ReadFile(l.stderr.Name()) // read only for the error text
 		return nil, fmt.Errorf("cannot start QEMU: %w: %s", err, tail(strings.TrimSpace(string(said)), 4000))
 	}
 	m := &machine{process: p, qmp: q}
@@ -236,7 +236,7 @@ func monitorPair() (*net.UnixConn, *os.File, error) {
 		return nil, nil, fmt.Errorf("cannot make a monitor's sockets: %w", err)
 	}
 	ours, theirs := os.NewFile(uintptr(fds[0]), "monitor"), os.NewFile(uintptr(fds[1]), "monitor")
-	defer ours.Close() // FileConn has its own copy
+	defer ours.Close() // FileConn has its own copy of the descriptor
 	conn, err := net.FileConn(ours)
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("cannot make a monitor's sockets: %w", err), theirs.Close())

@@ -31,7 +31,7 @@ func (e *QMPError) Error() string {
 	return fmt.Sprintf("QEMU refuses %s: %s (%s)", e.Command, e.Desc, e.Class)
 }
 
-// qmp is a client of QEMU's monitor. QEMU has only this client.
+// qmp is a client of QEMU's monitor, which has no other client.
 type qmp struct {
 	conn *net.UnixConn
 	log  io.Writer // one line for each message; only used while mu is held
@@ -56,17 +56,17 @@ type qmpMessage struct {
 	Event
 }
 
-// eventWaiter waits for the first event that matches.
+// eventWaiter waits for the first event for which match returns true.
 type eventWaiter struct {
 	match func(Event) bool
 	got   chan Event // buffered, so that the reader never waits
 }
 
-// newQMP starts a client on conn and takes over conn. newQMP writes all messages in both directions to log.
+// newQMP starts a client on conn, and the client closes conn. newQMP writes all messages in both directions to log.
 func newQMP(ctx context.Context, conn *net.UnixConn, log io.Writer) (*qmp, error) {
 	q := &qmp{conn: conn, log: log, done: make(chan struct{}), pending: map[int]chan qmpMessage{}}
 	greeting := make(chan struct{})
-	go q.read(greeting) // ends with the connection; close waits for it
+	go q.read(greeting) // the goroutine ends with the connection; close waits for its end
 	select {
 	case <-greeting:
 	case <-q.done:
@@ -183,7 +183,8 @@ func (q *qmp) execute(ctx context.Context, name string, args any, files ...*os.F
 	}
 }
 
-// expect returns a waiter for a matching event. The caller calls expect before the command that causes the event.
+// expect returns a waiter for the next event for which match returns true. The caller calls expect before the command
+// that causes the event.
 func (q *qmp) expect(match func(Event) bool) *eventWaiter {
 	w := &eventWaiter{match: match, got: make(chan Event, 1)}
 	q.mu.Lock()
@@ -208,7 +209,7 @@ func (q *qmp) await(ctx context.Context, w *eventWaiter) (Event, error) {
 		return e, nil
 	case <-q.done:
 		select {
-		case e := <-w.got: // the event came just before the end
+		case e := <-w.got: // the event came just before the connection ended
 			return e, nil
 		default:
 			return Event{}, errMonitorClosed

@@ -16,8 +16,8 @@ import (
 // scopeName is the environment variable that enables TestScopeInside.
 const scopeName = "HOTMOUNT_TEST_SCOPE"
 
-// TestScopeInside makes a cgroup on a machine whose PID 1 is systemd. TestScope runs it in a container. Without
-// TestScope it does nothing.
+// TestScopeInside makes a cgroup on a machine whose PID 1 is systemd. TestScope runs TestScopeInside in a container.
+// Unless TestScope runs it, TestScopeInside does nothing.
 func TestScopeInside(t *testing.T) {
 	if os.Getenv(scopeName) == "" {
 		return
@@ -63,9 +63,9 @@ func TestScope(t *testing.T) {
 	}
 }
 
-// TestAnswers checks that the function answers does not take the socket of the host's systemd for the container's. At
-// first the container's first process has the host's root directory. After such a mistake, a script for the container
-// would change the host.
+// TestAnswers checks that the function answers does not confuse the host's systemd with the container's. At first the
+// container's first process has the host's root directory. If answers confused them, a script for the container would
+// change the host.
 func TestAnswers(t *testing.T) {
 	host := exec.Command("unshare", "--mount", "sh", "-c", "mount -t tmpfs x /run; mkdir /run/systemd; : >/run/systemd/private; echo there; read end")
 	stdin, err1 := host.StdinPipe()

@@ -45,7 +45,8 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("script exits %d%s\n  in: %s", e.Code, said, script)
 }
 
-// ExitCode returns the exit code in err. The code is 0 for nil, and -1 if the script did not run to its end.
+// ExitCode returns the exit code in err. ExitCode returns 0 if err is nil, and -1 if the script did not run to its
+// end.
 func ExitCode(err error) int {
 	var exit *ExitError
 	switch {
@@ -74,7 +75,8 @@ type guest struct {
 	seq        int
 }
 
-// restart prepares g for the next boot of a machine. The machine is then reachable on port, and reset resets it.
+// restart prepares g for the next boot of a machine. The machine of that boot is reachable on port, and the function
+// reset resets it.
 func (g *guest) restart(port int, alive func() error, reset func(context.Context) error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -96,15 +98,16 @@ func (g *guest) sshArgs(socket string) []string {
 	}
 }
 
-// standing bounds the time without kernel output before the first process starts. On a busy machine, an emulated kernel
-// has written nothing for five seconds.
+// standing bounds the time without kernel output before the first process starts. On a busy machine, an emulated
+// kernel once wrote nothing for five seconds.
 const standing = time.Minute
 
-// bootLimit bounds the time until a worker answers. On a busy machine, an emulated worker has taken a minute.
+// bootLimit bounds the time until a worker answers. On a busy machine, an emulated worker once took a minute to
+// answer.
 const bootLimit = 5 * time.Minute
 
-// connect waits until the worker answers. connect then runs the script first in the worker, and returns the identifier
-// of the boot.
+// connect waits until the worker answers. After the worker's first answer, connect runs the script first in the
+// worker, and returns the identifier of the boot.
 func (g *guest) connect(ctx context.Context, first string) (bootID string, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -293,8 +296,8 @@ func (g *guest) exec(ctx context.Context, name, script string, stdin io.Reader, 
 	return fmt.Errorf("cannot run %.100q in the worker: %w: %s", name, err, stderr.String())
 }
 
-// ended reports whether the connection is lost. A script that exits with 255 looks the same at first. ssh's master ends
-// with the connection, but not always at once.
+// ended reports whether the connection is lost. At first, a script that exits with 255 looks like a lost connection.
+// ssh's master ends with the connection, but not always at once.
 func (g *guest) ended(ctx context.Context, master *process) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -348,8 +351,8 @@ func (g *guest) BootID(ctx context.Context) (string, error) {
 	return strings.TrimSpace(out), err
 }
 
-// Reboot reboots the worker through systemd, and waits until the new boot answers. Units may still be starting at this
-// point: see WaitBooted.
+// Reboot reboots the worker through systemd, and waits until the new boot answers. Units may still be starting when
+// Reboot returns: see WaitBooted.
 func (g *guest) Reboot(ctx context.Context) error {
 	before, err := g.BootID(ctx)
 	if err != nil {
@@ -371,7 +374,7 @@ func (g *guest) awaitBoot(ctx context.Context, before string) error {
 		if now != before {
 			return nil
 		}
-		// The old boot still answers. The connection to it ends when it ends.
+		// The old boot has answered. The connection to the old boot ends when that boot ends.
 		g.mu.Lock()
 		master := g.master
 		g.mu.Unlock()
@@ -397,8 +400,8 @@ func (g *guest) Serial() (string, error) {
 	return string(b), nil
 }
 
-// console returns the console's output since the machine was switched on. The result is empty if the log is unreadable.
-// The caller holds g.mu.
+// console returns the console's output since the machine was switched on, or nothing if the log is unreadable. The
+// caller holds g.mu.
 func (g *guest) console() []byte {
 	f, err := os.Open(g.serial)
 	if err != nil {
@@ -413,7 +416,7 @@ func (g *guest) console() []byte {
 }
 
 // firstWords returns the kernel's output in its last boot, until the kernel starts the first process. After the start
-// of the first process it returns "". The caller holds g.mu.
+// of the first process, firstWords returns "". The caller holds g.mu.
 func (g *guest) firstWords() string {
 	b := g.console()
 	at := bytes.LastIndex(b, []byte("] Linux version "))
@@ -423,7 +426,7 @@ func (g *guest) firstWords() string {
 	return string(b[at:])
 }
 
-// panicked returns an error if the kernel has panicked in this boot. The caller holds g.mu.
+// panicked returns an error if the kernel has panicked in the current boot. The caller holds g.mu.
 func (g *guest) panicked() error {
 	b := g.console()
 	at := bytes.Index(b, []byte("Kernel panic - not syncing"))

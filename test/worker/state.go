@@ -106,7 +106,7 @@ func getSetup(ctx context.Context, c *cache, img image, hw hardware, o Options, 
 }
 
 // makeState boots a worker, or restores it from base, prepares it, and saves its state in dir. If the preparation
-// fails, it saves the logs in logDir, unless logDir is "".
+// fails, makeState saves the logs in logDir, unless logDir is "".
 func makeState(ctx context.Context, dir, logDir string, img image, hw hardware, base *entry, prepare func(context.Context, *guest) error) (err error) {
 	work, err := newWorkDir()
 	if err != nil {
@@ -127,7 +127,7 @@ func makeState(ctx context.Context, dir, logDir string, img image, hw hardware, 
 	if base == nil {
 		err = makeOverlay(ctx, l.overlay, img.disk(), "raw")
 	} else {
-		// The overlay is a copy, because the base may be pruned while this state is in use.
+		// The overlay is a copy, because the base may be pruned while the new state is in use.
 		_, err = command(ctx, nil, "cp", "--sparse=auto", "--reflink=auto", base.path("disk.qcow2"), l.overlay)
 		if err == nil {
 			_, err = command(ctx, nil, "cp", "--sparse=auto", "--reflink=auto", base.path("ram"), ram)
@@ -188,7 +188,7 @@ func come(ctx context.Context, m *machine, g *guest, state *entry) error {
 }
 
 // freshen returns a script for a restored worker. The clock of a restored worker shows the time of the save. All
-// workers of one state would also draw the same random numbers.
+// workers of one saved state would also draw the same random numbers.
 func freshen() string {
 	now := time.Now()
 	return fmt.Sprintf(`date -u -s @%d.%09d >/dev/null
@@ -244,7 +244,8 @@ func makeOverlay(ctx context.Context, overlay, base, format string) error {
 	return err
 }
 
-// With these capabilities QEMU does not copy the memory, which is in a file, and an event reports the end.
+// With stateCapabilities QEMU does not copy the memory, which is in a file, and reports the end of a migration by an
+// event.
 var stateCapabilities = map[string]any{"capabilities": []map[string]any{
 	{"capability": "x-ignore-shared", "state": true},
 	{"capability": "events", "state": true},

@@ -113,7 +113,7 @@ func TestLibvirt(t *testing.T) {
 	waitFor(t, l, "[ ! -e /sys/block/vdb ]")
 	virsh("attach-disk", l.Domain(), disk, "vdc", "--persistent", "--serial", "a-b c")
 	waitFor(t, l, "[ -e /sys/block/vdb ]")
-	if got := run(t, l, "cat /sys/block/vdb/serial"); got != `a-b\ c` { // libvirt 9 escapes a space like this
+	if got := run(t, l, "cat /sys/block/vdb/serial"); got != `a-b\ c` { // libvirt 9 escapes a space with a backslash
 		t.Errorf("the serial is %q", got)
 	}
 	timed(t, "power cut", func() error { return l.PowerCut(ctx) })
@@ -130,8 +130,8 @@ func TestLibvirt(t *testing.T) {
 	}
 }
 
-// TestInstalled checks that the next worker has an installation at once, even a worker that boots. Two workers can have
-// the installation at the same time.
+// TestInstalled checks that a worker has the installation when it starts, whether the worker is restored or booted.
+// Two workers can make the same installation at the same time.
 func TestInstalled(t *testing.T) {
 	o := Options{
 		Deb:   buildDeb(t),
@@ -175,7 +175,7 @@ func TestInstalled(t *testing.T) {
 	})
 }
 
-// buildDeb makes a package with a service. When the package is installed, the service looks for a file.
+// buildDeb makes a package with a service. When the package is installed, its maintainer script copies a file.
 func buildDeb(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -215,7 +215,7 @@ func TestDisks(t *testing.T) {
 	broken := []map[string]any{{"event": "none", "iotype": "read", "errno": 5, "sector": 2048, "once": false}}
 	tests := []struct {
 		disk  Disk
-		check string // in it, $d is the disk's name
+		check string // a script in which $d is the disk's name
 	}{
 		{Disk{ID: "qcow2", File: cow, Format: "qcow2"}, "[ $(blockdev --getsize64 /dev/$d) = 1073741824 ]"},
 		{Disk{ID: "read-only", File: file("ro", 1<<30), ReadOnly: true}, "[ $(blockdev --getro /dev/$d) = 1 ]"},
@@ -292,7 +292,7 @@ func TestSCSISystem(t *testing.T) {
 
 // TestKilled checks that no worker continues after its process is killed.
 func TestKilled(t *testing.T) {
-	if dir := os.Getenv("WORKER_TO_BE_KILLED"); dir != "" { // this is the process to be killed
+	if dir := os.Getenv("WORKER_TO_BE_KILLED"); dir != "" { // this is the process that TestKilled kills
 		ctx := context.Background()
 		var err error
 		if os.Getenv("WORKER_KIND") == "libvirt" {

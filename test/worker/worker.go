@@ -52,22 +52,24 @@ var (
 type Options struct {
 	// Suite is the Debian release, DefaultSuite by default.
 	Suite string
-	// Files are placed in the worker. The package at the path Deb is installed next. Last, the script Setup runs. The
-	// result is saved, and the next worker with the same three values restores it.
+	// Files are placed in the worker first. The package at the path Deb is installed after Files are in place. The
+	// script Setup runs after the installation of the package. The worker is saved after Setup, and the next worker
+	// with the same Files, Deb and Setup restores it.
 	Files []File
 	Deb   string
 	Setup string
-	// Memory is in MiB, 1024 by default. CPUs is 2 by default.
+	// Memory is in MiB, 1024 by default. CPUs is the number of processors, 2 by default.
 	Memory, CPUs int
-	// Translations is the size of QEMU's cache of translated guest code in MiB, 512 by default. When the cache is full,
-	// QEMU drops all of it.
+	// Translations is the size of QEMU's cache of translated guest code in MiB, 512 by default. QEMU drops the whole
+	// cache of translated code when the cache is full.
 	Translations int
 	// SystemBus is BusVirtio (the system disk is vda) or BusSCSI (sda).
 	SystemBus Bus
-	// KernelArgs are added to the kernel's command line. A worker with such arguments boots, because a restore cannot
+	// KernelArgs are added to the kernel's command line. A worker with KernelArgs boots, because a restore cannot
 	// apply them.
 	KernelArgs []string
-	// NoSavedState boots the worker instead of restoring it. Files, Deb and Setup are in place before the boot.
+	// NoSavedState boots the worker instead of restoring it. Files, Deb and Setup are in place before the worker
+	// boots.
 	NoSavedState bool
 	// Dir is the directory for the logs: serial.log, qmp.log, qemu.log. The directory also receives the logs of a
 	// worker whose preparation failed. By default the logs are temporary and Stop removes them.
@@ -94,7 +96,7 @@ func (o Options) withDefaults() Options {
 
 func (o Options) customised() bool { return o.Deb != "" || len(o.Files) > 0 || o.Setup != "" }
 
-// what describes the customisation of o for a message.
+// what describes for a message what o installs in the worker.
 func (o Options) what() string {
 	var parts []string
 	if o.Deb != "" {
@@ -124,7 +126,7 @@ type Worker struct {
 	machine    *machine
 	kernelArgs []string
 	disks      []*Attached
-	gone       map[string]*eventWaiter // one for each unplugged disk
+	gone       map[string]*eventWaiter // one waiter for each unplugged disk
 }
 
 func newGuest(img image, work *workDir, serial string) *guest {
@@ -259,8 +261,8 @@ func (w *Worker) QMP(ctx context.Context, command string, args any) (json.RawMes
 	return m.execute(ctx, command, args)
 }
 
-// ExpectEvent catches the next QEMU event that matches. Call ExpectEvent before the action that causes the event, and
-// then call the returned function to wait.
+// ExpectEvent catches the next QEMU event for which match returns true. Call ExpectEvent before the action that
+// causes the event, and then call the returned function to wait.
 func (w *Worker) ExpectEvent(match func(Event) bool) (wait func(context.Context) (Event, error), err error) {
 	w.mu.Lock()
 	m := w.machine
@@ -285,7 +287,7 @@ func (w *Worker) SetKernelArgs(args ...string) {
 	w.kernelArgs = args
 }
 
-// PowerCut ends the worker at once. Everything that its kernel has not yet written to its disks is lost.
+// PowerCut ends the worker at once. Everything that the worker's kernel has not yet written to its disks is lost.
 func (w *Worker) PowerCut(context.Context) error {
 	w.mu.Lock()
 	w.off()
@@ -328,8 +330,8 @@ func (w *Worker) Shutdown(ctx context.Context) error {
 	return w.PowerCut(ctx)
 }
 
-// PowerOn boots a worker that is off, with its disks, and waits until it answers. Units may still be starting at this
-// point: see WaitBooted.
+// PowerOn boots a worker that is off, with its disks, and waits until the worker answers. Units may still be starting
+// when PowerOn returns: see WaitBooted.
 func (w *Worker) PowerOn(ctx context.Context) error {
 	w.mu.Lock()
 	m, err := w.switchOn(ctx)
