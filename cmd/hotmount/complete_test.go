@@ -69,8 +69,8 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// TestCompleteRelease checks that completion offers only what hotmount release accepts. It does not offer a partition
-// or another part of a disk that is given out.
+// TestCompleteRelease checks that completion offers only what hotmount release accepts. Completion does not offer a
+// partition or another part of a disk that is given out.
 func TestCompleteRelease(t *testing.T) {
 	h := machine(t)
 	settings := config.Default()
@@ -111,8 +111,8 @@ func TestCompleteRelease(t *testing.T) {
 	}
 }
 
-// TestManual checks that hotmount(8) has each command for users in its synopsis and explains it. It also checks that
-// hotmount(8) explains the units.
+// TestManual checks that hotmount(8) has each command for users in its synopsis and explains it. TestManual also
+// checks that hotmount(8) explains the units.
 func TestManual(t *testing.T) {
 	page, err := os.ReadFile("../../packaging/man/hotmount.8")
 	if err != nil {
@@ -153,8 +153,8 @@ func TestManual(t *testing.T) {
 	}
 }
 
-// TestManualPages checks that each page of a command has the command's synopsis, and that hotmount(8) refers to it. It
-// also checks that each reference leads to a page.
+// TestManualPages checks that each page of a command has the command's synopsis, and that hotmount(8) refers to the
+// page. TestManualPages also checks that each reference leads to a page.
 func TestManualPages(t *testing.T) {
 	const pages = "../../packaging/man/"
 	files, err := filepath.Glob(pages + "hotmount-*.8")

@@ -31,7 +31,7 @@ func explainCommand() *cobra.Command {
 			if from != "" {
 				if d, err = cli.ReadDump(c.InOrStdin(), from); err == nil && config.Given(c.Flags()) {
 					d.Settings, err = load(c)
-					d.Fails = "" // with other settings the decision may be another one
+					d.Fails = "" // with other settings the decision may differ
 				}
 			} else {
 				var s *disk.Settings

@@ -40,7 +40,7 @@ func TestExplain(t *testing.T) {
 		t.Error(err, out)
 	}
 
-	// The dump has other classes from here on.
+	// From here on, the dump has other classes.
 	var d cli.Dump
 	if err := json.Unmarshal([]byte(facts), &d); err != nil {
 		t.Fatal(err)

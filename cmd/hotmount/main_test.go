@@ -164,7 +164,7 @@ func TestStateInit(t *testing.T) {
 		t.Errorf("present after the second call: %s", got)
 	}
 
-	// The prerm script of the package makes this file.
+	// The prerm script of the package makes the file "removed".
 	if err := os.WriteFile(filepath.Join(h.Store.State, "removed"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -262,8 +262,8 @@ func TestRunning(t *testing.T) {
 	}
 }
 
-// TestStateInitUnseen checks that nothing is recorded if the disks cannot be seen. Otherwise nobody could find out
-// later which disks were attached.
+// TestStateInitUnseen checks that nothing is recorded if the disks cannot be seen. Without the disks, nobody could
+// find out later which disks were attached.
 func TestStateInitUnseen(t *testing.T) {
 	for _, missing := range []string{"sys", "proc"} {
 		h := machine(t)

@@ -11,8 +11,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// TestProvisioner checks that `provisioner check` accepts the output of `provisioner values`. It also checks that
-// values that do not fit are named, with exit code 3.
+// TestProvisioner checks that `provisioner check` accepts the output of `provisioner values`. TestProvisioner also
+// checks that values that do not fit are named, with exit code 3.
 func TestProvisioner(t *testing.T) {
 	values, code, err := call(t, "provisioner", "values")
 	if code != 0 || err != nil {
@@ -40,8 +40,8 @@ func TestProvisioner(t *testing.T) {
 	}
 }
 
-// nfsValues has those values of the chart nfs-server-provisioner that the example uses. They come from values.yaml,
-// templates/statefulset.yaml and templates/storageclass.yaml of charts/nfs-server-provisioner in
+// nfsValues has the values of the chart nfs-server-provisioner that the example uses. The fields come from
+// values.yaml, templates/statefulset.yaml and templates/storageclass.yaml of charts/nfs-server-provisioner in
 // kubernetes-sigs/nfs-ganesha-server-and-external-provisioner, d7b4433d.
 type nfsValues struct {
 	Persistence struct {

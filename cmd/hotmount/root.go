@@ -18,7 +18,7 @@ import (
 	"hotmount/internal/store"
 )
 
-// The linker sets these variables (Makefile).
+// The linker sets version, commit and date (Makefile).
 var version, commit, date = "unknown", "unknown", "unknown"
 
 // usageError is an error in the command line itself.
@@ -31,12 +31,12 @@ func root() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	})
-	// The package contains the scripts that the completion command prints.
+	// The Debian package contains the scripts that the completion command prints.
 	c.CompletionOptions.HiddenDefaultCmd = true
 	// Names of files are offered only where an argument is a file.
 	c.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	// These commands are for people.
+	// The following commands are for people.
 	c.AddCommand(
 		planCommand(),
 		explainCommand(),
@@ -55,13 +55,13 @@ func root() *cobra.Command {
 		stateCommand(),
 		versionCommand(),
 	)
-	// These commands are for hotmount's units and for child processes that may hang.
+	// The following commands are for hotmount's units and for child processes that may hang.
 	c.AddCommand(runCommand(), lookCommand(), usageCommand())
 	c.AddCommand(unitCommands()...)
 	return c
 }
 
-// group makes a command that only has subcommands. Without it, cobra takes an unknown subcommand for a request for
+// group makes a command that only has subcommands. Without group, cobra takes an unknown subcommand for a request for
 // help, or reports a failure.
 func group(c *cobra.Command) *cobra.Command {
 	c.DisableFlagsInUseLine = true
@@ -80,7 +80,7 @@ func group(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// args returns a check of the number of arguments. A wrong number is a usageError.
+// args returns a check of the number of arguments. A wrong number of arguments is a usageError.
 func args(want cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, given []string) error {
 		if err := want(c, given); err != nil {
@@ -104,8 +104,8 @@ func versionCommand() *cobra.Command {
 	}
 }
 
-// outputFlag adds the flag -o with the values in words. The first word is the default. The command runs only with one
-// of these values.
+// outputFlag adds the flag -o with the values in words. The first of the words is the default. The command runs only
+// with one of the words.
 func outputFlag(c *cobra.Command, output *string, words ...string) {
 	last := len(words) - 1
 	names := strings.Join(words[:last], ", ") + " or " + words[last]
@@ -137,9 +137,9 @@ func load(c *cobra.Command) (*disk.Settings, error) {
 	return &s, nil
 }
 
-// running returns the settings of the running daemon. If no daemon has run since the boot, or flags are given, it
-// returns the settings that load returns. The daemon's unit may name another configuration file, and an edited file
-// does not apply before a reload.
+// running returns the settings of the running daemon. If no daemon has run since the boot, or flags are given,
+// running returns the settings that load returns. The daemon's unit may name another configuration file, and an
+// edited file does not apply before a reload.
 func running(c *cobra.Command) (*disk.Settings, error) {
 	if s, err := host().Store.Settings(); err == nil && !config.Given(c.Flags()) {
 		return s, nil
@@ -148,8 +148,8 @@ func running(c *cobra.Command) (*disk.Settings, error) {
 }
 
 // usable is load for commands that change nothing. If the configuration has a fault, usable returns the daemon's
-// settings, or the defaults if it cannot read the daemon's settings. It prints which settings it uses. A fault in the
-// flags is still an error.
+// settings, or the defaults if it cannot read the daemon's settings. usable prints which settings it uses. A fault in
+// the flags is still an error.
 func usable(c *cobra.Command) (*disk.Settings, error) {
 	s, err := load(c)
 	if err == nil || config.Given(c.Flags()) {

@@ -85,7 +85,8 @@ func TestRescan(t *testing.T) {
 	}
 }
 
-// answering answers calls at the socket until the test ends. It returns a function that returns the calls so far.
+// answering answers calls at the socket until the test ends. answering returns a function that returns the calls so
+// far.
 func answering(t *testing.T, answer control.Handler) (asked func() []control.Request) {
 	t.Helper()
 	var mu sync.Mutex

@@ -50,8 +50,8 @@ func runCommand() *cobra.Command {
 	return configured(c)
 }
 
-// loadAndKeep is load for the daemon. It keeps good settings on disk. The daemon uses them if it starts with a faulty
-// configuration.
+// loadAndKeep is load for the daemon. loadAndKeep saves good settings on disk. The daemon uses the saved settings if
+// it starts with a faulty configuration.
 func loadAndKeep(c *cobra.Command, log *report.Log) (*disk.Settings, error) {
 	s, err := load(c)
 	if err != nil {
@@ -61,9 +61,9 @@ func loadAndKeep(c *cobra.Command, log *report.Log) (*disk.Settings, error) {
 	return s, nil
 }
 
-// lastGood returns the kept settings, which the daemon uses while the configuration has a fault. They are read like any
-// configuration file. With them, mounted filesystems do not grow, because the faulty configuration may have turned
-// growth off. If no settings were kept, lastGood returns the fault as its error.
+// lastGood returns the kept settings, which the daemon uses while the configuration has a fault. lastGood reads the
+// kept settings like any configuration file. With the kept settings, mounted filesystems do not grow, because the
+// faulty configuration may have turned growth off. If no settings were kept, lastGood returns the fault as its error.
 func lastGood(st store.Store, fault error) (*disk.Settings, error) {
 	file, err := st.KeptSettings()
 	if errors.Is(err, fs.ErrNotExist) {

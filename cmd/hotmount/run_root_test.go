@@ -13,8 +13,8 @@ import (
 	"hotmount/internal/report"
 )
 
-// TestLastGood checks that the last good settings replace a faulty configuration. These settings must exist, and this
-// version must accept them. They are checked like any configuration.
+// TestLastGood checks that the last good settings replace a faulty configuration. The last good settings must exist,
+// and this version of hotmount must accept them. The last good settings are checked like any configuration.
 func TestLastGood(t *testing.T) {
 	h := machine(t)
 	if _, err := h.Store.Init(nil); err != nil {
@@ -29,7 +29,7 @@ func TestLastGood(t *testing.T) {
 	if err := h.Store.KeepSettings(config.File(&want)); err != nil {
 		t.Fatal(err)
 	}
-	// The environment and the flags of this process are faulty, too.
+	// The environment and the flags of the test process are faulty, too.
 	t.Setenv("HOTMOUNT_NODE", "other")
 	s, err := lastGood(h.Store, fault)
 	if err != nil || s.Node != "n" || s.Classes[0].Options[0] != "noatime" || s.Fault != "config.yaml:1: a (and 2 more)" || s.Classes[0].Grow {

@@ -53,7 +53,8 @@ func serve(t *testing.T) {
 
 const cloned = "11111111222233334444555555555555"
 
-// TestStateKeep checks that status reports a new machine-id, and that `state keep` ends the holds because of it.
+// TestStateKeep checks that status reports a new machine-id, and that `state keep` ends the holds that the change
+// caused.
 func TestStateKeep(t *testing.T) {
 	h := machine(t)
 	attach(t, h.Root, "vdd", 48, "OLD")
@@ -96,8 +97,8 @@ func TestStateKeep(t *testing.T) {
 	}
 }
 
-// TestStateReset checks that records are removed only if nothing depends on them. The next start of the daemon then
-// counts as the first one.
+// TestStateReset checks that records are removed only if nothing depends on them. After a reset, the next start of
+// the daemon counts as the first start.
 func TestStateReset(t *testing.T) {
 	h := machine(t)
 	attach(t, h.Root, "vdd", 48, "OLD")

@@ -16,7 +16,7 @@ import (
 	"hotmount/internal/usage"
 )
 
-// unitCommands returns the commands that hotmount's units run. The help does not list them.
+// unitCommands returns the commands that hotmount's units run, which the help does not list.
 func unitCommands() []*cobra.Command {
 	return []*cobra.Command{
 		ofDisk("format-disk", "Prove one disk blank, and format it if it is", helper.Format),
@@ -98,8 +98,8 @@ func cleanupCommand() *cobra.Command {
 	return configured(c)
 }
 
-// usageCommand returns the command with which status and the daemon measure filesystems. It runs as a process of its
-// own, because it may hang.
+// usageCommand returns the command with which status and the daemon measure filesystems. The command runs as a
+// separate process, because it may hang.
 func usageCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "usage PATH...", Short: "Print the usage of filesystems", Hidden: true, Args: args(cobra.MinimumNArgs(1)),

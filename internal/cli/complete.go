@@ -13,8 +13,9 @@ import (
 	"hotmount/internal/policy"
 )
 
-// These functions return completions for the shell. The package contains cobra's scripts, which ask for them. The
-// functions leave out anything that they cannot read, because a press of the tab key should print no error.
+// The functions in this file return completions for the shell. The Debian package contains cobra's scripts, which ask
+// hotmount for completions. The completion functions leave out anything that they cannot read, because a press of the
+// tab key should print no error.
 
 // CompleteFirst returns a completion function that offers words for the first argument of a command.
 func CompleteFirst(words func() []cobra.Completion) cobra.CompletionFunc {
@@ -55,8 +56,8 @@ func UUIDsWith(host func() inventory.Host, fits fit) func() []cobra.Completion {
 	})
 }
 
-// offer returns a function that offers a word for each disk that is fit. It uses only what the caller may read about a
-// disk.
+// offer returns a function that offers a word for each disk that is fit. offer uses only what the caller may read
+// about a disk.
 func offer(host func() inventory.Host, fits fit, word func(*disk.Facts, disk.Decision) cobra.Completion) func() []cobra.Completion {
 	return func() []cobra.Completion {
 		s, err := config.Load(config.Source{Environ: os.Environ()})

@@ -20,9 +20,9 @@ import (
 	"hotmount/internal/report"
 )
 
-// EventMatches returns journalctl's arguments for hotmount's events. If which or classes are given, they match only
-// events about these disks, UUIDs, classes and reasons. Only events that root wrote match, because any user may write
-// to the journal.
+// EventMatches returns journalctl's arguments for hotmount's events. If which or classes are given, the arguments
+// match only events about the given disks, UUIDs, classes and reasons. Only events that root wrote match, because any
+// user may write to the journal.
 func EventMatches(which, classes []string) []string {
 	matches := []string{"_UID=0"}
 	for _, kind := range slices.Sorted(maps.Keys(report.Kinds())) {
@@ -120,7 +120,7 @@ func eventOf(e report.Entry) Event {
 	}
 }
 
-// These priorities (syslog(3)) are the limits at which the colour changes.
+// The colour changes at these priorities (syslog(3)).
 const (
 	priorityError   = 3
 	priorityWarning = 4

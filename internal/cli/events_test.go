@@ -13,7 +13,7 @@ import (
 func TestEventMatches(t *testing.T) {
 	const uuid = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
 	all := EventMatches(nil, nil)
-	// Any user may write entries with these identifiers, so only root's entries count.
+	// Any user may write entries with hotmount's identifiers, so only root's entries count.
 	if all[0] != "_UID=0" || len(all) != 1+len(report.Kinds()) || !slices.Contains(all, "MESSAGE_ID="+string(report.KindGone)) {
 		t.Errorf("got %q", all)
 	}

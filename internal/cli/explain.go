@@ -16,7 +16,7 @@ import (
 	"hotmount/internal/policy"
 )
 
-// Dump contains everything on which a decision is based. It can be examined on another machine.
+// Dump contains everything on which a decision is based. A Dump can be examined on another machine.
 type Dump struct {
 	Version  int            `json:"version"`
 	Hotmount string         `json:"hotmount"`
@@ -25,8 +25,8 @@ type Dump struct {
 	// Formats is Facts.Standing.Formats, in nanoseconds.
 	Formats []time.Duration `json:"formats"`
 	Content *disk.Content   `json:"content"`
-	// Fails is why the daemon cannot do what was decided. Helps is what helps against that. Both are empty if the
-	// daemon does not fail.
+	// Fails is why the daemon cannot do what was decided. Helps is the remedy for Fails. Fails and Helps are empty if
+	// the daemon does not fail.
 	Fails string `json:"fails,omitempty"`
 	Helps string `json:"helps,omitempty"`
 }
@@ -36,8 +36,8 @@ const (
 	maxDump     = 4 << 20
 )
 
-// DumpOf returns the dump of the disk with that name. If the caller is root, it also reads the disk if the daemon would
-// read it. version is the version of hotmount.
+// DumpOf returns the dump of the disk with the given name. If the caller is root, DumpOf also reads the disk if the
+// daemon would read it. The parameter version is the version of hotmount.
 func DumpOf(ctx context.Context, h inventory.Host, name string, s *disk.Settings, prove Prover, version string) (*Dump, error) {
 	f, err := h.For(s).ByName(name)
 	if err != nil {
@@ -58,7 +58,7 @@ func DumpOf(ctx context.Context, h inventory.Host, name string, s *disk.Settings
 	return &Dump{dumpVersion, version, s, f, f.Standing.Formats, &content, fails, helps}, nil
 }
 
-// ReadDump reads a printed dump from the file. If the file is "-", it reads the dump from stdin.
+// ReadDump reads a printed dump from the file. If the file is "-", ReadDump reads the dump from stdin.
 func ReadDump(stdin io.Reader, file string) (*Dump, error) {
 	if file != "-" {
 		f, err := os.Open(file)

@@ -25,9 +25,9 @@ import (
 // Prover is a function that reads a disk and returns its content.
 type Prover func(ctx context.Context, f *disk.Facts, s *disk.Settings) (disk.Content, error)
 
-// Plan prints for every disk what the daemon would do with the disk, and why. It returns the disks. With verbose it
-// prints the evidence for each disk below the table. If the caller is root, it also reads the disks with unknown
-// content.
+// Plan prints for every disk what the daemon would do with the disk, and why. It returns the disks. With verbose,
+// Plan prints the evidence for each disk below the table. If the caller is root, Plan also reads the disks with
+// unknown content.
 func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, prove Prover, verbose bool) ([]disk.Facts, error) {
 	disks, _, err := usage.Scan(ctx, h.For(s), map[string]int{})
 	if err != nil {
@@ -47,10 +47,10 @@ func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, 
 		d := policy.Decide(f, &c, s)
 		fails, helps := failing(lineOf(f, said), d, daemon)
 		if d.Action == disk.Ignore && f.Size == 0 {
-			continue // such as a loop device without a file, or a drive without a medium
+			continue // a disk without a size, such as a loop device without a file, or a drive without a medium
 		}
 		if d.Action == disk.Prove && os.Geteuid() == 0 {
-			// This is what the daemon does next, with the same functions: the proof, and the decision on its result.
+			// The proof and the decision on its result are what the daemon does next, with the same functions.
 			if c, err = prove(ctx, f, s); err != nil {
 				if errors.Is(err, format.ErrBusy) {
 					err = fmt.Errorf("%w; to see whether a proof runs: systemctl status hotmount-format@%d", err, f.Seq)
@@ -120,7 +120,8 @@ func WarnHeld(w io.Writer, h inventory.Host, s *disk.Settings) error {
 }
 
 // OtherSettings prints a note if the settings differ from those of the running daemon. The daemon's unit may have
-// another environment or other flags. A changed configuration may also not be loaded yet.
+// another environment or other flags than this command. The daemon may also not have loaded a changed configuration
+// yet.
 func OtherSettings(w io.Writer, st store.Store, s *disk.Settings) error {
 	theirs, err := st.Settings()
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {

@@ -41,7 +41,8 @@ vdc   5 GiB  \x1b[2J\n\tx  refuse    it holds LVM2_member\x1b[31m; nothing on it
 		t.Errorf("got\n%s", got)
 	}
 
-	// A loop device without a size has no line in the table. A disk without a size that could be used has a line.
+	// A loop device without a size has no line in the table. A disk of a class has a line in the table even without a
+	// size.
 	nodetest.Write(t, h.Root, map[string]string{"sys/block/loop0/dev": "7:0\n", "sys/block/loop0/diskseq": "1\n", "sys/block/loop0/size": "0\n",
 		"sys/block/loop0/ro": "0\n", "sys/block/loop0/removable": "0\n", "sys/block/loop0/queue/rotational": "0\n",
 		"sys/block/loop0/queue/logical_block_size": "512\n", "sys/block/loop0/stat": "1 2 3 4 5 6 7 8 9 10 11\n"})
@@ -50,8 +51,9 @@ vdc   5 GiB  \x1b[2J\n\tx  refuse    it holds LVM2_member\x1b[31m; nothing on it
 		t.Errorf("got\n%s", got)
 	}
 
-	// Nothing is known on this disk, and no machine has a disk of this name. Users who may read disks see that the disk
-	// cannot be opened. Other users see which user can read it. The rest of the table is printed.
+	// Nothing is known on the disk vdzz, and no machine has a disk of this name. Users who may read disks see that
+	// the disk cannot be opened. Other users see which user can read the disk. The table has its lines for all other
+	// disks.
 	if _, err := h.Store.Init(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -104,8 +106,8 @@ func TestPlanOfOtherSettings(t *testing.T) {
 	}
 }
 
-// TestFailing checks that plan, explain and status show the same about a failure: what fails, how often, and when it is
-// tried again. They show it only for this attachment and this decision.
+// TestFailing checks that plan, explain and status show the same about a failure: what fails, how often, and when it
+// is tried again. The commands show a failure only for the attachment and the decision in the daemon's line.
 func TestFailing(t *testing.T) {
 	h := nodetest.New(t)
 	settings := config.Default()
@@ -138,7 +140,7 @@ func TestFailing(t *testing.T) {
 		}
 		return [3]string{plan.String(), explained.String(), shown[2]}
 	}
-	// In these tests the daemon is down.
+	// In this test the daemon is down.
 	for i, got := range all(line) {
 		if !strings.Contains(got, "when the daemon ran: no way") || !strings.Contains(got, "systemctl start hotmount") {
 			t.Errorf("%d does not tell of the failure:\n%s", i, got)
@@ -177,7 +179,7 @@ func TestFailing(t *testing.T) {
 }
 
 // TestPlanSaysWhatIsOff checks that a lost store or the hold file does not prevent the mount of a filesystem. A disk
-// that may be formatted is held, and its line names the cause.
+// that may be formatted is held, and its line in the table names the cause.
 func TestPlanSaysWhatIsOff(t *testing.T) {
 	h := nodetest.New(t)
 	nodetest.Attach(t, h.Root, "vdd", 48, "NEW")

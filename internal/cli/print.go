@@ -16,7 +16,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// PrintJSON prints output for programs as JSON. The output is also safe to print on a terminal.
+// PrintJSON prints output for programs as JSON, which is also safe to print on a terminal.
 func PrintJSON(w io.Writer, v any) error {
 	text, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
@@ -77,7 +77,7 @@ func Colour(w io.Writer) bool {
 // columns is the maximum width of the table, in characters.
 const columns = 100
 
-// wrap breaks a text at spaces so that no line is wider than columns. It puts indent before each further line.
+// wrap breaks a text at spaces so that no line is wider than columns. wrap puts indent before each further line.
 func wrap(text, indent string) string {
 	var b strings.Builder
 	width := 0

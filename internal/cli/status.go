@@ -23,13 +23,13 @@ type Status struct {
 	// Fault is the value of disk.Settings.Fault.
 	Fault string       `json:"configuration_fault,omitempty"`
 	Disks []DiskStatus `json:"disks"`
-	// Missing are the filesystems of earlier boots that are on none of the disks. Filesystems whose disks were seen
-	// leaving are not among them. Only root can read Missing.
+	// Missing are the filesystems of earlier boots that are on none of the disks. Missing does not include
+	// filesystems whose disks hotmount saw leave. Only root can read Missing.
 	Missing []MissingStatus `json:"missing,omitempty"`
-	// MissingUnknown is why it is not known which filesystems are missing. It is empty if that is known.
+	// MissingUnknown is the reason why the missing filesystems are unknown, or empty if they are known.
 	MissingUnknown string `json:"missing_unknown,omitempty"`
-	// Elsewhere reports that the records belong to a worker with another machine-id, and what ends that. It is empty if
-	// they belong to this one. Only root can read it.
+	// Elsewhere reports that the records belong to a worker with another machine-id, and how to end this state.
+	// Elsewhere is empty if the records belong to this worker. Only root can read Elsewhere.
 	Elsewhere string `json:"elsewhere,omitempty"`
 }
 
@@ -38,7 +38,7 @@ type MissingStatus struct {
 	UUID  string `json:"uuid"`
 	Type  string `json:"type"`
 	Class string `json:"class,omitempty"`
-	// Size, Serial and Slot are those of the disk that the filesystem was on. Since is when the filesystem was last
+	// Size, Serial and Slot describe the disk that the filesystem was on. Since is when the filesystem was last
 	// mounted.
 	Size   uint64    `json:"size"`
 	Serial string    `json:"serial,omitempty"`
@@ -51,7 +51,7 @@ type MissingStatus struct {
 // DiskStatus is the status of one disk.
 type DiskStatus struct {
 	Disk string `json:"disk"`
-	// Name is the name of a device-mapper device, such as vg0-disk1 for a logical volume. It is empty for other disks.
+	// Name is the name of a device-mapper device, such as vg0-disk1 for a logical volume, or empty for other disks.
 	Name string `json:"name,omitempty"`
 	// Size is the size of the disk in bytes.
 	Size    uint64    `json:"size"`
@@ -65,12 +65,12 @@ type DiskStatus struct {
 	Decision disk.Decision `json:"decision"`
 	// Hold is the kind of hold, empty for a disk that is not held.
 	Hold policy.Hold `json:"hold,omitempty"`
-	// Since is the time of the mount or of the daemon's decision. If neither is known, it is the time of the last
-	// change that udev saw.
+	// Since is the time of the mount or of the daemon's decision. If neither time is known, Since is the time of the
+	// last change that udev saw.
 	Since time.Time `json:"since,omitzero"`
 	Where string    `json:"where,omitempty"`
-	// Used and Capacity are the usage and the size of the mounted filesystem in bytes. They are 0 if no filesystem is
-	// mounted or it does not answer.
+	// Used and Capacity are the usage and the size of the mounted filesystem in bytes. Used and Capacity are 0 if no
+	// filesystem is mounted or the filesystem does not answer.
 	Used     uint64 `json:"used,omitempty"`
 	Capacity uint64 `json:"capacity,omitempty"`
 	Why      string `json:"why"`
@@ -78,8 +78,8 @@ type DiskStatus struct {
 	// Tries is how often in a row the action on the disk has failed. Retry is when the daemon tries the action again.
 	Tries int       `json:"tries,omitempty"`
 	Retry time.Time `json:"retry,omitzero"`
-	// Evidence is what udev found on the disk. For root it also contains what the proof found. It may quote bytes from
-	// the disk.
+	// Evidence is what udev found on the disk. For root, Evidence also contains what the proof found. Evidence may
+	// quote bytes from the disk.
 	Evidence []string `json:"evidence,omitempty"`
 }
 
@@ -94,8 +94,8 @@ func (s *Status) Bad() int {
 	return bad
 }
 
-// GetStatus returns the status of the disks. It decides as the daemon does, on the same facts. hung has the same
-// meaning as in usage.Of.
+// GetStatus returns the status of the disks. GetStatus decides as the daemon does, on the same facts. hung has the
+// same meaning as in usage.Of.
 func GetStatus(ctx context.Context, h inventory.Host, s *disk.Settings, hung map[string]int) (*Status, error) {
 	disks, sizes, err := usage.Scan(ctx, h.For(s), hung)
 	if err != nil {
@@ -127,7 +127,7 @@ func GetStatus(ctx context.Context, h inventory.Host, s *disk.Settings, hung map
 	return st, nil
 }
 
-// statusOf returns the status of one disk. It returns nil for a disk that is not shown.
+// statusOf returns the status of one disk. statusOf returns nil for a disk that is not shown.
 func statusOf(f *disk.Facts, s *disk.Settings, said []disk.Line, daemon string, sizes map[string]usage.Space) *DiskStatus {
 	c := f.Known()
 	d := policy.Decide(f, &c, s)
@@ -173,8 +173,8 @@ func daemonState() string {
 }
 
 // DaemonRuns reports whether the main process of the daemon exists. root is the directory that contains proc and sys.
-// Every user can see the process (cgroups(7)), but only root can use the control socket. A child that hangs on a dead
-// filesystem outlives the daemon and does not count.
+// Every user can see the daemon's process (cgroups(7)), but only root can use the control socket. A child that hangs
+// on a dead filesystem outlives the daemon and does not count as the daemon.
 func DaemonRuns(root string) bool {
 	for _, hierarchy := range []string{"", "systemd", "unified"} {
 		b, err := os.ReadFile(filepath.Join(root, "sys/fs/cgroup", hierarchy, "system.slice/hotmount.service/cgroup.procs"))
@@ -192,8 +192,8 @@ func DaemonRuns(root string) bool {
 	return false
 }
 
-// hear adds the failures, which only the published status of the daemon contains. For a caller other than root it also
-// adds the results of the proofs and what is in the store.
+// hear adds the failures, which only the published status of the daemon contains. For a caller other than root, hear
+// also adds the results of the proofs and what is in the store.
 func (d *DiskStatus) hear(l *disk.Line, daemon string) {
 	// Every user can see whether the disk is mounted, but not the size and the identity of its filesystem.
 	told := d.Decision.Mounted() == l.Decision.Mounted() || d.Decision.Mounted() && l.Decision.Reason == disk.ReasonMisplaced
@@ -212,7 +212,7 @@ func (d *DiskStatus) hear(l *disk.Line, daemon string) {
 	}
 }
 
-// lineOf returns the line that the daemon has published about the disk. It returns nil if there is no line.
+// lineOf returns the line that the daemon has published about the disk, or nil if there is no line.
 func lineOf(f *disk.Facts, said []disk.Line) *disk.Line {
 	if i := slices.IndexFunc(said, func(l disk.Line) bool { return l.Disk == f.Name && l.Seq == f.Seq }); i >= 0 {
 		return &said[i]
@@ -220,8 +220,8 @@ func lineOf(f *disk.Facts, said []disk.Line) *disk.Line {
 	return nil
 }
 
-// failing returns why the daemon cannot do what was decided, and what helps. Both are empty if the daemon does not
-// fail. status, plan and explain print these words.
+// failing returns why the daemon cannot do what was decided, and what helps. why and next are empty if the daemon
+// does not fail. status, plan and explain print why and next.
 func failing(l *disk.Line, d disk.Decision, daemon string) (why, next string) {
 	switch {
 	case l == nil || l.Failure == "" || l.Decision.Action != d.Action:

@@ -37,8 +37,8 @@ func (s *Status) Print(w io.Writer, output string, colour bool) error {
 	return printStatus(w, s, colour, output == "wide", time.Now())
 }
 
-// ShowStatus prints the status and returns it. With watch it prints each change of the status until ctx ends, and
-// returns the last one.
+// ShowStatus prints the status and returns it. With watch, ShowStatus prints each change of the status until ctx
+// ends, and returns the last status.
 func ShowStatus(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, output string, watch bool) (*Status, error) {
 	terminal, colour, hung := Terminal(w), Colour(w), map[string]int{}
 	for before := []byte(nil); ; {
@@ -69,7 +69,8 @@ func ShowStatus(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Sett
 	}
 }
 
-// printStatus prints the table. Below the table it prints the reason and the remedy for each disk that is not in use.
+// printStatus prints the table. Below the table, printStatus prints the reason and the remedy for each disk that is
+// not in use.
 func printStatus(w io.Writer, s *Status, colour, wide bool, now time.Time) error {
 	var b bytes.Buffer
 	if err := printTable(&b, s, wide, now); err != nil {
@@ -132,8 +133,8 @@ func printTable(w io.Writer, s *Status, wide bool, now time.Time) error {
 		return string([]rune(s)[:n-1]) + "…"
 	}
 	serial := func(s string) string {
-		// This column also shows the name of a logical volume. Long names can differ at the beginning or at the end, so
-		// both ends are shown.
+		// The column of the serials also shows the names of logical volumes. Long names can differ at the beginning
+		// or at the end, so both ends are shown.
 		if all := []rune(disk.Visible(s)); wide && len(all) > widestSerial {
 			return string(all[:widestSerial/2]) + "…" + string(all[len(all)-widestSerial/2+1:])
 		}
@@ -162,7 +163,7 @@ func printTable(w io.Writer, s *Status, wide bool, now time.Time) error {
 	return t.Flush()
 }
 
-// title returns the kernel name of the disk. For a device-mapper device it adds the name of the device.
+// title returns the kernel name of the disk. For a device-mapper device, title adds the name of the device.
 func (d *DiskStatus) title() string {
 	if d.Name == "" {
 		return d.Disk

@@ -60,7 +60,7 @@ func (c class) selectors() {
 		c.add(c.at["partitions"], "found no other selector, expected one, such as names: [vd[b-z][1-9]]")
 	}
 	// Many programs use loop devices. policy.Select selects a loop device only by a pattern whose first letters are
-	// literally "lo". So check compares the first letters of the pattern too.
+	// literally "lo". check compares the first letters of a pattern in the same way as policy.Select.
 	loop := slices.IndexFunc(c.Names, func(name string) bool {
 		return strings.HasPrefix(strings.TrimPrefix(name, regexpPrefix), "lo")
 	})

@@ -17,7 +17,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// DefaultPath is the configuration file that is read if no other is named.
+// DefaultPath is the configuration file that is read if no other file is named.
 const DefaultPath = "/etc/hotmount/config.yaml"
 
 // Source is where the settings come from.
@@ -108,7 +108,7 @@ func load(src Source) (disk.Settings, origins, error) {
 
 // merge returns the defaults overlaid with the layers. A later layer overrides an earlier one.
 func merge(layers []layer) (s disk.Settings, err error) {
-	// viper would read the environment of this process, and would convert flags and file values without an error. So
+	// viper would read the environment of this process, and would convert flags and file values without an error.
 	// viper gets every source as a layer of checked values.
 	v := viper.New()
 	for key, value := range fields(Default()) {

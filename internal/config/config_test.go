@@ -26,7 +26,8 @@ import (
 // anyone trusts every file, so that the tests run without root.
 func anyone(fs.FileInfo) error { return nil }
 
-// source returns a source with a configuration file of this content, which --config names, and with further arguments.
+// source returns a source whose configuration file, which --config names, has the given content, and with further
+// arguments.
 func source(t *testing.T, content string, environ []string, args ...string) Source {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")
@@ -219,7 +220,7 @@ const (
 func TestFaultsOfFile(t *testing.T) {
 	class := func(line string) string { return "classes:\n- name: a\n  directory: /a\n  " + line + "\n" }
 	for _, tt := range []struct{ file, want string }{
-		// These cases are about the root of the document.
+		// The following cases are about the root of the document.
 		{"5", `FILE:1: found the number 5, expected keys with values`},
 		{"- format", `FILE:1: found a list, expected keys with values`},
 		{"~", `FILE:1: found nothing, expected keys with values`},
@@ -227,7 +228,7 @@ func TestFaultsOfFile(t *testing.T) {
 		{"format: true\n---\nformat: true\n", `FILE:2: found a second document, expected one`},
 		{"---\n---\n", `FILE:2: found a second document, expected one`},
 
-		// These cases are about keys.
+		// The following cases are about keys.
 		{"\nsetle: 5s", `FILE:2: setle: unknown key, did you mean "settle"?`},
 		{"Format: true", `FILE:1: Format: unknown key, did you mean "format"?`},
 		{"FORMAT: true", `FILE:1: FORMAT: unknown key, did you mean "format"?`},
@@ -241,7 +242,7 @@ func TestFaultsOfFile(t *testing.T) {
 		{class("blanc: full"), `FILE:4: classes[0].blanc: unknown key, did you mean "blank"?`},
 		{class("name: b"), `FILE:4: classes[0].name: found a second time, expected once: the first is in line 2`},
 
-		// These cases use other features of YAML.
+		// The following cases use other features of YAML.
 		{"settle: &a 5s\nrescan: *a", "FILE:1: settle: found the anchor &a, expected only the value\nFILE:2: rescan: found the alias *a, expected the value itself"},
 		{"&a settle: 5s", "FILE:1: settle: found the anchor &a, expected only the value"},
 		{"&a {}", "FILE:1: found the anchor &a, expected only the value"},
@@ -278,7 +279,7 @@ func TestFaultsOfFile(t *testing.T) {
 			return b.String() + "FILE: 50 more faults"
 		}()},
 
-		// These cases are about types.
+		// The following cases are about types.
 		{"format: yes", `FILE:1: format: found "yes", expected true or false`},
 		{"format: True", `FILE:1: format: found True, expected true or false`},
 		{"format: 1", `FILE:1: format: found the number 1, expected true or false`},
@@ -308,7 +309,7 @@ func TestFaultsOfFile(t *testing.T) {
 		{`workers: "4"`, `FILE:1: workers: found "4", expected a whole number from 1 to 64`},
 		{"workers: {a: 1}", `FILE:1: workers: found keys with values, expected a whole number from 1 to 64`},
 
-		// These cases are about classes.
+		// The following cases are about classes.
 		{"classes:", `FILE:1: classes: found nothing, expected a list, each entry a class with name and directory`},
 		{"classes: []", `FILE:1: classes: found an empty list, expected at least 1 entry, each a class with name and directory`},
 		{"classes: {name: a}", `FILE:1: classes: found keys with values, expected a list, each entry a class with name and directory`},
@@ -562,7 +563,7 @@ func TestWhichFile(t *testing.T) {
 	}
 }
 
-// info describes a file with this owner and mode.
+// info describes a file with the given owner and mode.
 type info struct {
 	fs.FileInfo
 	mode fs.FileMode
@@ -662,8 +663,8 @@ func TestWithoutFlags(t *testing.T) {
 	}
 }
 
-// TestKeysAreTheSettings checks that each field of the settings has a key, and that each key has a field. A file cannot
-// set the field for a fault.
+// TestKeysAreTheSettings checks that each field of the settings has a key, and that each key has a field. A file
+// cannot set the key "fault".
 func TestKeysAreTheSettings(t *testing.T) {
 	if _, err := Load(source(t, "fault: x", []string{"HOTMOUNT_FAULT=x"})); err == nil || !strings.Contains(err.Error(), "fault: unknown key") || !strings.Contains(err.Error(), "HOTMOUNT_FAULT: unknown variable") {
 		t.Errorf("a file that sets the fault: %v", err)

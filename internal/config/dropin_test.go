@@ -111,7 +111,7 @@ classes:
 	if diff := cmp.Diff(s, again); err != nil || diff != "" {
 		t.Errorf("the shown configuration differs from the effective one: %v %s\n%s", err, diff, text)
 	}
-	// The file without origins has the same settings.
+	// A file without origins has the same settings.
 	text = File(&s)
 	again, err = Load(source(t, text, nil))
 	if diff := cmp.Diff(s, again); err != nil || diff != "" || strings.Contains(text, " # ") {
@@ -154,7 +154,7 @@ func TestFaultsOfDropIns(t *testing.T) {
 	if _, err := Load(src); err == nil {
 		t.Error("a missing drop-in was ignored")
 	}
-	// A dead link in place of either directory is an error too.
+	// A dangling symbolic link instead of hotmount or hotmount/config.d is an error too.
 	for _, link := range []string{"hotmount/config.d", "hotmount"} {
 		dir := t.TempDir()
 		link = filepath.Join(dir, link)
@@ -195,7 +195,7 @@ func TestDirectoriesBelowSymlinks(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// A configuration file cannot name these directories, because they are below /tmp.
+	// Load would refuse these class directories, because they are below /tmp.
 	var s disk.Settings
 	from := origins{}
 	for i, name := range []string{"/link/b", "/real", "/file/x", "/new"} {

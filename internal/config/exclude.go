@@ -34,10 +34,10 @@ type limit struct {
 var attributes = map[string]map[string]limit{
 	// VIRTIO_BLK_ID_BYTES (include/uapi/linux/virtio_blk.h); vendor_show (drivers/virtio/virtio.c).
 	"virtio": {"serial": {most: 20}, "vendor": {begins: []string{"0x"}}},
-	// These are the fields of INQUIRY (SPC; scsi_add_lun in drivers/scsi/scsi_scan.c). If the WWN is a SCSI name
-	// string, the disk itself chooses its form (scsi_vpd_lun_id).
+	// The limits are those of the fields of INQUIRY (SPC; scsi_add_lun in drivers/scsi/scsi_scan.c). If the WWN is a
+	// SCSI name string, the disk itself chooses its form (scsi_vpd_lun_id).
 	"scsi": {"serial": {}, "model": {most: 16}, "vendor": {most: 8}, "wwn": {}},
-	// These are the fields SN and MN of Identify Controller (NVMe base specification) and wwid_show
+	// The limits are those of SN and MN of Identify Controller (NVMe base specification) and of wwid_show
 	// (drivers/nvme/host). The serial of any namespace but the first begins with n2- to n4294967295-.
 	"nvme": {"serial": {most: 32}, "model": {most: 40}, "wwn": {begins: []string{"eui.", "nvme.", "uuid."}}},
 	"dm":   {"serial": {}, "mapper_names": {}},
@@ -123,7 +123,7 @@ func (e exclusion) transports() []string {
 	if len(e.Transport) > 0 {
 		can = e.buses()
 	} else if len(e.Names) == 0 {
-		can = can[:4] // the others are selected only by name
+		can = can[:4] // disks of the other transports are selected only by name
 	}
 	can = slices.DeleteFunc(can, func(t string) bool {
 		return len(e.Names) > 0 && !slices.ContainsFunc(e.Names, func(name string) bool {
@@ -175,8 +175,8 @@ func (l limit) wrong(transport, key, pattern string) string {
 	return ""
 }
 
-// literal returns the common beginning of all texts that the pattern matches. complete reports whether this beginning
-// is the only text that it matches.
+// literal returns the common beginning of all texts that the pattern matches. complete reports whether the pattern
+// matches only the text start.
 func literal(pattern string) (start string, complete bool) {
 	if expression, ok := strings.CutPrefix(pattern, regexpPrefix); ok {
 		re, err := regexp.Compile(expression)

@@ -33,7 +33,7 @@ func (p place) String() string {
 type place struct {
 	// name is the file, the variable or the flag. name is safe to print.
 	name string
-	// line is the line in the file, counted from 1. 0 means the whole file.
+	// line is the line in the file, counted from 1, or 0 for the whole file.
 	line int
 	// key is the full path of the key, such as "classes[1].name". key is safe to print.
 	key string
@@ -63,7 +63,7 @@ func (fs *faults) add(at place, format string, args ...any) {
 // fill the journal.
 const maxFaults = 100
 
-// err joins the faults in the order of their files and lines. err returns nil if there are none.
+// err joins the faults in the order of their files and lines. err returns nil if there are no faults.
 func (fs faults) err() error {
 	slices.SortStableFunc(fs, func(a, b *fault) int {
 		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.line, b.line))

@@ -18,7 +18,8 @@ const (
 	maxFile = 1 << 20
 	// maxFiles bounds the number of drop-ins.
 	maxFiles = 64
-	// dropIns is the directory beside the file. Its *.yaml files are read after the file.
+	// dropIns is the name of the directory for drop-ins beside the configuration file. The *.yaml files in the
+	// directory are read after the configuration file.
 	dropIns = "config.d"
 )
 
@@ -131,7 +132,7 @@ func unreadable(name string, err error) error {
 	return fmt.Errorf("cannot read the configuration file %s: %w", disk.Visible(name), bare(err))
 }
 
-// bare returns the error without its path. The path comes from elsewhere and may be long.
+// bare returns the error without its path. The path comes from a user or a file, and may be long.
 func bare(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err

@@ -7,7 +7,7 @@ type key struct {
 	name string
 	kind
 	count count
-	// usage is the usage text of the key's flag. usage is empty if the key has no flag.
+	// usage is the usage text of the key's flag, or empty if the key has no flag.
 	usage string
 }
 
@@ -35,13 +35,13 @@ var scalars = []key{
 	{"trim", boolean, single, "return the free space of filesystems to the storage"},
 }
 
-// lists are the keys at the root of a file that only files can set. If several files have the key, the last file
-// wins.
+// lists are the keys at the root of a file that only files can set. If several files have the same key of lists, the
+// last file wins.
 var lists = []key{
 	{"csi_ignore", driverName, list, ""},
 }
 
-// selectorKeys are the keys of an exclusion. A class has these keys too.
+// selectorKeys are the keys of an exclusion. A class has the keys in selectorKeys too.
 var selectorKeys = []key{
 	{"names", kernelNames, nonEmptyList, ""},
 	{"mapper_names", anyText, nonEmptyList, ""},

@@ -33,7 +33,7 @@ func (k *kind) expects(s string) string {
 }
 
 // matching returns a kind for texts that match a regular expression as a whole. most bounds the length of a text in
-// bytes. If a text matches, each function of wrong checks the text too. Such a function returns what was expected
+// bytes. If a text matches, each function of wrong checks the text too. A function of wrong returns what was expected
 // instead, or "" if the text is good.
 func matching(expression string, most int, expected string, wrong ...func(s, expected string) string) kind {
 	// The expression is compiled when it is first needed, because most hotmount processes read no configuration.
@@ -64,7 +64,7 @@ var boolean = kind{
 	parse: func(s string) (any, bool) { return s == "true", s == "true" || s == "false" },
 }
 
-// duration returns a kind for durations from least to most. If most is 0, there is no upper bound.
+// duration returns a kind for durations from least to most. If most is 0, the durations have no upper bound.
 func duration(least, most time.Duration) kind {
 	limits := "of at least " + short(least)
 	if most > 0 {

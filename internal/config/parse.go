@@ -24,8 +24,8 @@ type document struct {
 	data []byte
 }
 
-// parser reads one file after the other. parser accepts no anchors, tags and merge keys. Without anchors and merge
-// keys, a value stands at the place where it is used, and is only as large as its text.
+// parser reads one file after the other. parser does not accept anchors, tags or merge keys. Without anchors and
+// merge keys, a value stands at the place where it is used, and is only as large as its text.
 type parser struct {
 	// name is the current file. name is safe to print.
 	name string
@@ -86,7 +86,8 @@ func (s *section) fillIn() {
 	s.values = values
 }
 
-// selects reports whether the section has a selector. "partitions: false" does not count, since it selects nothing.
+// selects reports whether the section has a selector. "partitions: false" is not a selector, because it selects
+// nothing.
 func (s *section) selects() bool {
 	return slices.ContainsFunc(selectorKeys, func(k key) bool {
 		value, given := s.values[k.name]
@@ -109,8 +110,8 @@ func (p *parser) document(text []byte) {
 	}
 }
 
-// syntax adds a fault for an error of the yaml package. The line that this package reports, if any, can be above the
-// fault: at the start of the faulty list or mapping.
+// syntax adds a fault for an error of the yaml package. The line that the yaml package reports, if any, can be above
+// the fault: at the start of the faulty list or mapping.
 func (p *parser) syntax(err error) {
 	yamlError := regexp.MustCompile(`(?s)^yaml: (?:line ([0-9]+): )?(.*)$`)
 	at, what := place{name: p.name}, err.Error()
@@ -140,8 +141,8 @@ func (p *parser) root(n *yaml.Node) {
 	}
 }
 
-// addClasses adds the classes of one file to the classes of earlier files. A key that this file omits keeps its
-// earlier value.
+// addClasses adds the classes of one file to the classes of earlier files. A key that the file omits keeps the value
+// from earlier files.
 func (p *parser) addClasses(n *yaml.Node) {
 	before := len(p.classes)
 	named := func(classes []section, name any) int {

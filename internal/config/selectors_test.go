@@ -138,7 +138,7 @@ func TestFaultsOfSelectors(t *testing.T) {
 }
 
 // TestSelectorsWithoutDisks checks that an exclusion is a fault if the start of its pattern shows that no disk can
-// match it. For such a class, hotmount plan reports that the class selects no disk.
+// match it. For a class that selects no possible disk, hotmount plan reports that the class selects no disk.
 func TestSelectorsWithoutDisks(t *testing.T) {
 	for line, want := range map[string]string{
 		"names: [\"d*\"]":                                                          "",

@@ -84,7 +84,7 @@ func (k key) written(value any) string {
 	case []string, []uint32, string:
 		text, err := json.Marshal(v) // JSON is YAML too
 		if err != nil {
-			panic(err) // texts can always be written
+			panic(err) // Marshal does not fail for texts and numbers
 		}
 		// Marshal escapes characters that are special in HTML.
 		return strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(strings.ReplaceAll(string(text), `","`, `", "`))

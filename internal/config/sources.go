@@ -21,7 +21,7 @@ const (
 )
 
 // AddFlags adds --config and a flag for every scalar key. The flags accept any value, because Load checks the values.
-// So Load reports a wrong value together with all other faults.
+// Load reports a wrong value of a flag together with all other faults.
 func AddFlags(flags *pflag.FlagSet) {
 	flags.String(configFlag, DefaultPath, "configuration `file`")
 	defaults := fields(Default())
@@ -100,8 +100,8 @@ func (src *Source) environment(from origins) (layer, error) {
 	return l, faults.err()
 }
 
-// path returns the path of the file and the place that names the path. explicit reports whether there is such a
-// place.
+// path returns the path of the file and the place that names the path. explicit reports whether a flag or a variable
+// names the path.
 func (src *Source) path() (path string, at place, explicit bool) {
 	if path, ok := src.flag(configFlag); ok {
 		return path, place{name: "--" + configFlag}, true

@@ -42,8 +42,8 @@ var (
 		"an absolute path such as /mnt/disks, of letters, digits, '.', '_' and '-', without '.', '..' or an extra slash", wrongDirectory)
 	mountOption = matching(`[!-~]+`, 256,
 		"one mount option of at most 256 visible characters without ',', '\\', '%' and '\"'", wrongOption)
-	// Any text is accepted here. The function check looks at mkfs options again when it knows for which mkfs they
-	// are.
+	// The kind mkfsOption accepts any text. The function check examines mkfs options again when it knows the
+	// filesystem that the class creates.
 	mkfsOption = matching(`(?s:.*)`, maxFile, "an option of mkfs in quotes")
 	// A kernel name has at most 31 bytes (DISK_NAME_LEN in include/linux/blkdev.h) and no slash. A pattern may be
 	// longer than the name that it matches.
@@ -62,7 +62,7 @@ const expectedMkfsExt4 = `an option of mkfs.ext4, for example "-m 0": -i, -m or 
 
 func wrongOwner(s, expected string) string {
 	for number := range strings.SplitSeq(s, ":") {
-		// The highest number is not an owner: chown(2) leaves the owner unchanged for it.
+		// The highest 32-bit number is not an owner: chown(2) with this number leaves the owner unchanged.
 		if n, err := strconv.ParseUint(number, 10, 32); err != nil || n == 1<<32-1 {
 			return expected
 		}
@@ -118,8 +118,8 @@ func wrongDirectory(s, expected string) string {
 		return expected
 	case s == "/":
 		return "a directory of its own, not the root directory"
-	// The unit's name is the escaped path, with "\x2d" for "-", and has at most 255 characters (UNIT_NAME_MAX in
-	// systemd's src/basic/unit-name.h). A UUID below the directory and ".mount" take 55 of them.
+	// The mount unit's name is the escaped path, with "\x2d" for "-", and has at most 255 characters (UNIT_NAME_MAX
+	// in systemd's src/basic/unit-name.h). A UUID below the directory and ".mount" take 55 of the 255 characters.
 	case len(s)+3*strings.Count(s, "-") > 190:
 		return "a path that is short enough for the name of a mount unit: at most 190 characters, where a '-' counts as 4"
 	}
@@ -147,9 +147,9 @@ func wrongOption(s, expected string) string {
 	return refusal(name)
 }
 
-// refusal returns what is expected instead of a forbidden option, "" if the option is allowed. Forbidden options
-// change who owns a mount or what it does (mount(8), systemd.mount(5)), add another device, or let XFS mount a second
-// filesystem with the same UUID.
+// refusal returns what is expected instead of a forbidden option, "" if the option is allowed. A forbidden option
+// changes a mount's owner or effect (mount(8), systemd.mount(5)), adds a device, or lets XFS mount two filesystems
+// with one UUID.
 func refusal(name string) string {
 	switch name {
 	case "nofail":

@@ -1,4 +1,4 @@
-// Package control is the socket through which the command line requests changes. Only root may use it.
+// Package control is the socket through which the command line requests changes. Only root may use the socket.
 package control
 
 import (
@@ -28,8 +28,8 @@ type Request struct {
 	// Do is the action: "accept", "release", "look" or "hint". "look" is a look at every disk. "hint" is a look at the
 	// disk of the attachment Seq.
 	Do string `json:"do"`
-	// Disk is the kernel name of the disk. Seq is the disk sequence number of the attachment, 0 for any disk with that
-	// name.
+	// Disk is the kernel name of the disk. Seq is the disk sequence number of the attachment, or 0 for any disk with
+	// the name in Disk.
 	Disk string `json:"disk"`
 	Seq  uint64 `json:"seq,omitempty"`
 	// Reason is the only reason that an accept may lift. Empty means any reason.
@@ -62,7 +62,8 @@ func Serve(ctx context.Context, path string, handle Handler) error {
 	if err != nil {
 		return fmt.Errorf("cannot listen for the command line: %w", err)
 	}
-	// The umask of the service already gives only root access to the socket. The peer's uid is checked nevertheless.
+	// The umask of the service already gives only root access to the socket. The daemon also checks the uid of the
+	// process at the other end.
 	if err := os.Chmod(path, 0o600); err != nil {
 		return errors.Join(fmt.Errorf("cannot listen for the command line: %w", err), l.Close())
 	}
@@ -94,7 +95,7 @@ func serve(ctx context.Context, c *net.UnixConn, handle Handler) {
 	if err != nil {
 		answer = Response{Error: err.Error()}
 	}
-	// The peer may be gone, or may not read. Then nobody needs the answer.
+	// If the peer is gone or does not read, nobody needs the answer.
 	_ = c.SetWriteDeadline(time.Now().Add(delivery))
 	_ = json.NewEncoder(c).Encode(answer)
 }

@@ -1,5 +1,5 @@
 // Package csi finds the CSI drivers on the node by the names of files. It asks no driver. A driver that does not run
-// counts too: at boot its files exist before it runs.
+// counts too: at boot the driver's files exist before it runs.
 package csi
 
 import (
@@ -33,9 +33,9 @@ var roots = []string{
 	"/var/snap/microk8s/common/var/lib/kubelet",
 }
 
-// Drivers returns the drivers of the node that attach or take disks, sorted by name. root is the node's root directory,
-// "" for the live system. A directory that cannot be read counts as a driver about which nothing is known. A caller
-// other than root may read little. For such a caller the directory counts as empty.
+// Drivers returns the drivers of the node that attach or take disks, sorted by name. root is the node's root
+// directory, or "" for the live system. A directory that cannot be read counts as a driver about which nothing is
+// known. For a caller other than root, who may read little, an unreadable directory counts as empty.
 func Drivers(root string) []disk.Driver {
 	names := finder{root: root, found: map[string]bool{}}
 	for _, kubelet := range roots {
@@ -58,9 +58,10 @@ type finder struct {
 
 // kubelet finds the drivers of one kubelet.
 //
-// A driver's registrar makes plugins_registry/NAME-reg.sock, and removes it when it ends in order (buildSocketPath and
+// A driver's registrar makes plugins_registry/NAME-reg.sock, and removes it at its regular end (buildSocketPath and
 // removeRegSocket in kubernetes-csi/node-driver-registrar). The driver itself makes a socket in a directory that
-// usually has the driver's name. That directory is below plugins or, in old manifests, below csi-plugins.
+// usually has the driver's name. The directory with the driver's socket is below plugins or, in old manifests, below
+// csi-plugins.
 func (n *finder) kubelet(dir string) {
 	if _, err := os.Stat(filepath.Join("/", n.root, dir)); errors.Is(err, fs.ErrNotExist) {
 		return
@@ -68,11 +69,11 @@ func (n *finder) kubelet(dir string) {
 	dra := map[string]bool{}
 	for _, plugins := range []string{"plugins", "csi-plugins"} {
 		for _, e := range n.entries(path.Join(dir, plugins), "") {
-			if !e.IsDir() && e.Type() != fs.ModeSymlink || e.Name() == "kubernetes.io" { // kubelet's own volumes are below that
+			if !e.IsDir() && e.Type() != fs.ModeSymlink || e.Name() == "kubernetes.io" { // for kubelet's own volumes
 				continue
 			}
 			sockets := n.entries(path.Join(dir, plugins, e.Name()), e.Name())
-			// A driver that ends in order removes its socket. The driver's directory survives a reboot.
+			// A driver removes its socket when it ends normally. The driver's directory survives a reboot.
 			switch {
 			case slices.ContainsFunc(sockets, ofCSI), known[e.Name()]&disk.Local != 0:
 				n.found[e.Name()] = true
@@ -90,26 +91,26 @@ func (n *finder) kubelet(dir string) {
 }
 
 // driverName matches the names that a CSI driver can have (GetPluginInfoResponse in the CSI specification). Device
-// plugins for other hardware register too. Their name is the name of a resource and has an underscore, such as
-// example.com_sriov.
+// plugins for other hardware register too. The name of a device plugin is the name of a resource and has an
+// underscore, such as example.com_sriov.
 var driverName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$`) })
 
-// ofCSI reports whether the entry of a plugin's directory is the socket of a CSI driver. The names are conventions:
-// Hetzner uses "socket" and Dell uses "csi_sock".
+// ofCSI reports whether the entry of a plugin's directory is the socket of a CSI driver. The names of such sockets
+// are conventions: Hetzner uses "socket" and Dell uses "csi_sock".
 func ofCSI(e fs.DirEntry) bool {
 	name := e.Name()
 	return e.Type() == fs.ModeSocket && (name == "csi.sock" || name == "csi_sock" || name == "socket")
 }
 
 // ofDRA reports whether the entry of a plugin's directory is the socket of a driver for dynamic resource allocation.
-// Its name is "dra.sock" or "dra-UID.sock" (Start in k8s.io/dynamic-resource-allocation/kubeletplugin). Such drivers
-// register in the same way as CSI drivers.
+// The socket's name is "dra.sock" or "dra-UID.sock" (Start in k8s.io/dynamic-resource-allocation/kubeletplugin).
+// Drivers for dynamic resource allocation register in the same way as CSI drivers.
 func ofDRA(e fs.DirEntry) bool {
 	return e.Type() == fs.ModeSocket && strings.HasPrefix(e.Name(), "dra") && strings.HasSuffix(e.Name(), ".sock")
 }
 
-// driverOf reports whether one of the drivers has registered under that name. The name is the driver's name or, with
-// rolling updates, the driver's name and the pod's UID.
+// driverOf reports whether one of the drivers has registered under the given name. The registered name is the
+// driver's name or, with rolling updates, the driver's name and the pod's UID.
 func driverOf(drivers map[string]bool, name string) bool {
 	for driver := range drivers {
 		rest, ok := strings.CutPrefix(name, driver)
@@ -123,8 +124,9 @@ func driverOf(drivers map[string]bool, name string) bool {
 // rookDirectory is the default of dataDirHostPath in Rook's CephCluster.
 const rookDirectory = "/var/lib/rook"
 
-// osd matches the name of the directory that Rook makes for an OSD below rookDirectory/NAMESPACE. The name has the
-// UUIDs of the cluster and the OSD (getActivateOSDInitContainer in pkg/operator/ceph/cluster/osd).
+// osd matches the name of the directory that Rook makes for an OSD below rookDirectory/NAMESPACE. The directory's
+// name consists of the UUIDs of the cluster and the OSD (getActivateOSDInitContainer in
+// pkg/operator/ceph/cluster/osd).
 var osd = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f-]{36}_[0-9a-f-]{36}$`) })
 
 // rook adds Rook if Rook has made an OSD of a disk of this node. Rook's CSI drivers take no disks.
@@ -141,8 +143,9 @@ func ofOSD(e fs.DirEntry) bool { return osd().MatchString(e.Name()) }
 // maxEntries bounds how many entries of a directory are read.
 const maxEntries = 1024
 
-// entries returns the entries of a directory, none if the directory does not exist. A directory that cannot be read
-// counts as the named driver. If driver is empty, an unreadable directory counts as a driver with an unknown name.
+// entries returns the entries of a directory, or none if the directory does not exist. A directory that cannot be
+// read counts as the named driver. If driver is empty, an unreadable directory counts as a driver with an unknown
+// name.
 func (n *finder) entries(dir, driver string) []fs.DirEntry {
 	all, err := read(filepath.Join("/", n.root, dir))
 	switch {

@@ -7,8 +7,8 @@ import (
 )
 
 // known maps drivers to the disks that they attach or take. The keys are the names of the drivers. If a driver's
-// directory below plugins has another name, this name is a key too. The sources are the manifests and constants in the
-// repositories, and the provider's documentation if there is no public repository.
+// directory below plugins has another name, the directory's name is a key too. The sources of the table are the
+// manifests and constants in the repositories, and the provider's documentation if there is no public repository.
 var known = map[string]disk.Reach{
 	// The following drivers attach no disks: network filesystems, secrets, files of the node.
 	"csi.tigera.io":                    0, // projectcalico/calico
@@ -100,7 +100,8 @@ var known = map[string]disk.Reach{
 	"rook":                 disk.Whole, // rook/rook, found by its OSDs
 }
 
-// families are patterns of driver names. An administrator chooses the beginning or the end of such a name.
+// families are patterns of driver names. An administrator chooses the beginning or the end of a name that matches a
+// family.
 var families = []struct {
 	pattern string
 	reach   disk.Reach
@@ -112,7 +113,8 @@ var families = []struct {
 	{"csi-powerstore.dellemc.com*", disk.Fabric},        // dell/csi-powerstore, driver and directory
 }
 
-// reachOf returns the kinds of disks that the driver attaches or takes. An unknown driver may attach or take any kind.
+// reachOf returns the kinds of disks that the driver attaches or takes. An unknown driver may attach or take any kind
+// of disk.
 func reachOf(name string) disk.Reach {
 	if reach, ok := known[name]; ok {
 		return reach

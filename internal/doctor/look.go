@@ -41,8 +41,8 @@ const maxArgs = 64 << 10
 // Answer a line, in any order. Without paths, Look writes the command line of the process.
 //
 // Look can hang forever, on the command line of a process, or on a path on a dead or foreign filesystem. Look runs in
-// its own process, so that the caller can abandon a hanging look. While one path hangs, Look answers for the other
-// paths. Look opens paths only with O_PATH, so it reads no file and touches no device or FIFO.
+// its own process, so that its caller does not hang. While one path hangs, Look answers for the other paths.
+// Look opens paths only with O_PATH, so it reads no file and touches no device or FIFO.
 func Look(pid int, paths []string, w io.Writer) error {
 	out := json.NewEncoder(w)
 	dir, err := os.Open("/proc/" + strconv.Itoa(pid))

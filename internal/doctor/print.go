@@ -50,7 +50,7 @@ func (r *Report) Print(w io.Writer) error {
 	return err
 }
 
-// whereIs returns words for the disk that holds the data of a finding.
+// whereIs describes the disk that holds the data of a finding.
 func (r *Report) whereIs(f *Finding) string {
 	if f.Kind == NotItsDisk {
 		return "on the host"

@@ -34,7 +34,7 @@ var (
 	provisioned = pattern(`^local-pv-[0-9a-f]{1,8}$`)
 )
 
-// podVolume parses a path at which kubelet mounts a local volume for a pod, or a part of the volume for a container
+// podVolume parses a path at which kubelet mounts a pod's local volume, or a container's part of the volume
 // (pkg/volume/local and pkg/volume/util/subpath of Kubernetes).
 func podVolume(p string) (volume, bool) {
 	if !strings.Contains(p, "/pods/") {
@@ -57,7 +57,7 @@ type hit struct {
 	why   string
 }
 
-// process returns the process that holds the mount. It prefers a container's process to kubelet.
+// process returns the process that holds the mount. process prefers a container's process to kubelet.
 func (h *hit) process() *Process {
 	if p := h.view.first(""); p != nil {
 		return p
@@ -74,10 +74,11 @@ type group struct {
 
 // hostFacts are the facts from the host's mount table by which each mount is judged.
 type hostFacts struct {
-	// classes maps each place of a class directory to the class's name. Such a place may be hidden by a later mount.
+	// classes maps each place of a class directory to the class's name. A later mount may hide the place of a class
+	// directory.
 	classes map[point]string
-	// mounted are the filesystems that the host has mounted. points are the directories of these filesystems that are
-	// mounted. Neither includes the mounts for pods.
+	// mounted are the filesystems that the host has mounted. points are the mounted directories of the host's
+	// filesystems. mounted and points do not include the mounts for pods.
 	mounted map[disk.Dev]bool
 	points  map[point]bool
 	// groups are the peer groups of the host's mounts.
@@ -105,7 +106,7 @@ func (e *examiner) hostFacts() *hostFacts {
 		}
 	}
 	for _, c := range e.s.Classes {
-		// A symlink may lead elsewhere.
+		// A symlink may lead from the class directory to another place.
 		if at, ok := e.s.Host.place(c.Directory); ok {
 			h.classes[at.point] = c.Name
 		}
@@ -124,8 +125,8 @@ func (e *examiner) mounts() {
 	}
 	for g := range hits {
 		if g.pod != "" {
-			// If a pod's mount has the same fault, the copies without a pod add nothing. Every service with its own
-			// mount namespace has copies of kubelet's mounts.
+			// If a mount of a pod has a fault, copies of the mount in views without a pod add nothing. Every service
+			// with its own mount namespace has copies of kubelet's mounts.
 			g.pod = ""
 			delete(hits, g)
 		}
@@ -142,7 +143,8 @@ func (e *examiner) mounts() {
 }
 
 // judge adds the verdicts on one mount to hits:
-//   - OnSystemDisk: the mount lies in a class directory, on that directory's own filesystem. Its disk was not mounted.
+//   - OnSystemDisk: the mount lies in a class directory, on that directory's own filesystem. The volume's disk was not
+//     mounted.
 //   - BareDirectory: the mount is the directory at which kubelet mounts a volume, without the volume.
 //   - StaleCopy: the disk is gone, or the host no longer has it mounted.
 //   - NotItsDisk: the mount is a pod's volume, but not on the disk from which the volume was made.
@@ -181,10 +183,10 @@ func (e *examiner) judge(host *hostFacts, v *View, m *mounts.Mount, hits map[gro
 // stale reports whether a mount is a finding although its disk, or the host's mount of the disk, is gone. The mount is
 // a finding if it belongs to a pod or to a disk of a class.
 func (e *examiner) stale(host *hostFacts, v *View, m *mounts.Mount, ofPod bool) bool {
-	// staging is the RuntimeDirectory= of hotmount-stage@.service, which holds the mount for a moment.
+	// staging is the RuntimeDirectory= of hotmount-stage@.service, which holds a disk's mount for a moment.
 	const staging = "/run/hotmount-stage/"
 	if v != &e.s.Host {
-		// A mount that follows a mount of the host ends together with it.
+		// A mount that follows a mount of the host ends together with the host's mount.
 		follows := m.Shared != 0 && host.groups[m.Shared] || m.Master != 0 && host.groups[m.Master]
 		if follows || strings.HasPrefix(m.Path, staging) {
 			return false
@@ -193,18 +195,18 @@ func (e *examiner) stale(host *hostFacts, v *View, m *mounts.Mount, ofPod bool) 
 	return ofPod || e.s.Gone[m.Dev] || slices.Contains(e.s.Disks, m.Dev)
 }
 
-// wrongDisk returns why a pod's volume is not on the disk from which it was made. It returns "" if the volume may be on
-// that disk.
+// wrongDisk returns why a pod's volume is not on the disk from which the volume was made. wrongDisk returns "" if the
+// volume may be on the right disk.
 //
-// If the StorageClass is known, the volume's name identifies the disk. Otherwise, a volume of the provisioner must be a
-// mount point of the host. No volume may be on a container's own filesystem.
+// If the StorageClass is known, the volume's name identifies the disk. If the StorageClass is unknown, a volume of
+// the provisioner must be a mount point of the host. No volume may be on a container's own filesystem.
 func (h *hostFacts) wrongDisk(m *mounts.Mount, root string, of volume) (Level, string) {
 	disks := h.volumes[of.name]
 	switch {
 	case slices.ContainsFunc(disks, func(d *mounts.Mount) bool { return d.Dev == m.Dev && disk.IsBelow(root, d.Root) }):
 	case len(disks) > 0:
 		return Problem, "not on the disk at " + disk.Visible(disks[0].Path)
-	case of.container != "": // a part of any kind of volume
+	case of.container != "": // a container's part of any kind of volume
 	case m.Type == "overlay":
 		return Problem, "which is deleted with its container"
 	case provisioned().MatchString(of.name) && !h.points[point{m.Dev, root}]:
@@ -274,7 +276,7 @@ func (e *examiner) pod(uid string) Pod {
 	return Pod{UID: uid, Namespace: e.s.Pods[uid].Namespace, Name: e.s.Pods[uid].Name}
 }
 
-// words returns words for a pod, its container and its volume.
+// words describes a pod, its container and its volume.
 func (p *Pod) words() string {
 	words := "pod " + disk.Visible(p.UID)
 	if p.Name != "" {

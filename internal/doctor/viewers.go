@@ -61,7 +61,7 @@ func (e *examiner) viewer(c *disk.Class, v *View, p *Process, host place, groups
 			e.find(f, Problem, ReadOnly, advice("daemon-read-only", "dir", c.Directory), "%s cannot write to %s: it cannot mount disks there", who, shown)
 		}
 		e.disksSeen(c, v, p, &seen, host, disks)
-	case p.Role == Provisioner: // the provisioner may serve another class only
+	case p.Role == Provisioner: // the provisioner may serve only other classes
 	case sees == seesAbsent:
 		then := "no pod that uses a disk starts"
 		if p.Role == Agent {
@@ -76,7 +76,7 @@ func (e *examiner) viewer(c *disk.Class, v *View, p *Process, host place, groups
 	return sees
 }
 
-// who returns words for a process.
+// who describes a process.
 func who(p *Process) string {
 	if p.Role == "" {
 		return fmt.Sprintf("process %d (%s)", p.PID, disk.Visible(p.Name))
@@ -130,7 +130,7 @@ func (e *examiner) disksSeen(c *disk.Class, v *View, p *Process, seen *Seen, hos
 	}
 }
 
-// some returns words with the first of the paths and the number of the others.
+// some returns a text with the first of the paths and the number of the other paths.
 func some(paths []string) string {
 	if len(paths) == 1 {
 		return disk.Visible(paths[0])

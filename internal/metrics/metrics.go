@@ -27,8 +27,8 @@ type Filesystem struct {
 	Inodes, FreeInodes    uint64
 }
 
-// Metrics are the metrics of the daemon. They count from the start of the process. Make one with New. Its methods are
-// safe for concurrent use.
+// Metrics are the metrics of the daemon. The metrics count from the start of the process. Make one with New. The
+// methods of Metrics are safe for concurrent use.
 type Metrics struct {
 	mu sync.Mutex
 	// all are the metrics in the order of the output.
@@ -56,7 +56,7 @@ type added struct {
 // a report of their end.
 const arrivalsKept = 1024
 
-// New returns the metrics of a daemon with that version.
+// New returns the metrics of a daemon of the given version.
 func New(version string) *Metrics {
 	m := &Metrics{added: map[uint64]added{}}
 	add := func(kind, name, help string, labels ...string) *family {
@@ -101,7 +101,7 @@ func (m *Metrics) Added(seq uint64, at time.Time) {
 	}
 }
 
-// Decided records a decision that differs from the disk's last one.
+// Decided records a decision that differs from the disk's last decision.
 func (m *Metrics) Decided(f *disk.Facts, c *disk.Content, d disk.Decision) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -205,7 +205,7 @@ func (m *Metrics) text(lines []disk.Line, filesystems []Filesystem) []byte {
 		}
 	}
 	// runtime/metrics leaves out the objects that each processor has allocated since it last looked for free memory.
-	// The objects that are left out can be more than hotmount allocates for a disk.
+	// runtime/metrics can leave out more objects than hotmount allocates for a disk.
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	m.allocations.of().sum = float64(memory.Mallocs)

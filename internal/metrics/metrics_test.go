@@ -157,8 +157,8 @@ func TestWriteFails(t *testing.T) {
 	}
 }
 
-// TestAllocationsAreCounted checks that each object that is allocated between two texts counts once. The texts, the
-// runtime and other goroutines allocate some objects too, so the count varies a little.
+// TestAllocationsAreCounted checks that each object that is allocated between two outputs of the metrics counts once.
+// The output, the runtime and other goroutines allocate some objects too, so the count varies a little.
 func TestAllocationsAreCounted(t *testing.T) {
 	m := New("x")
 	counted := func() float64 {
@@ -191,7 +191,7 @@ func TestBeforeAnything(t *testing.T) {
 	}
 }
 
-// TestFaulty checks that the metric is 0 before a fault and after the end of a fault.
+// TestFaulty checks that the metric for faults is 0 before a fault and after the end of a fault.
 func TestFaulty(t *testing.T) {
 	m := New("1")
 	for _, fault := range []bool{false, true, false} {

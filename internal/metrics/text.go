@@ -12,8 +12,9 @@ import (
 )
 
 // This package writes the text format (https://prometheus.io/docs/instrumenting/exposition_formats/) itself.
-// client_golang imports net/http, crypto/tls and protobuf. These packages would take five megabytes of a program of
-// thirteen. They would also do a third of the work of each hotmount process before its main function.
+// client_golang imports net/http, crypto/tls and protobuf. net/http, crypto/tls and protobuf would take five
+// megabytes of a program of thirteen. client_golang would also do a third of the work of each hotmount process before
+// its main function.
 
 // The kinds of metrics.
 const (
@@ -33,15 +34,16 @@ type family struct {
 	series map[string]*series
 }
 
-// series is one value of a metric. For a histogram it is the sum and the number of the observations, and how many
-// observations were within each bound.
+// series is one value of a metric. For a histogram, series is the sum and the number of the observations, and how
+// many observations were within each bound.
 type series struct {
 	sum     float64
 	count   uint64
 	buckets []uint64
 }
 
-// of returns the series with these values of the labels. If there is none yet, it adds one with the value 0.
+// of returns the series with these values of the labels. If the family has no such series, of adds one with the value
+// 0.
 func (f *family) of(values ...string) *series {
 	var pairs []string
 	for i, label := range f.labels {
@@ -68,7 +70,7 @@ func (f *family) observe(v float64, values ...string) {
 	}
 }
 
-// write writes the family. It writes nothing if the family has no series.
+// write writes the family. write writes nothing if the family has no series.
 func (f *family) write(b *bytes.Buffer) {
 	if len(f.series) == 0 {
 		return

@@ -1,5 +1,6 @@
-// Package provisioner handles the configuration of sig-storage-local-static-provisioner. It makes the helm values that
-// fit hotmount's configuration. It also checks whether a values file or a ConfigMap fits.
+// Package provisioner handles the configuration of sig-storage-local-static-provisioner. The package makes the helm
+// values that fit hotmount's configuration. The package also checks whether a values file or a ConfigMap fits
+// hotmount's configuration.
 package provisioner
 
 import (
@@ -16,7 +17,7 @@ import (
 )
 
 // Patterns of the names in class directories, in the form that the provisioner matches (Go's filepath.Match). The
-// provisioner ignores entries with other names.
+// provisioner ignores entries whose names do not match the patterns.
 const (
 	// MountPattern matches filesystem UUIDs.
 	MountPattern = "????????-????-????-????-????????????"
@@ -44,7 +45,7 @@ type values struct {
 	Cleanup         cleanup `yaml:"nodeCleanupController"`
 	Classes         []class `yaml:"classes"`
 
-	// Common has some of these keys in charts before version 2.
+	// In charts before version 2, Common has some of the keys of values.
 	Common yaml.Node `yaml:"common,omitempty"`
 }
 
@@ -134,7 +135,7 @@ func Values(s *disk.Settings) ([]byte, error) {
 }
 
 // Check returns, in words, each point in which the provisioner's configuration does not fit the settings. data is a
-// values file, a ConfigMap, or manifests that include that ConfigMap. For any other data Check returns an error.
+// values file, a ConfigMap, or manifests that include a ConfigMap. For any other data Check returns an error.
 func Check(s *disk.Settings, data []byte) ([]string, error) {
 	v, err := parse(data)
 	if err != nil {

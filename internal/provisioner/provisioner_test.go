@@ -65,7 +65,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestBlock checks that a class in block mode has another name pattern, and a cleaner that leaves no data behind.
+// TestBlock checks that a class in block mode has its own name pattern, and a cleaner that leaves no data behind.
 func TestBlock(t *testing.T) {
 	s := &disk.Settings{Classes: []disk.Class{{Name: "raw", Directory: "/var/lib/disks/block", Mode: disk.ModeBlock, Provision: true, Create: "xfs", Accept: []string{"xfs"}}}}
 	got, err := Values(s)
