@@ -64,7 +64,7 @@ func lookCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:    "look {PID <PATHS | --list DIRECTORY}",
 		Short:  "Print what a process has at each path of the standard input (separated by NUL), or a directory's own entries",
-		Hidden: true, // a separate process of doctor, because it may hang
+		Hidden: true, // doctor runs the command as a separate process, because the command may hang
 		Args:   args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, given []string) error {
 			return doctor.Child(list, given[0], c.InOrStdin(), c.OutOrStdout())

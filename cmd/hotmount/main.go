@@ -22,8 +22,8 @@ func main() {
 	os.Exit(exitCode(err))
 }
 
-// exitCode returns the exit code for an error. hotmount(8) lists the exit codes. No other function chooses an exit
-// code.
+// exitCode returns the exit code for an error. hotmount(8) lists the exit codes. No function other than exitCode
+// chooses an exit code.
 func exitCode(err error) int {
 	var usage usageError
 	var found foundError

@@ -9,7 +9,7 @@ import (
 )
 
 // TestCleanupCommand checks that the command removes one mount point, or all mount points in the directories of the
-// last daemon. The command ignores the fault of a faulty configuration.
+// last daemon. The command works even with a faulty configuration.
 func TestCleanupCommand(t *testing.T) {
 	const uuid = "aaaaaaaa-0000-4000-8000-000000000001"
 	h, dir := machine(t), t.TempDir()

@@ -101,7 +101,7 @@ func FollowEvents(ctx context.Context, matches []string, lines int, follow bool,
 	case showErr != nil:
 		return showErr
 	case ctx.Err() != nil:
-		return nil // the process that reads the output has closed it
+		return nil // the reader of the output has closed it
 	case ended != nil || err != nil:
 		return fmt.Errorf("cannot read the journal (only root and members of adm or systemd-journal may): %w: %s", errors.Join(err, ended), disk.Visible(strings.TrimSpace(words.String())))
 	}

@@ -119,7 +119,7 @@ func WarnHeld(w io.Writer, h inventory.Host, s *disk.Settings) error {
 	return nil
 }
 
-// OtherSettings prints a note if the settings differ from those of the running daemon. The daemon's unit may have
+// OtherSettings prints a note if the settings differ from the running daemon's settings. The daemon's unit may have
 // another environment or other flags than this command. The daemon may also not have loaded a changed configuration
 // yet.
 func OtherSettings(w io.Writer, st store.Store, s *disk.Settings) error {

@@ -51,9 +51,8 @@ vdc   5 GiB  \x1b[2J\n\tx  refuse    it holds LVM2_member\x1b[31m; nothing on it
 		t.Errorf("got\n%s", got)
 	}
 
-	// Nothing is known on the disk vdzz, and no machine has a disk of this name. Users who may read disks see that
-	// the disk cannot be opened. Other users see which user can read the disk. The table has its lines for all other
-	// disks.
+	// No machine has a disk named vdzz, and nothing is known on this disk. Users who may read disks see that the disk
+	// cannot be opened. Other users see which user can read the disk. The table has its lines for all other disks.
 	if _, err := h.Store.Init(nil); err != nil {
 		t.Fatal(err)
 	}

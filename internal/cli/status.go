@@ -63,7 +63,7 @@ type DiskStatus struct {
 	// State is one word for the decision and its reason.
 	State    string        `json:"state"`
 	Decision disk.Decision `json:"decision"`
-	// Hold is the kind of hold, empty for a disk that is not held.
+	// Hold is the kind of hold, or empty for a disk that is not held.
 	Hold policy.Hold `json:"hold,omitempty"`
 	// Since is the time of the mount or of the daemon's decision. If neither time is known, Since is the time of the
 	// last change that udev saw.

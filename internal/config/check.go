@@ -59,8 +59,9 @@ func (c class) selectors() {
 	if reflect.DeepEqual(c.Selectors, disk.Selectors{Partitions: true}) {
 		c.add(c.at["partitions"], "found no other selector, expected one, such as names: [vd[b-z][1-9]]")
 	}
-	// Many programs use loop devices. policy.Select selects a loop device only by a pattern whose first letters are
-	// literally "lo". check compares the first letters of a pattern in the same way as policy.Select.
+	// Many programs other than hotmount use loop devices. policy.Select selects a loop device only by a pattern whose
+	// first letters are literally "lo". check compares the first letters of a pattern in the same way as
+	// policy.Select.
 	loop := slices.IndexFunc(c.Names, func(name string) bool {
 		return strings.HasPrefix(strings.TrimPrefix(name, regexpPrefix), "lo")
 	})

@@ -20,7 +20,7 @@ import (
 // DefaultPath is the configuration file that is read if no other file is named.
 const DefaultPath = "/etc/hotmount/config.yaml"
 
-// Source is where the settings come from.
+// Source is the set of places from which the settings come.
 type Source struct {
 	// Path is the file that is read if neither --config nor HOTMOUNT_CONFIG names a file. An empty Path means
 	// DefaultPath. The file at Path may be missing. A file that --config or HOTMOUNT_CONFIG names must exist.
@@ -53,9 +53,10 @@ func Default() disk.Settings {
 	}
 }
 
-// defaultClass returns the defaults of the keys that a class may omit: all but name and directory. defaultClass selects
-// virtio-blk disks, whose vendors all begin with 0x (vendor_show in drivers/virtio/virtio.c). defaultClass also selects
-// QEMU's own disks on virtio-scsi. Clouds have volumes on virtio-scsi too, but under other vendor names.
+// defaultClass returns the defaults of the keys that a class may omit: all but name and directory. defaultClass
+// selects virtio-blk disks, whose vendors all begin with 0x (vendor_show in drivers/virtio/virtio.c). defaultClass
+// also selects QEMU's own disks on virtio-scsi. Clouds have volumes on virtio-scsi too, but their vendor names differ
+// from QEMU's.
 func defaultClass() disk.Class {
 	return disk.Class{
 		Selectors: disk.Selectors{

@@ -35,7 +35,7 @@ var attributes = map[string]map[string]limit{
 	// VIRTIO_BLK_ID_BYTES (include/uapi/linux/virtio_blk.h); vendor_show (drivers/virtio/virtio.c).
 	"virtio": {"serial": {most: 20}, "vendor": {begins: []string{"0x"}}},
 	// The limits are those of the fields of INQUIRY (SPC; scsi_add_lun in drivers/scsi/scsi_scan.c). If the WWN is a
-	// SCSI name string, the disk itself chooses its form (scsi_vpd_lun_id).
+	// SCSI name string, the disk itself chooses the form of the WWN (scsi_vpd_lun_id).
 	"scsi": {"serial": {}, "model": {most: 16}, "vendor": {most: 8}, "wwn": {}},
 	// The limits are those of SN and MN of Identify Controller (NVMe base specification) and of wwid_show
 	// (drivers/nvme/host). The serial of any namespace but the first begins with n2- to n4294967295-.
@@ -63,7 +63,7 @@ func (e exclusion) check() {
 	}
 }
 
-// patterns adds a fault for each wrong pattern. wrong returns what was expected instead of a pattern, "" if the
+// patterns adds a fault for each wrong pattern. wrong returns what was expected instead of a pattern, or "" if the
 // pattern is correct.
 func (e exclusion) patterns(key string, patterns []string, wrong func(string) string) {
 	for i, pattern := range patterns {
@@ -91,8 +91,8 @@ func (e exclusion) wrongName(name string) string {
 	return ""
 }
 
-// transportOf returns the transport of the disks whose names begin with start. transportOf returns "" if such disks can
-// have several transports.
+// transportOf returns the transport of the disks whose names begin with start. transportOf returns "" if disks with
+// such names can have several transports.
 func transportOf(start string) string {
 	for prefix, t := range prefixes {
 		if strings.HasPrefix(start, prefix) {
@@ -117,7 +117,8 @@ func (e exclusion) buses() []string {
 	return all
 }
 
-// transports returns the transports of the disks that the exclusion can match. "" stands for any other transport.
+// transports returns the transports of the disks that the exclusion can match. "" stands for any transport other than
+// virtio, scsi, nvme, dm and loop.
 func (e exclusion) transports() []string {
 	can := []string{"virtio", "scsi", "nvme", "dm", "loop", ""}
 	if len(e.Transport) > 0 {

@@ -132,7 +132,7 @@ func unreadable(name string, err error) error {
 	return fmt.Errorf("cannot read the configuration file %s: %w", disk.Visible(name), bare(err))
 }
 
-// bare returns the error without its path. The path comes from a user or a file, and may be long.
+// bare returns the error without its path. The path may be long, and comes from outside hotmount.
 func bare(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err

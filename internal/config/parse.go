@@ -182,7 +182,7 @@ func (p *parser) addExclusions(n *yaml.Node) {
 	}
 }
 
-// section reads a class or an exclusion. ok is false if the node is not a mapping.
+// section reads a class or an exclusion. The result ok is false if the node is not a mapping.
 func (p *parser) section(n *yaml.Node, full string, keys []key) (s section, ok bool) {
 	nodes := p.mapping(n, full, names(keys))
 	values, from := p.values(nodes, full+".", keys)
@@ -221,8 +221,8 @@ func (p *parser) at(n *yaml.Node, key, format string, args ...any) {
 	p.add(p.place(n, key), format, args...)
 }
 
-// plain reports whether the node has an accepted form: no alias, anchor or tag. If the node has another form, plain
-// adds a fault.
+// plain reports whether the node has no alias, no anchor and no tag. If the node has an alias, an anchor or a tag,
+// plain adds a fault.
 func (p *parser) plain(n *yaml.Node, key string) bool {
 	switch {
 	case n.Kind == yaml.AliasNode:
@@ -286,7 +286,7 @@ func (p *parser) items(n *yaml.Node, key, expected string, least int) []*yaml.No
 	return nil
 }
 
-// list returns the values of a list. ok is false if one of the values is wrong.
+// list returns the values of a list. The result ok is false if one of the values is wrong.
 func (p *parser) list(n *yaml.Node, full string, k key) (values []any, ok bool) {
 	least, before := 0, len(p.faults)
 	if k.count == nonEmptyList {
@@ -306,7 +306,7 @@ func (p *parser) list(n *yaml.Node, full string, k key) (values []any, ok bool) 
 	return values, len(p.faults) == before
 }
 
-// scalar returns the value of n. ok is false if the value is wrong.
+// scalar returns the value of n. The result ok is false if the value is wrong.
 func (p *parser) scalar(n *yaml.Node, key string, k kind) (value any, ok bool) {
 	if !p.plain(n, key) {
 		return nil, false

@@ -92,7 +92,7 @@ func (k key) written(value any) string {
 	return fmt.Sprint(value)
 }
 
-// bound returns one end of a range of sizes as text. The text is empty if n is 0, which means no bound.
+// bound returns one end of a range of sizes as text. bound returns "" for 0, which means no bound.
 func bound(n uint64) string {
 	if n == 0 {
 		return ""

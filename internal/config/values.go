@@ -51,7 +51,7 @@ var (
 		"a pattern of kernel names such as vd[a-z], of at most 128 characters without slashes and spaces", wrongPattern)
 	anyText = matching(`[ -~]+`, 128,
 		"a pattern of at most 128 visible characters: a glob such as FAST-*, or a regular expression after re:", wrongPattern)
-	// The first directory must be literal, so that no pattern can match every file.
+	// The first directory of a pattern must be literal, so that no pattern can match every file.
 	backingFile = matching(`/[ -)+-.0->@-Z\]-~]+/[ -~]+`, 128,
 		"a glob of absolute paths that begins with a directory by its name, such as /srv/ci/*.img", wrongBackingFile)
 )
@@ -77,7 +77,7 @@ func wrongBackingFile(s, expected string) string {
 	return ""
 }
 
-// regexpPrefix is the same as in policy.Regexp.
+// regexpPrefix is the prefix of a regular expression, as in policy.Regexp.
 const regexpPrefix = "re:"
 
 // wrongPattern returns what is expected instead of an invalid pattern.
@@ -147,7 +147,7 @@ func wrongOption(s, expected string) string {
 	return refusal(name)
 }
 
-// refusal returns what is expected instead of a forbidden option, "" if the option is allowed. A forbidden option
+// refusal returns what is expected instead of a forbidden option, or "" if the option is allowed. A forbidden option
 // changes a mount's owner or effect (mount(8), systemd.mount(5)), adds a device, or lets XFS mount two filesystems
 // with one UUID.
 func refusal(name string) string {

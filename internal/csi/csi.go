@@ -58,8 +58,8 @@ type finder struct {
 
 // kubelet finds the drivers of one kubelet.
 //
-// A driver's registrar makes plugins_registry/NAME-reg.sock, and removes it at its regular end (buildSocketPath and
-// removeRegSocket in kubernetes-csi/node-driver-registrar). The driver itself makes a socket in a directory that
+// A driver's registrar makes plugins_registry/NAME-reg.sock, and removes the socket at a normal end (buildSocketPath
+// and removeRegSocket in kubernetes-csi/node-driver-registrar). The driver itself makes a socket in a directory that
 // usually has the driver's name. The directory with the driver's socket is below plugins or, in old manifests, below
 // csi-plugins.
 func (n *finder) kubelet(dir string) {
@@ -91,8 +91,8 @@ func (n *finder) kubelet(dir string) {
 }
 
 // driverName matches the names that a CSI driver can have (GetPluginInfoResponse in the CSI specification). Device
-// plugins for other hardware register too. The name of a device plugin is the name of a resource and has an
-// underscore, such as example.com_sriov.
+// plugins for hardware other than disks register with kubelet too. The name of a device plugin is the name of a
+// resource and has an underscore, such as example.com_sriov.
 var driverName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$`) })
 
 // ofCSI reports whether the entry of a plugin's directory is the socket of a CSI driver. The names of such sockets

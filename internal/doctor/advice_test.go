@@ -72,7 +72,7 @@ func TestDistribution(t *testing.T) {
 	}
 }
 
-// TestRemedy checks that the lines of a remedy have what is needed, and nothing harmful.
+// TestRemedy checks that the lines of a remedy contain what is needed, and nothing harmful.
 func TestRemedy(t *testing.T) {
 	const dir = "/mnt/disks"
 	process := func(name, exe string, args ...string) *Process {
@@ -99,7 +99,7 @@ func TestRemedy(t *testing.T) {
 		{"kind", remedy(plain, dir), "propagation: HostToContainer", ""},
 		{"a container's root", remedyRoot(plain, defaultRoot), "--volume /var/lib/kubelet:/var/lib/kubelet:rshared", ""},
 		{"kind's root", remedyRoot(plain, defaultRoot), "propagation: Bidirectional", ""},
-		// A channel is a version of Kubernetes, which the advice must not change.
+		// A channel of MicroK8s is a version of Kubernetes, which the advice must not change.
 		{"microk8s", remedy(microk8s, dir), "strict", "channel="},
 		{"microk8s is not refreshed into another snap", remedy(microk8s, dir), "drain", "refresh"},
 		{"talos", remedy(talos, dir), "options: [rbind, rslave, rw]", ""},

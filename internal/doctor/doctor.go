@@ -50,7 +50,7 @@ type View struct {
 	Root      string
 	Processes []Process
 	Mounts    []mounts.Mount
-	// Bases maps each class directory to its path in this view. In a provisioner's view, the path may differ from the
+	// Bases maps each class directory to its path in the view. In a provisioner's view, the path may differ from the
 	// host's path.
 	Bases map[string]string
 	// Sights maps a path to what the view's first process finds at the path.
@@ -61,7 +61,7 @@ type View struct {
 
 // Sight is what a process finds at a path, resolved inside the process's root directory.
 type Sight struct {
-	// MountID is the id of the mount on which the path ends. Path is the path without symlinks.
+	// MountID is the id of the mount on which the path ends. Path is the resolved path, without symlinks.
 	MountID int    `json:"mount_id,omitempty"`
 	Path    string `json:"path,omitempty"`
 	// Absent reports whether nothing is at the path. Failure is the reason why the doctor does not know what is at

@@ -99,8 +99,8 @@ func (v *View) unknown(p string) string {
 	return cmp.Or(v.Sights[p].Failure, "its mount is not in the mount table")
 }
 
-// hostPath returns the shortest host path of a directory of a filesystem, even if a mount hides the directory. The path
-// is empty if the host does not have the directory.
+// hostPath returns the shortest host path of a directory of a filesystem, even if a mount hides the directory.
+// hostPath returns "" if the host does not have the directory.
 func (e *examiner) hostPath(at point) string {
 	best := ""
 	for i := range e.s.Host.Mounts {

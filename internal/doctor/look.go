@@ -76,7 +76,7 @@ func Look(pid int, paths []string, w io.Writer) error {
 	return sights(paths, func(p string) Sight { return sight(root, p) }, func(a Answer) error { return out.Encode(a) })
 }
 
-// maxHung is how many paths may hang before Look stops looking at further paths. Each hanging path keeps a thread.
+// maxHung is how many paths may hang before Look stops looking at further paths. Each hanging path occupies a thread.
 const maxHung = 16
 
 // sights looks at several paths at once. sights passes each result to tell as soon as the result is known.
@@ -118,8 +118,8 @@ func sight(root int, path string) Sight {
 const maxEntries = 4096
 
 // List writes the entries of a directory itself, one Answer a line. List does not see what is mounted over the
-// entries, because it looks through a copy of the directory's mount (open_tree(2)). No other process sees the copy,
-// which ends with the call.
+// entries, because it looks through a copy of the directory's mount (open_tree(2)). No other process sees the copy of
+// the mount, which ends with the call of List.
 func List(dir string, w io.Writer) error {
 	copied, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil {

@@ -25,8 +25,8 @@ func (r *Report) Print(w io.Writer) error {
 	}
 	told := map[string]bool{}
 	for _, f := range r.Findings {
-		// Foreign bytes should already be visible in the findings. Printable makes bytes visible that a finding has
-		// missed.
+		// Findings should already contain foreign bytes only in escaped form. Printable escapes foreign bytes that a
+		// finding has missed.
 		fmt.Fprintf(&b, "\n%s: %s\n", strings.ToUpper(string(f.Level)), disk.Printable(f.What))
 		if f.Data != "" {
 			fmt.Fprintf(&b, "  the data: %s %s\n", disk.Visible(f.Data), r.whereIs(&f))

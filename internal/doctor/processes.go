@@ -117,7 +117,7 @@ func (src Source) table(v *View) error {
 	return err
 }
 
-// process reads the name of a process, the role that this name claims, and the control group. process does not read
+// process reads the name of a process, the role that the name claims, and the control group. process does not read
 // files of /proc that can hang on the memory of the process.
 func (src Source) process(pid int) (Process, error) {
 	p := Process{PID: pid}
@@ -145,9 +145,9 @@ var roles = map[string]Role{
 	"hotmount": Agent,
 }
 
-// plausible reports whether a process can have the role that its name claims, because any program in a pod can take any
-// name. Kubelets and runtimes mount on the host, so they have CAP_SYS_ADMIN (capabilities(7)) in the host's user
-// namespace. CAP_SYS_ADMIN in another user namespace proves nothing: there any process can have it
+// plausible reports whether a process can have the role that its name claims, because any program in a pod can take
+// any name. Kubelets and runtimes mount on the host, so they have CAP_SYS_ADMIN (capabilities(7)) in the host's user
+// namespace. CAP_SYS_ADMIN in another user namespace proves nothing, because any process can have it there
 // (user_namespaces(7)).
 func (src Source) plausible(p *Process) bool {
 	switch {

@@ -17,7 +17,7 @@ const (
 	Problem Level = "problem"
 	// Warning means that something does not work or may cause trouble, but no data is lost unnoticed.
 	Warning Level = "warning"
-	// Note is worth knowing but asks for no action.
+	// Note means something worth knowing that asks for no action.
 	Note Level = "note"
 )
 
@@ -99,7 +99,7 @@ type Finding struct {
 	// data now.
 	Data  string `json:"data,omitempty"`
 	Reach string `json:"reach,omitempty"`
-	// What is the finding in words. Do is the remedy, one step a line.
+	// The field What describes the finding in words. Do is the remedy, one step a line.
 	What string   `json:"what"`
 	Do   []string `json:"do,omitempty"`
 }
@@ -107,7 +107,8 @@ type Finding struct {
 // Findings are findings in the order in which they were found.
 type Findings []Finding
 
-// Add adds a finding. what is a format string for args. The caller makes all foreign bytes in args visible.
+// Add adds a finding. The parameter what is a format string for args. The caller makes all foreign bytes in args
+// visible.
 func (all *Findings) Add(f Finding, level Level, kind Kind, do []string, what string, args ...any) {
 	f.Level, f.Kind, f.Do, f.What = level, kind, do, fmt.Sprintf(what, args...)
 	f.Processes = f.Processes[:min(len(f.Processes), 10)]
@@ -210,8 +211,8 @@ func Confirmed(take func() (*Snapshot, error)) (*Report, error) {
 	return r, nil
 }
 
-// confirm keeps only the findings that both reports have. A fault that only one of the reports has may come from a
-// mount in progress.
+// confirm keeps only the findings that r and again both have. A fault that only one of the reports has may come from
+// a mount in progress.
 func (r *Report) confirm(again *Report) {
 	before := r.Findings
 	*r = *again

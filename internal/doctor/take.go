@@ -187,8 +187,8 @@ func (v *View) placeOf(p place, otherwise string) string {
 	return otherwise
 }
 
-// look sets what the view's first process that answers has at each path. If no living process answers, look sets the
-// reason.
+// look sets what the view's first process that answers has at each path. If a living process gives no answer, look
+// sets the reason.
 func (src Source) look(ctx context.Context, v *View, paths []string) {
 	for v.Sights = map[string]Sight{}; len(v.Processes) > 0; v.Processes = v.Processes[1:] {
 		pid := v.Processes[0].PID

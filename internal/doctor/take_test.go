@@ -313,7 +313,8 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// TestRuntimeService checks that a kubelet with the host's mounts is not blamed if its runtime lacks these mounts.
+// TestRuntimeService checks that a kubelet with the host's mounts is not blamed if its runtime lacks the host's
+// mounts.
 func TestRuntimeService(t *testing.T) {
 	m := newMachine(t)
 	m.process(10, "kubelet", "/usr/bin/kubelet", "mnt:[1]", hostTable)

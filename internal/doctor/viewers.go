@@ -156,7 +156,7 @@ func (e *examiner) sharedBack() {
 			continue
 		}
 		if v.Namespace == e.s.Host.Namespace {
-			culprit = runtimes[0].first(Runtime) // this runtime is not in the host's mount namespace
+			culprit = runtimes[0].first(Runtime) // the runtime is not in the host's mount namespace
 		}
 		for _, dir := range kubelet.Roots {
 			if at, ok := v.place(dir); ok && !e.arrives(at, dir, runtimes) {

@@ -42,8 +42,8 @@ type series struct {
 	buckets []uint64
 }
 
-// of returns the series with these values of the labels. If the family has no such series, of adds one with the value
-// 0.
+// of returns the series with the given values of the labels. If the family has no such series, of adds one with the
+// value 0.
 func (f *family) of(values ...string) *series {
 	var pairs []string
 	for i, label := range f.labels {

@@ -32,7 +32,7 @@ func parse(data []byte) (*values, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Other objects, and texts that are not objects, may have any form.
+		// Objects of other kinds, and texts that are not objects, may have any form.
 		var o object
 		if n.Decode(&o) == nil && o.Kind != "" {
 			for _, o := range append(o.Items, o) {

@@ -135,7 +135,8 @@ func Values(s *disk.Settings) ([]byte, error) {
 }
 
 // Check returns, in words, each point in which the provisioner's configuration does not fit the settings. data is a
-// values file, a ConfigMap, or manifests that include a ConfigMap. For any other data Check returns an error.
+// values file, a ConfigMap, or manifests that include a ConfigMap. If data is in another form, Check returns an
+// error.
 func Check(s *disk.Settings, data []byte) ([]string, error) {
 	v, err := parse(data)
 	if err != nil {

@@ -83,7 +83,8 @@ func (b *bench) boot(ctx context.Context, c *worker.Container, f figure, way str
 	return t, nil
 }
 
-// times waits for all mounts. After the last mount, times asks PID 1 when the mounts and the daemon became active.
+// times waits for all mounts. After the last mount, the function times asks PID 1 when the mounts and the daemon
+// became active.
 func (b *bench) times(ctx context.Context, c *worker.Container, t *Turn) error {
 	const read = `systemctl is-system-running --wait >/dev/null
 systemctl show -P UserspaceTimestampMonotonic

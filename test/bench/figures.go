@@ -72,7 +72,7 @@ type Turn struct {
 	Fault string `json:"fault,omitempty"`
 }
 
-// quiet reports whether the machine was almost idle apart from the turn.
+// quiet reports whether the machine was almost idle except for the turn.
 func (t Turn) quiet() bool { return t.Idle >= 1-busyBefore && t.Others <= busyMeanwhile }
 
 func first(times map[string]float64) float64 {

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// task is the request to this program inside the container. The task is passed as JSON on the command line.
+// task is the request to the bench program inside the container. The task is passed as JSON on the command line.
 type task struct {
 	Figure string   `json:"figure"`
 	Ways   []string `json:"ways"`

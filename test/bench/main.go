@@ -23,7 +23,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	// The same program also takes the turns inside the container.
+	// The bench program also takes the turns inside the container.
 	if len(args) == 2 && args[0] == "inside" {
 		return runInside(ctx, args[1], os.Stdin, os.Stdout, os.Stderr)
 	}

@@ -102,7 +102,7 @@ func (in *inside) status(ctx context.Context) (procfs.ProcStatus, error) {
 }
 
 // peak is the highest memory use seen, in MiB. own is the memory of hotmount's processes, processes is their number,
-// and all includes the tools.
+// and all is the memory including the tools.
 type peak struct{ own, processes, all float64 }
 
 // peakUntil samples the private memory (RssAnon in proc_pid_status(5)) of the processes in hotmount's units. peakUntil

@@ -46,7 +46,7 @@ func (r *Result) plotMany() string {
 		var names []string
 		var all []series
 		for _, way := range r.ways(f.name) {
-			// The shell loop takes so long that the other methods would shrink to one line.
+			// In one plot with the slow shell loop, all other methods would shrink to one line.
 			if t, ok := r.medianTurn(f.name, way); ok && way != shellLoop {
 				names = append(names, way)
 				all = append(all, series{way, mountedAfter(t)})

@@ -24,7 +24,7 @@ func (in *inside) unitTimes(ctx context.Context, unit string) (start, active flo
 	return n[0] / 1000, n[1] / 1000, nil
 }
 
-// ready measures starts of the daemon with attached disks. ready also measures the udev rules with the same disks.
+// ready measures starts of the daemon with attached disks. ready also measures the udev rules with attached disks.
 func (in *inside) ready(ctx context.Context) error {
 	files, err := in.disks(ctx, in.Disks)
 	if err != nil {
@@ -183,7 +183,7 @@ func leaveMountPoint(dir string) error {
 	return errors.Join(immutable(marker), immutable(dir))
 }
 
-// immutable sets the immutable flag of a file. immutable does nothing on a filesystem without this flag.
+// immutable sets the immutable flag of a file. immutable does nothing on a filesystem without the immutable flag.
 func immutable(path string) error {
 	const flag = 0x10 // FS_IMMUTABLE_FL in linux/fs.h
 	f, err := os.Open(path)

@@ -16,7 +16,7 @@ type Interval struct {
 const resamples = 2000
 
 // estimate returns f of the samples, with the interval of the percentile bootstrap. estimate always returns the same
-// interval for the same samples. With one or two turns the interval means little.
+// interval for the same samples. An interval from one or two turns means little.
 func estimate(f func(samples ...[]float64) float64, samples ...[]float64) Interval {
 	random := rand.New(rand.NewPCG(38, 38))
 	drawn := make([][]float64, len(samples))

@@ -52,8 +52,8 @@ type Bound struct {
 	Met  bool    `json:"met"`
 }
 
-// values returns f of each turn of a method in a figure. The function values uses the turns on an idle machine, or all
-// turns if there is no such turn. Turns for which f returns false do not count.
+// values returns f of each turn of a method in a figure. The function values uses the turns on an idle machine, or
+// all turns if the machine was never idle. Turns for which f returns false do not count.
 func (r *Result) values(figure, way string, f func(Turn) (float64, bool)) (values []float64, quiet, turns int) {
 	var all []float64
 	for _, t := range r.Turns {

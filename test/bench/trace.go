@@ -18,7 +18,7 @@ import (
 // trace is an instance of the kernel's tracer. The program on the host, not the container, owns the tracer's
 // instance.
 type trace struct {
-	tracefs *os.File // a detached mount, which ends when this descriptor is closed
+	tracefs *os.File // a detached mount, which ends when the descriptor is closed
 	dir     string
 }
 

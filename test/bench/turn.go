@@ -29,7 +29,7 @@ func (in *inside) rounds(ctx context.Context) error {
 	if err := in.clear(ctx, nil); err != nil {
 		return err
 	}
-	// The first turn does not count, because hotmount must first record the disks.
+	// The first turn does not count, because hotmount sees the disks for the first time.
 	if _, err := in.turn(ctx, hotmount, files); err != nil {
 		return err
 	}

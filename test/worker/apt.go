@@ -292,7 +292,7 @@ func need(ctx context.Context, progress io.Writer, packages []string, uid int) e
 
 // missingPackages returns the packages that dpkg does not list as installed.
 func missingPackages(ctx context.Context, packages []string) []string {
-	// dpkg-query fails on an unknown package, but still prints the others.
+	// dpkg-query fails if a package is unknown, but still prints the known packages.
 	out, _ := command(ctx, nil, "dpkg-query", append([]string{"-W", "-f", "${Package} ${db:Status-Status}\n"}, packages...)...)
 	var missing []string
 	for _, p := range packages {

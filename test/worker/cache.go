@@ -38,7 +38,8 @@ func CacheDir() (string, error) {
 	return filepath.Join("/var/cache", fmt.Sprintf("hotmount-test-%d", os.Getuid())), nil
 }
 
-// cache is a directory of entries. Each entry of the cache is built once, and appears only when it is complete.
+// cache is the directory of images and saved states. Each entry of the cache is built once, and appears only when it
+// is complete.
 type cache struct{ dir string }
 
 // entry is a finished cache entry, on which this process holds a shared lock.

@@ -60,9 +60,9 @@ var (
 
 var goodName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,30}$`)
 
-// StartContainer boots a container according to the options. The caller must Stop the container. When this process is
-// killed, the kernel kills the container. The next start of a container removes what the killed container left on the
-// host.
+// StartContainer boots a container according to the options. The caller must Stop the container. When the calling
+// process is killed, the kernel kills the container. The next start of a container removes what a killed container
+// left on the host.
 func StartContainer(ctx context.Context, o ContainerOptions) (*Container, error) {
 	o.Suite, o.Loops = cmp.Or(o.Suite, DefaultSuite), cmp.Or(o.Loops, 32)
 	if err := checkContainer(o); err != nil {

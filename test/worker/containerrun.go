@@ -20,7 +20,7 @@ import (
 const foreignCapabilities = "-sys_module,-sys_rawio,-sys_time,-syslog,-audit_control,-audit_read,-wake_alarm"
 
 // Command returns a command that runs in all namespaces of the container, in a cgroup beside the container's cgroup.
-// The caller sets the command's streams. The command ends when the context ends.
+// The caller sets the standard input and output of the command. The command ends when the context ends.
 func (c *Container) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	c.mu.Lock()
 	defer c.mu.Unlock()

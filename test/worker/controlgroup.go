@@ -19,9 +19,9 @@ import (
 	"github.com/moby/sys/mountinfo"
 )
 
-// controlGroup is the cgroup2 directory of a container. A controlGroup has two subdirectories. "inside" is for the
-// container's own processes, and the container's systemd sees this subdirectory as the root. "harness" is for host
-// processes that run inside the container.
+// controlGroup is the cgroup2 directory of a container. A controlGroup has two subdirectories. The subdirectory
+// "inside" is for the container's own processes, and the container's systemd sees it as the root. The subdirectory
+// "harness" is for host processes that run inside the container.
 type controlGroup struct {
 	dir string
 	// holder is a process that keeps a scope of the host's systemd active, or nil if there is no scope.
@@ -94,7 +94,7 @@ func newScope(ctx context.Context, top, name string) (_ *controlGroup, err error
 	return nil, fmt.Errorf("cannot find the cgroup of %s", name)
 }
 
-// fill makes the two subdirectories, and passes the host's controllers on to them.
+// fill makes the subdirectories "inside" and "harness", and passes the host's controllers on to both.
 func (g *controlGroup) fill() error {
 	for _, dir := range []string{g.inside(), g.harness()} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {

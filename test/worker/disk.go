@@ -241,9 +241,9 @@ func (w *Worker) Detach(ctx context.Context, id string) error {
 	return w.WaitDetached(ctx, id)
 }
 
-// DetachSurprise unplugs a disk without waiting for the guest. A disk with BusSCSI is gone at once. A PCI device is
-// gone when the guest's kernel has answered; the kernel cannot refuse the removal. The caller of DetachSurprise must
-// call WaitDetached.
+// DetachSurprise unplugs a disk without waiting for the guest. DetachSurprise removes a SCSI disk at once. A PCI
+// device is gone when the guest's kernel has answered; the kernel cannot refuse the removal. The caller of
+// DetachSurprise must call WaitDetached.
 func (w *Worker) DetachSurprise(ctx context.Context, id string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

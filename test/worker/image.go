@@ -21,7 +21,7 @@ const DefaultSuite = "bookworm"
 
 const lockExclusive = syscall.LOCK_EX
 
-// recipeVersion changes when a change of the code below changes the image.
+// recipeVersion must be increased when a change of the code below changes the image.
 const recipeVersion = 1
 
 // keptImages is the number of images that stay in the cache.

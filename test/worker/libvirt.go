@@ -39,7 +39,7 @@ type Libvirt struct {
 	checked time.Time // when the domain was last known to run
 }
 
-// StartLibvirt boots a domain from the disk that [Start] would use for these options, and returns the domain.
+// StartLibvirt boots a domain from the disk that [Start] would use for the given options, and returns the domain.
 // StartLibvirt cannot restore a saved state, because libvirt defines other hardware. StartLibvirt waits while another
 // libvirt runs. The caller must Stop the domain.
 func StartLibvirt(ctx context.Context, o Options) (*Libvirt, error) {
@@ -211,7 +211,7 @@ func (l *Libvirt) define(ctx context.Context, o Options) error {
 // Domain returns the name of the domain, for Virsh.
 func (l *Libvirt) Domain() string { return domainName }
 
-// Virsh runs virsh against this libvirt and returns its standard output.
+// Virsh runs virsh against the worker's libvirt and returns its standard output.
 func (l *Libvirt) Virsh(ctx context.Context, args ...string) (string, error) {
 	socket := filepath.Join(l.root(), "run/libvirt/libvirt-sock")
 	start := time.Now()

@@ -117,7 +117,7 @@ func removeLoop(control, n int) error {
 		if err != nil {
 			return err
 		}
-		_ = unix.IoctlSetInt(int(f.Fd()), unix.LOOP_CLR_FD, 0) // the file may be detached by now
+		_ = unix.IoctlSetInt(int(f.Fd()), unix.LOOP_CLR_FD, 0) // the file may already be detached
 		f.Close()
 	}
 	err := poll(10*time.Second, func() error { return unix.IoctlSetInt(control, unix.LOOP_CTL_REMOVE, n) })

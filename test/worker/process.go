@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// process is a long-running child process. The child ends when this process ends, for whatever reason.
+// process is a long-running child process. A process ends when the process that started it ends, for whatever reason.
 type process struct {
 	name string
 	cmd  *exec.Cmd
@@ -20,7 +20,7 @@ type process struct {
 	err  error         // the result of Wait; valid when done is closed
 }
 
-// startProcess starts cmd so that the kernel kills it when this process dies.
+// startProcess starts cmd so that the kernel kills it when the calling process dies.
 //
 // PR_SET_PDEATHSIG applies to the parent's thread, not to the process. The goroutine that forks stays locked to its
 // thread until the child is gone.

@@ -94,10 +94,10 @@ func portName(i int) string { return ownPrefix + "port" + strconv.Itoa(i) }
 
 // args returns QEMU's command line.
 //
-// The TCG of QEMU 7.2 has a fault. A TEST of a negative number, then a SETGE to memory that was never written, stores
-// the value 1. The store causes a page fault. The correct value is 0, which QEMU also stores in a register or in
-// memory that was written before. Go compiles some assignments of a comparison to a bool to these two instructions. A
-// bool in a new page of a worker's heap can therefore be wrong.
+// The TCG of QEMU 7.2 has a fault. After a TEST of a negative number, SETGE can store 1 in memory, although a real
+// processor stores 0. The wrong value appears only if the store causes a page fault, because the memory was never
+// written before. Go uses TEST and SETGE to assign some comparisons to a bool. In a worker, a bool in a new page of the
+// heap can therefore be wrong.
 func (l launch) args() ([]string, error) {
 	kernel, err := kernelLine(l.image, l.kernelArgs)
 	if err != nil {

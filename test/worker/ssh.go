@@ -374,7 +374,7 @@ func (g *guest) awaitBoot(ctx context.Context, before string) error {
 		if now != before {
 			return nil
 		}
-		// The old boot has answered. The connection to the old boot ends when that boot ends.
+		// The old boot has answered. The connection to the old boot ends with the old boot.
 		g.mu.Lock()
 		master := g.master
 		g.mu.Unlock()

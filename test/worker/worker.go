@@ -48,7 +48,7 @@ var (
 	_ Machine = (*Libvirt)(nil)
 )
 
-// Options describe a worker. The zero value is valid.
+// Options describe a worker. The zero value of Options is valid.
 type Options struct {
 	// Suite is the Debian release, DefaultSuite by default.
 	Suite string
@@ -71,8 +71,8 @@ type Options struct {
 	// NoSavedState boots the worker instead of restoring it. Files, Deb and Setup are in place before the worker
 	// boots.
 	NoSavedState bool
-	// Dir is the directory for the logs: serial.log, qmp.log, qemu.log. The directory also receives the logs of a
-	// worker whose preparation failed. By default the logs are temporary and Stop removes them.
+	// Dir is the directory for the logs: serial.log, qmp.log, qemu.log. Dir also receives the logs of a worker whose
+	// preparation failed. By default the logs are temporary and Stop removes them.
 	Dir string
 	// Progress receives messages about steps that take a long time.
 	Progress io.Writer
@@ -133,8 +133,8 @@ func newGuest(img image, work *workDir, serial string) *guest {
 	return &guest{keyFile: img.sshKey(), control: work.path, serial: serial}
 }
 
-// Start returns a running worker. Start takes seconds if a worker with the same options was started before. The caller
-// must Stop the worker. The worker ends with this process.
+// Start returns a running worker. Start takes seconds if a worker with the same options was started before. The
+// caller must Stop the worker. The worker ends when the calling process ends.
 func Start(ctx context.Context, o Options) (*Worker, error) {
 	o = o.withDefaults()
 	for try := 1; ; try++ {
