@@ -120,7 +120,7 @@ func eventOf(e report.Entry) Event {
 	}
 }
 
-// The colour changes at these priorities (syslog(3)).
+// The constants are the priorities (syslog(3)) at which the colour changes.
 const (
 	priorityError   = 3
 	priorityWarning = 4

@@ -52,7 +52,7 @@ vdc   5 GiB  \x1b[2J\n\tx  refuse    it holds LVM2_member\x1b[31m; nothing on it
 	}
 
 	// No machine has a disk named vdzz, and nothing is known on this disk. Users who may read disks see that the disk
-	// cannot be opened. Other users see which user can read the disk. The table has its lines for all other disks.
+	// cannot be opened. Other users see which user can read the disk. The table has lines for all other disks.
 	if _, err := h.Store.Init(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,8 @@ func TestPlanOfOtherSettings(t *testing.T) {
 }
 
 // TestFailing checks that plan, explain and status show the same about a failure: what fails, how often, and when it
-// is tried again. The commands show a failure only for the attachment and the decision in the daemon's line.
+// is tried again. The commands show a failure only for the attachment and the decision for which the daemon published
+// the failure.
 func TestFailing(t *testing.T) {
 	h := nodetest.New(t)
 	settings := config.Default()

@@ -149,7 +149,7 @@ func TestStatusYAML(t *testing.T) {
 }
 
 // TestStatusTellsWhatFailed checks when status shows a failure, which only the daemon knows. Status shows a failure
-// only for the attachment that failed, and only while the decision is the same.
+// only for the attachment whose action failed, and only while the decision is the same.
 func TestStatusTellsWhatFailed(t *testing.T) {
 	h := nodetest.New(t)
 	settings := config.Default()

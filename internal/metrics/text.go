@@ -30,7 +30,7 @@ type family struct {
 	labels []string
 	// bounds are the upper bounds of a histogram's buckets, without the last, infinite one.
 	bounds []float64
-	// series are the values by their labels. The labels are in their written form, without the braces.
+	// series maps the labels of a series to its values. The labels are in their written form, without the braces.
 	series map[string]*series
 }
 

@@ -81,8 +81,8 @@ func attach(t *testing.T, c *Container, d Disk) (id, name string) {
 
 const untilNamed = "for i in $(seq 100); do udevadm info -q property /dev/%s | grep -x ID_FS_TYPE=xfs && exit; sleep 0.1; done; exit 1"
 
-// TestContainer checks that systemd runs in a container and that udev names its disks. TestContainer also checks that
-// the container has the capabilities, programs and settings of a virtual worker.
+// TestContainer checks that systemd runs in a container and that udev names its disks. TestContainer also resizes and
+// detaches a disk, reboots the container, and saves the logs.
 func TestContainer(t *testing.T) {
 	c := startContainer(t, ContainerOptions{Options: Options{Setup: "echo set up >/root/setup", KernelArgs: []string{"hotmount.format=no"}}})
 	if state := runIn(t, c, "systemctl is-system-running || systemctl --failed --no-legend"); state != "running" {

@@ -63,7 +63,7 @@ func TestContainerKilled(t *testing.T) {
 		if exists(fmt.Sprintf("/proc/%d/root/run/systemd", pid)) {
 			t.Errorf("process %d goes on", pid)
 		}
-		// Since the container was killed, another program may have attached a file to this loop device.
+		// After the end of the killed container, another program may have attached a file to the loop device.
 		file, _ := os.ReadFile(fmt.Sprintf("/sys/block/loop%d/loop/backing_file", first+1))
 		if strings.Contains(string(file), "/srv/killed/") {
 			t.Errorf("loop%d still has %s", first+1, file)

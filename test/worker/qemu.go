@@ -85,7 +85,7 @@ func kernelLine(img image, extra []string) (string, error) {
 // portAddress returns the address of hot-plug port i on the root bus.
 func portAddress(i int) (slot, function int) { return 0x10 + i/8, i % 8 }
 
-// ownPrefix is the prefix of all device names except those of the test's disks.
+// ownPrefix is the prefix of all device names except the names of the test's disks.
 const ownPrefix = "worker-"
 
 const scsiName = ownPrefix + "scsi"

@@ -96,7 +96,7 @@ func (o Options) withDefaults() Options {
 
 func (o Options) customised() bool { return o.Deb != "" || len(o.Files) > 0 || o.Setup != "" }
 
-// what describes for a message what o installs in the worker.
+// The method what lists, for a message, everything that o installs in the worker.
 func (o Options) what() string {
 	var parts []string
 	if o.Deb != "" {
