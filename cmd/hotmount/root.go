@@ -119,7 +119,7 @@ func outputFlag(c *cobra.Command, output *string, words ...string) {
 	}
 }
 
-// configured adds the flags that override settings of the configuration to the command. It returns the command.
+// configured adds the flags that override settings of the configuration to the command, and returns the command.
 func configured(c *cobra.Command) *cobra.Command {
 	config.AddFlags(c.Flags())
 	if err := c.MarkFlagFilename("config", "yaml", "yml"); err != nil {

@@ -76,10 +76,10 @@ func offer(host func() inventory.Host, fits fit, word func(*disk.Facts, disk.Dec
 	}
 }
 
-// NotIgnored reports whether hotmount does not ignore the disk. It is for DisksWith.
+// NotIgnored reports whether hotmount does not ignore the disk, for DisksWith.
 func NotIgnored(_ *disk.Facts, d disk.Decision) bool { return d.Action != disk.Ignore }
 
-// MountedOnly reports whether the disk is mounted. It is for DisksWith.
+// MountedOnly reports whether the disk is mounted, for DisksWith.
 func MountedOnly(_ *disk.Facts, d disk.Decision) bool { return d.Mounted() }
 
 // EventSubjects offers the arguments of hotmount events: disks, UUIDs, classes and reasons.

@@ -25,7 +25,7 @@ import (
 // Prover is a function that reads a disk and returns its content.
 type Prover func(ctx context.Context, f *disk.Facts, s *disk.Settings) (disk.Content, error)
 
-// Plan prints for every disk what the daemon would do with the disk, and why. It returns the disks. With verbose,
+// Plan prints for every disk what the daemon would do with the disk, and why. Plan returns the disks. With verbose,
 // Plan prints the evidence for each disk below the table. If the caller is root, Plan also reads the disks with
 // unknown content.
 func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, prove Prover, verbose bool) ([]disk.Facts, error) {

@@ -1,4 +1,4 @@
-// Package csi finds the CSI drivers on the node by the names of files. It asks no driver. A driver that does not run
+// Package csi finds the CSI drivers on the node by the names of files. Package csi asks no driver. A driver that does not run
 // counts too: at boot the driver's files exist before it runs.
 package csi
 

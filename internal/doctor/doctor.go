@@ -1,5 +1,5 @@
 // Package doctor finds out which process sees which mount. Package doctor checks whether every kubelet, provisioner
-// and pod has the host's disk at each path, or writes to the system disk instead. It changes nothing.
+// and pod has the host's disk at each path, or writes to the system disk instead. Package doctor changes nothing.
 //
 // Take gathers a Snapshot. Examine, a pure function, judges each class directory, each mount of each view, and the rest
 // of the system. advice.txt has the remedy for each finding.
