@@ -1,5 +1,5 @@
-// Package csi finds the CSI drivers on the node by the names of files. Package csi asks no driver. A driver that does not run
-// counts too: at boot the driver's files exist before it runs.
+// Package csi finds the CSI drivers on the node by the names of files. Package csi asks no driver. A driver that does
+// not run counts too: at boot the driver's files exist before it runs.
 package csi
 
 import (
