@@ -11,20 +11,20 @@ import (
 	"hotmount/internal/probe"
 )
 
-// isOurs returns an error unless nobody else wrote between the first read of the proof and the end of mkfs.
+// isOurs returns an error if anybody else wrote to the disk between the first read of the proof and the end of mkfs.
 //
 // mkfs.xfs bypasses the page cache, so the kernel's counts decide. The bytes counted for the disk must equal the bytes
-// counted for mkfs.xfs, plus its log. mkfs.xfs asks the kernel to zero the log (libxfs_log_clear in xfsprogs). The log
-// counts once, or twice if the kernel first asks the disk to zero it and the disk cannot.
+// counted for mkfs.xfs, plus its log. mkfs.xfs asks the kernel to zero the log (libxfs_log_clear in xfsprogs). The
+// kernel counts the bytes of the log twice if it first asks the disk to zero them and the disk cannot, otherwise once.
 //
-// If the counts differ, the disk is read again with the plan of the proof. The disk must hold only zeros and our
-// filesystem. This check suffices only if every byte is read.
+// If the two counts differ, isOurs reads the disk again with the plan of the proof. The disk must then hold only zeros
+// and our filesystem, and every byte must be read.
 //
-// mkfs.ext4 writes through the page cache, so the counts prove nothing and the disk is always read again. Before this
-// reading nothing suggests another writer. So an interrupted reading does not put the filesystem in doubt.
+// mkfs.ext4 writes through the page cache, so the kernel's counts prove nothing and the disk is always read again.
+// Before the second reading nothing suggests another writer, so an interrupted reading does not put the filesystem in
+// doubt.
 //
-// On a disk that was not all zeros, old data cannot be distinguished from later writes. For such a disk, only the
-// counts decide.
+// If the disk was not all zeros, old data cannot be distinguished from later writes, so only the counts decide.
 func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uint64) error {
 	zeros := !o.Intent.Over && s.plan != probe.Unsigned
 	var counts string
@@ -46,7 +46,7 @@ func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uin
 		if !zeros {
 			return fmt.Errorf("%w: %s; hotmount cannot tell whether any of these writes are somebody else's, because the disk was not all zeros before", ErrWritten, counts)
 		}
-		// The reading may take long, and an interrupted reading would leave the question open.
+		// The doubt is recorded first, because the second reading may take long and be interrupted.
 		o.Intent.Doubt = counts + ", and the disk was not read again to the end"
 		if err := s.deps.Intents.Amend(o.Intent); err != nil {
 			return err
@@ -78,8 +78,8 @@ func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uin
 	return s.deps.Intents.Amend(o.Intent)
 }
 
-// again verifies with a short look that the proof still holds, and that nobody has written since before the first read
-// of the proof. With a token, again compares the samples instead.
+// again verifies with a short look that the proof still holds, and that nobody has written since the proof began. With
+// a token, again compares the samples instead of a short look.
 func (s *Session) again(ctx context.Context, o MakeOptions) error {
 	if o.Token != "" {
 		return s.holds(ctx)
@@ -88,7 +88,7 @@ func (s *Session) again(ctx context.Context, o MakeOptions) error {
 	if err != nil {
 		return err
 	}
-	// The short look may not see a half-made filesystem that has lost its superblock.
+	// The short look finds the disk blank if a half-made filesystem has lost its superblock.
 	same := c.Kind == s.proven.Kind && c.UUID == s.proven.UUID || c.Kind == disk.Blank && s.proven.Kind == disk.HalfMade
 	if !same {
 		return s.changed(fmt.Errorf("it was %s and is %s now: %q", s.proven.Kind, c.Kind, c.Evidence))
@@ -96,8 +96,7 @@ func (s *Session) again(ctx context.Context, o MakeOptions) error {
 	return s.isUntouched()
 }
 
-// changed returns an error for a disk that has changed: ErrWritten if the kernel counted writes of this machine, else
-// ErrShared.
+// changed returns ErrWritten if the kernel counted writes of this machine to the changed disk, otherwise ErrShared.
 func (s *Session) changed(what error) error {
 	switch err := s.isUntouched(); {
 	case err == nil:
@@ -128,7 +127,7 @@ func (s *Session) isUntouched() error {
 	return nil
 }
 
-// isSame returns an error unless the open file is the intended disk and the device node still leads to it.
+// isSame returns an error unless the open file is the intended disk and the device node still leads to this disk.
 func (s *Session) isSame(f *os.File) error {
 	want := identity{dev: s.disk.Dev, seq: s.disk.Seq, size: s.disk.Size}
 	got, err := s.sys.identify(f)
@@ -149,7 +148,7 @@ func (s *Session) isSame(f *os.File) error {
 	return nil
 }
 
-// readBack verifies what mkfs wrote. It bypasses the page cache.
+// readBack reads what mkfs wrote, without the page cache, and verifies the filesystem.
 func (s *Session) readBack(kind, uuid string) error {
 	if err := whole(s.keep, kind, uuid); err != nil {
 		return fmt.Errorf("cannot read back what mkfs.%s wrote: %w", kind, err)

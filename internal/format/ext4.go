@@ -27,18 +27,19 @@ const (
 type ext4 struct {
 	node, uuid string
 	with       disk.MkfsExt4
-	// dry makes mkfs.ext4 write nothing. like makes mkfs.ext4 write to a file, which shows what mkfs.ext4 would write
-	// to the disk.
+	// dry makes mkfs.ext4 write nothing. like makes mkfs.ext4 write to a file the bytes that it would write to the
+	// disk.
 	dry, like bool
 }
 
 // args is the only place where arguments for mkfs.ext4 are put together.
 //
 // With -F, mkfs.ext4 would accept a disk that is in use, so args never contains -F. mkfs.ext4 asks before it overwrites
-// something, but only on a terminal. So hotmount proves blankness itself. Discard is disabled, as with mkfs.xfs.
+// something, but only on a terminal. mkfs.ext4 does not prove that the disk is blank: only hotmount does. Discard is
+// disabled, as with mkfs.xfs.
 //
 // The kernel zeroes the inode tables later, when the filesystem is in use. On a large disk, zeroing in mkfs.ext4 would
-// take hours. Until the kernel has zeroed the tables, checksums protect them. The journal is zeroed. The seed of
+// take hours. Checksums protect the inode tables until the kernel has zeroed them. The journal is zeroed. The seed of
 // directory hashes is not a secret, because only users of the volume could exploit it.
 func (e ext4) args() []string {
 	var args []string
@@ -64,9 +65,9 @@ func (e ext4) args() []string {
 	return append(args, "-E", strings.Join(extended, ","), "-U", e.uuid, e.node)
 }
 
-// env returns the environment that sets the creation time to the intent's.
+// env returns the environment with which mkfs.ext4 uses the creation time of the intent.
 func (e ext4) env() []string {
-	// Newer versions of libext2fs use SOURCE_DATE_EPOCH first.
+	// Newer versions of libext2fs prefer SOURCE_DATE_EPOCH to E2FSPROGS_FAKE_TIME.
 	now := fmt.Sprint(e.with.Time)
 	return []string{"E2FSPROGS_SKIP_PROGRESS=1", "E2FSPROGS_FAKE_TIME=" + now, "SOURCE_DATE_EPOCH=" + now}
 }
@@ -75,7 +76,8 @@ func (e ext4) run(ctx context.Context, r run.Runner) ([]string, uint64, error) {
 	return runMkfs(ctx, r, run.Command{Path: mkfsExt4, Args: e.args(), Env: e.env(), Timeout: MkfsTime}, e.dry)
 }
 
-// onFile runs mkfs.ext4 on a sparse file of the disk's size. It returns the file, whose name is already removed.
+// onFile runs mkfs.ext4 on a sparse file of the disk's size. onFile returns the open file, whose name is already
+// removed.
 func (s *Session) onFile(ctx context.Context, r run.Runner, e ext4) (*os.File, error) {
 	f, err := s.sys.temp()
 	if err != nil {
@@ -95,8 +97,8 @@ func (s *Session) onFile(ctx context.Context, r run.Runner, e ext4) (*os.File, e
 	return f, nil
 }
 
-// own returns the intent's filesystem, of which the disk may hold a part. For an ext4 filesystem, Like returns a file
-// on which mkfs.ext4 has written the same bytes as on the disk.
+// own describes the intent's filesystem, a part of which may be on the disk. For an ext4 filesystem, Like returns a
+// file on which mkfs.ext4 has written the same bytes as on the disk.
 func (s *Session) own(i *disk.Intent) probe.Own {
 	return probe.Own{Type: i.Type(), UUID: i.UUID, Like: func(ctx context.Context) (io.ReaderAt, error) {
 		if s.like != nil && s.likeOf == i {
@@ -129,7 +131,7 @@ func (d ext4Dry) run(ctx context.Context, r run.Runner) ([]string, uint64, error
 	return nil, 0, err
 }
 
-// sameExt4 reports whether mkfs.ext4 would write the same bytes with a as with b.
+// sameExt4 reports whether mkfs.ext4 would write the same bytes with the parameters a as with the parameters b.
 func sameExt4(a, b *disk.MkfsExt4) bool {
 	return a != nil && b != nil && a.Owner == b.Owner && a.Time == b.Time && slices.Equal(a.Options, b.Options)
 }
@@ -147,9 +149,8 @@ func rootMode(i *disk.Intent) (uint16, error) {
 }
 
 // setRootMode gives the root directory the intent's mode, unless the filesystem was already mounted and so may be in
-// use. debugfs writes only the block with that inode, and only one sector of this block changes. So a crash leaves
-// either the old or the new mode. The exit code of debugfs does not show success. allowed is called only if there is
-// something to write.
+// use. debugfs changes only one sector, so a crash leaves either the old or the new mode. The exit code of debugfs does
+// not show whether the write succeeded. setRootMode calls allowed only if debugfs must write.
 func (s *Session) setRootMode(ctx context.Context, i *disk.Intent, allowed func() error) error {
 	mode, err := rootMode(i)
 	if err != nil || mode == 0 {
@@ -170,7 +171,7 @@ func (s *Session) setRootMode(ctx context.Context, i *disk.Intent, allowed func(
 		Timeout: MkfsTime,
 	}, false)
 	if err == nil {
-		// debugfs leaves the write to the page cache.
+		// What debugfs wrote is only in the page cache.
 		err = s.keep.Sync()
 	}
 	if err == nil {
@@ -182,9 +183,9 @@ func (s *Session) setRootMode(ctx context.Context, i *disk.Intent, allowed func(
 	return err
 }
 
-// Finish completes a format after a crash, when Prove has found the whole filesystem of the disk's intent. Finish does
-// not change a filesystem that was already mounted, or that may belong to another disk. It fails if it has to write and
-// formatting is switched off. Without this write, the mounted filesystem would keep the wrong mode.
+// Finish completes a format after a crash, if Prove has found the whole filesystem of the disk's intent. Finish does
+// not change a filesystem that was already mounted, or that may belong to another disk. Finish fails if the root
+// directory still has the wrong mode and formatting is switched off.
 func (s *Session) Finish(ctx context.Context) error {
 	i := s.disk.Standing.Intent
 	if i == nil || i.Ext4 == nil || s.disk.Standing.IntentDoubt || s.proven.Kind != disk.Filesystem || s.proven.Torn {

@@ -77,8 +77,8 @@ func TestRealExt4Mode(t *testing.T) {
 			}
 		}
 	}
-	// While formatting is switched off, hotmount does not write the missing mode, and the intent stays. If nothing is
-	// missing, the intent ends nevertheless.
+	// While formatting is switched off, hotmount does not write the missing mode, and the intent stays. If the mode is
+	// already right, the intent ends.
 	off := errors.New("the hold file is there")
 	held := ext4Loop(t, 300<<20)
 	if !held.killedBy(crash{n: 1, debugfs: true}) {
@@ -99,7 +99,7 @@ func TestRealExt4Mode(t *testing.T) {
 	if _, err := held.work(); err != nil || held.facts.Standing.Intent != nil {
 		t.Errorf("finished and switched off: error %v, intent %v", err, held.facts.Standing.Intent)
 	}
-	// debugfs writes only once, and reports no error if it cannot write.
+	// debugfs makes a single write, and reports no error if the write fails.
 	l := ext4Loop(t, 300<<20)
 	if l.killedBy(crash{n: 2, debugfs: true}) {
 		t.Error("debugfs writes twice")
@@ -112,7 +112,7 @@ func TestRealExt4Mode(t *testing.T) {
 	}
 }
 
-// silent runs debugfs so that debugfs changes nothing.
+// silent runs debugfs without -w, so that debugfs changes nothing.
 type silent struct{}
 
 func (silent) Run(ctx context.Context, cmd run.Command) (run.Result, error) {
@@ -141,8 +141,9 @@ func TestRealExt4(t *testing.T) {
 	}
 }
 
-// TestRealExt4Crash checks that the next look makes the filesystem whole wherever mkfs.ext4 was killed, once or twice.
-// The look finds the disk blank, half made or whole, because the superblock is written last.
+// TestRealExt4Crash checks that the next look makes the filesystem whole after mkfs.ext4 was killed once or twice, at
+// any write. The look finds the disk blank, the filesystem half made or the filesystem whole, because mkfs.ext4 writes
+// the superblock last.
 func TestRealExt4Crash(t *testing.T) {
 	for _, options := range [][]string{{"-N 80000", "-m 0"}, nil} {
 		if options == nil && !full {
@@ -172,8 +173,8 @@ func TestRealExt4Crash(t *testing.T) {
 	}
 }
 
-// TestRealExt4SuperblockIsLast checks that mkfs.ext4 writes the superblock last. If mkfs.ext4 is killed before this
-// write, no tool recognises anything. A filesystem that a tool recognises is whole.
+// TestRealExt4SuperblockIsLast checks that mkfs.ext4 writes the superblock last. So a filesystem that a tool recognises
+// is whole.
 func TestRealExt4SuperblockIsLast(t *testing.T) {
 	n := 52
 	for ; ; n++ {
@@ -192,7 +193,8 @@ func TestRealExt4SuperblockIsLast(t *testing.T) {
 }
 
 // TestRealExt4Foreign checks that hotmount does not recognise the remains of a killed mkfs.ext4 if anything else is on
-// the disk. A node with another intent does not recognise the remains either. The disk is not changed in either case.
+// the disk. A node with another intent does not recognise the remains at all. hotmount does not change a disk with
+// remains that it does not recognise.
 func TestRealExt4Foreign(t *testing.T) {
 	for name, tc := range map[string]struct {
 		script string

@@ -15,7 +15,8 @@ import (
 	"hotmount/internal/run/runtest"
 )
 
-// TestExt4Arguments checks every command line of mkfs.ext4. No command line forces or discards anything.
+// TestExt4Arguments checks every command line of mkfs.ext4. No command line has an option that forces a format or
+// discards data.
 func TestExt4Arguments(t *testing.T) {
 	var got []string
 	for _, with := range []disk.MkfsExt4{{Time: 1}, {Time: 1, Owner: "1000:2000", Options: []string{"-m 0", "-E stride=4,stripe_width=8", "-J size=64"}}} {
@@ -41,8 +42,8 @@ func TestExt4Arguments(t *testing.T) {
 }
 
 // TestExt4IsAskedFirst checks that hotmount runs mkfs.xfs without writing before it makes an ext4 filesystem. mkfs.xfs
-// refuses a disk with content, and mkfs.ext4 does not. An error of either program ends the format. A class cannot give
-// options of another mkfs.
+// refuses a disk with content, and mkfs.ext4 does not. An error of mkfs.xfs or mkfs.ext4 ends the format. A class for
+// ext4 cannot give options of mkfs.xfs.
 func TestExt4IsAskedFirst(t *testing.T) {
 	const (
 		ext4Args = "-b 4096 -O metadata_csum -E nodiscard,lazy_itable_init=1,lazy_journal_init=0,hash_seed=" + uuid + " -U " + uuid + " /dev/vdb"
@@ -131,8 +132,8 @@ func TestExt4RecoveryOfTheSameOnly(t *testing.T) {
 	}
 }
 
-// TestFinishOfWhatWasWrittenTo checks that hotmount does not complete a recovered ext4 filesystem after another process
-// has written to the disk.
+// TestFinishOfWhatWasWrittenTo checks that hotmount does not complete an ext4 filesystem if another process has written
+// to the disk.
 func TestFinishOfWhatWasWrittenTo(t *testing.T) {
 	w := newWorld(t)
 	w.facts.Standing.Intent = &disk.Intent{UUID: uuid, Ext4: &disk.MkfsExt4{Mode: "0750"}}

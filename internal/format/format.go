@@ -1,12 +1,12 @@
-// Package format makes filesystems on blank disks. It is the only package that writes to disks, through mkfs.xfs,
-// mkfs.ext4 and debugfs. It runs in its own process, one for each disk. It does not choose the disk. It proves for
-// itself that the disk is blank, and gives up at the first doubt.
+// Package format makes filesystems on blank disks. Only package format writes to disks, through mkfs.xfs, mkfs.ext4 and
+// debugfs. Its caller runs a process for each disk and chooses the disk. Package format itself proves that the disk is
+// blank, and gives up at the first doubt.
 //
-// A session goes Open, Prove, Make, Close. From Open to Close a descriptor on the disk stays open. During that time the
-// kernel does not give the disk's name to another disk, even if the disk is pulled.
+// The steps of a session are Open, Prove, Make and Close. From Open to Close a descriptor on the disk stays open, so
+// the kernel does not give the disk's name to another disk, even if the disk is pulled.
 //
-// The disk sequence number, the size and the kernel's count of writes protect the proof. Right before mkfs all three
-// must be as they were before the first read, and no write may be in flight. Otherwise nothing is written.
+// The proof depends on the disk sequence number, the size and the kernel's count of writes. If one of these has changed
+// right before mkfs, or a write is in flight, nothing is written.
 package format
 
 import (
@@ -29,8 +29,8 @@ var (
 	ErrBusy = errors.New("somebody else uses it")
 	// ErrWritten reports that another process wrote to the disk during the proof or the format.
 	ErrWritten = errors.New("somebody writes to it")
-	// ErrRefused reports that mkfs refuses the disk, or an option of the class, before it writes. mkfs will refuse
-	// again if it is called again.
+	// ErrRefused reports that mkfs refuses the disk, or an option of the class, before it writes. Another attempt would
+	// fail in the same way.
 	ErrRefused = errors.New("mkfs refuses it")
 	// ErrMade reports that a filesystem was made with the operator's token, but cannot be used yet. For example, tools
 	// may still find the old content beside the filesystem.
@@ -39,13 +39,13 @@ var (
 	ErrShared = errors.New("another machine writes to it: a disk must be attached to one machine only")
 )
 
-// Retry reports whether another attempt may succeed after err. mkfs always refuses again what it has refused once. A
-// disk that two machines share stays shared until somebody detaches it from one machine.
+// Retry reports whether another attempt may succeed after err. If mkfs has refused a disk, mkfs will refuse the disk
+// again. A disk that two machines share stays shared until somebody detaches it from one machine.
 func Retry(err error) bool { return !errors.Is(err, ErrRefused) && !errors.Is(err, ErrShared) }
 
 // Intents is the durable record of formats that began. Package store implements it.
 type Intents interface {
-	// Begin returns once the intent would survive a power cut.
+	// Begin records the intent, and returns once the record would survive a power cut.
 	Begin(disk.Intent) error
 	// Amend changes an intent that has begun.
 	Amend(disk.Intent) error
@@ -57,68 +57,69 @@ type Intents interface {
 // nil.
 type Deps struct {
 	Runner run.Runner
-	// Writes reads Facts.Writes of the disk from the kernel. Before that read, it reads how many writes and discards
-	// are in flight. In this order, a write that ends between the two reads is counted.
+	// Writes reads Facts.Writes of the disk from the kernel. Writes first reads how many writes and discards are in
+	// flight, so that a write that ends between the two reads is counted.
 	Writes func() (done, inFlight uint64, err error)
 	// Bytes reads from the kernel how many bytes were read from the disk and how many were written to it.
 	Bytes func() (read, written uint64, err error)
-	// Settle is how long no process may have written to the disk. If Settle is zero, it is enough that no process
-	// writes while the disk is read.
+	// Settle is how long no process may have written to the disk before mkfs. If Settle is zero, no process may write
+	// while the disk is read.
 	Settle time.Duration
-	// SecondLook is the time from mkfs to a second reading of the filesystem, which must be unchanged. Another machine
-	// that shares the disk may be formatting it at the same time.
+	// SecondLook is the time from mkfs to a second reading of the filesystem, which must be unchanged. The second
+	// reading finds the writes of another machine that formats the disk at the same time.
 	SecondLook time.Duration
 	// Rate and Progress are used as in probe.Source.
 	Rate     uint64
 	Progress func(context.Context, probe.Progress)
-	// ReadAgain waits until the whole disk may be read once more after mkfs. It returns the Progress function for this
-	// reading. If ReadAgain is nil, the session does not wait.
+	// ReadAgain waits until the whole disk may be read once more after mkfs. ReadAgain returns the Progress function
+	// for the second reading. If ReadAgain is nil, the session does not wait.
 	ReadAgain func(ctx context.Context) (func(context.Context, probe.Progress), error)
 	Intents   Intents
-	// Allowed returns an error if formatting is switched off. It is called right before the intent is recorded. Finish
-	// also calls it before it writes.
+	// Allowed returns an error if formatting is switched off. Make calls Allowed right before it records the intent,
+	// and Finish calls Allowed before it writes.
 	Allowed func() error
-	// Log writes to the journal. Before the first write to the disk, it is called with the evidence.
+	// Log writes to the journal. Make calls Log with the evidence before the first write to the disk.
 	Log func(msg string, evidence ...string)
 }
 
 // lockTime is how long to wait for udev, which holds a shared lock while it probes (systemd.io/BLOCK_DEVICE_LOCKING).
-// lockEvery is the time between two attempts to lock, because flock(2) cannot wait with a context. udev retries in the
-// same manner.
+// lockEvery is the time between two attempts to lock, because flock(2) cannot wait with a context. udev retries every
+// 100 ms, too.
 const (
 	lockTime  = 30 * time.Second
 	lockEvery = 100 * time.Millisecond
 )
 
-// Session is the work on one disk. It is not safe for use by several goroutines.
+// Session is the work on one disk. A Session is not safe for use by several goroutines.
 type Session struct {
 	disk disk.Facts
 	deps Deps
 	sys  system
 
 	// keep is the descriptor that carries the lock, and stays open until Close. excl is the exclusive claim on the
-	// disk, and is nil once it is released for mkfs.
+	// disk, or nil after its release for mkfs.
 	keep, excl *os.File
 
-	// like is a file with what mkfs.ext4 writes for the intent likeOf. like is nil until it is needed.
+	// like is a file with the bytes that mkfs.ext4 writes for the intent likeOf, or nil if nothing has needed the file
+	// yet.
 	like   *os.File
 	likeOf *disk.Intent
 
 	// proven is the content that Prove found. plan is the plan by which Prove read the disk.
 	proven disk.Content
 	plan   probe.Plan
-	// samples is the digest of the samples when the token was verified. writes is the kernel's count of writes before
-	// the content was read.
+	// samples is the digest of the samples that were read when the token was verified. writes is the kernel's count of
+	// writes before the content was read.
 	samples [sha256.Size]byte
 	writes  uint64
-	// written is the number of bytes written to the disk before the proof, from Deps.Bytes. counted reports that the
-	// kernel counted the proof's reads.
+	// written is what Deps.Bytes returned before the proof as the number of bytes written to the disk. counted reports
+	// whether the kernel counted the proof's reads.
 	written uint64
 	counted bool
 }
 
 // Open opens the disk, claims it and takes the shared lock. Open fails with ErrBusy if another process has claimed the
-// disk. Open also fails if the device number, disk sequence number or size differs from f's.
+// disk. Open also fails unless the disk has the device number, disk sequence number and size in f.
 func Open(ctx context.Context, f disk.Facts, d Deps) (*Session, error) {
 	return open(ctx, f, d, linux{})
 }
@@ -141,7 +142,7 @@ func (s *Session) open(ctx context.Context) (err error) {
 		}
 		return err
 	}
-	// Both files were opened by name, so both must be verified.
+	// A device name may lead to another disk by now, so keep and excl must both be verified.
 	for _, f := range []*os.File{s.keep, s.excl} {
 		if err := s.isSame(f); err != nil {
 			return err
@@ -164,7 +165,7 @@ func (s *Session) Close() error {
 	return err
 }
 
-// release ends the exclusive claim. The disk stays open.
+// release ends the exclusive claim. The descriptor keep stays open.
 func (s *Session) release() error {
 	if s.excl == nil {
 		return nil
@@ -188,7 +189,7 @@ func (s *Session) lock(ctx context.Context, how int) error {
 	}
 }
 
-// wait waits for d. If ctx ends first, wait returns the cause.
+// wait waits for the time d. If ctx ends first, wait returns the cause.
 func wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

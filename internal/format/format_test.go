@@ -49,7 +49,7 @@ const (
 
 // world is a disk in a file, with everything else that a session uses.
 type world struct {
-	// claimed is the exclusively opened file. other is the identity of claimed, or nil if it is the disk's.
+	// claimed is the exclusively opened file. other is the identity of claimed, or nil if claimed is the disk itself.
 	claimed *os.File
 	other   *identity
 	*runtest.Runner
@@ -59,14 +59,14 @@ type world struct {
 	intent
 	// mu guards the fields that change while a session waits for the settle time.
 	mu        sync.Mutex
-	running   sync.Mutex // guards the story while tools start
+	running   sync.Mutex // guards the record of commands while tools start
 	now       identity
 	nodeDev   disk.Dev
 	writes    uint64
 	bytes     uint64 // bytes written
-	read      uint64 // bytes that the kernel has counted as read, unless uncounted is set
+	read      uint64 // bytes that the kernel has counted as read; stays the same if uncounted is set
 	uncounted bool
-	buffered  uint64 // writes that are in the page cache only
+	buffered  uint64 // writes that are only in the page cache
 	reread    int
 	rereadErr error
 	inFlight  uint64 // writes that the disk has not answered
@@ -193,7 +193,7 @@ func (w *world) End(uuid string, failure error) error {
 	return w.endErr
 }
 
-// Run adds the command to the story. wipefs and blkid start at the same time, but the story always has wipefs first.
+// Run records the command. wipefs and blkid start at the same time, but the record always has wipefs first.
 func (w *world) Run(ctx context.Context, c run.Command) (run.Result, error) {
 	w.running.Lock()
 	at := len(w.story)
@@ -234,7 +234,7 @@ func (w *world) count() (done, inFlight uint64, err error) {
 	return w.writes, w.inFlight, w.counters
 }
 
-// moved implements Deps.Bytes. It counts a read before each call.
+// moved implements Deps.Bytes. Before each call of moved, a read is counted.
 func (w *world) moved() (read, written uint64, err error) {
 	if !w.uncounted {
 		w.read += 4096
@@ -304,7 +304,7 @@ func (w *world) work(blank string, recover bool, between func()) error {
 	return s.Make(w.t.Context(), w.makeOptions(recover))
 }
 
-// mkfsRan reports whether mkfs.xfs was started without -N, so that it writes.
+// mkfsRan reports whether mkfs.xfs was started without -N, and so wrote.
 func (w *world) mkfsRan() bool {
 	for _, line := range w.Calls() {
 		if strings.HasPrefix(line, mkfs) && line != versionLine && !strings.HasPrefix(line, mkfs+" -N ") {
@@ -314,8 +314,9 @@ func (w *world) mkfsRan() bool {
 	return false
 }
 
-// TestDriverThatDoesNotCount checks that nothing is written if the kernel has not counted the reads of the proof. Such
-// a driver would not count writes of other processes either. With a token, too, nothing is written.
+// TestDriverThatDoesNotCount checks that nothing is written if the kernel has not counted the reads of the proof. A
+// driver that does not count reads would not count writes of other processes either. Even with a token nothing is
+// written.
 func TestDriverThatDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -367,8 +368,8 @@ func TestBlankDisk(t *testing.T) {
 	}
 }
 
-// TestWritesOfWhatWasRead checks that Writes returns the count from before the reading, plus the writes of mkfs.xfs.
-// The count does not include other writes.
+// TestWritesOfWhatWasRead checks that Writes returns the count from before the reading, plus only the writes of
+// mkfs.xfs.
 func TestWritesOfWhatWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -444,8 +445,8 @@ func TestHalfMadeDisk(t *testing.T) {
 	})
 }
 
-// TestObstacles checks that no obstacle, and no kind of proof, lets mkfs.xfs write. mkfs.xfs runs only with -N. A
-// session itself cannot write, because its descriptors are open for reading only.
+// TestObstacles checks that no obstacle, and no kind of proof, lets mkfs.xfs write. mkfs.xfs runs only with -N, which
+// writes nothing. A session itself cannot write, because its descriptors are open for reading only.
 func TestObstacles(t *testing.T) {
 	dead := errors.New("signal: killed")
 	write := func(w *world) { w.writes++ }
@@ -453,14 +454,14 @@ func TestObstacles(t *testing.T) {
 	const unanswered = "somebody writes to it: 1 writes are not complete yet"
 	for _, tc := range []struct {
 		name string
-		// before runs at the start, and between runs after the proof.
+		// before runs before Open, and between runs between Prove and Make.
 		before, between func(*world)
 		blank           string
 		recover         bool
 		err             string
-		// byte means that the obstacle is a byte beyond the first 4 KiB.
+		// byte reports that the obstacle is a byte beyond the first 4 KiB.
 		byte bool
-		// begun means that the intent was recorded and must be removed again.
+		// begun reports that the intent was recorded and must be removed again.
 		begun bool
 	}{
 		// Obstacles for Open.
@@ -641,7 +642,7 @@ func (w *world) lockedBy(how int) {
 	}
 }
 
-// whenRun calls do when the command runs for the first time.
+// whenRun calls the function do when the command runs for the first time.
 func (w *world) whenRun(line string, do func(*world)) {
 	answer := map[string]runtest.Answer{blkidLine: runtest.Print("", 2), dryLine: runtest.Print("", 0)}[line]
 	w.On(line, func(c run.Command) (run.Result, error) {
@@ -651,7 +652,7 @@ func (w *world) whenRun(line string, do func(*world)) {
 	})
 }
 
-// after calls do when the time d has passed since the first read.
+// after calls the function do when the time d has passed since the first read.
 func (w *world) after(d time.Duration, do func(*world)) {
 	w.whenRun(blkidLine, func(w *world) {
 		time.AfterFunc(d, func() {
@@ -662,7 +663,7 @@ func (w *world) after(d time.Duration, do func(*world)) {
 	})
 }
 
-// TestOpenAndProveRefuse checks that each step finds an obstacle itself and does not leave this to a later step.
+// TestOpenAndProveRefuse checks that Open and Prove find an obstacle themselves and do not leave it to a later step.
 func TestOpenAndProveRefuse(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before, settling func(*world)
@@ -719,8 +720,8 @@ func TestShortLock(t *testing.T) {
 	})
 }
 
-// TestSharedWhileProving checks that other processes, such as udev, can read the disk during the proof. No other
-// process can claim the disk.
+// TestSharedWhileProving checks that other processes, such as udev, can read the disk during the proof. During the
+// proof no other process can claim the disk.
 func TestSharedWhileProving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -764,7 +765,7 @@ func TestLockedDuringMkfs(t *testing.T) {
 	})
 }
 
-// TestMkfsGoesWrong checks that each failure is an error, from the start of mkfs.xfs on. The intent stays for the next
+// TestMkfsGoesWrong checks that each failure of mkfs.xfs, or after mkfs.xfs, is an error. The intent stays for the next
 // look.
 func TestMkfsGoesWrong(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -822,7 +823,7 @@ func TestMkfsGoesWrong(t *testing.T) {
 	}
 }
 
-// TestSecondLook checks that a filesystem is not ours if another machine made one at the same time and wrote last. The
+// TestSecondLook checks that a filesystem is not ours if another machine made one at the same time and wrote last. A
 // filesystem is not ours either if a process on this machine has written, or begun to write, after mkfs. The intent
 // records the doubt, because the next look may find the filesystem whole.
 func TestSecondLook(t *testing.T) {
@@ -897,7 +898,8 @@ func TestOwnWritesAreNoOthers(t *testing.T) {
 	})
 }
 
-// TestClaimOfAnotherDisk checks that the second open notices if the name now belongs to another disk.
+// TestClaimOfAnotherDisk checks that Open notices if the device name leads to another disk when Open opens the name for
+// the second time.
 func TestClaimOfAnotherDisk(t *testing.T) {
 	w := newWorld(t)
 	other := w.now
@@ -1038,7 +1040,7 @@ func TestToken(t *testing.T) {
 }
 
 // TestMadeByToken checks that the kernel forgets the old partitions after a format by token. If something prevents the
-// use of the new filesystem, the error reports this. It does not report that the format failed.
+// use of the new filesystem, the error reports the obstacle and not a failed format.
 func TestMadeByToken(t *testing.T) {
 	for name, tc := range map[string]struct {
 		partitions []string
@@ -1084,8 +1086,8 @@ func TestMadeByToken(t *testing.T) {
 	}
 }
 
-// TestOver checks that an intent still records an overwrite by token when the filesystem is made again. Without this
-// record, a copy of the disk could pass for the disk. Old data that is left would pass for data of another writer.
+// TestOver checks that an intent still records an overwrite by token when the filesystem is made again. Without the
+// record, a copy of the disk could pass for the disk, and old data could pass for data of another writer.
 func TestOver(t *testing.T) {
 	for name, tc := range map[string]struct {
 		former *disk.Intent
@@ -1157,18 +1159,18 @@ func TestOverwritten(t *testing.T) {
 }
 
 // TestWrittenDuringMkfs checks that a write by another process between the last look and the end of mkfs is found. The
-// count of requests does not show such a write, but the count of bytes does. If every byte is read again, a doubtful
-// count does not hold the disk. If only samples are read, or if the disk was not all zeros, a doubtful count holds the
-// disk.
+// kernel's count of requests does not show such a write, but its count of bytes does. If every byte is read again, a
+// doubtful count does not hold the disk. If only samples are read, or if the disk was not all zeros, a doubtful count
+// holds the disk.
 func TestWrittenDuringMkfs(t *testing.T) {
 	const gib = 1 << 30
-	const unread = -1 // an offset in no sample
+	const unread = -1 // an offset outside all samples
 	plans := map[string]struct {
 		blank string
 		size  int64
 		over  bool
 		asks  bool
-		// nowhere is the message if no reading finds the extra bytes. It is empty if the disk is then ours.
+		// nowhere is the message if no reading finds the extra bytes, or empty if hotmount then accepts the disk.
 		nowhere string
 	}{
 		"full":            {"full", size, false, true, ""},
@@ -1179,7 +1181,7 @@ func TestWrittenDuringMkfs(t *testing.T) {
 		"a token":         {"full", size, true, false, "; hotmount cannot tell whether any of these writes are somebody else's"},
 	}
 	for name, tc := range map[string]struct {
-		counted int64 // bytes counted besides what mkfs.xfs wrote; its zeros count once
+		counted int64 // bytes counted besides those that mkfs.xfs wrote; zeros that mkfs.xfs wrote count once
 		at      int64 // offset of another process's bytes, 0 for none
 	}{
 		"nobody":                            {0, 0},
@@ -1194,7 +1196,7 @@ func TestWrittenDuringMkfs(t *testing.T) {
 		differ := tc.counted%(64<<20) != 0
 		for plan, p := range plans {
 			if p.size > gib && tc.counted != 0 && tc.at != unread {
-				continue // the result is the same as with 1 GiB, and so many samples take long to read
+				continue // the result is the same as for 1 GiB, and the samples of a large disk take long to read
 			}
 			t.Run(plan+", "+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -1217,7 +1219,7 @@ func TestWrittenDuringMkfs(t *testing.T) {
 					asked := 0
 					w.readAgain = func(context.Context) (func(context.Context, probe.Progress), error) {
 						asked++
-						// After a crash at this moment, the record of the doubt must prevent a mount.
+						// After a crash during the second reading, the recorded doubt must prevent a mount.
 						if w.last.Doubt == "" {
 							t.Error("the second reading begins, and no doubt is recorded")
 						}
@@ -1271,8 +1273,8 @@ func TestNotReadAgain(t *testing.T) {
 	})
 }
 
-// TestTokenIsForAllThatWasRead checks that a token covers every byte that Prove reads, not only the samples. The
-// kernel's count does not show writes of another machine.
+// TestTokenIsForAllThatWasRead checks that a token covers every byte that Prove reads, not only the samples. The token
+// must cover all bytes, because the kernel's count does not show writes of another machine.
 func TestTokenIsForAllThatWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -1308,8 +1310,8 @@ func TestTokenIsForAllThatWasRead(t *testing.T) {
 	})
 }
 
-// TestTokenHoldsForOneStateOnly checks that a token is valid for one disk, one boot and one content. If one of these
-// differs, nothing is written.
+// TestTokenHoldsForOneStateOnly checks that a token is valid for one disk, one boot and one content. If the disk, the
+// boot or the content differs, nothing is written.
 func TestTokenHoldsForOneStateOnly(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before, atLast func(*world)
@@ -1398,7 +1400,7 @@ func TestIntentThatStaysIsLogged(t *testing.T) {
 }
 
 // TestRecoveryKeepsItsIntent checks that a cancelled recovery keeps the intent. Without the intent, the half-made
-// filesystem would seem to be another machine's.
+// filesystem would look like one of another machine.
 func TestRecoveryKeepsItsIntent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -1414,7 +1416,7 @@ func TestRecoveryKeepsItsIntent(t *testing.T) {
 }
 
 // TestNewIntentOverACopyIsTakenBack checks that a cancelled format removes its new intent, because nothing was written.
-// If the disk is a copy, the intent of the original makes no difference.
+// On a copy of a disk, the intent of the original disk makes no difference.
 func TestNewIntentOverACopyIsTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -1481,7 +1483,7 @@ func TestNothingWithoutProof(t *testing.T) {
 		if err := s.Make(t.Context(), w.makeOptions(false)); err == nil {
 			t.Error("formatted without a proof")
 		}
-		// A failed proof invalidates an earlier one.
+		// A failed proof invalidates an earlier proof.
 		if _, err := s.Prove(t.Context(), "full"); err != nil {
 			t.Fatal(err)
 		}
@@ -1570,8 +1572,8 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestForceStandsOnce checks that only args adds -f. The option occurs once in the code, so that one place decides when
-// to use it.
+// TestForceStandsOnce checks that only args adds -f. The option -f occurs once in the code, so that one place decides
+// when to use it.
 func TestForceStandsOnce(t *testing.T) {
 	var files []string
 	for _, dir := range []string{"..", "../../cmd"} {
@@ -1656,8 +1658,8 @@ func TestPrototype(t *testing.T) {
 	}
 }
 
-// TestClassOptions checks that the options of the class are in the dry run and in the format. They come before -K and
-// the UUID.
+// TestClassOptions checks that the options of the class are in the dry run and in the format. The options of the class
+// come before -K and the UUID.
 func TestClassOptions(t *testing.T) {
 	m := MakeOptions{Mkfs: []string{"-i size=1024", "-m reflink=0"}, Proto: "/tmp/x", Intent: disk.Intent{UUID: uuid}}
 	if got := strings.Join(m.making("/dev/vdb", guard{}).args(), " "); got != "-N -i size=1024 -m reflink=0 -p /tmp/x -K -m uuid="+uuid+" /dev/vdb" {
@@ -1665,7 +1667,8 @@ func TestClassOptions(t *testing.T) {
 	}
 }
 
-// TestForeignOption checks that mkfs.xfs never gets an option that a class may not give, even if the settings have it.
+// TestForeignOption checks that mkfs.xfs never gets an option that a class may not give, even if the settings have the
+// option.
 func TestForeignOption(t *testing.T) {
 	for _, option := range []string{"-f", "-m uuid=1", "/dev/vda", "-d name=/dev/vda", "-i size=512 -f"} {
 		synctest.Test(t, func(t *testing.T) {

@@ -13,23 +13,23 @@ import (
 )
 
 // lts is the path of the mkfs.xfs configuration file with the features that Linux 6.1 and Debian 12's xfs_repair
-// support (mkfs.xfs(8), "-c options="). The file has a line for each feature that the installed mkfs.xfs may choose. So
+// support (mkfs.xfs(8), "-c options="). The file has a line for each feature that the installed mkfs.xfs may choose, so
 // a newer mkfs.xfs brings a newer file.
 const lts = "/usr/share/xfsprogs/mkfs/lts_6.1.conf"
 
-// guard keeps out XFS features that not every supported kernel can mount. The zero value is for a mkfs.xfs that chooses
-// no such feature.
+// guard keeps out XFS features that not every supported kernel can mount. The zero value is for an older mkfs.xfs,
+// which chooses only features that every supported kernel can mount.
 type guard struct {
-	// file is lts, or empty if that file is missing. features are the features to set, from that file or from
+	// file is lts, or empty if that file is missing. features are the features to set, from the file lts or from
 	// ltsFeatures.
 	file     string
 	features []feature
 }
 
-// feature is one feature of an XFS, in the form of the command line.
+// feature is an XFS feature in the form of the command line of mkfs.xfs.
 type feature struct{ flag, key, value string }
 
-// named reports whether the class names the feature, with any value.
+// named reports whether the options of the class name the feature, with any value.
 func (f feature) named(class []string) bool {
 	return slices.ContainsFunc(class, func(o string) bool {
 		flag, values, _ := strings.Cut(o, " ")
@@ -37,8 +37,8 @@ func (f feature) named(class []string) bool {
 	})
 }
 
-// ltsFeatures replace the file lts if it is missing. since is the minor version of mkfs.xfs 6 that brought the option.
-// since is 5 for all options that version 6.5 has (doc/CHANGES in xfsprogs).
+// ltsFeatures replace the file lts if it is missing. since is the minor version of mkfs.xfs 6 that brought the option,
+// or 5 for all older options (doc/CHANGES in xfsprogs).
 var ltsFeatures = []struct {
 	feature
 	since int
@@ -49,7 +49,7 @@ var ltsFeatures = []struct {
 }
 
 // chooseGuard returns the guard for the installed mkfs.xfs. From version 6.5 on, mkfs.xfs enables newer features by
-// default. Version 6.1.0 has the file lts but does not accept it, because nrext64 is in the wrong section.
+// default. mkfs.xfs 6.1.0 does not accept its own file lts, in which nrext64 is in the wrong section.
 func chooseGuard(ctx context.Context, r run.Runner, sys system) (guard, error) {
 	c := run.Command{Path: mkfs, Args: []string{"-V"}, Timeout: MkfsTime}
 	res, err := r.Run(ctx, c)
@@ -80,7 +80,7 @@ func chooseGuard(ctx context.Context, r run.Runner, sys system) (guard, error) {
 	return guard{lts, features}, err
 }
 
-// flags are the flags of mkfs.xfs for the sections of its configuration file (mkfs.xfs(8), "Configuration File Format").
+// flags maps each section of the configuration file to the flag of mkfs.xfs (mkfs.xfs(8), "Configuration File Format").
 var flags = map[string]string{"block": "-b", "data": "-d", "inode": "-i", "log": "-l", "metadata": "-m", "naming": "-n", "realtime": "-r"}
 
 // parseFeatures parses the text of a configuration file of mkfs.xfs.

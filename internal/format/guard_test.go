@@ -26,8 +26,8 @@ func newest(t *testing.T) guard {
 	return guard{lts, features}
 }
 
-// TestNewestFeatures checks the built-in list, which replaces a missing file. The list must equal the file of Debian's
-// newest xfsprogs, and have every feature of the installed file.
+// TestNewestFeatures checks the list ltsFeatures, which replaces a missing file lts. The list must equal the file of
+// Debian's newest xfsprogs, and have every feature of the installed file.
 func TestNewestFeatures(t *testing.T) {
 	var known []feature
 	for _, f := range ltsFeatures {
@@ -53,13 +53,13 @@ func TestNewestFeatures(t *testing.T) {
 }
 
 // TestGuard checks that the arguments switch off the features that Debian 12's kernel does not know. Each version of
-// mkfs.xfs gets only options that this version knows.
+// mkfs.xfs gets only options that it knows.
 func TestGuard(t *testing.T) {
 	for _, tc := range []struct {
 		version string
 		there   bool
 		file    string
-		without string // the first missing feature
+		without string // the first feature that is missing
 		many    int
 	}{
 		{"5.10.0", true, "", "", 0},
@@ -99,8 +99,8 @@ func TestParseFeatures(t *testing.T) {
 	}
 }
 
-// TestClassFeatures checks that an option of the class replaces the option in the file. mkfs.xfs refuses to take both
-// ("-m reflink option respecified"). Whatever the class names, no other feature is switched on.
+// TestClassFeatures checks that an option of the class replaces the option in the file. mkfs.xfs refuses an option that
+// is given twice ("-m reflink option respecified"). An option of the class does not switch on any other feature.
 func TestClassFeatures(t *testing.T) {
 	g := newest(t)
 	for want, class := range map[string][]string{
@@ -113,7 +113,7 @@ func TestClassFeatures(t *testing.T) {
 			t.Error(got)
 		}
 	}
-	g.file = "" // without the file
+	g.file = "" // without the file lts
 	m := MakeOptions{Intent: disk.Intent{UUID: uuid}}
 	if got := m.making("/dev/vdb", g).args(); !strings.Contains(strings.Join(got, " "), " -m rmapbt=0 ") || slices.Contains(got, "-c") {
 		t.Errorf("without the file: %q", got)

@@ -16,35 +16,35 @@ import (
 
 // MakeOptions are the options of Make.
 type MakeOptions struct {
-	// Intent is recorded before the first write. Its UUID becomes the UUID of the filesystem. Make itself sets Over and
-	// Was.
+	// Intent is recorded before the first write. The UUID of Intent becomes the UUID of the filesystem. Make itself
+	// sets Intent.Over and Intent.Was.
 	Intent disk.Intent
-	// RecoverHalfMade makes again the half-made filesystem that Prove found. The filesystem's UUID must be the
-	// intent's. That UUID was chosen at random and recorded before the first write, so it proves that the filesystem is
-	// ours.
+	// RecoverHalfMade lets Make repeat the format of the half-made filesystem that Prove found. The filesystem's UUID
+	// must be the intent's. The UUID was chosen at random and recorded before the first write, so it proves that the
+	// filesystem is ours.
 	//
-	// mkfs.xfs writes only zeros and structures with that UUID. So the proof holds after any number of crashes at any
-	// of its writes. mkfs.ext4, called with the intent's Ext4 parameters, writes the same bytes as before.
+	// The proof holds after any number of crashes: mkfs.xfs writes only zeros and structures with the intent's UUID.
+	// With the intent's Ext4 parameters, mkfs.ext4 writes the same bytes each time.
 	RecoverHalfMade bool
-	// Token is the operator's token, empty for none. It lets Make overwrite whatever Prove found. It must be the disk's
-	// token in the boot with the id Boot.
+	// Token is the operator's token, or empty for none. A token lets Make overwrite whatever Prove found. Token must
+	// equal what Session.Token returns for Boot.
 	Token, Boot string
 	// Mkfs are the class's options for mkfs.xfs, which package config has checked. Proto is the path of a prototype
-	// file (Prototype), empty for none. Options for mkfs.ext4 are in the intent.
+	// file (Prototype), or empty for none. Options for mkfs.ext4 are in the intent.
 	Mkfs  []string
 	Proto string
 }
 
-// Writes returns the value that Facts.Writes had before the first read of Prove. After Make, it returns the value from
-// before the filesystem was read back. While this count stays the same, the content of the disk stays the same.
+// Writes returns the value that Facts.Writes had before the first read of Prove. After Make, Writes returns the value
+// from before the filesystem was read back. While Facts.Writes stays the same, the content of the disk stays the same.
 func (s *Session) Writes() uint64 { return s.writes }
 
-// Make makes an XFS, or the ext4 filesystem of the intent. The disk must be proven blank, hold our own half-made
-// filesystem, or be covered by the operator's token.
+// Make makes an XFS, or the ext4 filesystem of the intent. Make needs a proof that the disk is blank, our own half-made
+// filesystem, or the operator's token.
 //
-// When Make returns nil, the finished filesystem has been read back from the disk. The session ends in any case. After
-// an error before mkfs starts, nothing is written and a new intent is removed. After a later error the intent stays,
-// except with ErrMade.
+// When Make returns nil, the finished filesystem has been read back from the disk. The session ends, with or without an
+// error. After an error before mkfs starts, nothing is written and a new intent is removed. After an error of mkfs, or
+// after mkfs, the intent stays, except with ErrMade.
 func (s *Session) Make(ctx context.Context, o MakeOptions) error {
 	err := s.make(ctx, o)
 	if errors.Is(err, ErrMade) {
@@ -56,7 +56,7 @@ func (s *Session) Make(ctx context.Context, o MakeOptions) error {
 	return nil
 }
 
-// making returns the dry run of mkfs.xfs.
+// making returns the dry run of mkfs.xfs with the options o.
 func (o *MakeOptions) making(node string, g guard) making {
 	return making{node: node, uuid: o.Intent.UUID, guard: g, class: o.Mkfs, proto: o.Proto, dry: true, over: o.RecoverHalfMade || o.Token != ""}
 }
@@ -67,8 +67,7 @@ type mkfsRun interface {
 }
 
 // runs returns the dry runs and the run that writes. The dry runs write nothing and must succeed first. mkfs.ext4
-// checks the disk's content only if it can ask a person. So for an ext4 filesystem, a dry run of mkfs.xfs checks the
-// content.
+// checks the disk's content only if it can ask a person, so a dry run of mkfs.xfs checks the content for ext4, too.
 func (s *Session) runs(ctx context.Context, o MakeOptions) (dry []mkfsRun, real mkfsRun, err error) {
 	if o.Intent.Ext4 == nil {
 		g, err := chooseGuard(ctx, s.deps.Runner, s.sys)
@@ -112,8 +111,8 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 		return err
 	}
 	s.deps.Log(fmt.Sprintf("made %s %s on %s and read it back", title(&o), o.Intent.UUID, s.disk.ID), lines...)
-	// The filesystem is whole. A leftover intent costs only a look at the disk at every start. It must not prevent the
-	// use of the filesystem.
+	// The filesystem is whole. A leftover intent must not prevent its use: the intent costs only a look at the disk at
+	// every start.
 	if err := s.deps.Intents.End(o.Intent.UUID, nil); err != nil {
 		s.deps.Log(fmt.Sprintf("the intent for %s %s remains", title(&o), o.Intent.UUID), err.Error())
 	}
@@ -131,8 +130,8 @@ func title(o *MakeOptions) string {
 	return "XFS"
 }
 
-// checkOptions refuses options that a class may not give. Package config has refused these options already. This is the
-// last check before the disk.
+// checkOptions refuses options that a class may not give. Package config has already refused such options. checkOptions
+// is the last check before the format.
 func checkOptions(o *MakeOptions) error {
 	class, kind := o.Mkfs, o.Intent.Type()
 	if kind == disk.Ext4 {
@@ -145,8 +144,8 @@ func checkOptions(o *MakeOptions) error {
 	return err
 }
 
-// rehearse takes the exclusive lock and looks at the disk once more. Then it releases the exclusive claim, which mkfs
-// needs, and runs mkfs without writes.
+// First, rehearse takes the exclusive lock and looks at the disk once more. rehearse releases the exclusive claim,
+// which mkfs needs, and runs mkfs without writes.
 func (s *Session) rehearse(ctx context.Context, o MakeOptions, dry []mkfsRun) error {
 	if o.Token != "" {
 		if err := s.hold(ctx, o.Token, o.Boot); err != nil {
@@ -159,13 +158,13 @@ func (s *Session) rehearse(ctx context.Context, o MakeOptions, dry []mkfsRun) er
 	if err := s.again(ctx, o); err != nil {
 		return err
 	}
-	// mkfs.xfs claims the disk even with -N.
+	// mkfs.xfs claims the disk even with -N, which writes nothing.
 	if err := s.release(); err != nil {
 		return err
 	}
 	for _, m := range dry {
 		if _, _, err := m.run(ctx, s.deps.Runner); err != nil {
-			// If the content of the disk has just changed, this change is the reason for the refusal.
+			// If the content of the disk has just changed, mkfs refuses the disk because of the change.
 			if now := s.again(ctx, o); now != nil {
 				return fmt.Errorf("%w: %v", now, err)
 			}
@@ -175,7 +174,7 @@ func (s *Session) rehearse(ctx context.Context, o MakeOptions, dry []mkfsRun) er
 	return nil
 }
 
-// begin records the intent. It looks at the disk once more right before the first write.
+// begin records the intent, and looks at the disk once more right before the first write.
 func (s *Session) begin(ctx context.Context, o *MakeOptions) error {
 	s.deps.Log(fmt.Sprintf("making %s %s on %s", title(o), o.Intent.UUID, s.disk.ID))
 	former := s.disk.Standing.Intent
@@ -196,11 +195,11 @@ func (s *Session) begin(ctx context.Context, o *MakeOptions) error {
 	return nil
 }
 
-// confirm reads the filesystem back twice. It returns an error unless the filesystem is whole and nobody else has
+// confirm reads the filesystem back twice, and returns an error unless the filesystem is whole and nobody else has
 // written.
 func (s *Session) confirm(ctx context.Context, o *MakeOptions, wrote uint64) error {
 	kind := o.Intent.Type()
-	// The page cache still holds writes of mkfs.
+	// The page cache may still hold writes of mkfs.
 	if err := s.sys.writeOut(s.keep); err != nil {
 		return err
 	}
@@ -215,11 +214,11 @@ func (s *Session) confirm(ctx context.Context, o *MakeOptions, wrote uint64) err
 	if err := s.readBack(kind, o.Intent.UUID); err != nil {
 		return err
 	}
-	// With the shared lock, udev can probe the disk during the wait.
+	// A shared lock lets udev probe the disk during the wait for the second reading.
 	if err := s.lock(ctx, unix.LOCK_SH); err != nil {
 		return err
 	}
-	// Other processes need the memory during the wait.
+	// During the wait, the memory is free for other processes.
 	debug.FreeOSMemory()
 	if err := wait(ctx, s.deps.SecondLook); err != nil {
 		return err
@@ -239,11 +238,11 @@ func (s *Session) confirm(ctx context.Context, o *MakeOptions, wrote uint64) err
 
 // alone returns an error if the tools find anything besides the filesystem that was made with the token. mkfs does not
 // overwrite every place that identifies content. ZFS labels (vdev_impl.h of OpenZFS) and the second LUKS2 header
-// (lib/luks2/luks2.h of cryptsetup) may remain. udev calls such a disk ambivalent, and hotmount would refuse it at the
-// next boot.
+// (lib/luks2/luks2.h of cryptsetup) may remain. udev calls a disk with two signatures ambivalent, and hotmount would
+// refuse it at the next boot.
 //
-// The kernel forgets the old partitions only on request. udevd requests this after other writes, but not while the disk
-// is locked (systemd.io/BLOCK_DEVICE_LOCKING).
+// The kernel forgets the old partitions only on request. udevd asks the kernel for this after a write, but not while
+// the disk is locked (systemd.io/BLOCK_DEVICE_LOCKING).
 func (s *Session) alone(ctx context.Context, kind string) error {
 	if len(s.disk.Partitions) > 0 {
 		if err := s.sys.rereadPartitions(s.keep); err != nil {
@@ -263,7 +262,7 @@ func (s *Session) alone(ctx context.Context, kind string) error {
 	return nil
 }
 
-// permit returns an error unless the findings of Prove in this session allow what o asks for.
+// permit returns an error unless the findings of Prove in this session allow the format with the options o.
 func (s *Session) permit(o MakeOptions) error {
 	want := disk.Blank
 	if o.RecoverHalfMade {
@@ -297,8 +296,9 @@ func (s *Session) permit(o MakeOptions) error {
 	return nil
 }
 
-// overwritten reports whether the format overwrites content with a token, and the UUID of the filesystem there, if
-// known. A format that is started again keeps these values: a proof in between may not have read all of the old data.
+// overwritten reports whether the format overwrites content with a token, and returns the UUID of the old filesystem,
+// if known. A format that is started again keeps both values, because a later proof may not have read all of the old
+// data.
 func (s *Session) overwritten(o MakeOptions) (over bool, was string) {
 	over = o.Token != ""
 	if former := s.disk.Standing.Intent; former != nil && former.UUID == o.Intent.UUID {

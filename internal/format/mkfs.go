@@ -12,8 +12,8 @@ import (
 
 const mkfs = "/usr/sbin/mkfs.xfs"
 
-// MkfsTime is the time limit for one run of mkfs. mkfs.xfs does about 65 writes whatever the size of the disk, so a
-// disk that answers needs far less.
+// MkfsTime is the time limit for one run of mkfs. mkfs.xfs makes about 65 writes on a disk of any size, so a disk that
+// answers needs far less time.
 const MkfsTime = 10 * time.Minute
 
 // making is one run of mkfs.xfs.
@@ -21,17 +21,17 @@ type making struct {
 	node, uuid string
 	guard      guard
 	// class are the class's options. proto is the path of a prototype file for the root directory (mkfs.xfs(8), "-p"),
-	// empty for none.
+	// or empty for none.
 	class []string
 	proto string
-	// dry runs the same checks without a write.
+	// dry makes mkfs.xfs run its checks without a write.
 	dry bool
-	// over overwrites content: our own half-made XFS, or anything if there is a token.
+	// over makes mkfs.xfs overwrite content: our own half-made XFS, or any content with a token.
 	over bool
 }
 
 // args is the only place where arguments for mkfs.xfs are put together. -K disables discard, so that most of the old
-// data would survive if all proofs were wrong. There is no -q, because the journal needs the output.
+// data would survive if all proofs were wrong. args does not contain -q, because the journal needs the output.
 func (m making) args() []string {
 	var args []string
 	if m.dry {
@@ -50,7 +50,7 @@ func (m making) args() []string {
 	return append(args, "-K", "-m", "uuid="+m.uuid, m.node)
 }
 
-// features returns the arguments for the guard. mkfs.xfs rejects a feature that both the file and an option name. So if
+// features returns the arguments for the guard. mkfs.xfs rejects a feature that both the file and an option name. If
 // the class names a feature of the file, features returns the other features as arguments, without the file.
 func (m making) features() []string {
 	var rest []string
@@ -65,8 +65,8 @@ func (m making) features() []string {
 	return rest
 }
 
-// run returns the output of mkfs.xfs in lines, and how many bytes mkfs.xfs wrote. If mkfs.xfs refuses, it suggests -f.
-// hotmount reports the suggestion and never follows it.
+// run returns the lines that mkfs.xfs printed, and the number of bytes that mkfs.xfs wrote. If mkfs.xfs refuses a disk,
+// it suggests -f. hotmount reports the suggestion and never follows it.
 func (m making) run(ctx context.Context, r run.Runner) ([]string, uint64, error) {
 	return runMkfs(ctx, r, run.Command{Path: mkfs, Args: m.args(), Timeout: MkfsTime}, m.dry)
 }

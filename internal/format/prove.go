@@ -11,8 +11,8 @@ import (
 )
 
 // Prove returns the content of the disk. blank is the class's probe.Plan, which determines how much is read. If the
-// content may be formatted, Prove first waits until nobody has written for Settle, counted from before the first read.
-// With an error the content is Unknown and the error is its evidence.
+// disk may be formatted, Prove waits until the time Settle has passed since the first read without a write. With an
+// error the content is Unknown and the error is its evidence.
 func (s *Session) Prove(ctx context.Context, blank string) (disk.Content, error) {
 	c, err := s.prove(ctx, probe.Plan(blank))
 	if err != nil {
@@ -61,9 +61,9 @@ func (s *Session) prove(ctx context.Context, plan probe.Plan) (c disk.Content, e
 	return c, s.isUntouched()
 }
 
-// counts returns an error unless the kernel has counted the proof's reads. If the kernel counts reads, it also counts
-// writes. queue/iostats can be on although the driver never counts (the heads of NVMe multipath before Linux 6.3,
-// drivers/nvme/host/multipath.c).
+// counts returns an error unless the kernel has counted the reads of the proof. If the kernel counts reads, it also
+// counts writes. queue/iostats alone does not prove that a driver counts: NVMe multipath before Linux 6.3 does not
+// (drivers/nvme/host/multipath.c).
 func (s *Session) counts() error {
 	if s.counted {
 		return nil

@@ -35,11 +35,11 @@ type loop struct {
 	facts disk.Facts
 	begun int
 	ended int
-	// off is the reason why formatting is switched off, nil if it is on.
+	// off is the reason why formatting is switched off, or nil if formatting is on.
 	off error
 	// runner is run.Exec unless a test replaces it.
 	runner run.Runner
-	// class has the options of the class.
+	// class has the options of the disk's class.
 	class MakeOptions
 	// progress is called for each read of a scan.
 	progress func(context.Context, probe.Progress)
@@ -55,7 +55,7 @@ func newLoop(t *testing.T, size int64) *loop {
 	return l
 }
 
-// free detaches the disk and removes its file, because hundreds of disks would need more space than the machine has.
+// free detaches the disk and removes its file, because the files of hundreds of disks may fill the machine's own disk.
 func (l *loop) free() {
 	if l.image != "" {
 		sh(l.t, "losetup -d "+l.facts.Node()+"; rm "+l.image)
@@ -88,7 +88,7 @@ func (l *loop) number(attribute, name string) uint64 {
 	return n
 }
 
-// count returns the number of completed writes and discards, and how many are in flight (Linux,
+// count returns how many writes and discards are complete, and how many are in flight (Linux,
 // Documentation/block/stat.rst).
 func (l *loop) count() (done, inFlight uint64, err error) {
 	if _, err := fmt.Sscan(l.read("inflight", l.facts.Name), new(uint64), &inFlight); err != nil {
@@ -200,8 +200,9 @@ func (f afterMkfs) Run(ctx context.Context, c run.Command) (run.Result, error) {
 	return res, err
 }
 
-// TestRealCountsAgree checks that the kernel counts exactly what mkfs.xfs writes, so that the disk is not read again.
-// After mkfs.ext4 the disk is always read again. A byte that another process writes after mkfs is found.
+// TestRealCountsAgree checks that the kernel counts exactly the bytes that mkfs.xfs writes, so that the disk is not
+// read again. After mkfs.ext4 the disk is always read again. hotmount finds a byte that another process writes after
+// mkfs.
 func TestRealCountsAgree(t *testing.T) {
 	ext4 := func(options ...string) func() *loop {
 		return func() *loop { return ext4Loop(t, 1<<30, options...) }
@@ -263,8 +264,8 @@ func TestRealCountsAgreeOverOldData(t *testing.T) {
 	}
 }
 
-// TestRealContent checks the content that Debian's own tools make, and damaged copies of it. hotmount takes none of
-// these disks for blank, and does not change any byte.
+// TestRealContent checks the content that Debian's own tools make, and damaged copies of it. hotmount takes no disk
+// with content for blank, and changes no byte of it.
 func TestRealContent(t *testing.T) {
 	for name, tc := range map[string]struct {
 		script string
@@ -312,8 +313,8 @@ func TestRealContent(t *testing.T) {
 	}
 }
 
-// crash kills mkfs.xfs at its n-th write. Writes of zeros and of the log count (strace(1), "-e inject"). With debugfs
-// set, crash kills debugfs instead, which writes after mkfs.ext4.
+// crash kills mkfs.xfs at its n-th write, including writes of zeros and of the log (strace(1), "-e inject"). With
+// debugfs set, crash kills debugfs, which writes after mkfs.ext4, instead of mkfs.xfs.
 type crash struct {
 	n       int
 	debugfs bool
@@ -333,7 +334,7 @@ func (c crash) Run(ctx context.Context, cmd run.Command) (run.Result, error) {
 	return run.Exec{}.Run(ctx, cmd)
 }
 
-// killed kills mkfs.xfs at its n-th write. It returns false if mkfs.xfs makes fewer writes.
+// killed kills mkfs.xfs at its n-th write. killed returns false if mkfs.xfs makes fewer than n writes.
 func (l *loop) killed(n int) bool {
 	return l.killedBy(crash{n: n})
 }
@@ -352,8 +353,8 @@ func (l *loop) killedBy(k crash) bool {
 	return true
 }
 
-// isMade handles the disk once more and returns the kind of its earlier content. It fails the test unless the disk then
-// has a filesystem with the intended UUID.
+// isMade proves the disk once more, formats it if necessary, and returns the kind of its earlier content. isMade fails
+// the test unless the disk then has a filesystem with the intended UUID.
 func (l *loop) isMade() disk.Kind {
 	l.t.Helper()
 	before, err := l.work()
@@ -366,17 +367,17 @@ func (l *loop) isMade() disk.Kind {
 	return before.Kind
 }
 
-// full means that the tests try every case, not only a selection.
+// full reports whether the tests try every case, and not only a selection.
 var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 
-// TestRealCrash checks that one more run makes the filesystem whole wherever mkfs.xfs was killed. The next look finds
-// the disk blank, half made with our UUID, or whole.
+// TestRealCrash checks that one more run makes the filesystem whole after mkfs.xfs was killed at any write. The next
+// look finds the disk blank, the filesystem half made with our UUID, or the filesystem whole.
 func TestRealCrash(t *testing.T) {
 	found := map[disk.Kind]int{}
 	n := 1
 	for ; ; n++ {
 		if !full && n > 8 && n%9 != 0 {
-			continue // only the first writes differ in kind
+			continue // only the first writes are of different kinds
 		}
 		l := newLoop(t, 300<<20)
 		if !l.killed(n) {
@@ -392,8 +393,8 @@ func TestRealCrash(t *testing.T) {
 	}
 }
 
-// TestRealClassOptions checks one more run after a kill of mkfs.xfs, with every option that a class may give. The root
-// directory then has the owner and mode of the class.
+// TestRealClassOptions repeats a killed format with every option that a class may give. The root directory must have
+// the owner and mode of the class.
 func TestRealClassOptions(t *testing.T) {
 	text, err := Prototype("1000:2000", "2770")
 	proto := filepath.Join(t.TempDir(), "root")
@@ -489,13 +490,13 @@ func TestRealTornFormat(t *testing.T) {
 			}
 			sh(t, map[string]string{disk.XFS: "xfs_repair -n ", disk.Ext4: "e2fsck -fn "}[kind]+l.facts.Node())
 
-			// In this case, the removal of the intent failed, and the mount was not recorded.
+			// The filesystem was mounted, but the removal of the intent failed and the mount was not recorded.
 			dir := t.TempDir()
 			sh(t, "mount "+l.facts.Node()+" "+dir+"; echo precious >"+dir+"/f; umount "+dir+"; dd if=/dev/zero of="+l.facts.Node()+" "+lost+" conv=notrunc; sync "+l.facts.Node())
 			l.facts.Standing.Intent, ended = intent, l.ended
 			before = l.digest()
 			if kind == disk.XFS {
-				torn() // the superblock of an XFS does not show the mount
+				torn() // the superblock of an XFS does not show whether it was mounted
 			} else if c, err := l.work(); err != nil || c.Torn {
 				t.Errorf("mounted by somebody: %+v, error %v", c, err)
 			}
@@ -506,8 +507,8 @@ func TestRealTornFormat(t *testing.T) {
 	}
 }
 
-// TestRealCrashAgain checks that a whole filesystem is made even if the next two runs are killed, too. mkfs.xfs -f
-// first zeroes what it wrote before, including the first superblock.
+// TestRealCrashAgain checks that a whole filesystem is made even after three killed runs. mkfs.xfs -f first zeroes the
+// structures of an earlier run, including the first superblock.
 func TestRealCrashAgain(t *testing.T) {
 	firsts, step := []int{4, 60}, 11
 	if full {
@@ -533,7 +534,7 @@ func TestRealCrashAgain(t *testing.T) {
 			l.free()
 		}
 	}
-	// On a disk that is too large to be read in full, the samples decide.
+	// On a disk that is too large to be read in full, hotmount relies on samples.
 	l := newLoop(t, 70<<30)
 	if !l.killed(60) || !l.killed(12) || l.isMade() != disk.HalfMade {
 		t.Error("a large disk was not found half made")
@@ -563,8 +564,8 @@ func (l *loop) confirm() error {
 }
 
 // TestRealTokenOverASecondHeader checks a format over the last possible second header of LUKS2, which no mkfs
-// overwrites. udev calls such a disk ambivalent. The error of the format reports the header, and names the command that
-// helps.
+// overwrites. udev calls a disk with two signatures ambivalent. The error of the format reports the header, and names
+// the command that helps.
 func TestRealTokenOverASecondHeader(t *testing.T) {
 	l := newLoop(t, 300<<20)
 	header := make([]byte, 4096)
@@ -630,8 +631,8 @@ func TestRealCrashOverOldData(t *testing.T) {
 	}
 }
 
-// TestRealForeignBytesInTheHalfMade checks when a half-made filesystem is made again, even without its superblock. It
-// is made again only if nothing else is on the disk, and only by the node that has the intent.
+// TestRealForeignBytesInTheHalfMade checks when the format of a half-made filesystem is repeated, even without its
+// superblock. The format is repeated only if nothing else is on the disk, and only by the node that has the intent.
 func TestRealForeignBytesInTheHalfMade(t *testing.T) {
 	for name, tc := range map[string]struct {
 		first, second int
@@ -702,7 +703,7 @@ func TestRealWrites(t *testing.T) {
 	if _, err := s.Prove(t.Context(), "auto"); err != nil {
 		t.Fatal(err)
 	}
-	// Zeros written in the middle of the disk show only in the kernel's count.
+	// Only the kernel's count shows zeros that are written in the middle of the disk.
 	sh(t, "dd if=/dev/zero of="+l.facts.Node()+" bs=4096 seek=30000 count=1 oflag=direct")
 	o := MakeOptions{Intent: disk.Intent{Identity: l.facts.Identity("boot"), UUID: uuid}}
 	if err := s.Make(t.Context(), o); !errors.Is(err, ErrWritten) {
@@ -770,7 +771,7 @@ func TestRealScanGoesPastThePageCache(t *testing.T) {
 	defer unix.Munmap(pages)
 	cached := func() (n int) {
 		vec := make([]byte, size/os.Getpagesize())
-		// mincore(2) has no wrapper in x/sys.
+		// golang.org/x/sys has no wrapper for mincore(2).
 		if _, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&pages[0])), size, uintptr(unsafe.Pointer(&vec[0]))); errno != 0 {
 			t.Fatal(errno)
 		}
@@ -801,7 +802,7 @@ func TestRealScanGoesPastThePageCache(t *testing.T) {
 const leastOfDD = 0.8
 
 // BenchmarkRealScan reads 1 GiB of a loop device by scan and by dd in turn, and reports the median ratio of the speeds.
-// It fails if the ratio is below leastOfDD.
+// BenchmarkRealScan fails if the ratio is below leastOfDD.
 func BenchmarkRealScan(b *testing.B) {
 	const size = 1 << 30
 	image := filepath.Join(b.TempDir(), "disk")

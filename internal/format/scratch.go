@@ -9,7 +9,7 @@ import (
 	"hotmount/internal/run"
 )
 
-// scratchSize is the size of the test file in bytes, a little more than mkfs.xfs needs for its smallest filesystem.
+// scratchSize is the size of the test file in bytes, a little more than the smallest filesystem that mkfs.xfs makes.
 const scratchSize = 320 << 20
 
 // Scratch makes a filesystem of the type kind in a new file, for a test of mount options.

@@ -11,13 +11,13 @@ import (
 	"hotmount/internal/disk"
 )
 
-// system is what a session needs from the kernel besides reading. Tests use files instead of disks.
+// system has the operations that a session needs from the kernel besides reading. Tests use files instead of disks.
 type system interface {
-	// open opens the device node for direct reads. With exclusive, it also claims the disk.
+	// open opens the device node for direct reads. With exclusive set, open also claims the disk.
 	open(node string, exclusive bool) (*os.File, error)
 	// identify returns the identity of the open disk.
 	identify(f *os.File) (identity, error)
-	// writeOut writes dirty pages of other processes to the disk. The kernel counts these writes only then.
+	// writeOut writes dirty pages of other processes to the disk, because the kernel counts only writes to the disk.
 	writeOut(f *os.File) error
 	// rereadPartitions makes the kernel read the partition table again.
 	rereadPartitions(f *os.File) error
@@ -29,7 +29,7 @@ type system interface {
 	readFile(path string) ([]byte, error)
 }
 
-// identity is what must stay the same from the first read to the end of mkfs.
+// identity has the properties of a disk that must not change from the first read to the end of mkfs.
 type identity struct {
 	dev       disk.Dev
 	seq, size uint64
@@ -37,7 +37,7 @@ type identity struct {
 
 type linux struct{}
 
-// writeOut does not use fsync(2), which would end with a flush. The kernel counts a flush as a write.
+// writeOut does not use fsync(2), which would end with a flush, because the kernel counts a flush as a write.
 func (linux) writeOut(f *os.File) error {
 	const all = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
 	if err := unix.SyncFileRange(int(f.Fd()), 0, 0, all); err != nil {

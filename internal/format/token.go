@@ -12,10 +12,10 @@ import (
 // ErrToken reports that a token is not valid.
 var ErrToken = errors.New("the token is not valid: it is for another disk or other content, or since then the disk was written to, attached again or held for another reason, or the machine restarted")
 
-// Token returns the token that binds the operator's order to this disk, in this boot and in its present state. boot is
-// the boot's id, followed by what else the token is bound to. The token covers the serial, the disk sequence number,
-// the size and the kernel's count of writes. It also covers a digest of everything that Prove read, and of the samples
-// if Prove read less. The token is not a secret, because only root can use it.
+// Token returns the token that binds the operator's order to this disk in its present state. boot is the boot's id,
+// followed by the other conditions of the token. The token covers the serial, the disk sequence number, the size and
+// the kernel's count of writes. The token also covers a digest of everything that Prove read, or of the samples if
+// Prove read less. The token is not a secret, because only root can use it.
 func (s *Session) Token(ctx context.Context, boot string) (string, error) {
 	token, err := s.token(ctx, boot)
 	if err != nil {
@@ -46,7 +46,7 @@ func (s *Session) token(ctx context.Context, boot string) (string, error) {
 }
 
 // hold verifies the token, and takes the samples with which holds verifies the token again. holds reads only samples,
-// because udev gives up on a disk that is locked for three minutes. Reading everything may take longer.
+// because udev gives up on a disk that is locked for three minutes, and a full reading may take longer.
 func (s *Session) hold(ctx context.Context, token, boot string) error {
 	got, err := s.token(ctx, boot)
 	if err == nil && got != token {

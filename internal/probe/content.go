@@ -21,38 +21,38 @@ type Source struct {
 	// Node is the path of the device node, for wipefs and blkid. Size is the size of the disk in bytes.
 	Node string
 	Size uint64
-	// Own is the filesystem that this node has begun to make on this disk, if any.
+	// Own is the filesystem that this node has begun to make on the disk, if any.
 	Own Own
-	// Rate is the most bytes per second that a scan reads, or 0 for no limit.
+	// Rate is the highest number of bytes per second that a scan reads, or 0 for no limit.
 	Rate uint64
 	// Progress, if it is not nil, is called after each read of a scan, with the scan's context.
 	Progress func(context.Context, Progress)
 }
 
-// Progress is how far a scan has come, in bytes. Read is the number of bytes read so far. At is the offset reached,
-// which ends at Size.
+// Progress is how far a scan has come, in bytes. Read is the number of bytes read so far. At is the offset that the
+// scan has reached, at most Size.
 type Progress struct{ At, Size, Read uint64 }
 
 // Own is a filesystem that this node has begun to make on a disk and may not have finished.
 type Own struct {
 	// Type is disk.XFS or disk.Ext4.
 	Type string
-	// UUID is the UUID of the filesystem, empty for none.
+	// UUID is the UUID of the filesystem, or empty for none.
 	UUID string
-	// Like is used for ext4 only. It returns a file of the disk's size that holds what mkfs.ext4 would have written to
-	// the disk.
+	// Like is used for ext4 only. Like returns a file of the disk's size that holds what mkfs.ext4 would have written
+	// to the disk.
 	Like func(context.Context) (io.ReaderAt, error)
 }
 
-// isXFS reports whether o is the XFS with that superblock.
+// isXFS reports whether o is the XFS to which the superblock belongs.
 func (o *Own) isXFS(super *XFSSuper) bool { return o.Type != disk.Ext4 && super.UUID == o.UUID }
 
-// Look returns the content of the disk. The scan takes longest. It runs only if the tools name nothing, or name only an
-// unfinished XFS that is s.Own. After an error nothing is known.
+// Look returns the content of the disk. The scan takes more time than the tools, and runs only if the tools name
+// nothing, or only an unfinished XFS that is s.Own. After an error nothing is known about the content.
 //
-// If the disk begins with zeros, the scan starts while the tools start, because starting takes longer than reading.
-// Most content that the tools name does not begin with zeros. So the scan seldom reads in vain from a disk that may be
-// dying.
+// If the disk begins with zeros, the scan starts at the same time as the tools, which take longer to start than to
+// read. Most content that the tools name does not begin with zeros, so the scan seldom reads in vain from a disk that
+// may be dying.
 func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content, error) {
 	var super *XFSSuper
 	zeros, file := false, ""
@@ -73,7 +73,7 @@ func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content,
 	defer stop()
 	scan := sync.OnceValues(func() (Finding, error) { return Scan(scanning, s, plan) })
 	if zeros {
-		early.Go(func() { _, _ = scan() }) // the result is asked for below
+		early.Go(func() { _, _ = scan() }) // the call of scan below returns the result
 	}
 	sigs, err := Signatures(ctx, r, s.Node)
 	if err != nil {
@@ -90,7 +90,7 @@ func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content,
 	}
 	c := Content(sigs, finding, super, s.Own)
 	if damage != nil && !errors.Is(damage, ErrNoXFS) {
-		// mkfs.xfs writes no damaged superblock, so the disk is not as mkfs.xfs left it.
+		// mkfs.xfs never writes a damaged superblock, so something else has changed the disk.
 		if c.Kind == disk.HalfMade {
 			c.Kind, c.UUID = disk.Unknown, ""
 		}
@@ -108,13 +108,13 @@ func (s *Source) file(f *Finding, begins string, zeros bool) (string, error) {
 	return readFooter(s.Reader, s.Size)
 }
 
-// Content combines what the tools name, what the scan found and the XFS superblock. finding is zero if there was no
-// scan. super is nil if there is no sound superblock. own is Source.Own.
+// Content combines what the tools name, what the scan found and the XFS superblock. finding is zero if no scan ran.
+// super is nil if the disk has no sound superblock. own is Source.Own.
 //
 // Blank requires that nothing is named and nothing contradicts blankness. HalfMade is a filesystem whose mkfs did not
-// finish. It is our own filesystem if the scan found only zeros besides it. An XFS may have lost its superblock, and an
-// ext4 filesystem gets its superblock last. Otherwise it is an XFS of another machine, recognised only by its
-// superblock.
+// finish. A half-made filesystem is our own if the scan found nothing but zeros and this filesystem. Our own XFS may
+// have lost its superblock, and an ext4 filesystem gets its superblock last. A half-made XFS of another machine is
+// recognised only by its superblock.
 func Content(sigs []Signature, finding Finding, super *XFSSuper, own Own) disk.Content {
 	c := disk.Content{Kind: disk.Unknown, Proven: true, Evidence: evidence(sigs, finding, super)}
 	switch {
@@ -138,7 +138,7 @@ func Content(sigs []Signature, finding Finding, super *XFSSuper, own Own) disk.C
 // named returns the content of a disk on which a tool names something.
 func named(c disk.Content, sigs []Signature, super *XFSSuper) disk.Content {
 	c.Kind, c.Type = disk.Other, sigs[0].Type
-	// The name from blkid is preferred: blkid evaluates what wipefs only lists.
+	// named prefers the name from blkid, because wipefs lists signatures without judging them.
 	i := slices.IndexFunc(sigs, func(s Signature) bool { return s.Tool == "blkid" })
 	if i < 0 {
 		return c
@@ -151,7 +151,7 @@ func named(c disk.Content, sigs []Signature, super *XFSSuper) disk.Content {
 	case s.Usage != "filesystem" || !agree || !disk.ValidUUID(uuid):
 		return c
 	case s.Type == "xfs" && (super == nil || super.InProgress || super.UUID != uuid):
-		// The tools name an XFS, but its superblock is not as it should be.
+		// The tools name an XFS, but its superblock is damaged or missing.
 		c.Kind = disk.Unknown
 		return c
 	}
@@ -159,7 +159,7 @@ func named(c disk.Content, sigs []Signature, super *XFSSuper) disk.Content {
 	return c
 }
 
-// only reports whether every signature has that type.
+// only reports whether every signature has the type kind.
 func only(sigs []Signature, kind string) bool {
 	return !slices.ContainsFunc(sigs, func(s Signature) bool { return s.Type != kind })
 }
@@ -201,7 +201,7 @@ func (s *Signature) evidence() string {
 	return line
 }
 
-// Evidence returns what the scan found, one finding a line. It returns nil if there was no scan.
+// Evidence returns the findings of the scan, one a line, or nil if no scan ran.
 func (f *Finding) Evidence() []string {
 	switch {
 	case f.Size == 0:

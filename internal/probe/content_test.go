@@ -245,7 +245,7 @@ func (w watched) ReadAt(b []byte, at int64) (int, error) {
 }
 
 // TestLookReadsWhileTheToolsStart checks that a disk is read while the tools run only if it begins with zeros. If the
-// tools name content, Look returns this content whatever was read.
+// tools name content, Look returns the named content whatever was read.
 func TestLookReadsWhileTheToolsStart(t *testing.T) {
 	whole := append(head(t, "xfs.head"), make([]byte, 3*mib-4096)...)
 	half := append(head(t, "xfs-half-made.head"), make([]byte, 3*mib-4096)...)
@@ -287,13 +287,13 @@ func TestLookReadsWhileTheToolsStart(t *testing.T) {
 				if scanned := strings.Contains(strings.Join(got.Evidence, " "), "blank"); scanned && tc.want == disk.Other {
 					t.Errorf("a scan is in the evidence although the tools named something: %q", got.Evidence)
 				}
-				close(w.read) // no goroutine may read any more
+				close(w.read) // from now on no goroutine may read
 			})
 		})
 	}
 }
 
-// slow takes one second for the first read beyond the head, two seconds for the second read, and so on.
+// slow is a reader: the first read beyond the head takes one second, the second takes two seconds, and so on.
 type slow struct{ io.ReaderAt }
 
 func (s slow) ReadAt(b []byte, at int64) (int, error) {
@@ -303,8 +303,8 @@ func (s slow) ReadAt(b []byte, at int64) (int, error) {
 	return s.ReaderAt.ReadAt(b, at)
 }
 
-// TestLookEndsTheScanOfWhatIsNamed checks that Look cancels a scan that is not needed. Look waits only for the read in
-// progress, not for the Progress function, which blocks until the cancellation.
+// TestLookEndsTheScanOfWhatIsNamed checks that Look cancels the scan if the tools name content. Look waits only for the
+// read in progress, not for the Progress function, which blocks until the cancellation.
 func TestLookEndsTheScanOfWhatIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := runtest.New(t)
@@ -325,7 +325,7 @@ func TestLookEndsTheScanOfWhatIsNamed(t *testing.T) {
 }
 
 // TestLookAtADamagedSuperblock checks that a damaged superblock is never ours, because mkfs.xfs does not write a
-// damaged superblock. This is so even if every sector has the UUID of the intent.
+// damaged superblock. A damaged superblock is not ours even if every sector has the UUID of the intent.
 func TestLookAtADamagedSuperblock(t *testing.T) {
 	whole := append(head(t, "xfs.head"), make([]byte, 3*mib-4096)...)
 	for want, damage := range map[disk.Kind]func([]byte){

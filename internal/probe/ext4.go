@@ -17,7 +17,7 @@ const (
 	superMagic  = 0xef53 // s_magic
 	inodeLow    = 0x7c   // i_checksum_lo
 	inodeHigh   = 0x82   // i_checksum_hi
-	inodeExtra  = 0x80   // i_extra_isize, the first field after the original 128 bytes
+	inodeExtra  = 0x80   // i_extra_isize, the first field after the 128 bytes of an ext2 inode
 	leastInode  = 128
 	csumSeed    = 0x2000 // s_feature_incompat: INCOMPAT_CSUM_SEED
 	wide        = 0x80   // s_feature_incompat: INCOMPAT_64BIT
@@ -26,7 +26,7 @@ const (
 	metaBG      = 0x10   // s_feature_incompat: INCOMPAT_META_BG
 )
 
-// ext4Super has the needed fields of a sound superblock with checksums.
+// ext4Super has the fields of a sound superblock with checksums that hotmount needs.
 type ext4Super struct {
 	uuid                  string
 	seed                  uint32
@@ -35,8 +35,8 @@ type ext4Super struct {
 	perGroup, inodesGroup uint64
 	first                 uint64
 	descriptor, inode     int
-	// whole reports that the writer of the superblock had finished (s_state is EXT2_VALID_FS). used reports that the
-	// filesystem was mounted (s_mtime, s_mnt_count).
+	// whole reports whether the writer of the superblock had finished (s_state is EXT2_VALID_FS). used reports whether
+	// the filesystem was ever mounted (s_mtime, s_mnt_count).
 	whole, used bool
 }
 
@@ -88,9 +88,9 @@ func readExt4(r io.ReaderAt) (ext4Super, error) {
 }
 
 // IsWholeExt4 returns nil if the disk holds the finished ext4 filesystem with that UUID, as mkfs.ext4 leaves it. The
-// superblock, which is written last, its copies and the descriptors of all groups must carry that UUID, directly or in
-// their checksums. If two machines made filesystems on one disk at the same time, some of these belong to the other
-// filesystem.
+// superblock, which is written last, its copies and the descriptors of all groups must have that UUID, directly or in
+// their checksums. If two machines made filesystems on one disk at the same time, some superblocks or descriptors have
+// the other UUID.
 func IsWholeExt4(r io.ReaderAt, uuid string) error {
 	super, err := readExt4(r)
 	switch {
@@ -136,8 +136,8 @@ func IsWholeExt4(r io.ReaderAt, uuid string) error {
 	return nil
 }
 
-// Ext4Used reports whether the disk has the superblock of the ext4 filesystem with that UUID, and this filesystem was
-// mounted since mkfs.ext4 made it.
+// Ext4Used reports whether the disk has an ext4 superblock with that UUID, and the filesystem was mounted since
+// mkfs.ext4 made it.
 func Ext4Used(r io.ReaderAt, uuid string) bool {
 	super, err := readExt4(r)
 	return err == nil && super.uuid == uuid && super.used
@@ -151,8 +151,8 @@ func (s *ext4Super) descriptorSum(group uint32, d []byte) uint16 {
 	return uint16(ext4Sum(sum, d[0x20:]))
 }
 
-// hasCopy reports whether the group begins with a copy of the superblock. For group 0, which has the superblock itself,
-// it returns false. The groups with a copy are group 1, and the groups whose number is a power of 3, 5 or 7
+// hasCopy reports whether the group begins with a copy of the superblock. hasCopy returns false for group 0, which has
+// the superblock itself. The groups with a copy are group 1, and the groups whose number is a power of 3, 5 or 7
 // (ext4_bg_has_super).
 func hasCopy(group uint64) bool {
 	for _, base := range []uint64{3, 5, 7} {
@@ -165,16 +165,16 @@ func hasCopy(group uint64) bool {
 	return false
 }
 
-// ext4Owner recognises the bytes of one unfinished ext4 filesystem of our own. Given the same UUID, options and time,
-// mkfs.ext4 writes the same bytes into a file. So each sector of the disk is either still zero or the same as in the
-// file.
+// ext4Owner recognises the bytes of one unfinished ext4 filesystem of our own. With the same UUID, options and time,
+// mkfs.ext4 writes the same bytes into a file, so each sector of the disk is zero or the same as in the file.
 //
-// There are two exceptions, which are recognised by checksums that include the UUID. mkfs.ext4 writes inodes more than
-// once, so the disk may have an earlier version of an inode. A superblock may describe another geometry of the disk.
+// Inodes and superblocks may differ from the file, and are recognised by checksums that include the UUID. mkfs.ext4
+// writes inodes more than once, so the disk may have an earlier version of an inode. A superblock may describe another
+// geometry of the disk.
 type ext4Owner struct {
 	like  io.ReaderAt
 	super ext4Super
-	// inodes is the range of the first group's inodes. mkfs.ext4 writes no other inodes.
+	// inodes is the range of the first group's inodes. mkfs.ext4 writes only inodes of the first group.
 	inodes extent
 	buf    []byte
 }
@@ -196,7 +196,7 @@ func newExt4Owner(ctx context.Context, own Own) (*ext4Owner, error) {
 	return o, err
 }
 
-// inodes returns the byte offset of the first group's inodes. It overwrites buf, which has the size of a block.
+// inodes returns the byte offset of the first group's inodes. inodes overwrites buf, which has the size of a block.
 func (s *ext4Super) inodes(r io.ReaderAt, buf []byte) (uint64, error) {
 	if err := readFull(r, buf, block); err != nil {
 		return 0, err
@@ -210,7 +210,7 @@ func (s *ext4Super) inodes(r io.ReaderAt, buf []byte) (uint64, error) {
 }
 
 // Ext4Root returns the permissions of the root directory of the ext4 filesystem with that UUID. used reports whether
-// this filesystem was mounted since mkfs.ext4 made it.
+// the filesystem was mounted since mkfs.ext4 made it.
 func Ext4Root(r io.ReaderAt, uuid string) (mode uint16, used bool, err error) {
 	super, err := readExt4(r)
 	if err == nil && (super.uuid != uuid || super.block != block) {
@@ -243,7 +243,7 @@ func Ext4Root(r io.ReaderAt, uuid string) (mode uint16, used bool, err error) {
 	return mode &^ kind, super.used, nil
 }
 
-// foreign does for ext4 what owner.foreign does for XFS.
+// foreign returns the same values for ext4 as owner.foreign returns for XFS.
 func (o *ext4Owner) foreign(b []byte, offset uint64) (i int, own uint64) {
 	for at := 0; at < len(b); at += block {
 		part := b[at:min(at+block, len(b))]
@@ -267,7 +267,7 @@ func (o *ext4Owner) foreign(b []byte, offset uint64) (i int, own uint64) {
 }
 
 // knows reports whether the sector at s is part of a superblock, or of inodes, with our UUID in the checksums. b is the
-// block that was read from the disk at offset. like is the same block of the file.
+// block that was read from the disk at offset. like is the block of the file at the same offset.
 func (o *ext4Owner) knows(b, like []byte, s int, offset uint64) bool {
 	if at := s / superSize * superSize; at+superSize <= len(b) && (offset == 0 && at == superSize || offset > 0 && at == 0) {
 		if super, err := parseExt4(b[at : at+superSize]); err == nil && super.uuid == o.super.uuid {
@@ -288,8 +288,7 @@ func (o *ext4Owner) knows(b, like []byte, s int, offset uint64) bool {
 	return true
 }
 
-// isInode reports whether the checksum of the inode is right. It computes the checksum as ext4_inode_csum does (Linux,
-// fs/ext4/inode.c).
+// isInode reports whether the checksum of the inode is right, as ext4_inode_csum computes it (Linux, fs/ext4/inode.c).
 func (s *ext4Super) isInode(number uint32, b []byte) bool {
 	le := binary.LittleEndian
 	sum := ext4Sum(s.seed, le.AppendUint32(nil, number))

@@ -15,8 +15,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// madeExt4 returns a sparse file with a filesystem that the real mkfs.ext4 has made. The creation time is when, and the
-// arguments are those of package format.
+// madeExt4 returns a sparse file with a filesystem that the real mkfs.ext4 has made. The creation time is when, and
+// args are the arguments that package format uses.
 func madeExt4(t *testing.T, size int64, uuid, when string, args ...string) *os.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "disk")
@@ -97,8 +97,8 @@ func TestIsWholeExt4(t *testing.T) {
 	}
 }
 
-// TestExt4Root checks what hotmount reads about the root directory that mkfs.ext4 made. It also checks a later mount or
-// change. Unsound content is an error.
+// TestExt4Root checks the mode that hotmount reads from a root directory that mkfs.ext4 made. TestExt4Root also checks
+// a filesystem that was mounted or changed later. Unsound content must be an error.
 func TestExt4Root(t *testing.T) {
 	const size = 1 << 30
 	debugfs := func(f *os.File, request string) {
@@ -149,8 +149,8 @@ func read(r io.ReaderAt, b []byte, at int64) error {
 	return err
 }
 
-// TestOwnExt4 checks that all bytes of mkfs.ext4 with the same UUID, options and time are ours, even if some are
-// missing. A single other byte is foreign. So is a filesystem with another UUID or other options.
+// TestOwnExt4 checks that all bytes of mkfs.ext4 with the same UUID, options and time are ours, even if some bytes are
+// missing. Any other byte is foreign, and so is a filesystem with another UUID or other options.
 func TestOwnExt4(t *testing.T) {
 	const size = 1 << 30
 	like := madeExt4(t, size, ownUUID, when, "-m", "0")
@@ -162,7 +162,7 @@ func TestOwnExt4(t *testing.T) {
 	if err != nil || !got.clean() || got.Own == 0 || got.Zero() || got.Read != size {
 		t.Errorf("%+v, error %v", got, err)
 	}
-	// These sectors are zero if mkfs.ext4 is killed before its last write.
+	// The sectors in each gap may be zero if mkfs.ext4 is killed before its last write.
 	for _, gap := range [][2]int64{{0, block}, {block + 3*sector, sector}, {3 * 32768 * block, sector}} {
 		if _, err := f.WriteAt(make([]byte, gap[1]), gap[0]); err != nil {
 			t.Fatal(err)
@@ -203,8 +203,8 @@ func TestOwnExt4(t *testing.T) {
 	}
 }
 
-// TestOwnExt4Inode checks that an earlier version of an inode by mkfs.ext4 is ours. The inode must have a right
-// checksum, which covers its own number.
+// TestOwnExt4Inode checks that an earlier version of an inode by mkfs.ext4 is ours. The inode must have the right
+// checksum, which covers the number of the inode.
 func TestOwnExt4Inode(t *testing.T) {
 	const size = 1 << 30
 	like, later := madeExt4(t, size, ownUUID, when), madeExt4(t, size, ownUUID, "1795000099")

@@ -5,9 +5,9 @@ import (
 	"io"
 )
 
-// fileFormats are formats of files. A disk to which such a file was written raw holds data that no tool names: a disk
-// image, or compressed or encrypted data. at is the offset of the bytes in the disk. If last is set, at is the offset
-// in the disk's last sector.
+// fileFormats are formats of files that may be written raw to a disk: disk images, and compressed or encrypted data.
+// wipefs and blkid do not name these formats. at is the offset of the bytes in the disk, or in the disk's last sector
+// if last is set.
 var fileFormats = []struct {
 	format string
 	at     int
@@ -17,10 +17,10 @@ var fileFormats = []struct {
 	{format: "qcow2", bytes: "QFI\xfb"},                // QEMU, docs/interop/qcow2
 	{format: "vmdk", bytes: "KDMV"},                    // QEMU, block/vmdk.c, VMDK4_MAGIC
 	{format: "vmdk", bytes: "COWD"},                    // VMDK3_MAGIC
-	{format: "vmdk", bytes: "# Disk DescriptorFile"},   // VMware, Virtual Disk Format: the text that names the other files
+	{format: "vmdk", bytes: "# Disk DescriptorFile"},   // VMware, Virtual Disk Format: the text file that names the data files
 	{format: "vdi", at: 64, bytes: "\x7f\x10\xda\xbe"}, // QEMU, block/vdi.c, VDI_SIGNATURE
 	{format: "vhd", bytes: "conectix"},                 // Microsoft, Virtual Hard Disk Image Format: a dynamic image
-	{format: "vhd", bytes: "conectix", last: true},     // a fixed image has only the footer
+	{format: "vhd", bytes: "conectix", last: true},     // a fixed image, which has only a footer
 	{format: "vhdx", bytes: "vhdxfile"},                // [MS-VHDX] 2.2.1
 	{format: "gzip", bytes: "\x1f\x8b\x08"},            // RFC 1952, 2.3.1
 	{format: "xz", bytes: "\xfd7zXZ\x00"},              // The .xz File Format, 2.1.1.1
@@ -36,8 +36,8 @@ var fileFormats = []struct {
 	{format: "openssl", bytes: "Salted__"},                    // OpenSSL, apps/enc.c
 }
 
-// fileFormat returns the format of a file that begins with b. If last is set, b is the end of the file. The format is
-// empty if none is recognised.
+// fileFormat returns the format of a file that begins with b, or that ends with b if last is set. The result is empty
+// for an unknown format.
 func fileFormat(b []byte, last bool) string {
 	for _, f := range fileFormats {
 		if f.last == last && len(b) >= f.at && bytes.HasPrefix(b[f.at:], []byte(f.bytes)) {
@@ -47,7 +47,7 @@ func fileFormat(b []byte, last bool) string {
 	return ""
 }
 
-// readFooter returns the format of a file that ends at the end of the disk. The format is empty if none is recognised.
+// readFooter returns the format of a file that ends at the end of the disk, or empty for an unknown format.
 func readFooter(r io.ReaderAt, size uint64) (string, error) {
 	buf, err := alignedBuffer(align)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // TestLookAtAFile checks that Look names the format of a file that is attached as a raw disk. The test includes small
-// files, and formats with only a footer. Look does not name other bytes.
+// files, and formats with only a footer. Look does not name a format for other bytes.
 func TestLookAtAFile(t *testing.T) {
 	const size = 192 << 10
 	at := func(offset int, text string, more ...string) []byte {

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// sector is the smallest unit that mkfs.xfs writes, and block is its unit of layout. Both values are in bytes.
+	// sector is the smallest unit in bytes that mkfs.xfs writes, and block is its unit of layout in bytes.
 	sector = 512
 	block  = 4096
 
@@ -21,7 +21,7 @@ const (
 
 // stamps maps the magic number of each structure that mkfs.xfs writes to the offset of the filesystem's UUID in the
 // structure. XFS version 5 puts the UUID into each structure, to distinguish the structure from remains of another
-// filesystem (Linux, fs/xfs/libxfs/xfs_format.h). whole marks the structures that fill a block.
+// filesystem (Linux, fs/xfs/libxfs/xfs_format.h). whole is set for the structures that fill a block.
 var stamps = map[uint32]struct {
 	offset int
 	whole  bool
@@ -45,18 +45,19 @@ const (
 )
 
 // owner recognises the bytes of one unfinished filesystem of our own. mkfs.xfs writes only zeros and structures with
-// the UUID. So a disk that was blank before shows nothing else, wherever and however often mkfs.xfs was killed.
+// its UUID, so a blank disk gets no other bytes, wherever and however often mkfs.xfs is killed.
 type owner struct {
 	uuid []byte
-	// at is the offset of the next byte. If the next read begins elsewhere, no structure continues there.
+	// at is the offset at which the last read ended. If the next read begins elsewhere, no structure continues in it.
 	at uint64
-	// record is how many bytes of the last log record are still to come. list is how many bytes of the last free list
-	// may still come. words reports that the record's only sector with content is still to come.
+	// record is the number of bytes of the last log record that are not read yet. list is the number of bytes of the
+	// last free list that may not be read yet. words reports whether the log record's only sector with content is not
+	// read yet.
 	record, list int
 	words        bool
 }
 
-// newOwner returns the owner for the UUID. For an empty UUID it returns nil. For a nil owner, every byte except zero is
+// newOwner returns the owner for the UUID, or nil for an empty UUID. For a nil owner, every byte except zero is
 // foreign.
 func newOwner(uuid string) *owner {
 	raw, err := hex.DecodeString(strings.ReplaceAll(uuid, "-", ""))
@@ -66,9 +67,9 @@ func newOwner(uuid string) *owner {
 	return &owner{uuid: raw}
 }
 
-// foreign returns the index of the first foreign byte of b, or -1. b was read at that offset. A byte is foreign if it
-// is neither zero nor written by the filesystem's mkfs. own is the number of bytes in blocks that mkfs wrote before the
-// foreign byte.
+// foreign returns the index of the first foreign byte of b, or -1. b was read from the disk at offset. A byte is
+// foreign if it is neither zero nor written by the filesystem's mkfs. own is the number of bytes in blocks that mkfs
+// wrote before the foreign byte.
 func (o *owner) foreign(b []byte, offset uint64) (i int, own uint64) {
 	if o == nil {
 		return nonZero(b), 0
@@ -90,8 +91,8 @@ func (o *owner) foreign(b []byte, offset uint64) (i int, own uint64) {
 	return -1, own
 }
 
-// inBlock returns how many bytes of the block are zero or written by the filesystem's mkfs. It returns the length of
-// the block, or the start of the first foreign sector.
+// inBlock returns how many bytes of the block are zero or written by the filesystem's mkfs. inBlock returns the length
+// of the block, or the start of the first foreign sector.
 func (o *owner) inBlock(b []byte) int {
 	for at := 0; at < len(b); at += sector {
 		s := b[at:min(at+sector, len(b))]
@@ -109,7 +110,7 @@ func (o *owner) inBlock(b []byte) int {
 	return len(b)
 }
 
-// stamped reports whether the sector begins a structure that carries the UUID.
+// stamped reports whether the sector begins a structure that has the UUID.
 func (o *owner) stamped(s []byte) bool {
 	be := binary.BigEndian
 	magic := be.Uint32(s)
@@ -122,8 +123,8 @@ func (o *owner) stamped(s []byte) bool {
 	}
 	switch magic {
 	case logMagic:
-		// struct xlog_rec_header has h_len and h_size. There is one header for each 32 KiB that a record may have. The
-		// record follows the headers.
+		// struct xlog_rec_header has h_len and h_size. A log record of up to h_size bytes has one header for each 32
+		// KiB, and the record follows the headers.
 		headers := (min(be.Uint32(s[320:]), maxRecord) + headerCovers - 1) / headerCovers
 		o.record, o.words = int(min(be.Uint32(s[12:]), maxRecord)+max(headers, 1)*sector)-sector, true
 	case freeListMagic:
@@ -132,9 +133,9 @@ func (o *owner) stamped(s []byte) bool {
 	return true
 }
 
-// continues reports whether the sector continues the only record in the log or a free list. One sector of the record
-// says that the filesystem was unmounted. The other sectors have only a cycle number in the first four bytes (xfsprogs,
-// libxfs/rdwr.c, libxfs_log_header). The unused entries of a free list are all ones.
+// continues reports whether the sector continues the only record in the log or a free list. One sector of the log
+// record has the entry for an unmount. The other sectors of the record have only a cycle number in the first four bytes
+// (xfsprogs, libxfs/rdwr.c, libxfs_log_header). The unused entries of a free list are all ones.
 func (o *owner) continues(s []byte) bool {
 	if o.record > 0 {
 		o.record -= sector

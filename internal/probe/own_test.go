@@ -33,13 +33,13 @@ func made(t *testing.T, size int64, args ...string) *os.File {
 	return f
 }
 
-// TestOwnIsAllThatMkfsWrites checks that every byte of mkfs.xfs is ours, with every geometry. With another UUID nothing
-// is ours.
+// TestOwnIsAllThatMkfsWrites checks that every byte of mkfs.xfs is ours, with every geometry. For an owner with another
+// UUID, nothing is ours.
 func TestOwnIsAllThatMkfsWrites(t *testing.T) {
 	for _, options := range []string{"", "-d su=256k,sw=2", "-s size=4096", "-m rmapbt=1,reflink=0"} {
 		size := uint64(320 * mib)
 		if strings.Contains(options, "su=") {
-			size = 640 * mib // more groups: with 320 MiB, each group would be too small for the log
+			size = 640 * mib // large enough for more groups: with 320 MiB, each group would be too small for the log
 		}
 		f := made(t, int64(size), append([]string{"-m", "uuid=" + ownUUID}, strings.Fields(options)...)...)
 		got, err := Scan(t.Context(), Source{Reader: f, Size: size, Own: Own{UUID: madeUUID}}, Full)
@@ -58,8 +58,8 @@ func TestOwnIsAllThatMkfsWrites(t *testing.T) {
 	}
 }
 
-// TestOwnFindsForeignBytes checks that one foreign byte is found anywhere, even in a sector, block or log record that
-// follows one of ours.
+// TestOwnFindsForeignBytes checks that one foreign byte is found anywhere, even after one of our sectors, blocks or log
+// records.
 func TestOwnFindsForeignBytes(t *testing.T) {
 	const size = 320 * mib
 	f := made(t, size, "-m", "uuid="+ownUUID)
@@ -91,7 +91,7 @@ func TestOwnFindsForeignBytes(t *testing.T) {
 		}
 		put(t, f, at, 0)
 	}
-	// One of our headers with another UUID is foreign. A block that does not begin with our header is foreign, too.
+	// A header with another UUID is foreign. A block that does not begin with our header is foreign, too.
 	for name, at := range map[string]int64{"superblock": 32, "free space": sector + 64, "inodes of the group": 2*sector + 296, "free list": 3*sector + 8, "B-tree": block + 32, "inode": 64*kib + 160, "log": log + 304, "magic number": block} {
 		var was [1]byte
 		if _, err := f.ReadAt(was[:], at); err != nil {
@@ -115,7 +115,7 @@ func TestIsWholeXFS(t *testing.T) {
 		if err := IsWholeXFS(f, madeUUID); err == nil || !strings.Contains(err.Error(), "holds the XFS "+ownUUID) {
 			t.Errorf("another UUID: %v", err)
 		}
-		// One of the four headers of a group is lost. This can happen, because mkfs.xfs writes each header separately.
+		// One of the four headers of a group may be lost, because mkfs.xfs writes each header separately.
 		sector := int64(512)
 		if strings.HasSuffix(options, "4096") {
 			sector = 4096
@@ -149,7 +149,7 @@ func TestIsWholeXFS(t *testing.T) {
 			t.Errorf("a free list in use counts as half made: %+v, error %v", got, err)
 		}
 		put(t, f, last+3, 0xff)
-		// mkfs.xfs writes nothing behind the headers, so older data behind them is not an error.
+		// mkfs.xfs writes nothing behind the headers of a group, so older data behind the headers is not an error.
 		for at := range int64(4) {
 			if _, err := f.WriteAt([]byte("old"), at*80*mib+4*sector); err != nil {
 				t.Fatal(err)
@@ -158,7 +158,7 @@ func TestIsWholeXFS(t *testing.T) {
 		if err := IsWholeXFS(f, ownUUID); err != nil {
 			t.Errorf("old data behind the headers: %v", err)
 		}
-		// The headers of one group come from another machine, or are zero.
+		// The headers of one group come from another machine's mkfs.xfs, or are zero.
 		other := made(t, size, append([]string{"-m", "uuid=" + madeUUID}, strings.Fields(options)...)...)
 		group := make([]byte, 64*kib)
 		if _, err := other.ReadAt(group, 160*mib); err != nil {
@@ -191,7 +191,7 @@ func put(t *testing.T, w io.WriterAt, at int64, c byte) {
 	}
 }
 
-// FuzzOwner checks that foreign returns for all bytes. Without a UUID, only zeros are ours.
+// FuzzOwner checks that foreign returns for all bytes. For an owner without a UUID, only zeros are ours.
 func FuzzOwner(f *testing.F) {
 	f.Add([]byte("XFSB"), uint64(0))
 	f.Add(append([]byte{0xfe, 0xed, 0xba, 0xbe, 0, 0, 0, 1, 0, 0, 0, 2, 0xff, 0xff, 0xff, 0xff}, make([]byte, 600)...), uint64(4096))

@@ -2,18 +2,18 @@ package probe
 
 import "slices"
 
-// secondary lists, by format, where second superblocks, labels and backups lie outside the two windows.
+// secondary lists for each format the places of second superblocks, labels and backups outside the two windows.
 //
-// The two windows cover everything that formats keep within 16 MiB of either end of the disk. Partition tables: GPT's
-// backup is in the last sector. md: 0.90 is in the last 128 KiB, 1.0 in the last 12 KiB, 1.1 and 1.2 in the first 8
-// KiB. DDF, IMSM, LVM2, LUKS (second headers of LUKS2 up to 4 MiB), ZFS (two labels of 256 KiB at each end). Swap,
-// VeraCrypt (last 128 KiB), DRBD's internal metadata, iso9660 and UDF (32 KiB, sectors 256 and N-256). NTFS' backup
-// boot sector, HFS+ (1 KiB before the end), reiserfs (64 KiB), JFS (32 and 60 KiB). f2fs (1 and 5 KiB), nilfs2, exFAT,
-// FAT, bcache, Stratis, VMFS.
+// The two windows cover the first and last 16 MiB of the disk. The windows cover partition tables (GPT's backup is in
+// the last sector). md version 0.90 is in the last 128 KiB, 1.0 in the last 12 KiB, 1.1 and 1.2 in the first 8 KiB. The
+// windows cover DDF, IMSM, LVM2, LUKS (second headers of LUKS2 up to 4 MiB) and ZFS (two labels of 256 KiB at each
+// end). The windows cover swap, VeraCrypt (last 128 KiB), DRBD's internal metadata, iso9660 and UDF (32 KiB, sectors
+// 256 and N-256). The windows cover NTFS' backup boot sector, HFS+ (1 KiB before the end), reiserfs (64 KiB) and JFS
+// (32 and 60 KiB). The windows cover f2fs (1 and 5 KiB), nilfs2, exFAT, FAT, bcache, Stratis and VMFS.
 var secondary = []struct {
 	format string
 	source string
-	// at returns the offsets in bytes for a disk of that size. Offsets beyond the end of the disk are dropped later.
+	// at returns the offsets in bytes for a disk of that size. The caller drops offsets beyond the end of the disk.
 	at func(size uint64) []uint64
 }{
 	{"xfs", "xfsprogs, libxfs/topology.c, calc_default_ag_geometry: the start of every allocation group", xfsGroups},
@@ -40,17 +40,18 @@ func places(size uint64) []uint64 {
 	return slices.Compact(all)
 }
 
-// xfsGroups returns the starts of the allocation groups that mkfs.xfs would make with its default block size. Below 4
-// TiB a plain disk has 4 groups. A disk that reports a stripe has 8 to 32, depending on its size. From 4 TiB on, each
-// group has just under 1 TiB. The first 1024 groups are enough for 1 PiB.
+// xfsGroups returns the starts of the allocation groups that mkfs.xfs would make with its default block size. On a
+// plain disk below 4 TiB, mkfs.xfs makes 4 groups. On a disk that reports a stripe, mkfs.xfs makes 8 to 32 groups,
+// depending on the size of the disk. On a disk of 4 TiB or more, each group has just under 1 TiB. The first 1024 groups
+// are enough for 1 PiB.
 //
-// On a striped disk, the size of a group is a multiple of the stripe unit. It is one unit smaller if all groups would
-// otherwise begin on the same disk (xfsprogs, mkfs/xfs_mkfs.c, align_ag_geometry).
+// On a striped disk, the size of a group is a multiple of the stripe unit. A group is one stripe unit smaller if all
+// groups would otherwise begin on the same member disk (xfsprogs, mkfs/xfs_mkfs.c, align_ag_geometry).
 //
-// On solid state, xfsprogs 6.8 and later make one group for each CPU. They make fewer groups if a group would be below
-// 4 GiB. They make two or more times as many if a group would be above 1 TiB (calc_concurrency_ag_geometry). Above 32
-// CPUs, only CPU counts that are sold are covered: multiples of 4 to 32, up to 512. Covering all counts would need
-// 130,000 places.
+// On solid-state disks, mkfs.xfs 6.8 and later make one group for each CPU. With groups below 4 GiB, mkfs.xfs makes
+// fewer groups. With groups above 1 TiB, mkfs.xfs makes a multiple of this number of groups
+// (calc_concurrency_ag_geometry). Above 32 CPUs, xfsGroups covers only CPU counts that are sold: multiples of 4 to 32,
+// up to 512. All CPU counts would need 130,000 places.
 func xfsGroups(size uint64) []uint64 {
 	const (
 		block     = 4096
@@ -98,8 +99,8 @@ func xfsGroups(size uint64) []uint64 {
 	return all
 }
 
-// extGroups returns the starts of the block groups that hold a copy of the superblock. These are group 1, the groups
-// whose number is a power of 3, 5 or 7, and the last group. A group has as many blocks as one block has bits.
+// extGroups returns the starts of the block groups that hold a copy of the superblock. Group 1, the groups whose number
+// is a power of 3, 5 or 7, and the last group hold copies. A group has as many blocks as one block has bits.
 func extGroups(size uint64) []uint64 {
 	var all []uint64
 	for _, block := range []uint64{1 << 10, 2 << 10, 4 << 10, 64 << 10} {

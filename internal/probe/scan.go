@@ -1,5 +1,5 @@
-// Package probe finds out what is on a disk: blank, a filesystem, something else, or unknown, with the evidence. It
-// only reads. Content that cannot be read or recognised is an error or Unknown, never Blank.
+// Package probe finds out what is on a disk: blank, a filesystem, something else, or unknown, with the evidence.
+// Package probe only reads. Content that cannot be read or recognised is an error or Unknown, never Blank.
 package probe
 
 import (
@@ -23,49 +23,50 @@ import (
 // Plan is how much of a disk is read to prove it blank.
 type Plan string
 
-// The plans. A class can choose one of the first four.
+// A class can choose Auto, Full, Sampled or Unsigned, but not ends.
 const (
 	// Auto is Full for a disk of up to FullLimit, and Sampled for a larger disk.
 	Auto Plan = "auto"
 	// Full reads every byte.
 	Full Plan = "full"
-	// Sampled reads Window bytes at both ends, and wherever a known format keeps a second superblock. It also reads 64
-	// KiB at least every 64 MiB, and in at least 4,096 places.
+	// Sampled reads Window bytes at both ends of the disk, and the places where a known format keeps a second
+	// superblock. Sampled also reads 64 KiB at least every 64 MiB, and in at least 4,096 places.
 	Sampled Plan = "sampled"
-	// Unsigned requires zeros in the first 4 KiB. It also requires that Window bytes at both ends are readable, because
-	// the tools do not name what they cannot read.
+	// Unsigned requires zeros in the first 4 KiB. Unsigned also requires that Window bytes at both ends are readable,
+	// because the tools do not name what they cannot read.
 	Unsigned Plan = "unsigned"
-	// ends reads Window bytes at both ends.
+	// ends reads Window bytes at both ends of the disk.
 	ends Plan = "ends"
 )
 
-// Sizes in bytes, except minSamples, which is the least number of samples (packaging/doc/adr/0002).
+// All values are sizes in bytes, except minSamples, which is the least number of samples (packaging/doc/adr/0002).
 const (
 	// FullLimit is the size of the largest disk of which Auto reads every byte.
 	FullLimit = 64 << 30
-	// Window is how much is read at each end of a disk.
+	// Window is the number of bytes that are read at each end of a disk.
 	Window = 16 << 20
 
 	sample       = 64 << 10
 	sampleStride = 64 << 20
 	minSamples   = 4096
 
-	// unsigned is how much must be zero for the plan Unsigned.
+	// unsigned is the number of bytes at the start of the disk that must be zero for the plan Unsigned.
 	unsigned = 4 << 10
 
 	// chunk is the size of one read. A smaller chunk needs more calls, and a larger chunk needs more memory. Eight
 	// disks that are formatted, four of them at once, may use 32 MiB of memory in all (test/bench). chunk and every
 	// offset are multiples of align, because O_DIRECT requires this on disks with sectors of up to align bytes.
 	//
-	// shortChunk is the size of one read of a disk that is not read in full. Such a disk has little to read. Any number
-	// of processes may read such disks at once, without waiting for a place (package store).
+	// shortChunk is the size of one read of a disk that is not read in full. Any number of processes may read such
+	// disks at once, without waiting for a place (package store).
 	chunk      = 1 << 20
 	shortChunk = 256 << 10
 	align      = 4096
-	// buffers is the number of chunks in memory. One chunk is examined while the next is read, or both are read.
+	// buffers is the number of chunks in memory. One chunk is examined while the next chunk is read, or both chunks are
+	// read.
 	buffers = 2
 	// hugePage is the size in bytes of a huge page on x86-64, which holds the chunks of a disk that is read in full.
-	// The kernel has to find each page of the chunks for each read, so one huge page makes the reads faster.
+	// For each read the kernel must find each page of the chunk, so one huge page makes the reads faster.
 	hugePage = 2 << 20
 )
 
@@ -98,17 +99,18 @@ func (p Plan) of(size uint64) Plan {
 
 // Finding is the result of a scan.
 type Finding struct {
-	// Plan is the plan that was followed, never Auto.
+	// Plan is the plan by which the scan read the disk, and never Auto.
 	Plan Plan
 	Size uint64
-	// Read is the number of bytes read that are zero or belong to Source.Own. Places is the number of stretches with
-	// these bytes. Own is the number of bytes in blocks that belong to Source.Own.
+	// Read is the number of bytes read that are zero or belong to Source.Own. Places is the number of separate
+	// stretches in which the scan read. Own is the number of bytes in blocks that belong to Source.Own.
 	Read, Places, Own uint64
 	// Bytes are up to 16 bytes from Offset on. The byte at Offset is the first byte that is neither zero nor part of
-	// Source.Own. Bytes is empty if there is no such byte.
+	// Source.Own. Bytes is empty if every byte read is zero or part of Source.Own.
 	Bytes  []byte
 	Offset uint64
-	// File is the format of the file that was attached as the disk, empty if none was recognised. Look sets File.
+	// File is the format of the file that was attached as the disk, or empty if no format was recognised. Look sets
+	// File.
 	File string
 }
 
@@ -118,7 +120,7 @@ func (f *Finding) Zero() bool { return f.clean() && f.Own == 0 }
 // clean reports whether the scan finished and every byte read was zero or part of Source.Own.
 func (f *Finding) clean() bool { return f.Size != 0 && len(f.Bytes) == 0 }
 
-// ReadError reports that a required byte could not be read.
+// ReadError reports that a byte that the plan requires could not be read.
 type ReadError struct {
 	Offset uint64
 	Err    error
@@ -131,7 +133,7 @@ func (e *ReadError) Unwrap() error { return e.Err }
 
 // Scan reads the disk according to the plan and stops at the first byte that is neither zero nor part of s.Own. If
 // s.Reader is a file opened with O_DIRECT, the page cache is neither trusted nor filled. The error is a *ReadError or
-// the cause of ctx. After an error nothing is known.
+// the cause of ctx. After an error nothing is known about the content.
 func Scan(ctx context.Context, s Source, plan Plan) (Finding, error) {
 	f := Finding{Plan: plan.of(s.Size), Size: s.Size}
 	if s.Size == 0 {
@@ -166,11 +168,11 @@ func Scan(ctx context.Context, s Source, plan Plan) (Finding, error) {
 	return f, nil
 }
 
-// amount is how many bytes were read and passed on, in how many places.
+// amount is the number of bytes that were read and passed on, and the number of their places.
 type amount struct{ bytes, places uint64 }
 
-// read reads the disk according to the plan. It calls take with each piece of data in order, until take returns false. It returns
-// only when all reads have ended, because memory must not be freed while a read uses it.
+// read reads the disk according to the plan. read calls take with each piece of data in order, until take returns
+// false. read returns only when all reads have ended, because memory must not be freed while a read uses it.
 func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset uint64) bool) (amount, error) {
 	var a amount
 	extents, err := plan.extents(s.Size)
@@ -214,7 +216,7 @@ func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset
 		})
 	}
 	readers.Wait()
-	// A result stays valid even if ctx ended while read waited for the other goroutine.
+	// A result stays valid even if ctx ends while read waits for the other goroutine.
 	switch {
 	case err != nil || enough:
 	case ctx.Err() != nil:
@@ -225,7 +227,7 @@ func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset
 	return a, err
 }
 
-// piece is the extent of one read. first reports that the piece is the first of its place.
+// piece is the extent of one read. first reports whether the piece is the first piece of its place.
 type piece struct {
 	extent
 	first bool
@@ -245,13 +247,15 @@ func pieces(extents iter.Seq[extent], size uint64) iter.Seq[piece] {
 }
 
 // turns lets several goroutines read at the same time and pass on their data one after the other, in order. Each
-// goroutine passes on its own data. Waking another goroutine for each read would take longer than examining the data.
+// goroutine passes on its own data, because waking another goroutine for each read would take longer than examining the
+// data.
 type turns struct {
 	mu   sync.Mutex
 	next func() (piece, bool)
-	// given is the number of pieces given out to be read. handed is the number of pieces passed on.
+	// given is the number of pieces that goroutines have taken to read. handed is the number of pieces whose data was
+	// passed on.
 	given, handed int
-	// over reports that no more pieces are to be read. changed signals a change of over or handed.
+	// over reports that no goroutine may take another piece. changed signals a change of over or handed.
 	over    bool
 	changed sync.Cond
 }
@@ -261,7 +265,7 @@ type turns struct {
 func (t *turns) read(ctx context.Context, r io.ReaderAt, b []byte, hand func(p piece, b []byte, failed error) (more bool)) {
 	t.mu.Lock()
 	all := false
-	// However this goroutine ends, the other one must not wait for it.
+	// The deferred function lets the other goroutine continue even after a panic or runtime.Goexit.
 	defer func() {
 		t.over = t.over || !all
 		t.changed.Broadcast()
@@ -284,15 +288,15 @@ func (t *turns) read(ctx context.Context, r io.ReaderAt, b []byte, hand func(p p
 		if t.over || ctx.Err() != nil {
 			return
 		}
-		// Until handed changes, it is the turn of this goroutine only.
+		// Until handed changes, no other goroutine may pass on data.
 		t.outside(func() { more = hand(p, got, err) })
 		t.handed, t.over = t.handed+1, t.over || !more
 		t.changed.Broadcast()
 	}
 }
 
-// outside runs f without the lock. It takes the lock again even if f panics, because the caller's second unlock would
-// hide the panic.
+// outside runs f without the lock. outside takes the lock again even if f panics, because a second unlock by the caller
+// would hide the panic.
 func (t *turns) outside(f func()) {
 	t.mu.Unlock()
 	defer t.mu.Lock()
@@ -312,7 +316,7 @@ func Digest(ctx context.Context, s Source, plan Plan) ([sha256.Size]byte, error)
 	return sum, err
 }
 
-// slow waits until the number of bytes read since begun is within Rate.
+// slow waits until the average rate of the scan since begun is at most Rate.
 func (s *Source) slow(ctx context.Context, begun time.Time, read uint64) error {
 	if s.Rate == 0 {
 		return nil
@@ -343,9 +347,9 @@ func readFull(r io.ReaderAt, b []byte, offset uint64) error {
 	return &ReadError{Offset: offset + uint64(max(n, 0)), Err: err}
 }
 
-// nonZero returns the index of the first byte of b that is not zero, or -1. It compares 64-bit words, because the
-// vector instructions of bytes.Equal are several times slower under QEMU's emulation. It excludes the race detector,
-// which would make it hundreds of times slower: only the caller uses b.
+// nonZero returns the index of the first byte of b that is not zero, or -1. nonZero compares 64-bit words, because the
+// vector instructions of bytes.Equal are several times slower under QEMU's emulation. The race detector would make
+// nonZero hundreds of times slower, and is not needed because only the caller uses b.
 //
 //go:norace
 func nonZero(b []byte) int {
@@ -371,7 +375,7 @@ func nonZero(b []byte) int {
 // extent is a stretch of the disk in bytes. end is the first byte after the stretch.
 type extent struct{ start, end uint64 }
 
-// extents returns what the plan reads, in ascending order and without overlap.
+// extents returns the stretches that the plan reads, in ascending order and without overlap.
 func (p Plan) extents(size uint64) (iter.Seq[extent], error) {
 	if size > 1<<63-1 {
 		return nil, fmt.Errorf("cannot scan: a size of %d bytes", size)
@@ -405,8 +409,8 @@ func one(list ...extent) iter.Seq[extent] {
 	}
 }
 
-// samples returns the two windows, the samples and the places of second superblocks, ordered by their start. The list
-// is never held in memory as a whole: for a disk of 1 PiB it has 16 million entries.
+// samples returns the two windows, the samples and the places of second superblocks, ordered by their start. samples
+// never holds the whole list in memory, because the list of a disk of 1 PiB has 16 million entries.
 func samples(size uint64) iter.Seq[extent] {
 	count := max(minSamples, (size+sampleStride-1)/sampleStride)
 	stride := max(sample, size/count/sample*sample)
@@ -435,8 +439,8 @@ func samples(size uint64) iter.Seq[extent] {
 	}
 }
 
-// clip drops what lies beyond the end of the disk or was returned before, and joins adjacent extents. The samples of a
-// small disk cover the whole disk, and one read for each sample would take several times as long as joined reads.
+// clip drops extents beyond the end of the disk, drops overlaps, and joins adjacent extents. The samples of a small
+// disk cover the whole disk, and one read for each sample would take several times as long as joined reads.
 func clip(size uint64, list iter.Seq[extent]) iter.Seq[extent] {
 	return func(yield func(extent) bool) {
 		var next extent
@@ -458,8 +462,8 @@ func clip(size uint64, list iter.Seq[extent]) iter.Seq[extent] {
 	}
 }
 
-// buffer is memory that begins at a page boundary. O_DIRECT requires such memory (open(2)), and Go's allocator does not
-// guarantee it.
+// buffer is memory that begins at a page boundary. O_DIRECT requires memory at a page boundary (open(2)), which Go's
+// allocator does not guarantee.
 type buffer []byte
 
 func alignedBuffer(size int) (buffer, error) {
@@ -470,9 +474,9 @@ func alignedBuffer(size int) (buffer, error) {
 	return b, nil
 }
 
-// hugeBuffer returns b of that size, which is a part of all. The caller frees all. If the size is a multiple of a huge
-// page, hugeBuffer asks the kernel for huge pages, which the kernel may not have. For another size, a huge page would
-// only waste memory.
+// hugeBuffer returns the buffer b of the given size, which is a part of the mapping all. The caller frees all. If the
+// size is a multiple of a huge page, hugeBuffer asks the kernel for huge pages, which the kernel may not have. For any
+// other size, a huge page would waste memory.
 func hugeBuffer(size int) (all buffer, b []byte, err error) {
 	if size%hugePage != 0 {
 		all, err = alignedBuffer(size)

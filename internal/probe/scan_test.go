@@ -30,12 +30,12 @@ const (
 type sparse struct {
 	size  uint64
 	bytes map[uint64]byte
-	// fail maps an offset to the error of a read there.
+	// fail maps an offset to the error of a read at this offset.
 	fail map[uint64]error
 	// after is called after each read.
 	after func()
 	read  uint64
-	// most is the length of the longest read.
+	// most is the length of the longest read in bytes.
 	most int
 	bad  []string
 	// mu is needed because a scan makes two reads at once.
@@ -67,7 +67,8 @@ func (s *sparse) ReadAt(b []byte, offset int64) (int, error) {
 	return len(b), nil
 }
 
-// TestReadsAreShort checks that only a full scan uses large buffers. At most two full scans run at once.
+// TestReadsAreShort checks that only a full scan uses large buffers, because the daemon runs at most two full scans at
+// once.
 func TestReadsAreShort(t *testing.T) {
 	for plan, want := range map[Plan]int{Full: chunk, Sampled: shortChunk, Unsigned: shortChunk, Full.Ends(): shortChunk} {
 		d := &sparse{size: 300*mib + 12*kib}
@@ -81,7 +82,7 @@ func TestReadsAreShort(t *testing.T) {
 }
 
 func TestScanFinds(t *testing.T) {
-	// A disk of this size has no sample at a multiple of a power of two.
+	// A disk of an odd size has no sample at a multiple of a large power of two.
 	const odd = 777*gib + 12*kib
 	for _, tc := range []struct {
 		name  string
@@ -120,7 +121,7 @@ func TestScanFinds(t *testing.T) {
 		{"ends, head", 100 * gib, ends, 16*mib - 1, true},
 		{"ends, tail", 100 * gib, ends, 100*gib - 1, true},
 
-		// These plans do not claim to see the following bytes.
+		// The next plans do not claim to see the byte.
 		{"after 4 KiB", 300 * mib, Unsigned, 4096, false},
 		{"between samples", 777 * gib, Sampled, 48*mib + 64*kib, false},
 		{"larger than what is read in full", 64*gib + 512, Auto, 17*mib + 4097, false},
@@ -229,8 +230,8 @@ func TestScanErrors(t *testing.T) {
 	}
 }
 
-// TestScanWhoseReaderEnds checks a scan in which a goroutine exits, as in a failed test. The other goroutine does not
-// wait, and the scan does not find the disk blank.
+// TestScanWhoseReaderEnds checks a scan in which a goroutine exits, as in a failed test. The goroutine that did not
+// exit must not wait forever, and the scan must not find the disk blank.
 func TestScanWhoseReaderEnds(t *testing.T) {
 	f, err := Scan(t.Context(), Source{Reader: &sparse{size: gib}, Size: gib, Progress: func(context.Context, Progress) { runtime.Goexit() }}, Full)
 	if err == nil || f.Zero() {
@@ -274,7 +275,7 @@ func TestScanIsInOrder(t *testing.T) {
 	})
 }
 
-// overtaken ends the read of the first chunk after the read of the second.
+// overtaken ends the read of the first chunk after the read of the second chunk.
 type overtaken struct {
 	io.ReaderAt
 	second chan struct{}
@@ -292,8 +293,8 @@ func (o overtaken) ReadAt(b []byte, at int64) (int, error) {
 	return n, err
 }
 
-// TestScanWhoseContextEndsDuringARead checks that a finding stays if ctx ends during the next read. A read that
-// ends after ctx is ignored.
+// TestScanWhoseContextEndsDuringARead checks that a finding stays valid if ctx ends during the next read. The scan
+// ignores a read that ends after ctx.
 func TestScanWhoseContextEndsDuringARead(t *testing.T) {
 	why := errors.New("stopped")
 	for _, found := range []bool{true, false} {
@@ -337,7 +338,7 @@ func TestScanRate(t *testing.T) {
 		if took := time.Since(begun); err != nil || !f.Zero() || took != 30*time.Second {
 			t.Errorf("300 MiB at 10 MiB a second: took %s, error %v", took, err)
 		}
-		// A slow scan ends with its context, too.
+		// A scan that waits because of its Rate ends with its context, too.
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		begun = time.Now()
@@ -347,7 +348,7 @@ func TestScanRate(t *testing.T) {
 	})
 }
 
-// TestScanMemory checks that a scan has two buffers. The two scans that the daemon runs at once need less than 16 MiB.
+// TestScanMemory checks that a scan has two buffers, and that the two scans that run at once need less than 16 MiB.
 func TestScanMemory(t *testing.T) {
 	into := map[*byte]int{}
 	d := &sparse{size: 100 * gib}
@@ -368,8 +369,8 @@ func TestScanMemory(t *testing.T) {
 	}
 }
 
-// TestToHugePage checks the offset to the next huge page. Linux 6.7 and later align large mappings themselves, but
-// Debian 12's kernel does not.
+// TestToHugePage checks the offset to the next huge page. Debian 12's kernel does not align large mappings itself, as
+// Linux 6.7 and later do.
 func TestToHugePage(t *testing.T) {
 	for address, want := range map[uintptr]int{0: 0, 4096: hugePage - 4096, 3 * hugePage: 0, 5*hugePage - 4096: 4096} {
 		if got := toHugePage(address); got != want {
@@ -452,8 +453,8 @@ func TestExtents(t *testing.T) {
 	})
 }
 
-// TestXFSGroups compares the groups with those of mkfs.xfs 6.1.0 -N, without and with "-d su=64k,sw=4". It compares
-// other groups with those of mkfs.xfs 6.13.0 with "-d concurrency=CPUS". agsize is in blocks of 4 KiB.
+// TestXFSGroups compares groups with the output of mkfs.xfs 6.1.0 -N, without and with "-d su=64k,sw=4". TestXFSGroups
+// compares other groups with the output of mkfs.xfs 6.13.0 with "-d concurrency=CPUS". agsize is in blocks of 4 KiB.
 func TestXFSGroups(t *testing.T) {
 	for _, tc := range []struct {
 		size, agsize, agcount uint64
@@ -501,7 +502,7 @@ func TestXFSGroups(t *testing.T) {
 	}
 }
 
-// TestExtGroups compares the block groups with those that `mke2fs -n` prints.
+// TestExtGroups compares the block groups with the output of `mke2fs -n`.
 func TestExtGroups(t *testing.T) {
 	for _, tc := range []struct {
 		size, block uint64
@@ -555,7 +556,7 @@ func BenchmarkNonZero(b *testing.B) {
 	}
 }
 
-// BenchmarkScan and BenchmarkPlainRead read the same 256 MiB from memory. The difference between their times is the
+// BenchmarkScan and BenchmarkPlainRead read the same 256 MiB from memory. BenchmarkScan minus BenchmarkPlainRead is the
 // cost of the check for zeros.
 func BenchmarkScan(b *testing.B)      { benchmark(b, true) }
 func BenchmarkPlainRead(b *testing.B) { benchmark(b, false) }

@@ -21,8 +21,8 @@ const (
 	blkid  = "/usr/sbin/blkid"
 )
 
-// toolTime is the time limit for wipefs and for blkid. Each tool does a few hundred reads, so a disk that answers needs
-// far less.
+// toolTime is the time limit for wipefs and for blkid. Each tool makes a few hundred reads, so a disk that answers
+// needs far less time.
 const toolTime = 2 * time.Minute
 
 // Signature is one thing that a tool names on the disk. All strings are foreign bytes.
@@ -31,21 +31,21 @@ type Signature struct {
 	Tool string
 	// Type is the name that libblkid uses: "xfs", "LVM2_member", "gpt".
 	Type string
-	// Usage is the usage that libblkid gives: "filesystem", "raid", "crypto", "other". Where blkid gives none, Usage is
-	// one of hotmount's own terms: "partition table", "ambivalent". It is empty from wipefs.
+	// Usage is the usage that libblkid gives: "filesystem", "raid", "crypto", "other". If blkid gives no usage, Usage
+	// is one of hotmount's own terms: "partition table", "ambivalent". Usage is empty for signatures from wipefs.
 	Usage       string
 	UUID, Label string
-	// Offset is the offset of the magic number in bytes. It is zero from blkid.
+	// Offset is the offset of the magic number in bytes, or zero for signatures from blkid.
 	Offset uint64
 }
 
-// Signatures returns what wipefs(8) and blkid(8) recognise on the disk with that device node. Both tools only read.
-// Both use libblkid but differ: wipefs continues where blkid stops at two names, and blkid names content without a
-// magic number. After an error nothing is known.
+// Signatures returns what wipefs(8) and blkid(8) recognise on the disk with that device node. wipefs and blkid only
+// read. If blkid stops at two names, wipefs still lists all signatures. blkid names content without a magic number,
+// which wipefs does not list. After an error nothing is known about the content.
 func Signatures(ctx context.Context, r run.Runner, node string) ([]Signature, error) {
 	var w, b []Signature
 	var errW, errB error
-	// The tools run at the same time, because starting takes each of them longer than reading.
+	// wipefs and blkid run at the same time, because each takes longer to start than to read.
 	var both sync.WaitGroup
 	both.Go(func() { w, errW = askWipefs(ctx, r, node) })
 	both.Go(func() { b, errB = askBlkid(ctx, r, node) })
@@ -74,8 +74,8 @@ func askWipefs(ctx context.Context, r run.Runner, node string) ([]Signature, err
 	return list, nil
 }
 
-// askBlkid runs blkid and relies on its output. The exit code 2 alone means only that blkid names nothing. blkid also
-// returns 2 for a disk that is unreadable, missing or (util-linux 2.39 and later) ambivalent.
+// askBlkid runs blkid and relies on its output. The exit code 2 means only that blkid names nothing. blkid also returns
+// 2 for a disk that is unreadable, missing or (util-linux 2.39 and later) ambivalent.
 func askBlkid(ctx context.Context, r run.Runner, node string) ([]Signature, error) {
 	c := run.Command{Path: blkid, Args: []string{"-p", "-o", "udev", node}, Timeout: toolTime}
 	res, err := r.Run(ctx, c)
@@ -97,8 +97,8 @@ func notUnderstood(c run.Command, res run.Result, err error) error {
 		c, err, res.ExitCode, disk.Visible(string(res.Stdout)), disk.Visible(string(res.Stderr)))
 }
 
-// parseWipefs parses the output of `wipefs -n -J`. The output is always one object. Without signatures it is
-// {"signatures":[]} (util-linux 2.38.1).
+// parseWipefs parses the output of `wipefs -n -J`. The output is always one JSON object, which is {"signatures":[]} for
+// a disk without signatures (util-linux 2.38.1).
 func parseWipefs(out []byte) ([]Signature, error) {
 	var doc struct {
 		Signatures *[]struct {

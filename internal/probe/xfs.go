@@ -10,11 +10,11 @@ import (
 	"hotmount/internal/disk"
 )
 
-// XFSSuper has the needed fields of the superblock of an XFS.
+// XFSSuper has the fields of an XFS superblock that hotmount needs.
 type XFSSuper struct {
 	// UUID is in the 8-4-4-4-12 form, in lower case.
 	UUID string
-	// InProgress reports that mkfs.xfs has begun and not finished.
+	// InProgress reports whether mkfs.xfs has begun and not finished.
 	InProgress bool
 	// Size is the size of the filesystem in bytes. Block is the size of a block in bytes.
 	Size, Block uint64
@@ -27,19 +27,19 @@ type XFSSuper struct {
 	Log uint64
 }
 
-// unfinished reports whether there is a superblock and mkfs.xfs has not finished.
+// unfinished reports whether the disk has an XFS superblock and mkfs.xfs has not finished.
 func (s *XFSSuper) unfinished() bool { return s != nil && s.InProgress }
 
 // ErrNoXFS reports that the disk does not begin with the superblock of an XFS.
 var ErrNoXFS = errors.New("no XFS superblock")
 
-// ReadXFS reads the superblock at the start of the disk. The error is ErrNoXFS if there is no superblock, and a
-// *ReadError if the disk could not be read. Any other error means a magic number with a damaged superblock.
+// ReadXFS reads the superblock at the start of the disk. The error is ErrNoXFS if the disk has no XFS superblock, and a
+// *ReadError if the disk could not be read. Any other error means a damaged superblock with the right magic number.
 func ReadXFS(r io.ReaderAt) (XFSSuper, error) {
 	return readHead(r, parseXFS)
 }
 
-// readHead passes the first bytes of the disk to parse, which must not keep them.
+// readHead passes the first bytes of the disk to parse, which must not keep the slice.
 func readHead[T any](r io.ReaderAt, parse func([]byte) (T, error)) (super T, err error) {
 	buf, err := alignedBuffer(align)
 	if err != nil {
@@ -52,9 +52,9 @@ func readHead[T any](r io.ReaderAt, parse func([]byte) (T, error)) (super T, err
 	return parse(buf)
 }
 
-// IsWholeXFS returns nil if the disk holds the finished XFS with that UUID, used or not since mkfs.xfs made it. The
-// superblock and the headers of all groups must carry that UUID. If two machines made filesystems on one disk at the
-// same time, some headers belong to the other filesystem.
+// IsWholeXFS returns nil if the disk holds the finished XFS with that UUID, even if the XFS was used since mkfs.xfs
+// made it. The superblock and the headers of all groups must have that UUID. If two machines made filesystems on one
+// disk at the same time, some headers have the other UUID.
 func IsWholeXFS(r io.ReaderAt, uuid string) error {
 	super, err := ReadXFS(r)
 	switch {
@@ -65,8 +65,8 @@ func IsWholeXFS(r io.ReaderAt, uuid string) error {
 	case super.InProgress:
 		return errors.New("mkfs.xfs is still at work on it, or was stopped")
 	}
-	// Superblock, AGF, AGI and AGFL have one sector each, and mkfs.xfs writes each of them separately. Any of these
-	// writes may be lost.
+	// The superblock, AGF, AGI and AGFL have one sector each. mkfs.xfs writes each sector separately, so any of the
+	// four writes may be lost.
 	buf, err := alignedBuffer(max(4*int(super.Sector), align))
 	if err != nil {
 		return err
@@ -77,8 +77,8 @@ func IsWholeXFS(r io.ReaderAt, uuid string) error {
 		if err := readFull(r, buf, at); err != nil {
 			return err
 		}
-		// mkfs.xfs never writes the rest of the AGFL's block: on a disk that was not blank, old data remains there. A
-		// free list in use has block numbers in all of its sector.
+		// mkfs.xfs never writes the rest of the AGFL's block, where old data may remain. A free list in use has block
+		// numbers in all of its sector.
 		bad, _ := newOwner(uuid).foreign(buf[:3*super.Sector+sector], at)
 		for n := 0; n < 4 && bad < 0; n++ {
 			if header := n * int(super.Sector); nonZero(buf[header:][:super.Sector]) < 0 {
@@ -92,8 +92,8 @@ func IsWholeXFS(r io.ReaderAt, uuid string) error {
 	return nil
 }
 
-// parseXFS parses the first 4096 bytes of a disk as struct xfs_dsb (Linux, fs/xfs/libxfs/xfs_format.h). It accepts
-// version 5, and version 4, which has no checksum.
+// parseXFS parses the first 4096 bytes of a disk as struct xfs_dsb (Linux, fs/xfs/libxfs/xfs_format.h). parseXFS
+// accepts version 5, and version 4, which has no checksum.
 func parseXFS(b []byte) (XFSSuper, error) {
 	const (
 		magic      = 0x58465342 // "XFSB"
@@ -114,7 +114,7 @@ func parseXFS(b []byte) (XFSSuper, error) {
 	case blockSize < 512 || blockSize > 64<<10 || blocks == 0 || blocks > (1<<63-1)/blockSize:
 		return XFSSuper{}, fmt.Errorf("cannot use the XFS superblock: %d blocks of %d bytes", blocks, blockSize)
 	}
-	// xfs_end_cksum: a CRC32c over the sector, in which the checksum field counts as zero.
+	// As in xfs_end_cksum, the checksum is a CRC32c over the sector with zeros in the checksum field.
 	table := crc32.MakeTable(crc32.Castagnoli)
 	sum := crc32.Update(0, table, b[:crcOffset])
 	sum = crc32.Update(sum, table, make([]byte, 4))
