@@ -13,8 +13,8 @@ import (
 	"hotmount/internal/run"
 )
 
-// AskMkfs checks with mkfs.xfs or mkfs.ext4 whether they accept the classes' options. mkfs runs on temporary files.
-// origin returns the file and line of a setting.
+// AskMkfs checks whether mkfs.xfs or mkfs.ext4 accepts the classes' options. mkfs runs on temporary files. origin
+// returns the file and line of a setting.
 func AskMkfs(ctx context.Context, r run.Runner, s *disk.Settings, origin func(key string) string) (err error) {
 	dir, err := os.MkdirTemp("", "hotmount-check-")
 	if err != nil {
@@ -33,7 +33,7 @@ func AskMkfs(ctx context.Context, r run.Runner, s *disk.Settings, origin func(ke
 			}
 		}
 		if refused := agrees(ctx, r, class.MkfsOptions, filepath.Join(dir, fmt.Sprint("disk", i))); refused != nil {
-			// The first line is enough. The rest is the usage text, which is long and does not explain the fault.
+			// Only the first line explains the fault: the other lines are the usage text of mkfs.
 			what, _, _ := strings.Cut(refused.Error(), `\n`)
 			err = errors.Join(err, fmt.Errorf("%s: classes[%d].mkfs_options: found %q, which mkfs.%s refuses: %s", origin(fmt.Sprintf("classes[%d].mkfs_options", i)), i, class.MkfsOptions, class.Create, what))
 		}

@@ -9,7 +9,7 @@ import (
 	"hotmount/internal/nodetest"
 )
 
-// TestAttached checks that a disk counts as attached unless it is known to be gone.
+// TestAttached checks that hotmount treats a disk as attached unless the disk is known to be gone.
 func TestAttached(t *testing.T) {
 	j := &job{host: nodetest.New(t)}
 	for seq, want := range map[uint64]bool{1016: true, 1017: false} {

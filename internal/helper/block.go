@@ -21,9 +21,9 @@ import (
 	"hotmount/internal/unit"
 )
 
-// GiveOut makes the link to the disk, and becomes a process that only keeps the disk open. While that process runs, the
-// kernel does not reuse the disk's name. So the link can never lead to another disk, however late udev is. When the
-// disk is detached, TakeBack removes the link and then PID 1 stops the process.
+// GiveOut makes the link to the disk, and becomes a process that only keeps the disk open. While a process has the disk
+// open, the kernel does not reuse its name, so the link cannot lead to another disk. When the disk is detached,
+// TakeBack removes the link and then PID 1 stops the process.
 func GiveOut(_ context.Context, h inventory.Host, seq uint64) error {
 	s, f, err := settingsAndDisk(h, seq)
 	if err != nil {
@@ -56,15 +56,15 @@ func GiveOut(_ context.Context, h inventory.Host, seq uint64) error {
 	if _, err := daemon.SdNotify(false, "STATUS=holds "+f.Node()+" for "+link+"\n"+daemon.SdNotifyReady); err != nil {
 		return fmt.Errorf("cannot notify the service manager: %w", err)
 	}
-	// sleep takes half a megabyte of memory, instead of the ten megabytes of this process. The descriptor stays open.
+	// sleep needs half a megabyte of memory, and this process needs ten megabytes. The descriptor stays open in sleep.
 	if _, err := unix.FcntlInt(device.Fd(), unix.F_SETFD, 0); err != nil {
 		return os.NewSyscallError("fcntl", err)
 	}
 	return unix.Exec("/usr/bin/sleep", []string{"sleep", "infinity"}, nil)
 }
 
-// hold opens the disk and takes a shared lock on it. It verifies that the attachment is still the same. The lock shows
-// that no format is running, because a format needs the exclusive lock.
+// hold opens the disk and takes a shared lock on it. hold verifies that the attachment is still the same. The shared
+// lock shows that no format is running, because a format needs the exclusive lock.
 func hold(h inventory.Host, f *disk.Facts, s *disk.Settings) (*os.File, error) {
 	device, err := os.OpenFile(f.BySeq(), os.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -80,8 +80,8 @@ func hold(h inventory.Host, f *disk.Facts, s *disk.Settings) (*os.File, error) {
 	if err := unix.Flock(int(device.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
 		return nil, errors.Join(fmt.Errorf("another process has locked it, such as a running format: %w", err), device.Close())
 	}
-	// The facts were read before the disk was open and locked. Since then the disk may have been attached again, or a
-	// format may have begun or ended.
+	// The facts in f were read before the disk was opened and locked. Before the lock, the disk may have been attached
+	// again, or a format may have begun or ended.
 	now, err := h.For(s).BySeq(f.Seq)
 	if err == nil && now.Serial != f.Serial {
 		err = disk.ErrGone
@@ -102,9 +102,9 @@ func hold(h inventory.Host, f *disk.Facts, s *disk.Settings) (*os.File, error) {
 // hintPatience is the time limit for the hint to the daemon. The unit of TakeBack has TimeoutStopSec=30.
 const hintPatience = 5 * time.Second
 
-// TakeBack removes the link to the disk, which may be gone. Then it makes the daemon behind the control socket look at
-// the disk, because nothing else shows the daemon that the link is removed. If policy still requires it, the daemon
-// then gives the disk out again.
+// TakeBack removes the link to the disk, which may be gone. TakeBack makes the daemon behind the control socket look at
+// the disk, because nothing else shows the daemon that the link is removed. The daemon gives the disk out again if
+// policy still requires this.
 func TakeBack(ctx context.Context, h inventory.Host, seq uint64, socket string) error {
 	link, err := h.Store.Link(seq)
 	if err != nil || link == "" {

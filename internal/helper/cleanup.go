@@ -11,7 +11,7 @@ import (
 )
 
 // RemoveMountPoint removes the mount point name from the directory if the mount point is empty. In a mount namespace
-// that does not see the host's mounts, it removes nothing.
+// that does not see the host's mounts, RemoveMountPoint removes nothing.
 func RemoveMountPoint(h inventory.Host, dir, name string) error {
 	if err := h.Propagates(dir); err != nil {
 		return err
@@ -20,8 +20,8 @@ func RemoveMountPoint(h inventory.Host, dir, name string) error {
 	return h.Store.WithReserve(func() error { return unit.RemoveMountPoint(dir, name) })
 }
 
-// CleanupAll removes the empty mount points and dead links in the class directories. It uses the directories of the
-// configuration and those that the last daemon used. So it also works if the configuration is broken.
+// CleanupAll removes the empty mount points and dead links in the class directories. CleanupAll uses the directories of
+// the configuration and the directories that the last daemon used, so that it works with a broken configuration, too.
 func CleanupAll(h inventory.Host, load func() (*disk.Settings, error)) error {
 	dirs, err := h.Store.Directories()
 	s, configErr := load()
@@ -38,7 +38,7 @@ func CleanupAll(h inventory.Host, load func() (*disk.Settings, error)) error {
 			continue
 		}
 		for _, name := range names {
-			// This can be a link to a disk that was given out, perhaps in an earlier boot.
+			// The entry may be a link to a disk that was given out, perhaps in an earlier boot.
 			err = errors.Join(err, unit.RemoveDeadLink(dir, name))
 			// A mount point that is being made or removed has a "." before its name.
 			name = strings.TrimPrefix(name, ".")

@@ -11,8 +11,9 @@ import (
 	"hotmount/internal/nodetest"
 )
 
-// TestCleanup checks that a mount point is removed only where the host's mounts are visible. Elsewhere rmdir(2) would
-// remove the mount point of a live mount. Cleanup also works with a fault in the configuration.
+// TestCleanup checks that a mount point is removed only where the host's mounts are visible. In another mount
+// namespace, rmdir(2) would remove the mount point of a live mount. The cleanup also works with a fault in the
+// configuration.
 func TestCleanup(t *testing.T) {
 	const uuid = "aaaaaaaa-0000-4000-8000-000000000001"
 	const ours = "27 1 254:0 / / rw shared:1 - ext4 /dev/vda rw\n" // the mounts of PID 1 in nodetest

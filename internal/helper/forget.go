@@ -8,7 +8,7 @@ import (
 	"hotmount/internal/inventory"
 )
 
-// Missing returns the filesystems that are on none of the attached disks.
+// Missing returns the recorded filesystems that are on no attached disk.
 func Missing(h inventory.Host, s *disk.Settings) ([]disk.Sighting, error) {
 	disks, err := h.For(s).Scan()
 	if err != nil {

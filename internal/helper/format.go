@@ -22,19 +22,19 @@ import (
 type job struct {
 	host  inventory.Host
 	log   *report.Log
-	place *store.Place // is given back once the disk has been read
-	token string       // is the operator's token, empty if there is none
-	// again reports that the disk is known to hold a filesystem that could not be mounted. The daemon reports the
-	// failure, so nothing is logged unless the disk turns out to hold something else.
+	place *store.Place // is freed once the disk has been read
+	token string       // is the operator's token, or empty for none
+	// again reports whether the disk is known to hold a filesystem that could not be mounted. The daemon reports the
+	// failure, so the job logs nothing unless the disk turns out to hold something else.
 	again bool
-	// facts and settings are from the last look. The look before the first write replaces both.
+	// facts and settings are from the last look. The look before the first write replaces facts and settings.
 	facts    *disk.Facts
 	settings *disk.Settings
 }
 
-// Format is the whole program of hotmount-format@.service. It examines the disk, proves what is on it, and decides with
-// the same function as the daemon. If the decision is Format, it makes the filesystem. It leaves the result as a
-// verdict for the daemon. Format returns an error only if it cannot leave a verdict.
+// Format is the whole program of hotmount-format@.service. Format examines the disk, proves what is on the disk, and
+// decides with the same function as the daemon. If the decision is disk.Format, Format makes the filesystem. Format
+// saves the result as a verdict for the daemon, and returns an error only if it cannot save a verdict.
 func Format(ctx context.Context, h inventory.Host, seq uint64) error {
 	log := report.New()
 	s, err := h.Store.Settings()
@@ -44,7 +44,7 @@ func Format(ctx context.Context, h inventory.Host, seq uint64) error {
 	scan := report.NewScan(log, nil)
 	place := h.Store.LaterPlace(func() {
 		scan.Status("waiting until other disks have been read", readPatience)
-		// Many processes may wait at the same time.
+		// Many processes may wait at the same time, so each frees its memory first.
 		debug.FreeOSMemory()
 	})
 	defer place.Free()
@@ -60,17 +60,17 @@ func Format(ctx context.Context, h inventory.Host, seq uint64) error {
 		return j.formatConfirmed(ctx)
 	}
 	c := f.Known()
-	// A disk whose filesystem could not be mounted is read as well.
+	// Format also reads a disk whose filesystem could not be mounted.
 	d := policy.Decide(f, &c, s)
 	if d.Action != disk.Prove && d.Action != disk.Format && (d.Action != disk.Mount || c.Proven) {
 		return j.nothingToProve(&c, d)
 	}
 	j.again = d.Action == disk.Mount
-	// A full state directory must be noticed before the disk is read in vain. If there is an intent, the check is
-	// skipped: the disk may hold a whole filesystem, which has to be mounted in any case.
+	// A full state directory must be noticed before the disk is read in vain. A disk with an intent skips the check,
+	// because the disk may hold a whole filesystem, which must be mounted.
 	if f.Standing.Intent == nil && c.Kind == disk.Unread {
 		if err := h.Store.Check(); errors.Is(err, unix.ENOSPC) {
-			return nil // the disk is held from now on
+			return nil // hotmount holds the disk from now on
 		} else if err != nil {
 			return err
 		}
@@ -88,8 +88,8 @@ func awaitTurn(ctx context.Context, h inventory.Host, s *disk.Settings, seq uint
 	if err != nil {
 		return nil, err
 	}
-	// A disk whose filesystem could not be mounted need not wait for the disks that are read in full. It is read in
-	// full only if the tools find nothing on it.
+	// A disk whose filesystem could not be mounted need not wait for a place. Such a disk is read in full only if the
+	// tools find nothing on it.
 	untold, err := h.Store.Taken(seq)
 	if err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func (j *job) nothingToProve(c *disk.Content, d disk.Decision) error {
 	if len(f.Loops) == 0 {
 		return nil
 	}
-	// The daemon may not open loop devices, and so may not see that they lie on the disk.
+	// The daemon may not open loop devices, and so may not see which loop devices lie on the disk.
 	return j.host.Store.SaveVerdict(disk.Verdict{Seq: f.Seq, Size: f.Size, Writes: f.Writes, Failure: why, Retry: true})
 }
 
@@ -133,10 +133,10 @@ func (j *job) verdict(ctx context.Context) (disk.Verdict, error) {
 	}
 	v.Content, v.Failure, v.Shared = disk.Content{}, err.Error(), errors.Is(err, format.ErrShared)
 	v.Retry = format.Retry(err)
-	if last := f.Standing.Verdict; last == nil || last.Failure != v.Failure { // otherwise it was logged before
+	if last := f.Standing.Verdict; last == nil || last.Failure != v.Failure { // otherwise the failure was logged before
 		j.log.Event(report.KindFailed, journal.PriErr, f, disk.Decision{Action: disk.Prove}, "", fmt.Sprintf("%s: %v", f.Node(), err))
 	}
-	// Without a count of writes no verdict is valid. The verdict of a failure only delays the next attempt.
+	// A verdict is valid only with the kernel's count of writes. The verdict of a failure only delays the next attempt.
 	now, err := j.host.Counters(f.Name)
 	v.Writes = now.Writes
 	return v, err
@@ -161,7 +161,7 @@ func (j *job) formatConfirmed(ctx context.Context) error {
 		return j.host.Store.SaveAnswer(f.Seq, answer)
 	}
 	answer.UUID, answer.Type = v.Content.UUID, v.Content.Type
-	// With these records, the new filesystem would be held until it is accepted.
+	// With the old records, the new filesystem would be held until the operator accepts the disk.
 	if f.Standing.Given != nil {
 		err = j.host.Store.Ungive(f)
 	}

@@ -20,7 +20,7 @@ func TestIntentOfAnother(t *testing.T) {
 		do    disk.Action
 
 		made, ends, failed bool
-		// own reports that a format by token gets a new UUID.
+		// own reports whether a format by token gets a new UUID.
 		own bool
 	}{
 		"no intent":                        {nil, false, disk.Content{Kind: disk.Filesystem, UUID: found}, disk.Mount, false, false, false, true},
@@ -59,8 +59,8 @@ func TestIntentOfAnother(t *testing.T) {
 	}
 }
 
-// TestAsProven checks that a disk that was proven for one class is not formatted for another class. The disk is not
-// formatted either if the class has changed since the proof.
+// TestAsProven checks that a disk that was proven for one class is not formatted for another class. A disk is not
+// formatted either if its class has changed since the proof.
 func TestAsProven(t *testing.T) {
 	then := disk.Class{Name: "a", Blank: "full", Directory: "/mnt/a", Create: disk.XFS}
 	if now := then; !asProven(&then, &now) {
@@ -82,8 +82,8 @@ func TestAsProven(t *testing.T) {
 	}
 }
 
-// TestIntentBySlot checks that the next disk in a slot does not get the UUID of an unfinished format. It does not end
-// the intent of that format either.
+// TestIntentBySlot checks that the next disk in a slot does not get the UUID of an unfinished format. The next disk
+// does not end the intent of the unfinished format either.
 func TestIntentBySlot(t *testing.T) {
 	const begun, found = "0a0b0c0d-1111-4222-8333-abcdefabcdef", "99999999-1111-4222-8333-abcdefabcdef"
 	f := &disk.Facts{Slot: "pci-0000:04:00.0", Size: 1 << 30}
@@ -107,8 +107,8 @@ func TestIntentBySlot(t *testing.T) {
 	}
 }
 
-// TestLastWord checks that a disk that is unchanged since it was read is formatted. Any single change prevents the
-// format.
+// TestLastWord checks that a disk is formatted if nothing has changed since it was read, and that any single change
+// prevents the format.
 func TestLastWord(t *testing.T) {
 	const begun = "0a0b0c0d-1111-4222-8333-abcdefabcdef"
 	type given struct {
@@ -173,8 +173,8 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// TestWrites checks that some counts do not prove that no process writes. These are a count that the kernel has
-// stopped, and a count of another disk.
+// TestWrites checks that a count that the kernel has stopped, or a count of another disk, does not prove that no
+// process writes.
 func TestWrites(t *testing.T) {
 	const dir = "sys/block/vdb/"
 	for name, tc := range map[string]struct {
@@ -203,7 +203,7 @@ func TestWrites(t *testing.T) {
 }
 
 // TestSameIntent checks that a disk that was proven with one intent is not formatted if the intent has changed. A disk
-// that was proven without an intent is not formatted if it now has one.
+// that was proven without an intent is not formatted if it now has an intent.
 func TestSameIntent(t *testing.T) {
 	const begun, found = "0a0b0c0d-1111-4222-8333-abcdefabcdef", "99999999-1111-4222-8333-abcdefabcdef"
 	then := disk.Standing{Intent: &disk.Intent{UUID: begun}}

@@ -38,8 +38,9 @@ func ParseID(s string) (id disk.ID, err error) {
 	return id, err
 }
 
-// PID 1 has the time goneFirst to unmount a disk that nobody uses. A running daemon may end before it has unmounted the
-// disk. So the disk is checked again and again. Each wait is twice as long as the one before, up to goneMost.
+// PID 1 has the time goneFirst to unmount a disk that nobody uses. Gone checks the disk again and again, because a
+// daemon may end before it has unmounted the disk. Each wait between two checks is twice as long as the last wait, up
+// to goneMost.
 const (
 	goneFirst = 2 * time.Second
 	goneMost  = 30 * time.Second
@@ -48,8 +49,8 @@ const (
 // unmounter makes PID 1 unmount the filesystem of a detached disk at path, and name the users.
 type unmounter func(ctx context.Context, path string, dev disk.Dev) error
 
-// Gone handles a detached disk as the daemon does (agent.Agent), but only once, because its unit retries after a
-// failure. While a daemon answers at the socket, Gone leaves the work to the daemon.
+// Gone handles a detached disk as the daemon does (agent.Agent), but only once, because the unit of Gone retries after
+// a failure. While a daemon answers at the socket, Gone leaves the work to the daemon.
 func Gone(ctx context.Context, h inventory.Host, id disk.ID, socket string) error {
 	unmount := func(ctx context.Context, path string, dev disk.Dev) error {
 		return new(unit.Manager).Run(ctx, disk.ProgramUnmount, disk.ID{Dev: dev}, path)
@@ -58,7 +59,7 @@ func Gone(ctx context.Context, h inventory.Host, id disk.ID, socket string) erro
 }
 
 func gone(ctx context.Context, h inventory.Host, unmount unmounter, id disk.ID, isDaemon func() bool) error {
-	// The directories that the last daemon used suffice, because a readable configuration may not exist.
+	// Gone uses only the directories of the last daemon, because a readable configuration may not exist.
 	var s disk.Settings
 	daemon := isDaemon()
 	for wait := goneFirst; ; wait = min(2*wait, goneMost) {
@@ -89,8 +90,8 @@ func gone(ctx context.Context, h inventory.Host, unmount unmounter, id disk.ID, 
 	}
 }
 
-// nameHolders makes PID 1 name the users, such as pods, that have a filesystem of the disk mounted elsewhere.
-// hotmount's own mount may have ended although these mounts remain.
+// nameHolders makes PID 1 name the users, such as pods, that have a filesystem of the disk mounted elsewhere. The
+// mounts of users may remain when hotmount's own mount has ended.
 func nameHolders(ctx context.Context, h inventory.Host, unmount unmounter, id disk.ID) error {
 	if !mounts.MountedAnywhere(h.Root, id.Name) {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"hotmount/internal/nodetest"
 )
 
-// asked are the commands that PID 1 would get.
+// asked has the commands that PID 1 would get.
 type asked []string
 
 func (a *asked) unmount(_ context.Context, path string, dev disk.Dev) error {
@@ -20,8 +20,8 @@ func (a *asked) unmount(_ context.Context, path string, dev disk.Dev) error {
 	return nil
 }
 
-// TestGone checks that the leftover mounts of a detached disk are unmounted if no daemon does this. If a daemon starts,
-// the mounts are left to the daemon. If the daemon ends, the mounts are unmounted.
+// TestGone checks that Gone unmounts the leftover mounts of a detached disk if no daemon does. If a daemon starts, Gone
+// leaves the mounts to the daemon until the daemon ends.
 func TestGone(t *testing.T) {
 	const uuid = "aaaaaaaa-0000-4000-8000-000000000001"
 	const where = "/mnt/disks/" + uuid
@@ -32,7 +32,7 @@ func TestGone(t *testing.T) {
 		// mounted any more.
 		daemon []bool
 		idle   bool
-		// held reports that a process has its own mount of the filesystem.
+		// held reports whether a process has its own mount of the filesystem.
 		held  bool
 		want  asked
 		after time.Duration

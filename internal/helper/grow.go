@@ -16,10 +16,10 @@ import (
 )
 
 // Grow is the whole program of hotmount-grow@.service, which grows a mounted filesystem. If stage is not empty, Grow is
-// the program of hotmount-stage@.service. It then grows a filesystem before the daemon mounts it, and stage is the
-// directory for a temporary mount.
+// the program of hotmount-stage@.service, which grows a filesystem before the daemon mounts it. stage is the directory
+// for a temporary mount.
 //
-// Grow saves the result as a disk.Fit for the daemon. It returns an error only if it cannot save a Fit. If an
+// Grow saves the result as a disk.Fit for the daemon. Grow returns an error only if it cannot save a Fit. If an
 // administrator starts the unit, Grow repeats an earlier attempt.
 func Grow(ctx context.Context, h inventory.Host, seq uint64, stage string) error {
 	log := report.New()
@@ -44,7 +44,7 @@ func Grow(ctx context.Context, h inventory.Host, seq uint64, stage string) error
 		return nil
 	}
 	switch {
-	case errors.Is(err, grow.ErrUnmountable): // the daemon tries the mount next and reports this
+	case errors.Is(err, grow.ErrUnmountable): // the daemon tries the mount next, and reports the failure
 		return nil
 	case errors.Is(err, disk.ErrGone):
 		return err
@@ -52,8 +52,8 @@ func Grow(ctx context.Context, h inventory.Host, seq uint64, stage string) error
 	fit := disk.Fit{Seq: f.Seq, Size: f.Size, Geometry: after, Recorded: errors.Is(err, grow.ErrRecorded)}
 	switch {
 	case err != nil && after == (disk.Geometry{}) && !errors.Is(err, grow.ErrShrunk):
-		return err // there is no result
-	case err != nil: // the daemon reports this
+		return err // no Fit can be saved
+	case err != nil: // the daemon reports the failure
 		fit.Failure = disk.OneLine(err.Error())
 	case after.Size > before.Size:
 		text := fmt.Sprintf("%s: grown: %s %s from %s to %s, %s", report.Name(f), d.Type, d.UUID, disk.ExactSize(before.Size), disk.ExactSize(after.Size), when)

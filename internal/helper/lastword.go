@@ -11,8 +11,8 @@ import (
 	"hotmount/internal/policy"
 )
 
-// lastWord decides once more after the disk was read. Before the first write, the class and the unfinished format, if
-// any, must still be the same as before the reading. over reports that the operator gave a token.
+// lastWord decides once more after the disk was read. The class and the unfinished format, if any, must still be the
+// same as before the reading. over reports whether the operator gave a token.
 func lastWord(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Class, proven *disk.Standing, over bool) (disk.Decision, error) {
 	d := policy.Decide(f, c, s)
 	if over {
@@ -32,14 +32,14 @@ func lastWord(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Clas
 	return d, nil
 }
 
-// asProven reports whether the disk still has the class for which it was proven blank. It compares the fields that
-// matter to the proof and the format.
+// asProven reports whether the disk still has the class for which it was proven blank. asProven compares the fields
+// that matter to the proof and the format.
 func asProven(then, now *disk.Class) bool {
 	return now != nil && now.Name == then.Name && now.Blank == then.Blank && now.Directory == then.Directory && now.Create == then.Create
 }
 
-// sameIntent reports whether the intent with which the disk was proven is still on record. The intent identifies a
-// half-made filesystem and determines how the rest of the disk is read.
+// sameIntent reports whether the intent with which the disk was proven is still recorded. The intent identifies a
+// half-made filesystem, and determines which bytes of the disk are ours.
 func sameIntent(then, now *disk.Standing) bool {
 	if then.Intent == nil || now.Intent == nil {
 		return then.Intent == now.Intent
@@ -48,7 +48,7 @@ func sameIntent(then, now *disk.Standing) bool {
 }
 
 // intentFor returns the intent to record before the first write. A half-made ext4 filesystem is made again with the
-// same parameters, so that it is recognised after another crash.
+// parameters of the first format, so that it is recognised after another crash.
 func intentFor(f *disk.Facts, class *disk.Class, uuid, boot string, again bool) disk.Intent {
 	intent := disk.Intent{Identity: f.Identity(boot), Class: class.Name, UUID: uuid}
 	switch {
@@ -64,14 +64,14 @@ func intentFor(f *disk.Facts, class *disk.Class, uuid, boot string, again bool) 
 // intendedUUID returns the UUID of the disk's unfinished format, or a new UUID. The UUID stays the same until the
 // format has ended, so that a disk has at most one intent.
 //
-// A disk gets a new UUID in three cases, so that two disks never have the same UUID. In the first case, the operator
-// overwrites a copy of another disk. In the second, the disk is recognised only by its slot and may be the next disk
-// there. In the third, the disk has the serial or WWN of another attached disk, on which the format began.
+// Two disks must never have the same UUID. So a disk gets a new UUID if the operator overwrites a copy of another disk.
+// A disk that is recognised only by its slot gets a new UUID, because it may be the next disk in the slot. A disk gets
+// a new UUID if the format began on another attached disk with the same serial or WWN.
 func intendedUUID(f *disk.Facts, over bool) (string, error) {
 	if i := policy.Intent(f, &disk.Content{}); i != nil && !f.Standing.IntentBySlot && !(over && ofAnother(f)) {
 		return i.UUID, nil
 	}
-	// The kernel generates this UUID at random (random(4)).
+	// The kernel generates a random UUID at each read (random(4)).
 	b, err := os.ReadFile("/proc/sys/kernel/random/uuid")
 	uuid := strings.TrimSpace(string(b))
 	if err == nil && !disk.ValidUUID(uuid) {
@@ -83,20 +83,20 @@ func intendedUUID(f *disk.Facts, over bool) (string, error) {
 	return uuid, nil
 }
 
-// ending is the result of an earlier format on a disk that is not to be formatted.
+// ending is the result of an earlier format on a disk that will not be formatted.
 type ending struct {
-	// made reports that mkfs had finished the filesystem.
+	// made reports whether mkfs had finished the filesystem.
 	made bool
-	// ends reports that the intent ends. If failure is set, the intent ends because the operator has accepted other
+	// ends reports whether the intent ends. If failure is set, the intent ends because the operator has accepted other
 	// content.
 	ends    bool
 	failure error
-	// leaves reports that the accepted disk may be only the next disk in the slot. The intent then stays, for the disk
-	// with the UUID of the intent.
+	// leaves reports whether the accepted disk may be only the next disk in the slot. If leaves is set, the intent
+	// stays, for the disk with the UUID of the intent.
 	leaves bool
 }
 
-// outcome returns the result of the format that began on the disk, if the decision is not to format the disk.
+// outcome returns the result of the format that began on the disk, unless the decision is to format the disk.
 func outcome(f *disk.Facts, c *disk.Content, d disk.Decision) ending {
 	i := policy.Intent(f, c)
 	ours := i != nil && !ofAnother(f)

@@ -19,25 +19,25 @@ import (
 	"hotmount/internal/store"
 )
 
-// making is one proof and the filesystem that may follow.
+// making is the work from one proof to the finished filesystem, if any.
 type making struct {
 	*job
-	class      *disk.Class // is the class as it was when the disk was proven
+	class      *disk.Class // is the disk's class at the time of the proof
 	uuid, path string
 	decision   disk.Decision
 	scan       *report.Scan
-	comparing  func() // shows that the token is being compared
+	comparing  func() // reports that the token is being compared
 	record     *store.Format
 	session    *format.Session
-	// unsaid logs the content found on a disk that is read again. It is nil if there is nothing to log.
+	// unsaid logs the content found on a disk that is read again, or is nil if nothing must be logged.
 	unsaid func()
 }
 
 // proveAndMake returns the final content of the disk, and the write count for which this content is valid. After an
-// error nothing is known of the disk. With the operator's token, proveAndMake overwrites the content or returns an
-// error.
+// error nothing is known about the content. With the operator's token, proveAndMake overwrites the content or returns
+// an error.
 func (j *job) proveAndMake(ctx context.Context) (c disk.Content, writes uint64, err error) {
-	// While the options stay wrong, a blank disk is not read again.
+	// A blank disk is not read again while the class's options are wrong.
 	if last := j.facts.Standing.Verdict; last.Valid(j.facts) && last.Failure != "" {
 		if err := canMount(policy.Select(j.facts, j.settings), j.facts.ID); err != nil && err.Error() == last.Failure {
 			return c, 0, err
@@ -80,12 +80,12 @@ func (j *job) begin(ctx context.Context) (*making, error) {
 	class := policy.Select(f, s)
 	m := &making{job: j, class: class, uuid: uuid, path: class.MountPoint(uuid), scan: report.NewScan(log, f), record: &store.Format{Store: j.host.Store, Attached: j.attached}}
 	m.decision = disk.Decision{Action: disk.Prove, Class: class.Name, UUID: uuid}
-	// The new filesystem's journal entries begin here.
+	// The journal entries from here on belong to the new filesystem.
 	var condition string
 	condition, m.comparing = readFor(m.scan, j.token != "")
 	if j.again {
 		m.scan.Doing = "reading the disk, because it could not be mounted"
-	} else if v := f.Standing.Verdict; j.token != "" || v == nil || v.Failure == "" { // otherwise the first try logged this
+	} else if v := f.Standing.Verdict; j.token != "" || v == nil || v.Failure == "" { // otherwise the first try logged the message
 		log.Event(report.KindSeen, journal.PriInfo, f, m.decision, m.path, report.Name(f)+": seen: it is read"+m.becomes(condition))
 	}
 	readAgain := func(ctx context.Context) (func(context.Context, probe.Progress), error) {
@@ -110,8 +110,8 @@ func (j *job) begin(ctx context.Context) (*making, error) {
 	return m, nil
 }
 
-// becomes returns a clause with the filesystem that a format would make. The clause is empty if the disk would not be
-// formatted even if it is blank.
+// becomes returns a clause with the filesystem that a format would make, or empty if the disk would not be formatted
+// even if blank.
 func (m *making) becomes(condition string) string {
 	blank := disk.Content{Kind: disk.Blank, Proven: true}
 	if m.token == "" && policy.Decide(m.facts, &blank, m.settings).Action != disk.Format {
@@ -128,7 +128,7 @@ func (j *job) attached(seq uint64) bool {
 
 // progress is called while the disk is read.
 func (m *making) progress(ctx context.Context, p probe.Progress) {
-	// When the context ends, Progress returns an error, but the context ends the scan as well.
+	// The error of Progress is ignored, because Progress fails only after its context ends, which also ends the scan.
 	if err := m.place.Progress(ctx); err != nil {
 		m.scan.Status(err.Error(), readPatience)
 	}
@@ -137,21 +137,21 @@ func (m *making) progress(ctx context.Context, p probe.Progress) {
 
 // prove reads the disk, and frees the place for the next disk.
 func (m *making) prove(ctx context.Context) (disk.Content, error) {
-	// The settle time has to pass even if little is read.
+	// The unit waits for the settle time even if little is read.
 	m.scan.Status("reading "+m.facts.Node(), m.settings.Settle+readPatience)
-	// Many disks may be read at once, so the memory that the looks needed is freed before the reading.
+	// The unit frees the memory that its looks needed, because many units may read disks at once.
 	debug.FreeOSMemory()
 	c, err := m.session.Prove(ctx, m.class.Blank)
 	if m.token == "" { // with a token, the samples are read again
-		// The next proof needs as much memory as this proof used.
+		// The memory of this proof is free for the next disk's proof.
 		debug.FreeOSMemory()
 		m.place.Free()
 	}
 	return c, err
 }
 
-// decideAgain reads everything else again before the final decision, because the proof takes time. It reads the
-// configuration again, too: the operator may have switched formatting off, or given the disk to another class.
+// decideAgain reads the facts and the configuration again before the final decision, because the proof takes time. The
+// operator may have switched formatting off, or given the disk to another class.
 func (m *making) decideAgain(c *disk.Content) (err error) {
 	if m.settings, err = m.host.Store.Settings(); err != nil {
 		return err
@@ -175,7 +175,8 @@ func (m *making) decideAgain(c *disk.Content) (err error) {
 	return nil
 }
 
-// conclude ends an earlier format on a disk that is not to be formatted, if the content is the result of that format.
+// conclude ends the intent of an earlier format on a disk that will not be formatted, if the content is the result of
+// that format.
 func (m *making) conclude(ctx context.Context, c *disk.Content) error {
 	f, d, log := m.facts, m.decision, m.log
 	if !m.again || d.Action != disk.Mount {
@@ -201,7 +202,7 @@ func (m *making) conclude(ctx context.Context, c *disk.Content) error {
 	return nil
 }
 
-// makeFilesystem runs mkfs. The format is recorded before the first write.
+// makeFilesystem records the format and runs mkfs.
 func (m *making) makeFilesystem(ctx context.Context, c *disk.Content) error {
 	f, class := m.facts, m.class
 	if err := canMount(class, f.ID); err != nil {
@@ -214,7 +215,7 @@ func (m *making) makeFilesystem(ctx context.Context, c *disk.Content) error {
 		return err
 	}
 	intent := intentFor(f, class, m.uuid, boot, again)
-	// The token is also bound to the conditions that were shown with it.
+	// The token is also bound to the conditions that were shown with the token.
 	boot = shown(boot, unmet(f, c, m.settings))
 	m.record.Record = disk.Record{Name: f.Name, Identity: intent.Identity, Class: class.Name, UUID: m.uuid, Type: class.Create, By: disk.ByDaemon, Evidence: c.Evidence}
 	switch {
@@ -238,7 +239,7 @@ func (m *making) makeFilesystem(ctx context.Context, c *disk.Content) error {
 }
 
 // readFor makes the scan show why the disk is read. condition is the condition for a format in words. The caller calls
-// comparing when the token is compared. over reports that there is a token.
+// comparing when the token is compared. over reports whether the operator gave a token.
 func readFor(scan *report.Scan, over bool) (condition string, comparing func()) {
 	if !over {
 		return "it is proven blank", func() {}
@@ -247,8 +248,8 @@ func readFor(scan *report.Scan, over bool) (condition string, comparing func()) 
 	return "the token is valid", func() { scan.Doing = "comparing the disk with the token" }
 }
 
-// prototype makes the file that gives mkfs.xfs the owner and mode of the root directory. The path is empty if no file
-// is needed.
+// prototype makes the file that gives mkfs.xfs the owner and mode of the root directory. The path is empty if mkfs.xfs
+// needs no such file.
 func prototype(class *disk.Class) (path string, remove func(), err error) {
 	remove = func() {}
 	if class.Create != disk.XFS {

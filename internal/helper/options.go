@@ -25,9 +25,9 @@ var ofAnyMount = []string{
 	"symfollow", "nosymfollow", "comment", "context", "fscontext", "defcontext", "rootcontext", "seclabel",
 }
 
-// kernelTakes returns an error if the kernel does not have the filesystem type, or refuses one of its mount options.
-// kernelTakes mounts no disk, so it accepts options that depend on the content of a filesystem. If the kernel cannot be
-// asked, kernelTakes returns nil.
+// kernelTakes returns an error if the kernel does not have the filesystem type, or refuses a mount option. kernelTakes
+// mounts no disk, so it accepts options that depend on the content of a filesystem. If the kernel does not let hotmount
+// check, kernelTakes returns nil.
 func kernelTakes(fstype string, options []string) error {
 	fd, err := unix.Fsopen(fstype, unix.FSOPEN_CLOEXEC)
 	if errors.Is(err, unix.ENODEV) {
@@ -54,8 +54,8 @@ func kernelTakes(fstype string, options []string) error {
 	return nil
 }
 
-// kernelSays returns the kernel's message for the last error of a filesystem context. In the kernel's text, the message
-// follows its level and a space (fscontext_read in fs/fsopen.c).
+// kernelSays returns the kernel's message for the last error of a filesystem context. The kernel puts the level of the
+// message and a space before the message (fscontext_read in fs/fsopen.c).
 func kernelSays(fd int, otherwise error) string {
 	text := make([]byte, 512)
 	n, err := unix.Read(fd, text)
@@ -77,10 +77,10 @@ func optionsRemedy(class *disk.Class) string {
 	return fmt.Sprintf("to check the options of class %s: hotmount config check && systemctl reload hotmount", class.Name)
 }
 
-// TryOptions tries each class's mount options on a scratch filesystem of each type that the class mounts. Options that
-// every type refuses are an error. Options that the type of the class's new filesystems refuses are an error, too. A
-// refusal by another type is a warning, because an existing filesystem may have what an option needs. If a class has
-// the options usual, no scratch filesystem is needed.
+// TryOptions tries each class's mount options on a scratch filesystem of each type that the class mounts. TryOptions
+// returns an error if the type of the class's new filesystems, or every type, refuses the options. A refusal by another
+// type is a warning, because an existing filesystem may have a feature that the option needs. If a class has the
+// options usual, TryOptions makes no scratch filesystem.
 func TryOptions(ctx context.Context, r run.Runner, s *disk.Settings, usual []string, origin func(key string) string) (warnings []string, err error) {
 	if os.Geteuid() != 0 {
 		return []string{"the mount options were not tried, because only root can try them: sudo hotmount config check"}, nil
@@ -118,10 +118,11 @@ func TryOptions(ctx context.Context, r run.Runner, s *disk.Settings, usual []str
 // tryPatience is the time limit for mount(8) of a small file.
 const tryPatience = time.Minute
 
-// errUntried reports that no scratch filesystem can be mounted on this machine, whatever the options.
+// errUntried reports that this machine cannot mount a scratch filesystem with any options.
 var errUntried = errors.New("mount options cannot be tried on this machine")
 
-// tryMount makes a filesystem in a temporary file. It mounts the file in a mount namespace that ends with mount(8).
+// tryMount makes a filesystem in a temporary file. tryMount mounts the file in a mount namespace that ends with
+// mount(8).
 func tryMount(ctx context.Context, r run.Runner, fstype string, options []string) (err error) {
 	dir, err := os.MkdirTemp("", "hotmount-check-")
 	if err != nil {

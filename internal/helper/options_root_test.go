@@ -33,8 +33,8 @@ func TestKernelTakes(t *testing.T) {
 	}
 }
 
-// TestNoTokenForOptions checks that a class with wrong mount options is not a reason for a token, whatever the journal
-// reports. A kernel without the filesystem type is not a reason either.
+// TestNoTokenForOptions checks that hotmount offers no token because of wrong mount options of the class, whatever the
+// journal reports. hotmount offers no token either if the kernel does not have the filesystem type.
 func TestNoTokenForOptions(t *testing.T) {
 	h := nodetest.New(t)
 	for _, test := range []struct{ fstype, option, want string }{
@@ -58,7 +58,7 @@ func TestNoTokenForOptions(t *testing.T) {
 }
 
 // TestTryOptions checks that the type of new filesystems must accept the class's options. The other types that the
-// class mounts need not accept them.
+// class mounts need not accept the options.
 func TestTryOptions(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	usual := []string{"noatime", "nodev", "nosuid"}

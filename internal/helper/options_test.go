@@ -9,8 +9,8 @@ import (
 	"hotmount/internal/run"
 )
 
-// TestAskMkfs runs the real mkfs.xfs and mkfs.ext4 with the options of the classes. They write only below the temporary
-// directory, which is empty again afterwards.
+// TestAskMkfs runs the real mkfs.xfs and mkfs.ext4 with the options of the classes. mkfs.xfs and mkfs.ext4 write only
+// below the temporary directory, which is empty after the test.
 func TestAskMkfs(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	origin := func(key string) string { return "origin of " + key }

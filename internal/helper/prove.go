@@ -16,18 +16,19 @@ import (
 	"hotmount/internal/run"
 )
 
-// secondLook is the time from mkfs to a second reading of the filesystem. If another machine shares the disk, the time
-// between its last look and the first write of its mkfs is far shorter.
+// secondLook is the time from mkfs to a second reading of the filesystem. Another machine that shares the disk needs
+// far less time between its last look and the first write of its mkfs.
 const secondLook = 3 * time.Second
 
-// How long the unit may go without a sign of life, besides the settle time. readPatience is the limit while the unit
-// reads the disk. mkfsPatience is the limit during mkfs, which has its own time limit (format.MkfsTime).
+// Both constants limit how long the unit may run without a message to PID 1, besides the settle time. readPatience is
+// the limit while the unit reads the disk. mkfsPatience is the limit during mkfs, which has its own time limit
+// (format.MkfsTime).
 const (
 	readPatience = 5 * time.Minute
 	mkfsPatience = format.MkfsTime + readPatience
 )
 
-// Prove returns the content of the disk.
+// Prove returns the content of the disk after a proof.
 func Prove(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Settings) (c disk.Content, err error) {
 	err = proven(ctx, h, f, s, func(_ *format.Session, content disk.Content) error {
 		c = content
@@ -36,7 +37,7 @@ func Prove(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Setting
 	return c, err
 }
 
-// proven waits until it may read the disk. It passes the content to use before it closes the disk.
+// proven waits until it may read the disk, and passes the content to use before it closes the disk.
 func proven(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Settings, use func(*format.Session, disk.Content) error) (err error) {
 	progress, free, err := scanPlace(ctx, h)
 	if err != nil {
@@ -55,8 +56,8 @@ func proven(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Settin
 	return use(session, c)
 }
 
-// scanPlace waits until a command at a terminal may read a disk in full. If no daemon has run since boot, there are no
-// places and no other reader.
+// scanPlace waits until a command at a terminal may read a disk in full. If no daemon has run since boot, no other
+// process reads disks, so scanPlace does not wait.
 func scanPlace(ctx context.Context, h inventory.Host) (progress func(context.Context, probe.Progress), free func(), err error) {
 	place, err := h.Store.ScanPlace(ctx, func() { fmt.Fprintln(os.Stderr, "waiting until other disks have been read") })
 	if errors.Is(err, fs.ErrNotExist) {
@@ -69,7 +70,8 @@ func scanPlace(ctx context.Context, h inventory.Host) (progress func(context.Con
 	return func(ctx context.Context, _ probe.Progress) { _ = place.Progress(ctx) }, place.Free, nil
 }
 
-// open opens the disk for a proof. deps has the dependencies that differ between callers, and open sets the others.
+// open opens the disk for a proof. deps has the dependencies that differ between callers, and open sets the other
+// dependencies.
 func open(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Settings, deps format.Deps) (*format.Session, error) {
 	deps.Runner, deps.Settle, deps.SecondLook, deps.Rate = run.Exec{}, s.Settle, secondLook, s.ScanRate
 	deps.Writes = func() (done, inFlight uint64, err error) { return writes(h, f) }
@@ -81,21 +83,21 @@ func open(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Settings
 	return format.Open(ctx, *f, deps)
 }
 
-// writes implements format.Deps.Writes. It returns an error if the name belongs to another disk, or if the kernel no
-// longer counts.
+// writes implements format.Deps.Writes. writes returns an error if the name belongs to another disk, or if the kernel
+// no longer counts.
 func writes(h inventory.Host, f *disk.Facts) (done, inFlight uint64, err error) {
 	now, err := h.Counters(f.Name)
 	return now.Writes, now.InFlightWrites, counted(f, now.Seq, now.Uncounted, err)
 }
 
-// transferred implements format.Deps.Bytes. It returns an error in the same cases as writes.
+// transferred implements format.Deps.Bytes. transferred returns an error in the same cases as the function writes.
 func transferred(h inventory.Host, f *disk.Facts) (read, written uint64, err error) {
 	now, err := h.Counters(f.Name)
 	return now.BytesRead, now.BytesWritten, counted(f, now.Seq, now.Uncounted, err)
 }
 
-// counted returns an error if the counters prove nothing: they could not be read, they are another disk's, or the
-// kernel no longer counts.
+// counted returns an error if the counters could not be read or belong to another disk, or if the kernel no longer
+// counts.
 func counted(f *disk.Facts, seq uint64, uncounted bool, err error) error {
 	switch {
 	case err != nil:
@@ -109,8 +111,8 @@ func counted(f *disk.Facts, seq uint64, uncounted bool, err error) error {
 }
 
 // allowed checks once more, right before the first write, whether formatting is switched off. The wait for udev's lock
-// may have taken half a minute. allowed also checks for loop devices, because the exclusive open does not keep these
-// out.
+// may have taken half a minute. allowed also checks for loop devices, because the exclusive open does not keep loop
+// devices out.
 func allowed(h inventory.Host, name string) error {
 	s, err := h.Store.Settings()
 	if err != nil {
@@ -133,8 +135,8 @@ func settingsAndDisk(h inventory.Host, seq uint64) (*disk.Settings, *disk.Facts,
 	return s, f, err
 }
 
-// asking returns the host for a program that writes to a disk. This host opens the loop devices to see on which disks
-// they lie. The unit may open loop devices only if the loop driver was loaded when the unit started.
+// asking returns the host for a program that writes to a disk. The host from asking opens the loop devices to see on
+// which disks they lie. The unit may open loop devices only if the loop driver was loaded when the unit started.
 func asking(h inventory.Host, s *disk.Settings) inventory.Host {
 	h = h.For(s)
 	h.Asks = true

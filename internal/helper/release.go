@@ -54,11 +54,12 @@ func (r *Release) Do(ctx context.Context, which string) error {
 		}
 		fmt.Fprintf(r.Out, "%s is in use, and these pods must be deleted before it can be detached (for their names: kubectl get pods -A -o custom-columns=:metadata.namespace,:metadata.name,:metadata.uid):\n  %s\n  %s\n", f.ID, strings.Join(pods, "\n  "), mounts.Lines(users))
 	}
-	// The data is written before the daemon unmounts, so that this command waits for the writing, not the daemon.
+	// The command writes the data before the daemon unmounts, so that the command waits for the disk, and not the
+	// daemon.
 	switch err := r.Sync(path); {
 	case err != nil && f.Fault == "":
 		return fmt.Errorf("cannot release %s: cannot write its data: %w", f.ID, err)
-	case err != nil: // the kernel writes no more, and a repair needs the filesystem unmounted
+	case err != nil: // the kernel writes no more data, and a repair needs an unmounted filesystem
 		fmt.Fprintf(r.Out, "%s: %s: data that was not written yet is lost: %v\n", f.ID, f.Fault, err)
 	}
 	if _, err := control.Ask(ctx, r.Socket, control.Request{Do: "release", Disk: f.Name, Seq: f.Seq}); err != nil {
@@ -66,7 +67,8 @@ func (r *Release) Do(ctx context.Context, which string) error {
 	}
 	var said strings.Builder
 	if err = r.saySafe(ctx, &said, f); err != nil && !r.Force {
-		// If a user came after the first check, or cannot be seen, the disk stays in use as before.
+		// If a process began to use the disk after the first check, or cannot be seen, hotmount keeps the disk in use
+		// as before.
 		_, backErr := control.Ask(ctx, r.Socket, control.Request{Do: "accept", Disk: f.Name, Seq: f.Seq})
 		if backErr == nil {
 			backErr = errors.New("until then hotmount mounts it again")
@@ -77,8 +79,8 @@ func (r *Release) Do(ctx context.Context, which string) error {
 	return err
 }
 
-// saySafe prints that the disk, which hotmount no longer uses, can be detached. It returns an error if anything else
-// still holds the disk.
+// saySafe prints that the disk, which hotmount no longer uses, can be detached. saySafe returns an error if anything
+// else still uses the disk.
 func (r *Release) saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error {
 	err := isFree(ctx, f)
 	now, lookErr := r.look(f)
@@ -112,13 +114,13 @@ func (r *Release) saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error
 	return nil
 }
 
-// detachedItself reports whether the look shows that a loop device has lost its file. If a loop device was detached
-// while mounted, the kernel removes it at the unmount (LO_FLAGS_AUTOCLEAR, loop(4)).
+// detachedItself reports whether the error look shows that a loop device has lost its file. If a loop device was
+// detached while mounted, the kernel removes it at the unmount (LO_FLAGS_AUTOCLEAR, loop(4)).
 func detachedItself(f *disk.Facts, look error) bool {
 	return f.Transport == "loop" && errors.Is(look, disk.ErrGone)
 }
 
-// look returns the present facts of the disk or partition. It does not look at other disks, which may not answer.
+// look returns the present facts of the disk or partition. look does not touch other disks, which may not answer.
 func (r *Release) look(f *disk.Facts) (disk.Facts, error) {
 	s, err := r.Host.Store.Settings()
 	if err != nil {
@@ -131,7 +133,7 @@ func (r *Release) look(f *disk.Facts) (disk.Facts, error) {
 	return now, err
 }
 
-// toDetach returns in words what to detach if nobody holds the disk, and how to find the disk on the host. virsh needs
+// toDetach returns in words what to detach if nobody uses the disk, and how to find the disk on the host. virsh needs
 // the target name of libvirt. The disk's name on this node may differ, because it depends on the order in which the
 // kernel found the disks.
 func toDetach(f *disk.Facts) string {
@@ -159,8 +161,8 @@ func toDetach(f *disk.Facts) string {
 	return fmt.Sprintf("safe to detach: %s\nthe host may have another name for it than %s; to see that name, the TARGET: %s\nthen: virsh detach-disk NODE TARGET --persistent", which, f.Name, find)
 }
 
-// deviceUsers returns the users of the device itself, except hotmount's own unit. They include loop devices on the disk
-// or its parts, because kubelet keeps a block volume with a loop device.
+// deviceUsers returns the users of the device itself, except hotmount's own unit. The users include loop devices on the
+// disk or its parts, because kubelet holds a block volume through a loop device.
 func deviceUsers(f *disk.Facts) ([]mounts.User, error) {
 	users, err := mounts.DeviceUsers("", f.ID)
 	users = slices.DeleteFunc(users, func(u mounts.User) bool { return u.Unit == fmt.Sprintf("hotmount-block@%d.service", f.Seq) })
@@ -200,8 +202,8 @@ func inUse(f *disk.Facts, users []mounts.User) error {
 	return fmt.Errorf("cannot release %s: it is in use:\n  %s\nend these uses first (for a pod: kubectl delete pod), then: hotmount release %s", f.ID, mounts.Lines(users), f.Name)
 }
 
-// find returns the disk with that kernel name or filesystem UUID. It also returns the path at which hotmount has the
-// disk mounted or given out. The path is empty if the disk is already kept unmounted.
+// find returns the disk with that kernel name or filesystem UUID. find also returns the path at which hotmount has the
+// disk mounted or given out. The path is empty if hotmount already keeps the disk unmounted.
 func (r *Release) find(which string) (*disk.Facts, string, error) {
 	s, err := r.Host.Store.Settings()
 	if err != nil {
@@ -231,8 +233,8 @@ func (r *Release) find(which string) (*disk.Facts, string, error) {
 	return unmounted, "", nil
 }
 
-// givenOut reports whether the disk itself is given out as a block volume, not only the whole disk to which it belongs.
-// The class of the block volume may no longer be configured.
+// givenOut reports whether f itself is given out as a block volume, and not only the whole disk to which f belongs. The
+// class of the block volume may no longer be configured.
 func givenOut(f *disk.Facts, d disk.Decision) bool {
 	return f.OwnLink() != "" && (d.GivenOut() || d.Action == disk.Ignore)
 }
@@ -263,9 +265,9 @@ func SyncFilesystem(path string) error {
 	return unix.Syncfs(fd)
 }
 
-// isFree returns nil if an exclusive open succeeds (open(2), O_EXCL on a block device). Then nobody on this machine has
-// the disk mounted or claimed. isFree retries for 5 seconds, because the kernel may take a moment for the last unmount
-// of a namespace that ends.
+// isFree returns nil if an exclusive open succeeds (open(2), O_EXCL on a block device). A disk that opens exclusively
+// is not mounted or claimed by anybody on this machine. isFree retries for 5 seconds, because the kernel may take a
+// moment for the last unmount of a namespace that ends.
 func isFree(ctx context.Context, f *disk.Facts) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

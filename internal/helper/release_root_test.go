@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestSyncFilesystem checks that the cached data of the filesystem is on its disk after the sync. A file behind a loop
-// device stands for the disk.
+// TestSyncFilesystem checks that the cached data of the filesystem is on its disk after the sync. The test uses a file
+// behind a loop device as the disk.
 func TestSyncFilesystem(t *testing.T) {
 	ownNamespace(t)
 	dir := t.TempDir()

@@ -17,7 +17,7 @@ import (
 )
 
 // TestReleaseWritesFirst checks that the data of pods is on the disk before the release unmounts the disk. The daemon
-// gets the request after the sync, and does not get it if the sync fails.
+// gets the request only after a successful sync.
 func TestReleaseWritesFirst(t *testing.T) {
 	const where = "/mnt/disks/0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
 	const pod = "5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
@@ -67,8 +67,7 @@ func TestReleaseWritesFirst(t *testing.T) {
 	nodetest.Write(t, h.Root, map[string]string{"proc/1/mountinfo": string(table)})
 }
 
-// TestDetachedItself checks that a released loop device may be gone. No other kind of disk counts as detached by
-// itself.
+// TestDetachedItself checks that a released loop device may be gone. Only loop devices detach themselves.
 func TestDetachedItself(t *testing.T) {
 	gone := fmt.Errorf("cannot look at it: %w", disk.ErrGone)
 	for transport, want := range map[string][3]bool{"loop": {false, true, false}, "virtio": {}, "": {}} {
@@ -79,8 +78,8 @@ func TestDetachedItself(t *testing.T) {
 	}
 }
 
-// TestToDetach checks that virsh never gets the disk's name on the worker, or foreign bytes. If a device is not a disk
-// of the host, it is not reported as safe to detach.
+// TestToDetach checks that virsh never gets the disk's name on the worker, or foreign bytes. A device that is not a
+// disk of the host is not reported as safe to detach.
 func TestToDetach(t *testing.T) {
 	vdc := disk.ID{Name: "vdc", Seq: 9}
 	for name, tt := range map[string]struct {

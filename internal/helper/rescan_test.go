@@ -12,8 +12,8 @@ import (
 	"hotmount/internal/run/runtest"
 )
 
-// TestAnnounce checks that a disk is announced if udev does not know it, or knows an earlier disk with the same number.
-// Other disks are not announced.
+// TestAnnounce checks that a disk is announced only if udev does not know the disk, or knows an earlier disk with the
+// same number.
 func TestAnnounce(t *testing.T) {
 	h := nodetest.New(t)
 	r := runtest.New(t)

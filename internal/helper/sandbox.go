@@ -13,15 +13,15 @@ import (
 	"hotmount/internal/unit"
 )
 
-// SandboxDropIn is the path of the drop-in with what the configuration needs beyond hotmount.service. It does not
-// replace the administrator's own drop-ins.
+// SandboxDropIn is the path of the drop-in with the settings that the configuration needs in addition to
+// hotmount.service. The administrator's own drop-ins stay valid.
 const SandboxDropIn = "/etc/systemd/system/hotmount.service.d/50-classes.conf"
 
 // ShippedDirectory is the directory to which hotmount.service allows writes.
 const ShippedDirectory = "/mnt/disks"
 
-// ApplySandbox writes the drop-in that the settings need to the path, or removes it if none is needed. changed reports
-// whether the drop-in changed.
+// ApplySandbox writes the drop-in that the settings need to the path, or removes the drop-in if the settings need none.
+// changed reports whether the drop-in changed.
 func ApplySandbox(s *disk.Settings, path string) (changed bool, err error) {
 	want := sandbox(s)
 	has, err := os.ReadFile(path)
@@ -49,7 +49,7 @@ func sandbox(s *disk.Settings) string {
 			continue
 		}
 		seen[dir] = true
-		// The "-" lets the other directories work if this directory is missing.
+		// With "-", a missing directory does not affect the other directories.
 		b.WriteString("ReadWritePaths=-" + dir + "\n")
 		for above := dir; above != "/"; above = filepath.Dir(above) {
 			if mount := unit.Name(above); !slices.Contains(after, mount) {
@@ -60,11 +60,11 @@ func sandbox(s *disk.Settings) string {
 	if b.Len() == 0 {
 		return ""
 	}
-	// Mounts above a class directory come before hotmount.service, as the shipped unit does for its own directory.
+	// hotmount.service starts after the mounts above a class directory, as the shipped unit does for /mnt/disks.
 	return "# Written by hotmount config apply-sandbox.\n[Unit]\nAfter=" + strings.Join(after, " ") + "\n[Service]\n" + b.String()
 }
 
-// replace writes the file as a whole, or removes it if the text is empty.
+// replace writes the whole file atomically, or removes the file if the text is empty.
 func replace(path, text string) error {
 	if text == "" {
 		return os.Remove(path)

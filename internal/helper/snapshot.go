@@ -10,7 +10,7 @@ import (
 	"hotmount/internal/report"
 )
 
-// Snapshot gathers what package doctor examines.
+// Snapshot gathers the data that package doctor examines.
 func Snapshot(ctx context.Context, h inventory.Host, s *disk.Settings) (*doctor.Snapshot, error) {
 	disks, err := h.For(s).Scan()
 	if err != nil {
@@ -20,7 +20,7 @@ func Snapshot(ctx context.Context, h inventory.Host, s *disk.Settings) (*doctor.
 	var found doctor.Findings
 	for i := range disks {
 		c := disks[i].Known()
-		// The doctor itself finds a mount that covers another one.
+		// Package doctor itself finds a mount that covers another mount.
 		if d := policy.Decide(&disks[i], &c, s); d.State() == "failed" && d.Reason != disk.ReasonCovered {
 			why, next := policy.Words(&disks[i], &c, s, d)
 			found.Add(doctor.Finding{}, doctor.Problem, doctor.FailedDisk, []string{next}, "%s has failed: %s", report.Name(&disks[i]), why)

@@ -19,9 +19,9 @@ import (
 	"hotmount/internal/run"
 )
 
-// InitState initialises the state directory. It prints which disks are held from now on, and which later disks will be
-// held, too. It does not need a daemon. If it cannot see the disks, as in a chroot without /sys, it fails and writes
-// nothing. Otherwise all disks would later count as new.
+// InitState initialises the state directory. InitState prints which disks are held from now on, and which later disks
+// will be held, too. InitState does not need a daemon. If InitState cannot see the disks, as in a chroot without /sys,
+// it fails and writes nothing, because all disks would later count as new.
 func InitState(ctx context.Context, h inventory.Host, socket string, w io.Writer, load func() (*disk.Settings, error)) error {
 	boot, err := h.Boot()
 	if err != nil {
@@ -71,7 +71,7 @@ func settingsOr(h inventory.Host, load func() (*disk.Settings, error)) (*disk.Se
 	return load()
 }
 
-// wordsOfHeld returns why the disk is held, and the remedy.
+// wordsOfHeld returns in words why the disk is held, and the remedy.
 func wordsOfHeld(f *disk.Facts, s *disk.Settings) string {
 	c := f.Known()
 	d := policy.Decide(f, &c, s)
@@ -82,8 +82,8 @@ func wordsOfHeld(f *disk.Facts, s *disk.Settings) string {
 	return why + "; " + next
 }
 
-// presentAndHeld returns the identities of all disks. It also returns the disks that are held once these identities are
-// recorded as present.
+// presentAndHeld returns the identities of all disks. presentAndHeld also returns the disks that are held once the
+// identities are recorded as present.
 func presentAndHeld(disks []disk.Facts, boot string, s *disk.Settings) (present []disk.Identity, held []*disk.Facts) {
 	for i := range disks {
 		f := &disks[i]
@@ -117,8 +117,8 @@ func KeepState(ctx context.Context, h inventory.Host, socket string, w io.Writer
 }
 
 // ResetState removes all records of the worker, so that the next start of the daemon is the first start on a new
-// worker. It refuses while something in use would be lost from the records: a volume, a block volume or a running
-// format. It also refuses while the daemon runs.
+// worker. ResetState refuses while the records have a volume, a block volume or a running format. ResetState also
+// refuses while the daemon runs.
 func ResetState(ctx context.Context, h inventory.Host, socket string, w io.Writer, load func() (*disk.Settings, error)) error {
 	if err := resettable(ctx, h, socket, load); err != nil {
 		return fmt.Errorf("cannot reset the state directory, and nothing was changed: %w", err)
@@ -172,7 +172,7 @@ func resettable(ctx context.Context, h inventory.Host, socket string, load func(
 }
 
 // nothingFormats returns an error while a unit proves or formats a disk, because the record of the format would be
-// lost. Without a running systemd there is no such unit.
+// lost. Without a running systemd, no unit proves or formats a disk.
 func nothingFormats(ctx context.Context, h inventory.Host) error {
 	if _, err := os.Lstat(path.Join("/", h.Root, "run/systemd/private")); errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -19,7 +19,7 @@ import (
 	"hotmount/internal/unit"
 )
 
-// Offer prints what is on the disk, and the token with which Confirm formats the disk. It only reads.
+// Offer prints what is on the disk, and the token with which Confirm formats the disk. Offer only reads from the disk.
 func Offer(ctx context.Context, h inventory.Host, w io.Writer, name string) error {
 	s, err := h.Store.Settings()
 	if err != nil {
@@ -36,7 +36,7 @@ func Offer(ctx context.Context, h inventory.Host, w io.Writer, name string) erro
 	if err != nil {
 		return err
 	}
-	// If the disk is refused whatever is on it, there is no need to read it.
+	// A disk that is refused whatever is on it need not be read.
 	if err := checkConfirmable(f, s); err != nil {
 		return err
 	}
@@ -72,8 +72,7 @@ func Offer(ctx context.Context, h inventory.Host, w io.Writer, name string) erro
 }
 
 // learnFailure adds to the facts why the daemon has failed to mount the disk, which only the daemon knows. If the node
-// or the class's options are at fault, learnFailure returns an error. In that case the filesystem may be healthy, and a
-// format would not help.
+// or the class's options are at fault, learnFailure returns an error, because the filesystem may be healthy.
 func learnFailure(h inventory.Host, f *disk.Facts, class *disk.Class) error {
 	lines, err := h.Store.Published()
 	for _, l := range lines {
@@ -83,7 +82,7 @@ func learnFailure(h inventory.Host, f *disk.Facts, class *disk.Class) error {
 		if l.OfNode {
 			return fmt.Errorf("cannot format %s: what is on it is not at fault; nothing is written: %s", f.Name, l.Failure)
 		}
-		// The daemon has no right to ask the kernel, and its journal may lack the kernel's message.
+		// The daemon may not try the options with the kernel, and its journal may lack the kernel's message.
 		fstype := l.Decision.Type
 		if fault := kernelTakes(fstype, class.MountOptions(fstype)); fault != nil {
 			return fmt.Errorf("cannot format %s: what is on it is not at fault, but the node or the class: %w; nothing is written; %s", f.Name, fault, optionsRemedy(class))
@@ -100,9 +99,8 @@ func unmet(f *disk.Facts, c *disk.Content, s *disk.Settings) []policy.Condition 
 	return slices.DeleteFunc(all, func(c policy.Condition) bool { return c.Held })
 }
 
-// shown returns what a token is bound to besides the disk and its content: the boot, and the conditions that it
-// overrides. The token becomes invalid if a further hold arises after the token was shown, or if the missing data is
-// not the same any more.
+// shown returns a text with the boot and the conditions that a token overrides, to which the token is also bound. The
+// token becomes invalid if another hold arises after the token was shown, or if the missing data changes.
 func shown(boot string, overridden []policy.Condition) string {
 	for _, c := range overridden {
 		boot += "\n" + c.Wanted
@@ -141,7 +139,8 @@ var tokenPattern = regexp.MustCompile(`^[0-9a-f]{32}$`)
 func ValidToken(text string) bool { return tokenPattern.MatchString(text) }
 
 // Confirm makes PID 1 run the unit that formats, and prints the answer of the unit. The unit itself checks whether the
-// token is valid. Then the daemon behind the control socket looks at the disk, which may have been held until now.
+// token is valid. Confirm finally makes the daemon behind the control socket look at the disk, which may have been held
+// until now.
 func Confirm(ctx context.Context, h inventory.Host, w io.Writer, name, token, socket string) (err error) {
 	s, err := h.Store.Settings()
 	if err != nil {
@@ -160,7 +159,7 @@ func Confirm(ctx context.Context, h inventory.Host, w io.Writer, name, token, so
 	if err != nil {
 		return err
 	}
-	// A proof that is already running does not see the token. PID 1 then returns when that proof ends, and only the
+	// A proof that is already running does not see the token. PID 1 returns when the running proof ends, and only the
 	// next proof takes the token.
 	var manager unit.Manager
 	jobErr, taken := error(nil), false
@@ -170,7 +169,7 @@ func Confirm(ctx context.Context, h inventory.Host, w io.Writer, name, token, so
 			return errors.Join(err, withdraw(), jobErr)
 		}
 	}
-	// After the withdrawal no unit can take the token, but a unit may have taken it just before.
+	// After the withdrawal no unit can take the token, but a unit may have taken the token just before.
 	err = withdraw()
 	if err == nil && !taken {
 		taken, err = h.Store.Taken(f.Seq)

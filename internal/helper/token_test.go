@@ -44,8 +44,8 @@ func TestConfirmTwice(t *testing.T) {
 	}
 }
 
-// TestFormatWithoutAToken checks that an unreadable token confirms nothing. The disk is not read, and no answer is
-// sent.
+// TestFormatWithoutAToken checks that an unreadable token confirms nothing. With an unreadable token, the disk is not
+// read and no answer is sent.
 func TestFormatWithoutAToken(t *testing.T) {
 	h := nodetest.New(t)
 	settings := config.Default()
@@ -73,8 +73,8 @@ func TestFormatWithoutAToken(t *testing.T) {
 	}
 }
 
-// TestLearnFailure checks that only a failure to mount this attachment of the disk counts. A failure of the node is an
-// error, because a format cannot repair the node.
+// TestLearnFailure checks that learnFailure ignores failures to mount an earlier attachment of the disk. A failure of
+// the node is an error, because a format cannot repair the node.
 func TestLearnFailure(t *testing.T) {
 	h := nodetest.New(t)
 	mount := disk.Decision{Action: disk.Mount, Type: "tmpfs"} // each kernel has this type
@@ -101,8 +101,8 @@ func TestLearnFailure(t *testing.T) {
 	}
 }
 
-// TestUnmet checks that a token depends on the conditions that it overrides. If something else holds the disk, the
-// token is a different one.
+// TestUnmet checks that a token depends on the conditions that it overrides. If another condition is not met, the token
+// is different.
 func TestUnmet(t *testing.T) {
 	s := config.Default()
 	f := &disk.Facts{ID: disk.ID{Name: "vdb", Seq: 7}, Size: 1 << 30, Transport: "virtio", Vendor: "0x1af4", Udev: disk.Udev{Initialized: true}}

@@ -20,7 +20,7 @@ import (
 
 const (
 	fstrim = "/usr/sbin/fstrim"
-	// trimTime is how long fstrim(8) may take for one filesystem.
+	// trimTime is the time limit for fstrim(8) on one filesystem.
 	trimTime = 2 * time.Hour
 )
 
@@ -31,8 +31,8 @@ type mounted struct {
 	running  disk.Running
 }
 
-// Trim records how long each filesystem has been in use. It trims each filesystem for which a trim is due, so that the
-// free space goes back to the storage.
+// Trim records how long each filesystem has been in use. Trim trims each filesystem for which a trim is due, so that
+// the free space goes back to the storage.
 func Trim(ctx context.Context, h inventory.Host) error {
 	s, err := h.Store.Settings()
 	if err != nil {
@@ -81,7 +81,7 @@ func running(ctx context.Context, h inventory.Host, s *disk.Settings) ([]*mounte
 	return all, err
 }
 
-// trim trims one filesystem, if a trim is due.
+// trim trims one filesystem if a trim is due.
 func trim(ctx context.Context, h inventory.Host, s *disk.Settings, m *mounted, log *report.Log) error {
 	f, d := m.facts, m.decision
 	since := int64(-1)

@@ -27,15 +27,15 @@ func ParseGone(s string) (where string, dev disk.Dev, err error) {
 	return dir + uuid, dev, err
 }
 
-// holdersTold is how many users are named, at most, when the disk returns.
+// holdersTold is the largest number of users that hotmount names when the disk returns.
 const holdersTold = 8
 
 // UnmountGone shuts down the filesystem of a detached disk, and names the users of the filesystem. If the filesystem is
 // still mounted at the path, UnmountGone unmounts it, lazily if necessary.
 //
-// The shutdown comes first. Without it, a process that empties the filesystem, as the provisioner does, would no longer
-// find files and take them for deleted. The users are named before the unmount, because afterwards nobody can find the
-// mount that they hold.
+// The shutdown comes before the unmount. After an unmount without a shutdown, the provisioner would no longer find
+// files of the volume and take them for deleted. UnmountGone names the users before the unmount, because nobody can
+// find their mount afterwards.
 func UnmountGone(h inventory.Host, where string, dev disk.Dev) error {
 	return unmountGone(report.New(), h, where, dev, unix.Unmount)
 }
@@ -68,14 +68,14 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, 
 	case len(users) == 0 && there:
 		words = "a user that cannot be found"
 	case len(users) == 0:
-		return nil // the users have just let go
+		return nil // the users have just ended their use
 	}
 	what := unmounted
 	if there {
 		if what, err = unmount(h, where, dev, umount); err != nil {
 			return fail(err)
 		}
-		// As in the first check, the disk may have returned, or the number may belong to another disk.
+		// As in the first check, the disk may have returned, or another disk may have the device number.
 		if attached, err = h.Attached(dev); err != nil {
 			return fail(err)
 		} else if attached != 0 {
@@ -84,7 +84,7 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, 
 	}
 	log.Event(report.KindGone, journal.PriWarning, nil, disk.Decision{}, where, fmt.Sprintf("%s %s: its disk (%s) is gone, and it was still used by\n  %s\nThese users get errors; an XFS can be mounted again only when they have ended", where, what, dev, words))
 	if !there {
-		// This shutdown comes last, because entering a container's mount namespace can hang.
+		// The shutdown in containers comes last, because entering a container's mount namespace can hang.
 		shutDown(log, h.Root, where, dev)
 	}
 	if more := len(users) - holdersTold; more > 0 {
@@ -93,24 +93,24 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, 
 	return h.Store.SaveHolders(path.Base(where), words)
 }
 
-// shutDown shuts the filesystem down and reports failures. After a failure the kernel still shuts the filesystem down,
-// but later.
+// shutDown shuts the filesystem down and reports failures. Without this shutdown, the kernel shuts the filesystem down
+// later.
 func shutDown(log *report.Log, root, where string, dev disk.Dev) {
 	if err := mounts.ShutDown(root, dev); err != nil {
 		log.Event(report.KindProblem, journal.PriWarning, nil, disk.Decision{}, where, strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 }
 
-// What happened to the mount, in words.
+// Each constant describes in words what happened to the mount.
 const (
 	unmounted   = "was unmounted"
 	takenOff    = "was detached from the mount tree"
 	nothingLeft = "was already unmounted"
 )
 
-// unmount unmounts the path and returns what happened to the mount, in words. PID 1 may unmount it first. The daemon
-// may then mount the returned disk there, even under the same number. umount2(2) unmounts whatever is mounted at the
-// path, so unmount checks before each try.
+// unmount unmounts the path and returns what happened to the mount, in words. If PID 1 unmounts the path first, the
+// daemon may mount the returned disk at the path, even under the same number. umount2(2) unmounts whatever is mounted
+// at the path, so unmount checks before each try.
 func unmount(h inventory.Host, where string, dev disk.Dev, umount func(where string, flags int) error) (what string, err error) {
 	isLeft := func() (bool, error) {
 		there, err := h.MountedAt(where, dev)
@@ -124,7 +124,7 @@ func unmount(h inventory.Host, where string, dev disk.Dev, umount func(where str
 		flags int
 		what  string
 	}{
-		// The users may have let go because of the errors that the shutdown causes.
+		// The errors that the shutdown causes may have ended the use of the mount.
 		{unix.UMOUNT_NOFOLLOW, unmounted},
 		{unix.UMOUNT_NOFOLLOW | unix.MNT_DETACH, takenOff},
 	} {

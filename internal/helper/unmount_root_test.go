@@ -32,8 +32,8 @@ func ownNamespace(t *testing.T) {
 	}
 }
 
-// ownMachine returns a machine whose PID 1 has the mounts of the test's thread. The only other process has nothing
-// open.
+// ownMachine returns a machine whose PID 1 has the mounts of the test's thread. The machine's only other process has
+// nothing open.
 func ownMachine(t *testing.T) inventory.Host {
 	t.Helper()
 	h := nodetest.New(t)
@@ -103,8 +103,8 @@ func TestUnmountGone(t *testing.T) {
 }
 
 // TestUnmountGoneLeavesTheDiskThatHasReturned checks that the mount of a returned disk stays. The disk may return, even
-// with its former number, while the users of the leftover mount are looked up. It may also return between the two
-// tries.
+// with its former number, while hotmount looks for the users of the leftover mount. The disk may also return between
+// the two tries to unmount.
 func TestUnmountGoneLeavesTheDiskThatHasReturned(t *testing.T) {
 	for name, tt := range map[string]struct{ between, sameNumber bool }{
 		"before the first try":                    {},
@@ -156,7 +156,8 @@ func TestUnmountGoneLeavesTheDiskThatHasReturned(t *testing.T) {
 }
 
 // TestUnmountGoneSaysNothingOfWhatHasReturned checks that no holders are recorded if the disk has returned, or if its
-// number belongs to another disk. In these cases, no process holds the leftover mount any more.
+// number belongs to another disk. If the disk has returned or another disk has its number, no process holds the
+// leftover mount any more.
 func TestUnmountGoneSaysNothingOfWhatHasReturned(t *testing.T) {
 	for name, returns := range map[string]bool{"gone": false, "returned": true} {
 		t.Run(name, func(t *testing.T) {
@@ -176,8 +177,8 @@ func TestUnmountGoneSaysNothingOfWhatHasReturned(t *testing.T) {
 	}
 }
 
-// TestUnmountGoneByPID1 checks that it is not a failure if PID 1 has unmounted the path first. Any other error is a
-// failure.
+// TestUnmountGoneByPID1 checks that UnmountGone succeeds if PID 1 has unmounted the path first. Any other error of
+// umount2(2) is a failure.
 func TestUnmountGoneByPID1(t *testing.T) {
 	for name, first := range map[string]bool{"PID 1 is first": true, "nobody else does it": false} {
 		t.Run(name, func(t *testing.T) {

@@ -15,11 +15,11 @@ import (
 	"hotmount/internal/unit"
 )
 
-// openAgain is how long after the first look a process must still have the disk open. A program that only looks at a
-// new disk needs less time.
+// openAgain is the time between two looks at the processes that have the disk open. A program that only probes a new
+// disk closes the disk sooner.
 const openAgain = time.Second
 
-// Users is the whole program of hotmount-users@.service. It records for the daemon which process has the disk open.
+// Users is the whole program of hotmount-users@.service. Users records for the daemon which process has the disk open.
 func Users(ctx context.Context, h inventory.Host, seq uint64) error {
 	_, f, err := settingsAndDisk(h, seq)
 	if err != nil {
@@ -32,8 +32,8 @@ func Users(ctx context.Context, h inventory.Host, seq uint64) error {
 	return h.Store.SaveOpener(seq, by)
 }
 
-// openers returns the processes that have the disk or its partitions open. For a partition, these include the processes
-// that have the whole disk open.
+// openers returns the processes that have the disk or its partitions open. For a partition, openers also returns the
+// processes that have the whole disk open.
 func openers(h inventory.Host, f *disk.Facts) ([]mounts.User, error) {
 	users, err := mounts.DeviceUsers(h.Root, f.ID)
 	others := f.Partitions
@@ -52,9 +52,9 @@ func openers(h inventory.Host, f *disk.Facts) ([]mounts.User, error) {
 	return users, err
 }
 
-// opener returns the process that uses the disk, according to the open files that look finds. It returns nil if there
-// is no such process. The process is a virtual machine monitor, or any other process that has the disk open for writing
-// in two looks.
+// opener returns the process that uses the disk, or nil if none does. look finds the processes that have the disk open.
+// A virtual machine monitor counts in one look, and any other process counts if it has the disk open for writing in two
+// looks.
 func opener(ctx context.Context, look func() ([]mounts.User, error)) (*disk.Opener, error) {
 	first, err := counting(look())
 	if err != nil || len(first) == 0 {
@@ -91,8 +91,8 @@ func asOpener(u mounts.User) *disk.Opener {
 }
 
 // unopened returns an error if a process has opened the disk since the daemon asked for openers before the proof. A
-// separate unit looks, because this one does not see the processes of other users. If a virtual machine uses the disk,
-// unopened records this, and the record holds the disk from then on.
+// separate unit looks for openers, because the unit of the proof does not see the processes of other users. If a
+// virtual machine uses the disk, unopened makes a record that holds the disk from then on.
 func (m *making) unopened(ctx context.Context, c *disk.Content) error {
 	f := m.facts
 	if !policy.Asks(f, c, m.decision) {

@@ -11,8 +11,8 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// Wait waits until the filesystem is mounted in a class directory. It also reads the settings at each change of the
-// mount table, because the daemon may start later than Wait.
+// Wait waits until the filesystem is mounted in a class directory. Wait reads the settings at each change of the mount
+// table, because the daemon may start later than Wait.
 func Wait(ctx context.Context, uuid string, settings func() (*disk.Settings, error)) error {
 	watch, found := context.WithCancel(ctx)
 	defer found()

@@ -45,7 +45,7 @@ const (
 )
 
 // owner recognises the bytes of one unfinished filesystem of our own. mkfs.xfs writes only zeros and structures with
-// its UUID, so a blank disk gets no other bytes, wherever and however often mkfs.xfs is killed.
+// the filesystem's UUID, wherever and however often mkfs.xfs is killed.
 type owner struct {
 	uuid []byte
 	// at is the offset at which the last read ended. If the next read begins elsewhere, no structure continues in it.
