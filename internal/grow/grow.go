@@ -1,5 +1,5 @@
-// Package grow grows a filesystem to the size of its disk, whether it is mounted or not. Only xfs_growfs and resize2fs
-// write. The package verifies, before and after, that the disk is the intended one.
+// Package grow grows a mounted or unmounted filesystem to the size of its disk. Only xfs_growfs and resize2fs write.
+// Package grow verifies, before and after the growth, that the disk is the intended disk.
 package grow
 
 import (
@@ -29,7 +29,7 @@ const (
 )
 
 // Time is the time limit for an online growth, and mountTime is the limit for a mount with the recovery of a log. A
-// disk that answers needs far less.
+// disk that answers needs far less time.
 const (
 	Time      = 10 * time.Minute
 	mountTime = 15 * time.Minute
@@ -44,13 +44,13 @@ var (
 	ErrRecorded    = errors.New("its ext4 has recorded errors, and the kernel does not grow such a filesystem")
 )
 
-// Mounted measures the XFS or ext4 filesystem with that UUID, which is mounted from f at path. It grows the filesystem
-// if the filesystem can take more of the disk.
+// Mounted measures the XFS or ext4 filesystem with that UUID, which is mounted from f at path. Mounted grows the
+// filesystem if the filesystem can take more of the disk.
 //
-// Mounted returns the geometry before and after. They are equal if there was nothing to gain, or if the filesystem must
-// not grow (Facts.Fixed). Both geometries are zero if path has another XFS, which Mounted does not change. The error
-// wraps disk.ErrGone if the disk is another one now, ErrShrunk if the disk is too small, and ErrRecorded if the kernel
-// would refuse.
+// Mounted returns the geometry before and after. The geometries are equal if there was nothing to gain, or if the
+// filesystem must not grow (Facts.Fixed). Both geometries are zero if path has another XFS, which Mounted does not
+// change. The error wraps disk.ErrGone if the disk has been replaced, ErrShrunk if the disk is too small, and
+// ErrRecorded if the kernel would refuse.
 func Mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype, uuid string) (before, after disk.Geometry, err error) {
 	before, after, err = mounted(ctx, r, f, path, fstype, uuid)
 	if err != nil {
@@ -59,12 +59,12 @@ func Mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype, uui
 	return before, after, err
 }
 
-// Unmounted does the same as Mounted, but for a filesystem that is not mounted. It measures the filesystem by the
-// superblock. If the filesystem can take more of the disk, Unmounted mounts it at dir with the options and grows it.
-// The caller must have its own mount namespace, so that nobody else sees the mount and a crash leaves no mount. The
+// Unmounted grows a filesystem that is not mounted, with the results of Mounted. Unmounted measures the filesystem by
+// the superblock. If the filesystem can take more of the disk, Unmounted mounts it at dir with the options and grows
+// it. The caller must have its own mount namespace, so that nobody else sees the mount and a crash leaves no mount. The
 // error can also wrap ErrUnmountable.
 func Unmounted(ctx context.Context, r run.Runner, f *disk.Facts, dir, fstype, uuid string, options []string) (before, after disk.Geometry, err error) {
-	// While device is open, no other device gets the node's name and number.
+	// While the device is open, the kernel gives its name and number to no other device.
 	device, err := os.OpenFile(f.Node(), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return before, after, f.Sandboxed("hotmount-stage", err)
@@ -92,8 +92,8 @@ func Unmounted(ctx context.Context, r run.Runner, f *disk.Facts, dir, fstype, uu
 	return Mounted(ctx, r, f, dir, fstype, uuid)
 }
 
-// is returns an error if the measured filesystem has another UUID. The storage may have changed the content of the disk
-// since udev read it. An unknown UUID is not an error.
+// is returns an error if the measured filesystem has another UUID. The content of the disk may have changed since udev
+// read it. An unknown UUID is not an error.
 func is(g *disk.Geometry, uuid string) error {
 	if g.UUID != "" && g.UUID != uuid {
 		return fmt.Errorf("it holds the XFS %s, not %s", g.UUID, uuid)
@@ -116,7 +116,7 @@ func mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype, uui
 		return before, after, f.Sandboxed("hotmount-grow", err)
 	}
 	defer func() { err = errors.Join(err, device.Close()) }()
-	// While dir is open, the filesystem stays mounted at path.
+	// While the directory is open, the filesystem stays mounted at path.
 	dir, err := mounts.OpenMount(path, f.Dev)
 	if err != nil {
 		return before, after, err
@@ -158,7 +158,7 @@ func mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype, uui
 	return before, after, errors.Join(err, measureErr)
 }
 
-// hasRoom reports whether the filesystem can take more of the disk. Its error wraps ErrShrunk.
+// hasRoom reports whether the filesystem can take more of the disk. The error of hasRoom wraps ErrShrunk.
 func hasRoom(g disk.Geometry, f *disk.Facts) (bool, error) {
 	if g.Size > f.Size {
 		return false, fmt.Errorf("%w: %s of %s", ErrShrunk, disk.ExactSize(g.Size), disk.ExactSize(f.Size))
@@ -190,7 +190,7 @@ func check(device *os.File, f *disk.Facts) error {
 }
 
 // Measure returns how much of the disk at the device node an unmounted XFS or ext4 filesystem takes, according to its
-// superblock. For other types it returns zero.
+// superblock. For other types, Measure returns zero.
 func Measure(node, fstype string) (g disk.Geometry, err error) {
 	device, err := os.OpenFile(node, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -224,7 +224,7 @@ func errorsRecorded(r io.ReaderAt) error {
 	return nil
 }
 
-// ext4 returns how much of the disk an ext4 filesystem takes, from its superblock.
+// ext4 returns how much of the disk an ext4 filesystem takes, according to its superblock.
 func ext4(r io.ReaderAt) (disk.Geometry, error) {
 	// The superblock is 1024 bytes at byte 1024 (Linux, Documentation/filesystems/ext4/super.rst). A read through the
 	// page cache returns the current superblock of the mounted filesystem.

@@ -109,7 +109,7 @@ func TestUnmounted(t *testing.T) {
 		t.Errorf("damaged: %v", err)
 	}
 	flip()
-	// A foreign filesystem is measured but not changed.
+	// Mounted measures a foreign filesystem but does not change it.
 	foreign := *f
 	foreign.Standing = disk.Standing{Volume: &disk.Sighting{Adopted: f.Size}}
 	if before, after, err := Unmounted(t.Context(), run.Exec{}, &foreign, dir, "xfs", uuid, options); err != nil || before.Size != 512<<20 || after != before {
@@ -128,7 +128,7 @@ func TestUnmounted(t *testing.T) {
 	tool(t, "xfs_repair", "-n", node)
 }
 
-// TestErrorsOnRecord checks that an ext4 filesystem with recorded errors is measured but not grown.
+// TestErrorsOnRecord checks that Unmounted measures an ext4 filesystem with recorded errors, but does not grow it.
 func TestErrorsOnRecord(t *testing.T) {
 	image, path := filepath.Join(t.TempDir(), "image"), t.TempDir()
 	tool(t, "truncate", "-s", "64M", image)
@@ -146,8 +146,8 @@ func TestErrorsOnRecord(t *testing.T) {
 	}
 }
 
-// TestMounted grows a real mounted filesystem, whose files must not change. It does not grow ext4, because that needs
-// CAP_SYS_RESOURCE, which containers lack. TestGrow in test/system covers ext4.
+// TestMounted grows a real mounted filesystem, whose files must not change. TestMounted does not grow ext4, because
+// growing ext4 needs CAP_SYS_RESOURCE, which containers do not have. TestGrow in test/system covers ext4.
 func TestMounted(t *testing.T) {
 	for _, fstype := range []string{"xfs"} {
 		t.Run(fstype, func(t *testing.T) {

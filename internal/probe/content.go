@@ -99,8 +99,8 @@ func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content,
 	return c, nil
 }
 
-// file returns the format of the file that was attached as the disk, empty if none is recognised. begins is the format
-// that the first bytes show. The last bytes are read only if they can help to recognise the format.
+// file returns the format of the file that was attached as the disk, or empty if no format is recognised. begins is the
+// format that the first bytes show. file reads the last bytes only if they can help to recognise the format.
 func (s *Source) file(f *Finding, begins string, zeros bool) (string, error) {
 	if f.clean() || begins != "" || zeros && f.Offset+sector < s.Size {
 		return begins, nil

@@ -4,12 +4,13 @@ import "slices"
 
 // secondary lists for each format the places of second superblocks, labels and backups outside the two windows.
 //
-// The two windows cover the first and last 16 MiB of the disk. The windows cover partition tables (GPT's backup is in
-// the last sector). md version 0.90 is in the last 128 KiB, 1.0 in the last 12 KiB, 1.1 and 1.2 in the first 8 KiB. The
-// windows cover DDF, IMSM, LVM2, LUKS (second headers of LUKS2 up to 4 MiB) and ZFS (two labels of 256 KiB at each
-// end). The windows cover swap, VeraCrypt (last 128 KiB), DRBD's internal metadata, iso9660 and UDF (32 KiB, sectors
-// 256 and N-256). The windows cover NTFS' backup boot sector, HFS+ (1 KiB before the end), reiserfs (64 KiB) and JFS
-// (32 and 60 KiB). The windows cover f2fs (1 and 5 KiB), nilfs2, exFAT, FAT, bcache, Stratis and VMFS.
+// The two windows cover the first and last 16 MiB of the disk, and so these formats:
+//   - partition tables: GPT's backup is in the last sector
+//   - md: 0.90 is in the last 128 KiB, 1.0 in the last 12 KiB, 1.1 and 1.2 in the first 8 KiB
+//   - DDF, IMSM, LVM2, LUKS (second headers of LUKS2 up to 4 MiB), ZFS (two labels of 256 KiB at each end)
+//   - swap, VeraCrypt (last 128 KiB), DRBD's internal metadata, iso9660 and UDF (32 KiB, sectors 256 and N-256)
+//   - NTFS' backup boot sector, HFS+ (1 KiB before the end), reiserfs (64 KiB), JFS (32 and 60 KiB)
+//   - f2fs (1 and 5 KiB), nilfs2, exFAT, FAT, bcache, Stratis, VMFS
 var secondary = []struct {
 	format string
 	source string

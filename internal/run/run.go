@@ -1,5 +1,5 @@
-// Package run starts child processes and waits for them. Package run starts each child by absolute path, with a time
-// limit, with bounded output and with a given environment.
+// Package run starts child processes and waits for them. Each child gets an absolute path, a time limit, bounded output
+// and a given environment.
 package run
 
 import (
@@ -31,16 +31,16 @@ var ErrTimeout = errors.New("it did not end in time")
 
 // Command describes one child process.
 type Command struct {
-	// Path is the absolute path of the program. PATH is not searched.
+	// Path is the absolute path of the program. Run does not search PATH.
 	Path string
 	Args []string
 	// Env is added to the default environment. Each entry has the form "KEY=value".
 	Env []string
-	// Timeout is the longest time that the child may run. Zero is refused.
+	// Timeout is the longest time that the child may run. Run refuses a Timeout of zero.
 	Timeout time.Duration
 }
 
-// String returns the command line for people. The line is not quoted for a shell.
+// String returns the command line for people, not quoted for a shell.
 func (c Command) String() string { return strings.Join(append([]string{c.Path}, c.Args...), " ") }
 
 // Result is the result of a child that ended by itself.
@@ -60,16 +60,16 @@ type Runner interface {
 }
 
 // outputDelay bounds the time to read the output of a child that has ended. When a child has ended, its output is
-// complete, unless another process holds the output open. One second was too short on a slow machine that reads several
-// disks.
+// complete, unless another process holds the output open. A bound of one second was too short on a slow machine that
+// reads several disks.
 const outputDelay = 5 * time.Second
 
 // Exec is the Runner that starts real processes.
 type Exec struct{}
 
-// Run starts the command in its own process group and waits for it. When ctx ends or the time limit is reached, Run
-// kills the whole group. Nothing can kill a child that hangs in the kernel on dead storage, and Run waits for such a
-// child too. A caller that must not hang calls Run in a separate process.
+// Run starts the command in its own process group and waits for its end. When ctx ends or the time limit is reached,
+// Run kills the whole group. Nothing can kill a child that hangs in the kernel on dead storage, and Run waits for such
+// a child too. A caller that must not hang calls Run in a separate process.
 func (Exec) Run(ctx context.Context, c Command) (Result, error) {
 	res, err := start(ctx, c)
 	if err != nil {
@@ -98,20 +98,20 @@ func start(ctx context.Context, c Command) (Result, error) {
 	cmd.WaitDelay = outputDelay
 	cmd.Cancel = func() error { return killGroup(cmd) }
 	// The child must not outlive this process, which keeps the disk open so that no other disk gets its name. The
-	// kernel sends the signal when the thread that started the child ends, not when the process ends (PR_SET_PDEATHSIG
-	// in prctl(2)). So this goroutine keeps its thread until the child has ended.
+	// kernel sends Pdeathsig when the thread that started the child ends, so the goroutine keeps its thread until the
+	// child has ended (PR_SET_PDEATHSIG in prctl(2)).
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	// Go closes its own descriptors in the child. This call closes the descriptors that this process inherited from its
-	// parent (close_range(2), Linux 5.11).
+	// Go closes its own descriptors in the child. CloseRange marks the descriptors that this process inherited from its
+	// parent, so that the child does not get them (close_range(2), Linux 5.11).
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return Result{}, os.NewSyscallError("close_range", err)
 	}
 
 	err := cmd.Run()
 	if errors.Is(err, exec.ErrWaitDelay) {
-		// A child of the child holds the output open.
+		// A process that the child started holds the output open.
 		err := killGroup(cmd)
 		if errors.Is(err, syscall.ESRCH) {
 			return Result{}, fmt.Errorf("its output was not read to the end within %s", outputDelay)
@@ -135,8 +135,8 @@ func start(ctx context.Context, c Command) (Result, error) {
 
 func killGroup(cmd *exec.Cmd) error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 
-// output is one of a child's streams, up to Limit. Beyond Limit the child is killed. The buffer is not embedded,
-// because io.Copy would then call the buffer's ReadFrom instead of Write.
+// output is one of a child's streams, up to Limit bytes. A child that writes more than Limit is killed. The buffer is
+// not embedded, because io.Copy would call the ReadFrom of an embedded buffer instead of Write.
 type output struct {
 	buf      bytes.Buffer
 	overflow context.CancelCauseFunc

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain also runs as the child of TestSelf.
+// TestMain also runs in the child that TestSelf starts.
 func TestMain(m *testing.M) {
 	if len(os.Args) < 2 || !strings.HasPrefix(os.Args[1], "child-") {
 		goleak.VerifyTestMain(m)
@@ -52,7 +52,7 @@ func TestExit(t *testing.T) {
 
 func TestSurroundings(t *testing.T) {
 	t.Setenv("HOTMOUNT_SECRET", "1")
-	// A child inherits this descriptor, unlike the descriptors that package os opens.
+	// A child inherits a descriptor from unix.Open, unlike the descriptors that package os opens.
 	fd, err := unix.Open("/dev/zero", unix.O_RDONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestSurroundings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// dash itself sets PWD.
+	// The shell (dash) itself sets PWD.
 	want := "LC_ALL=C.UTF-8\nPATH=/usr/sbin:/usr/bin:/sbin:/bin\nPWD=/\n/\n/dev/null\n"
 	if diff := cmp.Diff(want, string(got.Stdout)); diff != "" {
 		t.Error(diff)
@@ -117,7 +117,7 @@ func TestCancelKillsTheGroup(t *testing.T) {
 		_, err := Exec{}.Run(ctx, sh("sleep 1000 & echo $! >"+pidFile+"; wait"))
 		done <- err
 	}()
-	text, err := os.ReadFile(pidFile) // this waits for the writer
+	text, err := os.ReadFile(pidFile) // the read waits for the writer
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func mustEnd(t *testing.T, pid int) {
 	}
 }
 
-// runs reports whether the process runs. A process that was killed but not yet waited for does not run
+// runs reports whether the process runs. A killed process that its parent has not reaped does not run
 // (proc_pid_stat(5)).
 func runs(pid int) bool {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")

@@ -14,15 +14,15 @@ import (
 // selfTimeout bounds how long Self waits. A child on a dead filesystem hangs forever.
 const selfTimeout = 5 * time.Second
 
-// Unanswered is the error for a child that did not end in time. PID is the child's process id. The child was killed,
-// but it may hang in the kernel and stay.
+// Unanswered is the error for a child that did not end in time. PID is the child's process id. Self has killed the
+// child, but the child may hang in the kernel and stay.
 type Unanswered struct{ PID int }
 
 func (Unanswered) Error() string { return fmt.Sprintf("no answer within %s", selfTimeout) }
 
 // Self starts this program again for a look that may hang, and decodes the child's output, one JSON value a line. Self
 // returns the answers that come until the child ends, ctx ends, or 5 seconds pass. Self returns an error unless the
-// child succeeds. Self does not wait for a child that hangs in the kernel. If stdin is nil, the child's input is empty.
+// child succeeds, and does not wait for a child that hangs in the kernel. If stdin is nil, the child's input is empty.
 func Self[T any](ctx context.Context, stdin *os.File, args ...string) ([]T, error) {
 	out, in, err := os.Pipe()
 	if err != nil {

@@ -16,8 +16,8 @@ type Counters struct {
 	// Writes is the number of completed write and discard requests (disk.Facts.Writes).
 	Writes uint64
 	// InFlightWrites is the number of write and discard requests that the disk has not answered yet. InFlightWrites is
-	// read before Writes, so that each request is in at least one of the two numbers. disk.Facts.InFlight counts reads
-	// too, and is read after Writes.
+	// read before Writes, so that each request is in at least one of the two numbers. disk.Facts.InFlight also counts
+	// reads, and is read after Writes.
 	InFlightWrites uint64
 	// BytesRead and BytesWritten are the numbers of bytes transferred. BytesWritten includes zeros that the disk itself
 	// writes at the kernel's request.
@@ -55,7 +55,8 @@ func readCounters(at attachment) (Counters, error) {
 	if err != nil {
 		return c, err
 	}
-	// In this file, the number of reads comes before the number of writes (Documentation/ABI/stable/sysfs-block).
+	// In the file inflight, the number of reads comes before the number of writes
+	// (Documentation/ABI/stable/sysfs-block).
 	if _, err := fmt.Sscan(text, new(uint64), &c.InFlightWrites); err != nil {
 		return c, fmt.Errorf("cannot parse %s: %w", inFlight, err)
 	}
@@ -84,7 +85,7 @@ type stat struct {
 	sectorsRead, writes, sectorsWritten, inFlight, discards uint64
 }
 
-// statFields is the number of fields before Linux 4.18. A kernel before Linux 4.18 does not count discards.
+// statFields is the number of fields before Linux 4.18, which was the first version to count discards.
 const statFields = 11
 
 func readStat(dir string) (stat, error) {

@@ -65,7 +65,8 @@ func TestCountersFail(t *testing.T) {
 	}
 }
 
-// TestCountersOfPartition checks that a partition has its own counters. Its disk's iostats show whether they count.
+// TestCountersOfPartition checks that a partition has its own counters. The iostats of the partition's disk show
+// whether the kernel counts.
 func TestCountersOfPartition(t *testing.T) {
 	for iostats, uncounted := range map[string]bool{"1\n": false, "0\n": true} {
 		fs := wanting(parted.with(tree{vdb + "vdb1/inflight": "0 4\n", vdb + "queue/iostats": iostats}).make(t))
@@ -76,8 +77,8 @@ func TestCountersOfPartition(t *testing.T) {
 	}
 }
 
-// TestCountersWhileRead replaces the statistics by a FIFO, which stops the reader. The writes in flight are read before
-// the statistics. If another disk has the name afterwards, no counters are returned.
+// TestCountersWhileRead replaces the statistics by a FIFO, which stops the reader. Counters must read the writes in
+// flight before the statistics, and return no counters if another disk has the name afterwards.
 func TestCountersWhileRead(t *testing.T) {
 	for _, tc := range []struct {
 		attribute, text string
@@ -90,7 +91,7 @@ func TestCountersWhileRead(t *testing.T) {
 		}
 		done := make(chan error)
 		go func() {
-			w, err := os.OpenFile(stat, os.O_WRONLY, 0) // waits for the reader
+			w, err := os.OpenFile(stat, os.O_WRONLY, 0) // the open waits for the reader
 			if err == nil {
 				err = os.WriteFile(filepath.Join(fs.Root, vdb, tc.attribute), []byte(tc.text), 0o644)
 				_, wErr := w.WriteString("1 2 3 4 5 6 7 8 9 10 11\n")

@@ -8,10 +8,10 @@ import (
 	"hotmount/internal/disk"
 )
 
-// fabric returns Facts.Fabric for the whole disk in that directory. The transport and the slot must already be in
+// fabric returns Facts.Fabric for the whole disk in the directory dir. The transport and the slot must already be in
 // facts.
 func (f FS) fabric(facts *disk.Facts, dir string) bool {
-	// udev's path_id gives iSCSI and Fibre Channel disks these names: ip-ADDRESS-iscsi-…, pci-…-fc-PORT-lun-0.
+	// udev's path_id names an iSCSI disk ip-ADDRESS-iscsi-…, and a Fibre Channel disk pci-…-fc-PORT-lun-0.
 	for _, part := range []string{"ip-", "fc-"} {
 		if strings.HasPrefix(facts.Slot, part) || strings.Contains(facts.Slot, "-"+part) {
 			return true
@@ -20,7 +20,7 @@ func (f FS) fabric(facts *disk.Facts, dir string) bool {
 	return f.onFabric(facts.Name, dir, facts.Transport)
 }
 
-// onFabric returns the same as fabric, but uses only sysfs.
+// onFabric reports whether the disk is on a fabric, according to sysfs only.
 func (f FS) onFabric(name, dir, transport string) bool {
 	switch transport {
 	case "virtio", disk.VirtioSCSI, "loop":
@@ -51,12 +51,12 @@ func onSCSIFabric(dir string) bool {
 	return err == nil && driver == "ib_srp\n"
 }
 
-// onNVMeFabric reports whether any controller of an NVMe disk is not on PCIe, or no controller shows its transport
+// onNVMeFabric reports whether a controller of an NVMe disk is not on PCIe, or no controller shows its transport
 // (drivers/nvme/host/sysfs.c). A disk with several paths belongs to a subsystem, which has a link to each controller.
 func onNVMeFabric(dir string) bool {
 	controllers := []string{filepath.Join(dir, "device/transport")}
 	if _, err := readAttribute(controllers[0]); err != nil {
-		controllers, _ = filepath.Glob(filepath.Join(dir, "device/nvme*/transport")) // Glob fails only for a faulty pattern
+		controllers, _ = filepath.Glob(filepath.Join(dir, "device/nvme*/transport")) // filepath.Glob fails only for a faulty pattern
 	}
 	return len(controllers) == 0 || slices.ContainsFunc(controllers, func(file string) bool {
 		transport, err := readAttribute(file)
@@ -64,8 +64,7 @@ func onNVMeFabric(dir string) bool {
 	})
 }
 
-// aboveFabric reports whether a disk below the device is on a fabric. aboveFabric returns true if a disk cannot be
-// looked at.
+// aboveFabric reports whether a disk below the device is on a fabric, or cannot be examined.
 func (f FS) aboveFabric(name string) bool {
 	below, err := f.Below(name)
 	return err != nil || slices.ContainsFunc(below, func(part string) bool {
@@ -74,7 +73,7 @@ func (f FS) aboveFabric(name string) bool {
 			return true
 		}
 		kind, err := transport(part, dir)
-		// Below also returned the disks that lie deeper, so a dm or md device needs no answer of its own.
+		// Below has returned the disks at any depth, so a dm or md device in the list need not be examined itself.
 		return err != nil || kind != "dm" && kind != "md" && f.onFabric(part, dir, kind)
 	})
 }

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestFabric checks that a disk is local only if its path shows no fabric. The kernel makes paths like these.
+// TestFabric checks that a disk is local only if its path shows no fabric. The paths in the test have the form that the
+// kernel gives them.
 func TestFabric(t *testing.T) {
 	const (
 		pci      = "sys/devices/pci0000:00/0000:00:02.0/0000:02:00.0/"
@@ -17,7 +18,7 @@ func TestFabric(t *testing.T) {
 		subsys   = "sys/devices/virtual/nvme-subsystem/nvme-subsys0/"
 		volume   = "sys/devices/virtual/block/dm-0/"
 	)
-	// lies returns a disk at the path. bus is its bus, such as SCSI, or empty for a disk without a driver.
+	// lies returns a disk at the path at. bus is the disk's bus, such as SCSI, or empty for a disk without a driver.
 	lies := func(name, at, bus string) tree {
 		made := tree{"sys/block/" + name: "-> ../../" + at, at + "/size": "1\n"}
 		if bus != "" {

@@ -15,7 +15,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// fillHardware reads the facts that identify the hardware. The disk's driver determines which attributes exist.
+// fillHardware reads the facts that identify the hardware. The driver of a disk determines which attributes the disk
+// has.
 func fillHardware(facts *disk.Facts, dir string) error {
 	var err error
 	if facts.Transport, err = transport(facts.Name, dir); err != nil {
@@ -25,22 +26,25 @@ func fillHardware(facts *disk.Facts, dir string) error {
 		// The kernel does not show a path that is longer than a page. A loop device with such a path matches no class.
 		file, err := readAttribute(filepath.Join(dir, "loop/backing_file"))
 		if missing(err) {
-			return fmt.Errorf("%w: %w", disk.ErrGone, err) // the loop device's file was detached during the look
+			return fmt.Errorf("%w: %w", disk.ErrGone, err) // the file was detached from the loop device during the look
 		}
 		facts.BackingFile = strings.TrimSuffix(file, "\n")
 	}
 	for _, from := range []struct {
 		to *string
-		// attributes are the names to try, in this order. The first that exists and is not empty counts.
+		// attributes are the names of attributes to try in order. The first attribute that exists and is not empty
+		// counts.
 		attributes []string
-		// SCSI and NVMe pad their values with spaces (SPC, INQUIRY; NVMe, Identify Controller). virtio-blk does not.
+		// trim has the characters to remove from both ends: SCSI and NVMe pad values with spaces (SPC, INQUIRY; NVMe,
+		// Identify Controller).
 		trim string
 		// virtio reports whether a virtio-blk disk may have the attribute (drivers/block/virtio_blk.c and
-		// drivers/virtio/virtio.c). Attempts to open missing files take a large part of the time of a look.
+		// drivers/virtio/virtio.c). Without virtio, attempts to open missing files would take a large part of the time
+		// of a look.
 		virtio bool
 	}{
 		{&facts.Serial, []string{"serial"}, "", true},
-		// LVM gives each logical volume a permanent dm/uuid of its own.
+		// LVM gives each logical volume its own permanent dm/uuid.
 		{&facts.Serial, []string{"dm/uuid"}, "", false},
 		{&facts.Serial, []string{"device/serial"}, " ", false},
 		{&facts.Model, []string{"device/model"}, " ", false},
@@ -71,8 +75,9 @@ func fillHardware(facts *disk.Facts, dir string) error {
 		facts.Serial = unitSerial(page)
 	}
 	if facts.Serial != "" && strings.HasPrefix(facts.Name, "nvme") {
-		// The namespaces of an NVMe controller share its serial (nsid in drivers/nvme/host/sysfs.c). So the namespace
-		// becomes part of the serial. The namespace comes first, because virtio may cut off the end of a serial.
+		// The namespaces of an NVMe controller share its serial (nsid in drivers/nvme/host/sysfs.c), so the number of
+		// the namespace becomes part of the serial. The number comes first, because virtio may cut off the end of a
+		// serial.
 		id, err := readAttribute(filepath.Join(dir, "nsid"))
 		if err != nil && !without(err) {
 			return err
@@ -83,8 +88,8 @@ func fillHardware(facts *disk.Facts, dir string) error {
 	return nil
 }
 
-// recordable returns a serial or WWN in a form that JSON keeps unchanged. Each byte that is not UTF-8 becomes %xx.
-// Bytes that are not UTF-8 occur because virtio cuts a serial after 20 bytes.
+// recordable returns a serial or WWN in a form that JSON keeps unchanged. Each byte that is not UTF-8 becomes %xx. A
+// virtio serial may end with bytes that are not UTF-8, because virtio cuts a serial after 20 bytes.
 func recordable(serial string) string {
 	if utf8.ValidString(serial) {
 		return serial
@@ -103,7 +108,7 @@ func recordable(serial string) string {
 }
 
 // unitSerial returns the serial number of a SCSI disk from page 80h of its vital product data (SPC, "Unit Serial Number
-// VPD page"). The page has four bytes, the last two of which are the length, and text padded with spaces.
+// VPD page"). The page has a header of four bytes, the last two of which are the length, and text padded with spaces.
 func unitSerial(page string) string {
 	if len(page) < 4 || page[1] != 0x80 {
 		return ""
@@ -112,8 +117,8 @@ func unitSerial(page string) string {
 	return strings.Trim(page[4:min(len(page), 4+length)], " \x00")
 }
 
-// without reports whether the error means that this kind of disk lacks the attribute, or that this disk has no value.
-// sdev_show_wwid returns EINVAL for a missing value (drivers/scsi/scsi_sysfs.c).
+// without reports whether the error means that the disk does not have the attribute, or that the attribute has no
+// value. sdev_show_wwid returns EINVAL for a missing value (drivers/scsi/scsi_sysfs.c).
 func without(err error) bool {
 	for _, e := range []error{fs.ErrNotExist, syscall.ENOTDIR, syscall.EINVAL, syscall.ENXIO, syscall.EOPNOTSUPP} {
 		if errors.Is(err, e) {
@@ -161,8 +166,8 @@ func transport(name, dir string) (string, error) {
 	return "", nil
 }
 
-// onVirtio reports whether the path of a SCSI device has a virtio-scsi host. That host is the child of its virtio
-// device (virtscsi_probe in drivers/scsi/virtio_scsi.c), and no other driver makes such a child.
+// onVirtio reports whether the path of a SCSI device has a virtio-scsi host. Only a virtio-scsi host is the direct
+// child of a virtio device (virtscsi_probe in drivers/scsi/virtio_scsi.c).
 func onVirtio(dir string) bool {
 	above := ""
 	for e := range strings.SplitSeq(dir, "/") {

@@ -9,7 +9,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// BootID returns the kernel's id of this boot, a UUID (random(4)).
+// BootID returns the kernel's id of the present boot, a UUID (random(4)).
 func (f FS) BootID() (string, error) {
 	text, err := os.ReadFile(f.path("proc/sys/kernel/random/boot_id"))
 	if err != nil {
@@ -23,7 +23,8 @@ func (f FS) BootID() (string, error) {
 }
 
 // KernelFormatOff reports whether hotmount.format= on the kernel command line (/proc/cmdline) forbids formatting. Any
-// value except yes, true, on or 1 forbids it, even a misspelt one, because the word is there to turn formatting off.
+// value except yes, true, on or 1 forbids formatting, even a misspelt value, because the purpose of the word is to turn
+// formatting off.
 func (f FS) KernelFormatOff() (bool, error) {
 	text, err := os.ReadFile(f.path("proc/cmdline"))
 	if err != nil {

@@ -37,8 +37,8 @@ var looped = tree{
 	"sys/devices/virtual/block/loop8/x": "",
 }
 
-// TestLoopDevice checks that a loop device and its partition have the path of the file. From this path, only the
-// newline that the kernel added is removed.
+// TestLoopDevice checks that a loop device and its partition have the path of the file. Only the newline that the
+// kernel adds is removed from the path.
 func TestLoopDevice(t *testing.T) {
 	fs := wanting(looped.make(t))
 	for _, name := range []string{"loop7", "loop7p1"} {
@@ -52,8 +52,8 @@ func TestLoopDevice(t *testing.T) {
 	}
 }
 
-// TestLoopDetached checks that a loop device without a file does not count as a disk. The same holds for a loop device
-// whose file is detached during the read.
+// TestLoopDetached checks that a loop device without a file does not count as a disk. A loop device whose file is
+// detached during the read does not count either.
 func TestLoopDetached(t *testing.T) {
 	for what, changes := range map[string]tree{
 		"without a file":        {loop7 + "loop/backing_file": "-"},

@@ -9,8 +9,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// sequence reads ID.Seq. A partition's sequence number is in the directory of its disk, so sequence follows a symbolic
-// link to the partition first.
+// sequence reads ID.Seq. A partition's sequence number is in the directory of its disk, so sequence first follows a
+// symbolic link to the partition.
 func sequence(dir string) (uint64, error) {
 	seq, err := number(dir, "diskseq")
 	if !missing(err) {
@@ -31,8 +31,7 @@ func sequence(dir string) (uint64, error) {
 	return disk.PartitionSeq(seq, uint32(part)), err
 }
 
-// Attached returns the sequence number of the disk or partition with that device number. The result is 0 if no disk or
-// partition has the number.
+// Attached returns the sequence number of the disk or partition with that device number, or 0 for none.
 func (f FS) Attached(dev disk.Dev) (uint64, error) {
 	link := f.path("sys/dev/block", dev.String())
 	seq, err := sequence(link)
@@ -71,7 +70,7 @@ func (f FS) fillPartition(facts *disk.Facts, dir string) error {
 		return err
 	}
 	facts.Writes, facts.InFlight = stat.writes+stat.discards, stat.inFlight
-	// A holder of the whole disk holds the partition too.
+	// A holder of the whole disk also holds the partition.
 	of, err := f.holders(filepath.Dir(dir), nil)
 	if err != nil {
 		return err
@@ -95,8 +94,8 @@ func (f FS) fillPartition(facts *disk.Facts, dir string) error {
 }
 
 // disown removes the disk's properties from the properties that udev's database has for a partition. udev's rules copy
-// a disk's ID_* properties to its partitions before the partitions are probed (60-persistent-storage.rules). The copies
-// are the partition table and, in older versions, ID_FS_*.
+// a disk's ID_* properties to its partitions before the partitions are probed (60-persistent-storage.rules). udev
+// copies the properties of the partition table and, in older versions, ID_FS_*.
 func disown(part, whole *disk.Udev) {
 	if part.PartTable == whole.PartTable && part.PartTableUUID == whole.PartTableUUID {
 		part.PartTable, part.PartTableUUID = "", ""

@@ -70,13 +70,13 @@ func TestPartitions(t *testing.T) {
 	if err != nil || second.Udev.Initialized || second.Seq == got.Seq {
 		t.Errorf("vdb2: %+v, error %v", second, err)
 	}
-	// The holders of the whole disk hold its partitions too. If udev forbids the use of the disk, it forbids the use of
-	// the partitions.
+	// The holders of the whole disk also hold its partitions. If udev forbids the use of the disk, it forbids the use
+	// of the partitions.
 	fs = wanting(parted.with(tree{vdb + "holders/md0": "", "run/udev/data/b254:16": "S:disk/by-diskseq/12\nI:1\nE:SYSTEMD_READY=0\nE:DM_MULTIPATH_DEVICE_PATH=1\n"}).make(t))
 	if got, err = fs.Disk("vdb1"); err != nil || strings.Join(got.Holders, " ") != "md0 x" || !got.Udev.NotReady || !got.Udev.Multipath {
 		t.Errorf("vdb1: %+v, error %v", got, err)
 	}
-	// Another disk has the name now.
+	// The name belongs to another disk now.
 	if _, err := fs.Devices(&disk.Facts{ID: disk.ID{Name: "vdb1", Seq: disk.PartitionSeq(11, 1)}}); !errors.Is(err, disk.ErrGone) {
 		t.Errorf("error %v", err)
 	}

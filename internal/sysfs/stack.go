@@ -14,7 +14,8 @@ import (
 )
 
 // holders returns the sorted kernel names of all devices built on the disk in that directory or on its partitions, at
-// any depth. holders includes a holder that disappears during the call, but not the devices built on that holder.
+// any depth. holders includes a holder that disappears during the call, but not the devices built on the vanished
+// holder.
 func (f FS) holders(dir string, partitions []string) ([]string, error) {
 	found := map[string]bool{}
 	var walk func(dir string, partitions []string) error
@@ -63,14 +64,14 @@ func (f FS) Below(name string) ([]string, error) {
 // Underlying returns the disks below a device-mapper or md device, at any depth, sorted by name. Underlying leaves out
 // disks that are gone and that the device does not need, such as a leg of a mirror.
 //
-// The device keeps its link to a disk that was pulled. The link of a pulled disk leads nowhere, or to a new disk in the
-// same slot. The new disk does not name the device as its holder.
+// The device keeps its link to a disk that was pulled. The link to a pulled disk leads nowhere, or to a new disk in the
+// same slot, which does not name the device as its holder.
 func (f FS) Underlying(name string) ([]disk.Underlying, error) {
 	below, err := f.underlying(name, 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list what is below %s: %w", disk.Visible(name), err)
 	}
-	// Several volumes below one volume can lie on the same disk, which is then listed more than once.
+	// If several volumes below one volume lie on one disk, the list has the disk more than once.
 	slices.SortFunc(below, func(a, b disk.Underlying) int { return cmp.Compare(a.Name, b.Name) })
 	return slices.Compact(below), nil
 }
@@ -107,7 +108,8 @@ func (f FS) underlying(name string, depth int) (below []disk.Underlying, err err
 	return below, nil
 }
 
-// leg returns the disk to which a link in slaves leads, and the disks below it. above is the device that has the link.
+// leg returns the disk to which a link in slaves leads, and the disks below that disk. above is the device that has the
+// link.
 func (f FS) leg(link, above string, depth int) ([]disk.Underlying, error) {
 	target, err := os.Readlink(link)
 	if missing(err) {
@@ -142,8 +144,8 @@ func partitionOf(whole, name string) bool {
 	return ok && number != "" && strings.Trim(number, "0123456789") == ""
 }
 
-// redundant reports whether a device works as long as one of the devices below it works. Multipath works in this way,
-// and so does md with a level that mirrors. md itself drops a disk that it does not need.
+// redundant reports whether a device works as long as any device below it works. A multipath device is redundant, and
+// so is an md device with a level that mirrors. md itself drops a lost disk that it does not need.
 func redundant(dir string) bool {
 	if level, err := readAttribute(filepath.Join(dir, "md/level")); err == nil {
 		return level != "raid0\n" && level != "linear\n"
@@ -153,13 +155,13 @@ func redundant(dir string) bool {
 }
 
 // isImage reports whether the device in that directory is an image or the metadata of a mirrored logical volume. LVM
-// reserves these names (lvm(8)).
+// reserves the names of images and metadata (lvm(8)).
 func isImage(dir string) bool {
 	name, err := readAttribute(filepath.Join(dir, "dm/name"))
 	return err == nil && (strings.Contains(name, "_rimage_") || strings.Contains(name, "_rmeta_") || strings.Contains(name, "_mimage_"))
 }
 
-// partitionsOf returns the partitions of a holder. partitionsOf returns none if the holder is gone.
+// partitionsOf returns the partitions of a holder, or none if the holder is gone.
 func partitionsOf(holder string) ([]string, error) {
 	names, err := partitions(holder)
 	if missing(err) {
@@ -168,8 +170,8 @@ func partitionsOf(holder string) ([]string, error) {
 	return names, err
 }
 
-// partitions returns the sorted kernel names of the partitions of the disk in that directory. These names begin with
-// the name of the disk (add_partition in block/partitions/core.c).
+// partitions returns the sorted kernel names of the partitions of the disk in that directory. The name of a partition
+// begins with the name of the disk (add_partition in block/partitions/core.c).
 func partitions(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -191,7 +193,7 @@ func partitions(dir string) ([]string, error) {
 }
 
 // Devices returns the kernel names, by device number, of all devices on a disk that can be mounted or used as swap.
-// Such devices are the disk itself, its partitions, its holders and the partitions of its holders.
+// Devices returns the disk itself, its partitions, its holders and the partitions of its holders.
 //
 // If the disk is gone, the error wraps disk.ErrGone. Devices leaves out any other device that disappears during the
 // call.

@@ -18,7 +18,7 @@ import (
 
 // FS is a directory tree with sysfs, procfs and udev's database in their usual places.
 type FS struct {
-	// Root is the root directory of the tree. "" and "/" are the live system.
+	// Root is the root directory of the tree: "" or "/" for the live system.
 	Root string
 	// Partitions reports whether partitions count as well as whole disks.
 	Partitions bool
@@ -31,9 +31,9 @@ func (f FS) path(elements ...string) string {
 // Names returns the sorted kernel names of all whole disks. With Partitions, the partitions of each disk follow its
 // name.
 //
-// Names lists all entries of /sys/block, whether virtual, empty or removable, with two exceptions. Hidden entries have
-// no device node. Hidden entries are the single paths of NVMe multipath (GENHD_FL_HIDDEN). Loop devices without a file
-// are unused.
+// Names lists all entries of /sys/block, whether virtual, empty or removable, except hidden entries and unused loop
+// devices. Hidden entries, such as the single paths of NVMe multipath (GENHD_FL_HIDDEN), have no device node. A loop
+// device without a file is unused.
 func (f FS) Names() ([]string, error) {
 	entries, err := os.ReadDir(f.path("sys/block"))
 	if err != nil {
@@ -59,11 +59,11 @@ func (f FS) Names() ([]string, error) {
 	return names, nil
 }
 
-// Newest returns the highest sequence number among certain attached disks: those that may have been attached together
-// with a removed disk. name is the kernel name of the removed disk.
+// Newest returns the highest sequence number of the attached disks that may have been attached together with a removed
+// disk. name is the kernel name of the removed disk.
 //
-// A disk that has this name now came later, and so did all disks with higher numbers. later, if not nil, reports
-// whether another disk came later.
+// An attached disk with that name came after the removal, and so did all disks with higher numbers. later, if not nil,
+// reports whether another disk came after the removal.
 func (f FS) Newest(name string, later func(other string) bool) (uint64, error) {
 	names, err := FS{Root: f.Root}.Names()
 	if err != nil {
@@ -118,7 +118,7 @@ func (f FS) disk(name string) (disk.Facts, error) {
 	} else {
 		err = f.fill(&facts, at.dir)
 	}
-	// If the directory is no longer the disk's, an error in it is not about the disk.
+	// If the directory no longer belongs to the disk, an error while reading it is not about the disk.
 	if gone := at.check(); gone != nil {
 		return disk.Facts{}, gone
 	}
@@ -131,13 +131,14 @@ func (f FS) disk(name string) (disk.Facts, error) {
 // attachment is a disk or a partition that is attached now.
 type attachment struct {
 	seq uint64
-	// entry is the path in /sys/block or /sys/class/block. entry leads to dir until the disk is detached.
+	// entry is the path in /sys/block or /sys/class/block, which leads to dir until the disk is detached.
 	entry, dir string
 	// whole is the directory of the whole disk.
 	whole string
 }
 
-// find returns the attachment with that kernel name. If there is none, the error wraps disk.ErrGone.
+// find returns the attachment with that kernel name. If no disk or partition has the name, the error wraps
+// disk.ErrGone.
 func (f FS) find(name string) (at attachment, err error) {
 	if at.entry, err = f.entry(name); err != nil {
 		return at, err
@@ -174,7 +175,8 @@ func (at *attachment) check() error {
 	return nil
 }
 
-// entry returns the path of a disk's entry in /sys/block. With Partitions, a partition's entry is in /sys/class/block.
+// entry returns the path of a disk's entry in /sys/block or, with Partitions, of a partition's entry in
+// /sys/class/block.
 func (f FS) entry(name string) (string, error) {
 	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
 		return "", errors.New("not a name of a disk")
@@ -205,7 +207,7 @@ func follow(entry string) (string, error) {
 }
 
 // detached reports whether the directory of a whole disk belongs to a loop device without a file. The directory "loop"
-// exists only while there is a file (loop_sysfs_init in drivers/block/loop.c).
+// exists only while the loop device has a file (loop_sysfs_init in drivers/block/loop.c).
 func detached(dir string) bool {
 	if !strings.HasPrefix(filepath.Base(dir), "loop") {
 		return false
@@ -214,7 +216,7 @@ func detached(dir string) bool {
 	return missing(err)
 }
 
-// goneOr adds disk.ErrGone to the error if the disk's directory does not exist.
+// goneOr adds disk.ErrGone to the error if the disk's directory no longer exists.
 func goneOr(dir string, err error) error {
 	if _, stat := os.Stat(dir); missing(stat) || errors.Is(err, syscall.ENODEV) {
 		return fmt.Errorf("%w: %w", disk.ErrGone, err)
@@ -223,8 +225,7 @@ func goneOr(dir string, err error) error {
 }
 
 // missing reports whether the error means that a file or directory of sysfs does not exist. The error is ENOENT for a
-// missing file. The error is ENODEV for a file that disappeared while it was open (kernfs_get_active in
-// fs/kernfs/dir.c).
+// missing file, or ENODEV for a file that disappeared while it was open (kernfs_get_active in fs/kernfs/dir.c).
 func missing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV)
 }
@@ -242,7 +243,8 @@ func fillDevice(facts *disk.Facts, dir string) error {
 	if err != nil {
 		return err
 	}
-	// The attribute counts units of 512 bytes for any sector size of the disk (SECTOR_SIZE in include/linux/blkdev.h).
+	// The attribute size counts units of 512 bytes for any sector size of the disk (SECTOR_SIZE in
+	// include/linux/blkdev.h).
 	facts.Size = sectors * 512
 	return nil
 }

@@ -50,15 +50,15 @@ func sdaFacts() disk.Facts {
 	}
 }
 
-// as returns the facts of vdb after a change.
+// as returns the facts of vdb after the function change has changed them.
 func as(change func(*disk.Facts)) disk.Facts {
 	f := vdbFacts()
 	change(&f)
 	return f
 }
 
-// TestNewest checks that disks that came later are left out. A disk that has the name of a gone disk now came after
-// that disk.
+// TestNewest checks that Newest leaves out disks that came after the removal. A disk that now has the name of a removed
+// disk came after the removal.
 func TestNewest(t *testing.T) {
 	disks := tree{
 		"sys/block/vda/diskseq":    "1\n",
@@ -194,7 +194,7 @@ func TestDiskFails(t *testing.T) {
 }
 
 // TestDiskGoesWhileRead pulls the disk, or gives its name to another disk, while its facts are read. A FIFO in place of
-// an attribute stops the reader until then.
+// an attribute stops the reader until the disk is gone.
 func TestDiskGoesWhileRead(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -224,7 +224,7 @@ func TestDiskGoesWhileRead(t *testing.T) {
 			}
 			done := make(chan error)
 			go func() {
-				// The open waits for the reader.
+				// Opening the FIFO waits for the reader.
 				w, err := os.OpenFile(ro, os.O_WRONLY, 0)
 				if err == nil {
 					err = test.meddle(fs.Root)
@@ -361,8 +361,8 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// TestOnVirtio checks that only the place of the SCSI host shows virtio-scsi. Any other virtio device in the path does
-// not.
+// TestOnVirtio checks that only the place of the SCSI host shows virtio-scsi. Another virtio device in the path does
+// not show virtio-scsi.
 func TestOnVirtio(t *testing.T) {
 	for path, want := range map[string]bool{
 		"/sys/devices/pci0000:00/0000:00:06.0/virtio2/host2/target2:0:1/2:0:1:0/block/sda":          true,

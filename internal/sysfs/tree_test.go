@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// tree maps the paths of a file system to their content. "-> X" is a symbolic link to X. A path with a slash at its end
-// is a directory.
+// tree maps the paths of a directory tree to the content of the files. "-> X" is a symbolic link to X. A path with a
+// slash at its end is a directory.
 type tree map[string]string
 
 // with returns a changed copy of the tree. A path whose content is changed to "-" is removed.

@@ -42,8 +42,8 @@ func readBounded(path string, limit int) ([]byte, error) {
 	return b, err
 }
 
-// FSUUID returns the UUID of the filesystem that udev found on the disk with that kernel name. The UUID is "" if udev
-// found none. FSUUID reads nothing else about the disk.
+// FSUUID returns the UUID of the filesystem that udev found on the disk with that kernel name, or "" for none. FSUUID
+// reads nothing else about the disk.
 func (f FS) FSUUID(name string) (string, error) {
 	u, err := f.udevOf(name)
 	if err != nil {
@@ -72,13 +72,13 @@ func (f FS) udevOf(name string) (disk.Udev, error) {
 	return u, err
 }
 
-// parseUdev reads an entry of udev's database. device_update_db in systemd's src/libsystemd/sd-device/device-private.c
-// writes these entries. parseUdev also returns ID_PATH.
+// parseUdev parses an entry of udev's database, and also returns ID_PATH. udev writes the entries in device_update_db
+// (systemd's src/libsystemd/sd-device/device-private.c).
 //
 // The key of an entry is the device number, which another disk may have by now. The entry does not store the kernel's
-// DISKSEQ. But 60-persistent-storage.rules make the link disk/by-diskseq/N from DISKSEQ, and the entry has this link.
-// Without the link, the entry belongs to another disk, or the rules leave this kind of device out (dm, md). parseUdev
-// ignores such an entry. udev stores the time of initialisation once all rules have run.
+// DISKSEQ, but the link disk/by-diskseq/N, which 60-persistent-storage.rules make from DISKSEQ. parseUdev ignores an
+// entry without the link: the entry belongs to another disk, or to a kind of device without the link (dm, md). udev
+// stores the time of initialisation once all rules have run.
 func parseUdev(text string, id disk.ID) (disk.Udev, string) {
 	var (
 		u           disk.Udev
@@ -100,7 +100,7 @@ func parseUdev(text string, id disk.ID) (disk.Udev, string) {
 			properties[key] = v
 		}
 	}
-	// Other rules may store DISKSEQ nevertheless. A stored DISKSEQ must agree with the disk's.
+	// Rules of other programs may store DISKSEQ. A stored DISKSEQ must equal the disk sequence number of the disk.
 	if stored, found := properties["DISKSEQ"]; found && stored != strconv.FormatUint(id.DiskSeq(), 10) {
 		ours = false
 	}
@@ -115,7 +115,7 @@ func parseUdev(text string, id disk.ID) (disk.Udev, string) {
 	u.FSLabel = encoded(properties, "ID_FS_LABEL")
 	u.FSSpan = product(properties["ID_FS_LASTBLOCK"], properties["ID_FS_BLOCKSIZE"], 10)
 	if f := strings.Fields(properties["HOTMOUNT_XFS"]); u.FSSpan == 0 && u.FSType == "xfs" && len(f) == 3 && len(f[2]) == 8 {
-		// hotmount's own rules read this property from the superblock.
+		// hotmount's own udev rules read HOTMOUNT_XFS from the superblock.
 		u.FSSpan = product(f[0], f[1]+f[2], 16)
 	}
 	u.Ambivalent = properties["ID_FS_AMBIVALENT"]
@@ -125,8 +125,8 @@ func parseUdev(text string, id disk.ID) (disk.Udev, string) {
 	return u, properties["ID_PATH"]
 }
 
-// product multiplies two numbers of that base. product returns 0 if one of them is not a number, or if the result is
-// more bytes than a disk can have.
+// product multiplies two numbers in the given base. product returns 0 if a or b is not a number, or if the result is
+// larger than any disk.
 func product(a, b string, base int) uint64 {
 	x, errX := strconv.ParseUint(a, base, 64)
 	y, errY := strconv.ParseUint(b, base, 64)
@@ -145,8 +145,8 @@ func isFalse(s string) bool {
 	return false
 }
 
-// encoded returns the value of a property. encoded decodes the escaped form of the property, which is complete. If
-// there is no escaped form, encoded returns the plain property, in which udev has replaced some characters.
+// encoded returns the value of a property. encoded decodes the escaped form of the property, which is complete. Without
+// an escaped form, encoded returns the plain property, in which udev has replaced some characters.
 func encoded(properties map[string]string, key string) string {
 	if v, found := properties[key+"_ENC"]; found {
 		return disk.Unescape(v)

@@ -10,9 +10,9 @@ import (
 	"github.com/pilebones/go-udev/netlink"
 )
 
-// These constants describe the header of a frame that udev sends to its listeners: struct monitor_netlink_header in
-// systemd's src/libsystemd/sd-device/device-monitor.c. Magic and hashes are in network byte order, the lengths in the
-// machine's byte order.
+// The constants describe the header of a frame that udev sends to its listeners: struct monitor_netlink_header in
+// systemd's src/libsystemd/sd-device/device-monitor.c. The magic number and the hashes are in network byte order, and
+// the lengths are in the machine's byte order.
 const (
 	prefix = "libudev\x00"
 
@@ -25,8 +25,8 @@ const (
 	headerSize      = 40
 
 	udevMagic = 0xfeedcafe
-	// These are the MurmurHash2 values, with seed 0, of "block", "disk" and "partition" (string_hash32 in systemd's
-	// device-monitor.c).
+	// The hashes are the MurmurHash2 values, with seed 0, of "block", "disk" and "partition" (string_hash32 in
+	// systemd's device-monitor.c).
 	blockHash = 0xf0031db7
 	diskHash  = 0x7bcbc5ee
 	partHash  = 0xcb234489
@@ -40,7 +40,7 @@ const maxName = 32
 var errForeign = errors.New("not about a disk")
 
 // parse returns the hint of one frame from udev. parse first checks everything on which go-udev's parser relies, so
-// that the parser cannot panic. That parser rejects a property whose value has an equals sign.
+// that the parser cannot panic. go-udev's parser rejects a property whose value has an equals sign.
 func parse(frame []byte) (Hint, error) {
 	end, err := checkHeader(frame)
 	if err != nil {
@@ -48,16 +48,15 @@ func parse(frame []byte) (Hint, error) {
 	}
 	event, err := netlink.ParseUEvent(frame[:end])
 	if err != nil {
-		// The parser's error may quote bytes of the frame.
+		// The error of go-udev's parser may quote bytes of the frame.
 		return Hint{}, fmt.Errorf("%.128q", err.Error())
 	}
 	return hint(event)
 }
 
-// checkHeader checks the header of a frame. checkHeader returns the end of the frame's properties, including the last
-// NUL.
+// checkHeader checks the header of a frame, and returns the end of the frame's properties, including the last NUL.
 func checkHeader(frame []byte) (int, error) {
-	// go-udev takes a frame that has only a header for a frame from the kernel.
+	// go-udev would treat a frame that has only a header as a frame from the kernel.
 	if len(frame) <= headerSize {
 		return 0, fmt.Errorf("%d bytes are too short for a header and properties", len(frame))
 	}

@@ -12,21 +12,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Nodes records the order in which entries of a directory appear and disappear. The directory is /dev. The kernel makes
-// the node of a new disk before its own event, and removes the node before the event of the removal (device_add and
-// device_del in drivers/base/core.c). udev sends its events only after its rules, which run for several disks at once.
+// Nodes records the order in which entries of a directory (/dev) appear and disappear. The kernel makes the node of a
+// new disk before the disk's event, and removes the node before the event of the removal (device_add and device_del in
+// drivers/base/core.c). udev's events do not show the order, because udev runs its rules for several disks at once.
 // WatchNodes returns a Nodes.
 //
-// Nodes does not use fsnotify, which asks for all events about the entries. With fsnotify, each write to /dev/null
-// would wake the daemon.
+// Nodes does not use fsnotify, which asks for all events about the entries, so that each write to /dev/null would wake
+// the daemon.
 type Nodes struct {
 	directory string
 	wanted    func(name string) bool
 	events    *os.File
 
 	mu sync.Mutex
-	// heard is the number of events so far. For each entry that exists, made has the number of the event with which it
-	// appeared. For each name, gone has the number of the event with which the entry last disappeared.
+	// heard is the number of events so far. made maps each entry that exists to the number of the event with which the
+	// entry appeared. gone maps each name to the number of the event with which the entry last disappeared.
 	heard      uint64
 	made, gone map[string]uint64
 	buf        []byte
@@ -50,8 +50,8 @@ func WatchNodes(directory string, wanted func(name string) bool) (*Nodes, error)
 	}, nil
 }
 
-// Run reads the events when they come, so that the kernel's queue does not overflow. Run returns nil when the context
-// ends.
+// Run reads the events as soon as they come, so that the kernel's queue does not overflow. Run returns nil when the
+// context ends.
 func (n *Nodes) Run(ctx context.Context) error {
 	defer n.events.Close()
 	stop := context.AfterFunc(ctx, func() { n.events.Close() })
@@ -74,15 +74,16 @@ func (n *Nodes) Run(ctx context.Context) error {
 }
 
 // CameAfter reports whether the entry called name is known to have appeared after the entry called other had
-// disappeared. CameAfter returns false if name has disappeared since, or if other exists again. If name exists, its own
-// last disappearance does not count.
+// disappeared. CameAfter returns false if name no longer exists, or if other exists again. An earlier disappearance of
+// name does not matter.
 func (n *Nodes) CameAfter(name, other string) bool {
 	if n == nil {
 		return false
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	// Run may not have read all queued events yet. If the queued events cannot be read here, nothing newer is known.
+	// Run may not have read all queued events yet. If CameAfter cannot read the queued events, it uses the events that
+	// Run has read.
 	if conn, err := n.events.SyscallConn(); err == nil {
 		_ = conn.Control(func(fd uintptr) { _ = n.read(int(fd)) })
 	}
@@ -106,8 +107,8 @@ func (n *Nodes) read(fd int) error {
 			return os.NewSyscallError("read", err)
 		}
 		for at := n.buf[:size]; len(at) >= unix.SizeofInotifyEvent; {
-			// The second word of struct inotify_event is the event (inotify(7)). The last word is the length of the
-			// name that follows, with its padding of zeros.
+			// The second word of struct inotify_event is the event (inotify(7)). The last word of the struct is the
+			// length of the name that follows, with its padding of zeros.
 			mask, length := binary.NativeEndian.Uint32(at[4:]), int(binary.NativeEndian.Uint32(at[12:]))
 			padded, rest := at[unix.SizeofInotifyEvent:][:length], at[unix.SizeofInotifyEvent+length:]
 			raw, _, _ := bytes.Cut(padded, []byte{0})

@@ -35,7 +35,7 @@ func TestNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The removal of another name does not remove this name.
+	// The removal of another name must not remove the name from made.
 	made := func(name string) uint64 {
 		nodes.mu.Lock()
 		defer nodes.mu.Unlock()
@@ -65,8 +65,8 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// TestCameAfter checks that the order in which the kernel made and removed nodes is known even if Run is late. The
-// order is never guessed.
+// TestCameAfter checks that the order in which the kernel made and removed nodes is known even if Run is late.
+// CameAfter never guesses the order.
 func TestCameAfter(t *testing.T) {
 	dir := t.TempDir()
 	do := func(names ...string) {
@@ -91,7 +91,7 @@ func TestCameAfter(t *testing.T) {
 	}
 	for _, step := range []struct {
 		do    []string
-		after string // the nodes that came after vdb had gone
+		after string // the nodes that came after the removal of vdb
 	}{
 		{nil, ""},
 		{[]string{"vdc"}, ""},
@@ -119,7 +119,7 @@ func TestCameAfter(t *testing.T) {
 	if (*Nodes)(nil).CameAfter("vdf", "vdb") {
 		t.Error("the order is known without a watch")
 	}
-	// If the queue of events is full, the kernel drops events. With the events, the kernel drops their order.
+	// If the queue of events is full, the kernel drops events, and so their order is lost.
 	most, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
 	if err != nil {
 		t.Fatal(err)
@@ -131,14 +131,14 @@ func TestCameAfter(t *testing.T) {
 	for range queued/2 + 1 {
 		do("loop1", "-loop1")
 	}
-	do("vdb") // the kernel reports nothing
+	do("vdb") // the kernel reports nothing about vdb, because its queue is full
 	if nodes.CameAfter("vdf", "vdb") {
 		t.Error("events were lost, and the order is known")
 	}
 	if do("vdg"); nodes.CameAfter("vdg", "vdb") {
 		t.Error("a node came after one that still exists")
 	}
-	// After Run has ended, nothing new is known.
+	// After the end of Run, Nodes learns of no new events.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := nodes.Run(ctx); err != nil {

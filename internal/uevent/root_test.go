@@ -21,8 +21,8 @@ func sender(t *testing.T) func(frame []byte, uid uint32) {
 	group := &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: udevGroup}
 	return func(frame []byte, uid uint32) {
 		t.Helper()
-		// Root may claim any uid in this message (CAP_SETUID). The kernel then confirms the uid as it does for a real
-		// sender with that uid.
+		// Root may claim any uid in the credentials of a message (CAP_SETUID). The kernel confirms a claimed uid like
+		// the uid of a real sender.
 		err := unix.Sendmsg(fd, frame, unix.UnixCredentials(&unix.Ucred{Pid: int32(unix.Getpid()), Uid: uid}), group, 0)
 		if err != nil {
 			t.Fatalf("cannot send to udev's group (this needs root): %v", err)
@@ -30,7 +30,7 @@ func sender(t *testing.T) func(frame []byte, uid uint32) {
 	}
 }
 
-// collect runs the listener until it emits the hint with the name last. collect returns all earlier hints.
+// collect runs the listener until it emits the hint with the name last, and returns all earlier hints.
 func collect(t *testing.T, l *Listener, last string) []Hint {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -77,7 +77,7 @@ func TestReceive(t *testing.T) {
 	if diff := cmp.Diff(want, collect(t, l, "end-of-test")); diff != "" {
 		t.Errorf("hints (-want +got):\n%s", diff)
 	}
-	// The kernel passed six frames on to the listener. The other four frames never woke it.
+	// The kernel passed six frames on to the listener. The filter dropped four frames, which never woke the listener.
 	if diff := cmp.Diff(Counters{Frames: 6, Foreign: 1, Unreadable: 2}, l.Counters()); diff != "" {
 		t.Errorf("counters (-want +got):\n%s", diff)
 	}
@@ -114,7 +114,8 @@ func TestOverrun(t *testing.T) {
 	if before == 0 || before >= 100 || after != 0 {
 		t.Errorf("%d of 100 hints came before the second rescan, %d after it", before, after)
 	}
-	// The frame that was sent at the first rescan was lost silently. The second rescan makes up for this loss.
+	// The kernel silently dropped the frame that was sent at the first rescan. The second rescan makes up for the
+	// dropped frame.
 	if got := l.Counters(); rescans != 2 || got.Overruns != 1 {
 		t.Errorf("%d rescans, counters %+v", rescans, got)
 	}

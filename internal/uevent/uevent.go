@@ -16,15 +16,15 @@ import (
 
 // Hint names a disk to look at again.
 type Hint struct {
-	// Name is the kernel name of the disk or the partition. Name is empty if Rescan is set.
+	// Name is the kernel name of the disk or the partition, or empty if Rescan is set.
 	Name string
-	// Seq is the disk sequence number in the event. Seq is 0 if the event has none.
+	// Seq is the disk sequence number in the event, or 0 if the event has none.
 	Seq uint64
 	// Action is the kernel's name for the event: "add", "change", "remove" and so on (enum kobject_action in
 	// include/linux/kobject.h).
 	Action string
-	// Partition reports whether the event is about a partition. For a partition, Whole is the name of its disk, and Seq
-	// is 0. For a disk, Whole is empty.
+	// Partition reports whether the event is about a partition. For a partition, Whole is the name of the whole disk,
+	// and Seq is 0. For a disk, Whole is empty.
 	Partition bool
 	Whole     string
 	// Rescan asks for a look at every disk. Cause is the reason, in words.
@@ -32,17 +32,18 @@ type Hint struct {
 	Cause  string
 }
 
-// Counters has counts of what a Listener has received since it was made.
+// Counters has counts of the frames that a Listener has received since its creation.
 type Counters struct {
 	// Frames is the number of frames that passed the kernel's filter and were read.
 	Frames uint64
-	// Foreign is the number of dropped frames. A dropped frame was not sent by root, not sent to udev's group, or not
-	// about a disk or partition.
+	// Foreign is the number of frames that were not sent by root, not sent to udev's group, or not about a disk or
+	// partition.
 	Foreign uint64
-	// Unreadable is the number of frames that were cut short or could not be parsed. Each causes a rescan.
+	// Unreadable is the number of frames that were cut short or could not be parsed. Each unreadable frame causes a
+	// rescan.
 	Unreadable uint64
-	// Overruns is how often the kernel had no room for a frame. Each overrun causes two rescans: one at once, and one
-	// when the socket is empty.
+	// Overruns is the number of times that the kernel had no room for a frame. Each overrun causes two rescans: one at
+	// once, and one when the socket is empty.
 	Overruns uint64
 }
 
@@ -57,7 +58,8 @@ const (
 	// udevGroup is the multicast group to which udev sends a device after its rules have run (MONITOR_GROUP_UDEV in
 	// systemd's device-monitor-private.h). The value is a bit mask, as in bind(2) and in the sender's address.
 	udevGroup = 2
-	// maxFrame is the length in bytes of the longest frame that is read as a whole. udev's own listeners read 8 KiB.
+	// maxFrame is the length in bytes of the longest frame that is read as a whole. udev's own listeners read frames of
+	// up to 8 KiB.
 	maxFrame = 32 << 10
 	// receiveBuffer is the requested size of the socket's buffer in bytes. Without CAP_NET_ADMIN, the kernel grants at
 	// most net.core.rmem_max (socket(7)).
@@ -66,8 +68,8 @@ const (
 
 const lost = "events were lost: the socket's buffer was full"
 
-// Listen opens the socket. From then on the kernel keeps events, so that a scan after Listen misses nothing. The caller
-// must call Run, which closes the socket.
+// Listen opens the socket. The kernel keeps events from the call of Listen on, so that a scan after Listen misses
+// nothing. The caller must call Run, which closes the socket.
 func Listen() (*Listener, error) { return listen(receiveBuffer) }
 
 func listen(buffer int) (*Listener, error) {
@@ -75,7 +77,7 @@ func listen(buffer int) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen to udev: %w", os.NewSyscallError("socket", err))
 	}
-	// The filter is set before bind. Until bind, the socket is in no group, so the socket cannot receive an unfiltered
+	// The filter is set before bind, because the socket is in no group until bind and so cannot receive an unfiltered
 	// frame.
 	if err := setUp(fd, buffer); err != nil {
 		unix.Close(fd)
@@ -121,7 +123,7 @@ func filter() []unix.SockFilter {
 	}
 }
 
-// Counters returns the counts so far. Counters may be called at any time.
+// Counters returns the counts so far, and may be called at any time.
 func (l *Listener) Counters() Counters {
 	return Counters{
 		Frames:     l.frames.Load(),
@@ -131,8 +133,8 @@ func (l *Listener) Counters() Counters {
 	}
 }
 
-// Run calls emit for each hint until the context ends. Then Run closes the socket and returns nil. Run may be called
-// only once. While emit blocks, the kernel keeps as many frames as the socket's buffer can hold.
+// Run calls emit for each hint until the context ends, closes the socket and returns nil. Run may be called only once.
+// While emit blocks, the kernel keeps as many frames as the socket's buffer can hold.
 func (l *Listener) Run(ctx context.Context, emit func(Hint)) error {
 	raw, err := l.socket.SyscallConn()
 	if err != nil {
@@ -141,8 +143,8 @@ func (l *Listener) Run(ctx context.Context, emit func(Hint)) error {
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
-		// The only possible error is that the socket cannot be polled. In that case the first read has failed with this
-		// error too.
+		// SetReadDeadline fails only if the socket cannot be polled, and then the first read has failed with the same
+		// error.
 		_ = l.socket.SetReadDeadline(time.Unix(1, 0))
 	})
 	defer func() {
@@ -156,8 +158,8 @@ func (l *Listener) Run(ctx context.Context, emit func(Hint)) error {
 		m, err := r.receive()
 		switch {
 		case errors.Is(err, unix.ENOBUFS):
-			// After this error the kernel silently drops all frames until the socket is empty (netlink_overrun and
-			// netlink_rcv_wake in net/netlink/af_netlink.c). So the first rescan may come too early.
+			// After ENOBUFS the kernel silently drops all frames until the socket is empty, so the first rescan may
+			// come too early (netlink_overrun and netlink_rcv_wake in net/netlink/af_netlink.c).
 			l.overruns.Add(1)
 			r.lossy = true
 			emit(Hint{Rescan: true, Cause: lost})
@@ -178,7 +180,7 @@ func (l *Listener) Run(ctx context.Context, emit func(Hint)) error {
 	return nil
 }
 
-// judge turns a message into a hint. judge returns false if the message is not about a disk.
+// judge turns a message into a hint, or returns false if the message is not about a disk.
 func (l *Listener) judge(m message) (Hint, bool) {
 	if !m.fromRoot() || m.groups != udevGroup {
 		l.foreign.Add(1)

@@ -12,7 +12,7 @@ import (
 )
 
 // MakeLink makes the link at that path in a class directory. The link leads through disk.LinkDirectory to the disk.
-// MakeLink replaces a link of an earlier attachment. Any other entry with that name is an error.
+// MakeLink replaces a link of an earlier attachment, and fails if the path has any other entry.
 //
 // The caller keeps the disk open, so that the kernel cannot give the disk's name to another disk.
 func MakeLink(link string, id disk.ID) (err error) {

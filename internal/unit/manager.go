@@ -31,16 +31,17 @@ const privateSocket = "/run/systemd/private"
 // unit_remove_transient in systemd's src/core/unit.c).
 const transientUnits = "/run/systemd/transient"
 
-// patience bounds the time for a connection to PID 1, and for a call. It is PID 1's own limit for a connecting client
-// (BUS_AUTH_TIMEOUT in systemd's src/libsystemd/sd-bus/bus-socket.c). During many events, a PID 1 in an emulated
-// machine has taken 30 seconds. dialEvery is the time between attempts to connect while PID 1 re-executes itself.
+// patience bounds the time for a connection to PID 1, and for a call. patience equals PID 1's own limit for a
+// connecting client (BUS_AUTH_TIMEOUT in systemd's src/libsystemd/sd-bus/bus-socket.c). During many events, a PID 1 in
+// an emulated machine has taken 30 seconds to answer. dialEvery is the time between attempts to connect while PID 1
+// re-executes itself.
 const (
 	patience  = 90 * time.Second
 	dialEvery = 100 * time.Millisecond
 )
 
 // errLost reports that the connection to PID 1 broke during a job, so the result of the job is unknown. systemctl
-// daemon-reexec breaks connections in this way.
+// daemon-reexec breaks all connections to PID 1.
 var errLost = errors.New("the connection to systemd was lost")
 
 // errSilent reports that PID 1 accepts connections but does not answer.
@@ -71,14 +72,14 @@ type Manager struct {
 	starts starts
 }
 
-// These are names from org.freedesktop.systemd1(5).
+// The constants are names from org.freedesktop.systemd1(5).
 const (
 	systemd     = "org.freedesktop.systemd1"
 	systemdPath = "/org/freedesktop/systemd1"
 )
 
-// with calls use with a connection that receives the signals about jobs. The context of use ends when the connection
-// ends.
+// with calls the function use with a connection that receives the signals about jobs. The context of use ends when the
+// connection ends.
 func (m *Manager) with(ctx context.Context, use func(context.Context, *sd.Conn) error) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -90,10 +91,11 @@ func (m *Manager) with(ctx context.Context, use func(context.Context, *sd.Conn) 
 	return use(ctx, c)
 }
 
-// connect connects through go-systemd. That library asks for one connection for calls and another for signals. The
-// library gets the same connection twice, because each connection costs PID 1 seconds during many events.
+// connect connects through go-systemd. go-systemd asks for one connection for calls and another for signals. connect
+// returns the same connection for calls and signals, because each connection costs PID 1 seconds during many events.
 //
-// The connection ends with ctx. If the connection breaks, or PID 1 does not answer, connect calls end with the reason.
+// The connection ends with ctx. If the connection breaks, or PID 1 does not answer, connect calls the function end with
+// the reason.
 func (m *Manager) connect(ctx context.Context, end context.CancelCauseFunc) (*sd.Conn, error) {
 	late := time.AfterFunc(patience, func() { end(errSilent) })
 	defer late.Stop()
@@ -105,7 +107,8 @@ func (m *Manager) connect(ctx context.Context, end context.CancelCauseFunc) (*sd
 	if err != nil {
 		return nil, errors.Join(err, bus.Close())
 	}
-	// On this socket, systemd 252 sends the signals even without Subscribe (bus_foreach_bus in its src/core/dbus.c).
+	// On its private socket, systemd 252 sends the signals even without Subscribe (bus_foreach_bus in systemd's
+	// src/core/dbus.c).
 	if err := c.Subscribe(); err != nil {
 		c.Close()
 		return nil, err
@@ -134,7 +137,8 @@ func (m *Manager) dial(ctx context.Context) (*dbus.Conn, error) {
 }
 
 // executing reports whether the error means that PID 1 re-executes itself (systemctl daemon-reexec, or an upgrade of
-// systemd). During that time nothing listens on the socket, or the process that accepted the connection is gone.
+// systemd). While PID 1 re-executes itself, nothing listens on the socket, or the process that accepted the connection
+// is gone.
 func executing(err error) bool {
 	for _, e := range []error{unix.ECONNREFUSED, unix.ECONNRESET, unix.EPIPE, io.EOF} {
 		if errors.Is(err, e) {
@@ -150,7 +154,7 @@ func (m *Manager) dialOnce(ctx context.Context) (*dbus.Conn, error) {
 		return nil, err
 	}
 	late := time.AfterFunc(patience, func() { c.Close() })
-	// No Hello is sent, because this socket has no message bus: PID 1 itself is at the other end.
+	// dial sends no Hello, because the private socket has no message bus: PID 1 itself is at the other end.
 	err = c.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Getuid()))})
 	if !late.Stop() {
 		err = errSilent
@@ -173,7 +177,7 @@ func (m *Manager) job(ctx context.Context, unit string, start func(context.Conte
 
 func (m *Manager) jobOnce(ctx context.Context, unit string, start func(context.Context, *sd.Conn, chan<- string) (int, error)) error {
 	return m.with(ctx, func(connected context.Context, c *sd.Conn) error {
-		// go-systemd sends the result while it holds a lock. Because the channel has a buffer, go-systemd need not
+		// go-systemd sends the result while it holds a lock. The buffer of the channel lets go-systemd send without a
 		// wait.
 		result := make(chan string, 1)
 		if _, err := start(connected, c, result); err != nil && c.Connected() {
@@ -207,8 +211,8 @@ func (m *Manager) startAlone(ctx context.Context, u MountUnit) error {
 }
 
 // startTransient asks PID 1 to make and start a transient unit, and to make the units in others with it. startTransient
-// returns ErrExists if the unit exists. startTransient does not wait for the job, so it needs no connection for
-// signals.
+// returns ErrExists if the unit exists. startTransient needs no connection for signals, because it does not wait for
+// the job.
 //
 // If the answer is lost, for example because PID 1 re-executes itself, startTransient asks once more. If PID 1 already
 // has the job, PID 1 answers that the unit exists.
@@ -223,8 +227,8 @@ func (m *Manager) startTransient(ctx context.Context, name string, properties []
 	return refusal(name, err)
 }
 
-// call calls a method of PID 1's manager and stores the result. call opens its own connection. call waits no longer
-// than patience.
+// call calls a method of PID 1's manager and stores the result. call opens its own connection and waits no longer than
+// patience.
 func (m *Manager) call(ctx context.Context, method string, result any, args ...any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errSilent)
 	defer cancel()
@@ -240,7 +244,7 @@ func (m *Manager) call(ctx context.Context, method string, result any, args ...a
 // a *JobError.
 //
 // While the unit's file exists, PID 1 has the unit. As long as PID 1 has the unit, MountEnded asks PID 1 for the job
-// only if sure is true. A connection costs PID 1 a message for each change of each unit.
+// only if sure is true, because each connection costs PID 1 time.
 func (m *Manager) MountEnded(ctx context.Context, path string, sure bool) (bool, error) {
 	if err := checkPath(path); err != nil {
 		return false, err
@@ -264,8 +268,8 @@ func mountEnded(ctx context.Context, c *sd.Conn, name string) (bool, error) {
 		}
 		return p.Value.Value(), nil
 	}
-	// The job is read before the state, because a unit that waits for its device is inactive and has a job. If there is
-	// no job, the number of the job is 0 (org.freedesktop.systemd1(5)).
+	// MountEnded reads the job before the state, because a unit that waits for its device is inactive and has a job. A
+	// unit without a job has the job number 0 (org.freedesktop.systemd1(5)).
 	job, err := get("Job")
 	if err != nil {
 		return false, err
@@ -284,10 +288,9 @@ func mountEnded(ctx context.Context, c *sd.Conn, name string) (bool, error) {
 	return true, nil
 }
 
-// MissingAbove returns the name of the mount unit, above the mount point, that made the job of a mount end with that
-// result. The name is empty if there is no such unit. If fstab or a unit file has a mount above the mount point, PID 1
-// requires that mount (systemd.mount(5), "Implicit Dependencies"). The named unit has failed, or has waited in vain for
-// its own device.
+// MissingAbove returns the name of the mount unit above the mount point that made a mount's job end with that result,
+// or empty for none. If fstab or a unit file has a mount above the mount point, PID 1 requires that mount
+// (systemd.mount(5), "Implicit Dependencies"). The named unit has failed, or has waited in vain for its own device.
 func (m *Manager) MissingAbove(ctx context.Context, path, result string) (name string, err error) {
 	if err := checkPath(path); err != nil || result != "dependency" {
 		return "", err
@@ -313,8 +316,8 @@ func (m *Manager) has(path string) bool {
 	return err == nil
 }
 
-// refusal returns the reason why PID 1 did not take a job for the unit, nil if it took the job. The error of refusal
-// never blames the disk. Only the result of a job can blame the disk.
+// refusal returns the reason why PID 1 did not take a job for the unit, or nil if PID 1 took the job. The error of
+// refusal never blames the disk: only the result of a job can.
 func refusal(unit string, err error) error {
 	var e dbus.Error
 	switch {
@@ -354,7 +357,7 @@ func noSuchUnit(err error) bool {
 // ActiveEnterTimestampMonotonic of the disk's device unit, in microseconds (org.freedesktop.systemd1(5)). If the disk
 // is not plugged, Plugged returns zero.
 //
-// A soft reboot ends all mounts, but keeps the device units with their times. So Plugged never returns a time before
+// A soft reboot ends all mounts, but keeps the device units with their times, so Plugged never returns a time before
 // the start of the current userspace (manager_timestamp_shall_serialize in systemd's src/core/manager-serialize.c).
 func (m *Manager) Plugged(ctx context.Context, id disk.ID) (time.Duration, error) {
 	device := unit.UnitNamePathEscape(id.Node()) + ".device"
@@ -373,7 +376,7 @@ func (m *Manager) Plugged(ctx context.Context, id disk.ID) (time.Duration, error
 	if !ok {
 		return 0, disk.OfNode(fmt.Errorf("cannot ask systemd for %s: it has no ActiveEnterTimestampMonotonic", device))
 	}
-	// The library returns the variant as text: the type t (uint64), then the number.
+	// go-systemd returns the variant as text: the type t (uint64), then the number.
 	began, err := strconv.ParseUint(strings.TrimPrefix(userspace, "@t "), 10, 64)
 	if err != nil {
 		return 0, disk.OfNode(fmt.Errorf("cannot ask systemd when userspace began: %w", err))
@@ -384,9 +387,9 @@ func (m *Manager) Plugged(ctx context.Context, id disk.ID) (time.Duration, error
 	return time.Duration(max(since, began)) * time.Microsecond, nil
 }
 
-// Run starts the program's unit for the disk and the mount point. If the unit runs already, Run waits for the running
-// one, but starts ProgramBlock again. Run waits until the program has ended. ProgramBlock does not end, so Run waits
-// only until PID 1 has started ProgramBlock.
+// Run starts the program's unit for the disk and the mount point, and waits until the program has ended. If the unit
+// runs already, Run waits for the running program, but starts ProgramBlock again. ProgramBlock does not end, so Run
+// waits only until PID 1 has started ProgramBlock.
 func (m *Manager) Run(ctx context.Context, p disk.Program, id disk.ID, path string) error {
 	name, err := programUnit(p, id, path)
 	if err != nil {
@@ -423,8 +426,9 @@ func programUnit(p disk.Program, id disk.ID, path string) (string, error) {
 	return fmt.Sprintf("%s@%d.service", p, id.Seq), nil
 }
 
-// AwaitCleanup waits until PID 1 does not remove that mount point, so that the next mount can reuse the directory. PID
-// 1 starts the cleanup when a mount ends. A cleanup that comes later would remove the directory before the next mount.
+// AwaitCleanup waits until PID 1 has finished the removal of that mount point, so that the next mount can use the
+// directory. PID 1 starts the cleanup when a mount ends. A late cleanup would remove the directory before the next
+// mount.
 func (m *Manager) AwaitCleanup(ctx context.Context, path string) error {
 	if err := checkPath(path); err != nil {
 		return err
@@ -432,7 +436,7 @@ func (m *Manager) AwaitCleanup(ctx context.Context, path string) error {
 	if !m.leftover(path) {
 		return nil
 	}
-	// PID 1 has the unit loaded while there is a job for the unit, or while the unit runs.
+	// PID 1 has the unit loaded while the unit has a job or runs.
 	var unit dbus.ObjectPath
 	if noSuchUnit(m.call(ctx, "GetUnit", &unit, cleanupUnit(path))) {
 		return nil

@@ -64,7 +64,7 @@ GetAll mnt_2emount org.freedesktop.systemd1.Unit
 GetAll dev_2dvdb_2edevice org.freedesktop.systemd1.Unit
 Get systemd1 org.freedesktop.systemd1.Manager UserspaceTimestampMonotonic`
 
-// startMount starts a mount and calls over at once.
+// startMount starts a mount and calls the function over at once.
 func startMount(ctx context.Context, m *Manager, u MountUnit) error {
 	over, err := m.StartMount(ctx, u)
 	over()
@@ -182,7 +182,7 @@ func TestMountEnded(t *testing.T) {
 		state         string
 		ended, failed bool
 	}{
-		{job{7, "/org/freedesktop/systemd1/job/7"}, "inactive", false, false}, // the device does not exist yet
+		{job{7, "/org/freedesktop/systemd1/job/7"}, "inactive", false, false}, // the disk's device does not exist yet
 		{job{7, "/org/freedesktop/systemd1/job/7"}, "activating", false, false},
 		{job{0, "/"}, "active", true, false},
 		{job{0, "/"}, "failed", true, true},
@@ -224,8 +224,8 @@ func TestMountEnded(t *testing.T) {
 	}
 }
 
-// TestAwaitCleanup checks that an old directory is used again. If PID 1 is cleaning up this directory, hotmount waits
-// until the cleanup has ended.
+// TestAwaitCleanup checks that hotmount uses an old directory again. If PID 1 is cleaning up this directory, hotmount
+// waits until the cleanup has ended.
 func TestAwaitCleanup(t *testing.T) {
 	const none, other = "org.freedesktop.systemd1.NoSuchUnit", "org.freedesktop.DBus.Error.LimitsExceeded"
 	for name, tt := range map[string]struct {
@@ -304,9 +304,9 @@ func TestFaultsOfTheNode(t *testing.T) {
 	}
 }
 
-// TestMissingAbove checks which mount unit is named if the job of a mount ended because of a unit that it requires. The
-// right unit is the nearest configured mount unit above that is not mounted. PID 1 also leaves such a unit unmounted if
-// one of its conditions fails.
+// TestMissingAbove checks which mount unit MissingAbove names if a mount's job ended because of a required unit. The
+// right unit is the nearest configured mount unit above the mount that is not mounted. PID 1 also leaves a mount unit
+// unmounted if one of its conditions fails.
 func TestMissingAbove(t *testing.T) {
 	for _, test := range []struct{ load, active, result, want string }{
 		{"loaded", "failed", "dependency", "mnt-disks.mount"},
@@ -344,8 +344,8 @@ func TestPlugged(t *testing.T) {
 	}
 }
 
-// TestRefusedMount checks that no mount point remains after a refused mount. If PID 1 may still mount, the mount point
-// stays.
+// TestRefusedMount checks that no mount point remains after a refused mount. If PID 1 may still mount the disk, the
+// mount point stays.
 func TestRefusedMount(t *testing.T) {
 	for name, test := range map[string]struct {
 		refuse string
@@ -405,8 +405,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestLost checks that a job is started again if PID 1 re-executes itself while the job runs. In this case no signal
-// reports the end of the job.
+// TestLost checks that a job is started again if PID 1 re-executes itself while the job runs. If PID 1 re-executes
+// itself, no signal reports the end of the job.
 func TestLost(t *testing.T) {
 	p := startPID1(t)
 	p.result = ""
@@ -426,8 +426,8 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce checks that each connection ends with its request. If a connection stayed open, PID 1 would send the
-// changes of every unit on it.
+// TestManyAtOnce checks that each connection ends with its request. PID 1 would send the changes of every unit on an
+// open connection.
 func TestManyAtOnce(t *testing.T) {
 	p := startPID1(t)
 	m := p.manager()
@@ -457,7 +457,7 @@ func TestMountConnection(t *testing.T) {
 	}
 }
 
-// TestEnds checks that a cancelled call returns at once, in each state of the request.
+// TestEnds checks that a cancelled call returns at once, whatever state its request has reached.
 func TestEnds(t *testing.T) {
 	p := startPID1(t)
 	p.result = ""
@@ -573,7 +573,7 @@ func TestRefused(t *testing.T) {
 }
 
 func TestName(t *testing.T) {
-	// These are the names that systemd-escape(1) of systemd 252 prints.
+	// The wanted names are the output of systemd-escape(1) of systemd 252.
 	for path, want := range map[string]string{
 		"/mnt/disks/" + uuid:  `mnt-disks-5f0c8f3e\x2d2b3c\x2d4d61\x2d9c2e\x2d0a1b2c3d4e5f.mount`,
 		"/srv/a b/.x/" + uuid: `srv-a\x20b-.x-5f0c8f3e\x2d2b3c\x2d4d61\x2d9c2e\x2d0a1b2c3d4e5f.mount`,
@@ -596,7 +596,7 @@ func TestExecuting(t *testing.T) {
 	accepted := make(chan error, 1)
 	go func() {
 		c, err := l.Accept()
-		// From here on, nothing listens until the new socket does.
+		// From here on, nothing listens until the new socket exists.
 		l.(*net.UnixListener).SetUnlinkOnClose(false)
 		accepted <- errors.Join(err, c.Close(), l.Close())
 	}()

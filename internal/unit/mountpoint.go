@@ -19,8 +19,8 @@ var ErrNotEmpty = errors.New("it is not empty although nothing is mounted there"
 
 const marker = disk.Marker
 
-// MakeMountPoint makes the directory for a UUID in a class directory. When the directory appears, the directory already
-// has the marker in it. An existing directory is accepted if it holds nothing else.
+// MakeMountPoint makes the directory for a UUID in a class directory. When the directory appears, it already contains
+// the marker. MakeMountPoint accepts an existing directory that contains nothing but the marker.
 func MakeMountPoint(dir, uuid string) (err error) {
 	defer wrap(&err, "cannot make the mount point %s/%s", dir, disk.Visible(uuid))
 	class, err := openDirectory(dir)
@@ -42,7 +42,7 @@ func MakeMountPoint(dir, uuid string) (err error) {
 	if err := isBare(point); err != nil {
 		return err
 	}
-	// A directory that a crash left mostly has the marker. A directory with the marker need not become writable.
+	// A directory from before a crash that already has the marker need not become writable.
 	if m, err := openMarker(point, 0); err == nil {
 		m.Close()
 	} else if err := errors.Join(setImmutable(point, false), mark(point)); err != nil {
@@ -67,7 +67,7 @@ func newMountPoint(class *os.File, uuid string) error {
 	}
 	defer point.Close()
 	if err := mark(point); err != nil {
-		return errors.Join(err, removeDraft(class, uuid)) // a full filesystem may have room for only the directory
+		return errors.Join(err, removeDraft(class, uuid)) // a full filesystem may have room for the directory, but not for the marker
 	}
 	if err := unix.Renameat2(int(class.Fd()), draft(uuid), int(class.Fd()), uuid, unix.RENAME_NOREPLACE); err != nil {
 		return err
@@ -75,7 +75,7 @@ func newMountPoint(class *os.File, uuid string) error {
 	return setImmutable(point, true)
 }
 
-// removeDraft removes what was left by an interrupted creation or removal of the mount point.
+// removeDraft removes the remains of an interrupted creation or removal of the mount point.
 func removeDraft(class *os.File, uuid string) (err error) {
 	defer wrap(&err, "cannot remove %s/%s", class.Name(), draft(uuid))
 	return removeBare(class, draft(uuid))
@@ -117,7 +117,7 @@ func mark(d *os.File) error {
 	return setImmutable(f, true)
 }
 
-// unmark removes the marker from a directory if it is there.
+// unmark removes the marker, if any, from a directory.
 func unmark(d *os.File) error {
 	f, err := openMarker(d, 0)
 	if errors.Is(err, unix.ENOENT) {
@@ -168,11 +168,11 @@ func RemoveMountPoint(dir, uuid string) (err error) {
 	if err := setImmutable(point, false); err != nil {
 		return err
 	}
-	// A directory without the marker must not be visible under its own name.
+	// A mount point without the marker must not be visible under its final name.
 	err = unix.Renameat2(int(class.Fd()), uuid, int(class.Fd()), draft(uuid), unix.RENAME_NOREPLACE)
 	if err != nil {
 		again := setImmutable(point, true)
-		if errors.Is(err, unix.EBUSY) { // the directory was mounted over in between, so it stays
+		if errors.Is(err, unix.EBUSY) { // something was mounted on the directory during the removal, so the directory stays
 			return again
 		}
 		return errors.Join(err, again)
@@ -180,8 +180,7 @@ func RemoveMountPoint(dir, uuid string) (err error) {
 	return removeDraft(class, uuid)
 }
 
-// Leftovers returns the names of all entries of a class directory. Leftovers returns none if the directory does not
-// exist.
+// Leftovers returns the names of all entries of a class directory, or none if the directory does not exist.
 func Leftovers(dir string) ([]string, error) {
 	class, err := openDirectory(dir)
 	if errors.Is(err, unix.ENOENT) {
@@ -194,12 +193,12 @@ func Leftovers(dir string) ([]string, error) {
 	return class.Readdirnames(-1)
 }
 
-// errMounted reports that something is mounted on a mount point.
+// errMounted reports that a filesystem is mounted on a mount point.
 var errMounted = errors.New("something is mounted there")
 
-// openDirectory opens a directory step by step from the root and follows no symlink. So a pod that has the class
-// directory by hostPath cannot lead it elsewhere. openat2(2) would need only one step, but RestrictSUIDSGID= makes
-// openat2(2) fail with ENOSYS (seccomp_restrict_sxid in systemd's src/shared/seccomp-util.c).
+// openDirectory opens a directory step by step from the root and follows no symlink, so a pod that can write to a class
+// directory cannot lead hotmount elsewhere. openat2(2) would need only one step, but RestrictSUIDSGID= makes openat2(2)
+// fail with ENOSYS (seccomp_restrict_sxid in systemd's src/shared/seccomp-util.c).
 func openDirectory(dir string) (*os.File, error) {
 	if !path.IsAbs(dir) || path.Clean(dir) != dir {
 		return nil, fmt.Errorf("%q is not a clean absolute path", dir)
@@ -219,8 +218,8 @@ func openDirectory(dir string) (*os.File, error) {
 	return d, nil
 }
 
-// openPoint opens a mount point. openPoint returns errMounted if something is mounted there. openPoint does not touch
-// the mounted filesystem, which may be dead.
+// openPoint opens a mount point, or returns errMounted if something is mounted on it. openPoint does not touch the
+// mounted filesystem, which may be dead.
 func openPoint(class *os.File, uuid string) (*os.File, error) {
 	place, err := openBelow(class, uuid, unix.O_PATH)
 	if err != nil {
@@ -250,7 +249,7 @@ func openBelow(d *os.File, name string, flags int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path.Join(d.Name(), name)), nil
 }
 
-// mountID returns the id of the mount through which the file is open. This id is the first field of mountinfo
+// mountID returns the id of the mount through which the file is open. The id is the first field of mountinfo
 // (proc_pid_fdinfo(5)). Unlike statx(2), mountID sends no request to the filesystem.
 func mountID(f *os.File) (string, error) {
 	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", f.Fd()))
@@ -265,7 +264,7 @@ func mountID(f *os.File) (string, error) {
 	return "", errors.New("/proc/self/fdinfo names no mount")
 }
 
-// isBare returns an error if the directory holds anything but the marker.
+// isBare returns an error if the directory contains anything but the marker.
 func isBare(d *os.File) error {
 	if _, err := d.Seek(0, io.SeekStart); err != nil {
 		return err
@@ -291,7 +290,7 @@ func isBare(d *os.File) error {
 	return nil
 }
 
-// immutable is FS_IMMUTABLE_FL (linux/fs.h). The package x/sys does not have it.
+// immutable is FS_IMMUTABLE_FL (linux/fs.h). golang.org/x/sys does not define FS_IMMUTABLE_FL.
 const immutable = 0x10
 
 // setImmutable sets or clears FS_IMMUTABLE_FL (ioctl_iflags(2), chattr(1)). setImmutable does nothing on a filesystem

@@ -20,11 +20,11 @@ import (
 )
 
 // pid1 acts as systemd on its own socket. pid1 logs each call as text, answers the call, and signals the end of the job
-// to subscribers. The real PID 1 signals the end to all connections of its private socket, but this may change.
+// to subscribers. The real PID 1 signals the end to all connections of its private socket, but other versions may not.
 type pid1 struct {
 	socket string
-	// refuse is the D-Bus error for each call. refuse is empty if calls succeed. With refuseOnly, only calls with this
-	// text in their first argument get the error.
+	// refuse is the D-Bus error for each call, or empty if calls succeed. With refuseOnly, only calls with the text
+	// refuseOnly in their first argument get the error.
 	refuse, refuseOnly string
 	// lose is the number of answers that are lost. Each lost answer ends its connection.
 	lose int
@@ -35,7 +35,7 @@ type pid1 struct {
 
 	mu  sync.Mutex
 	log []string
-	// conns has the open connections. The value reports whether the connection has subscribed.
+	// conns maps each open connection to whether the connection has subscribed.
 	conns  map[net.Conn]bool
 	all    int // number of connections so far
 	serial uint32
@@ -78,7 +78,7 @@ func closed(err error) bool {
 	return errors.Is(err, io.EOF) || errors.As(err, &op)
 }
 
-// drop closes all connections, as PID 1 does when it re-executes itself.
+// drop closes all connections, as PID 1 does when PID 1 re-executes itself.
 func (p *pid1) drop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -174,7 +174,7 @@ func (p *pid1) answer(c net.Conn, m *dbus.Message) error {
 		return p.send(c, m, dbus.TypeMethodReply, "", all[m.Body[1].(string)])
 	}
 	if iface := m.Headers[dbus.FieldInterface].Value(); iface != "org.freedesktop.systemd1.Manager" {
-		// AddMatch fails, because this socket has no message bus.
+		// AddMatch fails, because the private socket has no message bus.
 		return p.send(c, m, dbus.TypeError, "org.freedesktop.DBus.Error.UnknownObject")
 	}
 	if member == "Subscribe" {
@@ -213,7 +213,7 @@ func (p *pid1) answer(c net.Conn, m *dbus.Message) error {
 	return nil
 }
 
-// show formats an argument in a form like that of busctl(1): each structure on its own line, bytes as text.
+// show formats an argument as busctl(1) does, but with each structure on its own line and bytes as text.
 func show(v any) string {
 	switch v := v.(type) {
 	case [][]any:
@@ -260,14 +260,14 @@ func (p *pid1) send(c net.Conn, to *dbus.Message, kind dbus.Type, name string, b
 	if err := m.EncodeTo(&b, binary.LittleEndian); err != nil {
 		return err
 	}
-	// The type Message cannot set its serial number, which is the third word.
+	// dbus.Message has no method to set the serial number, which is the third word of the message.
 	p.serial++
 	binary.LittleEndian.PutUint32(b.Bytes()[8:], p.serial)
 	_, err := c.Write(b.Bytes())
 	return err
 }
 
-// manager returns a Manager that connects to this pid1.
+// manager returns a Manager that connects to p.
 func (p *pid1) manager() *Manager { return &Manager{socket: p.socket} }
 
 func background(t *testing.T) context.Context {

@@ -16,7 +16,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// MountTimeout bounds the time for a mount. The recovery of a large XFS log takes less time.
+// MountTimeout bounds the time for a mount. The recovery of a large XFS log takes less time than MountTimeout.
 const MountTimeout = 15 * time.Minute
 
 // MountUnit is a transient mount unit.
@@ -48,9 +48,9 @@ var types = []string{"xfs", "ext4"}
 // have, and their D-Bus types, are in bus_mount_set_transient_property (systemd's src/core/dbus-mount.c). The general
 // properties and the allowed dependencies are in bus_unit_set_transient_property (src/core/dbus-unit.c).
 //
-// The unit has no BindsTo= on the device. With BindsTo=, systemd would unmount a busy mount of a lost disk again and
-// again without end. The dependency that systemd adds itself stops the unit once. The unit does not use
-// systemd-fsck@.service either: for XFS it does nothing, and ext4 replays its journal when it is mounted.
+// The unit has no BindsTo= on the device. With BindsTo=, systemd would try endlessly to unmount a busy mount of a lost
+// disk. Without BindsTo=, the dependency that systemd adds itself stops the unit once. The unit does not use
+// systemd-fsck@.service: for XFS this service does nothing, and ext4 replays its journal at the mount.
 func (u *MountUnit) properties() ([]sd.Property, error) {
 	if err := u.check(); err != nil {
 		return nil, fmt.Errorf("cannot mount %s: %w", u.ID, err)
@@ -71,18 +71,18 @@ func (u *MountUnit) properties() ([]sd.Property, error) {
 		// CollectMode frees the unit's name after a failed mount.
 		p("CollectMode", "inactive-or-failed"),
 		// Because of nofail, systemd does not order the mount against local-fs.target. With Before=, systemd unmounts
-		// only after systemd has stopped the services that may use the mount, such as kubelet.
+		// the filesystem only after it has stopped the services that may use the mount, such as kubelet.
 		p("Before", []string{"local-fs.target"}),
-		// The directory is removed when the mount ends, even while the daemon is down. The job for the cleanup never
-		// replaces another job, such as the job of a shutdown.
+		// PID 1 removes the directory when the mount ends, even while the daemon is down. The job for the cleanup never
+		// replaces another job, such as a job of a shutdown.
 		p("OnSuccess", cleanup),
 		p("OnFailure", cleanup),
 		p("OnFailureJobMode", "fail"),
 	}, nil
 }
 
-// environment is the environment of mount(8). With this environment, the messages of mount(8) are English, and mount(8)
-// does not read the many files of a locale.
+// environment is the environment of mount(8). With LC_ALL=C, the messages of mount(8) are English, and mount(8) does
+// not read the many files of a locale.
 var environment = []string{"LC_ALL=C"}
 
 // line returns the mount as a line of fstab(5). The line does not have nofail, because with nofail mount(8) reports

@@ -125,7 +125,7 @@ func TestMakeAndRemove(t *testing.T) {
 	} else if !known && MakeMountPoint(dir, uuid) != nil {
 		t.Fatal("cannot go on")
 	}
-	// The marker is also safe while the directory is being made or removed.
+	// The marker is also safe while hotmount makes or removes the directory.
 	setFlag(t, point, false)
 	if err := os.RemoveAll(filepath.Join(point, marker)); known && !errors.Is(err, unix.EPERM) {
 		t.Errorf("the marker was removed: %v", err)
@@ -145,15 +145,15 @@ func TestMakeAndRemove(t *testing.T) {
 	}
 }
 
-// TestImmutableWhereItCan checks that the tests run on a filesystem that has the flag. Without the flag, the other
-// tests would prove nothing.
+// TestImmutableWhereItCan checks that the tests run on a filesystem that has the immutable flag, because the other
+// tests would prove nothing without it.
 func TestImmutableWhereItCan(t *testing.T) {
 	if _, known := flagOf(t, t.TempDir()); !known {
 		t.Fatalf("the filesystem of %s has no immutable flag: set TMPDIR to a directory on ext4, XFS or btrfs", os.TempDir())
 	}
 }
 
-// TestWithoutFlag checks that hotmount works on a filesystem without the flag (ramfs).
+// TestWithoutFlag checks that hotmount works on a filesystem without the immutable flag (ramfs).
 func TestWithoutFlag(t *testing.T) {
 	ownNamespace(t)
 	dir := classDir(t)
@@ -193,8 +193,8 @@ func TestLiveMount(t *testing.T) {
 	}
 }
 
-// TestMountedInBetween checks that a mount point stays as it was if something is mounted there during its removal. Here
-// the mount uses another path to the directory, so the first path does not show the mount.
+// TestMountedInBetween checks that a mount point stays unchanged if something is mounted on it during its removal. The
+// test mounts through another path to the directory, so the mount point's own path does not show the mount.
 func TestMountedInBetween(t *testing.T) {
 	ownNamespace(t)
 	dir, other := classDir(t), t.TempDir()
@@ -217,7 +217,7 @@ func TestMountedInBetween(t *testing.T) {
 	}
 }
 
-// TestBindMount checks the same as TestLiveMount for a bind mount of the same filesystem.
+// TestBindMount makes the checks of TestLiveMount with a bind mount of the filesystem of the class directory.
 func TestBindMount(t *testing.T) {
 	ownNamespace(t)
 	dir := classDir(t)
@@ -240,7 +240,7 @@ func TestBindMount(t *testing.T) {
 	}
 }
 
-// remedy moves a file away with the commands from the error.
+// remedy moves a file away with the commands from the error err.
 func remedy(t *testing.T, err error, file string) {
 	t.Helper()
 	_, what, _ := strings.Cut(err.Error(), "move them away (")
@@ -248,13 +248,14 @@ func remedy(t *testing.T, err error, file string) {
 	if !told {
 		t.Fatal(err)
 	}
-	// The shell runs without -e, because chattr fails if there is no marker. The other commands must run nevertheless.
+	// The shell runs without -e, because chattr fails if there is no marker. The commands after chattr must run even if
+	// chattr fails.
 	if out, err := exec.Command("sh", "-xc", first+"; mv "+file+" "+t.TempDir()+" || exit; "+then).CombinedOutput(); err != nil {
 		t.Errorf("%s: %v: %s", file, err, out)
 	}
 }
 
-// TestNotEmpty checks that another program's files stay, even in a directory that was being made or removed. The
+// TestNotEmpty checks that another program's files stay, even in a directory that hotmount was making or removing. The
 // command in the error message removes the cause.
 func TestNotEmpty(t *testing.T) {
 	for _, name := range []string{uuid, draft(uuid)} {
@@ -292,7 +293,7 @@ func TestNotEmpty(t *testing.T) {
 	}
 }
 
-// TestDraftInTheWay checks that a mount point that cannot be removed stays as it was.
+// TestDraftInTheWay checks that a mount point that cannot be removed stays unchanged.
 func TestDraftInTheWay(t *testing.T) {
 	dir := classDir(t)
 	if err := MakeMountPoint(dir, uuid); err != nil {
@@ -310,8 +311,8 @@ func TestDraftInTheWay(t *testing.T) {
 	}
 }
 
-// TestInterrupted checks a mount point that a crash or an older version left incomplete. Such a mount point is
-// completed or removed. A mount point never has its final name without the marker.
+// TestInterrupted checks a mount point that a crash or an older version left incomplete. hotmount completes or removes
+// an incomplete mount point. A mount point never has its final name without the marker.
 func TestInterrupted(t *testing.T) {
 	for _, step := range []string{"mkdir", "mark", "renamed", "old", "old, immutable"} {
 		for _, remove := range []bool{false, true} {
@@ -396,7 +397,7 @@ func TestMarkerThatIsNone(t *testing.T) {
 	}
 }
 
-// TestLedElsewhere checks that hotmount follows no symbolic link. hotmount accepts only a directory as a mount point.
+// TestLedElsewhere checks that hotmount follows no symbolic link, and accepts only a directory as a mount point.
 func TestLedElsewhere(t *testing.T) {
 	outside := t.TempDir()
 	victim := filepath.Join(outside, uuid)

@@ -15,16 +15,16 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// starts batches mounts. While mounts are under way, new requests wait, and then go to PID 1 together. When many disks
-// come at once, one mount(8) for each disk would be the largest cost for PID 1 and the processors. With batches, the
-// speed of the mounts decides the size of a batch. The zero value is ready for use.
+// starts batches mounts. While mounts are under way, new requests wait, and go to PID 1 together when the mounts are
+// over. For many disks at once, one unit with its own mount(8) for each disk would be the largest cost for PID 1 and
+// the processors. The slower the mounts are, the larger a batch becomes. The zero value is ready for use.
 type starts struct {
 	mu      sync.Mutex
 	waiting []*start
-	// turn has room for one request: the request whose mounts are under way. turn is a channel and not a mutex, so that
-	// a request can wait for turn and for the answer to another request at the same time.
+	// turn has room for one request: the request whose mounts are under way. turn is a channel, because a request waits
+	// for turn and for the answer to another request at the same time.
 	turn chan struct{}
-	// together is when a service for several mounts was last started.
+	// together is the time when a service for several mounts was last started.
 	together time.Time
 	// most replaces waitMost in tests.
 	most time.Duration
@@ -34,14 +34,14 @@ type starts struct {
 type start struct {
 	unit MountUnit
 	over func()
-	// answered is closed when the mount was requested together with others. answered is also closed when the mount is
-	// to be requested alone, and alone is then true.
+	// answered is closed when the mount was requested together with other mounts. answered is also closed, with alone
+	// set, when the mount must be requested by itself.
 	answered chan struct{}
 	alone    bool
 }
 
-// waitMost bounds how long new mounts wait for the mounts under way. One of these may have a log to recover, or a disk
-// that does not answer.
+// waitMost bounds how long new mounts wait for the mounts under way. A mount under way may have a log to recover, or a
+// disk that does not answer.
 const waitMost = 500 * time.Millisecond
 
 // add adds a mount to the queue and returns the channel turn.
@@ -64,7 +64,7 @@ func (s *starts) take() []*start {
 	return all
 }
 
-// withdraw removes a mount from the queue. withdraw reports whether the mount was in the queue.
+// withdraw removes a mount from the queue, and reports whether the mount was in the queue.
 func (s *starts) withdraw(one *start) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,11 +77,11 @@ func (s *starts) withdraw(one *start) bool {
 	return false
 }
 
-// StartMount starts a transient mount unit for a filesystem. StartMount returns when PID 1 has the request. The mount
-// table shows when the filesystem is mounted. MountEnded reports whether the mount has failed.
+// StartMount starts a transient mount unit for a filesystem, and returns when PID 1 has the request. The mount table
+// shows when the filesystem is mounted. MountEnded reports whether the mount has failed.
 //
-// The caller must call over when it no longer waits for the mount, even after an error. Until then, later requests
-// wait.
+// The caller must call over when it no longer waits for the mount, even after an error. Later requests wait until the
+// caller calls over.
 func (m *Manager) StartMount(ctx context.Context, u MountUnit) (over func(), err error) {
 	if err := u.check(); err != nil {
 		return func() {}, fmt.Errorf("cannot mount %s: %w", u.ID, err)
@@ -105,9 +105,9 @@ func (m *Manager) StartMount(ctx context.Context, u MountUnit) (over func(), err
 	return s.over, nil
 }
 
-// end calls turn when all these mounts are over, or after the time most.
+// end calls the function turn when all mounts in all are over, or after the time most.
 func end(all []*start, most time.Duration, turn func()) {
-	if len(all) == 0 { // another request had this mount in its batch
+	if len(all) == 0 { // another request had the mount in its batch
 		turn()
 		return
 	}
@@ -127,7 +127,7 @@ func end(all []*start, most time.Duration, turn func()) {
 
 // heldBack is how long PID 1 may hold back jobs of mount units after several mounts. PID 1 reads the mount table at
 // most five times a second (mount_enumerate in systemd's src/core/mount.c). PID 1 runs no job of a mount unit until it
-// has read the table.
+// has read the mount table.
 const heldBack = 1500 * time.Millisecond
 
 // mayBeHeldBack reports whether PID 1 may hold back jobs of mount units now.
@@ -144,11 +144,11 @@ func (s *starts) service() {
 	s.together = time.Now()
 }
 
-// ask requests these mounts from PID 1. Several mounts are requested through one service. While PID 1 may hold back
-// jobs of mount units, a single mount is requested through a service too, because PID 1 does not hold back services.
+// ask requests the mounts from PID 1, several mounts through one service. While PID 1 may hold back jobs of mount
+// units, ask requests a single mount through a service, too, because PID 1 does not hold back services.
 //
-// If the service fails, each mount must be requested alone. PID 1 refuses the whole batch if it already has one of the
-// units, or if one of them is masked.
+// If the service fails, each mount must be requested by itself. PID 1 refuses the whole batch if one of the mount units
+// is already loaded or masked.
 func (m *Manager) ask(ctx context.Context, all []*start) {
 	alone := len(all) == 1 && !m.starts.mayBeHeldBack()
 	if len(all) > 0 && !alone {
@@ -162,8 +162,8 @@ func (m *Manager) ask(ctx context.Context, all []*start) {
 	}
 }
 
-// togetherUnit is the beginning of the name of a service that mounts several disks. The beginning is not "hotmount-",
-// because then the sandbox of the services with that prefix would apply to mount(8).
+// togetherUnit is the beginning of the name of a service that mounts several disks. The name does not begin with
+// "hotmount-", because the sandbox of the services with that prefix would apply to mount(8).
 const togetherUnit = "hotmounts-"
 
 // condition is a condition of a unit (Conditions in org.freedesktop.systemd1(5)).
@@ -174,8 +174,8 @@ type condition struct {
 }
 
 // startTogether asks PID 1 to start a service that runs one mount(8) for all mounts, and to start the mount units after
-// it. As soon as PID 1 sees a mount, the job of its unit is done. If the service did not make a mount, PID 1 itself
-// makes the mount.
+// it. As soon as PID 1 sees a mount, the job of the mount unit is done. If the service did not make a mount, PID 1
+// itself makes the mount.
 func (m *Manager) startTogether(ctx context.Context, all []*start) error {
 	var table strings.Builder
 	var names []string
@@ -191,8 +191,8 @@ func (m *Manager) startTogether(ctx context.Context, all []*start) error {
 			return err
 		}
 		// PID 1 would log "Condition check resulted in … being skipped" for the job of a mount that the service has
-		// made. Such a message would be misleading (job_emit_done_message in systemd's src/core/job.c). The message has
-		// the level info, the output of mount(8) has the level notice.
+		// made. LogLevelMax= drops the message, which would be misleading (job_emit_done_message in systemd's
+		// src/core/job.c). The message has the level info, and the output of mount(8) has the level notice.
 		properties = append(properties, p("LogLevelMax", int32(syslog.LOG_NOTICE)), p("SyslogLevel", int32(syslog.LOG_NOTICE)))
 		names = append(names, Name(s.unit.Path))
 		mounts = append(mounts, sd.PropertyCollection{Name: Name(s.unit.Path), Properties: properties})
@@ -203,10 +203,11 @@ func (m *Manager) startTogether(ctx context.Context, all []*start) error {
 	return m.startTransient(ctx, fmt.Sprintf("%s%d.service", togetherUnit, all[0].unit.ID.Seq), []sd.Property{
 		p("Description", fmt.Sprintf("Mount disks that come together (%d)", len(all))),
 		p("Type", "oneshot"),
-		// Each mount has its own process, so that it does not wait for the log or the disk of another mount. The
-		// process has PID 1's mount namespace, capabilities and user, like the mount(8) of a mount unit.
+		// With --fork each mount has its own process, and does not wait for the log or the disk of another mount.
+		// mount(8) has PID 1's mount namespace, capabilities and user, as in a mount unit.
 		sd.PropExecStart([]string{"/usr/bin/mount", "--all", "--fork", "--fstab", "/proc/self/fd/0"}, false),
-		// PID 1 makes the same check before the mount(8) of a mount unit, because mount(8) follows a link.
+		// The service checks for links as PID 1 does before the mount(8) of a mount unit, because mount(8) follows
+		// links.
 		p("Conditions", conditions),
 		p("StandardInput", "data"),
 		p("StandardInputData", []byte(table.String())),
@@ -220,8 +221,8 @@ func (m *Manager) startTogether(ctx context.Context, all []*start) error {
 	}, mounts)
 }
 
-// Held returns an error if PID 1 may hold back the unit of a mount point because of its batch. PID 1 holds the unit
-// back while another disk of the batch does not answer.
+// Held returns an error if PID 1 may hold back the unit of a mount point because of its batch. PID 1 holds back a mount
+// unit while another disk of the same batch does not answer.
 func (m *Manager) Held(path string) error {
 	at := filepath.Join(cmp.Or(m.transient, transientUnits), togetherUnit)
 	if found, err := filepath.Glob(at + "*.service"); err != nil || len(found) == 0 || !m.has(path) {

@@ -18,7 +18,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// nth returns the mount unit with that number. Each number has its own disk and mount point.
+// nth returns the mount unit with the number i. Each number has its own disk and mount point.
 func nth(i int) MountUnit {
 	u := mountUnit()
 	u.ID = disk.ID{Name: fmt.Sprintf("vd%c", 'b'+i), Seq: uint64(12 + i)}
@@ -53,7 +53,7 @@ func waits(t *testing.T, ctx context.Context, m *Manager, u MountUnit) <-chan as
 	return answer
 }
 
-// busy returns a Manager with one mount under way. New mounts wait for it without a time limit.
+// busy returns a Manager with one mount under way, for which new mounts wait without a time limit.
 func busy(t *testing.T, p *pid1) (m *Manager, over func()) {
 	t.Helper()
 	m = p.manager()
@@ -86,7 +86,7 @@ const wantedTogether = `StartTransientUnit hotmounts-13.service fail [
 ]`
 
 // TestTogether checks that mounts wait while another mount is under way, and then start together. Each mount unit has
-// the same properties as a mount unit that starts alone, but logs less.
+// the same properties as a mount unit that starts by itself, but logs less.
 func TestTogether(t *testing.T) {
 	p := startPID1(t)
 	m, over := busy(t, p)
@@ -147,7 +147,7 @@ func TestTurn(t *testing.T) {
 	if got, want := p.calls(), fmt.Sprintf("\nStartTransientUnit %s%d.service fail [", togetherUnit, nth(3).ID.Seq); !strings.Contains(got, want) {
 		t.Errorf("a mount just after several was not started by a service: %s", got)
 	}
-	// After a while, PID 1 does not hold back jobs any more.
+	// After the time heldBack, PID 1 does not hold back jobs any more.
 	m.starts.together = time.Now().Add(-2 * heldBack)
 	if over, err := m.StartMount(background(t), nth(4)); err != nil {
 		t.Error(err)
@@ -221,7 +221,7 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// TestNotTogether checks that each mount starts alone, with its own result, if the common request fails.
+// TestNotTogether checks that each mount starts by itself, with its own result, if the common request fails.
 func TestNotTogether(t *testing.T) {
 	for name, tt := range map[string]struct {
 		refuse string
@@ -253,7 +253,8 @@ func TestNotTogether(t *testing.T) {
 	}
 }
 
-// TestHeld checks that Held reports that PID 1 may keep a mount unit because of a service that mounts several disks.
+// TestHeld checks that Held returns an error if PID 1 may hold back a mount unit because of a service that mounts
+// several disks.
 func TestHeld(t *testing.T) {
 	for name, tt := range map[string]struct {
 		files []string
@@ -277,7 +278,7 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// TestLine checks that libmount reads the same values from the table that the mount unit has.
+// TestLine checks that libmount reads the values of the mount unit from the line of fstab(5).
 func TestLine(t *testing.T) {
 	u := mountUnit()
 	u.Path = "/srv/a b\\040\t#\n\"c/" + uuid
@@ -297,7 +298,7 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// TestLostAnswer checks that hotmount asks PID 1 once more after a lost answer, and only once.
+// TestLostAnswer checks that hotmount repeats a request to PID 1 once, and only once, after a lost answer.
 func TestLostAnswer(t *testing.T) {
 	for lost, want := range map[int]int{0: 1, 1: 2, 2: 2} {
 		p := startPID1(t)

@@ -21,15 +21,15 @@ import (
 // Space is the usage of a mounted filesystem. Sizes are in bytes (statfs(2)).
 type Space struct {
 	At string
-	// Size, Free and Available are the sizes of statvfs(3). Inodes and FreeInodes are counts.
+	// Size, Free and Available are the sizes from statvfs(3) in bytes. Inodes and FreeInodes are counts.
 	Size, Free, Available, Inodes, FreeInodes uint64
-	// Dev is the filesystem's device. Geometry describes an XFS filesystem. Geometry is nil if the caller may not
-	// open the filesystem.
+	// Dev is the filesystem's device. Geometry describes an XFS filesystem, or is nil if the caller may not open the
+	// filesystem.
 	Dev      disk.Dev
 	Geometry *disk.Geometry
 }
 
-// Scan gathers the facts of all disks, and the usage of their mounted filesystems by path. hung is passed on to Of.
+// Scan gathers the facts of all disks, and the usage of their mounted filesystems by path. Scan passes hung on to Of.
 func Scan(ctx context.Context, h inventory.Host, hung map[string]int) ([]disk.Facts, map[string]Space, error) {
 	disks, err := h.Scan()
 	if err != nil {
@@ -54,12 +54,12 @@ func Scan(ctx context.Context, h inventory.Host, hung map[string]int) ([]disk.Fa
 	return disks, sizes, nil
 }
 
-// Of measures the filesystems at the paths concurrently. Of does so in a separate process, because a dead filesystem
-// never answers. Of stores the id of that process in hung, under the path of the filesystem that does not answer. Of skips
-// such a path while the process cannot be killed, so that it leaves no further process behind.
+// Of measures the filesystems at the paths concurrently, in a separate process, because a dead filesystem never
+// answers. Of stores in hung, for each path without an answer, the id of the process that hangs. Of skips a path in
+// hung until the process has ended, so that at most one process hangs for a path.
 func Of(ctx context.Context, paths []string, hung map[string]int) map[string]Space {
 	for p, pid := range hung {
-		// The process was killed. ECHILD means that it was already reaped, for another path.
+		// ECHILD means that the killed process was already reaped for another path.
 		if ended, err := unix.Wait4(pid, nil, unix.WNOHANG, nil); ended != 0 || err != nil {
 			delete(hung, p)
 		}
@@ -108,7 +108,7 @@ func Print(w io.Writer, paths []string) error {
 	return failed
 }
 
-// at measures one filesystem. at may never return.
+// at measures one filesystem, and never returns if the filesystem does not answer.
 func at(p string) Space {
 	u := Space{At: p}
 	var s unix.Statfs_t

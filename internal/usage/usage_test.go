@@ -14,12 +14,12 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestMain also runs as the child that the tests start, because the child is this same program.
+// TestMain also runs in the child that the tests start, because the child is the test program itself.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case "usage":
-			// A dead filesystem does not keep the other filesystems from answering.
+			// A dead filesystem does not delay the answers of other filesystems.
 			for _, p := range os.Args[2:] {
 				if p != "/dead" {
 					fmt.Printf("{\"At\":%q,\"Size\":%d}\n", p, len(os.Args)-2)
@@ -34,13 +34,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestOf checks that a filesystem that does not answer does not delay other filesystems. Its path is skipped as long as
-// the process that measures it cannot be killed.
+// TestOf checks that a filesystem that does not answer does not delay other filesystems. Of skips a path as long as the
+// process that measures its filesystem cannot be killed.
 func TestOf(t *testing.T) {
 	hung := map[string]int{}
 	asks := func(paths []string, answers int, asked uint64) {
 		t.Helper()
-		// In an answer of the child, the size is the number of paths that the child got.
+		// The child returns the number of its paths as the size of each filesystem.
 		if got := Of(t.Context(), paths, hung); got["/a"].Size != asked || len(got) != answers {
 			t.Errorf("%+v, want %d answers of a child that was asked for %d", got, answers, asked)
 		}
@@ -58,7 +58,7 @@ func TestOf(t *testing.T) {
 	if err := stuck.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	// Waitid waits until the process has ended, but does not reap the process, because Of does that.
+	// Waitid waits for the end of the process but does not reap the process, because Of does.
 	if err := unix.Waitid(unix.P_PID, stuck.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-// Package runtest has a Runner for tests. It starts nothing and gives prepared answers.
+// Package runtest has a Runner for tests. The Runner starts no process and gives prepared answers.
 package runtest
 
 import (
@@ -42,14 +42,14 @@ type Runner struct {
 // New returns a Runner without answers.
 func New(t testing.TB) *Runner { return &Runner{t: t, answers: map[string]Answer{}} }
 
-// On sets the answer to a command line in the form of run.Command.String. An answer may call it.
+// On sets the answer to a command line in the form of run.Command.String. An answer may itself call On.
 func (r *Runner) On(line string, a Answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.answers[line] = a
 }
 
-// Run answers, or fails the test.
+// Run returns the prepared answer to the command, or fails the test.
 func (r *Runner) Run(ctx context.Context, c run.Command) (run.Result, error) {
 	r.t.Helper()
 	r.mu.Lock()
@@ -70,7 +70,7 @@ func (r *Runner) Run(ctx context.Context, c run.Command) (run.Result, error) {
 	return answer(c)
 }
 
-// Calls returns all command lines so far, in order.
+// Calls returns all command lines that Run has received so far, in order.
 func (r *Runner) Calls() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
