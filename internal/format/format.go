@@ -1,9 +1,9 @@
 // Package format makes filesystems on blank disks. Only package format writes to disks, through mkfs.xfs, mkfs.ext4 and
-// debugfs. Its caller runs a process for each disk and chooses the disk. Package format itself proves that the disk is
+// debugfs. The caller chooses the disk, and runs a process for each disk. Package format itself proves that the disk is
 // blank, and gives up at the first doubt.
 //
-// The steps of a session are Open, Prove, Make and Close. From Open to Close a descriptor on the disk stays open, so
-// the kernel does not give the disk's name to another disk, even if the disk is pulled.
+// The steps of a session are Open, Prove, Make and Close. A session keeps a descriptor on the disk open, so the kernel
+// gives the disk's name to no other disk, even if the disk is pulled.
 //
 // The proof depends on the disk sequence number, the size and the kernel's count of writes. If one of these has changed
 // right before mkfs, or a write is in flight, nothing is written.

@@ -53,7 +53,7 @@ func TestNewestFeatures(t *testing.T) {
 }
 
 // TestGuard checks that the arguments switch off the features that Debian 12's kernel does not know. Each version of
-// mkfs.xfs gets only options that it knows.
+// mkfs.xfs gets only options that the version knows.
 func TestGuard(t *testing.T) {
 	for _, tc := range []struct {
 		version string

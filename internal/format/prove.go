@@ -62,7 +62,7 @@ func (s *Session) prove(ctx context.Context, plan probe.Plan) (c disk.Content, e
 }
 
 // counts returns an error unless the kernel has counted the reads of the proof. If the kernel counts reads, it also
-// counts writes. queue/iostats alone does not prove that a driver counts: NVMe multipath before Linux 6.3 does not
+// counts writes. queue/iostats does not prove that a driver counts: NVMe multipath before Linux 6.3 never counts
 // (drivers/nvme/host/multipath.c).
 func (s *Session) counts() error {
 	if s.counted {

@@ -33,7 +33,7 @@ func AskMkfs(ctx context.Context, r run.Runner, s *disk.Settings, origin func(ke
 			}
 		}
 		if refused := agrees(ctx, r, class.MkfsOptions, filepath.Join(dir, fmt.Sprint("disk", i))); refused != nil {
-			// Only the first line explains the fault: the other lines are the usage text of mkfs.
+			// The first line of mkfs's output explains the fault, and the rest is the usage text.
 			what, _, _ := strings.Cut(refused.Error(), `\n`)
 			err = errors.Join(err, fmt.Errorf("%s: classes[%d].mkfs_options: found %q, which mkfs.%s refuses: %s", origin(fmt.Sprintf("classes[%d].mkfs_options", i)), i, class.MkfsOptions, class.Create, what))
 		}

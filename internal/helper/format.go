@@ -88,8 +88,8 @@ func awaitTurn(ctx context.Context, h inventory.Host, s *disk.Settings, seq uint
 	if err != nil {
 		return nil, err
 	}
-	// A disk whose filesystem could not be mounted need not wait for a place. Such a disk is read in full only if the
-	// tools find nothing on it.
+	// A disk whose filesystem could not be mounted need not wait for a place. A disk whose filesystem could not be
+	// mounted is read in full only if the tools find nothing on the disk.
 	untold, err := h.Store.Taken(seq)
 	if err != nil {
 		return nil, err

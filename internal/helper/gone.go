@@ -38,9 +38,9 @@ func ParseID(s string) (id disk.ID, err error) {
 	return id, err
 }
 
-// PID 1 has the time goneFirst to unmount a disk that nobody uses. Gone checks the disk again and again, because a
-// daemon may end before it has unmounted the disk. Each wait between two checks is twice as long as the last wait, up
-// to goneMost.
+// PID 1 has the time goneFirst to unmount a disk that nobody uses. Gone checks the disk repeatedly, because a daemon
+// may end before it has unmounted the disk. Each wait between two checks is twice as long as the last wait, up to
+// goneMost.
 const (
 	goneFirst = 2 * time.Second
 	goneMost  = 30 * time.Second

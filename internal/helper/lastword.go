@@ -64,9 +64,9 @@ func intentFor(f *disk.Facts, class *disk.Class, uuid, boot string, again bool) 
 // intendedUUID returns the UUID of the disk's unfinished format, or a new UUID. The UUID stays the same until the
 // format has ended, so that a disk has at most one intent.
 //
-// Two disks must never have the same UUID. So a disk gets a new UUID if the operator overwrites a copy of another disk.
-// A disk that is recognised only by its slot gets a new UUID, because it may be the next disk in the slot. A disk gets
-// a new UUID if the format began on another attached disk with the same serial or WWN.
+// Two disks must never have the same UUID. A disk gets a new UUID if the operator overwrites a copy of another disk. A
+// disk that is recognised only by its slot gets a new UUID, because it may be the next disk in the slot. A disk gets a
+// new UUID if the format began on another attached disk with the same serial or WWN.
 func intendedUUID(f *disk.Facts, over bool) (string, error) {
 	if i := policy.Intent(f, &disk.Content{}); i != nil && !f.Standing.IntentBySlot && !(over && ofAnother(f)) {
 		return i.UUID, nil

@@ -20,9 +20,9 @@ import (
 // far less time between its last look and the first write of its mkfs.
 const secondLook = 3 * time.Second
 
-// Both constants limit how long the unit may run without a message to PID 1, besides the settle time. readPatience is
-// the limit while the unit reads the disk. mkfsPatience is the limit during mkfs, which has its own time limit
-// (format.MkfsTime).
+// readPatience and mkfsPatience limit how long the unit may run without a message to PID 1, besides the settle time.
+// readPatience is the limit while the unit reads the disk. mkfsPatience is the limit during mkfs, which has its own
+// time limit (format.MkfsTime).
 const (
 	readPatience = 5 * time.Minute
 	mkfsPatience = format.MkfsTime + readPatience

@@ -101,7 +101,7 @@ func shutDown(log *report.Log, root, where string, dev disk.Dev) {
 	}
 }
 
-// Each constant describes in words what happened to the mount.
+// The constants are words for what happened to the mount.
 const (
 	unmounted   = "was unmounted"
 	takenOff    = "was detached from the mount tree"

@@ -245,7 +245,7 @@ func (w watched) ReadAt(b []byte, at int64) (int, error) {
 }
 
 // TestLookReadsWhileTheToolsStart checks that a disk is read while the tools run only if it begins with zeros. If the
-// tools name content, Look returns the named content whatever was read.
+// tools name content, Look returns the named content, whatever the scan has read.
 func TestLookReadsWhileTheToolsStart(t *testing.T) {
 	whole := append(head(t, "xfs.head"), make([]byte, 3*mib-4096)...)
 	half := append(head(t, "xfs-half-made.head"), make([]byte, 3*mib-4096)...)

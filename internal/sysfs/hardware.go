@@ -35,8 +35,8 @@ func fillHardware(facts *disk.Facts, dir string) error {
 		// attributes are the names of attributes to try in order. The first attribute that exists and is not empty
 		// counts.
 		attributes []string
-		// trim has the characters to remove from both ends: SCSI and NVMe pad values with spaces (SPC, INQUIRY; NVMe,
-		// Identify Controller).
+		// trim has the characters to remove from the end of the value: SCSI and NVMe pad values with spaces (SPC,
+		// INQUIRY; NVMe, Identify Controller).
 		trim string
 		// virtio reports whether a virtio-blk disk may have the attribute (drivers/block/virtio_blk.c and
 		// drivers/virtio/virtio.c). Without virtio, attempts to open missing files would take a large part of the time

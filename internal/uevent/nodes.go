@@ -13,7 +13,7 @@ import (
 )
 
 // Nodes records the order in which entries of a directory (/dev) appear and disappear. The kernel makes the node of a
-// new disk before the disk's event, and removes the node before the event of the removal (device_add and device_del in
+// disk before the event "add", and removes the node before the event "remove" (device_add and device_del in
 // drivers/base/core.c). udev's events do not show the order, because udev runs its rules for several disks at once.
 // WatchNodes returns a Nodes.
 //

@@ -32,8 +32,8 @@ func MakeLink(link string, id disk.ID) (err error) {
 	}
 	defer via.Close()
 	if target, err := readlink(via, name); err == nil && target != id.BySeq() {
-		// The old link belongs to an attachment that has ended. Its name has the disk's serial, which no other disk
-		// has.
+		// The old link belongs to an attachment that has ended. The name of a link has the disk's serial, which no
+		// other disk has.
 		if err := unix.Unlinkat(int(via.Fd()), name, 0); err != nil {
 			return err
 		}
@@ -104,7 +104,7 @@ func removeDead(class *os.File, name string) error {
 	return unix.Unlinkat(int(class.Fd()), name, 0)
 }
 
-// wrap puts what could not be done before an error. wrap does nothing if there is no error.
+// wrap puts what could not be done before an error. If err is nil, wrap does nothing.
 func wrap(err *error, format string, args ...any) {
 	if *err != nil {
 		*err = fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), *err)

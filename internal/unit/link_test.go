@@ -60,7 +60,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestLinkAfterReboot checks that a link from an earlier boot or from before a crash is replaced. Such a link is also
+// TestLinkAfterReboot checks that a link from an earlier boot or from before a crash is replaced. An old link is also
 // removed when its disk is removed.
 func TestLinkAfterReboot(t *testing.T) {
 	class := ownDev(t)

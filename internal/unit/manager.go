@@ -1,6 +1,5 @@
-// Package unit asks PID 1 to do what hotmount cannot or may not do itself: to start mount units, and the services that
-// format and clean up. Only this package uses D-Bus and builds such requests. Package unit also makes and removes the
-// mount points.
+// Package unit asks PID 1 to start mount units, and the services that format and clean up. Only this package uses D-Bus
+// and builds such requests. Package unit also makes and removes the mount points.
 package unit
 
 import (
@@ -166,7 +165,7 @@ func (m *Manager) dialOnce(ctx context.Context) (*dbus.Conn, error) {
 }
 
 // job starts a job and waits until the job has ended. If ctx ends first, job returns while PID 1 continues the job. If
-// the connection breaks, job starts the job again, which is harmless for every job here.
+// the connection breaks, job starts the job again, which is harmless for every job that hotmount starts.
 func (m *Manager) job(ctx context.Context, unit string, start func(context.Context, *sd.Conn, chan<- string) (int, error)) error {
 	for {
 		if err := m.jobOnce(ctx, unit, start); !errors.Is(err, errLost) {
@@ -196,7 +195,7 @@ func (m *Manager) jobOnce(ctx context.Context, unit string, start func(context.C
 }
 
 // startAlone asks PID 1 to start one mount unit. If PID 1 refuses, startAlone removes the mount point. If PID 1 does
-// not answer, startAlone keeps the mount point, because PID 1 may still mount there.
+// not answer, startAlone keeps the mount point, because PID 1 may still mount the disk.
 func (m *Manager) startAlone(ctx context.Context, u MountUnit) error {
 	properties, err := u.properties()
 	if err != nil {
@@ -243,8 +242,8 @@ func (m *Manager) call(ctx context.Context, method string, result any, args ...a
 // MountEnded reports whether the job of StartMount has ended. If the job has ended and nothing is mounted, the error is
 // a *JobError.
 //
-// While the unit's file exists, PID 1 has the unit. As long as PID 1 has the unit, MountEnded asks PID 1 for the job
-// only if sure is true, because each connection costs PID 1 time.
+// While the unit's file exists, PID 1 has the unit. As long as PID 1 has the unit, MountEnded asks PID 1 only if sure
+// is true, because each connection costs PID 1 time.
 func (m *Manager) MountEnded(ctx context.Context, path string, sure bool) (bool, error) {
 	if err := checkPath(path); err != nil {
 		return false, err
@@ -357,8 +356,8 @@ func noSuchUnit(err error) bool {
 // ActiveEnterTimestampMonotonic of the disk's device unit, in microseconds (org.freedesktop.systemd1(5)). If the disk
 // is not plugged, Plugged returns zero.
 //
-// A soft reboot ends all mounts, but keeps the device units with their times, so Plugged never returns a time before
-// the start of the current userspace (manager_timestamp_shall_serialize in systemd's src/core/manager-serialize.c).
+// A soft reboot ends all mounts, but keeps the device units with their times (manager_timestamp_shall_serialize in
+// systemd's src/core/manager-serialize.c). So Plugged never returns a time before the start of the current userspace.
 func (m *Manager) Plugged(ctx context.Context, id disk.ID) (time.Duration, error) {
 	device := unit.UnitNamePathEscape(id.Node()) + ".device"
 	var properties map[string]any

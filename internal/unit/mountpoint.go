@@ -13,8 +13,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// ErrNotEmpty reports that a mount point without a mount holds files. hotmount then neither removes the mount point nor
-// mounts over it.
+// ErrNotEmpty reports that a mount point without a mount holds files. hotmount neither removes a mount point with files
+// nor mounts over it.
 var ErrNotEmpty = errors.New("it is not empty although nothing is mounted there")
 
 const marker = disk.Marker
@@ -196,9 +196,9 @@ func Leftovers(dir string) ([]string, error) {
 // errMounted reports that a filesystem is mounted on a mount point.
 var errMounted = errors.New("something is mounted there")
 
-// openDirectory opens a directory step by step from the root and follows no symlink, so a pod that can write to a class
-// directory cannot lead hotmount elsewhere. openat2(2) would need only one step, but RestrictSUIDSGID= makes openat2(2)
-// fail with ENOSYS (seccomp_restrict_sxid in systemd's src/shared/seccomp-util.c).
+// openDirectory opens a directory step by step from the root, and follows no symlink that a pod may have put into a
+// class directory. openat2(2) would need only one step, but RestrictSUIDSGID= makes openat2(2) fail with ENOSYS
+// (seccomp_restrict_sxid in systemd's src/shared/seccomp-util.c).
 func openDirectory(dir string) (*os.File, error) {
 	if !path.IsAbs(dir) || path.Clean(dir) != dir {
 		return nil, fmt.Errorf("%q is not a clean absolute path", dir)

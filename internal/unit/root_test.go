@@ -248,8 +248,8 @@ func remedy(t *testing.T, err error, file string) {
 	if !told {
 		t.Fatal(err)
 	}
-	// The shell runs without -e, because chattr fails if there is no marker. The commands after chattr must run even if
-	// chattr fails.
+	// The shell runs without -e, because chattr fails if the directory has no marker. The commands after chattr must
+	// run even if chattr fails.
 	if out, err := exec.Command("sh", "-xc", first+"; mv "+file+" "+t.TempDir()+" || exit; "+then).CombinedOutput(); err != nil {
 		t.Errorf("%s: %v: %s", file, err, out)
 	}
