@@ -11,18 +11,18 @@ import (
 	"hotmount/internal/probe"
 )
 
-// isOurs returns an error if anybody else wrote to the disk between the first read of the proof and the end of mkfs.
+// isOurs returns an error if anybody except mkfs wrote to the disk between the first read of the proof and the end of
+// mkfs.
 //
 // mkfs.xfs bypasses the page cache, so the kernel's counts decide. The bytes counted for the disk must equal the bytes
 // counted for mkfs.xfs, plus its log. mkfs.xfs asks the kernel to zero the log (libxfs_log_clear in xfsprogs). The
 // kernel counts the bytes of the log twice if it first asks the disk to zero them and the disk cannot, otherwise once.
 //
-// If the two counts differ, isOurs reads the disk again with the plan of the proof. The disk must then hold only zeros
-// and our filesystem, and every byte must be read.
+// If the counts of the disk and of mkfs.xfs differ, isOurs reads the disk again with the plan of the proof. isOurs must
+// read every byte, and find only zeros and our filesystem.
 //
-// mkfs.ext4 writes through the page cache, so the kernel's counts prove nothing and the disk is always read again.
-// Before the second reading nothing suggests another writer, so an interrupted reading does not put the filesystem in
-// doubt.
+// mkfs.ext4 writes through the page cache, so the kernel's counts prove nothing and the disk is always read again. If
+// the reading after mkfs.ext4 is interrupted, the filesystem is not in doubt, because nothing suggests another writer.
 //
 // If the disk was not all zeros, old data cannot be distinguished from later writes, so only the counts decide.
 func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uint64) error {

@@ -171,7 +171,7 @@ func (s *Session) setRootMode(ctx context.Context, i *disk.Intent, allowed func(
 		Timeout: MkfsTime,
 	}, false)
 	if err == nil {
-		// What debugfs wrote is only in the page cache.
+		// debugfs writes only to the page cache.
 		err = s.keep.Sync()
 	}
 	if err == nil {

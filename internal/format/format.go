@@ -5,8 +5,8 @@
 // The steps of a session are Open, Prove, Make and Close. A session keeps a descriptor on the disk open, so the kernel
 // gives the disk's name to no other disk, even if the disk is pulled.
 //
-// The proof depends on the disk sequence number, the size and the kernel's count of writes. If one of these has changed
-// right before mkfs, or a write is in flight, nothing is written.
+// The proof depends on the disk sequence number, the size and the kernel's count of writes. If the number, the size or
+// the count has changed right before mkfs, or a write is in flight, nothing is written.
 package format
 
 import (
@@ -29,11 +29,11 @@ var (
 	ErrBusy = errors.New("somebody else uses it")
 	// ErrWritten reports that another process wrote to the disk during the proof or the format.
 	ErrWritten = errors.New("somebody writes to it")
-	// ErrRefused reports that mkfs refuses the disk, or an option of the class, before it writes. Another attempt would
-	// fail in the same way.
+	// ErrRefused reports that mkfs refuses the disk, or an option of the class, before it writes. Another attempt with
+	// the same disk and options would also fail.
 	ErrRefused = errors.New("mkfs refuses it")
 	// ErrMade reports that a filesystem was made with the operator's token, but cannot be used yet. For example, tools
-	// may still find the old content beside the filesystem.
+	// may still find old content on the disk besides the new filesystem.
 	ErrMade = errors.New("the filesystem is made")
 	// ErrShared reports that the disk changed although this machine did not write to it.
 	ErrShared = errors.New("another machine writes to it: a disk must be attached to one machine only")
@@ -43,11 +43,11 @@ var (
 // again. A disk that two machines share stays shared until somebody detaches it from one machine.
 func Retry(err error) bool { return !errors.Is(err, ErrRefused) && !errors.Is(err, ErrShared) }
 
-// Intents is the durable record of formats that began. Package store implements it.
+// Intents is the durable record of formats that began. Package store implements Intents.
 type Intents interface {
 	// Begin records the intent, and returns once the record would survive a power cut.
 	Begin(disk.Intent) error
-	// Amend changes an intent that has begun.
+	// Amend changes a recorded intent.
 	Amend(disk.Intent) error
 	// End removes the intent and records the result. failure is nil if the filesystem was made.
 	End(uuid string, failure error) error
@@ -83,8 +83,8 @@ type Deps struct {
 }
 
 // lockTime is how long to wait for udev, which holds a shared lock while it probes (systemd.io/BLOCK_DEVICE_LOCKING).
-// lockEvery is the time between two attempts to lock, because flock(2) cannot wait with a context. udev retries every
-// 100 ms, too.
+// lockEvery is the time between two attempts to lock, because flock(2) cannot wait with a context. udev also retries
+// its lock at intervals.
 const (
 	lockTime  = 30 * time.Second
 	lockEvery = 100 * time.Millisecond

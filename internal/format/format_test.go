@@ -36,7 +36,7 @@ const (
 	other = "99999999-1111-4222-8333-abcdefabcdef"
 	size  = 40 << 20
 
-	ourUUID = uuid // for functions with a parameter named uuid
+	ourUUID = uuid // another name for uuid, for functions with a parameter named uuid
 
 	wipefsLine  = "/usr/sbin/wipefs -n -J /dev/vdb"
 	blkidLine   = "/usr/sbin/blkid -p -o udev /dev/vdb"
@@ -124,7 +124,7 @@ func (w *world) halfMade(uuid string) {
 	w.On(makeOver, w.mkfs)
 }
 
-// mkfs does what a successful mkfs.xfs does.
+// mkfs makes the changes that a successful mkfs.xfs makes.
 func (w *world) mkfs(run.Command) (run.Result, error) {
 	w.put(0, super(w.t, "xfs.head", uuid))
 	w.named(uuid)
@@ -1087,7 +1087,7 @@ func TestMadeByToken(t *testing.T) {
 }
 
 // TestOver checks that an intent still records an overwrite by token when the filesystem is made again. Without the
-// record, a copy of the disk could pass for the disk, and old data could pass for data of another writer.
+// record of the overwrite, a copy of the disk could pass for the disk, and old data for data of another writer.
 func TestOver(t *testing.T) {
 	for name, tc := range map[string]struct {
 		former *disk.Intent
@@ -1159,9 +1159,9 @@ func TestOverwritten(t *testing.T) {
 }
 
 // TestWrittenDuringMkfs checks that a write by another process between the last look and the end of mkfs is found. The
-// kernel's count of requests does not show such a write, but its count of bytes does. If every byte is read again, a
-// doubtful count does not hold the disk. If only samples are read, or if the disk was not all zeros, a doubtful count
-// holds the disk.
+// kernel's count of requests does not show a write during mkfs, but its count of bytes does. If every byte is read
+// again, a doubtful count does not hold the disk. If only samples are read, or if the disk was not all zeros, a
+// doubtful count holds the disk.
 func TestWrittenDuringMkfs(t *testing.T) {
 	const gib = 1 << 30
 	const unread = -1 // an offset outside all samples

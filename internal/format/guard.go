@@ -20,7 +20,7 @@ const lts = "/usr/share/xfsprogs/mkfs/lts_6.1.conf"
 // guard keeps out XFS features that not every supported kernel can mount. The zero value is for an older mkfs.xfs,
 // which chooses only features that every supported kernel can mount.
 type guard struct {
-	// file is lts, or empty if that file is missing. features are the features to set, from the file lts or from
+	// file is lts, or empty if the file lts is missing. features are the features to set, from the file lts or from
 	// ltsFeatures.
 	file     string
 	features []feature
@@ -48,8 +48,9 @@ var ltsFeatures = []struct {
 	{feature{"-i", "sparse", "1"}, 5}, {feature{"-i", "nrext64", "0"}, 5}, {feature{"-i", "exchange", "0"}, 10}, {feature{"-n", "parent", "0"}, 10},
 }
 
-// chooseGuard returns the guard for the installed mkfs.xfs. From version 6.5 on, mkfs.xfs enables newer features by
-// default. mkfs.xfs 6.1.0 does not accept its own file lts, in which nrext64 is in the wrong section.
+// chooseGuard returns the guard for the installed mkfs.xfs. From version 6.5 on, mkfs.xfs enables features by default
+// that not every supported kernel can mount. mkfs.xfs 6.1.0 does not accept its own file lts, in which nrext64 is in
+// the wrong section.
 func chooseGuard(ctx context.Context, r run.Runner, sys system) (guard, error) {
 	c := run.Command{Path: mkfs, Args: []string{"-V"}, Timeout: MkfsTime}
 	res, err := r.Run(ctx, c)

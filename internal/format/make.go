@@ -19,9 +19,9 @@ type MakeOptions struct {
 	// Intent is recorded before the first write. The UUID of Intent becomes the UUID of the filesystem. Make itself
 	// sets Intent.Over and Intent.Was.
 	Intent disk.Intent
-	// RecoverHalfMade lets Make repeat the format of the half-made filesystem that Prove found. The filesystem's UUID
-	// must be the intent's. The UUID was chosen at random and recorded before the first write, so it proves that the
-	// filesystem is ours.
+	// RecoverHalfMade lets Make repeat the format of the half-made filesystem that Prove found. The half-made
+	// filesystem must have the UUID of the intent. The UUID was chosen at random and recorded before the first write,
+	// so it proves that the filesystem is ours.
 	//
 	// The proof holds after any number of crashes: mkfs.xfs writes only zeros and structures with the intent's UUID.
 	// With the intent's Ext4 parameters, mkfs.ext4 writes the same bytes each time.
@@ -43,8 +43,8 @@ func (s *Session) Writes() uint64 { return s.writes }
 // filesystem, or the operator's token.
 //
 // When Make returns nil, the finished filesystem has been read back from the disk. The session ends, with or without an
-// error. After an error before mkfs starts, nothing is written and a new intent is removed. After an error of mkfs, or
-// after mkfs, the intent stays, except with ErrMade.
+// error. After an error before mkfs starts, nothing is written and a new intent is removed. If mkfs or a later step
+// fails, the intent stays, except with ErrMade.
 func (s *Session) Make(ctx context.Context, o MakeOptions) error {
 	err := s.make(ctx, o)
 	if errors.Is(err, ErrMade) {
@@ -81,8 +81,8 @@ func (s *Session) runs(ctx context.Context, o MakeOptions) (dry []mkfsRun, real 
 	return dry, e, nil
 }
 
-// make claims the disk, records the intent, runs mkfs and verifies the result. The safety of the disk rests on the
-// order of these checks.
+// make claims the disk, records the intent, runs mkfs and verifies the result. The safety of the disk depends on the
+// order of the checks in make.
 func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	if err := s.permit(o); err != nil {
 		return err
@@ -111,8 +111,8 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 		return err
 	}
 	s.deps.Log(fmt.Sprintf("made %s %s on %s and read it back", title(&o), o.Intent.UUID, s.disk.ID), lines...)
-	// The filesystem is whole. A leftover intent must not prevent its use: the intent costs only a look at the disk at
-	// every start.
+	// The filesystem is whole. A leftover intent must not prevent the use of the filesystem, because the intent costs
+	// only a look at the disk at every start.
 	if err := s.deps.Intents.End(o.Intent.UUID, nil); err != nil {
 		s.deps.Log(fmt.Sprintf("the intent for %s %s remains", title(&o), o.Intent.UUID), err.Error())
 	}
@@ -144,8 +144,8 @@ func checkOptions(o *MakeOptions) error {
 	return err
 }
 
-// First, rehearse takes the exclusive lock and looks at the disk once more. rehearse releases the exclusive claim,
-// which mkfs needs, and runs mkfs without writes.
+// rehearse takes the exclusive lock and looks at the disk once more. rehearse releases the exclusive claim, which mkfs
+// needs, and runs mkfs without writes.
 func (s *Session) rehearse(ctx context.Context, o MakeOptions, dry []mkfsRun) error {
 	if o.Token != "" {
 		if err := s.hold(ctx, o.Token, o.Boot); err != nil {
@@ -241,8 +241,8 @@ func (s *Session) confirm(ctx context.Context, o *MakeOptions, wrote uint64) err
 // (lib/luks2/luks2.h of cryptsetup) may remain. udev calls a disk with two signatures ambivalent, and hotmount would
 // refuse it at the next boot.
 //
-// The kernel forgets the old partitions only on request. udevd asks the kernel for this after a write, but not while
-// the disk is locked (systemd.io/BLOCK_DEVICE_LOCKING).
+// The kernel forgets the old partitions only on request. udevd requests a new read of the partition table after a
+// write, but not while the disk is locked (systemd.io/BLOCK_DEVICE_LOCKING).
 func (s *Session) alone(ctx context.Context, kind string) error {
 	if len(s.disk.Partitions) > 0 {
 		if err := s.sys.rereadPartitions(s.keep); err != nil {
@@ -278,7 +278,7 @@ func (s *Session) permit(o MakeOptions) error {
 	case id.Seq != s.disk.Seq || id.Size != s.disk.Size:
 		return errors.New("the intent is for another disk")
 	case o.Token != "":
-		// A former block volume is overwritten although it looks blank.
+		// A token also allows a format of a former block volume that looks blank.
 		if !s.proven.Proven || s.proven.Kind == disk.Blank && s.disk.Standing.Given == nil {
 			return fmt.Errorf("no content is known that could be overwritten: it is %q", s.proven.Kind)
 		}

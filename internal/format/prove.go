@@ -11,8 +11,8 @@ import (
 )
 
 // Prove returns the content of the disk. blank is the class's probe.Plan, which determines how much is read. If the
-// disk may be formatted, Prove waits until the time Settle has passed since the first read without a write. With an
-// error the content is Unknown and the error is its evidence.
+// disk may be formatted, Prove waits until the time Settle has passed since the first read without a write. If Prove
+// returns an error, the content is Unknown, with the error as evidence.
 func (s *Session) Prove(ctx context.Context, blank string) (disk.Content, error) {
 	c, err := s.prove(ctx, probe.Plan(blank))
 	if err != nil {

@@ -432,8 +432,8 @@ func TestRealClassOptions(t *testing.T) {
 }
 
 // TestRealTornFormat checks a format after a power cut that kept the superblock, which mkfs writes last, and lost
-// earlier writes. hotmount refuses such a disk, does not change it, and formats it only by token. hotmount accepts a
-// filesystem that was already mounted, or that may have been mounted.
+// earlier writes. hotmount refuses the torn filesystem, does not change the disk, and formats the disk only by token.
+// hotmount accepts a filesystem that was already mounted, or that may have been mounted.
 func TestRealTornFormat(t *testing.T) {
 	for kind, lost := range map[string]string{
 		disk.XFS:  "bs=4k seek=$((2 * 75 * 256)) count=1", // the headers of group 2 of 4

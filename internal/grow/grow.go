@@ -47,10 +47,10 @@ var (
 // Mounted measures the XFS or ext4 filesystem with that UUID, which is mounted from f at path. Mounted grows the
 // filesystem if the filesystem can take more of the disk.
 //
-// Mounted returns the geometry before and after. The geometries are equal if there was nothing to gain, or if the
-// filesystem must not grow (Facts.Fixed). Both geometries are zero if path has another XFS, which Mounted does not
-// change. The error wraps disk.ErrGone if the disk has been replaced, ErrShrunk if the disk is too small, and
-// ErrRecorded if the kernel would refuse.
+// Mounted returns the geometry of the filesystem before and after the growth. The geometries are equal if there was
+// nothing to gain, or if the filesystem must not grow (Facts.Fixed). Both geometries are zero if path has another XFS,
+// which Mounted does not change. The error wraps disk.ErrGone if the disk has been replaced, ErrShrunk if the disk is
+// too small, and ErrRecorded if the kernel would refuse.
 func Mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype, uuid string) (before, after disk.Geometry, err error) {
 	before, after, err = mounted(ctx, r, f, path, fstype, uuid)
 	if err != nil {
@@ -59,10 +59,10 @@ func Mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype, uui
 	return before, after, err
 }
 
-// Unmounted grows a filesystem that is not mounted, with the results of Mounted. Unmounted measures the filesystem by
-// the superblock. If the filesystem can take more of the disk, Unmounted mounts it at dir with the options and grows
-// it. The caller must have its own mount namespace, so that nobody else sees the mount and a crash leaves no mount. The
-// error can also wrap ErrUnmountable.
+// Unmounted grows a filesystem that is not mounted, and returns the same results as Mounted. Unmounted measures the
+// filesystem by the superblock. If the filesystem can take more of the disk, Unmounted mounts it at dir with the
+// options and grows it. The caller must have its own mount namespace, so that nobody else sees the mount and a crash
+// leaves no mount. The error can also wrap ErrUnmountable.
 func Unmounted(ctx context.Context, r run.Runner, f *disk.Facts, dir, fstype, uuid string, options []string) (before, after disk.Geometry, err error) {
 	// While the device is open, the kernel gives its name and number to no other device.
 	device, err := os.OpenFile(f.Node(), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -226,8 +226,8 @@ func errorsRecorded(r io.ReaderAt) error {
 
 // ext4 returns how much of the disk an ext4 filesystem takes, according to its superblock.
 func ext4(r io.ReaderAt) (disk.Geometry, error) {
-	// The superblock is 1024 bytes at byte 1024 (Linux, Documentation/filesystems/ext4/super.rst). A read through the
-	// page cache returns the current superblock of the mounted filesystem.
+	// The superblock begins at byte 1024 and has 1024 bytes (Linux, Documentation/filesystems/ext4/super.rst). A read
+	// through the page cache returns the current superblock of the mounted filesystem.
 	var b [1024]byte
 	if _, err := r.ReadAt(b[:], 1024); err != nil {
 		return disk.Geometry{}, err

@@ -64,7 +64,7 @@ func TestExt4Blocks(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		r    *bytes.Reader
-		size uint64 // 0 means an error
+		size uint64 // the expected size in bytes, 0 for an error
 	}{
 		{"64 bits", superblock(5, 1, 0x80, 2, 0xef53), (1<<32 + 5) * 4096},
 		{"32 bits, with something where the rest would be", superblock(5, 1, 0, 2, 0xef53), 5 * 4096},

@@ -56,7 +56,7 @@ func (r noRunner) Run(_ context.Context, c run.Command) (run.Result, error) {
 	return run.Result{}, errors.New("it must not run")
 }
 
-// TestUnmounted grows a real filesystem that is not mounted before or after.
+// TestUnmounted grows a real filesystem that is not mounted before or after the growth.
 func TestUnmounted(t *testing.T) {
 	image, dir := filepath.Join(t.TempDir(), "image"), t.TempDir()
 	tool(t, "truncate", "-s", "512M", image)
@@ -89,7 +89,7 @@ func TestUnmounted(t *testing.T) {
 			t.Errorf("a disk of %d bytes: %+v, %+v, %v", size, before, after, err)
 		}
 	}
-	// flip inverts a bit of the superblock. A second call restores the bit.
+	// flip inverts a bit of the superblock. A second call of flip restores the bit.
 	flip := func() {
 		t.Helper()
 		b := make([]byte, 1)

@@ -22,7 +22,7 @@ import (
 )
 
 // GiveOut makes the link to the disk, and becomes a process that only keeps the disk open. While a process has the disk
-// open, the kernel does not reuse its name, so the link cannot lead to another disk. When the disk is detached,
+// open, the kernel does not reuse the disk's name, so the link cannot lead to another disk. When the disk is detached,
 // TakeBack removes the link and then PID 1 stops the process.
 func GiveOut(_ context.Context, h inventory.Host, seq uint64) error {
 	s, f, err := settingsAndDisk(h, seq)
@@ -63,8 +63,8 @@ func GiveOut(_ context.Context, h inventory.Host, seq uint64) error {
 	return unix.Exec("/usr/bin/sleep", []string{"sleep", "infinity"}, nil)
 }
 
-// hold opens the disk and takes a shared lock on it. hold verifies that the attachment is still the same. The shared
-// lock shows that no format is running, because a format needs the exclusive lock.
+// hold opens the disk and takes a shared lock on it. hold verifies that the disk has not been detached since its facts
+// were read. The shared lock shows that no format is running, because a format needs the exclusive lock.
 func hold(h inventory.Host, f *disk.Facts, s *disk.Settings) (*os.File, error) {
 	device, err := os.OpenFile(f.BySeq(), os.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {

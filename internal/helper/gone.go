@@ -80,7 +80,7 @@ func gone(ctx context.Context, h inventory.Host, unmount unmounter, id disk.ID, 
 			continue
 		}
 		for i := range stale {
-			// unmount verifies that the mount is still the same.
+			// unmount verifies that the path still has the mount of the detached disk.
 			where := stale[i].Mounts[0].Path
 			if failed := unmount(ctx, where, id.Dev); failed != nil {
 				err = errors.Join(err, fmt.Errorf("cannot unmount %s of %s, which is gone: %w", where, id, failed))

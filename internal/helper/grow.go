@@ -52,7 +52,7 @@ func Grow(ctx context.Context, h inventory.Host, seq uint64, stage string) error
 	fit := disk.Fit{Seq: f.Seq, Size: f.Size, Geometry: after, Recorded: errors.Is(err, grow.ErrRecorded)}
 	switch {
 	case err != nil && after == (disk.Geometry{}) && !errors.Is(err, grow.ErrShrunk):
-		return err // no Fit can be saved
+		return err // there is no Fit to save
 	case err != nil: // the daemon reports the failure
 		fit.Failure = disk.OneLine(err.Error())
 	case after.Size > before.Size:

@@ -128,7 +128,7 @@ func (j *job) attached(seq uint64) bool {
 
 // progress is called while the disk is read.
 func (m *making) progress(ctx context.Context, p probe.Progress) {
-	// The error of Progress is ignored, because Progress fails only after its context ends, which also ends the scan.
+	// When the context ends, Progress returns an error, and the scan ends by itself.
 	if err := m.place.Progress(ctx); err != nil {
 		m.scan.Status(err.Error(), readPatience)
 	}
@@ -143,7 +143,7 @@ func (m *making) prove(ctx context.Context) (disk.Content, error) {
 	debug.FreeOSMemory()
 	c, err := m.session.Prove(ctx, m.class.Blank)
 	if m.token == "" { // with a token, the samples are read again
-		// The memory of this proof is free for the next disk's proof.
+		// Another unit may need the memory for its own proof.
 		debug.FreeOSMemory()
 		m.place.Free()
 	}

@@ -26,8 +26,8 @@ var ofAnyMount = []string{
 }
 
 // kernelTakes returns an error if the kernel does not have the filesystem type, or refuses a mount option. kernelTakes
-// mounts no disk, so it accepts options that depend on the content of a filesystem. If the kernel does not let hotmount
-// check, kernelTakes returns nil.
+// mounts no disk, so it accepts options that depend on the content of a filesystem. If kernelTakes cannot check the
+// options, it returns nil.
 func kernelTakes(fstype string, options []string) error {
 	fd, err := unix.Fsopen(fstype, unix.FSOPEN_CLOEXEC)
 	if errors.Is(err, unix.ENODEV) {

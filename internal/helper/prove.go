@@ -66,7 +66,7 @@ func scanPlace(ctx context.Context, h inventory.Host) (progress func(context.Con
 	if err != nil {
 		return nil, nil, err
 	}
-	// When the context ends, Progress returns an error, but the context ends the scan as well.
+	// When the context ends, Progress returns an error, and the scan ends by itself.
 	return func(ctx context.Context, _ probe.Progress) { _ = place.Progress(ctx) }, place.Free, nil
 }
 

@@ -42,7 +42,8 @@ func Rescan(ctx context.Context, socket string) error {
 	return ask(ctx, socket, control.Request{Do: "look"})
 }
 
-// ask sends the daemon a request to look. If no daemon runs, ask does nothing, because the daemon looks when it starts.
+// ask sends the daemon a request to look at disks. If no daemon runs, ask does nothing, because the daemon looks when
+// it starts.
 func ask(ctx context.Context, socket string, r control.Request) error {
 	if _, err := control.Ask(ctx, socket, r); !errors.Is(err, control.ErrDown) {
 		return err

@@ -63,7 +63,7 @@ func InitState(ctx context.Context, h inventory.Host, socket string, w io.Writer
 	return nil
 }
 
-// settingsOr returns the daemon's settings. If no daemon has run, it returns the result of load.
+// settingsOr returns the daemon's settings. If no daemon has run, settingsOr returns the result of load.
 func settingsOr(h inventory.Host, load func() (*disk.Settings, error)) (*disk.Settings, error) {
 	if s, err := h.Store.Settings(); err == nil {
 		return s, nil

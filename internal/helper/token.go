@@ -99,8 +99,8 @@ func unmet(f *disk.Facts, c *disk.Content, s *disk.Settings) []policy.Condition 
 	return slices.DeleteFunc(all, func(c policy.Condition) bool { return c.Held })
 }
 
-// shown returns a text with the boot and the conditions that a token overrides, to which the token is also bound. The
-// token becomes invalid if another hold arises after the token was shown, or if the missing data changes.
+// shown returns the boot and the conditions that a token overrides, as a text to which the token is bound. The token
+// becomes invalid if another hold arises after the token was shown, or if a condition names other data or another disk.
 func shown(boot string, overridden []policy.Condition) string {
 	for _, c := range overridden {
 		boot += "\n" + c.Wanted
@@ -159,8 +159,8 @@ func Confirm(ctx context.Context, h inventory.Host, w io.Writer, name, token, so
 	if err != nil {
 		return err
 	}
-	// A proof that is already running does not see the token. PID 1 returns when the running proof ends, and only the
-	// next proof takes the token.
+	// A proof that is already running does not see the token. The request to PID 1 returns when the running proof ends,
+	// and only the next proof takes the token.
 	var manager unit.Manager
 	jobErr, taken := error(nil), false
 	for !taken && jobErr == nil {

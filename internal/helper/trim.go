@@ -24,7 +24,7 @@ const (
 	trimTime = 2 * time.Hour
 )
 
-// mounted is a filesystem that hotmount has mounted, and how long the filesystem has been in use.
+// mounted is a filesystem that hotmount has mounted, with the time for which the filesystem has been in use.
 type mounted struct {
 	facts    *disk.Facts
 	decision disk.Decision
@@ -49,7 +49,7 @@ func Trim(ctx context.Context, h inventory.Host) error {
 	return err
 }
 
-// running returns the mounted filesystems, and records how long each has been in use.
+// running returns the mounted filesystems, and records how long each filesystem has been in use.
 func running(ctx context.Context, h inventory.Host, s *disk.Settings) ([]*mounted, error) {
 	boot, err := h.Boot()
 	if err != nil {

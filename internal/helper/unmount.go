@@ -15,8 +15,8 @@ import (
 	"hotmount/internal/report"
 )
 
-// ParseGone parses a mount point of hotmount, followed by the number of the device that is or was mounted there. An
-// example is /mnt/disks/UUID:254:16.
+// ParseGone parses a mount point of hotmount, followed by the number of the device that is or was mounted on the mount
+// point. An example is /mnt/disks/UUID:254:16.
 func ParseGone(s string) (where string, dev disk.Dev, err error) {
 	dir, rest := path.Split(s)
 	uuid, number, _ := strings.Cut(rest, ":")
@@ -53,7 +53,7 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, 
 	case attached != 0 && there:
 		return fail(fmt.Errorf("its disk %s is attached", dev))
 	case attached != 0:
-		return nil // the number belongs to another disk, and nobody has this filesystem mounted any more
+		return nil // the number belongs to another disk, and nobody has the old disk's filesystem mounted any more
 	}
 	at := ""
 	if there {
@@ -93,7 +93,7 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, 
 	return h.Store.SaveHolders(path.Base(where), words)
 }
 
-// shutDown shuts the filesystem down and reports failures. Without this shutdown, the kernel shuts the filesystem down
+// shutDown shuts the filesystem down and reports failures. If shutDown fails, the kernel shuts the filesystem down
 // later.
 func shutDown(log *report.Log, root, where string, dev disk.Dev) {
 	if err := mounts.ShutDown(root, dev); err != nil {
@@ -109,8 +109,8 @@ const (
 )
 
 // unmount unmounts the path and returns what happened to the mount, in words. If PID 1 unmounts the path first, the
-// daemon may mount the returned disk at the path, even under the same number. umount2(2) unmounts whatever is mounted
-// at the path, so unmount checks before each try.
+// daemon may mount the returned disk at the path, even under the same device number. umount2(2) unmounts whatever is
+// mounted at the path, so unmount checks before each try.
 func unmount(h inventory.Host, where string, dev disk.Dev, umount func(where string, flags int) error) (what string, err error) {
 	isLeft := func() (bool, error) {
 		there, err := h.MountedAt(where, dev)

@@ -165,8 +165,9 @@ func hasCopy(group uint64) bool {
 	return false
 }
 
-// ext4Owner recognises the bytes of one unfinished ext4 filesystem of our own. mkfs.ext4 with the same UUID, options
-// and time writes the same bytes into a file. So each sector of the disk is zero or equals the sector of the file.
+// ext4Owner recognises the bytes of one unfinished ext4 filesystem of our own. With the same UUID, options and time,
+// mkfs.ext4 writes the same bytes into a file as to the disk. Each sector of the disk must be zero or equal the sector
+// of the file at the same offset.
 //
 // Inodes and superblocks may differ from the file, and are recognised by checksums that include the UUID. mkfs.ext4
 // writes inodes more than once, so the disk may have an earlier version of an inode. A superblock may describe another

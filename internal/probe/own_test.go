@@ -46,7 +46,7 @@ func TestOwnIsAllThatMkfsWrites(t *testing.T) {
 		if err != nil || got.clean() || got.Offset != 0 {
 			t.Errorf("mkfs.xfs %s, another UUID: %+v, error %v", options, got, err)
 		}
-		if options == "" { // mkfs.xfs -f begins with these zeros
+		if options == "" { // mkfs.xfs -f first writes zeros
 			if _, err := f.WriteAt(make([]byte, 128*kib), 0); err != nil {
 				t.Fatal(err)
 			}

@@ -5,12 +5,12 @@ import "slices"
 // secondary lists for each format the places of second superblocks, labels and backups outside the two windows.
 //
 // The two windows cover the first and last 16 MiB of the disk, and so these formats:
-//   - partition tables: GPT's backup is in the last sector
-//   - md: 0.90 is in the last 128 KiB, 1.0 in the last 12 KiB, 1.1 and 1.2 in the first 8 KiB
-//   - DDF, IMSM, LVM2, LUKS (second headers of LUKS2 up to 4 MiB), ZFS (two labels of 256 KiB at each end)
-//   - swap, VeraCrypt (last 128 KiB), DRBD's internal metadata, iso9660 and UDF (32 KiB, sectors 256 and N-256)
-//   - NTFS' backup boot sector, HFS+ (1 KiB before the end), reiserfs (64 KiB), JFS (32 and 60 KiB)
-//   - f2fs (1 and 5 KiB), nilfs2, exFAT, FAT, bcache, Stratis, VMFS
+//   - partition tables: GPT's backup is in the last sector.
+//   - md: 0.90 is in the last 128 KiB, 1.0 in the last 12 KiB, 1.1 and 1.2 in the first 8 KiB.
+//   - DDF, IMSM, LVM2, LUKS (second headers of LUKS2 up to 4 MiB), ZFS (two labels of 256 KiB at each end).
+//   - swap, VeraCrypt (last 128 KiB), DRBD's internal metadata, iso9660 and UDF (32 KiB, sectors 256 and N-256).
+//   - NTFS' backup boot sector, HFS+ (1 KiB before the end), reiserfs (64 KiB), JFS (32 and 60 KiB).
+//   - f2fs (1 and 5 KiB), nilfs2, exFAT, FAT, bcache, Stratis, VMFS.
 var secondary = []struct {
 	format string
 	source string
@@ -49,8 +49,8 @@ func places(size uint64) []uint64 {
 // On a striped disk, the size of a group is a multiple of the stripe unit. A group is one stripe unit smaller if all
 // groups would otherwise begin on the same member disk (xfsprogs, mkfs/xfs_mkfs.c, align_ag_geometry).
 //
-// On solid-state disks, mkfs.xfs 6.8 and later make one group for each CPU. With groups below 4 GiB, mkfs.xfs makes
-// fewer groups. With groups above 1 TiB, mkfs.xfs makes a multiple of this number of groups
+// On solid-state disks, mkfs.xfs 6.8 and later make one group for each CPU. mkfs.xfs makes fewer groups than CPUs if a
+// group would be below 4 GiB. mkfs.xfs makes two or more groups for each CPU if a group would be above 1 TiB
 // (calc_concurrency_ag_geometry). Above 32 CPUs, xfsGroups covers only CPU counts that are sold: multiples of 4 to 32,
 // up to 512. All CPU counts would need 130,000 places.
 func xfsGroups(size uint64) []uint64 {

@@ -57,8 +57,8 @@ const (
 	// disks that are formatted, four of them at once, may use 32 MiB of memory in all (test/bench). chunk and every
 	// offset are multiples of align, because O_DIRECT requires this on disks with sectors of up to align bytes.
 	//
-	// shortChunk is the size of one read of a disk that is not read in full. Any number of processes may read such
-	// disks at once, without waiting for a place (package store).
+	// shortChunk is the size of one read of a disk that is not read in full. Any number of processes may read with
+	// shortChunk at once, without waiting for a place (package store).
 	chunk      = 1 << 20
 	shortChunk = 256 << 10
 	align      = 4096
@@ -261,7 +261,7 @@ type turns struct {
 }
 
 // read reads pieces into b until no piece is left, hand returns false or ctx ends. Each goroutine calls read with its
-// own b.
+// own buffer b.
 func (t *turns) read(ctx context.Context, r io.ReaderAt, b []byte, hand func(p piece, b []byte, failed error) (more bool)) {
 	t.mu.Lock()
 	all := false
@@ -475,8 +475,8 @@ func alignedBuffer(size int) (buffer, error) {
 }
 
 // hugeBuffer returns the buffer b of the given size, which is a part of the mapping all. The caller frees all. If the
-// size is a multiple of a huge page, hugeBuffer asks the kernel for huge pages, which the kernel may not have. For any
-// other size, a huge page would waste memory.
+// size is a multiple of a huge page, hugeBuffer asks the kernel for huge pages, which the kernel may not have. For a
+// buffer of any other size, a huge page would waste memory.
 func hugeBuffer(size int) (all buffer, b []byte, err error) {
 	if size%hugePage != 0 {
 		all, err = alignedBuffer(size)

@@ -121,7 +121,7 @@ func TestScanFinds(t *testing.T) {
 		{"ends, head", 100 * gib, ends, 16*mib - 1, true},
 		{"ends, tail", 100 * gib, ends, 100*gib - 1, true},
 
-		// The next plans do not claim to see the byte.
+		// The plans of the following cases do not read the byte.
 		{"after 4 KiB", 300 * mib, Unsigned, 4096, false},
 		{"between samples", 777 * gib, Sampled, 48*mib + 64*kib, false},
 		{"larger than what is read in full", 64*gib + 512, Auto, 17*mib + 4097, false},

@@ -15,7 +15,7 @@ import (
 	"hotmount/internal/run"
 )
 
-// The paths of the tools, as Debian's util-linux installs them.
+// The constants are the paths of wipefs and blkid in Debian's util-linux.
 const (
 	wipefs = "/usr/sbin/wipefs"
 	blkid  = "/usr/sbin/blkid"

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limit bounds the output of a child, in bytes for each of its two streams. The children of hotmount print a few
+// Limit is the largest output of a child in bytes, for each of its two streams. The children of hotmount print a few
 // kilobytes.
 const Limit = 1 << 20
 

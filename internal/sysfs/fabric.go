@@ -32,7 +32,7 @@ func (f FS) onFabric(name, dir, transport string) bool {
 	case "dm", "md":
 		return f.aboveFabric(name)
 	}
-	// nbd, rbd, drbd and similar devices show no bus.
+	// The path of an nbd, rbd, drbd or similar device shows no bus.
 	return strings.Contains(dir, "/virtual/") || strings.Contains(dir, "/rbd/")
 }
 

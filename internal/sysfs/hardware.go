@@ -23,7 +23,8 @@ func fillHardware(facts *disk.Facts, dir string) error {
 		return err
 	}
 	if facts.Transport == "loop" {
-		// The kernel does not show a path that is longer than a page. A loop device with such a path matches no class.
+		// The kernel does not show a path that is longer than a page. A loop device with a longer path matches no
+		// class.
 		file, err := readAttribute(filepath.Join(dir, "loop/backing_file"))
 		if missing(err) {
 			return fmt.Errorf("%w: %w", disk.ErrGone, err) // the file was detached from the loop device during the look

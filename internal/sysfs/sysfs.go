@@ -192,9 +192,9 @@ func (f FS) entry(name string) (string, error) {
 	return f.path("sys/block", name), nil
 }
 
-// follow returns the directory to which an entry of /sys/block or /sys/class/block leads. The entry is one symbolic
-// link, and its target contains no other link. An entry can also be the directory itself (CONFIG_SYSFS_DEPRECATED,
-// until Linux 6.0).
+// follow returns the directory to which an entry of /sys/block or /sys/class/block leads. An entry is one symbolic
+// link, whose target contains no other link. An entry can also be the directory itself (CONFIG_SYSFS_DEPRECATED, until
+// Linux 6.0).
 func follow(entry string) (string, error) {
 	target, err := os.Readlink(entry)
 	switch {

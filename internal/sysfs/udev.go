@@ -75,10 +75,10 @@ func (f FS) udevOf(name string) (disk.Udev, error) {
 // parseUdev parses an entry of udev's database, and also returns ID_PATH. udev writes the entries in device_update_db
 // (systemd's src/libsystemd/sd-device/device-private.c).
 //
-// The key of an entry is the device number, which another disk may have by now. The entry does not store the kernel's
-// DISKSEQ, but the link disk/by-diskseq/N, which 60-persistent-storage.rules make from DISKSEQ. parseUdev ignores an
-// entry without the link: the entry belongs to another disk, or to a kind of device without the link (dm, md). udev
-// stores the time of initialisation once all rules have run.
+// The key of an entry in udev's database is the device number, which another disk may have by now. An entry stores not
+// DISKSEQ itself, but the link disk/by-diskseq/N, which 60-persistent-storage.rules make from DISKSEQ. parseUdev
+// ignores an entry without the link: the entry belongs to another disk, or to a kind of device without the link (dm,
+// md). udev stores the time of initialisation once all rules have run.
 func parseUdev(text string, id disk.ID) (disk.Udev, string) {
 	var (
 		u           disk.Udev

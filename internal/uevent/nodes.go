@@ -14,8 +14,8 @@ import (
 
 // Nodes records the order in which entries of a directory (/dev) appear and disappear. The kernel makes the node of a
 // disk before the event "add", and removes the node before the event "remove" (device_add and device_del in
-// drivers/base/core.c). udev's events do not show the order, because udev runs its rules for several disks at once.
-// WatchNodes returns a Nodes.
+// drivers/base/core.c). udev's events do not show the order of the kernel's events, because udev runs its rules for
+// several disks at once. WatchNodes returns a Nodes.
 //
 // Nodes does not use fsnotify, which asks for all events about the entries, so that each write to /dev/null would wake
 // the daemon.

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sender opens a socket that sends to udev's group. Sending to this group needs CAP_NET_ADMIN.
+// sender opens a socket that sends to udev's group. Sending to udev's group needs CAP_NET_ADMIN.
 func sender(t *testing.T) func(frame []byte, uid uint32) {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_KOBJECT_UEVENT)

@@ -1,5 +1,5 @@
 // Package uevent receives udev's events about disks. An event is only a hint to look at a disk again. If a frame is
-// lost, cut short or unreadable, the hint is to look at all disks.
+// lost, cut short or unreadable, the package sends a hint to look at all disks.
 package uevent
 
 import (

@@ -45,7 +45,7 @@ func MakeLink(link string, id disk.ID) (err error) {
 }
 
 // RemoveLink removes the link at that path from a class directory if it leads to the disk. RemoveLink also removes the
-// link through which this link leads. A missing link is not an error.
+// link in disk.LinkDirectory through which the link leads. A missing link is not an error.
 func RemoveLink(link string, id disk.ID) (err error) {
 	defer wrap(&err, "cannot remove the link %s to %s", disk.Visible(link), id)
 	class, name, err := openLink(link)
@@ -104,7 +104,7 @@ func removeDead(class *os.File, name string) error {
 	return unix.Unlinkat(int(class.Fd()), name, 0)
 }
 
-// wrap puts what could not be done before an error. If err is nil, wrap does nothing.
+// wrap puts the formatted text before the error err. If err is nil, wrap does nothing.
 func wrap(err *error, format string, args ...any) {
 	if *err != nil {
 		*err = fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), *err)

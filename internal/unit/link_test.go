@@ -37,7 +37,8 @@ func targetOf(path string) string {
 	return target
 }
 
-// TestLinks checks that a link consists of two steps, can be made again, and is removed. Other links stay.
+// TestLinks checks that a link leads to its disk through disk.LinkDirectory, can be made again, and is removed. Other
+// links stay.
 func TestLinks(t *testing.T) {
 	class := ownDev(t)
 	link, via := filepath.Join(class, "virtio-A"), disk.LinkDirectory+"/virtio-A"

@@ -1,5 +1,5 @@
-// Package unit asks PID 1 to start mount units, and the services that format and clean up. Only this package uses D-Bus
-// and builds such requests. Package unit also makes and removes the mount points.
+// Package unit asks PID 1 to start mount units, and the services that format and clean up. Only package unit uses D-Bus
+// and builds requests to PID 1. Package unit also makes and removes the mount points.
 package unit
 
 import (

@@ -224,7 +224,7 @@ func TestMountEnded(t *testing.T) {
 	}
 }
 
-// TestAwaitCleanup checks that hotmount uses an old directory again. If PID 1 is cleaning up this directory, hotmount
+// TestAwaitCleanup checks that hotmount uses an old directory again. If PID 1 is cleaning up the directory, hotmount
 // waits until the cleanup has ended.
 func TestAwaitCleanup(t *testing.T) {
 	const none, other = "org.freedesktop.systemd1.NoSuchUnit", "org.freedesktop.DBus.Error.LimitsExceeded"

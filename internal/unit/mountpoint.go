@@ -196,9 +196,9 @@ func Leftovers(dir string) ([]string, error) {
 // errMounted reports that a filesystem is mounted on a mount point.
 var errMounted = errors.New("something is mounted there")
 
-// openDirectory opens a directory step by step from the root, and follows no symlink that a pod may have put into a
-// class directory. openat2(2) would need only one step, but RestrictSUIDSGID= makes openat2(2) fail with ENOSYS
-// (seccomp_restrict_sxid in systemd's src/shared/seccomp-util.c).
+// openDirectory opens a directory step by step from the root and follows no symlink. A pod that can write to a class
+// directory cannot lead hotmount elsewhere. openat2(2) would need only one step, but RestrictSUIDSGID= makes openat2(2)
+// fail with ENOSYS (seccomp_restrict_sxid in systemd's src/shared/seccomp-util.c).
 func openDirectory(dir string) (*os.File, error) {
 	if !path.IsAbs(dir) || path.Clean(dir) != dir {
 		return nil, fmt.Errorf("%q is not a clean absolute path", dir)

@@ -119,7 +119,7 @@ func TestMakeAndRemove(t *testing.T) {
 	} else if !known && os.Remove(filepath.Join(point, "f")) != nil {
 		t.Fatal("cannot clean up")
 	}
-	// The provisioner empties the directory of a released volume in the same way.
+	// The provisioner also empties the directory of a released volume with os.RemoveAll.
 	if err := os.RemoveAll(filepath.Join(point, marker)); known && !errors.Is(err, unix.EPERM) {
 		t.Errorf("the mount point was emptied: %v", err)
 	} else if !known && MakeMountPoint(dir, uuid) != nil {
