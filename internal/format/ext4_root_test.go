@@ -173,8 +173,8 @@ func TestRealExt4Crash(t *testing.T) {
 	}
 }
 
-// TestRealExt4SuperblockIsLast checks that mkfs.ext4 writes the superblock last. A filesystem that a tool recognises is
-// whole.
+// TestRealExt4SuperblockIsLast checks that mkfs.ext4 writes the superblock last. If mkfs.ext4 is killed before the
+// write of the superblock, no tool recognises anything. A filesystem that a tool recognises is whole.
 func TestRealExt4SuperblockIsLast(t *testing.T) {
 	n := 52
 	for ; ; n++ {

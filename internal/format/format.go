@@ -3,7 +3,7 @@
 // blank, and gives up at the first doubt.
 //
 // The steps of a session are Open, Prove, Make and Close. A session keeps a descriptor on the disk open, so the kernel
-// gives the disk's name to no other disk, even if the disk is pulled.
+// gives the name of a pulled disk to no other disk.
 //
 // The proof depends on the disk sequence number, the size and the kernel's count of writes. If the number, the size or
 // the count has changed right before mkfs, or a write is in flight, nothing is written.

@@ -117,8 +117,8 @@ func KeepState(ctx context.Context, h inventory.Host, socket string, w io.Writer
 }
 
 // ResetState removes all records of the worker, so that the next start of the daemon is the first start on a new
-// worker. ResetState refuses while the records have a volume, a block volume or a running format. ResetState also
-// refuses while the daemon runs.
+// worker. ResetState refuses while a recorded volume or block volume is in use, or a recorded format is running.
+// ResetState also refuses while the daemon runs.
 func ResetState(ctx context.Context, h inventory.Host, socket string, w io.Writer, load func() (*disk.Settings, error)) error {
 	if err := resettable(ctx, h, socket, load); err != nil {
 		return fmt.Errorf("cannot reset the state directory, and nothing was changed: %w", err)

@@ -151,7 +151,7 @@ func named(c disk.Content, sigs []Signature, super *XFSSuper) disk.Content {
 	case s.Usage != "filesystem" || !agree || !disk.ValidUUID(uuid):
 		return c
 	case s.Type == "xfs" && (super == nil || super.InProgress || super.UUID != uuid):
-		// The tools name an XFS, but its superblock is damaged or missing.
+		// The tools name an XFS, but its superblock is damaged, unfinished or has another UUID.
 		c.Kind = disk.Unknown
 		return c
 	}

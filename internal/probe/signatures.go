@@ -74,8 +74,8 @@ func askWipefs(ctx context.Context, r run.Runner, node string) ([]Signature, err
 	return list, nil
 }
 
-// askBlkid runs blkid and relies on its output. The exit code 2 means only that blkid names nothing. blkid also returns
-// 2 for a disk that is unreadable, missing or (util-linux 2.39 and later) ambivalent.
+// askBlkid runs blkid and relies on its output, because the exit code 2 has several meanings. blkid returns 2 if it
+// names nothing, and for a disk that is unreadable, missing or (util-linux 2.39 and later) ambivalent.
 func askBlkid(ctx context.Context, r run.Runner, node string) ([]Signature, error) {
 	c := run.Command{Path: blkid, Args: []string{"-p", "-o", "udev", node}, Timeout: toolTime}
 	res, err := r.Run(ctx, c)

@@ -65,7 +65,7 @@ func (f FS) Below(name string) ([]string, error) {
 // disks that are gone and that the device does not need, such as a leg of a mirror.
 //
 // The device keeps its link to a disk that was pulled. The link to a pulled disk leads nowhere, or to a new disk in the
-// same slot, which does not name the device as its holder.
+// slot, which does not name the device as holder.
 func (f FS) Underlying(name string) ([]disk.Underlying, error) {
 	below, err := f.underlying(name, 0)
 	if err != nil {

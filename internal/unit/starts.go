@@ -145,7 +145,7 @@ func (s *starts) service() {
 }
 
 // ask requests the mounts from PID 1, several mounts through one service. While PID 1 may hold back jobs of mount
-// units, ask requests even a single mount through a service, which PID 1 does not hold back.
+// units, ask requests even a single mount through a service. PID 1 does not hold back services.
 //
 // If the service fails, each mount must be requested by itself. PID 1 refuses the whole batch if one of the mount units
 // is already loaded or masked.
