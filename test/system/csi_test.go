@@ -65,26 +65,38 @@ func (m machine) heldFor(name, driver string) {
 	m.wait("the hold", "(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep -E '"+name+" is held .another user.: a storage driver .*"+driver+".*hotmount accept "+name+"'")
 }
 
-// stage does with a volume what kubelet does (FormatAndMount in k8s.io/mount-utils, NodeUnstageVolume). It runs blkid,
-// makes a filesystem on a blank disk, mounts the disk, writes like a pod, and unmounts the disk. It then detaches the
-// disk at once. Each command must succeed at the first attempt, and the pod's data must be on the storage.
-func (m machine) stage(w worker.Node, name, id, image string) {
+// stage does with a volume what kubelet does (FormatAndMount in k8s.io/mount-utils, NodeUnstageVolume). It mounts the
+// disk, writes like a pod, and unmounts the disk. It then detaches the disk at once. Each command must succeed at the
+// first attempt, and the pod's data must be on the storage. times says how often pods have written to the volume.
+func (m machine) stage(w worker.Node, name, id, image string, times int) {
 	m.t.Helper()
-	m.run(fmt.Sprintf(`set -e; d=%s/plugins/kubernetes.io/csi/cinder.csi.openstack.org/%s/globalmount; mkdir -p $d
-		blkid -p -s TYPE -s PTTYPE -o export /dev/%[2]s || { [ $? = 2 ]; mkfs.ext4 -q -F -m0 /dev/%[2]s; }
-		mount -t ext4 -o defaults /dev/%[2]s $d; echo a pod was here >$d/db; umount $d; rmdir $d
-		! findmnt /dev/%[2]s`, kubeletRoot, name))
-	m.stored(w, name, id, image)
+	m.podMounts(name)
+	m.unstage(name)
+	m.stored(w, name, id, image, times)
 }
 
-// stored detaches the disk, and checks that the pod's data is on the storage.
-func (m machine) stored(w worker.Node, name, id, image string) {
+// podMounts runs blkid, makes a filesystem on a blank disk, mounts the disk, and writes one more line like a pod.
+func (m machine) podMounts(name string) {
+	m.t.Helper()
+	m.run(fmt.Sprintf(`set -e; d=%s/%[2]s/globalmount; mkdir -p $d
+		blkid -p -s TYPE -s PTTYPE -o export /dev/%[2]s || { [ $? = 2 ]; mkfs.ext4 -q -F -m0 /dev/%[2]s; }
+		mount -t ext4 -o defaults /dev/%[2]s $d; echo a pod was here >>$d/db`, stagingArea, name))
+}
+
+// unstage unmounts the disk. No other mount of the disk may be left.
+func (m machine) unstage(name string) {
+	m.t.Helper()
+	m.run(fmt.Sprintf("set -e; d=%s/%[2]s/globalmount; umount $d; rmdir $d; ! findmnt /dev/%[2]s", stagingArea, name))
+}
+
+// stored detaches the disk, and checks that the lines of all pods are on the storage.
+func (m machine) stored(w worker.Node, name, id, image string, times int) {
 	m.t.Helper()
 	if err := w.Detach(ctx(m.t), id); err != nil {
 		m.t.Fatal(err)
 	}
 	out, err := exec.CommandContext(ctx(m.t), "debugfs", "-R", "cat /db", image).Output()
-	if err != nil || string(out) != "a pod was here\n" {
+	if err != nil || string(out) != strings.Repeat("a pod was here\n", times) {
 		m.t.Errorf("%s: the storage has %q (%v)", name, out, err)
 	}
 	if out, err := exec.CommandContext(ctx(m.t), "e2fsck", "-fn", image).CombinedOutput(); err != nil {
@@ -98,26 +110,31 @@ func (m machine) stored(w worker.Node, name, id, image string) {
 func (m machine) publish(w worker.Node, name string) {
 	m.t.Helper()
 	loop := "losetup -f"
-	if c, is := w.(*worker.Container); is { // the container's last loop device, which no disk uses
-		loop = fmt.Sprintf("n=%d; [ -b /dev/loop$n ] || mknod /dev/loop$n b 7 $n; echo /dev/loop$n", c.First()+c.Loops()-1)
+	if c, is := w.(*worker.Container); is { // the container's last free loop device, because disks use the first ones
+		last := c.First() + c.Loops() - 1
+		loop = fmt.Sprintf("n=%d; while [ -e /sys/block/loop$n/loop ]; do n=$((n-1)); done; [ -b /dev/loop$n ] || mknod /dev/loop$n b 7 $n; echo /dev/loop$n", last)
 	}
 	m.run(fmt.Sprintf(`set -e; mkdir -p %[1]s/publish %[1]s/dev; touch %[1]s/publish/%[2]s %[1]s/dev/%[2]s
 		mount --bind /dev/%[2]s %[1]s/publish/%[2]s; mount --bind %[1]s/publish/%[2]s %[1]s/dev/%[2]s
 		loop=$(%[3]s); losetup $loop %[1]s/dev/%[2]s; echo $loop >/root/loop-%[2]s`, volumeDevices, name, loop))
 }
 
-const volumeDevices = kubeletRoot + "/plugins/kubernetes.io/csi/volumeDevices"
+// kubelet stages filesystems below stagingArea, and raw volumes below volumeDevices.
+const (
+	stagingArea   = kubeletRoot + "/plugins/kubernetes.io/csi/cinder.csi.openstack.org"
+	volumeDevices = kubeletRoot + "/plugins/kubernetes.io/csi/volumeDevices"
+)
 
-// podWrites makes an ext4 filesystem with a file on a raw volume, as a pod does.
-func (m machine) podWrites(name string) {
+// podWrites makes an ext4 filesystem on a raw volume, as a pod does. A file on it has the given number of lines.
+func (m machine) podWrites(name string, times int) {
 	m.t.Helper()
-	m.run("mkdir -p /root/pod; echo a pod was here >/root/pod/db; mkfs.ext4 -q -F -d /root/pod " + volumeDevices + "/dev/" + name + "; sync")
+	m.run(fmt.Sprintf("mkdir -p /root/pod; yes a pod was here | head -n %d >/root/pod/db; mkfs.ext4 -q -F -d /root/pod %s/dev/%s; sync", times, volumeDevices, name))
 }
 
 // unpublish removes the loop device and the mounts that publish made.
 func (m machine) unpublish(name string) {
 	m.t.Helper()
-	m.run(fmt.Sprintf("set -e; losetup -d $(cat /root/loop-%[2]s); umount %[1]s/dev/%[2]s; umount %[1]s/publish/%[2]s; rm %[1]s/dev/%[2]s %[1]s/publish/%[2]s", volumeDevices, name))
+	m.run(fmt.Sprintf("set -e; losetup -d $(cat /root/loop-%[2]s); umount %[1]s/dev/%[2]s; umount %[1]s/publish/%[2]s; rm %[1]s/dev/%[2]s %[1]s/publish/%[2]s /root/loop-%[2]s", volumeDevices, name))
 }
 
 // keepsOff checks that hotmount has not read, formatted or mounted any disk since the boot.
@@ -146,15 +163,15 @@ func TestCSIVolumes(t *testing.T) {
 		for _, image := range []string{blank(t, 320<<20), ext4Disk(t, 320<<20)} {
 			name, id := m.attach(w, worker.Disk{File: image})
 			m.heldFor(name, "cinder.csi.openstack.org")
-			m.stage(w, name, id, image)
+			m.stage(w, name, id, image, 1)
 		}
 		image := blank(t, 320<<20)
 		name, id := m.attach(w, worker.Disk{File: image})
 		m.heldFor(name, "cinder.csi.openstack.org")
 		m.publish(w, name)
-		m.podWrites(name)
+		m.podWrites(name, 1)
 		m.unpublish(name)
-		m.stored(w, name, id, image)
+		m.stored(w, name, id, image, 1)
 	}
 	m.keepsOff()
 
@@ -245,7 +262,7 @@ func TestCSIVolumesOnVirtio(t *testing.T) {
 		m.untouched(name)
 	}
 	m.publish(w, raw)
-	m.podWrites(raw)
+	m.podWrites(raw, 1)
 	written := digest(t, rawImage)
 
 	m.run("sync")
@@ -258,7 +275,7 @@ func TestCSIVolumesOnVirtio(t *testing.T) {
 	for serial, d := range map[string]struct{ id, image string }{"4d8ac1b2-9f6e-4a3c-8": {firstID, blankImage}, "5e9bd2c3-0a7f-5b4d-9": {secondID, ext4Image}} {
 		name := bySerial(serial)
 		m.heldFor(name, "cinder.csi.openstack.org")
-		m.stage(w, name, d.id, d.image)
+		m.stage(w, name, d.id, d.image, 1)
 	}
 	raw, unused = bySerial("RAW-1"), bySerial("RAW-2")
 	m.says("/dev/" + raw + usedHold + "bound as a device at " + volumeDevices)
@@ -269,12 +286,12 @@ func TestCSIVolumesOnVirtio(t *testing.T) {
 	m.publish(w, raw)
 	m.publish(w, unused)
 	m.run("debugfs -R 'cat /db' " + volumeDevices + "/dev/" + raw + " | grep -x 'a pod was here'")
-	m.podWrites(raw)
-	m.podWrites(unused)
+	m.podWrites(raw, 1)
+	m.podWrites(unused, 1)
 	m.unpublish(raw)
 	m.unpublish(unused)
-	m.stored(w, raw, rawID, rawImage)
-	m.stored(w, unused, unusedID, newImage)
+	m.stored(w, raw, rawID, rawImage, 1)
+	m.stored(w, unused, unusedID, newImage, 1)
 	m.keepsOff()
 
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\nclasses:\n- {name: default, directory: /mnt/disks, serial: ['DATA-*']}\nX\nhotmount config check; systemctl reload hotmount")
@@ -285,7 +302,7 @@ func TestCSIVolumesOnVirtio(t *testing.T) {
 	for range csiRounds() {
 		image := blank(t, 320<<20)
 		name, id := m.attach(w, worker.Disk{File: image, Serial: "7abd"})
-		m.stage(w, name, id, image)
+		m.stage(w, name, id, image, 1)
 	}
 }
 
@@ -305,22 +322,22 @@ func TestCSIVolumesBeforeInstallation(t *testing.T) {
 	rawImage := blank(t, 320<<20)
 	raw, rawID := m.attach(w, worker.Disk{File: rawImage})
 	m.publish(w, raw)
-	m.podWrites(raw)
+	m.podWrites(raw, 1)
 	written := digest(t, rawImage)
 	if err := w.Install(ctx(t), deb(t)); err != nil {
 		t.Fatal(err)
 	}
 	for i, image := range images {
 		m.heldFor(names[i], "cinder.csi.openstack.org")
-		m.stage(w, names[i], ids[i], image)
+		m.stage(w, names[i], ids[i], image, 1)
 	}
 	m.wait("the raw volume to be in use", "hotmount plan | grep -E '^"+raw+" .* ignore +it is in use through /dev/loop'")
 	if digest(t, rawImage) != written {
 		t.Error("the raw volume was written to")
 	}
-	m.podWrites(raw)
+	m.podWrites(raw, 1)
 	m.unpublish(raw)
 	m.says("/dev/" + raw + usedHold + "bound as a device at " + volumeDevices)
-	m.stored(w, raw, rawID, rawImage)
+	m.stored(w, raw, rawID, rawImage, 1)
 	m.keepsOff()
 }
