@@ -82,6 +82,37 @@ func TestExt4(t *testing.T) {
 	}
 }
 
+// TestEphemeralDisk checks that disks with the label of a cloud's ephemeral disk or of a cloud-init seed are ignored,
+// whatever filesystem has the label. The same filesystem without the label is mounted.
+func TestEphemeralDisk(t *testing.T) {
+	m, w := startNode(t, worker.Options{})
+	m.run("systemctl stop hotmount")
+	names, images := map[string]string{}, map[string]string{}
+	for label, mkfs := range map[string]string{
+		"ephemeral0": "mkfs.ext4 -q -L ephemeral0", "ephemeral1": "mkfs.xfs -q -f -L ephemeral1", "EPHEMERAL0": "mkfs.vfat -I -n EPHEMERAL0",
+		"config-2": "mkfs.vfat -I -n config-2", "cidata": "mkfs.ext4 -q -L cidata",
+	} {
+		images[label] = blank(t, 320<<20)
+		names[label], _ = m.attach(w, worker.Disk{File: images[label]})
+		m.make(names[label], mkfs)
+	}
+	digests := map[string]string{}
+	for label, image := range images {
+		digests[label] = digest(t, image)
+	}
+	m.run("systemctl start hotmount")
+	for label, name := range names {
+		m.says("/dev/" + name + " .*ignore: its label is that of a cloud-init seed, or of a cloud's ephemeral disk: " + label + "$")
+		if digest(t, images[label]) != digests[label] {
+			t.Errorf("%s was written to", label)
+		}
+		m.run("! findmnt /dev/" + name)
+	}
+	name := names["ephemeral0"]
+	m.run("e2label /dev/" + name + " ''; udevadm trigger -s block -y " + name)
+	m.mounted(name)
+}
+
 // TestTwentyDisks checks that twenty disks attached back to back are all mounted, each once (issue 2, shown 4). Half of
 // the disks hold a filesystem, and half are blank. Six more disks follow, so that the kernel's names of virtio disks
 // reach four letters, such as vdaa.

@@ -20,12 +20,18 @@ const kubeletRoot = "/var/lib/kubelet"
 func (m machine) register(drivers ...string) {
 	m.t.Helper()
 	for _, driver := range drivers {
-		m.run(fmt.Sprintf(`mkdir -p %[1]s/plugins_registry %[1]s/plugins/%[2]s
-			for s in %[1]s/plugins_registry/%[2]s-reg.sock %[1]s/plugins/%[2]s/csi.sock; do
-				perl -MSocket -e 'socket(S, PF_UNIX, SOCK_STREAM, 0) && bind(S, sockaddr_un($ARGV[0])) or die $!' $s
-			done`, kubeletRoot, driver))
+		sockets := []string{kubeletRoot + "/plugins_registry/" + driver + "-reg.sock", kubeletRoot + "/plugins/" + driver + "/csi.sock"}
+		if driver == hetzner {
+			sockets = []string{kubeletRoot + "/plugins/" + driver + "/socket"}
+		}
+		m.run(`for s in ` + strings.Join(sockets, " ") + `; do
+			mkdir -p ${s%/*} && perl -MSocket -e 'socket(S, PF_UNIX, SOCK_STREAM, 0) && bind(S, sockaddr_un($ARGV[0])) or die $!' $s || exit 1
+		done`)
 	}
 }
+
+// hetzner names its socket in another way than other drivers do.
+const hetzner = "csi.hetzner.cloud"
 
 // unregister removes all drivers' sockets and directories, as an administrator does.
 func (m machine) unregister() {
@@ -218,31 +224,38 @@ func TestCSIVolumes(t *testing.T) {
 	lifts("csi_ignore: [cinder.csi.openstack.org]\n")
 	lifts("classes:\n- {name: default, neighbours: ignore}\n")
 
-	// An unknown driver causes a hold. So does a driver that takes whole disks of the node.
-	for _, driver := range []string{"csi.example.com", "directpv-min-io"} {
+	m.driversThatCount(w)
+	m.driversThatDoNot(w)
+}
+
+// driversThatCount checks that a disk is held beside each of these drivers: an unknown driver, a driver that takes
+// whole disks of the node, and drivers that attach disks.
+func (m machine) driversThatCount(w worker.Node) {
+	m.t.Helper()
+	for _, driver := range []string{"csi.example.com", "directpv-min-io", hetzner, "cinder.csi.openstack.org"} {
 		m.unregister()
 		m.register(driver)
-		name, id := m.attach(w, worker.Disk{File: ext4Disk(t, 320<<20)})
+		name, id := m.attach(w, worker.Disk{File: ext4Disk(m.t, 320<<20)})
 		m.heldFor(name, driver)
+		m.untouched(name)
 		m.detach(w, id)
 	}
-	m.unregister()
-	m.run("mkdir -p " + kubeletRoot + "/plugins/csi.hetzner.cloud; perl -MSocket -e 'socket(S, PF_UNIX, SOCK_STREAM, 0) && bind(S, sockaddr_un($ARGV[0])) or die $!' " + kubeletRoot + "/plugins/csi.hetzner.cloud/socket")
-	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20)})
-	m.heldFor(name, "csi.hetzner.cloud")
-	m.detach(w, id)
+}
 
-	// These drivers attach no disks to the node.
+// driversThatDoNot checks that disks are mounted beside drivers that attach no such disks to the node.
+func (m machine) driversThatDoNot(w worker.Node) {
+	m.t.Helper()
 	m.unregister()
-	m.register("csi.tigera.io", "nfs.csi.k8s.io", "secrets-store.csi.k8s.io", "driver.longhorn.io", "rook-ceph.rbd.csi.ceph.com")
-	for _, image := range []string{blank(t, 320<<20), ext4Disk(t, 320<<20)} {
+	m.register("csi.tigera.io", "nfs.csi.k8s.io", "secrets-store.csi.k8s.io", "driver.longhorn.io", "rook-ceph.rbd.csi.ceph.com", "rook-ceph.cephfs.csi.ceph.com")
+	for _, image := range []string{blank(m.t, 320<<20), ext4Disk(m.t, 320<<20)} {
 		name, _ := m.attach(w, worker.Disk{File: image})
 		m.mounted(name)
 	}
 }
 
 // TestCSIVolumesOnVirtio checks a CSI driver's volumes on disks with serials, over a reboot. At this boot the driver is
-// there before hotmount. A class that selects by serial gets its disk without an accept.
+// there before hotmount. A class that selects by serial gets its disk without an accept. Only a driver that attaches or
+// takes such disks causes a hold.
 func TestCSIVolumesOnVirtio(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.register("cinder.csi.openstack.org")
@@ -292,18 +305,25 @@ func TestCSIVolumesOnVirtio(t *testing.T) {
 	m.unpublish(unused)
 	m.stored(w, raw, rawID, rawImage, 1)
 	m.stored(w, unused, unusedID, newImage, 1)
-	m.keepsOff()
-
-	m.run("cat >/etc/hotmount/config.yaml <<'X'\nclasses:\n- {name: default, directory: /mnt/disks, serial: ['DATA-*']}\nX\nhotmount config check; systemctl reload hotmount")
-	ours, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "DATA-1"})
-	m.mounted(ours)
-	theirs, _ := m.attach(w, worker.Disk{File: ext4Disk(t, 320<<20), Serial: "6fac"})
-	m.wait("the other to be left alone", "hotmount plan | grep -E '^"+theirs+" .* ignore '")
 	for range csiRounds() {
 		image := blank(t, 320<<20)
 		name, id := m.attach(w, worker.Disk{File: image, Serial: "7abd"})
+		m.heldFor(name, "cinder.csi.openstack.org")
 		m.stage(w, name, id, image, 1)
 	}
+	m.driversThatCount(w)
+	m.keepsOff()
+
+	m.run("cp /etc/hotmount/config.yaml /root/default.yaml; cat >/etc/hotmount/config.yaml <<'X'\nclasses:\n- {name: default, directory: /mnt/disks, serial: ['DATA-*']}\nX\nhotmount config check; systemctl reload hotmount")
+	ours, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "DATA-1"})
+	m.mounted(ours)
+	theirs, theirID := m.attach(w, worker.Disk{File: ext4Disk(t, 320<<20), Serial: "6fac"})
+	m.wait("the other to be left alone", "hotmount plan | grep -E '^"+theirs+" .* ignore '")
+	m.untouched(theirs)
+	m.detach(w, theirID)
+
+	m.run("cp /root/default.yaml /etc/hotmount/config.yaml; systemctl reload hotmount")
+	m.driversThatDoNot(w)
 }
 
 // TestCSIVolumesBeforeInstallation checks that hotmount takes no volume that a CSI driver attached before the package
