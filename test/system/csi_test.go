@@ -305,9 +305,9 @@ func TestCSIVolumesOnVirtio(t *testing.T) {
 	m.unpublish(unused)
 	m.stored(w, raw, rawID, rawImage, 1)
 	m.stored(w, unused, unusedID, newImage, 1)
-	for range csiRounds() {
+	for round := range csiRounds() {
 		image := blank(t, 320<<20)
-		name, id := m.attach(w, worker.Disk{File: image, Serial: "7abd"})
+		name, id := m.attach(w, worker.Disk{File: image, Serial: fmt.Sprintf("7abd-%d", round)})
 		m.heldFor(name, "cinder.csi.openstack.org")
 		m.stage(w, name, id, image, 1)
 	}
