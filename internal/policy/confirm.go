@@ -2,13 +2,14 @@ package policy
 
 import "hotmount/internal/disk"
 
-// Confirmable reports whether the token of `hotmount format` may be used to overwrite the disk. One of these must be
-// true: the disk is refused for its proven content c, it was a block volume, or its filesystem cannot be mounted. The
-// disk must also be one that would be formatted if it were blank. A hold because the disk may belong to somebody else
-// must be accepted first. The disk must not be a second path to a disk in use, because without multipathd the kernel
-// does not prevent writes through the second path. If the answer is no, the returned decision shows why.
+// Confirmable reports whether the token of `hotmount format` may be used to overwrite the disk. The token may be used
+// only if the disk is refused for its proven content c, was a block volume, or has a filesystem that cannot be mounted.
+// The disk must also be one that its class would format if the disk were blank. A hold because the disk may belong to
+// somebody else must be accepted first. The disk must not be a second path to a disk in use, because without multipathd
+// the kernel does not prevent writes through the second path. If Confirmable reports false, the returned decision shows
+// why.
 //
-// The token is valid even if somebody unmounted or released the disk.
+// The token of `hotmount format` is valid even if somebody unmounted or released the disk.
 func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decision, bool) {
 	d := Decide(f, c, s)
 	at, r := decide(inputOf(f, c, s), byRetry)
@@ -16,8 +17,8 @@ func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decisio
 	if r.lift&byToken == 0 && !unmountable {
 		return d, false
 	}
-	// The user of a block volume has made the content of the device. The record also protects the other volumes on that
-	// device.
+	// The user of a block volume has made the content of the device. The record of a block volume also protects the
+	// other volumes on its device.
 	if g := f.Standing.Given; g != nil && !g.Is(f) {
 		d.Action, d.Reason = disk.Refuse, disk.ReasonNeverFormat
 		return d, false
@@ -27,17 +28,16 @@ func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decisio
 		return d, false
 	}
 	// The token covers the content, and every hold that an accept would lift. A disk from which content has vanished
-	// looks blank. A token exists for a disk that looks blank only if the disk was a block volume, and that token is
-	// printed with the former content.
+	// looks blank. A disk that looks blank has a token only if the disk was a block volume. That token is printed with
+	// the former content.
 	in := inputOf(f, &disk.Content{Kind: disk.Blank, Proven: true}, s)
 	d, _ = decide(in, byAccept|byRetry|withToken)
 	return d, d.Action == disk.Format
 }
 
-// secondPath returns the disk in use to which this disk may be a second path. It returns nil if there is none. The
-// serial decides. If no serial distinguishes the disks, the WWN decides, and if no WWN does, the filesystem. A disk is
-// in use if Peer.InUse is set. A program that only has the disk open does not count, because hotmount does not know of
-// it.
+// secondPath returns the disk in use (Peer.InUse) to which this disk may be a second path, or nil. The serial decides,
+// then the WWN, then the filesystem: the first of them that the disks have. A program that only has the disk open does
+// not count, because hotmount does not know of it.
 func secondPath(f *disk.Facts) *disk.Peer {
 	for _, same := range [][]disk.Peer{f.SameSerial, f.SameWWN, f.SameUUID} {
 		for i := range same {

@@ -159,8 +159,8 @@ func halfExt4(f *disk.Facts) {
 	f.Standing.Intent = &disk.Intent{UUID: uuid, Ext4: &disk.MkfsExt4{}}
 }
 
-// TestWord checks that accept lifts the hold of a disk. A disk without a hold is only tried again. A twin can be
-// accepted once its peer is gone.
+// TestWord checks that accept lifts the hold of a disk. For a disk without a hold, accept only makes hotmount try
+// again. A twin can be accepted once its peer is gone.
 func TestWord(t *testing.T) {
 	for name, tt := range map[string]struct {
 		facts   func(*disk.Facts)

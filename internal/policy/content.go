@@ -7,9 +7,9 @@ import (
 )
 
 // giving contains the rules for a disk of a class in block mode. Once the disk was given out, its content belongs to
-// the user of the volume. Before that, hotmount protects any content that it knows of.
+// the user of the volume. Before a class gives a disk out, hotmount protects all content that it knows of.
 var giving = []rule{{
-	// The link of this disk would have the name of the other disk's volume.
+	// The link of this disk would have the same name as the volume of another disk.
 	reason: disk.ReasonOtherBlock, action: disk.Hold, on: raw, lift: byAccept, kind: HoldIdentity,
 	when: func(in input) bool {
 		g := in.f.Standing.Given
@@ -89,7 +89,7 @@ var mountable = []rule{{
 	why:    func(w *told) string { return say("it holds %s%s", describe(w.c), evidence(w.c)) },
 	remedy: otherRemedy,
 }, {
-	// The filesystem that the operator ordered to overwrite is still there, perhaps only in part.
+	// The filesystem that the operator ordered to overwrite is still on the disk, perhaps only in part.
 	reason: disk.ReasonOverwrite, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldData,
 	when:   func(in input) bool { return replaced(in, true) && !in.accepted(disk.ReasonOverwrite) },
 	means:  "an operator began to format it and the format did not finish; the filesystem that it held is still there and may be damaged",
@@ -108,8 +108,8 @@ var mountable = []rule{{
 	reason: disk.ReasonTorn, action: disk.Refuse, on: filesystem, names: theFilesystem, lift: byToken,
 	when:  func(in input) bool { return in.c.Torn },
 	means: "this node's format of it did not finish: the superblock is there, and parts of the filesystem are not",
-	// The text does not claim that the filesystem was never mounted. It may have been mounted where this node has no
-	// record of that.
+	// The text does not claim that the filesystem was never mounted. This node may have mounted the filesystem and lost
+	// the record.
 	why: func(w *told) string {
 		return say("this node's format of it did not finish: the superblock of %s %s is there, and parts of the filesystem are not%s", visible(w.d.Type), w.d.UUID, evidence(w.c))
 	},
@@ -156,7 +156,7 @@ var mountable = []rule{{
 	why:      twinWhy,
 	remedy:   twinRemedy,
 }, {
-	// The user of the old volume would miss the filesystem, and another user would see its data.
+	// A mount in the new class would take the filesystem from its user and show the data to another user.
 	reason: disk.ReasonOtherClass, action: disk.Hold, on: filesystem, names: theFilesystem,
 	when: func(in input) bool { return formerly(in.f.Standing.Volume.Place(), in.s, in.class) != nil },
 }, {

@@ -9,19 +9,19 @@ import (
 // Condition is one condition for formatting a disk.
 type Condition struct {
 	// Wanted is the condition in words. Held reports whether the condition is met. Found is what is known about the
-	// condition. It is empty if Wanted needs no details.
+	// condition, or empty if Wanted needs no details.
 	Wanted string
 	Held   bool
 	Found  string
-	// Names reports that Found names the data or the disk in question. A token is valid only for what Found names.
+	// Names reports that Found names the data or the disk for which a token is valid.
 	Names bool
 	// Open reports that only reading the disk can show whether the condition is met.
 	Open bool
 }
 
 // Conditions returns the conditions under which the class formats the disk, or in block mode gives it out. Each
-// condition is a rule that would prevent this. The conditions are in the order in which Decide checks the rules. All
-// conditions are met if and only if Decide returns Format or Link.
+// condition stands for a rule that would prevent the format or the link. The conditions are in the order in which
+// Decide checks the rules. All conditions are met if and only if Decide returns Format or Link.
 func Conditions(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Class) []Condition {
 	in := input{f, c, s, class, blank}
 	if class.Mode == disk.ModeBlock {
@@ -76,27 +76,28 @@ func isBlank(in input) Condition {
 type Considered struct {
 	Class *disk.Class
 	// Matches are the results of the selectors of the class. If the disk is a partition and the class selects whole
-	// disks, they are the results for the disk of the partition.
+	// disks, Matches are the results for the partition's disk.
 	Matches []Match
 	// Selected reports that the class selects the disk. Other reports that the class selects a partition of the disk,
 	// or the disk of the partition.
 	Selected, Other bool
-	// Has reports that the disk belongs to the class. Verdict is the result in words, to follow the name of the class.
+	// Has reports that the disk belongs to the class. Verdict is the result in words, as a sentence that begins with
+	// the name of the class.
 	Has     bool
 	Verdict string
 }
 
 // Excluded is one exclusion that matches a disk.
 type Excluded struct {
-	// Index is the position of the exclusion in the configuration. Matches are the results of its selectors, for the
-	// partition or for the disk of the partition.
+	// Index is the position of the exclusion in the configuration. Matches are the results of the exclusion's
+	// selectors, for the partition or for the partition's disk.
 	Index   int
 	Matches []Match
 }
 
 // Consider returns the results for every class in order, and every exclusion that matches the disk. If no exclusion
-// matches, the first class that is Selected or Other decides. A volume is the exception, because it stays with its
-// class (Select).
+// matches, the first class that is Selected or Other decides. Only a volume stays with its class, whatever the
+// exclusions and selectors say (Select).
 func Consider(f *disk.Facts, s *disk.Settings) (classes []Considered, exclusions []Excluded) {
 	for i := range s.Exclude {
 		e := &s.Exclude[i]
@@ -141,7 +142,7 @@ func Consider(f *disk.Facts, s *disk.Settings) (classes []Considered, exclusions
 	return classes, exclusions
 }
 
-// hasIt returns the verdict for the class to which the disk belongs.
+// hasIt returns the verdict on the class to which the disk belongs.
 func hasIt(one *Considered) string {
 	if !one.Selected {
 		return "does not select it, and has it: it is a volume of this class until that ends"

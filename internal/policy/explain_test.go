@@ -39,8 +39,8 @@ func TestConditionsAreTheDecision(t *testing.T) {
 	})
 }
 
-// TestConditionsOfWhatIsMadeAgain checks a disk on which this node's format did not finish. The content before the
-// format then blocks neither the decision nor its explanation.
+// TestConditionsOfWhatIsMadeAgain checks a disk on which this node's format did not finish. The content before an
+// unfinished format blocks neither the decision nor its explanation.
 func TestConditionsOfWhatIsMadeAgain(t *testing.T) {
 	before := &disk.Sighting{UUID: otherUUID, Type: "xfs"}
 	for name, put := range map[string]func(*disk.Standing){
@@ -75,8 +75,7 @@ func TestConditionsOfWhatIsGivenOut(t *testing.T) {
 	}
 }
 
-// TestConditionsTellOfAccepts checks that the text of a condition mentions the accept because of which the condition is
-// met.
+// TestConditionsTellOfAccepts checks that a condition that is met because of an accept mentions that accept.
 func TestConditionsTellOfAccepts(t *testing.T) {
 	for _, accepted := range []bool{false, true} {
 		f, s := blankDisk(), settings()
@@ -114,8 +113,8 @@ func TestConsider(t *testing.T) {
 	}
 }
 
-// TestConsiderLoopDevices checks that the explanation says why a class does not select a loop device, if the selectors
-// do not show it.
+// TestConsiderLoopDevices checks that the explanation says why a class does not select a loop device whose selectors
+// all match.
 func TestConsiderLoopDevices(t *testing.T) {
 	for want, f := range map[string]disk.Facts{
 		"has it":                                 {BackingFile: "/srv/ci/a.img"},
@@ -174,8 +173,8 @@ func TestConsiderPartitions(t *testing.T) {
 	}
 }
 
-// TestConsiderIsTheDecision checks that without an exclusion the first class that selects the disk or its partitions
-// gets them. A disk does not belong to a class if one of its partitions belongs to a class.
+// TestConsiderIsTheDecision checks that the first class that selects the disk or its partitions gets them, if no
+// exclusion matches. A disk does not belong to a class if a partition of the disk belongs to a class.
 func TestConsiderIsTheDecision(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		selectors := func(label string) disk.Selectors {

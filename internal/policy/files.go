@@ -1,7 +1,7 @@
 package policy
 
-// fileIs returns what a file of that format (package probe) is, and how its content is used. Both results are empty for
-// a format that is not known.
+// fileIs returns what a file of the given format (package probe) is, and how the content of such a file is used. fileIs
+// returns two empty texts for an unknown format.
 func fileIs(format string) (what, use string) {
 	driver := format
 	switch format {

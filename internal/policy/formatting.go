@@ -7,10 +7,10 @@ import (
 	"hotmount/internal/disk"
 )
 
-// formattable contains the rules for a disk that may be blank. Some of them also apply to a disk that is to be given
-// out as a block volume. Permanent refusals come before the holds, so that nobody accepts a disk that is refused
-// afterwards. Only the rule for the size comes last, because the disk is read first. The first hold that applies is
-// shown, and an accept lifts only that hold.
+// formattable contains the rules for a disk that may be blank. Some of these rules also apply to a disk that is to be
+// given out as a block volume. Permanent refusals come before the holds, so that nobody accepts a disk that is refused
+// afterwards. The refusal for the size is the exception and comes last, because the disk is read first. The first hold
+// that applies is shown, and an accept lifts only that hold.
 var formattable = []rule{{
 	// Users of block volumes, and the cleaner of the provisioner, can leave a disk behind that looks blank.
 	reason: disk.ReasonNeverFormat, action: disk.Refuse, on: blank, lift: byToken | withToken,
@@ -150,7 +150,7 @@ var formattable = []rule{{
 		return say("to see which disks: hotmount history; to have it formatted: hotmount accept %s", w.f.Name)
 	},
 }, {
-	// No other rule prevents giving the disk out.
+	// This rule comes last: no other rule prevents giving the disk out.
 	reason: disk.ReasonBlock, action: disk.Link, on: raw,
 	means: "its class gives it out as a block volume",
 }, {
@@ -205,7 +205,7 @@ func udevKnows(w *told) string {
 	return say("ID_FS_TYPE=%s ID_FS_USAGE=%s ID_FS_AMBIVALENT=%s ID_PART_TABLE_TYPE=%s", visible(u.FSType), visible(u.FSUsage), visible(u.Ambivalent), visible(u.PartTable))
 }
 
-// maybe names the recorded disk that may be this one.
+// maybe returns the name of the recorded disk that may be the same as this disk.
 func maybe(p *disk.Identity) string {
 	if p == nil {
 		return ""

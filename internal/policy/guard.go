@@ -6,24 +6,24 @@ import (
 	"hotmount/internal/disk"
 )
 
-// mayBeCSI reports whether a driver on the node may have brought the disk or can take it, and nothing shows that the
-// disk belongs to hotmount (ADR 0012).
+// mayBeCSI reports whether the disk may belong to a driver on the node, and nothing shows that the disk belongs to
+// hotmount (ADR 0012).
 func mayBeCSI(in input) bool {
 	return brought(in) && !ofThisNode(in) && !singledOut(in) && !in.spared(disk.ReasonCSI)
 }
 
-// brought reports whether a driver on the node may have brought the disk here or can take it for itself.
+// brought reports whether a driver on the node may have brought the disk, or can take the disk for itself.
 func brought(in input) bool {
 	return slices.ContainsFunc(in.f.Drivers, func(d disk.Driver) bool { return reaches(d, in.f, in.s) })
 }
 
-// reaches reports whether the driver can bring or take such a disk, and the settings do not ignore the driver.
+// reaches reports whether the driver can bring or take disks of this kind, and the settings do not ignore the driver.
 func reaches(d disk.Driver, f *disk.Facts, s *disk.Settings) bool {
 	return d.Reach&f.Reach() != 0 && !slices.Contains(s.CSIIgnore, d.Name)
 }
 
 // ofThisNode reports whether this node has given the disk out, has mounted its filesystem, or has made or begun to make
-// its filesystem. A record that may belong to another disk does not count.
+// its filesystem. Records that may belong to another disk do not count.
 func ofThisNode(in input) bool {
 	switch {
 	case in.at == raw:
@@ -35,15 +35,15 @@ func ofThisNode(in input) bool {
 	return onRecord(in) || st.Made || i != nil && !st.IntentDoubt && (!st.IntentBySlot || i.UUID == in.c.UUID)
 }
 
-// copied reports whether the filesystem is a copy: it is on record on another disk, as serial or WWN show.
+// copied reports whether the filesystem is a copy: the records have it on a disk with another serial or WWN.
 func copied(in input) bool {
 	l := in.f.Standing.LastOn
 	return l != nil && l.UUID == in.c.UUID && l.Identity.Other(in.f.Identity(""))
 }
 
-// singledOut reports whether the class shows that the disk belongs to the node itself. The class does so if it ignores
-// neighbours, or if a pattern spells enough of the disk's serial, WWN or mapper name. Slot and model do not count,
-// because another owner's disk may have the same ones.
+// singledOut reports whether the class shows that the disk belongs to the node itself. A disk is singled out if its
+// class ignores neighbours, or if a pattern spells enough of the disk's serial, WWN or mapper name. Slot and model do
+// not count, because a disk of another owner may have the same slot or model.
 func singledOut(in input) bool {
 	s, a := &in.class.Selectors, itself(in.f)
 	return in.class.Neighbours == disk.NeighboursIgnore ||

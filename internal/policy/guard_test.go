@@ -19,13 +19,13 @@ func drivenWith(put func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) { driven(f); put(f) }
 }
 
-// csiDrivers puts the disk on a node with one driver that has that reach.
+// csiDrivers puts the disk on a node with one driver that has the given reach.
 func csiDrivers(reach disk.Reach) func(*disk.Facts) {
 	return func(f *disk.Facts) { f.Drivers = []disk.Driver{{Name: "a.example", Reach: reach}} }
 }
 
-// TestGuard checks that a disk that a driver on the node may have brought, or can take, is held before it is opened. It
-// is not held if a fact shows that it belongs to hotmount.
+// TestGuard checks that a disk that a driver on the node may have brought, or can take, is held before it is opened. A
+// disk is not held if a fact shows that the disk belongs to hotmount.
 func TestGuard(t *testing.T) {
 	serial := func(patterns ...string) func(*disk.Settings) {
 		return func(s *disk.Settings) { s.Classes[0].Serial = patterns }
@@ -139,7 +139,7 @@ func TestGuard(t *testing.T) {
 }
 
 // TestOthersComeBeforeContent checks that no remedy changes a disk that may belong to somebody else, whatever is on the
-// disk. The refusal for the content follows once the hold is accepted. The token is offered only with that refusal.
+// disk. The refusal for the content, which offers the token, follows only once the hold is accepted.
 func TestOthersComeBeforeContent(t *testing.T) {
 	over := &disk.Intent{UUID: otherUUID, Over: true}
 	contents := []struct {
@@ -200,8 +200,7 @@ func unproved(c *disk.Content) *disk.Content {
 	return &other
 }
 
-// TestLiterals checks that characters that a pattern leaves open do not count. The beginnings that all WWNs share do
-// not count either.
+// TestLiterals checks that neither a pattern's wildcards nor the beginnings that all WWNs share are counted.
 func TestLiterals(t *testing.T) {
 	for pattern, want := range map[string]int{
 		"DATA-1": 6, "*": 0, "????": 0, "D*T?A": 3, "[DATA]1": 1, `[\]D]1`: 1, `\*\?ab`: 4, `ab\`: 2, "": 0, "[": 0,
@@ -217,7 +216,7 @@ func TestLiterals(t *testing.T) {
 }
 
 // TestSelectorOfADisk checks that the selector that a hold prints lifts the hold once it is in the configuration. The
-// selector selects no other disk.
+// printed selector selects no other disk.
 func TestSelectorOfADisk(t *testing.T) {
 	for _, tt := range []struct {
 		put  func(*disk.Facts)
@@ -257,7 +256,7 @@ func TestSelectorOfADisk(t *testing.T) {
 	}
 }
 
-// TestWordsOfAGuard checks that the hold names the drivers that may have brought such a disk, and no other drivers.
+// TestWordsOfAGuard checks that the hold names the drivers that may have brought the disk, and no other drivers.
 func TestWordsOfAGuard(t *testing.T) {
 	f, s := blankDisk(), settings()
 	f.Drivers = []disk.Driver{{Name: "a\x1b[1m.example", Reach: disk.Anything}, cinder, {Name: "net.example", Reach: disk.Fabric}, {Name: "old.example", Reach: disk.Local}}
@@ -268,8 +267,8 @@ func TestWordsOfAGuard(t *testing.T) {
 	}
 }
 
-// TestNeighbours checks that the warning names each class that holds new disks, with the drivers. The warning comes
-// before such a disk is attached.
+// TestNeighbours checks that the warning names each class that will hold new disks, and the drivers that cause the
+// holds.
 func TestNeighbours(t *testing.T) {
 	class := func(name string, s disk.Selectors) disk.Class { return disk.Class{Name: name, Selectors: s} }
 	s := &disk.Settings{CSIIgnore: []string{"old.example"}, Classes: []disk.Class{

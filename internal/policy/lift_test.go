@@ -7,15 +7,15 @@ import (
 	"hotmount/internal/disk"
 )
 
-// operator does what the first command of the remedy does, on the facts of the disk or on the settings. It reports
-// whether it knows the command.
+// operator does what the first command of the remedy does, on the facts of the disk or on the settings. operator
+// reports whether it knows the command.
 func operator(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision, next string) bool {
 	accept, format := "hotmount accept "+f.Name, "hotmount format "+f.Name
 	switch {
 	case strings.Contains(next, accept):
 		if w := Word(f, d); w.Reason != "" {
 			f.Standing.Accepted = append(f.Standing.Accepted, w)
-			// Store.Accept makes the same change.
+			// Store.Accept changes the volume in the same way.
 			if v := f.Standing.Volume; w.Reason == disk.ReasonOtherClass && v != nil {
 				freed := *v
 				freed.Class, freed.Directory, f.Standing.Volume = "", "", &freed
@@ -42,8 +42,8 @@ func operator(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision,
 	return false
 }
 
-// TestEachHoldHasALift checks that the command that is printed with a hold lifts the hold. If the remedy offers the
-// token of `hotmount format`, the token is valid.
+// TestEachHoldHasALift checks that the command printed with a hold lifts the hold. It also checks that each token that
+// a remedy offers is valid.
 func TestEachHoldHasALift(t *testing.T) {
 	held := map[disk.Reason]bool{}
 	for _, cond := range conditions {
@@ -75,8 +75,8 @@ func TestEachHoldHasALift(t *testing.T) {
 	}
 }
 
-// TestWordsOfAFormerBlockVolume checks that the message names what was given out. For a device-mapper device the
-// message says that this is not known.
+// TestWordsOfAFormerBlockVolume checks that the message names what was given out. For a device-mapper device, the
+// message says that it is not known which of the disks was given out.
 func TestWordsOfAFormerBlockVolume(t *testing.T) {
 	for it, put := range map[string]func(*disk.Facts){"it": another(given), "its disk vdb": partOf(another(given)), "it, or a disk below it,": onBlockVolume} {
 		f, s := blankDisk(), settings()

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// leastLiterals is how many characters a pattern must spell to select only one disk or a few disks.
+// leastLiterals is the number of literal characters from which on a pattern is taken to select only a few disks.
 const leastLiterals = 4
 
 // blankRune stands for a part of a value that a pattern does not spell.
@@ -16,8 +16,8 @@ const blankRune = "\x00"
 var sharedPrefixes = strings.NewReplacer("naa.", "", "eui.", "", "nvme.", "", "uuid.", "", "t10.", "",
 	"naa"+blankRune, "", "eui"+blankRune, "", "nvme"+blankRune, "", "uuid"+blankRune, "", "t10"+blankRune, "")
 
-// literals returns how many characters the pattern spells, without sharedPrefixes. Each value that the pattern matches
-// contains these characters. A faulty pattern spells none.
+// literals returns how many characters, without sharedPrefixes, are in every value that the pattern matches. For a
+// faulty pattern it returns 0.
 func literals(pattern string) int {
 	expression, ok := strings.CutPrefix(pattern, Regexp)
 	if !ok {
@@ -30,7 +30,7 @@ func literals(pattern string) int {
 	return weight(spelled(re.Simplify()))
 }
 
-// weight returns the number of characters in the text, without those of sharedPrefixes and without any blankRune.
+// weight returns the number of characters in the text, without sharedPrefixes and blankRunes.
 func weight(text string) int {
 	s := sharedPrefixes.Replace(text)
 	return len(s) - strings.Count(s, blankRune)
@@ -61,8 +61,8 @@ func spelledByGlob(glob string) string {
 	return b.String()
 }
 
-// spelled returns the characters that are in each text that the regular expression matches. A blankRune stands for each
-// part that may differ.
+// spelled returns the characters that every match of the regular expression contains, with a blankRune for each part
+// that may differ.
 func spelled(re *syntax.Regexp) string {
 	switch re.Op {
 	case syntax.OpLiteral:

@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// equivalent lists the conditions that can be removed without a test that fails, and why.
+// equivalent lists the conditions whose removal makes no test fail, with the reason.
 var equivalent = map[string]string{
 	"in.c.Proven of in.c.Kind == disk.HalfMade && in.c.Proven":                "what is half-made is refused without an intent, and with one it is proven first",
 	"in.c.Kind == disk.HalfMade of in.c.Kind == disk.HalfMade && in.c.Proven": "what was read and is not blank is half made there",
@@ -26,9 +26,9 @@ var equivalent = map[string]string{
 	"err != nil":                     "regexp.Compile gives nil with an error",
 }
 
-// mutator changes the source so that each condition can be removed by its number. A part of an "or" becomes false, a
-// part of an "and" becomes true. A case of a switch over values matches nothing. In a table of rules it removes the
-// condition of each row, as a whole and in parts, and the row's lift. It does not change the texts.
+// mutator changes the source so that each condition can be removed by its number. To remove a condition, a part of an
+// "or" becomes false, a part of an "and" becomes true, and a case of a switch matches nothing. In a table of rules,
+// mutator removes each row's lift, and each row's condition as a whole and in parts, but changes no texts.
 type mutator struct {
 	source  []byte
 	table   bool   // mutate only the fields when and lift of rules
@@ -53,7 +53,7 @@ func (m *mutator) wrap(e ast.Expr, text, before, after string, inner func()) {
 	m.inserts = append(m.inserts, insert{end, after})
 }
 
-// condition mutates the condition e as a whole, and each of its parts.
+// condition mutates the condition e as a whole, and each part of e.
 func (m *mutator) condition(e ast.Expr) {
 	if p, ok := e.(*ast.ParenExpr); ok {
 		m.condition(p.X)
@@ -232,7 +232,7 @@ func TestTheSpecificationNeedsEachCondition(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	passes := func(mutant int, tests string) bool {
-		// rapid need not shrink a failure, because only the fact that the test fails counts.
+		// Only whether the test fails counts, so rapid need not shrink the failure.
 		cmd := exec.Command(binary, "-test.run", tests, "-test.failfast", "-rapid.nofailfile", "-rapid.shrinktime", "1ms")
 		cmd.Env = append(os.Environ(), fmt.Sprint("HOTMOUNT_TEST_MUTANT=", mutant))
 		return cmd.Run() == nil

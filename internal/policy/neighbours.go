@@ -8,11 +8,11 @@ import (
 	"hotmount/internal/disk"
 )
 
-// driversOf returns the names of the drivers because of which the disk may be held, as text.
+// driversOf returns as text the names of the drivers that are the reason for a hold.
 func driversOf(w *told) string { return joined(Drivers(w.f, w.s)) }
 
-// Drivers returns the names of the drivers on the node that can have brought the disk or can take it. The names contain
-// foreign bytes.
+// Drivers returns the names of the drivers on the node that may have brought the disk, or can take the disk. The names
+// contain foreign bytes.
 func Drivers(f *disk.Facts, s *disk.Settings) []string {
 	var names []string
 	for _, d := range f.Drivers {
@@ -31,12 +31,12 @@ func csiRemedy(w *told) string {
 	return say("if it is the node's own: hotmount accept %s; to allow such disks in advance, in the class: %s", w.f.Name, cmp.Or(selectorOf(w.f), "neighbours: ignore"))
 }
 
-// selectorOf returns a selector that selects only this disk, as it is written in a class. It is empty if neither the
-// serial, the WWN nor the mapper name of the disk can be written in a class.
+// selectorOf returns a line for a class that selects only this disk, or "" if no line can have the disk's serial, WWN
+// or mapper name.
 func selectorOf(f *disk.Facts) string {
 	wwn := f.WWN
 	if f.WorldWide() == "" {
-		wwn = "" // such a WWN may consist of model and slot
+		wwn = "" // a WWN that is not worldwide may consist of model and slot
 	}
 	for _, s := range [...]struct{ key, value string }{{"serial", itself(f).serial()}, {"wwn", wwn}, {"mapper_names", f.MapperName}} {
 		glob := globEscaper.Replace(s.value)
@@ -76,13 +76,13 @@ func Neighbours(drivers []disk.Driver, s *disk.Settings) []string {
 	return lines
 }
 
-// allSpell reports whether every pattern spells at least leastLiterals characters. Each disk that such patterns match
-// is singled out.
+// allSpell reports whether every pattern spells at least leastLiterals characters. If so, each disk that the patterns
+// match is singled out.
 func allSpell(patterns []string) bool {
 	return len(patterns) > 0 && !slices.ContainsFunc(patterns, func(p string) bool { return literals(p) < leastLiterals })
 }
 
-// transports has the transports of disks, by the first two letters of the disks' names.
+// transports maps the first two letters of a disk's name to the disk's transport.
 var transports = map[string]string{"vd": "virtio", "sd": "scsi", "nv": "nvme", "dm": "dm", "lo": "loop", "md": "md"}
 
 // reachOf returns the kinds of disks that the selectors can select, by transport and by name.
@@ -103,7 +103,7 @@ func reachOf(s *disk.Selectors) disk.Reach {
 		if len(kind) == 2 && strings.Trim(kind, "abcdefghijklmnopqrstuvwxyz") == "" {
 			all |= of(transports[kind])
 		} else {
-			all |= disk.Local | disk.Fabric // all usual disks, as in named
+			all |= disk.Local | disk.Fabric // all virtio-blk, SCSI and NVMe disks, as in named
 		}
 	}
 	if all == 0 {

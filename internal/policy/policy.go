@@ -1,5 +1,5 @@
-// Package policy decides what is done with a disk. The package is pure: a decision depends only on the arguments. So
-// the daemon, the process that formats and `hotmount plan` always agree. The rules are one table (rules.go).
+// Package policy decides what is done with a disk. The package is pure: a decision depends only on the arguments. As a
+// result, the daemon, the process that formats and `hotmount plan` always agree. The rules are one table (rules.go).
 package policy
 
 import (
@@ -12,15 +12,15 @@ import (
 )
 
 // Decide returns what to do with one disk: the action of the first rule that applies. f are the facts of the disk, c is
-// its content, and s is the configuration. Call Decide first with the content that udev knows (f.Known). If the answer
+// its content, and s is the configuration. Call Decide first with the content that udev knows (f.Known). If the action
 // is Prove, call Decide again with the result of the proof. Decide refuses every disk that no rule covers.
 func Decide(f *disk.Facts, c *disk.Content, s *disk.Settings) disk.Decision {
 	d, _ := decide(inputOf(f, c, s), 0)
 	return d
 }
 
-// decide returns the decision of the first rule that applies, and the rule itself. It skips the rules that can be
-// lifted by one of the waived lifts.
+// decide returns the decision of the first rule that applies, and the rule itself. decide skips the rules that one of
+// the waived lifts can lift.
 func decide(in input, waived lift) (disk.Decision, *rule) {
 	d := disk.Decision{}
 	if in.class != nil {
@@ -41,19 +41,19 @@ func decide(in input, waived lift) (disk.Decision, *rule) {
 	return d, &rules[len(rules)-1]
 }
 
-// input is what the functions of a rule receive. They receive it as a value, so that a decision allocates nothing
-// (TestDecide).
+// input is what the functions of a rule receive. The functions receive input as a value, so that a decision allocates
+// nothing (TestDecide).
 type input struct {
 	f *disk.Facts
 	c *disk.Content
 	s *disk.Settings
-	// class is the class to which the disk belongs. It is nil if the disk belongs to no class.
+	// class is the class to which the disk belongs, or nil.
 	class *disk.Class
 	at    situation
 }
 
-// situation is the general state of a disk. A disk is in exactly one situation. A rule applies to one or more
-// situations.
+// situation is the general state of a disk. A disk is in exactly one situation. Each rule names the situations to which
+// it applies.
 type situation uint8
 
 const (
@@ -96,15 +96,15 @@ func inputOf(f *disk.Facts, c *disk.Content, s *disk.Settings) input {
 // disk.
 func (in input) accepted(r disk.Reason) bool { return in.f.Standing.Lifted(r, in.c.UUID) }
 
-// spared reports whether the operator has accepted the disk although it may belong to somebody else. For a disk that is
-// refused because of its content, an accept with any content counts, because a proof may find another UUID.
+// spared reports whether the operator has accepted the disk for the reason r, with its filesystem. For a disk that is
+// refused for its content, an accept with any filesystem counts, because a proof may find another UUID.
 func (in input) spared(r disk.Reason) bool {
 	uuid, _ := theContent(in)
 	return in.f.Standing.Lifted(r, uuid) ||
 		in.at == other && slices.ContainsFunc(in.f.Standing.Accepted, func(w disk.Word) bool { return w.Reason == r })
 }
 
-// Intent returns the unfinished format that concerns the disk with this content. It returns nil if there is none.
+// Intent returns the unfinished format that concerns the disk with this content, or nil.
 func Intent(f *disk.Facts, c *disk.Content) *disk.Intent {
 	on := func(p disk.Peer) bool { return begunOn(f, &p) }
 	if nextInSlot(f, c) || slices.ContainsFunc(f.SameSerial, on) || slices.ContainsFunc(f.SameWWN, on) {
@@ -113,29 +113,30 @@ func Intent(f *disk.Facts, c *disk.Content) *disk.Intent {
 	return f.Standing.Intent
 }
 
-// begunOn reports whether the disk's unfinished format began on the peer. The peer is attached, so the format is
-// finished on the peer.
+// begunOn reports whether the disk's unfinished format began on the peer. Because the peer is attached, the format is
+// finished on the peer and not on this disk.
 func begunOn(f *disk.Facts, p *disk.Peer) bool {
 	i := f.Standing.Intent
 	return i != nil && i.Identity.Seq == p.Seq
 }
 
-// nextInSlot reports whether the intent is recognised only by its slot and belongs to another disk. That is so if this
-// disk holds a filesystem that this node has made or mounted before, and that was not to be overwritten.
+// nextInSlot reports whether the intent is recognised only by its slot and belongs to another disk. The intent then
+// belongs to another disk if this disk holds a filesystem that this node made or mounted, and that was not to be
+// overwritten.
 func nextInSlot(f *disk.Facts, c *disk.Content) bool {
 	i, v := f.Standing.Intent, f.Standing.Volume
 	return f.Standing.IntentBySlot && c.UUID != i.UUID && c.UUID != i.Was && (c.Made || v != nil && v.UUID == c.UUID)
 }
 
-// begun reports whether this node began the half-made filesystem on this disk. If another disk has the same filesystem,
-// this disk must match the serial or the slot of the intent. Otherwise the filesystem would be made on both disks.
+// begun reports whether this node began the half-made filesystem on this disk. If two disks have the filesystem, only
+// the disk with the serial or slot of the intent counts, so that only one is formatted.
 func begun(f *disk.Facts, c *disk.Content) bool {
 	i := f.Standing.Intent
 	return i != nil && c.UUID == i.UUID && !f.Standing.IntentDoubt && (len(f.SameUUID) == 0 || i.Identity.Like(f.Identity("")))
 }
 
-// ours returns the mount of the disk at a place that only the class uses. It returns nil if there is none. It does not
-// matter who made the mount. So hotmount can take over the mounts of a node that used the udev rule.
+// ours returns the mount of the disk at a place that only the class uses, or nil. It does not matter who made the
+// mount, so that hotmount can take over the mounts of a node that used the udev rule.
 func ours(f *disk.Facts, class *disk.Class) *disk.MountPoint {
 	for i := range f.Mounts {
 		m := &f.Mounts[i]
@@ -146,9 +147,8 @@ func ours(f *disk.Facts, class *disk.Class) *disk.MountPoint {
 	return nil
 }
 
-// misplaced returns the UUID of a filesystem that is mounted where another filesystem belongs. It is empty if the
-// filesystem is where it belongs. misplaced checks the UUID that the kernel mounted and the UUID that udev read from
-// the disk.
+// misplaced returns the UUID of a filesystem that is mounted where another filesystem belongs, or "". It checks the
+// UUID that the kernel mounted and the UUID that udev read from the disk.
 func misplaced(f *disk.Facts, m *disk.MountPoint) string {
 	kernel := ""
 	if f.Geometry != nil {
@@ -165,21 +165,21 @@ func misplaced(f *disk.Facts, m *disk.MountPoint) string {
 	return ""
 }
 
-// wasMounted reports whether the filesystem with that UUID was mounted in its place from this attachment, according to
-// the records.
+// wasMounted reports whether, according to the records, the filesystem with that UUID was mounted in its place since
+// the disk was attached.
 func wasMounted(f *disk.Facts, uuid string) bool {
 	v := f.Standing.Volume
 	return !f.Standing.WasMounted.IsZero() && v != nil && v.Identity.Seq == f.Seq && v.UUID == uuid
 }
 
-// Grows reports whether the filesystem of the disk is to be measured and, unless it is Fixed, grown. That is so if this
-// was not tried yet at the present size of the disk.
+// Grows reports whether the filesystem of the disk is to be measured and, unless it is Fixed, grown. Grows reports
+// false if the disk was already measured at its present size.
 func Grows(f *disk.Facts, class *disk.Class) bool {
 	return class.Grow && f.Whole == "" && !f.ReadOnly && !f.Standing.Fit.Valid(f)
 }
 
-// mayGrow reports whether the mounted filesystem can be grown. If the mount point is covered, the command to grow would
-// reach the filesystem that covers it.
+// mayGrow reports whether the mounted filesystem can be grown. If another mount covers the mount point, the command
+// that grows would grow the covering filesystem.
 func mayGrow(in input) bool {
 	return Grows(in.f, in.class) && !ours(in.f, in.class).Covered
 }
@@ -198,8 +198,8 @@ func ofPod(path string) bool {
 	return strings.Contains(pod, "/volumes/kubernetes.io~") || strings.Contains(pod, "/volume-subpaths/")
 }
 
-// seed reports whether the label is that of a cloud-init data source (NoCloud or ConfigDrive) or of an ephemeral disk.
-// OpenStack names ephemeral disks ephemeral0 and so on (_create_ephemeral in nova/virt/libvirt/driver.py).
+// seed reports whether the label is the label of a cloud-init data source (NoCloud or ConfigDrive) or of an ephemeral
+// disk. OpenStack names ephemeral disks ephemeral0 and so on (_create_ephemeral in nova/virt/libvirt/driver.py).
 func seed(label string) bool {
 	switch label {
 	case "cidata", "CIDATA", "config-2", "CONFIG-2":
@@ -209,7 +209,7 @@ func seed(label string) bool {
 	return len(label) > len(ephemeral) && strings.EqualFold(label[:len(ephemeral)], ephemeral) && strings.Trim(label[len(ephemeral):], "0123456789") == ""
 }
 
-// knownUUID returns the UUID of the filesystem that udev knows on the disk. It is empty if there is none.
+// knownUUID returns the UUID of the filesystem that udev knows on the disk, or "".
 func knownUUID(f *disk.Facts) string {
 	uuid := strings.ToLower(f.Udev.FSUUID)
 	if !disk.ValidUUID(uuid) {
@@ -236,23 +236,22 @@ func made(in input) bool {
 	return i != nil && i.UUID == in.c.UUID
 }
 
-// replaced reports whether a format is unfinished and the disk holds a filesystem that this format does not make. If
-// over is set, only formats by token count. Otherwise only formats of blank disks count.
+// replaced reports whether a format is unfinished and the disk holds a filesystem that this format does not make. Only
+// formats by token count if over is set, and only formats of blank disks if over is not set.
 func replaced(in input, over bool) bool {
 	i := Intent(in.f, in.c)
 	return i != nil && i.UUID != in.c.UUID && i.Over == over
 }
 
-// foreign reports whether another machine made the filesystem. Either the filesystem appeared while this node proved
-// the disk blank, or udev saw a blank disk and this node has not written to the disk since.
+// foreign reports whether another machine made the filesystem. The filesystem then appeared while this node proved the
+// disk blank, or after udev saw a blank disk to which this node did not write.
 func foreign(in input) bool {
 	v := in.f.Standing.Verdict
 	return v.Valid(in.f) && v.Shared ||
 		Intent(in.f, in.c) == nil && in.c.Proven && !in.c.Made && in.f.Udev.FSType == ""
 }
 
-// isVolume reports whether the disk is a volume of this node. This node has then given the disk out, or has mounted or
-// made the filesystem on this disk.
+// isVolume reports whether this node has given the disk out, or has mounted or made the filesystem on the disk.
 func isVolume(in input) bool {
 	if in.at == raw {
 		return in.f.Standing.Given != nil
@@ -267,22 +266,22 @@ func onRecord(in input) bool {
 }
 
 // disturbed reports whether another process used the disk after it was formatted, and the operator has not accepted
-// that. If the filesystem has been mounted since, the operator has accepted it.
+// that. A filesystem that was mounted after the disturbed format counts as accepted.
 func disturbed(f *disk.Facts) bool {
 	i := f.Standing.Intent
 	return i != nil && i.Doubt != "" && !f.Standing.OnRecord && !f.Standing.Lifted(disk.ReasonDisturbed, i.UUID)
 }
 
-// twin reports whether this disk is to be refused because another disk has the UUID of its filesystem, or had it when
+// twin reports whether to refuse this disk because another disk has a filesystem with the same UUID, or had one when
 // this disk came.
 //
-// The choice must not depend on which disk comes first. A volume must not show another disk's data because a disk left
-// or was slower at boot. The disk on record is mounted. If there is none, the disk that was resized while the machine
-// was off is mounted.
+// The choice between two twins must not depend on the order in which the disks come. A volume must not show another
+// disk's data because a disk left or was slower at boot. The twin on record is mounted. If neither is on record, the
+// twin that was resized while the machine was off is mounted.
 //
 // A refused disk stays refused until the operator accepts it. A lone disk with the serial of a refused disk stays
-// refused too, because it may be that disk in another slot. A disk is also refused if it replaces another disk that was
-// not seen leaving.
+// refused too, because it may be the refused disk in another slot. A disk is also refused if it replaces another disk
+// that was not seen leaving.
 func twin(f *disk.Facts) bool {
 	if len(f.SameUUID) == 0 {
 		return f.Standing.Twin || replaces(f)
@@ -296,15 +295,15 @@ func twin(f *disk.Facts) bool {
 	return f.Standing.Twin && !f.Standing.InPlace || !f.Standing.OnRecord && !f.Standing.Resized
 }
 
-// replaces reports whether the filesystem was last seen on another disk, and the operator has not accepted this one. It
-// reports false if the other disk left before this disk came.
+// replaces reports whether the filesystem was last seen on another disk, which did not leave before this disk came. It
+// reports false if the operator has accepted this disk.
 func replaces(f *disk.Facts) bool {
 	l := f.Standing.LastOn
 	return l != nil && (!l.Left || f.Standing.Beside) && !f.Standing.Lifted(disk.ReasonTwin, l.UUID)
 }
 
-// stillMissing reports whether the content l is missing. The content does not count as missing if the operator has
-// given it up, or has accepted the disk for that reason.
+// stillMissing reports whether the content l is missing. Content does not count as missing if the operator has given it
+// up, or has accepted the disk for the reason r.
 func stillMissing(f *disk.Facts, l *disk.Sighting, r disk.Reason) bool {
 	return l != nil && !givenUp(&f.Standing, l.UUID) && !f.Standing.Lifted(r, l.UUID)
 }
@@ -321,15 +320,15 @@ func givenUp(st *disk.Standing, uuid string) bool {
 }
 
 // missing reports the same as stillMissing for a disk that is to be formatted. Content that the operator gave up before
-// an unfinished format does not count.
+// an unfinished format does not count as missing.
 func missing(in input, l *disk.Sighting, r disk.Reason) bool {
 	return stillMissing(in.f, l, r) && !givenUpBeforeFormat(in.c, l)
 }
 
 // givenUpBeforeFormat reports whether the operator gave up the missing content before the format that left the
-// half-made filesystem. Accept and token do not outlast a reboot or a crash, so only that format shows this. It reports
-// false if the missing content is the half-made filesystem itself. That filesystem was mounted after the format, so the
-// storage shows an old state.
+// half-made filesystem. An accept and a token do not outlast a reboot, so only the unfinished format shows that. If the
+// missing content is the half-made filesystem itself, it was mounted after the format: the storage shows an old state,
+// and nothing was given up.
 func givenUpBeforeFormat(c *disk.Content, l *disk.Sighting) bool {
 	return c.Kind == disk.HalfMade && l.UUID != c.UUID
 }
@@ -341,7 +340,7 @@ func failed(f *disk.Facts) bool {
 }
 
 // disagrees reports whether udev names something on a disk that was read as blank or as an unfinished XFS filesystem.
-// udev takes an unfinished XFS filesystem for a finished one, so that alone does not count.
+// That udev takes an unfinished XFS filesystem for a finished one does not count.
 func disagrees(u disk.Udev, c *disk.Content) bool {
 	if c.Kind == disk.HalfMade && u.FSType == "xfs" && u.FSUsage == "filesystem" {
 		u.FSType, u.FSUsage = "", ""
@@ -349,18 +348,17 @@ func disagrees(u disk.Udev, c *disk.Content) bool {
 	return u.FSType != "" || u.FSUsage != "" || u.Ambivalent != "" || u.PartTable != ""
 }
 
-// sameSerial returns the disk that has the same serial as a blank disk. It returns nil if there is none.
+// sameSerial returns the disk that has the same serial as a blank disk, or nil.
 func sameSerial(f *disk.Facts) *disk.Peer {
 	return sameDisk(f, f.SameSerial, disk.ReasonSameSerial)
 }
 
-// sameWWN returns the disk to which a blank disk may be a second path, because both have the same WWN. It returns nil
-// if there is none.
+// sameWWN returns the disk to which a blank disk may be a second path because both have the same WWN, or nil.
 func sameWWN(f *disk.Facts) *disk.Peer { return sameDisk(f, f.SameWWN, disk.ReasonSameWWN) }
 
-// sameDisk returns the peer that may be the same disk as a blank disk. Such a peer came earlier, holds something, is in
-// use, or is being formatted. sameDisk returns nil if there is no such peer, or if the operator has accepted it. If
-// both disks are blank, the disk that came first is used.
+// sameDisk returns the peer that may be the same disk as a blank disk, or nil if there is none or the operator has
+// accepted it. The peer came earlier, holds something, is in use, or is being formatted. Of two blank disks, the disk
+// that came first is used.
 func sameDisk(f *disk.Facts, peers []disk.Peer, r disk.Reason) *disk.Peer {
 	for i := range peers {
 		p := &peers[i]
@@ -371,8 +369,7 @@ func sameDisk(f *disk.Facts, peers []disk.Peer, r disk.Reason) *disk.Peer {
 	return nil
 }
 
-// multipath returns the multipath device of which the disk is a path, as its WWN shows. It returns nil if there is
-// none.
+// multipath returns the multipath device of which the disk is a path according to its WWN, or nil.
 func multipath(f *disk.Facts) *disk.Peer {
 	for i := range f.SameWWN {
 		if p := &f.SameWWN[i]; p.Multipath {
@@ -388,8 +385,8 @@ func braked(in input) bool {
 	return in.f.Standing.Braked || recent(in.f, in.s) >= in.s.FormatLimit
 }
 
-// recent returns how many other disks were formatted within FormatPeriod. A format in the future counts too, because it
-// means that a clock was set back.
+// recent returns how many other disks were formatted within FormatPeriod. A format with a time in the future counts
+// too, because it shows that the clock was set back.
 func recent(f *disk.Facts, s *disk.Settings) int {
 	n := 0
 	for _, age := range f.Standing.Formats {

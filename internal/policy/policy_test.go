@@ -62,8 +62,8 @@ func faulty(s *disk.Settings) { s.Fault = "/etc/hotmount/config.yaml: its mode i
 
 func growing(s *disk.Settings) { s.Classes[0].Grow = true }
 
-// grown returns the geometry of an XFS filesystem of that size. 63 blocks of the disk lie beyond its first allocation
-// group.
+// grown returns the geometry of an XFS filesystem of the given size, for a disk with 63 blocks beyond the first
+// allocation group.
 func grown(size uint64) *disk.Geometry {
 	return &disk.Geometry{Size: size, Block: 4096, Group: 5<<30 - 63*4096}
 }
@@ -72,7 +72,7 @@ func fit(size, span uint64) *disk.Fit {
 	return &disk.Fit{Seq: 12, Size: size, Geometry: disk.Geometry{Size: span, Block: 4096}}
 }
 
-// unfit returns the result of an attempt to grow that failed when the disk had that size.
+// unfit returns the result of a failed attempt to grow a filesystem to the given size of its disk.
 func unfit(size uint64) *disk.Fit {
 	f := fit(size, 1<<30)
 	f.Failure = "xfs_growfs: exit code 1"
@@ -85,8 +85,8 @@ func with(m disk.MountPoint, g *disk.Geometry, fit *disk.Fit) func(*disk.Facts) 
 	}
 }
 
-// foreignOn sets a filesystem that another machine made. The disk had that size when the filesystem was first mounted
-// here. A size of 0 means that it is mounted for the first time.
+// foreignOn sets a filesystem that another machine made, and the disk's size at the first mount by this node. The size
+// is 0 if this node has never mounted the filesystem.
 func foreignOn(size uint64, also func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		also(f)
@@ -101,7 +101,7 @@ func knownOnly(s *disk.Settings) { s.Classes[0].Adopt = disk.AdoptKnown }
 // lay is a filesystem that was mounted earlier.
 var lay = disk.Sighting{UUID: otherUUID, Type: "xfs"}
 
-// word returns the accept of an operator who saw that hold and that filesystem.
+// word returns the accept by an operator who saw the hold r and the filesystem uuid.
 func word(r disk.Reason, uuid string) []disk.Word { return []disk.Word{{Reason: r, UUID: uuid}} }
 
 // everyWord contains the accepts of all holds, each with one of the two filesystems or with none.
@@ -116,7 +116,7 @@ var everyWord = func() (all []disk.Word) {
 	return all
 }()
 
-// but returns all accepts of everyWord except the given ones.
+// but returns all accepts of everyWord except the given accepts.
 func but(not ...disk.Word) []disk.Word {
 	return slices.DeleteFunc(slices.Clone(everyWord), func(w disk.Word) bool { return slices.Contains(not, w) })
 }
@@ -152,7 +152,7 @@ func another(g disk.Given) func(*disk.Facts) {
 	return func(f *disk.Facts) { f.Standing.Given = &g }
 }
 
-// bound sets a disk that was mounted in its place. Only a bind mount of it for a pod is left.
+// bound sets a disk that was mounted in its place, and of which only a bind mount for a pod is left.
 func bound(put func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		f.Mounts = []disk.MountPoint{mountedAt("/var/lib/kubelet/pods/p/volumes/kubernetes.io~local-volume/local-pv-1")}
@@ -163,7 +163,8 @@ func bound(put func(*disk.Facts)) func(*disk.Facts) {
 	}
 }
 
-// onRecordInPlace sets a disk that was mounted in its place and is on record there. udev does not know its filesystem.
+// onRecordInPlace sets a disk that was mounted in its place and is on record there. udev does not know the filesystem
+// of the disk.
 func onRecordInPlace(put func(*disk.Facts)) func(*disk.Facts) {
 	return bound(func(f *disk.Facts) {
 		f.Mounts, f.Udev.Initialized = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, false
@@ -207,7 +208,7 @@ func partOf(also func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) { part(f); also(f) }
 }
 
-// wholeClass and rawClass select all whole disks. The tests add them to the classes of settings.
+// wholeClass and rawClass select all whole disks. The tests add these two classes to the classes of settings.
 var wholeClass = disk.Class{Name: "whole", Selectors: disk.Selectors{Names: []string{"vd?"}}, Directory: "/mnt/whole", Accept: []string{"xfs"}}
 var rawClass = disk.Class{Name: "raw", Selectors: disk.Selectors{Names: []string{"vd?"}}, Directory: "/mnt/block", Mode: disk.ModeBlock}
 
@@ -242,7 +243,7 @@ func onRecordAnd(put func(*disk.Facts)) func(*disk.Facts) {
 	}
 }
 
-// noName adds the class c. It also gives the classes name patterns of other disks, so that no class selects the disk.
+// noName adds the class c and changes the name patterns of all classes, so that none selects the disk.
 func noName(c disk.Class) func(*disk.Settings) {
 	return func(s *disk.Settings) {
 		s.Classes[0].Names = []string{"sd*"}
@@ -1219,8 +1220,8 @@ func TestWordsOfACutSerial(t *testing.T) {
 	}
 }
 
-// TestWordsOfTwoPaths checks that without a serial the message names the WWN and the other path. It never advises to
-// copy the disk, which may be the same disk.
+// TestWordsOfTwoPaths checks that without a serial the message names the WWN and the other path. The message never
+// advises to copy one path to the other, because both may lead to one disk.
 func TestWordsOfTwoPaths(t *testing.T) {
 	f, s := blankDisk(), settings()
 	wwn(11, otherUUID)(f)
@@ -1295,8 +1296,8 @@ func TestWordsOfAFixedFilesystem(t *testing.T) {
 	}
 }
 
-// TestWordsOfTwins checks the message about two twins. If neither is mounted, the twin that stays attached may need an
-// accept.
+// TestWordsOfTwins checks the message about two twins. If neither twin is mounted, the twin that stays attached may
+// need an accept.
 func TestWordsOfTwins(t *testing.T) {
 	for mounted, accept := range map[string]bool{"": true, "/mnt/disks/" + uuid: false} {
 		for kind, own := range map[string]string{"xfs": "xfs_admin -U generate", "ext4": "tune2fs -U random"} {
@@ -1359,8 +1360,8 @@ func TestWordsOfASecondPath(t *testing.T) {
 	}
 }
 
-// TestWordsOfATwinWithoutASerial checks a twin that may be a second path to a disk in use, when no fact decides that.
-// The message says so before the command that writes to the disk. No token overwrites the disk.
+// TestWordsOfATwinWithoutASerial checks a twin without a serial, which may be a second path to a disk in use. The
+// message says that it may be, before it gives the command that writes to the disk. No token overwrites the disk.
 func TestWordsOfATwinWithoutASerial(t *testing.T) {
 	const warned = "if it is no second path to vdd: give this one a UUID"
 	const left = "if it is a second path to vdd: leave it to multipathd"
@@ -1444,12 +1445,12 @@ func TestWordsOfAReplacement(t *testing.T) {
 type condition struct {
 	name   string
 	reason disk.Reason
-	// lift contains the accepts, of which each lifts the condition. It is empty if no accept lifts the condition.
+	// lift contains the accepts that lift the condition, each by itself, or is empty if none does.
 	lift []disk.Word
 	put  func(*disk.Facts, *disk.Content, *disk.Settings)
 }
 
-// conditions contains all conditions. Decide returns Format only if none of them is true.
+// conditions contains all conditions. Decide returns Format only if no condition is true.
 var conditions = []condition{
 	{name: "it carries the system", reason: disk.ReasonSystem, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.System = "/var" }},
 	{name: "it is excluded", reason: disk.ReasonExcluded, put: func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) {
@@ -1698,8 +1699,8 @@ func TestEachConditionAloneBlocksFormat(t *testing.T) {
 	}
 }
 
-// TestAnAcceptLiftsWhatWasTold checks a disk with two holds, of which the operator sees one. An accept of that hold
-// does not lift the other hold, which is then reported. A second accept lifts the other hold.
+// TestAnAcceptLiftsWhatWasTold checks a disk with two holds, of which the operator sees one. An accept of the hold that
+// the operator sees does not lift the other hold, which is reported next. A second accept lifts the other hold.
 func TestAnAcceptLiftsWhatWasTold(t *testing.T) {
 	for _, one := range conditions {
 		for _, other := range conditions {
@@ -1709,7 +1710,7 @@ func TestAnAcceptLiftsWhatWasTold(t *testing.T) {
 			f, c, s := blankDisk(), proven(disk.Blank), settings()
 			one.put(f, c, s)
 			other.put(f, c, s)
-			// If the condition is a missing filesystem, each such condition names another filesystem.
+			// Each condition about a missing filesystem names another filesystem.
 			for i, l := range []**disk.Sighting{&f.Standing.Before, &f.Standing.FormerSerial, &f.Standing.FormerSlot} {
 				if *l != nil {
 					*l = &disk.Sighting{UUID: fmt.Sprintf("0000000%d-0000-4000-8000-000000000000", i), Type: "xfs"}
@@ -1756,8 +1757,8 @@ func TestEachReasonHasItsCondition(t *testing.T) {
 	}
 }
 
-// TestAnyConditionBlocksFormat checks that facts that lift one hold do not lift any other condition, in any
-// combination. An accept lifts only the hold that it names.
+// TestAnyConditionBlocksFormat checks combinations of conditions: facts that lift one hold do not lift any other
+// condition. An accept lifts only the hold that it names.
 func TestAnyConditionBlocksFormat(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f, c, s := blankDisk(), proven(disk.Blank), settings()
@@ -1788,10 +1789,10 @@ func TestAnyConditionBlocksFormat(t *testing.T) {
 			lifted := slices.ContainsFunc(accepted, func(w disk.Word) bool { return slices.Contains(cond.lift, w) }) || s.FormatPresent && (cond.reason == disk.ReasonPresent || cond.reason == disk.ReasonNewMachine)
 			switch cond.reason {
 			case disk.ReasonHalfMade, disk.ReasonUnread, disk.ReasonOther, disk.ReasonUnknown, disk.ReasonFilesystem, disk.ReasonType, disk.ReasonTwin, disk.ReasonIntent, disk.ReasonShared, disk.ReasonOverwrite, disk.ReasonTorn, disk.ReasonDisturbed, disk.ReasonShrunk, disk.ReasonFormerBlock, disk.ReasonOtherClass, disk.ReasonNotAdopted:
-				continue // of the conditions about the content, only the last one counts
+				continue // several conditions set the content, and only the last of them counts
 			case disk.ReasonBefore, disk.ReasonFormerSerial, disk.ReasonFormerSlot:
 				if halfMade {
-					continue // the operator gave up that content when the format began
+					continue // the operator gave up the missing content when the format began
 				}
 			case disk.ReasonCSI:
 				if f.Standing.Intent != nil {
@@ -1799,7 +1800,7 @@ func TestAnyConditionBlocksFormat(t *testing.T) {
 				}
 			case disk.ReasonSameSerial:
 				if slices.ContainsFunc(chosen[n+1:], func(i int) bool { return conditions[i].reason == cond.reason }) {
-					continue // of the conditions about disks with the same serial, only the last one counts
+					continue // several conditions set the disks with the same serial, and only the last of them counts
 				}
 			}
 			want = want && lifted

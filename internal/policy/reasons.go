@@ -5,15 +5,15 @@ import "hotmount/internal/disk"
 // Entry describes a reason for the manual page and the journal's catalog.
 type Entry struct {
 	Reason disk.Reason
-	// Action is the action for the reason. Means is the explanation. Hold is the kind of the hold, empty if the action
-	// is not Hold.
+	// Action is the action for the reason. Means is the explanation. Hold is the kind of the hold, or empty if the
+	// action is not Hold.
 	Action disk.Action
 	Hold   Hold
 	Means  string
 	// Accept and Token report whether `hotmount accept` or the token of `hotmount format` lifts the reason. Retry
 	// reports whether `hotmount accept` only makes hotmount try again.
 	Accept, Retry, Token bool
-	// Records reports whether the reason stays in force when its cause is gone.
+	// Records reports whether the reason stays in force after its cause is gone.
 	Records bool
 }
 

@@ -14,31 +14,31 @@ type rule struct {
 	action disk.Action
 	// on contains the situations to which the rule applies.
 	on situation
-	// when reports whether the rule applies. If it is nil, the rule always applies.
+	// when reports whether the rule applies, or is nil for a rule that always applies.
 	when func(input) bool
-	// names returns the filesystem that the decision names. It is nil if the decision names none.
+	// names returns the filesystem that the decision names, or is nil for a rule that names none.
 	names func(input) (uuid, fstype string)
-	// lift is the set of what can lift the rule.
+	// lift is the set of actions that can lift the rule.
 	lift lift
-	// givesUp reports that an accept for this reason gives up the filesystem that the reason names. Other rules then do
-	// not treat that filesystem as missing.
+	// givesUp reports that an accept for this reason gives up the filesystem that the reason names. After such an
+	// accept, other rules do not treat the filesystem as missing.
 	givesUp bool
-	// kind is the kind of the hold. It is empty for a rule that does not hold a disk.
+	// kind is the kind of the hold, or empty for a rule that does not hold a disk.
 	kind Hold
-	// recorded reports whether the rule is already on record for the disk. It is nil for a rule that ends with its
+	// recorded reports whether the rule is already on record for the disk, or is nil for a rule that ends with its
 	// cause.
 	recorded func(*disk.Facts) bool
-	// peers returns the other disks on which the rule depends. It is nil if there are none.
+	// peers returns the other disks on which the rule depends, or is nil.
 	peers func(*disk.Facts) []disk.Peer
-	// priority is the priority of the journal entry (syslog(3)). 0 means the default of the action.
+	// priority is the priority of the journal entry (syslog(3)), or 0 for the default of the action.
 	priority int
 
-	// wanted is the condition as `hotmount explain` prints it. It is empty for a rule that prevents nothing.
+	// wanted is the condition as `hotmount explain` prints it, or empty for a rule that prevents nothing.
 	wanted string
 	// means is the general explanation, as in the manual page. found returns the details. means and found together are
-	// the message, unless why is set. remedy returns what helps. found, why and remedy may be nil or return "". They
-	// make foreign bytes visible. If several rows have the same reason, one of them has these words and everything else
-	// that belongs to the reason.
+	// the message, unless why is set. remedy returns what helps. found, why and remedy make foreign bytes visible, and
+	// may be nil or return "". Of several rows with the same reason, one has these words and everything else that
+	// belongs to the reason.
 	means              string
 	found, why, remedy func(*told) string
 }
@@ -53,11 +53,11 @@ const (
 	byRetry
 	// byToken: the token of `hotmount format` is meant for this rule.
 	byToken
-	// withToken: the token also covers this rule, on a disk that is otherwise blank.
+	// withToken: the token of `hotmount format` also covers this rule, on a disk that otherwise looks blank.
 	withToken
 )
 
-// Hold is the kind of a hold. It shows what the operator has to consider.
+// Hold is the kind of a hold, which shows what the operator has to consider.
 type Hold string
 
 // The kinds of holds.
@@ -70,14 +70,14 @@ const (
 )
 
 // rules are all rules, in the order in which they are checked. The functions of the rules call Decide, and Decide reads
-// rules. So init sets the variable, to avoid an initialisation cycle.
+// rules. To avoid an initialisation cycle, init sets the variable.
 var rules []rule
 
 func init() {
 	rules = slices.Concat(selection, othersUse, readiness, mounting, giving, unfinished, mountable, formattable, unknown)
 }
 
-// ruleOf returns the rule that has the words for the reason. It returns an empty rule if there is none.
+// ruleOf returns the rule that has the words for the reason, or an empty rule.
 func ruleOf(r disk.Reason) *rule {
 	for i := range rules {
 		if rules[i].reason == r && rules[i].means != "" {
@@ -87,7 +87,7 @@ func ruleOf(r disk.Reason) *rule {
 	return &rule{}
 }
 
-// HoldOf returns the kind of a hold, empty if the decision is not a hold.
+// HoldOf returns the kind of a hold, or "" if the decision is not a hold.
 func HoldOf(d disk.Decision) Hold {
 	if d.Action != disk.Hold {
 		return ""
@@ -95,8 +95,9 @@ func HoldOf(d disk.Decision) Hold {
 	return ruleOf(d.Reason).kind
 }
 
-// Word returns what `hotmount accept` lifts: the reason for the hold, and the filesystem that was named with it. It is
-// empty if an accept only retries or does not help. A twin can be accepted only once its peer is gone.
+// Word returns what `hotmount accept` lifts: the reason for the hold, and the filesystem that was named with it. Word
+// is empty if `hotmount accept` only makes hotmount try again, or does not help. A twin can be accepted only once its
+// peer is gone.
 func Word(f *disk.Facts, d disk.Decision) disk.Word {
 	if ruleOf(d.Reason).lift&byAccept == 0 || d.Reason == disk.ReasonTwin && len(f.SameUUID) > 0 {
 		return disk.Word{}
@@ -110,8 +111,8 @@ func Unrecorded(f *disk.Facts, r disk.Reason) bool {
 	return recorded != nil && !recorded(f)
 }
 
-// Peers returns the other disks that the reason concerns. looks reports whether the decision can change when one of
-// these disks changes.
+// Peers returns the other disks that the reason concerns. looks reports whether the decision can change when one of the
+// peers changes.
 func Peers(f *disk.Facts, r disk.Reason) (peers []disk.Peer, looks bool) {
 	if p := ruleOf(r).peers; p != nil {
 		return p(f), true
@@ -153,8 +154,8 @@ func atItsSlot(*disk.Facts) []disk.Peer { return nil }
 
 func theFilesystem(in input) (uuid, fstype string) { return in.c.UUID, in.c.Type }
 
-// theContent returns the filesystem on the disk. For a disk that may be blank it returns nothing, because what this
-// node began to make there does not count.
+// theContent returns the filesystem on the disk. It returns nothing for a disk that may be blank, because a filesystem
+// that this node began to make does not count.
 func theContent(in input) (uuid, fstype string) {
 	if in.at == blank {
 		return "", ""
@@ -196,15 +197,16 @@ var selection = []rule{{
 	means: "no class selects it",
 }}
 
-// othersUse contains the rules for a disk that something else uses. A disk that is given out as a block volume is used
-// as intended.
+// othersUse contains the rules for a disk that something else uses. Use of a disk that is given out as a block volume
+// is intended.
 var othersUse = []rule{{
 	reason: disk.ReasonGivenOut, action: disk.Keep, on: raw,
 	when:  func(in input) bool { return in.class.Links(in.f, in.f.Standing.Link) },
 	means: "it is given out as a block volume",
 	found: func(w *told) string { return visible(w.f.Standing.Link) },
 }, {
-	// Pods may need this volume, unless the operator has released the disk. So the disk is refused, and not ignored.
+	// Pods may need this volume, unless the operator has released the disk. The disk is therefore refused, and not
+	// ignored.
 	reason: disk.ReasonInUse, action: disk.Refuse, on: filesystem, names: theFilesystem,
 	when:  func(in input) bool { return in.f.Standing.Unmounted != disk.ReasonReleased && volumeInUse(in) },
 	means: "it is a volume of this node, and is not mounted while somebody else uses it",
@@ -310,7 +312,8 @@ var readiness = []rule{{
 	remedy: lostRemedy,
 }, {
 	reason: disk.ReasonUdev, action: disk.Wait, on: free | inPlace,
-	// The kernel reuses device numbers. So a mount that began for an earlier disk may have become a mount of this disk.
+	// The kernel reuses device numbers. A mount that began for an earlier disk may therefore have become a mount of
+	// this disk.
 	when: func(in input) bool {
 		return !in.f.Udev.Initialized && (in.at != inPlace || !wasMounted(in.f, mountedUUID(in)))
 	},
@@ -322,8 +325,8 @@ var readiness = []rule{{
 	when:   func(in input) bool { return in.f.Size == 0 },
 	wanted: "it has a size", means: "it has no size",
 }, {
-	// The holds for a disk that somebody else may use come first. A later refusal may advise to overwrite the disk, and
-	// the proof would prevent a driver from opening the disk.
+	// The holds for a disk that somebody else may use come first. A refusal by a later rule may advise to overwrite the
+	// disk, and a proof would prevent a driver from opening the disk.
 	reason: disk.ReasonUsed, action: disk.Hold, on: free, names: theContent, lift: byAccept, kind: HoldUser,
 	when:   func(in input) bool { return in.f.Standing.Used != nil && !isVolume(in) && !in.spared(disk.ReasonUsed) },
 	wanted: "nobody else on this node was seen using it", means: "somebody else on this node used it, and it is not a hotmount volume",
@@ -456,7 +459,7 @@ var mounting = []rule{{
 	why:   mountedWhy,
 }}
 
-// coveredBy returns the path of the mount that covers the disk's mount in its place. It is empty if there is none.
+// coveredBy returns the path of the mount that covers the disk's mount in its place, or "".
 func coveredBy(f *disk.Facts, class *disk.Class) string { return ours(f, class).CoveredBy }
 
 func givenOut(in input) bool {

@@ -11,9 +11,9 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Select returns the class to which the disk belongs, or nil. A volume belongs to the class in whose directory it is.
-// Any other disk belongs to the first class that selects it. No configuration can make a class select a disk of the
-// running system.
+// Select returns the class to which the disk belongs, or nil. A volume belongs to the class whose directory contains
+// the volume. Any other disk belongs to the first class that selects it. No configuration can make a class select a
+// disk of the running system.
 func Select(f *disk.Facts, s *disk.Settings) *disk.Class {
 	if f.System != "" || excluded(f, s) >= 0 {
 		return nil
@@ -29,8 +29,8 @@ func Select(f *disk.Facts, s *disk.Settings) *disk.Class {
 }
 
 // first returns the first class that selects the disk. other reports that this class selects something else: a
-// partition of the disk, or the disk of the partition. A disk and all its partitions belong to one class, or only the
-// partitions of the disk belong to classes.
+// partition of the disk, or the disk of the partition. Either a disk belongs to a class with all its partitions, or
+// only its partitions belong to classes.
 func first(f *disk.Facts, s *disk.Settings) (class *disk.Class, other bool) {
 	raw := volume(f, s)
 	for i := range s.Classes {
@@ -46,8 +46,8 @@ func first(f *disk.Facts, s *disk.Settings) (class *disk.Class, other bool) {
 	return nil, false
 }
 
-// subject is a disk or a partition, against which selectors are matched. It is a value, so that no allocation is needed
-// for a partition of a disk or the disk of a partition (TestDecide).
+// subject is a disk or a partition, against which selectors are matched. A subject is passed as a value, so that a
+// decision allocates nothing (TestDecide).
 type subject struct {
 	// Facts are the facts of the disk or partition that is examined.
 	*disk.Facts
@@ -63,7 +63,7 @@ func itself(f *disk.Facts) subject {
 	return subject{Facts: f, name: f.Name, size: f.Size, partition: f.Whole != ""}
 }
 
-// whole returns the disk of the partition. For a disk it returns the disk itself.
+// whole returns the disk of a partition, or the disk itself.
 func whole(f *disk.Facts) subject {
 	if f.Whole == "" {
 		return itself(f)
@@ -80,9 +80,8 @@ func selects(a subject, c *disk.Class) bool {
 		!c.Selectors.IsZero() && named(a.name, &c.Selectors) && unbacked(a, &c.Selectors) == "" && holds(a, &c.Selectors)
 }
 
-// unbacked returns why the selectors cannot select a loop device because of its backing file. It returns "" if they
-// can. Selectors for loop devices need patterns of the backing file. A block device or a file of kubelet is never
-// allowed.
+// unbacked returns why the backing file of a loop device prevents its selection, or "". Selectors for loop devices need
+// patterns of the backing file. Block devices and files of kubelet are never allowed as backing files.
 func unbacked(a subject, s *disk.Selectors) string {
 	switch {
 	case !strings.HasPrefix(a.name, "loop"):
@@ -91,7 +90,7 @@ func unbacked(a subject, s *disk.Selectors) string {
 		return "loop devices are selected only with backing_file"
 	case a.BackingDevice || strings.HasPrefix(a.BackingFile, "/dev/"):
 		return "what lies behind it is a block device, or below /dev"
-	case strings.HasSuffix(a.BackingFile, " (deleted)"): // d_path() in the kernel's fs/d_path.c
+	case strings.HasSuffix(a.BackingFile, " (deleted)"): // d_path() in the kernel's fs/d_path.c adds " (deleted)"
 		return "its file is deleted"
 	case ofKubelet(a.BackingFile):
 		return "its file lies below a kubelet's root directory"
@@ -99,9 +98,9 @@ func unbacked(a subject, s *disk.Selectors) string {
 	return ""
 }
 
-// ofKubelet reports whether the path lies below the root directory of a kubelet. That directory is /var/lib/kubelet,
-// another directory whose name ends in "kubelet", or any directory that contains kubelet's directories for volumes
-// (pkg/kubelet/kubelet_getters.go, pkg/volume/plugins.go).
+// ofKubelet reports whether the path lies below the root directory of a kubelet. The root directory is
+// /var/lib/kubelet, another directory whose name ends in "kubelet", or any directory that contains kubelet's
+// directories for volumes (pkg/kubelet/kubelet_getters.go, pkg/volume/plugins.go).
 func ofKubelet(path string) bool {
 	for _, part := range []string{"/kubelet/", "/plugins/kubernetes.io/", "/volumes/kubernetes.io~", "/volume-subpaths/", "/volumeDevices/"} {
 		if strings.Contains(path, part) {
@@ -112,8 +111,8 @@ func ofKubelet(path string) bool {
 }
 
 // takes reports whether the class selects a partition of the disk, or the disk of the partition. It compares only facts
-// that a disk shares with its partitions. The size of a partition is not among the facts of its disk, so the selector
-// size is skipped.
+// that a disk shares with its partitions. It skips the selector size, because the facts of a disk do not have the sizes
+// of the partitions.
 func takes(f *disk.Facts, c *disk.Class) bool {
 	if f.Whole != "" {
 		return selects(whole(f), c)
@@ -127,7 +126,7 @@ func takes(f *disk.Facts, c *disk.Class) bool {
 }
 
 // volume reports whether the disk, or the disk of the partition, was given out and a class selects it as a block
-// volume. The user of the volume may then have made the partitions.
+// volume. The partitions of such a disk may be the work of the volume's user.
 func volume(f *disk.Facts, s *disk.Settings) bool {
 	if f.Standing.Given == nil && f.Standing.Link == "" {
 		return false
@@ -140,9 +139,9 @@ func volume(f *disk.Facts, s *disk.Settings) bool {
 	return false
 }
 
-// placed returns the class in whose directory the disk is mounted or given out. It returns nil if there is none. The
-// disk stays a volume of that class until the mount or the link ends. If the disk is in the directories of several
-// classes, the class that selects it takes precedence. If no class selects the disk, hotmount must have mounted it.
+// placed returns the class in whose directory the disk is mounted or given out, or nil. The disk stays a volume of its
+// class until the mount or the link ends. If the directories of several classes have the disk, the class that selects
+// the disk takes precedence. If no class selects the disk, hotmount must have mounted it.
 func placed(f *disk.Facts, s *disk.Settings, class *disk.Class) *disk.Class {
 	var at *disk.Class
 	for i := range s.Classes {
@@ -163,7 +162,7 @@ func placed(f *disk.Facts, s *disk.Settings, class *disk.Class) *disk.Class {
 	return at
 }
 
-// excluded returns the index of the first exclusion that matches the disk. It returns -1 if there is none.
+// excluded returns the index of the first exclusion that matches the disk, or -1.
 func excluded(f *disk.Facts, s *disk.Settings) int {
 	for i := range s.Exclude {
 		if excludes(f, &s.Exclude[i]) {
@@ -198,9 +197,9 @@ func holds(a subject, s *disk.Selectors) bool {
 	return true
 }
 
-// named reports whether the selectors may select a disk with that kernel name at all. They may select a virtio-blk,
-// SCSI or NVMe disk. They may select any other disk only if a pattern literally gives its kind. A pattern such as "*"
-// must never select a device-mapper, loop or RAM device that somebody else made.
+// named reports whether the selectors may select a disk with that kernel name at all. Any selectors may select
+// virtio-blk, SCSI and NVMe disks. A device of another kind needs a name pattern that begins with the letters of the
+// kind. A pattern such as "*" must never select a device-mapper, loop or RAM device that somebody else made.
 func named(name string, s *disk.Selectors) bool {
 	if ordinary(name) {
 		return true
@@ -239,7 +238,7 @@ func Pattern(pattern, value string) bool {
 	return ok && err == nil
 }
 
-// expression returns the regular expression of a pattern. It returns nil for a glob and for a faulty pattern.
+// expression returns the regular expression of a pattern, or nil for a glob and for a faulty pattern.
 func expression(pattern string) *regexp.Regexp {
 	text, ok := strings.CutPrefix(pattern, Regexp)
 	if !ok {
@@ -253,7 +252,7 @@ func expression(pattern string) *regexp.Regexp {
 }
 
 // Compile returns the settings with compiled regular expressions, so that Decide does not compile them for each disk.
-// Without Compile the decisions are the same.
+// The decisions are the same without Compile, but slower.
 func Compile(s *disk.Settings) *disk.Settings {
 	compiled := *s
 	compiled.Exclude, compiled.Classes = slices.Clone(s.Exclude), slices.Clone(s.Classes)
@@ -266,8 +265,7 @@ func Compile(s *disk.Settings) *disk.Settings {
 	return &compiled
 }
 
-// expressions returns the compiled regular expressions among the patterns, by pattern. It returns nil if there are
-// none.
+// expressions returns the compiled regular expressions among the patterns, by pattern, or nil.
 func expressions(s *disk.Selectors) map[string]*regexp.Regexp {
 	var all map[string]*regexp.Regexp
 	for _, patterns := range [][]string{s.Names, s.MapperNames, s.Transport, s.Serial, s.WWN, s.Model, s.Vendor, s.ByPath} {
@@ -283,7 +281,7 @@ func expressions(s *disk.Selectors) map[string]*regexp.Regexp {
 	return all
 }
 
-// pattern is Pattern for one of the patterns of the selectors. It uses the compiled expression if there is one.
+// pattern is Pattern with the compiled expression of the selectors, if the selectors have one.
 func pattern(s *disk.Selectors, pattern, value string) bool {
 	if re := s.Compiled[pattern]; re != nil {
 		return re.MatchString(value)
@@ -300,7 +298,7 @@ type Match struct {
 	// Selector is the key of the selector. Wants is the configured value.
 	Selector string
 	Wants    string
-	// Found is the value of the disk in visible form, empty if the disk has none.
+	// Found is the value of the disk in visible form, or empty if the disk has none.
 	Found string
 	Held  bool
 }

@@ -34,8 +34,8 @@ func TestPattern(t *testing.T) {
 	}
 }
 
-// TestNamespaces checks that all namespaces of an NVMe controller have the controller's serial in /sys/block. This is
-// true even for a namespace that hotmount must not use.
+// TestNamespaces checks that all namespaces of an NVMe controller have the controller's serial in /sys/block. Even a
+// namespace that hotmount must not use has the controller's serial.
 func TestNamespaces(t *testing.T) {
 	f := &disk.Facts{ID: disk.ID{Name: "nvme0n2"}, Transport: "nvme", Serial: "n2-S5G "}
 	for pattern, want := range map[string]bool{"S5G": true, "S5*": true, "n2-S5G": true, "n*-S5G": true, "n3-S5G": false, "5G": false} {
@@ -111,8 +111,8 @@ func TestSelectors(t *testing.T) {
 	}
 }
 
-// TestNamed checks that a device of an unusual kind is selected only by a name pattern for that kind. The pattern must
-// contain at least the first two letters of the name.
+// TestNamed checks that a device of an unusual kind is selected only by a name pattern for that kind. The name pattern
+// must spell at least the first two letters of the device's name.
 func TestNamed(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -197,7 +197,7 @@ func TestLoopDevices(t *testing.T) {
 	if Select(blankDisk(), s) != nil {
 		t.Error("a virtio disk is selected by a file")
 	}
-	// An exclusion needs only a pattern of names or of files.
+	// An exclusion of a loop device needs only one pattern, of its name or of its backing file.
 	s = &disk.Settings{Classes: []disk.Class{{Name: "a", Selectors: disk.Selectors{Names: []string{"loop*"}, BackingFile: files}}}}
 	f := &disk.Facts{ID: disk.ID{Name: "loop7"}, Transport: "loop", BackingFile: "/srv/ci/a.img"}
 	for _, e := range []disk.Selectors{{Names: []string{"loop7"}}, {BackingFile: []string{"/srv/ci/a*"}}, {Names: []string{"loop*"}, BackingFile: []string{"/x/["}}} {
