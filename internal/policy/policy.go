@@ -326,9 +326,9 @@ func missing(in input, l *disk.Sighting, r disk.Reason) bool {
 }
 
 // givenUpBeforeFormat reports whether the operator gave up the missing content before the format that left the
-// half-made filesystem. An accept and a token do not outlast a reboot, so only the unfinished format shows that. If the
-// missing content is the half-made filesystem itself, it was mounted after the format: the storage shows an old state,
-// and nothing was given up.
+// half-made filesystem. An accept and a token do not outlast a reboot or a crash, so only the unfinished format shows
+// that. If the missing content is the half-made filesystem itself, it was mounted after the format: the storage shows
+// an old state, and nothing was given up.
 func givenUpBeforeFormat(c *disk.Content, l *disk.Sighting) bool {
 	return c.Kind == disk.HalfMade && l.UUID != c.UUID
 }

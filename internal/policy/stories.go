@@ -43,7 +43,7 @@ func formatOffRemedy(w *told) string {
 
 func serialTwiceWhy(w *told) string {
 	f := w.f
-	// For block volumes only the serial distinguishes disks.
+	// For block volumes, only the serial shows that two disks are the same.
 	if p := secondPath(f); p != nil && (disk.SameSerial(f.Serial, p.Serial) || w.class == nil || w.class.Mode != disk.ModeBlock) {
 		return say("another disk has its %s and is in use (%s): %s; this may be a second path to it", sharedWith(f, p), visible(p.InUse), place(p.ID, p.Slot))
 	}
@@ -56,8 +56,8 @@ func serialTwiceRemedy(w *told) string {
 
 func misplacedRemedy(w *told) string {
 	m, again := ours(w.f, w.class), ""
-	// If only the kernel knows which filesystem is mounted, udev has to read the disk again. Otherwise hotmount would
-	// mount the disk at the same place again.
+	// If only the kernel knows which filesystem is mounted, udev has to read the disk again. Without the trigger,
+	// hotmount would mount the disk at the same place again.
 	if !strings.EqualFold(w.f.Udev.FSUUID, misplaced(w.f, m)) {
 		again = "udevadm trigger --action=change " + w.f.Node() + "; "
 	}
@@ -97,7 +97,7 @@ func notGrownRemedy(w *told) string {
 	return say("once that is solved: systemctl start hotmount-grow@%d", w.f.Seq)
 }
 
-// otherBlockWhy returns why this disk may be another disk than the one that was given out under the same name.
+// otherBlockWhy returns why this disk may not be the disk that was given out under the same name.
 func otherBlockWhy(w *told) string {
 	f, g := w.f, w.f.Standing.Given
 	wwn := "an unknown WWN"
@@ -146,7 +146,7 @@ func sameWWNWhy(w *told) string {
 	return besides(w.f, sameWWN(w.f), "WWN "+visible(w.f.WWN)) + "; it may be a second path to that disk"
 }
 
-// besides names the disk that may be the same as a blank disk. what is the serial or WWN that both have.
+// besides names the peer that may be the same disk as a blank disk. what is the serial or WWN that both disks have.
 func besides(f *disk.Facts, p *disk.Peer, what string) string {
 	why := say("it looks blank, and another disk has its %s: %s; this is %s", what, place(p.ID, p.Slot), place(f.ID, f.Slot))
 	if holds := strings.TrimSpace(p.Type + " " + p.UUID); holds != "" {
@@ -165,13 +165,12 @@ func sameSerialRemedy(w *told) string {
 	return pathOrDisk(w, sameSerial(w.f))
 }
 
-// pathOrDisk returns the remedy for a blank disk that may be a second path to the disk p.
+// pathOrDisk returns the remedy for a blank disk that may be a second path to p.
 func pathOrDisk(w *told, p *disk.Peer) string {
 	return say("if it is a second path to %s: leave both to multipathd, or exclude it in the configuration; if it is another disk: hotmount accept %s", p.Name, w.f.Name)
 }
 
-// itOrItsSlots names the disk on which the unfinished format began. That may be a disk that was in the same slot
-// before.
+// itOrItsSlots names the disk on which the unfinished format began: this disk, or one that was in its slot before.
 func itOrItsSlots(f *disk.Facts) string {
 	if f.Standing.IntentBySlot {
 		return "it, or a disk that was in its slot,"
@@ -234,8 +233,8 @@ func filesystemWhy(w *told) string {
 	return why
 }
 
-// rival returns the disk because of which a twin is refused. path reports whether this disk may be a second path to the
-// rival, which is then in use.
+// rival returns the disk that is the reason for the refusal of a twin. path reports whether this disk may be a second
+// path to the rival, which is then in use.
 func rival(f *disk.Facts) (p *disk.Peer, path bool) {
 	i := slices.IndexFunc(f.SameUUID, func(p disk.Peer) bool { return p.InUse != "" && p.Same(f) })
 	return &f.SameUUID[max(i, 0)], i >= 0
@@ -267,14 +266,14 @@ func twinWhy(w *told) string {
 	return say("it came while another disk had its UUID %s, and that disk is gone: %s", d.UUID, danger)
 }
 
-// twinMount is where twinRemedy mounts a disk. A mount there is made by the operator who follows the remedy, so it is
-// not a use by somebody else.
+// twinMount is where twinRemedy mounts a disk. A mount at twinMount is not a use by somebody else, because only an
+// operator who follows the remedy makes one.
 const twinMount = "/run/twin"
 
-// twinRemedy returns how to give the disk a UUID of its own. If the filesystem was mounted when it was copied, the copy
-// has a log, which must be recovered before xfs_admin can run. The kernel refuses to mount the twin of a mounted
-// filesystem without nouuid. The mount point is below /run and not in a class directory. udev may miss the last write,
-// so the remedy triggers udev.
+// twinRemedy returns how to give the disk a UUID of its own. A copy of a mounted filesystem has a log, which must be
+// recovered before xfs_admin can run. The kernel refuses to mount the twin of a mounted filesystem without nouuid.
+// twinRemedy mounts the twin below /run and not in a class directory. udev may miss the last write to the disk, so the
+// remedy triggers udev.
 func twinRemedy(w *told) string {
 	f := w.f
 	own := say("give this one a UUID of its own: mkdir -p %[2]s && mount -o nouuid %[1]s %[2]s && umount %[2]s && xfs_admin -U generate %[1]s && udevadm trigger %[1]s", f.Node(), twinMount)
@@ -285,7 +284,7 @@ func twinRemedy(w *told) string {
 		return say("if it holds the same data: hotmount accept %s; otherwise %s", f.Name, own)
 	}
 	p, path := rival(f)
-	if path { // if this is a second path, nouuid must not override the refusal of the kernel
+	if path { // if the disk is a second path, nouuid must not override the kernel's refusal
 		return twoPaths(p)
 	}
 	if other := secondPath(f); other != nil || p.Same(f) {
@@ -297,8 +296,9 @@ func twinRemedy(w *told) string {
 	return say("detach one; if this one stays refused: hotmount accept %s; or %s", f.Name, own)
 }
 
-// formerPlace returns the path at which the disk's filesystem is still mounted as a volume, in a directory that no class
-// has any more. The path is empty if there is no such mount, or if the disk is in use in another way as well.
+// formerPlace returns the path at which the disk's filesystem is still mounted as a volume, in a directory that no
+// class has any more. formerPlace returns "" if the disk has no such mount, or if the disk is also in use in another
+// way.
 func formerPlace(f *disk.Facts) string {
 	v := f.Standing.Volume
 	others := len(f.Bound) + len(f.Holders) + len(f.Loops)

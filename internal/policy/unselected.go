@@ -6,8 +6,9 @@ import (
 	"hotmount/internal/disk"
 )
 
-// usable reports whether hotmount could use a disk that belongs to no class. Such a disk is usual, not in use, and
-// according to udev empty or with a filesystem. Every node has other disks that belong to no class.
+// usable reports whether hotmount could use a disk that belongs to no class. hotmount could use a disk that is usual
+// and not in use, and that is empty or has a filesystem according to udev. Every node also has disks without a class
+// that hotmount could not use.
 func usable(f *disk.Facts, c *disk.Content) bool {
 	switch c.Kind {
 	case disk.Unread, disk.Blank, disk.HalfMade, disk.Filesystem:
@@ -24,8 +25,8 @@ func usual(f *disk.Facts) bool {
 	return f.Whole == "" && ordinary(f.Name) && f.Size > 0 && !f.Removable
 }
 
-// classToAdd returns a class that selects only this disk. If a class is defined, the built-in class does not apply any
-// more.
+// classToAdd returns a class that selects only this disk. As soon as the configuration defines a class, the built-in
+// class no longer applies.
 func classToAdd(w *told) string {
 	f := w.f
 	selector := "names: [" + f.Name + "]"

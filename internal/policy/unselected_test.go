@@ -53,8 +53,8 @@ func TestUnselected(t *testing.T) {
 	}
 }
 
-// TestClassToAdd checks that the suggested class selects the disk. A text from the disk must not have another meaning
-// in the class.
+// TestClassToAdd checks that the suggested class selects the disk. A serial from the disk must not act as a pattern or
+// as configuration syntax in the class.
 func TestClassToAdd(t *testing.T) {
 	for _, test := range []struct{ serial, slot, want string }{
 		{"DATA-1", "pci-0000:05:00.0", `{name: extra, serial: ["DATA-1"], directory: /mnt/extra}`},

@@ -2,9 +2,9 @@ package policy
 
 import "hotmount/internal/disk"
 
-// Use returns how somebody else uses the disk, if that use has to be recorded. Otherwise it returns "". A volume of
-// this node stays a volume, whatever others do with it. Of the disks without a class, Use returns a use only for those
-// that may later belong to a class. The text contains foreign bytes.
+// Use returns how somebody else uses the disk, or "" if no use has to be recorded. A volume of this node stays a
+// volume, whatever other software does with it. For a disk without a class, Use returns a use only if the disk may
+// later belong to a class. The returned text contains foreign bytes.
 func Use(f *disk.Facts, d disk.Decision) string {
 	st, c := &f.Standing, f.Known()
 	volume := st.Volume != nil && !copied(input{f: f, c: &c})
@@ -28,8 +28,8 @@ func volumeInUse(in input) bool {
 		len(f.Bound)+len(f.Holders)+len(f.Loops) > 0 || f.Claim != "")
 }
 
-// mountedElsewhere returns the first place at which somebody else has mounted the disk. It is empty if there is none. A
-// mount by the operator who follows twinRemedy does not count.
+// mountedElsewhere returns the first place at which somebody else has mounted the disk, or "". A mount by the operator
+// who follows twinRemedy does not count.
 func mountedElsewhere(f *disk.Facts) string {
 	for i := range f.Mounts {
 		if f.Mounts[i].Path != twinMount {
@@ -39,7 +39,7 @@ func mountedElsewhere(f *disk.Facts) string {
 	return ""
 }
 
-// user returns how somebody else uses the disk. It is empty if nobody does. The text contains foreign bytes.
+// user returns how somebody else uses the disk, or "". The returned text contains foreign bytes.
 func user(f *disk.Facts) string {
 	switch at := mountedElsewhere(f); {
 	case at != "":
@@ -52,9 +52,9 @@ func user(f *disk.Facts) string {
 	return ""
 }
 
-// Asks reports whether the decision must wait until hotmount knows who has the disk open. That is so on a node where
-// other software opens disks without claiming them. It applies before the first use of a disk that is not on record,
-// and before advice to overwrite the disk.
+// Asks reports whether the decision must wait until hotmount knows who has the disk open. The decision must wait only
+// on a node where other software opens disks without claiming them. It waits before the first use of a disk that is not
+// on record, and before advice to overwrite the disk.
 func Asks(f *disk.Facts, c *disk.Content, d disk.Decision) bool {
 	if !f.Neighbours || f.Standing.Given != nil && d.Action == disk.Link {
 		return false

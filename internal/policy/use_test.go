@@ -72,8 +72,8 @@ func TestWordsOfAVolumeInUse(t *testing.T) {
 	}
 }
 
-// TestMovedClass checks a volume that is still mounted in the directory that its class had before. The message does not
-// say that somebody else uses the volume. The command in the message moves the volume.
+// TestMovedClass checks a volume that is still mounted in the former directory of its class. The message must not say
+// that somebody else uses the volume, and must name the command that moves the volume.
 func TestMovedClass(t *testing.T) {
 	f, s := blankDisk(), settings()
 	was("/mnt/old", "old")(f)
@@ -94,8 +94,7 @@ func TestMovedClass(t *testing.T) {
 	}
 }
 
-// copyOf changes the serial of the disk. The disk is then another disk than the one from which its filesystem was
-// mounted.
+// copyOf changes the serial of the disk, so that it is not the disk from which its filesystem was mounted.
 func copyOf(f *disk.Facts) {
 	was("/mnt/disks", "default")(f)
 	f.Udev.FSType, f.Udev.FSUsage, f.Udev.FSUUID = "xfs", "filesystem", uuid

@@ -15,13 +15,13 @@ type told struct {
 	c *disk.Content
 	s *disk.Settings
 	d disk.Decision
-	// class is the class that the decision names. It is nil if there is none.
+	// class is the class that the decision names, or nil.
 	class *disk.Class
 	rule  *rule
 }
 
-// Words returns why the decision was made, and the command or other step that helps. next is empty if nothing needs to
-// be done. Foreign bytes in why and next are made visible.
+// Words returns why the decision was made, and the command or other step that helps, or "" if nothing needs to be done.
+// Words makes foreign bytes in both texts visible.
 func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (why, next string) {
 	w := &told{f, c, s, d, s.Class(d.Class), ruleOf(d.Reason)}
 	if w.rule.why != nil {
@@ -37,15 +37,15 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 		next = w.rule.remedy(w)
 	}
 	if w.rule.lift&(byAccept|byRetry) != 0 {
-		// With the reason, the command lifts no hold that arises after this text was shown. A remedy may also name an
-		// accept with another reason, which stays as it is.
+		// An accept with the reason lifts no hold that arises after this text was shown. A remedy may also name an
+		// accept with another reason, which stays unchanged.
 		accept := "hotmount accept " + f.Name
 		next = strings.TrimSuffix(strings.ReplaceAll(next+";", accept+";", accept+" "+string(d.Reason)+";"), ";")
 	}
 	return cmp.Or(why, string(d.Reason)), next
 }
 
-// found returns the details on which the rule is based. It is empty if there are none.
+// found returns the details on which the rule is based, or "".
 func (w *told) found() string {
 	if w.rule.found == nil {
 		return ""
@@ -53,7 +53,7 @@ func (w *told) found() string {
 	return w.rule.found(w)
 }
 
-// only returns the text if there is true. Otherwise it returns "".
+// only returns the text if the condition there is true, and "" otherwise.
 func only(there bool, text string) string {
 	if there {
 		return text
@@ -67,7 +67,7 @@ func visible(s string) string { return disk.Visible(s) }
 
 func joined(all []string) string { return visible(strings.Join(all, ", ")) }
 
-// firstMount returns the first mount point of the disk. It is empty if the disk is not mounted.
+// firstMount returns the first mount point of the disk, or "".
 func firstMount(f *disk.Facts) string {
 	if len(f.Mounts) == 0 {
 		return ""
@@ -83,8 +83,8 @@ func claimedRemedy(w *told) string {
 }
 
 func udevWhy(w *told) string {
-	// LVM hides a new volume from other rules while LVM zeroes its start. The event that ends this can be lost, because
-	// udev starts to watch a device only after udev has let LVM continue.
+	// LVM hides a new volume from other rules while LVM zeroes its start. The event that ends the hiding can be lost,
+	// because udev starts to watch the device only after it has let LVM continue.
 	if w.f.MapperName != "" {
 		return "udev has not finished with it, or LVM has hidden it"
 	}
@@ -96,7 +96,7 @@ func giveUp(w *told) string {
 	return "check the storage; if that data is not needed: hotmount accept " + w.f.Name
 }
 
-// held returns what udev and the kernel know on the disk, in words.
+// held returns in words what is on the disk according to udev and the kernel.
 func held(f *disk.Facts) string {
 	switch {
 	case len(f.Partitions) > 0:
@@ -119,7 +119,7 @@ func sighted(l *disk.Sighting) string {
 	return say("%s (last seen %s)", visible(strings.TrimSpace(l.Type+" "+l.UUID)), l.Mounted.UTC().Format("2006-01-02 15:04 MST"))
 }
 
-// sightedOn describes the disk from which a filesystem was mounted.
+// sightedOn describes the disk from which the filesystem was mounted, and the time of the mount.
 func sightedOn(l *disk.Sighting) string {
 	return say("%s, mounted %s", identified(l.Identity), l.Mounted.UTC().Format("2006-01-02 15:04 MST"))
 }
@@ -135,7 +135,7 @@ func serial(s string) string {
 	return "serial " + visible(s)
 }
 
-// hardware returns the identifier of a disk in words: its serial, or without a serial its WWN.
+// hardware returns in words the serial of a disk, or its WWN if the disk has no serial.
 func hardware(s, wwn string) string {
 	if s == "" && wwn != "" {
 		return "WWN " + visible(wwn)
@@ -152,7 +152,7 @@ func place(id disk.ID, slot string) string {
 	return id.String() + " at " + visible(slot)
 }
 
-// lost names the disk below this one that is gone. It is empty if no disk below is gone.
+// lost names the disk below this device that is gone, or returns "".
 func lost(f *disk.Facts) string {
 	u := f.Lost()
 	if u == nil {
@@ -161,20 +161,20 @@ func lost(f *disk.Facts) string {
 	return visible(u.Name) + only(u.Serial != "", ", "+serial(u.Serial))
 }
 
-// lostRemedy returns what helps once the missing disk is attached again. A device that is mounted cannot be set up
-// again.
+// lostRemedy returns what helps once the missing disk is attached again. The device must be unmounted first, because a
+// mounted device cannot be set up again.
 func lostRemedy(w *told) string {
 	when := "once that disk is attached again" + only(len(w.f.Mounts) > 0, " and no pod uses this one") + ": " + only(w.d.Mounted(), "hotmount release "+w.f.Name+"; ")
-	// Only this volume is named, because other volumes of its group may be in use.
+	// The command names only this logical volume, because other volumes of its group may be in use.
 	if volume := w.f.LogicalVolume(); volume != "" {
 		return when + say("lvchange -an %s; lvchange -ay %[1]s", volume)
 	}
 	return when + "close it and open it again (cryptsetup, mdadm, multipath)"
 }
 
-// wipe returns the remedy for a disk whose content is not needed. It names only steps that help: the operator acts on
-// the host or on the node, or gives a token. hotmount cannot see a change that the host makes beneath an attached disk,
-// and the disk may be in use.
+// wipe returns the remedy for a disk whose content is not needed. The remedy names only steps that help: on the host,
+// on the node, or with a token. hotmount cannot see a change that the host makes beneath an attached disk, and the disk
+// may be in use.
 func wipe(w *told) string {
 	f := w.f
 	if p := secondPath(f); p != nil {
@@ -198,13 +198,12 @@ func wipe(w *told) string {
 	case d.Reason == disk.ReasonTooSmall:
 		return "attach a larger disk"
 	}
-	// On a terminal, blkdiscard refuses a disk whose content libblkid recognises, unless it does not open the disk
-	// exclusively.
+	// If its input is a terminal, blkdiscard refuses a disk on which libblkid recognises content.
 	return say("if nothing on it is needed: blkdiscard -z %s </dev/null; or detach it and attach a new volume", f.Node())
 }
 
-// recordsUnread returns the words for a disk that nobody may overwrite, because the records or the hold file could not be
-// read. It returns "" if hotmount has read them.
+// recordsUnread returns the words for a disk that nobody may overwrite because hotmount could not read the records or
+// the hold file. It returns "" if hotmount has read them.
 func recordsUnread(f *disk.Facts) string {
 	off := f.Standing.Formatting
 	if slices.Contains([]string{"", disk.HeldBack, disk.OffAtBoot, disk.StateFull}, off) || strings.HasPrefix(off, disk.StateGap) {
@@ -214,8 +213,8 @@ func recordsUnread(f *disk.Facts) string {
 	return "nothing on it may be overwritten yet: " + visible(why) + only(helps != "", disk.Helps+visible(helps))
 }
 
-// onlyPath returns the remedy, which writes to the disk. If the disk may be a second path to a disk in use, it returns
-// twoPaths instead.
+// onlyPath returns the given remedy, which writes to the disk. For a disk that may be a second path to a disk in use,
+// it returns twoPaths instead.
 func onlyPath(f *disk.Facts, remedy string) string {
 	if p := secondPath(f); p != nil {
 		return twoPaths(p)
@@ -223,7 +222,7 @@ func onlyPath(f *disk.Facts, remedy string) string {
 	return cmp.Or(recordsUnread(f), remedy)
 }
 
-// sharedWith names what the disk has in common with p, the disk to which it may be a second path.
+// sharedWith names the identifier that the disk shares with p, to which it may be a second path.
 func sharedWith(f *disk.Facts, p *disk.Peer) string {
 	switch {
 	case disk.SameSerial(f.Serial, p.Serial):
@@ -234,13 +233,14 @@ func sharedWith(f *disk.Facts, p *disk.Peer) string {
 	return "filesystem " + p.UUID + ", and no serial tells the two apart,"
 }
 
-// twoPaths returns the remedy for a disk that may be a second path to the disk p. A write to this disk would then reach
-// p, which is in use.
+// twoPaths returns the remedy for a disk that may be a second path to the disk p. If it is a second path, a write to
+// the disk reaches p, which is in use.
 func twoPaths(p *disk.Peer) string {
 	return say("if it is a second path to %s: leave it to multipathd, or exclude it in the configuration; otherwise attach it with a serial of its own", p.Name)
 }
 
-// byHand returns the type of filesystem that the operator should make by hand. The class of the disk mounts this type.
+// byHand returns the type of filesystem that the operator should make by hand, which is a type that the disk's class
+// mounts.
 func byHand(w *told) string {
 	if w.class != nil && len(w.class.Accept) > 0 && !slices.Contains(w.class.Accept, disk.XFS) {
 		return w.class.Accept[0]

@@ -10,7 +10,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// kind is what a record of one attachment is about. The kind is also the name of the directory of these records.
+// kind is the subject of a record of one attachment, and the name of the directory for records of this kind.
 type kind string
 
 const (
@@ -48,8 +48,8 @@ func keepText(path, text string) error {
 
 func (s Store) drop(k kind, seq uint64) error { return removeIfThere(s.record(k, seq)) }
 
-// recall returns a record of an attachment, nil if there is none. An unreadable record counts as missing. A missing
-// record is safe: no hold is lifted, the proof runs again, and the filesystem is measured again.
+// recall returns a record of an attachment, or nil. An unreadable record counts as missing. A missing record is safe:
+// no hold is lifted, the proof runs again, and the filesystem is measured again.
 func recall[T any](s Store, k kind, seq uint64) *T {
 	var v T
 	if readJSON(s.record(k, seq), &v) != nil {
@@ -58,7 +58,8 @@ func recall[T any](s Store, k kind, seq uint64) *T {
 	return &v
 }
 
-// attachment returns the part of a disk's standing that is recorded for the attachment with that sequence number.
+// attachment returns the part of a disk's standing that is recorded for its attachment, which the sequence number seq
+// names.
 func (s Store) attachment(seq uint64) disk.Standing {
 	st := disk.Standing{Verdict: recall[disk.Verdict](s, verdictDir, seq), Fit: recall[disk.Fit](s, fitDir, seq), Used: recall[disk.Use](s, usedDir, seq)}
 	if all := recall[[]disk.Word](s, acceptedDir, seq); all != nil {
@@ -70,7 +71,7 @@ func (s Store) attachment(seq uint64) disk.Standing {
 	if st.Unmounted == remount {
 		st.Unmounted, st.Remount = "", true
 	}
-	// The links themselves show whether the link still exists.
+	// An error is ignored, because the link itself shows whether the disk is still given out.
 	st.Link, _ = s.Link(seq)
 	return st
 }
@@ -105,7 +106,7 @@ func (s Store) SaveHolders(uuid, words string) error {
 // ForgetHolders removes the record of SaveHolders.
 func (s Store) ForgetHolders(uuid string) error { return removeIfThere(s.holdersFile(uuid)) }
 
-// Holders returns what SaveHolders last recorded in this boot. The text is empty if nothing is recorded.
+// Holders returns what SaveHolders last recorded in this boot, or "".
 func (s Store) Holders(uuid string) string {
 	words, _ := readFile(s.holdersFile(uuid))
 	return string(words)

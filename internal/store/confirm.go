@@ -15,8 +15,8 @@ var ErrNoAnswer = errors.New("there is no answer")
 
 // Answer is the result of formatting with an operator's token.
 type Answer struct {
-	// UUID and Type describe the filesystem that was made. Failure is the reason why no filesystem was made. Failure is
-	// empty if a filesystem was made.
+	// UUID and Type describe the filesystem that was made. Failure is the reason why no filesystem was made, or empty
+	// if one was made.
 	UUID    string `json:"uuid,omitempty"`
 	Type    string `json:"type,omitempty"`
 	Failure string `json:"failure,omitempty"`
@@ -26,8 +26,8 @@ type Answer struct {
 var ErrConfirming = errors.New("another hotmount format --confirm already formats it; see hotmount history")
 
 // Confirming gives only this process the right to confirm formatting the disk with that sequence number. Confirming
-// returns ErrConfirming if another process has the right, because each process would get the other's answer. The right
-// ends when end is called or the process ends.
+// returns ErrConfirming if another process has this right. Two processes with the right could get each other's answers.
+// The right ends when end is called or the process ends.
 func (s Store) Confirming(seq uint64) (end func() error, err error) {
 	err = os.MkdirAll(filepath.Dir(s.confirmingFile(seq)), 0o700)
 	var f *os.File
@@ -44,8 +44,8 @@ func (s Store) Confirming(seq uint64) (end func() error, err error) {
 }
 
 // Confirm leaves the operator's token for the process that formats the disk with that sequence number. The token is
-// valid until withdraw is called or this process ends for any reason. So nothing is formatted long after the operator
-// has seen a failure. Only root can read the directory of the token.
+// valid until withdraw is called or this process ends for any reason. The end of the validity ensures that nothing is
+// formatted long after the operator has seen a failure. Only root can read the directory of the token.
 func (s Store) Confirm(seq uint64, token string) (withdraw func() error, err error) {
 	path := s.record(confirmedDir, seq)
 	err = errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), removeIfThere(s.answerFile(seq)))
@@ -70,8 +70,8 @@ func (s Store) Confirm(seq uint64, token string) (withdraw func() error, err err
 }
 
 // TakeToken returns the operator's token for the disk with that sequence number, or "" if there is no valid token. A
-// token can be taken only once. TakeToken also removes any answer, which belongs to an earlier token whose operator did
-// not wait.
+// token can be taken only once. TakeToken also removes any answer to an earlier token, for which the operator did not
+// wait.
 func (s Store) TakeToken(seq uint64) (token string, err error) {
 	token, err = s.takeToken(seq)
 	return token, wrap(err, "cannot take the token")
@@ -103,7 +103,8 @@ func (s Store) takeToken(seq uint64) (token string, err error) {
 	return token, nil
 }
 
-// Taken reports whether the token for the disk with that sequence number has been taken: its file no longer exists.
+// Taken reports whether the token for the disk with that sequence number has been taken: the token's file no longer
+// exists.
 func (s Store) Taken(seq uint64) (bool, error) {
 	_, err := os.Lstat(s.record(confirmedDir, seq))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -117,8 +118,8 @@ func (s Store) SaveAnswer(seq uint64, a Answer) error {
 	return wrap(writeJSON(s.answerFile(seq), a, false), "cannot answer the operator")
 }
 
-// TakeAnswer returns the result for the operator's token, or ErrNoAnswer if there is no result yet. If the token was
-// not taken, TakeAnswer withdraws the token and returns ErrNoAnswer, because any answer is for another token.
+// TakeAnswer returns the result for the operator's token, or ErrNoAnswer if there is no result yet. If no process has
+// taken the token, TakeAnswer withdraws it and returns ErrNoAnswer, because any answer is for another token.
 func (s Store) TakeAnswer(seq uint64) (Answer, error) {
 	var a Answer
 	taken, err := s.Taken(seq)

@@ -18,7 +18,7 @@ func TestConfirm(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = withdraw() }) // otherwise the file may be collected as garbage, and its lock ends
+		t.Cleanup(func() { _ = withdraw() }) // withdraw keeps the file, and so its lock, from garbage collection
 		return withdraw
 	}
 	confirm("abc")
@@ -100,7 +100,7 @@ func TestConfirmByTwo(t *testing.T) {
 		t.Fatalf("when the first has ended: %v", err)
 	}
 	defer end()
-	// The first process did not wait for its answer, which comes now.
+	// The answer to the first process comes now, after that process has stopped waiting.
 	withdraw, err := s.Confirm(7, "def")
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ type Expectations struct {
 	all []disk.Sighting
 }
 
-// Expect makes Load use the sighting from now on: before Remember has recorded it, and even if Remember fails.
+// Expect makes Load use the sighting from now on, even before Remember has recorded the sighting or if Remember fails.
 func (e *Expectations) Expect(s disk.Sighting) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -29,7 +29,7 @@ func (e *Expectations) Expected() []disk.Sighting {
 }
 
 // Recorded notes that Remember has recorded the sightings. Recorded also drops older sightings of the same filesystems,
-// even if those could not be recorded.
+// even if the older sightings could not be recorded.
 func (e *Expectations) Recorded(seen []disk.Sighting) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -44,7 +44,7 @@ func (e *Expectations) Recorded(seen []disk.Sighting) {
 }
 
 // sightings returns the recorded sightings merged with the expected ones. sightings reads the expected sightings first.
-// If Recorded drops a sighting before the file is read, the file has this sighting.
+// A sighting that Recorded drops before the file is read is in the file.
 func (e *Expectations) sightings(s Store) ([]disk.Sighting, error) {
 	if e == nil {
 		return s.Sightings()

@@ -8,8 +8,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestExpected checks that an expected sighting counts before it is written just as it does afterwards. Once it is
-// written, it is no longer kept as expected.
+// TestExpected checks that an expected sighting counts before it is written just as it does afterwards. Once written,
+// the sighting is no longer kept as expected.
 func TestExpected(t *testing.T) {
 	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
 	if _, err := s.Init(nil); err != nil {

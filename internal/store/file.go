@@ -13,7 +13,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// limit is the size in bytes of the largest file that hotmount reads. hotmount writes far smaller files.
+// limit is the size in bytes of the largest file that hotmount reads. The files that hotmount writes are far smaller
+// than this limit.
 const limit = 4 << 20
 
 func readFile(path string) ([]byte, error) {
@@ -42,7 +43,7 @@ func newer(path string, found int) error {
 const rescan = "hotmount rescan; hotmount then begins a new file"
 
 // damaged returns the error for an unreadable file that hotmount can do without. The error contains the command that
-// moves the file away. then is the command to run after this.
+// moves the file away, and then, the command to run next.
 func damaged(path string, err error, then string) error {
 	return fmt.Errorf("cannot read %s: %w"+disk.Helps+"mv %[1]s %[1]s.bad && %[3]s", path, err, then)
 }
@@ -63,13 +64,14 @@ func writeJSON(path string, v any, synced bool) error {
 	return replace(path, append(data, '\n'), synced)
 }
 
-// list is the content of a file with a record for each filesystem. The filesystem that was seen last is at the end.
+// list is the content of a file with a record for each filesystem. The list ends with the filesystem that was seen
+// last.
 type list[T any] struct {
 	Version     int `json:"version"`
 	Filesystems []T `json:"filesystems"`
 }
 
-// readList returns the records of a list. readList returns none if the file does not exist.
+// readList returns the records of a list, or none if the file does not exist.
 func readList[T any](path string) ([]T, error) {
 	var all list[T]
 	err := readJSON(path, &all)
@@ -95,7 +97,8 @@ const mostKept = 1024
 // last returns the last mostKept entries of the list, or all entries if there are fewer.
 func last[T any](list []T) []T { return list[max(0, len(list)-mostKept):] }
 
-// replace replaces the whole file. If synced, the new content and the file's name are on the disk when replace returns.
+// replace replaces the whole file. If synced is set, the new content and the file's name are on the disk when replace
+// returns.
 func replace(path string, data []byte, synced bool) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
@@ -117,7 +120,7 @@ func replace(path string, data []byte, synced bool) error {
 	return nil
 }
 
-// makeSynced makes a directory in an existing directory. The new directory survives a power cut.
+// makeSynced makes a directory, which survives a power cut, in an existing directory.
 func makeSynced(dir string) error {
 	err := os.Mkdir(dir, 0o700)
 	if errors.Is(err, fs.ErrExist) {
@@ -140,7 +143,7 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// exists reports whether the file exists. exists returns true if that is unknown.
+// exists reports whether the file exists. exists returns true if it cannot find out.
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return !errors.Is(err, fs.ErrNotExist)
@@ -161,7 +164,7 @@ func wrap(err error, format string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
 }
 
-// locked calls f while no other process is in a call of locked.
+// locked calls f while no other process runs a function under locked.
 func (s Store) locked(f func() error) (err error) {
 	lock, err := os.OpenFile(filepath.Join(s.State, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestFutureIsNoticedOnce checks the effect of a clock that once stood in 2099. No format has to wait until that year.
-// The recorded time is not changed.
+// TestFutureIsNoticedOnce checks the effect of a clock that once stood in 2099. No format has to wait until 2099, and
+// the recorded time does not change.
 func TestFutureIsNoticedOnce(t *testing.T) {
 	s := made(t)
 	write := func(year string, uuids ...int) {
@@ -34,7 +34,7 @@ func TestFutureIsNoticedOnce(t *testing.T) {
 	write("2001", 1)
 	notice(0)
 
-	// A format that was started again has two records with the same UUID.
+	// A format that was restarted has two records with the same UUID.
 	write("2099", 1, 1)
 	if _, err := begin(s, 7, 1); !errors.Is(err, ErrBrake) {
 		t.Errorf("before it is noticed: %v", err)

@@ -19,8 +19,8 @@ type givenOut struct {
 	Disks   []disk.Given `json:"disks"`
 }
 
-// Given returns the records of all disks that were ever given out as block volumes. A disk that was then formatted with
-// an operator's token has no record.
+// Given returns the records of all disks that were ever given out as block volumes. A disk has no record if it was
+// later formatted with an operator's token.
 func (s Store) Given() ([]disk.Given, error) {
 	var all givenOut
 	err := readJSON(s.givenFile(), &all)
@@ -35,7 +35,7 @@ func (s Store) Given() ([]disk.Given, error) {
 	return all.Disks, nil
 }
 
-// changeGiven calls change and, if the records differ, replaces the file and syncs it.
+// changeGiven calls change and, if change returns different records, replaces the file and syncs it.
 func (s Store) changeGiven(change func([]disk.Given) []disk.Given) error {
 	return s.locked(func() error {
 		before, err := s.Given()
@@ -50,8 +50,8 @@ func (s Store) changeGiven(change func([]disk.Given) []disk.Given) error {
 	})
 }
 
-// GiveOut durably records that the class is about to give the disk out by that link, in the boot with that id. One
-// record is permanent, the other is for this attachment only. GiveOut fails if the state directory was never
+// GiveOut durably records that the class is about to give the disk out by the given link, in the given boot. GiveOut
+// makes one permanent record and one for this attachment only. GiveOut fails if the state directory was never
 // initialised.
 func (s Store) GiveOut(f *disk.Facts, boot, class, link string) error {
 	_, err := s.load()
@@ -85,8 +85,8 @@ func (s Store) amendGiven(f *disk.Facts, amend func(*disk.Given)) error {
 	return wrap(err, "cannot change the record of the block volume on %s", f.Name)
 }
 
-// Ungive durably removes the disk's block volume record after the operator had the disk overwritten. Records that may
-// be about another disk stay: those with another WWN, and those of one of several disks with this serial.
+// Ungive durably removes the disk's block volume record after the operator had the disk overwritten. A record that may
+// be about another disk stays: a record with another WWN, or the record of one of several disks with the same serial.
 func (s Store) Ungive(f *disk.Facts) error {
 	err := s.changeGiven(func(all []disk.Given) []disk.Given {
 		return slices.DeleteFunc(all, func(g disk.Given) bool { return g.Serial == f.Serial && g.WWN == f.WWN && !g.Twice })
@@ -108,8 +108,7 @@ func (s Store) free(f *disk.Facts) error {
 	return err
 }
 
-// Link returns the path at which the attachment with that sequence number was last given out. The path is empty if the
-// attachment was never given out.
+// Link returns the path at which the attachment with that sequence number was last given out, or "".
 func (s Store) Link(seq uint64) (string, error) {
 	link, err := readFile(s.record(linkDir, seq))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -8,8 +8,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestGiven checks that a block volume that was given out once is always known by its serial or its WWN, whatever else
-// has changed.
+// TestGiven checks that a disk that was given out once is always recognised by its serial or its WWN, whatever else has
+// changed.
 func TestGiven(t *testing.T) {
 	dir := t.TempDir()
 	s := Store{State: filepath.Join(dir, "lib"), Runtime: filepath.Join(dir, "run")}
@@ -96,8 +96,8 @@ func TestGivenTwice(t *testing.T) {
 	if same(first) || same(second) {
 		t.Error("one of the two is taken for the first in another boot")
 	}
-	// The slot of the first disk may hold the second disk by now. The slot certainly holds the first disk only if the
-	// attachment is the one that was given out.
+	// The slot of the first disk may hold the second disk by now. Only the attachment that was given out is certainly
+	// the first disk.
 	again := *first
 	again.Seq = 9
 	if !sameIn("boot", first) || sameIn("boot", &again) || sameIn("boot", second) {

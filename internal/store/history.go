@@ -17,16 +17,16 @@ import (
 // ErrBrake reports that too many disks were formatted in a short time.
 var ErrBrake = errors.New("too many disks were formatted in a short time")
 
-// These bounds are in bytes. A history that would exceed historySize is rewritten with only its newest records, which
-// take half of that size. A record has at most evidenceSize of evidence, and at most as much text about its failure. So
-// the history keeps more records than 256, the largest format_limit.
+// These bounds are in bytes. A history that would exceed historySize is rewritten with only its newest records, up to
+// half of historySize. A record has at most evidenceSize of evidence and evidenceSize of text about its failure, so
+// that more records fit into the history than 256, the largest format_limit.
 const (
 	historySize  = 3 << 20
 	evidenceSize = 2 << 10
 )
 
 // entry is one line of history.jsonl. An entry is the beginning of a format, the end of a format, or a notice. Noticed
-// is the time at which earlier lines were noticed to have times in the future.
+// is the time at which hotmount noticed that earlier lines have times in the future.
 type entry struct {
 	Version int          `json:"version"`
 	Begin   *disk.Record `json:"begin,omitempty"`
@@ -57,8 +57,8 @@ func (s Store) History() ([]disk.Record, error) {
 	return all, nil
 }
 
-// parseHistory returns the records. whole is the number of bytes of data that they take. An incomplete last line is not
-// a record. Such a line was never synced, so nothing was written to a disk because of it.
+// parseHistory returns the records. whole is the number of bytes of data that the records take. An incomplete last line
+// is not a record. An incomplete line was never synced, so no disk was written to after it.
 func parseHistory(data []byte) (all []disk.Record, whole int, err error) {
 	for rest := data; len(rest) > 0; {
 		n := bytes.IndexByte(rest, '\n') + 1
@@ -89,11 +89,11 @@ func parseHistory(data []byte) (all []disk.Record, whole int, err error) {
 	return all, whole, nil
 }
 
-// futureFrom bounds how far in the future a time may be. A time beyond this bound shows that the clock was wrong. A
-// clock that is adjusted may step back by less.
+// futureFrom is how far in the future a recorded time may be, because an adjustment of the clock may step back a
+// little. A later time shows that the clock was wrong.
 const futureFrom = time.Minute
 
-// futureAt notes the time now in the records that are in the future at that time. count is the number of these records.
+// futureAt notes the time now in the records whose times are later than now, and returns the number of these records.
 func futureAt(all []disk.Record, now time.Time) (count int) {
 	for i := range all {
 		if all[i].Time(now).After(now.Add(futureFrom)) {
@@ -104,14 +104,14 @@ func futureAt(all []disk.Record, now time.Time) (count int) {
 	return count
 }
 
-// NoticeFuture records only once that the history has times in the future. count is the number of such records. A clock
-// was wrong when they were written. Without the notice, the records would count for format_limit until their time has
-// come.
+// NoticeFuture records only once that the history has times in the future, and returns the number of records with such
+// times. The clock was wrong when these records were written. Without the notice, they would count towards format_limit
+// until their time has come.
 func (s Store) NoticeFuture() (count int, err error) {
 	all, err := s.History()
 	now := time.Now().UTC().Round(0) // taken after the history was read, because another process may have begun a format by then
 	if count = futureAt(all, now); err != nil || count == 0 {
-		return 0, nil // Load reports a history that cannot be read
+		return 0, nil // Load reports the error of an unreadable history
 	}
 	return count, s.append(func([]disk.Record) (entry, error) { return entry{Noticed: now}, nil })
 }
@@ -129,21 +129,22 @@ func (e *ending) close(all []disk.Record) {
 // that records intents. Format is not safe for use by several goroutines at once.
 type Format struct {
 	Store Store
-	// Record is the record of the format. Begin fills in its times.
+	// Record is the record of the format. Begin fills in the times of the record.
 	Record disk.Record
 	// Limit is how many disks may be formatted within Period. 0 means any number.
 	Limit  int
 	Period time.Duration
-	// Attached reports whether a disk with that sequence number is attached, or may be. If Attached is nil, none is.
+	// Attached reports whether a disk with that sequence number is or may be attached. A nil Attached means that no
+	// disk is.
 	Attached func(seq uint64) bool
 
 	// open reports that the record has a beginning but no end yet.
 	open bool
 }
 
-// Begin records the decision and the intent. When the result is nil, the record would survive a power cut. If the limit
-// is reached, the error wraps ErrBrake. Processes that call Begin at the same time are counted one after the other.
-// Begin also returns an error if a format of the same disk has begun on another path.
+// Begin records the decision and the intent. If Begin returns nil, both records survive a power cut. If the limit is
+// reached, the error wraps ErrBrake. When several processes call Begin at the same time, their formats are counted one
+// after the other. Begin also returns an error if a format of the same disk has begun on another path.
 func (f *Format) Begin(i disk.Intent) error {
 	err := f.Store.begin(f)
 	if err == nil {
@@ -153,17 +154,18 @@ func (f *Format) Begin(i disk.Intent) error {
 	return err
 }
 
-// Amend records the changed intent. When the result is nil, the record would survive a power cut.
+// Amend records the changed intent. If Amend returns nil, the changed intent survives a power cut.
 func (f *Format) Amend(i disk.Intent) error { return f.Store.Begin(i) }
 
-// End records the result of the format, and then removes the intent. If a crash comes after the result was recorded and
-// before the intent was removed, the disk is examined once more.
+// End records the result of the format, and then removes the intent. After a crash between the two steps, the disk is
+// examined once more.
 func (f *Format) End(uuid string, failure error) error {
 	f.open = false
 	return f.Store.EndFormat(uuid, failure)
 }
 
-// Close records the failure of a format that has a beginning but no end. The intent of the format stays.
+// Close records the failure of a format that has a beginning but no end. Close does not remove the intent of the
+// format.
 func (f *Format) Close(failure error) error {
 	if !f.open {
 		return nil
@@ -172,8 +174,8 @@ func (f *Format) Close(failure error) error {
 	return f.Store.close(f.Record.UUID, failure)
 }
 
-// EndFormat records the result of the last format with that UUID, and removes its intent. failure is nil if the
-// filesystem was made.
+// EndFormat records the result of the last format with that UUID, and removes the format's intent. failure is nil if
+// the filesystem was made.
 func (s Store) EndFormat(uuid string, failure error) error {
 	if err := s.close(uuid, failure); err != nil {
 		return err
@@ -203,7 +205,7 @@ func (s Store) begin(f *Format) error {
 	})
 }
 
-// append adds a line to the history and syncs it. next makes the line from the current history.
+// append adds a line to the history and syncs the file. next makes the line from the current history.
 func (s Store) append(next func([]disk.Record) (entry, error)) error {
 	err := s.locked(func() error { return s.appendLocked(next) })
 	if errors.Is(err, ErrBrake) {

@@ -20,7 +20,7 @@ import (
 
 func numbered(i int) string { return fmt.Sprintf("5f0c8f3e-2b3c-4d61-9c2e-%012x", i) }
 
-// begin starts a format. limit is how many disks may be formatted within the period.
+// begin starts a format. limit is the number of disks that may be formatted within the period.
 func begin(s Store, i, limit int) (*Format, error) {
 	f := facts("vdb", uint64(i), fmt.Sprint("S", i))
 	id := f.Identity("boot1")
@@ -97,7 +97,7 @@ func TestHistoryTellsWhatWasDecidedAndWhatCameOfIt(t *testing.T) {
 }
 
 // TestHistorySurvivesACutAtEveryByte checks that the earlier lines are read after a power cut, which may leave any part
-// of the last line. The next line is written.
+// of the last line. After the cut, the next line can be written.
 func TestHistorySurvivesACutAtEveryByte(t *testing.T) {
 	s := made(t)
 	for i := range 2 {
@@ -112,7 +112,7 @@ func TestHistorySurvivesACutAtEveryByte(t *testing.T) {
 	first := bytes.IndexByte(data, '\n') + 1
 	for n := first; n < len(data); n++ {
 		tails := map[string][]byte{"cut": data[:n], "zeros": append(bytes.Clone(data[:n]), make([]byte, len(data)-n)...)}
-		// A page of zeros lies in the middle, and the end of the line is complete.
+		// The line has a page of zeros in the middle, and its end is complete.
 		tails["hole"] = bytes.Clone(data)
 		tails["hole"][n-1] = 0
 		if n == first {
@@ -208,8 +208,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestParallelFormatsDoNotSlipThroughTheBrake checks that of many formats that begin at once, no more than the limit
-// start.
+// TestParallelFormatsDoNotSlipThroughTheBrake checks that the limit also holds for many formats that begin at once.
 func TestParallelFormatsDoNotSlipThroughTheBrake(t *testing.T) {
 	s := made(t)
 	const limit, all = 5, 20
@@ -238,8 +237,8 @@ func TestParallelFormatsDoNotSlipThroughTheBrake(t *testing.T) {
 	}
 }
 
-// TestTheBrakeCountsDisks checks that a format that begins again counts once, by its UUID or by its disk. Earlier
-// attempts on a disk do not stop a further attempt on this disk.
+// TestTheBrakeCountsDisks checks that a restarted format counts once, by its UUID or by its disk. Earlier attempts on a
+// disk do not stop another attempt on the disk.
 func TestTheBrakeCountsDisks(t *testing.T) {
 	s := made(t)
 	try := func(f *disk.Facts, boot, uuid string, limit int) error {
@@ -256,7 +255,7 @@ func TestTheBrakeCountsDisks(t *testing.T) {
 	if own, other := standing(s, again, "boot2"), standing(s, vdc, "boot2"); len(own.Formats) != 0 || len(other.Formats) != 1 {
 		t.Errorf("for itself %v, for another %v", own.Formats, other.Formats)
 	}
-	// The disk came back. Its unfinished format is found by the UUID.
+	// The disk came back. The unfinished format of the disk is found by the UUID.
 	if own := standing(s, facts("vdd", 9, "B"), "boot3"); len(own.Formats) != 0 {
 		t.Errorf("for itself, attached again: %v", own.Formats)
 	}
@@ -266,7 +265,7 @@ func TestTheBrakeCountsDisks(t *testing.T) {
 	if err := try(vdc, "boot2", numbered(3), 2); err != nil {
 		t.Errorf("another disk, with room: %v", err)
 	}
-	// The attachment is the same, but its format has ended.
+	// The attachment is the same, but the attachment's format has ended.
 	if err := s.EndFormat(numbered(3), errors.New("x")); err != nil {
 		t.Fatal(err)
 	}
@@ -338,7 +337,7 @@ func TestUseIsKeptUntilAccepted(t *testing.T) {
 	}
 }
 
-// TestOpener checks that the result can be taken once, and that it is lost when the attachment ends.
+// TestOpener checks that the record of an opener can be taken only once, and is removed when the attachment ends.
 func TestOpener(t *testing.T) {
 	s := made(t)
 	if o, err := s.TakeOpener(4); o != nil || err == nil {
@@ -444,8 +443,8 @@ func found(f *disk.Facts, boot, what, uuid string) disk.Sighting {
 	return disk.Sighting{Identity: f.Identity(boot), Type: what, UUID: uuid, Mounted: time.Unix(1e9, 0).UTC()}
 }
 
-// TestFormerContents checks that content that was never mounted counts as missing at a later boot where the disk was.
-// Such content does not count if it was seen leaving, or if something else lies there now.
+// TestFormerContents checks that content that was never mounted counts as missing, at a later boot, on a disk in the
+// same slot. Content does not count if it was seen leaving, or if other content is in the slot now.
 func TestFormerContents(t *testing.T) {
 	one, two := numbered(1), numbered(2)
 	plain, serial := facts("vdb", 2, ""), facts("vdb", 2, "S")
@@ -510,7 +509,7 @@ func TestFormerContents(t *testing.T) {
 }
 
 // TestNotedIsWrittenWhenItChanges checks that the file of the notes is written only when the notes change, and has a
-// bounded length. The file of a newer hotmount is not replaced.
+// bounded length. A file that a newer version of hotmount wrote is not replaced.
 func TestNotedIsWrittenWhenItChanges(t *testing.T) {
 	s, f := made(t), facts("vdb", 2, "S")
 	n := found(f, "boot1", "btrfs", numbered(1))
@@ -592,12 +591,12 @@ func TestSightingsAreBoundedAndReadWhole(t *testing.T) {
 	}
 }
 
-// TestAFailedWriteFormatsNothingUntilInit checks a failed write of each record. Here a directory in place of the file
-// makes the write fail. The test in the virtual machine uses a full or read-only filesystem.
+// TestAFailedWriteFormatsNothingUntilInit checks a failed write of each record. The write fails because a directory
+// lies where the file should be. The system test uses a full or read-only filesystem.
 func TestAFailedWriteFormatsNothingUntilInit(t *testing.T) {
 	f := facts("vdb", 1, "S")
 	for what, tt := range map[string]struct {
-		blocked string // a directory that is not empty, in place of the file
+		blocked string // the path of the file, where the test makes a directory that is not empty
 		write   func(Store) error
 	}{
 		"check":       {"check", func(s Store) error { return s.Check() }},
@@ -651,7 +650,7 @@ func FuzzParseHistory(f *testing.F) {
 }
 
 // TestFull checks that a filesystem that fills its disk has one file, which is named for the size of the disk. The file
-// exists as long as the filesystem is remembered, and only if its record was kept.
+// exists only as long as the filesystem is on record.
 func TestFull(t *testing.T) {
 	s := made(t)
 	full := func(n int, size uint64) disk.Sighting {

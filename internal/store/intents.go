@@ -11,8 +11,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Begin durably records that a filesystem is about to be made. Begin also drops the noted content of the disk. Nobody
-// will miss this content, even if a crash leaves a filesystem that is only half made.
+// Begin durably records that a filesystem is about to be made. Begin also drops the noted content of the disk. The
+// noted content then does not count as missing, even if a crash leaves a half-made filesystem.
 func (s Store) Begin(i disk.Intent) error { return s.begins(i, nil) }
 
 // begins does what Begin does. If attached is not nil, begins fails if a format of the same disk has begun on another
@@ -48,7 +48,7 @@ func (s Store) saveIntent(i disk.Intent) error {
 }
 
 // overlap returns an error if another attached disk has an unfinished format and may be the same disk, by serial or
-// WWN. These may be two paths to one disk, or two disks with one serial. In each case the second format waits until the
+// WWN. The two disks may be two paths to one disk, or two disks with one serial. The second format waits until the
 // first is finished.
 func overlap(all []disk.Intent, by *disk.Intent, attached func(seq uint64) bool) error {
 	for i := range all {
@@ -60,12 +60,12 @@ func overlap(all []disk.Intent, by *disk.Intent, attached func(seq uint64) bool)
 	return nil
 }
 
-// displaced reports whether the intent n belongs to another disk than the intent by, although both have the same slot
-// and size. The disk of by was found to be blank, and only slot and size matched n to it.
+// displaced reports whether the intents n and by belong to different disks, although both have the same slot and size.
+// The disk of by was found to be blank, and only slot and size connected n with this disk.
 //
-// Two kinds of intents stay with the slot. One is an operator's order to overwrite content: the content may lie on the
-// other disk. An order to overwrite stays until the operator gives the same order again. The other kind is a format
-// that was disturbed.
+// Two kinds of intents stay with the slot. One kind is an operator's order to overwrite content, because the content
+// may lie on another disk. An order to overwrite stays until the operator gives the same order again. The other kind is
+// an intent whose format was disturbed.
 func displaced(n, by *disk.Intent) bool {
 	was := n.Identity
 	if n.UUID == by.UUID || n.Doubt != "" || n.Over && !(by.Over && by.Was == n.Was) {
@@ -75,8 +75,8 @@ func displaced(n, by *disk.Intent) bool {
 	return was.Serial == "" && was.Like(by.Identity) && !was.Same(by.Identity) && !here
 }
 
-// Leave records that the intent's disk is not the disk in its slot, because the operator has accepted the content of
-// the disk in the slot.
+// Leave records that the disk of an intent is no longer in its slot, because the operator has accepted the content of
+// the disk in that slot.
 func (s Store) Leave(uuid string) error {
 	err := s.locked(func() error {
 		all, err := s.intents()
@@ -88,7 +88,7 @@ func (s Store) Leave(uuid string) error {
 	return wrap(err, "cannot record that the disk of the intent %s has left its slot", uuid)
 }
 
-// leave records, for the intents that has accepts, that their disks have left their slots.
+// leave records that the disks have left their slots, for each intent for which has returns true.
 func (s Store) leave(all []disk.Intent, has func(*disk.Intent) bool) error {
 	for _, n := range all {
 		if n.Left || !has(&n) {
@@ -116,12 +116,12 @@ func (s Store) End(uuid string) error {
 	return wrap(err, "cannot remove the intent")
 }
 
-// intents returns the formats whose end is not recorded. If a record cannot be read, intents returns an error, and also
-// an intent with the UUID of the file name and in doubt. So no other intent is lost because of the unreadable record.
-// And a filesystem with that UUID does not count as complete.
+// intents returns the formats whose end is not recorded. For an unreadable record, intents returns an error and an
+// intent in doubt with the UUID from the file name. No other intent is then lost, and a filesystem with this UUID does
+// not count as complete.
 func (s Store) intents() ([]disk.Intent, error) {
 	var all []disk.Intent
-	var first error // each error says what helps
+	var first error // returned alone, because each error says what helps
 	list, err := os.ReadDir(s.intentDir())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

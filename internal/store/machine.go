@@ -22,12 +22,12 @@ type arrival struct {
 	Present []disk.Identity `json:"present"`
 }
 
-// machineHelps is the help for a worker without a machine-id.
+// machineHelps is the command that helps on a worker without a machine-id.
 const machineHelps = disk.Helps + "systemd-machine-id-setup && systemctl restart hotmount"
 
 var machineID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// machine returns the worker's machine-id. The id is empty if the store has no MachineID.
+// machine returns the worker's machine-id, or "" if the store has no MachineID.
 func (s Store) machine() (string, error) {
 	if s.MachineID == "" {
 		return "", nil
@@ -43,9 +43,10 @@ func (s Store) machine() (string, error) {
 	return id, nil
 }
 
-// present returns the lists that apply to this worker. before has the disks that were attached before installation.
-// Under another machine-id, arrived has instead the disks that were attached at the first start under this machine-id.
-// The slots of the other worker mean nothing here. If present returns an error, nothing may be formatted.
+// present returns the lists that apply to this worker. before has the disks that were attached before installation. If
+// the records are from another machine-id, arrived has instead the disks that were attached at the first start under
+// this machine-id. The slots of the other worker mean nothing on this worker. If present returns an error, nothing may
+// be formatted.
 func (s Store) present(st *state) (before, arrived []disk.Identity, err error) {
 	id, err := s.machine()
 	switch {
@@ -59,9 +60,9 @@ func (s Store) present(st *state) (before, arrived []disk.Identity, err error) {
 	return nil, st.Arrival.Present, nil
 }
 
-// First reports whether the next start of the daemon is the first one. First returns true if hotmount was installed
-// into an image, or after `hotmount state reset`. Nothing may be formatted until the disks that are attached at this
-// start are recorded.
+// First reports whether the next start of the daemon is the first one: hotmount was installed into an image, or
+// `hotmount state reset` was run. Nothing may be formatted until the disks that are attached at the first start are
+// recorded.
 func (s Store) First() bool {
 	return exists(s.firstFile())
 }
@@ -90,7 +91,7 @@ func (s Store) start(attached func() ([]disk.Identity, error)) error {
 	switch {
 	case err != nil || id == "" || st.Machine == id || st.Arrival != nil && st.Arrival.Machine == id:
 		return nil
-	case st.Machine == "": // the state is of an older hotmount
+	case st.Machine == "": // an older version of hotmount wrote the state
 		return s.change(func(st *state) { st.Machine = id })
 	}
 	all, err := attached()
@@ -100,8 +101,8 @@ func (s Store) start(attached func() ([]disk.Identity, error)) error {
 	return s.change(func(st *state) { st.Arrival = &arrival{id, all} })
 }
 
-// Elsewhere reports whether the records belong to a worker with another machine-id. Elsewhere returns false if that is
-// unknown.
+// Elsewhere reports whether the records belong to a worker with another machine-id. Elsewhere returns false if it
+// cannot find out.
 func (s Store) Elsewhere() bool {
 	st, err := s.load()
 	id, idErr := s.machine()
@@ -118,12 +119,14 @@ func (s Store) KeepMachine() error {
 	return wrap(err, "cannot keep the state")
 }
 
-// Reset removes all records of the worker. The next start of the daemon is then its first one. The list of class
-// directories stays, because they are part of this system. No other process may use the store during Reset.
+// Reset removes all records of the worker. After Reset, the next start of the daemon counts as its first. The list of
+// class directories stays, because the directories are part of this system. No other process may use the store during
+// Reset.
 func (s Store) Reset() error {
 	err := os.MkdirAll(s.State, 0o700)
 	if err == nil {
-		// The mark is written first, so that a crash at any point leaves no state that allows a format.
+		// The mark of a first start is written before anything is removed, so that no crash leaves a state that allows
+		// a format.
 		err = replace(s.firstFile(), nil, true)
 	}
 	var entries []os.DirEntry
@@ -136,7 +139,7 @@ func (s Store) Reset() error {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(s.State, e.Name())))
 		}
 	}
-	// The removal of this directory ends the accepts for attachments of the former worker.
+	// Without the directory of accepts, no accept of the former worker remains valid.
 	err = errors.Join(err, os.RemoveAll(filepath.Join(s.Runtime, string(acceptedDir))), syncDir(s.State))
 	return wrap(err, "cannot reset the state directory")
 }

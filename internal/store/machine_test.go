@@ -26,7 +26,7 @@ func on(t *testing.T, s Store, id string) Store {
 	return s
 }
 
-// starts starts the daemon while these disks are attached. starts reports whether the store asked for the disks.
+// starts starts the daemon while the given disks are attached. starts reports whether the store asked for the disks.
 func starts(t *testing.T, s Store, boot string, attached ...*disk.Facts) (asked bool) {
 	t.Helper()
 	err := s.Start(func() (all []disk.Identity, err error) {
@@ -67,8 +67,8 @@ func expect(t *testing.T, when string, s Store, boot string, want map[*disk.Fact
 	}
 }
 
-// TestAnotherMachineID checks that a clone holds the disks of its first start, and that the slots of the builder hold
-// nothing. The holds last over boots until the operator decides whether the clone is the same worker.
+// TestAnotherMachineID checks that a clone holds the disks of its first start, and that the records of the builder's
+// slots hold no disk. The holds last over boots until the operator decides whether the clone is the same worker.
 func TestAnotherMachineID(t *testing.T) {
 	seed, old := facts("vdb", 2, ""), facts("vdc", 3, "OLD")
 	was := made(t, seed.Identity("boot1"), old.Identity("boot1"))
@@ -102,7 +102,7 @@ func TestAnotherMachineID(t *testing.T) {
 	}
 	expect(t, "accepted, the next boot", s, "boot4", map[*disk.Facts]string{facts("vdd", 4, "NEW"): "nothing"})
 
-	// Each new id counts, even if the id changes at each boot.
+	// Each new machine-id counts, even if it changes at each boot.
 	s = on(t, s, third)
 	expect(t, "a third id", s, "boot5", map[*disk.Facts]string{later: "off"})
 	if !starts(t, s, "boot5", later) {
@@ -142,8 +142,8 @@ func TestKeepMachine(t *testing.T) {
 	}
 }
 
-// TestNoMachineID checks that nothing is formatted if the worker is unknown. A state without the name of a worker keeps
-// its meaning.
+// TestNoMachineID checks that nothing is formatted if the worker is unknown. A state without a machine-id keeps its
+// meaning.
 func TestNoMachineID(t *testing.T) {
 	f := facts("vdb", 2, "S1")
 	s := on(t, made(t), builder)
@@ -173,7 +173,7 @@ func TestFirstStart(t *testing.T) {
 		}
 	}
 	s = on(t, s, clone)
-	// The package's postinst makes the same file.
+	// The package's postinst makes this file, too.
 	if err := os.WriteFile(s.firstFile(), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestFirstStart(t *testing.T) {
 	}
 	expect(t, "after", s, "boot1", map[*disk.Facts]string{there: "present", later: "nothing"})
 
-	// A crash interrupted a reset, and the records still exist.
+	// A crash interrupted the reset, and the records still exist.
 	if err := os.WriteFile(s.firstFile(), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,8 @@ func TestFirstStart(t *testing.T) {
 	}
 	expect(t, "cut short", s, "boot1", map[*disk.Facts]string{cut: "present", there: "present"})
 
-	// The package was removed and installed again from outside. The disks that are attached now count too.
+	// The package was removed and reinstalled while the system was not running. The disks that are attached now also
+	// count as present.
 	for _, mark := range []string{s.removedFile(), s.firstFile()} {
 		if err := os.WriteFile(mark, nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -211,7 +212,8 @@ func TestFirstStart(t *testing.T) {
 	expect(t, "installed once more", s, "boot2", map[*disk.Facts]string{facts("vdb", 9, ""): "present", later: "present", facts("vdd", 7, "T"): "nothing"})
 }
 
-// TestReset checks that only the class directories of the former worker remain. Even a very recent accept is gone.
+// TestReset checks that only the class directories of the former worker remain. After a reset, even a very recent
+// accept is gone.
 func TestReset(t *testing.T) {
 	f, block := facts("vdb", 2, "S1"), facts("vdc", 3, "S2")
 	s := on(t, made(t, f.Identity("boot1")), builder)
@@ -249,7 +251,7 @@ func TestReset(t *testing.T) {
 	if st := standing(s, block, "boot1"); st.Given != nil || st.FormerSerial != nil {
 		t.Errorf("%+v", st)
 	}
-	// A reset without a state has the same result.
+	// A reset also succeeds without a state.
 	none := newStore(t)
 	if err := none.Reset(); err != nil || !none.First() {
 		t.Errorf("without a state directory: %v", err)
@@ -273,8 +275,8 @@ func TestUngive(t *testing.T) {
 	if standing(s, two, "boot2").Given == nil {
 		t.Error("not the one that was overwritten")
 	}
-	// A record of another disk with the same serial stays. So the disk without a record is not formatted without an
-	// operator either.
+	// A record of another disk with the same serial stays. The remaining records still prevent a format of this disk
+	// without an operator.
 	if left, err := s.Given(); err != nil || len(left) != 2 || left[0].WWN == "naa.1" || left[1].WWN == "naa.1" {
 		t.Errorf("%+v, %v", left, err)
 	}

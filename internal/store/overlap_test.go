@@ -8,8 +8,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestFormatsOfOneDiskDoNotOverlap checks that two formats of one disk, by its serial or its WWN, do not overlap. The
-// second is refused while the first has not ended and its disk is attached.
+// TestFormatsOfOneDiskDoNotOverlap checks that two formats of one disk, known by its serial or its WWN, do not overlap.
+// The second format is refused until the first has ended or its disk is detached.
 func TestFormatsOfOneDiskDoNotOverlap(t *testing.T) {
 	of := func(seq uint64, serial, wwn string) *disk.Facts {
 		f := facts("sda", seq, serial)

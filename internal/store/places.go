@@ -15,15 +15,15 @@ import (
 // scansAtOnce is how many disks may be read in full at the same time, by all processes of this node together.
 const scansAtOnce = 2
 
-// placeEvery is the time between two attempts to lock a place. flock(2) can wait for one file only, and cannot end with
-// a context. placeWord is the time between two reports that the wait goes on.
+// placeEvery is the time between two attempts to lock a place. hotmount polls because flock(2) can wait for only one
+// file, and does not end with a context. placeWord is the time between two reports that a reader still waits.
 const (
 	placeEvery = 100 * time.Millisecond
 	placeWord  = 10 * time.Second
 )
 
-// stalled is how long a disk may keep a place without completing a read. Without this bound, two disks on dead storage
-// would keep all other disks from being read.
+// stalled is how long a disk may keep a place without completing a read. Without the bound stalled, two disks on dead
+// storage would keep all other disks from being read.
 const stalled = 30 * time.Second
 
 // Place is the right to read a disk in full. ScanPlace and LaterPlace return a Place.
@@ -37,8 +37,8 @@ type Place struct {
 	done bool
 }
 
-// ScanPlace waits for a place and returns it. Free, or the end of the process, gives the place back. A place is given
-// away if Progress is not called for 30 seconds. ScanPlace calls waiting when it begins to wait, and then every ten
+// ScanPlace waits for a place and returns it. A place ends with a call of Free or with the process. A reader loses its
+// place if it does not call Progress for 30 seconds. ScanPlace calls waiting when it begins to wait, and then every ten
 // seconds.
 func (s Store) ScanPlace(ctx context.Context, waiting func()) (*Place, error) {
 	p := s.LaterPlace(waiting)
@@ -48,8 +48,8 @@ func (s Store) ScanPlace(ctx context.Context, waiting func()) (*Place, error) {
 	return p, nil
 }
 
-// LaterPlace returns a Place without waiting. The first call of Progress waits instead. LaterPlace suits a caller that
-// may not have to read the disk in full.
+// LaterPlace returns a Place without waiting. Its first call of Progress waits for the place. LaterPlace suits a caller
+// that may not have to read the disk in full.
 func (s Store) LaterPlace(waiting func()) *Place {
 	return &Place{store: s, waiting: waiting}
 }
@@ -76,7 +76,7 @@ func (p *Place) Progress(ctx context.Context) error {
 	return nil
 }
 
-// Again waits for another place after a call of Free.
+// Again waits for a new place after a call of Free.
 func (p *Place) Again(ctx context.Context) error {
 	p.mu.Lock()
 	p.done = false
@@ -95,7 +95,7 @@ func (p *Place) Free() {
 	p.release()
 }
 
-// stall gives the place away, because no read has ended within the time stalled.
+// stall gives the place away because no read has ended within the time stalled.
 func (p *Place) stall() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,7 +135,7 @@ func (s Store) takePlace(ctx context.Context, waiting func()) (*os.File, error) 
 	}
 }
 
-// lockPlace locks the file of a place. If another process has the place, lockPlace returns nil without an error.
+// lockPlace locks the file of a place, or returns nil without an error if another process has the place.
 func lockPlace(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

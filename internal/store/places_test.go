@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestScanPlace checks that two readers may read their disks at the same time. A third reader waits until one of them
-// ends, and reports that it waits.
+// TestScanPlace checks that two readers may read their disks at the same time. A third reader reports that it waits,
+// until one of the two readers ends.
 func TestScanPlace(t *testing.T) {
 	s := Store{Runtime: t.TempDir()}
 	var places []*Place
@@ -114,8 +114,7 @@ func TestScanPlaceOfAStalledDisk(t *testing.T) {
 	})
 }
 
-// TestALongWaitForAPlace checks a reader that has waited longer than a stalled disk may keep a place. The reader keeps
-// the place that it gets.
+// TestALongWaitForAPlace checks that a reader keeps the place for which it has waited longer than stalled.
 func TestALongWaitForAPlace(t *testing.T) {
 	s := Store{Runtime: t.TempDir()}
 	synctest.Test(t, func(t *testing.T) {

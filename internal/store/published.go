@@ -13,7 +13,8 @@ import (
 
 func (s Store) publishedFile() string { return filepath.Join(s.Runtime, "status.json") }
 
-// Publish replaces the daemon's published state of the disks, which any user may read. Do not call it concurrently.
+// Publish replaces the daemon's published state of the disks, which any user may read. Do not call Publish
+// concurrently.
 func (s Store) Publish(lines []disk.Line) error {
 	tmp := filepath.Join(s.Runtime, ".status.json.new") // only the daemon writes this file
 	data, err := json.MarshalIndent(lines, "", "  ")
@@ -21,7 +22,7 @@ func (s Store) Publish(lines []disk.Line) error {
 		err = os.WriteFile(tmp, append(data, '\n'), 0o600)
 	}
 	if err == nil {
-		// The daemon's umask suits its other files, but not this one.
+		// The daemon's umask does not suit this file, which every user may read.
 		err = os.Chmod(tmp, 0o644)
 	}
 	if err == nil {
@@ -30,8 +31,7 @@ func (s Store) Publish(lines []disk.Line) error {
 	return wrap(err, "cannot write the status for other users")
 }
 
-// Published returns the state of each disk that the daemon published last. Published returns none if no daemon has run
-// since boot.
+// Published returns the state of the disks that the daemon published last, or nothing if no daemon has run since boot.
 func (s Store) Published() ([]disk.Line, error) {
 	var lines []disk.Line
 	if err := readJSON(s.publishedFile(), &lines); err != nil && !errors.Is(err, fs.ErrNotExist) {

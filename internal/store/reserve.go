@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The reserve is space on the filesystem of the state directory, which is mostly the root filesystem. The reserve
+// The reserve is space on the filesystem of the state directory, which is usually the root filesystem. The reserve
 // consists of small files, because a filesystem may also run out of inodes. A mount point needs two inodes and a block.
-// XFS makes no inode if less than 200 KiB are free.
+// XFS makes no inode if less than 200 KiB is free.
 const (
 	reserveFiles = 64
 	reserveSize  = 64 << 10
 )
 
 // WithReserve calls do. If do fails because the filesystem is full, WithReserve gives the reserve back and calls do
-// again. Then WithReserve takes as much of the reserve as is still free.
+// again. After do, WithReserve takes as much of the reserve again as the free space allows.
 func (s Store) WithReserve(do func() error) error {
 	err := do()
 	if !errors.Is(err, unix.ENOSPC) {
@@ -49,7 +49,7 @@ func (s Store) WithReserve(do func() error) error {
 
 // Recover repeats the check of a state directory that was full. If there is plenty of room, Recover also takes the
 // missing part of the reserve. Recover does nothing while another process uses the reserve, because space that was
-// given back would count as room. The next call of Recover tries again, so Recover reports no error.
+// given back would count as room. Recover reports no error, because its next call tries again.
 func (s Store) Recover() {
 	if makeSynced(s.reserveDir()) != nil {
 		return
@@ -78,12 +78,12 @@ func (s Store) Recover() {
 	takeAll(missing)
 }
 
-// roomy reports whether there is plenty of room for the reserve. Files is 0 on filesystems that do not count inodes.
+// roomy reports whether there is plenty of room for the reserve. A filesystem that does not count inodes has 0 Files.
 func roomy(st *unix.Statfs_t) bool {
 	return st.Bavail*uint64(st.Bsize) >= 4*reserveFiles*reserveSize && (st.Files == 0 || st.Ffree >= 4*reserveFiles)
 }
 
-// takeAll makes the files of the reserve, and stops at the first that fails.
+// takeAll makes the files of the reserve, and stops at the first file that it cannot make.
 func takeAll(paths []string) {
 	for _, path := range paths {
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
@@ -98,20 +98,20 @@ func takeAll(paths []string) {
 	}
 }
 
-// unwritable returns, in words, why nothing can be written to the filesystem now. The result is empty if no reason is
-// visible. Space that is reserved for root does not count as room.
+// unwritable returns in words why nothing can be written to the filesystem now, or "" if no reason is visible. Space
+// that is reserved for root does not count as room.
 func unwritable(st *unix.Statfs_t) string {
 	switch {
 	case st.Flags&unix.ST_RDONLY != 0:
 		return "it is read-only now"
-	// Files is 0 on filesystems that do not count inodes, such as Btrfs.
+	// A filesystem that does not count inodes, such as Btrfs, has 0 Files.
 	case st.Bavail*uint64(st.Bsize) < 512<<10, st.Files != 0 && st.Ffree < 2:
 		return "its filesystem is full now"
 	}
 	return ""
 }
 
-// fullFile exists if the last check found no room.
+// fullFile returns the path of a file that exists if the last check found no room.
 func (s Store) fullFile() string { return filepath.Join(s.Runtime, "state-full") }
 
 func (s Store) reserveDir() string { return filepath.Join(s.State, "reserve") }

@@ -89,8 +89,8 @@ func TestRecover(t *testing.T) {
 	Store{State: t.TempDir() + "/none"}.Recover()
 }
 
-// TestRecoverWaits checks that space that was given back is not taken until the step that needs it has ended. The space
-// does not count as room for a format.
+// TestRecoverWaits checks that Recover does not take space back before the step that needs the space has ended. The
+// space given back does not count as room for a format.
 func TestRecoverWaits(t *testing.T) {
 	s := made(t)
 	s.Recover()
@@ -161,7 +161,8 @@ func TestUnwritable(t *testing.T) {
 	}
 }
 
-// TestGapWords checks that the first failure stays recorded with its time. The text also says that the cause is over.
+// TestGapWords checks that the first failure stays recorded with its time. The text of the failure also says that its
+// cause has ended.
 func TestGapWords(t *testing.T) {
 	s := made(t)
 	_ = s.failed(errors.New("no space left\non device"))

@@ -11,14 +11,14 @@ import (
 	"hotmount/internal/disk"
 )
 
-// SaveSettings records the daemon's effective settings for the processes that format. So the daemon's flags and
-// environment apply to these processes too.
+// SaveSettings records the daemon's effective settings for the processes that format. Through these settings, the
+// daemon's flags and environment also apply to the processes that format.
 func (s Store) SaveSettings(st *disk.Settings) error {
 	return wrap(writeJSON(s.settingsFile(), st, false), "cannot pass on the settings")
 }
 
-// SaveDirectories records the class directories in the state directory. A boot with a broken configuration needs them
-// for its cleanup. former are directories of an earlier configuration that still need a cleanup.
+// SaveDirectories records the class directories in the state directory. A boot with a broken configuration needs the
+// directories for its cleanup. former are directories of an earlier configuration that still need a cleanup.
 func (s Store) SaveDirectories(st *disk.Settings, former ...string) error {
 	var dirs []string
 	for i := range st.Classes {
@@ -32,16 +32,16 @@ func (s Store) SaveDirectories(st *disk.Settings, former ...string) error {
 	return wrap(s.save(s.directoriesFile(), dirs), "cannot record the class directories")
 }
 
-// keptHead and keptVersion are the first line of the last good settings, keptEnd is the last. A file without the last
-// line is incomplete.
+// keptHead and keptVersion are the first line of the last good settings, and keptEnd is the last line. A file without
+// the last line is incomplete.
 const (
 	keptHead    = "# hotmount's last good settings, version "
 	keptVersion = "1"
 	keptEnd     = "# end\n"
 )
 
-// KeepSettings durably records a configuration file with settings that were loaded without a fault. If KeepSettings
-// fails, the record of formats has no gap. Without the kept settings, only a start with a faulty configuration lacks
+// KeepSettings durably records a configuration file with settings that were loaded without a fault. A failure of
+// KeepSettings is not a gap in the record of formats, because only a start with a faulty configuration needs the kept
 // settings.
 func (s Store) KeepSettings(text string) error {
 	text = keptHead + keptVersion + "\n" + text + keptEnd
@@ -52,8 +52,7 @@ func (s Store) KeepSettings(text string) error {
 }
 
 // KeptSettings returns the path of the configuration file that KeepSettings has recorded. KeptSettings returns
-// fs.ErrNotExist if there is no such file. KeptSettings also returns an error if the file is incomplete or of another
-// version.
+// fs.ErrNotExist if no file was recorded, and another error if the file is incomplete or of another version.
 func (s Store) KeptSettings() (path string, err error) {
 	data, err := readFile(s.keptFile())
 	if err != nil {

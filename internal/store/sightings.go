@@ -12,7 +12,7 @@ import (
 	"hotmount/internal/policy/identity"
 )
 
-// Remember durably records on which disks filesystems were found mounted, or that these disks have left.
+// Remember durably records on which disks filesystems were found mounted, or that the disks have left.
 func (s Store) Remember(seen []disk.Sighting) error {
 	err := s.locked(func() error {
 		all, err := s.Sightings()
@@ -37,7 +37,7 @@ func merge(all, seen []disk.Sighting) []disk.Sighting {
 		i := slices.IndexFunc(all, func(o disk.Sighting) bool { return o.UUID == n.UUID })
 		if i >= 0 {
 			if n.Left && !all[i].Identity.Is(n.Identity) {
-				continue // the filesystem is back, on another attachment
+				continue // the filesystem was seen again later, on another attachment
 			}
 			all = slices.Delete(all, i, i+1)
 		}
@@ -48,7 +48,7 @@ func merge(all, seen []disk.Sighting) []disk.Sighting {
 
 // dropRenamed removes the records of refused disks whose filesystem now has a UUID of its own.
 func (s Store) dropRenamed(seen []disk.Sighting) error {
-	// If the state is not readable, there is nothing to drop. Records.Lost reports the error.
+	// If the state is unreadable, dropRenamed has nothing to drop. Records.Lost reports the error.
 	if _, err := s.load(); err != nil {
 		return nil
 	}
@@ -59,8 +59,8 @@ func (s Store) dropRenamed(seen []disk.Sighting) error {
 
 // markFull makes a file for each filesystem that fills its disk, and removes all other such files. markFull serves
 // udev/90-hotmount.rules. The name of a file has the filesystem's UUID and the size of its disk in sectors of 512
-// bytes, as in sysfs. The files are not synced. If a file is lost, udev finds out once more that the filesystem fills
-// its disk.
+// bytes, as in sysfs. The files are not synced. If a file is lost, the udev rule only leads to one more check whether
+// the filesystem fills its disk.
 func (s Store) markFull(all []disk.Sighting) error {
 	dir, want := filepath.Join(s.State, "full"), map[string]bool{}
 	for _, n := range all {
@@ -85,7 +85,7 @@ func (s Store) markFull(all []disk.Sighting) error {
 }
 
 // Note durably records content that was found on disks and is not mounted. If Left is set, Note records that the
-// content is gone. Once a filesystem is mounted, Remember records it instead.
+// content is gone. Remember, and not Note, records filesystems that are mounted.
 func (s Store) Note(found []disk.Sighting) error {
 	return wrap(s.locked(func() error { return s.note(found, true) }), "cannot record what lies on which disk")
 }
@@ -119,7 +119,8 @@ func (s Store) note(found []disk.Sighting, add bool) error {
 }
 
 // GiveUp durably records that the filesystem's disk has left and will not come back, though nobody saw it leaving. The
-// record keeps its other fields and its position. So content that was found later in the slot still counts as later.
+// record keeps its other fields and its position. Because of the position, content that was found later in the slot
+// still counts as later.
 func (s Store) GiveUp(uuid string) error {
 	err := s.locked(func() error {
 		all, err := s.Sightings()
@@ -134,7 +135,7 @@ func (s Store) GiveUp(uuid string) error {
 	return wrap(err, "cannot record that %s will not come back", disk.Visible(uuid))
 }
 
-// Sightings returns the filesystems known to have been mounted. The filesystem that was seen last is at the end.
+// Sightings returns the filesystems known to have been mounted. The list ends with the filesystem that was seen last.
 func (s Store) Sightings() ([]disk.Sighting, error) {
 	return readList[disk.Sighting](s.sightingsFile())
 }

@@ -19,7 +19,7 @@ func standingDisk() *disk.Facts {
 	}
 }
 
-// TestWasMounted checks that a filesystem can have been unmounted by hand only if it was found mounted during this same
+// TestWasMounted checks that a filesystem counts as unmounted by hand only if it was found mounted during this
 // attachment.
 func TestWasMounted(t *testing.T) {
 	mounted := time.Unix(1700000000, 0).UTC()
@@ -51,7 +51,7 @@ func TestWasMounted(t *testing.T) {
 }
 
 // TestOnRecord checks whether the filesystem was last mounted from this disk, in any attachment. The size of the disk
-// may have changed since then. A disk without a serial may only have grown.
+// may have changed since the mount, but a disk without a serial may only have grown.
 func TestOnRecord(t *testing.T) {
 	type change = func(*disk.Facts)
 	bare := func(f *disk.Facts) { f.Serial = "" }
@@ -92,7 +92,7 @@ func TestOnRecord(t *testing.T) {
 }
 
 // TestVolume checks that the class of a filesystem is known on any disk until the operator frees the filesystem. An
-// accept for another reason does not free it.
+// accept for another reason does not free the filesystem.
 func TestVolume(t *testing.T) {
 	s, f := Store{State: t.TempDir(), Runtime: t.TempDir()}, standingDisk()
 	if _, err := s.Init(nil); err != nil {
@@ -216,7 +216,7 @@ func TestKept(t *testing.T) {
 	if st := standing(); st.Unmounted != "" || st.Remount {
 		t.Errorf("taken back: %q", st.Unmounted)
 	}
-	// A filesystem that was mounted stays on record as one to be mounted again, until it is mounted.
+	// A filesystem that was unmounted stays on record as to be mounted again, until it is mounted.
 	f.Standing.WasMounted = time.Unix(1700000000, 0)
 	if err := errors.Join(s.KeepUnmounted(f, disk.ReasonReleased), s.Accept(f, "boot1", disk.Word{})); err != nil {
 		t.Fatal(err)
@@ -232,8 +232,8 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestTwinWithoutSerial checks disks that no serial distinguishes. Of such disks, any disk except the disk on record
-// may be the twin.
+// TestTwinWithoutSerial checks disks that no serial distinguishes. Any of these disks except the disk on record may be
+// the twin.
 func TestTwinWithoutSerial(t *testing.T) {
 	s, f := Store{State: t.TempDir(), Runtime: t.TempDir()}, standingDisk()
 	if _, err := s.Init(nil); err != nil {
@@ -269,7 +269,7 @@ func TestTwinWithoutSerial(t *testing.T) {
 			t.Errorf("%s: twin %v", name, got)
 		}
 	}
-	// No look comes in between, because an accept can come at any time.
+	// The test makes no look between the two steps, because an accept can come at any time.
 	if err := s.Accept(&twin, "boot1", disk.Word{Reason: disk.ReasonTwin}); err != nil {
 		t.Fatal(err)
 	}
@@ -278,8 +278,8 @@ func TestTwinWithoutSerial(t *testing.T) {
 	}
 }
 
-// TestLastOn checks a filesystem that appears on a disk with another serial: it is known to come from the first disk. A
-// serial that is cut, or that another bus does not show, does not count as a different serial.
+// TestLastOn checks a filesystem that appears on a disk with another serial, and is known to come from the first disk.
+// A serial that is cut, or that another bus does not show, does not count as a different serial.
 func TestLastOn(t *testing.T) {
 	const long = "20-bytes-of-a-serial"
 	for name, tt := range map[string]struct {
@@ -312,8 +312,8 @@ func TestLastOn(t *testing.T) {
 	}
 }
 
-// TestBeside checks a disk that was already attached when the disk on record left. Such a disk is another disk,
-// whatever its serial is.
+// TestBeside checks a disk that was already attached when the disk on record left. A disk that was beside the disk on
+// record is another disk, whatever its serial is.
 func TestBeside(t *testing.T) {
 	part := func(number uint32) func(*disk.Facts) {
 		return func(f *disk.Facts) { f.Seq, f.Slot = disk.PartitionSeq(14, number), "pci-0000:06:00.0-part1" }
@@ -387,8 +387,8 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
-// TestIntentOfAnotherDisk checks that the content that an intent names counts only on the disk of the intent. A copy
-// made on the host also has the half-made filesystem, and the content that was to be overwritten.
+// TestIntentOfAnotherDisk checks that content that an intent names belongs to the intent only on the intent's own disk.
+// A copy made on the host also has the half-made filesystem, and the content that was to be overwritten.
 func TestIntentOfAnotherDisk(t *testing.T) {
 	tests := []struct {
 		name string
@@ -432,8 +432,8 @@ func TestIntentOfAnotherDisk(t *testing.T) {
 	}
 }
 
-// TestBefore checks a disk on which a filesystem lay at some time since it was attached. Only an accept of this same
-// hold ends the hold. The accept does not apply to the next filesystem.
+// TestBefore checks a disk on which a filesystem lay at some time since it was attached. Only an accept of the hold for
+// such content (ReasonBefore) ends it, and does not apply to the next filesystem.
 func TestBefore(t *testing.T) {
 	s, f := Store{State: t.TempDir(), Runtime: t.TempDir()}, standingDisk()
 	if _, err := s.Init(nil); err != nil {
@@ -491,8 +491,8 @@ func TestBefore(t *testing.T) {
 	}
 }
 
-// TestIntentIsFoundAgain checks that the intent is found after the disk was attached again. The intent is also found if
-// udev knows only the filesystem's UUID.
+// TestIntentIsFoundAgain checks that the intent of a disk is found after the disk was attached again. The intent is
+// also found if udev knows only the filesystem's UUID.
 func TestIntentIsFoundAgain(t *testing.T) {
 	f := standingDisk()
 	tests := []struct {
@@ -549,7 +549,7 @@ func TestAGapLasts(t *testing.T) {
 	initialise()
 }
 
-// TestHolders checks that the last record is returned. For another filesystem nothing is returned.
+// TestHolders checks that Holders returns the last record, and nothing for another filesystem.
 func TestHolders(t *testing.T) {
 	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
 	const one, two = "aaaaaaaa-0000-4000-8000-000000000001", "bbbbbbbb-0000-4000-8000-000000000002"
@@ -663,7 +663,7 @@ func TestNextInASlot(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
 		}
 	}
-	// These cases show from which disk another format takes the slot, and from which disk it does not.
+	// The cases show which intents lose their slot to a later format, and which keep their slot.
 	blank, overwrites := intent(second, at(13, here, "")), intent(second, at(13, here, ""), over)
 	for name, tt := range map[string]struct {
 		former, by disk.Intent
@@ -713,7 +713,7 @@ func TestLeave(t *testing.T) {
 }
 
 // TestIntentsAtOnce checks that many disks can be formatted at once, each by its own process. One format may end while
-// another begins. An intent that ends in between is not a fault of the state directory.
+// another begins. An intent that ends while the intents are read is not a fault of the state directory.
 func TestIntentsAtOnce(t *testing.T) {
 	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
 	if _, err := s.Init(nil); err != nil {
@@ -745,7 +745,7 @@ func TestIntentsAtOnce(t *testing.T) {
 	}
 }
 
-// TestTwinRenamed checks that a refused disk that got its own UUID is not a twin any more. The disk with the former
+// TestTwinRenamed checks that a refused disk that got its own UUID is not a twin any more. Another disk with the former
 // UUID is not a twin either.
 func TestTwinRenamed(t *testing.T) {
 	s := made(t)

@@ -30,7 +30,8 @@ func madeBy(r *disk.Record) *disk.Sighting {
 	return &disk.Sighting{Identity: r.Identity, UUID: r.UUID, Type: cmp.Or(r.Type, disk.XFS), Class: r.Class, Mounted: r.Ended}
 }
 
-// noted returns the content that was found on the disk in this attachment and is not mounted.
+// noted returns the content that Note recorded for the disk in this attachment: content that was found and is not
+// mounted.
 func (r *Records) noted(id disk.Identity) *disk.Sighting {
 	i := slices.IndexFunc(r.Contents, func(s disk.Sighting) bool { return s.Identity.Boot == id.Boot && s.Identity.Seq == id.Seq })
 	if i < 0 {
@@ -39,9 +40,10 @@ func (r *Records) noted(id disk.Identity) *disk.Sighting {
 	return &r.Contents[i]
 }
 
-// formerSerial returns the last content on a disk with the serial or WWN of id. Content that was never mounted comes
-// first, if it was there when an earlier boot ended. Such content is the newest, because Remember removes the records
-// that it replaces. Mounted filesystems come next, and filesystems that were only made come last.
+// formerSerial returns the last content on a disk with the serial or WWN of id. Content that was never mounted, and
+// that lay on the disk when an earlier boot ended, takes precedence. It is the newest content, because Remember removes
+// the records of content that a mounted filesystem replaces. Mounted filesystems take precedence over filesystems that
+// were only made.
 func (r *Records) formerSerial(id disk.Identity) *disk.Sighting {
 	for i := range slices.Backward(r.Contents) {
 		if l := &r.Contents[i]; l.Identity.Boot != r.Boot && sameDisk(l, id) {
@@ -61,18 +63,19 @@ func (r *Records) formerSerial(id disk.Identity) *disk.Sighting {
 	return nil
 }
 
-// sameDisk reports whether serial or WWN show that the filesystem lay on the disk with that identity, or on a partition
-// of that disk.
+// sameDisk reports whether serial or WWN show that the filesystem lay on the disk with the identity id or on one of its
+// partitions.
 func sameDisk(l *disk.Sighting, id disk.Identity) bool {
 	return l.Identity.Same(id) || whole(l.Identity).Same(id)
 }
 
-// otherDisk reports whether serial or WWN show that the filesystem lay on another disk than the one with that identity.
+// otherDisk reports whether serial or WWN show that the disk with the identity id is not the disk on which the
+// filesystem lay.
 func otherDisk(l *disk.Sighting, id disk.Identity) bool {
 	return l.Identity.Other(id) && whole(l.Identity).Other(id)
 }
 
-// whole returns the identity id, but with the serial and WWN of the whole disk if id is that of a partition.
+// whole returns the identity id, but for a partition with the serial and WWN of the whole disk.
 func whole(id disk.Identity) disk.Identity {
 	for _, s := range [...]*string{&id.Serial, &id.WWN} {
 		if i := strings.LastIndex(*s, disk.PartitionSuffix); i > 0 {
@@ -82,9 +85,9 @@ func whole(id disk.Identity) disk.Identity {
 	return id
 }
 
-// formerSlot returns what lay in the slot of id when an earlier boot ended, on a disk that may have been this one. It
-// must be the last content in that slot, and its disk must not have been seen in this boot or seen leaving. Content
-// that was never mounted is newer than mounted filesystems, as in formerSerial.
+// formerSlot returns the content in the slot of id when an earlier boot ended, on a disk that may have been this disk.
+// Only the last content in the slot counts, and only if its disk was neither seen in this boot nor seen leaving. As in
+// formerSerial, content that was never mounted is newer than mounted filesystems.
 func (r *Records) formerSlot(id disk.Identity) *disk.Sighting {
 	if id.Slot == "" {
 		return nil
@@ -110,8 +113,8 @@ func (r *Records) lastInSlot(all []disk.Sighting, id disk.Identity) *disk.Sighti
 	return nil
 }
 
-// Formatted returns the last record of each disk. The newest record is last. The record of a restarted format has the
-// same UUID or the same attachment as the record of the first try.
+// Formatted returns the last record of each disk, with the newest at the end. The record of a restarted format has the
+// UUID or the attachment of the record of the first try.
 func Formatted(all []disk.Record) []disk.Record {
 	type attachment struct {
 		boot string

@@ -1,5 +1,6 @@
-// Package identity matches records to attached disks. A record may belong to the same disk, perhaps resized, to a disk
-// that may be the same, to a copy, or to a stranger. The package is pure: it turns records into a disk.Standing.
+// Package identity matches records to attached disks. A record may belong to the attached disk (perhaps resized), to a
+// disk that may be the same, to a copy, or to an unrelated disk. The package is pure: it turns records into a
+// disk.Standing.
 package identity
 
 import (
@@ -9,30 +10,31 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Records are all records as they are at one moment.
+// Records are the content of all records at one moment.
 type Records struct {
 	// Boot is the boot id of the present boot.
 	Boot string
 	// Present are the disks that were attached when hotmount was installed. Braked are the disks that came while the
-	// format limit was reached. Disks that have been accepted since are in neither list.
+	// format limit was reached. Neither list has disks that were accepted later.
 	Present, Braked []disk.Identity
 	Twins           []Twin
-	// Used are the disks that another program has used, without those that have been accepted since.
+	// Used are the disks that another program has used and that no operator has accepted since.
 	Used    []disk.Use
 	Intents []disk.Intent
 	// History are the decisions to format. The newest is last.
 	History []disk.Record
-	// Sightings are the filesystems that were mounted. Contents is what lay on disks without being mounted. In each
-	// list the newest is last.
+	// Sightings are the filesystems that were mounted. Contents is what lay on disks without being mounted. Both lists
+	// end with the newest sighting.
 	Sightings, Contents []disk.Sighting
 	Given               []disk.Given
-	// Formatted is the last record of each disk (func Formatted). Formats are the times since these formats began.
+	// Formatted is the last record of each disk (func Formatted). Formats are the times since the formats of Formatted
+	// began.
 	Formatted []disk.Record
 	Formats   []time.Duration
-	// Arrived are the disks that were attached at the first start under another machine-id, without those that have
-	// been accepted since.
+	// Arrived are the disks that were attached at the first start under another machine-id and that no operator has
+	// accepted since.
 	Arrived []disk.Identity
-	// Lost is why nothing may be formatted. It is nil if the records were readable.
+	// Lost is why nothing may be formatted, or nil if the records were readable.
 	Lost error
 }
 
@@ -57,7 +59,7 @@ func (r *Records) Standing(f *disk.Facts, st disk.Standing) disk.Standing {
 	r.place(&st, f, id, uuid)
 	st.Before, st.FormerSerial, st.FormerSlot, st.Noted = r.before(id), r.formerSerial(id), r.formerSlot(id), r.noted(id)
 	if l := st.FormerSlot; l != nil && l == st.FormerSerial && l.UUID == "" {
-		st.FormerSlot = nil // otherwise the operator would have to accept the loss of the same content twice
+		st.FormerSlot = nil // the operator must not have to accept the loss of the same content twice
 	}
 	if i := slices.IndexFunc(r.Given, func(g disk.Given) bool { return g.Is(f) }); i >= 0 {
 		g := r.Given[i]
@@ -71,13 +73,13 @@ func (r *Records) Standing(f *disk.Facts, st disk.Standing) disk.Standing {
 }
 
 // made reports whether this node made the filesystem with that UUID, or began to make it. The node chose the UUID at
-// random, so no other filesystem has it by chance.
+// random, so no other filesystem has the UUID by chance.
 func (r *Records) made(uuid string) bool {
 	return uuid != "" && (slices.ContainsFunc(r.Intents, func(i disk.Intent) bool { return i.UUID == uuid }) ||
 		slices.ContainsFunc(r.History, func(of disk.Record) bool { return of.UUID == uuid }))
 }
 
-// sightings sets what is known of the filesystem on the disk, and of the mounts in this attachment.
+// sightings sets what is known about the filesystem on the disk and about its mounts in this attachment.
 func (r *Records) sightings(st *disk.Standing, f *disk.Facts, id disk.Identity, uuid string) {
 	for i := range r.Sightings {
 		s := &r.Sightings[i]
@@ -100,14 +102,14 @@ func (r *Records) sightings(st *disk.Standing, f *disk.Facts, id disk.Identity, 
 }
 
 // place sets whether the disk is in the slot from which its filesystem was last mounted, and whether the disk was
-// refused as a twin. A disk that left may have been replaced by another disk in its slot. Within one boot the sequence
-// number shows this, even if nobody saw the disk leave.
+// refused as a twin. Another disk may have taken the slot of a disk that left. Within one boot the sequence number
+// shows this, even if nobody saw the first disk leave.
 func (r *Records) place(st *disk.Standing, f *disk.Facts, id disk.Identity, uuid string) {
 	mounted := false
 	if v := st.Volume; st.OnRecord && v != nil && !v.Left && (v.Identity.Boot != r.Boot || v.Identity.Seq == f.Seq) {
 		mounted = v.Identity.Boot == r.Boot
-		// The disk was refused while no other disk with its UUID was attached, so its slot did not identify it. The
-		// slot does not identify it later either, when the other disk comes.
+		// If the disk was refused while no other disk with its UUID was attached, its slot did not identify the disk.
+		// When the other disk comes, the slot does not identify the disk either.
 		alone := slices.ContainsFunc(r.Twins, func(t Twin) bool { return t.UUID == uuid && t.attached(id) })
 		// An LVM volume cannot be attached twice, and it has no slot.
 		st.InPlace = v.Identity.Slot == id.Slot && (id.Slot != "" || f.Transport == "dm") && !alone
@@ -126,26 +128,25 @@ func (r *Records) others(st *disk.Standing, id disk.Identity) []time.Duration {
 	return slices.Delete(slices.Clone(r.Formats), i, i+1)
 }
 
-// beside reports whether the disk with that identity was already attached when the disk of the sighting left. It is
-// then another disk, unless both have the same slot, because a slot has room for only one disk.
+// beside reports whether the disk with that identity was already attached when the disk of the sighting left. Two disks
+// that were attached at the same time are different, unless both have the same slot, which has room for only one.
 func beside(s *disk.Sighting, id disk.Identity) bool {
 	whole := disk.ID{Seq: id.Seq}.DiskSeq()
 	return s.Left && s.Identity.Boot == id.Boot && s.Identity.Seq != id.Seq && whole <= s.Newest && (id.Slot == "" || s.Identity.Slot != id.Slot)
 }
 
-// elsewhere reports whether the disk is in another slot than the disk of the sighting was in this boot. That disk was
-// not seen leaving, and neither serial nor WWN show that the two are the same. A copy that was attached after the
-// sighting looks like that.
+// elsewhere reports whether the disk is in another slot than the disk of the sighting was in this boot. A copy that was
+// attached after the sighting is elsewhere: nobody saw the first disk leave, and neither serial nor WWN show that the
+// two disks are the same.
 func elsewhere(s *disk.Sighting, id disk.Identity) bool {
 	was := s.Identity
 	return !s.Left && was.Boot == id.Boot && was.Seq != id.Seq && !was.Same(id) &&
 		was.Slot != "" && id.Slot != "" && was.Slot != id.Slot
 }
 
-// intent returns the unfinished format that belongs to the disk or may belong to it. It returns nil if there is none.
-// The format may have begun in an earlier attachment. It may also have begun on a disk whose filesystem has the UUID
-// that udev knows on this disk. If several formats may belong to the disk, the most certain one is returned. doubt and
-// bySlot are Standing.IntentDoubt and Standing.IntentBySlot.
+// intent returns the unfinished format that belongs to the disk or may belong to it, or nil. The format may have begun
+// in an earlier attachment, or its UUID may be the UUID that udev knows on this disk. If several formats may belong to
+// the disk, intent returns the most certain one. doubt and bySlot are Standing.IntentDoubt and Standing.IntentBySlot.
 func (r *Records) intent(id disk.Identity, uuid string) (of *disk.Intent, doubt, bySlot bool) {
 	sure := func(n *disk.Intent) int {
 		was := n.Identity
@@ -156,8 +157,8 @@ func (r *Records) intent(id disk.Identity, uuid string) (of *disk.Intent, doubt,
 			return 4
 		case n.UUID == uuid:
 			return 3
-		// If several formats began in one slot, the last one counts. It is the only one whose slot no later format has
-		// taken (Store.displace).
+		// If several formats began in one slot, the last one counts. Only the last format's slot has not been taken by
+		// a later format (Store.displace).
 		case was.Like(id) && !n.Left && !n.Over && n.Doubt == "":
 			return 2
 		case was.Like(id) && !n.Left:
@@ -179,12 +180,12 @@ func (r *Records) intent(id disk.Identity, uuid string) (of *disk.Intent, doubt,
 
 // isOf reports whether the intent belongs to the disk, as far as slot, size and the UUID on the disk show.
 //
-// If the disk was blank, its unfinished filesystem contains nothing that can be lost. For such an intent it is
-// sufficient that the disk looks like the disk of an earlier attachment. Without serial and WWN the slot may differ
-// too, once slots may have been reassigned.
+// The unfinished filesystem of a disk that was blank contains nothing that can be lost. For the intent of a blank disk,
+// it is sufficient that the disk looks like the disk of an earlier attachment. The slot of a disk without serial and
+// WWN may also differ, once slots may have been reassigned.
 //
-// Content that was to be overwritten may also be on a copy, which may be the only one left. For such an intent the disk
-// must be the same disk.
+// Content that was to be overwritten may also be on another disk, which may hold the last copy. For an intent to
+// overwrite, the disk must therefore be the same disk.
 func isOf(n *disk.Intent, id disk.Identity) bool {
 	if n.Over {
 		return n.Identity.Is(id) && (n.Identity.Boot == id.Boot || n.Identity.Same(id))
@@ -196,15 +197,15 @@ func isOf(n *disk.Intent, id disk.Identity) bool {
 	return was.Is(id) || was.Like(id)
 }
 
-// Twin is a disk that was refused because another disk had its UUID, and that has not been accepted since.
+// Twin is a disk that was refused because another disk had its UUID, and that no operator has accepted since.
 type Twin struct {
 	Identity disk.Identity `json:"identity"`
 	UUID     string        `json:"uuid"`
 }
 
 // Is reports whether t may be the disk with that identity and filesystem, in any attachment, slot or size. If neither
-// serial nor WWN decide, any disk may be t, except the disk on record. mounted reports that the filesystem was mounted
-// from this attachment. Such a disk is t only if this very attachment was refused.
+// serial nor WWN decide, any disk except the disk on record may be t. If the filesystem was mounted from this
+// attachment (mounted), the disk is t only if this same attachment was refused.
 func (t Twin) Is(id disk.Identity, uuid string, onRecord, mounted bool) bool {
 	switch {
 	case t.UUID != uuid:
@@ -227,9 +228,9 @@ func (t Twin) attached(id disk.Identity) bool {
 	return t.Identity.Boot == id.Boot && t.Identity.Seq == id.Seq
 }
 
-// Renamed reports whether the refused disk now has a new UUID and was mounted with it. A disk with the old UUID is then
-// another disk. If serial and WWN do not identify the disk, Renamed reports false, because another disk in its slot
-// looks the same.
+// Renamed reports whether the refused disk now has a new UUID and was mounted with it. After a renaming, a disk with
+// the old UUID is another disk. Renamed reports false if serial and WWN do not identify the disk, because another disk
+// in its slot would look the same.
 func (t Twin) Renamed(n disk.Sighting) bool {
 	same := t.attached(n.Identity) || t.Identity.Same(n.Identity) && n.Identity.Slot != "" && t.Identity.Slot == n.Identity.Slot && t.Identity.Like(n.Identity)
 	return !n.Left && t.UUID != n.UUID && same

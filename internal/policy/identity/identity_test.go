@@ -55,8 +55,7 @@ func someRecords(t *rapid.T) Records {
 	return r
 }
 
-// TestStrangersChangeNothing checks that records of a disk that shares nothing with this disk do not change what is
-// known of this disk.
+// TestStrangersChangeNothing checks that records of an unrelated disk do not change what is known about this disk.
 func TestStrangersChangeNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f, r := someDisk(t), someRecords(t)
@@ -65,7 +64,7 @@ func TestStrangersChangeNothing(t *testing.T) {
 		if f.WorldWide() != "" && rapid.Bool().Draw(t, "by its WWN alone") {
 			stranger.Serial = ""
 		}
-		// New slices are needed, because the known standing points into the old slices.
+		// The lists need new slices, because the known standing points into the old slices.
 		r.Present = slices.Concat([]disk.Identity{stranger}, r.Present)
 		r.Arrived = slices.Concat([]disk.Identity{stranger}, r.Arrived)
 		r.Braked = slices.Concat([]disk.Identity{stranger}, r.Braked)
@@ -169,7 +168,7 @@ func TestWWN(t *testing.T) {
 	for name, tt := range map[string]struct {
 		records               Records
 		of                    func(disk.Standing) bool
-		moved, next, unmarked bool // the same WWN in another slot, another WWN in the slot of the record, no WWN in that slot
+		moved, next, unmarked bool // the same WWN in another slot; another WWN in the slot of the record; no WWN in the slot of the record
 	}{
 		"present":                  {Records{Present: []disk.Identity{was}}, func(s disk.Standing) bool { return s.Present != nil }, true, false, true},
 		"braked":                   {Records{Braked: []disk.Identity{was}}, func(s disk.Standing) bool { return s.Braked }, true, false, true},
