@@ -6,15 +6,15 @@ import (
 	"hotmount/internal/disk"
 )
 
-// At boot, udev needs seconds for the disks. udevTime is how long the first start waits for udev. udevEvery is the
-// time between two looks at udev's progress.
+// At boot, udev takes seconds to process the disks. udevTime is how long the first start waits for udev. udevEvery is
+// the time between two checks of udev's progress.
 const (
 	udevTime  = 5 * time.Second
 	udevEvery = 50 * time.Millisecond
 )
 
-// RecordArrival records the attached disks if this is the daemon's first start on the worker, or the first under its
-// machine-id. RecordArrival first waits for udev, because only udev knows the slot of a SCSI disk. Later starts can
+// RecordArrival records the attached disks at the daemon's first start on the worker, and at the first start under a
+// new machine-id. RecordArrival first waits for udev, because only udev knows the slot of a SCSI disk. Later starts can
 // recognise a disk only by its serial or its slot.
 func (h Host) RecordArrival() error {
 	return h.Store.Start(func() ([]disk.Identity, error) {
@@ -48,7 +48,7 @@ func (h Host) identities() ([]disk.Identity, error) {
 	return all, nil
 }
 
-// Elsewhere returns, in words, that the records belong to a worker with another machine-id, and a command that helps.
+// Elsewhere returns a message that the records belong to a worker with another machine-id, and a command that helps.
 // Both texts are empty if the records belong to this worker.
 func (h Host) Elsewhere() (what, next string) {
 	if !h.Store.Elsewhere() {

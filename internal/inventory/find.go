@@ -11,7 +11,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// For returns a copy of the host that includes partitions if the settings ask for them.
+// For returns a copy of the host that includes partitions if the settings ask for partitions.
 func (h Host) For(s *disk.Settings) Host {
 	h.Partitions = s.Partitions
 	return h
@@ -30,8 +30,8 @@ func (h Host) ByName(name string) (*disk.Facts, error) {
 	return h.find(func(f *disk.Facts) bool { return f.Name == name }, none)
 }
 
-// find scans all disks, because the facts of one disk include its peers. If is accepts no disk, find returns the error
-// none.
+// find scans all disks, because the facts of one disk include its peers. find returns the error none if no disk
+// satisfies the function is.
 func (h Host) find(is func(*disk.Facts) bool, none error) (*disk.Facts, error) {
 	disks, err := h.Scan()
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 // systemPaths are mount points. A disk that is mounted at one of them carries the running system.
 var systemPaths = map[string]bool{"/": true, "/boot": true, "/boot/efi": true, "/usr": true, "/var": true}
 
-// Host is the node whose root directory is Root. An empty Root is the live system.
+// Host is the node whose root directory is Root, or the live system if Root is empty.
 type Host struct {
 	Root  string
 	Store store.Store
@@ -35,12 +35,12 @@ type Host struct {
 	// Measure returns the geometry of the XFS filesystem that is mounted at the path. The disk must be idle. Only a
 	// Host with Shared calls Measure, and only once for each mount. Measure may be nil.
 	Measure func(path string, dev disk.Dev) (disk.Geometry, error)
-	// Partitions reports whether partitions count as well as whole disks. Nil means that they do not.
+	// Partitions reports whether partitions count as well as whole disks. If Partitions is nil, only whole disks count.
 	Partitions func() bool
-	// CameAfter reports whether the attached disk called name is known to have come after the disk called gone had
-	// gone. Both are kernel names. Nil means that nothing is known.
+	// CameAfter reports whether the attached disk with the kernel name name certainly came after the disk with the
+	// kernel name gone was removed. If CameAfter is nil, nothing is known about the order.
 	CameAfter func(name, gone string) bool
-	// Asks reports whether only the kernel's answer counts for what lies below a loop device. If Asks is set, a loop
+	// Asks reports whether only the kernel's answer shows which device lies below a loop device. If Asks is set, a loop
 	// device that this process may not open counts as lying on every disk.
 	Asks bool
 }
@@ -48,8 +48,8 @@ type Host struct {
 // Names returns the kernel names of all attached disks, and of their partitions if partitions count.
 func (h Host) Names() ([]string, error) { return h.sysfs().Names() }
 
-// Newest returns the highest disk sequence number among certain attached disks: those that may have been attached
-// together with the removed disk of that kernel name.
+// Newest returns the highest disk sequence number of the attached disks that may have been attached at the same time as
+// the removed disk with the kernel name name.
 func (h Host) Newest(name string) (uint64, error) {
 	return h.sysfs().Newest(name, func(other string) bool { return h.CameAfter != nil && h.CameAfter(other, name) })
 }
@@ -58,7 +58,7 @@ func (h Host) Newest(name string) (uint64, error) {
 func (h Host) Mounts() ([]mounts.Mount, error) { return h.Shared.reader().Tree(h.Root) }
 
 // MountedAt reports whether the device is mounted at the path. MountedAt returns an error if another device is mounted
-// over that mount.
+// over this mount.
 func (h Host) MountedAt(path string, dev disk.Dev) (bool, error) {
 	tree, err := h.Mounts()
 	if err != nil {
@@ -98,7 +98,7 @@ func (h Host) Unknown() ([]string, error) {
 	return unknown, nil
 }
 
-// each calls look for every name and returns the facts. each leaves out disks that are gone.
+// each calls look for every name and returns the facts. each leaves out disks for which look returns disk.ErrGone.
 func each(names []string, look func(name string) (disk.Facts, error)) ([]disk.Facts, error) {
 	var all []disk.Facts
 	for _, name := range names {
@@ -118,9 +118,9 @@ func each(names []string, look func(name string) (disk.Facts, error)) ([]disk.Fa
 // error wraps disk.ErrGone.
 func (h Host) Look(name string) (disk.Facts, error) { return h.Gather()(name) }
 
-// Gather reads what all disks have in common, and returns a Look that uses it. So many looks cost little more than one
-// look. Use the function only for looks that became necessary before the call of Gather, so that they see nothing
-// outdated. Several looks may run at once.
+// Gather reads what all disks have in common, and returns a function like Look that uses this data. Many looks then
+// cost little more than one. Call look only for looks that became necessary before the call of Gather, so that they see
+// nothing outdated. Several looks may run at once.
 func (h Host) Gather() (look func(name string) (disk.Facts, error)) {
 	common, commonErr := h.gather()
 	return func(name string) (f disk.Facts, err error) {
@@ -176,9 +176,9 @@ type common struct {
 	loopUUIDs func() map[string]string
 	drivers   []disk.Driver
 	memory    store.Memory
-	// off is the reason why all formatting is off. off is empty if formatting is on.
+	// off is the reason why all formatting is off, or empty if formatting is on.
 	off string
-	// bound is mounts.Bound of tree. neighbours is the value of Facts.Neighbours.
+	// bound is the result of mounts.Bound for tree. neighbours is the value of Facts.Neighbours.
 	bound      map[string][]string
 	neighbours bool
 }
@@ -205,8 +205,8 @@ func (h Host) gather() (common, error) {
 	return c, cmp.Or(errs[:]...)
 }
 
-// formattingOff returns, in words, which switch of this node stops all formatting. The result is empty if no switch
-// stops formatting. A switch that cannot be read stops formatting too.
+// formattingOff returns in words which switch of this node stops all formatting, or "". An unreadable switch also stops
+// formatting.
 func (h Host) formattingOff(forbidden bool) string {
 	_, err := os.Lstat(filepath.Join("/", h.Root, disk.HoldFile))
 	switch {
@@ -271,14 +271,15 @@ func (h Host) one(name string, c *common) (disk.Facts, error) {
 	return f, nil
 }
 
-// addMounts fills in where the disk, or any device on it, is mounted. names has the kernel names of these devices.
+// addMounts fills in where the disk, or any device on it, is mounted. names has the kernel names of the disk and of the
+// devices on it.
 func (h Host) addMounts(f *disk.Facts, c *common, devices map[disk.Dev]string, names map[string]bool) {
 	for i := range c.tree {
 		m := c.tree[i].MountPoint
 		on := devices[m.Dev]
 		if m.Dev.Major == 0 && !strings.HasPrefix(m.Type, "fuse") {
-			// A btrfs mount has a device number of its own, so only its source identifies the disk. The source of a
-			// FUSE mount proves nothing, because its user can choose any source.
+			// A btrfs mount has a device number of its own, so only the source of the mount identifies the disk. The
+			// source of a FUSE mount proves nothing, because its user can choose any source.
 			on = h.deviceName(m.Source)
 		}
 		if !names[on] {
@@ -305,8 +306,8 @@ func (h Host) addMounts(f *disk.Facts, c *common, devices map[disk.Dev]string, n
 	}
 }
 
-// ofDisk copies facts of the whole disk to a partition. The disk may carry the system, be claimed, be mounted as a
-// whole, or be a block volume. A claim on another partition of the disk counts too.
+// ofDisk copies facts of the whole disk to a partition. The facts are whether the disk carries the system, is claimed,
+// is mounted as a whole, or is a block volume. A claim on another partition of the disk also counts.
 func (h Host) ofDisk(f *disk.Facts, c *common) error {
 	whole, err := h.one(f.Whole, c)
 	if err != nil {
@@ -326,7 +327,7 @@ func (h Host) ofDisk(f *disk.Facts, c *common) error {
 }
 
 // onVolume records what is below a device-mapper or md device, and whether a disk below it is or was a block volume.
-// The user of that block volume may have made this logical volume.
+// The user of a block volume may have made the logical volume on it.
 func (h Host) onVolume(f *disk.Facts, c *common) (err error) {
 	if f.Below, err = h.sysfs().Underlying(f.Name); err != nil {
 		return err
@@ -369,9 +370,9 @@ func (h Host) leads(link string, seq uint64) bool {
 	return err == nil && second == disk.ID{Seq: seq}.BySeq()
 }
 
-// fault returns, in words, what the kernel did to a filesystem that is damaged or that it could not write to. The
-// result is empty if there is no such fault. device is the kernel name of the disk. ask reports whether the path leads
-// to this mount, so that fault may ask the filesystem for attributes.
+// fault returns in words what the kernel did to a filesystem that is damaged or not writable, or "". device is the
+// kernel name of the disk. ask reports whether the path leads to this mount, so that fault may ask the filesystem for
+// attributes.
 //
 // fault opens nothing, because an open can wait for a dead disk forever.
 func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
@@ -381,7 +382,7 @@ func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 	}
 	// An ext4 filesystem counts its errors in its superblock until e2fsck repairs them. With errors=remount-ro, the
 	// filesystem may refuse writes although the mount stays "rw" since Linux 6.1 (ext4_handle_error in
-	// fs/ext4/super.c). So only the count of errors shows that the filesystem refuses writes.
+	// fs/ext4/super.c). Only the count of errors then shows that the filesystem refuses writes.
 	if m.Type == "ext4" {
 		count, err := os.ReadFile(filepath.Join("/", h.Root, "sys/fs/ext4", device, "errors_count"))
 		if n := strings.TrimSpace(string(count)); err == nil && n != "0" {
@@ -389,8 +390,8 @@ func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 		}
 	}
 	// An XFS filesystem that is shut down answers EIO when asked for the attributes of its root directory. The caller
-	// needs no right to read the directory. The call takes no lock and reads nothing from the disk (xfs_vn_getattr in
-	// fs/xfs/xfs_iops.c).
+	// of stat needs no permission to read the directory. stat takes no lock and reads nothing from the disk
+	// (xfs_vn_getattr in fs/xfs/xfs_iops.c).
 	var st unix.Stat_t
 	if m.Type == "xfs" && ask && errors.Is(unix.Lstat(filepath.Join("/", h.Root, m.Path), &st), unix.EIO) {
 		return "the kernel has shut it down"
@@ -398,11 +399,12 @@ func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 	return ""
 }
 
-// Changed returns the names of those disks whose mounts, covering mounts or filesystem faults differ from their facts.
+// Changed returns the names of the disks whose mounts, covering mounts or filesystem faults differ from the given
+// facts.
 //
-// With Shared, Changed uses the mount table that was read last. So a change without a notice from the kernel
-// (mounts.Reader.Tree) is found only by the next look at every disk. A damaged filesystem is found at once, because the
-// damage also shows outside of the mount table.
+// With Shared, Changed uses the mount table that was read last. A change without a notice from the kernel
+// (mounts.Reader.Tree) is then found only by the next look at every disk. A damaged filesystem is found at once,
+// because not only the mount table shows the damage.
 func (h Host) Changed(mounted []disk.Facts) ([]string, error) {
 	tree := h.Shared.reader().Last()
 	if tree == nil {
@@ -428,7 +430,7 @@ func (h Host) changed(f *disk.Facts, tree []mounts.Mount, paths mounts.Paths) bo
 		at := -1
 		for i := range tree {
 			t := &tree[i]
-			// A filesystem can be mounted twice at one path. The second mount then covers the first.
+			// A filesystem can be mounted twice at one path. The second of two mounts at one path covers the first.
 			if t.Dev == m.Dev && t.Path == m.Path && t.Root == m.Root && (!place || (paths.At(t.Path) != t) == m.Covered) {
 				at = i
 				break
@@ -445,15 +447,16 @@ func (h Host) changed(f *disk.Facts, tree []mounts.Mount, paths mounts.Paths) bo
 	return fault != f.Fault
 }
 
-// IsPlace reports whether the mount has the form of hotmount's mounts in a class directory. A look asks no other mount
-// for attributes.
+// IsPlace reports whether the mount has the form of hotmount's mounts in a class directory. A look asks only such
+// mounts for attributes.
 func IsPlace(m *disk.MountPoint) bool {
 	return m.Root == "/" && m.Dev.Major != 0 && disk.ValidUUID(filepath.Base(m.Path))
 }
 
 // measure fills in the size and the UUID of the filesystem that hotmount has mounted. The size comes from hotmount's
-// last attempt to grow the filesystem, which stays true because a mounted filesystem does not shrink. Without such an
-// attempt, the size comes from the daemon's measurement. Only the kernel knows the UUID of a mounted filesystem.
+// last attempt to grow the filesystem, which stays true because a mounted filesystem does not shrink. If hotmount never
+// tried to grow the filesystem, the size comes from the daemon's measurement. Only the kernel knows the UUID of a
+// mounted filesystem.
 func (h Host) measure(f *disk.Facts) {
 	f.Geometry = h.Shared.geometry(f, h.Measure)
 	fit := f.Standing.Fit
@@ -468,8 +471,8 @@ func (h Host) measure(f *disk.Facts) {
 	f.Geometry = &grown
 }
 
-// fits reports whether the measurement can be about the filesystem that is mounted now. Another filesystem may have
-// been made on the disk since the measurement.
+// fits reports whether the measurement can be a measurement of the filesystem that is mounted now. Another filesystem
+// may have been made on the disk since the measurement.
 func fits(f *disk.Facts, g *disk.Geometry) bool {
 	switch {
 	case len(f.Mounts) == 0:
@@ -482,8 +485,7 @@ func fits(f *disk.Facts, g *disk.Geometry) bool {
 	return slices.ContainsFunc(f.Mounts, func(m disk.MountPoint) bool { return filepath.Base(m.Path) == g.UUID })
 }
 
-// deviceName returns the kernel name of the device to which a path below /dev leads. The name is empty for any other
-// path.
+// deviceName returns the kernel name of the device to which a path below /dev leads, or "" for any other path.
 func (h Host) deviceName(path string) string {
 	if !strings.HasPrefix(path, "/dev/") {
 		return ""

@@ -41,7 +41,7 @@ func (t tree) with(changes tree) tree {
 	return all
 }
 
-// make creates the files. make returns a host with these files as its root, and with an initialised state directory.
+// make creates the files. make returns a host with the files as its root, and with an initialised state directory.
 func (t tree) make(tb testing.TB) Host {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -64,7 +64,7 @@ func (t tree) make(tb testing.TB) Host {
 	return h
 }
 
-// initialised is a new state directory. Tests copy this directory, because Init waits until all its writes are on the
+// initialised is the path of a new state directory. Tests copy it, because Init waits until all its writes are on the
 // disk.
 var initialised string
 
@@ -88,7 +88,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// block returns what sysfs and udev's database have about one disk. more are further properties from udev.
+// block returns what sysfs and udev's database have about one disk. more are additional properties from udev.
 func block(name string, minor, seq int, serial string, more ...string) tree {
 	dir := "sys/devices/pci0000:00/0000:" + fmt.Sprintf("%02x", minor) + ":00.0/virtio/block/" + name + "/"
 	entry := fmt.Sprintf("S:disk/by-diskseq/%d\nS:disk/by-id/virtio-%s\nI:3037919\nV:1\n", seq, serial)
@@ -319,8 +319,8 @@ func TestChangedOfATableThatWasRead(t *testing.T) {
 	changed(true)
 }
 
-// TestCovered checks that a mount over the disk's mount does not count as the disk's own. A FUSE mount never counts as
-// a disk's mount, whatever source its user has chosen.
+// TestCovered checks that a mount over the disk's mount does not count as a mount of the disk. A FUSE mount never
+// counts as a disk's mount, whatever source its user has chosen.
 func TestCovered(t *testing.T) {
 	at := "/mnt/disks/" + uuid
 	f := scan(t, node.with(tree{table: "27 1 254:1 / / rw - ext4 /dev/vda1 rw\n40 27 254:16 / " + at + " rw - xfs /dev/vdb rw\n" +
@@ -328,7 +328,7 @@ func TestCovered(t *testing.T) {
 	if len(f.Mounts) != 2 || !f.Mounts[0].Covered || f.Mounts[0].CoveredBy != at || f.Mounts[1].Covered {
 		t.Errorf("%+v", f.Mounts)
 	}
-	// A directory above the mount may be covered. The same filesystem mounted on top hides nothing.
+	// A directory above the mount may be covered. The same filesystem, mounted on top, does not cover the mount.
 	for over, by := range map[string]string{"41 27 0:50 / /mnt rw - tmpfs none rw": "/mnt", "41 40 254:16 / " + at + " rw - xfs /dev/vdb rw": ""} {
 		f := scan(t, node.with(tree{table: "27 1 254:1 / / rw - ext4 /dev/vda1 rw\n40 27 254:16 / " + at + " rw - xfs /dev/vdb rw\n" + over + "\n"}).make(t))["vdb"]
 		if !f.Mounts[0].Covered || f.Mounts[0].CoveredBy != by {
@@ -399,8 +399,8 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// TestMeasuresAnother checks that the kernel is asked once for each mount, even if another filesystem is mounted at the
-// place. After an unmount, the kernel is asked about the next mount.
+// TestMeasuresAnother checks that the kernel is asked once for each mount, even if the wrong filesystem is mounted.
+// After an unmount, the kernel is asked about the next mount.
 func TestMeasuresAnother(t *testing.T) {
 	other := strings.Replace(uuid, "5", "6", 1)
 	there := []disk.MountPoint{{Dev: disk.Dev{Major: 254, Minor: 16}, Root: "/", Path: "/mnt/disks/" + uuid, Type: "xfs"}}
@@ -491,7 +491,7 @@ func TestFormattingOff(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		tree tree
-		// want is a part of the reason. It is empty if formatting is on.
+		// want is a part of the reason, or empty if formatting is on.
 		want string
 	}{
 		{"on", nil, ""},
@@ -519,14 +519,14 @@ func TestFormattingOff(t *testing.T) {
 	}
 }
 
-// host returns the node with the changes.
+// host returns a host with the files of node and the changes in t.
 func (t tree) host(tb testing.TB) Host {
 	tb.Helper()
 	return node.with(t).make(tb)
 }
 
 // TestFormattingOffByTheStore checks that a lost store stops formatting, and stops nothing else. The other switches
-// make no difference.
+// make no difference to the result.
 func TestFormattingOffByTheStore(t *testing.T) {
 	for _, changes := range []tree{nil, {"etc/hotmount/hold": ""}} {
 		h := changes.host(t)
@@ -571,14 +571,14 @@ func TestStanding(t *testing.T) {
 	}
 }
 
-// TestScanWithoutWhoIsGone checks that a scan leaves out a disk that goes during the scan, and returns no error.
+// TestScanWithoutWhoIsGone checks that a scan leaves out a disk that is detached during the scan, and returns no error.
 func TestScanWithoutWhoIsGone(t *testing.T) {
 	h := node.with(block("vdc", 32, 13, "NEW")).make(t)
 	names, err := h.Names()
 	if diff := cmp.Diff([]string{"vda", "vdb", "vdc"}, names); err != nil || diff != "" {
 		t.Fatalf("%v (-want +got):\n%s", err, diff)
 	}
-	// The name is still listed, but its link leads nowhere.
+	// The name of the disk is still listed, but the link with this name leads nowhere.
 	if err := os.RemoveAll(filepath.Join(h.Root, "sys/devices/pci0000:00/0000:20:00.0")); err != nil {
 		t.Fatal(err)
 	}
@@ -617,7 +617,7 @@ func TestPeers(t *testing.T) {
 	if p := by["vdc"].SameUUID[0]; p.ID != by["vdb"].ID || p.Slot != "pci-0000:10:00.0" || p.UUID != uuid || p.Mounted != "/srv" {
 		t.Errorf("the disk with the UUID of vdc is %+v", p)
 	}
-	// Look finds everything except disks with the same serial or UUID.
+	// Look finds all facts except the disks with the same serial or UUID.
 	f, err := h.Look("vdc")
 	if err != nil || len(f.SameSerial)+len(f.SameUUID) != 0 {
 		t.Errorf("Look: %v, %v, %v", f.SameSerial, f.SameUUID, err)
@@ -636,8 +636,8 @@ func mapValues(by map[string]disk.Facts) []*disk.Facts {
 	return all
 }
 
-// TestUnreadable checks that an unreadable disk does not count as gone. Otherwise hotmount would clean up the disk's
-// mount.
+// TestUnreadable checks that an unreadable disk does not count as gone, because hotmount would clean up the mount of a
+// gone disk.
 func TestUnreadable(t *testing.T) {
 	const dir = "sys/devices/pci0000:00/0000:10:00.0/virtio/block/vdb/"
 	for name, changes := range map[string]tree{
@@ -681,8 +681,8 @@ func TestBoot(t *testing.T) {
 	}
 }
 
-// TestLookAllocates limits the allocations of a look, because every event of a disk causes a look. Today a look makes
-// 517 allocations.
+// TestLookAllocates limits the allocations of a look, because every event of a disk causes a look. A look made 517
+// allocations when this test was written.
 func TestLookAllocates(t *testing.T) {
 	h := node.make(t)
 	n := testing.AllocsPerRun(20, func() {
@@ -741,7 +741,7 @@ func TestExpect(t *testing.T) {
 	}
 }
 
-// TestSharedLooks checks that a shared look never returns facts that are older than the call.
+// TestSharedLooks checks that a shared look never returns facts that are older than the call for them.
 func TestSharedLooks(t *testing.T) {
 	h := node.make(t)
 	h.Shared = new(Shared)

@@ -35,8 +35,8 @@ func TestGivenOut(t *testing.T) {
 	}
 }
 
-// TestOwnEntries checks that entries of hotmount in class directories are not strays. Entries that only look like
-// entries of hotmount are strays.
+// TestOwnEntries checks that only hotmount's own entries in class directories are not strays. Entries that only look
+// like hotmount's are strays.
 func TestOwnEntries(t *testing.T) {
 	root := t.TempDir()
 	class := filepath.Join(root, "mnt/disks")

@@ -44,8 +44,8 @@ func attachFile(t *testing.T, file string) (name string, detach func()) {
 	return name, detach
 }
 
-// TestRealLoopDevices checks with this kernel that a class selects the loop devices on the files that it names. The
-// class selects no other loop devices.
+// TestRealLoopDevices checks with this kernel that a class selects only the loop devices on the files that the class
+// names.
 func TestRealLoopDevices(t *testing.T) {
 	dir := t.TempDir()
 	h := Host{Store: store.Store{State: dir, Runtime: dir}, Asks: true}

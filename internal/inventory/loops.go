@@ -26,8 +26,8 @@ func (h Host) addLoops(f, on *disk.Facts, c *common, devices map[disk.Dev]string
 	}
 }
 
-// seemsBelow reports whether a loop device may lie on the disk although the kernel does not report this. A loop device
-// may lie on the disk if its file has the name of one of the devices. The same holds if udev found one filesystem on
+// seemsBelow reports whether a loop device may lie on the disk although the kernel does not report that it does. A loop
+// device may lie on the disk if its file has the name of one of the devices, or if udev found the same filesystem on
 // the loop device and on the disk.
 func (h Host) seemsBelow(l *mounts.Loop, f *disk.Facts, c *common, devices map[disk.Dev]string) bool {
 	if l.Denied && h.Asks {
@@ -41,8 +41,8 @@ func (h Host) seemsBelow(l *mounts.Loop, f *disk.Facts, c *common, devices map[d
 	return f.Udev.FSUUID != "" && c.loopUUIDs()[l.Name] == f.Udev.FSUUID
 }
 
-// loopUUIDs returns the map for common.loopUUIDs. loopUUIDs leaves out loop devices that cannot be read, because they
-// may be gone.
+// loopUUIDs returns the map for common.loopUUIDs. loopUUIDs leaves out unreadable loop devices, because they may be
+// gone.
 func (h Host) loopUUIDs(loops []mounts.Loop) map[string]string {
 	all := map[string]string{}
 	for i := range loops {

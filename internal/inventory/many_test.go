@@ -38,7 +38,7 @@ func many(tb testing.TB, count int) (h Host, names []string) {
 	return all.with(tree{"proc/swaps": swapHead, "proc/cmdline": "\n", "proc/sys/kernel/random/boot_id": boot + "\n"}).make(tb), names
 }
 
-// BenchmarkLookOfMany measures one look at a node with many disks. The benchmark measures the CPU time of only this
+// BenchmarkLookOfMany measures one look at a node with many disks. The benchmark measures only the CPU time of this
 // process, so other work on the machine does not matter.
 func BenchmarkLookOfMany(b *testing.B) {
 	for _, count := range []int{20, 200} {

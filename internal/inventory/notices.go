@@ -16,15 +16,14 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Notices returns, in words, problems that are not about an attached disk. Examples are records of another machine-id
-// and filesystems of an earlier boot whose disks are missing. Others are entries of a class directory that are not
-// hotmount's mounts.
+// Notices returns messages about problems that do not concern an attached disk. Examples are records of another
+// machine-id, filesystems of an earlier boot whose disks are missing, and foreign entries in a class directory.
 func (h Host) Notices(s *disk.Settings) ([]string, error) {
 	missing, err := h.earlier()
 	if err != nil {
 		return nil, err
 	}
-	if len(missing) > 0 { // usually none is missing, so usually no scan is needed
+	if len(missing) > 0 { // no scan is needed in the usual case, where no filesystem is missing
 		disks, err := h.Scan()
 		if err != nil {
 			return nil, err
@@ -49,7 +48,7 @@ func (h Host) Notices(s *disk.Settings) ([]string, error) {
 	return all, nil
 }
 
-// Absence returns, in words, which filesystem is missing on which disk, and what helps.
+// Absence returns a message about which filesystem is missing on which disk, and what helps.
 func Absence(m *disk.Sighting) (what, next string) {
 	where := "with no serial"
 	switch {
@@ -95,8 +94,8 @@ func without(all []disk.Sighting, disks []disk.Facts) []disk.Sighting {
 	return slices.DeleteFunc(all, func(m disk.Sighting) bool { return here[m.UUID] })
 }
 
-// strays describes the entries of a class directory that do not belong there. A mount point in use belongs there, and
-// so does an empty directory that is about to become one.
+// strays describes the entries that do not belong in a class directory. A mount point in use and an empty directory for
+// the next mount are not strays.
 func (h Host) strays(dir string) ([]string, error) {
 	real := filepath.Join("/", h.Root, dir)
 	entries, err := os.ReadDir(real)
@@ -106,7 +105,7 @@ func (h Host) strays(dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A mount is not opened: the disk or the server behind it may be dead and never answer.
+	// strays opens no mount, because the disk or the server of a mount may be dead and never answer.
 	before, err := h.Mounts()
 	if err != nil {
 		return nil, err
@@ -115,7 +114,8 @@ func (h Host) strays(dir string) ([]string, error) {
 	for _, m := range before {
 		mounted[m.Path] = true
 	}
-	// A directory whose name begins with a dot is being made or removed. Such a directory too may hold only the marker.
+	// A directory whose name begins with a dot is being made or removed. A directory with such a name may also hold
+	// only the marker.
 	point := func(name string) bool { return disk.ValidUUID(strings.TrimPrefix(name, ".")) }
 	full := map[string]string{}
 	for _, e := range entries {
@@ -127,8 +127,8 @@ func (h Host) strays(dir string) ([]string, error) {
 			full[e.Name()] = first
 		}
 	}
-	// The mount table is read after the directories. So a mount that appears between the two reads is not reported as a
-	// stray.
+	// The mount table is read after the directories. A mount that appears between the two reads is therefore not
+	// reported as a stray.
 	table, err := h.Mounts()
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (h Host) strays(dir string) ([]string, error) {
 			continue
 		}
 		if top, _, nested := strings.Cut(below, "/"); nested && mounted[dir+"/"+top] {
-			continue // the mount is inside a volume, so it belongs to the volume's owner
+			continue // a mount inside a volume belongs to the volume's user
 		} else if nested || !disk.ValidUUID(below) {
 			all = append(all, fmt.Sprintf("%s is mounted in the class directory %s, but not by hotmount: the provisioner may use it as a volume", disk.Visible(m.Path), dir))
 		}
@@ -163,15 +163,15 @@ func (h Host) strays(dir string) ([]string, error) {
 	return all, nil
 }
 
-// given reports whether the entry of a class directory is the link of a block volume, even if the volume has just been
-// taken back.
+// given reports whether the entry of a class directory is the link of a block volume, even if the volume was released
+// during the call of strays.
 func (h Host) given(dir, name string) bool {
 	target, err := os.Readlink(filepath.Join("/", h.Root, dir, name))
 	return err == nil && target == disk.LinkDirectory+"/"+name
 }
 
-// firstEntry returns the name of an entry of a directory. The name is empty if the directory holds nothing but the
-// marker, which is an empty file. firstEntry does not follow a symlink.
+// firstEntry returns the name of an entry of a directory, or "" if the directory holds only the marker, which is an
+// empty file. firstEntry does not follow a symlink.
 func firstEntry(path string) (string, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -191,7 +191,7 @@ func firstEntry(path string) (string, error) {
 	if err == nil && (st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size != 0) {
 		return disk.Marker, nil
 	}
-	return "", nil // the marker is right, or it is gone by now
+	return "", nil // the marker is valid, or has just been removed
 }
 
 var kinds = map[fs.FileMode]string{0: "a file", fs.ModeSymlink: "a symlink", fs.ModeNamedPipe: "a FIFO", fs.ModeSocket: "a socket"}

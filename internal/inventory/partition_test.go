@@ -11,7 +11,7 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// parted returns the node with another data disk that has two partitions. The second partition has a filesystem.
+// parted returns the node with an additional data disk that has two partitions. The second partition has a filesystem.
 func parted() tree {
 	const vdc = "sys/devices/pci0000:00/0000:20:00.0/virtio/block/vdc/"
 	all := node.with(block("vdc", 32, 13, "PARTED")).with(tree{"sys/class/block/vdc": "-> ../../devices/pci0000:00/0000:20:00.0/virtio/block/vdc"})
@@ -53,7 +53,7 @@ func mapped(number int, slave, below string) tree {
 	return all
 }
 
-// TestPartitions checks that a partition has its own facts, and also facts of its whole disk.
+// TestPartitions checks that a partition has its own facts and some facts of its whole disk.
 func TestPartitions(t *testing.T) {
 	for name, tc := range map[string]struct {
 		changes                       tree
@@ -115,14 +115,15 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
-// loop returns a loop device. path is the name of its file when it was set up.
+// loop returns a loop device. path is the path of its backing file at the time when the device was set up.
 func loop(name, path string) tree {
 	dir := "sys/devices/virtual/block/" + name + "/"
 	return tree{"sys/block/" + name: "-> ../devices/virtual/block/" + name, dir + "hidden": "1\n", dir + "loop/backing_file": path + "\n"}
 }
 
-// TestLoops checks loop devices for which the kernel does not report the device below. For such a loop device the path
-// of the file decides: it may name the disk, a partition or a device on the disk, or a file on the disk's filesystem.
+// TestLoops checks loop devices for which the kernel does not report the device below. Only the path of the backing
+// file then shows whether the loop device lies on the disk. The path may name the disk, a partition, a device on the
+// disk, or a file on its filesystem.
 func TestLoops(t *testing.T) {
 	one := func(f disk.Facts, on *disk.Facts, h Host, l mounts.Loop) string {
 		h.addLoops(&f, on, &common{loops: []mounts.Loop{l}, loopUUIDs: func() map[string]string { return nil }}, map[disk.Dev]string{on.Dev: on.Name})
@@ -179,8 +180,8 @@ func TestLoops(t *testing.T) {
 	}
 }
 
-// TestLoopsOnOneFile checks that another loop device on the same file is found. Otherwise hotmount would format or
-// mount the two devices.
+// TestLoopsOnOneFile checks that a second loop device on the same file is found, so that hotmount does not use both
+// devices.
 func TestLoopsOnOneFile(t *testing.T) {
 	own := mounts.Loop{Name: "loop1", File: "/srv/ci/a.img"}
 	known := mounts.Loop{Name: "loop1", File: "/srv/ci/a.img", Known: true, Device: 8, Inode: 12}

@@ -12,8 +12,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestChangedOfAnXFS checks that a real XFS filesystem that is shut down is found without a look if its path leads to
-// it.
+// TestChangedOfAnXFS checks that Changed finds a real XFS filesystem that is shut down, if the path of the mount leads
+// to the filesystem.
 func TestChangedOfAnXFS(t *testing.T) {
 	tool := func(name string, args ...string) string {
 		t.Helper()

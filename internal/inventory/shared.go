@@ -36,10 +36,11 @@ func (s *Shared) expectations() *store.Expectations {
 	return &s.expected
 }
 
-// Expect makes looks use the sighting of this boot from now on, whether or not Remember can record it. Expect needs
-// Shared.
+// Expect makes looks use the sighting, with the id of this boot, from now on, even if Remember cannot record the
+// sighting. Expect needs Shared.
 func (h Host) Expect(seen disk.Sighting) {
-	// Without a boot id, the sighting counts as a sighting of another boot. But no look is possible without a boot id.
+	// Without a boot id, the sighting counts as a sighting of another boot. No look is possible without a boot id,
+	// either.
 	seen.Identity.Boot, _ = h.Boot()
 	h.Shared.expected.Expect(seen)
 }
@@ -63,12 +64,13 @@ type measured struct {
 	geometry disk.Geometry
 }
 
-// geometry returns the geometry of the disk's XFS filesystem at its place in a class directory. The result is nil if
+// geometry returns the geometry of the disk's XFS filesystem at its place in a class directory. geometry returns nil if
 // the geometry is unknown.
 //
 // Measuring needs an open. The open may wait for a process that holds a lock on the root directory and itself waits for
-// the disk (xfs_dir_open in fs/xfs/xfs_file.c). Nothing can end such a wait. So geometry measures once for each mount,
-// and only while the disk owes no answer. In all other cases hotmount-grow@.service measures, which may wait.
+// the disk (xfs_dir_open in fs/xfs/xfs_file.c). Nothing can end this wait. geometry therefore measures once for each
+// mount, and only while the disk has no request in flight. In all other cases hotmount-grow@.service measures, which
+// may wait.
 func (s *Shared) geometry(f *disk.Facts, measure func(string, disk.Dev) (disk.Geometry, error)) *disk.Geometry {
 	if s == nil || measure == nil {
 		return nil
@@ -94,12 +96,12 @@ func (s *Shared) geometry(f *disk.Facts, measure func(string, disk.Dev) (disk.Ge
 	}
 	g, err := measure(f.Mounts[i].Path, f.Dev)
 	if err != nil {
-		return nil // the pod has locked up its directory
+		return nil // the pod has denied access to the root directory of its volume
 	}
 	s.measuring.Lock()
 	defer s.measuring.Unlock()
 	if s.measured == nil || len(s.measured) >= measuredMost {
-		s.measured = map[uint64]measured{} // most of the old entries are of disks that are long gone
+		s.measured = map[uint64]measured{} // most of the old entries belong to disks that are long gone
 	}
 	s.measured[f.Seq] = measured{f.Mounts[i].Path, g}
 	return &g

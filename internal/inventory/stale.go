@@ -11,7 +11,7 @@ import (
 )
 
 // Stale returns the mounts whose disk is gone, in the directories of all classes and of earlier classes
-// (store.Store.Directories). Each result has the remembered facts of the disk, and only that mount. If Stale also
+// (store.Store.Directories). Each result has the facts on record about the disk, and one stale mount. If Stale also
 // returns an error, some mounts may be missing from the result.
 func (h Host) Stale(s *disk.Settings) ([]disk.Facts, error) {
 	table, err := h.Mounts()
@@ -42,12 +42,12 @@ func (h Host) Stale(s *disk.Settings) ([]disk.Facts, error) {
 	return all, errs
 }
 
-// Attached returns the sequence number of the disk or partition with that device number, 0 if there is none. While a
-// filesystem is mounted, the kernel gives the number of its device to no other device. So an attached number means that
-// the disk is still there.
+// Attached returns the sequence number of the disk or partition with that device number, or 0. While a filesystem is
+// mounted, the kernel gives the number of its device to no other device. If the number is attached, the disk of a
+// mounted filesystem is therefore still there.
 func (h Host) Attached(dev disk.Dev) (seq uint64, err error) { return h.sysfs().Attached(dev) }
 
-// recall fills in what the store remembers about the disk that had the filesystem with that UUID.
+// recall fills in the facts on record about the disk of the filesystem with that UUID.
 func (h Host) recall(f *disk.Facts, uuid string) error {
 	boot, err := h.Boot()
 	if err != nil {

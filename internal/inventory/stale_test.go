@@ -11,7 +11,7 @@ import (
 )
 
 // TestStale checks that a mount at its place in a class directory is stale if sysfs has no device for it. The facts of
-// the mount come from the record of its disk.
+// the stale mount come from the record of its disk.
 func TestStale(t *testing.T) {
 	const where = "/mnt/disks/" + uuidA
 	gone := "40 27 254:64 / " + where + " rw,noatime - xfs /dev/vde rw\n"
@@ -43,7 +43,7 @@ func TestStale(t *testing.T) {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
 		}
 	}
-	// Without a record, the mount is found nevertheless. A mount of an earlier class is found too.
+	// The mount is found even without a record. A mount of an earlier class is also found.
 	identity.Boot = "another"
 	h := node.with(tree{table: gone + "41 27 254:64 / /mnt/fast/" + uuidB + " rw - xfs /dev/vde rw\n"}).make(t)
 	if err := h.Store.Remember([]disk.Sighting{{Identity: identity, UUID: uuidA, Type: "xfs"}}); err != nil {
@@ -77,7 +77,7 @@ func TestStaleInAFormerDirectory(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
-	// An unreadable list does not hide the directories of the classes that are configured now.
+	// An unreadable list of earlier directories does not hide the directories of the configured classes.
 	if err := os.WriteFile(h.Store.State+"/directories.json", []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// boundAt returns where the disk's device node is bound (disk.Facts.Bound). The map bound comes from mounts.Bound.
+// boundAt returns the places at which the disk's device node is bind-mounted (disk.Facts.Bound). The map bound comes
+// from mounts.Bound.
 func boundAt(f *disk.Facts, bound map[string][]string) []string {
 	at := slices.Concat(bound[f.Name], bound[f.Whole])
 	for _, part := range f.Partitions {
@@ -17,9 +18,9 @@ func boundAt(f *disk.Facts, bound map[string][]string) []string {
 	return at
 }
 
-// monitors are files that show that a virtual machine monitor may open disks. The files are the directories of libvirt
-// and Kata, and the monitors' programs. The daemon cannot look for their processes, because ProtectProc= hides the
-// processes of other users. kubeVirt is the pattern of KubeVirt's sockets below kubelet's root directory.
+// monitors are paths whose existence shows that a virtual machine monitor may open disks: directories of libvirt and
+// Kata, and the programs of monitors. The daemon cannot look for the processes of monitors, because ProtectProc= hides
+// the processes of other users. kubeVirt is the pattern of KubeVirt's sockets below kubelet's root directory.
 var monitors = []string{
 	"/etc/libvirt/qemu",
 	"/run/libvirt",

@@ -33,8 +33,8 @@ func TestBoundAsADevice(t *testing.T) {
 	}
 }
 
-// TestMonitors checks that one of these files is enough to show that another program, for example a CSI driver, may
-// open disks.
+// TestMonitors checks that one file of a monitor is enough to show that other programs, such as a CSI driver, may open
+// disks.
 func TestMonitors(t *testing.T) {
 	h := node.make(t)
 	if h.hasMonitor() || scan(t, h)["vdb"].Neighbours {

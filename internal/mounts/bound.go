@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Bound returns the places at which device nodes are bound, by the kernel names of the devices. kubelet and others hand
-// a disk to a container by such a bind mount. A node lies in devtmpfs, or in the tmpfs of a container. Any file of a
-// tmpfs counts as a node, because the mount table does not show the kind of the file. A node that is bound over itself
-// does not count.
+// Bound returns the places at which device nodes are bind-mounted, by the kernel names of the devices. kubelet and
+// other programs hand a disk to a container by such a bind mount. A node lies in devtmpfs, or in the tmpfs of a
+// container. Any file of a tmpfs counts as a node, because the mount table does not show the kind of the file. A bind
+// mount of a node over itself does not count.
 func Bound(tree []Mount) map[string][]string {
 	bound := map[string][]string{}
 	for i := range tree {
@@ -24,8 +24,8 @@ func Bound(tree []Mount) map[string][]string {
 	return bound
 }
 
-// ChangedNodes returns the sorted names of the devices whose nodes are bound at other places in one table than in the
-// other.
+// ChangedNodes returns the sorted names of the devices whose nodes are bind-mounted at different places in the two
+// tables.
 func ChangedNodes(before, now []Mount) []string {
 	was, is := Bound(before), Bound(now)
 	var names []string

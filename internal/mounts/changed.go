@@ -9,12 +9,12 @@ import (
 )
 
 // Changed returns the devices whose mounts differ between two tables. Each device is listed once, ordered by device
-// number. A mount that differs may cover a volume, or no longer cover it. So Changed also returns the devices of
-// volumes that lie at or below such a mount. A volume is a mount whose path ends in a UUID. The order of the mounts in
-// a table does not matter.
+// number. A mount that is new or gone may have covered or uncovered a volume. Changed therefore also returns the
+// devices of volumes at or below such a mount. A volume is a mount whose path ends in a UUID. The order of the mounts
+// in a table does not matter.
 func Changed(before, now []Mount) []disk.Dev {
 	all := now
-	// Usually only one line of the table has changed.
+	// Usually only one line differs, so the equal lines at both ends are left out first.
 	for len(before) > 0 && len(now) > 0 && before[0] == now[0] {
 		before, now = before[1:], now[1:]
 	}

@@ -22,13 +22,13 @@ type Claim struct {
 	// Where is the file and the line, such as "/etc/fstab:4".
 	Where string
 	// Spec names the device: a path, a pattern of paths (mdadm.conf(5)), or a tag such as UUID=… (fstab(5)). Quotes are
-	// removed and octal escapes are decoded. Spec is empty if the device is unknown. An empty Spec may mean any disk.
+	// removed and octal escapes are decoded. Spec is empty if the device is unknown, and may then mean any disk.
 	Spec string
 }
 
-// unitDirectories are where administrators, packages and generators put unit files (systemd.unit(5)). The list leaves
-// out /run/systemd/transient, which has hotmount's own units. Generated units repeat the lines of fstab. Generated
-// units are also the only place with the mounts of the kernel command line (systemd.mount-extra=).
+// unitDirectories are where administrators, packages and generators put unit files (systemd.unit(5)). unitDirectories
+// does not have /run/systemd/transient, where hotmount's own units are. Generated units repeat the lines of fstab, and
+// only they have the mounts of the kernel command line (systemd.mount-extra=).
 var unitDirectories = []string{
 	"/etc/systemd/system.control",
 	"/run/systemd/system.control",
@@ -42,11 +42,11 @@ var unitDirectories = []string{
 }
 
 // Claims returns all claims of fstab(5), crypttab(5), mdadm.conf(5), the What= of mount and swap units, and libvirt's
-// domains. These files lie below a root path, "" or "/" for the live system. A unit file counts even if another unit
-// file overrides it.
+// domains. All files lie below the given root, which is "" or "/" for the live system. A unit file counts even if
+// another unit file overrides it.
 //
 // A missing file claims nothing. An unreadable unit file, such as a link into a home directory, is a claim without a
-// Spec. An unreadable domain is a claim without a Spec too. Any other unreadable file is an error.
+// Spec. An unreadable domain is also a claim without a Spec. Any other unreadable file is an error.
 func Claims(root string) ([]Claim, error) {
 	claims, err := claimsBelow(filepath.Join("/", root))
 	if err != nil {
@@ -59,7 +59,7 @@ func claimsBelow(root string) ([]Claim, error) {
 	r := claimReader{root: root}
 	r.file("/etc/fstab", parseFstab)
 	r.file("/etc/crypttab", parseCrypttab)
-	// These are Debian's file, the usual file of mdadm.conf(5), and the drop-in directory of each.
+	// Debian has its own path for the file of mdadm.conf(5). Both paths have a drop-in directory.
 	for _, name := range []string{"/etc/mdadm/mdadm.conf", "/etc/mdadm.conf"} {
 		r.file(name, parseMdadm)
 		for _, dropIn := range r.list(name+".d", ".conf") {
@@ -90,12 +90,12 @@ func claimsBelow(root string) ([]Claim, error) {
 // claimReader collects the claims of files below a root directory.
 type claimReader struct {
 	root string
-	// unseen are claims for the unit files that cannot be read.
+	// unseen has one claim for each unreadable unit file.
 	claims, unseen []Claim
 	err            error
 }
 
-// list calls the function list and keeps its error.
+// list calls the function list and adds any error to r.err.
 func (r *claimReader) list(dir string, endings ...string) []string {
 	names, err := list(r.root, dir, endings...)
 	r.err = errors.Join(r.err, err)
@@ -108,7 +108,7 @@ func (r *claimReader) file(name string, parse func(text, where string) []Claim) 
 	r.add(parse(text, name))
 }
 
-// add adds claims. add leaves out claims without a Spec, because such a line names no device.
+// add adds the claims that have a Spec. A line without a Spec names no device.
 func (r *claimReader) add(all []Claim) {
 	r.claims = append(r.claims, slices.DeleteFunc(all, func(c Claim) bool { return c.Spec == "" })...)
 }
@@ -123,10 +123,10 @@ func (r *claimReader) unit(name string) {
 }
 
 // hidden reports whether a unit file or a directory of drop-ins is a link into a place that the daemon cannot see
-// (disk.Hidden). The daemon's sandbox denies access below /home and shows an empty /tmp. Processes that could see such
-// a place do not read it either, so that hotmount plan agrees with the daemon.
+// (disk.Hidden). The daemon's sandbox denies access below /home and shows an empty /tmp. Processes that can see these
+// places do not read them either, so that `hotmount plan` agrees with the daemon.
 func hidden(root, name string) bool {
-	// 40 is the kernel's own limit for symlinks in a path (MAXSYMLINKS in include/linux/namei.h).
+	// The kernel also follows at most 40 symlinks in a path (MAXSYMLINKS in include/linux/namei.h).
 	for range 40 {
 		target, err := os.Readlink(filepath.Join(root, name))
 		if err != nil {
@@ -160,8 +160,8 @@ func list(root, dir string, endings ...string) ([]string, error) {
 	return names, nil
 }
 
-// ReadFile returns the text of a configuration file. The text is empty if the file does not exist or is not a regular
-// file, such as a masked unit, which is a link to /dev/null.
+// ReadFile returns the text of a configuration file, or "" if no regular file exists. A masked unit, for example, is a
+// link to /dev/null.
 func ReadFile(name string) (string, error) {
 	info, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
@@ -201,16 +201,17 @@ func lines(text, where string, specs func(line string) []string) []Claim {
 
 func at(where string, line int) string { return where + ":" + strconv.Itoa(line) }
 
-// parseFstab reads fstab(5). Its options can name devices too: logdev= of XFS, device= of btrfs, journal_path= of ext4.
+// parseFstab reads fstab(5). The options in fstab can also name devices: logdev= of XFS, device= of btrfs,
+// journal_path= of ext4.
 func parseFstab(text, where string) []Claim {
 	return lines(text, where, func(line string) []string {
-		words := append(strings.Fields(line), "", "", "") // the later words may be missing
+		words := append(strings.Fields(line), "", "", "") // the line may have fewer than four words
 		return append([]string{unquote(unescapeOctal(words[0]))}, inOptions(words[3])...)
 	})
 }
 
-// parseCrypttab reads crypttab(5). A line names the device, perhaps a key on another device (/key:LABEL=x), and perhaps
-// devices among the options, such as the device of a detached header.
+// parseCrypttab reads crypttab(5). A line names the device, and may name another device with the key (/key:LABEL=x) or
+// with a detached header (in the options).
 func parseCrypttab(text, where string) []Claim {
 	return lines(text, where, func(line string) []string {
 		words := append(strings.Fields(line), "", "", "")
@@ -228,8 +229,8 @@ func inOptions(options string) []string {
 	return specs
 }
 
-// inKey returns the device that the value names. The value can be a device's path, or a path on a device (PATH:DEVICE
-// in crypttab(5)). inKey returns "" if the value names no device.
+// inKey returns the device that the value of a key names. The value can be a device's path, or a path on a device
+// (PATH:DEVICE in crypttab(5)). inKey returns "" if the value names no device.
 func inKey(value string) string {
 	value = unquote(value)
 	if strings.HasPrefix(value, "/dev/") {
@@ -242,8 +243,8 @@ func inKey(value string) string {
 }
 
 // parseMdadm reads the devices of DEVICE and ARRAY lines in mdadm.conf(5). parseMdadm also reads the UUIDs of arrays,
-// because the members of an array carry its UUID. A line that begins with white space continues the line before.
-// Keywords may be shortened to three letters.
+// because each member of an array has the UUID of the array. A line that begins with white space continues the previous
+// line. Keywords may be shortened to three letters.
 func parseMdadm(text, where string) []Claim {
 	keyword := ""
 	return lines(text, where, func(line string) []string {
@@ -293,14 +294,14 @@ func parseUnit(text, where string) []Claim {
 			return
 		}
 		if value = strings.TrimSpace(value); value != "" {
-			// Of all specifiers, only %% can be part of a device's name.
+			// No specifier other than %% can be part of a device's name.
 			claims = append(claims, Claim{at(where, first), unquote(strings.ReplaceAll(value, "%%", "%"))})
 		}
 	}
 	for line := range strings.Lines(text) {
 		number++
 		line = strings.TrimSpace(line)
-		// A comment may stand between the lines of one setting.
+		// A comment may lie between the lines of one setting.
 		if strings.HasPrefix(line, "#") || strings.HasPrefix(line, ";") {
 			continue
 		}
@@ -332,7 +333,7 @@ func unquote(s string) string {
 
 // Matches reports whether the claim names the disk, one of its partitions, or a partition that the disk might have. In
 // doubt Matches returns true: a partition's name counts even if the disk has no such partition now. A claim on a device
-// built on this disk does not match. But a device built on this disk holds the disk, which is then refused as held.
+// built on this disk does not match, but the disk is then refused because the device holds it.
 func (c Claim) Matches(f *disk.Facts) bool {
 	if strings.HasPrefix(c.Spec, "/") {
 		return matchesPath(path.Clean(c.Spec), f)
@@ -370,8 +371,8 @@ func matchesLabel(label string, f *disk.Facts) bool {
 func matchesPath(p string, f *disk.Facts) bool {
 	switch dir, name := path.Split(p); dir {
 	case "/dev/disk/by-uuid/":
-		// If two disks have the same UUID, only one of them has the link. So matchesPath compares the UUID, not the
-		// link.
+		// If two disks have the same UUID, only one of them has the link. matchesPath therefore compares the UUID and
+		// not the link.
 		if matchesUUID(disk.Unescape(name), f) {
 			return true
 		}
@@ -398,8 +399,8 @@ func matchesPattern(p, own string) bool {
 }
 
 // isPartitionOf reports whether the path names a partition that the disk might have. The kernel appends the partition's
-// number to the disk's name: "vdb1", but "nvme0n1p1" after a digit (disk_name in block/genhd.c). udev's links end in
-// "-part1".
+// number to the disk's name: "vdb1", but "nvme0n1p1" after a digit (disk_name in block/genhd.c). The links that udev
+// makes end in "-part1".
 func isPartitionOf(p, node string, f *disk.Facts) bool {
 	separator := ""
 	if last := node[len(node)-1]; last >= '0' && last <= '9' {

@@ -32,7 +32,7 @@ func DeviceUsers(root string, id disk.ID) ([]User, error) {
 		open, writes := false, false
 		for _, fd := range fds {
 			var st unix.Statx_t
-			// AT_STATX_DONT_SYNC avoids a request to a file server, which may be dead.
+			// With AT_STATX_DONT_SYNC, statx asks no file server, which may be dead.
 			err := unix.Statx(unix.AT_FDCWD, filepath.Join(dir, "fd", fd.Name()), unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st)
 			if err == nil && st.Mode&unix.S_IFMT == unix.S_IFBLK && (disk.Dev{Major: st.Rdev_major, Minor: st.Rdev_minor}) == id.Dev {
 				info, _ := os.ReadFile(filepath.Join(dir, "fdinfo", fd.Name()))
@@ -48,14 +48,14 @@ func DeviceUsers(root string, id disk.ID) ([]User, error) {
 	return users, nil
 }
 
-// forWriting reports whether a file is open for writing. info is the text of its fdinfo file, whose flags are octal
-// (proc_pid_fdinfo(5)).
+// forWriting reports whether a file is open for writing. info is the text of the fdinfo file of the open file, with
+// octal flags (proc_pid_fdinfo(5)).
 func forWriting(info string) bool {
 	flags, err := strconv.ParseUint(Field(info, "flags"), 8, 64)
 	return err == nil && flags&unix.O_ACCMODE != unix.O_RDONLY
 }
 
-// isMonitor reports whether the process is a virtual machine monitor, by the name of the process or of its program. The
+// isMonitor reports whether the name of the process or of its program is the name of a virtual machine monitor. The
 // kernel cuts the name of a process to 15 characters.
 func isMonitor(dir string) bool {
 	program, _ := os.Readlink(filepath.Join(dir, "exe"))
@@ -68,7 +68,7 @@ func isMonitor(dir string) bool {
 	return false
 }
 
-// unitOf returns the last part of the name of a process's control group.
+// unitOf returns the systemd unit of a process: the last part of its control group's path.
 func unitOf(dir string) string {
 	groups, _ := os.ReadFile(filepath.Join(dir, "cgroup"))
 	return filepath.Base(strings.TrimSpace(string(groups)))

@@ -36,7 +36,7 @@ func domainClaims(root string) []Claim {
 }
 
 // parseDomain adds a claim for each device below /dev that a domain names in <source dev=…> or <source file=…>
-// (https://libvirt.org/formatdomain.html). The elements count anywhere in the file.
+// (https://libvirt.org/formatdomain.html). The position of the elements in the file does not matter.
 func parseDomain(claims []Claim, text, where string) ([]Claim, error) {
 	d := xml.NewDecoder(strings.NewReader(text))
 	for {

@@ -12,8 +12,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// xfsGeometry is XFS_IOC_FSGEOMETRY_V1, _IOR('X', 100, struct xfs_fsop_geom_v1) (fs/xfs/libxfs/xfs_fs.h of Linux). The
-// call needs no capability.
+// xfsGeometry is XFS_IOC_FSGEOMETRY_V1, _IOR('X', 100, struct xfs_fsop_geom_v1) (fs/xfs/libxfs/xfs_fs.h of Linux). This
+// ioctl(2) needs no capability.
 const xfsGeometry = 0x80705864
 
 // XFSGeometry returns the size and the UUID of a mounted XFS filesystem. The device must be mounted at the path in this

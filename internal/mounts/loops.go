@@ -19,30 +19,31 @@ import (
 type Loop struct {
 	// Name is the loop device's kernel name.
 	Name string
-	// File is the path of the backing file, as the process that set up the loop device had it. That process may have
-	// used another mount namespace. File can have any bytes.
+	// File is the path of the backing file in the mount namespace of the process that set up the loop device. File can
+	// have any bytes.
 	File string
-	// Below is the block device below the loop device. Below is zero if no device is found. Known reports whether the
-	// kernel itself named the device. If the kernel named none, Below comes from the path, which may name another
-	// device here.
+	// Below is the block device below the loop device, or zero if none is found. Known reports whether the kernel
+	// itself named the device. If not, Below comes from the path, which may name another device in this mount
+	// namespace.
 	Below disk.Dev
 	Known bool
 	// Device and Inode are st_dev and st_ino of the backing file (stat(2)). Device and Inode are valid only if Known is
 	// true.
 	Device, Inode uint64
-	// Denied reports whether this process may not open the loop device, and so cannot ask the kernel about it.
+	// Denied reports whether the process lacks permission to open the loop device, and so cannot ask the kernel about
+	// it.
 	Denied bool
 }
 
-// Called reports whether the backing file's path may be the path of the named disk's device node. The path may be if it
-// ends with the node's name in a directory named dev, or at the root of a mount.
+// Called reports whether the backing file's path may be the path of the named disk's device node. The path must end
+// with the node's name, in a directory named dev or at the root of a mount.
 func (l *Loop) Called(name string) bool {
 	dir, base := path.Split(strings.TrimSuffix(l.File, " (deleted)"))
 	return base == name && (dir == "/" || path.Base(dir) == "dev")
 }
 
-// SameFile reports whether the two loop devices have the same backing file. If the kernel named the two files, SameFile
-// compares their inodes, otherwise their paths.
+// SameFile reports whether the two loop devices have the same backing file. SameFile compares the inodes of the two
+// files if the kernel named both, and their paths otherwise.
 func (l *Loop) SameFile(other *Loop) bool {
 	if l.Known && other.Known {
 		return l.Device == other.Device && l.Inode == other.Inode
@@ -53,8 +54,8 @@ func (l *Loop) SameFile(other *Loop) bool {
 // Loops returns the loop devices with a backing file. A loop device can hide a use of a disk: the kernel neither lists
 // the loop device among the disk's holders nor lets it claim the disk.
 //
-// If this process may open a loop device, the kernel names the device below. The daemon may not open loop devices. The
-// daemon looks for the path in PID 1's mount table instead.
+// The kernel names the device below to a process that may open the loop device. The daemon may not, and looks for the
+// path in PID 1's mount table instead.
 func Loops(root string, table Paths) ([]Loop, error) {
 	// /proc/partitions omits unused loop devices, but it also lists all disks.
 	const where = "sys/devices/virtual/block"
@@ -72,7 +73,7 @@ func Loops(root string, table Paths) ([]Loop, error) {
 			continue
 		}
 		// Documentation/ABI/testing/sysfs-block-loop describes this file. The file is missing if the loop device has no
-		// backing file, or has just lost its backing file. The kernel cannot report a path that is too long.
+		// backing file, or has just lost it. A read fails if the path is too long for the kernel.
 		file, err := os.ReadFile(filepath.Join("/", root, where, l.Name, "loop/backing_file"))
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO) {
 			continue
@@ -89,9 +90,9 @@ func Loops(root string, table Paths) ([]Loop, error) {
 	return all, nil
 }
 
-// ask asks the kernel for the backing file (LOOP_GET_STATUS64, loop(4)). If the file is regular, the device number is
-// zero or does not belong to a block device. To answer, the kernel reads the file's attributes (loop_get_status in
-// drivers/block/loop.c). So ask skips files on a file server, which may never answer.
+// ask asks the kernel for the backing file (LOOP_GET_STATUS64, loop(4)). For a regular file, the device number is zero
+// or does not belong to a block device. To answer, the kernel reads the file's attributes (loop_get_status in
+// drivers/block/loop.c). ask therefore skips files on a file server, which may never answer.
 func (l *Loop) ask(root string, table Paths) {
 	if m := table.At(l.File); m != nil && !slices.Contains(local, m.Type) {
 		return
@@ -139,8 +140,9 @@ func (l *Loop) stat(root string, table Paths) (mode uint16, dev disk.Dev) {
 	return st.Mode & unix.S_IFMT, disk.Dev{Major: st.Rdev_major, Minor: st.Rdev_minor}
 }
 
-// follow sets Below to the device at the path. follow does so only if the path lies where device nodes are or are
-// bind-mounted, and crosses no filesystem of a server. Other paths may lead through a directory of a dead disk.
+// follow sets Below to the device at the path. follow uses only paths on a devtmpfs or tmpfs, where device nodes and
+// their bind mounts are, and only without a server's filesystem on the way. Other paths may lead through a directory of
+// a dead disk.
 func (l *Loop) follow(root string, table Paths) {
 	if m := table.At(l.File); m == nil || m.Type != "devtmpfs" && m.Type != "tmpfs" {
 		return

@@ -15,8 +15,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestRealLoops checks that the device number identifies the device below a loop device, whatever path was used. The
-// path may lead to a bind mount of the device's node, as kubelet makes it, or to another node.
+// TestRealLoops checks that the device number identifies the device below a loop device, whatever the path. The path
+// may lead to another node of the device, or to a bind mount of its node, as kubelet makes them.
 func TestRealLoops(t *testing.T) {
 	dir := t.TempDir()
 	image := filepath.Join(dir, "image")
@@ -62,7 +62,7 @@ func TestRealLoops(t *testing.T) {
 	for _, path := range []string{lower, node, bound} {
 		want[filepath.Base(over(path))] = path
 	}
-	// The path belongs to another mount namespace, and does not exist in this one.
+	// The path belongs to another mount namespace, and does not exist in this mount namespace.
 	foreign := filepath.Join(dir, "foreign")
 	if err := os.Mkdir(foreign, 0o700); err != nil {
 		t.Fatal(err)
@@ -123,7 +123,7 @@ func TestRealLoops(t *testing.T) {
 	if past.follow("", ByPath(append(slices.Clone(tree), Mount{MountPoint: disk.MountPoint{Path: dir, Type: "nfs4"}}))); past.Below != (disk.Dev{}) {
 		t.Error("the path was followed past a server")
 	}
-	// The daemon may not open a loop device. Here the open fails because the mount has no devices.
+	// The daemon may not open a loop device. In this test, the open fails because the mount allows no devices.
 	root := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(root, "dev"), 0o755); err != nil {
 		t.Fatal(err)

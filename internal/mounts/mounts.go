@@ -22,32 +22,32 @@ import (
 )
 
 const (
-	// tablePath is the mount table of PID 1, which is the host's. The own table of a sandboxed service shows mounts
-	// twice.
+	// tablePath is the mount table of PID 1, which shows the host's mounts. The table of a sandboxed service itself
+	// shows mounts twice.
 	tablePath = "/proc/1/mountinfo"
 	// ownTablePath is the mount table of this process.
 	ownTablePath = "/proc/self/mountinfo"
 )
 
 // maxLine bounds a line of the table in bytes. A longer line is cut. Only the options of the filesystem, at the end of
-// the line, can be that long: overlayfs lists all its layers there. The library's reader fails on lines of 64 KiB or
-// more.
+// the line, can exceed this bound, because overlayfs lists all its layers there. The library's reader fails on lines of
+// 64 KiB or more.
 const maxLine = 32 << 10
 
 // Tree reads the mount table once, like Reader.Tree.
 func Tree(root string) ([]Mount, error) { return new(Reader).Tree(root) }
 
-// At returns the mount of the tree to which a path leads, nil if there is none. A process that opens the path reaches
-// this mount's filesystem, even if the mount hides others.
+// At returns the mount of the tree to which a path leads, or nil. A process that opens the path reaches this mount's
+// filesystem.
 func At(tree []Mount, path string) *Mount { return ByPath(tree).At(path) }
 
-// Paths finds the mounts of a tree by path. Paths is made for many lookups. ByPath returns a Paths.
+// Paths finds the mounts of a tree by path. A Paths makes many lookups fast. ByPath returns a Paths.
 type Paths struct {
 	at  map[string][]*Mount // mounts in the kernel's order
 	ids map[int]bool
 }
 
-// ByPath returns the Paths of a tree, which must not change.
+// ByPath returns the Paths of a tree. The tree must not change afterwards.
 func ByPath(tree []Mount) Paths {
 	p := Paths{make(map[string][]*Mount, len(tree)), make(map[int]bool, len(tree))}
 	for i := range tree {
@@ -57,19 +57,19 @@ func ByPath(tree []Mount) Paths {
 	return p
 }
 
-// At returns the mount to which a path leads. This method does the same as the function At.
+// At returns the mount to which a path leads, or nil, like the function At.
 func (p Paths) At(path string) *Mount {
 	way := p.onWay(path)
 	var at *Mount
 	for range way {
 		var next *Mount
 		for _, m := range way {
-			// The mount table of a process has its root mount, but not that mount's parent.
+			// The mount table of a process has the process's root mount, but not the parent of the root mount.
 			first := m.Parent == m.ID || !p.ids[m.Parent]
 			if at != nil && (m.Parent != at.ID || m == at) || at == nil && !first {
 				continue
 			}
-			// The shortest path is reached first. Among several mounts at one path, the last is on top.
+			// A walk reaches the mount with the shortest path first. The last of several mounts at one path is on top.
 			if next == nil || len(m.Path) <= len(next.Path) {
 				next = m
 			}
@@ -82,8 +82,8 @@ func (p Paths) At(path string) *Mount {
 	return at
 }
 
-// onWay returns the mounts that a walk to the path can cross. The mount point of each is the path itself or a directory
-// above it.
+// onWay returns the mounts that a walk to the path can cross. Their mount points are the path itself and directories
+// above the path.
 func (p Paths) onWay(path string) []*Mount {
 	if !strings.HasPrefix(path, "/") {
 		return nil
@@ -98,7 +98,7 @@ func (p Paths) onWay(path string) []*Mount {
 }
 
 // OnTop reports whether the device is mounted at the path. OnTop returns an error if another device is mounted over
-// that mount, because umount(8) would unmount the upper mount.
+// this mount, because umount(8) would unmount the other device.
 func OnTop(tree []Mount, path string, dev disk.Dev) (bool, error) {
 	there := slices.ContainsFunc(tree, func(m Mount) bool { return m.Path == path && m.Dev == dev })
 	if at := At(tree, path); there && at != nil && (at.Path != path || at.Dev != dev) {
@@ -115,9 +115,9 @@ type Mount struct {
 	// within one namespace.
 	ID     int `json:"id"`
 	Parent int `json:"parent"`
-	// Shared is the peer group of which the mount is a member. Master is the peer group of which it is a slave. From is
-	// the nearest dominating group with a member that the process can reach. Each of the three fields is 0 if there is
-	// no such group. A peer group has the same number in all namespaces.
+	// Shared is the peer group of which the mount is a member. Master is the peer group of which the mount is a slave.
+	// From is the nearest dominating group with a member that the process can reach. Shared, Master and From are 0 if
+	// there is no such group. A peer group has the same number in all namespaces.
 	Shared int `json:"shared,omitempty"`
 	Master int `json:"master,omitempty"`
 	From   int `json:"from,omitempty"`
@@ -132,7 +132,7 @@ func ParseTree(r io.Reader) ([]Mount, error) {
 	}
 	infos, err := mountinfo.GetMountsFromReader(bounded, nil)
 	if err != nil {
-		// The library's error quotes the line, which can have any bytes.
+		// The library's error quotes the line of the table, which can have any bytes.
 		return nil, errors.New(disk.Visible(err.Error()))
 	}
 	var tree []Mount
@@ -154,7 +154,7 @@ func ParseTree(r io.Reader) ([]Mount, error) {
 	return tree, nil
 }
 
-// group returns the peer group from an optional field such as shared:1. group returns 0 if the field is missing.
+// group returns the peer group from an optional field such as shared:1, or 0 if the field is missing.
 func group(m *mountinfo.Info, name string) int {
 	for field := range strings.FieldsSeq(m.Optional) {
 		if n, err := strconv.Atoi(strings.TrimPrefix(field, name)); err == nil {
@@ -165,11 +165,11 @@ func group(m *mountinfo.Info, name string) int {
 }
 
 // maxTable bounds the size of a mount table in bytes. A pod may make as many mounts as /proc/sys/fs/mount-max allows,
-// each with a long name.
+// and each may have a long path.
 const maxTable = 32 << 20
 
-// ReadTable reads the mount table of a process from its file in /proc. If the process has ended, Gone is true for the
-// error.
+// ReadTable reads the mount table of a process from its file in /proc. If the process has ended, Gone returns true for
+// the error.
 func ReadTable(name string) ([]Mount, error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -187,11 +187,12 @@ func ReadTable(name string) ([]Mount, error) {
 	return tree, err
 }
 
-// boundLines reads a mount table and cuts lines that are too long. boundLines also checks the numbers, because the
-// library reads an invalid number as 0.
+// boundLines reads a mount table and cuts lines that are too long. boundLines also checks that numbers are valid,
+// because the library reads an invalid number as 0.
 func boundLines(r io.Reader) (io.Reader, error) {
 	var out bytes.Buffer
-	// The buffer has the default size. Each table allocates a buffer, and these are most of the garbage of a look.
+	// The buffer has the default size. Each read of a table allocates a buffer, and the buffers are most of the garbage
+	// of a look.
 	lines := bufio.NewReader(r)
 	for {
 		line, long, err := lines.ReadLine()
@@ -221,12 +222,12 @@ func boundLines(r io.Reader) (io.Reader, error) {
 	}
 }
 
-// Swaps returns the paths of all active swap space, as /proc/swaps names them (proc_swaps(5)). A path is a device node
-// below /dev or a file.
+// Swaps returns the paths of all active swap space from /proc/swaps (proc_swaps(5)): device nodes below /dev, and
+// files.
 func Swaps(root string) ([]string, error) {
 	b, err := os.ReadFile(filepath.Join("/", root, "proc/swaps"))
 	if errors.Is(err, fs.ErrNotExist) {
-		// The kernel has no CONFIG_SWAP.
+		// A kernel without CONFIG_SWAP has no /proc/swaps.
 		return nil, nil
 	}
 	if err != nil {
@@ -251,8 +252,8 @@ func parseSwaps(text string) ([]string, error) {
 	return paths, nil
 }
 
-// unescapeOctal decodes escapes of the form \NNN. The kernel (mangle_path in fs/seq_file.c) and fstab(5) use them for
-// white space and backslashes.
+// unescapeOctal decodes escapes of the form \NNN. The kernel (mangle_path in fs/seq_file.c) and fstab(5) use these
+// escapes for white space and backslashes.
 func unescapeOctal(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s

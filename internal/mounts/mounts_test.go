@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// files makes a file system with these files. Content that begins with "-> " makes a symbolic link.
+// files makes a directory with the given files. Content that begins with "-> " makes a symbolic link.
 func files(t *testing.T, content map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -35,7 +35,7 @@ func files(t *testing.T, content map[string]string) string {
 	return root
 }
 
-// debian is a part of the mount table of a Debian 12 worker. The table has a mount that systemd made, a bind mount of a
+// debian is a part of the mount table of a Debian 12 worker. This part has a mount that systemd made, a bind mount of a
 // directory, and a path with white space.
 const debian = `22 27 0:20 / /sys rw,nosuid,nodev,noexec,relatime shared:7 - sysfs sysfs rw
 27 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw,discard,errors=remount-ro
@@ -144,7 +144,7 @@ func FuzzTable(f *testing.F) {
 		if want := strings.Count(strings.TrimSuffix(text, "\n"), "\n") + 1; text != "" && len(got) != want {
 			t.Errorf("%d mounts of %d lines", len(got), want)
 		}
-		// The result is the same if other lines, or the same lines, are known from the last table.
+		// The result does not depend on the lines that are known from the last table.
 		var known oneTable
 		for range 2 {
 			if _, err := known.parse(strings.NewReader(debian)); err != nil {
@@ -205,7 +205,7 @@ func TestUnescapeOctal(t *testing.T) {
 	}
 }
 
-// TestAt checks that At finds the upper mount if it covers another mount, or covers a directory above that mount.
+// TestAt checks that At finds the upper mount if it covers another mount or a directory above another mount.
 func TestAt(t *testing.T) {
 	const base = "27 1 254:1 / / rw - ext4 /dev/vda1 rw\n40 27 254:16 / /mnt/disks/a rw - xfs /dev/vdb rw\n"
 	for _, test := range []struct {
@@ -236,7 +236,7 @@ func TestAt(t *testing.T) {
 	}
 }
 
-// TestAtOfAny checks for any tree that At returns the same as a simple walk over the whole tree.
+// TestAtOfAny checks for random trees that At returns the same mount as a simple walk over the whole tree.
 func TestAtOfAny(t *testing.T) {
 	onWay := func(point, path string) bool {
 		rest, below := strings.CutPrefix(path, strings.TrimSuffix(point, "/"))

@@ -31,28 +31,27 @@ func PIDs(root string) ([]int, error) {
 	return all, nil
 }
 
-// Gone reports whether an error from a file of /proc means that the process has ended (proc(5)). For EINVAL, see
-// m_start in fs/namespace.c.
+// Gone reports whether an error from a file of /proc means that the process has ended (proc(5)). The reason for EINVAL
+// is in m_start (fs/namespace.c).
 func Gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL)
 }
 
-// Field returns the value of a line of a fdinfo or status file (proc_pid_fdinfo(5), proc_pid_status(5)). Field returns
-// "" if there is no such line.
+// Field returns the value of a line of a fdinfo or status file, or "" (proc_pid_fdinfo(5), proc_pid_status(5)).
 func Field(text, name string) string {
 	_, value, _ := strings.Cut("\n"+text, "\n"+name+":")
 	value, _, _ = strings.Cut(value, "\n")
 	return strings.TrimSpace(value)
 }
 
-// pod matches the control groups of kubelet's pods. Both cgroup drivers write pod and the UID, and the systemd driver
-// replaces each - in the UID by _. The UID of a static pod is a hash without either character.
+// pod matches the control groups of kubelet's pods. Both cgroup drivers write "pod" and the UID. The systemd driver
+// replaces each "-" in the UID by "_". The UID of a static pod is a hash without "-" and "_".
 var pod = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})`)
 })
 
-// Pod returns the UID of the Kubernetes pod to which a process belongs, by its control groups (proc_pid_cgroup(5)). Pod
-// returns "" if the process belongs to no pod.
+// Pod returns the UID of the Kubernetes pod to which a process with the given control groups (proc_pid_cgroup(5))
+// belongs, or "".
 func Pod(groups string) string {
 	if m := pod().FindStringSubmatch(groups); m != nil {
 		return strings.ReplaceAll(m[1], "_", "-")
@@ -60,7 +59,7 @@ func Pod(groups string) string {
 	return ""
 }
 
-// podOf returns what Pod returns for the process with that directory of /proc. podOf returns "" for a static pod,
+// podOf returns the result of Pod for the process with the given directory in /proc. It returns "" for a static pod,
 // because nobody can delete a static pod by its UID.
 func podOf(dir string) string {
 	groups, _ := os.ReadFile(filepath.Join(dir, "cgroup"))
@@ -75,7 +74,7 @@ func command(dir string) string {
 	return strings.TrimSuffix(string(name), "\n")
 }
 
-// user returns a use by the process with that directory of /proc.
+// user returns a use by the process with the given directory in /proc.
 func user(dir, how string) User {
 	pid, _ := strconv.Atoi(filepath.Base(dir))
 	return User{PID: pid, Command: command(dir), Pod: podOf(dir), How: how}

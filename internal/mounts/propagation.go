@@ -23,7 +23,7 @@ func propagates(hosts, owns []Mount, dir string) error {
 	}
 	switch {
 	case host.ID == own.ID && host.Path == own.Path:
-		// A mount ID is unique in the whole system, so the process is in PID 1's namespace.
+		// Mount IDs are unique in the whole system, so equal IDs show that this process is in PID 1's mount namespace.
 		return nil
 	case host.Shared == 0:
 		at := disk.Visible(host.Path)
@@ -47,14 +47,13 @@ func carrier(tree []Mount, dir string) (*Mount, error) {
 	return at, nil
 }
 
-// inside returns the path of the directory within the filesystem of the mount.
+// inside returns the path of the directory in the filesystem of the mount.
 func inside(m *Mount, dir string) string {
 	return path.Join("/", m.Root, strings.TrimPrefix(dir, m.Path))
 }
 
-// Receivers returns the peer groups that receive the mounts and unmounts made in a group. These are the group itself
-// and, over any number of hops, its slaves in the tables (mount_namespaces(7)). Receivers returns none for 0, which is
-// not a group.
+// Receivers returns the peer groups that receive the mounts and unmounts made in a group: the group itself, its slaves
+// in the tables, their slaves, and so on (mount_namespaces(7)). Receivers returns nothing for 0, which is not a group.
 func Receivers(group int, tables [][]Mount) map[int]bool {
 	slaves := map[int][]int{}
 	for _, table := range tables {
@@ -75,7 +74,7 @@ func Receivers(group int, tables [][]Mount) map[int]bool {
 	return groups
 }
 
-// Receives reports whether the mount belongs to one of the groups, or is a slave of one of them.
+// Receives reports whether the mount belongs to one of the groups or is a slave of one.
 func (m *Mount) Receives(groups map[int]bool) bool {
 	return groups[m.Shared] || groups[m.Master] || groups[m.From]
 }

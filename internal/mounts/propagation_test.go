@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The following lines are from PID 1's table: its root, either shared or private, and a disk at /mnt/disks.
+// These constants are lines of PID 1's table: the root, shared or private, and a disk at /mnt/disks.
 const (
 	hostRoot    = "27 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw\n"
 	privateRoot = "27 1 254:1 / / rw,relatime - ext4 /dev/vda1 rw\n"
@@ -22,7 +22,7 @@ func TestPropagates(t *testing.T) {
 	for _, test := range []struct {
 		name      string
 		host, own string
-		// want is a part of the error. It is empty if there is no error.
+		// want is a part of the error, or empty if no error is expected.
 		want string
 	}{
 		{"PID 1's namespace", hostRoot, hostRoot, ""},
@@ -85,7 +85,7 @@ func TestPropagates(t *testing.T) {
 	}
 }
 
-// TestPropagatesHolds checks that a nil result stays valid for a second. An error is not kept.
+// TestPropagatesHolds checks that a nil result stays valid for a second. An error does not stay valid.
 func TestPropagatesHolds(t *testing.T) {
 	root := files(t, map[string]string{"proc/1/mountinfo": hostRoot, "proc/self/mountinfo": hostRoot})
 	host := func(table string) {
@@ -114,7 +114,7 @@ func TestPropagatesHolds(t *testing.T) {
 	})
 }
 
-// TestPropagatesUnreadable checks that one unreadable table of the two is an error.
+// TestPropagatesUnreadable checks that an error results if one of the two tables is unreadable.
 func TestPropagatesUnreadable(t *testing.T) {
 	for name, text := range map[string]string{
 		"nonsense":           "nonsense\n",

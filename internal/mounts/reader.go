@@ -31,17 +31,18 @@ type Reader struct {
 // propagationHolds is how long the result of Propagates stays valid if it is nil.
 const propagationHolds = time.Second
 
-// Tree returns PID 1's mount table (proc_pid_mountinfo(5)) below a root path, "" or "/" for the live system. The mounts
-// are in the kernel's order: the later of two mounts at one path is on top. Very long SuperOptions are cut. The caller
-// must not change the table.
+// Tree returns PID 1's mount table (proc_pid_mountinfo(5)). root is the directory with /proc, and "" or "/" for the
+// live system. The mounts are in the kernel's order: the later of two mounts at one path is on top. Very long
+// SuperOptions are cut. The caller must not change the table.
 //
-// The kernel gives no notice of some changes (see changed). The result may lack such a change until the table changes
-// again, or until Doubt is called.
+// The kernel gives no notice of some changes (see changed). The result may lack a change without a notice until the
+// table changes again, or until Doubt is called.
 func (r *Reader) Tree(root string) ([]Mount, error) {
 	return r.host.read(filepath.Join("/", root, tablePath), true)
 }
 
-// Last returns the table that Tree returned last, nil if Tree was not called. The caller must not change the table.
+// Last returns the table that Tree returned last, or nil if Tree was never called. The caller must not change the
+// table.
 func (r *Reader) Last() []Mount {
 	r.host.mu.Lock()
 	defer r.host.mu.Unlock()
@@ -55,13 +56,13 @@ func (r *Reader) Doubt() {
 	r.host.doubted = true
 }
 
-// Propagates returns nil if PID 1's mounts below the directory appear in this process's mount namespace. If PID 1's
-// mounts do not appear, a directory can be a live mount point on the host although it does not look like one here.
-// Removing the directory would then remove the mount.
+// Propagates returns nil if PID 1's mounts below the directory appear in this process's mount namespace. If they do not
+// appear, a directory can be a mount point on the host although this process sees no mount on it. A removal of the
+// directory would then also remove the mount.
 //
-// Propagates reads both tables, because the kernel gives no notice of a change of only the propagation. A nil result
-// stays valid for a second, an error is checked again. When disks come one after the other, each mount changes both
-// tables, and reading long tables takes time.
+// Propagates reads both tables, because the kernel gives no notice if only the propagation changes. A nil result stays
+// valid for a second, and an error is not kept. When disks come one after the other, each mount changes both tables,
+// and reading long tables takes time.
 func (r *Reader) Propagates(root, dir string) error {
 	begun := time.Now()
 	r.mu.Lock()
@@ -94,8 +95,8 @@ func (r *Reader) Propagates(root, dir string) error {
 // oneTable is the last state of a mount table.
 type oneTable struct {
 	mu   sync.Mutex
-	file *os.File // nil if the table is not kept open
-	// doubted makes the next call of read read the table even without a notice from the kernel.
+	file *os.File // the open table, or nil
+	// doubted reports that the next call of read has to read the table even without a notice from the kernel.
 	doubted bool
 	// last has the mounts of lines. The lines are slices of text. next is the buffer for the next text.
 	last       []Mount
@@ -103,8 +104,8 @@ type oneTable struct {
 	text, next bytes.Buffer
 }
 
-// read returns the table. If keep is set, then from its third call on read reads the table only after a change. A
-// single call leaves no file open.
+// read returns the table. If keep is set, the third call and later calls read the table only after a change. A single
+// call of read leaves no file open.
 func (t *oneTable) read(path string, keep bool) ([]Mount, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -135,8 +136,8 @@ func (t *oneTable) reread(path string, keep bool) ([]Mount, error) {
 	return t.parse(io.NewSectionReader(file, 0, math.MaxInt64))
 }
 
-// openUnwatched opens a file that Go's poller does not watch. After os.Open, the poller would consume the notices of
-// changes from the kernel, which the function changed needs.
+// openUnwatched opens a file that Go's poller does not watch. In a file from os.Open, the poller would consume the
+// kernel's notices of changes, which the function changed needs.
 func openUnwatched(path string) (*os.File, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -145,8 +146,8 @@ func openUnwatched(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// tells reports whether the function changed works for the file. The function changed works for a mount table of
-// procfs, but not for a copy of such a table.
+// tells reports whether the function changed works for the file: it works for a mount table of procfs, but not for a
+// copy of one.
 func tells(file *os.File) bool {
 	var st unix.Statfs_t
 	return unix.Fstatfs(int(file.Fd()), &st) == nil && st.Type == unix.PROC_SUPER_MAGIC
@@ -164,10 +165,10 @@ func changed(file *os.File) bool {
 }
 
 // parse returns the mounts of the table. parse reuses the mounts of unchanged lines from the previous table. The kernel
-// keeps the order of mounts that stay. If a line moves, parse parses it again.
+// keeps the order of mounts that stay. A line that has moved is parsed again.
 func (t *oneTable) parse(r io.Reader) ([]Mount, error) {
 	last, lines := t.last, t.lines
-	t.last, t.lines = nil, nil // a failed parse leaves no old table
+	t.last, t.lines = nil, nil // so that a failed parse leaves no old table
 	t.next.Reset()
 	if _, err := t.next.ReadFrom(r); err != nil {
 		return nil, err

@@ -10,8 +10,8 @@ import (
 	"testing/iotest"
 )
 
-// TestReader checks that earlier tables do not change the result. Lines may be known, doubled or gone. A table that
-// cannot be read has no effect on the next result.
+// TestReader checks that earlier tables do not change the result. Lines of the next table may be known, doubled or
+// gone. An unreadable table has no effect on the next result.
 func TestReader(t *testing.T) {
 	var known oneTable
 	lines := slices.Collect(strings.Lines(debian))
@@ -48,7 +48,7 @@ func TestLongTable(t *testing.T) {
 	}
 }
 
-// TestReaderKeepsLines checks that a known line is not parsed again. A line that is gone is not kept.
+// TestReaderKeepsLines checks that a known line is not parsed again, and that a line that is gone is not kept.
 func TestReaderKeepsLines(t *testing.T) {
 	var known oneTable
 	lines := slices.Collect(strings.Lines(debian))
@@ -73,8 +73,8 @@ func TestReaderKeepsLines(t *testing.T) {
 	}
 }
 
-// TestTreeIsReadOnce checks that a table is read again only if the kernel reports a change. For a plain file the kernel
-// reports no change. The functions Tree and Propagates, which read once, leave no file open.
+// TestTreeIsReadOnce checks that a table is read again only if the kernel reports a change. The kernel reports no
+// change of a plain file. The functions Tree and Propagates, which read the table once, leave no file open.
 func TestTreeIsReadOnce(t *testing.T) {
 	same := func(r *Reader, root string) bool {
 		if _, err := r.Tree(root); err != nil {

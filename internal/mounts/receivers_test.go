@@ -9,7 +9,7 @@ import (
 func TestReceivers(t *testing.T) {
 	tables := [][]Mount{
 		{{Shared: 3, Master: 2}, {Shared: 1}, {Master: 1}, {}},
-		// One mount is a slave of a group that no table shows. Group 1 is the master of that group.
+		// One mount is a slave of a group that no table shows, and whose master is group 1.
 		{{Shared: 2, Master: 1}, {Shared: 5, Master: 4, From: 1}, {Shared: 7, Master: 6}, {Shared: 1, Master: 3}},
 	}
 	for group, want := range map[int][]int{0: nil, 1: {1, 2, 3, 5}, 2: {1, 2, 3, 5}, 6: {6, 7}, 9: {9}} {

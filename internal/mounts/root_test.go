@@ -92,7 +92,7 @@ func TestTreeIsAsItIs(t *testing.T) {
 		return ""
 	}
 	t.Cleanup(func() {
-		// After a successful test, nothing is mounted at dir.
+		// After a successful test, nothing is mounted at dir, and the unmount returns EINVAL.
 		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil && err != unix.EINVAL {
 			t.Error(err)
 		}
@@ -102,7 +102,7 @@ func TestTreeIsAsItIs(t *testing.T) {
 		want string
 	}{
 		{func() error { return nil }, ""},
-		{func() error { return nil }, ""}, // the table stays open from here on
+		{func() error { return nil }, ""}, // from this call on, the table stays open
 		{func() error { return unix.Mount("hotmount-test", dir, "tmpfs", 0, "size=64k") }, "rw"},
 		{func() error { return unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, "") }, "ro"},
 		{func() error { return unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_BIND, "") }, "rw"},

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// goingDown is XFS_IOC_GOINGDOWN (fs/xfs/libxfs/xfs_fs.h) and also EXT4_IOC_SHUTDOWN (fs/ext4/ext4.h). Each is
-	// _IOR('X', 125, __u32) and needs CAP_SYS_ADMIN.
+	// goingDown is XFS_IOC_GOINGDOWN (fs/xfs/libxfs/xfs_fs.h) and also EXT4_IOC_SHUTDOWN (fs/ext4/ext4.h). Both names
+	// stand for _IOR('X', 125, __u32), which needs CAP_SYS_ADMIN.
 	goingDown = 0x8004587d
-	// noLogFlush is XFS_FSOP_GOING_FLAGS_NOLOGFLUSH and also EXT4_GOING_FLAGS_NOLOGFLUSH. With this flag the kernel
-	// writes nothing, not even the log.
+	// noLogFlush is XFS_FSOP_GOING_FLAGS_NOLOGFLUSH and also EXT4_GOING_FLAGS_NOLOGFLUSH. With this flag, the kernel
+	// writes nothing to the disk, not even the log.
 	noLogFlush = 2
 )
 
 // ShutDown makes the filesystem of a removed device answer EIO to every process, through any remaining mount in any
-// namespace. Otherwise an XFS or ext4 filesystem works on in memory until the kernel writes its log. On Linux before
-// 6.6 the kernel may write its log only after half a minute, and all changes made until then are lost.
+// namespace. Without ShutDown, an XFS or ext4 filesystem continues in memory until the kernel writes its log. Linux
+// before 6.6 may write the log only after half a minute, and loses all changes of that time.
 //
 // ShutDown returns nil if the device is not mounted anywhere. ShutDown returns an error if the device still exists.
 // ShutDown reads nothing from the disk. ShutDown may block if a container's path leads to a file server.
@@ -39,7 +39,7 @@ func shutDownAll(root string, dev disk.Dev) error {
 	if err != nil {
 		return err
 	}
-	// The host's mounts are tried first, because time matters and usually one of them works.
+	// shutDownBy tries the host's mounts first, because time matters and usually one of them works.
 	down, errs := shutDownBy(filepath.Join("/", root), root, host, dev)
 	if down {
 		return nil
@@ -59,7 +59,7 @@ func shutDownAll(root string, dev disk.Dev) error {
 }
 
 // shutDownBy tries each mount of the device's filesystem in the table. base is the root directory of a process that has
-// this table.
+// the given mount table.
 func shutDownBy(base, root string, table []Mount, dev disk.Dev) (down bool, err error) {
 	for i := range table {
 		if m := &table[i]; m.Dev == dev && (m.Type == disk.XFS || m.Type == disk.Ext4) {
@@ -87,7 +87,7 @@ func shutDown(path, root string, dev disk.Dev) error {
 		return err
 	}
 	defer dir.Close()
-	// While the filesystem is open, no other disk gets its device number.
+	// While the filesystem is open, no other disk gets the same device number.
 	_, err = os.Lstat(filepath.Join("/", root, "sys/dev/block", dev.String()))
 	switch {
 	case err == nil:

@@ -16,8 +16,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestShutDown checks that the filesystem of a gone device fails for every process, in every mount namespace. A
-// filesystem whose device exists does not fail, and neither does a filesystem of another device. The test uses a loop
+// TestShutDown checks that the filesystem of a gone device fails for every process, in every mount namespace. It also
+// checks that a filesystem whose device exists, or a filesystem of another device, does not fail. The test uses a loop
 // device, and a root directory whose sysfs lacks this device.
 func TestShutDown(t *testing.T) {
 	for _, fstype := range []string{disk.XFS, disk.Ext4} {
@@ -50,7 +50,7 @@ func TestShutDown(t *testing.T) {
 			if err := ShutDown(root, dev); err != nil {
 				t.Errorf("not mounted anywhere: %v", err)
 			}
-			// The path in the container is a link.
+			// The mount point's path in the container is a link.
 			process(t, root, "77", map[string]string{"mountinfo": line(dev, "/away")}, map[string]string{"ns/mnt": "mnt:[2]", "root": filepath.Join(root, "host")})
 			if err := os.Symlink(at, filepath.Join(root, "host", "away")); err != nil {
 				t.Fatal(err)
@@ -77,7 +77,7 @@ func TestShutDown(t *testing.T) {
 			if err := os.Remove(filepath.Join(root, "sys/dev/block", dev.String())); err != nil {
 				t.Fatal(err)
 			}
-			for range 2 { // the second time, the filesystem is already shut down
+			for range 2 { // in the second pass, the filesystem is already shut down
 				if err := ShutDown(root, dev); err != nil {
 					t.Error(err)
 				}

@@ -17,20 +17,19 @@ import (
 	"hotmount/internal/disk"
 )
 
-// User is one use of a mounted filesystem. Because of a user, the filesystem stays in use after it is unmounted at its
-// mount point.
+// User is one use of a mounted filesystem, which keeps the filesystem in use after it is unmounted at its mount point.
 type User struct {
-	// PID and Command describe the process. PID is zero and Command is empty if the use is a mount on the host.
+	// PID and Command describe the process, or are zero and empty if the use is a mount on the host.
 	PID     int    `json:"pid,omitempty"`
 	Command string `json:"command,omitempty"`
-	// Pod is the UID of the Kubernetes pod to which the use belongs. Pod is empty if the use belongs to no pod.
+	// Pod is the UID of the Kubernetes pod to which the use belongs, or empty.
 	Pod string `json:"pod,omitempty"`
 	// Unit is the process's systemd unit. Writes reports that the process has the disk open for writing. Machine
 	// reports that the process is a virtual machine monitor. Only DeviceUsers sets these fields.
 	Unit    string `json:"unit,omitempty"`
 	Writes  bool   `json:"writes,omitempty"`
 	Machine bool   `json:"machine,omitempty"`
-	// How is the kind of use, in words. How is safe to print.
+	// How is the kind of use in words that are safe to print.
 	How string `json:"how"`
 }
 
@@ -46,7 +45,7 @@ func (u User) String() string {
 	return s
 }
 
-// Lines describes the users in words, with one user on each line. All lines but the first are indented.
+// Lines describes the users in words, with one user on each line. All lines except the first are indented.
 func Lines(users []User) string {
 	var lines []string
 	for _, u := range users {
@@ -68,8 +67,9 @@ func MountedAnywhere(root, name string) bool {
 }
 
 // Users returns the users of the filesystem with that device number that is mounted at the path. The users are other
-// mounts of the filesystem, in any mount namespace, and processes. A process counts if it has a file of the filesystem
-// open or mapped, or its working or root directory there. A process counts even if no table has its mount any more.
+// mounts of the filesystem, in any mount namespace, and processes. A process is a user if it has a file of the
+// filesystem open or mapped, or has its working or root directory on the filesystem. A process that uses a mount that
+// is no longer in any table also counts.
 //
 // Users reads nothing from the disk, which may be dead. Only root with all capabilities sees every user. Users leaves
 // out processes that end during the call.
@@ -105,14 +105,15 @@ func Users(root string, dev disk.Dev, path string) ([]User, error) {
 
 // namespace is a mount namespace.
 type namespace struct {
-	// root is the root directory of the namespace's first process. mounts is the mount table as that process sees it.
+	// root is the root directory of the namespace's first process. mounts is the mount table as the namespace's first
+	// process sees it.
 	root   string
 	mounts []Mount
-	// processes are the directories in /proc of the namespace's processes.
+	// processes are the /proc directories of the namespace's processes.
 	processes []string
 }
 
-// namespaces returns all mount namespaces. The host's namespace is the first.
+// namespaces returns all mount namespaces, the host's first.
 func namespaces(root string) ([]*namespace, error) {
 	host := &namespace{root: filepath.Join("/", root)}
 	var err error
@@ -149,9 +150,9 @@ func namespaces(root string) ([]*namespace, error) {
 	return all, nil
 }
 
-// follower identifies the mounts in other namespaces that end when the host's mount ends. The mount below such a mount
-// decides: the kernel unmounts the same place on each mount that receives the events of the mount below the host's
-// (propagate_umount in fs/pnode.c, mount_namespaces(7)). The peer group of the copy itself does not matter.
+// follower identifies the mounts in other namespaces that end when the host's mount ends. The kernel unmounts the same
+// place on each mount that receives the events of the mount below the host's mount (propagate_umount in fs/pnode.c,
+// mount_namespaces(7)). The mount below a copy therefore decides, and not the peer group of the copy.
 type follower struct {
 	// groups are the peer groups that receive an unmount from the mount below the host's mount. place is the directory
 	// of the host's mount, as a path in the filesystem of the mount below.
@@ -175,7 +176,7 @@ func follow(all []*namespace, dev disk.Dev, path string) (f follower) {
 }
 
 // follows reports whether the mount ends when the host's mount ends. follows returns false if the process cannot see
-// the mount below.
+// the mount below the mount m.
 func (f *follower) follows(tree []Mount, m *Mount) bool {
 	below := parent(tree, m)
 	return below != nil && below.Receives(f.groups) && below.Dev == f.dev && inside(below, m.Path) == f.place
@@ -190,7 +191,8 @@ func parent(tree []Mount, m *Mount) *Mount {
 }
 
 // uses returns how the process uses the filesystem, with each kind of use once. ours has the IDs of all mounts that the
-// process sees. The value is true for mounts of the filesystem. A process that has ended uses nothing.
+// process sees. In ours, the value is true for mounts of the filesystem. uses returns nothing for a process that has
+// ended.
 func uses(dir string, ours map[int]bool, dev disk.Dev) []string {
 	var how []string
 	fds, _ := os.ReadDir(filepath.Join(dir, "fdinfo"))
@@ -222,9 +224,9 @@ func uses(dir string, ours map[int]bool, dev disk.Dev) []string {
 	return how
 }
 
-// on reports whether an open file lies on the device's filesystem. The mount of the file decides. If no table has the
-// mount of the file, the file's stat decides. A table can lack the mount because the removal of a mount point in
-// another namespace detaches the mount (rmdir(2), detach_mounts in fs/namespace.c).
+// on reports whether an open file lies on the device's filesystem. The mount ID of the file decides. If no table has
+// this mount, the file's stat decides. A table can lack the mount because the removal of a mount point in another
+// namespace detaches the mount (rmdir(2), detach_mounts in fs/namespace.c).
 func on(info, open string, ours map[int]bool, dev disk.Dev) bool {
 	if id, err := strconv.Atoi(Field(info, "mnt_id")); err == nil {
 		if is, known := ours[id]; known {
@@ -232,7 +234,7 @@ func on(info, open string, ours map[int]bool, dev disk.Dev) bool {
 		}
 	}
 	var st unix.Statx_t
-	// AT_STATX_DONT_SYNC avoids a request to a file server.
+	// With AT_STATX_DONT_SYNC, statx sends no request to a file server.
 	err := unix.Statx(unix.AT_FDCWD, open, unix.AT_STATX_DONT_SYNC, 0, &st)
 	if errors.Is(err, unix.EIO) {
 		return deadOn(open, dev)
@@ -240,9 +242,9 @@ func on(info, open string, ours map[int]bool, dev disk.Dev) bool {
 	return err == nil && st.Dev_major == dev.Major && st.Dev_minor == dev.Minor
 }
 
-// deadOn reports whether a file that answers EIO lies on an XFS filesystem of the device that is shut down. For such a
-// file stat fails (xfs_vn_getattr in fs/xfs/xfs_iops.c). But statfs(2) answers, and names the device (xfs_fs_statfs in
-// fs/xfs/xfs_super.c).
+// deadOn reports whether a file that answers EIO lies on an XFS filesystem of the device that is shut down. On such a
+// filesystem stat fails (xfs_vn_getattr in fs/xfs/xfs_iops.c), but statfs(2) succeeds and names the device
+// (xfs_fs_statfs in fs/xfs/xfs_super.c).
 func deadOn(path string, dev disk.Dev) bool {
 	var fs unix.Statfs_t
 	if unix.Statfs(path, &fs) != nil {

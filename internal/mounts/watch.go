@@ -9,10 +9,12 @@ import (
 )
 
 // Watch calls changed at the start and after each mount, unmount or remount in PID 1's mount namespace. A change during
-// a call causes one more call, and a call may come without a change. Watch returns nil when the context ends.
+// a call of changed causes one more call. A call may also come without a change. Watch returns nil when the context
+// ends.
 //
 // If Watch cannot open PID 1's table, it watches the table of this process. hidepid= in proc(5) hides PID 1's table
-// from all users but root. The mounts of systemd propagate into this process's table, which is enough for a hint.
+// from all users but root. The mounts that systemd makes propagate into this process's table, which is enough for a
+// hint.
 func Watch(ctx context.Context, changed func()) error {
 	if err := watch(ctx, changed, tablePath, ownTablePath); err != nil {
 		return fmt.Errorf("cannot watch mount table: %w", err)
@@ -30,10 +32,11 @@ func watch(ctx context.Context, changed func(), paths ...string) error {
 	if err != nil {
 		return err
 	}
-	// From here on Read also returns any error of the table.
+	// The deadline ends Read when the context ends. Read also returns any error of the table.
 	defer context.AfterFunc(ctx, func() { _ = table.SetReadDeadline(time.Now()) })()
 	// The kernel wakes Go's poller at each change (mounts_poll in fs/proc_namespace.c), and Read then calls the
-	// function again. A change during such a call wakes the poller too. So one call of Read is enough.
+	// function again. A change during a call of the function also wakes the poller. One call of Read is therefore
+	// enough.
 	err = conn.Read(func(uintptr) (done bool) {
 		if ctx.Err() == nil {
 			changed()

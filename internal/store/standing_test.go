@@ -216,7 +216,7 @@ func TestKept(t *testing.T) {
 	if st := standing(); st.Unmounted != "" || st.Remount {
 		t.Errorf("taken back: %q", st.Unmounted)
 	}
-	// A filesystem that was unmounted stays on record as to be mounted again, until it is mounted.
+	// After an accept, a released filesystem stays on record as to be mounted again, until it is mounted.
 	f.Standing.WasMounted = time.Unix(1700000000, 0)
 	if err := errors.Join(s.KeepUnmounted(f, disk.ReasonReleased), s.Accept(f, "boot1", disk.Word{})); err != nil {
 		t.Fatal(err)

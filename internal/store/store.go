@@ -1,6 +1,6 @@
-// Package store keeps what cannot be derived from the disks, systemd and the kernel. It has two stores. The state
-// directory (/var/lib/hotmount) is synced and survives reboots. The runtime directory (/run/hotmount) survives restarts
-// of the service, but not a reboot. Its records have a disk sequence number as their key.
+// Package store keeps what cannot be derived from the disks, systemd and the kernel. Package store has two stores. The
+// state directory (/var/lib/hotmount) is synced and survives reboots. The runtime directory (/run/hotmount) survives
+// restarts of the service, but not a reboot. The key of the runtime records is the disk sequence number.
 package store
 
 import (
@@ -22,7 +22,7 @@ import (
 	"hotmount/internal/policy/identity"
 )
 
-// These are the directories of the installed package: StateDirectory= and RuntimeDirectory= of hotmount.service.
+// The directories of the installed package are StateDirectory= and RuntimeDirectory= of hotmount.service.
 const (
 	StateDirectory   = "/var/lib/hotmount"
 	RuntimeDirectory = "/run/hotmount"
@@ -36,12 +36,13 @@ const version = 1
 // Nothing may be formatted until the directory is initialised.
 var ErrLost = errors.New("the state directory is not initialised" + disk.Helps + "hotmount state init")
 
-// Store gives access to the two stores. Several processes may call its methods at once: a file is always replaced as a
-// whole, and a change that depends on the old content takes a lock.
+// Store gives access to the two stores. Several processes may call the methods of Store at once. A file is always
+// replaced as a whole, and a change that depends on the old content takes a lock.
 type Store struct {
 	State   string
 	Runtime string
-	// MachineID is the path of the file with the worker's machine-id. Empty means that the records are this worker's.
+	// MachineID is the path of the file with the worker's machine-id, or empty if the records certainly belong to this
+	// worker.
 	MachineID string
 }
 
@@ -53,32 +54,31 @@ func Default() Store {
 // state is the content of state.json.
 type state struct {
 	Version int `json:"version"`
-	// Machine is the machine-id of the worker to which the records belong. Machine is empty in the state of an older
-	// hotmount until the daemon starts.
+	// Machine is the machine-id of the worker to which the records belong, or empty if the daemon has not recorded it
+	// yet.
 	Machine string `json:"machine,omitempty"`
-	// Arrival has the disks of the first start under another machine-id that were not accepted since. Arrival is nil if
-	// there was no such start.
+	// Arrival has the disks of the first start under another machine-id, without disks that were accepted later, or is
+	// nil if the machine-id never changed.
 	Arrival *arrival `json:"arrival,omitempty"`
-	// Present has the disks that were attached when hotmount was installed, for the first time or again. A disk that
-	// was accepted since is not in the list.
+	// Present has the disks that were attached when hotmount was installed or reinstalled, without disks that were
+	// accepted later.
 	Present []disk.Identity `json:"present"`
-	// Braked has the disks that were attached while the format limit was reached. A disk that was accepted since is not
-	// in the list. The newest is last.
+	// Braked has the disks that were attached while the format limit was reached, without disks that were accepted
+	// later. The newest disk is last.
 	Braked []disk.Identity `json:"braked,omitempty"`
-	// Twins has the disks that were refused because another disk had the same UUID. A disk that was accepted since is
-	// not in the list. The newest is last.
+	// Twins has the disks that were refused because another disk had the same UUID, without disks that were accepted
+	// later. The newest disk is last.
 	Twins []identity.Twin `json:"twins,omitempty"`
-	// Used has the disks that another program used. A disk that was accepted since is not in the list. The newest is
-	// last.
+	// Used has the disks that another program used, without disks that were accepted later. The newest disk is last.
 	Used []disk.Use `json:"used,omitempty"`
 }
 
 func (s Store) stateFile() string { return filepath.Join(s.State, "state.json") }
 
 // Init initialises the state directory with the disks that are attached now. If the directory is initialised already,
-// its content stays. Init then adds the attached disks only if the package was removed in between, or if the first
-// start is still to come. made reports whether the disks were recorded. When Init returns without an error, the
-// directory is writable and earlier failures are forgotten.
+// its content stays. In a directory that is already initialised, Init adds the attached disks only if the package was
+// removed, or if the first start is still to come. made reports whether Init recorded the disks. If Init returns no
+// error, the directory is writable and earlier failures are forgotten.
 func (s Store) Init(present []disk.Identity) (made bool, err error) {
 	_, err = s.load()
 	if err != nil && !errors.Is(err, ErrLost) {
@@ -93,7 +93,7 @@ func (s Store) Init(present []disk.Identity) (made bool, err error) {
 			if err != nil && !errors.Is(err, ErrLost) {
 				return err
 			}
-			if st.Arrival != nil { // under another machine-id only the list of Arrival counts
+			if st.Arrival != nil { // if the machine-id has changed, only the list of Arrival counts
 				st.Arrival.Present = slices.Concat(st.Arrival.Present, present)
 			}
 			for _, p := range st.Present {
@@ -103,7 +103,7 @@ func (s Store) Init(present []disk.Identity) (made bool, err error) {
 			}
 			st.Version, st.Present = version, present
 			if st.Machine == "" {
-				st.Machine, _ = s.machine() // otherwise a start of the daemon records it
+				st.Machine, _ = s.machine() // if the id is unknown now, a start of the daemon records it
 			}
 			return writeJSON(s.stateFile(), st, true)
 		})
@@ -121,8 +121,8 @@ func (s Store) Init(present []disk.Identity) (made bool, err error) {
 }
 
 // Removed reports whether the package was removed since Init. Disks that were attached while it was removed are not on
-// record, so nothing may be formatted until Init runs. The package's prerm makes the file that shows the removal. Its
-// postrm makes the file where dpkg does not call prerm.
+// record, so nothing may be formatted until Init runs. The package's prerm makes the file that shows the removal. The
+// package's postrm makes the file when dpkg does not call prerm.
 func (s Store) Removed() bool {
 	return exists(s.removedFile())
 }
@@ -130,8 +130,8 @@ func (s Store) Removed() bool {
 func (s Store) removedFile() string { return filepath.Join(s.State, "removed") }
 
 // Check reports whether the state directory can be written, by writing to it. If the directory cannot be written,
-// nothing is formatted until Init runs. If the filesystem was only full, no record is lost, so a Check that succeeds is
-// enough.
+// nothing is formatted until Init runs. If the filesystem was only full, no record is lost, so formatting continues
+// after a Check that succeeds.
 func (s Store) Check() error {
 	path := filepath.Join(s.State, "check")
 	err := replace(path, make([]byte, 4*evidenceSize), true)
@@ -148,21 +148,22 @@ func (s Store) Check() error {
 	return s.failed(err)
 }
 
-// save replaces the file of a record and syncs it. As long as there is a reserve, save works on a full filesystem too.
+// save replaces the file of a record and syncs it. As long as some of the reserve is left, save also works on a full
+// filesystem.
 func (s Store) save(path string, v any) error {
 	return s.failed(s.WithReserve(func() error { return writeJSON(path, v, true) }))
 }
 
 // failed records the error of a write to the state directory, and returns it. The error stays recorded until Init runs.
-// The state then has a gap: the record of a format may be missing. failed also removes a file. After a reboot, the
-// missing file shows the gap. Removing works on a full filesystem too, but not on a read-only one.
+// The state then has a gap: the record of a format may be missing. failed also removes the file sound, whose absence
+// shows the gap after a reboot. A removal also works on a full filesystem, but not on a read-only one.
 func (s Store) failed(err error) error {
 	if err == nil {
 		return nil
 	}
 	_ = os.Remove(s.soundFile())
 	if _, there := os.Lstat(s.failedFile()); there == nil {
-		return err // the first failure stays recorded
+		return err // only the first failure is recorded
 	}
 	return errors.Join(err, replace(s.failedFile(), []byte(err.Error()), false))
 }
@@ -190,7 +191,7 @@ func (s Store) failure() error {
 	return s.gap(string(text))
 }
 
-// gap returns the error of the first failed write. The error says when the write failed, and whether writing is
+// gap returns the error of the first failed write. The error of gap says when the write failed, and whether writing is
 // possible now.
 func (s Store) gap(text string) error {
 	at := "earlier"
@@ -227,14 +228,14 @@ func (s Store) load() (state, error) {
 	return st, nil
 }
 
-// Memory is the content of the stores. The part from the state directory is the state at one moment.
+// Memory is the content of the stores. The part from the state directory is a snapshot of one moment.
 type Memory struct {
 	identity.Records
 	store Store
 }
 
-// Load reads the state directory, for the boot with that id. Lost has the error if a part is unreadable. Such an error
-// does not prevent mounting.
+// Load reads the state directory for the given boot. Lost has the error if a part is unreadable, which does not prevent
+// mounting.
 func (s Store) Load(boot string, e *Expectations) Memory {
 	m := Memory{store: s, Records: identity.Records{Boot: boot}}
 	var errs [8]error
@@ -266,8 +267,8 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 //
 // If the accept has a reason, Accept also removes lasting records for the same reason. Lasting records have these
 // reasons: attached before installation or under another machine-id, used by another program, format limit, twin, or
-// volume of another class. An accept without a reason only allows another attempt after a failure or an unmount. Such
-// an accept does not end the hold of a disk that looks blank.
+// volume of another class. An accept without a reason only allows another attempt after a failure or an unmount. An
+// accept without a reason does not end the hold of a disk that looks blank.
 func (s Store) Accept(f *disk.Facts, boot string, w disk.Word) error {
 	if w.Reason != "" {
 		if err := s.lift(f, boot, w); err != nil {
@@ -279,7 +280,7 @@ func (s Store) Accept(f *disk.Facts, boot string, w disk.Word) error {
 		return errors.Join(err, s.KeepUnmounted(f, ""))
 	}
 	// A daemon that starts before the disk is mounted again would assume that the disk was unmounted by hand. The
-	// daemon that runs now knows better, even if the record cannot be written.
+	// running daemon knows that the disk is to be mounted, even if it cannot write the record.
 	if s.KeepUnmounted(f, remount) != nil {
 		err = errors.Join(err, s.KeepUnmounted(f, ""))
 	}
@@ -291,7 +292,7 @@ const remount = disk.Reason("remount")
 
 func (s Store) lift(f *disk.Facts, boot string, w disk.Word) error {
 	id := f.Identity(boot)
-	// The accept is for one disk. Records of another disk with the same serial or WWN stay.
+	// An accept applies to one disk only. Records of another disk with the same serial or WWN stay.
 	alone := func(p disk.Identity) bool { return len(f.SameSerial)+len(f.SameWWN) == 0 || p.Slot == id.Slot }
 	err := s.change(func(st *state) {
 		switch w.Reason {
@@ -322,7 +323,7 @@ func (s Store) lift(f *disk.Facts, boot string, w disk.Word) error {
 	return err
 }
 
-// change durably writes the state if f changes it. If f changes nothing, change succeeds even if the state directory
+// change durably writes the state if f changes it. If f changes nothing, change succeeds even in a state directory that
 // cannot be written.
 func (s Store) change(f func(*state)) error {
 	changed := func() (st state, is bool, err error) {

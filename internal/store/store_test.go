@@ -193,8 +193,8 @@ func TestPresentUntilAccepted(t *testing.T) {
 	}
 }
 
-// TestAWordIsForOneDisk checks several disks with one serial, because virtio cuts a serial at 20 characters. Only the
-// accepted disk leaves the list.
+// TestAWordIsForOneDisk checks several disks with the same serial, because virtio cuts serials to 20 characters. Only
+// the accepted disk leaves the list.
 func TestAWordIsForOneDisk(t *testing.T) {
 	one, two := facts("vdb", 2, "S1"), facts("vdc", 3, "S1")
 	two.Slot = "pci-2"
@@ -212,7 +212,7 @@ func TestAWordIsForOneDisk(t *testing.T) {
 }
 
 // TestAWordIsForWhatWasTold checks that an accept ends only the record that it names. Several accepts are valid at the
-// same time. A file of an older hotmount lifts no hold.
+// same time. A file that an older version of hotmount wrote lifts no hold.
 func TestAWordIsForWhatWasTold(t *testing.T) {
 	f := facts("vdb", 2, "S1")
 	f.Udev = disk.Udev{Initialized: true, FSUsage: "filesystem", FSType: "xfs", FSUUID: uuid}
@@ -263,8 +263,8 @@ func TestAWordIsForWhatWasTold(t *testing.T) {
 	}
 }
 
-// TestAcceptWithoutRoom checks an accept after an unmount. If the accept cannot be recorded, the record of the unmount
-// is removed.
+// TestAcceptWithoutRoom checks an accept after an unmount. If the accept cannot be recorded, Accept removes the record
+// of the unmount.
 func TestAcceptWithoutRoom(t *testing.T) {
 	s, f := made(t), facts("vdb", 2, "S")
 	f.Standing.WasMounted = time.Now()
@@ -275,7 +275,7 @@ func TestAcceptWithoutRoom(t *testing.T) {
 	if err := s.Accept(f, "boot1", disk.Word{}); err != nil || !standing(s, f, "boot1").Remount {
 		t.Errorf("with room: %v", err)
 	}
-	// No file can replace a directory. An empty directory can be removed.
+	// The write fails, because no file can replace a directory. The removal works, because the directory is empty.
 	if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +288,7 @@ func TestAcceptWithoutRoom(t *testing.T) {
 }
 
 // TestRemoved checks that a disk that is attached at a second installation counts as present, as at the first
-// installation. Nothing is formatted until such disks are recorded.
+// installation. Nothing is formatted until the disks of a second installation are recorded.
 func TestRemoved(t *testing.T) {
 	first, accepted, meanwhile := facts("vdb", 2, "S1"), facts("vdc", 3, ""), facts("vdd", 4, "")
 	s := made(t, first.Identity("boot1"), accepted.Identity("boot1"))
@@ -374,7 +374,7 @@ func TestSettingsAreHandedOn(t *testing.T) {
 	}
 }
 
-// FuzzLoad checks a store with one file of any content. Either every record is understood, or no format may start.
+// FuzzLoad checks a store with one file of any content. If any record is not understood, no format may start.
 func FuzzLoad(f *testing.F) {
 	files := []string{"state/state.json", "state/filesystems.json", "state/history.jsonl", "state/intents/" + uuid + ".json", "run/verdicts/12", "run/unmounted/12", "state/contents.json"}
 	f.Add(byte(0), []byte(`{"version":1,"present":[{"boot":"b","seq":12,"size":1}]}`))

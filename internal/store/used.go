@@ -10,8 +10,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// KeepUse durably records how another program uses the disk. The disk is held from then on, until Accept. If the state
-// directory cannot be written, KeepUse returns an error. After such an error, the record is valid only for this
+// KeepUse durably records how another program uses the disk. The disk is held from this record on until Accept. If the
+// state directory cannot be written, KeepUse returns an error. After a failed write, the record is valid only for this
 // attachment.
 func (s Store) KeepUse(f *disk.Facts, boot, how string) error {
 	use := disk.Use{Identity: f.Identity(boot), UUID: f.Known().UUID, How: cut(how, 512), Seen: time.Now().UTC().Round(0)}
@@ -26,12 +26,13 @@ func (s Store) KeepUse(f *disk.Facts, boot, how string) error {
 	return fmt.Errorf("cannot record that somebody else uses %s; after a reboot it may be mounted: %w", f.Name, errors.Join(err, s.keep(usedDir, f.Seq, use)))
 }
 
-// SaveOpener records which process has the disk with that sequence number open. o is nil if none has.
+// SaveOpener records which process has the disk with that sequence number open. o is nil if no process has the disk
+// open.
 func (s Store) SaveOpener(seq uint64, o *disk.Opener) error {
 	return wrap(s.keep(openerDir, seq, o), "cannot record who has the disk open")
 }
 
-// TakeOpener returns the record of SaveOpener and removes it. If there is no record, TakeOpener returns an error.
+// TakeOpener returns the record of SaveOpener and removes it. Without a record, TakeOpener returns an error.
 func (s Store) TakeOpener(seq uint64) (*disk.Opener, error) {
 	var o *disk.Opener
 	err := readJSON(s.record(openerDir, seq), &o)
