@@ -2,8 +2,8 @@ package policy
 
 import "hotmount/internal/disk"
 
-// Confirmable reports whether the token of `hotmount format` may be used to overwrite the disk. The token may be used
-// only if the disk is refused for its proven content c, was a block volume, or has a filesystem that cannot be mounted.
+// Confirmable reports whether the token of `hotmount format` may be used to overwrite the disk. Confirmable requires
+// that the disk is refused for its proven content c, was a block volume, or has a filesystem that cannot be mounted.
 // The disk must also be one that its class would format if the disk were blank. A hold because the disk may belong to
 // somebody else must be accepted first. The disk must not be a second path to a disk in use, because without multipathd
 // the kernel does not prevent writes through the second path. If Confirmable reports false, the returned decision shows
@@ -28,16 +28,16 @@ func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decisio
 		return d, false
 	}
 	// The token covers the content, and every hold that an accept would lift. A disk from which content has vanished
-	// looks blank. A disk that looks blank has a token only if the disk was a block volume. That token is printed with
-	// the former content.
+	// looks blank. A disk that looks blank has a token only if the disk was a block volume. The token of a former block
+	// volume is printed with the former content.
 	in := inputOf(f, &disk.Content{Kind: disk.Blank, Proven: true}, s)
 	d, _ = decide(in, byAccept|byRetry|withToken)
 	return d, d.Action == disk.Format
 }
 
-// secondPath returns the disk in use (Peer.InUse) to which this disk may be a second path, or nil. The serial decides,
-// then the WWN, then the filesystem: the first of them that the disks have. A program that only has the disk open does
-// not count, because hotmount does not know of it.
+// secondPath returns the disk in use (Peer.InUse) to which this disk may be a second path, or nil. The serial decides.
+// If no serial distinguishes the disks, the WWN decides, and without a WWN the filesystem. An open of the disk by
+// another program does not count as use, because hotmount does not know of it.
 func secondPath(f *disk.Facts) *disk.Peer {
 	for _, same := range [][]disk.Peer{f.SameSerial, f.SameWWN, f.SameUUID} {
 		for i := range same {

@@ -13,7 +13,7 @@ func TestConfirmable(t *testing.T) {
 		facts   func(*disk.Facts)
 		content *disk.Content
 		config  func(*disk.Settings)
-		reason  disk.Reason // the reason of the refusal, empty if the disk can be accepted
+		reason  disk.Reason // the reason of the refusal, or empty if the disk can be accepted
 	}{
 		{"unknown bytes", nil, proven(disk.Unknown), nil, ""},
 		{"LVM", nil, &disk.Content{Kind: disk.Other, Type: "LVM2_member", Proven: true}, nil, ""},
@@ -160,7 +160,7 @@ func halfExt4(f *disk.Facts) {
 }
 
 // TestWord checks that accept lifts the hold of a disk. For a disk without a hold, accept only makes hotmount try
-// again. A twin can be accepted once its peer is gone.
+// again. A twin can be accepted only once its peer is gone.
 func TestWord(t *testing.T) {
 	for name, tt := range map[string]struct {
 		facts   func(*disk.Facts)

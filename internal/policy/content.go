@@ -96,7 +96,7 @@ var mountable = []rule{{
 	why:    overwriteWhy,
 	remedy: func(w *told) string { return say("to use it as it is: hotmount accept %s; ", w.f.Name) + wipe(w) },
 }, {
-	// The disk was blank when this node began to format it, and this node did not make the filesystem.
+	// The disk was blank when this node began to format it, but the filesystem on the disk is not from this node.
 	reason: disk.ReasonShared, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept, kind: HoldUser,
 	when:  func(in input) bool { return replaced(in, false) && !in.accepted(disk.ReasonShared) },
 	means: "it was blank, and now it holds a filesystem that this node did not make: another machine may use the disk, or have used it",
@@ -108,8 +108,8 @@ var mountable = []rule{{
 	reason: disk.ReasonTorn, action: disk.Refuse, on: filesystem, names: theFilesystem, lift: byToken,
 	when:  func(in input) bool { return in.c.Torn },
 	means: "this node's format of it did not finish: the superblock is there, and parts of the filesystem are not",
-	// The text does not claim that the filesystem was never mounted. This node may have mounted the filesystem and lost
-	// the record.
+	// The message does not claim that the filesystem was never mounted, because it may have been mounted without a
+	// record on this node.
 	why: func(w *told) string {
 		return say("this node's format of it did not finish: the superblock of %s %s is there, and parts of the filesystem are not%s", visible(w.d.Type), w.d.UUID, evidence(w.c))
 	},
@@ -160,7 +160,7 @@ var mountable = []rule{{
 	reason: disk.ReasonOtherClass, action: disk.Hold, on: filesystem, names: theFilesystem,
 	when: func(in input) bool { return formerly(in.f.Standing.Volume.Place(), in.s, in.class) != nil },
 }, {
-	// Another user of the filesystem would lose data, and claims may bind to the volume.
+	// If hotmount mounted the filesystem, another user of it could lose data, and claims could bind to the volume.
 	reason: disk.ReasonNotAdopted, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldData,
 	when: func(in input) bool {
 		return in.class.Adopt == disk.AdoptKnown && !onRecord(in) && !in.f.Standing.Made && !in.accepted(disk.ReasonNotAdopted)

@@ -8,7 +8,7 @@ import (
 )
 
 // TestFilesAreNotDestroyed checks the remedies for a file that was attached as a raw disk. No remedy destroys the file,
-// except the token where a token is valid.
+// except a token that is valid.
 func TestFilesAreNotDestroyed(t *testing.T) {
 	for name, tt := range map[string]struct {
 		put   func(*disk.Facts, *disk.Settings)

@@ -9,10 +9,10 @@ import (
 
 // formattable contains the rules for a disk that may be blank. Some of these rules also apply to a disk that is to be
 // given out as a block volume. Permanent refusals come before the holds, so that nobody accepts a disk that is refused
-// afterwards. The refusal for the size is the exception and comes last, because the disk is read first. The first hold
-// that applies is shown, and an accept lifts only that hold.
+// afterwards. Only the refusal for the size comes last, because the disk is read first. The first hold that applies is
+// shown, and an accept lifts only that hold.
 var formattable = []rule{{
-	// Users of block volumes, and the cleaner of the provisioner, can leave a disk behind that looks blank.
+	// The user of a block volume, or the provisioner's cleaner, can leave a disk that looks blank.
 	reason: disk.ReasonNeverFormat, action: disk.Refuse, on: blank, lift: byToken | withToken,
 	when:   func(in input) bool { return in.f.Standing.Given != nil },
 	wanted: "it was never given out as a block volume", means: "it, or a disk below it, was given out as a block volume, and hotmount does not format it by itself",

@@ -7,7 +7,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// operator does what the first command of the remedy does, on the facts of the disk or on the settings. operator
+// operator applies the effect of the remedy's first command to the facts of the disk or to the settings. operator
 // reports whether it knows the command.
 func operator(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision, next string) bool {
 	accept, format := "hotmount accept "+f.Name, "hotmount format "+f.Name
@@ -15,7 +15,7 @@ func operator(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision,
 	case strings.Contains(next, accept):
 		if w := Word(f, d); w.Reason != "" {
 			f.Standing.Accepted = append(f.Standing.Accepted, w)
-			// Store.Accept changes the volume in the same way.
+			// Store.Accept frees the volume in the same way.
 			if v := f.Standing.Volume; w.Reason == disk.ReasonOtherClass && v != nil {
 				freed := *v
 				freed.Class, freed.Directory, f.Standing.Volume = "", "", &freed
@@ -42,8 +42,8 @@ func operator(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision,
 	return false
 }
 
-// TestEachHoldHasALift checks that the command printed with a hold lifts the hold. It also checks that each token that
-// a remedy offers is valid.
+// TestEachHoldHasALift checks that the command printed with a hold lifts the hold. TestEachHoldHasALift also checks
+// that each token that a remedy offers is valid.
 func TestEachHoldHasALift(t *testing.T) {
 	held := map[disk.Reason]bool{}
 	for _, cond := range conditions {

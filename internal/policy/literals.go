@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// leastLiterals is the number of literal characters from which on a pattern is taken to select only a few disks.
+// leastLiterals is the least number of literal characters in a pattern that counts as selecting only a few disks.
 const leastLiterals = 4
 
 // blankRune stands for a part of a value that a pattern does not spell.
 const blankRune = "\x00"
 
-// sharedPrefixes are the beginnings of WWNs that name a kind of identifier, and so do not identify a disk (wwid_show in
+// sharedPrefixes are the beginnings of WWNs that name a kind of identifier and not a disk (wwid_show in
 // drivers/nvme/host and drivers/scsi/scsi_sysfs.c).
 var sharedPrefixes = strings.NewReplacer("naa.", "", "eui.", "", "nvme.", "", "uuid.", "", "t10.", "",
 	"naa"+blankRune, "", "eui"+blankRune, "", "nvme"+blankRune, "", "uuid"+blankRune, "", "t10"+blankRune, "")
 
-// literals returns how many characters, without sharedPrefixes, are in every value that the pattern matches. For a
-// faulty pattern it returns 0.
+// literals returns how many characters, without sharedPrefixes, are in every value that the pattern matches. literals
+// returns 0 for a faulty pattern.
 func literals(pattern string) int {
 	expression, ok := strings.CutPrefix(pattern, Regexp)
 	if !ok {

@@ -26,12 +26,12 @@ var equivalent = map[string]string{
 	"err != nil":                     "regexp.Compile gives nil with an error",
 }
 
-// mutator changes the source so that each condition can be removed by its number. To remove a condition, a part of an
-// "or" becomes false, a part of an "and" becomes true, and a case of a switch matches nothing. In a table of rules,
-// mutator removes each row's lift, and each row's condition as a whole and in parts, but changes no texts.
+// mutator changes the source so that each condition can be removed by its number. A removed condition becomes false in
+// an "or" and true in an "and". A removed case of a switch matches nothing. In a table of rules, mutator removes each
+// row's lift, and each row's condition as a whole and in parts, but changes no texts.
 type mutator struct {
 	source  []byte
-	table   bool   // mutate only the fields when and lift of rules
+	table   bool   // whether to mutate only the fields when and lift of rules
 	seenBy  string // the tests that check the source
 	inserts []insert
 	texts   []string // the text of each condition, by number
@@ -232,7 +232,7 @@ func TestTheSpecificationNeedsEachCondition(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	passes := func(mutant int, tests string) bool {
-		// Only whether the test fails counts, so rapid need not shrink the failure.
+		// rapid need not shrink the failure, because only the result of the test counts.
 		cmd := exec.Command(binary, "-test.run", tests, "-test.failfast", "-rapid.nofailfile", "-rapid.shrinktime", "1ms")
 		cmd.Env = append(os.Environ(), fmt.Sprint("HOTMOUNT_TEST_MUTANT=", mutant))
 		return cmd.Run() == nil

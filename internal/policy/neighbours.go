@@ -31,8 +31,8 @@ func csiRemedy(w *told) string {
 	return say("if it is the node's own: hotmount accept %s; to allow such disks in advance, in the class: %s", w.f.Name, cmp.Or(selectorOf(w.f), "neighbours: ignore"))
 }
 
-// selectorOf returns a line for a class that selects only this disk, or "" if no line can have the disk's serial, WWN
-// or mapper name.
+// selectorOf returns a line for a class that selects only this disk, or "" if a class cannot contain its serial, WWN or
+// mapper name.
 func selectorOf(f *disk.Facts) string {
 	wwn := f.WWN
 	if f.WorldWide() == "" {
@@ -76,8 +76,8 @@ func Neighbours(drivers []disk.Driver, s *disk.Settings) []string {
 	return lines
 }
 
-// allSpell reports whether every pattern spells at least leastLiterals characters. If so, each disk that the patterns
-// match is singled out.
+// allSpell reports whether every pattern spells at least leastLiterals characters, so that each matching disk is
+// singled out.
 func allSpell(patterns []string) bool {
 	return len(patterns) > 0 && !slices.ContainsFunc(patterns, func(p string) bool { return literals(p) < leastLiterals })
 }

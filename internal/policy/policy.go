@@ -65,9 +65,9 @@ const (
 	raw
 	// filesystem: the disk holds a filesystem.
 	filesystem
-	// blank: the disk may be blank, or it holds what this node began to make.
+	// blank: the disk may be blank, or it holds a filesystem that this node began to make.
 	blank
-	// other: the disk holds anything else.
+	// other: none of the situations above applies.
 	other
 
 	content  = filesystem | blank | other
@@ -120,9 +120,8 @@ func begunOn(f *disk.Facts, p *disk.Peer) bool {
 	return i != nil && i.Identity.Seq == p.Seq
 }
 
-// nextInSlot reports whether the intent is recognised only by its slot and belongs to another disk. The intent then
-// belongs to another disk if this disk holds a filesystem that this node made or mounted, and that was not to be
-// overwritten.
+// nextInSlot reports whether the intent is recognised only by its slot and belongs to another disk. The intent belongs
+// to another disk if this disk holds a filesystem that this node made or mounted, and that was not to be overwritten.
 func nextInSlot(f *disk.Facts, c *disk.Content) bool {
 	i, v := f.Standing.Intent, f.Standing.Volume
 	return f.Standing.IntentBySlot && c.UUID != i.UUID && c.UUID != i.Was && (c.Made || v != nil && v.UUID == c.UUID)
@@ -147,8 +146,8 @@ func ours(f *disk.Facts, class *disk.Class) *disk.MountPoint {
 	return nil
 }
 
-// misplaced returns the UUID of a filesystem that is mounted where another filesystem belongs, or "". It checks the
-// UUID that the kernel mounted and the UUID that udev read from the disk.
+// misplaced returns the UUID of a filesystem that is mounted where another filesystem belongs, or "". misplaced checks
+// the UUID that the kernel mounted and the UUID that udev read from the disk.
 func misplaced(f *disk.Facts, m *disk.MountPoint) string {
 	kernel := ""
 	if f.Geometry != nil {
@@ -191,15 +190,15 @@ func onlyPodMountsLeft(f *disk.Facts, c *disk.Content) bool {
 		!slices.ContainsFunc(f.Mounts, func(m disk.MountPoint) bool { return !ofPod(m.Path) })
 }
 
-// ofPod reports whether the path is one at which kubelet mounts volumes for pods: GetPodVolumeDir in
-// pkg/kubelet/kubelet_getters.go, and doBindSubPath in pkg/volume/util/subpath.
+// ofPod reports whether kubelet mounts volumes for pods at the path (GetPodVolumeDir in pkg/kubelet/kubelet_getters.go,
+// doBindSubPath in pkg/volume/util/subpath).
 func ofPod(path string) bool {
 	_, pod, _ := strings.Cut(path, "/pods/")
 	return strings.Contains(pod, "/volumes/kubernetes.io~") || strings.Contains(pod, "/volume-subpaths/")
 }
 
-// seed reports whether the label is the label of a cloud-init data source (NoCloud or ConfigDrive) or of an ephemeral
-// disk. OpenStack names ephemeral disks ephemeral0 and so on (_create_ephemeral in nova/virt/libvirt/driver.py).
+// seed reports whether the label belongs to a cloud-init data source (NoCloud or ConfigDrive) or to an ephemeral disk.
+// OpenStack names ephemeral disks ephemeral0 and so on (_create_ephemeral in nova/virt/libvirt/driver.py).
 func seed(label string) bool {
 	switch label {
 	case "cidata", "CIDATA", "config-2", "CONFIG-2":
@@ -218,8 +217,8 @@ func knownUUID(f *disk.Facts) string {
 	return uuid
 }
 
-// formerly returns the class to which the volume belonged, if that class still exists and has another directory than
-// class. Otherwise it returns nil.
+// formerly returns the former class of the volume, or nil. The former class must still exist and have another directory
+// than class.
 func formerly(v disk.Place, s *disk.Settings, class *disk.Class) *disk.Class {
 	for i := range s.Classes {
 		c := &s.Classes[i]
@@ -236,14 +235,14 @@ func made(in input) bool {
 	return i != nil && i.UUID == in.c.UUID
 }
 
-// replaced reports whether a format is unfinished and the disk holds a filesystem that this format does not make. Only
-// formats by token count if over is set, and only formats of blank disks if over is not set.
+// replaced reports whether a format is unfinished and the disk holds a filesystem that this format does not make. If
+// over is set, replaced counts only formats by token, and otherwise only formats of blank disks.
 func replaced(in input, over bool) bool {
 	i := Intent(in.f, in.c)
 	return i != nil && i.UUID != in.c.UUID && i.Over == over
 }
 
-// foreign reports whether another machine made the filesystem. The filesystem then appeared while this node proved the
+// foreign reports whether another machine made the filesystem. A foreign filesystem appeared while this node proved the
 // disk blank, or after udev saw a blank disk to which this node did not write.
 func foreign(in input) bool {
 	v := in.f.Standing.Verdict
@@ -266,7 +265,7 @@ func onRecord(in input) bool {
 }
 
 // disturbed reports whether another process used the disk after it was formatted, and the operator has not accepted
-// that. A filesystem that was mounted after the disturbed format counts as accepted.
+// this use. A filesystem that was mounted after the disturbed format counts as accepted.
 func disturbed(f *disk.Facts) bool {
 	i := f.Standing.Intent
 	return i != nil && i.Doubt != "" && !f.Standing.OnRecord && !f.Standing.Lifted(disk.ReasonDisturbed, i.UUID)
@@ -295,8 +294,8 @@ func twin(f *disk.Facts) bool {
 	return f.Standing.Twin && !f.Standing.InPlace || !f.Standing.OnRecord && !f.Standing.Resized
 }
 
-// replaces reports whether the filesystem was last seen on another disk, which did not leave before this disk came. It
-// reports false if the operator has accepted this disk.
+// replaces reports whether the filesystem was last seen on another disk, which did not leave before this disk came.
+// replaces reports false if the operator has accepted this disk.
 func replaces(f *disk.Facts) bool {
 	l := f.Standing.LastOn
 	return l != nil && (!l.Left || f.Standing.Beside) && !f.Standing.Lifted(disk.ReasonTwin, l.UUID)
@@ -327,8 +326,8 @@ func missing(in input, l *disk.Sighting, r disk.Reason) bool {
 
 // givenUpBeforeFormat reports whether the operator gave up the missing content before the format that left the
 // half-made filesystem. An accept and a token do not outlast a reboot or a crash, so only the unfinished format shows
-// that. If the missing content is the half-made filesystem itself, it was mounted after the format: the storage shows
-// an old state, and nothing was given up.
+// that the operator gave up the content. If the missing content is the half-made filesystem itself, it was mounted
+// after the format: the storage shows an old state, and nothing was given up.
 func givenUpBeforeFormat(c *disk.Content, l *disk.Sighting) bool {
 	return c.Kind == disk.HalfMade && l.UUID != c.UUID
 }
@@ -340,7 +339,7 @@ func failed(f *disk.Facts) bool {
 }
 
 // disagrees reports whether udev names something on a disk that was read as blank or as an unfinished XFS filesystem.
-// That udev takes an unfinished XFS filesystem for a finished one does not count.
+// disagrees ignores that udev takes an unfinished XFS filesystem for a finished one.
 func disagrees(u disk.Udev, c *disk.Content) bool {
 	if c.Kind == disk.HalfMade && u.FSType == "xfs" && u.FSUsage == "filesystem" {
 		u.FSType, u.FSUsage = "", ""
@@ -356,9 +355,9 @@ func sameSerial(f *disk.Facts) *disk.Peer {
 // sameWWN returns the disk to which a blank disk may be a second path because both have the same WWN, or nil.
 func sameWWN(f *disk.Facts) *disk.Peer { return sameDisk(f, f.SameWWN, disk.ReasonSameWWN) }
 
-// sameDisk returns the peer that may be the same disk as a blank disk, or nil if there is none or the operator has
-// accepted it. The peer came earlier, holds something, is in use, or is being formatted. Of two blank disks, the disk
-// that came first is used.
+// sameDisk returns a peer that may be the same disk as a blank disk, and that the operator has not accepted, or nil. A
+// peer counts if it came earlier, holds something, is in use, or is being formatted. Of two blank disks, the disk that
+// came first is used.
 func sameDisk(f *disk.Facts, peers []disk.Peer, r disk.Reason) *disk.Peer {
 	for i := range peers {
 		p := &peers[i]
@@ -406,7 +405,7 @@ func creates(class *disk.Class, c *disk.Content) bool {
 	return class.Create == disk.XFS || class.Create == disk.Ext4
 }
 
-// theMounted returns the filesystem of the disk that is mounted at the place of its class.
+// theMounted returns the disk's filesystem that is mounted at the place of the disk's class.
 func theMounted(in input) (uuid, fstype string) {
 	return mountedUUID(in), ours(in.f, in.class).Type
 }

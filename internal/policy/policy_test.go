@@ -139,7 +139,7 @@ func used(f *disk.Facts) { f.Standing.Used = &disk.Use{How: "mounted at /srv"} }
 // pulled sets a device whose disk was detached.
 func pulled(f *disk.Facts) { f.Below = []disk.Underlying{{Name: "vdx", Serial: "PV 1", Gone: true}} }
 
-// node sets a disk that is bound as a device.
+// node sets a disk whose device node is bind-mounted.
 func node(f *disk.Facts) { f.Bound = []string{"/run/volume"} }
 
 // given is the record of a block volume.
@@ -176,7 +176,7 @@ func onRecordInPlace(put func(*disk.Facts)) func(*disk.Facts) {
 
 func looped(f *disk.Facts) { f.Loops = []string{"loop3"} }
 
-// wwn adds another disk with the same WWN. seq is the sequence number of that disk, and holds is what is on it.
+// wwn adds another disk with the same WWN. seq is the sequence number of the other disk, and holds is its content.
 func wwn(seq uint64, holds string) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		f.Serial, f.WWN = "", "naa.1"
@@ -1074,7 +1074,7 @@ func TestWordsOfLoopDevice(t *testing.T) {
 	}
 }
 
-// TestWordsOfGivenElse checks that the message names the disk that is given out as the disk to release.
+// TestWordsOfGivenElse checks that the message names the disk that is given out, and that this disk is to be released.
 func TestWordsOfGivenElse(t *testing.T) {
 	for want, put := range map[string]func(*disk.Facts){
 		"to use it otherwise: hotmount release vdb": func(f *disk.Facts) { f.Standing.Link = "/mnt/block/" + f.LinkName() },
@@ -1361,7 +1361,7 @@ func TestWordsOfASecondPath(t *testing.T) {
 }
 
 // TestWordsOfATwinWithoutASerial checks a twin without a serial, which may be a second path to a disk in use. The
-// message says that it may be, before it gives the command that writes to the disk. No token overwrites the disk.
+// message warns of the second path before it gives the command that writes to the disk. No token overwrites the disk.
 func TestWordsOfATwinWithoutASerial(t *testing.T) {
 	const warned = "if it is no second path to vdd: give this one a UUID"
 	const left = "if it is a second path to vdd: leave it to multipathd"
@@ -1450,7 +1450,7 @@ type condition struct {
 	put  func(*disk.Facts, *disk.Content, *disk.Settings)
 }
 
-// conditions contains all conditions. Decide returns Format only if no condition is true.
+// conditions contains all facts that can prevent a format. Decide returns Format only if no condition is true.
 var conditions = []condition{
 	{name: "it carries the system", reason: disk.ReasonSystem, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.System = "/var" }},
 	{name: "it is excluded", reason: disk.ReasonExcluded, put: func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) {

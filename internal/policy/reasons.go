@@ -5,8 +5,8 @@ import "hotmount/internal/disk"
 // Entry describes a reason for the manual page and the journal's catalog.
 type Entry struct {
 	Reason disk.Reason
-	// Action is the action for the reason. Means is the explanation. Hold is the kind of the hold, or empty if the
-	// action is not Hold.
+	// Action is the action for the reason. Means is the explanation of the reason. Hold is the kind of the hold, or
+	// empty if the action is not Hold.
 	Action disk.Action
 	Hold   Hold
 	Means  string

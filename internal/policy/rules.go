@@ -35,10 +35,10 @@ type rule struct {
 
 	// wanted is the condition as `hotmount explain` prints it, or empty for a rule that prevents nothing.
 	wanted string
-	// means is the general explanation, as in the manual page. found returns the details. means and found together are
-	// the message, unless why is set. remedy returns what helps. found, why and remedy make foreign bytes visible, and
-	// may be nil or return "". Of several rows with the same reason, one has these words and everything else that
-	// belongs to the reason.
+	// means is the general explanation, as in the manual page. found returns the details about the disk. means and
+	// found together are the message, unless why is set. remedy returns the step that helps the operator. found, why
+	// and remedy make foreign bytes visible, and may be nil or return "". Of several rows with the same reason, one has
+	// the words and everything else that belongs to the reason.
 	means              string
 	found, why, remedy func(*told) string
 }
@@ -154,8 +154,8 @@ func atItsSlot(*disk.Facts) []disk.Peer { return nil }
 
 func theFilesystem(in input) (uuid, fstype string) { return in.c.UUID, in.c.Type }
 
-// theContent returns the filesystem on the disk. It returns nothing for a disk that may be blank, because a filesystem
-// that this node began to make does not count.
+// theContent returns the filesystem on the disk. theContent returns nothing for a disk that may be blank, because a
+// filesystem that this node began to make does not count.
 func theContent(in input) (uuid, fstype string) {
 	if in.at == blank {
 		return "", ""

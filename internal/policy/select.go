@@ -110,9 +110,9 @@ func ofKubelet(path string) bool {
 	return false
 }
 
-// takes reports whether the class selects a partition of the disk, or the disk of the partition. It compares only facts
-// that a disk shares with its partitions. It skips the selector size, because the facts of a disk do not have the sizes
-// of the partitions.
+// takes reports whether the class selects a partition of the disk, or the disk of the partition. takes compares only
+// facts that a disk shares with its partitions. takes skips the selector size, because the facts of a disk do not have
+// the sizes of the partitions.
 func takes(f *disk.Facts, c *disk.Class) bool {
 	if f.Whole != "" {
 		return selects(whole(f), c)
@@ -126,7 +126,7 @@ func takes(f *disk.Facts, c *disk.Class) bool {
 }
 
 // volume reports whether the disk, or the disk of the partition, was given out and a class selects it as a block
-// volume. The partitions of such a disk may be the work of the volume's user.
+// volume. The partitions on a block volume may be the work of its user.
 func volume(f *disk.Facts, s *disk.Settings) bool {
 	if f.Standing.Given == nil && f.Standing.Link == "" {
 		return false
@@ -141,7 +141,7 @@ func volume(f *disk.Facts, s *disk.Settings) bool {
 
 // placed returns the class in whose directory the disk is mounted or given out, or nil. The disk stays a volume of its
 // class until the mount or the link ends. If the directories of several classes have the disk, the class that selects
-// the disk takes precedence. If no class selects the disk, hotmount must have mounted it.
+// the disk takes precedence. A disk that no class selects must have been mounted by hotmount to belong to the class.
 func placed(f *disk.Facts, s *disk.Settings, class *disk.Class) *disk.Class {
 	var at *disk.Class
 	for i := range s.Classes {
@@ -281,7 +281,7 @@ func expressions(s *disk.Selectors) map[string]*regexp.Regexp {
 	return all
 }
 
-// pattern is Pattern with the compiled expression of the selectors, if the selectors have one.
+// pattern returns the same as Pattern, and uses the compiled expression of the selectors if they have one.
 func pattern(s *disk.Selectors, pattern, value string) bool {
 	if re := s.Compiled[pattern]; re != nil {
 		return re.MatchString(value)

@@ -53,8 +53,8 @@ func user(f *disk.Facts) string {
 }
 
 // Asks reports whether the decision must wait until hotmount knows who has the disk open. The decision must wait only
-// on a node where other software opens disks without claiming them. It waits before the first use of a disk that is not
-// on record, and before advice to overwrite the disk.
+// on a node where other software opens disks without claiming them. The decision waits before the first use of a disk
+// that is not on record, and before advice to overwrite the disk.
 func Asks(f *disk.Facts, c *disk.Content, d disk.Decision) bool {
 	if !f.Neighbours || f.Standing.Given != nil && d.Action == disk.Link {
 		return false

@@ -53,7 +53,7 @@ func (w *told) found() string {
 	return w.rule.found(w)
 }
 
-// only returns the text if the condition there is true, and "" otherwise.
+// only returns the text if the argument there is true, and "" otherwise.
 func only(there bool, text string) string {
 	if there {
 		return text
@@ -203,7 +203,7 @@ func wipe(w *told) string {
 }
 
 // recordsUnread returns the words for a disk that nobody may overwrite because hotmount could not read the records or
-// the hold file. It returns "" if hotmount has read them.
+// the hold file. recordsUnread returns "" if hotmount has read both.
 func recordsUnread(f *disk.Facts) string {
 	off := f.Standing.Formatting
 	if slices.Contains([]string{"", disk.HeldBack, disk.OffAtBoot, disk.StateFull}, off) || strings.HasPrefix(off, disk.StateGap) {
@@ -233,8 +233,8 @@ func sharedWith(f *disk.Facts, p *disk.Peer) string {
 	return "filesystem " + p.UUID + ", and no serial tells the two apart,"
 }
 
-// twoPaths returns the remedy for a disk that may be a second path to the disk p. If it is a second path, a write to
-// the disk reaches p, which is in use.
+// twoPaths returns the remedy for a disk that may be a second path to the disk p. A write to a second path reaches p,
+// which is in use.
 func twoPaths(p *disk.Peer) string {
 	return say("if it is a second path to %s: leave it to multipathd, or exclude it in the configuration; otherwise attach it with a serial of its own", p.Name)
 }

@@ -58,8 +58,7 @@ func recall[T any](s Store, k kind, seq uint64) *T {
 	return &v
 }
 
-// attachment returns the part of a disk's standing that is recorded for its attachment, which the sequence number seq
-// names.
+// attachment returns the part of a disk's standing that is on record for the attachment with the sequence number seq.
 func (s Store) attachment(seq uint64) disk.Standing {
 	st := disk.Standing{Verdict: recall[disk.Verdict](s, verdictDir, seq), Fit: recall[disk.Fit](s, fitDir, seq), Used: recall[disk.Use](s, usedDir, seq)}
 	if all := recall[[]disk.Word](s, acceptedDir, seq); all != nil {

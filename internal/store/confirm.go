@@ -26,8 +26,8 @@ type Answer struct {
 var ErrConfirming = errors.New("another hotmount format --confirm already formats it; see hotmount history")
 
 // Confirming gives only this process the right to confirm formatting the disk with that sequence number. Confirming
-// returns ErrConfirming if another process has this right. Two processes with the right could get each other's answers.
-// The right ends when end is called or the process ends.
+// returns ErrConfirming if another process has this right. Two processes with this right could get each other's
+// answers. The right ends when end is called or the process ends.
 func (s Store) Confirming(seq uint64) (end func() error, err error) {
 	err = os.MkdirAll(filepath.Dir(s.confirmingFile(seq)), 0o700)
 	var f *os.File
@@ -119,7 +119,7 @@ func (s Store) SaveAnswer(seq uint64, a Answer) error {
 }
 
 // TakeAnswer returns the result for the operator's token, or ErrNoAnswer if there is no result yet. If no process has
-// taken the token, TakeAnswer withdraws it and returns ErrNoAnswer, because any answer is for another token.
+// taken the token, TakeAnswer withdraws the token and returns ErrNoAnswer, because any answer is for another token.
 func (s Store) TakeAnswer(seq uint64) (Answer, error) {
 	var a Answer
 	taken, err := s.Taken(seq)

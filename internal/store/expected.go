@@ -8,13 +8,13 @@ import (
 )
 
 // Expectations are sightings that are not recorded yet, or that could not be recorded. The zero value is ready for use.
-// Use each Expectations for one Store only. A nil pointer has no sightings.
+// Use each Expectations for one Store only. A nil *Expectations has no sightings.
 type Expectations struct {
 	mu  sync.Mutex
 	all []disk.Sighting
 }
 
-// Expect makes Load use the sighting from now on, even before Remember has recorded the sighting or if Remember fails.
+// Expect makes Load use the sighting from now on, even if Remember has not recorded the sighting yet or fails.
 func (e *Expectations) Expect(s disk.Sighting) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -43,8 +43,8 @@ func (e *Expectations) Recorded(seen []disk.Sighting) {
 	}
 }
 
-// sightings returns the recorded sightings merged with the expected ones. sightings reads the expected sightings first.
-// A sighting that Recorded drops before the file is read is in the file.
+// sightings returns the recorded sightings merged with the expected ones. sightings reads the expected sightings first,
+// because a sighting that Recorded then drops is already in the file.
 func (e *Expectations) sightings(s Store) ([]disk.Sighting, error) {
 	if e == nil {
 		return s.Sightings()

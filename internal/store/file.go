@@ -43,7 +43,7 @@ func newer(path string, found int) error {
 const rescan = "hotmount rescan; hotmount then begins a new file"
 
 // damaged returns the error for an unreadable file that hotmount can do without. The error contains the command that
-// moves the file away, and then, the command to run next.
+// moves the file away and the command that follows it (then).
 func damaged(path string, err error, then string) error {
 	return fmt.Errorf("cannot read %s: %w"+disk.Helps+"mv %[1]s %[1]s.bad && %[3]s", path, err, then)
 }

@@ -85,8 +85,9 @@ func (s Store) amendGiven(f *disk.Facts, amend func(*disk.Given)) error {
 	return wrap(err, "cannot change the record of the block volume on %s", f.Name)
 }
 
-// Ungive durably removes the disk's block volume record after the operator had the disk overwritten. A record that may
-// be about another disk stays: a record with another WWN, or the record of one of several disks with the same serial.
+// Ungive durably removes the disk's block volume record after the operator had the disk overwritten. Ungive keeps
+// records with another WWN, and records of one of several disks with the same serial, because they may be about another
+// disk.
 func (s Store) Ungive(f *disk.Facts) error {
 	err := s.changeGiven(func(all []disk.Given) []disk.Given {
 		return slices.DeleteFunc(all, func(g disk.Given) bool { return g.Serial == f.Serial && g.WWN == f.WWN && !g.Twice })
@@ -123,7 +124,7 @@ func (s Store) Link(seq uint64) (string, error) {
 	return string(link), nil
 }
 
-// ForgetLink records that the attachment is no longer given out. The permanent record stays.
+// ForgetLink records that the attachment is no longer given out. The permanent record of the volume stays.
 func (s Store) ForgetLink(seq uint64) error { return s.drop(linkDir, seq) }
 
 func (s Store) givenFile() string { return filepath.Join(s.State, "given-out.json") }

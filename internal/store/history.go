@@ -18,8 +18,8 @@ import (
 var ErrBrake = errors.New("too many disks were formatted in a short time")
 
 // These bounds are in bytes. A history that would exceed historySize is rewritten with only its newest records, up to
-// half of historySize. A record has at most evidenceSize of evidence and evidenceSize of text about its failure, so
-// that more records fit into the history than 256, the largest format_limit.
+// half of historySize. A record has at most evidenceSize of evidence and as much text about its failure. The history
+// therefore holds more than 256 records, the largest format_limit.
 const (
 	historySize  = 3 << 20
 	evidenceSize = 2 << 10
@@ -58,7 +58,7 @@ func (s Store) History() ([]disk.Record, error) {
 }
 
 // parseHistory returns the records. whole is the number of bytes of data that the records take. An incomplete last line
-// is not a record. An incomplete line was never synced, so no disk was written to after it.
+// is not a record. Because an incomplete line was never synced, its format never wrote to a disk.
 func parseHistory(data []byte) (all []disk.Record, whole int, err error) {
 	for rest := data; len(rest) > 0; {
 		n := bytes.IndexByte(rest, '\n') + 1
@@ -105,8 +105,8 @@ func futureAt(all []disk.Record, now time.Time) (count int) {
 }
 
 // NoticeFuture records only once that the history has times in the future, and returns the number of records with such
-// times. The clock was wrong when these records were written. Without the notice, they would count towards format_limit
-// until their time has come.
+// times. The clock was wrong when these records were written. Without the notice, these records would count towards
+// format_limit until their time has come.
 func (s Store) NoticeFuture() (count int, err error) {
 	all, err := s.History()
 	now := time.Now().UTC().Round(0) // taken after the history was read, because another process may have begun a format by then
@@ -131,7 +131,7 @@ type Format struct {
 	Store Store
 	// Record is the record of the format. Begin fills in the times of the record.
 	Record disk.Record
-	// Limit is how many disks may be formatted within Period. 0 means any number.
+	// Limit is how many disks may be formatted within Period, or 0 for any number.
 	Limit  int
 	Period time.Duration
 	// Attached reports whether a disk with that sequence number is or may be attached. A nil Attached means that no
@@ -142,9 +142,9 @@ type Format struct {
 	open bool
 }
 
-// Begin records the decision and the intent. If Begin returns nil, both records survive a power cut. If the limit is
-// reached, the error wraps ErrBrake. When several processes call Begin at the same time, their formats are counted one
-// after the other. Begin also returns an error if a format of the same disk has begun on another path.
+// Begin records the decision and the intent. If Begin returns nil, the decision and the intent survive a power cut. If
+// the limit is reached, the error wraps ErrBrake. When several processes call Begin at the same time, their formats are
+// counted one after the other. Begin also returns an error if a format of the same disk has begun on another path.
 func (f *Format) Begin(i disk.Intent) error {
 	err := f.Store.begin(f)
 	if err == nil {

@@ -15,8 +15,8 @@ import (
 // noted content then does not count as missing, even if a crash leaves a half-made filesystem.
 func (s Store) Begin(i disk.Intent) error { return s.begins(i, nil) }
 
-// begins does what Begin does. If attached is not nil, begins fails if a format of the same disk has begun on another
-// attached path.
+// begins does the same as Begin. If attached is not nil, begins also fails if a format of the same disk has begun on
+// another attached path.
 func (s Store) begins(i disk.Intent, attached func(seq uint64) bool) error {
 	if !disk.ValidUUID(i.UUID) {
 		return fmt.Errorf("cannot record the intent: %q is not a UUID", i.UUID)
@@ -75,8 +75,8 @@ func displaced(n, by *disk.Intent) bool {
 	return was.Serial == "" && was.Like(by.Identity) && !was.Same(by.Identity) && !here
 }
 
-// Leave records that the disk of an intent is no longer in its slot, because the operator has accepted the content of
-// the disk in that slot.
+// Leave records that an intent's disk has left its slot, because the operator has accepted the content of the disk in
+// that slot.
 func (s Store) Leave(uuid string) error {
 	err := s.locked(func() error {
 		all, err := s.intents()
@@ -88,7 +88,7 @@ func (s Store) Leave(uuid string) error {
 	return wrap(err, "cannot record that the disk of the intent %s has left its slot", uuid)
 }
 
-// leave records that the disks have left their slots, for each intent for which has returns true.
+// leave records, for each intent for which has returns true, that the intent's disk has left its slot.
 func (s Store) leave(all []disk.Intent, has func(*disk.Intent) bool) error {
 	for _, n := range all {
 		if n.Left || !has(&n) {

@@ -48,8 +48,8 @@ func (s Store) ScanPlace(ctx context.Context, waiting func()) (*Place, error) {
 	return p, nil
 }
 
-// LaterPlace returns a Place without waiting. Its first call of Progress waits for the place. LaterPlace suits a caller
-// that may not have to read the disk in full.
+// LaterPlace returns a Place without waiting. The first call of Progress on the returned Place waits. LaterPlace suits
+// a caller that may not have to read the disk in full.
 func (s Store) LaterPlace(waiting func()) *Place {
 	return &Place{store: s, waiting: waiting}
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestScanPlace checks that two readers may read their disks at the same time. A third reader reports that it waits,
-// until one of the two readers ends.
+// TestScanPlace checks that two readers may read their disks at the same time. A third reader waits until one of the
+// first two ends, and reports that it waits.
 func TestScanPlace(t *testing.T) {
 	s := Store{Runtime: t.TempDir()}
 	var places []*Place

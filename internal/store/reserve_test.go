@@ -116,7 +116,8 @@ func TestRecoverWaits(t *testing.T) {
 	}
 }
 
-// TestRoomy checks that the reserve is taken only if four times its size is free, in bytes and in inodes.
+// TestRoomy checks that the reserve is taken only if four times the size of the reserve is free, in bytes and in
+// inodes.
 func TestRoomy(t *testing.T) {
 	for want, all := range map[bool][]unix.Statfs_t{
 		true:  {{Bsize: 4096, Bavail: 4096, Files: 512, Ffree: 256}, {Bsize: 4096, Bavail: 4096}},
@@ -146,7 +147,7 @@ func TestFullEnds(t *testing.T) {
 	}
 }
 
-// TestUnwritable checks that a filesystem counts as unwritable without space, without inodes, or if it is read-only.
+// TestUnwritable checks that a filesystem counts as unwritable if it has no space, has no inodes, or is read-only.
 func TestUnwritable(t *testing.T) {
 	for want, all := range map[string][]unix.Statfs_t{
 		"":                           {{Bsize: 1024, Bavail: 512, Files: 9, Ffree: 2}, {Bsize: 4096, Bavail: 128}},

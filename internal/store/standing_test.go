@@ -352,8 +352,8 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// TestElsewhere checks content that appears in another slot in the same boot. Such content may be a copy if the disk on
-// record was not seen leaving and a serial is missing.
+// TestElsewhere checks content that appears in another slot in the same boot. Content in another slot may be a copy if
+// the disk on record was not seen leaving and a serial is missing.
 func TestElsewhere(t *testing.T) {
 	for name, tt := range map[string]struct {
 		boot string
@@ -432,8 +432,8 @@ func TestIntentOfAnotherDisk(t *testing.T) {
 	}
 }
 
-// TestBefore checks a disk on which a filesystem lay at some time since it was attached. Only an accept of the hold for
-// such content (ReasonBefore) ends it, and does not apply to the next filesystem.
+// TestBefore checks a disk on which a filesystem lay at some time since the disk was attached. Only an accept for
+// ReasonBefore ends the hold, and the accept does not apply to the next filesystem.
 func TestBefore(t *testing.T) {
 	s, f := Store{State: t.TempDir(), Runtime: t.TempDir()}, standingDisk()
 	if _, err := s.Init(nil); err != nil {
@@ -587,8 +587,8 @@ func TestKeptByManyAtOnce(t *testing.T) {
 	}
 }
 
-// TestNextInASlot checks intents without a serial. Only the slot identifies such an intent, and another disk can be in
-// that slot.
+// TestNextInASlot checks intents without a serial. Only the slot identifies an intent without a serial, and another
+// disk can be in that slot.
 func TestNextInASlot(t *testing.T) {
 	const first, second = "aaaaaaaa-0000-4000-8000-000000000001", "bbbbbbbb-0000-4000-8000-000000000002"
 	const old = "cccccccc-0000-4000-8000-000000000003"

@@ -41,9 +41,9 @@ func (r *Records) noted(id disk.Identity) *disk.Sighting {
 }
 
 // formerSerial returns the last content on a disk with the serial or WWN of id. Content that was never mounted, and
-// that lay on the disk when an earlier boot ended, takes precedence. It is the newest content, because Remember removes
-// the records of content that a mounted filesystem replaces. Mounted filesystems take precedence over filesystems that
-// were only made.
+// that lay on the disk when an earlier boot ended, takes precedence. Content that was never mounted is the newest,
+// because Remember removes the records of content that a mounted filesystem replaces. Mounted filesystems take
+// precedence over filesystems that were only made.
 func (r *Records) formerSerial(id disk.Identity) *disk.Sighting {
 	for i := range slices.Backward(r.Contents) {
 		if l := &r.Contents[i]; l.Identity.Boot != r.Boot && sameDisk(l, id) {

@@ -15,7 +15,7 @@ type Records struct {
 	// Boot is the boot id of the present boot.
 	Boot string
 	// Present are the disks that were attached when hotmount was installed. Braked are the disks that came while the
-	// format limit was reached. Neither list has disks that were accepted later.
+	// format limit was reached. Present and Braked have no disks that were accepted later.
 	Present, Braked []disk.Identity
 	Twins           []Twin
 	// Used are the disks that another program has used and that no operator has accepted since.
@@ -23,8 +23,8 @@ type Records struct {
 	Intents []disk.Intent
 	// History are the decisions to format. The newest is last.
 	History []disk.Record
-	// Sightings are the filesystems that were mounted. Contents is what lay on disks without being mounted. Both lists
-	// end with the newest sighting.
+	// Sightings are the filesystems that were mounted. Contents is what lay on disks without being mounted. Sightings
+	// and Contents end with the newest sighting.
 	Sightings, Contents []disk.Sighting
 	Given               []disk.Given
 	// Formatted is the last record of each disk (func Formatted). Formats are the times since the formats of Formatted
@@ -109,7 +109,7 @@ func (r *Records) place(st *disk.Standing, f *disk.Facts, id disk.Identity, uuid
 	if v := st.Volume; st.OnRecord && v != nil && !v.Left && (v.Identity.Boot != r.Boot || v.Identity.Seq == f.Seq) {
 		mounted = v.Identity.Boot == r.Boot
 		// If the disk was refused while no other disk with its UUID was attached, its slot did not identify the disk.
-		// When the other disk comes, the slot does not identify the disk either.
+		// When a disk with the same UUID comes later, the slot does not identify the refused disk either.
 		alone := slices.ContainsFunc(r.Twins, func(t Twin) bool { return t.UUID == uuid && t.attached(id) })
 		// An LVM volume cannot be attached twice, and it has no slot.
 		st.InPlace = v.Identity.Slot == id.Slot && (id.Slot != "" || f.Transport == "dm") && !alone
@@ -135,9 +135,9 @@ func beside(s *disk.Sighting, id disk.Identity) bool {
 	return s.Left && s.Identity.Boot == id.Boot && s.Identity.Seq != id.Seq && whole <= s.Newest && (id.Slot == "" || s.Identity.Slot != id.Slot)
 }
 
-// elsewhere reports whether the disk is in another slot than the disk of the sighting was in this boot. A copy that was
-// attached after the sighting is elsewhere: nobody saw the first disk leave, and neither serial nor WWN show that the
-// two disks are the same.
+// elsewhere reports whether the disk is not in the slot in which the sighting's disk was in this boot. A copy that was
+// attached after the sighting is elsewhere if nobody saw the first disk leave, and neither serial nor WWN show the same
+// disk.
 func elsewhere(s *disk.Sighting, id disk.Identity) bool {
 	was := s.Identity
 	return !s.Left && was.Boot == id.Boot && was.Seq != id.Seq && !was.Same(id) &&
