@@ -32,13 +32,13 @@ type Host struct {
 	// Shared is the state that looks at disks share, so that frequent looks at many disks stay cheap. Shared may be
 	// nil.
 	Shared *Shared
-	// Measure returns the geometry of the XFS filesystem that is mounted at the path. The disk must be idle. Only a
-	// Host with Shared calls Measure, and only once for each mount. Measure may be nil.
+	// Measure returns the geometry of the XFS filesystem that is mounted at the path. The disk must be idle when
+	// Measure is called. Only a Host with Shared calls Measure, and only once for each mount. Measure may be nil.
 	Measure func(path string, dev disk.Dev) (disk.Geometry, error)
 	// Partitions reports whether partitions count as well as whole disks. If Partitions is nil, only whole disks count.
 	Partitions func() bool
-	// CameAfter reports whether the attached disk with the kernel name name certainly came after the disk with the
-	// kernel name gone was removed. If CameAfter is nil, nothing is known about the order.
+	// CameAfter reports whether the attached disk called name certainly came after the removal of the disk called gone
+	// (kernel names). If CameAfter is nil, nothing is known about the order.
 	CameAfter func(name, gone string) bool
 	// Asks reports whether only the kernel's answer shows which device lies below a loop device. If Asks is set, a loop
 	// device that this process may not open counts as lying on every disk.
@@ -49,7 +49,7 @@ type Host struct {
 func (h Host) Names() ([]string, error) { return h.sysfs().Names() }
 
 // Newest returns the highest disk sequence number of the attached disks that may have been attached at the same time as
-// the removed disk with the kernel name name.
+// a removed disk. name is the kernel name of the removed disk.
 func (h Host) Newest(name string) (uint64, error) {
 	return h.sysfs().Newest(name, func(other string) bool { return h.CameAfter != nil && h.CameAfter(other, name) })
 }
@@ -76,7 +76,8 @@ func (h Host) Propagates(directory string) error {
 	return h.Shared.reader().Propagates(h.Root, directory)
 }
 
-// Drivers returns the drivers on the node that attach or take disks (csi.Drivers). Each call reads the node again.
+// Drivers returns the drivers on the node that attach or take disks (csi.Drivers). Each call of Drivers reads the node
+// again.
 func (h Host) Drivers() []disk.Driver { return csi.Drivers(h.Root) }
 
 // Unknown returns the names of the attached disks that udev has not finished processing (disk.Udev.Initialized).
@@ -306,8 +307,8 @@ func (h Host) addMounts(f *disk.Facts, c *common, devices map[disk.Dev]string, n
 	}
 }
 
-// ofDisk copies facts of the whole disk to a partition. The facts are whether the disk carries the system, is claimed,
-// is mounted as a whole, or is a block volume. A claim on another partition of the disk also counts.
+// ofDisk copies facts of the whole disk to a partition. These facts are whether the disk carries the system, is
+// claimed, is mounted as a whole, or is a block volume. A claim on another partition of the disk also counts.
 func (h Host) ofDisk(f *disk.Facts, c *common) error {
 	whole, err := h.one(f.Whole, c)
 	if err != nil {
@@ -402,7 +403,7 @@ func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 // Changed returns the names of the disks whose mounts, covering mounts or filesystem faults differ from the given
 // facts.
 //
-// With Shared, Changed uses the mount table that was read last. A change without a notice from the kernel
+// If Shared is set, Changed uses the mount table that was read last. A change without a notice from the kernel
 // (mounts.Reader.Tree) is then found only by the next look at every disk. A damaged filesystem is found at once,
 // because not only the mount table shows the damage.
 func (h Host) Changed(mounted []disk.Facts) ([]string, error) {
@@ -447,8 +448,8 @@ func (h Host) changed(f *disk.Facts, tree []mounts.Mount, paths mounts.Paths) bo
 	return fault != f.Fault
 }
 
-// IsPlace reports whether the mount has the form of hotmount's mounts in a class directory. A look asks only such
-// mounts for attributes.
+// IsPlace reports whether the mount has the form of hotmount's mounts in a class directory. A look asks only mounts of
+// this form for attributes.
 func IsPlace(m *disk.MountPoint) bool {
 	return m.Root == "/" && m.Dev.Major != 0 && disk.ValidUUID(filepath.Base(m.Path))
 }

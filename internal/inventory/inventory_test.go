@@ -113,8 +113,8 @@ func block(name string, minor, seq int, serial string, more ...string) tree {
 
 const vda = "sys/devices/pci0000:00/0000:00:00.0/virtio/block/vda/"
 
-// node is a worker with a system disk of three partitions, and a data disk. The second partition has LVM, with a
-// plain and an encrypted logical volume.
+// node is a worker with a system disk of three partitions, and a data disk. The system disk's second partition has LVM,
+// with a plain and an encrypted logical volume.
 var node = block("vda", 0, 1, "SYSTEM").with(block("vdb", 16, 12, "DATA", "ID_FS_USAGE=filesystem", "ID_FS_TYPE=xfs", "ID_FS_UUID="+uuid, "ID_FS_UUID_ENC="+uuid)).with(tree{
 	vda + "vda1/partition":                            "1\n",
 	vda + "vda1/dev":                                  "254:1\n",
@@ -252,7 +252,7 @@ func TestFault(t *testing.T) {
 	}
 }
 
-// TestChanged checks that a change of a filesystem since the last look is found without another look.
+// TestChanged checks that Changed finds a change of a filesystem since the last look, without another look.
 func TestChanged(t *testing.T) {
 	at := "40 27 254:16 / /mnt/disks/" + uuid
 	const count = "sys/fs/ext4/vdb/errors_count"
@@ -328,7 +328,8 @@ func TestCovered(t *testing.T) {
 	if len(f.Mounts) != 2 || !f.Mounts[0].Covered || f.Mounts[0].CoveredBy != at || f.Mounts[1].Covered {
 		t.Errorf("%+v", f.Mounts)
 	}
-	// A directory above the mount may be covered. The same filesystem, mounted on top, does not cover the mount.
+	// A mount on a directory above the disk's mount covers it, too. The same filesystem, mounted on top, hides nothing,
+	// so CoveredBy is empty.
 	for over, by := range map[string]string{"41 27 0:50 / /mnt rw - tmpfs none rw": "/mnt", "41 40 254:16 / " + at + " rw - xfs /dev/vdb rw": ""} {
 		f := scan(t, node.with(tree{table: "27 1 254:1 / / rw - ext4 /dev/vda1 rw\n40 27 254:16 / " + at + " rw - xfs /dev/vdb rw\n" + over + "\n"}).make(t))["vdb"]
 		if !f.Mounts[0].Covered || f.Mounts[0].CoveredBy != by {
@@ -491,7 +492,7 @@ func TestFormattingOff(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		tree tree
-		// want is a part of the reason, or empty if formatting is on.
+		// want is a part of the reason why formatting is off, or empty if formatting is on.
 		want string
 	}{
 		{"on", nil, ""},
@@ -525,8 +526,7 @@ func (t tree) host(tb testing.TB) Host {
 	return node.with(t).make(tb)
 }
 
-// TestFormattingOffByTheStore checks that a lost store stops formatting, and stops nothing else. The other switches
-// make no difference to the result.
+// TestFormattingOffByTheStore checks that a lost store stops only formatting, whatever the other switches.
 func TestFormattingOffByTheStore(t *testing.T) {
 	for _, changes := range []tree{nil, {"etc/hotmount/hold": ""}} {
 		h := changes.host(t)

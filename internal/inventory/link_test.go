@@ -36,7 +36,7 @@ func TestGivenOut(t *testing.T) {
 }
 
 // TestOwnEntries checks that only hotmount's own entries in class directories are not strays. Entries that only look
-// like hotmount's are strays.
+// like hotmount's entries are strays.
 func TestOwnEntries(t *testing.T) {
 	root := t.TempDir()
 	class := filepath.Join(root, "mnt/disks")

@@ -26,9 +26,8 @@ func (h Host) addLoops(f, on *disk.Facts, c *common, devices map[disk.Dev]string
 	}
 }
 
-// seemsBelow reports whether a loop device may lie on the disk although the kernel does not report that it does. A loop
-// device may lie on the disk if its file has the name of one of the devices, or if udev found the same filesystem on
-// the loop device and on the disk.
+// seemsBelow reports whether a loop device may lie on the disk although the kernel does not report that it does. Such a
+// loop device has a file with the name of one of the devices, or the same filesystem as the disk according to udev.
 func (h Host) seemsBelow(l *mounts.Loop, f *disk.Facts, c *common, devices map[disk.Dev]string) bool {
 	if l.Denied && h.Asks {
 		return true

@@ -71,7 +71,7 @@ func (h Host) Missing(disks []disk.Facts) ([]disk.Sighting, error) {
 	return without(earlier, disks), err
 }
 
-// earlier returns the filesystems that were mounted at an earlier boot but not in this one. earlier leaves out a
+// earlier returns the filesystems that were mounted at an earlier boot but not in this boot. earlier leaves out a
 // filesystem whose disk was seen leaving.
 func (h Host) earlier() ([]disk.Sighting, error) {
 	boot, err := h.Boot()
@@ -127,7 +127,7 @@ func (h Host) strays(dir string) ([]string, error) {
 			full[e.Name()] = first
 		}
 	}
-	// The mount table is read after the directories. A mount that appears between the two reads is therefore not
+	// strays reads the mount table after the directories. A mount that appears between the two reads is therefore not
 	// reported as a stray.
 	table, err := h.Mounts()
 	if err != nil {
@@ -163,8 +163,8 @@ func (h Host) strays(dir string) ([]string, error) {
 	return all, nil
 }
 
-// given reports whether the entry of a class directory is the link of a block volume, even if the volume was released
-// during the call of strays.
+// given reports whether the entry of a class directory is the link of a block volume, even of one that was just
+// released.
 func (h Host) given(dir, name string) bool {
 	target, err := os.Readlink(filepath.Join("/", h.Root, dir, name))
 	return err == nil && target == disk.LinkDirectory+"/"+name

@@ -11,7 +11,8 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// parted returns the node with an additional data disk that has two partitions. The second partition has a filesystem.
+// parted returns the node with an additional data disk that has two partitions. The second partition of the additional
+// disk has a filesystem.
 func parted() tree {
 	const vdc = "sys/devices/pci0000:00/0000:20:00.0/virtio/block/vdc/"
 	all := node.with(block("vdc", 32, 13, "PARTED")).with(tree{"sys/class/block/vdc": "-> ../../devices/pci0000:00/0000:20:00.0/virtio/block/vdc"})
@@ -122,7 +123,7 @@ func loop(name, path string) tree {
 }
 
 // TestLoops checks loop devices for which the kernel does not report the device below. Only the path of the backing
-// file then shows whether the loop device lies on the disk. The path may name the disk, a partition, a device on the
+// file shows whether such a loop device lies on the disk. The path may name the disk, a partition, a device on the
 // disk, or a file on its filesystem.
 func TestLoops(t *testing.T) {
 	one := func(f disk.Facts, on *disk.Facts, h Host, l mounts.Loop) string {

@@ -9,8 +9,8 @@ import (
 	"hotmount/internal/store"
 )
 
-// Shared is the state that several looks have in common, so that not every look has to gather it. Its zero value is
-// ready for use. Use each Shared for one Host only.
+// Shared is the state that several looks have in common, so that not every look has to gather it. The zero value of
+// Shared is ready for use. Use each Shared for one Host only.
 type Shared struct {
 	tables   mounts.Reader
 	expected store.Expectations
@@ -39,8 +39,8 @@ func (s *Shared) expectations() *store.Expectations {
 // Expect makes looks use the sighting, with the id of this boot, from now on, even if Remember cannot record the
 // sighting. Expect needs Shared.
 func (h Host) Expect(seen disk.Sighting) {
-	// Without a boot id, the sighting counts as a sighting of another boot. No look is possible without a boot id,
-	// either.
+	// An error is ignored. Without a boot id, the sighting counts as a sighting of another boot, and no look is
+	// possible.
 	seen.Identity.Boot, _ = h.Boot()
 	h.Shared.expected.Expect(seen)
 }
@@ -67,10 +67,10 @@ type measured struct {
 // geometry returns the geometry of the disk's XFS filesystem at its place in a class directory. geometry returns nil if
 // the geometry is unknown.
 //
-// Measuring needs an open. The open may wait for a process that holds a lock on the root directory and itself waits for
-// the disk (xfs_dir_open in fs/xfs/xfs_file.c). Nothing can end this wait. geometry therefore measures once for each
-// mount, and only while the disk has no request in flight. In all other cases hotmount-grow@.service measures, which
-// may wait.
+// Measuring needs an open. The open may wait for a process that holds a lock on the root directory and waits for the
+// disk itself (xfs_dir_open in fs/xfs/xfs_file.c). Nothing can end a wait for such an open. geometry therefore measures
+// once for each mount, and only while the disk has no request in flight. In all other cases hotmount-grow@.service
+// measures, which may wait.
 func (s *Shared) geometry(f *disk.Facts, measure func(string, disk.Dev) (disk.Geometry, error)) *disk.Geometry {
 	if s == nil || measure == nil {
 		return nil

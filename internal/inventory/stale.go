@@ -43,8 +43,8 @@ func (h Host) Stale(s *disk.Settings) ([]disk.Facts, error) {
 }
 
 // Attached returns the sequence number of the disk or partition with that device number, or 0. While a filesystem is
-// mounted, the kernel gives the number of its device to no other device. If the number is attached, the disk of a
-// mounted filesystem is therefore still there.
+// mounted, the kernel gives the number of its device to no other device. An attached device with the number of a
+// mounted filesystem's device is therefore the filesystem's own disk.
 func (h Host) Attached(dev disk.Dev) (seq uint64, err error) { return h.sysfs().Attached(dev) }
 
 // recall fills in the facts on record about the disk of the filesystem with that UUID.

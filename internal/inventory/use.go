@@ -43,7 +43,7 @@ func (h Host) hasMonitor() bool {
 			return true
 		}
 	}
-	// Glob returns an error only for a faulty pattern, and this pattern is correct.
+	// Glob returns an error only for a faulty pattern, and the pattern kubeVirt is correct.
 	found, _ := filepath.Glob(h.Root + kubeVirt)
 	return len(found) > 0
 }

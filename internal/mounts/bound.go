@@ -6,9 +6,9 @@ import (
 )
 
 // Bound returns the places at which device nodes are bind-mounted, by the kernel names of the devices. kubelet and
-// other programs hand a disk to a container by such a bind mount. A node lies in devtmpfs, or in the tmpfs of a
-// container. Any file of a tmpfs counts as a node, because the mount table does not show the kind of the file. A bind
-// mount of a node over itself does not count.
+// other programs hand a disk to a container by such a bind mount. A device node lies in devtmpfs, or in the tmpfs of a
+// container. Any file of a tmpfs counts as a device node, because the mount table does not show the kind of the file. A
+// bind mount of a node over itself does not count.
 func Bound(tree []Mount) map[string][]string {
 	bound := map[string][]string{}
 	for i := range tree {

@@ -21,8 +21,9 @@ import (
 type Claim struct {
 	// Where is the file and the line, such as "/etc/fstab:4".
 	Where string
-	// Spec names the device: a path, a pattern of paths (mdadm.conf(5)), or a tag such as UUID=… (fstab(5)). Quotes are
-	// removed and octal escapes are decoded. Spec is empty if the device is unknown, and may then mean any disk.
+	// Spec names the device: a path, a pattern of paths (mdadm.conf(5)), or a tag such as UUID=… (fstab(5)). In Spec,
+	// quotes are removed and octal escapes are decoded. Spec is empty if the device is unknown, and may then mean any
+	// disk.
 	Spec string
 }
 
@@ -43,7 +44,7 @@ var unitDirectories = []string{
 
 // Claims returns all claims of fstab(5), crypttab(5), mdadm.conf(5), the What= of mount and swap units, and libvirt's
 // domains. All files lie below the given root, which is "" or "/" for the live system. A unit file counts even if
-// another unit file overrides it.
+// another unit file overrides it (systemd.unit(5)).
 //
 // A missing file claims nothing. An unreadable unit file, such as a link into a home directory, is a claim without a
 // Spec. An unreadable domain is also a claim without a Spec. Any other unreadable file is an error.
@@ -95,7 +96,7 @@ type claimReader struct {
 	err            error
 }
 
-// list calls the function list and adds any error to r.err.
+// claimReader.list calls the function list and adds any error to r.err.
 func (r *claimReader) list(dir string, endings ...string) []string {
 	names, err := list(r.root, dir, endings...)
 	r.err = errors.Join(r.err, err)
@@ -108,7 +109,7 @@ func (r *claimReader) file(name string, parse func(text, where string) []Claim) 
 	r.add(parse(text, name))
 }
 
-// add adds the claims that have a Spec. A line without a Spec names no device.
+// add adds the claims that have a Spec. A claim without a Spec comes from a line that names no device.
 func (r *claimReader) add(all []Claim) {
 	r.claims = append(r.claims, slices.DeleteFunc(all, func(c Claim) bool { return c.Spec == "" })...)
 }
@@ -160,8 +161,8 @@ func list(root, dir string, endings ...string) ([]string, error) {
 	return names, nil
 }
 
-// ReadFile returns the text of a configuration file, or "" if no regular file exists. A masked unit, for example, is a
-// link to /dev/null.
+// ReadFile returns the text of a configuration file, or "" if the file is missing or is not a regular file. A masked
+// unit, for example, is a link to /dev/null.
 func ReadFile(name string) (string, error) {
 	info, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
@@ -229,8 +230,8 @@ func inOptions(options string) []string {
 	return specs
 }
 
-// inKey returns the device that the value of a key names. The value can be a device's path, or a path on a device
-// (PATH:DEVICE in crypttab(5)). inKey returns "" if the value names no device.
+// inKey returns the device in the value of a key: a device's path, or a path on a device (PATH:DEVICE in crypttab(5)).
+// inKey returns "" if the value names no device.
 func inKey(value string) string {
 	value = unquote(value)
 	if strings.HasPrefix(value, "/dev/") {
@@ -333,7 +334,7 @@ func unquote(s string) string {
 
 // Matches reports whether the claim names the disk, one of its partitions, or a partition that the disk might have. In
 // doubt Matches returns true: a partition's name counts even if the disk has no such partition now. A claim on a device
-// built on this disk does not match, but the disk is then refused because the device holds it.
+// built on this disk does not match, but the disk is refused anyway because the device holds it.
 func (c Claim) Matches(f *disk.Facts) bool {
 	if strings.HasPrefix(c.Spec, "/") {
 		return matchesPath(path.Clean(c.Spec), f)
@@ -371,8 +372,8 @@ func matchesLabel(label string, f *disk.Facts) bool {
 func matchesPath(p string, f *disk.Facts) bool {
 	switch dir, name := path.Split(p); dir {
 	case "/dev/disk/by-uuid/":
-		// If two disks have the same UUID, only one of them has the link. matchesPath therefore compares the UUID and
-		// not the link.
+		// Of two disks with the same UUID, only one has the link in /dev/disk/by-uuid. matchesPath therefore compares
+		// the UUID and not the link.
 		if matchesUUID(disk.Unescape(name), f) {
 			return true
 		}

@@ -127,8 +127,8 @@ func TestUnreadableClaims(t *testing.T) {
 	}
 }
 
-// TestUnseenClaims checks that an unreadable unit does not hide other units, and that a link into a directory that the
-// daemon cannot see is not read.
+// TestUnseenClaims checks that an unreadable unit does not hide other units. A link into a directory that the daemon
+// cannot see must not be read.
 func TestUnseenClaims(t *testing.T) {
 	hidden := filepath.Join(t.TempDir(), "x")
 	if err := os.WriteFile(hidden, []byte("[Mount]\nWhat=/dev/vdx\n"), 0o644); err != nil {

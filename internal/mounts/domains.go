@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// domainDirectories have the configuration of libvirt's virtual machines: the first of all defined machines, the second
-// of the running machines.
+// domainDirectories have the configuration of libvirt's virtual machines. The first directory is for all defined
+// machines, the second for the running machines.
 var domainDirectories = []string{"/etc/libvirt/qemu", "/run/libvirt/qemu"}
 
 // domainClaims returns the claims of libvirt's domains. A directory or file that cannot be read, or that is not XML, is

@@ -36,7 +36,7 @@ func xfsGeometryOf(path string, dev disk.Dev) (g disk.Geometry, err error) {
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, dir.Fd(), xfsGeometry, uintptr(unsafe.Pointer(&b))); errno != 0 {
 		return g, fmt.Errorf("XFS_IOC_FSGEOMETRY_V1: %w", errno)
 	}
-	// These are the fields blocksize, agblocks, datablocks and uuid of struct xfs_fsop_geom_v1.
+	// The values are the fields blocksize, agblocks, datablocks and uuid of struct xfs_fsop_geom_v1.
 	native := binary.NativeEndian
 	g.Block = uint64(native.Uint32(b[0:]))
 	g.Group = uint64(native.Uint32(b[8:])) * g.Block

@@ -23,8 +23,8 @@ type Loop struct {
 	// have any bytes.
 	File string
 	// Below is the block device below the loop device, or zero if none is found. Known reports whether the kernel
-	// itself named the device. If not, Below comes from the path, which may name another device in this mount
-	// namespace.
+	// itself named the device. If Known is false, Below comes from the path, which may name another device in this
+	// mount namespace.
 	Below disk.Dev
 	Known bool
 	// Device and Inode are st_dev and st_ino of the backing file (stat(2)). Device and Inode are valid only if Known is
@@ -35,8 +35,8 @@ type Loop struct {
 	Denied bool
 }
 
-// Called reports whether the backing file's path may be the path of the named disk's device node. The path must end
-// with the node's name, in a directory named dev or at the root of a mount.
+// Called reports whether the backing file's path may be the path of the named disk's device node. Such a path ends with
+// the node's name, in a directory named dev or at the root of a mount.
 func (l *Loop) Called(name string) bool {
 	dir, base := path.Split(strings.TrimSuffix(l.File, " (deleted)"))
 	return base == name && (dir == "/" || path.Base(dir) == "dev")
@@ -51,11 +51,11 @@ func (l *Loop) SameFile(other *Loop) bool {
 	return l.File != "" && l.File == other.File
 }
 
-// Loops returns the loop devices with a backing file. A loop device can hide a use of a disk: the kernel neither lists
-// the loop device among the disk's holders nor lets it claim the disk.
+// Loops returns the loop devices with a backing file. A loop device can hide a use of a disk, because the kernel
+// neither lists it among the disk's holders nor lets it claim the disk.
 //
-// The kernel names the device below to a process that may open the loop device. The daemon may not, and looks for the
-// path in PID 1's mount table instead.
+// The kernel names the device below to a process that may open the loop device. The daemon may not open it, and looks
+// for the path in PID 1's mount table instead.
 func Loops(root string, table Paths) ([]Loop, error) {
 	// /proc/partitions omits unused loop devices, but it also lists all disks.
 	const where = "sys/devices/virtual/block"
@@ -72,8 +72,8 @@ func Loops(root string, table Paths) ([]Loop, error) {
 		if !strings.HasPrefix(l.Name, "loop") {
 			continue
 		}
-		// Documentation/ABI/testing/sysfs-block-loop describes this file. The file is missing if the loop device has no
-		// backing file, or has just lost it. A read fails if the path is too long for the kernel.
+		// Documentation/ABI/testing/sysfs-block-loop describes the file backing_file. backing_file is missing if the
+		// loop device has no backing file, or has just lost it. A read fails if the path is too long for the kernel.
 		file, err := os.ReadFile(filepath.Join("/", root, where, l.Name, "loop/backing_file"))
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO) {
 			continue
@@ -141,8 +141,8 @@ func (l *Loop) stat(root string, table Paths) (mode uint16, dev disk.Dev) {
 }
 
 // follow sets Below to the device at the path. follow uses only paths on a devtmpfs or tmpfs, where device nodes and
-// their bind mounts are, and only without a server's filesystem on the way. Other paths may lead through a directory of
-// a dead disk.
+// their bind mounts are, and only without a server's filesystem on the way. A path on another filesystem may lead
+// through a directory of a dead disk.
 func (l *Loop) follow(root string, table Paths) {
 	if m := table.At(l.File); m == nil || m.Type != "devtmpfs" && m.Type != "tmpfs" {
 		return

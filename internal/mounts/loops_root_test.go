@@ -94,7 +94,7 @@ func TestRealLoops(t *testing.T) {
 		if ours && l.Known {
 			delete(want, l.Name)
 		}
-		// The daemon uses only the path.
+		// Like the daemon, this loop device uses only the path.
 		byPath := Loop{File: l.File}
 		byPath.follow("", ByPath(tree))
 		switch seen := byPath.Below == id.Dev; {

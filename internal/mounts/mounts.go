@@ -29,9 +29,9 @@ const (
 	ownTablePath = "/proc/self/mountinfo"
 )
 
-// maxLine bounds a line of the table in bytes. A longer line is cut. Only the options of the filesystem, at the end of
-// the line, can exceed this bound, because overlayfs lists all its layers there. The library's reader fails on lines of
-// 64 KiB or more.
+// maxLine bounds a line of the table in bytes. A line longer than maxLine is cut. Only the options of the filesystem,
+// at the end of the line, can make a line longer than maxLine, because overlayfs lists all its layers there. The
+// library's reader fails on lines of 64 KiB or more.
 const maxLine = 32 << 10
 
 // Tree reads the mount table once, like Reader.Tree.
@@ -47,7 +47,7 @@ type Paths struct {
 	ids map[int]bool
 }
 
-// ByPath returns the Paths of a tree. The tree must not change afterwards.
+// ByPath returns the Paths of a tree, which must not change afterwards.
 func ByPath(tree []Mount) Paths {
 	p := Paths{make(map[string][]*Mount, len(tree)), make(map[int]bool, len(tree))}
 	for i := range tree {
@@ -97,8 +97,8 @@ func (p Paths) onWay(path string) []*Mount {
 	return way
 }
 
-// OnTop reports whether the device is mounted at the path. OnTop returns an error if another device is mounted over
-// this mount, because umount(8) would unmount the other device.
+// OnTop reports whether the device is mounted at the path. OnTop returns an error if another device is mounted over it,
+// because umount(8) would unmount the other device.
 func OnTop(tree []Mount, path string, dev disk.Dev) (bool, error) {
 	there := slices.ContainsFunc(tree, func(m Mount) bool { return m.Path == path && m.Dev == dev })
 	if at := At(tree, path); there && at != nil && (at.Path != path || at.Dev != dev) {

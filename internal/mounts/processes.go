@@ -59,7 +59,7 @@ func Pod(groups string) string {
 	return ""
 }
 
-// podOf returns the result of Pod for the process with the given directory in /proc. It returns "" for a static pod,
+// podOf returns the result of Pod for the process with the given directory in /proc. podOf returns "" for a static pod,
 // because nobody can delete a static pod by its UID.
 func podOf(dir string) string {
 	groups, _ := os.ReadFile(filepath.Join(dir, "cgroup"))

@@ -52,8 +52,8 @@ func inside(m *Mount, dir string) string {
 	return path.Join("/", m.Root, strings.TrimPrefix(dir, m.Path))
 }
 
-// Receivers returns the peer groups that receive the mounts and unmounts made in a group: the group itself, its slaves
-// in the tables, their slaves, and so on (mount_namespaces(7)). Receivers returns nothing for 0, which is not a group.
+// Receivers returns the peer groups that receive the mounts and unmounts made in a group: the group itself, its slaves,
+// their slaves, and so on (mount_namespaces(7)). Receivers returns nothing for 0, which is not a group.
 func Receivers(group int, tables [][]Mount) map[int]bool {
 	slaves := map[int][]int{}
 	for _, table := range tables {

@@ -28,7 +28,7 @@ type Reader struct {
 	propagates map[string]time.Time
 }
 
-// propagationHolds is how long the result of Propagates stays valid if it is nil.
+// propagationHolds is how long a nil result of Propagates stays valid.
 const propagationHolds = time.Second
 
 // Tree returns PID 1's mount table (proc_pid_mountinfo(5)). root is the directory with /proc, and "" or "/" for the
@@ -56,9 +56,9 @@ func (r *Reader) Doubt() {
 	r.host.doubted = true
 }
 
-// Propagates returns nil if PID 1's mounts below the directory appear in this process's mount namespace. If they do not
-// appear, a directory can be a mount point on the host although this process sees no mount on it. A removal of the
-// directory would then also remove the mount.
+// Propagates returns nil if PID 1's mounts below the directory appear in this process's mount namespace. If PID 1's
+// mounts do not appear, a directory can be a mount point on the host although this process sees no mount on it. A
+// removal of the directory would then also remove the mount.
 //
 // Propagates reads both tables, because the kernel gives no notice if only the propagation changes. A nil result stays
 // valid for a second, and an error is not kept. When disks come one after the other, each mount changes both tables,
@@ -132,7 +132,7 @@ func (t *oneTable) reread(path string, keep bool) ([]Mount, error) {
 		return t.last, nil
 	}
 	t.doubted = false
-	// The next call of changed reports changes that come after this point.
+	// The next call of the function changed reports changes that come after this point.
 	return t.parse(io.NewSectionReader(file, 0, math.MaxInt64))
 }
 
@@ -146,8 +146,7 @@ func openUnwatched(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// tells reports whether the function changed works for the file: it works for a mount table of procfs, but not for a
-// copy of one.
+// tells reports whether the function changed works for the file, which must be a mount table of procfs and not a copy.
 func tells(file *os.File) bool {
 	var st unix.Statfs_t
 	return unix.Fstatfs(int(file.Fd()), &st) == nil && st.Type == unix.PROC_SUPER_MAGIC

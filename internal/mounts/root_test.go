@@ -74,8 +74,8 @@ func TestWatchMounts(t *testing.T) {
 	}
 }
 
-// TestTreeIsAsItIs checks that the table shows a mount, a remount and an unmount at once. The table is read only after
-// a change.
+// TestTreeIsAsItIs checks that the table shows a mount, a remount and an unmount at once. The mount table is read only
+// after a change.
 func TestTreeIsAsItIs(t *testing.T) {
 	dir := t.TempDir()
 	var r Reader

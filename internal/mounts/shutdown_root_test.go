@@ -16,9 +16,9 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestShutDown checks that the filesystem of a gone device fails for every process, in every mount namespace. It also
-// checks that a filesystem whose device exists, or a filesystem of another device, does not fail. The test uses a loop
-// device, and a root directory whose sysfs lacks this device.
+// TestShutDown checks that the filesystem of a gone device fails for every process, in every mount namespace.
+// TestShutDown also checks that a filesystem whose device exists, or a filesystem of another device, does not fail. The
+// test uses a loop device, and a root directory whose sysfs lacks this device.
 func TestShutDown(t *testing.T) {
 	for _, fstype := range []string{disk.XFS, disk.Ext4} {
 		t.Run(fstype, func(t *testing.T) {

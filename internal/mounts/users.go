@@ -25,7 +25,7 @@ type User struct {
 	// Pod is the UID of the Kubernetes pod to which the use belongs, or empty.
 	Pod string `json:"pod,omitempty"`
 	// Unit is the process's systemd unit. Writes reports that the process has the disk open for writing. Machine
-	// reports that the process is a virtual machine monitor. Only DeviceUsers sets these fields.
+	// reports that the process is a virtual machine monitor. Only DeviceUsers sets Unit, Writes and Machine.
 	Unit    string `json:"unit,omitempty"`
 	Writes  bool   `json:"writes,omitempty"`
 	Machine bool   `json:"machine,omitempty"`
@@ -54,7 +54,7 @@ func Lines(users []User) string {
 	return strings.Join(lines, "\n  ")
 }
 
-// MountedAnywhere reports whether an XFS or ext4 filesystem on the named disk is mounted in any mount namespace. A
+// MountedAnywhere reports whether an XFS or ext4 filesystem on the named disk is mounted, in any mount namespace. A
 // mounted filesystem has an entry in /sys/fs/TYPE (xfs_mountfs in fs/xfs/xfs_mount.c, ext4_register_sysfs in
 // fs/ext4/sysfs.c).
 func MountedAnywhere(root, name string) bool {
@@ -103,7 +103,7 @@ func Users(root string, dev disk.Dev, path string) ([]User, error) {
 	return users, nil
 }
 
-// namespace is a mount namespace.
+// namespace is a mount namespace and its processes.
 type namespace struct {
 	// root is the root directory of the namespace's first process. mounts is the mount table as the namespace's first
 	// process sees it.
@@ -176,7 +176,7 @@ func follow(all []*namespace, dev disk.Dev, path string) (f follower) {
 }
 
 // follows reports whether the mount ends when the host's mount ends. follows returns false if the process cannot see
-// the mount below the mount m.
+// the mount below m.
 func (f *follower) follows(tree []Mount, m *Mount) bool {
 	below := parent(tree, m)
 	return below != nil && below.Receives(f.groups) && below.Dev == f.dev && inside(below, m.Path) == f.place
@@ -190,8 +190,8 @@ func parent(tree []Mount, m *Mount) *Mount {
 	return &tree[i]
 }
 
-// uses returns how the process uses the filesystem, with each kind of use once. ours has the IDs of all mounts that the
-// process sees. In ours, the value is true for mounts of the filesystem. uses returns nothing for a process that has
+// uses returns the kinds of use of the filesystem by the process, each kind once. ours has the IDs of all mounts that
+// the process sees, with the value true for mounts of the filesystem. uses returns nothing for a process that has
 // ended.
 func uses(dir string, ours map[int]bool, dev disk.Dev) []string {
 	var how []string
@@ -224,9 +224,9 @@ func uses(dir string, ours map[int]bool, dev disk.Dev) []string {
 	return how
 }
 
-// on reports whether an open file lies on the device's filesystem. The mount ID of the file decides. If no table has
-// this mount, the file's stat decides. A table can lack the mount because the removal of a mount point in another
-// namespace detaches the mount (rmdir(2), detach_mounts in fs/namespace.c).
+// on reports whether an open file lies on the device's filesystem. The file's mount ID shows the filesystem. If no
+// table has the mount, the file's device number shows it. A table can lack the mount because the removal of a mount
+// point in another namespace detaches the mount (rmdir(2), detach_mounts in fs/namespace.c).
 func on(info, open string, ours map[int]bool, dev disk.Dev) bool {
 	if id, err := strconv.Atoi(Field(info, "mnt_id")); err == nil {
 		if is, known := ours[id]; known {

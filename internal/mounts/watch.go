@@ -13,8 +13,7 @@ import (
 // ends.
 //
 // If Watch cannot open PID 1's table, it watches the table of this process. hidepid= in proc(5) hides PID 1's table
-// from all users but root. The mounts that systemd makes propagate into this process's table, which is enough for a
-// hint.
+// from all users but root. Mounts by systemd propagate into this process's table, which is enough for a hint.
 func Watch(ctx context.Context, changed func()) error {
 	if err := watch(ctx, changed, tablePath, ownTablePath); err != nil {
 		return fmt.Errorf("cannot watch mount table: %w", err)
@@ -36,7 +35,7 @@ func watch(ctx context.Context, changed func(), paths ...string) error {
 	defer context.AfterFunc(ctx, func() { _ = table.SetReadDeadline(time.Now()) })()
 	// The kernel wakes Go's poller at each change (mounts_poll in fs/proc_namespace.c), and Read then calls the
 	// function again. A change during a call of the function also wakes the poller. One call of Read is therefore
-	// enough.
+	// enough for all changes.
 	err = conn.Read(func(uintptr) (done bool) {
 		if ctx.Err() == nil {
 			changed()

@@ -63,7 +63,8 @@ func TestConditionsOfWhatIsMadeAgain(t *testing.T) {
 	}
 }
 
-// TestConditionsOfWhatIsGivenOut checks that a disk that its class gives out does not block itself.
+// TestConditionsOfWhatIsGivenOut checks that the link and the record of a disk that is given out fail none of its
+// conditions.
 func TestConditionsOfWhatIsGivenOut(t *testing.T) {
 	f, s := blankDisk(), settings()
 	block(s)

@@ -233,7 +233,7 @@ func was(directory, class string) func(*disk.Facts) {
 	}
 }
 
-// onRecordAnd sets a volume of this disk, after the change put.
+// onRecordAnd puts the disk on record as a volume, and then calls put.
 func onRecordAnd(put func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		was("/mnt/disks", "default")(f)
@@ -1091,7 +1091,7 @@ func TestWordsOfGivenElse(t *testing.T) {
 	}
 }
 
-// TestWordsOfAnUnfinishedFormat checks that the message names whose format did not finish, as far as that is known.
+// TestWordsOfAnUnfinishedFormat checks that the message says whose format did not finish, as far as hotmount knows.
 func TestWordsOfAnUnfinishedFormat(t *testing.T) {
 	foreign := &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}
 	for name, tt := range map[string]struct {
@@ -1425,7 +1425,7 @@ func TestWordsOfABlockVolumesSerial(t *testing.T) {
 	}
 }
 
-// TestWordsOfAReplacement checks that the message about the disk that was mounted last says what was seen of that disk.
+// TestWordsOfAReplacement checks what the message says about the disk from which the filesystem was last mounted.
 func TestWordsOfAReplacement(t *testing.T) {
 	for want, standing := range map[string]disk.Standing{
 		", which nobody saw leaving: a disk of":                      {LastOn: &disk.Sighting{UUID: uuid}, Twin: true},
@@ -1732,7 +1732,7 @@ func TestAnAcceptLiftsWhatWasTold(t *testing.T) {
 	}
 }
 
-// TestEachReasonHasItsCondition checks that each reason has a condition in this table, with its accept.
+// TestEachReasonHasItsCondition checks that each reason has a condition in the table conditions, with its accept.
 func TestEachReasonHasItsCondition(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "../disk/reason.go", nil, 0)
 	if err != nil {

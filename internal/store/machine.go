@@ -44,9 +44,9 @@ func (s Store) machine() (string, error) {
 }
 
 // present returns the lists of disks that apply to this worker. before has the disks that were attached before
-// installation. If the records are from another machine-id, arrived has instead the disks that were attached at the
-// first start under this machine-id. The slots of the other worker mean nothing on this worker. If present returns an
-// error, nothing may be formatted.
+// installation. If the records are from another machine-id, before is empty, and arrived has the disks of the first
+// start under this machine-id. The slots of the other worker mean nothing on this worker. If present returns an error,
+// nothing may be formatted.
 func (s Store) present(st *state) (before, arrived []disk.Identity, err error) {
 	id, err := s.machine()
 	switch {

@@ -22,7 +22,7 @@ import (
 	"hotmount/internal/policy/identity"
 )
 
-// The directories of the installed package are StateDirectory= and RuntimeDirectory= of hotmount.service.
+// These constants match StateDirectory= and RuntimeDirectory= of hotmount.service.
 const (
 	StateDirectory   = "/var/lib/hotmount"
 	RuntimeDirectory = "/run/hotmount"
@@ -41,8 +41,8 @@ var ErrLost = errors.New("the state directory is not initialised" + disk.Helps +
 type Store struct {
 	State   string
 	Runtime string
-	// MachineID is the path of the file with the worker's machine-id, or empty if the records certainly belong to this
-	// worker.
+	// MachineID is the path of the file with the worker's machine-id. If MachineID is empty, the records count as this
+	// worker's.
 	MachineID string
 }
 
@@ -75,10 +75,10 @@ type state struct {
 
 func (s Store) stateFile() string { return filepath.Join(s.State, "state.json") }
 
-// Init initialises the state directory with the disks that are attached now. If the directory is initialised already,
-// its content stays. In a directory that is already initialised, Init adds the attached disks only if the package was
-// removed, or if the first start is still to come. made reports whether Init recorded the disks. If Init returns no
-// error, the directory is writable and earlier failures are forgotten.
+// Init initialises the state directory with the disks that are attached now. In an initialised directory, the content
+// stays, and Init adds the attached disks only if the package was removed or the first start is still to come. made
+// reports whether Init recorded the disks. If Init returns no error, the directory is writable and earlier failures are
+// forgotten.
 func (s Store) Init(present []disk.Identity) (made bool, err error) {
 	_, err = s.load()
 	if err != nil && !errors.Is(err, ErrLost) {
@@ -120,9 +120,9 @@ func (s Store) Init(present []disk.Identity) (made bool, err error) {
 	return made, err
 }
 
-// Removed reports whether the package was removed since Init. Disks that were attached while it was removed are not on
-// record, so nothing may be formatted until Init runs. The package's prerm makes the file that shows the removal. The
-// package's postrm makes the file when dpkg does not call prerm.
+// Removed reports whether the package was removed since Init. Disks that were attached while the package was removed
+// are not on record, so nothing may be formatted until Init runs. The package's prerm makes the file that shows the
+// removal. The package's postrm makes the file when dpkg does not call prerm.
 func (s Store) Removed() bool {
 	return exists(s.removedFile())
 }
@@ -155,8 +155,8 @@ func (s Store) save(path string, v any) error {
 }
 
 // failed records the error of a write to the state directory, and returns it. The error stays recorded until Init runs.
-// The state then has a gap: the record of a format may be missing. failed also removes the file sound, whose absence
-// shows the gap after a reboot. A removal also works on a full filesystem, but not on a read-only one.
+// After a failed write, the state has a gap: the record of a format may be missing. failed also removes the file sound,
+// whose absence shows the gap after a reboot. A removal also works on a full filesystem, but not on a read-only one.
 func (s Store) failed(err error) error {
 	if err == nil {
 		return nil
@@ -191,8 +191,8 @@ func (s Store) failure() error {
 	return s.gap(string(text))
 }
 
-// gap returns the error of the first failed write. The error of gap says when the write failed, and whether writing is
-// possible now.
+// gap returns the error of the first failed write, which says when the write failed, and whether writing is possible
+// now.
 func (s Store) gap(text string) error {
 	at := "earlier"
 	if info, err := os.Stat(s.failedFile()); err == nil {
@@ -234,8 +234,8 @@ type Memory struct {
 	store Store
 }
 
-// Load reads the state directory for the given boot. Lost has the error if a part is unreadable, which does not prevent
-// mounting.
+// Load reads the state directory for the given boot. Memory.Lost has the error if a part is unreadable, which does not
+// prevent mounting.
 func (s Store) Load(boot string, e *Expectations) Memory {
 	m := Memory{store: s, Records: identity.Records{Boot: boot}}
 	var errs [8]error
@@ -267,8 +267,8 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 //
 // If the accept has a reason, Accept also removes lasting records for the same reason. Lasting records have these
 // reasons: attached before installation or under another machine-id, used by another program, format limit, twin, or
-// volume of another class. An accept without a reason only allows another attempt after a failure or an unmount. An
-// accept without a reason does not end the hold of a disk that looks blank.
+// volume of another class. An accept without a reason only allows another attempt after a failure or an unmount, and
+// does not end the hold of a disk that looks blank.
 func (s Store) Accept(f *disk.Facts, boot string, w disk.Word) error {
 	if w.Reason != "" {
 		if err := s.lift(f, boot, w); err != nil {
@@ -279,15 +279,15 @@ func (s Store) Accept(f *disk.Facts, boot string, w disk.Word) error {
 	if f.Standing.WasMounted.IsZero() {
 		return errors.Join(err, s.KeepUnmounted(f, ""))
 	}
-	// A daemon that starts before the disk is mounted again would assume that the disk was unmounted by hand. The
-	// running daemon knows that the disk is to be mounted, even if it cannot write the record.
+	// Without a record, a daemon that starts before the disk is mounted again would assume that the disk was unmounted
+	// by hand. The running daemon knows that the disk is to be mounted, even if it cannot write the record.
 	if s.KeepUnmounted(f, remount) != nil {
 		err = errors.Join(err, s.KeepUnmounted(f, ""))
 	}
 	return err
 }
 
-// remount is recorded instead of a reason to keep a disk unmounted. remount means the opposite: mount the disk again.
+// remount is recorded in place of a reason to keep a disk unmounted, and means that the disk is to be mounted again.
 const remount = disk.Reason("remount")
 
 func (s Store) lift(f *disk.Facts, boot string, w disk.Word) error {
@@ -349,7 +349,7 @@ func (s Store) change(f func(*state)) error {
 
 // Keep durably records that a disk stays held or refused after the cause has gone. The cause is the format limit
 // (ReasonBrake), another disk with the same UUID (ReasonTwin), or another disk with the serial of a block volume
-// (ReasonSerialTwice). Accept ends the hold.
+// (ReasonSerialTwice). Accept ends the hold or the refusal.
 func (s Store) Keep(f *disk.Facts, boot string, reason disk.Reason) error {
 	if reason == disk.ReasonSerialTwice {
 		return s.amendGiven(f, func(g *disk.Given) { g.Twice = true })

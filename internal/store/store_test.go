@@ -71,7 +71,7 @@ func TestALostStoreFormatsNothing(t *testing.T) {
 	if got := standing(s, facts("vdb", 1, ""), "b"); got.Formatting == "" {
 		t.Error("with an unreadable intent: may be formatted")
 	}
-	// The unreadable intent is not forgotten, and the readable intents stay.
+	// Both the unreadable intent and the readable intents stay.
 	broken, other := facts("vdb", 1, ""), facts("vdc", 2, "S")
 	broken.Udev = disk.Udev{Initialized: true, FSUUID: uuid, FSType: "xfs", FSUsage: "filesystem"}
 	intent := disk.Intent{UUID: "11111111-2222-4333-8444-555555555555", Identity: other.Identity("b"), Doubt: "somebody was at work"}
@@ -374,7 +374,7 @@ func TestSettingsAreHandedOn(t *testing.T) {
 	}
 }
 
-// FuzzLoad checks a store with one file of any content. If any record is not understood, no format may start.
+// FuzzLoad checks a store in which one file has any content. If any record is not understood, no format may start.
 func FuzzLoad(f *testing.F) {
 	files := []string{"state/state.json", "state/filesystems.json", "state/history.jsonl", "state/intents/" + uuid + ".json", "run/verdicts/12", "run/unmounted/12", "state/contents.json"}
 	f.Add(byte(0), []byte(`{"version":1,"present":[{"boot":"b","seq":12,"size":1}]}`))

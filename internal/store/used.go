@@ -10,8 +10,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// KeepUse durably records how another program uses the disk. The disk is held from this record on until Accept. If the
-// state directory cannot be written, KeepUse returns an error. After a failed write, the record is valid only for this
+// KeepUse durably records how another program uses the disk. The record holds the disk until Accept. If the state
+// directory cannot be written, KeepUse returns an error. After a failed write, the record is valid only for this
 // attachment.
 func (s Store) KeepUse(f *disk.Facts, boot, how string) error {
 	use := disk.Use{Identity: f.Identity(boot), UUID: f.Known().UUID, How: cut(how, 512), Seen: time.Now().UTC().Round(0)}
