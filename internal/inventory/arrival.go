@@ -49,7 +49,7 @@ func (h Host) identities() ([]disk.Identity, error) {
 }
 
 // Elsewhere returns a message that the records belong to a worker with another machine-id, and a command that helps.
-// Both texts are empty if the records belong to this worker.
+// Elsewhere returns empty texts if the records belong to this worker.
 func (h Host) Elsewhere() (what, next string) {
 	if !h.Store.Elsewhere() {
 		return "", ""

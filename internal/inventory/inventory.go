@@ -1,5 +1,5 @@
-// Package inventory gathers all that is known about the node's disks without reading the disks. Its sources are sysfs,
-// udev's database, the mount table, the system's configuration and hotmount's own stores.
+// Package inventory gathers all that is known about the node's disks without reading the disks. The sources of the
+// facts are sysfs, udev's database, the mount table, the system's configuration and hotmount's own stores.
 package inventory
 
 import (
@@ -22,7 +22,7 @@ import (
 	"hotmount/internal/sysfs"
 )
 
-// systemPaths are mount points. A disk that is mounted at one of them carries the running system.
+// systemPaths are mount points that show that a disk carries the running system.
 var systemPaths = map[string]bool{"/": true, "/boot": true, "/boot/efi": true, "/usr": true, "/var": true}
 
 // Host is the node whose root directory is Root, or the live system if Root is empty.
@@ -119,9 +119,9 @@ func each(names []string, look func(name string) (disk.Facts, error)) ([]disk.Fa
 // error wraps disk.ErrGone.
 func (h Host) Look(name string) (disk.Facts, error) { return h.Gather()(name) }
 
-// Gather reads what all disks have in common, and returns a function like Look that uses this data. Many looks then
-// cost little more than one. Call look only for looks that became necessary before the call of Gather, so that they see
-// nothing outdated. Several looks may run at once.
+// Gather reads what all disks have in common, and returns a function like Look that uses this data. Many looks after
+// one Gather cost little more than one look. Call look only for looks that became necessary before the call of Gather,
+// so that they see nothing outdated. Several looks may run at once.
 func (h Host) Gather() (look func(name string) (disk.Facts, error)) {
 	common, commonErr := h.gather()
 	return func(name string) (f disk.Facts, err error) {
@@ -307,8 +307,8 @@ func (h Host) addMounts(f *disk.Facts, c *common, devices map[disk.Dev]string, n
 	}
 }
 
-// ofDisk copies facts of the whole disk to a partition. These facts are whether the disk carries the system, is
-// claimed, is mounted as a whole, or is a block volume. A claim on another partition of the disk also counts.
+// ofDisk copies to a partition whether the whole disk carries the system, is claimed, is mounted as a whole, or is a
+// block volume. A claim on another partition of the disk also counts.
 func (h Host) ofDisk(f *disk.Facts, c *common) error {
 	whole, err := h.one(f.Whole, c)
 	if err != nil {
@@ -383,7 +383,7 @@ func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 	}
 	// An ext4 filesystem counts its errors in its superblock until e2fsck repairs them. With errors=remount-ro, the
 	// filesystem may refuse writes although the mount stays "rw" since Linux 6.1 (ext4_handle_error in
-	// fs/ext4/super.c). Only the count of errors then shows that the filesystem refuses writes.
+	// fs/ext4/super.c). Only the count of errors shows that such a filesystem refuses writes.
 	if m.Type == "ext4" {
 		count, err := os.ReadFile(filepath.Join("/", h.Root, "sys/fs/ext4", device, "errors_count"))
 		if n := strings.TrimSpace(string(count)); err == nil && n != "0" {
@@ -403,8 +403,8 @@ func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 // Changed returns the names of the disks whose mounts, covering mounts or filesystem faults differ from the given
 // facts.
 //
-// If Shared is set, Changed uses the mount table that was read last. A change without a notice from the kernel
-// (mounts.Reader.Tree) is then found only by the next look at every disk. A damaged filesystem is found at once,
+// If Shared is set, Changed uses the mount table that was read last, and misses changes without a notice from the
+// kernel (mounts.Reader.Tree). The next look at every disk finds such changes. A damaged filesystem is found at once,
 // because not only the mount table shows the damage.
 func (h Host) Changed(mounted []disk.Facts) ([]string, error) {
 	tree := h.Shared.reader().Last()

@@ -64,8 +64,8 @@ func (t tree) make(tb testing.TB) Host {
 	return h
 }
 
-// initialised is the path of a new state directory. Tests copy it, because Init waits until all its writes are on the
-// disk.
+// initialised is the path of a new state directory. Tests copy this directory, because Init waits until all its writes
+// are on the disk.
 var initialised string
 
 func TestMain(m *testing.M) {
@@ -338,8 +338,8 @@ func TestCovered(t *testing.T) {
 	}
 }
 
-// TestMeasure checks that the open that may hang is done only once for each mount. The path must lead to the mount, and
-// the disk must have no request in flight.
+// TestMeasure checks that the open that may hang is done only once for each mount. The kernel is asked only if the path
+// leads to the mount and the disk has no request in flight.
 func TestMeasure(t *testing.T) {
 	const line = "40 27 254:16 / /mnt/disks/" + uuid + " rw - xfs /dev/vdb rw\n"
 	const vdb = "sys/devices/pci0000:00/0000:10:00.0/virtio/block/vdb/"

@@ -26,8 +26,9 @@ func (h Host) addLoops(f, on *disk.Facts, c *common, devices map[disk.Dev]string
 	}
 }
 
-// seemsBelow reports whether a loop device may lie on the disk although the kernel does not report that it does. Such a
-// loop device has a file with the name of one of the devices, or the same filesystem as the disk according to udev.
+// seemsBelow reports whether a loop device may lie on the disk although the kernel does not report that it does.
+// seemsBelow looks for a file with the name of one of the devices, and for a filesystem that udev found on the loop
+// device and on the disk.
 func (h Host) seemsBelow(l *mounts.Loop, f *disk.Facts, c *common, devices map[disk.Dev]string) bool {
 	if l.Denied && h.Asks {
 		return true

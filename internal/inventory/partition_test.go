@@ -116,7 +116,8 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
-// loop returns a loop device. path is the path of its backing file at the time when the device was set up.
+// loop returns a loop device. path is the path of the loop device's backing file at the time when the device was set
+// up.
 func loop(name, path string) tree {
 	dir := "sys/devices/virtual/block/" + name + "/"
 	return tree{"sys/block/" + name: "-> ../devices/virtual/block/" + name, dir + "hidden": "1\n", dir + "loop/backing_file": path + "\n"}

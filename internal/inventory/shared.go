@@ -68,9 +68,9 @@ type measured struct {
 // the geometry is unknown.
 //
 // Measuring needs an open. The open may wait for a process that holds a lock on the root directory and waits for the
-// disk itself (xfs_dir_open in fs/xfs/xfs_file.c). Nothing can end a wait for such an open. geometry therefore measures
-// once for each mount, and only while the disk has no request in flight. In all other cases hotmount-grow@.service
-// measures, which may wait.
+// disk itself (xfs_dir_open in fs/xfs/xfs_file.c). Nothing can end the wait for this lock. geometry therefore measures
+// once for each mount, and only while the disk has no request in flight. If geometry does not measure,
+// hotmount-grow@.service does, which may wait.
 func (s *Shared) geometry(f *disk.Facts, measure func(string, disk.Dev) (disk.Geometry, error)) *disk.Geometry {
 	if s == nil || measure == nil {
 		return nil

@@ -35,8 +35,8 @@ type Loop struct {
 	Denied bool
 }
 
-// Called reports whether the backing file's path may be the path of the named disk's device node. Such a path ends with
-// the node's name, in a directory named dev or at the root of a mount.
+// Called reports whether the backing file's path may be the path of the named disk's device node. Called returns true
+// if the path ends with the node's name, in a directory named dev or at the root of a mount.
 func (l *Loop) Called(name string) bool {
 	dir, base := path.Split(strings.TrimSuffix(l.File, " (deleted)"))
 	return base == name && (dir == "/" || path.Base(dir) == "dev")
@@ -54,8 +54,8 @@ func (l *Loop) SameFile(other *Loop) bool {
 // Loops returns the loop devices with a backing file. A loop device can hide a use of a disk, because the kernel
 // neither lists it among the disk's holders nor lets it claim the disk.
 //
-// The kernel names the device below to a process that may open the loop device. The daemon may not open it, and looks
-// for the path in PID 1's mount table instead.
+// The kernel names the device below to a process that may open the loop device. The daemon may not open loop devices,
+// and looks for the path in PID 1's mount table instead.
 func Loops(root string, table Paths) ([]Loop, error) {
 	// /proc/partitions omits unused loop devices, but it also lists all disks.
 	const where = "sys/devices/virtual/block"

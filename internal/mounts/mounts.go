@@ -82,8 +82,8 @@ func (p Paths) At(path string) *Mount {
 	return at
 }
 
-// onWay returns the mounts that a walk to the path can cross. Their mount points are the path itself and directories
-// above the path.
+// onWay returns the mounts that a walk to the path can cross: mounts on the path itself and on directories above the
+// path.
 func (p Paths) onWay(path string) []*Mount {
 	if !strings.HasPrefix(path, "/") {
 		return nil

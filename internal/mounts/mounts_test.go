@@ -35,7 +35,7 @@ func files(t *testing.T, content map[string]string) string {
 	return root
 }
 
-// debian is a part of the mount table of a Debian 12 worker. This part has a mount that systemd made, a bind mount of a
+// debian is a part of the mount table of a Debian 12 worker. debian has a mount that systemd made, a bind mount of a
 // directory, and a path with white space.
 const debian = `22 27 0:20 / /sys rw,nosuid,nodev,noexec,relatime shared:7 - sysfs sysfs rw
 27 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw,discard,errors=remount-ro

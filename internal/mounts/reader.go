@@ -58,7 +58,7 @@ func (r *Reader) Doubt() {
 
 // Propagates returns nil if PID 1's mounts below the directory appear in this process's mount namespace. If PID 1's
 // mounts do not appear, a directory can be a mount point on the host although this process sees no mount on it. A
-// removal of the directory would then also remove the mount.
+// removal of such a directory would also remove the mount on the host.
 //
 // Propagates reads both tables, because the kernel gives no notice if only the propagation changes. A nil result stays
 // valid for a second, and an error is not kept. When disks come one after the other, each mount changes both tables,

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// goingDown is XFS_IOC_GOINGDOWN (fs/xfs/libxfs/xfs_fs.h) and also EXT4_IOC_SHUTDOWN (fs/ext4/ext4.h). Both names
-	// stand for _IOR('X', 125, __u32), which needs CAP_SYS_ADMIN.
+	// goingDown is XFS_IOC_GOINGDOWN (fs/xfs/libxfs/xfs_fs.h) and also EXT4_IOC_SHUTDOWN (fs/ext4/ext4.h): _IOR('X',
+	// 125, __u32), which needs CAP_SYS_ADMIN.
 	goingDown = 0x8004587d
 	// noLogFlush is XFS_FSOP_GOING_FLAGS_NOLOGFLUSH and also EXT4_GOING_FLAGS_NOLOGFLUSH. With this flag, the kernel
 	// writes nothing to the disk, not even the log.

@@ -8,8 +8,8 @@ const leastGain = 64 * 4096
 
 // Fills reports whether the known filesystem on the disk is to be grown before it is mounted. Debian 12's udev does not
 // give the size of an ext4 filesystem. An ext4 filesystem is assumed to fill the disk from which this node last mounted
-// the filesystem. If this node never mounted the filesystem, the disk may have room. The unit that grows filesystems
-// then reads the size.
+// the filesystem. If this node never mounted the filesystem, the disk may have room, and the unit that grows
+// filesystems reads the size.
 //
 // The unit that grows filesystems also runs before the first mount of a filesystem that must not grow. The log of a
 // filesystem from another machine may contain a growth.

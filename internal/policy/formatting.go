@@ -150,7 +150,7 @@ var formattable = []rule{{
 		return say("to see which disks: hotmount history; to have it formatted: hotmount accept %s", w.f.Name)
 	},
 }, {
-	// This rule comes last: no other rule prevents giving the disk out.
+	// The rule for the link comes last, when no other rule prevents giving the disk out.
 	reason: disk.ReasonBlock, action: disk.Link, on: raw,
 	means: "its class gives it out as a block volume",
 }, {

@@ -51,7 +51,8 @@ func singledOut(in input) bool {
 		in.f.WorldWide() != "" && spells(s, s.WWN, a.WWN) || spells(s, s.MapperNames, a.MapperName)
 }
 
-// spells reports whether one of the patterns matches the value and spells at least leastLiterals characters of it.
+// spells reports whether one of the patterns matches the value and spells at least leastLiterals characters of the
+// value.
 func spells(s *disk.Selectors, patterns []string, value string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return literals(p) >= leastLiterals && pattern(s, p, value) })
 }

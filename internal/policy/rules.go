@@ -205,8 +205,7 @@ var othersUse = []rule{{
 	means: "it is given out as a block volume",
 	found: func(w *told) string { return visible(w.f.Standing.Link) },
 }, {
-	// Pods may need this volume, unless the operator has released the disk. The disk is therefore refused, and not
-	// ignored.
+	// Pods may need this volume, unless the operator has released it, so the disk is refused and not ignored.
 	reason: disk.ReasonInUse, action: disk.Refuse, on: filesystem, names: theFilesystem,
 	when:  func(in input) bool { return in.f.Standing.Unmounted != disk.ReasonReleased && volumeInUse(in) },
 	means: "it is a volume of this node, and is not mounted while somebody else uses it",
@@ -408,11 +407,11 @@ var mounting = []rule{{
 	},
 	remedy: misplacedRemedy,
 }, {
-	// This rule comes before the rule for a fault, because a lost disk causes a fault.
+	// The rule for a lost disk comes before the rule for a fault, because a disk that is lost causes a fault.
 	reason: disk.ReasonLost, action: disk.Keep, on: inPlace, names: theMounted,
 	when: func(in input) bool { return in.f.Lost() != nil },
 }, {
-	// This rule comes before the rule for a fault, because a shrunk disk may cause a fault.
+	// The rule for a shrunk disk comes before the rule for a fault, because a shrunk disk may cause a fault.
 	reason: disk.ReasonShrunk, action: disk.Keep, on: inPlace, names: theMounted, priority: asError,
 	when:   func(in input) bool { g := in.f.Spans(); return g != nil && g.Size > in.f.Size },
 	means:  "the disk has become smaller than its filesystem",

@@ -2,7 +2,7 @@ package policy
 
 import "hotmount/internal/disk"
 
-// These values are in nanoseconds, because this package does not import time.
+// The constants are in nanoseconds, because package policy does not import time.
 const (
 	hour = 3600 * 1e9
 	// trimAge is how long a filesystem must have been mounted on this node before it is trimmed. Before the first trim,

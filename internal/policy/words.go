@@ -21,7 +21,7 @@ type told struct {
 }
 
 // Words returns why the decision was made, and the command or other step that helps, or "" if nothing needs to be done.
-// Words makes foreign bytes in both texts visible.
+// Words makes foreign bytes visible.
 func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (why, next string) {
 	w := &told{f, c, s, d, s.Class(d.Class), ruleOf(d.Reason)}
 	if w.rule.why != nil {
@@ -203,7 +203,7 @@ func wipe(w *told) string {
 }
 
 // recordsUnread returns the words for a disk that nobody may overwrite because hotmount could not read the records or
-// the hold file. recordsUnread returns "" if hotmount has read both.
+// the hold file. recordsUnread returns "" if hotmount has read the records and the hold file.
 func recordsUnread(f *disk.Facts) string {
 	off := f.Standing.Formatting
 	if slices.Contains([]string{"", disk.HeldBack, disk.OffAtBoot, disk.StateFull}, off) || strings.HasPrefix(off, disk.StateGap) {
@@ -214,7 +214,7 @@ func recordsUnread(f *disk.Facts) string {
 }
 
 // onlyPath returns the given remedy, which writes to the disk. For a disk that may be a second path to a disk in use,
-// it returns twoPaths instead.
+// onlyPath returns twoPaths instead.
 func onlyPath(f *disk.Facts, remedy string) string {
 	if p := secondPath(f); p != nil {
 		return twoPaths(p)

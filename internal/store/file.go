@@ -86,7 +86,7 @@ func readList[T any](path string) ([]T, error) {
 	return all.Filesystems, nil
 }
 
-// saveList replaces the file of a list and syncs it. Only the newest records are kept.
+// saveList replaces the file of a list and syncs it. saveList keeps only the newest records.
 func saveList[T any](s Store, path string, all []T) error {
 	return s.save(path, list[T]{version, last(all)})
 }

@@ -17,9 +17,9 @@ import (
 // ErrBrake reports that too many disks were formatted in a short time.
 var ErrBrake = errors.New("too many disks were formatted in a short time")
 
-// These bounds are in bytes. A history that would exceed historySize is rewritten with only its newest records, up to
-// half of historySize. A record has at most evidenceSize of evidence and as much text about its failure. The history
-// therefore holds more than 256 records, the largest format_limit.
+// historySize and evidenceSize are in bytes. A history that would exceed historySize is rewritten with only its newest
+// records, up to half of historySize. A record has at most evidenceSize of evidence and as much text about its failure.
+// The history therefore holds more than 256 records, the largest format_limit.
 const (
 	historySize  = 3 << 20
 	evidenceSize = 2 << 10

@@ -11,8 +11,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Begin durably records that a filesystem is about to be made. Begin also drops the noted content of the disk. The
-// noted content then does not count as missing, even if a crash leaves a half-made filesystem.
+// Begin durably records that a filesystem is about to be made. Begin also drops the noted content of the disk. After
+// Begin, the noted content does not count as missing, even if a crash leaves a half-made filesystem.
 func (s Store) Begin(i disk.Intent) error { return s.begins(i, nil) }
 
 // begins does the same as Begin. If attached is not nil, begins also fails if a format of the same disk has begun on
@@ -63,9 +63,9 @@ func overlap(all []disk.Intent, by *disk.Intent, attached func(seq uint64) bool)
 // displaced reports whether the intents n and by belong to different disks, although both have the same slot and size.
 // The disk of by was found to be blank, and only slot and size connected n with this disk.
 //
-// Two kinds of intents stay with the slot. One kind is an operator's order to overwrite content, because the content
-// may lie on another disk. An order to overwrite stays until the operator gives the same order again. The other kind is
-// an intent whose format was disturbed.
+// An operator's order to overwrite content stays with the slot, because the content may lie on another disk. An order
+// to overwrite stays until the operator gives the same order again. An intent whose format was disturbed also stays
+// with the slot.
 func displaced(n, by *disk.Intent) bool {
 	was := n.Identity
 	if n.UUID == by.UUID || n.Doubt != "" || n.Over && !(by.Over && by.Was == n.Was) {
@@ -117,8 +117,8 @@ func (s Store) End(uuid string) error {
 }
 
 // intents returns the formats whose end is not recorded. For an unreadable record, intents returns an error and an
-// intent in doubt with the UUID from the file name. No other intent is then lost, and a filesystem with this UUID does
-// not count as complete.
+// intent in doubt with the UUID from the file name. An unreadable record therefore hides no other intent, and a
+// filesystem with its UUID does not count as complete.
 func (s Store) intents() ([]disk.Intent, error) {
 	var all []disk.Intent
 	var first error // returned alone, because each error says what helps

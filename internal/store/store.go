@@ -22,7 +22,7 @@ import (
 	"hotmount/internal/policy/identity"
 )
 
-// These constants match StateDirectory= and RuntimeDirectory= of hotmount.service.
+// StateDirectory and RuntimeDirectory are the values of StateDirectory= and RuntimeDirectory= in hotmount.service.
 const (
 	StateDirectory   = "/var/lib/hotmount"
 	RuntimeDirectory = "/run/hotmount"

@@ -102,8 +102,8 @@ func (r *Records) sightings(st *disk.Standing, f *disk.Facts, id disk.Identity, 
 }
 
 // place sets whether the disk is in the slot from which its filesystem was last mounted, and whether the disk was
-// refused as a twin. Another disk may have taken the slot of a disk that left. Within one boot the sequence number
-// shows this, even if nobody saw the first disk leave.
+// refused as a twin. Another disk may have taken the slot of a disk that left. Within one boot, the sequence number
+// shows that a disk was replaced, even if nobody saw the first disk leave.
 func (r *Records) place(st *disk.Standing, f *disk.Facts, id disk.Identity, uuid string) {
 	mounted := false
 	if v := st.Volume; st.OnRecord && v != nil && !v.Left && (v.Identity.Boot != r.Boot || v.Identity.Seq == f.Seq) {
