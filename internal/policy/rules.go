@@ -407,7 +407,7 @@ var mounting = []rule{{
 	},
 	remedy: misplacedRemedy,
 }, {
-	// The rule for a lost disk comes before the rule for a fault, because a disk that is lost causes a fault.
+	// The rule for a lost disk comes before the rule for a fault, because a lost disk causes a fault.
 	reason: disk.ReasonLost, action: disk.Keep, on: inPlace, names: theMounted,
 	when: func(in input) bool { return in.f.Lost() != nil },
 }, {
