@@ -9,8 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
+	"time"
 
 	"hotmount/test/worker"
 )
@@ -50,18 +50,30 @@ func TestStaleUdevDatabase(t *testing.T) {
 	m.says("/dev/" + was + " .*refuse: ")
 }
 
-// TestPluggedAndUnplugged attaches and detaches a disk ten times in quick succession. It checks that the final state of
-// the mounts is right, first with the disk attached and then with it detached (udisks#886).
+// TestPluggedAndUnplugged attaches and detaches a disk ten times in quick succession. Most times hotmount has not yet
+// mounted the disk when it is detached. The test checks that the final state of the mounts is right, first with the disk
+// attached and then with it detached (udisks#886).
 func TestPluggedAndUnplugged(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := made(t, 320<<20)
-	for range 10 {
-		_, id := m.attach(w, worker.Disk{File: image})
-		// The first attempt fails if the loop device is already mounted, because the kernel keeps a mounted loop
-		// device. m.detach unmounts it first.
-		if err := w.Detach(ctx(t), id); err != nil {
-			m.detach(w, id)
+	early := 0
+	for i := range 10 {
+		begun := time.Now()
+		name, id := m.attach(w, worker.Disk{File: image})
+		if i%2 == 1 {
+			m.run("udevadm settle") // then hotmount is at work on the disk
 		}
+		err := w.Detach(ctx(t), id)
+		t.Logf("attached and detached within %v", time.Since(begun))
+		if err == nil {
+			early++
+			continue
+		}
+		// The kernel keeps a loop device that is mounted.
+		m.run("if findmnt -n /dev/" + name + " >/dev/null; then umount --all-targets /dev/" + name + "; fi")
+	}
+	if early < 6 {
+		t.Errorf("hotmount had mounted all but %d of ten disks before they were detached", early)
 	}
 	// If a mount was started before its disk was detached, systemd waits 90 seconds for the disk
 	// (DefaultDeviceTimeoutSec=).
@@ -189,9 +201,9 @@ func TestFirstMountFailsOnce(t *testing.T) {
 	}
 }
 
-// TestMultipathdTakesADisk checks that hotmount leaves a blank disk to multipathd if multipathd uses it, and that the
-// status shows the reason (longhorn#1210, longhorn#3994). With the setting "find_multipaths greedy", multipathd takes
-// each SCSI disk.
+// TestMultipathdTakesADisk checks that hotmount leaves both paths of a blank disk to multipathd if multipathd uses them,
+// and that the status shows the reason (longhorn#1210, longhorn#3994). With the setting "find_multipaths greedy",
+// multipathd takes each SCSI disk. A class that selects multipathd's device mounts it, and ignores its paths.
 func TestMultipathdTakesADisk(t *testing.T) {
 	var files []worker.File
 	for _, f := range download(t, "multipath-tools", "kpartx", "libaio1", "liburcu8", "sg3-utils", "sg3-utils-udev", "libsgutils2-1.46-2") {
@@ -206,21 +218,48 @@ func TestMultipathdTakesADisk(t *testing.T) {
 		printf 'defaults {\n find_multipaths greedy\n user_friendly_names yes\n}\n' >/etc/multipath.conf
 		DEBIAN_FRONTEND=noninteractive dpkg -i /root/multipath/*.deb >/root/multipath/log 2>&1 || { cat /root/multipath/log >&2; exit 1; }`})
 	m.run(`printf 'classes:\n  - name: default\n    directory: /mnt/disks\n    names: ["sd*"]\n    transport: [scsi]\n' >/etc/hotmount/config.yaml; systemctl restart hotmount`)
-	name, id := m.attach(w, worker.Disk{Bus: worker.BusSCSI, File: blank(t, 320<<20), Device: map[string]any{"wwn": 0x5000c50015ea71ae}})
-	m.wait("multipathd to take it", "ls /sys/block/"+name+"/holders | grep ^dm-")
-	m.wait("the reason", "hotmount explain "+name+" | grep -i multipath")
-	// The test counts sectors, because multipathd flushes the disk and the kernel counts a flush as a write request
-	// without sectors.
-	if got := m.run("awk '{print $7 + $14}' /sys/block/" + name + "/stat"); got != "0" {
-		t.Errorf("%s sectors of %s were written", got, name)
+	image := blank(t, 320<<20)
+	var legs, ids []string
+	for range 2 {
+		name, id := m.attach(w, worker.Disk{Bus: worker.BusSCSI, File: image, Shared: true, Device: map[string]any{"wwn": 0x5000c50015ea71ae}})
+		legs, ids = append(legs, name), append(ids, id)
 	}
-	if got := m.run("hotmount status -o wide || [ $? = 3 ]"); !strings.Contains(got, "multipath") {
-		t.Errorf("the status has no reason for %s:\n%s", name, got)
+	var holder string
+	for _, name := range legs {
+		m.wait("multipathd to take it", "ls /sys/block/"+name+"/holders | grep ^dm-")
+		holder = m.run("ls /sys/block/" + name + "/holders")
+		m.wait("the reason", "hotmount explain "+name+" | grep -i multipath")
+		// The test counts sectors, because multipathd flushes the disk and the kernel counts a flush as a write request
+		// without sectors.
+		if got := m.run("awk '{print $7 + $14}' /sys/block/" + name + "/stat"); got != "0" {
+			t.Errorf("%s sectors of %s were written", got, name)
+		}
+		if got := m.run("hotmount status -o wide || [ $? = 3 ]"); !regexpLine(got, "^"+name+" .*multipath") {
+			t.Errorf("the status has no reason for %s:\n%s", name, got)
+		}
 	}
 	if got := m.run("hotmount history -o json"); got != "[]" {
 		t.Errorf("the history has %s", got)
 	}
-	m.detach(w, id)
+
+	// Both paths are one disk: a class that selects multipathd's device formats it once, and the paths are ignored.
+	m.run(`printf 'classes:\n  - name: default\n    directory: /mnt/disks\n    names: ["sd*", "dm-*"]\n    transport: [scsi, dm]\n' >/etc/hotmount/config.yaml; systemctl reload hotmount`)
+	uuid := m.mounted(holder)
+	if formats := m.history(); len(formats) != 1 || !formats[0].Made() || formats[0].UUID != uuid {
+		t.Errorf("%s has the filesystem %s, and the formats are %+v", holder, uuid, formats)
+	}
+	for _, name := range legs {
+		m.run("udevadm trigger --action=change /dev/" + name)
+	}
+	m.run("udevadm settle; hotmount rescan")
+	for _, name := range legs {
+		m.wait(name+" to be ignored", "hotmount plan -o wide | grep -E '^"+name+" .*ignore .*multipath'")
+	}
+	m.wait("one mount", "systemctl show -P StatusText hotmount | grep -qx '1 mounted, 0 held, 0 refused, 0 failing'")
+	m.run("systemctl stop hotmount; umount /dev/" + holder)
+	for _, id := range ids {
+		m.detach(w, id)
+	}
 }
 
 // TestNVMeOverTCP checks that a class with "local: true" does not select an NVMe disk behind a network. The node is its

@@ -233,18 +233,19 @@ func TestAMachinesDiskAfterABoot(t *testing.T) {
 	}
 }
 
-// TestOpenInQEMU checks a disk that a real QEMU has open. The disk remains held after a boot at which QEMU does not
-// run. QEMU opens disks without O_EXCL by itself.
-func TestOpenInQEMU(t *testing.T) {
-	m, w := startNode(t, worker.Options{})
-	const qemu = "/usr/bin/qemu-system-x86_64"
-	libraries, err := exec.CommandContext(ctx(t), "ldd", qemu).Output()
+// qemu is where the host and the worker have QEMU.
+const qemu = "/usr/bin/qemu-system-x86_64"
+
+// putQEMU copies the host's QEMU, with its libraries, into the worker.
+func (m machine) putQEMU(w worker.Node) {
+	m.t.Helper()
+	libraries, err := exec.CommandContext(ctx(m.t), "ldd", qemu).Output()
 	if err != nil {
-		t.Fatal(err)
+		m.t.Fatal(err)
 	}
 	modules, err := filepath.Glob("/usr/lib/*/qemu/accel-tcg-x86_64.so")
 	if err != nil {
-		t.Fatal(err)
+		m.t.Fatal(err)
 	}
 	m.run("mkdir /opt/qemu")
 	for _, at := range slices.Concat(regexp.MustCompile(`/\S+/lib\S+\.so\S*`).FindAllString(string(libraries), -1), modules, []string{qemu}) {
@@ -256,11 +257,19 @@ func TestOpenInQEMU(t *testing.T) {
 		if strings.HasPrefix(filepath.Base(at), "libc.") || strings.HasPrefix(filepath.Base(at), "libm.") {
 			continue
 		}
-		if err := w.Put(ctx(t), at, to); err != nil {
-			t.Fatal(err)
+		if err := w.Put(ctx(m.t), at, to); err != nil {
+			m.t.Fatal(err)
 		}
 	}
-	m.run("chmod 0755 " + qemu + "; systemctl stop hotmount")
+	m.run("chmod 0755 " + qemu)
+}
+
+// TestOpenInQEMU checks a disk that a real QEMU has open. The disk remains held after a boot at which QEMU does not
+// run. QEMU opens disks without O_EXCL by itself.
+func TestOpenInQEMU(t *testing.T) {
+	m, w := startNode(t, worker.Options{})
+	m.putQEMU(w)
+	m.run("systemctl stop hotmount")
 	full, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	empty, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	for _, name := range []string{full, empty} {
@@ -290,5 +299,110 @@ func TestOpenInQEMU(t *testing.T) {
 	for _, name := range []string{full, empty} {
 		m.wait("the accept", "hotmount accept "+name)
 		m.mounted(name)
+	}
+}
+
+// guestFiles makes the unit guest@SERIAL.service, which runs QEMU with the virtio disk of that serial. QEMU has opened
+// the disk when the unit has started, and hotmount starts after the unit. For a serial that ends in EXCL, the disk is
+// opened with O_EXCL and passed to QEMU.
+const guestFiles = `cat >/root/guest <<'X'
+#!/usr/bin/perl
+use Fcntl;
+my $serial = $ARGV[0];
+my ($disk, @pass) = "/dev/disk/by-id/virtio-$serial";
+if ($serial =~ /EXCL$/) {
+    $^F = 1000; # QEMU inherits the open disk
+    sysopen(DISK, $disk, O_RDWR|O_EXCL) or die "$disk: $!";
+    @pass = ("-add-fd", "fd=" . fileno(DISK) . ",set=1");
+    $disk = "/dev/fdset/1";
+}
+$ENV{LD_LIBRARY_PATH} = $ENV{QEMU_MODULE_DIR} = "/opt/qemu";
+exec "/usr/bin/qemu-system-x86_64", qw(-machine none -nodefaults -display none -S), @pass,
+    "-blockdev", "driver=host_device,node-name=d,filename=$disk";
+X
+cat >/etc/systemd/system/guest@.service <<'X'
+[Unit]
+Requires=dev-disk-by\x2did-virtio\x2d%i.device
+After=dev-disk-by\x2did-virtio\x2d%i.device
+Before=hotmount.service
+[Service]
+Type=exec
+ExecStart=/root/guest %i
+ExecStartPost=/bin/sh -c 'until ls -l /proc/$MAINPID/fd | grep -q "/dev/vd"; do sleep 0.1; done'
+[Install]
+WantedBy=multi-user.target
+X
+chmod 0755 /root/guest; systemctl daemon-reload`
+
+// TestOpenInQEMUOnVirtio checks virtio disks that a real QEMU opens, with and without O_EXCL. QEMU opens some while
+// hotmount runs and another hold keeps hotmount off them. QEMU opens the others at a boot, before hotmount starts and
+// sees them for the first time. All remain held after QEMU has ended, and after a reboot. No sector is written.
+func TestOpenInQEMUOnVirtio(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	m.putQEMU(w)
+	m.run(guestFiles)
+	images, digests := map[string]string{}, map[string]string{}
+	attach := func(serials ...string) (guests string) {
+		t.Helper()
+		for _, serial := range serials {
+			image := blank(t, 320<<20)
+			if strings.HasPrefix(serial, "full") {
+				image = made(t, 320<<20)
+			}
+			images[serial], digests[serial] = image, digest(t, image)
+			m.attach(w, worker.Disk{File: image, Serial: serial})
+			guests += " guest@" + serial
+		}
+		m.run("udevadm settle")
+		return guests
+	}
+	name := func(serial string) string {
+		return m.run("basename $(readlink -f /dev/disk/by-id/virtio-" + serial + ")")
+	}
+	held := func(when string) {
+		t.Helper()
+		for serial, image := range images {
+			disk := name(serial)
+			m.wait(serial+" to be held "+when, "hotmount explain "+disk+" | grep 'opened by the virtual machine monitor qemu-system-x86'")
+			if got := m.run("findmnt -n /dev/" + disk + " || [ $? = 1 ]; awk '{print $7 + $14}' /sys/block/" + disk + "/stat"); got != "0" {
+				t.Errorf("%s, mounts and written sectors %s: %s", serial, when, got)
+			}
+			if digest(t, image) != digests[serial] {
+				t.Errorf("%s was written to %s", serial, when)
+			}
+		}
+	}
+
+	m.register("disks.example.com")
+	m.run("touch /etc/hotmount/hold; hotmount rescan")
+	guests := attach("full1", "empty1", "full1EXCL", "empty1EXCL")
+	for serial := range images {
+		m.heldFor(name(serial), "disks.example.com")
+	}
+	m.run("systemctl start" + guests + "; ! perl -MFcntl -e 'sysopen(F, $ARGV[0], O_EXCL) or die' /dev/disk/by-id/virtio-full1EXCL 2>/dev/null")
+	m.unregister()
+	m.run("rm /etc/hotmount/hold; hotmount rescan")
+	held("while QEMU runs")
+	m.run("systemctl stop" + guests + "; hotmount rescan")
+	held("after QEMU has ended")
+
+	m.run("systemctl stop hotmount")
+	guests = attach("full2", "empty2", "full2EXCL", "empty2EXCL")
+	m.run("systemctl enable -q" + guests)
+	if err := w.Reboot(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	for _, guest := range strings.Fields(guests) {
+		serial := strings.TrimPrefix(guest, "guest@")
+		m.says("/dev/" + name(serial) + usedHold + `opened by the virtual machine monitor qemu-system-x86 \(process ` + m.run("systemctl show -P MainPID "+guest) + `\), seen `)
+		m.run("[ $(systemctl show -P ActiveEnterTimestampMonotonic " + guest + ") -lt $(systemctl show -P ExecMainStartTimestampMonotonic hotmount) ]")
+	}
+	held("after a boot")
+	m.run("systemctl stop" + guests + "; hotmount rescan")
+	held("after the QEMU of the boot has ended")
+	for serial := range images {
+		disk := name(serial)
+		m.wait("the accept", "hotmount accept "+disk)
+		m.mounted(disk)
 	}
 }
