@@ -18,15 +18,15 @@ import (
 func configCommand() *cobra.Command {
 	c := group(&cobra.Command{
 		Use:   "config",
-		Short: "Check and show the configuration, and fit the sandbox to it",
+		Short: "Check and show the configuration, and fit the daemon's sandbox to the configuration",
 	})
 	check := &cobra.Command{
 		Use:   "check",
 		Short: "Check the configuration",
 		Long: "Read the configuration as the daemon does, and print each fault with its file and line, what was found and what is\n" +
-			"expected. This includes the class directories on this machine and, for root, the mount options. The exit code is 3 if\n" +
+			"expected. The check includes the class directories on this machine and, for root, the mount options. The exit code is 3 if\n" +
 			"there is a fault.\n" +
-			"There is only a warning if a class or an exclusion selects no attached disk, or if a class holds its new disks.",
+			"The command only prints a warning if a class or an exclusion selects no attached disk, or if a class holds its new disks.",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return checkConfig(c) },
 	}
@@ -48,7 +48,7 @@ func configCommand() *cobra.Command {
 		Use:   "apply-sandbox",
 		Short: "Let the daemon make mount points in the directories of the classes",
 		Long: "Write " + helper.SandboxDropIn + ", which lets the daemon make mount points\n" +
-			"in the directories of the classes. If all classes use " + helper.ShippedDirectory + ", remove that file instead.\n" +
+			"in the directories of the classes. If all classes use " + helper.ShippedDirectory + ", the command removes that file instead.\n" +
 			"Disks need no such setting: the daemon opens no disk, and each unit that formats may open only its own disk.",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return applySandbox(c) },
@@ -68,7 +68,7 @@ func applySandbox(c *cobra.Command) error {
 	}
 	text := "The sandbox already fits the configuration."
 	if changed {
-		text = helper.SandboxDropIn + " is changed. It takes effect with:\n  systemctl daemon-reload && systemctl restart hotmount"
+		text = helper.SandboxDropIn + " is changed. The change takes effect with:\n  systemctl daemon-reload && systemctl restart hotmount"
 	}
 	_, err = fmt.Fprintln(c.OutOrStdout(), text)
 	return err

@@ -18,8 +18,8 @@ func doctorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Find pods and kubelets that write to the system disk instead of a volume",
-		Long: "Compare the mounts of the host with those of each kubelet, provisioner and pod. Print which data is not on its disk,\n" +
-			"and what to change. This changes nothing, and needs root. The exit code is 3 if there is a problem or a warning.",
+		Long: "Compare the mounts of the host with those of each kubelet, provisioner and pod. Print which data is not on its volume's disk,\n" +
+			"and what to change. The command changes nothing, and needs root. The exit code is 3 if there is a problem or a warning.",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if os.Geteuid() != 0 {
@@ -63,13 +63,13 @@ func lookCommand() *cobra.Command {
 	var list bool
 	c := &cobra.Command{
 		Use:    "look {PID <PATHS | --list DIRECTORY}",
-		Short:  "Print what a process has at each path of the standard input (separated by NUL), or a directory's own entries",
+		Short:  "Print what a process has at each path of the standard input (NUL separates the paths), or the entries of a directory",
 		Hidden: true, // doctor runs the command as a separate process, because the command may hang
 		Args:   args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, given []string) error {
 			return doctor.Child(list, given[0], c.InOrStdin(), c.OutOrStdout())
 		},
 	}
-	c.Flags().BoolVar(&list, "list", false, "list the entries of a directory that mounts hide")
+	c.Flags().BoolVar(&list, "list", false, "list the entries of a directory, even if mounts hide them")
 	return c
 }

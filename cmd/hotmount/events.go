@@ -17,8 +17,8 @@ func eventsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "events [DISK | UUID | CLASS | REASON]",
 		Short: "Follow what hotmount does",
-		Long: "Print what hotmount and its units do, one line an event, from the journal.\n" +
-			"This needs root, or a member of the groups adm or systemd-journal.",
+		Long: "Print what hotmount and its units do, one line for each event, from the journal.\n" +
+			"Only root and members of the groups adm or systemd-journal can run the command.",
 		Args:              args(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: cli.CompleteFirst(func() []cobra.Completion { return cli.EventSubjects(host) }),
 		RunE: func(c *cobra.Command, given []string) error {

@@ -68,28 +68,28 @@ func TestExplain(t *testing.T) {
 		"vdb (disk sequence number 1016): 5 GiB, serial DATA-1",
 		"Class fast does not select it.\n  NO   transport: nvme: found virtio\n  yes  serial: DATA-*: found DATA-1\n",
 		"Class rest would select it, but default comes first.\n  yes  size: 1 GiB (1073741824 bytes)..: found 5 GiB (5368709120 bytes)\n",
-		"  NO   udev knows nothing on it: ID_FS_TYPE=xfs ",
-		"  NO   it is blank, by proof (blank: auto): filesystem xfs",
-		"  yes  no other disk has its serial, or it was accepted: serial DATA-1\n",
-		"\nDecision: mount: it holds xfs 0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f (filesystem)\n",
+		"  NO   udev reports nothing on the disk: ID_FS_TYPE=xfs ",
+		"  NO   the disk is proven blank (blank: auto): filesystem xfs",
+		"  yes  no other disk has the same serial, or the disk was accepted: serial DATA-1\n",
+		"\nDecision: mount: the disk holds xfs 0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f (filesystem)\n",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
 	d.Settings.Exclude[0].Serial[0] = "DATA-?"
-	if out := explained(); !strings.Contains(out, "exclude[0] matches it: no class may use it.\n  yes  serial: DATA-?: found DATA-1\n") || !strings.Contains(out, "Decision: ignore: the configuration excludes it") {
+	if out := explained(); !strings.Contains(out, "exclude[0] matches the disk: no class may use it.\n  yes  serial: DATA-?: found DATA-1\n") || !strings.Contains(out, "Decision: ignore: the configuration excludes the disk") {
 		t.Error(out)
 	}
 	d.Settings.Exclude[0], d.Facts.MapperName = disk.Selectors{MapperNames: []string{"vg0-*"}}, "vg0-system"
-	if out := explained(); !strings.Contains(out, "exclude[0] matches it: no class may use it.\n  yes  mapper_names: vg0-*: found vg0-system\n") || !strings.Contains(out, "Decision: ignore: the configuration excludes it") {
+	if out := explained(); !strings.Contains(out, "exclude[0] matches the disk: no class may use it.\n  yes  mapper_names: vg0-*: found vg0-system\n") || !strings.Contains(out, "Decision: ignore: the configuration excludes the disk") {
 		t.Error(out)
 	}
 	machine(t)
 
 	// From here on the test uses the system disk, hostile bytes, and an invalid dump.
 	out, _, err = call(t, "explain", "vda")
-	if err != nil || !strings.Contains(out, "no class may use it") || !strings.Contains(out, "Class default would select it.") || !strings.Contains(out, "Decision: ignore: it carries the system") || strings.Contains(out, "Conditions") {
+	if err != nil || !strings.Contains(out, "no class may use it") || !strings.Contains(out, "Class default would select it.") || !strings.Contains(out, "Decision: ignore: the disk carries the system") || strings.Contains(out, "Conditions") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if out, _, err = call(t, "explain", "vdc"); err != nil || strings.Contains(out, "\x1b") || !strings.Contains(out, `LVM2_member\x1b[31m`) {

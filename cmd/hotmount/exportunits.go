@@ -10,8 +10,8 @@ func exportUnitsCommand() *cobra.Command {
 	return configured(&cobra.Command{
 		Use:   "export-units DIRECTORY",
 		Short: "Write a static .mount unit for each mounted filesystem, to mount it without hotmount",
-		Long: "Write a unit file for each filesystem that is mounted now. The unit mounts it at the same path at every boot,\n" +
-			"without hotmount. No file is overwritten. The commands that enable the units are printed.",
+		Long: "Write a unit file for each filesystem that is mounted now. The unit mounts the filesystem at the same path at\n" +
+			"every boot, without hotmount. The command overwrites no file, and prints the commands that enable the units.",
 		Args: args(cobra.ExactArgs(1)),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs

@@ -17,9 +17,9 @@ func formatCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "format DISK [--confirm TOKEN]",
 		Short: "Format a refused disk and lose its data",
-		Long: "Show what is on a refused disk, and print a token. With that token, format the disk: everything on it is lost.\n" +
-			"The token is for this disk as it is now. It expires when the disk is written to, resized or detached, or when the\n" +
-			"machine restarts. A disk that is mounted, in use, swap space or part of the system is never formatted.",
+		Long: "Show what is on a refused disk, and print a token. With the token, format the disk: everything on the disk is lost.\n" +
+			"The token is valid only for the disk as it is now. The token expires when the disk is written to, resized or\n" +
+			"detached, or when the machine restarts. A disk that is mounted, in use, swap space or part of the system is never formatted.",
 		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: cli.CompleteFirst(cli.DisksWith(host, func(_ *disk.Facts, d disk.Decision) bool { return d.Action == disk.Refuse || d.Action == disk.Hold })),
 		RunE: func(c *cobra.Command, given []string) error {
@@ -29,7 +29,7 @@ func formatCommand() *cobra.Command {
 			name := cli.DiskName(given[0])
 			if c.Flags().Changed("confirm") {
 				if !helper.ValidToken(token) {
-					return usageError{fmt.Errorf("%q is not a token; to print one: hotmount format %s", disk.Visible(token), disk.Visible(name))}
+					return usageError{fmt.Errorf("%q is not a token; to print a token: hotmount format %s", disk.Visible(token), disk.Visible(name))}
 				}
 				return helper.Confirm(c.Context(), host(), c.OutOrStdout(), name, token, socket)
 			}

@@ -16,12 +16,12 @@ func historyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "history",
 		Short: "List the disks that were formatted: when, by whom and with which evidence",
-		Long:  "Print the record of each filesystem that hotmount made on this node, the newest last. This needs root.",
+		Long:  "Print the record of each filesystem that hotmount made on this node, the newest last. The command needs root.",
 		Args:  args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			all, err := host().Store.History()
 			if errors.Is(err, fs.ErrPermission) {
-				return fmt.Errorf("%w; only root may read it", err)
+				return fmt.Errorf("%w; only root may read the history", err)
 			}
 			if err != nil {
 				return err

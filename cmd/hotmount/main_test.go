@@ -148,7 +148,7 @@ func TestStateInit(t *testing.T) {
 		t.Errorf("before: %s", got)
 	}
 	out, code, err := call(t, "state", "init")
-	const want = "/dev/vdd (5 GiB) is held: it was attached before hotmount was installed, and may be blank; to let hotmount use it: hotmount accept vdd attached-before-installation\n"
+	const want = "/dev/vdd (5 GiB) is held: the disk was attached before hotmount was installed, and may be blank; to let hotmount use the disk: hotmount accept vdd attached-before-installation\n"
 	if code != 0 || err != nil || out != want {
 		t.Errorf("code %d, %v, %q", code, err, out)
 	}

@@ -15,7 +15,7 @@ func planCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plan",
 		Short: "Show what the daemon would do with each disk, and why",
-		Long: "Print the decision for each disk, and its reason. Nothing is written. As root, the command also reads disks without known\n" +
+		Long: "Print the decision for each disk, and the reason. The command writes nothing. As root, the command also reads disks without known\n" +
 			"content, as the daemon does before it formats them.",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {

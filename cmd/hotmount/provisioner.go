@@ -37,7 +37,7 @@ func provisionerCommand() *cobra.Command {
 	check := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Compare Helm values or a ConfigMap with the configuration",
-		Long: "Compare a values file of the chart, or the ConfigMap that it makes, with this node's configuration. Print each\n" +
+		Long: "Compare a values file of the chart, or the ConfigMap that the chart makes, with this node's configuration. Print each\n" +
 			"mismatch. The exit code is 3 if there is a mismatch. A FILE named - is the standard input:\n" +
 			"  kubectl get configmap -n NAMESPACE NAME -o yaml | hotmount provisioner check -",
 		Args: args(cobra.ExactArgs(1)),

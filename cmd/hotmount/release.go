@@ -14,9 +14,9 @@ func releaseCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "release {DISK | UUID}",
 		Short: "Unmount a disk so that it can be detached",
-		Long: "Unmount a disk that nothing uses. hotmount does not mount it again until it is attached again or accepted, or the\n" +
-			"machine reboots. The command prints that the disk is safe to detach once nothing on this machine uses it. It also\n" +
-			"checks a disk that was unmounted before. It ends no process, but names the processes that use the disk.",
+		Long: "Unmount a disk that nothing uses. hotmount does not mount the disk again until the disk is attached again or\n" +
+			"accepted, or the machine reboots. The command prints that the disk is safe to detach once nothing on this machine uses\n" +
+			"the disk. The command also checks a disk that was unmounted earlier. The command ends no process, but names the processes that use the disk.",
 		Args: args(cobra.ExactArgs(1)),
 		ValidArgsFunction: cli.CompleteFirst(func() []cobra.Completion {
 			return slices.Concat(cli.DisksWith(host, helper.Releasable)(), cli.UUIDsWith(host, cli.MountedOnly)())

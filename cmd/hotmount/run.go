@@ -32,7 +32,7 @@ func runCommand() *cobra.Command {
 				if s, err = lastGood(host().Store, fault); err != nil {
 					return err
 				}
-				log.Problem(fmt.Errorf("cannot use the configuration: %w; hotmount runs on its last good settings: it mounts or gives out only disks on record, and formats none; it loads a corrected configuration by itself; to see each fault: hotmount config check", fault))
+				log.Problem(fmt.Errorf("cannot use the configuration: %w; hotmount runs on its last good settings: it mounts or gives out only disks on record, and formats none; the daemon loads a corrected configuration by itself; to see each fault: hotmount config check", fault))
 			}
 			d := daemon.Daemon{
 				Host: host(), Settings: s, Load: func() (*disk.Settings, error) { return loadAndKeep(c, log) }, Log: log,
@@ -41,9 +41,9 @@ func runCommand() *cobra.Command {
 			return d.Run(c.Context())
 		},
 	}
-	c.Flags().StringVar(&format, "log-format", "auto", "text, json, or auto: the journal if standard error is connected to it, else text")
+	c.Flags().StringVar(&format, "log-format", "auto", "text, json, or auto: the journal if standard error is connected to the journal, otherwise text")
 	cli.CompleteFlag(c, "log-format", report.Formats...)
-	c.Flags().StringVar(&metricsTo, "metrics-directory", "/var/lib/prometheus/node-exporter", "the `directory` of node_exporter's textfile collector; without it there are no metrics")
+	c.Flags().StringVar(&metricsTo, "metrics-directory", "/var/lib/prometheus/node-exporter", "the `directory` of node_exporter's textfile collector; without this flag there are no metrics")
 	if err := c.MarkFlagDirname("metrics-directory"); err != nil {
 		panic(err) // the flag does not exist
 	}

@@ -50,7 +50,7 @@ func TestLastGood(t *testing.T) {
 		what, text string
 		mode       os.FileMode
 	}{
-		{"its mode is 0666", string(whole), 0o666},
+		{"the file's mode is 0666", string(whole), 0o666},
 		{"is incomplete", string(whole[:100]), 0o600},
 		{"unknown key", strings.Replace(string(whole), "workers:", "wurkers:", 1), 0o600},
 		{"expected a whole number", strings.Replace(string(whole), "workers: 16", "workers: 0", 1), 0o600},

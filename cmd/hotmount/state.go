@@ -11,10 +11,11 @@ func stateCommand() *cobra.Command {
 	c := group(&cobra.Command{Use: "state", Short: "Manage the state directory"})
 	c.AddCommand(&cobra.Command{
 		Use:   "init",
-		Short: "Make the state directory, holding the blank disks that are attached now",
+		Short: "Make the state directory, and hold the blank disks that are attached now",
 		Long: "Make the state directory if it does not exist. Each installation of the package runs this command. Disks that\n" +
-			"are attached at that moment and are not known to hold a filesystem are held until `hotmount accept DISK`.\n" +
-			"An existing state directory is kept. If hotmount could not write to it but can now, it formats disks again.",
+			"are attached when the command runs, and are not known to hold a filesystem, are held until `hotmount accept DISK`.\n" +
+			"The command keeps an existing state directory. If hotmount could not write to the directory before and can now,\n" +
+			"hotmount formats disks again.",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return helper.InitState(c.Context(), host(), socket, c.OutOrStdout(), usableBy(c))
@@ -22,8 +23,8 @@ func stateCommand() *cobra.Command {
 	}, &cobra.Command{
 		Use:   "keep",
 		Short: "Keep the records of a worker that has a new machine-id",
-		Long: "Record that this is the same worker as before, under a new machine-id. The blank disks that are held because of\n" +
-			"the new machine-id are formatted. This needs root.",
+		Long: "Record that this is the same worker as before, under a new machine-id. hotmount then formats the blank disks\n" +
+			"that it holds because of the new machine-id. The command needs root.",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return helper.KeepState(c.Context(), host(), socket, c.OutOrStdout())
@@ -31,9 +32,9 @@ func stateCommand() *cobra.Command {
 	}, &cobra.Command{
 		Use:   "reset",
 		Short: "Remove the records of another worker, or seal an image",
-		Long: "Remove hotmount's records of disks. No disk is touched. Disks that are attached at the next start of\n" +
+		Long: "Remove hotmount's records of disks. The command touches no disk. Disks that are attached at the next start of\n" +
 			"hotmount.service count as attached before the installation. The command refuses while the service runs, while a volume\n" +
-			"is mounted, or while a disk that was given out as a block volume is attached. This needs root.",
+			"is mounted, or while a disk that was given out as a block volume is attached. The command needs root.",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return helper.ResetState(c.Context(), host(), socket, c.OutOrStdout(), usableBy(c))

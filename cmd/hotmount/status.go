@@ -14,9 +14,9 @@ func statusCommand() *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Show the content and state of each disk, and why it is not used",
-		Long: "Print a table of the disks, and below it why a disk is not used and what helps. No disk is read: the command prints\n" +
-			"the content that the daemon found. The exit code is 3 if a disk is refused, failed or not grown.",
+		Short: "Show the content and state of each disk, and why a disk is not used",
+		Long: "Print a table of the disks, and below the table why a disk is not used and what helps. No disk is read: the command\n" +
+			"prints the content that the daemon found. The exit code is 3 if a disk is refused, failed or not grown.",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := usable(c)

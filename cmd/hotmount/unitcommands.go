@@ -19,15 +19,15 @@ import (
 // unitCommands returns the commands that hotmount's units run, which the help does not list.
 func unitCommands() []*cobra.Command {
 	return []*cobra.Command{
-		ofDisk("format-disk", "Prove one disk blank, and format it if it is", helper.Format),
+		ofDisk("format-disk", "Prove one disk blank, and format the disk if it is blank", helper.Format),
 		growDiskCommand(),
-		ofDisk("find-users", "Find out who has one disk open", helper.Users),
+		ofDisk("find-users", "Find the processes that have one disk open", helper.Users),
 		ofDisk("give-out", "Give out one disk by a symbolic link while this command runs", helper.GiveOut),
 		ofDisk("take-back", "Remove the link to one disk", func(ctx context.Context, h inventory.Host, seq uint64) error {
 			return helper.TakeBack(ctx, h, seq, socket)
 		}),
 		cleanupCommand(),
-		hidden("unmount-gone PATH:DEVICE", "Detach the mount of a disk that is gone, and name its users", 1, func(_ context.Context, given []string) error {
+		hidden("unmount-gone PATH:DEVICE", "Detach the mount of a disk that is gone, and name the users of the mount", 1, func(_ context.Context, given []string) error {
 			where, dev, err := helper.ParseGone(given[0])
 			if err != nil {
 				return usageError{err}
@@ -72,10 +72,10 @@ func ofDisk(use, short string, do func(ctx context.Context, h inventory.Host, se
 // growDiskCommand returns the command that hotmount-grow@.service and hotmount-stage@.service run.
 func growDiskCommand() *cobra.Command {
 	var stage string
-	c := ofDisk("grow-disk", "Grow the filesystem of one disk to fill it", func(ctx context.Context, h inventory.Host, seq uint64) error {
+	c := ofDisk("grow-disk", "Grow the filesystem of one disk to fill the disk", func(ctx context.Context, h inventory.Host, seq uint64) error {
 		return helper.Grow(ctx, h, seq, stage)
 	})
-	c.Flags().StringVar(&stage, "stage", "", "mount the filesystem in this `directory` to grow it, in a private mount namespace")
+	c.Flags().StringVar(&stage, "stage", "", "to grow the filesystem, mount it in this `directory`, in a private mount namespace")
 	return c
 }
 

@@ -17,8 +17,8 @@ func waitCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "wait UUID",
 		Short: "Wait until the filesystem with this UUID is mounted",
-		Long: "Wait until the filesystem with this UUID is mounted in its class directory. A service that needs it can have\n" +
-			"Requires= and After=hotmount-wait@UUID.service.",
+		Long: "Wait until the filesystem with this UUID is mounted in its class directory. A service that needs the filesystem\n" +
+			"can have Requires= and After=hotmount-wait@UUID.service.",
 		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: cli.CompleteFirst(cli.UUIDsWith(host, cli.NotIgnored)),
 		RunE: func(c *cobra.Command, given []string) error {
@@ -28,7 +28,7 @@ func waitCommand() *cobra.Command {
 			ctx := c.Context()
 			if timeout > 0 {
 				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it was not mounted within %s; see hotmount plan", timeout))
+				ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the filesystem was not mounted within %s; see hotmount plan", timeout))
 				defer cancel()
 			}
 			return helper.Wait(ctx, given[0], func() (*disk.Settings, error) { return running(c) })

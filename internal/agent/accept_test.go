@@ -75,7 +75,7 @@ func TestAcceptOfAnotherReason(t *testing.T) {
 		settle()
 		m.change(func() { m.log = nil })
 		_, err := a.Accept(t.Context(), "vdb", 0, disk.ReasonUsed)
-		if err == nil || !strings.Contains(err.Error(), "the reason is not used-elsewhere, or no longer; it is attached-before-installation: hold: nothing is known on it") {
+		if err == nil || !strings.Contains(err.Error(), "the reason is attached-before-installation and not used-elsewhere: hold: nothing is known on the disk") {
 			t.Errorf("error %v", err)
 		}
 		m.expect(t, ``)
@@ -108,7 +108,7 @@ func TestAcceptOfADiskThatWasNeverSeen(t *testing.T) {
 	with(t, m, func(t *testing.T, a *Agent) {
 		time.Sleep(time.Hour)
 		m.change(func() { m.log, m.lookErr = nil, nil })
-		if answer, err := a.Accept(t.Context(), "vdb", 0, ""); err != nil || !strings.Contains(answer, "looked at again") {
+		if answer, err := a.Accept(t.Context(), "vdb", 0, ""); err != nil || !strings.Contains(answer, "looks at the disk again") {
 			t.Errorf("%q, %v", answer, err)
 		}
 		m.expect(t, `
@@ -206,7 +206,7 @@ func TestAcceptedWhileInUse(t *testing.T) {
 	f.Standing.Unmounted, f.Holders = disk.ReasonReleased, []string{"dm-0"}
 	with(t, newMachine(f), func(t *testing.T, a *Agent) {
 		settle()
-		if got, err := a.Accept(t.Context(), "vdb", 0, ""); err != nil || !strings.HasSuffix(got, " is accepted, but hotmount still does not use it: it is in use by dm-0") {
+		if got, err := a.Accept(t.Context(), "vdb", 0, ""); err != nil || !strings.HasSuffix(got, " is accepted, but hotmount still does not use the disk: the disk is in use by dm-0") {
 			t.Errorf("%q, %v", got, err)
 		}
 	})

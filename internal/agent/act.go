@@ -61,7 +61,7 @@ func unconfirmed(st *state, done disk.Action) error {
 		return fmt.Errorf("the mount unit's job is done, but the mount table does not show %s", st.facts.Dev)
 	}
 	if st.decision.Action == disk.Link {
-		return fmt.Errorf("the unit is started, but its link does not exist; see journalctl -u hotmount-block@%d", st.facts.Seq)
+		return fmt.Errorf("the unit is started, but the disk's link does not exist; see journalctl -u hotmount-block@%d", st.facts.Seq)
 	}
 	if st.decision.Action == disk.Grow {
 		return errors.New("the filesystem was not measured")
@@ -178,9 +178,9 @@ func (a *Agent) mount(ctx context.Context, f *disk.Facts, class *disk.Class, d d
 	there, thereErr = a.host.MountedAt(path, f.Dev)
 	outcome := "unmounted again"
 	if there || unmountErr != nil || thereErr != nil {
-		outcome = "still mounted; end the processes that use it, then: umount " + path
+		outcome = "still mounted; end the processes that use the mount, then: umount " + path
 	}
-	return errors.Join(err, fmt.Errorf("%w: disk sequence number %d, which has its name now, was mounted instead, and is %s", disk.ErrGone, seq, outcome), unmountErr, thereErr)
+	return errors.Join(err, fmt.Errorf("%w: disk sequence number %d, which has the disk's name now, was mounted instead, and is %s", disk.ErrGone, seq, outcome), unmountErr, thereErr)
 }
 
 // startPrograms starts a program for each disk in the lane whose turn has come. The unit that proves a disk blank also

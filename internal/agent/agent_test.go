@@ -2511,7 +2511,7 @@ func TestAnotherDiskIsMountedInItsPlace(t *testing.T) {
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/` + uuidA + `
 			unmount /mnt/disks/` + uuidA + `
-			vdb: failed: the disk is gone: disk sequence number 3, which has its name now, was mounted instead, and is unmounted again
+			vdb: failed: the disk is gone: disk sequence number 3, which has the disk's name now, was mounted instead, and is unmounted again
 			vdb: gone
 			forgot 2
 			vdb: wait (udev-pending)
@@ -2520,7 +2520,7 @@ func TestAnotherDiskIsMountedInItsPlace(t *testing.T) {
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/` + uuidA + `
 			unmount /mnt/disks/` + uuidA + `
-			vdb: failed: the disk is gone: disk sequence number 3, which has its name now, was mounted instead, and is still mounted; end the processes that use it, then: umount /mnt/disks/` + uuidA + `
+			vdb: failed: the disk is gone: disk sequence number 3, which has the disk's name now, was mounted instead, and is still mounted; end the processes that use the mount, then: umount /mnt/disks/` + uuidA + `
 			busy
 			vdb: gone
 			forgot 2

@@ -127,7 +127,7 @@ func TestAMachinesDiskIsHeld(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		m.change(func() {
-			if log := strings.Join(m.log, "\n"); strings.Contains(log, "mount vdb seq") || !strings.Contains(log, "cannot use it: it is opened by the virtual machine monitor") {
+			if log := strings.Join(m.log, "\n"); strings.Contains(log, "mount vdb seq") || !strings.Contains(log, "cannot use the disk: it is opened by the virtual machine monitor") {
 				t.Errorf("log:\n%s", log)
 			}
 			m.log, m.opener = nil, nil
@@ -146,7 +146,7 @@ func TestAMachinesDiskIsHeld(t *testing.T) {
 // the disk open.
 func TestAWriterIsWaitedFor(t *testing.T) {
 	for want, put := range map[string]func(m *machine){
-		"cannot use it: it is opened for writing by dd (process 8)": func(m *machine) { m.opener = &disk.Opener{PID: 8, Command: "dd"} },
+		"cannot use the disk: it is opened for writing by dd (process 8)": func(m *machine) { m.opener = &disk.Opener{PID: 8, Command: "dd"} },
 		"no answer": func(m *machine) { m.openerErr = errors.New("no answer") },
 		"no space":  func(m *machine) { m.opener, m.keepErr = &disk.Opener{Machine: true}, errors.New("no space") },
 	} {

@@ -225,7 +225,7 @@ func TestBlockOfAnother(t *testing.T) {
 		settle()
 		m.log = nil
 		answer, err := a.Accept(t.Context(), "vdc", 0, "")
-		if err != nil || !strings.Contains(answer, "it is given out as a block volume") {
+		if err != nil || !strings.Contains(answer, "the disk is given out as a block volume") {
 			t.Errorf("%q, %v", answer, err)
 		}
 		m.expect(t, `
@@ -267,7 +267,7 @@ func TestBlockWithoutEffect(t *testing.T) {
 		m.expect(t, `
 			vdb: link (block-mode)
 			give out seq 2
-			vdb: failed: the unit is started, but its link does not exist; see journalctl -u hotmount-block@2`)
+			vdb: failed: the unit is started, but the disk's link does not exist; see journalctl -u hotmount-block@2`)
 	})
 }
 
@@ -278,7 +278,7 @@ func TestTakenBackWithoutEffect(t *testing.T) {
 	with(t, m, func(t *testing.T, a *Agent) {
 		settle()
 		m.change(func() { m.noEffect = true })
-		if err := a.Release(t.Context(), "vdb", 0); err == nil || !strings.Contains(err.Error(), "it is still there") {
+		if err := a.Release(t.Context(), "vdb", 0); err == nil || !strings.Contains(err.Error(), "the link is still there") {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -56,7 +56,7 @@ func (a *Agent) takeBack(ctx context.Context, dep *departure, s *disk.Settings) 
 	case err != nil:
 		return err
 	case now.Seq == dep.facts.Seq && now.Standing.Link == dep.path:
-		return fmt.Errorf("cannot remove the link %s to %s: it is still there; see journalctl -u hotmount-block@%d", dep.path, dep.facts.ID, dep.facts.Seq)
+		return fmt.Errorf("cannot remove the link %s to %s: the link is still there; see journalctl -u hotmount-block@%d", dep.path, dep.facts.ID, dep.facts.Seq)
 	}
 	return nil
 }

@@ -39,12 +39,12 @@ func (a *Agent) accept(name string, seq uint64, shown disk.Reason) (string, erro
 	case !st.seen && seq == 0:
 		st.tries.count, st.tries.step = 0, 0
 		a.wanted(name)
-		return name + " is looked at again", nil
+		return name + ": hotmount looks at the disk again", nil
 	case seq != 0 && st.facts.Seq != seq:
 		return "", fmt.Errorf("cannot accept %s: another disk has this name now; see hotmount plan", name)
 	case shown != "" && st.decision.Reason != shown:
 		d, why := a.decided(&st.facts)
-		return "", fmt.Errorf("cannot accept %s: the reason is not %s, or no longer; it is %s: %s: %s", name, shown, d.Reason, d.Action, why)
+		return "", fmt.Errorf("cannot accept %s: the reason is %s and not %s: %s: %s", name, d.Reason, shown, d.Action, why)
 	}
 	w := policy.Word(&st.facts, st.decision)
 	// The answer names what was accepted. Another disk may have got the name since the operator read the reason, or the
@@ -76,16 +76,16 @@ func (a *Agent) accepted(st *state, w disk.Word) string {
 		f := st.facts
 		f.Standing.Unmounted, f.Standing.Verdict = "", nil
 		if d, why := a.decided(&f); d.Action == disk.Ignore || d.Action == disk.Refuse {
-			return " is accepted, but hotmount still does not use it: " + why
+			return " is accepted, but hotmount still does not use the disk: " + why
 		}
 	}
 	if d := st.decision; d.Type != "" || d.Reason == disk.ReasonReleased || d.Reason == disk.ReasonUnmounted {
 		return " is accepted"
 	}
 	if class := policy.Select(&st.facts, a.settings); class != nil && class.Mode == disk.ModeBlock {
-		return " is accepted: unless another hold remains (hotmount status), it is given out as a block volume, and the volume's user overwrites it"
+		return " is accepted: unless another hold remains (hotmount status), the disk is given out as a block volume, and the volume's user overwrites the disk"
 	}
-	return " is accepted: it is formatted if it is proven blank, unless another hold remains (hotmount status)"
+	return " is accepted: the disk is formatted if it is proven blank, unless another hold remains (hotmount status)"
 }
 
 // decided returns the decision on the present facts, and the reason for it in words.
@@ -105,9 +105,9 @@ func (a *Agent) depart(name string, seq uint64) (*departure, error) {
 	case seq != 0 && st.facts.Seq != seq:
 		return nil, errors.New("another disk has this name now; see hotmount plan")
 	case !st.decision.Mounted() && !st.decision.GivenOut() && (st.decision.Action != disk.Ignore || a.path(st) == ""):
-		return nil, fmt.Errorf("it is not mounted or given out by hotmount (%s)", st.decision.Reason)
+		return nil, fmt.Errorf("the disk is not mounted or given out by hotmount (%s)", st.decision.Reason)
 	case a.leaving[a.path(st)] != nil:
-		return nil, errors.New("it is being unmounted")
+		return nil, errors.New("the disk is being unmounted")
 	}
 	// The record is written before the unmount, so that the next look does not take the release for an unmount by hand.
 	if err := a.host.Keep(&st.facts, disk.ReasonReleased, ""); err != nil {

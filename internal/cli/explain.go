@@ -78,7 +78,7 @@ func ReadDump(stdin io.Reader, file string) (*Dump, error) {
 		err = json.Unmarshal(data, &d)
 	}
 	if err == nil && (d.Version != dumpVersion || d.Settings == nil || d.Facts == nil || d.Content == nil || d.Facts.Name == "") {
-		err = errors.New("it is not the output of hotmount explain --facts of this version")
+		err = errors.New("the input is not the output of hotmount explain --facts of this version")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot explain %s: %w", file, err)
@@ -94,10 +94,10 @@ func Explain(w io.Writer, from *Dump) error {
 	fmt.Fprintf(&b, "%s: %s, serial %s, %s\n", disk.Visible(f.ID.String()), disk.HumanSize(f.Size), cmp.Or(disk.Visible(f.Serial), "nothing"), cmp.Or(disk.Visible(f.Transport), "nothing"))
 	classes, exclusions := policy.Consider(f, s)
 	if f.System != "" {
-		fmt.Fprintf(&b, "\nIt carries the running system (%s): no class may use it.\n", disk.Visible(f.System))
+		fmt.Fprintf(&b, "\nThe disk carries the running system (%s): no class may use it.\n", disk.Visible(f.System))
 	}
 	for _, e := range exclusions {
-		fmt.Fprintf(&b, "\nexclude[%d] matches it: no class may use it.\n%s", e.Index, matchLines(e.Matches))
+		fmt.Fprintf(&b, "\nexclude[%d] matches the disk: no class may use it.\n%s", e.Index, matchLines(e.Matches))
 	}
 	var class *disk.Class
 	for _, one := range classes {
@@ -108,9 +108,9 @@ func Explain(w io.Writer, from *Dump) error {
 	}
 	d := policy.Decide(f, c, s)
 	if class != nil {
-		act := "formatting it"
+		act := "formatting the disk"
 		if class.Mode == disk.ModeBlock {
-			act = "giving it out"
+			act = "giving out the disk"
 		}
 		fmt.Fprintf(&b, "\nConditions for %s:\n", act)
 		for _, cond := range policy.Conditions(f, c, s, class) {

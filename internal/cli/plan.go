@@ -66,7 +66,7 @@ func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, 
 		c.Evidence = nil // a line of the table has no room for the evidence
 		why, next := policy.Words(f, &c, s, d)
 		if d.Action == disk.Prove {
-			next = "to read it, run as root: hotmount plan"
+			next = "to read the disk, run as root: hotmount plan"
 		}
 		if fails != "" {
 			why, next = why+"; it fails: "+fails, helps
@@ -145,7 +145,7 @@ func OtherSettings(w io.Writer, st store.Store, s *disk.Settings) error {
 		return nil
 	}
 	slices.Sort(differ)
-	_, err = fmt.Fprintf(w, "This plan is for the configuration that the command reads. The daemon has other values for: %s\n"+
+	_, err = fmt.Fprintf(w, "This plan is for the configuration that this command has read. The daemon has other values for: %s\n"+
 		"(to load a change: systemctl reload hotmount; to see the settings of the unit: systemctl cat hotmount).\n", strings.Join(differ, ", "))
 	return err
 }

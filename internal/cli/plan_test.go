@@ -33,9 +33,9 @@ func TestPlan(t *testing.T) {
 		return b.String()
 	}
 	const want = `DISK  SIZE   SERIAL        DECISION  WHY
-vda   5 GiB                ignore    it carries the system: / is on it
-vdb   5 GiB  DATA-1        mount     it holds xfs 0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f
-vdc   5 GiB  \x1b[2J\n\tx  refuse    it holds LVM2_member\x1b[31m; nothing on it may be overwritten yet: the state directory is not initialised; what helps: hotmount state init`
+vda   5 GiB                ignore    the disk carries the system: / is on it
+vdb   5 GiB  DATA-1        mount     the disk holds xfs 0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f
+vdc   5 GiB  \x1b[2J\n\tx  refuse    the disk holds LVM2_member\x1b[31m; nothing on the disk may be overwritten yet: the state directory is not initialised; what helps: hotmount state init`
 	got := table()
 	if !strings.HasPrefix(got, want) || strings.Count(got, "\n") != 4 {
 		t.Errorf("got\n%s", got)
@@ -58,7 +58,7 @@ vdc   5 GiB  \x1b[2J\n\tx  refuse    it holds LVM2_member\x1b[31m; nothing on it
 	}
 	nodetest.Attach(t, h.Root, "vdzz", 48, "NEW")
 	got = table()
-	reason := "to read it, run as root: hotmount plan"
+	reason := "to read the disk, run as root: hotmount plan"
 	if os.Geteuid() == 0 {
 		reason = "cannot open vdzz (disk sequence number 1048): "
 	}
@@ -142,7 +142,7 @@ func TestFailing(t *testing.T) {
 	}
 	// In this test the daemon is down.
 	for i, got := range all(line) {
-		if !strings.Contains(got, "when the daemon ran: no way") || !strings.Contains(got, "systemctl start hotmount") {
+		if !strings.Contains(got, "while the daemon was running: no way") || !strings.Contains(got, "systemctl start hotmount") {
 			t.Errorf("%d does not tell of the failure:\n%s", i, got)
 		}
 	}

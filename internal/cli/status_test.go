@@ -20,7 +20,7 @@ func testStatus(at time.Time) *Status {
 	const uuid = "0b0f1c6e-aaaa-4000-8000-000000000001"
 	return &Status{Daemon: "down", Disks: []DiskStatus{
 		{Disk: "vdb", Size: 5 << 30, Serial: "S1", Content: disk.Filesystem, Type: "xfs", UUID: uuid, Class: "default", State: "mounted", Since: at.Add(-49 * time.Hour),
-			Where: "/mnt/disks/" + uuid, Used: 1, Capacity: 1000, Why: "it is mounted"},
+			Where: "/mnt/disks/" + uuid, Used: 1, Capacity: 1000, Why: "the disk is mounted"},
 		{Disk: strings.Repeat("v", 30), Size: 1023 << 40, Serial: "\x1b[31m" + strings.Repeat("S", 20), Content: disk.Other, Type: "LVM2_member_of_something", Class: strings.Repeat("c", 60),
 			State: "refused", Since: at.Add(-time.Hour), Where: "/a/very/long/directory/indeed/" + uuid, Why: strings.Repeat("because of that ", 20), Next: "detach " + strings.Repeat("it ", 60)},
 		{Disk: "dm-0", Name: "vg0-disk1", Serial: "LVM-x", State: "held", Why: "w"},
@@ -103,8 +103,8 @@ func TestPrintStatus(t *testing.T) {
 func TestPrintIgnored(t *testing.T) {
 	serial := "LVM-" + strings.Repeat("g", 32) + strings.Repeat("v", 28) + "VOLUME"
 	s := &Status{Daemon: "running", Disks: []DiskStatus{
-		{Disk: "vda", Content: disk.Other, State: "ignored", Why: "it carries the system: / is on it"},
-		{Disk: "vdb", Content: disk.Other, Class: "default", State: "ignored", Why: "it is in use by md0"},
+		{Disk: "vda", Content: disk.Other, State: "ignored", Why: "the disk carries the system: / is on it"},
+		{Disk: "vdb", Content: disk.Other, Class: "default", State: "ignored", Why: "the disk is in use by md0"},
 		{Disk: "dm-0", Serial: serial, Content: disk.Filesystem, Class: "default", State: "mounted"},
 	}}
 	for _, wide := range []bool{false, true} {
@@ -112,7 +112,7 @@ func TestPrintIgnored(t *testing.T) {
 		if err := printStatus(&b, s, false, wide, time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		if text := b.String(); !strings.Contains(text, "\nvdb is ignored: it is in use by md0\n") || strings.Contains(text, "vda is") || strings.Contains(text, serial) || strings.Contains(text, "VOLUME ") != wide {
+		if text := b.String(); !strings.Contains(text, "\nvdb is ignored: the disk is in use by md0\n") || strings.Contains(text, "vda is") || strings.Contains(text, serial) || strings.Contains(text, "VOLUME ") != wide {
 			t.Errorf("wide %t:\n%s", wide, text)
 		}
 		for line := range strings.Lines(b.String()) {
@@ -190,7 +190,7 @@ func TestStatusTellsWhatFailed(t *testing.T) {
 			continue // users other than root see the decision of the daemon
 		}
 		// The daemon is down, so the remedy that the daemon published does not help.
-		if got.State != test.want || got.State == "failed" && (got.Why != "when the daemon ran: no way" || !strings.HasSuffix(got.Next, "systemctl start hotmount")) {
+		if got.State != test.want || got.State == "failed" && (got.Why != "while the daemon was running: no way" || !strings.HasSuffix(got.Next, "systemctl start hotmount")) {
 			t.Errorf("%s: %+v", test.what, got)
 		}
 	}
@@ -248,7 +248,7 @@ func TestHears(t *testing.T) {
 		{"a failure that repeats itself", DiskStatus{State: "unmounted", Decision: refused}, disk.Line{Decision: refused, Failure: "f", Remedy: "r", Tries: 3, Retry: then}, "running",
 			DiskStatus{State: "failed", Decision: refused, Why: "f; failed 3 times so far, tried again at 08:00:00 UTC", Next: "r", Tries: 3, Retry: then}},
 		{"a failure of a daemon that is down", DiskStatus{State: "refused", Decision: refused}, disk.Line{Decision: refused, Failure: "f", Remedy: "r"}, "down",
-			DiskStatus{State: "failed", Decision: refused, Why: "when the daemon ran: f", Next: "the daemon tries again when it is started: systemctl start hotmount"}},
+			DiskStatus{State: "failed", Decision: refused, Why: "while the daemon was running: f", Next: "the daemon tries again when it is started: systemctl start hotmount"}},
 	} {
 		got := test.is
 		got.hear(&test.said, test.daemon)

@@ -92,7 +92,7 @@ func (c class) acts() {
 		c.add(c.at["mode"], "found %s, expected filesystem: a partition cannot be a block volume", quote(c.Mode))
 	}
 	if c.Create != "none" && !slices.Contains(c.Accept, c.Create) {
-		c.add(c.at["accept"], "found no %s, expected it in the list: create names it", c.Create)
+		c.add(c.at["accept"], "found no %[1]s, expected %[1]s in the list, because create names it", c.Create)
 	}
 	if c.Create != "none" && c.MinimumSize < minimumXFS {
 		c.add(c.at["minimum_size"], "found %s, expected at least 300MiB: mkfs.xfs needs that", quote(sizeText(c.MinimumSize)))

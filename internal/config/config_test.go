@@ -209,7 +209,7 @@ const (
 	rootWords     = `classes, exclude, csi_ignore, format, format_present, format_limit, format_period, settle, scan_rate, ready_timeout, rescan, workers, node, trim`
 	sizeWords     = `expected a whole number with one of the units KiB, MiB, GiB, TiB, KB, MB, GB, TB, such as 300MiB`
 	rateWords     = `expected none, or a whole number with one of the units KiB, MiB, GiB, TiB, KB, MB, GB, TB, such as 300MiB, at least 4MiB per second`
-	hidden        = `expected a directory that the daemon can see: ProtectHome= and PrivateTmp= of its unit hide /home, /root, /tmp and /var/tmp`
+	hidden        = `expected a directory that the daemon can see: ProtectHome= and PrivateTmp= of the daemon's unit hide /home, /root, /tmp and /var/tmp`
 	outside       = `expected a directory outside of /proc, /sys, /dev, /run, /etc, /usr, /boot`
 	pathWords     = `expected an absolute path such as /mnt/disks, of letters, digits, '.', '_' and '-', without '.', '..' or an extra slash`
 	nameWords     = `expected a name of 1 to 63 lower-case letters, digits and hyphens that does not begin with a hyphen`
@@ -316,7 +316,7 @@ func TestFaultsOfFile(t *testing.T) {
 		{"classes: [a]", `FILE:1: classes[0]: found "a", expected keys with values`},
 		{"classes:\n- blank: full", "FILE:2: classes[0]: found no name, expected one\nFILE:2: classes[0]: found no directory, expected one"},
 		{"classes: [" + strings.Repeat("{},", 65) + "]", `FILE:1: classes: found a list of 65 entries, expected at most 64`},
-		{"classes:\n- {name: a, directory: /a}\n- {name: a, directory: /b}", `FILE:3: classes[1].name: found "a", which is the name of classes[0] (line 2), expected a name of its own`},
+		{"classes:\n- {name: a, directory: /a}\n- {name: a, directory: /b}", `FILE:3: classes[1].name: found "a", which is the name of classes[0] (line 2), expected a name that nothing else has`},
 		{"classes:\n- {name: a, directory: /a}\n- {name: b, directory: /a}", `FILE:3: classes[1].directory: found "/a", classes[0] (line 2) has "/a", expected directories that do not contain each other`},
 		{"classes:\n- {name: a, directory: /a}\n- {name: b, directory: /a/b}", `FILE:3: classes[1].directory: found "/a/b", classes[0] (line 2) has "/a", expected directories that do not contain each other`},
 		{"classes:\n- {name: a, directory: /a/b}\n- {name: b, directory: /a}", `FILE:3: classes[1].directory: found "/a", classes[0] (line 2) has "/a/b", expected directories that do not contain each other`},
@@ -340,7 +340,7 @@ func TestFaultsOfFile(t *testing.T) {
 		{"classes: [{name: a, directory: /a/../b}]", `FILE:1: classes[0].directory: found "/a/../b", ` + pathWords},
 		{"classes: [{name: a, directory: /a%h}]", `FILE:1: classes[0].directory: found "/a%h", ` + pathWords},
 		{"classes: [{name: a, directory: /a b}]", `FILE:1: classes[0].directory: found "/a b", ` + pathWords},
-		{"classes: [{name: a, directory: /}]", `FILE:1: classes[0].directory: found "/", expected a directory of its own, not the root directory`},
+		{"classes: [{name: a, directory: /}]", `FILE:1: classes[0].directory: found "/", expected a separate directory, not the root directory`},
 		{"classes: [{name: a, directory: /proc}]", `FILE:1: classes[0].directory: found "/proc", ` + outside},
 		{"classes: [{name: a, directory: /sys/a}]", `FILE:1: classes[0].directory: found "/sys/a", ` + outside},
 		{"classes: [{name: a, directory: /dev/a}]", `FILE:1: classes[0].directory: found "/dev/a", ` + outside},
@@ -368,7 +368,7 @@ func TestFaultsOfFile(t *testing.T) {
 		{class("names: &a [vdb]"), `FILE:4: classes[0].names: found the anchor &a, expected only the value`},
 
 		{class("create: btrfs"), `FILE:4: classes[0].create: found "btrfs", expected xfs, ext4 or none`},
-		{class("create: ext4\n  accept: [xfs]"), `FILE:5: classes[0].accept: found no ext4, expected it in the list: create names it`},
+		{class("create: ext4\n  accept: [xfs]"), `FILE:5: classes[0].accept: found no ext4, expected ext4 in the list, because create names it`},
 		{class("create: ext4\n  minimum_size: 100MiB"), `FILE:5: classes[0].minimum_size: found "100MiB", expected at least 300MiB: mkfs.xfs needs that`},
 		{class("create: ext4\n  mkfs_options: [\"-i size=512\"]"), `FILE:5: classes[0].mkfs_options[0]: found "-i size=512", expected ` + expectedMkfsExt4},
 		{class("create: ext4\n  mkfs_options: [\"-F\"]"), `FILE:5: classes[0].mkfs_options[0]: found "-F", expected ` + expectedMkfsExt4},
@@ -380,7 +380,7 @@ func TestFaultsOfFile(t *testing.T) {
 		{class("adopt: all"), `FILE:4: classes[0].adopt: found "all", expected any or known`},
 		{class("adopt: [known]"), `FILE:4: classes[0].adopt: found a list, expected any or known`},
 		{class("accept: []"), `FILE:4: classes[0].accept: found an empty list, expected at least 1 entry, each xfs or ext4`},
-		{class("accept: [ext4]"), `FILE:4: classes[0].accept: found no xfs, expected it in the list: create names it`},
+		{class("accept: [ext4]"), `FILE:4: classes[0].accept: found no xfs, expected xfs in the list, because create names it`},
 		{class("blank: none"), `FILE:4: classes[0].blank: found "none", expected auto, full, sampled or unsigned`},
 
 		{class("grow: yes"), `FILE:4: classes[0].grow: found "yes", expected true or false`},
@@ -432,7 +432,7 @@ func TestFaultsOfFile(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	const (
-		forSystemd  = "an option of the filesystem, not one for systemd or mount(8)"
+		forSystemd  = "an option of the filesystem, not an option for systemd or mount(8)"
 		forOthers   = "no option that lets users other than root mount and unmount"
 		when        = "no option about when to mount: hotmount decides this"
 		act         = "no option that makes mount(8) do anything but mount the disk"
@@ -538,8 +538,8 @@ func TestWhichFile(t *testing.T) {
 		{name: "empty variable", path: one, environ: []string{"HOTMOUNT_CONFIG="}, want: `HOTMOUNT_CONFIG: found "", expected the path of a file`},
 		{name: "empty flag", path: one, args: []string{"--config="}, want: `--config: found "", expected the path of a file`},
 		{name: "symlink to nowhere", path: nowhere, want: "cannot read the configuration file DIR/nowhere: no such file or directory"},
-		{name: "directory", path: dir, want: "cannot read the configuration file DIR: expected a regular file, its mode is drwx------"},
-		{name: "FIFO", path: fifo, want: "cannot read the configuration file DIR/fifo: expected a regular file, its mode is prw-------"},
+		{name: "directory", path: dir, want: "cannot read the configuration file DIR: expected a regular file, found mode drwx------"},
+		{name: "FIFO", path: fifo, want: "cannot read the configuration file DIR/fifo: expected a regular file, found mode prw-------"},
 		{name: "below a file", path: one + "/x", want: "cannot read the configuration file DIR/one/x: not a directory"},
 		{name: "too large", path: big, want: "cannot read the configuration file DIR/big: larger than 1 MiB"},
 		{name: "control characters", args: []string{"--config", dir + "/\x1b"}, want: `cannot read the configuration file DIR/\x1b: no such file or directory`},
@@ -580,10 +580,10 @@ func TestRootAlone(t *testing.T) {
 	}{
 		{info{mode: 0o644, sys: &syscall.Stat_t{}}, ""},
 		{info{mode: 0o400, sys: &syscall.Stat_t{Gid: 5}}, ""},
-		{info{mode: 0o664, sys: &syscall.Stat_t{}}, "its mode is 0664, expected it to be writable only by root (0644)"},
-		{info{mode: 0o602, sys: &syscall.Stat_t{}}, "its mode is 0602, expected it to be writable only by root (0644)"},
-		{info{mode: 0o600, sys: &syscall.Stat_t{Uid: 1000}}, "it belongs to user 1000, expected root"},
-		{info{mode: 0o600}, "cannot tell its owner, expected root"},
+		{info{mode: 0o664, sys: &syscall.Stat_t{}}, "the file's mode is 0664, expected a file that only root can write (0644)"},
+		{info{mode: 0o602, sys: &syscall.Stat_t{}}, "the file's mode is 0602, expected a file that only root can write (0644)"},
+		{info{mode: 0o600, sys: &syscall.Stat_t{Uid: 1000}}, "the file belongs to user 1000, expected root"},
+		{info{mode: 0o600}, "cannot tell the file's owner, expected root"},
 	} {
 		got := ""
 		if err := rootAlone(tt.info); err != nil {
@@ -637,11 +637,11 @@ func TestAddFlags(t *testing.T) {
       --format                   format blank disks (default true)
       --format-limit int         how many disks are formatted within format_period before the operator has to accept more (default 64)
       --format-period duration   the period for format_limit (default 10m)
-      --format-present           format blank disks that were there before hotmount was installed
+      --format-present           format blank disks that were attached before hotmount was installed
       --node name                the node's name in the cluster (default the host's name)
-      --ready-timeout duration   how long a disk that is attached at start may delay readiness (default 30s)
+      --ready-timeout duration   how long a disk that is attached when the daemon starts may delay readiness (default 30s)
       --rescan duration          how often hotmount looks at every disk, even without an event (default 1h)
-      --scan-rate size           the most that is read of a disk in a second to prove it blank (default none)
+      --scan-rate size           how much is read from a disk in a second at most, to prove the disk blank (default none)
       --settle duration          how long a disk must be without writes before it is formatted (default 5s)
       --trim                     return the free space of filesystems to the storage (default true)
       --workers int              how many disks hotmount looks at in parallel (default 16)

@@ -82,7 +82,7 @@ func readDropIns(dir string, trust func(fs.FileInfo) error) ([]document, error) 
 		name := filepath.Join(dir, e.Name())
 		data, err := read(name, trust)
 		if err == nil && len(documents) == maxFiles {
-			err = fmt.Errorf("expected at most %d files in its directory", maxFiles)
+			err = fmt.Errorf("expected at most %d files in the directory", maxFiles)
 		}
 		if err != nil {
 			return nil, unreadable(name, err)
@@ -116,7 +116,7 @@ func read(path string, trust func(fs.FileInfo) error) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("expected a regular file, its mode is %s", info.Mode())
+		return nil, fmt.Errorf("expected a regular file, found mode %s", info.Mode())
 	}
 	if err := trust(info); err != nil {
 		return nil, err
@@ -150,11 +150,11 @@ func rootAlone(info fs.FileInfo) error {
 	}
 	switch {
 	case !ok:
-		return errors.New("cannot tell its owner, expected root")
+		return errors.New("cannot tell the file's owner, expected root")
 	case st.Uid != 0:
-		return fmt.Errorf("it belongs to user %d, expected root", st.Uid)
+		return fmt.Errorf("the file belongs to user %d, expected root", st.Uid)
 	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("its mode is %04o, expected it to be writable only by root (%s)", info.Mode().Perm(), mode)
+		return fmt.Errorf("the file's mode is %04o, expected a file that only root can write (%s)", info.Mode().Perm(), mode)
 	}
 	return nil
 }

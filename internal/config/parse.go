@@ -156,7 +156,7 @@ func (p *parser) addClasses(n *yaml.Node) {
 		}
 		name := c.values["name"]
 		if same := named(own, name); same >= 0 {
-			p.add(c.from["name"], "found %s, which is the name of %s (line %d), expected a name of its own", quote(name.(string)), own[same].at.key, own[same].at.line)
+			p.add(c.from["name"], "found %s, which is the name of %s (line %d), expected a name that nothing else has", quote(name.(string)), own[same].at.key, own[same].at.line)
 		}
 		own = append(own, c)
 		if same := named(p.classes[:before], name); same >= 0 {

@@ -72,7 +72,7 @@ func TestFaultsOfSelectors(t *testing.T) {
 		"serial: [\"\"]":                                 `classes[0].serial[0]: found "", ` + textWords,
 		"serial: [\"a\\tb\"]":                            `classes[0].serial[0]: found "a\tb", ` + textWords,
 		"serial: [\"[\"]":                                `classes[0].serial[0]: found "[", ` + textWords + "; a bracket is not closed, or nothing follows a backslash",
-		"serial: [\"a[z-b]\"]":                           `classes[0].serial[0]: found "a[z-b]", expected a pattern that can match something: in [z-a] the first character is above the last`,
+		"serial: [\"a[z-b]\"]":                           `classes[0].serial[0]: found "a[z-b]", expected a pattern that can match something: in [z-a] the first character comes after the last`,
 		`mkfs_options: ["-f"]`:                           `classes[0].mkfs_options[0]: found "-f", expected ` + expectedMkfs,
 		`mkfs_options: ["-i size=1024 -f"]`:              `classes[0].mkfs_options[0]: found "-i size=1024 -f", expected ` + expectedMkfs,
 		`mkfs_options: ["-m crc=0"]`:                     `classes[0].mkfs_options[0]: found "-m crc=0", expected ` + expectedMkfs,
@@ -119,7 +119,7 @@ func TestFaultsOfSelectors(t *testing.T) {
 		"exclude: [{transport: [scsi, nvme], mapper_names: [a]}]":     `FILE:1: exclude[0].mapper_names: found "a", expected none: scsi and nvme disks have no mapper_names`,
 		"exclude: [{transport: [nvme], names: [vdb]}]":                `FILE:1: exclude[0].names[0]: found "vdb", expected a pattern that can match something: the exclusion's transport is nvme`,
 		"exclude: [{names: [nvme0]}]":                                 `FILE:1: exclude[0].names[0]: found "nvme0", ` + diskWords,
-		"exclude: [{serial: ['[b-a]'], model: ['re:Samsung SSD 870 EVO.*'], transport: [scsi]}]": `FILE:1: exclude[0].serial[0]: found "[b-a]", expected a pattern that can match something: in [z-a] the first character is above the last` + "\n" +
+		"exclude: [{serial: ['[b-a]'], model: ['re:Samsung SSD 870 EVO.*'], transport: [scsi]}]": `FILE:1: exclude[0].serial[0]: found "[b-a]", expected a pattern that can match something: in [z-a] the first character comes after the last` + "\n" +
 			`FILE:1: exclude[0].model[0]: found "re:Samsung SSD 870 EVO.*", expected at most 16 characters: scsi cuts models to this length`,
 		"exclude: [{partitions: false}]":                                                             "FILE:1: exclude[0]: found no selector, expected at least one of " + strings.Join(names(selectorKeys), ", "),
 		"exclude: [{transport: [virtio], names: [sdb], serial: [x]}]":                                `FILE:1: exclude[0].names[0]: found "sdb", expected a pattern that can match something: the exclusion's transport is virtio`,

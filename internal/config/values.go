@@ -89,7 +89,7 @@ func wrongPattern(s, expected string) string {
 	} else if _, err := path.Match(s, ""); err != nil {
 		return expected + "; a bracket is not closed, or nothing follows a backslash"
 	} else if emptyBracket(s) {
-		return "a pattern that can match something: in [z-a] the first character is above the last"
+		return "a pattern that can match something: in [z-a] the first character comes after the last"
 	}
 	return ""
 }
@@ -117,7 +117,7 @@ func wrongDirectory(s, expected string) string {
 	case path.Clean(s) != s:
 		return expected
 	case s == "/":
-		return "a directory of its own, not the root directory"
+		return "a separate directory, not the root directory"
 	// The mount unit's name is the escaped path, with "\x2d" for "-", and has at most 255 characters (UNIT_NAME_MAX
 	// in systemd's src/basic/unit-name.h). A UUID below the directory and ".mount" take 55 of the 255 characters.
 	case len(s)+3*strings.Count(s, "-") > 190:
@@ -129,7 +129,7 @@ func wrongDirectory(s, expected string) string {
 		}
 	}
 	if disk.Hidden(s) {
-		return "a directory that the daemon can see: ProtectHome= and PrivateTmp= of its unit hide /home, /root, /tmp and /var/tmp"
+		return "a directory that the daemon can see: ProtectHome= and PrivateTmp= of the daemon's unit hide /home, /root, /tmp and /var/tmp"
 	}
 	return ""
 }
@@ -171,7 +171,7 @@ func refusal(name string) string {
 	}
 	switch prefix, _, dotted := strings.Cut(name, "."); {
 	case strings.HasPrefix(name, "x-"), strings.HasPrefix(name, "X-"):
-		return "an option of the filesystem, not one for systemd or mount(8)"
+		return "an option of the filesystem, not an option for systemd or mount(8)"
 	case dotted && prefix == "verity":
 		return "no option that adds another device"
 	}

@@ -136,7 +136,7 @@ func peerUID(c *net.UnixConn) (uint32, error) {
 		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	})
 	if err = errors.Join(err, credErr); err != nil {
-		return 0, fmt.Errorf("cannot tell which user asks: %w", err)
+		return 0, fmt.Errorf("cannot tell which user sent the request: %w", err)
 	}
 	return cred.Uid, nil
 }

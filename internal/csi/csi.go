@@ -167,7 +167,7 @@ func read(dir string) ([]fs.DirEntry, error) {
 	case errors.Is(err, io.EOF):
 		err = nil
 	case len(all) > maxEntries:
-		err = fmt.Errorf("it has more than %d entries", maxEntries)
+		err = fmt.Errorf("the directory has more than %d entries", maxEntries)
 	}
 	return all, err
 }

@@ -126,11 +126,11 @@ var causes = []struct {
 	{`Unknown parameter|Bad value for '|Unrecognized mount option|quota feature not enabled|quota support not available|invalid log(bufs|bufsize|iosize)|logbuf size must be`,
 		"the disk is not damaged; correct the options of class CLASS; then: hotmount config check && systemctl reload hotmount", true},
 	{`unknown (read-only compatible|incompatible)( log)? features|unsupported optional features|not supported by kernel|Only pagesize`,
-		"the filesystem is newer than this kernel, and is not damaged; boot a newer kernel, such as the one that mounted it last", false},
+		"the filesystem is newer than this kernel, and is not damaged; boot a newer kernel, such as the kernel that mounted the filesystem last", false},
 	// These words come from xfs_readsb in fs/xfs/xfs_mount.c and ext4_load_super in fs/ext4/super.c.
-	{`device supports [0-9]+ byte sectors|bad block size`, "the filesystem was made for smaller sectors than this disk has, and is not damaged; attach it as a disk with sectors of 512 bytes", false},
+	{`device supports [0-9]+ byte sectors|bad block size`, "the filesystem was made for smaller sectors than this disk has, and is not damaged; attach the disk with sectors of 512 bytes", false},
 	{`external log|external journal|journal device`, "the filesystem has its log on another device, and is not damaged; hotmount mounts only a filesystem that is on one disk", false},
-	{`[Cc]orrupt|Structure needs cleaning|[Cc]hecksum|CRC error|Bad message|xfs_repair|bad geometry|run e2fsck`, "look at it with: CHECK", false},
+	{`[Cc]orrupt|Structure needs cleaning|[Cc]hecksum|CRC error|Bad message|xfs_repair|bad geometry|run e2fsck`, "check the filesystem with: CHECK", false},
 	{`I/O error|Input/output error`, "the disk has read or write errors, and the filesystem may still be good; to see the errors: journalctl -k -b -g NAME", false},
 }
 
@@ -172,9 +172,9 @@ func (a *attempt) failure(f *disk.Facts, class *disk.Class, fstype, mountUnit, h
 	// duplicate UUID is not a sign of a fault of the disk.
 	if strings.Contains(strings.Join(a.kernel, "\n"), "duplicate UUID") {
 		if holders != "" {
-			holders = "; when its disk was detached, it was used by: " + holders
+			holders = "; when the disk was detached, the filesystem was used by: " + holders
 		}
-		return fmt.Errorf("cannot mount %s: %w%s; hotmount mounts it when nothing uses it any more; to see what uses it: hotmount doctor", f.ID, disk.ErrHeld, holders)
+		return fmt.Errorf("cannot mount %s: %w%s; hotmount mounts the disk when nothing uses it any more; to see what uses the disk: hotmount doctor", f.ID, disk.ErrHeld, holders)
 	}
 	if (a.result == "" || a.result == "failed") && len(a.mount)+len(a.kernel) == 0 {
 		return fmt.Errorf("cannot mount %s: the job of %s failed, mount(8) printed nothing, and nothing reports damage; to see why: systemctl status '%[2]s'", f.ID, mountUnit)

@@ -17,7 +17,7 @@ var ErrGone = errors.New("the disk is gone")
 
 // ErrHeld reports that the kernel still has a filesystem mounted in a place that the host cannot see. The filesystem of
 // a detached disk stays mounted until its last user closes it.
-var ErrHeld = errors.New("the kernel still has this filesystem mounted, in a place that the host does not show")
+var ErrHeld = errors.New("the kernel still has the filesystem mounted, at a place that the host does not show")
 
 // NodeError reports a fault of the node and not of the disk, such as a fault of PID 1 or a full filesystem. The fault
 // may disappear without any action on the disk.
@@ -105,7 +105,7 @@ func (id ID) Sandboxed(template string, err error) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	return fmt.Errorf("%w: the sandbox of %s@%d.service is the cause, not the disk; the unit may open only the device that %s leads to when the unit starts, if root owns it; drop-ins can change this: ls -lL %[4]s; systemctl cat %[2]s@%[3]d",
+	return fmt.Errorf("%w: the sandbox of %s@%d.service is the cause, not the disk; the unit may open only the device that %s leads to when the unit starts, if root owns the device; drop-ins can change this: ls -lL %[4]s; systemctl cat %[2]s@%[3]d",
 		err, template, id.Seq, id.BySeq())
 }
 

@@ -210,9 +210,9 @@ func (f *Facts) Through() string {
 	case len(f.Loops) == 0:
 		return ""
 	case f.LoopsUnsure:
-		return "it seems to be in use through /dev/" + f.Loops[0]
+		return "the disk seems to be in use through /dev/" + f.Loops[0]
 	}
-	return "it is in use through /dev/" + f.Loops[0]
+	return "the disk is in use through /dev/" + f.Loops[0]
 }
 
 // Lies returns the type and a printable identifier of what is on the disk. c is the content of the disk. Both results

@@ -75,7 +75,7 @@ func (e *examiner) covered(c *disk.Class, p string, top place, known bool) {
 		lower := describe(m, m.Root)
 		switch {
 		case !known:
-			e.find(f, Warning, Blind, nil, "cannot look at %s on the host: %s", shown, cmp.Or(e.s.Host.Sights[p].Failure, "it is gone"))
+			e.find(f, Warning, Blind, nil, "cannot look at %s on the host: %s", shown, cmp.Or(e.s.Host.Sights[p].Failure, "the directory is gone"))
 		case !top.own:
 			e.find(f, Problem, Covered, advice("covered", "over", top.mount.Path),
 				"%s is mounted at %s, but a mount at %s hides it", lower, shown, disk.Visible(top.mount.Path))

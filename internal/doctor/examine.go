@@ -96,7 +96,7 @@ func (v *View) compare(p string, host place) (string, place) {
 
 // unknown returns why the view's place at a path cannot be compared.
 func (v *View) unknown(p string) string {
-	return cmp.Or(v.Sights[p].Failure, "its mount is not in the mount table")
+	return cmp.Or(v.Sights[p].Failure, "the mount at this path is not in the mount table")
 }
 
 // hostPath returns the shortest host path of a directory of a filesystem, even if a mount hides the directory.

@@ -139,7 +139,7 @@ func List(dir string, w io.Writer) error {
 	out := json.NewEncoder(w)
 	for i, e := range entries {
 		if i == maxEntries {
-			return fmt.Errorf("it has more than %d entries", maxEntries)
+			return fmt.Errorf("the directory has more than %d entries", maxEntries)
 		}
 		one, err := entry(path.Join(dir, e.Name()), e)
 		if errors.Is(err, fs.ErrNotExist) {

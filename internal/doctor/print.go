@@ -58,7 +58,7 @@ func (r *Report) whereIs(f *Finding) string {
 	for _, h := range r.Host {
 		for _, m := range h.Mounts {
 			if disk.IsBelow(f.Data, m.Path) {
-				return "on the host's system disk, hidden by what is mounted there"
+				return "on the host's system disk, hidden by a mount"
 			}
 		}
 	}

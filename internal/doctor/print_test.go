@@ -42,7 +42,7 @@ func TestPrint(t *testing.T) {
   kubelet 8 (kube\x1b[31mlet): /mnt/disks is not there
 
 PROBLEM: it is wrong
-  the data: /mnt/disks/a on the host's system disk, hidden by what is mounted there
+  the data: /mnt/disks/a on the host's system disk, hidden by a mount
   readable now at: /proc/8/root/data
     do
       this

@@ -279,7 +279,7 @@ func TestServices(t *testing.T) {
 		want                []string
 	}{
 		{"one setting", "/system.slice/x.service", set("MountFlags=", "MountFlags=slave"), []string{
-			"# x.service must use the host's mounts. These settings give it mounts of its own: 'MountFlags=slave in /etc/systemd/system/x.service'",
+			"# x.service must use the host's mounts. These settings give x.service mounts of its own: 'MountFlags=slave in /etc/systemd/system/x.service'",
 			"echo '[Service] MountFlags=' | tr ' ' '\\n' >/etc/systemd/system/x.service.d/zz-host-mounts.conf"}},
 		{"several, and one that is implied", "/system.slice/x.service/init", set("PrivateTmp=no", "PrivateTmp=yes", "ReadOnlyPaths=", "ReadOnlyPaths=/opt /srv", "ProcSubset=all", "ProcSubset=pid"), []string{
 			"of its own: 'PrivateTmp=yes in /etc/systemd/system/x.service.d/10-a.conf and /run/systemd/system/x.service.d/20-b.conf, ProcSubset=pid, ReadOnlyPaths=/opt /srv in /run/systemd/system/x.service.d/20-b.conf'",

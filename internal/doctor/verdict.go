@@ -208,7 +208,7 @@ func (h *hostFacts) wrongDisk(m *mounts.Mount, root string, of volume) (Level, s
 		return Problem, "not on the disk at " + disk.Visible(disks[0].Path)
 	case of.container != "": // a container's part of any kind of volume
 	case m.Type == "overlay":
-		return Problem, "which is deleted with its container"
+		return Problem, "which is deleted with the container"
 	case provisioned().MatchString(of.name) && !h.points[point{m.Dev, root}]:
 		return Warning, "which is not a mount point of the host: the provisioner makes volumes only of mount points"
 	}
@@ -256,7 +256,7 @@ func (e *examiner) volume(g group, hits []hit) {
 		what = fmt.Sprintf("the data is in %s, %s", where, best.why)
 	}
 	if deleted {
-		what += "; that directory was removed: the data is gone when its last user ends"
+		what += "; that directory was removed: the data is gone when the directory's last user ends"
 	} else {
 		f.Data = e.hostPath(point{best.mount.Dev, best.mount.Root})
 	}

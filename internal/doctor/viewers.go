@@ -30,14 +30,14 @@ func (e *examiner) viewers(c *disk.Class, host place, disks map[string]place) {
 		}
 	}
 	if count[Kubelet] == 0 {
-		e.find(Finding{Class: c.Name}, Note, NoKubelet, nil, "no kubelet runs on this node, so hotmount cannot check what it would see of %s", c.Directory)
+		e.find(Finding{Class: c.Name}, Note, NoKubelet, nil, "no kubelet runs on this node, so hotmount cannot check what a kubelet would see of %s", c.Directory)
 	} else if c.LoopDevices() {
 		e.find(Finding{Class: c.Name}, Warning, LoopDevices, advice("loop-devices"),
 			"class %s selects loop devices on a node with a kubelet: loop devices are only for trying hotmount, and their files share a disk", c.Name)
 	}
 	if count[Provisioner] > 0 && have == 0 {
 		e.find(Finding{Class: c.Name, Paths: []string{c.Directory}}, Warning, NoDirectory, remedy(&Process{Role: Provisioner}, c.Directory),
-			"no provisioner on this node has %s: nothing makes volumes of its disks", c.Directory)
+			"no provisioner on this node has %s: nothing makes volumes of the disks there", c.Directory)
 	}
 }
 
@@ -58,7 +58,7 @@ func (e *examiner) viewer(c *disk.Class, v *View, p *Process, host place, groups
 			e.find(f, Problem, NotPropagated, do, "%s will not see new mounts in %s: %s", who, shown, consequence(p.Role))
 		}
 		if p.Role == Agent && readOnly(at.mount.Options) {
-			e.find(f, Problem, ReadOnly, advice("daemon-read-only", "dir", c.Directory), "%s cannot write to %s: it cannot mount disks there", who, shown)
+			e.find(f, Problem, ReadOnly, advice("daemon-read-only", "dir", c.Directory), "%s cannot write to %s, so it cannot mount disks there", who, shown)
 		}
 		e.disksSeen(c, v, p, &seen, host, disks)
 	case p.Role == Provisioner: // the provisioner may serve only other classes
@@ -87,9 +87,9 @@ func who(p *Process) string {
 func consequence(r Role) string {
 	switch r {
 	case Provisioner:
-		return "it makes no volumes of new disks, and keeps removed disks in use"
+		return "the provisioner makes no volumes of new disks, and keeps removed disks in use"
 	case Agent:
-		return "it mounts nothing there"
+		return "hotmount mounts nothing there"
 	}
 	return "pods on new disks will write to the system disk"
 }

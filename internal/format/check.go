@@ -91,7 +91,7 @@ func (s *Session) again(ctx context.Context, o MakeOptions) error {
 	// The short look finds the disk blank if a half-made filesystem has lost its superblock.
 	same := c.Kind == s.proven.Kind && c.UUID == s.proven.UUID || c.Kind == disk.Blank && s.proven.Kind == disk.HalfMade
 	if !same {
-		return s.changed(fmt.Errorf("it was %s and is %s now: %q", s.proven.Kind, c.Kind, c.Evidence))
+		return s.changed(fmt.Errorf("the disk was %s and is %s now: %q", s.proven.Kind, c.Kind, c.Evidence))
 	}
 	return s.isUntouched()
 }
@@ -120,7 +120,7 @@ func (s *Session) isUntouched() error {
 	case err != nil:
 		return err
 	case writes != s.writes:
-		return fmt.Errorf("%w: %d writes and discards meanwhile", ErrWritten, writes-s.writes)
+		return fmt.Errorf("%w: %d writes and discards since the last count", ErrWritten, writes-s.writes)
 	case inFlight > 0:
 		return fmt.Errorf("%w: %d writes are not complete yet, and may reach the disk at any time", ErrWritten, inFlight)
 	}
@@ -135,7 +135,7 @@ func (s *Session) isSame(f *os.File) error {
 		return err
 	}
 	if got != want {
-		return fmt.Errorf("it is another disk, or has another size: device number %s, disk sequence number %d, %d bytes instead of %s, %d, %d",
+		return fmt.Errorf("this is another disk, or the disk has another size: device number %s, disk sequence number %d, %d bytes instead of %s, %d, %d",
 			got.dev, got.seq, got.size, want.dev, want.seq, want.size)
 	}
 	dev, err := s.sys.node(s.disk.Node())

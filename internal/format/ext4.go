@@ -178,7 +178,7 @@ func (s *Session) setRootMode(ctx context.Context, i *disk.Intent, allowed func(
 		is, _, err = probe.Ext4Root(s.keep, i.UUID)
 	}
 	if err == nil && is != mode {
-		err = fmt.Errorf("its root directory has mode %#o, not %#o: debugfs says %q", is, mode, lines)
+		err = fmt.Errorf("the root directory has mode %#o, not %#o: debugfs says %q", is, mode, lines)
 	}
 	return err
 }

@@ -107,7 +107,7 @@ func TestRealExt4Mode(t *testing.T) {
 	l.isExt4()
 	l = ext4Loop(t, 300<<20)
 	l.runner = silent{}
-	if _, err := l.work(); err == nil || !strings.Contains(err.Error(), "its root directory has mode 0755, not 02770") || l.facts.Standing.Intent == nil {
+	if _, err := l.work(); err == nil || !strings.Contains(err.Error(), "the root directory has mode 0755, not 02770") || l.facts.Standing.Intent == nil {
 		t.Errorf("error %v, intent %v", err, l.facts.Standing.Intent)
 	}
 }

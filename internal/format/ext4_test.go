@@ -61,7 +61,7 @@ func TestExt4IsAskedFirst(t *testing.T) {
 		"a mode":            {mode: "1777", err: `"1777" is not a mode`},
 		"an option":         {options: []string{"-F 1"}, err: `"-F 1" is not an option that a class may give to mkfs.ext4`},
 		"an XFS's option":   {options: []string{"-i size=1024"}, err: "not an option that a class may give to mkfs.ext4"},
-		"nothing made":      {make: runtest.Print("", 0), err: "cannot read back what mkfs.ext4 wrote: it has no ext4 superblock", begun: true, ran: true},
+		"nothing made":      {make: runtest.Print("", 0), err: "cannot read back what mkfs.ext4 wrote: the disk has no ext4 superblock", begun: true, ran: true},
 		"it fails":          {make: runtest.Complain("no", 1), err: "exit code 1: no", begun: true, ran: true},
 	} {
 		t.Run(name, func(t *testing.T) {

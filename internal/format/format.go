@@ -26,17 +26,17 @@ import (
 
 var (
 	// ErrBusy reports that another process has claimed or locked the disk.
-	ErrBusy = errors.New("somebody else uses it")
+	ErrBusy = errors.New("somebody else uses the disk")
 	// ErrWritten reports that another process wrote to the disk during the proof or the format.
-	ErrWritten = errors.New("somebody writes to it")
+	ErrWritten = errors.New("somebody writes to the disk")
 	// ErrRefused reports that mkfs refuses the disk, or an option of the class, before it writes. Another attempt with
 	// the same disk and options would also fail.
-	ErrRefused = errors.New("mkfs refuses it")
+	ErrRefused = errors.New("mkfs refuses the disk")
 	// ErrMade reports that a filesystem was made with the operator's token, but cannot be used yet. For example, tools
 	// may still find old content on the disk besides the new filesystem.
 	ErrMade = errors.New("the filesystem is made")
 	// ErrShared reports that the disk changed although this machine did not write to it.
-	ErrShared = errors.New("another machine writes to it: a disk must be attached to one machine only")
+	ErrShared = errors.New("another machine writes to the disk: a disk must be attached to one machine only")
 )
 
 // Retry reports whether another attempt may succeed after err. If mkfs has refused a disk, mkfs will refuse the disk

@@ -451,7 +451,7 @@ func TestObstacles(t *testing.T) {
 	dead := errors.New("signal: killed")
 	write := func(w *world) { w.writes++ }
 	stall := func(w *world) { w.inFlight++ }
-	const unanswered = "somebody writes to it: 1 writes are not complete yet"
+	const unanswered = "somebody writes to the disk: 1 writes are not complete yet"
 	for _, tc := range []struct {
 		name string
 		// before runs before Open, and between runs between Prove and Make.
@@ -465,7 +465,7 @@ func TestObstacles(t *testing.T) {
 		begun bool
 	}{
 		// Obstacles for Open.
-		{name: "claimed by somebody", before: func(w *world) { w.openErr[true] = unix.EBUSY }, err: "somebody else uses it"},
+		{name: "claimed by somebody", before: func(w *world) { w.openErr[true] = unix.EBUSY }, err: "somebody else uses the disk"},
 		{name: "barred by the sandbox", before: func(w *world) { w.openErr[false] = unix.EPERM }, err: "the sandbox of hotmount-format@12.service"},
 		{name: "not there", before: func(w *world) { w.openErr[false] = unix.ENOENT }, err: "no such file"},
 		{name: "another sequence number", before: func(w *world) { w.now.seq = 13 }, err: "another disk"},
@@ -514,10 +514,10 @@ func TestObstacles(t *testing.T) {
 		{name: "resized after the proof", between: func(w *world) { w.now.size *= 2 }, err: "another size"},
 		{name: "another node after the proof", between: func(w *world) { w.nodeDev.Minor++ }, err: "device number"},
 		{name: "no counters after the proof", between: func(w *world) { w.counters = errors.New("no stat") }, err: "no stat"},
-		{name: "a byte at the start after the proof", between: func(w *world) { w.put(4095, []byte{1}) }, err: "another machine writes to it"},
-		{name: "a byte at the end after the proof", byte: true, between: func(w *world) { w.put(size-1, []byte{1}) }, err: "another machine writes to it"},
-		{name: "a byte and a write after the proof", between: func(w *world) { w.put(4095, []byte{1}); w.writes++ }, err: "somebody writes to it: 1 writes"},
-		{name: "a signature after the proof", between: func(w *world) { w.named(other) }, err: "another machine writes to it"},
+		{name: "a byte at the start after the proof", between: func(w *world) { w.put(4095, []byte{1}) }, err: "another machine writes to the disk"},
+		{name: "a byte at the end after the proof", byte: true, between: func(w *world) { w.put(size-1, []byte{1}) }, err: "another machine writes to the disk"},
+		{name: "a byte and a write after the proof", between: func(w *world) { w.put(4095, []byte{1}); w.writes++ }, err: "somebody writes to the disk: 1 writes"},
+		{name: "a signature after the proof", between: func(w *world) { w.named(other) }, err: "another machine writes to the disk"},
 		{name: "unreadable after the proof", between: func(w *world) { w.truncate(0) }, err: "cannot read byte 0"},
 		{name: "switched off after the proof", between: func(w *world) { w.off = errors.New("the hold file") }, err: "the hold file"},
 		{name: "half made and switched off after the proof", recover: true, between: func(w *world) { w.off = errors.New("the hold file") }, err: "the hold file",
@@ -533,7 +533,7 @@ func TestObstacles(t *testing.T) {
 				w.put(size-1, []byte{1})
 				return run.Result{ExitCode: 1}, nil
 			})
-		}, err: "another machine writes to it"},
+		}, err: "another machine writes to the disk"},
 		{name: "an unknown mkfs.xfs", before: func(w *world) { w.On(versionLine, runtest.Print("mkfs.xfs (new) 7\n", 0)) }, err: "cannot understand /usr/sbin/mkfs.xfs -V"},
 		{name: "no mkfs.xfs", before: func(w *world) { w.On(versionLine, runtest.Fail(os.ErrNotExist)) }, err: "does not exist"},
 		{name: "mkfs -N killed", before: func(w *world) { w.On(dryLine, runtest.Fail(dead)) }, err: "signal: killed"},
@@ -544,8 +544,8 @@ func TestObstacles(t *testing.T) {
 		{name: "written at the last moment", before: func(w *world) { w.onBegin = func() { w.writes++ } }, err: "1 writes", begun: true},
 		{name: "a write that stalls during mkfs -N", before: func(w *world) { w.whenRun(dryLine, stall) }, err: unanswered, begun: true},
 		{name: "a write that stalls at the last moment", before: func(w *world) { w.onBegin = func() { stall(w) } }, err: unanswered, begun: true},
-		{name: "a byte at the last moment", byte: true, before: func(w *world) { w.onBegin = func() { w.put(size-1, []byte{1}) } }, err: "another machine writes to it", begun: true},
-		{name: "a signature at the last moment", before: func(w *world) { w.onBegin = func() { w.named(other) } }, err: "another machine writes to it", begun: true},
+		{name: "a byte at the last moment", byte: true, before: func(w *world) { w.onBegin = func() { w.put(size-1, []byte{1}) } }, err: "another machine writes to the disk", begun: true},
+		{name: "a signature at the last moment", before: func(w *world) { w.onBegin = func() { w.named(other) } }, err: "another machine writes to the disk", begun: true},
 		{name: "unreadable at the last moment", before: func(w *world) { w.onBegin = func() { w.truncate(0) } }, err: "cannot read byte 0", begun: true},
 		{name: "another disk at the last moment", before: func(w *world) { w.onBegin = func() { w.now.seq++ } }, err: "another disk", begun: true},
 		{name: "another node at the last moment", before: func(w *world) { w.onBegin = func() { w.nodeDev.Minor++ } }, err: "device number", begun: true},
@@ -559,11 +559,11 @@ func TestObstacles(t *testing.T) {
 			w.halfMade(uuid)
 			w.On(blkidLine, runtest.Print("ID_FS_TYPE=xfs\nID_PART_TABLE_TYPE=dos\n", 0))
 		}, recover: true, err: `not proven half-made but "other"`},
-		{name: "half made, finished by somebody", before: func(w *world) { w.halfMade(uuid) }, between: func(w *world) { w.put(0, super(w.t, "xfs.head", uuid)) }, recover: true, err: "another machine writes to it"},
+		{name: "half made, finished by somebody", before: func(w *world) { w.halfMade(uuid) }, between: func(w *world) { w.put(0, super(w.t, "xfs.head", uuid)) }, recover: true, err: "another machine writes to the disk"},
 		{name: "half made, replaced at the last moment", before: func(w *world) {
 			w.halfMade(uuid)
 			w.onBegin = func() { w.put(0, super(w.t, "xfs-half-made.head", other)); w.named(other) }
-		}, recover: true, err: "another machine writes to it"},
+		}, recover: true, err: "another machine writes to the disk"},
 		{name: "half made over old data", before: func(w *world) {
 			w.halfMade(uuid)
 			w.facts.Standing.Intent.Over = true
@@ -780,7 +780,7 @@ func TestMkfsGoesWrong(t *testing.T) {
 				w.put(0, super(t, "xfs-half-made.head", uuid))
 				return run.Result{}, nil
 			}
-		}, "still at work on it"},
+		}, "still works on the disk"},
 		"another UUID": {func(w *world) runtest.Answer {
 			return func(run.Command) (run.Result, error) {
 				w.put(0, super(t, "xfs.head", other))
@@ -832,8 +832,8 @@ func TestSecondLook(t *testing.T) {
 		is    error
 		err   string
 	}{
-		"another UUID":                  {func(w *world) { w.put(0, super(t, "xfs.head", other)) }, ErrShared, "holds the XFS " + other},
-		"at work":                       {func(w *world) { w.put(0, super(t, "xfs-half-made.head", uuid)) }, ErrShared, "still at work"},
+		"another UUID":                  {func(w *world) { w.put(0, super(t, "xfs.head", other)) }, ErrShared, "holds the XFS filesystem " + other},
+		"at work":                       {func(w *world) { w.put(0, super(t, "xfs-half-made.head", uuid)) }, ErrShared, "still works on the disk"},
 		"zeroed":                        {func(w *world) { w.put(0, make([]byte, 4096)) }, ErrShared, "no XFS superblock"},
 		"headers of another":            {func(w *world) { w.put(512, super(t, "xfs.head", other)[512:1024]) }, ErrShared, "headers of group 0"},
 		"another UUID, by this machine": {func(w *world) { w.put(0, super(t, "xfs.head", other)); w.writes++ }, ErrWritten, "1 writes"},
@@ -1051,7 +1051,7 @@ func TestMadeByToken(t *testing.T) {
 	}{
 		"no partitions":     {nil, errors.New("no"), nil, "", 0},
 		"partitions":        {[]string{"vdb1"}, nil, nil, "", 1},
-		"partitions in use": {[]string{"vdb1"}, unix.EBUSY, nil, "the filesystem is made, but the kernel still has the old partitions: device or resource busy; to make it forget them: blockdev --rereadpt /dev/vdb", 1},
+		"partitions in use": {[]string{"vdb1"}, unix.EBUSY, nil, "the filesystem is made, but the kernel still has the old partitions: device or resource busy; to make the kernel forget them: blockdev --rereadpt /dev/vdb", 1},
 		"the tools fail":    {nil, nil, func(w *world) { w.On(wipefsLine, runtest.Print("", 1)) }, "the filesystem is made, but hotmount cannot check whether other signatures are left on the disk", 0},
 		"something else is left": {nil, nil, func(w *world) {
 			w.On(wipefsLine, runtest.Print(`{"signatures": [{"device": "vdb", "offset": "0x40000", "type": "zfs_member", "uuid": null, "label": null}]}`, 0))
@@ -1622,7 +1622,7 @@ func TestPeopleReadErrors(t *testing.T) {
 		w := newWorld(t)
 		w.put(1<<20, []byte("EFI PART"))
 		err := w.work("full", false, nil)
-		want := `cannot make a filesystem on vdb (disk sequence number 12): it was not proven blank but "unknown"`
+		want := `cannot make a filesystem on vdb (disk sequence number 12): the disk was not proven blank but "unknown"`
 		if fmt.Sprint(err) != want {
 			t.Errorf("%v", err)
 		}

@@ -246,7 +246,7 @@ func (s *Session) confirm(ctx context.Context, o *MakeOptions, wrote uint64) err
 func (s *Session) alone(ctx context.Context, kind string) error {
 	if len(s.disk.Partitions) > 0 {
 		if err := s.sys.rereadPartitions(s.keep); err != nil {
-			return fmt.Errorf("%w, but the kernel still has the old partitions: %w; to make it forget them: blockdev --rereadpt %s", ErrMade, err, s.disk.Node())
+			return fmt.Errorf("%w, but the kernel still has the old partitions: %w; to make the kernel forget them: blockdev --rereadpt %s", ErrMade, err, s.disk.Node())
 		}
 	}
 	sigs, err := probe.Signatures(ctx, s.deps.Runner, s.disk.Node())
@@ -280,18 +280,18 @@ func (s *Session) permit(o MakeOptions) error {
 	case o.Token != "":
 		// A token also allows a format of a former block volume that looks blank.
 		if !s.proven.Proven || s.proven.Kind == disk.Blank && s.disk.Standing.Given == nil {
-			return fmt.Errorf("no content is known that could be overwritten: it is %q", s.proven.Kind)
+			return fmt.Errorf("no content is known that could be overwritten: the content is %q", s.proven.Kind)
 		}
 	case s.proven.Kind != want || !s.proven.Proven:
-		return fmt.Errorf("it was not proven %s but %q", want, s.proven.Kind)
+		return fmt.Errorf("the disk was not proven %s but %q", want, s.proven.Kind)
 	case o.RecoverHalfMade && s.disk.Standing.IntentDoubt:
 		return fmt.Errorf("the half-made filesystem %s may be another disk's", s.proven.UUID)
 	case o.RecoverHalfMade && s.proven.UUID != o.Intent.UUID:
-		return fmt.Errorf("the half-made filesystem on it is %s, not %s", s.proven.UUID, o.Intent.UUID)
+		return fmt.Errorf("the half-made filesystem on the disk is %s, not %s", s.proven.UUID, o.Intent.UUID)
 	case o.RecoverHalfMade && s.proven.Type != o.Intent.Type():
-		return fmt.Errorf("the half-made filesystem on it is %s, not %s", s.proven.Type, o.Intent.Type())
+		return fmt.Errorf("the half-made filesystem on the disk is %s, not %s", s.proven.Type, o.Intent.Type())
 	case o.RecoverHalfMade && o.Intent.Ext4 != nil && !sameExt4(o.Intent.Ext4, s.disk.Standing.Intent.Ext4):
-		return errors.New("the half-made ext4 on it was begun with other options")
+		return errors.New("the half-made ext4 filesystem on the disk was begun with other options")
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ func (linux) readFile(path string) ([]byte, error) { return os.ReadFile(path) }
 
 func blockDevice(st *unix.Stat_t) (disk.Dev, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
-		return disk.Dev{}, errors.New("it is not a block device")
+		return disk.Dev{}, errors.New("the disk is not a block device")
 	}
 	return disk.Dev{Major: unix.Major(uint64(st.Rdev)), Minor: unix.Minor(uint64(st.Rdev))}, nil
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // ErrToken reports that a token is not valid.
-var ErrToken = errors.New("the token is not valid: it is for another disk or other content, or since then the disk was written to, attached again or held for another reason, or the machine restarted")
+var ErrToken = errors.New("the token is not valid: it is for another disk or other content, or it has expired: the disk was written to, attached again or held for another reason, or the machine restarted")
 
 // Token returns the token that binds the operator's order to this disk in its present state. boot is the boot's id,
 // followed by the other conditions of the token. The token covers the serial, the disk sequence number, the size and

@@ -41,7 +41,7 @@ const (
 var (
 	ErrShrunk      = errors.New("the filesystem is larger than its disk")
 	ErrUnmountable = errors.New("the filesystem cannot be mounted")
-	ErrRecorded    = errors.New("its ext4 has recorded errors, and the kernel does not grow such a filesystem")
+	ErrRecorded    = errors.New("the ext4 filesystem has recorded errors, and the kernel does not grow such a filesystem")
 )
 
 // Mounted measures the XFS or ext4 filesystem with that UUID, which is mounted from f at path. Mounted grows the
@@ -96,7 +96,7 @@ func Unmounted(ctx context.Context, r run.Runner, f *disk.Facts, dir, fstype, uu
 // read it. An unknown UUID is not an error.
 func is(g *disk.Geometry, uuid string) error {
 	if g.UUID != "" && g.UUID != uuid {
-		return fmt.Errorf("it holds the XFS %s, not %s", g.UUID, uuid)
+		return fmt.Errorf("the disk holds the XFS filesystem %s, not %s", g.UUID, uuid)
 	}
 	return nil
 }
@@ -240,7 +240,7 @@ func ext4(r io.ReaderAt) (disk.Geometry, error) {
 	le := binary.LittleEndian
 	shift := le.Uint32(b[0x18:])
 	if le.Uint16(b[0x38:]) != magic || shift > largestShift {
-		return disk.Geometry{}, errors.New("it has no ext4 superblock")
+		return disk.Geometry{}, errors.New("the disk has no ext4 superblock")
 	}
 	blocks := uint64(le.Uint32(b[0x04:]))
 	if le.Uint32(b[0x60:])&incompat64 != 0 {
@@ -248,7 +248,7 @@ func ext4(r io.ReaderAt) (disk.Geometry, error) {
 	}
 	block := uint64(1024) << shift
 	if blocks == 0 || blocks > (1<<63-1)/block {
-		return disk.Geometry{}, fmt.Errorf("its superblock names %d blocks of %d bytes", blocks, block)
+		return disk.Geometry{}, fmt.Errorf("the superblock names %d blocks of %d bytes", blocks, block)
 	}
 	return disk.Geometry{Size: blocks * block, Block: block}, nil
 }

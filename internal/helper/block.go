@@ -78,7 +78,7 @@ func hold(h inventory.Host, f *disk.Facts, s *disk.Settings) (*os.File, error) {
 		return nil, errors.Join(fmt.Errorf("%s has disk sequence number %d: %w", f.BySeq(), seq, disk.ErrGone), device.Close())
 	}
 	if err := unix.Flock(int(device.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("another process has locked it, such as a running format: %w", err), device.Close())
+		return nil, errors.Join(fmt.Errorf("another process, such as a running format, has locked the disk: %w", err), device.Close())
 	}
 	// The facts in f were read before the disk was opened and locked. Before the lock, the disk may have been attached
 	// again, or a format may have begun or ended.

@@ -22,7 +22,7 @@ func ExportUnits(w io.Writer, dir string, disks []disk.Facts, s *disk.Settings) 
 		c := f.Known()
 		d := policy.Decide(f, &c, s)
 		if d.GivenOut() {
-			fmt.Fprintf(w, "%s is given out as a block volume: a unit file cannot do this\n", f.Node())
+			fmt.Fprintf(w, "%s is given out as a block volume: a unit file cannot give out a disk\n", f.Node())
 		}
 		if !d.Mounted() {
 			continue

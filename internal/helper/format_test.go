@@ -143,9 +143,9 @@ func TestLastWord(t *testing.T) {
 		"half-made":                     {intent, disk.Format, ""},
 		"half-made, in doubt now":       {func(g *given) { intent(g); g.proven.IntentBySlot = true }, disk.Format, "has to be read again"},
 		"over something":                {other, disk.Format, ""},
-		"over something, mounted now":   {func(g *given) { other(g); g.f.Mounts = []disk.MountPoint{{Path: "/srv"}} }, disk.Ignore, "cannot format vdb: it is not refused for its content, but ignore: it is mounted elsewhere: /srv"},
+		"over something, mounted now":   {func(g *given) { other(g); g.f.Mounts = []disk.MountPoint{{Path: "/srv"}} }, disk.Ignore, "cannot format vdb: the disk is not refused for its content, but ignore: the disk is mounted elsewhere: /srv"},
 		"over something, looped now":    {func(g *given) { other(g); g.f.Loops = []string{"loop0"} }, disk.Ignore, "/dev/loop0"},
-		"over something, beside a twin": {func(g *given) { other(g); g.f.Serial = "S"; g.f.SameSerial = []disk.Peer{{Serial: "S", InUse: "/srv"}} }, disk.Refuse, "cannot format vdb: refuse: another disk has its serial S"},
+		"over something, beside a twin": {func(g *given) { other(g); g.f.Serial = "S"; g.f.SameSerial = []disk.Peer{{Serial: "S", InUse: "/srv"}} }, disk.Refuse, "cannot format vdb: refuse: another disk has the same serial S"},
 		"over something, class changed": {func(g *given) { other(g); g.s.Classes[0].Blank = "sampled" }, disk.Format, "has to be proven again"},
 	} {
 		g := base()
@@ -165,7 +165,7 @@ func TestForbidden(t *testing.T) {
 	off := disk.Facts{}
 	off.Standing.Formatting = "lost"
 	for what, err := range map[string]error{
-		"it is in use through /dev/loop0": forbidden(&disk.Facts{Loops: []string{"loop0"}}, &on), "bound as a device at /x": forbidden(&disk.Facts{Bound: []string{"/x"}}, &on), "it seems to be": forbidden(&disk.Facts{Loops: []string{"loop0"}, LoopsUnsure: true}, &on), "lost": forbidden(&off, &on), "format: false": forbidden(&disk.Facts{}, &disk.Settings{}),
+		"the disk is in use through /dev/loop0": forbidden(&disk.Facts{Loops: []string{"loop0"}}, &on), "the disk's device file is bind-mounted at /x": forbidden(&disk.Facts{Bound: []string{"/x"}}, &on), "the disk seems to be": forbidden(&disk.Facts{Loops: []string{"loop0"}, LoopsUnsure: true}, &on), "lost": forbidden(&off, &on), "format: false": forbidden(&disk.Facts{}, &disk.Settings{}),
 	} {
 		if err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%s: %v", what, err)
@@ -182,7 +182,7 @@ func TestWrites(t *testing.T) {
 		err string
 	}{
 		"as it was":       {nil, ""},
-		"not counted now": {map[string]string{dir + "queue/iostats": "0\n"}, "does not count the writes to it; to make it count: echo 1 >/sys/block/vdb/queue/iostats"},
+		"not counted now": {map[string]string{dir + "queue/iostats": "0\n"}, "does not count the writes to the disk; to make the kernel count them: echo 1 >/sys/block/vdb/queue/iostats"},
 		"another disk":    {map[string]string{dir + "diskseq": "2000\n"}, disk.ErrGone.Error()},
 	} {
 		h := nodetest.New(t)
@@ -226,7 +226,7 @@ func TestSameIntent(t *testing.T) {
 func TestReadFor(t *testing.T) {
 	scan := report.NewScan(nil, &disk.Facts{})
 	blank, comparing := readFor(scan, false)
-	if comparing(); blank != "it is proven blank" || scan.Doing != "proving that it is blank" {
+	if comparing(); blank != "the disk is proven blank" || scan.Doing != "proving that the disk is blank" {
 		t.Errorf("%q, %q", blank, scan.Doing)
 	}
 	holds, comparing := readFor(scan, true)

@@ -25,9 +25,9 @@ func lastWord(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Clas
 	case d.Action != disk.Format:
 		return d, nil
 	case !asProven(class, policy.Select(f, s)):
-		return d, errors.New("the configuration of its class changed during the proof, so it has to be proven again")
+		return d, errors.New("the configuration of the disk's class changed during the proof, so the disk has to be proven again")
 	case c.Kind == disk.HalfMade && !over && !sameIntent(proven, &f.Standing):
-		return d, errors.New("the record of its unfinished format changed during the reading, so it has to be read again")
+		return d, errors.New("the record of the unfinished format changed while the disk was read, so the disk has to be read again")
 	}
 	return d, nil
 }
@@ -125,7 +125,7 @@ func forbidden(now *disk.Facts, s *disk.Settings) error {
 	case len(now.Loops) > 0:
 		return errors.New(now.Through())
 	case len(now.Bound) > 0:
-		return errors.New("its node is bound as a device at " + disk.Visible(now.Bound[0]))
+		return errors.New("the disk's device file is bind-mounted at " + disk.Visible(now.Bound[0]))
 	case now.Standing.Formatting != "":
 		return fmt.Errorf("nothing is formatted: %s", now.Standing.Formatting)
 	case !s.Format:

@@ -89,7 +89,7 @@ func (j *job) begin(ctx context.Context) (*making, error) {
 		log.Event(report.KindSeen, journal.PriInfo, f, m.decision, m.path, report.Name(f)+": seen: it is read"+m.becomes(condition))
 	}
 	readAgain := func(ctx context.Context) (func(context.Context, probe.Progress), error) {
-		m.scan.Doing = "reading the new filesystem, because another process may have written"
+		m.scan.Doing = "reading the new filesystem, because another process may have written to the disk"
 		return m.progress, j.place.Again(ctx)
 	}
 	tell := func(message string, evidence ...string) {
@@ -242,7 +242,7 @@ func (m *making) makeFilesystem(ctx context.Context, c *disk.Content) error {
 // comparing when the token is compared. over reports whether the operator gave a token.
 func readFor(scan *report.Scan, over bool) (condition string, comparing func()) {
 	if !over {
-		return "it is proven blank", func() {}
+		return "the disk is proven blank", func() {}
 	}
 	scan.Doing = "reading the disk for the token"
 	return "the token is valid", func() { scan.Doing = "comparing the disk with the token" }

@@ -100,10 +100,10 @@ func TryOptions(ctx context.Context, r run.Runner, s *disk.Settings, usual []str
 				refused = tryMount(ctx, r, fstype, options)
 			}
 			if errors.Is(refused, errUntried) {
-				warnings = append(warnings, fmt.Sprintf("%s: %s was not tried with a new %s: %v", origin(key), key, fstype, refused))
+				warnings = append(warnings, fmt.Sprintf("%s: %s was not tried with a new %s filesystem: %v", origin(key), key, fstype, refused))
 			} else if refused != nil {
 				fault = fault || fstype == class.Create
-				refusals = append(refusals, fmt.Sprintf("%s: %s: found %q, with which a new %s cannot be mounted: %v", origin(key), key, class.Options, fstype, refused))
+				refusals = append(refusals, fmt.Sprintf("%s: %s: found %q, with which a new %s filesystem cannot be mounted: %v", origin(key), key, class.Options, fstype, refused))
 			}
 		}
 		if fault || len(refusals) == len(class.Accept) && len(refusals) > 0 {

@@ -38,8 +38,8 @@ func TestKernelTakes(t *testing.T) {
 func TestNoTokenForOptions(t *testing.T) {
 	h := nodetest.New(t)
 	for _, test := range []struct{ fstype, option, want string }{
-		{disk.XFS, "noattime", "cannot format vdb: what is on it is not at fault, but the node or the class: xfs does not take the mount option noattime: xfs: Unknown parameter 'noattime'; nothing is written; to check the options of class fast: hotmount config check && systemctl reload hotmount"},
-		{"nosuchfs", "noatime", "cannot format vdb: what is on it is not at fault, but the node or the class: this kernel cannot mount nosuchfs, because the module is missing or cannot be loaded; to see why: modprobe nosuchfs"},
+		{disk.XFS, "noattime", "cannot format vdb: the content of the disk is not at fault, but the node or the class: xfs does not take the mount option noattime: xfs: Unknown parameter 'noattime'; nothing is written; to check the options of class fast: hotmount config check && systemctl reload hotmount"},
+		{"nosuchfs", "noatime", "cannot format vdb: the content of the disk is not at fault, but the node or the class: this kernel cannot mount nosuchfs, because the module is missing or cannot be loaded; to see why: modprobe nosuchfs"},
 		{disk.XFS, "noatime", ""},
 	} {
 		line := disk.Line{Disk: "vdb", Seq: 7, Decision: disk.Decision{Action: disk.Mount, Type: test.fstype}, Failure: "no way"}
@@ -67,12 +67,12 @@ func TestTryOptions(t *testing.T) {
 		warnings, fault string
 	}{
 		{disk.XFS, "noatime,nodev,nosuid", "", ""},
-		{disk.XFS, "noatime,logbsize=256k", "a new ext4 cannot be mounted: ext4 does not take the mount option logbsize=256k", ""},
-		{disk.Ext4, "noatime,logbsize=256k", "", "a new ext4 cannot be mounted: ext4 does not take"},
-		{disk.Ext4, "prjquota", "", "a new ext4 cannot be mounted: wrong fs type, bad option"},
-		{disk.XFS, "logbsize=17k", "", "a new xfs cannot be mounted: wrong fs type, bad option"},
-		{"none", "noattime", "", "a new xfs cannot be mounted: xfs does not take the mount option noattime"},
-		{"none", "logbsize=256k", "a new ext4 cannot be mounted: ext4 does not take", ""},
+		{disk.XFS, "noatime,logbsize=256k", "a new ext4 filesystem cannot be mounted: ext4 does not take the mount option logbsize=256k", ""},
+		{disk.Ext4, "noatime,logbsize=256k", "", "a new ext4 filesystem cannot be mounted: ext4 does not take"},
+		{disk.Ext4, "prjquota", "", "a new ext4 filesystem cannot be mounted: wrong fs type, bad option"},
+		{disk.XFS, "logbsize=17k", "", "a new xfs filesystem cannot be mounted: wrong fs type, bad option"},
+		{"none", "noattime", "", "a new xfs filesystem cannot be mounted: xfs does not take the mount option noattime"},
+		{"none", "logbsize=256k", "a new ext4 filesystem cannot be mounted: ext4 does not take", ""},
 	} {
 		s := &disk.Settings{Classes: []disk.Class{{Mode: disk.ModeFilesystem, Create: test.create, Accept: []string{disk.XFS, disk.Ext4}, Options: strings.Split(test.options, ",")}}}
 		warnings, err := TryOptions(t.Context(), run.Exec{}, s, usual, func(key string) string { return "origin of " + key })

@@ -105,7 +105,7 @@ func counted(f *disk.Facts, seq uint64, uncounted bool, err error) error {
 	case seq != f.Seq:
 		return disk.ErrGone
 	case uncounted:
-		return fmt.Errorf("the kernel does not count the writes to it; to make it count: echo 1 >/sys/block/%s/queue/iostats", f.Name)
+		return fmt.Errorf("the kernel does not count the writes to the disk; to make the kernel count them: echo 1 >/sys/block/%s/queue/iostats", f.Name)
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func (r *Release) Do(ctx context.Context, which string) error {
 	}
 	switch path {
 	case "":
-		fmt.Fprintf(r.Out, "%s is unmounted already, and stays so until the disk is attached again or accepted, or the machine reboots\n", f.ID)
+		fmt.Fprintf(r.Out, "%s is unmounted already, and stays unmounted until the disk is attached again or accepted, or the machine reboots\n", f.ID)
 		return r.saySafe(ctx, r.Out, f)
 	case f.Standing.Link:
 		return r.block(ctx, f)
@@ -71,11 +71,11 @@ func (r *Release) Do(ctx context.Context, which string) error {
 		// as before.
 		_, backErr := control.Ask(ctx, r.Socket, control.Request{Do: "accept", Disk: f.Name, Seq: f.Seq})
 		if backErr == nil {
-			backErr = errors.New("until then hotmount mounts it again")
+			backErr = errors.New("until then hotmount mounts the disk again")
 		}
 		return errors.Join(err, backErr)
 	}
-	fmt.Fprintf(r.Out, "%s: %s is unmounted, and stays so until the disk is attached again or accepted, or the machine reboots\n%s", f.ID, path, said.String())
+	fmt.Fprintf(r.Out, "%s: %s is unmounted, and stays unmounted until the disk is attached again or accepted, or the machine reboots\n%s", f.ID, path, said.String())
 	return err
 }
 
@@ -85,7 +85,7 @@ func (r *Release) saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error
 	err := isFree(ctx, f)
 	now, lookErr := r.look(f)
 	if detachedItself(f, lookErr) {
-		fmt.Fprintf(w, "its file %s is already detached from it\n", disk.Visible(f.BackingFile))
+		fmt.Fprintf(w, "the file %s is already detached from the loop device\n", disk.Visible(f.BackingFile))
 		return nil
 	}
 	if lookErr != nil {
@@ -101,7 +101,7 @@ func (r *Release) saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error
 		}
 		words := mounts.Lines(users)
 		if words == "" {
-			words = "no user was found; another device may use it, or a mount in a namespace without a process"
+			words = "no user was found; another device, or a mount in a namespace without a process, may use the disk"
 		}
 		if err != nil {
 			err = fmt.Errorf("NOT safe to detach: %s is still held: %w:\n  %s\nwhen nothing uses it any more, run again: hotmount release %s", f.ID, err, words, f.Name)
@@ -139,16 +139,16 @@ func (r *Release) look(f *disk.Facts) (disk.Facts, error) {
 func toDetach(f *disk.Facts) string {
 	switch {
 	case f.Whole != "":
-		return fmt.Sprintf("it is a partition of %s, which is safe to detach when hotmount status shows no other partition of it mounted", f.Whole)
+		return fmt.Sprintf("the disk is a partition of %s, which is safe to detach when hotmount status shows no other mounted partition of %[1]s", f.Whole)
 	case f.Transport == "dm":
-		return fmt.Sprintf("it is a volume on other disks (lsblk -s %s), which may have other volumes: before you detach one of these disks, lsblk must show no mount on it", f.Node())
+		return fmt.Sprintf("the disk is a volume on other disks (lsblk -s %s), which may have other volumes: before you detach one of these disks, lsblk must show no mount on that disk", f.Node())
 	}
 	if f.Transport == "loop" {
-		return fmt.Sprintf("safe to detach: its file is %s\nthen: losetup -d %s", disk.Visible(f.BackingFile), f.Node())
+		return fmt.Sprintf("safe to detach: the file of the loop device is %s\nthen: losetup -d %s", disk.Visible(f.BackingFile), f.Node())
 	}
-	which := "its size is " + disk.HumanSize(f.Size)
+	which := "size " + disk.HumanSize(f.Size)
 	if f.Slot != "" {
-		which += ", its slot on this node " + disk.Visible(f.Slot)
+		which += ", slot on this node " + disk.Visible(f.Slot)
 	}
 	find := "virsh dumpxml NODE, which has a <target> and an <address> for each disk"
 	if f.Serial != "" && strings.Trim(f.Serial, disk.Alphanumeric+"-_.:") == "" {
@@ -156,9 +156,9 @@ func toDetach(f *disk.Facts) string {
 		if f.SerialCut() {
 			match = fmt.Sprintf("starts-with(serial,'%s')", f.Serial)
 		}
-		which, find = "its serial is "+f.Serial+", "+which, fmt.Sprintf(`virsh dumpxml NODE --xpath "//disk[%s]/target/@dev"`, match)
+		which, find = "serial "+f.Serial+", "+which, fmt.Sprintf(`virsh dumpxml NODE --xpath "//disk[%s]/target/@dev"`, match)
 	}
-	return fmt.Sprintf("safe to detach: %s\nthe host may have another name for it than %s; to see that name, the TARGET: %s\nthen: virsh detach-disk NODE TARGET --persistent", which, f.Name, find)
+	return fmt.Sprintf("safe to detach: %s\nthe host may have another name for the disk than %s; to see the host's name, the TARGET: %s\nthen: virsh detach-disk NODE TARGET --persistent", which, f.Name, find)
 }
 
 // deviceUsers returns the users of the device itself, except hotmount's own unit. The users include loop devices on the
@@ -194,7 +194,7 @@ func (r *Release) block(ctx context.Context, f *disk.Facts) error {
 	if _, err := control.Ask(ctx, r.Socket, control.Request{Do: "release", Disk: f.Name, Seq: f.Seq}); err != nil {
 		return err
 	}
-	fmt.Fprintf(r.Out, "%s: %s is removed, and stays so until the disk is attached again or accepted, or the machine reboots\n", f.ID, f.Standing.Link)
+	fmt.Fprintf(r.Out, "%s: %s is removed, and stays removed until the disk is attached again or accepted, or the machine reboots\n", f.ID, f.Standing.Link)
 	return r.saySafe(ctx, r.Out, f)
 }
 

@@ -87,19 +87,19 @@ func TestToDetach(t *testing.T) {
 		want string
 	}{
 		"serial": {disk.Facts{ID: vdc, Transport: "virtio", Serial: "A.b_1-2:3", Slot: "pci-0000:05:00.0", Size: 1 << 30},
-			"safe to detach: its serial is A.b_1-2:3, its size is 1 GiB, its slot on this node pci-0000:05:00.0\nthe host may have another name for it than vdc; to see that name, the TARGET: virsh dumpxml NODE --xpath \"//disk[serial='A.b_1-2:3']/target/@dev\"\nthen: virsh detach-disk NODE TARGET --persistent"},
+			"safe to detach: serial A.b_1-2:3, size 1 GiB, slot on this node pci-0000:05:00.0\nthe host may have another name for the disk than vdc; to see the host's name, the TARGET: virsh dumpxml NODE --xpath \"//disk[serial='A.b_1-2:3']/target/@dev\"\nthen: virsh detach-disk NODE TARGET --persistent"},
 		"serial cut by virtio": {disk.Facts{ID: vdc, Transport: "virtio", Serial: strings.Repeat("s", 20), Size: 1 << 30},
-			"safe to detach: its serial is ssssssssssssssssssss, its size is 1 GiB\nthe host may have another name for it than vdc; to see that name, the TARGET: virsh dumpxml NODE --xpath \"//disk[starts-with(serial,'ssssssssssssssssssss')]/target/@dev\"\nthen: virsh detach-disk NODE TARGET --persistent"},
+			"safe to detach: serial ssssssssssssssssssss, size 1 GiB\nthe host may have another name for the disk than vdc; to see the host's name, the TARGET: virsh dumpxml NODE --xpath \"//disk[starts-with(serial,'ssssssssssssssssssss')]/target/@dev\"\nthen: virsh detach-disk NODE TARGET --persistent"},
 		"hostile serial": {disk.Facts{ID: vdc, Transport: "virtio", Serial: `']$(id)"`, Slot: "pci-0000:05:00.0", Size: 1 << 30},
-			"safe to detach: its size is 1 GiB, its slot on this node pci-0000:05:00.0\nthe host may have another name for it than vdc; to see that name, the TARGET: virsh dumpxml NODE, which has a <target> and an <address> for each disk\nthen: virsh detach-disk NODE TARGET --persistent"},
+			"safe to detach: size 1 GiB, slot on this node pci-0000:05:00.0\nthe host may have another name for the disk than vdc; to see the host's name, the TARGET: virsh dumpxml NODE, which has a <target> and an <address> for each disk\nthen: virsh detach-disk NODE TARGET --persistent"},
 		"no serial": {disk.Facts{ID: vdc, Transport: "virtio", Size: 1 << 30},
-			"safe to detach: its size is 1 GiB\nthe host may have another name for it than vdc; to see that name, the TARGET: virsh dumpxml NODE, which has a <target> and an <address> for each disk\nthen: virsh detach-disk NODE TARGET --persistent"},
+			"safe to detach: size 1 GiB\nthe host may have another name for the disk than vdc; to see the host's name, the TARGET: virsh dumpxml NODE, which has a <target> and an <address> for each disk\nthen: virsh detach-disk NODE TARGET --persistent"},
 		"partition": {disk.Facts{ID: disk.ID{Name: "vdc1", Seq: 9}, Whole: "vdc", Transport: "virtio", Serial: "S"},
-			"it is a partition of vdc, which is safe to detach when hotmount status shows no other partition of it mounted"},
+			"the disk is a partition of vdc, which is safe to detach when hotmount status shows no other mounted partition of vdc"},
 		"loop device": {disk.Facts{ID: disk.ID{Name: "loop7", Seq: 9}, Transport: "loop", BackingFile: "/srv/ci/a\x1b.img", Size: 1 << 30},
-			"safe to detach: its file is /srv/ci/a\\x1b.img\nthen: losetup -d /dev/loop7"},
+			"safe to detach: the file of the loop device is /srv/ci/a\\x1b.img\nthen: losetup -d /dev/loop7"},
 		"volume": {disk.Facts{ID: disk.ID{Name: "dm-3", Seq: 9}, Transport: "dm", Size: 1 << 30},
-			"it is a volume on other disks (lsblk -s /dev/dm-3), which may have other volumes: before you detach one of these disks, lsblk must show no mount on it"},
+			"the disk is a volume on other disks (lsblk -s /dev/dm-3), which may have other volumes: before you detach one of these disks, lsblk must show no mount on that disk"},
 	} {
 		if got := toDetach(&tt.f); got != tt.want {
 			t.Errorf("%s:\n%s\nwant\n%s", name, got, tt.want)

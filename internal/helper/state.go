@@ -76,7 +76,7 @@ func wordsOfHeld(f *disk.Facts, s *disk.Settings) string {
 	c := f.Known()
 	d := policy.Decide(f, &c, s)
 	if d.Reason == disk.ReasonPresent {
-		return fmt.Sprintf("it was attached before hotmount was installed, and may be blank; to let hotmount use it: hotmount accept %s %s", f.Name, d.Reason)
+		return fmt.Sprintf("the disk was attached before hotmount was installed, and may be blank; to let hotmount use the disk: hotmount accept %s %s", f.Name, d.Reason)
 	}
 	why, next := policy.Words(f, &c, s, d)
 	return why + "; " + next
@@ -112,7 +112,7 @@ func KeepState(ctx context.Context, h inventory.Host, socket string, w io.Writer
 		fmt.Fprintln(w, "the records already belong to this machine-id")
 		return nil
 	}
-	fmt.Fprintln(w, "the records belong to this worker again; the new machine-id no longer holds a disk")
+	fmt.Fprintln(w, "the records belong to this worker again; no disk is held any more because of the new machine-id")
 	return Rescan(ctx, socket) // the daemon re-examines the disks that it has held
 }
 
@@ -126,7 +126,7 @@ func ResetState(ctx context.Context, h inventory.Host, socket string, w io.Write
 	if err := h.Store.Reset(); err != nil {
 		return err
 	}
-	fmt.Fprintln(w, "the records are removed; the disks that are attached at the next start count as attached before installation: seal the image, or systemctl start hotmount")
+	fmt.Fprintln(w, "the records are removed; the disks that are attached at the next start count as attached before the installation; now seal the image, or: systemctl start hotmount")
 	return nil
 }
 
@@ -165,7 +165,7 @@ func resettable(ctx context.Context, h inventory.Host, socket string, load func(
 	}
 	for i := range disks {
 		if f := &disks[i]; f.Standing.Given != nil {
-			return fmt.Errorf("%s was given out as the block volume %s, and without the record it could be formatted; first detach it", f.Node(), disk.Visible(f.Standing.Given.Link))
+			return fmt.Errorf("%s was given out as the block volume %s, and without the record hotmount could format the disk; first detach the disk", f.Node(), disk.Visible(f.Standing.Given.Link))
 		}
 	}
 	return nil

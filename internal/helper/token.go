@@ -59,7 +59,7 @@ func Offer(ctx context.Context, h inventory.Host, w io.Writer, name string) erro
 		fmt.Fprintf(w, "  %s\n", line)
 	}
 	if why := f.Standing.MountFailure; why != "" {
-		fmt.Fprintf(w, "It could not be mounted: %s\n", strings.ReplaceAll(why, "\n", "; "))
+		fmt.Fprintf(w, "The disk could not be mounted: %s\n", strings.ReplaceAll(why, "\n", "; "))
 	}
 	if len(overridden) > 0 {
 		fmt.Fprintln(w, "These conditions for a format are not met, and the token overrides them:")
@@ -67,7 +67,7 @@ func Offer(ctx context.Context, h inventory.Host, w io.Writer, name string) erro
 	for _, c := range overridden {
 		fmt.Fprintf(w, "  %s\n", strings.TrimSuffix(c.Wanted+": "+c.Found, ": "))
 	}
-	_, err = fmt.Fprintf(w, "To format it with %s, and lose everything that is on it:\n  hotmount format %s --confirm %s\n", policy.Select(f, s).Create, f.Name, token)
+	_, err = fmt.Fprintf(w, "To format the disk with %s, and lose everything that is on the disk:\n  hotmount format %s --confirm %s\n", policy.Select(f, s).Create, f.Name, token)
 	return err
 }
 
@@ -80,12 +80,12 @@ func learnFailure(h inventory.Host, f *disk.Facts, class *disk.Class) error {
 			continue
 		}
 		if l.OfNode {
-			return fmt.Errorf("cannot format %s: what is on it is not at fault; nothing is written: %s", f.Name, l.Failure)
+			return fmt.Errorf("cannot format %s: the content of the disk is not at fault; nothing is written: %s", f.Name, l.Failure)
 		}
 		// The daemon may not try the options with the kernel, and its journal may lack the kernel's message.
 		fstype := l.Decision.Type
 		if fault := kernelTakes(fstype, class.MountOptions(fstype)); fault != nil {
-			return fmt.Errorf("cannot format %s: what is on it is not at fault, but the node or the class: %w; nothing is written; %s", f.Name, fault, optionsRemedy(class))
+			return fmt.Errorf("cannot format %s: the content of the disk is not at fault, but the node or the class: %w; nothing is written; %s", f.Name, fault, optionsRemedy(class))
 		}
 		f.Standing.MountFailure = l.Failure
 	}

@@ -83,7 +83,7 @@ func TestLearnFailure(t *testing.T) {
 		want, says string
 	}{
 		"failed":                   {disk.Line{Disk: "vdb", Seq: 7, Decision: mount, Failure: "no way"}, "no way", ""},
-		"the node fails":           {disk.Line{Disk: "vdb", Seq: 7, Decision: mount, Failure: "no way", OfNode: true}, "", "cannot format vdb: what is on it is not at fault; nothing is written: no way"},
+		"the node fails":           {disk.Line{Disk: "vdb", Seq: 7, Decision: mount, Failure: "no way", OfNode: true}, "", "cannot format vdb: the content of the disk is not at fault; nothing is written: no way"},
 		"mounts":                   {disk.Line{Disk: "vdb", Seq: 7, Decision: mount}, "", ""},
 		"an earlier disk":          {disk.Line{Disk: "vdb", Seq: 6, Decision: mount, Failure: "no way"}, "", ""},
 		"another disk":             {disk.Line{Disk: "vdc", Seq: 7, Decision: mount, Failure: "no way"}, "", ""},
@@ -113,7 +113,7 @@ func TestUnmet(t *testing.T) {
 	f.Standing.Unmounted = disk.ReasonUnmounted
 	f.Standing.Before = &disk.Sighting{UUID: "0b0f1c6e-aaaa-4000-8000-000000000001", Type: "ext4"}
 	got := unmet(f, c, &s)
-	if len(got) != 2 || got[0].Wanted != "nobody has unmounted it by hand" || !strings.HasPrefix(got[1].Found, "ext4 0b0f1c6e-aaaa-4000-8000-000000000001") {
+	if len(got) != 2 || got[0].Wanted != "nobody has unmounted the disk by hand" || !strings.HasPrefix(got[1].Found, "ext4 0b0f1c6e-aaaa-4000-8000-000000000001") {
 		t.Errorf("got %+v", got)
 	}
 	before := shown("boot", got)

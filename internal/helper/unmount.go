@@ -51,7 +51,7 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, 
 	case err != nil:
 		return fail(err)
 	case attached != 0 && there:
-		return fail(fmt.Errorf("its disk %s is attached", dev))
+		return fail(fmt.Errorf("the disk %s of the filesystem is attached", dev))
 	case attached != 0:
 		return nil // the number belongs to another disk, and nobody has the old disk's filesystem mounted any more
 	}
@@ -82,7 +82,7 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, 
 			return nil
 		}
 	}
-	log.Event(report.KindGone, journal.PriWarning, nil, disk.Decision{}, where, fmt.Sprintf("%s %s: its disk (%s) is gone, and it was still used by\n  %s\nThese users get errors; an XFS can be mounted again only when they have ended", where, what, dev, words))
+	log.Event(report.KindGone, journal.PriWarning, nil, disk.Decision{}, where, fmt.Sprintf("%s %s: its disk (%s) is gone, and it was still used by\n  %s\nThese users get errors; an XFS filesystem can be mounted again only when these users have ended", where, what, dev, words))
 	if !there {
 		// The shutdown in containers comes last, because entering a container's mount namespace can hang.
 		shutDown(log, h.Root, where, dev)

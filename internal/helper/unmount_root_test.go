@@ -92,7 +92,7 @@ func TestUnmountGone(t *testing.T) {
 				defer f.Close()
 			}
 			err := unmountGone(report.New(), h, where, dev, unix.Unmount)
-			if (err != nil) != tt.living || tt.living && !strings.Contains(err.Error(), "its disk "+dev.String()+" is attached") {
+			if (err != nil) != tt.living || tt.living && !strings.Contains(err.Error(), "the disk "+dev.String()+" of the filesystem is attached") {
 				t.Error(err)
 			}
 			if there, err := h.MountedAt(where, dev); err != nil || there != tt.living {

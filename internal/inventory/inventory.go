@@ -315,7 +315,7 @@ func (h Host) ofDisk(f *disk.Facts, c *common) error {
 		return err
 	}
 	if whole.Seq != f.DiskSeq() {
-		return fmt.Errorf("%w: it now belongs to disk sequence number %d", disk.ErrGone, whole.Seq)
+		return fmt.Errorf("%w: the name now belongs to disk sequence number %d", disk.ErrGone, whole.Seq)
 	}
 	f.System = cmp.Or(f.System, whole.System)
 	f.Claim = cmp.Or(f.Claim, whole.Claim)
@@ -379,7 +379,7 @@ func (h Host) leads(link string, seq uint64) bool {
 func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 	has := func(options string) bool { return slices.Contains(strings.Split(options, ","), "ro") }
 	if has(m.SuperOptions) && !has(m.Options) {
-		return "the kernel has made it read-only"
+		return "the kernel has made the filesystem read-only"
 	}
 	// An ext4 filesystem counts its errors in its superblock until e2fsck repairs them. With errors=remount-ro, the
 	// filesystem may refuse writes although the mount stays "rw" since Linux 6.1 (ext4_handle_error in
@@ -387,7 +387,7 @@ func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 	if m.Type == "ext4" {
 		count, err := os.ReadFile(filepath.Join("/", h.Root, "sys/fs/ext4", device, "errors_count"))
 		if n := strings.TrimSpace(string(count)); err == nil && n != "0" {
-			return fmt.Sprintf("the kernel has counted errors in its ext4 (%s) and may no longer write to it", disk.Visible(n))
+			return fmt.Sprintf("the kernel has counted errors in the ext4 filesystem (%s) and may no longer write to it", disk.Visible(n))
 		}
 	}
 	// An XFS filesystem that is shut down answers EIO when asked for the attributes of its root directory. The caller
@@ -395,7 +395,7 @@ func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 	// (xfs_vn_getattr in fs/xfs/xfs_iops.c).
 	var st unix.Stat_t
 	if m.Type == "xfs" && ask && errors.Is(unix.Lstat(filepath.Join("/", h.Root, m.Path), &st), unix.EIO) {
-		return "the kernel has shut it down"
+		return "the kernel has shut the filesystem down"
 	}
 	return ""
 }

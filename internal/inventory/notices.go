@@ -60,8 +60,8 @@ func Absence(m *disk.Sighting) (what, next string) {
 	if m.Identity.Slot != "" {
 		where += " at " + disk.Visible(m.Identity.Slot)
 	}
-	return fmt.Sprintf("%s %s, on a disk of %s %s, mounted there since %s; was it attached without --persistent?", disk.Visible(m.Type), disk.Visible(m.UUID), disk.HumanSize(m.Identity.Size), where, m.Mounted.UTC().Format("2006-01-02 15:04 MST")),
-		"attach it again; if it will not come back: hotmount forget " + disk.Visible(m.UUID)
+	return fmt.Sprintf("%s %s, on a disk of %s %s, mounted there since %s; was the disk attached without --persistent?", disk.Visible(m.Type), disk.Visible(m.UUID), disk.HumanSize(m.Identity.Size), where, m.Mounted.UTC().Format("2006-01-02 15:04 MST")),
+		"attach the disk again; if it will not come back: hotmount forget " + disk.Visible(m.UUID)
 }
 
 // Missing returns the filesystems that were mounted at an earlier boot and are on none of the disks. Missing leaves out

@@ -47,7 +47,7 @@ func TestChangedOfAnXFS(t *testing.T) {
 	if names, err := h.Changed([]disk.Facts{f}); err != nil || len(names) != 1 {
 		t.Errorf("shut down: %v, %v", names, err)
 	}
-	f.Fault = "the kernel has shut it down"
+	f.Fault = "the kernel has shut the filesystem down"
 	if names, err := h.Changed([]disk.Facts{f}); err != nil || len(names) != 0 {
 		t.Errorf("shut down, and known: %v, %v", names, err)
 	}

@@ -64,14 +64,14 @@ func New(version string) *Metrics {
 		m.all = append(m.all, f)
 		return f
 	}
-	add(gauge, "build_info", "Always 1; the version is the label.", "version").of(version).sum = 1
+	add(gauge, "build_info", "Always 1. The label has the version.", "version").of(version).sum = 1
 	m.refusals = add(counter, "refusals_total", "Decisions to refuse a disk or to hold it until it is accepted.", "class", "reason")
 	m.formats = add(counter, "formats_total", "Filesystems made.", "class")
 	m.mounts = add(counter, "mounts_total", "Filesystems mounted.", "class")
-	m.failures = add(counter, "failures_total", "Actions on disks that failed, each try.", "action")
+	m.failures = add(counter, "failures_total", "Failed actions on disks. Each failed try counts.", "action")
 	m.overruns = add(counter, "lost_events_total", "Number of overruns: events were lost or unreadable, so hotmount looked at every disk.")
-	m.rescan = add(gauge, "last_rescan_timestamp_seconds", "When every disk was last looked at.")
-	m.watchdog = add(gauge, "watchdog_timestamp_seconds", "When the daemon's loop last fed the service manager's watchdog.")
+	m.rescan = add(gauge, "last_rescan_timestamp_seconds", "Time when hotmount last looked at every disk.")
+	m.watchdog = add(gauge, "watchdog_timestamp_seconds", "Time when the daemon's loop last fed the service manager's watchdog.")
 	m.faulty = add(gauge, "configuration_fault", "1 while the configuration has a fault and the daemon runs on its last good settings, else 0.")
 	for _, f := range []*family{m.overruns, m.rescan, m.watchdog, m.faulty} {
 		f.of() // the metric is written even before it has counted anything

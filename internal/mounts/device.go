@@ -40,7 +40,7 @@ func DeviceUsers(root string, id disk.ID) ([]User, error) {
 			}
 		}
 		if open {
-			u := user(dir, "has it open")
+			u := user(dir, "has the disk open")
 			u.Unit, u.Writes, u.Machine = unitOf(dir), writes, isMonitor(dir)
 			users = append(users, u)
 		}

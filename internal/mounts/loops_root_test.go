@@ -149,7 +149,7 @@ func TestRealLoops(t *testing.T) {
 	}
 	defer opened.Close()
 	users, err := DeviceUsers("", id)
-	if err != nil || !slices.ContainsFunc(users, func(u User) bool { return u.PID == os.Getpid() && u.How == "has it open" }) {
+	if err != nil || !slices.ContainsFunc(users, func(u User) bool { return u.PID == os.Getpid() && u.How == "has the disk open" }) {
 		t.Errorf("this process has it open, got %v, %v", users, err)
 	}
 }

@@ -102,7 +102,7 @@ func (p Paths) onWay(path string) []*Mount {
 func OnTop(tree []Mount, path string, dev disk.Dev) (bool, error) {
 	there := slices.ContainsFunc(tree, func(m Mount) bool { return m.Path == path && m.Dev == dev })
 	if at := At(tree, path); there && at != nil && (at.Path != path || at.Dev != dev) {
-		return true, fmt.Errorf("%s is mounted over it at %[2]s; first: umount %[2]s", at.Dev, disk.Visible(at.Path))
+		return true, fmt.Errorf("%s is mounted over the filesystem at %[2]s; first: umount %[2]s", at.Dev, disk.Visible(at.Path))
 	}
 	return there, nil
 }

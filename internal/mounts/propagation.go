@@ -29,11 +29,11 @@ func propagates(hosts, owns []Mount, dir string) error {
 		at := disk.Visible(host.Path)
 		return fmt.Errorf("cannot see what is mounted below %s: the host's mount %s is not shared (mount --make-shared %s)", dir, at, at)
 	case own.Shared != host.Shared && own.Master != host.Shared:
-		return fmt.Errorf("cannot see what is mounted below %s: this process sees it through another mount than the host", dir)
+		return fmt.Errorf("cannot see what is mounted below %s: this process sees the path through another mount than the host does", dir)
 	case inside(own, dir) != inside(host, dir):
 		// A bind mount is a peer of its original, even if it shows only a part of the filesystem. A mount on a
 		// directory of the original appears on the same directory of the bind mount, and vice versa.
-		return fmt.Errorf("cannot see what is mounted below %s: this process has another directory there than the host", dir)
+		return fmt.Errorf("cannot see what is mounted below %s: this process has another directory there than the host has", dir)
 	}
 	return nil
 }
@@ -42,7 +42,7 @@ func propagates(hosts, owns []Mount, dir string) error {
 func carrier(tree []Mount, dir string) (*Mount, error) {
 	at := At(tree, dir)
 	if at == nil {
-		return nil, errors.New("cannot read mount table: it has no root")
+		return nil, errors.New("cannot read mount table: the table has no root")
 	}
 	return at, nil
 }

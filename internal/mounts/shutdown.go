@@ -91,7 +91,7 @@ func shutDown(path, root string, dev disk.Dev) error {
 	_, err = os.Lstat(filepath.Join("/", root, "sys/dev/block", dev.String()))
 	switch {
 	case err == nil:
-		return errors.New("its disk is attached")
+		return errors.New("the disk is attached")
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}

@@ -68,7 +68,7 @@ func TestShutDown(t *testing.T) {
 			}
 			process(t, root, "77", map[string]string{"mountinfo": line(dev, "/disk")}, nil)
 			process(t, root, "", map[string]string{"../sys/dev/block/" + dev.String(): ""}, nil)
-			if err := ShutDown(root, dev); err == nil || !strings.Contains(err.Error(), "its disk is attached") {
+			if err := ShutDown(root, dev); err == nil || !strings.Contains(err.Error(), "the disk is attached") {
 				t.Errorf("an existing device: %v", err)
 			}
 			if err := write(); err != nil {

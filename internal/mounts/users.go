@@ -202,7 +202,7 @@ func uses(dir string, ours map[int]bool, dev disk.Dev) []string {
 	}) {
 		how = append(how, "has a file open")
 	}
-	for _, link := range [][2]string{{"cwd", "works in a directory of it"}, {"root", "has its root directory there"}} {
+	for _, link := range [][2]string{{"cwd", "has its working directory there"}, {"root", "has its root directory there"}} {
 		name := filepath.Join(dir, link[0])
 		// O_PATH opens the target of the link without asking the filesystem.
 		if f, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {

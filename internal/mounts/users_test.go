@@ -128,7 +128,7 @@ func TestUsersByAMountOffTheTree(t *testing.T) {
 	process(t, root, "77", map[string]string{"comm": "db\n", "fdinfo/3": "mnt_id:\t99\n"}, map[string]string{"ns/mnt": "mnt:[1]", "fd/3": root})
 	process(t, root, "78", map[string]string{"comm": "sh\n", "fdinfo/3": "mnt_id:\t98\n"}, map[string]string{"ns/mnt": "mnt:[1]", "fd/3": "/proc/self", "cwd": root})
 	got, err := Users(root, dev, "")
-	want := []User{{PID: 77, Command: "db", How: "has a file open"}, {PID: 78, Command: "sh", How: "works in a directory of it"}}
+	want := []User{{PID: 77, Command: "db", How: "has a file open"}, {PID: 78, Command: "sh", How: "has its working directory there"}}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}

@@ -15,16 +15,16 @@ var giving = []rule{{
 		g := in.f.Standing.Given
 		return g != nil && !g.Same(in.f) && !in.f.Standing.Lifted(disk.ReasonOtherBlock, "")
 	},
-	wanted: "it is the disk that was given out by this name, if one was",
-	means:  "its serial is that of a block volume that was given out, and it may be another disk",
+	wanted: "the disk is the one that was given out under this name, if any was",
+	means:  "the disk has the serial of a block volume that was given out, but may be another disk",
 	why:    otherBlockWhy,
 	remedy: func(w *told) string {
-		return "if it is the same disk, or nobody needs that volume: hotmount accept " + w.f.Name
+		return "if this is the same disk, or nobody needs the block volume: hotmount accept " + w.f.Name
 	},
 }, {
 	reason: disk.ReasonOtherClass, action: disk.Hold, on: raw, lift: byAccept, kind: HoldData,
 	when:   func(in input) bool { return formerly(in.f.Standing.Given.Place(), in.s, in.class) != nil },
-	wanted: "it is no volume of another class", means: "it was a volume of another class, and this class would show its data under another name",
+	wanted: "the disk is not a volume of another class", means: "the disk was a volume of another class, and this class would show its data under another name",
 	why: otherClassWhy,
 	remedy: func(w *told) string {
 		return say("if nobody needs the old volume: hotmount accept %s; otherwise correct the selectors (hotmount explain %[1]s)", w.f.Name)
@@ -35,16 +35,16 @@ var giving = []rule{{
 		return in.f.Standing.Given == nil && in.f.Holds() && !in.f.Standing.Lifted(disk.ReasonContent, knownUUID(in.f))
 	},
 	names:  func(in input) (string, string) { return knownUUID(in.f), "" },
-	wanted: "udev knows nothing on it, or it was given out before", means: "it holds data, and the user of a block volume would overwrite that",
+	wanted: "udev reports nothing on the disk, or the disk was given out before", means: "the disk holds data, and the user of a block volume would overwrite it",
 	found:  func(w *told) string { return only(w.f.Holds(), held(w.f)) },
-	remedy: func(w *told) string { return "if nothing on it is needed: hotmount accept " + w.f.Name },
+	remedy: func(w *told) string { return "if nothing on the disk is needed: hotmount accept " + w.f.Name },
 }, {
 	reason: disk.ReasonFormerSerial, action: disk.Hold, on: raw, lift: byAccept, givesUp: true, kind: HoldData,
 	when: func(in input) bool {
 		return in.f.Standing.Given == nil && stillMissing(in.f, in.f.Standing.FormerSerial, disk.ReasonFormerSerial)
 	},
 	names:  func(in input) (string, string) { return in.f.Standing.FormerSerial.UUID, "" },
-	wanted: "nothing lay on a disk with its serial or WWN", means: "it looks blank, but data lay on a disk with its serial or WWN",
+	wanted: "no data was on a disk with the same serial or WWN", means: "the disk looks blank, but a disk with the same serial or WWN held data",
 	found:  func(w *told) string { return sighted(w.f.Standing.FormerSerial) },
 	remedy: giveUp,
 }}
@@ -55,19 +55,19 @@ var unfinished = []rule{{
 	when: func(in input) bool {
 		return in.f.Whole != "" && (in.at == blank || in.at == filesystem && in.f.Standing.Intent != nil || in.at == other && in.c.Kind != disk.Other)
 	},
-	wanted: "it is a whole disk", means: "it is a partition without a finished filesystem, and partitions are never formatted",
-	found: func(w *told) string { return only(w.f.Whole != "", "a partition of "+visible(w.f.Whole)) },
+	wanted: "the disk is not a partition", means: "the disk is a partition without a finished filesystem, and hotmount never formats partitions",
+	found: func(w *told) string { return only(w.f.Whole != "", "on disk "+visible(w.f.Whole)) },
 	remedy: func(w *told) string {
-		return onlyPath(w.f, say("if nothing on it is needed, by hand: mkfs.%s %s", byHand(w), w.f.Node()))
+		return onlyPath(w.f, say("if nothing on the disk is needed, by hand: mkfs.%s %s", byHand(w), w.f.Node()))
 	},
 }, {
 	// The result of udev is not sufficient, because libblkid takes an unfinished XFS filesystem for a finished one.
 	reason: disk.ReasonIntent, action: disk.Prove, on: content,
 	when:  unproven,
-	means: "an earlier format of it did not finish",
+	means: "an earlier format of the disk did not finish",
 	why: func(w *told) string {
 		if w.f.Standing.IntentBySlot {
-			return "an earlier format of it, or of a disk that was in its slot, did not finish"
+			return "an earlier format of the disk, or of a disk that was in its slot, did not finish"
 		}
 		return w.rule.means
 	},
@@ -85,45 +85,45 @@ var mountable = []rule{{
 		}
 		return "", in.c.Type
 	},
-	means:  "it holds something that hotmount does not mount: LVM, LUKS, RAID, swap, a partition table or another format",
-	why:    func(w *told) string { return say("it holds %s%s", describe(w.c), evidence(w.c)) },
+	means:  "the disk holds something that hotmount does not mount: LVM, LUKS, RAID, swap, a partition table or another format",
+	why:    func(w *told) string { return say("the disk holds %s%s", describe(w.c), evidence(w.c)) },
 	remedy: otherRemedy,
 }, {
 	// The filesystem that the operator ordered to overwrite is still on the disk, perhaps only in part.
 	reason: disk.ReasonOverwrite, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldData,
 	when:   func(in input) bool { return replaced(in, true) && !in.accepted(disk.ReasonOverwrite) },
-	means:  "an operator began to format it and the format did not finish; the filesystem that it held is still there and may be damaged",
+	means:  "an operator began to format the disk and the format did not finish; the filesystem that the disk held is still there and may be damaged",
 	why:    overwriteWhy,
-	remedy: func(w *told) string { return say("to use it as it is: hotmount accept %s; ", w.f.Name) + wipe(w) },
+	remedy: func(w *told) string { return say("to use the disk as it is: hotmount accept %s; ", w.f.Name) + wipe(w) },
 }, {
 	// The disk was blank when this node began to format it, but the filesystem on the disk is not from this node.
 	reason: disk.ReasonShared, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept, kind: HoldUser,
 	when:  func(in input) bool { return replaced(in, false) && !in.accepted(disk.ReasonShared) },
-	means: "it was blank, and now it holds a filesystem that this node did not make: another machine may use the disk, or have used it",
+	means: "the disk was blank, and now holds a filesystem that this node did not make: another machine may use the disk, or have used it",
 	why:   sharedWhy,
 	remedy: func(w *told) string {
-		return "make sure that no other machine uses it, then: hotmount accept " + w.f.Name
+		return "make sure that no other machine uses the disk, then: hotmount accept " + w.f.Name
 	},
 }, {
 	reason: disk.ReasonTorn, action: disk.Refuse, on: filesystem, names: theFilesystem, lift: byToken,
 	when:  func(in input) bool { return in.c.Torn },
-	means: "this node's format of it did not finish: the superblock is there, and parts of the filesystem are not",
+	means: "this node's format of the disk did not finish: the superblock is there, but parts of the filesystem are missing",
 	// The message does not claim that the filesystem was never mounted, because it may have been mounted without a
 	// record on this node.
 	why: func(w *told) string {
-		return say("this node's format of it did not finish: the superblock of %s %s is there, and parts of the filesystem are not%s", visible(w.d.Type), w.d.UUID, evidence(w.c))
+		return say("this node's format of the disk did not finish: the superblock of %s %s is there, but parts of the filesystem are missing%s", visible(w.d.Type), w.d.UUID, evidence(w.c))
 	},
-	remedy: func(w *told) string { return "to look at it: " + Check(w.f, w.d.Type) + "; " + wipe(w) },
+	remedy: func(w *told) string { return "to check the filesystem: " + Check(w.f, w.d.Type) + "; " + wipe(w) },
 }, {
 	reason: disk.ReasonDisturbed, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldUser,
 	when:  func(in input) bool { return made(in) && disturbed(in.f) },
-	means: "somebody else used it, or may have, while this node formatted it; the filesystem may be damaged",
+	means: "somebody else used the disk, or may have used it, while this node formatted it; the filesystem may be damaged",
 	why:   disturbedWhy,
 	remedy: func(w *told) string {
 		if w.c.Kind != disk.Filesystem {
-			return "make sure that nobody else uses it, then: hotmount accept " + w.f.Name
+			return "make sure that nobody else uses the disk, then: hotmount accept " + w.f.Name
 		}
-		return say("find out who uses it; then, to use it as it is: hotmount accept %s; ", w.f.Name) + wipe(w)
+		return say("find out who uses the disk; then, to use it as it is: hotmount accept %s; ", w.f.Name) + wipe(w)
 	},
 }, {
 	reason: disk.ReasonShared, action: disk.Hold, on: filesystem, names: theFilesystem,
@@ -131,7 +131,7 @@ var mountable = []rule{{
 }, {
 	reason: disk.ReasonType, action: disk.Refuse, on: filesystem, names: theFilesystem, lift: byToken,
 	when:  func(in input) bool { return !slices.Contains(in.class.Accept, in.c.Type) },
-	means: "its class does not accept the type of its filesystem",
+	means: "the disk's class does not accept the type of its filesystem",
 	found: func(w *told) string { return visible(w.c.Type) },
 	remedy: func(w *told) string {
 		return say("add %s to the class's accept, or detach the disk", visible(w.c.Type))
@@ -140,11 +140,11 @@ var mountable = []rule{{
 	// The user of the block volume made the filesystem.
 	reason: disk.ReasonFormerBlock, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldData,
 	when:  func(in input) bool { return in.f.Standing.Given != nil && !in.accepted(disk.ReasonFormerBlock) },
-	means: "it, or a disk below it, was given out as a block volume, and it holds a filesystem",
+	means: "the disk, or a disk below it, was given out as a block volume, and now holds a filesystem",
 	why: func(w *told) string {
-		return say("%s was given out as a block volume at %s, and it holds %s %s", wasGiven(w.f), visible(w.f.Standing.Given.Link), visible(w.d.Type), w.d.UUID)
+		return say("%s was given out as a block volume at %s, and now holds %s %s", wasGiven(w.f), visible(w.f.Standing.Given.Link), visible(w.d.Type), w.d.UUID)
 	},
-	remedy: func(w *told) string { return "if nobody needs that volume: hotmount accept " + w.f.Name },
+	remedy: func(w *told) string { return "if nobody needs the block volume: hotmount accept " + w.f.Name },
 }, {
 	reason: disk.ReasonShrunk, action: disk.Refuse, on: filesystem, names: theFilesystem,
 	when: func(in input) bool { return in.c.Span > in.f.Size },
@@ -152,7 +152,7 @@ var mountable = []rule{{
 	reason: disk.ReasonTwin, action: disk.Refuse, on: filesystem, names: theFilesystem, lift: byAccept | byToken, peers: withUUID,
 	recorded: func(f *disk.Facts) bool { return f.Standing.Twin },
 	when:     func(in input) bool { return twin(in.f) },
-	means:    "another disk has, or had, its UUID: volumes of that UUID would show this disk's data",
+	means:    "another disk has, or had, the same UUID: volumes of that UUID would show this disk's data",
 	why:      twinWhy,
 	remedy:   twinRemedy,
 }, {
@@ -165,17 +165,19 @@ var mountable = []rule{{
 	when: func(in input) bool {
 		return in.class.Adopt == disk.AdoptKnown && !onRecord(in) && !in.f.Standing.Made && !in.accepted(disk.ReasonNotAdopted)
 	},
-	means: "this node neither made nor mounted its filesystem before, and its class mounts only known filesystems (adopt: known)",
+	means: "this node neither made nor mounted the disk's filesystem before, and its class mounts only known filesystems (adopt: known)",
 	why: func(w *told) string {
-		return say("it holds %s %s, which this node neither made nor mounted before, and class %s mounts only known filesystems (adopt: known)", visible(w.d.Type), w.d.UUID, visible(w.d.Class))
+		return say("the disk holds %s %s, which this node neither made nor mounted before, and class %s mounts only known filesystems (adopt: known)", visible(w.d.Type), w.d.UUID, visible(w.d.Class))
 	},
-	remedy: func(w *told) string { return say("if it belongs here: hotmount accept %s; ", w.f.Name) + wipe(w) },
+	remedy: func(w *told) string {
+		return say("if the filesystem belongs here: hotmount accept %s; ", w.f.Name) + wipe(w)
+	},
 }, {
 	reason: disk.ReasonSettings, action: disk.Hold, on: filesystem, names: theFilesystem,
 	when: func(in input) bool { return in.s.Fault != "" && !onRecord(in) },
 }, {
 	reason: disk.ReasonFilesystem, action: disk.Mount, on: filesystem, names: theFilesystem,
-	means: "it holds a filesystem that its class accepts",
+	means: "the disk holds a filesystem that its class accepts",
 	why:   filesystemWhy,
 }}
 
@@ -183,12 +185,12 @@ var mountable = []rule{{
 var unknown = []rule{{
 	reason: disk.ReasonHalfMade, action: disk.Refuse, on: other, lift: byToken,
 	when:   func(in input) bool { return in.c.Kind == disk.HalfMade },
-	means:  "it is half made: mkfs did not finish on it, and this node has no record of having begun that",
+	means:  "a format of the disk did not finish, and this node has no record of having begun it",
 	why:    halfMadeWhy,
 	remedy: wipe,
 }, {
 	reason: disk.ReasonUnknown, action: disk.Refuse, on: other, lift: byToken,
-	means:  "its content is not known",
+	means:  "the disk's content is not known",
 	why:    unknownWhy,
 	remedy: wipe,
 }}

@@ -40,7 +40,7 @@ func Conditions(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Cl
 		w := &told{f, c, s, disk.Decision{}, class, ruleOf(r.reason)}
 		one := Condition{Wanted: r.wanted, Held: !r.when(in), Found: w.found(), Names: w.rule.kind == HoldData || w.rule.kind == HoldIdentity}
 		if r.lift&byAccept != 0 {
-			one.Wanted += ", or it was accepted"
+			one.Wanted += ", or the disk was accepted"
 			if one.Held && r.when(without) {
 				one.Found = strings.TrimPrefix(one.Found+"; accepted", "; ")
 			}
@@ -56,7 +56,7 @@ func Conditions(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Cl
 // isBlank returns the condition that the disk is blank, which only reading the disk can show.
 func isBlank(in input) Condition {
 	c := in.c
-	one := Condition{Wanted: "it is blank, by proof (blank: " + in.class.Blank + ")", Found: string(c.Kind)}
+	one := Condition{Wanted: "the disk is proven blank (blank: " + in.class.Blank + ")", Found: string(c.Kind)}
 	switch {
 	case c.Proven:
 		one.Held = c.Kind == disk.Blank || c.Kind == disk.HalfMade && begun(in.f, c)

@@ -6,18 +6,18 @@ func fileIs(format string) (what, use string) {
 	driver := format
 	switch format {
 	case "qcow2":
-		return "a disk image of the format qcow2", "detach it, and on the host attach the image by its format: virsh attach-disk DOMAIN FILE TARGET --subdriver qcow2"
+		return "a disk image of the format qcow2", "detach the disk, and on the host attach the image by its format: virsh attach-disk DOMAIN FILE TARGET --subdriver qcow2"
 	case "vhd":
 		driver = "vpc"
 		fallthrough
 	case "vmdk", "vdi", "vhdx":
-		return "a disk image of the format " + format, say("detach it, on the host convert the image, and attach the new file: qemu-img convert -f %s -O raw FILE NEWFILE", driver)
+		return "a disk image of the format " + format, say("detach the disk, convert the image on the host, and attach the new file: qemu-img convert -f %s -O raw FILE NEWFILE", driver)
 	case "gzip", "xz", "zstd", "bzip2", "lz4":
-		return "a file of the format " + format, say("detach it, unpack the file on the host, and attach the new file: %s -dc <FILE >NEWFILE", format)
+		return "a file of the format " + format, say("detach the disk, unpack the file on the host, and attach the new file: %s -dc <FILE >NEWFILE", format)
 	case "zip", "7z", "tar":
-		return "a file of the format " + format, "detach it, unpack the file on the host, and attach what is in it"
+		return "a file of the format " + format, "detach the disk, unpack the file on the host, and attach its content"
 	case "age", "openpgp", "openssl":
-		return "a file encrypted with " + format, "detach it, decrypt the file on the host, and attach what is in it"
+		return "a file encrypted with " + format, "detach the disk, decrypt the file on the host, and attach the decrypted content"
 	}
 	return "", ""
 }

@@ -27,8 +27,8 @@ func TestFilesAreNotDestroyed(t *testing.T) {
 			if !strings.Contains(why, "format "+format) && !strings.Contains(why, "encrypted with "+format) {
 				t.Errorf("%s, %s: %q", name, format, why)
 			}
-			use, token, found := strings.Cut(next, "; if nothing on it is needed: hotmount format vdb")
-			if found != tt.token || token != "" || !strings.HasPrefix(use, "detach it, ") {
+			use, token, found := strings.Cut(next, "; if nothing on the disk is needed: hotmount format vdb")
+			if found != tt.token || token != "" || !strings.HasPrefix(use, "detach the disk, ") {
 				t.Errorf("%s, %s: %q", name, format, next)
 			}
 			for _, destroys := range []string{"wipefs", "mkfs", "blkdiscard", "vol-wipe", "attach a larger disk"} {

@@ -15,7 +15,7 @@ var formattable = []rule{{
 	// The user of a block volume, or the provisioner's cleaner, can leave a disk that looks blank.
 	reason: disk.ReasonNeverFormat, action: disk.Refuse, on: blank, lift: byToken | withToken,
 	when:   func(in input) bool { return in.f.Standing.Given != nil },
-	wanted: "it was never given out as a block volume", means: "it, or a disk below it, was given out as a block volume, and hotmount does not format it by itself",
+	wanted: "the disk was never given out as a block volume", means: "the disk, or a disk below it, was given out as a block volume, and hotmount does not format it by itself",
 	found: givenBefore,
 	why: func(w *told) string {
 		return say("%s was given out as a block volume, and hotmount does not format it by itself: %s", wasGiven(w.f), givenBefore(w))
@@ -24,47 +24,47 @@ var formattable = []rule{{
 }, {
 	reason: disk.ReasonNoCreate, action: disk.Refuse, on: blank, lift: byToken,
 	when:   func(in input) bool { return !creates(in.class, in.c) },
-	wanted: "its class makes filesystems on blank disks", means: "no filesystem is known on it, and its class creates none of that type",
+	wanted: "the disk's class makes filesystems on blank disks", means: "no filesystem is known on the disk, and its class does not create one",
 	found: func(w *told) string { return "create: " + w.class.Create },
 	why: func(w *told) string {
 		if w.c.Kind == disk.HalfMade {
-			return say("this node's format of it with %s did not finish, and class %s does not create that type any more", visible(w.c.Type), w.d.Class)
+			return say("this node's format of the disk with %s did not finish, and class %s no longer creates that type", visible(w.c.Type), w.d.Class)
 		}
-		return say("no filesystem is known on it, and class %s creates none", w.d.Class)
+		return say("no filesystem is known on the disk, and class %s creates none", w.d.Class)
 	},
 	remedy: func(w *told) string {
 		if w.c.Kind != disk.HalfMade {
 			return ""
 		}
-		return say("to have it finished: create: %s in the class; or ", visible(w.c.Type)) + wipe(w)
+		return say("to have the format finished: create: %s in the class; or ", visible(w.c.Type)) + wipe(w)
 	},
 }, {
 	reason: disk.ReasonFormatFailed, action: disk.Refuse, on: blank, lift: byRetry | withToken,
 	when:   func(in input) bool { return failed(in.f) },
-	wanted: "no earlier try to format it failed", means: "formatting it failed",
+	wanted: "no earlier try to format the disk failed", means: "formatting the disk failed",
 	found: failure,
 	remedy: func(w *told) string {
-		return say("to see why: journalctl -u hotmount-format@%d; once that is solved: hotmount accept %s", w.f.Seq, w.f.Name)
+		return say("to see why: journalctl -u hotmount-format@%d; once the problem is solved: hotmount accept %s", w.f.Seq, w.f.Name)
 	},
 }, {
 	reason: disk.ReasonUncounted, action: disk.Refuse, on: blank,
 	when:   func(in input) bool { return in.f.Uncounted },
-	wanted: "the kernel counts the writes to it",
-	means:  "the kernel does not count the writes to it (queue/iostats), so hotmount cannot tell whether somebody writes to it",
+	wanted: "the kernel counts the writes to the disk",
+	means:  "the kernel does not count the writes to the disk (queue/iostats), so hotmount cannot tell whether somebody writes to the disk",
 	remedy: func(w *told) string {
 		return say("echo 1 >/sys/block/%s/queue/iostats; systemctl reload hotmount", w.f.Name)
 	},
 }, {
 	reason: disk.ReasonDisagree, action: disk.Refuse, on: blank, lift: withToken,
 	when:   func(in input) bool { return disagrees(in.f.Udev, in.c) },
-	wanted: "udev knows nothing on it", means: "it was read as blank, but udev reports a signature on it",
+	wanted: "udev reports nothing on the disk", means: "the disk was read as blank, but udev reports a signature on it",
 	found:  udevKnows,
 	remedy: func(w *told) string { return "udevadm trigger -s block -y " + w.f.Name },
 }, {
 	// A corrected configuration may exclude the disk.
 	reason: disk.ReasonSettings, action: disk.Hold, on: raw | blank, kind: HoldOperator,
 	when:   func(in input) bool { return in.s.Fault != "" && in.f.Standing.Given == nil },
-	wanted: "the configuration has no fault, or it was given out before", means: "the configuration has a fault, and until it is corrected only what is on record is used",
+	wanted: "the configuration has no fault, or the disk was given out before", means: "the configuration has a fault: until it is corrected, hotmount uses only disks on record",
 	found:  func(w *told) string { return w.s.Fault },
 	remedy: func(*told) string { return "to see each fault: hotmount config check" },
 }, {
@@ -81,37 +81,37 @@ var formattable = []rule{{
 	reason: disk.ReasonDisturbed, action: disk.Hold, on: blank, lift: byAccept,
 	when:   func(in input) bool { return disturbed(in.f) },
 	names:  func(in input) (string, string) { return in.f.Standing.Intent.UUID, "" },
-	wanted: "nobody else used it when it was formatted",
+	wanted: "nobody else used the disk while it was formatted",
 }, {
 	reason: disk.ReasonPresent, action: disk.Hold, on: raw | blank, lift: byAccept, kind: HoldPresent,
 	when: func(in input) bool {
 		return in.f.Standing.Present != nil && in.f.Standing.Given == nil && !in.s.FormatPresent && !in.f.Standing.Lifted(disk.ReasonPresent, "")
 	},
-	wanted: "it was attached after hotmount was installed", means: "nothing is known on it, and it was attached before hotmount was installed",
+	wanted: "the disk was attached after hotmount was installed", means: "nothing is known on the disk, and it was attached before hotmount was installed",
 	found:  func(w *told) string { return maybe(w.f.Standing.Present) },
-	remedy: func(w *told) string { return "to let hotmount use it: hotmount accept " + w.f.Name },
+	remedy: func(w *told) string { return "to let hotmount use the disk: hotmount accept " + w.f.Name },
 }, {
 	reason: disk.ReasonNewMachine, action: disk.Hold, on: raw | blank, lift: byAccept, kind: HoldPresent,
 	when: func(in input) bool {
 		return in.f.Standing.Arrived != nil && in.f.Standing.Given == nil && !in.s.FormatPresent && !in.f.Standing.Lifted(disk.ReasonNewMachine, "")
 	},
-	wanted: "it was attached after the first start under this machine-id", means: "nothing is known on it, and it was attached when hotmount first started under another machine-id",
+	wanted: "the disk was attached after the first start under this machine-id", means: "nothing is known on the disk, and it was attached when hotmount first started under another machine-id",
 	found: func(w *told) string { return maybe(w.f.Standing.Arrived) },
 	remedy: func(w *told) string {
-		return say("to let hotmount use it: hotmount accept %s; for all such disks, if this is the same worker as before: hotmount state keep", w.f.Name)
+		return say("to let hotmount use the disk: hotmount accept %s; for all such disks, if this is the same worker as before: hotmount state keep", w.f.Name)
 	},
 }, {
 	reason: disk.ReasonBefore, action: disk.Hold, on: blank, lift: byAccept, givesUp: true, kind: HoldData,
 	when:   func(in input) bool { return missing(in, in.f.Standing.Before, disk.ReasonBefore) },
 	names:  func(in input) (string, string) { return in.f.Standing.Before.UUID, "" },
-	wanted: "no filesystem lay on it since it was attached", means: "it looks blank, but data lay on it since it was attached",
+	wanted: "no filesystem was seen on the disk since it was attached", means: "the disk looks blank, but held data after it was attached",
 	found:  func(w *told) string { return sighted(w.f.Standing.Before) },
 	remedy: giveUp,
 }, {
 	reason: disk.ReasonSameSerial, action: disk.Hold, on: blank, lift: byAccept, givesUp: true, kind: HoldIdentity, peers: withSerial,
 	when:   func(in input) bool { return sameSerial(in.f) != nil },
 	names:  func(in input) (string, string) { return sameSerial(in.f).UUID, "" },
-	wanted: "no other disk has its serial", means: "it looks blank, and another attached disk has its serial",
+	wanted: "no other disk has the same serial", means: "the disk looks blank, and another attached disk has the same serial",
 	found:  func(w *told) string { return only(w.f.Serial != "", serial(w.f.Serial)) },
 	why:    sameSerialWhy,
 	remedy: sameSerialRemedy,
@@ -119,7 +119,7 @@ var formattable = []rule{{
 	reason: disk.ReasonSameWWN, action: disk.Hold, on: blank, lift: byAccept, givesUp: true, kind: HoldIdentity, peers: withWWN,
 	when:   func(in input) bool { return sameWWN(in.f) != nil },
 	names:  func(in input) (string, string) { return sameWWN(in.f).UUID, "" },
-	wanted: "no other disk has its WWN", means: "it looks blank, and another attached disk has its WWN: it may be a second path to that disk",
+	wanted: "no other disk has the same WWN", means: "the disk looks blank, and another attached disk has the same WWN: the two may be paths to one disk",
 	found:  func(w *told) string { return only(w.f.WWN != "", "WWN "+visible(w.f.WWN)) },
 	why:    sameWWNWhy,
 	remedy: func(w *told) string { return pathOrDisk(w, sameWWN(w.f)) },
@@ -127,50 +127,50 @@ var formattable = []rule{{
 	reason: disk.ReasonFormerSerial, action: disk.Hold, on: blank, lift: byAccept,
 	when:   func(in input) bool { return missing(in, in.f.Standing.FormerSerial, disk.ReasonFormerSerial) },
 	names:  func(in input) (string, string) { return in.f.Standing.FormerSerial.UUID, "" },
-	wanted: "nothing lay on a disk with its serial or WWN",
+	wanted: "no data was on a disk with the same serial or WWN",
 }, {
 	reason: disk.ReasonFormerSlot, action: disk.Hold, on: blank, lift: byAccept, givesUp: true, kind: HoldData, peers: atItsSlot,
 	when: func(in input) bool {
 		return in.f.Moved == nil && missing(in, in.f.Standing.FormerSlot, disk.ReasonFormerSlot)
 	},
 	names:  func(in input) (string, string) { return in.f.Standing.FormerSlot.UUID, "" },
-	wanted: "nothing that lay in its slot is missing", means: "it looks blank, but data that lay in its slot at the last boot is missing",
+	wanted: "no data that was in the disk's slot is missing", means: "the disk looks blank, but data that was in its slot at the last boot is missing",
 	found:  inItsSlot,
 	remedy: giveUp,
 }, {
 	reason: disk.ReasonBrake, action: disk.Hold, on: blank, lift: byAccept, kind: HoldOperator,
 	recorded: func(f *disk.Facts) bool { return f.Standing.Braked },
 	when:     func(in input) bool { return braked(in) && !in.f.Standing.Lifted(disk.ReasonBrake, "") },
-	wanted:   "not too many disks were formatted lately",
+	wanted:   "fewer disks than format_limit were formatted within format_period",
 	found: func(w *told) string {
 		return say("at most %d within %s, %d now", w.s.FormatLimit, w.s.FormatPeriod, recent(w.f, w.s))
 	},
-	means: "it came after as many formats as format_limit allows",
+	means: "as many disks as format_limit allows were formatted already",
 	remedy: func(w *told) string {
-		return say("to see which disks: hotmount history; to have it formatted: hotmount accept %s", w.f.Name)
+		return say("to see which disks: hotmount history; to have this disk formatted: hotmount accept %s", w.f.Name)
 	},
 }, {
 	// The rule for the link comes last, when no other rule prevents giving the disk out.
 	reason: disk.ReasonBlock, action: disk.Link, on: raw,
-	means: "its class gives it out as a block volume",
+	means: "the disk's class gives the disk out as a block volume",
 }, {
 	reason: disk.ReasonUnread, action: disk.Prove, on: blank,
 	when:  func(in input) bool { return !in.c.Proven || in.c.Kind == disk.Unread },
-	means: "nothing is known on it, and hotmount must first prove it blank",
+	means: "nothing is known on the disk, and hotmount must first prove it blank",
 }, {
 	// The disk is read first, because the image of a larger disk may have been attached as a small raw disk.
 	reason: disk.ReasonTooSmall, action: disk.Refuse, on: blank,
 	when:   func(in input) bool { return in.f.Size < in.class.MinimumSize },
-	wanted: "it is large enough",
+	wanted: "the disk is large enough for its class",
 	found: func(w *told) string {
 		return say("%s, minimum_size: %s", disk.HumanSize(w.f.Size), disk.HumanSize(w.class.MinimumSize))
 	},
-	means:  "it is too small for its class",
+	means:  "the disk is too small for its class",
 	remedy: func(*told) string { return "attach a larger disk" },
 }, {
 	reason: disk.ReasonBlank, action: disk.Format, on: blank,
 	when:  func(in input) bool { return in.c.Kind == disk.Blank && in.c.Proven },
-	means: "it is blank",
+	means: "the disk is blank",
 	why:   func(w *told) string { return w.rule.means + evidence(w.c) },
 }, {
 	reason: disk.ReasonIntent, action: disk.Format, on: blank,
@@ -210,7 +210,7 @@ func maybe(p *disk.Identity) string {
 	if p == nil {
 		return ""
 	}
-	return say("it may be the disk that had sequence number %d then, %s, at %s, %s", p.Seq, serial(p.Serial), slot(p.Slot), disk.HumanSize(p.Size))
+	return say("it may be the disk that then had sequence number %d (%s, at %s, %s)", p.Seq, serial(p.Serial), slot(p.Slot), disk.HumanSize(p.Size))
 }
 
 func inItsSlot(w *told) string {

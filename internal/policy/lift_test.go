@@ -35,7 +35,7 @@ func operator(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision,
 	case strings.Contains(next, "rm "+disk.HoldFile), strings.Contains(next, "reboot") && f.Standing.Formatting == disk.OffAtBoot:
 		f.Standing.Formatting = ""
 		return true
-	case next == "make room there, then: hotmount rescan; otherwise hotmount notices the room at the next periodic rescan", strings.HasSuffix(next, "hotmount state init"):
+	case next == "make room in /var/lib/hotmount, then: hotmount rescan; otherwise hotmount notices the room at the next periodic rescan", strings.HasSuffix(next, "hotmount state init"):
 		f.Standing.Formatting = ""
 		return true
 	}
@@ -78,13 +78,13 @@ func TestEachHoldHasALift(t *testing.T) {
 // TestWordsOfAFormerBlockVolume checks that the message names what was given out. For a device-mapper device, the
 // message says that it is not known which of the disks was given out.
 func TestWordsOfAFormerBlockVolume(t *testing.T) {
-	for it, put := range map[string]func(*disk.Facts){"it": another(given), "its disk vdb": partOf(another(given)), "it, or a disk below it,": onBlockVolume} {
+	for it, put := range map[string]func(*disk.Facts){"the disk": another(given), "the whole disk vdb": partOf(another(given)), "the disk, or a disk below it,": onBlockVolume} {
 		f, s := blankDisk(), settings()
 		if put(f); f.Whole != "" {
 			parts(s)
 		}
 		d := Decide(f, xfs(), s)
-		want := it + " was given out as a block volume at /mnt/block/virtio-S1, and it holds xfs " + uuid
+		want := it + " was given out as a block volume at /mnt/block/virtio-S1, and now holds xfs " + uuid
 		if why, _ := Words(f, xfs(), s, d); d.Reason != disk.ReasonFormerBlock || why != want {
 			t.Errorf("%s: %s", d.Reason, why)
 		}
@@ -97,7 +97,7 @@ func TestFormerBlockVolume(t *testing.T) {
 	f, c, s := blankDisk(), proven(disk.Blank), settings()
 	f.Standing.Given, f.Standing.Accepted = &given, everyWord
 	d := Decide(f, c, s)
-	if _, next := Words(f, c, s, d); d.Reason != disk.ReasonNeverFormat || next != "if nothing on it is needed: hotmount format vdb" {
+	if _, next := Words(f, c, s, d); d.Reason != disk.ReasonNeverFormat || next != "if nothing on the disk is needed: hotmount format vdb" {
 		t.Errorf("%+v, %q", d, next)
 	}
 	if _, ok := Confirmable(f, c, s); !ok {

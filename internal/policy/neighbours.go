@@ -24,11 +24,11 @@ func Drivers(f *disk.Facts, s *disk.Settings) []string {
 }
 
 func csiWhy(w *told) string {
-	return say("a storage driver on this node may have brought it, or may take it: %s; hotmount does not open it", driversOf(w))
+	return say("a storage driver on this node may have attached the disk, or may take it: %s; hotmount does not open the disk", driversOf(w))
 }
 
 func csiRemedy(w *told) string {
-	return say("if it is the node's own: hotmount accept %s; to allow such disks in advance, in the class: %s", w.f.Name, cmp.Or(selectorOf(w.f), "neighbours: ignore"))
+	return say("if the disk is the node's own: hotmount accept %s; to allow such disks in advance, in the class: %s", w.f.Name, cmp.Or(selectorOf(w.f), "neighbours: ignore"))
 }
 
 // selectorOf returns a line for a class that selects only this disk, or "" if a class cannot contain its serial, WWN or

@@ -58,7 +58,7 @@ func mountedAt(path string) disk.MountPoint {
 	return disk.MountPoint{Dev: disk.Dev{Major: 254, Minor: 16}, Root: "/", Path: path, Type: "xfs"}
 }
 
-func faulty(s *disk.Settings) { s.Fault = "/etc/hotmount/config.yaml: its mode is 0664" }
+func faulty(s *disk.Settings) { s.Fault = "/etc/hotmount/config.yaml: the file's mode is 0664" }
 
 func growing(s *disk.Settings) { s.Classes[0].Grow = true }
 
@@ -394,13 +394,13 @@ func TestDecide(t *testing.T) {
 			s.Classes = []disk.Class{other, s.Classes[0], other}
 			s.Classes[2].Directory = "/mnt/third"
 		}, disk.Keep, disk.ReasonMounted},
-		{"mounted as a volume, and no class selects it now", func(f *disk.Facts) {
+		{"mounted as a volume, and no class selects the disk now", func(f *disk.Facts) {
 			was("/mnt/whole", "whole")(f)
 			f.Mounts = []disk.MountPoint{mountedAt("/mnt/whole/" + uuid)}
 		}, xfs(), noName(wholeClass), disk.Keep, disk.ReasonMounted},
-		{"mounted as a volume by somebody, and no class selects it", func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/mnt/whole/" + uuid)} }, xfs(), noName(wholeClass), disk.Ignore, disk.ReasonNoClass},
+		{"mounted as a volume by somebody, and no class selects the disk", func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/mnt/whole/" + uuid)} }, xfs(), noName(wholeClass), disk.Ignore, disk.ReasonNoClass},
 		{"given out by another class", func(f *disk.Facts) { f.Standing.Link = "/mnt/block/virtio-S1" }, proven(disk.Unread), beside(rawClass), disk.Keep, disk.ReasonGivenOut},
-		{"given out, and no class selects it now", func(f *disk.Facts) { f.Standing.Link = "/mnt/block/virtio-S1" }, proven(disk.Unread), noName(rawClass), disk.Keep, disk.ReasonGivenOut},
+		{"given out, and no class selects the disk now", func(f *disk.Facts) { f.Standing.Link = "/mnt/block/virtio-S1" }, proven(disk.Unread), noName(rawClass), disk.Keep, disk.ReasonGivenOut},
 		{"mounted in its place", func(f *disk.Facts) { f.Mounts = []disk.MountPoint{ours} }, xfs(), nil, disk.Keep, disk.ReasonMounted},
 		{"mounted in its place, with a fault", func(f *disk.Facts) { f.Mounts, f.Fault = []disk.MountPoint{ours}, "shut down" }, xfs(), nil, disk.Keep, disk.ReasonFault},
 		{"mounted in its place, and the disk below is gone", func(f *disk.Facts) {
@@ -1055,8 +1055,8 @@ func TestDecide(t *testing.T) {
 func TestWordsOfPresent(t *testing.T) {
 	f, s := blankDisk(), settings()
 	for want, p := range map[string]disk.Identity{
-		"sequence number 12 then, serial \\x1b[1mS, at pci-1, 3 GiB": {Seq: 12, Serial: "\x1b[1mS", Slot: "pci-1", Size: 3 << 30},
-		"sequence number 1 then, no serial, at an unknown slot, 0":   {Seq: 1},
+		"sequence number 12 (serial \\x1b[1mS, at pci-1, 3 GiB)": {Seq: 12, Serial: "\x1b[1mS", Slot: "pci-1", Size: 3 << 30},
+		"sequence number 1 (no serial, at an unknown slot, 0 B)": {Seq: 1},
 	} {
 		f.Standing.Present = &p
 		if why, _ := Words(f, proven(disk.Unread), s, Decide(f, proven(disk.Unread), s)); !strings.Contains(why, want) {
@@ -1077,9 +1077,9 @@ func TestWordsOfLoopDevice(t *testing.T) {
 // TestWordsOfGivenElse checks that the message names the disk that is given out, and that this disk is to be released.
 func TestWordsOfGivenElse(t *testing.T) {
 	for want, put := range map[string]func(*disk.Facts){
-		"to use it otherwise: hotmount release vdb": func(f *disk.Facts) { f.Standing.Link = "/mnt/block/" + f.LinkName() },
-		"to use it otherwise: hotmount release vdx": func(f *disk.Facts) { f.Whole, f.Standing.Link = "vdx", "/mnt/block/virtio-X" },
-		"to use it otherwise: hotmount release the disk that readlink -f /mnt/block/virtio-X names": func(f *disk.Facts) {
+		"to use the disk otherwise: hotmount release vdb": func(f *disk.Facts) { f.Standing.Link = "/mnt/block/" + f.LinkName() },
+		"to use the disk otherwise: hotmount release vdx": func(f *disk.Facts) { f.Whole, f.Standing.Link = "vdx", "/mnt/block/virtio-X" },
+		"to use the disk otherwise: hotmount release the disk that readlink -f /mnt/block/virtio-X names": func(f *disk.Facts) {
 			f.Transport, f.Standing.Link = "dm", "/mnt/block/virtio-X"
 		},
 	} {
@@ -1100,16 +1100,16 @@ func TestWordsOfAnUnfinishedFormat(t *testing.T) {
 		c      *disk.Content
 		want   string
 	}{
-		"unknown":                                  {"S1", nil, proven(disk.Unknown), "its content is not known"},
-		"unknown, blank before":                    {"S1", &disk.Intent{UUID: otherUUID}, proven(disk.Unknown), "its content is not known"},
-		"unknown, overwritten":                     {"S1", &disk.Intent{UUID: otherUUID, Over: true}, proven(disk.Unknown), "an operator began to format it and the format did not finish; what is left on it is not known"},
-		"another's":                                {"S1", &disk.Intent{UUID: otherUUID}, foreign, "it was blank, and now it holds xfs"},
-		"another's, known by its slot":             {"", &disk.Intent{UUID: otherUUID}, foreign, "it, or a disk that was in its slot, was blank, and now it holds xfs"},
-		"unknown, the slot's was overwritten":      {"", &disk.Intent{UUID: otherUUID, Over: true}, proven(disk.Unknown), "an operator began to format it, or a disk of 0 B (no serial, at an unknown slot), and the format did not finish"},
-		"a filesystem, the slot's was overwritten": {"", &disk.Intent{UUID: otherUUID, Over: true}, foreign, "an operator began to format it, or a disk of 0 B (no serial, at an unknown slot), and the format did not finish; if it was this disk, the xfs"},
-		"a filesystem, overwritten":                {"S1", &disk.Intent{UUID: otherUUID, Over: true}, foreign, "an operator began to format it and the format did not finish; the xfs"},
-		"half-made, the slot's":                    {"", &disk.Intent{UUID: otherUUID}, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, "mkfs.xfs did not finish on it, and this node has no record of having begun the unfinished filesystem"},
-		"disturbed, the slot's":                    {"", &disk.Intent{UUID: otherUUID, Doubt: "x"}, proven(disk.Blank), "this node made xfs " + otherUUID + " on it, or a disk that was in its slot, and somebody else"},
+		"unknown":                                  {"S1", nil, proven(disk.Unknown), "the disk's content is not known"},
+		"unknown, blank before":                    {"S1", &disk.Intent{UUID: otherUUID}, proven(disk.Unknown), "the disk's content is not known"},
+		"unknown, overwritten":                     {"S1", &disk.Intent{UUID: otherUUID, Over: true}, proven(disk.Unknown), "an operator began to format the disk and the format did not finish; what is left on the disk is not known"},
+		"another's":                                {"S1", &disk.Intent{UUID: otherUUID}, foreign, "the disk was blank, and now holds xfs"},
+		"another's, known by its slot":             {"", &disk.Intent{UUID: otherUUID}, foreign, "the disk, or a disk that was in its slot, was blank, and now holds xfs"},
+		"unknown, the slot's was overwritten":      {"", &disk.Intent{UUID: otherUUID, Over: true}, proven(disk.Unknown), "an operator began to format the disk, or a disk of 0 B (no serial, at an unknown slot), and the format did not finish"},
+		"a filesystem, the slot's was overwritten": {"", &disk.Intent{UUID: otherUUID, Over: true}, foreign, "an operator began to format the disk, or a disk of 0 B (no serial, at an unknown slot), and the format did not finish; if the format was of this disk, the xfs"},
+		"a filesystem, overwritten":                {"S1", &disk.Intent{UUID: otherUUID, Over: true}, foreign, "an operator began to format the disk and the format did not finish; the xfs"},
+		"half-made, the slot's":                    {"", &disk.Intent{UUID: otherUUID}, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, "mkfs.xfs did not finish on the disk, and this node has no record of having begun the unfinished filesystem"},
+		"disturbed, the slot's":                    {"", &disk.Intent{UUID: otherUUID, Doubt: "x"}, proven(disk.Blank), "this node made xfs " + otherUUID + " on the disk, or a disk that was in its slot, and somebody else"},
 	} {
 		f, s := blankDisk(), settings()
 		f.Serial, f.Standing.Intent, f.Standing.IntentBySlot = tt.serial, tt.intent, tt.serial == ""
@@ -1122,12 +1122,12 @@ func TestWordsOfAnUnfinishedFormat(t *testing.T) {
 	f, s := blankDisk(), settings()
 	f.Serial, f.Standing.Intent, f.Standing.IntentBySlot, f.Standing.Volume = "", &disk.Intent{UUID: otherUUID}, true, &disk.Sighting{UUID: uuid}
 	f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Writes: f.Writes, Shared: true}
-	if why, _ := Words(f, foreign, s, Decide(f, foreign, s)); !strings.HasPrefix(why, "it was blank, and now it holds xfs") {
+	if why, _ := Words(f, foreign, s, Decide(f, foreign, s)); !strings.HasPrefix(why, "the disk was blank, and now holds xfs") {
 		t.Errorf("shared, with another's intent: %q", why)
 	}
 	f.Standing.Verdict = nil
 	unread := &disk.Content{Kind: disk.Unread}
-	if why, _ := Words(f, unread, s, Decide(f, unread, s)); why != "an earlier format of it, or of a disk that was in its slot, did not finish" {
+	if why, _ := Words(f, unread, s, Decide(f, unread, s)); why != "an earlier format of the disk, or of a disk that was in its slot, did not finish" {
 		t.Errorf("to be proven: %q", why)
 	}
 }
@@ -1136,7 +1136,7 @@ func TestWordsOfAnUnfinishedFormat(t *testing.T) {
 func TestWordsOfARemedy(t *testing.T) {
 	fs := &disk.Content{Kind: disk.Filesystem, Type: disk.XFS, UUID: uuid, Proven: true}
 	lost := func(f *disk.Facts) { f.Standing.Formatting = "lost" }
-	const format = "if nothing on it is needed: hotmount format vdb"
+	const format = "if nothing on the disk is needed: hotmount format vdb"
 	for name, tt := range map[string]struct {
 		facts  func(*disk.Facts)
 		c      *disk.Content
@@ -1144,12 +1144,12 @@ func TestWordsOfARemedy(t *testing.T) {
 		want   string
 	}{
 		"something else":                    {nil, proven(disk.Other), nil, format},
-		"formatting off":                    {nil, proven(disk.Other), func(s *disk.Settings) { s.Format = false }, "then: systemctl reload hotmount; then, if nothing on it is needed: hotmount format vdb"},
-		"formatting held back":              {func(f *disk.Facts) { f.Standing.Formatting = disk.HeldBack }, proven(disk.Other), nil, "once disks may be formatted: rm /etc/hotmount/hold; hotmount rescan; then, if nothing on it is needed: hotmount format vdb"},
-		"records lost, a partition":         {partOf(lost), proven(disk.Blank), parts, "nothing on it may be overwritten yet: lost"},
-		"records lost":                      {lost, proven(disk.Other), nil, "nothing on it may be overwritten yet: lost"},
-		"records lost, with what helps":     {func(f *disk.Facts) { f.Standing.Formatting = "lost" + disk.Helps + "hotmount state init" }, proven(disk.Other), nil, "nothing on it may be overwritten yet: lost; what helps: hotmount state init"},
-		"records lost, class creates none":  {lost, proven(disk.Other), func(s *disk.Settings) { s.Classes[0].Create = "none" }, "nothing on it may be overwritten yet: lost"},
+		"formatting off":                    {nil, proven(disk.Other), func(s *disk.Settings) { s.Format = false }, "then: systemctl reload hotmount; then, if nothing on the disk is needed: hotmount format vdb"},
+		"formatting held back":              {func(f *disk.Facts) { f.Standing.Formatting = disk.HeldBack }, proven(disk.Other), nil, "once disks may be formatted: rm /etc/hotmount/hold; hotmount rescan; then, if nothing on the disk is needed: hotmount format vdb"},
+		"records lost, a partition":         {partOf(lost), proven(disk.Blank), parts, "nothing on the disk may be overwritten yet: lost"},
+		"records lost":                      {lost, proven(disk.Other), nil, "nothing on the disk may be overwritten yet: lost"},
+		"records lost, with what helps":     {func(f *disk.Facts) { f.Standing.Formatting = "lost" + disk.Helps + "hotmount state init" }, proven(disk.Other), nil, "nothing on the disk may be overwritten yet: lost; what helps: hotmount state init"},
+		"records lost, class creates none":  {lost, proven(disk.Other), func(s *disk.Settings) { s.Classes[0].Create = "none" }, "nothing on the disk may be overwritten yet: lost"},
 		"class creates nothing":             {nil, proven(disk.Other), func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb"},
 		"class creates nothing, takes ext4": {nil, proven(disk.Other), func(s *disk.Settings) { s.Classes[0].Create, s.Classes[0].Accept = "none", []string{disk.Ext4} }, "by hand: wipefs -a /dev/vdb; mkfs.ext4 /dev/vdb"},
 		"given out once":                    {func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Other), nil, format},
@@ -1183,14 +1183,14 @@ func TestWordsOfARemedy(t *testing.T) {
 
 func TestWordsOfASerialTwice(t *testing.T) {
 	for want, p := range map[string]disk.Peer{
-		"; the other holds xfs " + otherUUID: {Type: "xfs", UUID: otherUUID},
-		"; the other holds LVM2_member":      {Type: "LVM2_member", Known: true},
-		"at pci-2; this is vdb ":             {},
+		"; the other disk holds xfs " + otherUUID: {Type: "xfs", UUID: otherUUID},
+		"; the other disk holds LVM2_member":      {Type: "LVM2_member", Known: true},
+		"at pci-2; this disk is vdb ":             {},
 	} {
 		f, s := blankDisk(), settings()
 		p.ID, p.Slot = disk.ID{Name: "vdc", Seq: 11}, "pci-2"
 		f.SameSerial = []disk.Peer{p}
-		if why, _ := Words(f, proven(disk.Blank), s, Decide(f, proven(disk.Blank), s)); !strings.Contains(why, want) || strings.Contains(why, "the other holds") != (p.Type != "") {
+		if why, _ := Words(f, proven(disk.Blank), s, Decide(f, proven(disk.Blank), s)); !strings.Contains(why, want) || strings.Contains(why, "the other disk holds") != (p.Type != "") {
 			t.Errorf("%+v: %q, want %q", p, why, want)
 		}
 	}
@@ -1198,7 +1198,7 @@ func TestWordsOfASerialTwice(t *testing.T) {
 
 // TestWordsOfACutSerial checks that the message says that virtio cut the serial, and what to change on the host.
 func TestWordsOfACutSerial(t *testing.T) {
-	const cut, host = "virtio passes on only the first 20 characters", "on the host, give each a serial that differs in its first 20 characters (virsh"
+	const cut, host = "virtio passes on only the first 20 characters", "on the host, give each disk a serial that differs in its first 20 characters (virsh"
 	for _, tt := range []struct {
 		serial, transport string
 		cut, path         bool
@@ -1210,7 +1210,7 @@ func TestWordsOfACutSerial(t *testing.T) {
 		f, s := blankDisk(), settings()
 		f.Serial, f.Transport, f.SameSerial = tt.serial, tt.transport, []disk.Peer{{ID: disk.ID{Name: "vdc", Seq: 11}, Serial: tt.serial}}
 		why, next := Words(f, proven(disk.Blank), s, Decide(f, proven(disk.Blank), s))
-		if strings.Contains(why, cut) != tt.cut || strings.HasPrefix(next, host) != tt.cut || strings.HasPrefix(next, "if it is a second path to vdc: leave both to multipathd") != tt.path || !strings.HasSuffix(next, "if it is another disk: hotmount accept vdb same-serial") {
+		if strings.Contains(why, cut) != tt.cut || strings.HasPrefix(next, host) != tt.cut || strings.HasPrefix(next, "if this disk is a second path to vdc: leave both to multipathd") != tt.path || !strings.HasSuffix(next, "if these are two different disks: hotmount accept vdb same-serial") {
 			t.Errorf("%s on %s: %s; %s", tt.serial, tt.transport, why, next)
 		}
 		s.Classes[0].Mode = disk.ModeBlock
@@ -1226,20 +1226,20 @@ func TestWordsOfTwoPaths(t *testing.T) {
 	f, s := blankDisk(), settings()
 	wwn(11, otherUUID)(f)
 	why, next := Words(f, proven(disk.Blank), s, Decide(f, proven(disk.Blank), s))
-	if !strings.Contains(why, "another disk has its WWN naa.1: sda (disk sequence number 11); this is vdb") || !strings.HasSuffix(why, "; the other holds "+otherUUID+"; it may be a second path to that disk") ||
-		next != "if it is a second path to sda: leave both to multipathd, or exclude it in the configuration; if it is another disk: hotmount accept vdb same-wwn" {
+	if !strings.Contains(why, "another disk has the same WWN naa.1: sda (disk sequence number 11); this disk is vdb") || !strings.HasSuffix(why, "; the other disk holds "+otherUUID+"; the two may be paths to one disk") ||
+		next != "if this disk is a second path to sda: leave both to multipathd, or exclude this disk in the configuration; if these are two different disks: hotmount accept vdb same-wwn" {
 		t.Errorf("blank: %s; %s", why, next)
 	}
-	for inUse, want := range map[string]string{"/srv": "if it is a second path to sda: leave it to multipathd", "": "or if it is no second path to sda: give this one a UUID"} {
+	for inUse, want := range map[string]string{"/srv": "if this disk is a second path to sda: leave it to multipathd", "": "or if this disk is not a second path to sda: give this disk a UUID"} {
 		f.SameUUID = []disk.Peer{{ID: disk.ID{Name: "sda", Seq: 11}, UUID: uuid, WWN: "naa.1", Mounted: inUse, InUse: inUse}}
 		why, next := Words(f, xfs(), s, Decide(f, xfs(), s))
-		if !strings.Contains(why, "(WWN naa.1); this is vdb") || strings.Contains(why, "this may be a second path to it") != (inUse != "") || !strings.Contains(next, want) {
+		if !strings.Contains(why, "(WWN naa.1); this disk is vdb") || strings.Contains(why, "this disk may be a second path to it") != (inUse != "") || !strings.Contains(next, want) {
 			t.Errorf("a twin, in use %q: %s; %s", inUse, why, next)
 		}
 	}
 	f.SameUUID, f.SameWWN = nil, nil
 	f.Standing.Twin, f.Standing.OnRecord = true, true
-	if why, _ := Words(f, xfs(), s, Decide(f, xfs(), s)); !strings.HasPrefix(why, "a disk with its WWN naa.1 was refused") {
+	if why, _ := Words(f, xfs(), s, Decide(f, xfs(), s)); !strings.HasPrefix(why, "a disk with the same WWN naa.1 was refused") {
 		t.Errorf("alone: %s", why)
 	}
 	f.Standing.LastOn = &disk.Sighting{UUID: uuid, Identity: disk.Identity{WWN: "naa.2", Slot: "pci-2"}}
@@ -1247,7 +1247,7 @@ func TestWordsOfTwoPaths(t *testing.T) {
 		t.Errorf("moved: %s", why)
 	}
 	f.SameWWN = []disk.Peer{{ID: disk.ID{Name: "dm-0"}, Multipath: true}}
-	if why, _ := Words(f, xfs(), s, Decide(f, xfs(), s)); why != "it is a path of a multipath device: dm-0 has its WWN naa.1" {
+	if why, _ := Words(f, xfs(), s, Decide(f, xfs(), s)); why != "the disk is a path of a multipath device: dm-0 has the disk's WWN naa.1" {
 		t.Errorf("multipath: %s", why)
 	}
 }
@@ -1267,11 +1267,11 @@ func TestWordsOfAFailedGrowth(t *testing.T) {
 		t.Errorf("failed: %q", got)
 	}
 	failed.Recorded, failed.Failure = true, "its ext4 has \\x1b on record"
-	if got := words(); got != `it is mounted, and its filesystem could not be grown to fill it: its ext4 has \x1b on record; stop the pods that use it; then hotmount release vdb; then e2fsck -f /dev/vdb; then hotmount accept vdb released` {
+	if got := words(); got != `the disk is mounted, and its filesystem could not be grown to fill the disk: its ext4 has \x1b on record; stop the pods that use the disk; then hotmount release vdb; then e2fsck -f /dev/vdb; then hotmount accept vdb released` {
 		t.Errorf("errors on record: %q", got)
 	}
 	failed.Failure = ""
-	if got := words(); got != "it is mounted; " {
+	if got := words(); got != "the disk is mounted; " {
 		t.Errorf("not failed: %q", got)
 	}
 	failed.Failure, f.Size = "x", f.Size+1
@@ -1290,7 +1290,7 @@ func TestWordsOfAFixedFilesystem(t *testing.T) {
 		foreignOn(tt.size, with(mountedAt("/mnt/disks/"+uuid), grown(tt.span), fit(f.Size, tt.span)))(f)
 		s.Classes[0].Grow = tt.grow
 		why, next := Words(f, xfs(), s, Decide(f, xfs(), s))
-		if strings.Contains(why, "takes 1 GiB (1073741824 bytes) of 5 GiB (5368709120 bytes): this node did not make it") != tt.says || next != "" {
+		if strings.Contains(why, "takes 1 GiB (1073741824 bytes) of 5 GiB (5368709120 bytes): this node did not make the filesystem") != tt.says || next != "" {
 			t.Errorf("%+v: %q, %q", tt, why, next)
 		}
 	}
@@ -1305,7 +1305,7 @@ func TestWordsOfTwins(t *testing.T) {
 			c.Type = kind
 			f.SameUUID = []disk.Peer{{ID: disk.ID{Name: "vdc", Seq: 13}, Mounted: mounted}}
 			_, next := Words(f, c, s, Decide(f, c, s))
-			if !strings.Contains(next, "detach one") || !strings.HasSuffix(next, own+" /dev/"+f.Name+" && udevadm trigger /dev/"+f.Name) || strings.HasPrefix(next, "detach one; if this one stays refused: hotmount accept vdb twin; or give this one") != accept {
+			if !strings.Contains(next, "detach one") || !strings.HasSuffix(next, own+" /dev/"+f.Name+" && udevadm trigger /dev/"+f.Name) || strings.HasPrefix(next, "detach one of the two disks; if this one stays refused: hotmount accept vdb twin; or give this disk") != accept {
 				t.Errorf("%s, mounted %q: %s", kind, mounted, next)
 			}
 		}
@@ -1353,7 +1353,7 @@ func TestWordsOfASecondPath(t *testing.T) {
 				continue
 			}
 			d, ok := Confirmable(f, c, s)
-			if why, next := Words(f, c, s, d); ok == (inUse != "") || !ok && (!strings.Contains(why, "its serial S1 and is in use (/srv): vdd") || !strings.Contains(next, "exclude it")) {
+			if why, next := Words(f, c, s, d); ok == (inUse != "") || !ok && (!strings.Contains(why, "the same serial S1 and is in use (/srv): vdd") || !strings.Contains(next, "exclude it")) {
 				t.Errorf("%s, in use %q: %v, %s; %s", name, inUse, ok, why, next)
 			}
 		}
@@ -1363,9 +1363,9 @@ func TestWordsOfASecondPath(t *testing.T) {
 // TestWordsOfATwinWithoutASerial checks a twin without a serial, which may be a second path to a disk in use. The
 // message warns of the second path before it gives the command that writes to the disk. No token overwrites the disk.
 func TestWordsOfATwinWithoutASerial(t *testing.T) {
-	const warned = "if it is no second path to vdd: give this one a UUID"
-	const left = "if it is a second path to vdd: leave it to multipathd"
-	const filesystem = "has its filesystem " + uuid + ", and no serial tells the two apart,"
+	const warned = "if this disk is not a second path to vdd: give this disk a UUID"
+	const left = "if this disk is a second path to vdd: leave it to multipathd"
+	const filesystem = "has the same filesystem " + uuid + ", and no serial tells the two apart,"
 	vdd := disk.Peer{ID: disk.ID{Name: "vdd", Seq: 14}, UUID: uuid, WWN: "naa.1", Mounted: "/srv", InUse: "/srv"}
 	looped := vdd
 	looped.Mounted, looped.InUse = "", "loop0"
@@ -1377,8 +1377,8 @@ func TestWordsOfATwinWithoutASerial(t *testing.T) {
 		told  string
 	}{
 		"no WWN":              {"", []disk.Peer{vdd}, true, filesystem, warned},
-		"its WWN":             {"naa.1", []disk.Peer{vdd}, true, "has its WWN naa.1", left},
-		"another WWN":         {"naa.2", []disk.Peer{vdd}, false, "", "detach one, or give this one a UUID"},
+		"its WWN":             {"naa.1", []disk.Peer{vdd}, true, "has the same WWN naa.1", left},
+		"another WWN":         {"naa.2", []disk.Peer{vdd}, false, "", "detach one of the two disks, or give this disk a UUID"},
 		"below a loop device": {"", []disk.Peer{looped}, true, filesystem, warned},
 		"beside one not used": {"", []disk.Peer{{ID: disk.ID{Name: "vdc", Seq: 13}, UUID: uuid, Serial: "S9"}, vdd}, true, filesystem, warned},
 	} {
@@ -1408,7 +1408,7 @@ func TestSameWWN(t *testing.T) {
 		self := *f
 		f.FindPeers([]*disk.Facts{&self, &o})
 		d, ok := Confirmable(f, proven(disk.Other), s)
-		if why, next := Words(f, proven(disk.Other), s, d); ok == path || !ok && (!strings.Contains(why, "another disk has its WWN naa.1 and is in use (dm-0): vdd") || !strings.Contains(next, "exclude it")) {
+		if why, next := Words(f, proven(disk.Other), s, d); ok == path || !ok && (!strings.Contains(why, "another disk has the same WWN naa.1 and is in use (dm-0): vdd") || !strings.Contains(next, "exclude it")) {
 			t.Errorf("serial %q: %v, %s; %s", serial, ok, why, next)
 		}
 	}
@@ -1420,7 +1420,7 @@ func TestWordsOfABlockVolumesSerial(t *testing.T) {
 	s.Classes = []disk.Class{rawClass}
 	f.SameSerial = []disk.Peer{{ID: disk.ID{Name: "vdc", Seq: 13}, Serial: f.Serial}}
 	f.SameUUID = []disk.Peer{{ID: disk.ID{Name: "vdd", Seq: 14}, UUID: uuid, Mounted: "/srv", InUse: "/srv"}}
-	if why, _ := Words(f, xfs(), s, Decide(f, xfs(), s)); !strings.Contains(why, "its serial S1: vdc") {
+	if why, _ := Words(f, xfs(), s, Decide(f, xfs(), s)); !strings.Contains(why, "the same serial S1: vdc") {
 		t.Error(why)
 	}
 }
@@ -1428,10 +1428,10 @@ func TestWordsOfABlockVolumesSerial(t *testing.T) {
 // TestWordsOfAReplacement checks what the message says about the disk from which the filesystem was last mounted.
 func TestWordsOfAReplacement(t *testing.T) {
 	for want, standing := range map[string]disk.Standing{
-		", which nobody saw leaving: a disk of":                      {LastOn: &disk.Sighting{UUID: uuid}, Twin: true},
-		", which left when this one was attached already: a disk of": {LastOn: &disk.Sighting{UUID: uuid, Left: true}, Beside: true, Twin: true},
-		"it came while another disk had its UUID":                    {LastOn: &disk.Sighting{UUID: uuid, Left: true}, Twin: true},
-		"was refused while another had its UUID":                     {OnRecord: true, Twin: true},
+		", which hotmount did not see leave: a disk of":               {LastOn: &disk.Sighting{UUID: uuid}, Twin: true},
+		", which was detached while this one was attached: a disk of": {LastOn: &disk.Sighting{UUID: uuid, Left: true}, Beside: true, Twin: true},
+		"the disk was attached while another disk had its UUID":       {LastOn: &disk.Sighting{UUID: uuid, Left: true}, Twin: true},
+		"was refused while another disk had the UUID":                 {OnRecord: true, Twin: true},
 	} {
 		f, s := blankDisk(), settings()
 		f.Standing, f.Serial = standing, "S1"
@@ -1456,8 +1456,8 @@ var conditions = []condition{
 	{name: "it is excluded", reason: disk.ReasonExcluded, put: func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) {
 		s.Exclude = []disk.Selectors{{Transport: []string{"nvme"}}, {Serial: []string{"S*"}}}
 	}},
-	{name: "no class selects it", reason: disk.ReasonUnselected, put: func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) { s.Classes[0].Names = []string{"nvme*"} }},
-	{name: "no class selects it, and it is in use", reason: disk.ReasonNoClass, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) {
+	{name: "no class selects the disk", reason: disk.ReasonUnselected, put: func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) { s.Classes[0].Names = []string{"nvme*"} }},
+	{name: "no class selects the disk, and it is in use", reason: disk.ReasonNoClass, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) {
 		f.Swap, s.Classes[0].Names = true, []string{"nvme*"}
 	}},
 	{name: "it is a partition", reason: disk.ReasonPartition, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) { part(f); parts(s) }},
@@ -1524,7 +1524,7 @@ var conditions = []condition{
 	{name: "read-only", reason: disk.ReasonReadOnly, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.ReadOnly = true }},
 	{name: "too small", reason: disk.ReasonTooSmall, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) { s.Classes[0].MinimumSize = f.Size + 1 }},
 	{name: "the class creates nothing", reason: disk.ReasonNoCreate, put: func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) { s.Classes[0].Create = "none" }},
-	{name: "formatting it failed for good", reason: disk.ReasonFormatFailed, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
+	{name: "formatting the disk failed for good", reason: disk.ReasonFormatFailed, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
 		f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Writes: f.Writes, Failure: "x"}
 	}},
 	{name: "the configuration has a fault", reason: disk.ReasonSettings, put: func(_ *disk.Facts, _ *disk.Content, s *disk.Settings) {

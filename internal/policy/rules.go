@@ -167,34 +167,34 @@ func theContent(in input) (uuid, fstype string) {
 var selection = []rule{{
 	reason: disk.ReasonSystem, action: disk.Ignore, on: anywhere,
 	when:   func(in input) bool { return in.f.System != "" },
-	wanted: "it carries nothing of the running system", means: "it carries the system",
+	wanted: "the disk carries nothing of the running system", means: "the disk carries the system",
 	found: func(w *told) string { return only(w.f.System != "", w.f.System+" is on it") },
 }, {
 	reason: disk.ReasonExcluded, action: disk.Ignore, on: unselected,
 	when:  func(in input) bool { return excluded(in.f, in.s) >= 0 },
-	means: "the configuration excludes it",
+	means: "the configuration excludes the disk",
 	found: func(w *told) string { return say("exclude[%d]", excluded(w.f, w.s)) },
 }, {
 	reason: disk.ReasonWhole, action: disk.Ignore, on: unselected,
 	when:  func(in input) bool { return in.f.Whole != "" && selectsOther(in) },
-	means: "it is a partition of a disk that another class has as a whole",
+	means: "the disk is a partition, and another class has the whole disk",
 	why: func(w *told) string {
 		class, _ := first(w.f, w.s)
-		return say("class %s comes first and has its disk %s as a whole", visible(class.Name), visible(w.f.Whole))
+		return say("class %s comes first and has the whole disk %s", visible(class.Name), visible(w.f.Whole))
 	},
 }, {
 	reason: disk.ReasonPartitioned, action: disk.Ignore, on: unselected,
 	when:  selectsOther,
-	means: "a class selects its partitions instead",
+	means: "a class selects the disk's partitions instead of the disk",
 	found: func(w *told) string { return joined(w.f.Partitions) },
 }, {
 	reason: disk.ReasonUnselected, action: disk.Ignore, on: unselected, priority: asInfo,
 	when:   func(in input) bool { return usable(in.f, in.c) && !brought(in) },
-	means:  "no class selects it, and nothing uses it",
+	means:  "no class selects the disk, and nothing uses it",
 	remedy: classToAdd,
 }, {
 	reason: disk.ReasonNoClass, action: disk.Ignore, on: unselected,
-	means: "no class selects it",
+	means: "no class selects the disk",
 }}
 
 // othersUse contains the rules for a disk that something else uses. Use of a disk that is given out as a block volume
@@ -202,42 +202,42 @@ var selection = []rule{{
 var othersUse = []rule{{
 	reason: disk.ReasonGivenOut, action: disk.Keep, on: raw,
 	when:  func(in input) bool { return in.class.Links(in.f, in.f.Standing.Link) },
-	means: "it is given out as a block volume",
+	means: "the disk is given out as a block volume",
 	found: func(w *told) string { return visible(w.f.Standing.Link) },
 }, {
 	// Pods may need this volume, unless the operator has released it, so the disk is refused and not ignored.
 	reason: disk.ReasonInUse, action: disk.Refuse, on: filesystem, names: theFilesystem,
 	when:  func(in input) bool { return in.f.Standing.Unmounted != disk.ReasonReleased && volumeInUse(in) },
-	means: "it is a volume of this node, and is not mounted while somebody else uses it",
+	means: "the disk is a volume of this node, and is not mounted while somebody else uses it",
 	found: func(w *told) string {
 		return visible(cmp.Or(user(w.f), "below "+strings.Join(slices.Concat(w.f.Holders, w.f.Loops), ", ")))
 	},
 	why: func(w *told) string {
 		if at := formerPlace(w.f); at != "" {
-			return say("it is still mounted at %s, but its class %s has the directory %s now", visible(at), w.class.Name, w.class.Directory)
+			return say("the disk is still mounted at %s, but its class %s has the directory %s now", visible(at), w.class.Name, w.class.Directory)
 		}
 		return ""
 	},
 	remedy: func(w *told) string {
 		if at := formerPlace(w.f); at != "" {
-			return say("if nobody needs the volume there: umount %s; hotmount then mounts it in %s", visible(at), w.class.Directory)
+			return say("if nobody needs the volume there: umount %s; hotmount then mounts the disk in %s", visible(at), w.class.Directory)
 		}
 		if w.f.Standing.Unmounted != "" {
-			return say("once that has ended: hotmount accept %s %s", w.f.Name, w.f.Standing.Unmounted)
+			return say("once that use has ended: hotmount accept %s %s", w.f.Name, w.f.Standing.Unmounted)
 		}
-		return "once that use has ended, hotmount mounts it by itself; to make hotmount look at once: hotmount rescan"
+		return "once nothing else uses the disk, hotmount mounts it by itself; to make hotmount look at the disk at once: hotmount rescan"
 	},
 }, {
 	reason: disk.ReasonElsewhere, action: disk.Ignore, on: free,
 	when: func(in input) bool {
 		return len(in.f.Mounts) > 0 && (in.at == raw || !onlyPodMountsLeft(in.f, in.c))
 	},
-	wanted: "it is not mounted", means: "it is mounted elsewhere",
+	wanted: "the disk is not mounted", means: "the disk is mounted elsewhere",
 	found: func(w *told) string { return firstMount(w.f) },
 }, {
 	reason: disk.ReasonGivenElse, action: disk.Ignore, on: free,
 	when:   func(in input) bool { return in.f.Standing.Link != "" && !givenOut(in) },
-	wanted: "it is not given out as a block volume", means: "it is given out as a block volume by another class, or what it lies on is",
+	wanted: "the disk is not given out as a block volume", means: "another class gave out the disk, or a disk below it, as a block volume",
 	found: func(w *told) string { return visible(w.f.Standing.Link) },
 	why: func(w *told) string {
 		return wasGiven(w.f) + " is given out as a block volume at " + visible(w.f.Standing.Link)
@@ -246,56 +246,56 @@ var othersUse = []rule{{
 }, {
 	reason: disk.ReasonSwap, action: disk.Ignore, on: free,
 	when:   func(in input) bool { return in.f.Swap },
-	wanted: "it is not swap space in use", means: "it is swap space in use",
+	wanted: "the disk is not swap space in use", means: "the disk is swap space in use",
 }, {
 	// multipathd informs udev only of the paths that multipathd uses.
 	reason: disk.ReasonMultipath, action: disk.Ignore, on: free, peers: withWWN,
 	when:   func(in input) bool { return in.f.Udev.Multipath || multipath(in.f) != nil },
-	wanted: "it is no path of a multipath device", means: "it is a path of a multipath device",
+	wanted: "the disk is not a path of a multipath device", means: "the disk is a path of a multipath device",
 	found: func(w *told) string {
 		if p := multipath(w.f); p != nil {
-			return say("%s has its WWN %s", p.Name, visible(w.f.WWN))
+			return say("%s has the disk's WWN %s", p.Name, visible(w.f.WWN))
 		}
 		return ""
 	},
 }, {
 	reason: disk.ReasonNotReady, action: disk.Ignore, on: free,
 	when:   func(in input) bool { return in.f.Udev.NotReady },
-	wanted: "no udev rule marks it as not ready", means: "a udev rule marks it as not ready (SYSTEMD_READY=0)",
+	wanted: "no udev rule marks the disk as not ready", means: "a udev rule marks the disk as not ready (SYSTEMD_READY=0)",
 }, {
 	reason: disk.ReasonHeld, action: disk.Ignore, on: free,
 	when: func(in input) bool {
 		return len(in.f.Holders) > 0 || len(in.f.Loops) > 0 && (in.at != raw || in.f.Standing.Given == nil)
 	},
-	wanted: "no other device is built on it", means: "another device is built on it: device mapper, md, bcache or a loop device",
+	wanted: "no other device is built on the disk", means: "another device is built on the disk: device mapper, md, bcache or a loop device",
 	found: func(w *told) string { return joined(slices.Concat(w.f.Holders, w.f.Loops)) },
 	why: func(w *told) string {
 		if len(w.f.Holders) == 0 {
 			return w.f.Through()
 		}
-		return "it is in use by " + joined(w.f.Holders)
+		return "the disk is in use by " + joined(w.f.Holders)
 	},
 	remedy: func(w *told) string {
 		if len(w.f.Holders) > 0 {
 			return ""
 		}
-		return say("to see what uses it: losetup -l /dev/%[1]s, lsblk /dev/%[1]s; once nothing does: losetup -d /dev/%[1]s; hotmount rescan", w.f.Loops[0])
+		return say("to see what uses the disk: losetup -l /dev/%[1]s, lsblk /dev/%[1]s; once nothing uses it: losetup -d /dev/%[1]s; hotmount rescan", w.f.Loops[0])
 	},
 }, {
 	reason: disk.ReasonBound, action: disk.Ignore, on: free,
 	when:   func(in input) bool { return len(in.f.Bound) > 0 && (in.at != raw || in.f.Standing.Given == nil) },
-	wanted: "its node is bound nowhere as a device", means: "its node is bound as a device, as kubelet does for a pod or a virtual machine",
+	wanted: "the disk's device file is not bind-mounted", means: "the disk's device file is bind-mounted, as kubelet does for a pod or a virtual machine",
 	found: func(w *told) string { return joined(w.f.Bound) },
 }, {
 	reason: disk.ReasonClaimed, action: disk.Ignore, on: free,
 	when:   func(in input) bool { return in.f.Claim != "" && (in.at != raw || in.f.Standing.Given == nil) },
-	wanted: "the system's configuration does not claim it", means: "the system's configuration claims it",
+	wanted: "the system's configuration does not claim the disk", means: "the system's configuration claims the disk",
 	found:  func(w *told) string { return visible(w.f.Claim) },
 	remedy: claimedRemedy,
 }, {
 	reason: disk.ReasonSeed, action: disk.Ignore, on: free,
 	when:   func(in input) bool { return seed(in.f.Udev.FSLabel) && !onRecord(in) },
-	wanted: "it is no cloud-init seed and no cloud's ephemeral disk", means: "its label is that of a cloud-init seed, or of a cloud's ephemeral disk",
+	wanted: "the disk is not a cloud-init seed or a cloud's ephemeral disk", means: "the disk has the label of a cloud-init seed or of a cloud's ephemeral disk",
 	found: func(w *told) string { return visible(w.f.Udev.FSLabel) },
 }}
 
@@ -303,10 +303,10 @@ var othersUse = []rule{{
 var readiness = []rule{{
 	reason: disk.ReasonLost, action: disk.Refuse, on: free, priority: asError,
 	when:   func(in input) bool { return in.f.Lost() != nil },
-	wanted: "every disk below it is there", means: "a disk below it is gone: reads and writes fail until it is set up again",
+	wanted: "every disk below this one is attached", means: "a disk below this one is gone: reads and writes fail until this one is set up again",
 	found: func(w *told) string { return lost(w.f) },
 	why: func(w *told) string {
-		return say("the disk below it (%s) is gone: reads and writes fail until it is set up again", lost(w.f))
+		return say("the disk below this one (%s) is gone: reads and writes fail until this one is set up again", lost(w.f))
 	},
 	remedy: lostRemedy,
 }, {
@@ -316,51 +316,51 @@ var readiness = []rule{{
 	when: func(in input) bool {
 		return !in.f.Udev.Initialized && (in.at != inPlace || !wasMounted(in.f, mountedUUID(in)))
 	},
-	wanted: "udev has finished with it", means: "udev has not finished with it",
+	wanted: "udev has finished with the disk", means: "udev has not finished with the disk",
 	why:    udevWhy,
-	remedy: func(w *told) string { return "if it stays so: udevadm trigger -c change " + w.f.Node() },
+	remedy: func(w *told) string { return "if udev does not finish: udevadm trigger -c change " + w.f.Node() },
 }, {
 	reason: disk.ReasonSize, action: disk.Refuse, on: free,
 	when:   func(in input) bool { return in.f.Size == 0 },
-	wanted: "it has a size", means: "it has no size",
+	wanted: "the disk has a size", means: "the disk has no size",
 }, {
 	// The holds for a disk that somebody else may use come first. A refusal by a later rule may advise to overwrite the
 	// disk, and a proof would prevent a driver from opening the disk.
 	reason: disk.ReasonUsed, action: disk.Hold, on: free, names: theContent, lift: byAccept, kind: HoldUser,
 	when:   func(in input) bool { return in.f.Standing.Used != nil && !isVolume(in) && !in.spared(disk.ReasonUsed) },
-	wanted: "nobody else on this node was seen using it", means: "somebody else on this node used it, and it is not a hotmount volume",
+	wanted: "nobody else on this node was seen using the disk", means: "somebody else on this node used the disk, and it is not a hotmount volume",
 	found:  usedHow,
-	remedy: func(w *told) string { return "if nobody else needs it: hotmount accept " + w.f.Name },
+	remedy: func(w *told) string { return "if nobody else needs the disk: hotmount accept " + w.f.Name },
 }, {
 	reason: disk.ReasonUnseen, action: disk.Hold, on: free, names: theContent, lift: byAccept, kind: HoldUser,
 	when:   func(in input) bool { return in.f.Unseen != "" && !isVolume(in) && !in.spared(disk.ReasonUnseen) },
-	wanted: "every file that may claim it can be read", means: "a unit file or libvirt domain may claim it, and hotmount cannot read that file",
+	wanted: "hotmount can read every file that may claim the disk", means: "a unit file or libvirt domain may claim the disk, and cannot be read",
 	found: func(w *told) string { return visible(w.f.Unseen) },
 	remedy: func(w *told) string {
-		return say("look at it: cat %s; if it does not name this disk: hotmount accept %s", visible(w.f.Unseen), w.f.Name)
+		return say("look at the file: cat %s; if it does not name this disk: hotmount accept %s", visible(w.f.Unseen), w.f.Name)
 	},
 }, {
 	reason: disk.ReasonCSI, action: disk.Hold, on: free, names: theContent, lift: byAccept, kind: HoldUser,
 	when:   mayBeCSI,
-	wanted: "no storage driver on the node can have brought it or can take it, or class or record show that it is the node's own", means: "a storage driver of Kubernetes on this node may have brought it, or may take it, so hotmount does not open it",
+	wanted: "no storage driver on the node can attach or take such a disk, or its class or a record shows that it is the node's own", means: "a Kubernetes storage driver on this node may have attached the disk, or may take it, so hotmount does not open the disk",
 	found:  driversOf,
 	why:    csiWhy,
 	remedy: csiRemedy,
 }, {
 	reason: disk.ReasonPartitions, action: disk.Refuse, on: content, lift: byToken | withToken,
 	when:   func(in input) bool { return len(in.f.Partitions) > 0 },
-	wanted: "it has no partitions", means: "it has partitions",
+	wanted: "the disk has no partitions", means: "the disk has partitions",
 	found:  func(w *told) string { return joined(w.f.Partitions) },
 	remedy: wipe,
 }, {
 	reason: disk.ReasonReadOnly, action: disk.Refuse, on: free,
 	when:   func(in input) bool { return in.f.ReadOnly },
-	wanted: "it takes writes", means: "the kernel refuses writes to it",
-	remedy: func(*told) string { return "attach it writable" },
+	wanted: "the kernel accepts writes to the disk", means: "the kernel refuses writes to the disk",
+	remedy: func(*told) string { return "attach the disk writable" },
 }, {
 	reason: disk.ReasonNoSerial, action: disk.Refuse, on: raw,
 	when:   func(in input) bool { return in.f.Nameless() },
-	wanted: "it has a serial that can name it", means: "it has no serial, or one that is too long, and a block volume is known by its serial",
+	wanted: "the disk has a serial that can name its volume", means: "the disk has no serial, or one that is too long, and a block volume is known by its serial",
 	why: func(w *told) string {
 		if w.f.Transport == "loop" {
 			return "a block volume is known by its serial, and a loop device has none"
@@ -369,41 +369,41 @@ var readiness = []rule{{
 	},
 	remedy: func(w *told) string {
 		if w.f.Transport == "loop" {
-			return "have a class with mode: filesystem select it"
+			return "let a class with mode: filesystem select the disk"
 		}
-		return "attach it with a serial (virsh attach-disk --serial)"
+		return "attach the disk with a serial (virsh attach-disk --serial)"
 	},
 }, {
 	reason: disk.ReasonSerialTwice, action: disk.Refuse, on: raw,
 	recorded: func(f *disk.Facts) bool { return f.Standing.Given == nil || f.Standing.Given.Twice },
 	peers:    withSerial,
 	when:     func(in input) bool { return len(in.f.SameSerial) > 0 },
-	wanted:   "no other disk has its serial",
-	means:    "another attached disk has its serial: a block volume is known by that alone, or it may be a second path to a disk in use",
+	wanted:   "no other disk has the same serial",
+	means:    "another attached disk has the same serial, and a block volume is known only by its serial",
 	why:      serialTwiceWhy,
 	remedy:   serialTwiceRemedy,
 }, {
 	reason: disk.ReasonReleased, action: disk.Hold, on: free, lift: byRetry, kind: HoldOperator,
 	when:   func(in input) bool { return in.f.Standing.Unmounted == disk.ReasonReleased },
-	wanted: "nobody has released it", means: "it was released",
+	wanted: "nobody has released the disk", means: "the disk was released",
 	remedy: func(w *told) string {
-		return say("to see whether it is safe to detach: hotmount release %s; to use it again here: hotmount accept %[1]s", w.f.Name)
+		return say("to see whether the disk is safe to detach: hotmount release %s; to use it again here: hotmount accept %[1]s", w.f.Name)
 	},
 }, {
 	reason: disk.ReasonUnmounted, action: disk.Hold, on: free, lift: byRetry, kind: HoldOperator,
 	when:   func(in input) bool { return in.f.Standing.Unmounted != "" },
-	wanted: "nobody has unmounted it by hand", means: "somebody unmounted it",
-	remedy: func(w *told) string { return "to have it mounted again: hotmount accept " + w.f.Name },
+	wanted: "nobody has unmounted the disk by hand", means: "somebody unmounted the disk",
+	remedy: func(w *told) string { return "to have the disk mounted again: hotmount accept " + w.f.Name },
 }}
 
 // mounting contains the rules for a disk that is mounted where its class mounts it.
 var mounting = []rule{{
 	reason: disk.ReasonMisplaced, action: disk.Refuse, on: inPlace,
 	when:  func(in input) bool { return misplaced(in.f, ours(in.f, in.class)) != "" },
-	means: "it is mounted where another filesystem belongs: pods that use that path have the wrong data",
+	means: "the disk is mounted where another filesystem belongs: pods that use that path have the wrong data",
 	why: func(w *told) string {
 		m := ours(w.f, w.class)
-		return say("it holds %s, and is mounted at %s, where another filesystem belongs: pods that use that path have the wrong data", misplaced(w.f, m), visible(m.Path))
+		return say("the disk holds %s, and is mounted at %s, where another filesystem belongs: pods that use that path have the wrong data", misplaced(w.f, m), visible(m.Path))
 	},
 	remedy: misplacedRemedy,
 }, {
@@ -420,41 +420,41 @@ var mounting = []rule{{
 }, {
 	reason: disk.ReasonFault, action: disk.Keep, on: inPlace, names: theMounted, priority: asError,
 	when:  func(in input) bool { return in.f.Fault != "" },
-	means: "it is mounted, and its filesystem has a fault (see journalctl -k)",
+	means: "the disk is mounted, and its filesystem has a fault (see journalctl -k)",
 	found: func(w *told) string { return w.f.Fault },
 	remedy: func(w *told) string {
-		return say("stop the pods that use it; then hotmount release %s; then %s", w.f.Name, Check(w.f, w.d.Type))
+		return say("stop the pods that use the disk; then hotmount release %s; then %s", w.f.Name, Check(w.f, w.d.Type))
 	},
 }, {
 	reason: disk.ReasonCovered, action: disk.Keep, on: inPlace, names: theMounted, priority: asError,
 	when:  func(in input) bool { return coveredBy(in.f, in.class) != "" },
-	means: "it is mounted, and another mount covers it: its data is safe, but pods that start now see the other mount",
+	means: "the disk is mounted, and another mount covers it: the disk's data is safe, but pods that start now see the other mount",
 	found: func(w *told) string { return visible(coveredBy(w.f, w.class)) },
 	remedy: func(w *told) string {
-		return "if nothing needs that mount: umount " + visible(coveredBy(w.f, w.class)) + "; otherwise mount it elsewhere"
+		return "if nothing needs the covering mount: umount " + visible(coveredBy(w.f, w.class)) + "; otherwise mount its filesystem elsewhere"
 	},
 }, {
 	reason: disk.ReasonUnmeasured, action: disk.Grow, on: inPlace, names: theMounted, priority: asDebug,
 	when:  func(in input) bool { return mayGrow(in) && in.f.Spans() == nil },
-	means: "it is mounted, and it is not known yet whether its filesystem fills it",
+	means: "the disk is mounted, and hotmount does not know yet whether its filesystem fills the disk",
 }, {
 	reason: disk.ReasonSmaller, action: disk.Grow, on: inPlace, names: theMounted,
 	when: func(in input) bool {
 		return mayGrow(in) && !in.f.Fixed() && in.f.Spans().Usable(in.f.Size) > in.f.Spans().Size
 	},
-	means: "it is mounted, and its filesystem can be grown to fill it",
+	means: "the disk is mounted, and its filesystem can be grown to fill the disk",
 	found: func(w *told) string {
-		return say("it takes %s of %s", disk.ExactSize(w.f.Spans().Size), disk.ExactSize(w.f.Size))
+		return say("the filesystem takes %s of %s", disk.ExactSize(w.f.Spans().Size), disk.ExactSize(w.f.Size))
 	},
 }, {
 	reason: disk.ReasonNotGrown, action: disk.Keep, on: inPlace, names: theMounted, priority: asWarning,
 	when:   func(in input) bool { v := in.f.Standing.Fit; return v.Valid(in.f) && v.Failure != "" },
-	means:  "it is mounted, and its filesystem could not be grown to fill it",
+	means:  "the disk is mounted, and its filesystem could not be grown to fill the disk",
 	found:  func(w *told) string { return disk.OneLine(w.f.Standing.Fit.Failure) },
 	remedy: notGrownRemedy,
 }, {
 	reason: disk.ReasonMounted, action: disk.Keep, on: inPlace, names: theMounted,
-	means: "it is mounted",
+	means: "the disk is mounted",
 	why:   mountedWhy,
 }}
 

@@ -19,22 +19,22 @@ func givenElseRemedy(w *told) string {
 	case w.f.OwnLink() == "":
 		name = "the disk that readlink -f " + visible(w.f.Standing.Link) + " names"
 	}
-	return "to use it otherwise: hotmount release " + name
+	return "to use the disk otherwise: hotmount release " + name
 }
 
 // formatOffRemedy returns how to turn formatting on again, or what helps against a fault of the records.
 func formatOffRemedy(w *told) string {
 	switch off := w.f.Standing.Formatting; {
 	case off == "":
-		return "hotmount config show names the file with format: false; set it to true there, then: systemctl reload hotmount"
+		return "set format: true in the file that hotmount config show names for it, then: systemctl reload hotmount"
 	case off == disk.HeldBack:
 		return say("once disks may be formatted: rm %s; hotmount rescan", disk.HoldFile)
 	case off == disk.OffAtBoot:
-		return "once disks may be formatted: remove that word there, and reboot"
+		return "once disks may be formatted: remove hotmount.format=no from the kernel command line, and reboot"
 	case off == disk.StateFull:
-		return "make room there, then: hotmount rescan; otherwise hotmount notices the room at the next periodic rescan"
+		return "make room in /var/lib/hotmount, then: hotmount rescan; otherwise hotmount notices the room at the next periodic rescan"
 	case strings.HasPrefix(off, disk.StateGap):
-		return "once it can be written: hotmount state init"
+		return "once the state directory can be written: hotmount state init"
 	default:
 		_, helps, _ := strings.Cut(off, disk.Helps)
 		return visible(helps)
@@ -45,13 +45,13 @@ func serialTwiceWhy(w *told) string {
 	f := w.f
 	// For block volumes, only the serial shows that two disks are the same.
 	if p := secondPath(f); p != nil && (disk.SameSerial(f.Serial, p.Serial) || w.class == nil || w.class.Mode != disk.ModeBlock) {
-		return say("another disk has its %s and is in use (%s): %s; this may be a second path to it", sharedWith(f, p), visible(p.InUse), place(p.ID, p.Slot))
+		return say("another disk has the same %s and is in use (%s): %s; this disk may be a second path to it", sharedWith(f, p), visible(p.InUse), place(p.ID, p.Slot))
 	}
-	return say("another disk has its serial %s: %s%s; as block volumes they could not be told apart", visible(f.Serial), place(f.SameSerial[0].ID, f.SameSerial[0].Slot), only(f.SerialCut(), " (virtio cuts serials at 20 characters)"))
+	return say("another disk has the same serial %s: %s%s; as block volumes the two disks could not be told apart", visible(f.Serial), place(f.SameSerial[0].ID, f.SameSerial[0].Slot), only(f.SerialCut(), " (virtio cuts serials at 20 characters)"))
 }
 
 func serialTwiceRemedy(w *told) string {
-	return onlyPath(w.f, "attach each with a serial of its own"+only(w.f.SerialCut(), ", which differs in its first 20 characters"))
+	return onlyPath(w.f, "attach each disk with a serial of its own"+only(w.f.SerialCut(), ", which differs in its first 20 characters"))
 }
 
 func misplacedRemedy(w *told) string {
@@ -61,19 +61,19 @@ func misplacedRemedy(w *told) string {
 	if !strings.EqualFold(w.f.Udev.FSUUID, misplaced(w.f, m)) {
 		again = "udevadm trigger --action=change " + w.f.Node() + "; "
 	}
-	return again + "stop the pods that use it, then umount " + visible(m.Path)
+	return again + "stop the pods that use the disk, then umount " + visible(m.Path)
 }
 
 func shrunkWhy(w *told) string {
-	span, state := shrunkFrom(w), "it is not mounted"
+	span, state := shrunkFrom(w), "the filesystem is not mounted"
 	if w.d.Mounted() {
-		state = "it is still mounted"
+		state = "the filesystem is still mounted"
 	}
-	return say("the disk has shrunk: %s %s takes %s, and the disk has only %s; %s, and the data beyond the end cannot be read", visible(w.d.Type), w.d.UUID, disk.ExactSize(span), disk.ExactSize(w.f.Size), state)
+	return say("the disk has shrunk: its %s %s takes %s, and the disk has only %s; %s, and the data beyond the disk's end cannot be read", visible(w.d.Type), w.d.UUID, disk.ExactSize(span), disk.ExactSize(w.f.Size), state)
 }
 
 func shrunkRemedy(w *told) string {
-	return say("make it at least %d bytes again, at once (on the host: virsh blockresize), and check the filesystem before it is used", shrunkFrom(w))
+	return say("make the disk at least %d bytes again, at once (on the host: virsh blockresize), and check the filesystem before it is used", shrunkFrom(w))
 }
 
 func shrunkFrom(w *told) uint64 {
@@ -85,16 +85,16 @@ func shrunkFrom(w *told) uint64 {
 
 func mountedWhy(w *told) string {
 	if g := w.f.Spans(); g != nil && w.class != nil && w.class.Grow && w.f.Fixed() && g.Usable(w.f.Size) > g.Size {
-		return say("it is mounted, and its filesystem takes %s of %s: this node did not make it, so it grows only when the disk becomes larger", disk.ExactSize(g.Size), disk.ExactSize(w.f.Size))
+		return say("the disk is mounted, and its filesystem takes %s of %s: this node did not make the filesystem, so it grows only when the disk becomes larger", disk.ExactSize(g.Size), disk.ExactSize(w.f.Size))
 	}
 	return w.rule.means
 }
 
 func notGrownRemedy(w *told) string {
 	if w.f.Standing.Fit.Recorded {
-		return say("stop the pods that use it; then hotmount release %s; then e2fsck -f %s; then hotmount accept %[1]s %[3]s", w.f.Name, w.f.Node(), disk.ReasonReleased)
+		return say("stop the pods that use the disk; then hotmount release %s; then e2fsck -f %s; then hotmount accept %[1]s %[3]s", w.f.Name, w.f.Node(), disk.ReasonReleased)
 	}
-	return say("once that is solved: systemctl start hotmount-grow@%d", w.f.Seq)
+	return say("once the problem is solved: systemctl start hotmount-grow@%d", w.f.Seq)
 }
 
 // otherBlockWhy returns why this disk may not be the disk that was given out under the same name.
@@ -104,7 +104,7 @@ func otherBlockWhy(w *told) string {
 	if g.WWN != "" {
 		wwn = "WWN " + visible(g.WWN)
 	}
-	why := say("its serial %s is that of a block volume (%s), which was on a disk of %s, with %s, at %s: it may be another disk", visible(f.Serial), visible(g.Link), disk.ExactSize(g.Size), wwn, slot(g.Slot))
+	why := say("the disk has the serial %s of a block volume (%s), which was on a disk of %s, with %s, at %s: this may be another disk", visible(f.Serial), visible(g.Link), disk.ExactSize(g.Size), wwn, slot(g.Slot))
 	switch {
 	case g.Twice:
 		why += "; two disks with this serial were seen, and this one is at " + slot(f.Slot)
@@ -114,7 +114,7 @@ func otherBlockWhy(w *told) string {
 		return why
 	}
 	if f.Holds() {
-		why += "; it holds " + held(f)
+		why += "; this disk holds " + held(f)
 	}
 	return why
 }
@@ -131,7 +131,7 @@ func otherClassWhy(w *told) string {
 	if old == nil {
 		return w.rule.means
 	}
-	return say("it was a volume of class %s (%s), and class %s (%s) selects it now; class %[3]s would show its data under another name", visible(old.Name), old.Directory, visible(w.class.Name), w.class.Directory)
+	return say("the disk was a volume of class %s (%s), and class %s (%s) selects it now; class %[3]s would show its data under another name", visible(old.Name), old.Directory, visible(w.class.Name), w.class.Directory)
 }
 
 func sameSerialWhy(w *told) string {
@@ -143,22 +143,22 @@ func sameSerialWhy(w *told) string {
 }
 
 func sameWWNWhy(w *told) string {
-	return besides(w.f, sameWWN(w.f), "WWN "+visible(w.f.WWN)) + "; it may be a second path to that disk"
+	return besides(w.f, sameWWN(w.f), "WWN "+visible(w.f.WWN)) + "; the two may be paths to one disk"
 }
 
 // besides names the peer that may be the same disk as a blank disk. what is the serial or WWN that both disks have.
 func besides(f *disk.Facts, p *disk.Peer, what string) string {
-	why := say("it looks blank, and another disk has its %s: %s; this is %s", what, place(p.ID, p.Slot), place(f.ID, f.Slot))
+	why := say("the disk looks blank, and another disk has the same %s: %s; this disk is %s", what, place(p.ID, p.Slot), place(f.ID, f.Slot))
 	if holds := strings.TrimSpace(p.Type + " " + p.UUID); holds != "" {
-		why += "; the other holds " + visible(holds)
+		why += "; the other disk holds " + visible(holds)
 	}
 	return why
 }
 
 func sameSerialRemedy(w *told) string {
-	switch accept := "if it is another disk: hotmount accept " + w.f.Name; {
+	switch accept := "if these are two different disks: hotmount accept " + w.f.Name; {
 	case w.f.SerialCut():
-		return "on the host, give each a serial that differs in its first 20 characters (virsh attach-disk --serial); or, " + accept
+		return "on the host, give each disk a serial that differs in its first 20 characters (virsh attach-disk --serial); or, " + accept
 	case w.f.Transport == "virtio":
 		return accept
 	}
@@ -167,66 +167,66 @@ func sameSerialRemedy(w *told) string {
 
 // pathOrDisk returns the remedy for a blank disk that may be a second path to p.
 func pathOrDisk(w *told, p *disk.Peer) string {
-	return say("if it is a second path to %s: leave both to multipathd, or exclude it in the configuration; if it is another disk: hotmount accept %s", p.Name, w.f.Name)
+	return say("if this disk is a second path to %s: leave both to multipathd, or exclude this disk in the configuration; if these are two different disks: hotmount accept %s", p.Name, w.f.Name)
 }
 
 // itOrItsSlots names the disk on which the unfinished format began: this disk, or one that was in its slot before.
 func itOrItsSlots(f *disk.Facts) string {
 	if f.Standing.IntentBySlot {
-		return "it, or a disk that was in its slot,"
+		return "the disk, or a disk that was in its slot,"
 	}
-	return "it"
+	return "the disk"
 }
 
 // intended names the disk that the operator ordered to format.
 func intended(f *disk.Facts) string {
 	if f.Standing.IntentDoubt {
-		return "it, or " + identified(f.Standing.Intent.Identity) + ","
+		return "the disk, or " + identified(f.Standing.Intent.Identity) + ","
 	}
-	return "it"
+	return "the disk"
 }
 
 func sharedWhy(w *told) string {
-	it := "it"
+	it := "the disk"
 	if Intent(w.f, w.c) != nil {
 		it = itOrItsSlots(w.f)
 	}
-	return say("%s was blank, and now it holds %s %s, which this node did not make: another machine may use the disk, or have used it", it, visible(w.d.Type), w.d.UUID)
+	return say("%s was blank, and now holds %s %s, which this node did not make: another machine may use the disk, or have used it", it, visible(w.d.Type), w.d.UUID)
 }
 
 func overwriteWhy(w *told) string {
 	what := say("%s %s", visible(w.d.Type), w.d.UUID)
 	if w.f.Standing.IntentDoubt {
-		return say("an operator began to format %s and the format did not finish; if it was this disk, the %s that it holds may be damaged", intended(w.f), what)
+		return say("an operator began to format %s and the format did not finish; if the format was of this disk, the %s that the disk holds may be damaged", intended(w.f), what)
 	}
-	return say("an operator began to format it and the format did not finish; the %s that it held is still there and may be damaged", what)
+	return say("an operator began to format the disk and the format did not finish; the %s that the disk held is still there and may be damaged", what)
 }
 
 func disturbedWhy(w *told) string {
 	i := w.f.Standing.Intent
-	why := say("this node made %s %s on %s and somebody else used the disk, or may have used it, before hotmount had read that back: %s", i.Type(), i.UUID, itOrItsSlots(w.f), visible(i.Doubt))
+	why := say("this node made %s %s on %s and somebody else used it, or may have used it, before hotmount had read the filesystem back: %s", i.Type(), i.UUID, itOrItsSlots(w.f), visible(i.Doubt))
 	if w.c.Kind != disk.Filesystem {
-		return why + "; the filesystem is not there any more"
+		return why + "; the filesystem is no longer there"
 	}
 	return why + "; the filesystem may be damaged, and so may the other user's data"
 }
 
 func halfMadeWhy(w *told) string {
 	if i := w.f.Standing.Intent; i != nil && w.c.UUID == i.UUID {
-		return say("mkfs.xfs did not finish on it; this node began the unfinished filesystem %s on %s, of which this may be a copy", w.c.UUID, identified(i.Identity))
+		return say("mkfs.xfs did not finish on the disk, which may be a copy: this node began the unfinished filesystem %s on %s", w.c.UUID, identified(i.Identity))
 	}
-	return say("mkfs.xfs did not finish on it, and this node has no record of having begun the unfinished filesystem %s", w.c.UUID)
+	return say("mkfs.xfs did not finish on the disk, and this node has no record of having begun the unfinished filesystem %s", w.c.UUID)
 }
 
 func unknownWhy(w *told) string {
 	if i := w.f.Standing.Intent; i != nil && i.Over {
-		return say("an operator began to format %s and the format did not finish; what is left on it is not known%s", intended(w.f), evidence(w.c))
+		return say("an operator began to format %s and the format did not finish; what is left on the disk is not known%s", intended(w.f), evidence(w.c))
 	}
 	return w.rule.means + evidence(w.c)
 }
 
 func filesystemWhy(w *told) string {
-	why := say("it holds %s %s", visible(w.d.Type), w.d.UUID)
+	why := say("the disk holds %s %s", visible(w.d.Type), w.d.UUID)
 	if l := w.f.Standing.LastOn; l != nil {
 		why += ", which was last mounted from another disk: " + sightedOn(l)
 	}
@@ -246,24 +246,24 @@ func twinWhy(w *told) string {
 	switch {
 	case len(f.SameUUID) > 0:
 		p, path := rival(f)
-		why := say("it has the UUID %s of another disk: %s (%s); this is %s (%s)", d.UUID, place(p.ID, p.Slot), hardware(p.Serial, p.WWN), place(f.ID, f.Slot), hardware(f.Serial, f.WWN))
+		why := say("the disk has the UUID %s of another disk: %s (%s); this disk is %s (%s)", d.UUID, place(p.ID, p.Slot), hardware(p.Serial, p.WWN), place(f.ID, f.Slot), hardware(f.Serial, f.WWN))
 		if path {
-			return why + "; the other is in use (" + visible(p.InUse) + "), and this may be a second path to it"
+			return why + "; the other disk is in use (" + visible(p.InUse) + "), and this disk may be a second path to it"
 		}
 		if p.Mounted != "" {
-			why += "; the other is mounted at " + visible(p.Mounted)
+			why += "; the other disk is mounted at " + visible(p.Mounted)
 		}
 		return why
 	case replaces(f):
-		left := "nobody saw leaving"
+		left := "hotmount did not see leave"
 		if f.Standing.Beside {
-			left = "left when this one was attached already"
+			left = "was detached while this one was attached"
 		}
-		return say("its UUID %s was last mounted from another disk, which %s: %s; %s (%s)", d.UUID, left, sightedOn(f.Standing.LastOn), danger, hardware(f.Serial, f.WWN))
+		return say("the filesystem %s was last mounted from another disk, which %s: %s; %s (%s)", d.UUID, left, sightedOn(f.Standing.LastOn), danger, hardware(f.Serial, f.WWN))
 	case (f.Serial != "" || f.WorldWide() != "") && f.Standing.OnRecord:
-		return say("a disk with its %s was refused while another had its UUID %s, and this may be the same disk: %s", hardware(f.Serial, f.WWN), d.UUID, danger)
+		return say("a disk with the same %s was refused while another disk had the UUID %s, and this may be the refused disk: %s", hardware(f.Serial, f.WWN), d.UUID, danger)
 	}
-	return say("it came while another disk had its UUID %s, and that disk is gone: %s", d.UUID, danger)
+	return say("the disk was attached while another disk had its UUID %s, and that other disk is gone: %s", d.UUID, danger)
 }
 
 // twinMount is where twinRemedy mounts a disk. A mount at twinMount is not a use by somebody else, because only an
@@ -276,24 +276,24 @@ const twinMount = "/run/twin"
 // remedy triggers udev.
 func twinRemedy(w *told) string {
 	f := w.f
-	own := say("give this one a UUID of its own: mkdir -p %[2]s && mount -o nouuid %[1]s %[2]s && umount %[2]s && xfs_admin -U generate %[1]s && udevadm trigger %[1]s", f.Node(), twinMount)
+	own := say("give this disk a UUID of its own: mkdir -p %[2]s && mount -o nouuid %[1]s %[2]s && umount %[2]s && xfs_admin -U generate %[1]s && udevadm trigger %[1]s", f.Node(), twinMount)
 	if w.d.Type != "xfs" {
-		own = say("give this one a UUID of its own: e2fsck -fp %s; tune2fs -U random %[1]s && udevadm trigger %[1]s", f.Node())
+		own = say("give this disk a UUID of its own: e2fsck -fp %s; tune2fs -U random %[1]s && udevadm trigger %[1]s", f.Node())
 	}
 	if len(f.SameUUID) == 0 {
-		return say("if it holds the same data: hotmount accept %s; otherwise %s", f.Name, own)
+		return say("if this disk holds the same data as the other disk: hotmount accept %s; otherwise %s", f.Name, own)
 	}
 	p, path := rival(f)
 	if path { // if the disk is a second path, nouuid must not override the kernel's refusal
 		return twoPaths(p)
 	}
 	if other := secondPath(f); other != nil || p.Same(f) {
-		own = "if it is no second path to " + cmp.Or(other, p).Name + ": " + own
+		own = "if this disk is not a second path to " + cmp.Or(other, p).Name + ": " + own
 	}
 	if p.Mounted != "" {
-		return "detach one, or " + own
+		return "detach one of the two disks, or " + own
 	}
-	return say("detach one; if this one stays refused: hotmount accept %s; or %s", f.Name, own)
+	return say("detach one of the two disks; if this one stays refused: hotmount accept %s; or %s", f.Name, own)
 }
 
 // formerPlace returns the path at which the disk's filesystem is still mounted as a volume, in a directory that no

@@ -24,7 +24,7 @@ func Trim(f *disk.Facts, d disk.Decision, s *disk.Settings, r disk.Running, sinc
 	case !s.Trim || !class.Trim:
 		return false, "trim: false in the configuration"
 	case f.ReadOnly:
-		return false, "the kernel refuses writes to it"
+		return false, "the kernel refuses writes to the disk"
 	case !f.Discards:
 		return false, "the disk takes no space back (attach it with discard='unmap')"
 	case d.Reason == disk.ReasonShrunk:
@@ -33,7 +33,7 @@ func Trim(f *disk.Facts, d disk.Decision, s *disk.Settings, r disk.Running, sinc
 		// Space that a damaged filesystem shows as free may contain data that a repair would find.
 		return false, f.Fault
 	case Intent(f, &known) != nil:
-		return false, "an earlier format of it did not finish"
+		return false, "an earlier format of the disk did not finish"
 	case r.Ran < trimAge:
 		return false, "for its first 24 hours in use here nothing is given back, so that a wrong format can be undone"
 	case since >= 0 && since < trimPeriod:

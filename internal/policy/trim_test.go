@@ -29,7 +29,9 @@ func TestTrim(t *testing.T) {
 		{"not mounted", func(f *disk.Facts, _ *disk.Settings) { f.Mounts = nil }, day, -1, false},
 		{"mounted elsewhere", func(f *disk.Facts, _ *disk.Settings) { f.Mounts[0].Path = "/srv" }, day, -1, false},
 		{"no class", func(f *disk.Facts, _ *disk.Settings) { f.Name = "sda" }, day, -1, false},
-		{"with a fault", func(f *disk.Facts, _ *disk.Settings) { f.Fault = "the kernel has counted errors in its ext4" }, day, -1, false},
+		{"with a fault", func(f *disk.Facts, _ *disk.Settings) {
+			f.Fault = "the kernel has counted errors in the ext4 filesystem"
+		}, day, -1, false},
 		{"with a fault, shrunk", func(f *disk.Facts, _ *disk.Settings) { f.Geometry, f.Fault = grown(6<<30), "shut down" }, day, -1, false},
 		{"shrunk", func(f *disk.Facts, _ *disk.Settings) { f.Geometry = grown(6 << 30) }, day, -1, false},
 		{"the slot of an unfinished format", func(f *disk.Facts, _ *disk.Settings) {

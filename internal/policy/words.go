@@ -79,21 +79,21 @@ func claimedRemedy(w *told) string {
 	if !strings.HasPrefix(w.f.Claim, "/run/systemd/generator") {
 		return ""
 	}
-	return "if it is no longer in fstab or on the kernel command line: systemctl daemon-reload; hotmount rescan"
+	return "if the disk is no longer in fstab or on the kernel command line: systemctl daemon-reload; hotmount rescan"
 }
 
 func udevWhy(w *told) string {
 	// LVM hides a new volume from other rules while LVM zeroes its start. The event that ends the hiding can be lost,
 	// because udev starts to watch the device only after it has let LVM continue.
 	if w.f.MapperName != "" {
-		return "udev has not finished with it, or LVM has hidden it"
+		return "udev has not finished with the disk, or LVM has hidden it"
 	}
 	return w.rule.means
 }
 
 // giveUp returns the remedy for a disk on which data is missing.
 func giveUp(w *told) string {
-	return "check the storage; if that data is not needed: hotmount accept " + w.f.Name
+	return "check the storage; if the missing data is not needed: hotmount accept " + w.f.Name
 }
 
 // held returns in words what is on the disk according to udev and the kernel.
@@ -164,12 +164,12 @@ func lost(f *disk.Facts) string {
 // lostRemedy returns what helps once the missing disk is attached again. The device must be unmounted first, because a
 // mounted device cannot be set up again.
 func lostRemedy(w *told) string {
-	when := "once that disk is attached again" + only(len(w.f.Mounts) > 0, " and no pod uses this one") + ": " + only(w.d.Mounted(), "hotmount release "+w.f.Name+"; ")
+	when := "once the disk below is attached again" + only(len(w.f.Mounts) > 0, " and no pod uses this one") + ": " + only(w.d.Mounted(), "hotmount release "+w.f.Name+"; ")
 	// The command names only this logical volume, because other volumes of its group may be in use.
 	if volume := w.f.LogicalVolume(); volume != "" {
 		return when + say("lvchange -an %s; lvchange -ay %[1]s", volume)
 	}
-	return when + "close it and open it again (cryptsetup, mdadm, multipath)"
+	return when + "close this disk and open it again (cryptsetup, mdadm, multipath)"
 }
 
 // wipe returns the remedy for a disk whose content is not needed. The remedy names only steps that help: on the host,
@@ -185,21 +185,21 @@ func wipe(w *told) string {
 		return unread
 	}
 	d, ok := Confirmable(f, w.c, w.s)
-	hand := say("if nothing on it is needed, by hand: wipefs -a %s; mkfs.%s %[1]s", f.Node(), byHand(w))
+	hand := say("if nothing on the disk is needed, by hand: wipefs -a %s; mkfs.%s %[1]s", f.Node(), byHand(w))
 	switch {
 	case ok:
-		return "if nothing on it is needed: hotmount format " + f.Name
+		return "if nothing on the disk is needed: hotmount format " + f.Name
 	case f.Standing.Given != nil:
 		return hand + say("; then hotmount accept %s %s", f.Name, disk.ReasonFormerBlock)
 	case d.Reason == disk.ReasonFormatOff:
-		return formatOffRemedy(w) + "; then, if nothing on it is needed: hotmount format " + f.Name
+		return formatOffRemedy(w) + "; then, if nothing on the disk is needed: hotmount format " + f.Name
 	case f.Whole != "", d.Reason == disk.ReasonNoCreate:
 		return hand
 	case d.Reason == disk.ReasonTooSmall:
 		return "attach a larger disk"
 	}
 	// If its input is a terminal, blkdiscard refuses a disk on which libblkid recognises content.
-	return say("if nothing on it is needed: blkdiscard -z %s </dev/null; or detach it and attach a new volume", f.Node())
+	return say("if nothing on the disk is needed: blkdiscard -z %s </dev/null; or detach it and attach a new volume", f.Node())
 }
 
 // recordsUnread returns the words for a disk that nobody may overwrite because hotmount could not read the records or
@@ -210,7 +210,7 @@ func recordsUnread(f *disk.Facts) string {
 		return ""
 	}
 	why, helps, _ := strings.Cut(off, disk.Helps)
-	return "nothing on it may be overwritten yet: " + visible(why) + only(helps != "", disk.Helps+visible(helps))
+	return "nothing on the disk may be overwritten yet: " + visible(why) + only(helps != "", disk.Helps+visible(helps))
 }
 
 // onlyPath returns the given remedy, which writes to the disk. For a disk that may be a second path to a disk in use,
@@ -236,7 +236,7 @@ func sharedWith(f *disk.Facts, p *disk.Peer) string {
 // twoPaths returns the remedy for a disk that may be a second path to the disk p. A write to a second path reaches p,
 // which is in use.
 func twoPaths(p *disk.Peer) string {
-	return say("if it is a second path to %s: leave it to multipathd, or exclude it in the configuration; otherwise attach it with a serial of its own", p.Name)
+	return say("if this disk is a second path to %s: leave it to multipathd, or exclude it in the configuration; otherwise attach it with a serial of its own", p.Name)
 }
 
 // byHand returns the type of filesystem that the operator should make by hand, which is a type that the disk's class
@@ -278,9 +278,9 @@ func evidence(c *disk.Content) string {
 func wasGiven(f *disk.Facts) string {
 	switch {
 	case f.Whole != "":
-		return "its disk " + visible(f.Whole)
+		return "the whole disk " + visible(f.Whole)
 	case f.Transport == "dm" || f.Transport == "md":
-		return "it, or a disk below it,"
+		return "the disk, or a disk below it,"
 	}
-	return "it"
+	return "the disk"
 }

@@ -44,10 +44,10 @@ type ext4Super struct {
 func parseExt4(b []byte) (ext4Super, error) {
 	le := binary.LittleEndian
 	if le.Uint16(b[0x38:]) != superMagic {
-		return ext4Super{}, errors.New("it has no ext4 superblock")
+		return ext4Super{}, errors.New("the disk has no ext4 superblock")
 	}
 	if le.Uint32(b[0x64:])&csum == 0 || le.Uint32(b[0x64:])&sparseSuper == 0 || le.Uint32(b[0x60:])&metaBG != 0 {
-		return ext4Super{}, errors.New("its ext4 superblock has other features than hotmount orders from mkfs.ext4")
+		return ext4Super{}, errors.New("the ext4 superblock has other features than hotmount requests from mkfs.ext4")
 	}
 	if sum, stored := ext4Sum(^uint32(0), b[:0x3fc]), le.Uint32(b[0x3fc:]); sum != stored {
 		return ext4Super{}, fmt.Errorf("cannot use the ext4 superblock: its checksum is %08x, computed %08x", stored, sum)
@@ -97,15 +97,15 @@ func IsWholeExt4(r io.ReaderAt, uuid string) error {
 	case err != nil:
 		return err
 	case super.uuid != uuid:
-		return fmt.Errorf("it holds the ext4 %s, not %s", super.uuid, uuid)
+		return fmt.Errorf("the disk holds the ext4 filesystem %s, not %s", super.uuid, uuid)
 	case !super.whole:
-		return errors.New("mkfs.ext4 is still at work on it, or was stopped")
+		return errors.New("mkfs.ext4 still works on the disk, or was stopped")
 	case super.block != block:
-		return fmt.Errorf("its blocks have %d bytes, not %d", super.block, block)
+		return fmt.Errorf("the blocks of the filesystem have %d bytes, not %d", super.block, block)
 	}
 	size := (super.groups*uint64(super.descriptor) + block - 1) / block * block
 	if size > 1<<30 {
-		return fmt.Errorf("it has %d groups", super.groups)
+		return fmt.Errorf("the filesystem has %d groups", super.groups)
 	}
 	buf, err := alignedBuffer(int(size))
 	if err != nil {
@@ -118,7 +118,7 @@ func IsWholeExt4(r io.ReaderAt, uuid string) error {
 	for i := range super.groups {
 		d := buf[i*uint64(super.descriptor):][:super.descriptor]
 		if sum := super.descriptorSum(uint32(i), d); sum != binary.LittleEndian.Uint16(d[0x1e:]) {
-			return fmt.Errorf("the descriptor of group %d does not belong to the ext4 %s", i, uuid)
+			return fmt.Errorf("the descriptor of group %d does not belong to the ext4 filesystem %s", i, uuid)
 		}
 	}
 	for i := range super.groups {
@@ -130,7 +130,7 @@ func IsWholeExt4(r io.ReaderAt, uuid string) error {
 			return err
 		}
 		if c, err := parseExt4(buf[:superSize]); err != nil || c.uuid != uuid {
-			return fmt.Errorf("byte %d is not a copy of the superblock of the ext4 %s", at, uuid)
+			return fmt.Errorf("byte %d does not begin a copy of the superblock of the ext4 filesystem %s", at, uuid)
 		}
 	}
 	return nil
@@ -215,7 +215,7 @@ func (s *ext4Super) inodes(r io.ReaderAt, buf []byte) (uint64, error) {
 func Ext4Root(r io.ReaderAt, uuid string) (mode uint16, used bool, err error) {
 	super, err := readExt4(r)
 	if err == nil && (super.uuid != uuid || super.block != block) {
-		err = fmt.Errorf("it holds the ext4 %s with blocks of %d bytes, not %s", super.uuid, super.block, uuid)
+		err = fmt.Errorf("the disk holds the ext4 filesystem %s with blocks of %d bytes, not %s", super.uuid, super.block, uuid)
 	}
 	if err != nil {
 		return 0, false, err
@@ -239,7 +239,7 @@ func Ext4Root(r io.ReaderAt, uuid string) (mode uint16, used bool, err error) {
 	)
 	inode := buf[super.inode:][:super.inode]
 	if mode = binary.LittleEndian.Uint16(inode); mode&kind != directory || !super.isInode(number, inode) {
-		return 0, false, fmt.Errorf("cannot use the inode of its root directory: mode %#o, or its checksum is wrong", mode)
+		return 0, false, fmt.Errorf("cannot use the inode of the root directory: mode %#o, or its checksum is wrong", mode)
 	}
 	return mode &^ kind, super.used, nil
 }

@@ -50,7 +50,7 @@ func TestIsWholeExt4(t *testing.T) {
 	if err := IsWholeExt4(f, ownUUID); err != nil {
 		t.Error(err)
 	}
-	if err := IsWholeExt4(f, madeUUID); err == nil || !strings.Contains(err.Error(), "holds the ext4 "+ownUUID) {
+	if err := IsWholeExt4(f, madeUUID); err == nil || !strings.Contains(err.Error(), "holds the ext4 filesystem "+ownUUID) {
 		t.Errorf("another UUID: %v", err)
 	}
 	other := madeExt4(t, size, madeUUID, when)
@@ -58,10 +58,10 @@ func TestIsWholeExt4(t *testing.T) {
 		at, n int64
 		want  string
 	}{
-		"the copy of group 3":    {3 * 32768 * block, superSize, "byte 402653184 is not a copy"},
+		"the copy of group 3":    {3 * 32768 * block, superSize, "byte 402653184 does not begin a copy"},
 		"the group descriptors":  {block, block, "the descriptor of group 0 does not belong to"},
 		"the last descriptor":    {block + 7*64, 64, "the descriptor of group 7 does not belong to"},
-		"the primary superblock": {superSize, superSize, "holds the ext4 " + madeUUID},
+		"the primary superblock": {superSize, superSize, "holds the ext4 filesystem " + madeUUID},
 	} {
 		was, is := make([]byte, tc.n), make([]byte, tc.n)
 		if err := errors.Join(read(f, was, tc.at), read(other, is, tc.at)); err != nil {
@@ -92,7 +92,7 @@ func TestIsWholeExt4(t *testing.T) {
 	if _, err := f.WriteAt(b, superSize); err != nil {
 		t.Fatal(err)
 	}
-	if err := IsWholeExt4(f, ownUUID); err == nil || !strings.Contains(err.Error(), "still at work") {
+	if err := IsWholeExt4(f, ownUUID); err == nil || !strings.Contains(err.Error(), "still works on the disk") {
 		t.Errorf("not finished: %v", err)
 	}
 }
@@ -118,7 +118,7 @@ func TestExt4Root(t *testing.T) {
 		"set_super_value mtime now":        {mode: 0o755, used: true},
 		"set_super_value mnt_count 1":      {mode: 0o755, used: true},
 		"set_inode_field <2> mode 0100644": {err: "mode 0100644"},
-		"set_super_value uuid " + madeUUID: {err: "it holds the ext4 " + madeUUID},
+		"set_super_value uuid " + madeUUID: {err: "the disk holds the ext4 filesystem " + madeUUID},
 	} {
 		f := madeExt4(t, size, ownUUID, when)
 		debugfs(f, request)

@@ -112,7 +112,7 @@ func TestIsWholeXFS(t *testing.T) {
 		if err := IsWholeXFS(f, ownUUID); err != nil {
 			t.Error(err)
 		}
-		if err := IsWholeXFS(f, madeUUID); err == nil || !strings.Contains(err.Error(), "holds the XFS "+ownUUID) {
+		if err := IsWholeXFS(f, madeUUID); err == nil || !strings.Contains(err.Error(), "holds the XFS filesystem "+ownUUID) {
 			t.Errorf("another UUID: %v", err)
 		}
 		// One of the four headers of a group may be lost, because mkfs.xfs writes each header separately.
@@ -179,7 +179,7 @@ func TestIsWholeXFS(t *testing.T) {
 			t.Error("cut, and whole")
 		}
 	}
-	if err := IsWholeXFS(bytes.NewReader(head(t, "xfs-half-made.head")), madeUUID); err == nil || !strings.Contains(err.Error(), "still at work") {
+	if err := IsWholeXFS(bytes.NewReader(head(t, "xfs-half-made.head")), madeUUID); err == nil || !strings.Contains(err.Error(), "still works on the disk") {
 		t.Errorf("half made: %v", err)
 	}
 }

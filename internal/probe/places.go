@@ -19,7 +19,7 @@ var secondary = []struct {
 }{
 	{"xfs", "xfsprogs, libxfs/topology.c, calc_default_ag_geometry: the start of every allocation group", xfsGroups},
 	{"ext2, ext3, ext4", "Linux, fs/ext4/balloc.c, ext4_bg_has_super; with sparse_super2 (mke2fs(8)) the first and the last group", extGroups},
-	{"btrfs", "Linux, fs/btrfs/disk-io.h, btrfs_sb_offset; the last one in btrfs-progs of old", fixed(64<<20, 256<<30, 1<<50)},
+	{"btrfs", "Linux, fs/btrfs/disk-io.h, btrfs_sb_offset; the last offset only in old btrfs-progs", fixed(64<<20, 256<<30, 1<<50)},
 	{"ocfs2", "Linux, fs/ocfs2/ocfs2_fs.h, OCFS2_BACKUP_SB_START", fixed(1<<30, 4<<30, 16<<30, 64<<30, 256<<30, 1<<40)},
 	{"ceph bluestore", "Ceph, src/os/bluestore/BlueStore.cc, bdev_label_positions", fixed(1<<30, 10<<30, 100<<30, 1000<<30)},
 	{"ntfs", "Linux, fs/ntfs3: mkfs puts $MFTMirr in the middle of the volume", func(size uint64) []uint64 { return []uint64{size / 2} }},

@@ -222,7 +222,7 @@ func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	case inOrder.handed != inOrder.given:
-		err = fmt.Errorf("%d of %d reads were looked at", inOrder.handed, inOrder.given)
+		err = fmt.Errorf("only %d of %d reads were checked", inOrder.handed, inOrder.given)
 	}
 	return a, err
 }
@@ -342,7 +342,7 @@ func readFull(r io.ReaderAt, b []byte, offset uint64) error {
 		return nil
 	}
 	if err == nil || err == io.EOF {
-		err = fmt.Errorf("%d bytes instead of %d: %w", n, len(b), io.ErrUnexpectedEOF)
+		err = fmt.Errorf("got %d bytes instead of %d: %w", n, len(b), io.ErrUnexpectedEOF)
 	}
 	return &ReadError{Offset: offset + uint64(max(n, 0)), Err: err}
 }

@@ -66,7 +66,7 @@ func askWipefs(ctx context.Context, r run.Runner, node string) ([]Signature, err
 	}
 	list, err := parseWipefs(res.Stdout)
 	if err == nil && (res.ExitCode != 0 || len(res.Stderr) != 0) {
-		err = errors.New("it prints errors")
+		err = errors.New("wipefs prints errors")
 	}
 	if err != nil {
 		return nil, notUnderstood(c, res, err)
@@ -84,7 +84,7 @@ func askBlkid(ctx context.Context, r run.Runner, node string) ([]Signature, erro
 	}
 	list, err := parseBlkid(res.Stdout)
 	if err == nil && len(list) == 0 && (res.ExitCode != 2 || len(res.Stderr) != 0) {
-		err = errors.New("it names nothing, but its exit code is not that of a blank disk")
+		err = errors.New("blkid names nothing, but its exit code is not the code for a blank disk")
 	}
 	if err != nil {
 		return nil, notUnderstood(c, res, err)

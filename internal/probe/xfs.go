@@ -61,9 +61,9 @@ func IsWholeXFS(r io.ReaderAt, uuid string) error {
 	case err != nil:
 		return err
 	case super.UUID != uuid:
-		return fmt.Errorf("it holds the XFS %s, not %s", super.UUID, uuid)
+		return fmt.Errorf("the disk holds the XFS filesystem %s, not %s", super.UUID, uuid)
 	case super.InProgress:
-		return errors.New("mkfs.xfs is still at work on it, or was stopped")
+		return errors.New("mkfs.xfs still works on the disk, or was stopped")
 	}
 	// The superblock, AGF, AGI and AGFL have one sector each. mkfs.xfs writes each sector separately, so any of the
 	// four writes may be lost.
@@ -86,7 +86,7 @@ func IsWholeXFS(r io.ReaderAt, uuid string) error {
 			}
 		}
 		if bad >= 0 {
-			return fmt.Errorf("byte %d, in the headers of group %d, does not belong to the XFS %s", at+uint64(bad), i, uuid)
+			return fmt.Errorf("byte %d, in the headers of group %d, does not belong to the XFS filesystem %s", at+uint64(bad), i, uuid)
 		}
 	}
 	return nil

@@ -27,7 +27,7 @@ func parse(data []byte) (*values, error) {
 		var n yaml.Node
 		err := d.Decode(&n)
 		if errors.Is(err, io.EOF) {
-			return nil, errors.New("it has neither the chart's classes nor a ConfigMap with a storageClassMap")
+			return nil, errors.New("the file has neither the chart's classes nor a ConfigMap with a storageClassMap")
 		}
 		if err != nil {
 			return nil, err
@@ -59,7 +59,7 @@ func configMap(data map[string]string) (*values, error) {
 		return nil, fmt.Errorf("storageClassMap: %w", err)
 	}
 	if len(n.Content) != 1 || n.Content[0].Kind != yaml.MappingNode {
-		return nil, errors.New("storageClassMap: it is not a mapping of classes")
+		return nil, errors.New("storageClassMap: found no mapping of classes, expected one")
 	}
 	pairs := n.Content[0].Content
 	for i := 0; i+1 < len(pairs); i += 2 {

@@ -170,7 +170,7 @@ func (k *checker) whole() {
 	k.unless(k.v.Common.Kind == 0, "common: is a key of charts before 2.0, and has no effect: move its contents to the top level")
 	k.unless(k.v.UseNodeNameOnly, "useNodeNameOnly: found false, expected true: a node that is registered again could not keep its volumes")
 	k.unless(!k.v.SetPVOwnerRef, "setPVOwnerRef: found true, expected false: the volumes would be deleted with the node object")
-	k.unless(!k.v.Cleanup.Enabled, "nodeCleanupController.enabled: found true, expected false: it deletes the volumes of nodes that are away, although the disks stay")
+	k.unless(!k.v.Cleanup.Enabled, "nodeCleanupController.enabled: found true, expected false: the controller deletes the volumes of nodes that are away, although the disks stay")
 }
 
 // ours checks one of hotmount's classes.
@@ -200,7 +200,7 @@ func (k *checker) pair(c *disk.Class, got, want *class) {
 	if c.Mode == disk.ModeBlock {
 		sample = sampleLink
 		k.unless(len(got.BlockCleaner) > 0 && !strings.HasSuffix(got.BlockCleaner[0], "/quick_reset.sh"),
-			"%s: blockCleanerCommand: found quick_reset.sh, which is the default, expected %s: the next user could read the data of the last", name, strings.Join(want.BlockCleaner, " "))
+			"%s: blockCleanerCommand: found quick_reset.sh, which is the default, expected %s: the next user could read the last user's data", name, strings.Join(want.BlockCleaner, " "))
 		k.unless(k.v.MountDevVolume == nil || *k.v.MountDevVolume, "mountDevVolume: found false, expected true: class %s has block volumes", c.Name)
 	}
 	match, _ := path.Match(got.NamePattern, sample)
@@ -227,7 +227,7 @@ func (k *checker) theirs(i int) {
 		o := &k.v.Classes[j]
 		k.unless(c.Name != o.Name, "%s: two classes have this name", name)
 		k.unless(!nested(path.Clean(c.MountDir), path.Clean(o.MountDir)),
-			"%s: mountDir: found %s, and class %s has %s: inside the provisioner's pod, one is a mount point in the other, and would become a volume on the system disk", name, disk.Visible(c.MountDir), disk.Visible(o.Name), disk.Visible(o.MountDir))
+			"%s: mountDir: found %s, and class %s has %s: inside the provisioner's pod, one directory is a mount point in the other, and would become a volume on the system disk", name, disk.Visible(c.MountDir), disk.Visible(o.Name), disk.Visible(o.MountDir))
 	}
 }
 

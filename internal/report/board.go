@@ -68,7 +68,7 @@ func (b *Board) Report(e disk.Event) {
 			b.put(line(e))
 		}
 	case disk.EventMounted:
-		b.put(disk.Line{Disk: f.Name, Seq: f.Seq, Kind: disk.Filesystem, Type: d.Type, UUID: d.UUID, Decision: d, Why: "it is mounted at " + e.Path})
+		b.put(disk.Line{Disk: f.Name, Seq: f.Seq, Kind: disk.Filesystem, Type: d.Type, UUID: d.UUID, Decision: d, Why: "the disk is mounted at " + e.Path})
 	case disk.EventFailed:
 		b.failed(e)
 	case disk.EventRecovered:

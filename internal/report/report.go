@@ -198,14 +198,14 @@ func (l *Log) Report(e disk.Event) {
 		message := Name(f) + ": gone"
 		switch {
 		case at != "" && at == f.Standing.Link:
-			message += "; it was given out at " + at
+			message += "; the disk was given out at " + at
 			at = "" // the path of a block volume's link belongs to no mount unit
 		case at != "":
-			message += "; it was mounted at " + at
+			message += "; the disk was mounted at " + at
 		}
 		l.Event(KindGone, journal.PriNotice, f, disk.Decision{UUID: uuidOf(at)}, at, message)
 	case disk.EventBounced:
-		l.Event(KindBounced, journal.PriNotice, f, disk.Decision{Action: disk.Mount, UUID: uuidOf(at)}, at, Name(f)+": systemd unmounted it, because the disk seemed unplugged, or for a soft reboot; hotmount mounts it again when it is back")
+		l.Event(KindBounced, journal.PriNotice, f, disk.Decision{Action: disk.Mount, UUID: uuidOf(at)}, at, Name(f)+": systemd unmounted the disk, because it seemed unplugged, or for a soft reboot; hotmount mounts the disk again when it is back")
 	case disk.EventNotice:
 		l.Event(KindNotice, journal.PriWarning, nil, d, "", e.Notice)
 	case disk.EventProblem:

@@ -234,7 +234,7 @@ func TestJournalFields(t *testing.T) {
 		{"decided to mount", func() {
 			a.Report(decided(facts("DATA-1"), &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid}, settings(), d))
 		},
-			"6", KindDecided, mountUnit, name + ": mount: it holds xfs " + uuid, of},
+			"6", KindDecided, mountUnit, name + ": mount: the disk holds xfs " + uuid, of},
 		{"failed, to be tried again", func() {
 			a.Report(failed(facts("DATA-1"), d, path, errors.New("no\nway\n"), disk.Tries{Count: 1, Wait: 90*time.Second + time.Microsecond}))
 		},
@@ -244,12 +244,12 @@ func TestJournalFields(t *testing.T) {
 			a.Report(failed(facts("DATA-1"), d, "", errors.New("no way"), disk.Tries{Count: 3, Wait: time.Hour}))
 		},
 			"3", KindFailed, "", name + ": no way; tried again in 1h0m0s (failed 3 times so far)", of},
-		{"gone", func() { a.Report(gone(facts("DATA-1"), path)) }, "5", KindGone, mountUnit, name + ": gone; it was mounted at " + path,
+		{"gone", func() { a.Report(gone(facts("DATA-1"), path)) }, "5", KindGone, mountUnit, name + ": gone; the disk was mounted at " + path,
 			map[string]string{"HOTMOUNT_DEVICE": "/dev/vdb", "HOTMOUNT_DISKSEQ": "12", "HOTMOUNT_SERIAL": "DATA-1", "HOTMOUNT_UUID": uuid}},
 		{"gone, not mounted, without a serial", func() { a.Report(gone(facts(""), "")) }, "5", KindGone, "", "/dev/vdb (no serial, 5 GiB): gone",
 			map[string]string{"HOTMOUNT_DEVICE": "/dev/vdb", "HOTMOUNT_DISKSEQ": "12"}},
 		{"unmounted by systemd", func() { a.Report(bounced(facts(""), path)) }, "5", KindBounced, mountUnit,
-			"/dev/vdb (no serial, 5 GiB): systemd unmounted it, because the disk seemed unplugged, or for a soft reboot; hotmount mounts it again when it is back",
+			"/dev/vdb (no serial, 5 GiB): systemd unmounted the disk, because it seemed unplugged, or for a soft reboot; hotmount mounts the disk again when it is back",
 			map[string]string{"HOTMOUNT_DEVICE": "/dev/vdb", "HOTMOUNT_DISKSEQ": "12", "HOTMOUNT_DECISION": "mount", "HOTMOUNT_UUID": uuid}},
 		{"problem", func() { a.Problem(errors.New("it is\nso")) }, "3", KindProblem, "", "it is; so", nil},
 		{"rescan", func() { a.Rescan("events were lost") }, "6", KindRescan, "", "looking at all disks: events were lost", nil},
@@ -433,7 +433,7 @@ func TestText(t *testing.T) {
 	a.Report(gone(facts("DATA-1"), "/mnt/disks/"+uuid))
 	a.Problem(errors.New("one\ntwo"))
 	a.Event(KindProven, journal.PriInfo, facts("DATA-1"), disk.Decision{}, "", "it is blank\n  all zero")
-	want := "/dev/vdb (serial DATA-1, 5 GiB): gone; it was mounted at /mnt/disks/" + uuid + "\none; two\nit is blank\n  all zero\n"
+	want := "/dev/vdb (serial DATA-1, 5 GiB): gone; the disk was mounted at /mnt/disks/" + uuid + "\none; two\nit is blank\n  all zero\n"
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -25,14 +25,14 @@ func TestScanProgress(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		want := []string{
-			"/dev/vdb (no serial, 64 GiB): proving that it is blank: 0 % of 64 GiB, 100 MiB/s, 10m50s to go",
-			"/dev/vdb (no serial, 64 GiB): proving that it is blank: 5 % of 64 GiB, 100 MiB/s, 10m20s to go",
-			"/dev/vdb (no serial, 64 GiB): proving that it is blank: 9 % of 64 GiB, 100 MiB/s, 9m50s to go",
+			"/dev/vdb (no serial, 64 GiB): proving that the disk is blank: 0 % of 64 GiB, 100 MiB/s, 10m50s to go",
+			"/dev/vdb (no serial, 64 GiB): proving that the disk is blank: 5 % of 64 GiB, 100 MiB/s, 10m20s to go",
+			"/dev/vdb (no serial, 64 GiB): proving that the disk is blank: 9 % of 64 GiB, 100 MiB/s, 9m50s to go",
 		}
 		if diff := cmp.Diff(want, strings.Split(strings.TrimSpace(journal.String()), "\n")); diff != "" {
 			t.Error(diff)
 		}
-		if len(states) != 70 || states[10] != "STATUS=vdb: proving that it is blank: 1 % of 64 GiB, 100 MiB/s, 10m45s to go\nEXTEND_TIMEOUT_USEC=300000000" {
+		if len(states) != 70 || states[10] != "STATUS=vdb: proving that the disk is blank: 1 % of 64 GiB, 100 MiB/s, 10m45s to go\nEXTEND_TIMEOUT_USEC=300000000" {
 			t.Errorf("got %d states, for example %q", len(states), states[10])
 		}
 		// The short scan right before the format starts at byte 0 again, and ends soon.

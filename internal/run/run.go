@@ -27,7 +27,7 @@ const Limit = 1 << 20
 var ErrOutput = fmt.Errorf("more than %d bytes of output", Limit)
 
 // ErrTimeout reports that the child did not end within its time limit.
-var ErrTimeout = errors.New("it did not end in time")
+var ErrTimeout = errors.New("the command did not end in time")
 
 // Command describes one child process.
 type Command struct {
@@ -114,9 +114,9 @@ func start(ctx context.Context, c Command) (Result, error) {
 		// A process that the child started holds the output open.
 		err := killGroup(cmd)
 		if errors.Is(err, syscall.ESRCH) {
-			return Result{}, fmt.Errorf("its output was not read to the end within %s", outputDelay)
+			return Result{}, fmt.Errorf("the command's output was not read to the end within %s", outputDelay)
 		}
-		return Result{}, errors.Join(errors.New("it left a process behind"), err)
+		return Result{}, errors.Join(errors.New("the command left a process behind"), err)
 	}
 	var exit *exec.ExitError
 	switch {

@@ -81,7 +81,7 @@ func TestErrors(t *testing.T) {
 		"signal":    {sh("kill -9 $$"), "signal: killed", nil},
 		"stdout":    {sh("exec cat /dev/zero"), "more than 1048576 bytes", ErrOutput},
 		"stderr":    {sh("head -c 1048577 /dev/zero >&2"), "more than 1048576 bytes", ErrOutput},
-		"left over": {sh("sleep 1000 & exit 0"), "it left a process behind", nil},
+		"left over": {sh("sleep 1000 & exit 0"), "the command left a process behind", nil},
 		"timeout":   {Command{Path: "/bin/sleep", Args: []string{"1000"}, Timeout: 50 * time.Millisecond}, "did not end in time (50ms)", ErrTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -23,7 +23,7 @@ type Answer struct {
 }
 
 // ErrConfirming reports that another process already waits for the result of a token for the same disk.
-var ErrConfirming = errors.New("another hotmount format --confirm already formats it; see hotmount history")
+var ErrConfirming = errors.New("another hotmount format --confirm already formats the disk; see hotmount history")
 
 // Confirming gives only this process the right to confirm formatting the disk with that sequence number. Confirming
 // returns ErrConfirming if another process has this right. Two processes with this right could get each other's

@@ -29,14 +29,14 @@ func readFile(path string) ([]byte, error) {
 func readAll(r io.Reader) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err == nil && len(data) > limit {
-		err = fmt.Errorf("it is larger than %d bytes", limit)
+		err = fmt.Errorf("the file is larger than %d bytes", limit)
 	}
 	return data, err
 }
 
 // newer returns the error for a file that another version of hotmount wrote. The error contains a command that helps.
 func newer(path string, found int) error {
-	return fmt.Errorf("cannot use %s: it has version %d, this hotmount knows %d"+disk.Helps+"install the version that wrote the file; to see which versions were installed: zgrep -h 'installed hotmount:' /var/log/dpkg.log*", path, found, version)
+	return fmt.Errorf("cannot use %s: the file has version %d, but this hotmount knows version %d"+disk.Helps+"install the version that wrote the file; to see which versions were installed: zgrep -h 'installed hotmount:' /var/log/dpkg.log*", path, found, version)
 }
 
 // rescan is the command to run after a damaged file was moved away.

@@ -73,7 +73,7 @@ func parseHistory(data []byte) (all []disk.Record, whole int, err error) {
 			return nil, 0, fmt.Errorf("the line at byte %d: %w", whole, err)
 		}
 		if e.Version != version {
-			return nil, 0, fmt.Errorf("the line at byte %d has version %d, this hotmount knows %d", whole, e.Version, version)
+			return nil, 0, fmt.Errorf("the line at byte %d has version %d, but this hotmount knows version %d", whole, e.Version, version)
 		}
 		if e.Begin != nil {
 			all = append(all, *e.Begin)

@@ -148,9 +148,9 @@ func (s Store) intents() ([]disk.Intent, error) {
 		}
 		if err != nil {
 			if first == nil {
-				first = fmt.Errorf("%w"+disk.Helps+"the filesystem of that UUID may be unfinished: detach its disk, or be sure of it; then: mv %s %[2]s.bad && hotmount rescan", err, path)
+				first = fmt.Errorf("%w"+disk.Helps+"the filesystem of that UUID may be unfinished: detach its disk, or make sure that it is finished; then: mv %s %[2]s.bad && hotmount rescan", err, path)
 			}
-			i = disk.Intent{UUID: uuid, Doubt: "its record cannot be read"}
+			i = disk.Intent{UUID: uuid, Doubt: "the record cannot be read"}
 		}
 		all = append(all, i)
 	}

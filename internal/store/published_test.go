@@ -51,7 +51,7 @@ func BenchmarkPublish(b *testing.B) {
 	s := Store{Runtime: b.TempDir()}
 	var lines []disk.Line
 	for i := range 250 {
-		lines = append(lines, disk.Line{Disk: fmt.Sprintf("vd%d", i), Seq: uint64(i), Kind: disk.Filesystem, Type: disk.XFS, UUID: numbered(i), Why: "it is mounted at /mnt/disks/" + numbered(i)})
+		lines = append(lines, disk.Line{Disk: fmt.Sprintf("vd%d", i), Seq: uint64(i), Kind: disk.Filesystem, Type: disk.XFS, UUID: numbered(i), Why: "the disk is mounted at /mnt/disks/" + numbered(i)})
 	}
 	b.ReportAllocs()
 	for b.Loop() {

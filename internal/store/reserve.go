@@ -103,10 +103,10 @@ func takeAll(paths []string) {
 func unwritable(st *unix.Statfs_t) string {
 	switch {
 	case st.Flags&unix.ST_RDONLY != 0:
-		return "it is read-only now"
+		return "the directory is read-only now"
 	// A filesystem that does not count inodes, such as Btrfs, has 0 Files.
 	case st.Bavail*uint64(st.Bsize) < 512<<10, st.Files != 0 && st.Ffree < 2:
-		return "its filesystem is full now"
+		return "the filesystem of the directory is full now"
 	}
 	return ""
 }

@@ -150,9 +150,9 @@ func TestFullEnds(t *testing.T) {
 // TestUnwritable checks that a filesystem counts as unwritable if it has no space, has no inodes, or is read-only.
 func TestUnwritable(t *testing.T) {
 	for want, all := range map[string][]unix.Statfs_t{
-		"":                           {{Bsize: 1024, Bavail: 512, Files: 9, Ffree: 2}, {Bsize: 4096, Bavail: 128}},
-		"its filesystem is full now": {{Bsize: 1024, Bavail: 511, Files: 9, Ffree: 2}, {Bsize: 4096, Bavail: 128, Files: 9, Ffree: 1}},
-		"it is read-only now":        {{Bsize: 4096, Bavail: 128, Flags: unix.ST_RDONLY}},
+		"": {{Bsize: 1024, Bavail: 512, Files: 9, Ffree: 2}, {Bsize: 4096, Bavail: 128}},
+		"the filesystem of the directory is full now": {{Bsize: 1024, Bavail: 511, Files: 9, Ffree: 2}, {Bsize: 4096, Bavail: 128, Files: 9, Ffree: 1}},
+		"the directory is read-only now":              {{Bsize: 4096, Bavail: 128, Flags: unix.ST_RDONLY}},
 	} {
 		for _, st := range all {
 			if got := unwritable(&st); got != want {

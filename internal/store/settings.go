@@ -62,7 +62,7 @@ func (s Store) KeptSettings() (path string, err error) {
 	version, ours := strings.CutPrefix(head, keptHead)
 	switch {
 	case ours && version != keptVersion:
-		return "", fmt.Errorf("%s has version \"%s\", this hotmount knows %s", s.keptFile(), disk.Visible(version), keptVersion)
+		return "", fmt.Errorf("%s has version \"%s\", but this hotmount knows version %s", s.keptFile(), disk.Visible(version), keptVersion)
 	case !ours || !strings.HasSuffix(string(data), "\n"+keptEnd):
 		return "", fmt.Errorf("%s is incomplete", s.keptFile())
 	}

@@ -42,7 +42,7 @@ func TestKeptSettings(t *testing.T) {
 	if text, err := os.ReadFile(path); err != nil || !strings.Contains(string(text), "\nsettle: 2s\n") {
 		t.Errorf("%q, %v", text, err)
 	}
-	const broken, other = "is incomplete", `has version "2", this hotmount knows 1`
+	const broken, other = "is incomplete", `has version "2", but this hotmount knows version 1`
 	for _, tt := range []struct{ text, want string }{
 		{"", broken},
 		{string(whole[:len(whole)-1]), broken},

@@ -219,9 +219,9 @@ func (s Store) load() (state, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return st, ErrLost
 	case errors.Is(err, fs.ErrPermission):
-		return st, fmt.Errorf("cannot read the records: %w; only root may", err)
+		return st, fmt.Errorf("cannot read the records: %w; only root may read them", err)
 	case err != nil:
-		return st, damaged(s.stateFile(), err, "hotmount state init; the blank disks that are attached are held then")
+		return st, damaged(s.stateFile(), err, "hotmount state init; hotmount then holds the blank disks that are attached")
 	case st.Version != version:
 		return st, newer(s.stateFile(), st.Version)
 	}

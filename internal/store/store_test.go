@@ -101,7 +101,7 @@ func TestRemedyOfADamagedFile(t *testing.T) {
 	const again = "hotmount rescan; hotmount then begins a new file"
 	intent := filepath.Join(s.intentDir(), uuid+".json")
 	for path, next := range map[string]string{
-		s.stateFile():     "hotmount state init; the blank disks that are attached are held then",
+		s.stateFile():     "hotmount state init; hotmount then holds the blank disks that are attached",
 		s.sightingsFile(): again, s.notedFile(): again, s.historyFile(): again,
 		intent:        "hotmount rescan",
 		s.givenFile(): "",
@@ -127,7 +127,7 @@ func TestRemedyOfADamagedFile(t *testing.T) {
 	if err := os.WriteFile(s.stateFile(), []byte(`{"version": 9}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const want = "it has version 9, this hotmount knows 1; what helps: install the version that wrote the file; to see which versions were installed: zgrep -h 'installed hotmount:' /var/log/dpkg.log*"
+	const want = "the file has version 9, but this hotmount knows version 1; what helps: install the version that wrote the file; to see which versions were installed: zgrep -h 'installed hotmount:' /var/log/dpkg.log*"
 	if said := standing(s, facts("vdb", 1, ""), "b").Formatting; said != "cannot use "+s.stateFile()+": "+want {
 		t.Errorf("of another version: %q", said)
 	}

@@ -23,7 +23,7 @@ func (s Store) KeepUse(f *disk.Facts, boot, how string) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("cannot record that somebody else uses %s; after a reboot it may be mounted: %w", f.Name, errors.Join(err, s.keep(usedDir, f.Seq, use)))
+	return fmt.Errorf("cannot record that somebody else uses %s; after a reboot hotmount may mount it: %w", f.Name, errors.Join(err, s.keep(usedDir, f.Seq, use)))
 }
 
 // SaveOpener records which process has the disk with that sequence number open. o is nil if no process has the disk

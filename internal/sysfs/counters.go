@@ -104,7 +104,7 @@ func readStat(dir string) (stat, error) {
 func parseStat(text string) (s stat, err error) {
 	fields := strings.Fields(text)
 	if len(fields) < statFields {
-		return s, fmt.Errorf("%d fields, expected at least %d", len(fields), statFields)
+		return s, fmt.Errorf("found %d fields, expected at least %d", len(fields), statFields)
 	}
 	for at, to := range map[int]*uint64{2: &s.sectorsRead, 4: &s.writes, 6: &s.sectorsWritten, 8: &s.inFlight, 11: &s.discards} {
 		if at >= len(fields) {

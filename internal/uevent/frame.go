@@ -71,7 +71,7 @@ func checkHeader(frame []byte) (int, error) {
 	length := uint64(binary.NativeEndian.Uint32(frame[propertiesLenAt:]))
 	end := offset + length
 	if size < headerSize || offset < size || length == 0 || end > uint64(len(frame)) {
-		return 0, fmt.Errorf("header of %d bytes and properties of %d bytes at %d do not fit %d bytes", size, length, offset, len(frame))
+		return 0, fmt.Errorf("header of %d bytes and properties of %d bytes at %d do not fit into %d bytes", size, length, offset, len(frame))
 	}
 	if frame[end-1] != 0 {
 		return 0, errors.New("last property has no end")

@@ -210,7 +210,7 @@ func TestJudge(t *testing.T) {
 		{"to us alone", message{frame: frame, control: root}, nil, Counters{Foreign: 1}},
 		{"cut short", message{frame: frame[:50], control: root, groups: 2, flags: truncated}, &Hint{Rescan: true, Cause: "an event was too long to be read"}, Counters{Unreadable: 1}},
 		{"cut short and not from root", message{frame: frame, control: credentials(1), groups: 2, flags: truncated}, nil, Counters{Foreign: 1}},
-		{"unreadable", message{frame: frame[:50], control: root, groups: 2}, &Hint{Rescan: true, Cause: "an event could not be read: header of 40 bytes and properties of 700 bytes at 40 do not fit 50 bytes"}, Counters{Unreadable: 1}},
+		{"unreadable", message{frame: frame[:50], control: root, groups: 2}, &Hint{Rescan: true, Cause: "an event could not be read: header of 40 bytes and properties of 700 bytes at 40 do not fit into 50 bytes"}, Counters{Unreadable: 1}},
 		{"another type of device", message{frame: change("DEVTYPE", "scsi_host"), control: root, groups: 2}, nil, Counters{Foreign: 1}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

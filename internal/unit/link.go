@@ -113,7 +113,7 @@ func wrap(err *error, format string, args ...any) {
 
 func openLink(link string) (class *os.File, name string, err error) {
 	if !path.IsAbs(link) || path.Clean(link) != link || path.Dir(link) == "/" {
-		return nil, "", errors.New("it is not an entry of a class directory")
+		return nil, "", errors.New("the link is not an entry of a class directory")
 	}
 	class, err = openDirectory(path.Dir(link))
 	return class, path.Base(link), err

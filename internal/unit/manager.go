@@ -58,7 +58,7 @@ type JobError struct {
 }
 
 func (e *JobError) Error() string {
-	return fmt.Sprintf("systemd's job for %s ended %q; see journalctl -u '%s'", e.Unit, e.Result, e.Unit)
+	return fmt.Sprintf("systemd's job for %s ended with %q; see journalctl -u '%s'", e.Unit, e.Result, e.Unit)
 }
 
 // Manager sends requests to PID 1. The zero value is ready for use. Each request opens its own connection and closes
@@ -373,7 +373,7 @@ func (m *Manager) Plugged(ctx context.Context, id disk.ID) (time.Duration, error
 	}
 	since, ok := properties["ActiveEnterTimestampMonotonic"].(uint64)
 	if !ok {
-		return 0, disk.OfNode(fmt.Errorf("cannot ask systemd for %s: it has no ActiveEnterTimestampMonotonic", device))
+		return 0, disk.OfNode(fmt.Errorf("cannot ask systemd for %s: the unit has no ActiveEnterTimestampMonotonic", device))
 	}
 	// go-systemd returns the variant as text: the type t (uint64), then the number.
 	began, err := strconv.ParseUint(strings.TrimPrefix(userspace, "@t "), 10, 64)

@@ -15,7 +15,7 @@ import (
 
 // ErrNotEmpty reports that a mount point without a mount holds files. hotmount neither removes a mount point with files
 // nor mounts over it.
-var ErrNotEmpty = errors.New("it is not empty although nothing is mounted there")
+var ErrNotEmpty = errors.New("the directory is not empty although nothing is mounted there")
 
 const marker = disk.Marker
 
@@ -29,7 +29,7 @@ func MakeMountPoint(dir, uuid string) (err error) {
 	}
 	defer class.Close()
 	if !disk.ValidUUID(uuid) {
-		return errors.New("its name is not a UUID")
+		return errors.New("the name of the directory is not a UUID")
 	}
 	point, err := openPoint(class, uuid)
 	if errors.Is(err, unix.ENOENT) {
@@ -146,7 +146,7 @@ func RemoveMountPoint(dir, uuid string) (err error) {
 	}
 	defer class.Close()
 	if !disk.ValidUUID(uuid) {
-		return errors.New("its name is not a UUID")
+		return errors.New("the name of the directory is not a UUID")
 	}
 	point, err := openPoint(class, uuid)
 	if errors.Is(err, unix.ENOENT) {
@@ -285,7 +285,7 @@ func isBare(d *os.File) error {
 			}
 			what = marker + " is not an empty file"
 		}
-		return fmt.Errorf("%w (%s); check its contents, move them away (chattr -i %[3]s %[3]s/%[4]s first), then: %[5]s", ErrNotEmpty, what, d.Name(), marker, disk.Unmake(d.Name()))
+		return fmt.Errorf("%w (%s); check the contents of the directory, move them away (chattr -i %[3]s %[3]s/%[4]s first), then: %[5]s", ErrNotEmpty, what, d.Name(), marker, disk.Unmake(d.Name()))
 	}
 	return nil
 }

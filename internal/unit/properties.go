@@ -98,7 +98,7 @@ func (u *MountUnit) check() error {
 	}
 	switch {
 	case u.ID.Seq == 0:
-		return fmt.Errorf("it has no disk sequence number")
+		return fmt.Errorf("the disk has no disk sequence number")
 	case !slices.Contains(types, u.Type):
 		return fmt.Errorf("filesystem type %q", u.Type)
 	case u.Timeout < time.Second:

@@ -228,5 +228,5 @@ func (m *Manager) Held(path string) error {
 	if found, err := filepath.Glob(at + "*.service"); err != nil || len(found) == 0 || !m.has(path) {
 		return nil
 	}
-	return fmt.Errorf("systemd keeps %s in another start until the disks of that start are mounted; see systemctl status '%s*'", Name(path), togetherUnit)
+	return fmt.Errorf("%s is part of another start of several disks, which has not ended; see systemctl status '%s*'", Name(path), togetherUnit)
 }

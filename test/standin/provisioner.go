@@ -209,7 +209,7 @@ func cleanVolume(v volume) error {
 		// The dd command does what dd_zero.sh does with the setting that "hotmount provisioner values" prints.
 		info, err := os.Stat(v.Path)
 		if err == nil && info.Mode()&fs.ModeDevice == 0 {
-			err = errors.New("it is not a block device")
+			err = errors.New("the disk is not a block device")
 		}
 		if err != nil {
 			return err

@@ -21,7 +21,7 @@ func TestAdoptKnown(t *testing.T) {
 	image := made(t, 320<<20)
 	before := digest(t, image)
 	name, id := m.attach(w, worker.Disk{File: image})
-	m.says("/dev/" + name + " .*hold: it holds xfs .*, which this node neither made nor mounted before, and class default mounts only known filesystems .adopt: known.; .*if it belongs here: hotmount accept " + name)
+	m.says("/dev/" + name + " .*hold: the disk holds xfs .*, which this node neither made nor mounted before, and class default mounts only known filesystems .adopt: known.; .*if the filesystem belongs here: hotmount accept " + name)
 	if got := m.run("hotmount status || [ $? = 3 ]"); !strings.Contains(got, "previous data") {
 		t.Errorf("the status shows no kind of the hold:\n%s", got)
 	}

@@ -71,7 +71,7 @@ func TestExt4(t *testing.T) {
 	name, _ := m.attach(w, worker.Disk{File: image})
 	m.make(name, "mkfs.ext4 -q")
 	m.run("printf 'classes:\\n  - name: default\\n    directory: /mnt/disks\\n    accept: [xfs]\\n' >/etc/hotmount/config.yaml; systemctl start hotmount")
-	m.says("/dev/" + name + " .*refuse: its class does not accept the type of its filesystem: ext4")
+	m.says("/dev/" + name + " .*refuse: the disk's class does not accept the type of its filesystem: ext4")
 	if table := m.run("cat /proc/self/mountinfo"); strings.Contains(table, "/dev/"+name+" ") || strings.Contains(table, " /mnt/disks/") {
 		t.Errorf("mounted although its class does not accept it:\n%s", table)
 	}
@@ -102,7 +102,7 @@ func TestEphemeralDisk(t *testing.T) {
 	}
 	m.run("systemctl start hotmount")
 	for label, name := range names {
-		m.says("/dev/" + name + " .*ignore: its label is that of a cloud-init seed, or of a cloud's ephemeral disk: " + label + "$")
+		m.says("/dev/" + name + " .*ignore: the disk has the label of a cloud-init seed or of a cloud's ephemeral disk: " + label + "$")
 		if digest(t, images[label]) != digests[label] {
 			t.Errorf("%s was written to", label)
 		}
@@ -271,12 +271,12 @@ func together(t *testing.T, o worker.Options) {
 	back, backID := m.attach(w, worker.Disk{File: images[2], Serial: "TOGETHER-2"})
 	// A disk that was mounted without the others does not wait when it is attached again.
 	if strings.Contains(kept, "mnt-disks-"+uuids[2][:8]) {
-		m.says("/dev/" + back + " .*cannot mount .*systemd keeps mnt-disks-.* in another start")
+		m.says("/dev/" + back + " .*cannot mount .*mnt-disks-.* is part of another start")
 	}
 	// The next daemon also waits for the mounts that the killed daemon has started.
 	m.run("systemctl kill -s KILL hotmount")
 	for _, name := range names[slow:] {
-		m.wait("the next daemon to mount it", `[ $(journalctl -b -u hotmount -o cat --no-pager | grep -c '^/dev/`+name+` .*: mount: it holds') = 2 ]`)
+		m.wait("the next daemon to mount it", `[ $(journalctl -b -u hotmount -o cat --no-pager | grep -c '^/dev/`+name+` .*: mount: the disk holds') = 2 ]`)
 	}
 	for i, name := range names[slow:] {
 		throttle(t, w, ids[slow+i]+"/virtio-backend", 0, 0)
@@ -286,13 +286,13 @@ func together(t *testing.T, o worker.Options) {
 		m.says("/dev/" + name + " .*: mounted xfs " + uuids[slow+i])
 	}
 	// The daemon's journal names the damaged disk and the remedy. The mount unit's journal has the output of mount(8).
-	m.waits(3, "the damaged disk to be in the journal", "journalctl -b --no-pager -o cat | grep -E '^/dev/"+names[sick]+" .*the kernel says: .*XFS .*; look at it with: xfs_repair -n /dev/"+names[sick]+"'")
+	m.waits(3, "the damaged disk to be in the journal", "journalctl -b --no-pager -o cat | grep -E '^/dev/"+names[sick]+" .*the kernel says: .*XFS .*; check the filesystem with: xfs_repair -n /dev/"+names[sick]+"'")
 	if own := m.run("journalctl -b -o cat --no-pager -u " + quote(unitOf(uuids[sick]))); !regexpLine(own, "^mount: /mnt/disks/"+uuids[sick]+": ") {
 		t.Errorf("the journal of the damaged disk's unit: %s", own)
 	}
 	m.wait("PID 1 to let the service go", "[ -z \"$(ls /run/systemd/transient | grep '^hotmounts-')\" ]")
 	m.waits(3, "the disk that came back to be mounted", "findmnt /dev/"+back)
-	if got := m.run("journalctl -b -u hotmount -o cat --no-pager"); regexpLine(got, "^/dev/"+back+" .*TOGETHER-2.*look at it with") {
+	if got := m.run("journalctl -b -u hotmount -o cat --no-pager"); regexpLine(got, "^/dev/"+back+" .*TOGETHER-2.*check the filesystem with") {
 		t.Errorf("the disk that came back is reported as damaged: %s", got)
 	}
 	if twice := m.run("findmnt -rno TARGET | sort | uniq -d"); twice != "" {
@@ -381,7 +381,7 @@ func TestVirsh(t *testing.T) {
 	// `hotmount release` prints a command that finds the disk's name on the host. The test runs this command as
 	// printed.
 	out := m.run("hotmount release vdb")
-	find := regexp.MustCompile(`(?m)^the host may have another name for it than vdb; .*: virsh dumpxml NODE --xpath "(.*)"$`).FindStringSubmatch(out)
+	find := regexp.MustCompile(`(?m)^the host may have another name for the disk than vdb; .*: virsh dumpxml NODE --xpath "(.*)"$`).FindStringSubmatch(out)
 	if find == nil {
 		t.Fatalf("release says %q", out)
 	}
@@ -411,7 +411,7 @@ func TestVirsh(t *testing.T) {
 		t.Fatal(err)
 	}
 	virsh("attach-disk", l.Domain(), qcow2, "vde", "--subdriver", "raw")
-	m.says("^/dev/vd. .*refuse: it holds what looks like a disk image of the format qcow2 .*; detach it, and on the host attach the image by its format: virsh attach-disk")
+	m.says("^/dev/vd. .*refuse: the disk holds what looks like a disk image of the format qcow2 .*; detach the disk, and on the host attach the image by its format: virsh attach-disk")
 	way := m.run("journalctl -b -o cat --no-pager | grep -o 'virsh attach-disk DOMAIN FILE TARGET [^;]*'")
 	virsh("detach-disk", l.Domain(), "vde")
 	virsh(strings.Fields(strings.NewReplacer("virsh ", "", "DOMAIN", l.Domain(), "FILE", qcow2, "TARGET", "vdf").Replace(way))...)
@@ -460,14 +460,14 @@ func TestExchangedBeforeItsMount(t *testing.T) {
 	m.run("udevadm control --stop-exec-queue")
 	late, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	m.run("systemctl start --no-block hotmount")
-	m.says(name + ".*it holds xfs " + uuid)
+	m.says(name + ".*the disk holds xfs " + uuid)
 	m.detach(w, id)
 	m.wait("the kernel to let it go", "! [ -e /sys/block/"+name+"/diskseq ] || [ $(cat /sys/block/"+name+"/diskseq) != "+seq+" ]")
 	next, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	if got := m.run("readlink /dev/disk/by-diskseq/" + seq); next != name || got != "../../"+name {
 		t.Fatalf("%s is %s now, the first disk's link leads to %s", name, next, got)
 	}
-	m.says("which has its name now, was mounted instead, and is unmounted again")
+	m.says("which has the disk's name now, was mounted instead, and is unmounted again")
 	m.wait("the mount point to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
 	if got := m.run("findmnt -rno TARGET /dev/" + name + " || true; if [ -e /var/lib/hotmount/filesystems.json ]; then cat /var/lib/hotmount/filesystems.json; fi"); strings.Contains(got, "/mnt/disks/") || strings.Contains(got, uuid) {
 		t.Errorf("left behind: %s", got)
@@ -503,11 +503,11 @@ func TestRewrittenBeforeItsMount(t *testing.T) {
 		t.Fatalf("the disk holds %q", now)
 	}
 	m.run("systemctl start hotmount")
-	m.says("it holds " + now + ", and is mounted at /mnt/disks/" + uuid)
+	m.says("the disk holds " + now + ", and is mounted at /mnt/disks/" + uuid)
 	trigger := "udevadm trigger --action=change /dev/" + name
 	for _, who := range []string{"", "setpriv --reuid=65534 --clear-groups "} {
 		got := m.run(who + "hotmount status 2>&1 || [ $? = 3 ]")
-		if got = strings.Join(strings.Fields(got), " "); !strings.Contains(got, trigger+"; stop the pods that use it, then umount /mnt/disks/"+uuid) {
+		if got = strings.Join(strings.Fields(got), " "); !strings.Contains(got, trigger+"; stop the pods that use the disk, then umount /mnt/disks/"+uuid) {
 			t.Errorf("%shotmount status does not show the remedy: %s", who, got)
 		}
 	}
@@ -532,8 +532,8 @@ func TestLoopDevices(t *testing.T) {
 	// The loop devices are set up on other nodes of the disks, which the daemon does not see, as if made in a
 	// container.
 	m.run("udevadm settle; for d in " + used + " " + empty + "; do mknod /root/node-$d b $(sed 's/:/ /' /sys/block/$d/dev); done; losetup /dev/loop3 /root/node-" + used + "; mount /dev/loop3 /srv; echo kept >/srv/f; sync; losetup /dev/loop4 /root/node-" + empty + "; udevadm settle; systemctl start hotmount")
-	m.says("/dev/" + used + " .*ignore: it seems to be in use through /dev/loop3")
-	m.says("/dev/" + empty + " .* it is in use through /dev/loop4; tried again in")
+	m.says("/dev/" + used + " .*ignore: the disk seems to be in use through /dev/loop3")
+	m.says("/dev/" + empty + " .* the disk is in use through /dev/loop4; tried again in")
 	m.wait("both to be left alone", "hotmount plan | grep '^"+used+" .*ignore .*in use through /dev/loop3' && hotmount plan | grep '^"+empty+" .*ignore .*in use through /dev/loop4'")
 	m.run("systemctl reload hotmount; udevadm trigger -s block; udevadm settle")
 	if got := m.run("findmnt -rno SOURCE,TARGET -t ext4,xfs | grep -v ' /$'"); got != "/dev/loop3 /srv" {
@@ -556,7 +556,7 @@ func TestLoopDevices(t *testing.T) {
 	bound, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "BOUND"})
 	boundAt := "/mnt/disks/" + m.mounted(bound)
 	m.run("umount " + boundAt + "; touch /run/volume; mount --bind /dev/" + bound + " /run/volume; losetup /dev/loop4 /run/volume; udevadm settle; hotmount accept " + bound)
-	m.says("/dev/" + bound + " .*refuse: it is a volume of this node, and is not mounted while somebody else uses it: bound as a device at /run/volume")
+	m.says("/dev/" + bound + " .*refuse: the disk is a volume of this node, and is not mounted while somebody else uses it: bound as a device at /run/volume")
 	m.run("losetup -d /dev/loop4; umount /run/volume; hotmount rescan")
 	m.wait("the mount", "findmnt "+boundAt)
 
@@ -587,7 +587,7 @@ func TestShrunk(t *testing.T) {
 	}
 	before := digest(t, short)
 	name, id = m.attach(w, worker.Disk{File: short})
-	m.says("/dev/" + name + " .*refuse: the disk has shrunk: xfs " + uuid + " takes 2 GiB .*has only 1 GiB .*not mounted")
+	m.says("/dev/" + name + " .*refuse: the disk has shrunk: its xfs " + uuid + " takes 2 GiB .*has only 1 GiB .*not mounted")
 	if got := m.run("findmnt -no TARGET /dev/" + name + " || true; ls -A /mnt/disks"); got != "" {
 		t.Errorf("it is there: %s", got)
 	}
@@ -605,7 +605,7 @@ func TestShrunk(t *testing.T) {
 	}
 	before = digest(t, ext4)
 	name, id = m.attach(w, worker.Disk{File: ext4})
-	m.says("/dev/" + name + " .*refuse: the disk has shrunk: ext4 .* takes 2 GiB .*has only 1 GiB .*not mounted")
+	m.says("/dev/" + name + " .*refuse: the disk has shrunk: its ext4 .* takes 2 GiB .*has only 1 GiB .*not mounted")
 	if got := m.run("findmnt -no TARGET /dev/" + name + " || true; ls -A /mnt/disks"); got != "" {
 		t.Errorf("the ext4 is there: %s", got)
 	}
@@ -622,7 +622,7 @@ func TestShrunk(t *testing.T) {
 		t.Errorf("%q, was %q", got, sum)
 	}
 	m.resize(w, id, gib)
-	m.says("/dev/" + name + " .*the disk has shrunk: xfs " + uuid + " takes 2 GiB .*has only 1 GiB .*still mounted")
+	m.says("/dev/" + name + " .*the disk has shrunk: its xfs " + uuid + " takes 2 GiB .*has only 1 GiB .*still mounted")
 	if got := m.run("journalctl -b -p err --no-pager -q -o cat -u hotmount"); !strings.Contains(got, "still mounted") {
 		t.Errorf("the errors of the daemon are %q", got)
 	}

@@ -27,22 +27,22 @@ func TestDiskBelowAVolumeIsPulled(t *testing.T) {
 	}
 
 	m.detach(w, id)
-	const gone = "dm-0 (my--vg-disk1) is failed: the disk below it (vdb, serial PV-1) is gone: reads and writes fail until it is set up again"
+	const gone = "dm-0 (my--vg-disk1) is failed: the disk below this one (vdb, serial PV-1) is gone: reads and writes fail until this one is set up again"
 	m.wait("the volume to be failed", "hotmount status --output wide | tr -s ' \\n' ' ' | grep -F "+quote(gone))
-	m.says("/dev/dm-0 .my--vg-disk1, 1 GiB.: keep: the disk below it .vdb, serial PV-1. is gone: ")
-	if got := m.run("hotmount doctor || [ $? = 3 ]"); !strings.Contains(got, "PROBLEM: /dev/dm-0 (my--vg-disk1, 1 GiB) has failed: the disk below it (vdb") || !strings.Contains(got, "lvchange -an my-vg/disk1; lvchange -ay my-vg/disk1") {
+	m.says("/dev/dm-0 .my--vg-disk1, 1 GiB.: keep: the disk below this one .vdb, serial PV-1. is gone: ")
+	if got := m.run("hotmount doctor || [ $? = 3 ]"); !strings.Contains(got, "PROBLEM: /dev/dm-0 (my--vg-disk1, 1 GiB) has failed: the disk below this one (vdb") || !strings.Contains(got, "lvchange -an my-vg/disk1; lvchange -ay my-vg/disk1") {
 		t.Errorf("the doctor: %s", got)
 	}
 	m.waits(2, "the metric", `grep -F 'hotmount_disks{class="lvm",reason="disk-below-gone",state="failed"} 1' /var/lib/prometheus/node-exporter/hotmount.prom`)
 	name, id = m.attach(w, disk)
-	m.follow("once that disk is attached again and no pod uses this one: ", "hotmount release dm-0; lvchange -an my-vg/disk1; lvchange -ay my-vg/disk1")
+	m.follow("once the disk below is attached again and no pod uses this one: ", "hotmount release dm-0; lvchange -an my-vg/disk1; lvchange -ay my-vg/disk1")
 	m.wait("the volume to be mounted again", "[ \"$(cat "+path+"/data)\" = precious ] && findmnt "+path)
 
 	m.detach(w, id)
-	m.wait("the volume to be failed again", "hotmount status --output wide | tr -s ' \\n' ' ' | grep -F 'the disk below it ("+name+", serial PV-1) is gone'")
+	m.wait("the volume to be failed again", "hotmount status --output wide | tr -s ' \\n' ' ' | grep -F 'the disk below this one ("+name+", serial PV-1) is gone'")
 	m.run("if dd if=/dev/zero of=" + path + "/more bs=1M count=8 conv=fsync; then exit 1; fi; hotmount release dm-0; systemctl restart hotmount")
 	m.attach(w, disk)
-	m.follow("once that disk is attached again: ", "lvchange -an my-vg/disk1; lvchange -ay my-vg/disk1")
+	m.follow("once the disk below is attached again: ", "lvchange -an my-vg/disk1; lvchange -ay my-vg/disk1")
 	m.wait("the volume to be mounted again", "[ \"$(cat "+path+"/data)\" = precious ] && findmnt "+path)
 	if got := m.run("hotmount status | sed -n '/^dm-0/p'"); !strings.Contains(got, " mounted ") {
 		t.Errorf("at the end: %s", got)
@@ -54,7 +54,7 @@ func TestDiskBelowAVolumeIsPulled(t *testing.T) {
 // commands.
 func (m machine) follow(when, commands string) {
 	m.t.Helper()
-	const advice = `hotmount status --output json | sed -n 's/^ *"next": "\(once that disk .*\)",\?$/\1/p'`
+	const advice = `hotmount status --output json | sed -n 's/^ *"next": "\(once the disk below .*\)",\?$/\1/p'`
 	if got := m.run(advice); got != when+commands {
 		m.t.Fatalf("status advises %q", got)
 	}

@@ -81,7 +81,7 @@ func (m machine) formatsFormerBlock(w *worker.Worker, disk worker.Disk) {
 	m.t.Helper()
 	m.run("mv /etc/hotmount/config.yaml /root; systemctl reload hotmount")
 	name, id := m.attach(w, disk)
-	m.wait("the remedy", "hotmount status | tr -s '\n ' ' ' | grep '"+name+" is refused: it was given out .* hotmount format "+name+"'")
+	m.wait("the remedy", "hotmount status | tr -s '\n ' ' ' | grep '"+name+" is refused: the disk was given out .* hotmount format "+name+"'")
 	m.run("$(hotmount format " + name + " | tail -n 1)")
 	m.lift(name, "filesystem-on-former-block-volume")
 	uuid := m.mounted(name)
@@ -123,9 +123,9 @@ func TestBlockVolumes(t *testing.T) {
 
 	// hotmount refuses a disk without a serial, and a disk with the serial of another disk.
 	none, noneID := m.attach(w, worker.Disk{File: blank(t, gib)})
-	m.says("/dev/" + none + " .*refuse: it has no serial")
+	m.says("/dev/" + none + " .*refuse: the disk has no serial")
 	second, secondID := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "RAW-1"})
-	m.says("/dev/" + second + " .*refuse: another disk has its serial RAW-1: " + name)
+	m.says("/dev/" + second + " .*refuse: another disk has the same serial RAW-1: " + name)
 	given("RAW-1", name)
 	m.detach(w, secondID)
 	m.detach(w, noneID)
@@ -151,7 +151,7 @@ func TestBlockVolumes(t *testing.T) {
 	m.release(volume)
 	m.log(" cleaned "+volume+" .* seq="+seq(name)+"$", since)
 	m.volume("virtio-RAW-1", "raw", since)
-	if _, err := m.Run(ctx(t), fmt.Sprintf("sleep 100 <%sRAW-1 >/dev/null 2>&1 & e=0; hotmount release %s || e=$?; kill $!; wait; exit $e", raw, name)); err == nil || !strings.Contains(err.Error(), "(sleep): has it open") {
+	if _, err := m.Run(ctx(t), fmt.Sprintf("sleep 100 <%sRAW-1 >/dev/null 2>&1 & e=0; hotmount release %s || e=$?; kill $!; wait; exit $e", raw, name)); err == nil || !strings.Contains(err.Error(), "(sleep): has the disk open") {
 		t.Errorf("released while in use: %v", err)
 	}
 
@@ -168,17 +168,17 @@ func TestBlockVolumes(t *testing.T) {
 	// gives the disk out, although it is in another slot than before. No configuration makes hotmount format it.
 	held := func(name string) {
 		t.Helper()
-		m.wait(name+" to be held", "hotmount plan | grep -E '^"+name+" .*hold .*its serial RAW-1 is that of a block volume .*two disks with this serial' && ! [ -L "+raw+"RAW-1 ]")
+		m.wait(name+" to be held", "hotmount plan | grep -E '^"+name+" .*hold .*the disk has the serial RAW-1 of a block volume .*two disks with this serial' && ! [ -L "+raw+"RAW-1 ]")
 	}
 	name, id = m.attach(w, disk)
 	held(name)
-	if got := m.lift(name, "name-of-another-block-volume"); !strings.Contains(got, "it is given out as a block volume") {
+	if got := m.lift(name, "name-of-another-block-volume"); !strings.Contains(got, "the disk is given out as a block volume") {
 		t.Errorf("%s", got)
 	}
 	given("RAW-1", name)
 	// The second disk with this serial does not get the link when the first disk goes.
 	second, secondID = m.attach(w, worker.Disk{File: blank(t, gib), Serial: "RAW-1"})
-	m.wait("the second to be refused", "hotmount plan | grep -E '^"+second+" .*refuse .*another disk has its serial RAW-1'")
+	m.wait("the second to be refused", "hotmount plan | grep -E '^"+second+" .*refuse .*another disk has the same serial RAW-1'")
 	if got := m.run("hotmount status || [ $? = 3 ]; hotmount release " + name); !strings.Contains(got, "given out") || !strings.Contains(got, "safe to detach") {
 		t.Errorf("%s", got)
 	}
@@ -219,7 +219,7 @@ func TestBlockVolumes(t *testing.T) {
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + fmt.Sprintf(blockConfig, "filesystem") + "X\nsystemctl reload hotmount")
 	m.wait("the other disk to be left alone", "hotmount plan | grep -E '^"+name+" .*ignore .*given out as a block volume'")
 	name, id = m.attach(w, disk)
-	m.says("/dev/" + name + " .*refuse: it was given out as a block volume, and hotmount does not format it by itself: " + raw + "RAW-1, first on ")
+	m.says("/dev/" + name + " .*refuse: the disk was given out as a block volume, and hotmount does not format it by itself: " + raw + "RAW-1, first on ")
 	if _, err := m.Run(ctx(t), "hotmount accept "+name); err == nil {
 		t.Error("it could be accepted for formatting")
 	}

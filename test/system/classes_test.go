@@ -72,9 +72,9 @@ func TestFastAndSlow(t *testing.T) {
 	}
 
 	// `hotmount explain` shows why the disk is excluded.
-	m.wait("the excluded disk to be ignored", "hotmount plan | grep -E '^"+left+" .*ignore .*excludes it'")
+	m.wait("the excluded disk to be ignored", "hotmount plan | grep -E '^"+left+" .*ignore .*excludes the disk'")
 	explained := m.run("hotmount explain " + left)
-	for _, want := range []string{"exclude[0] matches it", "yes  serial: BACKUP-*: found BACKUP-1", "NO   transport: nvme: found virtio", "Decision: ignore: the configuration excludes it"} {
+	for _, want := range []string{"exclude[0] matches the disk", "yes  serial: BACKUP-*: found BACKUP-1", "NO   transport: nvme: found virtio", "Decision: ignore: the configuration excludes the disk"} {
 		if !strings.Contains(explained, want) {
 			t.Errorf("no %q in\n%s", want, explained)
 		}
@@ -97,7 +97,7 @@ func TestFastAndSlow(t *testing.T) {
 	// the accept of the release does not lift this hold.
 	moved := all[3].name
 	m.run("printf 'classes:\\n- {name: ssd, transport: [nvme, virtio]}\\n' >/etc/hotmount/config.d/60-moved.yaml; systemctl reload hotmount; hotmount plan | grep -E '^" + moved + " .*keep'; hotmount release " + moved + "; hotmount accept " + moved)
-	m.wait("the volume to be held", "hotmount plan | grep -E '^"+moved+" .*hold .*it was a volume of class hdd '")
+	m.wait("the volume to be held", "hotmount plan | grep -E '^"+moved+" .*hold .*the disk was a volume of class hdd '")
 	m.run("hotmount accept " + moved)
 	m.wait("the volume of its new class", "findmnt -no TARGET /dev/"+moved+" | grep ^/var/lib/disks/ssd/")
 }
@@ -228,7 +228,7 @@ func TestDropIns(t *testing.T) {
 	old, id := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "DATA-OLD-1"})
 	m.wait("udev", "udevadm settle; [ -e /dev/disk/by-id/virtio-DATA-OLD-1 ]")
 	told := m.run("hotmount explain " + old)
-	for _, line := range []string{`exclude\[0\] matches it: no class may use it\.`, `  yes  serial: re:DATA-OLD\.\*: found DATA-OLD-1`, `  yes  serial: DATA-\*: found DATA-OLD-1`, `Decision: ignore: .*`} {
+	for _, line := range []string{`exclude\[0\] matches the disk: no class may use it\.`, `  yes  serial: re:DATA-OLD\.\*: found DATA-OLD-1`, `  yes  serial: DATA-\*: found DATA-OLD-1`, `Decision: ignore: .*`} {
 		if !regexpLine(told, "^"+line+"$") {
 			t.Errorf("no line %s in\n%s", line, told)
 		}
@@ -261,7 +261,7 @@ func TestPartitions(t *testing.T) {
 	isRaw := func() {
 		t.Helper()
 		m.wait("the link", "[ $(readlink -f /var/lib/disks/block/virtio-RAW-1) = /dev/"+guest+" ]")
-		m.wait("the partition to be left alone", "hotmount plan | grep -E '^"+guest+"1 .*ignore .*class raw comes first and has its disk "+guest+"' && ! findmnt /dev/"+guest+"1")
+		m.wait("the partition to be left alone", "hotmount plan | grep -E '^"+guest+"1 .*ignore .*class raw comes first and has the whole disk "+guest+"' && ! findmnt /dev/"+guest+"1")
 	}
 	m.wait("the link", "[ -e /var/lib/disks/block/virtio-RAW-1 ]")
 	m.run("printf 'label: gpt\n,600M\n' | sfdisk -q -w always /dev/" + guest + "; udevadm settle; mkfs.xfs -q /dev/" + guest + "1; udevadm settle; sync")
@@ -284,16 +284,16 @@ func TestPartitions(t *testing.T) {
 	}
 	plan := m.run("hotmount plan")
 	for _, want := range []string{
-		"^" + name + " .*ignore +a class selects its partitions instead: " + name + "1, " + name + "2, " + name + "3",
+		"^" + name + " .*ignore +a class selects the disk's partitions instead of the disk: " + name + "1, " + name + "2, " + name + "3",
 		"^" + name + "1 .*PARTED-part1 +keep", "^" + name + "2 .*keep",
-		"^" + name + "3 .*refuse +it is a partition without a finished filesystem",
-		"^vda .*ignore +it carries the system",
+		"^" + name + "3 .*refuse +the disk is a partition without a finished filesystem",
+		"^vda .*ignore +the disk carries the system",
 	} {
 		if !regexpLine(plan, want) {
 			t.Errorf("no %q in\n%s", want, plan)
 		}
 	}
-	if got := m.run("hotmount format " + name + "3 2>&1 || true"); !strings.Contains(got, "partitions are never formatted") {
+	if got := m.run("hotmount format " + name + "3 2>&1 || true"); !strings.Contains(got, "never formats partitions") {
 		t.Errorf("a partition can be formatted: %s", got)
 	}
 	if got := m.run("cat /sys/block/" + name + "/" + name + "3/stat | awk '{print $5+$12}'"); got != "0" {
@@ -357,12 +357,12 @@ func TestLogicalVolumes(t *testing.T) {
 	m.run("for i in 2 3 4 5 6 7 8 9 10; do lvcreate -q -y -n disk$i -L 5G vg0; done")
 	// LVM hides a new volume from udev at first. The event that reveals the volume is lost now and then. In this case
 	// the remedy that hotmount prints must help.
-	m.run("udevadm settle; journalctl -b -o cat --no-pager -u hotmount | sed -n 's/.*: wait: .*if it stays so: //p' | sort -u | sh -ex")
+	m.run("udevadm settle; journalctl -b -o cat --no-pager -u hotmount | sed -n 's/.*: wait: .*if udev does not finish: //p' | sort -u | sh -ex")
 	const ten = "[ $(findmnt -rno TARGET,SOURCE -t xfs | grep -c '^/mnt/disks/') = 10 ]"
 	m.waits(3, "ten filesystems", ten)
 	m.run("for i in 1 2 3 4 5 6 7 8 9 10; do p=$(findmnt -no TARGET /dev/vg0/disk$i) && echo $i >$p/number; done")
 	other := m.run("basename $(readlink -f /dev/vg0/other)")
-	if got := m.run("hotmount plan | grep -E '^" + other + " '; findmnt -n /dev/vg0/other || true; blkid -p /dev/vg0/other || true"); !strings.Contains(got, "no class selects it") || strings.Contains(got, "xfs") {
+	if got := m.run("hotmount plan | grep -E '^" + other + " '; findmnt -n /dev/vg0/other || true; blkid -p /dev/vg0/other || true"); !strings.Contains(got, "no class selects the disk") || strings.Contains(got, "xfs") {
 		t.Errorf("the other volume: %s", got)
 	}
 	if got := m.run("hotmount explain " + other); !strings.Contains(got, "NO   mapper_names: vg0-disk*: found vg0-other") || !strings.Contains(got, "yes  names: dm-*: found "+other) {
@@ -390,7 +390,7 @@ func TestLogicalVolumes(t *testing.T) {
 	// The volumes are held, because they were unmounted by hand. If the installation had not made udev handle the
 	// volumes again, accepted volumes would still wait.
 	m.run("dpkg -i /root/next.deb >/dev/null 2>&1")
-	m.waits(3, "all to be held", "[ $(hotmount plan | grep -c 'hold .*somebody unmounted it') = 10 ]")
+	m.waits(3, "all to be held", "[ $(hotmount plan | grep -c 'hold .*somebody unmounted the disk') = 10 ]")
 	m.run("for i in 1 2 3 4 5 6 7 8 9 10; do hotmount accept $(basename $(readlink -f /dev/vg0/disk$i)); done")
 	m.waits(3, "ten filesystems after the installation", ten)
 }

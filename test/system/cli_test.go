@@ -35,9 +35,9 @@ func TestPlanWritesNothing(t *testing.T) {
 	m.run("udevadm settle")
 	plan := m.run("hotmount plan -v")
 	for _, line := range []string{
-		`^` + name + ` +320 MiB +format +it is blank$`,
+		`^` + name + ` +320 MiB +format +the disk is blank$`,
 		`^` + name + `: format: evidence:\n    wipefs: nothing\n    blkid: nothing\n    read 320 MiB of 320 MiB, all zero \(full\)$`,
-		`^` + refused + ` +320 MiB +refuse +its content is not known; `,
+		`^` + refused + ` +320 MiB +refuse +the disk's content is not known; `,
 		`^` + refused + `: refuse: evidence:\n(    .*\n)*    .*byte 0\b`,
 	} {
 		if !regexpLine(plan, line) {
@@ -250,7 +250,7 @@ func TestFormatByToken(t *testing.T) {
 	// /run/held shows that the process has opened the disk. A failed attempt to open the disk would show nothing,
 	// because the daemon's own proof may still have it open.
 	m.wait("the holder", "test -e /run/held")
-	if out := m.fails("hotmount format " + name + " --confirm " + token); !strings.Contains(out, "somebody else uses it") {
+	if out := m.fails("hotmount format " + name + " --confirm " + token); !strings.Contains(out, "somebody else uses the disk") {
 		t.Error(out)
 	}
 	m.run("systemctl stop holder")
@@ -281,9 +281,9 @@ func TestPartitionsForgotten(t *testing.T) {
 	table, _ := m.attach(w, worker.Disk{File: parted})
 	m.mounted(table)
 	m.run("u=$(findmnt -no TARGET /dev/" + table + "); umount $u; wipefs -qa /dev/" + table + "; printf 'label: gpt\n,200M\n' | sfdisk -q -w always /dev/" + table + "; udevadm settle; hotmount accept " + table)
-	m.says("/dev/" + table + " .*refuse: it has partitions: " + table + "1")
+	m.says("/dev/" + table + " .*refuse: the disk has partitions: " + table + "1")
 	text, token := m.offer(table)
-	if !strings.Contains(text, "no filesystem lay on it since it was attached, or it was accepted: xfs ") {
+	if !strings.Contains(text, "no filesystem was seen on the disk since it was attached, or the disk was accepted: xfs ") {
 		t.Errorf("the offer:\n%s", text)
 	}
 	t.Log(m.run("hotmount format " + table + " --confirm " + token))
@@ -310,7 +310,7 @@ func TestPartitionsForgotten(t *testing.T) {
 		t.Errorf("a format is advised %s times", got)
 	}
 	m.run("systemctl stop guest; hotmount accept " + guest)
-	m.says("^/dev/" + guest + " .*refuse: it has partitions: " + guest + "1.*hotmount format " + guest)
+	m.says("^/dev/" + guest + " .*refuse: the disk has partitions: " + guest + "1.*hotmount format " + guest)
 }
 
 // fails runs a script that must fail, and returns the script's output.

@@ -475,13 +475,13 @@ func TestCopyOfAHalfMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	name, id := m.attach(w, worker.Disk{File: other, Serial: "RESCUE"})
-	m.says("/dev/" + name + " .*refuse: mkfs.xfs did not finish on it; this node began .* on a disk of 300 MiB .serial 0:sp30, .*of which this may be a copy")
+	m.says("/dev/" + name + " .*refuse: mkfs.xfs did not finish on the disk, which may be a copy: this node began .* on a disk of 300 MiB .serial 0:sp30, ")
 	if got := m.run("awk '{print $7+$14}' /sys/block/" + name + "/stat"); got != "0" || digest(t, other) != before {
 		t.Errorf("%s sectors of the copy were written", got)
 	}
 	m.detach(w, id)
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: v.serial})
-	m.says("/dev/" + name + " .*refuse: an operator began to format it and the format did not finish; what is left on it is not known.*hotmount format " + name)
+	m.says("/dev/" + name + " .*refuse: an operator began to format the disk and the format did not finish; what is left on the disk is not known.*hotmount format " + name)
 	_, token = m.offer(name)
 	m.run("hotmount format " + name + " --confirm " + token)
 	m.mounted(name)
@@ -505,7 +505,7 @@ func TestStalledWrite(t *testing.T) {
 	m.wait("the proof", "systemctl is-active "+unit+" | grep activating")
 	m.run("systemd-run -q --unit=theirs " + write("/root/theirs", "51200")) // at byte 200 MiB
 	m.wait("the write to stall", "awk '$2 != 1 {exit 1}' /sys/block/"+name+"/inflight")
-	m.says("/dev/" + name + ".*somebody writes to it: 1 writes are not complete yet")
+	m.says("/dev/" + name + ".*somebody writes to the disk: 1 writes are not complete yet")
 	if now := m.writes(name); now != before {
 		t.Errorf("%s writes are complete, before %s: the count alone would have shown it", now, before)
 	}
@@ -527,7 +527,7 @@ func TestTornFormat(t *testing.T) {
 	m.run(fmt.Sprintf("systemctl stop hotmount; dd if=/dev/zero of=/dev/%s bs=4096 count=1 seek=38400 oflag=direct conv=notrunc status=none; systemctl kill -s KILL 'hotmount-format@*'", v.name))
 	m.wait("the unit's end", "! systemctl is-active 'hotmount-format@*' | grep -E '^(de)?activating' && ! pgrep mkfs.xfs")
 	m.run("systemctl start hotmount")
-	refused := "^/dev/" + v.name + " .*refuse: this node's format of it did not finish: the superblock of xfs .* is there, and parts of the filesystem are not .*byte 157286400, in the headers of group 2, .*hotmount format " + v.name
+	refused := "^/dev/" + v.name + " .*refuse: this node's format of the disk did not finish: the superblock of xfs .* is there, but parts of the filesystem are missing .*byte 157286400, in the headers of group 2, .*hotmount format " + v.name
 	m.says(refused)
 	if out := m.fails("hotmount accept " + v.name); !strings.Contains(out, "did not finish") {
 		t.Error(out)
@@ -555,8 +555,8 @@ func TestDisturbedFormat(t *testing.T) {
 for i in $(seq 3000); do [ -e /var/lib/orders/DISTURBED/runs ] && break; sleep 0.05; done
 while pgrep -f '[m]kfs.xfs .*/dev/%[1]s' >/dev/null; do sleep 0.05; done
 dd if=/root/theirs of=/dev/%[1]s bs=4096 count=1 seek=51200 oflag=direct conv=notrunc status=none`, name))
-	m.says("/dev/" + name + ".*somebody writes to it: 1 writes and discards meanwhile")
-	held := "^/dev/" + name + " .*hold: this node made xfs .* on it and somebody else used the disk, or may have used it, before hotmount had read that back: .*hotmount accept " + name
+	m.says("/dev/" + name + ".*somebody writes to the disk: 1 writes and discards since the last count")
+	held := "^/dev/" + name + " .*hold: this node made xfs .* on the disk and somebody else used it, or may have used it, before hotmount had read the filesystem back: .*hotmount accept " + name
 	m.says(held)
 	m.run("journalctl --rotate; journalctl --vacuum-time=1s; rm -f /run/hotmount/verdicts/*; systemctl restart hotmount")
 	m.says(held)

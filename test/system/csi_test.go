@@ -190,7 +190,7 @@ func TestCSIVolumes(t *testing.T) {
 		t.Errorf("before the accept:\n%s", got)
 	}
 	m.run("hotmount accept " + encrypted)
-	m.says("/dev/" + encrypted + " .*refuse: it holds crypto_LUKS.*hotmount format " + encrypted)
+	m.says("/dev/" + encrypted + " .*refuse: the disk holds crypto_LUKS.*hotmount format " + encrypted)
 	m.detach(w, encryptedID)
 
 	// Each of these commands warns of the hold before a disk is attached.
@@ -351,7 +351,7 @@ func TestCSIVolumesBeforeInstallation(t *testing.T) {
 		m.heldFor(names[i], "cinder.csi.openstack.org")
 		m.stage(w, names[i], ids[i], image, 1)
 	}
-	m.wait("the raw volume to be in use", "hotmount plan | grep -E '^"+raw+" .* ignore +it is in use through /dev/loop'")
+	m.wait("the raw volume to be in use", "hotmount plan | grep -E '^"+raw+" .* ignore +the disk is in use through /dev/loop'")
 	if digest(t, rawImage) != written {
 		t.Error("the raw volume was written to")
 	}

@@ -104,9 +104,9 @@ func (m machine) leftAlone(v *csiVolume, stays bool) {
 	case !stays:
 		m.wait("the hold of a disk that was used", "(hotmount status || [ $? = 3 ]) | grep -E '^"+v.name+" .* held ' && hotmount explain "+v.name+" | grep 'hotmount accept "+v.name+"'")
 	case v.raw:
-		m.wait("the raw volume to be in use", "hotmount plan | grep -E '^"+v.name+" .* ignore +it is in use through /dev/loop'")
+		m.wait("the raw volume to be in use", "hotmount plan | grep -E '^"+v.name+" .* ignore +the disk is in use through /dev/loop'")
 	default:
-		m.wait("the volume to be in use", "hotmount plan | grep -E '^"+v.name+" .* ignore +it is mounted elsewhere: "+stagingArea+"'")
+		m.wait("the volume to be in use", "hotmount plan | grep -E '^"+v.name+" .* ignore +the disk is mounted elsewhere: "+stagingArea+"'")
 	}
 	if v.written != "" && digest(m.t, v.image) != v.written {
 		m.t.Errorf("%s was written to", v.name)

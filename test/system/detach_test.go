@@ -35,7 +35,7 @@ func TestRelease(t *testing.T) {
 	refused("has a file open")
 	m.run("systemctl stop opener")
 	m.run("systemd-run -q --unit=dweller -p WorkingDirectory=" + where + " sleep 1000")
-	refused("works in a directory of it")
+	refused("has its working directory there")
 	m.run("systemctl stop dweller")
 	// kubelet bind-mounts a volume for a pod like this. A container has this mount in a mount namespace of its own.
 	pod := "/var/lib/kubelet/pods/0e3b1b0a-1111-2222-3333-444444444444/volumes/kubernetes.io~local-volume/pv"
@@ -52,7 +52,7 @@ func TestRelease(t *testing.T) {
 	}
 	// The pod is gone, but a container still has the volume in its mount namespace.
 	m.run("umount " + pod)
-	if out := m.run("hotmount status; hotmount release " + name + " 2>&1 || true"); strings.Contains(out, "can be detached") || !strings.Contains(out, "whether it is safe to detach: hotmount release "+name) || !strings.Contains(out, "NOT safe to detach") || !strings.Contains(out, "in its mount namespace") {
+	if out := m.run("hotmount status; hotmount release " + name + " 2>&1 || true"); strings.Contains(out, "can be detached") || !strings.Contains(out, "whether the disk is safe to detach: hotmount release "+name) || !strings.Contains(out, "NOT safe to detach") || !strings.Contains(out, "in its mount namespace") {
 		t.Errorf("forced, and still held: %s", out)
 	}
 	m.run("systemctl stop container")
@@ -89,7 +89,7 @@ func TestRelease(t *testing.T) {
 	}
 	m.wait("the directory to go", "[ ! -e "+where+" ]")
 	m.run("systemctl restart hotmount; " + trigger)
-	m.says("/dev/" + name + " .*hold: it was released")
+	m.says("/dev/" + name + " .*hold: the disk was released")
 	if got := m.run("findmnt -n /dev/" + name + " || true"); got != "" {
 		t.Errorf("mounted again: %s", got)
 	}
@@ -157,10 +157,10 @@ func TestSurpriseRemoval(t *testing.T) {
 	m.wait("mount and directory to go", fmt.Sprintf("! findmnt %[1]s && [ ! -e %[1]s ]", where))
 	m.says(where + " was unmounted: its disk .* is gone, and it was still used by")
 	again, id3 := m.attach(w, worker.Disk{File: image, Serial: "PULLED"})
-	m.says("/dev/" + again + " .*used by: process .*\\(sleep\\): mounted at /srv in its mount namespace; .*: has a file open.*; to see what uses it: hotmount doctor; tried again in")
+	m.says("/dev/" + again + " .*used by: process .*\\(sleep\\): mounted at /srv in its mount namespace; .*: has a file open.*; to see what uses the disk: hotmount doctor; tried again in")
 	// The restart replaces a wait of hours, after which the daemon would also have forgotten the filesystem.
 	m.run("systemctl restart hotmount")
-	m.wait("it to fail again", "[ $(journalctl -b -o cat --no-pager -u hotmount | grep -c 'still has this filesystem mounted') -ge 2 ]")
+	m.wait("it to fail again", "[ $(journalctl -b -o cat --no-pager -u hotmount | grep -c 'still has the filesystem mounted') -ge 2 ]")
 	if got := m.run("journalctl -b -o cat --no-pager -u hotmount >/run/said; grep xfs_repair /run/said || [ $? = 1 ]"); got != "" {
 		t.Errorf("nothing is damaged: %s", got)
 	}
@@ -211,11 +211,11 @@ func TestSurpriseRemoval(t *testing.T) {
 	}
 	m.wait("systemd to try", "[ ! -e /dev/"+again+" ] && [ \"$(systemctl show -p Result --value "+quote(unitOf(uuid))+")\" != success ]")
 	m.run("findmnt " + where + "; mount -t tmpfs over " + where + "; rm '/run/systemd/system/hotmount-gone@.service'; systemctl daemon-reload; ! systemctl start " + gone)
-	if got := m.run("findmnt -S over; journalctl -b -o cat --no-pager -u hotmount-unmount@*"); !strings.Contains(got, "is mounted over it at ") {
+	if got := m.run("findmnt -S over; journalctl -b -o cat --no-pager -u hotmount-unmount@*"); !strings.Contains(got, "is mounted over the filesystem at ") {
 		t.Errorf("without the daemon: %s", got)
 	}
 	m.run("systemctl start hotmount")
-	m.says("cannot unmount " + where + " of " + again + " .*is mounted over it at .*; first: umount " + where)
+	m.says("cannot unmount " + where + " of " + again + " .*is mounted over the filesystem at .*; first: umount " + where)
 	m.run("findmnt -S over; umount " + where)
 	m.wait("mount and directory to go", fmt.Sprintf("! findmnt %[1]s && [ ! -e %[1]s ]", where))
 	if got := m.run("journalctl -b -o cat --no-pager -u " + quote(unitOf(uuid))); strings.Count(got, "was detached from the mount tree") != before+1 || !strings.Contains(got[strings.LastIndex(got, "was detached from the mount tree"):], "(sleep): has a file open") {

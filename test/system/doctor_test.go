@@ -213,7 +213,7 @@ func TestDoctorPods(t *testing.T) {
 	if f := find(doctor.DataHidden, place); f.Level != doctor.Problem {
 		t.Errorf("hidden data: %+v", f)
 	}
-	if got := m.run(strings.TrimSuffix(find(doctor.DataHidden, place).Do[0], "   # shows them")); !strings.Contains(got, "file") {
+	if got := m.run(strings.TrimSuffix(find(doctor.DataHidden, place).Do[0], "   # shows the hidden files")); !strings.Contains(got, "file") {
 		t.Errorf("the line that shows the hidden data shows %s", got)
 	}
 	// One volume is a bind mount of another directory on the system disk. The other volume has another filesystem under

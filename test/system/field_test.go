@@ -253,7 +253,7 @@ func TestMultipathdTakesADisk(t *testing.T) {
 	}
 	m.run("udevadm settle; hotmount rescan")
 	for _, name := range legs {
-		m.wait(name+" to be ignored", "hotmount explain "+name+" | grep 'it is a path of a multipath device'")
+		m.wait(name+" to be ignored", "hotmount explain "+name+" | grep 'the disk is a path of a multipath device'")
 	}
 	m.wait("one mount", "systemctl show -P StatusText hotmount | grep -qx '1 mounted, 0 held, 0 refused, 0 failing'")
 	m.run("systemctl stop hotmount; umount /dev/" + holder)
@@ -285,5 +285,5 @@ func TestNVMeOverTCP(t *testing.T) {
 	m.run("sed -i '/local:/d' /etc/hotmount/config.yaml; systemctl reload hotmount")
 	// Without "local: true" the class selects the disk. hotmount then sees that the node itself uses the disk, as the
 	// target.
-	m.says("^/dev/nvme0n1 .*ignore: it seems to be in use through /dev/loop5")
+	m.says("^/dev/nvme0n1 .*ignore: the disk seems to be in use through /dev/loop5")
 }

@@ -50,7 +50,7 @@ func TestFullRoot(t *testing.T) {
 			}
 			m.fillRoot() // fills what is still free of the reserve's space
 			name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
-			m.says("/dev/" + name + " .*hold: nothing is formatted: the filesystem of /var/lib/hotmount is full; make room there, then: hotmount rescan")
+			m.says("/dev/" + name + " .*hold: nothing is formatted: the filesystem of /var/lib/hotmount is full; make room in /var/lib/hotmount, then: hotmount rescan")
 			m.untouched(name)
 			for _, id := range ids {
 				m.detach(w, id)
@@ -79,7 +79,7 @@ func TestFullRootWithoutReserve(t *testing.T) {
 	m.run("$(hotmount status | tr -s '\n ' ' ' | grep -o 'df -h /mnt/disks') | grep '100%'; ls -A /mnt/disks | grep -v . || [ $? = 1 ]")
 	m.run("systemctl restart hotmount")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
-	m.says("/dev/" + name + ` .*hold: nothing is formatted: the state directory could not be written at 2[-0-9]+ [0-9:]+ UTC .*no space left on device\), and a record may be missing; its filesystem is full now; once it can be written: hotmount state init`)
+	m.says("/dev/" + name + ` .*hold: nothing is formatted: the state directory could not be written at 2[-0-9]+ [0-9:]+ UTC .*no space left on device\), and a record may be missing; the filesystem of the directory is full now; once the state directory can be written: hotmount state init`)
 	m.run("rm -r /root/os/fill; sync")
 	m.told(name + " is held .operator.: .*and a record may be missing; the directory can be written now")
 	m.untouched(name)

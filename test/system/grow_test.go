@@ -211,8 +211,8 @@ func TestGrowWithErrorsOnRecord(t *testing.T) {
 	uuid := m.mounted(name)
 	sum := m.run(fmt.Sprintf(fill, uuid))
 	m.resize(w, id, 2*gib)
-	const what = "it is mounted, and its filesystem could not be grown to fill it: cannot grow the filesystem of .*: its ext4 has recorded errors, and the kernel does not grow such a filesystem"
-	m.says("/dev/" + name + " .*keep: " + what + "; stop the pods that use it; then hotmount release " + name + "; then e2fsck -f /dev/" + name + "; then hotmount accept " + name + " released")
+	const what = "the disk is mounted, and its filesystem could not be grown to fill the disk: cannot grow the filesystem of .*: the ext4 filesystem has recorded errors, and the kernel does not grow such a filesystem"
+	m.says("/dev/" + name + " .*keep: " + what + "; stop the pods that use the disk; then hotmount release " + name + "; then e2fsck -f /dev/" + name + "; then hotmount accept " + name + " released")
 	m.run("hotmount status >/run/status || [ $? = 3 ]; grep '^" + name + " .* mounted ' /run/status; ! grep -F '\\' /run/status")
 	m.told(name + " is mounted: " + what)
 	m.wait("the metric", `grep -F 'hotmount_disks{class="default",reason="not-grown",state="mounted"} 1' /var/lib/prometheus/node-exporter/hotmount.prom`)

@@ -28,7 +28,7 @@ func TestDamaged(t *testing.T) {
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: "SICK"})
 	// This overwrites the header of the first inodes in sector 2, which a mount reads.
 	m.run(fmt.Sprintf("dd if=/dev/%[1]s of=/root/agi bs=512 skip=2 count=1 status=none; head -c 512 /dev/urandom | dd of=/dev/%[1]s bs=512 seek=2 conv=notrunc,fsync status=none; dd if=/dev/%[1]s bs=512 skip=2 count=1 status=none | sha256sum >/root/sum; udevadm settle; systemctl start hotmount", name))
-	m.says("/dev/" + name + " .*the kernel says: .*XFS .*; look at it with: xfs_repair -n /dev/" + name)
+	m.says("/dev/" + name + " .*the kernel says: .*XFS .*; check the filesystem with: xfs_repair -n /dev/" + name)
 	m.wait("it to be counted", "systemctl show -p StatusText --value hotmount | grep -q '1 failing'")
 	m.told(name + " is failed: .*the kernel says: .*XFS .*xfs_repair -n /dev/" + name)
 	// Only this sector is compared, because a failing mount may write to the log. A repair would change the sector.
@@ -59,7 +59,7 @@ func TestGivenUp(t *testing.T) {
 	m.run("echo 'rescan: 10s' >/etc/hotmount/config.yaml; systemctl reload hotmount")
 	// The root directory belongs to a pod's user here, and hotmount must find the shutdown even so.
 	m.run("chown 1000:1000 /mnt/disks/" + uuid + "; chmod 0700 /mnt/disks/" + uuid + "; xfs_io -x -c shutdown /mnt/disks/" + uuid)
-	m.says("/dev/" + name + " .*the kernel has shut it down")
+	m.says("/dev/" + name + " .*the kernel has shut the filesystem down")
 	failed := func(name string) {
 		t.Helper()
 		for _, who := range []string{"", "setpriv --reuid 65534 --regid 65534 --clear-groups "} {
@@ -67,7 +67,7 @@ func TestGivenUp(t *testing.T) {
 		}
 	}
 	failed(name)
-	m.told(name + " is failed: .*the kernel has shut it down")
+	m.told(name + " is failed: .*the kernel has shut the filesystem down")
 
 	ext4 := blank(t, 320<<20)
 	if out, err := exec.CommandContext(ctx(t), "mkfs.ext4", "-q", "-F", "-e", "remount-ro", ext4).CombinedOutput(); err != nil {
@@ -78,7 +78,7 @@ func TestGivenUp(t *testing.T) {
 	m.run("echo 1 >/sys/fs/ext4/" + name + "/trigger_fs_error; ! touch /mnt/disks/" + uuid + "/f 2>/dev/null")
 	// The filesystem is read-only, although the mount table still shows "rw" (Linux 6.1).
 	m.run("touch /mnt/disks/" + uuid + "/f 2>&1 | grep 'Read-only file system'")
-	m.says("/dev/" + name + " .*the kernel has counted errors in its ext4 .[0-9]+. and may no longer write to it.*e2fsck -fn /dev/" + name)
+	m.says("/dev/" + name + " .*the kernel has counted errors in the ext4 filesystem .[0-9]+. and may no longer write to it.*e2fsck -fn /dev/" + name)
 	failed(name)
 	m.told(name + " is failed: .*the kernel has counted errors.*e2fsck -fn /dev/" + name)
 
@@ -88,7 +88,7 @@ func TestGivenUp(t *testing.T) {
 	}
 	before := digest(t, short)
 	name, id := m.attach(w, worker.Disk{File: short})
-	m.says("/dev/" + name + " .*refuse: the disk has shrunk: xfs .*not mounted")
+	m.says("/dev/" + name + " .*refuse: the disk has shrunk: its xfs .*not mounted")
 	m.detach(w, id)
 	if digest(t, short) != before {
 		t.Error("the shrunk disk was written to")
@@ -241,7 +241,7 @@ func TestShutDownWhileItRests(t *testing.T) {
 	uuid := m.mounted(name)
 	m.run("sleep 5; xfs_io -x -c shutdown /mnt/disks/" + uuid)
 	m.run("sleep 300") // the wait is in two scripts, because a script may take only ten minutes
-	m.run("for i in $(seq 70); do journalctl -b -u hotmount -o cat --no-pager | grep -q '^/dev/" + name + " .*the kernel has shut it down' && exit 0; sleep 5; done; exit 1")
+	m.run("for i in $(seq 70); do journalctl -b -u hotmount -o cat --no-pager | grep -q '^/dev/" + name + " .*the kernel has shut the filesystem down' && exit 0; sleep 5; done; exit 1")
 }
 
 // TestTrim checks that hotmount trims a filesystem, so that the host gets deleted space back, but only after 24 hours
@@ -316,7 +316,7 @@ func TestTrim(t *testing.T) {
 	tool := m.run("command -v xfs_growfs")
 	m.run("mount --bind /bin/false " + tool)
 	m.resize(w, xID, gib+gib/2)
-	m.wait("the failure to be shown", "hotmount status | tr -s '\n ' ' ' | grep '"+x+" is mounted: it is mounted, and its filesystem could not be grown to fill it: .*systemctl start hotmount-grow@'")
+	m.wait("the failure to be shown", "hotmount status | tr -s '\n ' ' ' | grep '"+x+" is mounted: the disk is mounted, and its filesystem could not be grown to fill the disk: .*systemctl start hotmount-grow@'")
 	m.run("umount " + tool + "; $(hotmount status | tr -s '\n ' ' ' | grep -o 'systemctl start hotmount-grow@[0-9]*')")
 	m.takes(xfs, gib+gib/2-130*mib)
 	m.wait("the failure to be over", "! hotmount status | tr -s '\n ' ' ' | grep 'could not be grown'")

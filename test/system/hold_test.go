@@ -24,7 +24,7 @@ func TestAFilesystemVanishes(t *testing.T) {
 	uuid := m.mounted(name)
 	m.wait("the filesystem to be remembered", "grep -q "+uuid+" /var/lib/hotmount/filesystems.json")
 	m.run("umount /mnt/disks/" + uuid)
-	m.says("/dev/" + name + " .*hold: somebody unmounted it")
+	m.says("/dev/" + name + " .*hold: somebody unmounted the disk")
 	for _, size := range []int64{0, 320 << 20} {
 		if err := os.Truncate(image, size); err != nil {
 			t.Fatal(err)
@@ -32,9 +32,9 @@ func TestAFilesystemVanishes(t *testing.T) {
 	}
 	zeros := digest(t, image)
 	m.run("hotmount accept " + name)
-	m.says("/dev/" + name + " .*refuse: it was read as blank, but udev reports a signature on it.*; udevadm trigger -s block -y " + name)
+	m.says("/dev/" + name + " .*refuse: the disk was read as blank, but udev reports a signature on it.*; udevadm trigger -s block -y " + name)
 	m.run("udevadm trigger -s block -y " + name)
-	m.says("/dev/" + name + " .*hold: it looks blank, but data lay on it since it was attached: xfs " + uuid + " .*hotmount accept " + name)
+	m.says("/dev/" + name + " .*hold: the disk looks blank, but held data after it was attached: xfs " + uuid + " .*hotmount accept " + name)
 	if digest(t, image) != zeros {
 		t.Error("it was written to")
 	}
@@ -94,13 +94,13 @@ func TestHistoryAndFormerSerial(t *testing.T) {
 		}
 	}
 	t.Logf("history:\n%s", text)
-	if out, err := m.Run(ctx(t), "su nobody -s /bin/sh -c 'hotmount history'"); err == nil || !strings.Contains(err.Error(), "only root may read it") {
+	if out, err := m.Run(ctx(t), "su nobody -s /bin/sh -c 'hotmount history'"); err == nil || !strings.Contains(err.Error(), "only root may read the history") {
 		t.Errorf("nobody may read the history: %s, %v", out, err)
 	}
 
 	m.detach(w, id)
 	again, _ := m.attach(w, worker.Disk{File: blank(t, 400<<20), Serial: "H1"})
-	held := "/dev/%s .*hold: it looks blank, but data lay on a disk with its serial or WWN: xfs " + uuid + ".*hotmount accept %s"
+	held := "/dev/%s .*hold: the disk looks blank, but a disk with the same serial or WWN held data: xfs " + uuid + ".*hotmount accept %s"
 	m.says(fmt.Sprintf(held, again, again))
 	m.untouched(again)
 	m.run("sync")
@@ -117,7 +117,7 @@ func TestHistoryAndFormerSerial(t *testing.T) {
 	m.says(fmt.Sprintf("/dev/%s .*hold: .*attached before hotmount was installed: .*hotmount accept %s", again, again))
 	m.run("hotmount accept " + again)
 	m.wait("the next hold to be shown", "hotmount status | grep -q "+uuid+" && hotmount plan | grep -E '^"+again+" .*hold .*"+uuid+"'")
-	if got := m.run("journalctl -b --no-pager -o cat -u hotmount | grep -c 'hold: it looks blank, but data lay on a disk with its serial or WWN'"); got != "2" {
+	if got := m.run("journalctl -b --no-pager -o cat -u hotmount | grep -c 'hold: the disk looks blank, but a disk with the same serial or WWN held data'"); got != "2" {
 		t.Errorf("the journal has it %s times, want twice", got)
 	}
 	m.untouched(again)
@@ -194,7 +194,7 @@ func TestBrake(t *testing.T) {
 	m.run("systemctl start hotmount")
 	both := "systemctl show -p StatusText --value hotmount | grep -q '^1 mounted, 2 held, 0 refused, 0 failing'"
 	m.wait("a mount and two holds", both)
-	m.says("hold: it came after as many formats as format_limit allows: at most 1 within 24h0m0s.*hotmount accept")
+	m.says("hold: as many disks as format_limit allows were formatted already: at most 1 within 24h0m0s.*hotmount accept")
 	held := strings.Fields(m.run("hotmount plan | awk '/ hold / {print $1}'"))
 	if len(held) != 2 {
 		t.Fatalf("the plan holds %q", held)
@@ -230,7 +230,7 @@ func TestStateDirectoryThatCannotBeWritten(t *testing.T) {
 		whole, _ = m.attach(w, worker.Disk{File: full})
 		m.mounted(whole)
 		name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
-		m.says("/dev/" + name + " .*hold: nothing is formatted: the state directory could not be written at .*" + tt.says + ".*; once it can be written: hotmount state init")
+		m.says("/dev/" + name + " .*hold: nothing is formatted: the state directory could not be written at .*" + tt.says + ".*; once the state directory can be written: hotmount state init")
 		m.untouched(name)
 		if out, err := m.Run(ctx(t), "hotmount state init"); err == nil {
 			t.Errorf("%s: state init succeeds: %s", tt.what, out)
@@ -268,7 +268,7 @@ func TestRemediesOfTheRecords(t *testing.T) {
 		return name, m.run("journalctl -b -o cat --no-pager | grep '^/dev/" + name + " .*hold: nothing is formatted' | grep -oE '(zgrep|mv) .*$' | sed 's/;.*//'")
 	}
 	m.run("sed -i 's/\"version\": 1,/\"version\": 9,/' /var/lib/hotmount/state.json; hotmount rescan")
-	name, remedy := held("cannot use /var/lib/hotmount/state.json: it has version 9, this hotmount knows 1; install the version that wrote the file")
+	name, remedy := held("cannot use /var/lib/hotmount/state.json: the file has version 9, but this hotmount knows version 1; install the version that wrote the file")
 	if here, was := m.run("dpkg-query -W -f '${Version}' hotmount"), m.run(remedy); !strings.Contains(was, here) {
 		t.Errorf("%s prints %q, without %s", remedy, was, here)
 	}
@@ -462,7 +462,7 @@ bash /root/complete.sh ` + quote(line))
 	story := m.run("journalctl -x -b --no-pager -o short -u '" + unitOf(uuid) + "'")
 	at := 0
 	for _, want := range []string{
-		"/dev/vdb (serial GOOD, 1 GiB): seen", "is blank", "meta-data=", "formatted: xfs " + uuid, "mounted xfs " + uuid + " at /mnt/disks/" + uuid, ": gone; it was mounted at",
+		"/dev/vdb (serial GOOD, 1 GiB): seen", "is blank", "meta-data=", "formatted: xfs " + uuid, "mounted xfs " + uuid + " at /mnt/disks/" + uuid, ": gone; the disk was mounted at",
 	} {
 		i := strings.Index(story[at:], want)
 		if i < 0 {
@@ -612,7 +612,7 @@ func TestBackAtOnceInAnotherSlot(t *testing.T) {
 	twin, _ := m.attach(w, worker.Disk{File: snapshot, Serial: "MOVED"})
 	m.detach(w, id)
 	m.run("udevadm settle; systemctl kill -s CONT hotmount")
-	m.says("/dev/" + twin + " .*refuse: its UUID " + uuid + " was last mounted from another disk, which left when this one was attached already")
+	m.says("/dev/" + twin + " .*refuse: the filesystem " + uuid + " was last mounted from another disk, which was detached while this one was attached")
 	m.wait("mount and directory to go", "[ ! -e "+where+" ]")
 }
 
@@ -626,7 +626,7 @@ func TestUnmountedByHand(t *testing.T) {
 	where := "/mnt/disks/" + uuid
 	for _, hand := range []string{"umount " + where, "systemctl stop " + quote(unitOf(uuid))} {
 		m.run(hand)
-		m.wait("the unmount by hand to be noticed", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
+		m.wait("the unmount by hand to be noticed", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted the disk'")
 		m.run(trigger + "; systemctl restart hotmount")
 		m.wait("the directory to go", "[ ! -e "+where+" ]")
 		if got := m.run("findmnt -n /dev/" + name + " || true"); got != "" {
@@ -642,7 +642,7 @@ func TestUnmountedByHand(t *testing.T) {
 		clock = "date -s '+1 hour' >/dev/null; "
 	}
 	m.run("systemctl stop hotmount; umount " + where + "; " + clock + "systemctl start hotmount")
-	m.wait("the unmount by hand to be noticed", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
+	m.wait("the unmount by hand to be noticed", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted the disk'")
 
 	m.run("hotmount accept " + name)
 	m.mounted(name)
@@ -653,7 +653,7 @@ func TestUnmountedByHand(t *testing.T) {
 	// The volume is held, although a pod's mount of it remains.
 	const pod = "/var/lib/kubelet/pods/p/volumes/kubernetes.io~local-volume/local-pv-1"
 	m.run("mkdir -p " + pod + "; mount --bind " + where + " " + pod + "; umount " + where)
-	m.wait("the unmount by hand to be noticed", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
+	m.wait("the unmount by hand to be noticed", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted the disk'")
 	m.run("systemctl restart hotmount; " + trigger)
 	if got := m.run("findmnt -rno TARGET /dev/" + name); got != pod {
 		t.Errorf("beneath a pod it is mounted at %s", got)
@@ -669,15 +669,15 @@ func TestUnmountedByHand(t *testing.T) {
 		m.wait("systemd to unmount it", "! findmnt "+where)
 		m.run("rm " + rule + "; udevadm control --reload; udevadm trigger --settle /dev/" + name + "; systemctl start hotmount")
 		m.wait("the mount", "findmnt "+where)
-		m.wait("the journal to explain it", fmt.Sprintf("[ $(journalctl -b -o cat --no-pager -u hotmount | grep -c '/dev/%s .*systemd unmounted it, because the disk seemed unplugged') = %d ]", name, i+1))
+		m.wait("the journal to explain it", fmt.Sprintf("[ $(journalctl -b -o cat --no-pager -u hotmount | grep -c '/dev/%s .*systemd unmounted the disk, because it seemed unplugged') = %d ]", name, i+1))
 	}
 
 	m.run("umount " + where + " " + pod)
-	m.wait("the unmount by hand to be noticed", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted it'")
+	m.wait("the unmount by hand to be noticed", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted the disk'")
 	stopped, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	third := m.mounted(stopped)
 	m.run("systemctl stop " + quote(unitOf(third)))
-	m.wait("the stop by hand to be noticed", "hotmount plan | grep -q '^"+stopped+" .*hold .*somebody unmounted it'")
+	m.wait("the stop by hand to be noticed", "hotmount plan | grep -q '^"+stopped+" .*hold .*somebody unmounted the disk'")
 	// A released disk is also mounted again after the reboot.
 	released, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	second := "/mnt/disks/" + m.mounted(released)

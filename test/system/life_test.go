@@ -22,7 +22,7 @@ func TestFaultyConfigurationAtBoot(t *testing.T) {
 	m.run("echo kept >/mnt/disks/" + uuid + "/f; sync")
 	m.wait("the volume to be on record", "grep -q "+uuid+" /var/lib/hotmount/filesystems.json")
 	m.run("touch /etc/hotmount/config.yaml; chmod 664 /etc/hotmount/config.yaml; systemctl restart hotmount")
-	m.says("cannot use the configuration: .*its mode is 0664.*last good settings.*hotmount config check")
+	m.says("cannot use the configuration: .*the file's mode is 0664.*last good settings.*hotmount config check")
 
 	zeros, other := blank(t, 320<<20), made(t, 320<<20)
 	before := [2]string{digest(t, zeros), digest(t, other)}
@@ -31,7 +31,7 @@ func TestFaultyConfigurationAtBoot(t *testing.T) {
 	faulty := func() {
 		t.Helper()
 		for _, held := range []string{empty, foreign} {
-			m.says("/dev/" + held + " .*hold: the configuration has a fault, and until it is corrected only what is on record is used: .*0664.*hotmount config check")
+			m.says("/dev/" + held + " .*hold: the configuration has a fault: until it is corrected, hotmount uses only disks on record: .*0664.*hotmount config check")
 			if out, err := m.Run(ctx(t), "hotmount accept "+held); err == nil {
 				t.Errorf("%s is accepted: %s", held, out)
 			}
@@ -73,8 +73,8 @@ func TestFaultyConfigurationAtBoot(t *testing.T) {
 
 	// The last good settings first have an unknown version, and are then missing.
 	m.run("chmod 664 /etc/hotmount/config.yaml; sed -i '1s/version 1/version 9/' /var/lib/hotmount/settings.yaml; systemctl restart --no-block hotmount")
-	m.says("its mode is 0664")
-	m.says("cannot use the last good settings instead: .*has version .9., this hotmount knows 1")
+	m.says("the file's mode is 0664")
+	m.says("cannot use the last good settings instead: .*has version .9., but this hotmount knows version 1")
 	m.run("rm /var/lib/hotmount/settings.yaml")
 	m.wait("the daemon to fail", "systemctl show -p NRestarts --value hotmount | grep -v '^0$'")
 	m.run("chmod 644 /etc/hotmount/config.yaml")

@@ -169,7 +169,7 @@ func (m machine) holdsOf(w worker.Node) []held {
 	rows := []held{
 		{reason: disk.ReasonUsed, cause: func() string {
 			name := away(full, "mount /dev/DISK /srv")
-			m.says("/dev/" + name + " .*ignore: it is mounted elsewhere")
+			m.says("/dev/" + name + " .*ignore: the disk is mounted elsewhere")
 			m.run("umount /srv")
 			return name
 		}},
@@ -205,7 +205,7 @@ func (m machine) holdsOf(w worker.Node) []held {
 			return "at=$(" + found[1] + " 2>&1 | grep -oE '/[^ :]+:[0-9]+' | head -n 1); sed -i ${at##*:}d ${at%:*}"
 		}},
 		{reason: disk.ReasonFormatOff, cause: func() string { m.configured("format: false"); return empty() },
-			printed: "^(hotmount config show) names the file with format: false; set it to true there, then: (.*)$", script: func(found []string) string {
+			printed: "^set format: true in the file that (hotmount config show) names for it, then: (.*)$", script: func(found []string) string {
 				return "at=$(" + found[1] + " | sed -n 's/^format: false *# //p'); sed -i ${at##*:}s/false/true/ ${at%:*}; " + found[2]
 			}},
 		{reason: disk.ReasonFormatOff, cause: func() string { m.run("touch " + disk.HoldFile + "; systemctl reload hotmount"); return empty() },
@@ -224,7 +224,7 @@ func (m machine) holdsOf(w worker.Node) []held {
 				}
 			}
 			m.lift(name, disk.ReasonUnmounted)
-			m.says("/dev/" + name + " .*refuse: it was read as blank, but udev reports a signature on it")
+			m.says("/dev/" + name + " .*refuse: the disk was read as blank, but udev reports a signature on it")
 			m.run("udevadm trigger -s block -y " + name)
 			return name
 		}},

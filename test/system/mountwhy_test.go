@@ -36,7 +36,7 @@ func (m machine) healthy(name string) {
 // mount.
 func (m machine) noToken(name, why string) {
 	m.t.Helper()
-	if out := m.fails("hotmount format " + name); !strings.Contains(out, "cannot format "+name+": what is on it is not at fault") || !strings.Contains(out, why) || strings.Contains(out, "--confirm") {
+	if out := m.fails("hotmount format " + name); !strings.Contains(out, "cannot format "+name+": the content of the disk is not at fault") || !strings.Contains(out, why) || strings.Contains(out, "--confirm") {
 		m.t.Error(out)
 	}
 }
@@ -47,7 +47,7 @@ func TestWhyNotMounted(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 
 	m.options("noattime")
-	m.run("out=$(hotmount config check 2>&1) || [ $? = 3 ]; echo \"$out\" >&2; grep -F \"90-options.yaml:2: classes[0].options: found\" <<<\"$out\" | grep -F \"with which a new xfs cannot be mounted: xfs does not take the mount option noattime: xfs: Unknown parameter 'noattime'\"")
+	m.run("out=$(hotmount config check 2>&1) || [ $? = 3 ]; echo \"$out\" >&2; grep -F \"90-options.yaml:2: classes[0].options: found\" <<<\"$out\" | grep -F \"with which a new xfs filesystem cannot be mounted: xfs does not take the mount option noattime: xfs: Unknown parameter 'noattime'\"")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	m.says("/dev/" + name + " .*cannot format " + name + " .*: its class could not mount the new filesystem: xfs does not take the mount option noattime: xfs: Unknown parameter 'noattime'; nothing is written; .*hotmount config check && systemctl reload hotmount")
 	m.untouched(name)
@@ -56,7 +56,7 @@ func TestWhyNotMounted(t *testing.T) {
 
 	// The journal has the failure only once, although hotmount retries the mount.
 	m.options("logbsize=256k")
-	m.run("out=$(hotmount config check 2>&1); echo \"$out\" | grep -F 'with which a new ext4 cannot be mounted: ext4 does not take the mount option logbsize=256k'")
+	m.run("out=$(hotmount config check 2>&1); echo \"$out\" | grep -F 'with which a new ext4 filesystem cannot be mounted: ext4 does not take the mount option logbsize=256k'")
 	image := blank(t, 320<<20)
 	if out, err := exec.CommandContext(ctx(t), "mkfs.ext4", "-q", "-F", image).CombinedOutput(); err != nil {
 		t.Fatalf("mkfs.ext4: %v: %s", err, out)
@@ -75,9 +75,9 @@ func TestWhyNotMounted(t *testing.T) {
 	// The class directory is a mount point in fstab here, and its device never appears.
 	m.run("echo 'UUID=00000000-0000-4000-8000-00000000dead /mnt/disks xfs nofail,x-systemd.device-timeout=3s 0 0' >>/etc/fstab; systemctl daemon-reload")
 	name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20)})
-	m.says("/dev/" + name + " .*cannot mount " + name + " .*: systemd requires mnt-disks.mount for it, which is not mounted: nothing is wrong with the disk; to see why: systemctl status mnt-disks.mount; if it is not needed: remove it from /etc/fstab, then systemctl daemon-reload")
+	m.says("/dev/" + name + " .*cannot mount " + name + " .*: systemd requires mnt-disks.mount for this mount, but mnt-disks.mount is not mounted: nothing is wrong with the disk; to see why: systemctl status mnt-disks.mount; if mnt-disks.mount is not needed: remove it from /etc/fstab, then systemctl daemon-reload")
 	m.healthy(name)
-	m.noToken(name, "systemd requires mnt-disks.mount for it")
+	m.noToken(name, "systemd requires mnt-disks.mount for this mount")
 	m.run("sed -i '/dead/d' /etc/fstab; systemctl daemon-reload; hotmount accept " + name)
 	m.mounted(name)
 
@@ -99,7 +99,7 @@ func TestMovedClass(t *testing.T) {
 	uuid := m.mounted(name)
 	old := "/mnt/disks/" + uuid
 	m.run("mkdir /mnt/disks/moved; printf 'classes:\\n- {name: default, directory: /mnt/disks/moved}\\n' >/etc/hotmount/config.d/zz-moved.yaml; systemctl reload hotmount")
-	m.says("/dev/" + name + " .*refuse: it is still mounted at " + old + ", but its class default has the directory /mnt/disks/moved now; if nobody needs the volume there: umount " + old + "; hotmount then mounts it in /mnt/disks/moved")
+	m.says("/dev/" + name + " .*refuse: the disk is still mounted at " + old + ", but its class default has the directory /mnt/disks/moved now; if nobody needs the volume there: umount " + old + "; hotmount then mounts the disk in /mnt/disks/moved")
 	m.run("umount " + old)
 	m.wait("the mount in the new directory", "findmnt /mnt/disks/moved/"+uuid)
 }

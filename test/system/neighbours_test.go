@@ -68,7 +68,7 @@ func TestUdevRuleTakenOver(t *testing.T) {
 	}
 	// Either the rule or hotmount came too late for the third disk. In a container, the detach also unmounts the disk
 	// by hand first.
-	of := "/dev/" + third + " .*(the unit exists already; tried again|hold: somebody unmounted it)"
+	of := "/dev/" + third + " .*(the unit exists already; tried again|hold: somebody unmounted the disk)"
 	if got := m.run("systemctl is-active writer; journalctl -b -o cat -u hotmount -p warning -q --no-pager | grep -vE '" + of + "' || true"); got != "active" {
 		t.Errorf("got %s", got)
 	}

@@ -77,7 +77,7 @@ func TestPackage(t *testing.T) {
 	m.run("hotmount release " + released)
 	m.run(install + "/root/next.deb 2>&1")
 	stands("an upgrade", next)
-	if got := m.run("systemctl reload hotmount; hotmount plan; ! findmnt -n /dev/" + released); !regexpLine(got, "^"+released+" .* hold .*it was released") {
+	if got := m.run("systemctl reload hotmount; hotmount plan; ! findmnt -n /dev/" + released); !regexpLine(got, "^"+released+" .* hold .*the disk was released") {
 		t.Errorf("released before the upgrade, and after it: %s", got)
 	}
 	m.run("hotmount accept " + released)
@@ -276,7 +276,7 @@ func TestSystemdUpgraded(t *testing.T) {
 		later, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 		names, uuids = append(names, later), append(uuids, m.mounted(later))
 	}
-	t.Log(m.run("tail -n 20 /root/dpkg; journalctl -b -o cat --no-pager -u hotmount | grep -c 'systemd unmounted it, because the disk seemed unplugged' || true; journalctl -b --no-pager -o cat _PID=1 | grep -ci reexecut"))
+	t.Log(m.run("tail -n 20 /root/dpkg; journalctl -b -o cat --no-pager -u hotmount | grep -c 'systemd unmounted the disk, because it seemed unplugged' || true; journalctl -b --no-pager -o cat _PID=1 | grep -ci reexecut"))
 }
 
 // TestTryOnDebian12 checks that make try and make bench work on a Debian whose PID 1 is systemd.
@@ -368,7 +368,7 @@ func (m machine) tried(own string) {
 			m.t.Errorf("try does not print %q", words)
 		}
 	}
-	if !regexp.MustCompile(`(?m)^` + own + ` .*ignore +no class selects it$`).MatchString(out) {
+	if !regexp.MustCompile(`(?m)^` + own + ` .*ignore +no class selects the disk$`).MatchString(out) {
 		m.t.Errorf("the container does not ignore the worker's disk %s", own)
 	}
 }

@@ -24,7 +24,7 @@ func (m machine) onePath(names []string, identity string) (first, second int, uu
 	}
 	name, other := names[first], names[second]
 	uuid = m.mounted(name)
-	m.says("^/dev/" + other + " .*hold: it looks blank, and another disk has its " + identity + ": " + name + " .*second path.*multipathd")
+	m.says("^/dev/" + other + " .*hold: the disk looks blank, and another disk has the same " + identity + ": " + name + " .*second path.*multipathd")
 	_, value, _ := strings.Cut(identity, " ")
 	formats := slices.DeleteFunc(m.history(), func(r disk.Record) bool { return r.Identity.WWN != value && r.Identity.Serial != value })
 	if len(formats) != 1 || !formats[0].Made() || formats[0].UUID != uuid {
@@ -33,7 +33,7 @@ func (m machine) onePath(names []string, identity string) (first, second int, uu
 	m.untouched(other)
 	// Now udev has seen the filesystem on the other path.
 	m.run("udevadm trigger --action=change /dev/" + other)
-	m.says("^/dev/" + other + " .*refuse: it has the UUID " + uuid + " of another disk: " + name + " .*" + identity + ".*second path to it.*multipathd")
+	m.says("^/dev/" + other + " .*refuse: the disk has the UUID " + uuid + " of another disk: " + name + " .*" + identity + ".*second path to it.*multipathd")
 	m.untouched(other)
 	return first, second, uuid
 }
@@ -136,7 +136,7 @@ func TestTwoPathsOfNVMe(t *testing.T) {
 	}
 	both(2, "Y", " ")
 	// hotmount remembers that the filesystem was on two disks. The accept that hotmount prints says that it is on one.
-	m.says("^/dev/nvme0n1 .*refuse: a disk with its WWN .* was refused while another had its UUID " + uuid + ".*if it holds the same data: hotmount accept nvme0n1 twin;")
+	m.says("^/dev/nvme0n1 .*refuse: a disk with the same WWN .* was refused while another disk had the UUID " + uuid + ".*if this disk holds the same data as the other disk: hotmount accept nvme0n1 twin;")
 	m.run("hotmount accept nvme0n1 twin")
 	if got := m.mounted("nvme0n1"); got != uuid {
 		t.Errorf("mounted as %s, before as %s", got, uuid)

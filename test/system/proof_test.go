@@ -131,7 +131,7 @@ func tryKinds(t *testing.T, suite string, kinds []corpus.Kind) {
 		// udev takes this content for XFS, and hotmount asks the kernel to mount it. The kernel flushes the disk before
 		// it refuses the mount. The kernel counts the flush as a write request without a sector.
 		requests := "0"
-		if slices.ContainsFunc(says, func(line string) bool { return strings.Contains(line, ": mount: it holds xfs ") }) {
+		if slices.ContainsFunc(says, func(line string) bool { return strings.Contains(line, ": mount: the disk holds xfs ") }) {
 			requests = "[01]"
 		}
 		if !regexpLine(touched, `^`+d.name+` `+requests+` 0$`) {
@@ -358,7 +358,7 @@ func TestForeignHalfMade(t *testing.T) {
 	before := digest(t, image)
 	name, _ = m.attach(w, worker.Disk{File: image})
 	m.run("udevadm settle; udevadm info -q property /dev/" + name + " | grep -x ID_FS_TYPE=xfs; systemctl start hotmount")
-	m.says("/dev/" + name + " .*refuse: mkfs.xfs did not finish on it, and this node has no record of having begun the unfinished filesystem .*; .*hotmount format " + name)
+	m.says("/dev/" + name + " .*refuse: mkfs.xfs did not finish on the disk, and this node has no record of having begun the unfinished filesystem .*; .*hotmount format " + name)
 	// udev takes the content for XFS, so hotmount tried a mount. The kernel then flushes the disk. The kernel counts
 	// the flush as a write request without a sector.
 	if got := m.run("awk '{print $7+$14}' /sys/block/" + name + "/stat"); got != "0" {
@@ -378,7 +378,7 @@ func TestWritesThatAreNotCounted(t *testing.T) {
 	m.run("systemctl stop hotmount")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	m.run("echo 0 >/sys/block/" + name + "/queue/iostats; systemctl start hotmount")
-	m.says("/dev/" + name + " .*refuse: the kernel does not count the writes to it .*echo 1 >/sys/block/" + name + "/queue/iostats")
+	m.says("/dev/" + name + " .*refuse: the kernel does not count the writes to the disk .*echo 1 >/sys/block/" + name + "/queue/iostats")
 	m.run("echo 1 >/sys/block/" + name + "/queue/iostats; systemctl reload hotmount")
 	m.mounted(name)
 }
@@ -392,7 +392,7 @@ func TestDriverThatDoesNotCount(t *testing.T) {
 	// udev makes no link by sequence number for a null_blk disk.
 	m.run(`echo 'KERNEL=="nullb0", SYMLINK+="disk/by-diskseq/$env{DISKSEQ}"' >/etc/udev/rules.d/99-null.rules; udevadm control --reload`)
 	m.run("modprobe null_blk queue_mode=0 memory_backed=1 gb=1 nr_devices=1; udevadm settle")
-	m.says("/dev/nullb0 .*refuse: the kernel does not count the writes to it .*echo 1 >/sys/block/nullb0/queue/iostats")
+	m.says("/dev/nullb0 .*refuse: the kernel does not count the writes to the disk .*echo 1 >/sys/block/nullb0/queue/iostats")
 	m.run("echo 1 >/sys/block/nullb0/queue/iostats; systemctl reload hotmount")
 	m.says("/dev/nullb0 .*its driver does not count")
 	// The disk reads as zeros, and the kernel counts no read.
@@ -412,8 +412,8 @@ func TestSlowProof(t *testing.T) {
 	m.run("systemctl start --no-block hotmount")
 	seq := m.run("cat /sys/block/" + slow + "/diskseq")
 	unit := "hotmount-format@" + seq
-	m.wait("the unit's status", "systemctl status "+unit+" | grep -E 'Status: .*"+slow+": proving that it is blank: [0-9]+ % of 2 GiB, .*/s'")
-	m.says("/dev/" + slow + " .*proving that it is blank: [0-9]+ % of 2 GiB")
+	m.wait("the unit's status", "systemctl status "+unit+" | grep -E 'Status: .*"+slow+": proving that the disk is blank: [0-9]+ % of 2 GiB, .*/s'")
+	m.says("/dev/" + slow + " .*proving that the disk is blank: [0-9]+ % of 2 GiB")
 	m.wait("the daemon's status", "systemctl status hotmount | grep -E 'Status: .*proving blank before a format: "+slow+"'")
 	t.Log(m.run("systemctl status " + unit + " | grep Status; systemctl status hotmount | grep Status; journalctl -o cat --no-pager -b | grep 'proving that'"))
 	invocation := m.run("systemctl show -P InvocationID " + unit)
@@ -427,7 +427,7 @@ func TestSlowProof(t *testing.T) {
 	if got := m.run("systemctl show -P InvocationID -P ActiveState " + unit); got != invocation+"\nactivating" && got != "activating\n"+invocation {
 		t.Errorf("the unit was %s and is %s", invocation, got)
 	}
-	m.wait("a second report of its progress, after 35 seconds", "test $(journalctl -b -o cat --no-pager | grep -c '^/dev/"+slow+" .*proving that it is blank: ') -ge 2")
+	m.wait("a second report of its progress, after 35 seconds", "test $(journalctl -b -o cat --no-pager | grep -c '^/dev/"+slow+" .*proving that the disk is blank: ') -ge 2")
 	throttle(t, w, slowID+"/virtio-backend", 0, 0)
 	m.mounted(slow)
 	if out, err := m.Run(ctx(t), "journalctl -b --no-pager -o cat -u "+unit+" | grep -i 'timed out'"); err == nil {
@@ -475,7 +475,7 @@ func TestSlowProof(t *testing.T) {
 	// The settings under which a disk was proven blank must still apply when mkfs writes. If the settings change, the
 	// disk is proven again.
 	changed, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "CHANGED"})
-	m.says("/dev/" + changed + " .*proving that it is blank")
+	m.says("/dev/" + changed + " .*proving that the disk is blank")
 	m.run("printf 'scan_rate: 10MiB\nclasses:\n  - name: default\n    directory: /mnt/disks\n    names: [\"vd[a-z]\"]\n    blank: sampled\n' >/etc/hotmount/config.yaml; systemctl reload hotmount")
 	m.says("/dev/" + changed + " .*has to be proven again")
 	m.mounted(changed)
@@ -548,13 +548,13 @@ func TestZerosWhereAFilesystemWas(t *testing.T) {
 		t.Fatal(err)
 	}
 	name = m.run("readlink -f /dev/disk/by-path/" + slot + " | xargs basename")
-	m.says("/dev/" + name + " .*hold: it looks blank, but data that lay in its slot at the last boot is missing: xfs " + uuid + " .* at " + slot + "; .*hotmount accept " + name)
+	m.says("/dev/" + name + " .*hold: the disk looks blank, but data that was in its slot at the last boot is missing: xfs " + uuid + " .* at " + slot + "; .*hotmount accept " + name)
 	m.untouched(name)
 	if plan := m.run("hotmount plan"); !regexpLine(plan, `^`+name+` .*hold .*`+uuid) {
 		t.Errorf("the plan does not hold %s:\n%s", name, plan)
 	}
 	refused = m.run("readlink -f /dev/disk/by-path/" + refusedSlot + " | xargs basename")
-	m.says("/dev/" + refused + " .*hold: it looks blank, but data that lay in its slot at the last boot is missing: btrfs " + btrfs + " .* at " + refusedSlot + "; .*hotmount accept " + refused)
+	m.says("/dev/" + refused + " .*hold: the disk looks blank, but data that was in its slot at the last boot is missing: btrfs " + btrfs + " .* at " + refusedSlot + "; .*hotmount accept " + refused)
 	m.untouched(refused)
 	for name, before := range map[string]string{name: uuid, refused: btrfs} {
 		m.lift(name, "former-slot")
@@ -592,7 +592,7 @@ func TestSerials(t *testing.T) {
 	first, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "TWICE"})
 	uuid := m.mounted(first)
 	second, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "TWICE"})
-	m.says(fmt.Sprintf("/dev/%s .*hold: it looks blank, and another disk has its serial TWICE: %s .*; this is %s .*; the other holds xfs %s; .*hotmount accept %s", second, first, second, uuid, second))
+	m.says(fmt.Sprintf("/dev/%s .*hold: the disk looks blank, and another disk has the same serial TWICE: %s .*; this disk is %s .*; the other disk holds xfs %s; .*hotmount accept %s", second, first, second, uuid, second))
 	if got := m.run("cut -c1-200 /sys/block/" + second + "/stat | awk '{print $5+$12}'"); got != "0" {
 		t.Errorf("%s write requests reached the disk that is held", got)
 	}
@@ -604,7 +604,7 @@ func TestSerials(t *testing.T) {
 	first, _ = m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: cut + "disk1"})
 	uuid = m.mounted(first)
 	second, id := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: cut + "disk2"})
-	m.says(fmt.Sprintf("/dev/%s .*hold: it looks blank, and another disk has its serial %s: %s .*; this is %s .*; the other holds xfs %s; virtio passes on only the first 20 characters of a serial; .*on the host, give each a serial that differs in its first 20 characters .virsh attach-disk --serial.; or, if it is another disk: hotmount accept %[1]s", second, cut, first, second, uuid))
+	m.says(fmt.Sprintf("/dev/%s .*hold: the disk looks blank, and another disk has the same serial %s: %s .*; this disk is %s .*; the other disk holds xfs %s; virtio passes on only the first 20 characters of a serial; .*on the host, give each disk a serial that differs in its first 20 characters .virsh attach-disk --serial.; or, if these are two different disks: hotmount accept %[1]s", second, cut, first, second, uuid))
 	m.untouched(second)
 	// The host does what the message says.
 	m.detach(w, id)
@@ -621,7 +621,7 @@ func TestTwoBlankDisksOfOneSerialAtOnce(t *testing.T) {
 	two, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "TWICE"})
 	m.run("systemctl start hotmount")
 	m.mounted(one)
-	m.says("/dev/" + two + " .*hold: it looks blank, and another disk has its serial TWICE: .*" + one + " .*; this is " + two + " ")
+	m.says("/dev/" + two + " .*hold: the disk looks blank, and another disk has the same serial TWICE: .*" + one + " .*; this disk is " + two + " ")
 	// The second disk remains held after the first is mounted.
 	m.run("hotmount rescan")
 	if got := m.run("hotmount plan | grep '^" + two + " '"); !strings.Contains(got, " hold ") || m.writes(two) != "0" {

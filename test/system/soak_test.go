@@ -665,7 +665,7 @@ var soakSingle = []aStep{
 		s.holds(d, "unshare --mount --propagation private")
 		s.pull(d, "")
 		s.truth("the pull")
-		s.may(d, "still has this filesystem mounted")
+		s.may(d, "still has the filesystem mounted")
 		s.plug(d, "")
 		s.wait("it to fail", "hotmount status | grep '^"+d.name+" .* failed '")
 		s.run("systemctl stop holder")

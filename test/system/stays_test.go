@@ -86,7 +86,7 @@ func TestCoveredByAMount(t *testing.T) {
 	}
 	m.run("mount -t tmpfs none /mnt")
 	is("failed")
-	m.says("/dev/" + name + " .*keep: it is mounted, and another mount covers it: .*: /mnt; .*: umount /mnt")
+	m.says("/dev/" + name + " .*keep: the disk is mounted, and another mount covers it: .*: /mnt; .*: umount /mnt")
 	late, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	m.says("cannot make the mount point /mnt/disks/.*; tried again in")
 	m.run("umount /mnt")
@@ -106,7 +106,7 @@ echo 'none /mnt tmpfs nofail,x-systemd.requires=slow.service,x-systemd.after=slo
 	if err := w.Reboot(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
-	m.says("cannot mount loop.*: systemd requires mnt.mount for it, which is not mounted: nothing is wrong with the disk; .*; tried again in")
+	m.says("cannot mount loop.*: systemd requires mnt.mount for this mount, but mnt.mount is not mounted: nothing is wrong with the disk; .*; tried again in")
 	m.wait("hotmount to be ready", "systemctl is-active hotmount && systemctl is-failed mnt.mount && ! findmnt /mnt")
 	m.run("sed -i '/^none .mnt /d' /etc/fstab; systemctl daemon-reload; systemctl reload hotmount")
 	m.wait("the mount", "findmnt /mnt/disks/"+uuid)

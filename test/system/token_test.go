@@ -40,18 +40,18 @@ func madeExt4(t *testing.T, size int64) string {
 // token.
 func TestFileAsADisk(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
-	const convert = "detach it, on the host convert the image, and attach the new file: qemu-img convert -f %s -O raw FILE NEWFILE"
+	const convert = "detach the disk, convert the image on the host, and attach the new file: qemu-img convert -f %s -O raw FILE NEWFILE"
 	for _, f := range []struct {
 		bytes       string
 		at, size    int64
 		holds, next string
 	}{
-		{"QFI\xfb\x00\x00\x00\x03", 0, 192 << 10, "a disk image of the format qcow2", "detach it, and on the host attach the image by its format: virsh attach-disk DOMAIN FILE TARGET --subdriver qcow2"},
-		{"QFI\xfb\x00\x00\x00\x03", 0, 320 << 20, "a disk image of the format qcow2", "detach it, and on the host attach the image by its format: virsh attach-disk DOMAIN FILE TARGET --subdriver qcow2"},
+		{"QFI\xfb\x00\x00\x00\x03", 0, 192 << 10, "a disk image of the format qcow2", "detach the disk, and on the host attach the image by its format: virsh attach-disk DOMAIN FILE TARGET --subdriver qcow2"},
+		{"QFI\xfb\x00\x00\x00\x03", 0, 320 << 20, "a disk image of the format qcow2", "detach the disk, and on the host attach the image by its format: virsh attach-disk DOMAIN FILE TARGET --subdriver qcow2"},
 		{"KDMV\x01\x00\x00\x00", 0, 64 << 10, "a disk image of the format vmdk", fmt.Sprintf(convert, "vmdk")},
 		{"conectix\x00\x00\x00\x02", 320 << 20, 320<<20 + 512, "a disk image of the format vhd", fmt.Sprintf(convert, "vpc")},
-		{"\x1f\x8b\x08\x00\x00\x00\x00\x00", 0, 1 << 20, "a file of the format gzip", "detach it, unpack the file on the host, and attach the new file: gzip -dc <FILE >NEWFILE"},
-		{"age-encryption.org/v1\n", 0, 320 << 20, "a file encrypted with age", "detach it, decrypt the file on the host, and attach what is in it"},
+		{"\x1f\x8b\x08\x00\x00\x00\x00\x00", 0, 1 << 20, "a file of the format gzip", "detach the disk, unpack the file on the host, and attach the new file: gzip -dc <FILE >NEWFILE"},
+		{"age-encryption.org/v1\n", 0, 320 << 20, "a file encrypted with age", "detach the disk, decrypt the file on the host, and attach the decrypted content"},
 	} {
 		image := blank(t, f.size)
 		putBytes(t, image, f.at, f.bytes)
@@ -59,10 +59,10 @@ func TestFileAsADisk(t *testing.T) {
 		name, id := m.attach(w, worker.Disk{File: image})
 		next := f.next + "$"
 		if f.size >= 300<<20 {
-			next = f.next + "; if nothing on it is needed: hotmount format " + name + "$"
+			next = f.next + "; if nothing on the disk is needed: hotmount format " + name + "$"
 		}
-		m.says("^/dev/" + name + " .*refuse: it holds what looks like " + f.holds + " .*not blank: looks like a file of the format .*; " + next)
-		m.told(name + " is refused: it holds what looks like " + f.holds + ".* what helps: " + f.next)
+		m.says("^/dev/" + name + " .*refuse: the disk holds what looks like " + f.holds + " .*not blank: looks like a file of the format .*; " + next)
+		m.told(name + " is refused: the disk holds what looks like " + f.holds + ".* what helps: " + f.next)
 		if got := m.run("hotmount plan | grep '^" + name + " '"); !strings.Contains(got, f.holds) || !strings.Contains(got, f.next) {
 			t.Errorf("the plan: %s", got)
 		}
@@ -74,7 +74,7 @@ func TestFileAsADisk(t *testing.T) {
 	// An empty disk that is too small is still refused for its size. hotmount has not promised to format this disk.
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 1<<20)})
 	m.says("^/dev/" + name + " .*: seen: it is read$")
-	m.says("^/dev/" + name + " .*refuse: it is too small for its class: 1 MiB, minimum_size: 300 MiB; .*attach a larger disk")
+	m.says("^/dev/" + name + " .*refuse: the disk is too small for its class: 1 MiB, minimum_size: 300 MiB; .*attach a larger disk")
 }
 
 // TestRemediesForFiles runs the commands that hotmount prints for images and packed files, on real ones. Each printed
@@ -113,8 +113,8 @@ func TestRemediesForFiles(t *testing.T) {
 	}
 	for i := range files {
 		f := &files[i]
-		m.says("^/dev/" + f.name + " .*refuse: it holds what looks like a .*of the format " + f.format + " ")
-		remedy := m.run("journalctl -b -o cat --no-pager | grep '^/dev/" + f.name + " .*refuse: it holds' | grep -oE '(qemu-img convert|" + f.format + " -dc) [^;]*NEWFILE'")
+		m.says("^/dev/" + f.name + " .*refuse: the disk holds what looks like a .*of the format " + f.format + " ")
+		remedy := m.run("journalctl -b -o cat --no-pager | grep '^/dev/" + f.name + " .*refuse: the disk holds' | grep -oE '(qemu-img convert|" + f.format + " -dc) [^;]*NEWFILE'")
 		m.detach(w, f.id)
 		if digest(t, f.file) != f.before {
 			t.Errorf("%s: it was written to", f.format)
@@ -139,18 +139,18 @@ func TestOneWishOneCommand(t *testing.T) {
 	uuid := m.mounted(name)
 	m.wait("the filesystem to be remembered", "grep -q "+uuid+" /var/lib/hotmount/filesystems.json")
 	m.run("umount /mnt/disks/" + uuid)
-	m.says("/dev/" + name + " .*hold: somebody unmounted it; .*hotmount accept " + name + " unmounted-by-hand")
+	m.says("/dev/" + name + " .*hold: somebody unmounted the disk; .*hotmount accept " + name + " unmounted-by-hand")
 	m.run("wipefs -qa /dev/" + name + "; udevadm settle")
-	if out := m.fails("hotmount accept " + name + " released"); !strings.Contains(out, "the reason is not released, or no longer; it is unmounted-by-hand") {
+	if out := m.fails("hotmount accept " + name + " released"); !strings.Contains(out, "the reason is unmounted-by-hand and not released") {
 		t.Error(out)
 	}
 	m.run("touch /run/volume; mount --bind /dev/" + name + " /run/volume")
-	m.told(name + " is ignored: its node is bound as a device, as kubelet does for a pod or a virtual machine: /run/volume")
+	m.told(name + " is ignored: the disk's device file is bind-mounted, as kubelet does for a pod or a virtual machine: /run/volume")
 	m.run("umount /run/volume")
 	text, token := m.offer(name)
 	t.Log(text)
-	const vanished = "no filesystem lay on it since it was attached, or it was accepted: ext4 "
-	if !strings.Contains(text, "the token overrides them:\n") || !strings.Contains(text, "  nobody has unmounted it by hand\n") || !strings.Contains(text, vanished+uuid) {
+	const vanished = "no filesystem was seen on the disk since it was attached, or the disk was accepted: ext4 "
+	if !strings.Contains(text, "the token overrides them:\n") || !strings.Contains(text, "  nobody has unmounted the disk by hand\n") || !strings.Contains(text, vanished+uuid) {
 		t.Errorf("the offer:\n%s", text)
 	}
 	// After the token was printed, a claim appears that hotmount cannot read.
@@ -185,7 +185,7 @@ func TestUnmountable(t *testing.T) {
 	m.told(name + " is failed: ")
 	text, token := m.offer(name)
 	t.Log(text)
-	if !strings.Contains(text, " holds a filesystem (ext4)") || !strings.Contains(text, "\nIt could not be mounted: ") || digest(t, image) != before {
+	if !strings.Contains(text, " holds a filesystem (ext4)") || !strings.Contains(text, "\nThe disk could not be mounted: ") || digest(t, image) != before {
 		t.Errorf("the offer:\n%s", text)
 	}
 	t.Log(m.run("hotmount format " + name + " --confirm " + token))

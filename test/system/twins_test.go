@@ -28,7 +28,7 @@ func TestTwins(t *testing.T) {
 	m.run("fsfreeze -u /mnt/disks/" + uuid)
 	before := m.run("findmnt -no ID,SOURCE /mnt/disks/" + uuid)
 	twin, twinID := m.attach(w, worker.Disk{File: copied, Serial: "SECOND"})
-	refused := "/dev/" + twin + " .*refuse: it has the UUID " + uuid + " of another disk: .*FIRST.*SECOND.*xfs_admin -U generate /dev/" + twin + " && udevadm trigger /dev/" + twin
+	refused := "/dev/" + twin + " .*refuse: the disk has the UUID " + uuid + " of another disk: .*FIRST.*SECOND.*xfs_admin -U generate /dev/" + twin + " && udevadm trigger /dev/" + twin
 	m.says(refused)
 	m.wait("the link by UUID to move", "[ $(readlink -f /dev/disk/by-uuid/"+uuid+") = /dev/"+twin+" ]")
 	// The remedy in the journal works, even for a copy whose log must be replayed.
@@ -78,7 +78,7 @@ func TestTwins(t *testing.T) {
 	m.wait("the first to go", "! findmnt /mnt/disks/"+uuid)
 	twin = m.run("lsblk -dno NAME,SERIAL | awk '$2 == \"SECOND\" {print $1}'")
 	m.run("udevadm trigger -s block; udevadm settle; systemctl restart hotmount")
-	gone := " .*its UUID .* was last mounted from another disk, which left when this one was attached already"
+	gone := " .*the filesystem .* was last mounted from another disk, which was detached while this one was attached"
 	m.says("/dev/" + twin + " .*refuse:" + gone + ": .*serial FIRST, at ")
 	m.resize(w, twinID, 512<<20)
 	m.wait("the kernel to see the size", fmt.Sprintf("[ $(cat /sys/block/%s/size) = %d ]", twin, 512<<20/512))
@@ -93,7 +93,7 @@ func TestTwins(t *testing.T) {
 	m.detach(w, twinID)
 	name, id = m.attach(w, worker.Disk{File: image, Serial: "FIRST"})
 	m.run("udevadm settle; systemctl start hotmount")
-	m.says("/dev/" + name + " .*refuse: its UUID " + uuid + " was last mounted from another disk, which nobody saw leaving: .*SECOND.*hotmount accept " + name)
+	m.says("/dev/" + name + " .*refuse: the filesystem " + uuid + " was last mounted from another disk, which hotmount did not see leave: .*SECOND.*hotmount accept " + name)
 	if got := m.run("findmnt -n /dev/" + name + " || true"); got != "" {
 		t.Errorf("the first took the twin's place: %s", got)
 	}
@@ -106,7 +106,7 @@ func TestTwins(t *testing.T) {
 	m.run("hotmount rescan") // udev's event for the detach waits in the same queue
 	m.wait("the first to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
 	m.run("udevadm control --start-exec-queue")
-	m.says("/dev/" + twin + " .*refuse: its UUID " + uuid + " was last mounted from another disk, which left when this one was attached already: .*FIRST.*hotmount accept " + twin)
+	m.says("/dev/" + twin + " .*refuse: the filesystem " + uuid + " was last mounted from another disk, which was detached while this one was attached: .*FIRST.*hotmount accept " + twin)
 	if got := m.run("udevadm settle; ls -A /mnt/disks"); got != "" {
 		t.Errorf("the twin took the place of the first: %s", got)
 	}
@@ -123,7 +123,7 @@ func TestTwins(t *testing.T) {
 	slot := func(name string) string {
 		return m.run("udevadm info -q property --property ID_PATH --value /dev/" + name)
 	}
-	m.says("/dev/" + twin + " .*refuse: it has the UUID " + uuid + " of another disk: .*" + slot(name) + ".*no serial.*" + slot(twin) + ".*no serial")
+	m.says("/dev/" + twin + " .*refuse: the disk has the UUID " + uuid + " of another disk: .*" + slot(name) + ".*no serial.*" + slot(twin) + ".*no serial")
 	m.detach(w, id)
 	m.wait("the first to go", "! findmnt /mnt/disks/"+uuid)
 	m.run("udevadm trigger -s block; udevadm settle; systemctl restart hotmount")
@@ -163,8 +163,8 @@ func TestTwins(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.wait("the daemon", "systemctl is-active hotmount")
-	m.says("refuse: it has the UUID .*this is vd. .*.serial THIRD.")
-	m.says("refuse: it has the UUID .*this is vd. .*.serial FOURTH.")
+	m.says("refuse: the disk has the UUID .*this disk is vd. .*.serial THIRD.")
+	m.says("refuse: the disk has the UUID .*this disk is vd. .*.serial FOURTH.")
 	if got := m.run("ls -A /mnt/disks; journalctl -b -u hotmount -o cat --no-pager | grep ': mounted' || true"); got != "" {
 		t.Errorf("one of two disks that are not on record is mounted: %s", got)
 	}
@@ -202,7 +202,7 @@ func TestTwoMachines(t *testing.T) {
 			both.Go(func() {
 				var err error
 				if names[i], err = workers[i].BlockDevice(ctx(t), ids[i]); err == nil {
-					_, err = m.Run(ctx(t), fmt.Sprintf("for i in $(seq 600); do ! journalctl -b -o cat --no-pager -u hotmount | grep -qE '^/dev/%s .*SHARED%d.*(mounted xfs|hold: |refuse: |ended .failed.)' || exit 0; sleep 0.2; done; exit 1", names[i], round))
+					_, err = m.Run(ctx(t), fmt.Sprintf("for i in $(seq 600); do ! journalctl -b -o cat --no-pager -u hotmount | grep -qE '^/dev/%s .*SHARED%d.*(mounted xfs|hold: |refuse: |ended with .failed.)' || exit 0; sleep 0.2; done; exit 1", names[i], round))
 				}
 				if err != nil {
 					t.Errorf("machine %d, %s: %v", i, names[i], err)
@@ -318,7 +318,7 @@ rm -f /root/%[1]s.code; nohup bash /root/%[1]s >/root/%[1]s.log 2>&1 </dev/null 
 				m.run(o.env + "; udevadm settle; { " + o.check + "; } >&2")
 				for _, f := range formats {
 					// The record of the format is written before hotmount looks at the disk for the last time.
-					if !regexpLine(f.Failure, "somebody writes to it|somebody else uses it|(?i)busy") {
+					if !regexpLine(f.Failure, "somebody writes to the disk|somebody else uses the disk|(?i)busy") {
 						t.Errorf("%s was first, but the history has %+v", o.what, f)
 					}
 				}
@@ -332,7 +332,7 @@ rm -f /root/%[1]s.code; nohup bash /root/%[1]s >/root/%[1]s.log 2>&1 </dev/null 
 			if len(formats) != 1 || !formats[0].Made() || formats[0].UUID != uuid {
 				t.Errorf("%s failed, %s is mounted, and the formats are %+v", o.what, uuid, formats)
 			}
-			if got := m.run("journalctl -b -o cat --no-pager | grep -E '^/dev/" + o.name + " .*" + o.serial + ".*somebody writes to it' || true"); got != "" {
+			if got := m.run("journalctl -b -o cat --no-pager | grep -E '^/dev/" + o.name + " .*" + o.serial + ".*somebody writes to the disk' || true"); got != "" {
 				t.Errorf("%s failed, but had written before: %s", o.what, got)
 			}
 			m.run(fmt.Sprintf("umount /dev/%s; xfs_repair -n /dev/%[1]s >&2", o.name))

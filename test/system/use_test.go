@@ -16,7 +16,7 @@ import (
 )
 
 // usedHold matches the journal's message about a disk that another program has used.
-const usedHold = " .*hold: somebody else on this node used it, and it is not a hotmount volume: "
+const usedHold = " .*hold: somebody else on this node used the disk, and it is not a hotmount volume: "
 
 // TestUsedByAnother checks a disk that is mounted elsewhere, bound as a device, or named in a libvirt domain. hotmount
 // does not use the disk. When the other use ends, hotmount holds the disk, even after a restart or a reboot, until an
@@ -25,9 +25,9 @@ func TestUsedByAnother(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("mkdir -p /var/lib/prometheus/node-exporter; systemctl restart hotmount")
 	for _, use := range []struct{ name, begin, ignored, end, how string }{
-		{"mount", "mkdir -p /srv/used; mount /dev/%s /srv/used", "it is mounted elsewhere: /srv/used", "umount /srv/used", "mounted at /srv/used"},
-		{"bind", "touch /run/volume; mount --bind /dev/%s /run/volume", "its node is bound as a device.*: /run/volume", "umount /run/volume", "bound as a device at /run/volume"},
-		{"domain", "mkdir -p /etc/libvirt/qemu; echo \"<domain><devices><disk><source dev='/dev/%s'/></disk></devices></domain>\" >/etc/libvirt/qemu/guest.xml", "the system's configuration claims it: /etc/libvirt/qemu/guest.xml:1", "rm -r /etc/libvirt; hotmount rescan", "claimed by /etc/libvirt/qemu/guest.xml:1"},
+		{"mount", "mkdir -p /srv/used; mount /dev/%s /srv/used", "the disk is mounted elsewhere: /srv/used", "umount /srv/used", "mounted at /srv/used"},
+		{"bind", "touch /run/volume; mount --bind /dev/%s /run/volume", "the disk's device file is bind-mounted.*: /run/volume", "umount /run/volume", "bound as a device at /run/volume"},
+		{"domain", "mkdir -p /etc/libvirt/qemu; echo \"<domain><devices><disk><source dev='/dev/%s'/></disk></devices></domain>\" >/etc/libvirt/qemu/guest.xml", "the system's configuration claims the disk: /etc/libvirt/qemu/guest.xml:1", "rm -r /etc/libvirt; hotmount rescan", "claimed by /etc/libvirt/qemu/guest.xml:1"},
 	} {
 		m.run("systemctl stop hotmount")
 		name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -52,7 +52,7 @@ func TestUsedByAnother(t *testing.T) {
 
 		// The disk is now a hotmount volume.
 		m.run("systemctl stop hotmount; umount " + where + "; " + fmt.Sprintf(use.begin, name) + "; systemctl start hotmount")
-		const inUse = " .*refuse: it is a volume of this node, and is not mounted while somebody else uses it: "
+		const inUse = " .*refuse: the disk is a volume of this node, and is not mounted while somebody else uses it: "
 		m.says("/dev/" + name + inUse + use.how)
 		m.wait("its state", "hotmount status | grep -qE '^"+name+" .* failed '")
 		m.run(use.end + "; hotmount accept " + name)
@@ -83,11 +83,11 @@ func TestABindOfADiskThatIsHeld(t *testing.T) {
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	m.says("/dev/" + name + " .*hold: nothing is formatted")
 	m.run("mount --bind /dev/" + name + " /run/volume")
-	m.says("/dev/" + name + " .*ignore: its node is bound as a device")
+	m.says("/dev/" + name + " .*ignore: the disk's device file is bind-mounted")
 	m.run("umount /run/volume")
 	m.says("/dev/" + name + usedHold + "bound as a device at /run/volume")
 	m.run("rm /etc/hotmount/hold; systemctl reload hotmount")
-	m.wait("the hold for use to stay", "hotmount plan | grep -q '^"+name+" .*hold .*somebody else on this node used it'")
+	m.wait("the hold for use to stay", "hotmount plan | grep -q '^"+name+" .*hold .*somebody else on this node used the disk'")
 	m.untouched(name)
 	m.run("hotmount accept " + name)
 	m.mounted(name)
@@ -134,14 +134,14 @@ func TestOpenInAMachine(t *testing.T) {
 			t.Errorf("%s: the journal advises to format it %s times, before %s", flags, got, before)
 		}
 		const nobody = "setpriv --reuid 65534 --regid 65534 --clear-groups hotmount "
-		if got := m.run(nobody + "plan; " + nobody + "explain " + encrypted); strings.Contains(got, "needed: ") || !strings.Contains(got, "nothing on it may be overwritten yet: cannot read the records: ") {
+		if got := m.run(nobody + "plan; " + nobody + "explain " + encrypted); strings.Contains(got, "needed: ") || !strings.Contains(got, "nothing on the disk may be overwritten yet: cannot read the records: ") {
 			t.Errorf("%s: a user who cannot read the records is advised:\n%s", flags, got)
 		}
 		m.run("hotmount accept " + encrypted)
-		m.says("/dev/" + encrypted + " .*refuse: it holds crypto_LUKS.*hotmount format " + encrypted)
+		m.says("/dev/" + encrypted + " .*refuse: the disk holds crypto_LUKS.*hotmount format " + encrypted)
 		for _, name := range []string{full, empty} {
 			m.run("hotmount accept " + name)
-			m.says("/dev/" + name + " .*cannot use it: it is opened by the virtual machine monitor .*tried again in")
+			m.says("/dev/" + name + " .*cannot use the disk: it is opened by the virtual machine monitor .*tried again in")
 		}
 		if got := m.run("findmnt -rno SOURCE | grep -E '/(" + full + "|" + empty + ")$' || true"); got != "" {
 			t.Errorf("%s: mounted are %s", flags, got)
@@ -168,7 +168,7 @@ func TestOpenInAMachine(t *testing.T) {
 	m.opens("writer", "dd", written, "O_RDWR")
 	m.opens("reader", "smartd", read, "O_RDONLY")
 	m.run("systemctl start hotmount")
-	m.says("/dev/" + written + ` .*cannot use it: it is opened for writing by dd \(process [0-9]+\); nothing on it was changed; .*fuser -v /dev/` + written)
+	m.says("/dev/" + written + ` .*cannot use the disk: it is opened for writing by dd \(process [0-9]+\); nothing on it was changed; .*fuser -v /dev/` + written)
 	m.mounted(read)
 	m.run("! findmnt /dev/" + written + "; systemctl stop writer; hotmount accept " + written)
 	m.mounted(written)
@@ -204,9 +204,9 @@ func TestAMachinesDiskAfterABoot(t *testing.T) {
 	m.opens("guest", "qemu-system-x86", guest, "O_RDWR|O_EXCL")
 	m.run("echo \"<domain><devices><disk><source dev='/dev/disk/by-id/virtio-NAMED'/></disk></devices></domain>\" >/etc/libvirt/qemu/guest.xml; systemctl start hotmount")
 	m.says("/dev/" + guest + usedHold + "opened by the virtual machine monitor")
-	m.says("/dev/" + elsewhere + " .*ignore: it is mounted elsewhere: /srv/a")
-	m.says("/dev/" + bare + " .*ignore: it is mounted elsewhere: /srv/b")
-	m.says("/dev/" + named + " .*ignore: the system's configuration claims it: /etc/libvirt/qemu/guest.xml:1")
+	m.says("/dev/" + elsewhere + " .*ignore: the disk is mounted elsewhere: /srv/a")
+	m.says("/dev/" + bare + " .*ignore: the disk is mounted elsewhere: /srv/b")
+	m.says("/dev/" + named + " .*ignore: the system's configuration claims the disk: /etc/libvirt/qemu/guest.xml:1")
 	digests := map[string]string{}
 	for name, image := range images {
 		digests[name] = digest(t, image)

@@ -19,7 +19,7 @@ func TestVirtioSCSI(t *testing.T) {
 	m.run("mkdir -p /var/lib/prometheus/node-exporter /var/lib/disks/block; printf 'classes:\\n  - name: default\\n    names: [\"vd*\"]\\n    directory: /mnt/disks\\n' >/etc/hotmount/config.yaml; systemctl restart hotmount")
 	image := blank(t, 320<<20)
 	name, id := m.attach(w, worker.Disk{File: image, Serial: "DATA-1", Bus: worker.BusSCSI})
-	said := "/dev/" + name + " .*ignore: no class selects it, and nothing uses it; .*: [{]name: extra, serial: [[]\"DATA-1\"[]], directory: /mnt/extra[}]"
+	said := "/dev/" + name + " .*ignore: no class selects the disk, and nothing uses it; .*: [{]name: extra, serial: [[]\"DATA-1\"[]], directory: /mnt/extra[}]"
 	m.says(said)
 	m.wait("its row", "hotmount status | grep -E '^"+name+" .* ignored '")
 	m.wait("its metric", "grep -E '^hotmount_disks.*reason=\"unselected\".* 1$' /var/lib/prometheus/node-exporter/hotmount.prom")
@@ -39,7 +39,7 @@ func TestVirtioSCSI(t *testing.T) {
 	m.wait("the filesystem to grow", "[ $(findmnt -bno SIZE "+where+") -gt $((500<<20)) ]")
 
 	twin, twinID := m.attach(w, worker.Disk{File: copyOf(t, image), Serial: "DATA-2", Bus: worker.BusSCSI})
-	m.says("/dev/" + twin + " .*refuse: it has the UUID " + uuid)
+	m.says("/dev/" + twin + " .*refuse: the disk has the UUID " + uuid)
 	m.detach(w, twinID)
 
 	// The next disk gets the target and the name of a disk that was pulled while it was busy. The unit does not use
