@@ -12,9 +12,9 @@ import (
 	"hotmount/test/worker"
 )
 
-// TestAdoptKnown checks that a class with adopt: known holds a filesystem from elsewhere, with nothing written to it.
-// An accepted filesystem is mounted, and is mounted again whenever its disk comes back. A filesystem that this node
-// made needs no accept.
+// TestAdoptKnown checks that a class with adopt: known holds a filesystem made elsewhere, and that nothing is written
+// to the disk. An accepted filesystem is mounted, and is mounted again whenever its disk comes back. A filesystem that
+// this node made needs no accept.
 func TestAdoptKnown(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("printf '%s\n' classes: '- name: default' '  directory: /mnt/disks' '  adopt: known' >/etc/hotmount/config.d/50-known.yaml; systemctl reload hotmount")
@@ -45,7 +45,7 @@ func TestAdoptKnown(t *testing.T) {
 	uuid = m.mounted(name)
 	m.detach(w, id)
 	m.wait("the end of the mount", "[ ! -e /mnt/disks/"+uuid+" ]")
-	// hotmount still knows its own filesystem by the record of the format.
+	// Without filesystems.json, hotmount knows its own filesystem by the record of the format.
 	m.run("systemctl stop hotmount; rm /var/lib/hotmount/filesystems.json; systemctl start hotmount")
 	name, _ = m.attach(w, worker.Disk{File: own})
 	if got := m.mounted(name); got != uuid {
@@ -53,8 +53,8 @@ func TestAdoptKnown(t *testing.T) {
 	}
 }
 
-// TestAdoptedKeepsItsSize checks that a filesystem from elsewhere that is smaller than its disk does not grow at an
-// attachment or a restart. The filesystem grows when its disk becomes larger.
+// TestAdoptedKeepsItsSize checks that a filesystem made elsewhere, smaller than its disk, does not grow when the disk
+// is attached or hotmount is restarted. A filesystem made elsewhere grows when its disk becomes larger.
 func TestAdoptedKeepsItsSize(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := made(t, 512<<20)

@@ -17,7 +17,7 @@ import (
 // (issue 2, shown 2).
 func TestForeignXFS(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
-	// While its daemon is stopped, this worker plays the other node that made the filesystem.
+	// While hotmount is stopped, this worker plays the other node, which makes the filesystem.
 	image := blank(t, gib)
 	m.run("systemctl stop hotmount")
 	name, id := m.attach(w, worker.Disk{File: image})
@@ -114,8 +114,8 @@ func TestEphemeralDisk(t *testing.T) {
 }
 
 // TestTwentyDisks checks that twenty disks attached back to back are all mounted, each once (issue 2, shown 4). Half of
-// the disks hold a filesystem, and half are blank. Six more disks follow, so that the kernel's names of virtio disks
-// reach four letters, such as vdaa.
+// the disks hold a filesystem, and half are blank. Six more disks are attached, so that the kernel's names of virtio
+// disks reach four letters, such as vdaa.
 func TestTwentyDisks(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	var images []string
@@ -126,7 +126,8 @@ func TestTwentyDisks(t *testing.T) {
 			images = append(images, blank(t, 320<<20))
 		}
 	}
-	// Under this load PID 1 reads the mount table only once a second. Even so, PID 1 must not lose a mount unit.
+	// While mounts come and go without a pause, PID 1 reads the mount table only once a second. PID 1 must not lose a
+	// mount unit under such a load.
 	m.run(`mkdir /run/busy; (while [ -e /run/busy ]; do mount --bind /run/busy /run/busy; umount /run/busy; done) </dev/null >/dev/null 2>&1 &`)
 	last := ""
 	for _, image := range images {
@@ -201,15 +202,16 @@ func TestDetach(t *testing.T) {
 	}
 }
 
-// TestTogether checks that one process mounts all disks that come at once, each by its own transient mount unit (issue
-// 8). A damaged disk, a disk that does not answer, and a masked unit do not keep other disks from being mounted or
-// released.
+// TestTogether checks that one process mounts all disks that are attached together, each by its own transient mount
+// unit (issue 8). A damaged disk, a disk that does not answer, and a masked unit do not keep other disks from being
+// mounted or released.
 func TestTogether(t *testing.T) { together(t, worker.Options{}) }
 
 func together(t *testing.T, o worker.Options) {
 	m, w := start(t, o)
-	// The daemon sees all disks at once. One of the three disks that do not answer may still come first. hotmount then
-	// mounts that disk without the others.
+	// The daemon is stopped for a moment, so that it sees all disks at once. The daemon may still see one of the three
+	// disks that do not answer before it sees the others. A disk that the daemon sees first is mounted without the
+	// others.
 	m.run("systemctl kill -s STOP hotmount")
 	const good, sick, slow, all = 4, 4, 5, 8 // disks 0 to 3 are good, disk 4 is damaged, and disks 5 to 7 do not answer
 	var names, ids, uuids, images []string
@@ -225,7 +227,7 @@ func together(t *testing.T, o worker.Options) {
 		names, ids, images = append(names, name), append(ids, id), append(images, image)
 		uuids = append(uuids, m.run("udevadm settle; blkid -o value -s UUID /dev/"+name))
 	}
-	// This damages the header of the first inodes, which a mount reads.
+	// The random bytes damage the header of the first inodes, which a mount reads.
 	m.run("head -c 512 /dev/urandom | dd of=/dev/" + names[sick] + " bs=512 seek=2 conv=notrunc,fsync status=none; udevadm settle")
 	for _, id := range ids[slow:] {
 		throttle(t, w, id+"/virtio-backend", 1, 0)
@@ -263,8 +265,8 @@ func together(t *testing.T, o worker.Options) {
 	if got := m.run("findmnt -rno SOURCE,TARGET | grep -c ' /mnt/disks/'; journalctl -b -u hotmount -o cat --no-pager"); !strings.HasPrefix(got, "4\n") || regexpLine(got, "^/dev/("+awaited+") .*(cannot|ended)") {
 		t.Errorf("while some do not answer: %s", got)
 	}
-	// A disk that is released while the service still runs stays released. The journal says why a disk that is attached
-	// again has to wait.
+	// A disk that is released while the service that mounts it still runs stays released. The journal says why a disk
+	// that is attached again has to wait.
 	m.run("hotmount release " + uuids[2] + "; hotmount release " + uuids[3])
 	m.detach(w, ids[2])
 	kept := m.run("systemctl show -P Wants '" + service + "'")
@@ -336,8 +338,8 @@ func together(t *testing.T, o worker.Options) {
 	}
 }
 
-// TestVirsh follows a user's steps with a real libvirt: virsh attach-disk, detach-disk and blockresize. It also checks
-// the journal of the mount unit (issue 2, shown 1 and 6).
+// TestVirsh follows a user's steps with a real libvirt: virsh attach-disk, detach-disk and blockresize. TestVirsh also
+// checks the journal of the mount unit (issue 2, shown 1 and 6).
 func TestVirsh(t *testing.T) {
 	parallel(t)
 	o := worker.Options{Deb: deb(t), Progress: os.Stderr, Dir: logs(t)}
@@ -378,8 +380,8 @@ func TestVirsh(t *testing.T) {
 	m.run(fmt.Sprintf("echo kept >/mnt/disks/%s/f; sync", uuid))
 	virsh("blockresize", l.Domain(), "vdc", "3G")
 	m.says("/dev/vdb .*grown: xfs " + uuid + " from 2 GiB .* to 3 GiB .*online; .*PersistentVolume")
-	// `hotmount release` prints a command that finds the disk's name on the host. The test runs this command as
-	// printed.
+	// `hotmount release` prints a command that finds the disk's name on the host. The test runs the printed command
+	// without a change.
 	out := m.run("hotmount release vdb")
 	find := regexp.MustCompile(`(?m)^the host may have another name for the disk than vdb; .*: virsh dumpxml NODE --xpath "(.*)"$`).FindStringSubmatch(out)
 	if find == nil {
@@ -419,8 +421,8 @@ func TestVirsh(t *testing.T) {
 }
 
 // TestExchange checks that a link to a block volume never leads to another disk that replaces the volume's disk while
-// udev is late. It covers SCSI and NVMe, because udev names the disks of each bus in another form. TestBlockVolumes
-// covers virtio.
+// udev is late. TestExchange covers SCSI and NVMe, because udev names the disks of each bus in another form.
+// TestBlockVolumes covers virtio.
 func TestExchange(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run(`mkdir -p /var/lib/disks/block && cat >/etc/hotmount/config.yaml <<'X'
@@ -448,15 +450,16 @@ systemctl reload hotmount`)
 }
 
 // TestExchangedBeforeItsMount replaces a disk by another disk with the same kernel name while the first disk's mount
-// waits at the daemon's start. udev sees neither event. PID 1 then mounts the new disk by the first disk's link. The
-// test checks that hotmount unmounts the new disk again and does not record it as the first disk.
+// waits at the daemon's start. udev sees neither event. PID 1 mounts the new disk through the first disk's link, which
+// udev has not changed. The test checks that hotmount unmounts the new disk again and does not record it as the first
+// disk.
 func TestExchangedBeforeItsMount(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount; echo 'ready_timeout: 30s' >/etc/hotmount/config.yaml")
 	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	uuid := m.run("udevadm settle; blkid -o value -s UUID /dev/" + name)
 	seq := m.run("cat /sys/block/" + name + "/diskseq")
-	// The first disk's mount waits, because the disk is new on this worker and udev has not handled the late disk.
+	// The mount of a disk that is new on this worker waits until udev has handled the late disk.
 	m.run("udevadm control --stop-exec-queue")
 	late, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	m.run("systemctl start --no-block hotmount")
@@ -486,8 +489,8 @@ func TestExchangedBeforeItsMount(t *testing.T) {
 	}
 }
 
-// TestRewrittenBeforeItsMount changes the content of a disk through its storage, between udev's look and the mount. It
-// checks that the status warns all users about the other filesystem at the first filesystem's path.
+// TestRewrittenBeforeItsMount changes the content of a disk through its storage, between udev's look and the mount. The
+// status must warn all users that another filesystem is at the first filesystem's path.
 func TestRewrittenBeforeItsMount(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -517,9 +520,9 @@ func TestRewrittenBeforeItsMount(t *testing.T) {
 	}
 }
 
-// TestLoopDevices checks a disk in use through a loop device. The kernel shows no claim and no holder for such a use.
-// hotmount neither mounts the disk a second time nor formats it, even if the operator accepts it. hotmount does not
-// call the disk safe to detach.
+// TestLoopDevices checks a disk in use through a loop device. The kernel shows neither a claim nor a holder of a disk
+// that a loop device uses. hotmount neither mounts nor formats a disk that a loop device uses, even if the operator
+// accepts the disk. hotmount does not report a disk as safe to detach while a loop device uses it.
 func TestLoopDevices(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -529,8 +532,8 @@ func TestLoopDevices(t *testing.T) {
 	}
 	used, _ := m.attach(w, worker.Disk{File: image, Serial: "USED"})
 	empty, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "EMPTY"})
-	// The loop devices are set up on other nodes of the disks, which the daemon does not see, as if made in a
-	// container.
+	// Each loop device uses another device node of its disk, which the daemon does not see, as if a container had made
+	// the node.
 	m.run("udevadm settle; for d in " + used + " " + empty + "; do mknod /root/node-$d b $(sed 's/:/ /' /sys/block/$d/dev); done; losetup /dev/loop3 /root/node-" + used + "; mount /dev/loop3 /srv; echo kept >/srv/f; sync; losetup /dev/loop4 /root/node-" + empty + "; udevadm settle; systemctl start hotmount")
 	m.says("/dev/" + used + " .*ignore: the disk seems to be in use through /dev/loop3")
 	m.says("/dev/" + empty + " .* the disk is in use through /dev/loop4; tried again in")
@@ -552,7 +555,8 @@ func TestLoopDevices(t *testing.T) {
 	}
 	m.mounted(empty)
 
-	// The loop device is set up on a bind mount of the node, as kubelet does. The daemon sees this bind mount.
+	// This loop device uses a bind mount of the disk's device node, as kubelet's loop devices do. The daemon sees the
+	// bind mount of the device node.
 	bound, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "BOUND"})
 	boundAt := "/mnt/disks/" + m.mounted(bound)
 	m.run("umount " + boundAt + "; touch /run/volume; mount --bind /dev/" + bound + " /run/volume; losetup /dev/loop4 /run/volume; udevadm settle; hotmount accept " + bound)
@@ -571,7 +575,7 @@ func TestLoopDevices(t *testing.T) {
 }
 
 // TestShrunk checks that hotmount reports a disk smaller than its filesystem as an error in the journal. hotmount
-// neither mounts this disk nor writes to it.
+// neither mounts a disk that is smaller than its filesystem nor writes to the disk.
 func TestShrunk(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := blank(t, 2*gib)
@@ -631,8 +635,8 @@ func TestShrunk(t *testing.T) {
 	}
 }
 
-// TestGrowDuringMkfs checks that a disk that grows while mkfs.xfs runs is formatted once and mounted. The filesystem
-// then grows to fill the disk.
+// TestGrowDuringMkfs checks that a disk that grows while mkfs.xfs runs is formatted once and mounted. After the mount
+// the filesystem grows to fill the disk.
 func TestGrowDuringMkfs(t *testing.T) {
 	m, w := obedientNode(t)
 	victims := m.victims(w, 0, "sp20")

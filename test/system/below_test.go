@@ -10,8 +10,9 @@ import (
 )
 
 // TestDiskBelowAVolumeIsPulled pulls the disk below a mounted logical volume, twice. Once the disk is back, the test
-// follows the advice of the status. The first time, the volume stays mounted while the disk is away. The second time,
-// the volume is written to and released, and the daemon is restarted. Another volume of the group is always in use.
+// follows the advice of the status. At the first pull, the volume stays mounted while the disk is away. At the second
+// pull, the volume is written to and released, and the daemon is restarted. Another logical volume of the same volume
+// group is always in use.
 func TestDiskBelowAVolumeIsPulled(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /var/lib/prometheus/node-exporter; printf 'classes:\\n  - {name: lvm, names: [\"dm-*\"], mapper_names: [\"my--vg-disk*\"], blank: unsigned, directory: /mnt/disks}\\n' >/etc/hotmount/config.yaml; hotmount config check && systemctl restart hotmount")
@@ -50,8 +51,7 @@ func TestDiskBelowAVolumeIsPulled(t *testing.T) {
 	m.run("findmnt /srv")
 }
 
-// follow checks that status advises these commands, and that it does so for exactly one disk. Then follow runs the
-// commands.
+// follow checks that the status advises the given commands for exactly one disk, and runs the commands.
 func (m machine) follow(when, commands string) {
 	m.t.Helper()
 	const advice = `hotmount status --output json | sed -n 's/^ *"next": "\(once the disk below .*\)",\?$/\1/p'`

@@ -22,8 +22,8 @@ classes:
 `
 
 // exchanged detaches a disk that is given out as a block volume, and attaches another disk, before udev sees either
-// event. It checks that the link leads nowhere, and that the link is removed once udev sees the events. It returns the
-// other disk's kernel name and ID.
+// event. exchanged checks that the link leads nowhere, and that the link is removed once udev sees the events.
+// exchanged returns the other disk's kernel name and ID.
 func (m machine) exchanged(w *worker.Worker, name, id, link string, other worker.Disk) (string, string) {
 	m.t.Helper()
 	_, base, _ := strings.Cut(link, "/block/")
@@ -42,11 +42,12 @@ func (m machine) exchanged(w *worker.Worker, name, id, link string, other worker
 	return now, otherID
 }
 
-// unexpected returns the unexpected lines of the provisioner's log. Lines about its start and about volumes with a disk
-// sequence number are expected.
+// unexpected returns the unexpected lines of the provisioner's log. Lines about the provisioner's start and about
+// volumes with a disk sequence number are expected.
 //
 // gone is a period in which each pass of the provisioner may log the missing disk once. The period begins before the
-// disk is detached and ends after udev's event removed the link. The last of these lines may come one pass late.
+// disk is detached, and ends after the link was removed at udev's event. The last line about the missing disk may come
+// one pass late.
 func unexpected(t *testing.T, log string, gone [2]string) (lines []string) {
 	t.Helper()
 	const pass = time.Second
@@ -74,9 +75,9 @@ func unexpected(t *testing.T, log string, gone [2]string) (lines []string) {
 
 const raw = "/var/lib/disks/block/virtio-"
 
-// formatsFormerBlock formats a disk that was given out as a block volume. Only a token allows this. Another disk with
-// the same serial was attached before, so the record may belong to the other disk. hotmount therefore holds the new
-// filesystem until it is accepted.
+// formatsFormerBlock formats a disk that was given out as a block volume. hotmount formats a former block volume only
+// with a token. hotmount holds the new filesystem until an accept, because the record may belong to another disk with
+// the same serial.
 func (m machine) formatsFormerBlock(w *worker.Worker, disk worker.Disk) {
 	m.t.Helper()
 	m.run("mv /etc/hotmount/config.yaml /root; systemctl reload hotmount")
@@ -164,8 +165,9 @@ func TestBlockVolumes(t *testing.T) {
 	gone[1] = clock()
 	given("RAW-2", name)
 
-	// The disk looks blank. hotmount holds it, because a second disk with the same serial was seen. `hotmount accept`
-	// gives the disk out, although it is in another slot than before. No configuration makes hotmount format it.
+	// The disk looks blank. hotmount holds the disk, because a second disk with the same serial was seen. `hotmount
+	// accept` gives the disk out, although it is in another slot than before. No configuration makes hotmount format a
+	// disk that was once given out.
 	held := func(name string) {
 		t.Helper()
 		m.wait(name+" to be held", "hotmount plan | grep -E '^"+name+" .*hold .*the disk has the serial RAW-1 of a block volume .*two disks with this serial' && ! [ -L "+raw+"RAW-1 ]")
@@ -176,7 +178,7 @@ func TestBlockVolumes(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 	given("RAW-1", name)
-	// The second disk with this serial does not get the link when the first disk goes.
+	// When the first disk is detached, the second disk with the same serial does not get the link.
 	second, secondID = m.attach(w, worker.Disk{File: blank(t, gib), Serial: "RAW-1"})
 	m.wait("the second to be refused", "hotmount plan | grep -E '^"+second+" .*refuse .*another disk has the same serial RAW-1'")
 	if got := m.run("hotmount status || [ $? = 3 ]; hotmount release " + name); !strings.Contains(got, "given out") || !strings.Contains(got, "safe to detach") {
@@ -188,7 +190,7 @@ func TestBlockVolumes(t *testing.T) {
 	was := slot(name)
 	m.detach(w, id)
 	held(second)
-	// The second disk does not get the link either if it is attached without the first disk, in the first disk's slot.
+	// A second disk with the same serial does not get the link either in the first disk's slot, without the first disk.
 	m.detach(w, secondID)
 	second, secondID = m.attach(w, worker.Disk{File: blank(t, gib), Serial: "RAW-1"})
 	held(second)

@@ -24,8 +24,8 @@ ExecStart=/bin/bash -c 'set -e; cd /mnt/disks/%s; while :; do date +%%%%N >new; 
 X
 systemctl daemon-reload; systemctl start writer`
 
-// kubelet installs a service that stands in for kubelet. When the service starts at boot, it records which volumes are
-// mounted.
+// kubelet is a script that installs a stand-in for kubelet's service. When the stand-in starts at boot, it records
+// which volumes are mounted.
 const kubelet = `cat >/etc/systemd/system/kubelet.service <<'X'
 [Service]
 Type=oneshot
@@ -75,7 +75,7 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	}
 	m.run("mkdir -p /run/systemd/system/hotmount.service.d; printf '[Service]\\nWatchdogSec=6\\n' >/run/systemd/system/hotmount.service.d/w.conf; systemctl daemon-reload; systemctl restart hotmount")
 	running()
-	// The daemon resets the watchdog in time. Otherwise systemd would kill the daemon within these 13 seconds.
+	// The daemon resets the watchdog in time, or systemd would kill the daemon within these 13 seconds.
 	m.run("id=$(systemctl show -P InvocationID hotmount); sleep 13; [ $(systemctl show -P InvocationID hotmount) = $id ]")
 	m.run("systemctl kill -s STOP hotmount")
 	m.wait("the watchdog", "journalctl -b --no-pager -o cat -u hotmount | grep -q 'Watchdog timeout' && [ $(systemctl show -p NRestarts --value hotmount) -ge 1 ]")
@@ -102,8 +102,8 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	if err := w.Put(ctx(t), nextDeb(t), "/root/next.deb"); err != nil {
 		t.Fatal(err)
 	}
-	// dpkg is killed when it reports one of the package's states before "installed". It is not killed at the first
-	// report, because dpkg reports a state before it records the state.
+	// dpkg is killed when it reports one of the package's states before "installed". dpkg is not killed at the first
+	// report, because it reports a state before it records the state.
 	m.run("mkfifo /root/states; DEBIAN_FRONTEND=noninteractive dpkg --status-fd 3 -i /root/next.deb >/dev/null 2>&1 3>/root/states &" +
 		fmt.Sprintf("grep --line-buffered -m %d '^status: hotmount[:a-z0-9]*: ' /root/states; kill -KILL $!; ! wait $!", 2+chance(t).IntN(4)))
 	if got := m.run("dpkg-query -W -f '${Status}' hotmount"); got == "install ok installed" {
@@ -117,7 +117,7 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	alive("an upgrade")
 	m.run("dpkg -r hotmount")
 	alive("removal")
-	// This disk is attached before the package is installed again.
+	// The disk old is attached before the package is installed again.
 	old, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	if said := m.run("udevadm settle; dpkg -i /root/next.deb 2>&1"); !strings.Contains(said, "hotmount accept "+old) {
 		t.Errorf("the installation says: %s", said)
@@ -153,7 +153,7 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	}
 	// For the journal, all boots of a container are one boot, so the test selects entries by their time.
 	m.wait("the hold in this boot, too", "journalctl --no-pager -o cat --since @"+since+" | grep '^/dev/"+old+" .*hold: .*attached before hotmount was installed'")
-	// systemd flushes a container's disks at shutdown. These flushes write nothing, so the test counts sectors and not
+	// systemd flushes a container's disks at shutdown. A flush writes nothing, so the test counts sectors and not
 	// requests.
 	if got := m.run("awk '{print $7+$14}' /sys/block/" + old + "/stat"); got != "0" {
 		t.Errorf("%s sectors of %s were written", got, old)
@@ -232,7 +232,7 @@ func TestConfiguration(t *testing.T) {
 	m.mounted(held)
 }
 
-// numbers returns the words of a text, which must be numbers, as numbers.
+// numbers returns the numbers of a text in which each word must be a number.
 func numbers(t *testing.T, text string) (all []float64) {
 	t.Helper()
 	for _, word := range strings.Fields(text) {
@@ -250,7 +250,7 @@ func numbers(t *testing.T, text string) (all []float64) {
 func lookAt(name string) string { return "/block/" + name + "/queue/iostats\"" }
 
 // TestStorm checks that no disk is lost in a storm of two thousand events, and that the daemon looks at each disk once
-// more at the end. No disk is lost either when udevd forgets some events.
+// more at the end. No disk is lost even if udevd forgets some events.
 func TestStorm(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	var names []string
@@ -293,9 +293,9 @@ func TestStorm(t *testing.T) {
 		} else {
 			t.Logf("%d looks at %s, which had %d events in %.0f seconds", len(all), name, events, times[2]-times[0])
 		}
-		// The daemon still receives events after udevd is done, and looks every five seconds. It looks at all disks
-		// once more when the detached disk's mount point is removed. After a short storm, some of the first eight looks
-		// are still to come.
+		// The daemon still receives events after udevd is done, and looks at a disk every five seconds. The daemon
+		// looks at all disks once more when the detached disk's mount point is removed. After a short storm, some of
+		// the first eight looks are still to come.
 		end, last := slices.IndexFunc(all, func(at float64) bool { return at > times[2] }), all[len(all)-1]
 		if end < 0 {
 			continue
@@ -315,7 +315,8 @@ func TestStorm(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 
-	// forgets runs what, and makes udevd forget the events. A restarted udevd forgets the events in its queue.
+	// forgets runs the function what, and makes udevd forget the events of its changes. A restarted udevd forgets the
+	// events in its queue.
 	forgets := func(what func()) {
 		t.Helper()
 		m.run("udevadm settle; udevadm control --stop-exec-queue")
@@ -382,9 +383,10 @@ func TestReinstalled(t *testing.T) {
 	second := m.mounted(name)
 	slot := m.run("udevadm info -q property --property ID_PATH --value /dev/" + name)
 	m.run("echo one >/mnt/disks/" + first + "/f; echo two >/mnt/disks/" + second + "/f")
-	// kubelet and a container runtime set up a pod like this. The volume is bind-mounted for the pod, whose process is
-	// in a scope below kubepods.slice. No dependency orders the scope before or after mounts. The process sees the bind
-	// mount in a mount namespace of its own. The process writes until it ends, three seconds after SIGTERM.
+	// The test sets up a pod as kubelet and a container runtime do. The volume is bind-mounted for the pod, whose
+	// process is in a scope below kubepods.slice. No dependency orders the pod's scope before or after mounts. The
+	// pod's process sees the bind mount in a mount namespace of its own. The pod's process writes until it ends, three
+	// seconds after SIGTERM.
 	bind := "/var/lib/kubelet/pods/0e3b1b0a-1111-2222-3333-444444444444/volumes/kubernetes.io~local-volume/pv"
 	m.run("mkdir -p " + bind + "; mount --bind /mnt/disks/" + first + " " + bind +
 		"; setsid systemd-run --quiet --scope --unit=cri-containerd-pod --slice=kubepods-besteffort-pod0e3b1b0a_1111_2222_3333_444444444444.slice unshare --mount --propagation private" +
@@ -486,8 +488,8 @@ func TestSystemDiskElsewhere(t *testing.T) {
 	}
 }
 
-// TestDebian13DiskOnDebian12 checks that a disk formatted on Debian 13 can be mounted and repaired on Debian 12. It
-// also checks that hotmount recognises all writes of Debian 13's mkfs.xfs.
+// TestDebian13DiskOnDebian12 checks that a disk formatted on Debian 13 can be mounted and repaired on Debian 12.
+// TestDebian13DiskOnDebian12 also checks that hotmount recognises all writes of Debian 13's mkfs.xfs.
 func TestDebian13DiskOnDebian12(t *testing.T) {
 	m, w := start(t, worker.Options{Suite: "trixie"})
 	image := blank(t, 320<<20)
@@ -527,7 +529,7 @@ func TestDebian13DiskOnDebian12(t *testing.T) {
 }
 
 // TestFeaturesOnDebian13 checks that a class that sets one feature of XFS gets no other feature that Linux 6.1 does not
-// know. Debian 13's mkfs.xfs turns some of these features on by default.
+// know. Debian 13's mkfs.xfs turns on some features by default that Linux 6.1 does not know.
 func TestFeaturesOnDebian13(t *testing.T) {
 	m, w := startNode(t, worker.Options{Suite: "trixie"})
 	m.run(`printf '%s\n' classes: '- name: default' '  directory: /mnt/disks' '  mkfs_options: ["-m reflink=0"]' >/etc/hotmount/config.d/50-mkfs.yaml; hotmount config check; systemctl reload hotmount`)

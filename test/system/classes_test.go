@@ -11,10 +11,10 @@ import (
 	"hotmount/test/worker"
 )
 
-// TestFastAndSlow checks the example with fast, slow and block classes. Each of six disks on virtio, virtio-scsi and
-// NVMe gets the right class, and blank disks are formatted. Excluded disks are left alone. `hotmount explain` shows why
-// a disk is excluded, both on the node and from a dump. A reload applies the whole configuration with its drop-ins, or
-// nothing of it.
+// TestFastAndSlow checks the example configuration with fast, slow and block classes. Each of six disks on virtio,
+// virtio-scsi and NVMe gets the right class, and blank disks are formatted. Excluded disks are left alone. `hotmount
+// explain` shows why a disk is excluded, both on the node and from a dump. A reload applies the whole configuration
+// with its drop-ins, or nothing of it.
 func TestFastAndSlow(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	example, err := os.ReadFile("../../packaging/examples/fast-slow.yaml")
@@ -35,15 +35,15 @@ func TestFastAndSlow(t *testing.T) {
 	}
 	attach("FAST-1", worker.BusNVMe, blank(t, gib), "/var/lib/disks/ssd")
 	attach("FAST-2", worker.BusNVMe, made(t, gib), "/var/lib/disks/ssd")
-	// debugfs, which sets the mode of the root directory, fails. The ext4 filesystem is then complete, but hotmount
-	// does not mount it without the mode.
+	// debugfs, which sets the mode of the root directory, is replaced by a program that fails. The ext4 filesystem is
+	// complete except for the mode of its root directory, so hotmount does not mount it.
 	m.run("mount --bind /bin/false /usr/sbin/debugfs")
 	slow := attach("SLOW-1", worker.BusSCSI, blank(t, gib), "/var/lib/disks/hdd")
 	m.says("/dev/" + slow + ".* cannot run /usr/sbin/debugfs .*: exit code 1")
 	if got := m.run("blkid -p -o value -s TYPE /dev/" + slow + "; findmnt -n /dev/" + slow + " || true; touch /etc/hotmount/hold; umount /usr/sbin/debugfs; systemctl reload hotmount"); got != "ext4" {
 		t.Errorf("without the mode: %s", got)
 	}
-	// hotmount does not set the mode either while the hold file forbids formatting.
+	// hotmount does not set the mode while the hold file forbids formatting.
 	m.says("/dev/" + slow + ".* cannot finish the ext4 on .*: nothing is formatted: /etc/hotmount/hold exists")
 	if got := m.run("debugfs -R 'stat <2>' /dev/" + slow + " 2>/dev/null | grep -o 'Mode: *0755'; findmnt -n /dev/" + slow + " || true; rm /etc/hotmount/hold; systemctl reload hotmount"); got != "Mode:  0755" {
 		t.Errorf("with the hold file: %s", got)
@@ -93,8 +93,8 @@ func TestFastAndSlow(t *testing.T) {
 	name := attach("SLOW-3", worker.BusSCSI, made(t, gib), "/var/lib/disks/hdd")
 	m.wait(name+" mounted with the new options", "findmnt -no OPTIONS /dev/"+name+" | grep nodev | grep -v nosuid")
 
-	// A mounted volume keeps its class, even if another class now selects it. After a release the volume is held, and
-	// the accept of the release does not lift this hold.
+	// A mounted volume keeps its class, even if another class now selects it. After a release, another hold keeps the
+	// volume from the other class, and the accept of the release does not lift it.
 	moved := all[3].name
 	m.run("printf 'classes:\\n- {name: ssd, transport: [nvme, virtio]}\\n' >/etc/hotmount/config.d/60-moved.yaml; systemctl reload hotmount; hotmount plan | grep -E '^" + moved + " .*keep'; hotmount release " + moved + "; hotmount accept " + moved)
 	m.wait("the volume to be held", "hotmount plan | grep -E '^"+moved+" .*hold .*the disk was a volume of class hdd '")
@@ -103,8 +103,8 @@ func TestFastAndSlow(t *testing.T) {
 }
 
 // TestThreeClasses attaches six disks on three buses, some blank and some with a filesystem. Each disk is mounted in
-// its class's directory. The provisioner's stand-in then publishes the disk with the values that hotmount prints. No
-// class selects the excluded disk or the disk that is too small.
+// its class's directory. The provisioner's stand-in publishes each disk with the values that hotmount prints. No class
+// selects the excluded disk or the disk that is too small.
 func TestThreeClasses(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.example("fast-slow.yaml")
@@ -155,7 +155,7 @@ func TestThreeClasses(t *testing.T) {
 		}
 	}
 
-	// Every selector of this class matches this disk.
+	// Every selector of the class in odd.yaml matches the disk.
 	m.run(`mkdir -p /etc/hotmount/config.d /var/lib/disks/odd; cat >/etc/hotmount/config.d/odd.yaml <<'X'
 classes:
   - name: odd
@@ -246,8 +246,8 @@ func TestDropIns(t *testing.T) {
 // reported as a problem. A release of one partition leaves the others mounted.
 //
 // The partitions are mounted again after a reboot, and all mounts go when the disk is detached. A guest may make a
-// filesystem on a partition of its raw volume. hotmount never mounts this filesystem, neither before nor after the
-// reboot.
+// filesystem on a partition of its raw volume. hotmount never mounts a filesystem that a guest made, neither before nor
+// after the reboot.
 func TestPartitions(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -275,7 +275,8 @@ func TestPartitions(t *testing.T) {
 	one, two := m.mounted(name+"1"), m.mounted(name+"2")
 	m.run("echo 1 >/mnt/disks/" + one + "/number; echo 2 >/mnt/disks/" + two + "/number")
 	m.run("grep -x What=/dev/disk/by-diskseq/$(cat /sys/block/" + name + "/diskseq)-part1 '/run/systemd/transient/" + unitOf(one) + "'")
-	// Partitions stay mounted when no class selects them any more. A restart of the daemon would not change this.
+	// Partitions stay mounted when no class selects them any more. A restart of the daemon would not unmount the
+	// partitions either.
 	m.run("cp /etc/hotmount/config.yaml /root/config.yaml; : >/etc/hotmount/config.yaml; systemctl reload hotmount")
 	m.wait("the partitions to be left alone", "! hotmount status | grep '^"+name+"[12] '")
 	m.run("cp /root/config.yaml /etc/hotmount/config.yaml; systemctl reload hotmount; hotmount rescan")
@@ -352,7 +353,7 @@ func TestLogicalVolumes(t *testing.T) {
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + string(example) + "X\nhotmount config check && systemctl reload hotmount")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 60*gib), Serial: "VG"})
 	m.run("udevadm settle; pvcreate -q /dev/" + name + " && vgcreate -q vg0 /dev/" + name + " && lvcreate -q -y -n other -L 1G vg0")
-	// This volume has old data, like a volume that was in use before.
+	// The volume disk1 has old data, like a volume that was in use before.
 	m.run("lvcreate -q -y -n disk1 -L 5G vg0 && echo old | dd of=/dev/vg0/disk1 bs=1M seek=100 conv=fsync status=none")
 	m.run("for i in 2 3 4 5 6 7 8 9 10; do lvcreate -q -y -n disk$i -L 5G vg0; done")
 	// LVM hides a new volume from udev at first. The event that reveals the volume is lost now and then. In this case
@@ -368,8 +369,8 @@ func TestLogicalVolumes(t *testing.T) {
 	if got := m.run("hotmount explain " + other); !strings.Contains(got, "NO   mapper_names: vg0-disk*: found vg0-other") || !strings.Contains(got, "yes  names: dm-*: found "+other) {
 		t.Error(got)
 	}
-	// During lvextend systemd may treat a volume as unplugged and unmount it. hotmount does not treat this as an
-	// unmount by hand, and mounts the grown volume at the same path.
+	// During lvextend systemd may treat a volume as unplugged and unmount it. hotmount does not take systemd's unmount
+	// for an unmount by hand, and mounts the grown volume at the same path.
 	first := m.run("findmnt -no TARGET /dev/vg0/disk1")
 	m.run("lvextend -q -y -L +1G vg0/disk1 && udevadm settle")
 	m.waits(3, "the first to be grown", "findmnt "+first+" && [ $(stat -f -c '%b * %S' "+first+" | xargs expr) -ge 6200000000 ] && [ $(cat "+first+"/number) = 1 ]")
@@ -381,7 +382,7 @@ func TestLogicalVolumes(t *testing.T) {
 		t.Errorf("after the reboot: %s", got)
 	}
 	// The mounts stay when the package is removed, even when udev handles the volumes again without hotmount's rule. A
-	// later installation mounts the volumes again, although they were there before the package.
+	// later installation mounts the volumes again, although the volumes existed before the installation.
 	m.run("dpkg -r hotmount && udevadm control --reload && udevadm trigger --action=change --subsystem-match=block && udevadm settle")
 	m.run(ten + " && ! ls /dev/disk/by-diskseq/$(cat /sys/class/block/$(basename $(readlink -f /dev/vg0/disk1))/diskseq) && umount /mnt/disks/*-*")
 	if err := w.Put(ctx(t), nextDeb(t), "/root/next.deb"); err != nil {
@@ -396,8 +397,8 @@ func TestLogicalVolumes(t *testing.T) {
 }
 
 // TestClassDirectory checks that nobody can write to a mount point while nothing is mounted there. Foreign files and
-// directories in the class directory are reported. hotmount neither deletes them nor mounts over them. hotmount removes
-// empty mount points that are not in use.
+// directories in the class directory are reported. hotmount neither deletes foreign files and directories nor mounts
+// over them. hotmount removes empty mount points that are not in use.
 func TestClassDirectory(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -410,7 +411,7 @@ func TestClassDirectory(t *testing.T) {
 	m.detach(w, id)
 	m.wait("the directory to go", "[ ! -e "+where+" ]")
 
-	// The first directory is a mount point as hotmount makes it, except that it contains the file f.
+	// The first directory is like a mount point that hotmount makes, except that it contains the file f.
 	m.run("mkdir " + where + "; echo precious >" + where + "/f; touch " + where + "/not-mounted; chattr +i " + where + "/not-mounted " + where + "; mkfifo /mnt/disks/pipe; ln -s /etc /mnt/disks/link; mkdir /mnt/disks/11111111-2222-4333-8444-555555555555 /mnt/disks/nested; mount -t tmpfs none /mnt/disks/nested; systemctl reload hotmount")
 	m.says(where + " holds files although nothing is mounted there .the first: f.")
 	m.says("/mnt/disks/pipe is a FIFO")
@@ -435,8 +436,8 @@ func TestClassDirectory(t *testing.T) {
 		t.Errorf("after a reboot: %s", got)
 	}
 	name = m.run("lsblk -dno NAME,SERIAL | awk '$2 == \"STRAY\" {print $1}'")
-	// The daemon retries the mount by itself after growing delays. The test freezes the daemon, so that no retry comes
-	// in the middle of the remedy.
+	// The daemon retries the mount by itself after growing delays. The test freezes the daemon, so that the daemon does
+	// not retry the mount in the middle of the remedy.
 	remedy := m.run("journalctl -b -u hotmount -o cat --no-pager | sed -n 's|^" + where + " holds files .* first), then: ||p' | tail -n 1")
 	m.run("systemctl freeze hotmount")
 	m.wait("the daemon's jobs of systemd", "[ -z \"$(systemctl list-jobs --no-legend)\" ]")

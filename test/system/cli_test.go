@@ -93,13 +93,13 @@ func TestStatus(t *testing.T) {
 	}
 	t.Log(m.run("hotmount status || true; hotmount status -o wide || true"))
 
-	// `hotmount status` opens no disk, because it shows what the daemon has read before. It opens only loop devices, to
-	// learn which file or disk is behind each of them.
+	// `hotmount status` opens no disk, because it shows what the daemon has read before. `hotmount status` opens only
+	// loop devices, to learn which file or disk is behind each of them.
 	if out := m.run("strace -f -qq -s 400 -e trace=open,openat -o /root/trace hotmount status >/dev/null || true; grep -c 'status.json' /root/trace; ! grep '\"/dev/[vd][dm]' /root/trace"); out != "1" {
 		t.Errorf("how often status opens status.json, and the disks that it opens: %s", out)
 	}
-	// Output is coloured on a terminal, unless TERM or NO_COLOR forbids colours. With --watch, the command repeats the
-	// table until it gets SIGINT. Its exit status is then that of the last table.
+	// Output is coloured on a terminal, unless TERM or NO_COLOR forbids colours. With --watch, `hotmount status`
+	// repeats the table until it gets SIGINT. With --watch, the exit status is the exit status for the last table.
 	for line, want := range map[string]string{
 		`TERM=xterm script -qec "hotmount status" /dev/null`:                                                                    "coloured 3",
 		`TERM=xterm NO_COLOR=1 script -qec "hotmount status" /dev/null`:                                                         "plain 3",
@@ -123,8 +123,8 @@ func TestStatus(t *testing.T) {
 	m.run("systemctl stop watch")
 }
 
-// TestStatusOfTheDead mounts a filesystem that never answers over the disk's filesystem. It checks that neither the
-// daemon nor the commands wait for the filesystem that never answers.
+// TestStatusOfTheDead mounts a filesystem that never answers over the disk's filesystem. TestStatusOfTheDead checks
+// that neither the daemon nor the commands wait for a filesystem that never answers.
 func TestStatusOfTheDead(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, gib)})
@@ -146,8 +146,8 @@ func TestStatusOfTheDead(t *testing.T) {
 // failing is the name of the environment variable that makes TestThatFails start its workers.
 const failing = "HOTMOUNT_TEST_FAILS"
 
-// TestThatFails fails if the variable in failing is "yes", as TestLogsAreKept sets it. One of its two workers starts,
-// and the setup of the other worker fails.
+// TestThatFails fails if TestLogsAreKept has set the environment variable in failing to "yes". One of the test's two
+// workers starts, and the setup of the other worker fails.
 func TestThatFails(t *testing.T) {
 	how := os.Getenv(failing)
 	if how == "" {
@@ -228,7 +228,7 @@ func TestFormatByToken(t *testing.T) {
 		t.Errorf("after wrong tokens: %s write requests", got)
 	}
 
-	// This byte is in one of the samples that a token depends on.
+	// The changed byte is in one of the samples that a token depends on.
 	m.run("printf x | dd of=/dev/" + name + " bs=1 seek=100000000 conv=notrunc,fsync 2>/dev/null")
 	if out := m.fails("hotmount format " + name + " --confirm " + token); !strings.Contains(out, "the token is not valid") {
 		t.Error(out)
@@ -238,8 +238,8 @@ func TestFormatByToken(t *testing.T) {
 	changed := digest(t, image)
 	m.detach(w, id)
 	name, _ = m.attach(w, worker.Disk{File: image})
-	// The daemon now reads the disk in its own formatting unit. The formatting unit that `hotmount format` starts comes
-	// later.
+	// The daemon's own formatting unit now reads the disk. The formatting unit of `hotmount format` starts later than
+	// the daemon's.
 	m.wait("the proof", "journalctl -u hotmount-format@$(cat /sys/block/"+name+"/diskseq) | grep 'Starting hotmount-format'")
 	if out := m.fails("hotmount format " + name + " --confirm " + token); !strings.Contains(out, "the token is not valid") {
 		t.Error(out)
@@ -247,8 +247,8 @@ func TestFormatByToken(t *testing.T) {
 	_, token = m.offer(name)
 	// A process has the disk open exclusively.
 	m.run("systemd-run --quiet --unit=holder perl -MFcntl -e 'until (sysopen(F, \"/dev/" + name + "\", O_RDONLY|O_EXCL)) { sleep 1 } open(HELD, \">\", \"/run/held\"); sleep 600'")
-	// /run/held shows that the process has opened the disk. A failed attempt to open the disk would show nothing,
-	// because the daemon's own proof may still have it open.
+	// /run/held shows that the process has opened the disk. A failed attempt to open the disk would prove nothing,
+	// because the daemon's own proof may still have the disk open.
 	m.wait("the holder", "test -e /run/held")
 	if out := m.fails("hotmount format " + name + " --confirm " + token); !strings.Contains(out, "somebody else uses the disk") {
 		t.Error(out)
@@ -271,10 +271,10 @@ func TestFormatByToken(t *testing.T) {
 	}
 }
 
-// TestPartitionsForgotten checks that the kernel forgets the partitions of a disk that is formatted. Otherwise the disk
-// would stay refused. Swap in use is not formatted. While a virtual machine monitor has a partition open, hotmount does
-// not advise anyone to overwrite the disk. The test needs a virtual machine, because a container has no device nodes of
-// partitions and shares the host's swap.
+// TestPartitionsForgotten checks that the kernel forgets the partitions of a disk that is formatted. If the kernel did
+// not forget the partitions, the disk would stay refused. Swap in use is not formatted. While a virtual machine monitor
+// has a partition open, hotmount does not advise anyone to overwrite the disk. The test needs a virtual machine,
+// because a container has no device nodes of partitions and shares the host's swap.
 func TestPartitionsForgotten(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	parted := blank(t, 640<<20)
@@ -342,7 +342,8 @@ func (m machine) offer(name string) (text, token string) {
 	return text, found[1]
 }
 
-// scribble writes n random bytes to the file of a disk. at is the offset of the first byte, which is not zero.
+// scribble writes n random bytes to the file of a disk. at is the offset of the first of these bytes, which is never
+// zero.
 func scribble(t *testing.T, image string, at int64, n int) {
 	t.Helper()
 	c := chance(t)
@@ -360,8 +361,8 @@ func scribble(t *testing.T, image string, at int64, n int) {
 	}
 }
 
-// throttle limits the worker's reads and writes of a disk, in bytes a second. 0 means no limit. The id is that of the
-// QEMU device. For a virtio disk it is the id of the device's part that does the I/O, and ends in /virtio-backend.
+// throttle limits the worker's reads and writes of a disk, in bytes a second. 0 means no limit. id is the id of the
+// QEMU device. For a virtio disk, id is the id of the device's part that does the I/O, and ends in /virtio-backend.
 func throttle(t *testing.T, w *worker.Worker, id string, read, write int) {
 	t.Helper()
 	args := map[string]any{"id": id, "bps": 0, "bps_rd": read, "bps_wr": write, "iops": 0, "iops_rd": 0, "iops_wr": 0}

@@ -10,8 +10,8 @@ import (
 	"hotmount/test/worker"
 )
 
-// These are the daemon's highest allowed costs for the attachment of one disk with a filesystem. The counts do not
-// depend on the machine.
+// These constants are the daemon's highest allowed costs for the attachment of one disk with a filesystem. The counts
+// do not depend on the machine.
 const (
 	mostLooks       = 3
 	mostDBusCalls   = 1
@@ -30,8 +30,8 @@ func (m machine) startsNothing() {
 	}
 }
 
-// traceStart restarts the daemon under strace, from its first system call on. The unit's sandbox forbids strace, so a
-// drop-in switches a part of the sandbox off.
+// traceStart restarts the daemon, and traces it with strace from its first system call on. The unit's sandbox forbids
+// strace, so a drop-in switches a part of the sandbox off.
 func (m machine) traceStart() {
 	m.t.Helper()
 	m.run(`mkdir -p /run/systemd/system/hotmount.service.d; cat >/run/systemd/system/hotmount.service.d/traced.conf <<-X
@@ -61,8 +61,8 @@ func (m machine) programs() (ran func() string) {
 }
 
 // TestCounts checks that one attachment costs a bounded number of looks and of calls to PID 1. mount(8) is the only
-// program that runs. A network device that comes and goes costs nothing. A start of the daemon runs no program, and
-// looks at a mounted disk once.
+// program that runs for an attachment. A network device that comes and goes costs nothing. A start of the daemon runs
+// no program, and looks at a mounted disk once.
 func TestCounts(t *testing.T) {
 	exclusive(t) // the daemon also receives events of other containers' disks
 	m, w := startNode(t, worker.Options{})
@@ -153,14 +153,14 @@ func TestCounts(t *testing.T) {
 }
 
 // TestRests checks that an idle daemon wakes up at most 60 times in ten minutes, even while network devices come and
-// go. A wake-up is a second in which one of its threads runs.
+// go. A wake-up is a second in which a thread of the daemon runs.
 func TestRests(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, gib)})
 	m.mounted(name)
-	// The daemon becomes idle a minute after its last action. If another program mounts something, this wakes the
-	// daemon. So it is enough if one of three spans of 130 seconds has at most 13 wake-ups. The shell that counts
-	// wake-ups starts no process, because a process could cause an event of udev.
+	// The daemon becomes idle a minute after its last action. A mount by another program wakes the daemon. The test
+	// passes if one of three spans of 130 seconds has at most 13 wake-ups. The shell that counts wake-ups starts no
+	// process, because a process could cause an event of udev.
 	m.run(`pid=$(systemctl show -P MainPID hotmount)
 		switches() {
 			n=0

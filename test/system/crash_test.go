@@ -18,20 +18,21 @@ import (
 // full reports whether the tests run all cases instead of a random choice (make test-full).
 var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 
-// obedient is a script that replaces mkfs.xfs and takes its orders from the disk's serial number. The n-th field after
-// the colon is for the n-th run that writes. An order has a letter for the action, a letter for the system call, and
-// the number of the call:
+// obedient is a script that replaces mkfs.xfs and takes its orders from the disk's serial number. In the serial number,
+// the n-th field after the colon is for the n-th run of mkfs.xfs that writes. An order has a letter for the action, a
+// letter for the system call, and the number of the call:
 //
 //	kp7  mkfs.xfs is killed instead of the 7th pwrite64
 //	sf1  mkfs.xfs is stopped after the 1st fallocate
 //
-// "s0" stops mkfs.xfs before the first write. "kx" kills it and "sx" stops it after the last write. A loop device has
-// its file's name as its serial number. A disk without a serial number has the one in the file /var/lib/orders/serial.
+// "s0" stops mkfs.xfs before the first write. After the last write, "kx" kills mkfs.xfs and "sx" stops it. A loop
+// device has its file's name as its serial number. For a disk without a serial number, obedient reads its orders from
+// the file /var/lib/orders/serial.
 //
 // The arguments of each run are recorded as the name of an empty file. The kernel would count bytes in a file as
-// written by mkfs.xfs, and hotmount compares this count with the bytes that reach the disk. The kernel counts a new
-// name in a journaled ext4 for no process. After a killed run, another file has the state of the XFS that the run left
-// on the disk.
+// written by mkfs.xfs, and hotmount compares this count with the bytes that reach the disk. The kernel does not count a
+// new file name in a journaled ext4 as written by any process. After a killed run, another file has the state of the
+// XFS that the run left on the disk.
 const obedient = `#!/bin/bash
 case " $* " in *" -N "*|*" -V "*) exec /usr/local/real/mkfs.xfs "$@" ;; esac
 node=${!#}
@@ -79,7 +80,8 @@ func obedientOptions() worker.Options {
 	}}
 }
 
-// obedientNode returns a container on which obedient is mkfs.xfs. obedientWorker returns such a virtual machine.
+// obedientNode returns a container on which obedient is mkfs.xfs. obedientWorker returns a virtual machine on which
+// obedient is mkfs.xfs.
 func obedientNode(t *testing.T) (machine, worker.Node) {
 	t.Helper()
 	return startNode(t, obedientOptions())
@@ -103,7 +105,7 @@ func (m machine) ordered(w worker.Node, image, orders string) worker.Disk {
 	return worker.Disk{File: named}
 }
 
-// crashSize is the size of the disks in bytes. It is the smallest size that mkfs.xfs accepts.
+// crashSize is the size of the disks in bytes, the smallest size that mkfs.xfs accepts.
 const crashSize = 300 << 20
 
 // mkfsWrites returns the writes of mkfs.xfs to a disk of crashSize, in order. Each write has the name that orders use,
@@ -133,8 +135,8 @@ func (m machine) mkfsWrites(w worker.Node) (all []string, super int) {
 	return all, super
 }
 
-// some returns all writes if full is set. Otherwise it returns the first write, the superblock's first write, the last
-// write, and as many random writes as more says.
+// some returns all writes if full is set. If full is not set, some returns the first, the last and the superblock's
+// first write, and as many random writes as more says.
 func some(c *rand.Rand, writes []string, super, more int) []string {
 	if full {
 		return writes
@@ -184,8 +186,9 @@ func (m machine) byName(v *victim) {
 	v.name = strings.Split(m.run("grep -lx "+quote(v.serial)+" /sys/block/vd*/serial"), "/")[3]
 }
 
-// whole waits until the disk is mounted, and checks how it was formatted. Each run of mkfs.xfs had the UUID that is
-// mounted, the number of runs is right, and the disk was neither refused nor held. whole returns a line for the log.
+// whole waits until the disk is mounted, and checks how it was formatted. Each run of mkfs.xfs must have used the
+// mounted UUID, the number of runs must be right, and the disk must not have been refused or held. whole returns a line
+// for the log.
 func (m machine) whole(v victim, runs int) string {
 	m.t.Helper()
 	uuid := m.mounted(v.name)
@@ -221,8 +224,8 @@ func (m machine) forget(w worker.Node, victims []victim) {
 	m.run("journalctl --rotate -q; journalctl --vacuum-size=1 -q")
 }
 
-// TestAgentKilled kills the daemon at each write of mkfs.xfs. It checks that mkfs.xfs continues, and that the next
-// daemon waits for mkfs.xfs. For half of the disks the test also kills the formatting process.
+// TestAgentKilled kills the daemon at each write of mkfs.xfs. TestAgentKilled checks that mkfs.xfs continues, and that
+// the next daemon waits for mkfs.xfs. For half of the disks the test also kills the formatting process.
 func TestAgentKilled(t *testing.T) {
 	m, w := obedientNode(t)
 	orders := []string{"s0"}
@@ -231,8 +234,8 @@ func TestAgentKilled(t *testing.T) {
 		orders = append(orders, "s"+at)
 	}
 	last := orders[len(orders)-1]
-	// The two halves of the disks have their orders one apart. So the full test kills the daemon twice at each write,
-	// once with the formatting process and once without it.
+	// The orders of the second half of the disks are those of the first half, shifted by one. The full test therefore
+	// kills the daemon twice at each write, once with the formatting process and once without it.
 	var turns []int
 	for i := range orders {
 		if full || i%2 == 0 {
@@ -278,8 +281,8 @@ func TestAgentKilled(t *testing.T) {
 	t.Logf("%d times", len(turns))
 }
 
-// TestMkfsKilled kills mkfs.xfs before each of its writes, after its last write, and again during its next run. It
-// checks that the result is one mounted XFS with the intended UUID (issue 3, Shown).
+// TestMkfsKilled kills mkfs.xfs before each of its writes, after its last write, and again during its next run.
+// TestMkfsKilled checks that the result is one mounted XFS with the intended UUID (issue 3, Shown).
 func TestMkfsKilled(t *testing.T) {
 	m, w := obedientNode(t)
 	writes, super := m.mkfsWrites(w)
@@ -288,7 +291,8 @@ func TestMkfsKilled(t *testing.T) {
 	for _, at := range some(c, writes, super, 1) {
 		orders = append(orders, "k"+at)
 	}
-	// For these disks the second run is killed, too. It first zeroes what the first run wrote.
+	// For the next disks the second run of mkfs.xfs is killed, too. The second run of mkfs.xfs first zeroes what the
+	// first run wrote.
 	twice := 1
 	if full {
 		twice = 20
@@ -323,12 +327,13 @@ func TestMkfsKilled(t *testing.T) {
 // writes to new allocation groups, the first log recovery of Debian 12's kernel fails. If only the last group grew, the
 // recovery succeeds, but the kernel shuts the filesystem down once the new space is used.
 //
-// hotmount therefore first mounts the filesystem at another path, where these failures do no harm. Then it mounts the
-// filesystem at its own path, where it works and has its data.
+// hotmount first mounts the filesystem at another path, where a failed recovery or a shutdown does no harm. After the
+// first mount hotmount mounts the filesystem at its own path, where the filesystem works and has its data.
 func TestPowerCutAfterGrowth(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + growConfig + "X\nsystemctl reload hotmount")
-	// This setting keeps the new size only in the log for as long as the test lasts (xfs_log_worker).
+	// The setting fs.xfs.xfssyncd_centisecs keeps the new size only in the log for as long as the test lasts
+	// (xfs_log_worker).
 	m.run("modprobe xfs; sysctl -q -w fs.xfs.xfssyncd_centisecs=720000")
 	const eighth = gib / 8
 	grown := []struct {
@@ -403,7 +408,8 @@ func (m machine) ownOrders(w *worker.Worker) {
 }
 
 // TestPowerCutDuringMkfs cuts the power while mkfs.xfs is stopped, either before its first write or after a later
-// write. The full test does this for each write. Otherwise it tests the last write and one other point.
+// write. The full test cuts the power at each write. The short test cuts the power at the last write and at one other
+// point.
 func TestPowerCutDuringMkfs(t *testing.T) {
 	m, w := obedientWorker(t)
 	writes, super := m.mkfsWrites(w)
@@ -523,7 +529,7 @@ func TestTornFormat(t *testing.T) {
 	m, w := obedientNode(t)
 	v := m.victims(w, 0, "sx")[0]
 	m.stopped(v)
-	// The third of the four groups, group 2, begins at byte 150 MiB.
+	// The third of the four allocation groups, group 2, begins at byte 150 MiB.
 	m.run(fmt.Sprintf("systemctl stop hotmount; dd if=/dev/zero of=/dev/%s bs=4096 count=1 seek=38400 oflag=direct conv=notrunc status=none; systemctl kill -s KILL 'hotmount-format@*'", v.name))
 	m.wait("the unit's end", "! systemctl is-active 'hotmount-format@*' | grep -E '^(de)?activating' && ! pgrep mkfs.xfs")
 	m.run("systemctl start hotmount")

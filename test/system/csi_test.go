@@ -16,7 +16,8 @@ import (
 // kubeletRoot is kubelet's root directory in the worker.
 const kubeletRoot = "/var/lib/kubelet"
 
-// register makes the sockets of the drivers in kubelet's directories. No process listens on them, as after a power cut.
+// register makes the sockets of the drivers in kubelet's directories. No process listens on the sockets, as after a
+// power cut.
 func (m machine) register(drivers ...string) {
 	m.t.Helper()
 	for _, driver := range drivers {
@@ -30,7 +31,7 @@ func (m machine) register(drivers ...string) {
 	}
 }
 
-// hetzner names its socket in another way than other drivers do.
+// hetzner's driver names its socket in another form than other drivers.
 const hetzner = "csi.hetzner.cloud"
 
 // unregister removes all drivers' sockets and directories, as an administrator does.
@@ -67,13 +68,14 @@ func luksDisk(t *testing.T, size int64) string {
 // heldFor waits until the status shows that the disk is held because of the driver.
 func (m machine) heldFor(name, driver string) {
 	m.t.Helper()
-	// The status is asked, because the journal may have the hold of an earlier disk with this kernel name.
+	// The function reads the status, because the journal may have the hold of an earlier disk with this kernel name.
 	m.wait("the hold", "(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep -E '"+name+" is held .another user.: a storage driver .*"+driver+".*hotmount accept "+name+"'")
 }
 
-// stage does with a volume what kubelet does (FormatAndMount in k8s.io/mount-utils, NodeUnstageVolume). It mounts the
-// disk, writes like a pod, and unmounts the disk. It then detaches the disk at once. Each command must succeed at the
-// first attempt, and the pod's data must be on the storage. times says how often pods have written to the volume.
+// stage does with a volume what kubelet does (FormatAndMount in k8s.io/mount-utils, NodeUnstageVolume). stage mounts
+// the disk, writes like a pod, and unmounts the disk. stage detaches the disk directly after the unmount. Each command
+// must succeed at the first attempt, and the pod's data must be on the storage. times says how often pods have written
+// to the volume.
 func (m machine) stage(w worker.Node, name, id, image string, times int) {
 	m.t.Helper()
 	m.podMounts(name)
@@ -112,11 +114,11 @@ func (m machine) stored(w worker.Node, name, id, image string, times int) {
 
 // publish does with a raw volume what kubelet does (NodePublishVolume, MapDevice and AttachFileDevice in
 // pkg/volume/util/volumepathhandler). The driver bind-mounts the device node. kubelet bind-mounts the driver's mount
-// for the pod, and sets up a loop device on it.
+// for the pod, and sets up a loop device on the pod's mount.
 func (m machine) publish(w worker.Node, name string) {
 	m.t.Helper()
 	loop := "losetup -f"
-	if c, is := w.(*worker.Container); is { // the container's last free loop device, because disks use the first ones
+	if c, is := w.(*worker.Container); is { // the container's last free loop device, because disks use the first loop devices
 		last := c.First() + c.Loops() - 1
 		loop = fmt.Sprintf("n=%d; while [ -e /sys/block/loop$n/loop ]; do n=$((n-1)); done; [ -b /dev/loop$n ] || mknod /dev/loop$n b 7 $n; echo /dev/loop$n", last)
 	}
@@ -131,7 +133,8 @@ const (
 	volumeDevices = kubeletRoot + "/plugins/kubernetes.io/csi/volumeDevices"
 )
 
-// podWrites makes an ext4 filesystem on a raw volume, as a pod does. A file on it has the given number of lines.
+// podWrites makes an ext4 filesystem on a raw volume, as a pod does. A file in the filesystem has the given number of
+// lines.
 func (m machine) podWrites(name string, times int) {
 	m.t.Helper()
 	m.run(fmt.Sprintf("mkdir -p /root/pod; yes a pod was here | head -n %d >/root/pod/db; mkfs.ext4 -q -F -d /root/pod %s/dev/%s; sync", times, volumeDevices, name))
@@ -159,8 +162,8 @@ func csiRounds() int {
 	return 3
 }
 
-// TestCSIVolumes checks that hotmount leaves the volumes of CSI drivers alone. kubelet formats, mounts and unmounts
-// them undisturbed, and the data is on the storage. A driver that attaches no disks to the node causes no hold. Each
+// TestCSIVolumes checks that hotmount leaves the volumes of CSI drivers alone. kubelet formats, mounts and unmounts the
+// volumes undisturbed, and the data is on the storage. A driver that attaches no disks to the node causes no hold. Each
 // setting and command that should lift the hold lifts it.
 func TestCSIVolumes(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
@@ -193,7 +196,7 @@ func TestCSIVolumes(t *testing.T) {
 	m.says("/dev/" + encrypted + " .*refuse: the disk holds crypto_LUKS.*hotmount format " + encrypted)
 	m.detach(w, encryptedID)
 
-	// Each of these commands warns of the hold before a disk is attached.
+	// Each of the commands in the loop warns of the hold before a disk is attached.
 	const beforehand = "class default holds each new disk until hotmount accept DISK may-be-a-csi-volume: a storage driver on this node can bring or take such disks (cinder.csi.openstack.org)"
 	for _, command := range []string{"hotmount plan 2>&1 >/dev/null", "hotmount config check 2>&1", "hotmount doctor || [ $? = 3 ]", "touch /var/lib/hotmount/removed; hotmount state init"} {
 		if got := m.run(command); !strings.Contains(got, beforehand) {
@@ -242,7 +245,7 @@ func (m machine) driversThatCount(w worker.Node) {
 	}
 }
 
-// driversThatDoNot checks that disks are mounted beside drivers that attach no such disks to the node.
+// driversThatDoNot checks that drivers that attach no such disks to the node cause no hold, so that disks are mounted.
 func (m machine) driversThatDoNot(w worker.Node) {
 	m.t.Helper()
 	m.unregister()
@@ -253,9 +256,9 @@ func (m machine) driversThatDoNot(w worker.Node) {
 	}
 }
 
-// TestCSIVolumesOnVirtio checks a CSI driver's volumes on disks with serials, over a reboot. At this boot the driver is
-// there before hotmount. A class that selects by serial gets its disk without an accept. Only a driver that attaches or
-// takes such disks causes a hold.
+// TestCSIVolumesOnVirtio checks a CSI driver's volumes on disks with serials, over a reboot. At the boot the driver is
+// there before hotmount starts. A class that selects by serial gets its disk without an accept. Only a driver that
+// attaches or takes such disks causes a hold.
 func TestCSIVolumesOnVirtio(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.register("cinder.csi.openstack.org")
@@ -265,7 +268,7 @@ func TestCSIVolumesOnVirtio(t *testing.T) {
 	m.says("/dev/" + first + " .*serial: \\['4d8ac1b2-9f6e-4a3c-8'\\]")
 	second, secondID := m.attach(w, worker.Disk{File: ext4Image, Serial: "5e9bd2c3-0a7f-5b4d-9"})
 	m.heldFor(second, "cinder.csi.openstack.org")
-	// These are two raw volumes. A pod uses one of them until the reboot.
+	// RAW-1 and RAW-2 are raw volumes. A pod uses RAW-1 until the reboot.
 	rawImage, newImage := blank(t, 320<<20), blank(t, 320<<20)
 	raw, rawID := m.attach(w, worker.Disk{File: rawImage, Serial: "RAW-1"})
 	unused, unusedID := m.attach(w, worker.Disk{File: newImage, Serial: "RAW-2"})
@@ -338,7 +341,7 @@ func TestCSIVolumesBeforeInstallation(t *testing.T) {
 		name, id := m.attach(w, worker.Disk{File: image})
 		names, ids = append(names, name), append(ids, id)
 	}
-	// This is a raw volume to which a pod has written. The pod writes to it again after the installation.
+	// A pod has written to this raw volume. The pod writes to the raw volume again after the installation.
 	rawImage := blank(t, 320<<20)
 	raw, rawID := m.attach(w, worker.Disk{File: rawImage})
 	m.publish(w, raw)

@@ -12,19 +12,19 @@ import (
 type csiVolume struct {
 	name, id, image string
 	raw             bool   // volumeMode: Block
-	pod             bool   // a pod uses it when the node changes
-	written         string // the digest that the image must still have after the change, or ""
+	pod             bool   // a pod uses the volume when the node changes
+	written         string // the digest that the image must still have after the change, or "" if the volume may change
 }
 
-// csiChange is what happens to a node while a CSI driver's volumes are attached to it.
+// csiChange is what happens to a node while a CSI driver's volumes are attached to the node.
 type csiChange struct {
 	apart bool   // hotmount is not installed before the change
-	stays bool   // pods go on over the change
+	stays bool   // pods continue to run over the change
 	make  func() // makes the change
 }
 
-// csiBatches takes as many volumes of each kind through their lives as there are rounds, a few at once. before runs
-// before volumes are attached.
+// csiBatches runs csiLives for csiRounds volumes of each kind, a few at once. The function before runs before each
+// batch of volumes is attached.
 func (m machine) csiBatches(w worker.Node, before func(), change csiChange) {
 	m.t.Helper()
 	const atOnce = 5
@@ -34,9 +34,9 @@ func (m machine) csiBatches(w worker.Node, before func(), change csiChange) {
 	}
 }
 
-// csiLives takes n volumes of each kind through their lives: filesystems, blank volumes and raw volumes. The change
-// happens while all are attached. A pod uses every other volume before and after the change, the others only after it.
-// Each volume is detached as soon as its pod has ended.
+// csiLives attaches, uses and detaches n volumes of each kind: filesystems, blank volumes and raw volumes. The change
+// happens while all volumes are attached. A pod uses every second volume before and after the change, and the other
+// volumes only after the change. Each volume is detached as soon as its pod has ended.
 func (m machine) csiLives(w worker.Node, n int, change csiChange) {
 	m.t.Helper()
 	var volumes []csiVolume
@@ -59,7 +59,7 @@ func (m machine) csiLives(w worker.Node, n int, change csiChange) {
 	}
 	m.run("sync")
 	for i := range volumes {
-		// A mount writes to its disk when it ends.
+		// An unmount writes to the disk, so a volume that a pod has mounted has no fixed digest.
 		if v := &volumes[i]; v.raw || !v.pod {
 			v.written = digest(m.t, v.image)
 		}
@@ -77,7 +77,7 @@ func (m machine) csiLives(w worker.Node, n int, change csiChange) {
 	m.keepsOff()
 }
 
-// podBegins gives the volume to a pod, which writes to it. A raw volume then has the given number of lines.
+// podBegins gives the volume to a pod, which writes to it. A raw volume then has the given number of lines from pods.
 func (m machine) podBegins(w worker.Node, v *csiVolume, times int) {
 	m.t.Helper()
 	if !v.raw {
@@ -97,7 +97,7 @@ func (m machine) leftAlone(v *csiVolume, stays bool) {
 	switch {
 	case !v.pod:
 		m.heldFor(v.name, "cinder.csi.openstack.org")
-		// At its shutdown systemd flushes each disk. The kernel counts a flush as a write request without a sector.
+		// At a shutdown systemd flushes each disk. The kernel counts a flush as a write request without a sector.
 		if got := m.run("awk '{print $7+$14}' /sys/block/" + v.name + "/stat"); got != "0" {
 			m.t.Errorf("%s sectors of %s were written", got, v.name)
 		}
@@ -136,7 +136,7 @@ func (m machine) endOfLife(w worker.Node, v *csiVolume, stays bool) {
 	m.stored(w, v.name, v.id, v.image, times)
 }
 
-// reboots reboots the node. A container's shutdown does not end loop devices, as the end of a kernel does.
+// reboots reboots the node. The end of a kernel also ends loop devices, but a container's shutdown does not.
 func (m machine) reboots(w worker.Node) {
 	m.t.Helper()
 	m.run("for f in /root/loop-*; do losetup -d $(cat $f); rm $f; done")
@@ -145,16 +145,16 @@ func (m machine) reboots(w worker.Node) {
 	}
 }
 
-// TestCSIVolumesOverAReboot checks that hotmount leaves the volumes of a CSI driver alone over a reboot, whether pods
-// used them before or not.
+// TestCSIVolumesOverAReboot checks that hotmount leaves a CSI driver's volumes alone over a reboot, whether or not pods
+// used the volumes before.
 func TestCSIVolumesOverAReboot(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.register("cinder.csi.openstack.org")
 	m.csiBatches(w, func() {}, csiChange{make: func() { m.reboots(w) }})
 }
 
-// TestCSIVolumesInstalledLater checks that hotmount leaves volumes alone that a CSI driver attached before the package
-// was installed, at the installation and over the next reboot. Some of them are in use.
+// TestCSIVolumesInstalledLater checks that neither the installation nor the next reboot disturbs volumes that a CSI
+// driver attached before the installation. Some of the volumes are in use.
 func TestCSIVolumesInstalledLater(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.register("cinder.csi.openstack.org")

@@ -14,8 +14,8 @@ import (
 // kernelErrors prints the kernel's error messages about disks and filesystems.
 const kernelErrors = `journalctl -b -k -o cat --no-pager >/run/kernel; grep -iE 'xfs.*(error|shutdown|corrupt)|i/o error|buffer_io' /run/kernel || true`
 
-// TestRelease checks that a disk in use is not released, and that hotmount names its users. A release unmounts an idle
-// disk, which then stays unmounted and loses no data when it is detached.
+// TestRelease checks that a disk in use is not released, and that hotmount names the disk's users. A release unmounts
+// an idle disk, which then stays unmounted and loses no data when it is detached.
 func TestRelease(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -37,7 +37,8 @@ func TestRelease(t *testing.T) {
 	m.run("systemd-run -q --unit=dweller -p WorkingDirectory=" + where + " sleep 1000")
 	refused("has its working directory there")
 	m.run("systemctl stop dweller")
-	// kubelet bind-mounts a volume for a pod like this. A container has this mount in a mount namespace of its own.
+	// The bind mount is like the one that kubelet makes for a pod's volume. A container has the bind mount in a mount
+	// namespace of its own.
 	pod := "/var/lib/kubelet/pods/0e3b1b0a-1111-2222-3333-444444444444/volumes/kubernetes.io~local-volume/pv"
 	m.run("mkdir -p " + pod + "; mount --bind " + where + " " + pod)
 	refused("pod 0e3b1b0a-1111-2222-3333-444444444444")
@@ -64,7 +65,7 @@ func TestRelease(t *testing.T) {
 	container("container", "private", "")
 	refused("in its mount namespace")
 	m.run("systemctl stop container")
-	// docker run -v /mnt/disks/UUID:/data:rslave makes a mount like this.
+	// The container's mount is like a mount that docker run -v /mnt/disks/UUID:/data:rslave makes.
 	container("slave", "slave", "mkdir -p /srv/own; mount --bind "+where+" /srv/own; ")
 	refused("mounted at /srv/own in its mount namespace")
 	m.run("systemctl stop slave")
@@ -73,9 +74,9 @@ func TestRelease(t *testing.T) {
 	m.wait("the umount", "grep -qx sleep /proc/$(systemctl show -p MainPID --value hidden)/comm")
 	refused("has a file open")
 	m.run("systemctl stop hidden")
-	// This mount is in a namespace without a process, so hotmount cannot find the mount. The kernel lets the file of a
-	// mount namespace be mounted only in a namespace with a lower id. Linux 6.18 gives each processor a range of ids,
-	// so the new namespace has a higher id on at least one processor.
+	// The mount is in a mount namespace without a process, so hotmount cannot find the mount. The kernel lets the file
+	// of a mount namespace be mounted only in a namespace with a lower id. Linux 6.18 gives each processor a range of
+	// ids, so on at least one processor the new namespace has a higher id than the host's.
 	m.run("mkdir /run/pin; mount --bind --make-private /run/pin /run/pin; touch /run/pin/ns; pinned=; for cpu in $(seq 0 $(($(nproc --all) - 1))); do if taskset -c $cpu unshare --mount=/run/pin/ns --propagation private mount --bind " + where + " /srv/own; then pinned=yes; break; fi; done; [ $pinned ]")
 	if out, err := m.Run(ctx(t), "hotmount release "+name); err == nil || strings.Contains(out, "safe to detach") || !strings.Contains(err.Error(), "NOT safe to detach") {
 		t.Errorf("released while it is held: %q, %v", out, err)
@@ -129,8 +130,7 @@ func TestSurpriseRemoval(t *testing.T) {
 	if got := m.run("journalctl -b --no-pager -o cat -u " + quote(unitOf(uuid))); !strings.Contains(got, "detached from the mount tree") || !strings.Contains(got, "(sh)") && !strings.Contains(got, "(sleep)") {
 		t.Errorf("the unit's journal does not name the holder:\n%s", got)
 	}
-	// First systemd and hotmount each try to unmount the filesystem. Then hotmount detaches the mount from the mount
-	// tree.
+	// systemd and hotmount each try to unmount the filesystem before hotmount detaches the mount from the mount tree.
 	if n := strings.Count(m.run("journalctl -b --no-pager -o cat -u "+quote(unitOf(uuid))), "Unmounting "); n < 1 || n > 3 {
 		t.Errorf("%d tries to unmount", n)
 	}
@@ -146,9 +146,9 @@ func TestSurpriseRemoval(t *testing.T) {
 	if got := m.run("cat " + where + "/f"); got != "kept" {
 		t.Errorf("the data is %q", got)
 	}
-	// A mount in another namespace holds the filesystem, as a container's mount does. It does not keep the host's mount
-	// from being unmounted. The process also has a file open on its namespace's copy of the host's mount, which goes
-	// with the mount point.
+	// A mount in another namespace holds the filesystem, as a container's mount does. A mount in another namespace does
+	// not keep the host's mount from being unmounted. The process also has a file open on its namespace's copy of the
+	// host's mount. The copy disappears when the mount point is removed.
 	m.run("systemd-run -q --unit=pod unshare --mount --propagation private sh -c 'mount --bind " + where + " /srv; exec 3<" + where + "/f; exec sleep 1001'")
 	m.wait("the pod", "[ -e /proc/$(pgrep -f '^sleep 1001')/fd/3 ]")
 	if err := w.DetachSurprise(ctx(t), id2); err != nil {
@@ -222,7 +222,7 @@ func TestSurpriseRemoval(t *testing.T) {
 		t.Errorf("the unit's journal does not name the second holder:\n%s", got)
 	}
 	m.run("systemctl stop opener")
-	// This time the pulled disk is idle.
+	// The disk is now pulled while it is idle.
 	again, id4 := m.attach(w, worker.Disk{File: image, Serial: "PULLED"})
 	m.mounted(again)
 	tries := "journalctl -b --no-pager -o cat -u " + quote(unitOf(uuid)) + " | grep -c '^Unmounting '"
@@ -242,8 +242,8 @@ func TestSurpriseRemoval(t *testing.T) {
 
 // TestPulledFromAPod pulls a disk that kubelet has bind-mounted for a pod in the host's mount namespace, and attaches
 // the disk again. hotmount leaves kubelet's mounts alone. While the disk is gone, nothing is at the volume's path, and
-// the journal names the pod. An ext4 filesystem is then mounted again at once. An XFS filesystem is mounted again once
-// nobody uses its old mount.
+// the journal names the pod. When the disk is back, an ext4 filesystem is mounted again at once. An XFS filesystem is
+// mounted again once nobody uses its old mount.
 func TestPulledFromAPod(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	for fstype, mkfs := range map[string][]string{"xfs": {"mkfs.xfs", "-q"}, "ext4": {"mkfs.ext4", "-q", "-F"}} {

@@ -127,7 +127,7 @@ func TestDoctorPods(t *testing.T) {
 		volumes  = "/var/lib/kubelet/pods/" + uid + "/volumes/kubernetes.io~local-volume/"
 		subPaths = "/var/lib/kubelet/pods/" + uid + "/volume-subpaths/local-pv-1/main/0"
 		// trappedPart is a directory of a trapped volume that a pod uses by subPath. The doctor names the directory by
-		// this path.
+		// its path in trappedPart.
 		trappedPart = "/var/lib/kubelet/pods/" + uid + "/volume-subpaths/local-pv-7/side/0"
 	)
 	place := "/mnt/disks/" + uuid
@@ -135,7 +135,7 @@ func TestDoctorPods(t *testing.T) {
 	// volume.
 	m.run("mkdir -p /etc/hotmount/config.d; printf 'classes:\\n- name: default\\n  directory: /mnt/disks\\n  storage_class: fast\\n' >/etc/hotmount/config.d/fast.yaml")
 	named := volumes + disk.VolumeName(uuid, m.run("hostname"), "fast")
-	// These are correct: a kubelet, a volume, and a directory of the volume by subPath.
+	// A kubelet, a volume, and a directory of the volume by subPath are set up correctly.
 	m.run(standIns + fmt.Sprintf(`
 		(echo $BASHPID >/run/host.pid; exec kubelet infinity) </dev/null >/dev/null 2>&1 &
 		started host kubelet
@@ -187,8 +187,8 @@ func TestDoctorPods(t *testing.T) {
 	if got := m.run("cat " + trapped.Reach + "/file"); got != "lost" {
 		t.Errorf("%s holds %q", trapped.Reach, got)
 	}
-	// The test runs the printed lines. They rescue files of the same name from two pods, and overwrite no existing
-	// file.
+	// The test runs the printed lines. The printed lines rescue files of the same name from two pods, and overwrite no
+	// existing file.
 	also := find(doctor.OnSystemDisk, volumes+"local-pv-4")
 	lines := trapped.Do[0] + "\n" + also.Do[0] + "\n" + find(doctor.DataHidden, place).Do[1]
 	if got := m.run(lines + "\ncd /root/rescued; cat *-local-pv-2/file *-local-pv-4/file " + uuid + "/file; readlink *-local-pv-2/link; ls | wc -l"); got != "lost\nalso lost\nlost\n/etc/cron.d/x\n3" {
@@ -239,8 +239,8 @@ func TestDoctorPods(t *testing.T) {
 		t.Errorf("the doctor has changed %s", got)
 	}
 
-	// First another filesystem is mounted over the disk. Then the disk is gone, and two containers still hold its
-	// filesystem.
+	// Another filesystem is mounted over the disk's filesystem. The disk is detached later, while two containers still
+	// hold the disk's filesystem.
 	m.run("mount -t tmpfs none " + place)
 	r, _ = m.examined()
 	if f := find(doctor.Covered, place); f.Level != doctor.Problem {
@@ -291,7 +291,7 @@ func TestDoctorSystem(t *testing.T) {
 	if r, code := m.examined(); code != "0" {
 		t.Errorf("after the kubelet that keeps dying: exit code %s\n%s", code, words(r))
 	}
-	// There are 30 more mounts, and in the provisioner's namespace the doctor could hang at each of them.
+	// The provisioner's namespace has 30 more mounts, and the doctor could hang at each of these mounts.
 	m.run(standIns + `modprobe fuse
 		for i in $(seq 10 39); do mkdir /mnt/disks/x$i; mount -t tmpfs -o size=64k none /mnt/disks/x$i; done
 		(echo $BASHPID >/run/hang.pid; exec unshare -m bash -ec 'exec 7<>/dev/fuse; mount -i -t fuse -o fd=7,rootmode=40000,user_id=0,group_id=0 none /mnt; exec local-provision infinity') </dev/null >/run/hang.log 2>&1 &
@@ -319,8 +319,8 @@ func TestDoctorSystem(t *testing.T) {
 }
 
 // TestDoctorKubelets checks that the doctor distinguishes all kinds of mounts through which a kubelet can have the
-// class directory. It does so before and after another disk is mounted that a wrongly configured kubelet does not see.
-// The kernel behaves as the doctor predicts.
+// class directory. The doctor runs before and after another disk is mounted that a wrongly configured kubelet does not
+// see. The kernel behaves as the doctor predicts.
 func TestDoctorKubelets(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "FIRST"})
@@ -429,7 +429,7 @@ func TestDoctorManyPods(t *testing.T) {
 		t.Helper()
 		m.run(fmt.Sprintf(`before=$(pgrep -xc sleep || true); standin %d %s </dev/null >/run/standin.log 2>&1; for i in $(seq 1 600); do [ $(pgrep -xc sleep) = $((before + %[1]d)) ] && exit 0; sleep 0.1; done; cat /run/standin.log; pgrep -xc sleep; exit 1`, n, source))
 	}
-	// The first two pods get the directory below the mount. The other pods start later.
+	// Two pods get the directory below the mount. The other pods start later.
 	m.run("mkdir /run/below; mount --bind /mnt/disks /run/below")
 	containers(2, "/run/below/"+uuid)
 	m.run("umount /run/below; for i in 0 1; do mv /var/lib/kubelet/pods/6a6e9d0c-1111-4222-8333-00000000000$i /var/lib/kubelet/pods/6a6e9d0c-1111-4222-9999-00000000000$i; done")
@@ -456,8 +456,8 @@ func TestDoctorManyPods(t *testing.T) {
 	if r, code := m.examined(); code != "0" {
 		t.Errorf("without the trapped pods: exit code %s\n%s", code, words(r))
 	}
-	// Each time is the shortest of three runs, in seconds of the clock and of a processor. The test compares the times
-	// with the time to read all mount tables, because under emulation only the ratio is meaningful.
+	// Each measured time is the shortest of three runs, in seconds: clock time and processor time. The test compares
+	// the times with the time to read all mount tables, because under emulation only the ratio is meaningful.
 	var wall, cpu, tables float64
 	out := m.run(`TIMEFORMAT='%R %U %S'
 		best() { for i in 1 2 3; do { time "$@" >/dev/null 2>&1; } 2>&1; done | awk '{c=$2+$3; if (NR==1 || c<min) min=c; if (NR==1 || $1<wall) wall=$1} END {print wall, min}'; }
@@ -477,8 +477,8 @@ func TestDoctorManyPods(t *testing.T) {
 }
 
 // TestDoctorReadOnly checks that the doctor finds a class directory whose filesystem is read-only, although the mount
-// is not. The kernel makes a root filesystem read-only like this after an error. The status of a disk with data
-// recommends the doctor, whose printed remedy helps.
+// is not. After an error the kernel also makes a root filesystem read-only. The status of a disk with data recommends
+// the doctor, whose printed remedy helps.
 func TestDoctorReadOnly(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.rootOn(w, "ext4")
@@ -515,8 +515,8 @@ var namespaceSettings = []struct {
 	{"DynamicUser=yes\nUser=root\nStateDirectory=x", 252},
 }
 
-// TestDoctorServices gives kubelet's service each setting that makes a mount namespace. It checks that the doctor names
-// the setting and its file, and that the printed remedy helps.
+// TestDoctorServices gives kubelet's service each setting that makes a mount namespace. TestDoctorServices checks that
+// the doctor names the setting and its file, and that the printed remedy helps.
 func TestDoctorServices(t *testing.T) {
 	for _, suite := range []string{"bookworm", "trixie"} {
 		t.Run(suite, func(t *testing.T) { doctorServices(t, suite) })
@@ -542,7 +542,7 @@ func doctorServices(t *testing.T, suite string) {
 		m.remedied(t, s.line, dropIn)
 		m.run(inHosts)
 	}
-	// The unit has no such setting here. Its command makes the mount namespace.
+	// Here the unit has no setting that makes a mount namespace. The unit's command makes the mount namespace.
 	m.run(`rm -r /etc/systemd/system/kubelet.service.d; sed -i 's|^ExecStart=|&/usr/bin/unshare -m --propagation slave |' /etc/systemd/system/kubelet.service
 		systemctl daemon-reload; systemctl restart kubelet
 		for i in $(seq 1 100); do [ "$(cat /proc/$(systemctl show -P MainPID kubelet)/comm)" != kubelet ] || exit 0; sleep 0.1; done; exit 1`)

@@ -93,14 +93,16 @@ func TestPluggedAndUnplugged(t *testing.T) {
 	}
 }
 
-// TestDamagedLog checks a filesystem whose log cannot be replayed (talos#9217). The status shows it as failed, with the
-// command that checks it. The journal has the kernel's message. The filesystem is mounted after a repair.
+// TestDamagedLog checks a filesystem whose log cannot be replayed (talos#9217). The status shows the disk as failed,
+// with the command that checks the filesystem. The journal has the kernel's message. The filesystem is mounted after a
+// repair.
 func TestDamagedLog(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)
 	name, id := m.attach(w, worker.Disk{File: image, Serial: "LOG"})
 	uuid := m.mounted(name)
-	// The repair discards the log. So a freeze first writes back the file f, which is until then only in the log.
+	// The repair discards the log. A freeze writes the file f back before the repair, because f is until then only in
+	// the log.
 	m.run("cd /mnt/disks/" + uuid + "; echo kept >f; sync; xfs_freeze -f .; xfs_freeze -u .; for i in {1..60}; do mkdir d$i; touch d$i/x; sync -f .; done; cd /; xfs_io -x -c 'shutdown -f' /mnt/disks/" + uuid)
 	m.detach(w, id)
 	damageLog(t, image)
@@ -283,7 +285,7 @@ func TestNVMeOverTCP(t *testing.T) {
 		t.Errorf("mounted: %s", got)
 	}
 	m.run("sed -i '/local:/d' /etc/hotmount/config.yaml; systemctl reload hotmount")
-	// Without "local: true" the class selects the disk. hotmount then sees that the node itself uses the disk, as the
+	// Without "local: true" the class selects the disk. hotmount sees that the node itself uses the disk as an NVMe
 	// target.
 	m.says("^/dev/nvme0n1 .*ignore: the disk seems to be in use through /dev/loop5")
 }

@@ -33,7 +33,8 @@ func (m machine) fillRoot() {
 }
 
 // TestFullRoot checks that disks with data are mounted while the root filesystem is full, even after several
-// attachments. A blank disk waits. Once there is room, the command that the status prints has the disk formatted.
+// attachments. A blank disk waits. Once the root filesystem has room again, the command that the status prints gets the
+// blank disk formatted.
 func TestFullRoot(t *testing.T) {
 	for _, fstype := range []string{"ext4", "xfs"} {
 		t.Run(fstype, func(t *testing.T) {
@@ -48,7 +49,7 @@ func TestFullRoot(t *testing.T) {
 				m.mounted(name)
 				ids = append(ids, id)
 			}
-			m.fillRoot() // fills what is still free of the reserve's space
+			m.fillRoot() // fills the space of the reserve that is still free
 			name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 			m.says("/dev/" + name + " .*hold: nothing is formatted: the filesystem of /var/lib/hotmount is full; make room in /var/lib/hotmount, then: hotmount rescan")
 			m.untouched(name)
@@ -67,7 +68,7 @@ func TestFullRoot(t *testing.T) {
 }
 
 // TestFullRootWithoutReserve checks the messages when the root filesystem is full and hotmount's reserve is gone.
-// hotmount then cannot make the mount point and cannot write a record. Each printed command helps.
+// Without its reserve hotmount cannot make the mount point and cannot write a record. Each printed command helps.
 func TestFullRootWithoutReserve(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.rootOn(w, "ext4")

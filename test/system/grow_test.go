@@ -51,14 +51,16 @@ const fill = `cd /mnt/disks/%s && mkdir -p data && head -c 50M /dev/urandom >dat
 
 // TestGrow checks that XFS and ext4 filesystems grow online with their disks, at once or when the daemon starts. If the
 // disk grew while it was detached, the filesystem grows before the volume is mounted in its place. The data stays. If
-// the new space is too small for XFS, hotmount does not try. If it is too small for ext4, hotmount tries once.
+// the new space is too small for XFS, hotmount does not try to grow the filesystem. If the new space is too small for
+// ext4, hotmount tries to grow the filesystem once.
 func TestGrow(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + growConfig + "X\nsystemctl reload hotmount")
 	xImage := made(t, gib)
 	x, xID := m.attach(w, worker.Disk{File: xImage, Serial: "GROW-X"})
 	xfs := m.mounted(x)
-	// Debian 12's libblkid does not report the size of an XFS filesystem. hotmount's udev rule reports it.
+	// Debian 12's libblkid does not report the size of an XFS filesystem. hotmount's udev rule reports the size of an
+	// XFS filesystem.
 	if got := m.run("udevadm info -q property --property=HOTMOUNT_XFS --value -n /dev/" + x); got != "00001000 00000000 00040000" {
 		t.Errorf("udev knows of the XFS %q", got)
 	}
@@ -166,8 +168,8 @@ func TestGrow(t *testing.T) {
 		}
 	}
 	same("growing while detached")
-	// The udev rule skips reading an XFS if hotmount has recorded that it fills a disk of this size. hotmount makes the
-	// record from the superblock in udev's event. A growth alone makes no record.
+	// The udev rule does not read an XFS that fills a disk of this size according to hotmount's record. hotmount makes
+	// the record from the superblock in udev's event. A growth alone makes no record.
 	back := func() {
 		t.Helper()
 		m.detach(w, xID)
@@ -216,7 +218,7 @@ func TestGrowWithErrorsOnRecord(t *testing.T) {
 	m.run("hotmount status >/run/status || [ $? = 3 ]; grep '^" + name + " .* mounted ' /run/status; ! grep -F '\\' /run/status")
 	m.told(name + " is mounted: " + what)
 	m.wait("the metric", `grep -F 'hotmount_disks{class="default",reason="not-grown",state="mounted"} 1' /var/lib/prometheus/node-exporter/hotmount.prom`)
-	// script provides a terminal, which e2fsck needs for its questions.
+	// script(1) provides a terminal, which e2fsck needs for its questions.
 	m.run("commands=$( (hotmount status || [ $? = 3 ]) | tr -s '\\n ' ' ' | grep -o 'hotmount release " + name + "; .*; then hotmount accept " + name + " released' | sed 's/; then /; /g'); script -qec \"$commands\" /dev/null </dev/null")
 	m.takes(uuid, 2*gib-130*mib)
 	m.run("hotmount status; ! hotmount status | grep 'could not be grown'")

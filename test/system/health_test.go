@@ -26,12 +26,12 @@ func TestDamaged(t *testing.T) {
 	m.detach(w, id)
 	m.run("systemctl stop hotmount")
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: "SICK"})
-	// This overwrites the header of the first inodes in sector 2, which a mount reads.
+	// The random bytes overwrite the header of the first inodes in sector 2, which a mount reads.
 	m.run(fmt.Sprintf("dd if=/dev/%[1]s of=/root/agi bs=512 skip=2 count=1 status=none; head -c 512 /dev/urandom | dd of=/dev/%[1]s bs=512 seek=2 conv=notrunc,fsync status=none; dd if=/dev/%[1]s bs=512 skip=2 count=1 status=none | sha256sum >/root/sum; udevadm settle; systemctl start hotmount", name))
 	m.says("/dev/" + name + " .*the kernel says: .*XFS .*; check the filesystem with: xfs_repair -n /dev/" + name)
 	m.wait("it to be counted", "systemctl show -p StatusText --value hotmount | grep -q '1 failing'")
 	m.told(name + " is failed: .*the kernel says: .*XFS .*xfs_repair -n /dev/" + name)
-	// Only this sector is compared, because a failing mount may write to the log. A repair would change the sector.
+	// Only sector 2 is compared, because a failing mount may write to the log. A repair would change the sector.
 	m.run("dd if=/dev/" + name + " bs=512 skip=2 count=1 iflag=direct status=none | sha256sum -c --quiet /root/sum")
 	m.run(fmt.Sprintf("dd if=/root/agi of=/dev/%s bs=512 seek=2 conv=notrunc,fsync status=none", name))
 	if got := m.mounted(name); got != uuid {
@@ -48,14 +48,14 @@ func (m machine) told(words string) {
 	m.run("(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep -E " + quote(words))
 }
 
-// TestGivenUp checks that hotmount reports a filesystem that the kernel has shut down or made read-only. It also checks
-// that hotmount does not mount a filesystem that is larger than its disk. hotmount does not format a disk if it cannot
-// record the format.
+// TestGivenUp checks that hotmount reports a filesystem that the kernel has shut down or made read-only. TestGivenUp
+// also checks that hotmount does not mount a filesystem that is larger than its disk. hotmount does not format a disk
+// if it cannot record the format.
 func TestGivenUp(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	uuid := m.mounted(name)
-	// No event reports that the kernel has shut a filesystem down. The periodic rescan finds this.
+	// No event reports that the kernel has shut a filesystem down. The periodic rescan finds the shutdown.
 	m.run("echo 'rescan: 10s' >/etc/hotmount/config.yaml; systemctl reload hotmount")
 	// The root directory belongs to a pod's user here, and hotmount must find the shutdown even so.
 	m.run("chown 1000:1000 /mnt/disks/" + uuid + "; chmod 0700 /mnt/disks/" + uuid + "; xfs_io -x -c shutdown /mnt/disks/" + uuid)
@@ -123,11 +123,11 @@ func TestRepairedLate(t *testing.T) {
 	}
 	scribble(t, image, 1024, 512)
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: "SICK"})
-	// The ninth attempt comes at least 96 seconds after the eighth. This leaves time for the checks.
+	// The ninth attempt comes at least 96 seconds after the eighth, which leaves time for the checks.
 	m.waits(5, "the eighth try", "(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep '"+name+" is failed: .*failed 8 times so far'")
 	m.told(name + " is failed: .*failed 8 times so far, tried again at")
 	m.run("hotmount plan | grep '^" + name + " .*failed 8 times so far'; hotmount explain " + name + " | grep '^It fails: .*failed 8 times so far'")
-	// The journal does not suggest a format, and the attempts do not fill it.
+	// The journal does not suggest a format, and the attempts do not fill the journal.
 	m.run("! journalctl -b -o cat --no-pager -u 'hotmount-format@*' | grep -E 'seen: it is read|becomes xfs'")
 	lines := m.run("journalctl -b _COMM=hotmount -o cat --no-pager | grep -c '^/dev/" + name + "'")
 	if n, err := strconv.Atoi(lines); err != nil || n > 5 {
@@ -161,7 +161,7 @@ func TestSlowRecovery(t *testing.T) {
 	name, id := m.attach(w, worker.Disk{File: image, Serial: "DIRTY"})
 	uuid := m.mounted(name)
 	where := "/mnt/disks/" + uuid
-	// These changes are in the log and not yet in their final place on the disk.
+	// The new files are in the log, and not yet in their final place on the disk.
 	m.run("mkdir " + where + "/d; cd " + where + "/d; for i in $(seq 20); do seq -f \"$i-%g\" 1000 | xargs touch; sync -f .; done; ls | wc -l")
 	if err := w.PowerCut(ctx(t)); err != nil {
 		t.Fatal(err)
@@ -245,8 +245,8 @@ func TestShutDownWhileItRests(t *testing.T) {
 }
 
 // TestTrim checks that hotmount trims a filesystem, so that the host gets deleted space back, but only after 24 hours
-// in use. This is so for filesystems that hotmount made and for other filesystems. With "trim: false", hotmount trims
-// nothing.
+// in use. hotmount trims its own filesystems and filesystems that were made elsewhere. With "trim: false", hotmount
+// trims nothing.
 func TestTrim(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	if got := m.run("systemctl is-active hotmount-trim.timer; systemctl is-enabled hotmount-trim.timer"); got != "active\nenabled" {
@@ -279,8 +279,8 @@ func TestTrim(t *testing.T) {
 	if a, b := used(t, own), used(t, foreign); a < least || b < least {
 		t.Errorf("before a day, the own image takes %d and the foreign one %d; journal: %s", a, b, m.run("journalctl -b -u hotmount-trim --no-pager -o cat"))
 	}
-	// The test sets the recorded time in use to 30 seconds less than a day, and then waits for the rest. Before the day
-	// is over, another run trims nothing.
+	// The test sets the recorded time in use to 30 seconds less than a day, and then waits for the rest. Before a day
+	// in use is over, another run trims nothing.
 	m.run(`systemctl start hotmount-trim; sed -i -E 's/"ran": [0-9]+/"ran": 86370000000000/' /var/lib/hotmount/running.json; systemctl start hotmount-trim`)
 	ran := m.run(`awk '{print int($1)}' /proc/uptime; grep -c '"ran": 863[789]' /var/lib/hotmount/running.json`)
 	if a, b := used(t, own), used(t, foreign); a < least || b < least || !strings.HasSuffix(ran, "\n3") {
@@ -292,8 +292,8 @@ func TestTrim(t *testing.T) {
 	if a, b := used(t, own), used(t, foreign); a < least || b < least {
 		t.Errorf("after a day, switched off, they take %d and %d", a, b)
 	}
-	// The test sets the clock to the timer's time. It also turns the random delay off. Otherwise systemd would choose
-	// another delay of up to three hours when the clock is set.
+	// The test sets the clock to the timer's time. The test also turns the timer's random delay off. With the delay,
+	// systemd would choose another one of up to three hours when the clock is set.
 	m.run(`mkdir -p /run/systemd/system/hotmount-trim.timer.d; printf '[Timer]\nRandomizedDelaySec=0\nAccuracySec=1s\n' >/run/systemd/system/hotmount-trim.timer.d/test.conf; systemctl daemon-reload`)
 	ended := "systemctl show -P ExecMainExitTimestampMonotonic hotmount-trim"
 	last := m.run(ended)

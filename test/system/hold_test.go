@@ -44,8 +44,8 @@ func TestAFilesystemVanishes(t *testing.T) {
 	}
 }
 
-// TestASickFilesystemVanishes checks that an accept after a failed mount allows only another attempt to mount. It does
-// not allow a format if the disk then turns to zeros.
+// TestASickFilesystemVanishes checks that an accept after a failed mount allows only another attempt to mount. The
+// accept does not allow a format if the disk turns to zeros later.
 func TestASickFilesystemVanishes(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	zeros := digest(t, blank(t, 320<<20))
@@ -131,7 +131,7 @@ func TestHistoryAndFormerSerial(t *testing.T) {
 }
 
 // TestPresentDisksAreHeld checks that a first installation holds the blank disks that are already attached, and reports
-// the holds. hotmount formats such a disk once it is accepted.
+// the holds. hotmount formats a held blank disk once the disk is accepted.
 func TestPresentDisksAreHeld(t *testing.T) {
 	parallel(t)
 	m, w := startAs(t, worker.Options{})
@@ -183,14 +183,15 @@ func TestPresentDisksAreHeld(t *testing.T) {
 }
 
 // TestBrake checks that further disks are held after as many formats as format_limit allows, until they are accepted. A
-// new daemon also holds them. If two disks are proven blank at the same time, only one is formatted.
+// new daemon also holds the further disks. If two disks are proven blank at the same time and the limit allows one
+// format, only one disk is formatted.
 func TestBrake(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("printf 'format_limit: 1\\nformat_period: 24h\\n' >/etc/hotmount/config.yaml; systemctl stop hotmount")
 	for range 3 {
 		m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	}
-	// The daemon sees all three disks at once. It proves two disks at a time, so the third proof comes later.
+	// The daemon sees all three disks at once. The daemon proves two disks at a time, so the third proof comes later.
 	m.run("systemctl start hotmount")
 	both := "systemctl show -p StatusText --value hotmount | grep -q '^1 mounted, 2 held, 0 refused, 0 failing'"
 	m.wait("a mount and two holds", both)
@@ -252,8 +253,8 @@ func TestStateDirectoryThatCannotBeWritten(t *testing.T) {
 	m.mounted(name)
 }
 
-// TestRemediesOfTheRecords checks that hotmount formats no disk if a record cannot be read or has another version. It
-// also checks that the printed command helps.
+// TestRemediesOfTheRecords checks that hotmount formats no disk if a record cannot be read or has another version.
+// TestRemediesOfTheRecords also checks that the printed command helps.
 func TestRemediesOfTheRecords(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	const file = "/var/lib/hotmount/filesystems.json"
@@ -316,8 +317,8 @@ func TestSwitchesStopFormatting(t *testing.T) {
 		m.run(tt.off + "; systemctl reload hotmount")
 		m.mounted(name)
 	}
-	// Here a process locks the disk, as udev does, until the proof is complete. hotmount checks both switches again
-	// once the lock is gone.
+	// Here a process locks the disk, as udev does, until the proof is complete. hotmount checks each switch again once
+	// the disk is no longer locked.
 	for _, tt := range []struct{ on, off, says string }{
 		{"touch /etc/hotmount/hold", "rm /etc/hotmount/hold", "/etc/hotmount/hold exists"},
 		{"echo 'format: false' >/etc/hotmount/config.yaml; systemctl reload hotmount", "rm /etc/hotmount/config.yaml", "format: false in the configuration"},
@@ -379,7 +380,7 @@ func TestSeen(t *testing.T) {
 		t.Errorf("the metrics of a mounted disk:\n%s", out)
 	}
 
-	// No tool recognises these bytes. Only root may read the bytes that the proof found.
+	// No tool recognises the bytes in the file unknown. Only root may read the bytes that the proof found.
 	unknown := blank(t, gib)
 	f, err := os.OpenFile(unknown, os.O_WRONLY, 0)
 	if err != nil {
@@ -571,8 +572,8 @@ func TestNextInASlot(t *testing.T) {
 }
 
 // TestBackAtOnceInAnotherSlot detaches a disk and attaches it to another slot before the daemon sees either event. The
-// kernel's sequence numbers show that the disk was detached before it was attached, so it is mounted again. If a disk
-// is attached before the first disk is detached, it is another disk, even with the same serial.
+// kernel's sequence numbers show that the disk was detached before it was attached, so it is mounted again. A disk that
+// is attached before the first disk is detached is another disk, even with the same serial.
 func TestBackAtOnceInAnotherSlot(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := blank(t, 320<<20)
@@ -601,8 +602,8 @@ func TestBackAtOnceInAnotherSlot(t *testing.T) {
 		t.Errorf("it holds %q", got)
 	}
 
-	// A copy with the same serial is attached before the disk is detached. The daemon is stopped and does not see both
-	// at once.
+	// A copy with the same serial is attached before the disk is detached. The daemon is stopped, so it does not see
+	// the disk and the copy at the same time.
 	snapshot := filepath.Join(t.TempDir(), "copy.raw")
 	m.run("sync")
 	if out, err := exec.CommandContext(ctx(t), "cp", "--sparse=always", image, snapshot).CombinedOutput(); err != nil {
@@ -617,8 +618,8 @@ func TestBackAtOnceInAnotherSlot(t *testing.T) {
 }
 
 // TestUnmountedByHand checks that a volume that was unmounted by hand stays unmounted until the operator accepts the
-// disk, or until a reboot. If systemd unmounts a volume because its device unit was inactive for a moment, this is not
-// an unmount by hand.
+// disk, or until a reboot. An unmount by systemd, because a device unit was inactive for a moment, is not an unmount by
+// hand.
 func TestUnmountedByHand(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -636,7 +637,7 @@ func TestUnmountedByHand(t *testing.T) {
 		m.mounted(name)
 	}
 	// hotmount notices the unmount even if the clock is set at the same time. A container has the host's clock, so the
-	// test does not set it there.
+	// test sets the clock only in a virtual machine.
 	clock := ""
 	if _, is := w.(*worker.Worker); is {
 		clock = "date -s '+1 hour' >/dev/null; "
@@ -646,11 +647,11 @@ func TestUnmountedByHand(t *testing.T) {
 
 	m.run("hotmount accept " + name)
 	m.mounted(name)
-	// A release that was killed leaves this file, and the volume is still mounted.
+	// A release that was killed leaves the file in left, and the volume is still mounted.
 	left := "/run/hotmount/unmounted/" + m.run("cat /sys/block/"+name+"/diskseq")
 	m.run("printf released >" + left + "; systemctl restart hotmount")
 	m.wait("the release to be forgotten", "[ ! -e "+left+" ]")
-	// The volume is held, although a pod's mount of it remains.
+	// The volume is held, although a pod's mount of the volume remains.
 	const pod = "/var/lib/kubelet/pods/p/volumes/kubernetes.io~local-volume/local-pv-1"
 	m.run("mkdir -p " + pod + "; mount --bind " + where + " " + pod + "; umount " + where)
 	m.wait("the unmount by hand to be noticed", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted the disk'")

@@ -15,7 +15,7 @@ import (
 // changeID is a script that gives the worker another machine-id.
 const changeID = "tr 0-9a-f 1-9a-f0 </etc/machine-id >/root/id; cat /root/id >/etc/machine-id; "
 
-// holds waits until `hotmount plan` shows a hold of the disk with a reason that matches why. It then checks that
+// holds waits until `hotmount plan` shows a hold of the disk with a reason that matches why. holds then checks that
 // nothing was written to the disk.
 func (m machine) holds(name, why string) {
 	m.t.Helper()
@@ -53,7 +53,7 @@ func TestAnotherMachineID(t *testing.T) {
 }
 
 // TestStateReset checks that `hotmount state reset` deletes the records only if neither the daemon, a mount nor a
-// format needs them. The next start then counts as the installation.
+// format needs them. After the reset the next start counts as the installation.
 func TestStateReset(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
@@ -94,8 +94,8 @@ func TestStateReset(t *testing.T) {
 	m.mounted(there)
 }
 
-// TestImage checks that the package can be installed into an image whose system does not run. The first start of this
-// system then counts as the installation. The machine that builds the image may run systemd, and may share its /proc
+// TestImage checks that the package can be installed into an image whose system does not run. The first start of the
+// image's system counts as the installation. The machine that builds the image may run systemd, and may share its /proc
 // and /sys with the image.
 func TestImage(t *testing.T) {
 	parallel(t)

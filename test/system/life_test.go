@@ -10,9 +10,10 @@ import (
 	"hotmount/test/worker"
 )
 
-// TestFaultyConfigurationAtBoot checks that volumes are mounted at a restart and at boot even if the configuration has
-// a fault, such as a wrong mode of its file. Until the fault is corrected, no disk is formatted and no new disk is
-// mounted. The daemon uses a corrected configuration by itself. Without last good settings the daemon does not start.
+// TestFaultyConfigurationAtBoot checks that volumes are mounted at a restart and at boot despite a faulty
+// configuration, such as a file with a wrong mode. Until the fault is corrected, no disk is formatted and no new disk
+// is mounted. The daemon uses a corrected configuration by itself. Without last good settings the daemon does not
+// start.
 func TestFaultyConfigurationAtBoot(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	const gauge = "/var/lib/prometheus/node-exporter/hotmount.prom"
@@ -71,7 +72,7 @@ func TestFaultyConfigurationAtBoot(t *testing.T) {
 	m.run("! hotmount status | grep 'has a fault'")
 	m.wait("the line for systemctl status", "systemctl show -p StatusText --value hotmount | grep '^3 mounted, 0 held, 0 refused, 0 failing$'")
 
-	// The last good settings first have an unknown version, and are then missing.
+	// The file of the last good settings has an unknown version at first, and is missing later.
 	m.run("chmod 664 /etc/hotmount/config.yaml; sed -i '1s/version 1/version 9/' /var/lib/hotmount/settings.yaml; systemctl restart --no-block hotmount")
 	m.says("the file's mode is 0664")
 	m.says("cannot use the last good settings instead: .*has version .9., but this hotmount knows version 1")
@@ -82,8 +83,8 @@ func TestFaultyConfigurationAtBoot(t *testing.T) {
 }
 
 // TestMountCannotRun checks that hotmount retries a mount while the node cannot mount anything. Once mount(8) works
-// again, the disk is mounted without help. Until then status, plan and explain all show the number of attempts. The
-// journal mentions no format, because the disk is known to hold XFS.
+// again, the disk is mounted without help. Until the mount succeeds, status, plan and explain all show the number of
+// attempts. The journal mentions no format, because the disk is known to hold XFS.
 func TestMountCannotRun(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("chmod -x /usr/bin/mount")
@@ -101,7 +102,7 @@ func TestMountCannotRun(t *testing.T) {
 		}
 		return n
 	}
-	// The journal has one line for the failure. The other lines are for the decision.
+	// The journal has one line for the failure. The other lines about the disk report a decision.
 	if failures, lines := count("^/dev/"+name+" .*tried again in"), count("/dev/"+name); failures != 1 || lines > 3 {
 		t.Errorf("%d failures in %d lines, after four equal tries", failures, lines)
 	}
@@ -110,8 +111,8 @@ func TestMountCannotRun(t *testing.T) {
 	m.wait("it to be no failure any more", "hotmount status | grep '^"+name+" .* mounted '")
 }
 
-// TestClockOfTheFuture checks formats that were recorded in 2099 by a wrong clock. They delay other formats no longer
-// than format_period. hotmount records only once that it has noticed them.
+// TestClockOfTheFuture checks formats that were recorded in 2099 by a wrong clock. Formats in the future delay other
+// formats no longer than format_period. hotmount records only once that it has noticed formats in the future.
 func TestClockOfTheFuture(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	const history = "/var/lib/hotmount/history.jsonl"

@@ -39,8 +39,8 @@ func (m machine) remedy(name string, reason disk.Reason) string {
 	return ""
 }
 
-// liftBy matches the advice of the status for a held disk with the pattern printed. It runs the script that the
-// function script makes of the match, and returns the script's output.
+// liftBy matches the advice of the status for a held disk with the pattern printed. liftBy runs the script that the
+// function script makes from the match, and returns the script's output.
 func (m machine) liftBy(name string, reason disk.Reason, printed string, script func(found []string) string) string {
 	m.t.Helper()
 	next := m.remedy(name, reason)
@@ -210,7 +210,7 @@ func (m machine) holdsOf(w worker.Node) []held {
 			}},
 		{reason: disk.ReasonFormatOff, cause: func() string { m.run("touch " + disk.HoldFile + "; systemctl reload hotmount"); return empty() },
 			printed: "^once disks may be formatted: (rm .*; hotmount rescan)$", script: asPrinted},
-		// The holds above have formatted disks, so the limit of one format is reached.
+		// The tests of the earlier holds have formatted disks, so the limit of one format is reached.
 		{reason: disk.ReasonBrake, cause: func() string { m.configured("format_limit: 1", "format_period: 24h"); return empty() }},
 		{reason: disk.ReasonBefore, cause: func() string {
 			image := made(m.t, 320<<20)
@@ -242,8 +242,8 @@ func (m machine) holdsOf(w worker.Node) []held {
 // which has the token.
 func byToken(found []string) string { return "$(" + found[1] + " | tail -n 1)" }
 
-// unfinishedHolds returns the holds after formats that were disturbed or did not finish. The serials of the disks have
-// orders for mkfs.xfs.
+// unfinishedHolds returns the holds after formats that were disturbed or did not finish. The serials of the disks
+// contain orders for mkfs.xfs.
 func (m machine) unfinishedHolds(w worker.Node) []held {
 	n := 0
 	begun := func(order string) victim { n++; return m.victims(w, n, order)[0] }

@@ -135,7 +135,7 @@ func start(t *testing.T, o worker.Options) (machine, *worker.Worker) {
 	return startAs(t, o)
 }
 
-// startAs returns a virtual machine with the given options. It does not add the package or a drop-in.
+// startAs returns a virtual machine with the given options. startAs does not add the package or a drop-in.
 func startAs(t *testing.T, o worker.Options) (machine, *worker.Worker) {
 	t.Helper()
 	o.Progress, o.Dir = os.Stderr, logs(t)
@@ -209,8 +209,8 @@ func (m machine) says(pattern string) {
 	m.wait("the journal to say "+pattern, fmt.Sprintf("journalctl -b --no-pager -o cat | grep -E -- %s", quote(pattern)))
 }
 
-// make makes a filesystem on a disk, as an operator does. udev may be working on the disk and then misses the write. So
-// make triggers another event of udev.
+// make makes a filesystem on a disk, as an operator does. udev may be working on the disk and miss the write, so make
+// triggers another event of udev.
 func (m machine) make(name, mkfs string) {
 	m.t.Helper()
 	m.run("udevadm settle; " + mkfs + " /dev/" + name)
@@ -242,7 +242,8 @@ func diskDir(t *testing.T) string {
 var diskDirs sync.Map
 
 // visibleDir makes a directory in /run, because the daemon has its own /tmp and does not see the host's /tmp. A tmpfs
-// is mounted on the directory. Otherwise a container's systemd would wait for the host's disk that has the directory.
+// is mounted on the directory. Without the tmpfs, a container's systemd would wait for the host's disk that has the
+// directory.
 func visibleDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/run", "hotmount-disks-")
@@ -280,8 +281,8 @@ func blank(t *testing.T, size int64) string {
 	return f.Name()
 }
 
-// made makes the file of a disk with an empty XFS filesystem. Tests that are not about formatting use it, because such
-// a disk is mounted after a tenth of the time.
+// made makes the file of a disk with an empty XFS filesystem. Tests that are not about formatting use made, because
+// such a disk is mounted in a tenth of the time of a blank disk.
 func made(t *testing.T, size int64) string {
 	t.Helper()
 	path := blank(t, size)
@@ -324,7 +325,7 @@ func (m machine) attach(w worker.Node, d worker.Disk) (name, id string) {
 	return name, a.ID
 }
 
-// detach detaches a disk. It unmounts a container's disk first, because the kernel keeps a mounted loop device.
+// detach detaches a disk. detach unmounts a container's disk first, because the kernel keeps a mounted loop device.
 func (m machine) detach(w worker.Node, id string) {
 	m.t.Helper()
 	if c, is := w.(*worker.Container); is {
@@ -374,11 +375,11 @@ func chance(t *testing.T) *rand.Rand {
 }
 
 // kernelReadOnly checks that the daemon cannot write to files below /proc and /sys. The exposure level of the unit does
-// not show this (systemd/hotmount.service).
+// not show such write access (systemd/hotmount.service).
 func (m machine) kernelReadOnly() {
 	m.t.Helper()
-	// If a path has several mounts, its last line is the topmost mount. memory.pressure is left out, because systemd
-	// makes this file writable for the daemon.
+	// If a path has several mounts, the last line of the path in the mount table is the topmost mount. memory.pressure
+	// is left out, because systemd makes this file writable for the daemon.
 	const modes = `awk '$5 ~ "^/(proc|sys)(/|$)" && $5 !~ "hotmount.service/memory.pressure$" {sub(/,.*/, "", $6); top[$5] = $6} END {for (p in top) print p, top[p]}' /proc/$(systemctl show -P MainPID hotmount)/mountinfo`
 	got := m.run(modes)
 	if writable := m.run(modes + " | grep -v ' ro$' || true"); writable != "" || !strings.Contains("\n"+got, "\n/proc ro") || !strings.Contains("\n"+got, "\n/sys ro") {

@@ -81,9 +81,9 @@ func TestWhyNotMounted(t *testing.T) {
 	m.run("sed -i '/dead/d' /etc/fstab; systemctl daemon-reload; hotmount accept " + name)
 	m.mounted(name)
 
-	// Here the class directory's mount unit is also not mounted, but is not the cause. Its condition fails, and PID 1
-	// starts the disk's mount unit even so. The message has only mount(8)'s words, because a container does not receive
-	// the kernel's log.
+	// The class directory's mount unit is not mounted, but is not the cause of the disk's failed mount. The condition
+	// of the class directory's mount unit fails, and PID 1 starts the disk's mount unit even so. The message has only
+	// mount(8)'s words, because a container does not receive the kernel's log.
 	m.run("printf '[Unit]\\nConditionPathExists=!/etc\\n[Mount]\\nWhat=tmpfs\\nType=tmpfs\\nWhere=/mnt/disks\\n' >/etc/systemd/system/mnt-disks.mount; systemctl daemon-reload")
 	name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20), LogicalBlockSize: 4096})
 	m.says("/dev/" + name + " .*cannot mount " + name + " .*: mount.8. says: mount.2. system call failed: Function not implemented")
@@ -104,8 +104,8 @@ func TestMovedClass(t *testing.T) {
 	m.wait("the mount in the new directory", "findmnt /mnt/disks/moved/"+uuid)
 }
 
-// newer makes the XFS filesystem in a file newer than every kernel. It sets a feature bit that forbids kernels without
-// the feature to write (sb_features_ro_compat in fs/xfs/libxfs/xfs_format.h).
+// newer makes the XFS filesystem in a file newer than every kernel. newer sets a feature bit that forbids kernels
+// without the feature to write (sb_features_ro_compat in fs/xfs/libxfs/xfs_format.h).
 func newer(t *testing.T, path string) string {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
