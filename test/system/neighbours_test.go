@@ -20,8 +20,8 @@ import (
 	"hotmount/test/worker"
 )
 
-// fieldRule is the udev rule that mounted the disks before hotmount. fieldRule includes the action change, because a
-// loop device gets its file by a change event.
+// fieldRule is the udev rule that mounted the disks before the installation of hotmount. fieldRule includes the action
+// change, because udev reports a loop device's new file by a change event.
 const fieldRule = `ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="vd[b-z]|loop*", ENV{ID_FS_TYPE}=="xfs", RUN+="/usr/bin/systemd-mount --no-block --collect $devnode /mnt/disks/$env{ID_FS_UUID}"`
 
 // example installs one of the package's example configurations and applies it.
@@ -73,7 +73,7 @@ func TestUdevRuleTakenOver(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 
-	// From now on an adopted mount behaves like any other mount.
+	// After its adoption a mount behaves like any other mount.
 	m.resize(w, firstID, 2*gib)
 	m.takes(one, 19*gib/10)
 	m.run("systemctl stop writer; sync")
@@ -111,7 +111,7 @@ func (m machine) putStandin(w worker.Node) {
 }
 
 // provision runs the stand-in for the provisioner at ten times the real rate, as kubelet.service. The stand-in has its
-// own mount namespace, as with HostToContainer.
+// own mount namespace, as a provisioner with HostToContainer has.
 func (m machine) provision(w worker.Node, classes string) {
 	m.t.Helper()
 	m.putStandin(w)
@@ -170,8 +170,8 @@ var (
 	// bare matches a log line about a directory whose mount is missing. bare also matches a line about a directory that
 	// disappeared between the listing and the stat.
 	bare = regexp.MustCompile(` error (?:path "|stat )/mnt/disks/([0-9a-f-]{36})(?:" is (?:not an actual mountpoint|a volume's, and nothing is there)|: no such file or directory)$`)
-	// being matches a log line about a mount point that is being made or removed. The provisioner makes no volume of
-	// such a mount point.
+	// being matches a log line about a mount point that is being made or removed. The provisioner makes no volume of a
+	// mount point that is being made or removed.
 	being    = regexp.MustCompile(` foreign /mnt/disks/\.[0-9a-f-]{36}$`)
 	finished = regexp.MustCompile(` (?:created|cleaned) [^ ]+ /mnt/disks/([0-9a-f-]{36}) .*root=/ type=(?:xfs|ext4) uuid=(.*)$`)
 )
@@ -299,7 +299,7 @@ func TestProvisioner(t *testing.T) {
 		t.Helper()
 		m.run(fmt.Sprintf("cd /mnt/disks/%s && mkdir -p many/{1..20} && (cd many && for i in {1..20}; do touch $i/{1..%d}; done) && echo old tenant >data && sync", uuid, files))
 	}
-	// clock returns the guest's time. The log uses the same clock.
+	// clock returns the guest's time. The log uses the guest's clock, too.
 	clock := func() time.Time {
 		t.Helper()
 		var nanoseconds int64
@@ -350,8 +350,8 @@ func TestProvisioner(t *testing.T) {
 		if err := w.DetachSurprise(ctx(t), smallID); err != nil {
 			t.Fatal(err)
 		}
-		// stat(2) also fails while the pulled disk's filesystem is still mounted. The wait therefore also reads the
-		// mount table.
+		// The wait also reads the mount table, because stat(2) fails even while the pulled disk's filesystem is still
+		// mounted.
 		m.wait("the end of all units for it", "! grep -qF ' /mnt/disks/"+small+" ' /proc/self/mountinfo && ! [ -e /mnt/disks/"+small+" ] && ! systemctl list-units --plain --no-legend 'hotmount-*@mnt*' | grep .")
 		pulls = append(pulls, [2]time.Time{pulled, clock()})
 		if got := m.run(fmt.Sprintf("tail -n +%d /var/lib/standin/log | grep ' cleaned ' || true", since+1)); got != "" {
@@ -387,8 +387,9 @@ func TestProvisioner(t *testing.T) {
 		emptied(small, smallVolume, since)
 		changes = append(changes, m.changes())
 	}
-	// Two volumes are released, and the disk of one is missing after the power cut. If its mount point were left, the
-	// cleaner would clean this directory. The cleaner cleans the other volume from the first pass on.
+	// Two volumes are released, and the disk of one is missing after the power cut. If the mount point of the missing
+	// disk were left, the cleaner would clean its directory. The cleaner cleans the other volume from the first pass
+	// on.
 	tenant(big, 100)
 	m.run("systemctl stop kubelet; cd /var/lib/standin/released && touch " + smallVolume + " " + bigVolume + "; sync")
 	since = m.lines()
@@ -525,9 +526,9 @@ X
 systemctl daemon-reload; systemctl -q enable --now lan`)
 }
 
-// TestNFSServer checks Debian's NFS server, whose exports and state are on a disk of hotmount's. The test restarts the
-// server and its worker, and moves the disk to another worker. The data and the server's identity remain. A client that
-// writes constantly continues.
+// TestNFSServer checks Debian's NFS server, whose exports and state are on a disk that hotmount mounts. The test
+// restarts the server and its worker, and moves the disk to another worker. The data and the server's identity remain.
+// A client that writes constantly continues.
 func TestNFSServer(t *testing.T) {
 	parallel(t)
 	var packages []worker.File

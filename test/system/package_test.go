@@ -151,8 +151,8 @@ func TestPackage(t *testing.T) {
 		t.Errorf("mounted by the static unit: %s", got)
 	}
 
-	// The administrator runs a plan before the first installation. The installation meets a preset, a mask, a blank
-	// disk and an interruption.
+	// The administrator runs `hotmount plan` before the first installation. The installation meets a preset, a mask, a
+	// blank disk and an interruption.
 	held, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "BLANK"})
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -184,7 +184,7 @@ func TestPackage(t *testing.T) {
 	m.run(install + "/root/this.deb; systemctl start hotmount")
 	m.says("/dev/" + between + " .*hold")
 
-	// The removal deletes leftover mount points. Without chattr, the purge names them.
+	// The removal deletes leftover mount points. Without chattr, the purge prints the names of leftover mount points.
 	leftover = strings.Replace(leftover, "1111", "3333", 1)
 	m.run("systemctl stop hotmount; " + immutable(leftover) + "; dpkg -r hotmount; [ ! -e " + leftover + " ]")
 	if said := m.run(immutable(leftover) + "; mv $(command -v chattr) /root; dpkg -P hotmount 2>&1"); !strings.Contains(said, leftover+" is left; remove it with (chattr is in e2fsprogs): chattr -i "+leftover) {
@@ -238,15 +238,16 @@ func download(t *testing.T, packages ...string) []string {
 }
 
 // TestSystemdUpgraded installs Debian's packages of systemd and udev again over the installed ones. The packages'
-// scripts restart and re-execute services. The test does this with a running and with a stopped daemon. Afterwards all
-// disks are still mounted and do not count as unmounted by hand. A disk that is attached later is mounted.
+// scripts restart and re-execute services. The test installs the packages with a running and with a stopped daemon.
+// After the installation all disks are still mounted and do not count as unmounted by hand. A disk that is attached
+// later is mounted.
 func TestSystemdUpgraded(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	packages := strings.Fields(m.run(`dpkg-query -W -f '${source:Package} ${db:Status-Abbrev} ${Package}=${Version}\n' | sed -n 's/^systemd ii *//p'`))
 	if !slices.ContainsFunc(packages, func(p string) bool { return strings.HasPrefix(p, "udev=") }) {
 		t.Fatalf("the installed packages of systemd are %q", packages)
 	}
-	// udev requests a new initramfs. A new initramfs takes minutes and is not part of this test.
+	// The package udev requests a new initramfs. A new initramfs takes minutes and is not part of this test.
 	m.run("mkdir /root/systemd; mkdir -p /etc/initramfs-tools; echo update_initramfs=no >/etc/initramfs-tools/update-initramfs.conf")
 	for _, f := range download(t, packages...) {
 		if err := w.Put(ctx(t), f, "/root/systemd/"+filepath.Base(f)); err != nil {
@@ -282,12 +283,12 @@ func TestSystemdUpgraded(t *testing.T) {
 // TestTryOnDebian12 checks that make try and make bench work on a Debian whose PID 1 is systemd.
 func TestTryOnDebian12(t *testing.T) { tryOn(t, worker.Options{Memory: 2048}) }
 
-// TestTryOnDebian13 checks make try and make bench with a newer kernel and a newer systemd.
+// TestTryOnDebian13 checks make try and make bench with the kernel and the systemd of Debian 13.
 func TestTryOnDebian13(t *testing.T) { tryOn(t, worker.Options{Suite: "trixie", Memory: 2048}) }
 
-// tryOn runs try to its end, once more after a killed run, and then one turn of bench. Neither program leaves anything
-// on the worker. The worker's hotmount does not touch the container's disks, and the container's hotmount does not
-// touch the worker's.
+// tryOn runs try to its end, once more after a killed run, and then one turn of bench. Neither try nor bench leaves
+// anything on the worker. The worker's hotmount does not touch the container's disks, and the container's hotmount does
+// not touch the worker's disks.
 func tryOn(t *testing.T, o worker.Options) {
 	m, w := start(t, o)
 	m.putTry()

@@ -69,7 +69,7 @@ func TestTwoPaths(t *testing.T) {
 		}
 		first, second, uuid := m.onePath(names, "WWN "+m.run("cat /sys/block/"+names[0]+"/device/wwid"))
 		m.detach(w, ids[second])
-		// This is another disk with the same WWN. Only the operator can know that it is another disk.
+		// Another disk has the same WWN. Only the operator can know that two disks have one WWN.
 		another, anotherID := m.attach(w, worker.Disk{Bus: worker.BusSCSI, File: blank(t, 320<<20), Device: map[string]any{"wwn": wwn}})
 		m.lift(another, "same-wwn")
 		m.mounted(another)

@@ -29,8 +29,8 @@ func suites() []string {
 	return []string{"bookworm"}
 }
 
-// alone prevents other programs from acting on a new disk. Without alone the tools that assemble arrays and volume
-// groups would write to their members.
+// alone is a script that prevents other programs from acting on a new disk. Without alone the tools that assemble
+// arrays and volume groups would write to their members.
 const alone = `mkdir -p /run/udev/rules.d
 for r in 63-md-raid-arrays 64-md-raid-assembly 69-lvm 69-lvm-metad 69-bcache; do ln -sf /dev/null /run/udev/rules.d/$r.rules; done
 udevadm control --reload`
@@ -38,7 +38,7 @@ udevadm control --reload`
 // perWorker is the maximum number of disks that are attached to one worker.
 const perWorker = 24
 
-// someKinds returns one intact and one damaged kind of each class. In the full test it returns all kinds.
+// someKinds returns one intact and one damaged kind of each class. In the full test someKinds returns all kinds.
 func someKinds(r *rand.Rand) []corpus.Kind {
 	all := corpus.Kinds()
 	if full {
@@ -60,8 +60,8 @@ func someKinds(r *rand.Rand) []corpus.Kind {
 	return some
 }
 
-// TestCorpus checks disks with all kinds of content. The disks that hotmount mounts have the same files afterwards. The
-// other disks are the same byte for byte, and the kernel counts no write to them (issue 3).
+// TestCorpus checks disks with all kinds of content. The disks that hotmount mounts have the same files after the test
+// as before. All other disks are the same byte for byte, and the kernel counts no write to them (issue 3).
 func TestCorpus(t *testing.T) {
 	chance := chance(t)
 	for _, suite := range suites() {
@@ -101,8 +101,8 @@ func tryKinds(t *testing.T, suite string, kinds []corpus.Kind) {
 	for i := range disks {
 		disks[i].name, _ = m.attach(w, worker.Disk{File: disks[i].image, Serial: fmt.Sprint("CORPUS-", i)})
 	}
-	// At the end the journal has a decision about each disk. The test waits for all of them at once, because the worker
-	// is slow.
+	// At the end the journal has a decision about each disk. The test waits for all decisions at once, because the
+	// worker is slow.
 	var names []string
 	for _, d := range disks {
 		names = append(names, d.name)
@@ -128,8 +128,8 @@ func tryKinds(t *testing.T, suite string, kinds []corpus.Kind) {
 		if !regexpLine(plan, `^`+d.name+` +[0-9.]+ [A-Z]iB +CORPUS-[0-9]+ +(refuse|ignore|mount) `) {
 			t.Errorf("%s (%s): the plan:\n%s", d.Name, d.name, plan)
 		}
-		// udev takes this content for XFS, and hotmount asks the kernel to mount it. The kernel flushes the disk before
-		// it refuses the mount. The kernel counts the flush as a write request without a sector.
+		// udev takes the content of the disk for XFS, so hotmount asks the kernel to mount the disk. The kernel flushes
+		// the disk before it refuses the mount. The kernel counts the flush as a write request without a sector.
 		requests := "0"
 		if slices.ContainsFunc(says, func(line string) bool { return strings.Contains(line, ": mount: the disk holds xfs ") }) {
 			requests = "[01]"
@@ -244,7 +244,7 @@ func (f *readFault) String() string {
 const faultySize = 320 << 20
 
 // chooseFaults returns n disks with a random fault, and two slow disks. None of the disks may be formatted. On each
-// disk a sector can never be read, or some reads do not show its content.
+// disk a sector can never be read, or some reads of the sector do not show its content.
 func chooseFaults(r *rand.Rand, n int) []*readFault {
 	// The blank check's tools and its second reads look at these offsets.
 	places := []int64{0, 512, 1024, 4096, 32 << 10, 64 << 10, 1 << 20, 16<<20 - 512, 16 << 20, faultySize / 4, faultySize / 2,
@@ -263,8 +263,8 @@ func chooseFaults(r *rand.Rand, n int) []*readFault {
 	return append(all, &readFault{at: faultySize - 512, times: 1, data: true, slow: 24 << 20}, &readFault{at: faultySize / 2, data: false, slow: 24 << 20})
 }
 
-// TestReadFaults checks that a disk with an unreadable sector is not formatted. This holds however long and however
-// slowly the disk fails (issue 3).
+// TestReadFaults checks that a disk with an unreadable sector is not formatted. The disk is not formatted, however long
+// and however slowly it fails (issue 3).
 func TestReadFaults(t *testing.T) {
 	chance := chance(t)
 	rounds, disks := 1, 9
@@ -405,7 +405,7 @@ func TestDriverThatDoesNotCount(t *testing.T) {
 // disk is detached. The next daemon waits for the proof. Other disks do not wait.
 func TestSlowProof(t *testing.T) {
 	m, w := start(t, worker.Options{})
-	// The proof takes longer than this timeout. The unit requests more time while the proof advances.
+	// The proof takes longer than the timeout of 20 seconds. The unit requests more time while the proof advances.
 	m.run("mkdir /etc/systemd/system/hotmount-format@.service.d; printf '[Service]\\nTimeoutStartSec=20s\\n' >/etc/systemd/system/hotmount-format@.service.d/short.conf; systemctl daemon-reload; systemctl stop hotmount")
 	slow, slowID := m.attach(w, worker.Disk{File: blank(t, 2<<30), Serial: "SLOW"})
 	throttle(t, w, slowID+"/virtio-backend", 10<<20, 0)
@@ -507,8 +507,8 @@ func TestHangingReads(t *testing.T) {
 }
 
 // TestZerosWhereAFilesystemWas checks a disk without a serial that reads as zeros in its old slot after a reboot.
-// hotmount holds the disk and names the missing filesystem, whether it had mounted or refused this filesystem. If
-// hotmount saw the old disk leave, it does not hold a new disk in the slot.
+// hotmount holds the disk and names the missing filesystem, which hotmount had mounted or refused before. If hotmount
+// saw the old disk leave, it does not hold a new disk in the slot.
 func TestZerosWhereAFilesystemWas(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, id := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
@@ -697,8 +697,8 @@ func TestUntouched(t *testing.T) {
 	}
 }
 
-// TestWhoeverWritesFirstWins checks a program that starts to write to a disk while hotmount proves it blank. The disk
-// then belongs to the program.
+// TestWhoeverWritesFirstWins checks a program that starts to write to a disk while hotmount proves it blank. After the
+// write the disk belongs to the program.
 func TestWhoeverWritesFirstWins(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("printf '[Service]\\nEnvironment=HOTMOUNT_SETTLE=8s\\n' >/etc/systemd/system/hotmount.service.d/quick.conf; systemctl daemon-reload; systemctl restart hotmount")

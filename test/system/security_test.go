@@ -26,8 +26,8 @@ func TestThreats(t *testing.T) {
 	if out, err := exec.CommandContext(ctx(t), "mkfs.xfs", "-q", "-m", "uuid="+uuid, image).CombinedOutput(); err != nil {
 		t.Fatalf("mkfs.xfs: %v: %s", err, out)
 	}
-	// The daemon's sandbox allows writes to this directory. The symlink must stop the daemon, because the sandbox does
-	// not.
+	// The daemon's sandbox allows writes to the directory victim. The symlink must stop the daemon, because the sandbox
+	// does not.
 	const victim = "/mnt/disks/.victim"
 	m.run("mkdir " + victim + "; ln -s " + victim + " " + where + "; ln -s " + victim + " /mnt/disks/." + uuid)
 	name, _ := m.attach(w, worker.Disk{File: image, Serial: "LED"})
@@ -89,8 +89,8 @@ func TestThreats(t *testing.T) {
 		t.Errorf("what a local user finds: %s", got)
 	}
 
-	// A pod whose namespace lacks the mount could remove the mount's directory. The kernel would then remove the mount
-	// on the host too. The immutable flag prevents that.
+	// A pod whose namespace lacks the mount could remove the mount's directory. When the directory is removed, the
+	// kernel also removes the mount on the host. The immutable flag prevents the removal of the directory.
 	unseen := func(where, try string) string {
 		return m.run(strings.ReplaceAll("unshare -m --propagation private sh -c 'umount W; "+try+"' 2>&1 || true; findmnt -no TARGET W || true", "W", where))
 	}
@@ -126,7 +126,7 @@ func TestForgedEvents(t *testing.T) {
 	data := withData(t, crashSize, 200<<20)
 	foreign, _ := m.attach(w, worker.Disk{File: data, Serial: "FOREIGN"})
 	m.says("^/dev/" + foreign + " .*refuse: ")
-	// The disk is held because of its serial. Only this hold prevents the format of the disk.
+	// The disk is held because of its serial. Only the hold for the serial prevents the format of the disk.
 	held, _ := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "OURS"})
 	m.says("^/dev/" + held + " .*hold: ")
 	before := digest(t, data)
@@ -172,7 +172,7 @@ func TestForgedEvents(t *testing.T) {
 	if got := m.run("perl /root/forge.pl </root/frames 2>&1 | sort | uniq -c | head"); got != "" {
 		t.Errorf("not all of %d frames were sent: %s", len(lines), got)
 	}
-	// The daemon has received the events. If it obeyed them, it would have acted by now.
+	// The daemon has received the forged events. If the daemon obeyed forged events, it would have acted by now.
 	m.says("an event (could not be read|was too long)")
 	m.wait("quiet", "systemctl show -p StatusText --value hotmount | grep -qx '1 mounted, 1 held, 1 refused, 0 failing'")
 	m.run("systemctl reload hotmount")
@@ -191,8 +191,8 @@ func TestForgedEvents(t *testing.T) {
 }
 
 // TestNoCapabilityTooMany checks each unit that works for the daemon. Without any one of its capabilities the unit
-// fails or does less; with all of them it does its work. The journal distinguishes a disk that a unit's sandbox denies
-// from a disk with a fault.
+// fails or does less, and with all capabilities it does its work. The journal distinguishes a disk that a unit's
+// sandbox denies from a disk with a fault.
 func TestNoCapabilityTooMany(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	x, xID := m.attach(w, worker.Disk{File: made(t, gib), Serial: "CAP-X"})
@@ -204,7 +204,7 @@ func TestNoCapabilityTooMany(t *testing.T) {
 	e, eID := m.attach(w, worker.Disk{File: image, Serial: "CAP-E"})
 	ext4 := m.mounted(e)
 
-	// given changes a unit's sandbox until the next change. If lines is "", it restores the sandbox of the package.
+	// given changes a unit's sandbox until the next change. If lines is "", given restores the sandbox of the package.
 	given := func(unit, lines string) {
 		t.Helper()
 		dir := "/run/systemd/system/" + unit + ".d"
@@ -357,8 +357,8 @@ done 2>/dev/null; echo $n`, x, e, size-300*mib)))
 	m.says("cannot shut down the filesystem of .*: permission denied")
 }
 
-// TestDevicesInReach checks which disks a process can open in a unit's control group. In the daemon's control group it
-// can open no disk. In the formatting unit's control group it can open only the disk of this unit.
+// TestDevicesInReach checks which disks a process can open in a unit's control group. In the daemon's control group a
+// process can open no disk. In the formatting unit's control group a process can open only the disk of this unit.
 func TestDevicesInReach(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("printf '[Service]\\nEnvironment=HOTMOUNT_SETTLE=20s\\n' >/etc/systemd/system/hotmount.service.d/quick.conf; systemctl daemon-reload; systemctl restart hotmount")
@@ -387,7 +387,7 @@ echo 'echo $$ >/sys/fs/cgroup$(systemctl show -p ControlGroup --value "$1")/cgro
 			t.Errorf("%s may have the capabilities %s", unit, got)
 		}
 	}
-	// The units below run only for a short time. In this test they run reach instead of their program.
+	// The units below run only for a short time. In this test the units run reach instead of their programs.
 	seq := m.run("cat /sys/block/" + one + "/diskseq")
 	for unit, want := range map[string]string{"grow@": want, "stage@": want, "block@": one + " <\n" + none, "wait@": none, "cleanup@": none, "unmount@": none, "gone@": none, "udev": none, "trim": none, "tidy": none} {
 		m.run("d=/run/systemd/system/hotmount-" + unit + ".service.d; mkdir $d; printf '[Service]\\nExecStart=\\nExecStart=/bin/bash /usr/local/bin/reach\\nStandardOutput=append:/run/reach\\n' >$d/reach.conf; systemctl daemon-reload")

@@ -20,8 +20,9 @@ import (
 )
 
 // soakWriter appends records of 4 KiB to a file. soakWriter makes each record durable before it writes the number to
-// the second argument. First it truncates the file after the last correct record, because a crash may have cut a record
-// off. With "count" it prints the number of correct records in each of the directories, counted from the first record.
+// the second argument. At first soakWriter truncates the file after the last correct record, because a crash may have
+// cut a record off. With "count" soakWriter prints the number of correct records in each of the directories, counted
+// from the first record.
 const soakWriter = `use strict; use IO::Handle;
 my ($do, @dirs) = @ARGV;
 my $id;
@@ -65,8 +66,8 @@ awk '/^writes-/ && $3 == "active" {print "writer", $1}' /run/units | sort
 awk '$3 == "failed" {print "failed", $1}' /run/units
 `
 
-// soakSettled waits until the state is as given. With "rest" the state must still be so when the daemon has no work
-// left. With "pass" the state must also be so after a reload, in which the daemon looks at each disk again.
+// soakSettled waits until the state is as given. With "rest" the state must be the same when the daemon has no work
+// left. With "pass" the state must also be the same after a reload, in which the daemon looks at each disk again.
 const soakSettled = `#!/bin/bash
 comes() { for i in {1..400}; do "$@" && return; sleep 0.2; done; return 1; }
 right() { [[ $(bash /root/truth) = "$want" ]]; }
@@ -119,8 +120,8 @@ func (s *soak) truth(after string) {
 }
 
 // settled checks what truth checks. settled also checks that the state does not change until the daemon has no work
-// left. In the full test only about every third call makes the daemon look at each disk again, because this takes as
-// long as a step.
+// left. In the full test only about every third call makes the daemon look at each disk again, because these looks take
+// as long as a step.
 func (s *soak) settled(after string) {
 	s.t.Helper()
 	how := "pass"
@@ -177,7 +178,7 @@ func (s *soak) may(d *soaked, pattern string) {
 }
 
 // said checks that hotmount has logged no error in this boot since the last call, except the errors that this step may
-// log. The next step may not log these errors.
+// log. The next step may not log the errors of this step.
 func (s *soak) said(after string) {
 	s.t.Helper()
 	const mark = "the soak has looked"
@@ -326,8 +327,8 @@ func (s *soak) accept(d *soaked) {
 	d.away = false
 }
 
-// kept checks the data of the given disks that are mounted, even during writes. In a virtual machine it drops the page
-// cache first, so that the data is read from the disks.
+// kept checks the data of the given disks that are mounted, even during writes. In a virtual machine kept first drops
+// the page cache, so that the data is read from the disks.
 func (s *soak) kept(disks ...*soaked) {
 	s.t.Helper()
 	s.acknowledged()
@@ -462,8 +463,8 @@ const (
 	boot
 )
 
-// aStep is a step that takes a disk from one place to another, or a step of the whole machine. A machine's step ignores
-// the disk.
+// aStep is a step that takes a disk from one place to another, or a step of the whole machine. A step of the whole
+// machine ignores the disk.
 type aStep struct {
 	name     string
 	weight   int
@@ -547,7 +548,7 @@ var upsets = []upset{
 }
 
 // formatSeconds is the time until a blank disk of 320 MiB is mounted in an emulated worker, with the settle time of the
-// tests. The upset happens at a random moment in this time.
+// tests. The upset happens at a random moment within formatSeconds.
 const formatSeconds = 7
 
 // act is a step during which a disturbance can happen. The script meanwhile may be "".
@@ -622,14 +623,14 @@ func soakSteps() []aStep {
 }
 
 // pulling names the single steps that pull a mounted disk or cut the power. The act "pull" also pulls a mounted disk. A
-// container supports neither.
+// container supports neither kind of pull nor a power cut.
 var pulling = []string{
 	"pull and attach again at once", "pull and attach again while a pod has it", "pull while it is down",
 	"pull while it is down and somebody has it", "a twin, and the first goes", "power cut",
 }
 
 // soakPulled returns the pulling steps and the acts that they need, each act during a random upset. Of the two pulls
-// without a daemon it has only the pull while a process holds the disk. The full test has both.
+// without a daemon, soakPulled has only the pull while a process holds the disk. The full test has both of these pulls.
 func soakPulled(c *rand.Rand) []aStep {
 	steps := slices.DeleteFunc(slices.Clone(soakSingle), func(s aStep) bool {
 		return !slices.Contains(pulling, s.name) || s.name == "pull while it is down"

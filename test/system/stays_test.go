@@ -43,8 +43,8 @@ func TestBlockLinksStay(t *testing.T) {
 	m.wait("the release to be known", "hotmount plan | grep -E '^"+name+" .*hold .*released'")
 }
 
-// TestSoftReboot checks a soft reboot, which ends all mounts and keeps the kernel's boot ID. hotmount must not take
-// this for an unmount by hand, and must mount the volumes again without a command.
+// TestSoftReboot checks a soft reboot, which ends all mounts and keeps the kernel's boot ID. hotmount must not take the
+// end of the mounts for an unmount by hand, and must mount the volumes again without a command.
 func TestSoftReboot(t *testing.T) {
 	m, w := start(t, worker.Options{Suite: "trixie"})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -74,8 +74,9 @@ func TestSoftReboot(t *testing.T) {
 }
 
 // TestCoveredByAMount checks that a volume is failed while another mount hides it. At boot hotmount starts after a slow
-// mount above its class directory, and makes the directory in this mount. If this mount fails, hotmount starts and
-// names it. systemd mounts nothing below it until the administrator repairs the mount or removes it from fstab.
+// mount above its class directory, and makes the directory in this mount. If the slow mount fails, hotmount starts and
+// names the failed mount. systemd mounts nothing below the failed mount until the administrator repairs the mount or
+// removes it from fstab.
 func TestCoveredByAMount(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -93,7 +94,7 @@ func TestCoveredByAMount(t *testing.T) {
 	is("mounted")
 	m.mounted(late)
 
-	// cloud-init writes such a line to fstab.
+	// cloud-init writes lines like the following line to fstab.
 	m.run(`printf '[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/sleep 5\n' >/etc/systemd/system/slow.service
 echo 'none /mnt tmpfs nofail,x-systemd.requires=slow.service,x-systemd.after=slow.service 0 0' >>/etc/fstab`)
 	if err := w.Reboot(ctx(t)); err != nil {

@@ -36,7 +36,7 @@ func madeExt4(t *testing.T, size int64) string {
 }
 
 // TestFileAsADisk checks a file, such as an image, that was attached as a raw disk. hotmount names the file's format
-// first, before a refusal for the size or for old data. No printed command destroys the file, except with a valid
+// before it refuses the disk for its size or for old data. No printed command destroys the file, except with a valid
 // token.
 func TestFileAsADisk(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
@@ -77,7 +77,7 @@ func TestFileAsADisk(t *testing.T) {
 	m.says("^/dev/" + name + " .*refuse: the disk is too small for its class: 1 MiB, minimum_size: 300 MiB; .*attach a larger disk")
 }
 
-// TestRemediesForFiles runs the commands that hotmount prints for images and packed files, on real ones. Each printed
+// TestRemediesForFiles runs the commands that hotmount prints for images and packed files on real files. Each printed
 // command makes a disk with the content of the file, and hotmount mounts this disk.
 func TestRemediesForFiles(t *testing.T) {
 	if err := worker.Need(ctx(t), os.Stderr, []string{"qemu-utils", "gzip", "xz-utils", "zstd", "bzip2", "lz4"}); err != nil {
@@ -170,7 +170,7 @@ func TestOneWishOneCommand(t *testing.T) {
 }
 
 // TestUnmountable checks a disk whose filesystem can never be mounted. The token formats the disk, and its offer names
-// what will be lost. Before that, no message about a failed mount promises a format.
+// what will be lost. Before the offer, no message about a failed mount promises a format.
 func TestUnmountable(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := madeExt4(t, 320<<20)
