@@ -98,7 +98,7 @@ func TestMissingPackages(t *testing.T) {
 }
 
 // TestSources checks that the Makefile's SOURCES has each packed directory, except the directories that no test reads.
-// The reports of make test-full are for a digest of SOURCES.
+// Each report of make test-full is valid for one digest of SOURCES.
 func TestSources(t *testing.T) {
 	words := func(file, pattern string) []string {
 		text, err := os.ReadFile(file)

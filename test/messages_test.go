@@ -40,7 +40,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// allMessages returns the messages of each file below the file's name.
+// allMessages returns the messages of all files, with the file's name before its messages.
 func allMessages(t *testing.T) string {
 	t.Helper()
 	var out strings.Builder
@@ -54,7 +54,7 @@ func allMessages(t *testing.T) string {
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "test/") {
 				return err
 			}
-			// The messages of the rules are templates. policy/testdata/messages.txt has them with values.
+			// The messages of the rules are templates. policy/testdata/messages.txt has the templates with values.
 			if filepath.Base(filepath.Dir(path)) == "policy" {
 				return nil
 			}

@@ -277,7 +277,7 @@ var stop = regexp.MustCompile(`[.!?:;][)"]?\s+`)
 // heading matches the name of a case in the messages of the rules.
 var heading = regexp.MustCompile(`^[a-z-]+ \([a-z]+\): `)
 
-// fullStop matches the end of a sentence. Unlike stop, it does not match a colon or a semicolon.
+// fullStop matches the end of a sentence. Unlike stop, fullStop does not match a colon or a semicolon.
 var fullStop = regexp.MustCompile(`([.!?][)"]?) `)
 
 // sentencesOf splits a paragraph into sentences. sentencesOf also splits at a colon or a semicolon, where a reader can

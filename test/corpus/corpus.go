@@ -1,6 +1,6 @@
 // Package corpus makes disk images that are not blank, for tests. The images have formats made by Debian's own tools,
-// bytes that no tool recognises, and damaged versions of both. Each image stands for a user's data, so no image may
-// ever be formatted.
+// bytes that no tool recognises, or damaged versions of such content. Each image stands for a user's data, so no image
+// may ever be formatted.
 package corpus
 
 import (
@@ -40,10 +40,10 @@ type Kind struct {
 	Class Class
 	// Is is the kind that hotmount must recognise.
 	Is disk.Kind
-	// Type is the name that libblkid must report. Type is "" if the name does not matter.
+	// Type is the name that libblkid must report, or "" if the name does not matter.
 	Type string
-	// Mounts reports whether the filesystem is intact and of a type that hotmount mounts. Such a filesystem has the
-	// Files.
+	// Mounts reports whether the filesystem is intact and of a type that hotmount mounts. A filesystem with Mounts has
+	// the files that the function Files returns.
 	Mounts bool
 
 	format *format

@@ -19,7 +19,8 @@ import (
 // full selects all cases instead of a random choice.
 var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 
-// faulty is a disk of zeros on which one read goes wrong. bad is the number of this read, counted from 0.
+// faulty is a disk of zeros on which one read goes wrong. bad is the number of the read that goes wrong, counted from
+// 0.
 type faulty struct {
 	mu         sync.Mutex
 	reads, bad int
@@ -83,7 +84,7 @@ func TestEveryReadCounts(t *testing.T) {
 	}
 }
 
-// some returns the first, the last and some other numbers below n. In the full test it returns many.
+// some returns the first, the last and some other numbers below n. In the full test some returns many numbers.
 func some(r *rand.Rand, n int) []int {
 	if full {
 		// Each case reads everything before the bad read. Not all of the thousands of reads of a large disk are tried.

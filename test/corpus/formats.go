@@ -14,8 +14,7 @@ type format struct {
 	// format.
 	is    disk.Kind
 	blkid string
-	// mounts reports whether hotmount mounts the filesystem. The filesystem then has the content that files or proto
-	// makes.
+	// mounts reports whether hotmount mounts the filesystem, which then has the content that files or proto makes.
 	mounts bool
 	// script makes the format. If script is "", write makes it.
 	script string

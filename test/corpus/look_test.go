@@ -35,8 +35,8 @@ func (e elsewhere) Run(ctx context.Context, c run.Command) (run.Result, error) {
 	return run.Exec{}.Run(ctx, c)
 }
 
-// runners returns the tools of this machine. In the full test it adds the tools of Debian 13, which verify checksums
-// and therefore recognise less.
+// runners returns the tools of this machine. In the full test runners adds the tools of Debian 13, which verify
+// checksums and therefore recognise less than older tools.
 func runners(t *testing.T) map[string]run.Runner {
 	all := map[string]run.Runner{"here": run.Exec{}}
 	if !full {
@@ -85,8 +85,8 @@ func look(t *testing.T, path string, plan probe.Plan, r run.Runner) disk.Content
 	return c
 }
 
-// trixie has the kinds of image that Debian 13's tools recognise as something else than other tools do. The libblkid of
-// Debian 13 requires more than a magic number, and generate.go writes only the magic number.
+// trixie has the kinds of image that Debian 13's tools recognise differently from other tools. The libblkid of Debian
+// 13 requires more than a magic number, and generate.go writes only the magic number.
 var trixie = map[string]disk.Kind{
 	"zfs":                     disk.Unknown,
 	"zfs, first MiB zero":     disk.Unknown,

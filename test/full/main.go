@@ -44,7 +44,7 @@ func main() {
 	}
 }
 
-// longest names the steps that take about an hour or more. The last step takes longest.
+// longest names the steps that take about an hour or more. The last step of the list takes longest.
 var longest = []string{"TestSwap", "TestSoakPulled"}
 
 // step is one command. The step has passed if the exit code is 0.

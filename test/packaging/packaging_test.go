@@ -1,6 +1,6 @@
 //go:build deb
 
-// Package packaging tests the Debian package that HOTMOUNT_DEB names. The package also tests that the units and
+// Package packaging tests the Debian package that HOTMOUNT_DEB names. Package packaging also tests that the units and
 // security.md agree. PACKAGES_test in the Makefile lists the Debian packages of the tools that the tests run.
 package packaging
 

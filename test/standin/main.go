@@ -86,7 +86,7 @@ func container(volume string) error {
 	if err := os.Chdir(root); err != nil {
 		return err
 	}
-	// After pivot_root(2), the old root is mounted on top of the new root (see its NOTES).
+	// After pivot_root(2), the old root is mounted on top of the new root (NOTES in the manual page).
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return fmt.Errorf("pivot_root: %w", err)
 	}

@@ -31,9 +31,9 @@ type class struct {
 	block           bool
 }
 
-// provision plays sig-storage-local-static-provisioner 2.9. In each period it cleans the released volumes and then
-// looks for new volumes, as DeletePVs (pkg/deleter/deleter.go) and DiscoverLocalVolumes (pkg/discovery/discovery.go)
-// do.
+// provision plays sig-storage-local-static-provisioner 2.9. In each period provision cleans the released volumes and
+// then looks for new volumes, as DeletePVs (pkg/deleter/deleter.go) and DiscoverLocalVolumes
+// (pkg/discovery/discovery.go) do.
 //
 // A directory stands for the cluster. volumes.json has the volumes, and a file released/NAME marks the volume NAME as
 // released. A goroutine cleans a volume while the passes continue. The first pass after the end of the cleaning deletes
@@ -330,8 +330,8 @@ func deviceSize(path string) (uint64, error) {
 	return uint64(size), errors.Join(err, f.Close())
 }
 
-// pretty does what roundDownCapacityPretty does. From 10 GiB on it rounds down to full GiB, and from 10 MiB on to full
-// MiB.
+// pretty does what roundDownCapacityPretty does. pretty rounds down to full GiB from 10 GiB on, and to full MiB from 10
+// MiB on.
 func pretty(n uint64) uint64 {
 	for _, unit := range []uint64{1 << 30, 1 << 20} {
 		if n/unit >= 10 {

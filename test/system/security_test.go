@@ -67,8 +67,8 @@ func TestThreats(t *testing.T) {
 		}
 	}
 
-	// A local user cannot reach the socket or the state, and cannot forge an event. Root can do each of these. The
-	// lines below are in this order.
+	// A local user cannot reach the socket or the state, and cannot forge an event. Root can run each of the commands
+	// below.
 	if err := m.Write(ctx(t), "/tmp/forge.pl", []byte(forge), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -19,10 +19,10 @@ import (
 	"hotmount/test/worker"
 )
 
-// soakWriter appends records of 4 KiB to a file. soakWriter makes each record durable before it writes the number to
-// the second argument. At first soakWriter truncates the file after the last correct record, because a crash may have
-// cut a record off. With "count" soakWriter prints the number of correct records in each of the directories, counted
-// from the first record.
+// soakWriter appends records of 4 KiB to a file. soakWriter makes each record durable before it reports the record's
+// number in the file that the last argument names. At first soakWriter truncates the file after the last correct
+// record, because a crash may have cut a record off. With "count" soakWriter prints the number of correct records in
+// each of the directories, counted from the first record.
 const soakWriter = `use strict; use IO::Handle;
 my ($do, @dirs) = @ARGV;
 my $id;

@@ -103,7 +103,7 @@ func TestTwins(t *testing.T) {
 	m.run("journalctl --rotate -q; journalctl --vacuum-size=1 -q; udevadm control --stop-exec-queue")
 	twin, twinID = m.attach(w, worker.Disk{File: copied, Serial: "SECOND"})
 	m.detach(w, id)
-	m.run("hotmount rescan") // udev's event for the detach waits in the same queue
+	m.run("hotmount rescan") // udev's event for the detach waits in the stopped queue
 	m.wait("the first to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
 	m.run("udevadm control --start-exec-queue")
 	m.says("/dev/" + twin + " .*refuse: the filesystem " + uuid + " was last mounted from another disk, which was detached while this one was attached: .*FIRST.*hotmount accept " + twin)
@@ -135,7 +135,7 @@ func TestTwins(t *testing.T) {
 	if got := m.run("hotmount plan; findmnt -n /dev/" + twin + " || true"); !regexpLine(got, "^"+twin+" .* refuse ") || !regexpLine(got, "^"+name+" .* keep ") {
 		t.Errorf("the first and its twin: %s", got)
 	}
-	// The result is the same after a boot, in which the kernel may give the disks other names.
+	// The mounts are the same after a boot, in which the kernel may give the disks other names.
 	first := slot(name)
 	if err := w.Reboot(ctx(t)); err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestTwins(t *testing.T) {
 		m.detach(w, a.ID)
 	}
 
-	// Two twins are present at boot, and neither is recorded. hotmount cannot know which of the two to mount.
+	// Two twins are present at boot, and neither is recorded. hotmount cannot know which of two twins to mount.
 	m.wait("the mount to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
 	if err := w.Shutdown(ctx(t)); err != nil {
 		t.Fatal(err)
@@ -248,11 +248,11 @@ func TestTwoMachines(t *testing.T) {
 // no filesystem.
 //
 // hotmount opens the disk exclusively before its first read. A rival that also opens the disk exclusively gets the
-// error "busy" before it writes. This rival loses nothing, and hotmount's filesystem is sound. A rival that does not
-// open the disk exclusively can always write.
+// error "busy" before it writes. A rival that gets this error loses nothing, and hotmount's filesystem is sound. A
+// rival that does not open the disk exclusively can always write.
 func TestRivals(t *testing.T) {
 	m, w := start(t, worker.Options{})
-	// An emulated machine may start this much later than intended.
+	// An emulated machine may start a program two seconds later than intended.
 	const settle, late = 6 * time.Second, 2 * time.Second
 	m.run(fmt.Sprintf("printf '[Service]\\nEnvironment=HOTMOUNT_SETTLE=%s HOTMOUNT_FORMAT_LIMIT=256\\n' >/etc/systemd/system/hotmount.service.d/quick.conf; systemctl daemon-reload; systemctl restart hotmount", settle))
 	c := chance(t)
@@ -268,8 +268,8 @@ func TestRivals(t *testing.T) {
 	for round := range rounds {
 		begin, here := "", rivals
 		if round == 0 {
-			// In the first round the rivals that open the disk exclusively take part twice. The second time they begin
-			// before hotmount.
+			// The first round uses each rival that opens the disk exclusively twice. At its second use such a rival
+			// begins before hotmount.
 			m.run("systemctl stop hotmount")
 			here = slices.Concat(rivals, slices.DeleteFunc(slices.Clone(rivals), func(r rival) bool { return !r.asks }))
 		}
@@ -285,8 +285,8 @@ func TestRivals(t *testing.T) {
 			all = append(all, o)
 			moment := ""
 			if i < len(rivals) {
-				// The rival begins at a random moment after hotmount has opened the disk. Before that, the formatting
-				// unit waits for its turn.
+				// The rival begins at a random moment after hotmount has opened the disk. Until hotmount opens the
+				// disk, the formatting unit waits for its turn.
 				moment = fmt.Sprintf(`unit=/sys/fs/cgroup/system.slice/system-hotmount*format.slice/hotmount-format@$(cat /sys/block/%s/diskseq).service
 opened() { local f; read -r pid <$unit/cgroup.procs && for f in /proc/$pid/fd/*; do [ $f -ef $d ] && return; done; }
 until opened; do sleep 0.1; done 2>/dev/null
@@ -350,7 +350,7 @@ rm -f /root/%[1]s.code; nohup bash /root/%[1]s >/root/%[1]s.log 2>&1 </dev/null 
 	}
 }
 
-// rival is another program. Its script in the field write changes the disk $d while hotmount looks at the disk. check
+// rival is another program. The script in the field write changes the disk $d while hotmount looks at the disk. check
 // succeeds if the rival's data is intact. $u is the rival's own UUID. asks means that the rival opens the disk
 // exclusively first.
 type rival struct {
@@ -369,7 +369,8 @@ var rivals = []rival{
 	{"mkfs.xfs", "mkfs.xfs -q -m uuid=$u $d", "[ $(blkid -p -o value -s UUID $d) = $u ] && { findmnt $d || xfs_repair -n $d; }", true},
 }
 
-// withData makes a disk image that only a full read distinguishes from a blank one. mkfs.xfs would overwrite its data.
+// withData makes a disk image that only a full read distinguishes from a blank one. mkfs.xfs would overwrite the
+// image's data.
 func withData(t *testing.T, size, at int64) string {
 	t.Helper()
 	image := blank(t, size)
@@ -394,7 +395,7 @@ func TestSwap(t *testing.T) {
 	if full {
 		rounds = 200
 	}
-	// took is the time from the attachment of a disk to its mount. The random moments lie within this time.
+	// took is the time from the attachment of a disk to its mount. The random moments lie within the time took.
 	begun := time.Now()
 	name, id := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "TIME"})
 	m.mounted(name)
@@ -422,8 +423,8 @@ func TestSwap(t *testing.T) {
 		if err := w.DetachSurprise(ctx(t), victim.ID); err != nil {
 			t.Fatal(err)
 		}
-		// The second disk is attached at once, or when the kernel has released the first disk. In the other rounds it
-		// is attached when no process has the first disk open and its name is free.
+		// The second disk is attached at once, or when the kernel has released the first disk. In the other rounds the
+		// second disk is attached when no process has the first disk open and the first disk's name is free.
 		patience := c.IntN(4)
 		if patience > 0 {
 			if err := w.WaitDetached(ctx(t), victim.ID); err != nil {
@@ -464,8 +465,8 @@ func TestSwap(t *testing.T) {
 	}
 }
 
-// forge sends frames to udev's multicast group. Only root in the host's network namespace can do that. forge is in
-// Perl, which every Debian has. Each input line of forge is one frame: an action, then the properties.
+// forge sends frames to udev's multicast group. Only root in the host's network namespace can send such frames. forge
+// is in Perl, which every Debian has. Each input line of forge is one frame: an action, then the properties.
 const forge = `use strict;
 socket(my $s, 16, 3, 15) or die "socket: $!"; # AF_NETLINK, SOCK_RAW, NETLINK_KOBJECT_UEVENT
 sub out { my ($frame, $group) = @_;
@@ -512,7 +513,7 @@ func TestHangingMkfs(t *testing.T) {
 	m.mounted(name)
 	m.run(count)
 	m.run(fmt.Sprintf("[ $(systemctl list-units --no-legend 'hotmount-format@*' | grep -c activating) = %d ]", len(ids)))
-	// The daemon does not wait for the hanging runs (issue 2: it ends within a second of SIGTERM).
+	// The daemon does not wait for the hanging runs (issue 2: the daemon ends within a second of SIGTERM).
 	m.run("systemctl stop hotmount; " + count + " && systemctl start hotmount")
 	if times := m.stops(); times[len(times)-1] > time.Second {
 		t.Errorf("while disks are formatted, from Stopping to Stopped it took %s", times[len(times)-1])

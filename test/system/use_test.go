@@ -20,7 +20,7 @@ const usedHold = " .*hold: somebody else on this node used the disk, and it is n
 
 // TestUsedByAnother checks a disk that is mounted elsewhere, bound as a device, or named in a libvirt domain. hotmount
 // does not use the disk. When the other use ends, hotmount holds the disk, even after a restart or a reboot, until an
-// accept. A hotmount volume is not held: it is failed, and mounted again after the other use.
+// accept. A hotmount volume in another use is not held: it is failed, and mounted again after that use.
 func TestUsedByAnother(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("mkdir -p /var/lib/prometheus/node-exporter; systemctl restart hotmount")
@@ -75,8 +75,8 @@ func TestUsedByAnother(t *testing.T) {
 	}
 }
 
-// TestABindOfADiskThatIsHeld checks a bind of a disk's node that begins and ends while hotmount runs. hotmount notices
-// the bind and does not format the disk.
+// TestABindOfADiskThatIsHeld checks a bind mount of a disk's device node that begins and ends while hotmount runs.
+// hotmount notices the bind mount and does not format the disk.
 func TestABindOfADiskThatIsHeld(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("touch /etc/hotmount/hold /run/volume")

@@ -11,7 +11,7 @@ import (
 )
 
 // TestVirtioSCSI checks disks on virtio-scsi. A disk that no class selects is reported once, with the class to add.
-// Then the built-in class selects the disk: hot-plug, resize, a copy, removal while busy, a reused target, and a power
+// With the built-in class the test covers hot-plug, resize, a copy, removal while busy, a reused target, and a power
 // cut. A disk of another vendor is not selected. A class in block mode gets the disks that it selects, before the next
 // class.
 func TestVirtioSCSI(t *testing.T) {
@@ -43,7 +43,7 @@ func TestVirtioSCSI(t *testing.T) {
 	m.detach(w, twinID)
 
 	// The next disk gets the target and the name of a disk that was pulled while it was busy. The unit does not use
-	// WorkingDirectory=, with which systemd would stop it before the unmount.
+	// WorkingDirectory=, with which systemd would stop the unit before the unmount.
 	m.run("systemd-run --unit busy sh -c 'cd " + where + " && exec sleep infinity'")
 	m.wait("the disk to be in use", "[ $(readlink /proc/$(systemctl show -P MainPID busy)/cwd) = "+where+" ]")
 	m.detach(w, id)

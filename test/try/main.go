@@ -128,7 +128,7 @@ func (l look) run(ctx context.Context, out io.Writer, c *worker.Container) error
 // device returns the name of the container's loop device n, counted from 0.
 func device(c *worker.Container, n int) string { return fmt.Sprintf("loop%d", c.First()+n) }
 
-// shell runs a shell in the container until the user leaves it. Without a terminal it does nothing.
+// shell runs a shell in the container until the user leaves it. Without a terminal shell does nothing.
 func shell(ctx context.Context, out io.Writer, c *worker.Container) error {
 	if _, err := unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS); err != nil {
 		return nil
