@@ -8,8 +8,8 @@ import (
 )
 
 // TestPostinstInAnImage checks postinst in another root directory, as in a build of an image. postinst marks the next
-// start as the first. postinst does not look at the builder's disks and does not fail. After an upgrade postinst marks
-// nothing.
+// start of hotmount as its first start. postinst does not look at the builder's disks and does not fail. After an
+// upgrade postinst marks nothing.
 func TestPostinstInAnImage(t *testing.T) {
 	for name, tt := range map[string]struct {
 		args  []string

@@ -21,7 +21,7 @@ var (
 	each = flag.Int("each", 40, "how many sentences -draw prints of each")
 )
 
-// maxWords is the maximum number of words in a sentence. The guideline in .github/CONTRIBUTING.md is 25.
+// maxWords is the maximum number of words in a sentence. The guideline in .github/CONTRIBUTING.md is 25 words.
 const maxWords = 35
 
 // long has the beginnings of the sentences that may have more than maxWords words.

@@ -5,7 +5,7 @@ import (
 	"hash/crc32"
 )
 
-// These functions write formats whose tools are not in Debian, or need a kernel with the format. wipefs(8) must
+// These functions write formats whose tools are not in Debian or need a kernel that supports the format. wipefs(8) must
 // recognise the results.
 
 var (

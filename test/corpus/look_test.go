@@ -126,7 +126,7 @@ func TestNothingIsBlank(t *testing.T) {
 					}
 				}
 				// The weakest plan, unsigned, requires zeros only in the first 4 KiB. The test counts the kinds that
-				// this plan takes for blank.
+				// the weakest plan takes for blank.
 				if c := look(t, path, probe.Unsigned, tools["here"]); c.Kind == disk.Blank {
 					missed <- k.Name
 				}

@@ -17,7 +17,7 @@ import (
 // (issue 2, shown 2).
 func TestForeignXFS(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
-	// While hotmount is stopped, this worker plays the other node, which makes the filesystem.
+	// While hotmount is stopped, the worker plays another node, which makes the filesystem.
 	image := blank(t, gib)
 	m.run("systemctl stop hotmount")
 	name, id := m.attach(w, worker.Disk{File: image})
@@ -83,7 +83,7 @@ func TestExt4(t *testing.T) {
 }
 
 // TestEphemeralDisk checks that disks with the label of a cloud's ephemeral disk or of a cloud-init seed are ignored,
-// whatever filesystem has the label. The same filesystem without the label is mounted.
+// whatever filesystem has the label. Without the label, hotmount mounts the filesystem.
 func TestEphemeralDisk(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -127,7 +127,7 @@ func TestTwentyDisks(t *testing.T) {
 		}
 	}
 	// While mounts come and go without a pause, PID 1 reads the mount table only once a second. PID 1 must not lose a
-	// mount unit under such a load.
+	// mount unit, however often mounts come and go.
 	m.run(`mkdir /run/busy; (while [ -e /run/busy ]; do mount --bind /run/busy /run/busy; umount /run/busy; done) </dev/null >/dev/null 2>&1 &`)
 	last := ""
 	for _, image := range images {
@@ -210,7 +210,7 @@ func TestTogether(t *testing.T) { together(t, worker.Options{}) }
 func together(t *testing.T, o worker.Options) {
 	m, w := start(t, o)
 	// The daemon is stopped for a moment, so that it sees all disks at once. The daemon may still see one of the three
-	// disks that do not answer before it sees the others. A disk that the daemon sees first is mounted without the
+	// disks that do not answer before it sees the other two. A disk that the daemon sees first is mounted without the
 	// others.
 	m.run("systemctl kill -s STOP hotmount")
 	const good, sick, slow, all = 4, 4, 5, 8 // disks 0 to 3 are good, disk 4 is damaged, and disks 5 to 7 do not answer
@@ -271,7 +271,7 @@ func together(t *testing.T, o worker.Options) {
 	m.detach(w, ids[2])
 	kept := m.run("systemctl show -P Wants '" + service + "'")
 	back, backID := m.attach(w, worker.Disk{File: images[2], Serial: "TOGETHER-2"})
-	// A disk that was mounted without the others does not wait when it is attached again.
+	// A disk that was mounted without the other disks does not wait when it is attached again.
 	if strings.Contains(kept, "mnt-disks-"+uuids[2][:8]) {
 		m.says("/dev/" + back + " .*cannot mount .*mnt-disks-.* is part of another start")
 	}

@@ -46,8 +46,8 @@ func (m machine) exchanged(w *worker.Worker, name, id, link string, other worker
 // volumes with a disk sequence number are expected.
 //
 // gone is a period in which each pass of the provisioner may log the missing disk once. The period begins before the
-// disk is detached, and ends after the link was removed at udev's event. The last line about the missing disk may come
-// one pass late.
+// disk is detached, and ends after the removal of the link. The last line about the missing disk may come one pass of
+// the provisioner late.
 func unexpected(t *testing.T, log string, gone [2]string) (lines []string) {
 	t.Helper()
 	const pass = time.Second
@@ -190,7 +190,8 @@ func TestBlockVolumes(t *testing.T) {
 	was := slot(name)
 	m.detach(w, id)
 	held(second)
-	// A second disk with the same serial does not get the link either in the first disk's slot, without the first disk.
+	// Even in the first disk's slot, a second disk with the same serial does not get the link of the detached first
+	// disk.
 	m.detach(w, secondID)
 	second, secondID = m.attach(w, worker.Disk{File: blank(t, gib), Serial: "RAW-1"})
 	held(second)

@@ -75,7 +75,7 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	}
 	m.run("mkdir -p /run/systemd/system/hotmount.service.d; printf '[Service]\\nWatchdogSec=6\\n' >/run/systemd/system/hotmount.service.d/w.conf; systemctl daemon-reload; systemctl restart hotmount")
 	running()
-	// The daemon resets the watchdog in time, or systemd would kill the daemon within these 13 seconds.
+	// The daemon resets the watchdog in time, or systemd would kill the daemon within 13 seconds.
 	m.run("id=$(systemctl show -P InvocationID hotmount); sleep 13; [ $(systemctl show -P InvocationID hotmount) = $id ]")
 	m.run("systemctl kill -s STOP hotmount")
 	m.wait("the watchdog", "journalctl -b --no-pager -o cat -u hotmount | grep -q 'Watchdog timeout' && [ $(systemctl show -p NRestarts --value hotmount) -ge 1 ]")
@@ -315,8 +315,8 @@ func TestStorm(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 
-	// forgets runs the function what, and makes udevd forget the events of its changes. A restarted udevd forgets the
-	// events in its queue.
+	// forgets runs the function what, and makes udevd forget the resulting events. A restarted udevd forgets the events
+	// in its queue.
 	forgets := func(what func()) {
 		t.Helper()
 		m.run("udevadm settle; udevadm control --stop-exec-queue")
@@ -575,5 +575,5 @@ func TestDebian13(t *testing.T) {
 	m.wait("the directory to go", "[ ! -e "+where+" ]")
 }
 
-// TestTogetherOnDebian13 runs TestTogether with systemd 257 and a mount(8) that uses the kernel's newer calls.
+// TestTogetherOnDebian13 runs TestTogether with systemd 257 and a mount(8) that uses the kernel's new mount API.
 func TestTogetherOnDebian13(t *testing.T) { together(t, worker.Options{Suite: "trixie"}) }

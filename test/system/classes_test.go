@@ -93,8 +93,8 @@ func TestFastAndSlow(t *testing.T) {
 	name := attach("SLOW-3", worker.BusSCSI, made(t, gib), "/var/lib/disks/hdd")
 	m.wait(name+" mounted with the new options", "findmnt -no OPTIONS /dev/"+name+" | grep nodev | grep -v nosuid")
 
-	// A mounted volume keeps its class, even if another class now selects it. After a release, another hold keeps the
-	// volume from the other class, and the accept of the release does not lift it.
+	// A mounted volume keeps its class, even if another class now selects it. After a release, the new class causes
+	// another hold, which the accept of the release does not lift.
 	moved := all[3].name
 	m.run("printf 'classes:\\n- {name: ssd, transport: [nvme, virtio]}\\n' >/etc/hotmount/config.d/60-moved.yaml; systemctl reload hotmount; hotmount plan | grep -E '^" + moved + " .*keep'; hotmount release " + moved + "; hotmount accept " + moved)
 	m.wait("the volume to be held", "hotmount plan | grep -E '^"+moved+" .*hold .*the disk was a volume of class hdd '")
@@ -243,7 +243,7 @@ func TestDropIns(t *testing.T) {
 
 // TestPartitions checks a disk that another installer partitioned, with the configuration of the example. Partitions
 // with a filesystem are mounted. A partition without a filesystem is refused and not written to, and the disk is not
-// reported as a problem. A release of one partition leaves the others mounted.
+// reported as a problem. A release of one partition leaves the other partitions mounted.
 //
 // The partitions are mounted again after a reboot, and all mounts go when the disk is detached. A guest may make a
 // filesystem on a partition of its raw volume. hotmount never mounts a filesystem that a guest made, neither before nor
@@ -389,7 +389,7 @@ func TestLogicalVolumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The volumes are held, because they were unmounted by hand. If the installation had not made udev handle the
-	// volumes again, accepted volumes would still wait.
+	// volumes again, accepted volumes would still not be mounted.
 	m.run("dpkg -i /root/next.deb >/dev/null 2>&1")
 	m.waits(3, "all to be held", "[ $(hotmount plan | grep -c 'hold .*somebody unmounted the disk') = 10 ]")
 	m.run("for i in 1 2 3 4 5 6 7 8 9 10; do hotmount accept $(basename $(readlink -f /dev/vg0/disk$i)); done")
@@ -411,7 +411,7 @@ func TestClassDirectory(t *testing.T) {
 	m.detach(w, id)
 	m.wait("the directory to go", "[ ! -e "+where+" ]")
 
-	// The first directory is like a mount point that hotmount makes, except that it contains the file f.
+	// The directory contains the file f, but is otherwise like a mount point that hotmount makes.
 	m.run("mkdir " + where + "; echo precious >" + where + "/f; touch " + where + "/not-mounted; chattr +i " + where + "/not-mounted " + where + "; mkfifo /mnt/disks/pipe; ln -s /etc /mnt/disks/link; mkdir /mnt/disks/11111111-2222-4333-8444-555555555555 /mnt/disks/nested; mount -t tmpfs none /mnt/disks/nested; systemctl reload hotmount")
 	m.says(where + " holds files although nothing is mounted there .the first: f.")
 	m.says("/mnt/disks/pipe is a FIFO")

@@ -342,7 +342,7 @@ func (m machine) offer(name string) (text, token string) {
 	return text, found[1]
 }
 
-// scribble writes n random bytes to the file of a disk. at is the offset of the first of these bytes, which is never
+// scribble writes n random bytes to the file of a disk. at is the offset of the first random byte, whose value is never
 // zero.
 func scribble(t *testing.T, image string, at int64, n int) {
 	t.Helper()

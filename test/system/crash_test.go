@@ -234,8 +234,8 @@ func TestAgentKilled(t *testing.T) {
 		orders = append(orders, "s"+at)
 	}
 	last := orders[len(orders)-1]
-	// The orders of the second half of the disks are those of the first half, shifted by one. The full test therefore
-	// kills the daemon twice at each write, once with the formatting process and once without it.
+	// The orders of the second half of the disks are those of the first half, shifted by one. The full test kills the
+	// daemon twice at each write, once with the formatting process and once without it.
 	var turns []int
 	for i := range orders {
 		if full || i%2 == 0 {
@@ -324,8 +324,8 @@ func TestMkfsKilled(t *testing.T) {
 }
 
 // TestPowerCutAfterGrowth checks an XFS that has just grown, so that only the log has the new size. If the log has
-// writes to new allocation groups, the first log recovery of Debian 12's kernel fails. If only the last group grew, the
-// recovery succeeds, but the kernel shuts the filesystem down once the new space is used.
+// writes to new allocation groups, the first log recovery of Debian 12's kernel fails. If only the last allocation
+// group grew, the recovery succeeds, but the kernel shuts the filesystem down once the new space is used.
 //
 // hotmount first mounts the filesystem at another path, where a failed recovery or a shutdown does no harm. After the
 // first mount hotmount mounts the filesystem at its own path, where the filesystem works and has its data.
@@ -454,7 +454,7 @@ func TestPowerCutDuringMkfs(t *testing.T) {
 }
 
 // TestCopyOfAHalfMade cuts the power while hotmount overwrites a disk by the operator's order, and attaches a copy of
-// this disk. hotmount does not overwrite the copy. hotmount overwrites the disk itself only after another order of the
+// the disk. hotmount does not overwrite the copy. hotmount overwrites the disk itself only after another order of the
 // operator.
 func TestCopyOfAHalfMade(t *testing.T) {
 	m, w := obedientWorker(t)
@@ -494,7 +494,8 @@ func TestCopyOfAHalfMade(t *testing.T) {
 }
 
 // TestStalledWrite starts a direct write to a disk while the disk settles, and the storage does not complete the write.
-// hotmount does not format the disk, although the kernel's count of completed writes does not include this write.
+// hotmount does not format the disk, although the kernel's count of completed writes does not include the stalled
+// write.
 func TestStalledWrite(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("printf '[Service]\\nEnvironment=HOTMOUNT_SETTLE=15s\\n' >/etc/systemd/system/hotmount.service.d/quick.conf; systemctl daemon-reload; systemctl stop hotmount")

@@ -245,7 +245,7 @@ func (m machine) driversThatCount(w worker.Node) {
 	}
 }
 
-// driversThatDoNot checks that drivers that attach no such disks to the node cause no hold, so that disks are mounted.
+// driversThatDoNot checks that drivers whose volumes are not disks of the tested kind cause no hold.
 func (m machine) driversThatDoNot(w worker.Node) {
 	m.t.Helper()
 	m.unregister()
@@ -256,9 +256,9 @@ func (m machine) driversThatDoNot(w worker.Node) {
 	}
 }
 
-// TestCSIVolumesOnVirtio checks a CSI driver's volumes on disks with serials, over a reboot. At the boot the driver is
-// there before hotmount starts. A class that selects by serial gets its disk without an accept. Only a driver that
-// attaches or takes such disks causes a hold.
+// TestCSIVolumesOnVirtio checks a CSI driver's volumes on disks with serials, over a reboot. At the reboot the driver
+// is registered before hotmount starts. A class that selects by serial gets its disk without an accept. Only a driver
+// that attaches disks or takes whole disks of the node causes a hold.
 func TestCSIVolumesOnVirtio(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.register("cinder.csi.openstack.org")

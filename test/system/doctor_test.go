@@ -116,7 +116,7 @@ func words(r doctor.Report) string {
 }
 
 // TestDoctorPods checks that the doctor names pods with data on the system disk, and the directory of the data. The
-// doctor does not name pods without such data.
+// doctor does not name pods without data on the system disk.
 func TestDoctorPods(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "FIRST"})
@@ -149,7 +149,8 @@ func TestDoctorPods(t *testing.T) {
 	}
 
 	// The trap is the mount point's own directory below the mount, which is visible through a bind mount that is not
-	// recursive. hotmount makes its mount points immutable, but older directories may not be.
+	// recursive. hotmount makes its mount points immutable, but a directory from before the installation may be
+	// writable.
 	m.run(standIns + fmt.Sprintf(`
 		mkdir /run/below; mount --bind /mnt/disks /run/below; chattr -i /run/below/%[4]s; echo lost >/run/below/%[4]s/file; ln -s /etc/cron.d/x /run/below/%[4]s/link
 		mkdir -p %[2]slocal-pv-2 /mnt/disks/removed /run/bare
@@ -216,7 +217,7 @@ func TestDoctorPods(t *testing.T) {
 	if got := m.run(strings.TrimSuffix(find(doctor.DataHidden, place).Do[0], "   # shows the hidden files")); !strings.Contains(got, "file") {
 		t.Errorf("the line that shows the hidden data shows %s", got)
 	}
-	// One volume is a bind mount of another directory on the system disk. The other volume has another filesystem under
+	// One volume is a bind mount of another directory on the system disk. A second volume has another filesystem under
 	// the disk's name.
 	m.run(fmt.Sprintf(`umount %[1]s; mkdir -p /srv/plain /srv/other %[2]slocal-pv-6; mount --bind /srv/plain %[2]slocal-pv-6
 		mount -t tmpfs -o size=1m none /srv/other; mount --bind /srv/other %[1]s`, named, volumes))
@@ -260,8 +261,8 @@ func TestDoctorPods(t *testing.T) {
 }
 
 // TestDoctorSystem checks a leftover udev rule, a kubelet that keeps dying, and two pods. One pod's process is named
-// kubelet and tries to write control characters to root's terminal. The other pod's process is named like the
-// provisioner and is on a filesystem that never answers.
+// kubelet and tries to write control characters to root's terminal. Another pod's process is named like the provisioner
+// and is on a filesystem that never answers.
 func TestDoctorSystem(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -429,7 +430,7 @@ func TestDoctorManyPods(t *testing.T) {
 		t.Helper()
 		m.run(fmt.Sprintf(`before=$(pgrep -xc sleep || true); standin %d %s </dev/null >/run/standin.log 2>&1; for i in $(seq 1 600); do [ $(pgrep -xc sleep) = $((before + %[1]d)) ] && exit 0; sleep 0.1; done; cat /run/standin.log; pgrep -xc sleep; exit 1`, n, source))
 	}
-	// Two pods get the directory below the mount. The other pods start later.
+	// Two pods get the directory below the mount. All further pods start later.
 	m.run("mkdir /run/below; mount --bind /mnt/disks /run/below")
 	containers(2, "/run/below/"+uuid)
 	m.run("umount /run/below; for i in 0 1; do mv /var/lib/kubelet/pods/6a6e9d0c-1111-4222-8333-00000000000$i /var/lib/kubelet/pods/6a6e9d0c-1111-4222-9999-00000000000$i; done")

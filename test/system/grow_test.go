@@ -169,7 +169,7 @@ func TestGrow(t *testing.T) {
 	}
 	same("growing while detached")
 	// The udev rule does not read an XFS that fills a disk of this size according to hotmount's record. hotmount makes
-	// the record from the superblock in udev's event. A growth alone makes no record.
+	// the record from the superblock in udev's event. A growth by itself makes no record.
 	back := func() {
 		t.Helper()
 		m.detach(w, xID)
@@ -199,7 +199,7 @@ func TestGrow(t *testing.T) {
 
 // TestGrowWithErrorsOnRecord checks an ext4 filesystem with recorded errors, which the kernel does not grow. The
 // filesystem stays mounted, and the status and the metrics report the failed growth. The printed commands make the
-// growth possible. The test needs a virtual machine, because a container may not grow ext4.
+// growth possible. The test needs a virtual machine, because a container cannot grow ext4.
 func TestGrowWithErrorsOnRecord(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /var/lib/prometheus/node-exporter; systemctl restart hotmount")

@@ -279,8 +279,8 @@ func TestTrim(t *testing.T) {
 	if a, b := used(t, own), used(t, foreign); a < least || b < least {
 		t.Errorf("before a day, the own image takes %d and the foreign one %d; journal: %s", a, b, m.run("journalctl -b -u hotmount-trim --no-pager -o cat"))
 	}
-	// The test sets the recorded time in use to 30 seconds less than a day, and then waits for the rest. Before a day
-	// in use is over, another run trims nothing.
+	// The test sets the recorded time in use to 30 seconds less than a day, and then waits for the rest. As long as the
+	// time in use is less than a day, another run trims nothing.
 	m.run(`systemctl start hotmount-trim; sed -i -E 's/"ran": [0-9]+/"ran": 86370000000000/' /var/lib/hotmount/running.json; systemctl start hotmount-trim`)
 	ran := m.run(`awk '{print int($1)}' /proc/uptime; grep -c '"ran": 863[789]' /var/lib/hotmount/running.json`)
 	if a, b := used(t, own), used(t, foreign); a < least || b < least || !strings.HasSuffix(ran, "\n3") {
@@ -292,8 +292,8 @@ func TestTrim(t *testing.T) {
 	if a, b := used(t, own), used(t, foreign); a < least || b < least {
 		t.Errorf("after a day, switched off, they take %d and %d", a, b)
 	}
-	// The test sets the clock to the timer's time. The test also turns the timer's random delay off. With the delay,
-	// systemd would choose another one of up to three hours when the clock is set.
+	// The test sets the clock to the timer's time. The test also turns the timer's random delay off. With a random
+	// delay, systemd would choose a new delay of up to three hours when the clock is set.
 	m.run(`mkdir -p /run/systemd/system/hotmount-trim.timer.d; printf '[Timer]\nRandomizedDelaySec=0\nAccuracySec=1s\n' >/run/systemd/system/hotmount-trim.timer.d/test.conf; systemctl daemon-reload`)
 	ended := "systemctl show -P ExecMainExitTimestampMonotonic hotmount-trim"
 	last := m.run(ended)

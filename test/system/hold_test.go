@@ -16,7 +16,8 @@ import (
 )
 
 // TestAFilesystemVanishes checks that a disk without a serial is held if its content turns to zeros while it is
-// attached. The hold names the former filesystem. An accept of another hold does not lift this hold.
+// attached. The hold names the former filesystem. An accept of another hold does not lift the hold for the vanished
+// filesystem.
 func TestAFilesystemVanishes(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -71,8 +72,8 @@ func TestASickFilesystemVanishes(t *testing.T) {
 }
 
 // TestHistoryAndFormerSerial checks that a format is recorded with the disk, the evidence and the UUID. A blank disk
-// with the serial of the formatted disk is held, even after a reboot. The hold names the UUID. Only an accept of this
-// hold lifts it.
+// with the serial of the formatted disk is held, even after a reboot. The hold names the UUID. Only an accept of the
+// hold for the serial lifts that hold.
 func TestHistoryAndFormerSerial(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, id := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "H1"})
@@ -182,8 +183,8 @@ func TestPresentDisksAreHeld(t *testing.T) {
 	m.mounted(held)
 }
 
-// TestBrake checks that further disks are held after as many formats as format_limit allows, until they are accepted. A
-// new daemon also holds the further disks. If two disks are proven blank at the same time and the limit allows one
+// TestBrake checks that disks over the limit of format_limit formats are held until they are accepted. A restarted
+// daemon also holds the disks over the limit. If two disks are proven blank at the same time and the limit allows one
 // format, only one disk is formatted.
 func TestBrake(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
@@ -303,7 +304,8 @@ func TestSwitchesStopFormatting(t *testing.T) {
 		{"echo 'format: false' >/etc/hotmount/config.yaml; systemctl reload hotmount", "rm /etc/hotmount/config.yaml", "format: false in the configuration"},
 		{"touch /etc/hotmount/hold", "rm /etc/hotmount/hold", "/etc/hotmount/hold exists"},
 	} {
-		// The switch is set while hotmount reads the disk. hotmount checks the switch again before it runs mkfs.
+		// The switch that stops formatting is set while hotmount reads the disk. hotmount checks the switch that stops
+		// formatting again before it runs mkfs.
 		name, id := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 		throttle(t, w, id+"/virtio-backend", 20<<20, 0)
 		m.wait("the proof", "systemctl is-active hotmount-format@$(cat /sys/block/"+name+"/diskseq) | grep activating")
@@ -572,8 +574,8 @@ func TestNextInASlot(t *testing.T) {
 }
 
 // TestBackAtOnceInAnotherSlot detaches a disk and attaches it to another slot before the daemon sees either event. The
-// kernel's sequence numbers show that the disk was detached before it was attached, so it is mounted again. A disk that
-// is attached before the first disk is detached is another disk, even with the same serial.
+// kernel's sequence numbers show that the disk was detached before it was attached, so it is mounted again. hotmount
+// takes a disk that is attached before the first disk is detached for another disk, even with the same serial.
 func TestBackAtOnceInAnotherSlot(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := blank(t, 320<<20)

@@ -167,7 +167,7 @@ func imageOf(t *testing.T, script string) string {
 }
 
 // TestMachineID checks a changed machine-id and a clone of a sealed image, with real boots and with serials.
-// TestAnotherMachineID and TestStateReset check the rest in a container.
+// TestAnotherMachineID and TestStateReset check the other cases in a container.
 func TestMachineID(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	was, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "WAS"})

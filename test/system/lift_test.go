@@ -61,8 +61,8 @@ func (m machine) lift(name string, reason disk.Reason) string {
 	return m.liftBy(name, reason, "(hotmount accept "+name+" "+string(reason)+")(;|$)", asPrinted)
 }
 
-// liftedElsewhere has the test of each hold that needs a serial, a WWN, a slot or a boot. Each of these tests calls
-// lift.
+// liftedElsewhere has the test of each hold that needs a serial, a WWN, a slot or a boot. Each test in liftedElsewhere
+// calls lift.
 var liftedElsewhere = map[disk.Reason]string{
 	disk.ReasonSameSerial:   "TestSerials",
 	disk.ReasonSameWWN:      "TestTwoPaths",
@@ -141,7 +141,8 @@ func liftsIn(t *testing.T, test string, reason disk.Reason) bool {
 	return false
 }
 
-// dropIn is the file for a test's part of the configuration. TestEachHoldIsLifted removes the file after each hold.
+// dropIn is the file for a test's part of the configuration. TestEachHoldIsLifted removes this file after the test of
+// each hold.
 const dropIn = "/etc/hotmount/config.d/zz.yaml"
 
 // configured writes the lines to dropIn and reloads the configuration.

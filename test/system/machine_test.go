@@ -37,7 +37,7 @@ import (
 )
 
 // deb returns the path of the package under test, and nextDeb the path of the package for an upgrade. The Makefile sets
-// both variables.
+// HOTMOUNT_DEB and HOTMOUNT_DEB_NEXT.
 func deb(t *testing.T) string     { t.Helper(); return fileOf(t, "HOTMOUNT_DEB") }
 func nextDeb(t *testing.T) string { t.Helper(); return fileOf(t, "HOTMOUNT_DEB_NEXT") }
 
@@ -103,8 +103,8 @@ var inParallel sync.Map
 // exclusive makes a later call of parallel do nothing, so that no other test runs at the same time.
 func exclusive(t *testing.T) { inParallel.Store(t, true) }
 
-// startNode returns a container on which the package was just installed. With HOTMOUNT_TEST_WORKER=vm it returns a
-// virtual machine.
+// startNode returns a container on which the package was just installed. With HOTMOUNT_TEST_WORKER=vm startNode returns
+// a virtual machine.
 func startNode(t *testing.T, o worker.Options) (machine, worker.Node) {
 	t.Helper()
 	switch kind := os.Getenv("HOTMOUNT_TEST_WORKER"); kind {
@@ -228,7 +228,7 @@ func unitOf(uuid string) string {
 }
 
 // diskDir returns the test's directory for the files of its disks. The directory is in memory, and is moved into the
-// container when the container starts. A container's class selects its loop devices by this directory.
+// container when the container starts. A container's class selects the container's loop devices by this directory.
 func diskDir(t *testing.T) string {
 	t.Helper()
 	dir, found := diskDirs.Load(t)
@@ -355,8 +355,8 @@ func digest(t *testing.T, path string) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// chance returns the source of a test's random choices. It prints the seed. With this seed in HOTMOUNT_TEST_SEED, a
-// test makes the same choices again.
+// chance returns the source of a test's random choices. It prints the seed. With the printed seed in
+// HOTMOUNT_TEST_SEED, a test makes the same choices again.
 func chance(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
@@ -374,8 +374,8 @@ func chance(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// kernelReadOnly checks that the daemon cannot write to files below /proc and /sys. The exposure level of the unit does
-// not show such write access (systemd/hotmount.service).
+// kernelReadOnly checks that the daemon cannot write to files below /proc and /sys. The unit's exposure level does not
+// show write access to /proc and /sys (systemd/hotmount.service).
 func (m machine) kernelReadOnly() {
 	m.t.Helper()
 	// If a path has several mounts, the last line of the path in the mount table is the topmost mount. memory.pressure

@@ -127,7 +127,7 @@ func newer(t *testing.T, path string) string {
 }
 
 // TestWhyTheKernelDoesNotMount checks how hotmount explains the kernel's messages about failed mounts. Only a virtual
-// machine has these messages in its journal. The first case is a missing module for XFS.
+// machine has the kernel's messages in its journal. The first case is a missing module for XFS.
 func TestWhyTheKernelDoesNotMount(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /etc/hotmount/config.d; printf 'classes:\\n- {name: default, directory: /mnt/disks, names: [\"vd[b-z]\"]}\\n' >/etc/hotmount/config.d/10-default.yaml; hotmount config check && systemctl reload hotmount")

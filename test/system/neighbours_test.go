@@ -51,8 +51,8 @@ func TestUdevRuleTakenOver(t *testing.T) {
 	m.run("systemctl start hotmount")
 	m.wait("both to be adopted", "systemctl show -p StatusText hotmount | grep -q '2 mounted, 0 held, 0 refused, 0 failing'")
 
-	// The udev rule and hotmount both act on this disk, as between the installation of hotmount and the removal of the
-	// rule.
+	// The udev rule and hotmount both act on the third disk, as between the installation of hotmount and the removal of
+	// the rule.
 	third, thirdID := m.attach(w, worker.Disk{File: made(t, gib)})
 	three := m.mounted(third)
 	m.wait("three", "systemctl show -p StatusText hotmount | grep -q '3 mounted, 0 held, 0 refused, 0 failing'")
@@ -388,8 +388,8 @@ func TestProvisioner(t *testing.T) {
 		changes = append(changes, m.changes())
 	}
 	// Two volumes are released, and the disk of one is missing after the power cut. If the mount point of the missing
-	// disk were left, the cleaner would clean its directory. The cleaner cleans the other volume from the first pass
-	// on.
+	// disk were left, the cleaner would clean its directory. From its first pass on, the cleaner cleans the volume
+	// whose disk is not missing.
 	tenant(big, 100)
 	m.run("systemctl stop kubelet; cd /var/lib/standin/released && touch " + smallVolume + " " + bigVolume + "; sync")
 	since = m.lines()
@@ -443,7 +443,7 @@ func TestProvisioner(t *testing.T) {
 			// pass is the longest delay of a pass of the provisioner. moment is how long the directory can exist before
 			// PID 1 begins the mount, or after the unmount. Each pass logs a directory without a mount once.
 			const pass, moment = time.Second, time.Second / 2
-			// A detach and the next attach are two changes. The log line belongs to the nearer change.
+			// A detach and the next attach are two changes. A log line belongs to the change that is nearest in time.
 			var one change
 			var took time.Duration
 			nearest := pass
@@ -494,7 +494,7 @@ func nfsServer(t *testing.T, packages []worker.File) (machine, *worker.Worker) {
 	return m, w
 }
 
-// lan gives the worker a network card with this address, on a network that two workers share. The worker for which
+// lan gives the worker a network card with the given address, on a network that two workers share. The worker for which
 // listen is true listens on the port; the other worker connects to it.
 func (m machine) lan(w *worker.Worker, port int, listen bool, address string) {
 	m.t.Helper()
@@ -587,7 +587,7 @@ systemctl daemon-reload; systemctl start client`)
 		t.Errorf("the server was\n%s\nand is\n%s", before, got)
 	}
 
-	// The address and the disk are moved to the other worker.
+	// The address and the disk are moved to the second worker.
 	a.run("ip address flush to 10.9.0.1/32; systemctl disable --now -q nfs-disk@" + uuid)
 	if got := a.run("hotmount release " + uuid); !regexpLine(got, "^safe to detach") {
 		t.Errorf("released: %s", got)

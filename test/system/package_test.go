@@ -202,8 +202,8 @@ func sorted(a, b string) []string {
 	return []string{a, b}
 }
 
-// fromRelease downgrades to the last release, and upgrades from there to this package. Each of the two versions
-// continues with the state of the other version, and formats disks.
+// fromRelease downgrades to the last release, and upgrades from that release to the package under test. Each of the two
+// versions continues with the state of the other version, and formats disks.
 func (m machine) fromRelease(w worker.Node, previous, install string, stands func(after, version string), this string) {
 	m.t.Helper()
 	if err := w.Put(ctx(m.t), previous, "/root/previous.deb"); err != nil {

@@ -144,7 +144,7 @@ func tryKinds(t *testing.T, suite string, kinds []corpus.Kind) {
 	}
 }
 
-// hasFiles checks the files in the filesystem with this UUID.
+// hasFiles checks the files in the filesystem with the given UUID.
 func (m machine) hasFiles(k corpus.Kind, uuid string) {
 	m.t.Helper()
 	got := m.run("cd /mnt/disks/" + uuid + " && find . -type f -printf '%P\\n' | sort | xargs sha256sum")
@@ -190,7 +190,7 @@ func TestBlanks(t *testing.T) {
 				t.Logf("%s: %s", name, b.what)
 			}
 			for name, size := range sizes {
-				if size > 1<<40 { // a slow processor reads this disk for minutes
+				if size > 1<<40 { // a slow processor reads such a large disk for minutes
 					m.waits(10, name+" to be formatted", "journalctl -b -o cat --no-pager | grep '^/dev/"+name+" .*: formatted: '")
 				}
 				uuid := m.mounted(name)
@@ -246,7 +246,7 @@ const faultySize = 320 << 20
 // chooseFaults returns n disks with a random fault, and two slow disks. None of the disks may be formatted. On each
 // disk a sector can never be read, or some reads of the sector do not show its content.
 func chooseFaults(r *rand.Rand, n int) []*readFault {
-	// The blank check's tools and its second reads look at these offsets.
+	// The blank check's tools and its second reads look at the offsets in places.
 	places := []int64{0, 512, 1024, 4096, 32 << 10, 64 << 10, 1 << 20, 16<<20 - 512, 16 << 20, faultySize / 4, faultySize / 2,
 		faultySize - 16<<20, faultySize - 64<<10, faultySize - 4096, faultySize - 512}
 	var all []*readFault
@@ -402,7 +402,7 @@ func TestDriverThatDoesNotCount(t *testing.T) {
 }
 
 // TestSlowProof checks that a long proof reports its progress, continues when the daemon is killed, and ends when its
-// disk is detached. The next daemon waits for the proof. Other disks do not wait.
+// disk is detached. The next daemon waits for the proof. Other disks do not wait for the proof.
 func TestSlowProof(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	// The proof takes longer than the timeout of 20 seconds. The unit requests more time while the proof advances.
@@ -576,7 +576,8 @@ func TestSerials(t *testing.T) {
 	for _, serial := range []string{"a=b", "with space", "esc\x1b[31m\nnl\t", ""} {
 		name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: serial})
 		uuid := m.mounted(name)
-		// The kernel has the serial unchanged. Output for people shows its control characters in a visible form.
+		// The kernel keeps the serial without a change. Output for people shows a serial's control characters in a
+		// visible form.
 		if got := m.run("cat /sys/block/" + name + "/serial | od -An -v -tx1 | tr -d ' \\n'"); got != fmt.Sprintf("%x", serial) {
 			t.Errorf("the kernel has the serial %q as %s", serial, got)
 		}

@@ -66,8 +66,9 @@ awk '/^writes-/ && $3 == "active" {print "writer", $1}' /run/units | sort
 awk '$3 == "failed" {print "failed", $1}' /run/units
 `
 
-// soakSettled waits until the state is as given. With "rest" the state must be the same when the daemon has no work
-// left. With "pass" the state must also be the same after a reload, in which the daemon looks at each disk again.
+// soakSettled waits until the actual state is the given state. With "rest" the state must be the same when the daemon
+// has no work left. With "pass" the state must also be the same after a reload, in which the daemon looks at each disk
+// again.
 const soakSettled = `#!/bin/bash
 comes() { for i in {1..400}; do "$@" && return; sleep 0.2; done; return 1; }
 right() { [[ $(bash /root/truth) = "$want" ]]; }
@@ -630,7 +631,8 @@ var pulling = []string{
 }
 
 // soakPulled returns the pulling steps and the acts that they need, each act during a random upset. Of the two pulls
-// without a daemon, soakPulled has only the pull while a process holds the disk. The full test has both of these pulls.
+// without a daemon, soakPulled has only the pull while a process holds the disk. The full test has both pulls without a
+// daemon.
 func soakPulled(c *rand.Rand) []aStep {
 	steps := slices.DeleteFunc(slices.Clone(soakSingle), func(s aStep) bool {
 		return !slices.Contains(pulling, s.name) || s.name == "pull while it is down"

@@ -74,7 +74,7 @@ func TestSoftReboot(t *testing.T) {
 }
 
 // TestCoveredByAMount checks that a volume is failed while another mount hides it. At boot hotmount starts after a slow
-// mount above its class directory, and makes the directory in this mount. If the slow mount fails, hotmount starts and
+// mount above its class directory, and makes the directory in that mount. If the slow mount fails, hotmount starts and
 // names the failed mount. systemd mounts nothing below the failed mount until the administrator repairs the mount or
 // removes it from fstab.
 func TestCoveredByAMount(t *testing.T) {

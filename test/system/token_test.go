@@ -71,14 +71,14 @@ func TestFileAsADisk(t *testing.T) {
 		}
 		m.detach(w, id)
 	}
-	// An empty disk that is too small is still refused for its size. hotmount has not promised to format this disk.
+	// An empty disk that is too small is still refused for its size. hotmount has not promised to format the disk.
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 1<<20)})
 	m.says("^/dev/" + name + " .*: seen: it is read$")
 	m.says("^/dev/" + name + " .*refuse: the disk is too small for its class: 1 MiB, minimum_size: 300 MiB; .*attach a larger disk")
 }
 
 // TestRemediesForFiles runs the commands that hotmount prints for images and packed files on real files. Each printed
-// command makes a disk with the content of the file, and hotmount mounts this disk.
+// command makes a disk with the content of the file, and hotmount mounts the disk.
 func TestRemediesForFiles(t *testing.T) {
 	if err := worker.Need(ctx(t), os.Stderr, []string{"qemu-utils", "gzip", "xz-utils", "zstd", "bzip2", "lz4"}); err != nil {
 		t.Fatal(err)

@@ -63,7 +63,7 @@ func TestTwins(t *testing.T) {
 	if err := w.Shutdown(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
-	// hotmount also recognises the recorded disk by its serial if the size has changed.
+	// hotmount also recognises the recorded disk by its serial if the disk's size has changed.
 	if err := os.Truncate(image, 384<<20); err != nil {
 		t.Fatal(err)
 	}
@@ -248,8 +248,8 @@ func TestTwoMachines(t *testing.T) {
 // no filesystem.
 //
 // hotmount opens the disk exclusively before its first read. A rival that also opens the disk exclusively gets the
-// error "busy" before it writes. A rival that gets this error loses nothing, and hotmount's filesystem is sound. A
-// rival that does not open the disk exclusively can always write.
+// error "busy" before it writes. A rival that gets the error "busy" loses nothing, and hotmount's filesystem is sound.
+// A rival that does not open the disk exclusively can always write.
 func TestRivals(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	// An emulated machine may start a program two seconds later than intended.
@@ -268,8 +268,8 @@ func TestRivals(t *testing.T) {
 	for round := range rounds {
 		begin, here := "", rivals
 		if round == 0 {
-			// The first round uses each rival that opens the disk exclusively twice. At its second use such a rival
-			// begins before hotmount.
+			// The first round uses each rival that opens the disk exclusively twice. At its second use a rival begins
+			// before hotmount.
 			m.run("systemctl stop hotmount")
 			here = slices.Concat(rivals, slices.DeleteFunc(slices.Clone(rivals), func(r rival) bool { return !r.asks }))
 		}
@@ -465,8 +465,9 @@ func TestSwap(t *testing.T) {
 	}
 }
 
-// forge sends frames to udev's multicast group. Only root in the host's network namespace can send such frames. forge
-// is in Perl, which every Debian has. Each input line of forge is one frame: an action, then the properties.
+// forge sends frames to udev's multicast group. Only root in the host's network namespace can send frames to this
+// group. forge is in Perl, which every Debian has. Each input line of forge is one frame: an action, then the
+// properties.
 const forge = `use strict;
 socket(my $s, 16, 3, 15) or die "socket: $!"; # AF_NETLINK, SOCK_RAW, NETLINK_KOBJECT_UEVENT
 sub out { my ($frame, $group) = @_;

@@ -19,8 +19,9 @@ import (
 const usedHold = " .*hold: somebody else on this node used the disk, and it is not a hotmount volume: "
 
 // TestUsedByAnother checks a disk that is mounted elsewhere, bound as a device, or named in a libvirt domain. hotmount
-// does not use the disk. When the other use ends, hotmount holds the disk, even after a restart or a reboot, until an
-// accept. A hotmount volume in another use is not held: it is failed, and mounted again after that use.
+// does not use the disk. When the use by another program ends, hotmount holds the disk, even after a restart or a
+// reboot, until an accept. A hotmount volume in another use is not held: it is failed, and mounted again after that
+// use.
 func TestUsedByAnother(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("mkdir -p /var/lib/prometheus/node-exporter; systemctl restart hotmount")
@@ -93,7 +94,7 @@ func TestABindOfADiskThatIsHeld(t *testing.T) {
 	m.mounted(name)
 }
 
-// opens starts a process with the name comm that opens the disk with these flags of open(2).
+// opens starts a process with the name comm that opens the disk with the given flags of open(2).
 func (m machine) opens(unit, comm, name, flags string) {
 	m.t.Helper()
 	// The program is in a file, because systemd would expand variables in a command line.
@@ -104,10 +105,10 @@ systemd-run -q --unit=%[1]s perl /root/opens '%[3]s' /dev/%[4]s '%[2]s'
 for i in $(seq 1 50); do grep -qx '%[3]s' /proc/$(systemctl show -P MainPID %[1]s)/comm && ls -l /proc/$(systemctl show -P MainPID %[1]s)/fd | grep -q '/dev/%[4]s$' && exit 0; sleep 0.1; done; exit 1`, unit, flags, comm, name))
 }
 
-// TestOpenInAMachine checks disks that a virtual machine monitor has open, with and without O_EXCL. hotmount holds such
-// a disk, whatever is on it, even after the monitor ends. hotmount does not use an accepted disk while the monitor has
-// it open. A disk that another program has open for writing is used after the program ends. A program that only reads
-// does not matter.
+// TestOpenInAMachine checks disks that a virtual machine monitor has open, with and without O_EXCL. hotmount holds a
+// disk that a monitor has open, whatever is on the disk, even after the monitor ends. hotmount does not use an accepted
+// disk while the monitor has it open. A disk that another program has open for writing is used after the program ends.
+// A program that only reads does not matter.
 func TestOpenInAMachine(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("mkdir -p /etc/libvirt/qemu")
