@@ -9,7 +9,7 @@ import (
 
 // TestPostrmIsLedNowhere checks postrm against a user who can write to a class directory. After postrm has looked at a
 // leftover, the user replaces the leftover by a symlink, here when postrm calls ls. postrm does not touch the target of
-// the symlink. postrm removes an unchanged leftover, unless the file with the marker's name has content.
+// the symlink. postrm removes an unchanged leftover, unless its marker file has content.
 func TestPostrmIsLedNowhere(t *testing.T) {
 	script, err := os.Open("../packaging/debian/postrm")
 	if err != nil {

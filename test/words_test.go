@@ -31,7 +31,8 @@ var long = []string{}
 var quoting = map[string]bool{".github/CONTRIBUTING.md": true}
 
 // TestWords checks each sentence of the documents, the manual pages, the messages and the comments. TestWords checks
-// the length and the phrases of phrases.txt. TestWords finds only some unclear sentences.
+// the length of each sentence, and searches it for the phrases of phrases.txt. TestWords finds only some unclear
+// sentences.
 func TestWords(t *testing.T) {
 	phrases := readPhrases(t)
 	sentences := 0

@@ -86,8 +86,8 @@ func full(ctx context.Context, commit, tree, date string, fuzz time.Duration, di
 		fmt.Printf("==> %d of %d: %s: %s\n", i+1, len(steps), steps[i].name, result)
 		errs = append(errs, err, report.set(i, result))
 	}
-	// The steps of make share build/ or need the whole machine, except for the unit tests. Each step that is not a step
-	// of make mostly waits for one or two virtual machines.
+	// The steps of make share build/ or need the whole machine, except for the unit tests. A step without make mostly
+	// waits for one or two virtual machines.
 	var todo []int
 	for i, s := range steps {
 		if s.command[0] == "make" && s.command[1] != "test-unit" {

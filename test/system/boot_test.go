@@ -117,7 +117,7 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	alive("an upgrade")
 	m.run("dpkg -r hotmount")
 	alive("removal")
-	// The disk old is attached before the package is installed again.
+	// The disk with the name in old is attached before the package is installed again.
 	old, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	if said := m.run("udevadm settle; dpkg -i /root/next.deb 2>&1"); !strings.Contains(said, "hotmount accept "+old) {
 		t.Errorf("the installation says: %s", said)

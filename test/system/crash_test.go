@@ -187,8 +187,7 @@ func (m machine) byName(v *victim) {
 }
 
 // whole waits until the disk is mounted, and checks how it was formatted. Each run of mkfs.xfs must have used the
-// mounted UUID, the number of runs must be right, and the disk must not have been refused or held. whole returns a line
-// for the log.
+// mounted UUID, the number of runs must be right, and no refusal or hold may appear. whole returns a line for the log.
 func (m machine) whole(v victim, runs int) string {
 	m.t.Helper()
 	uuid := m.mounted(v.name)

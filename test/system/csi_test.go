@@ -65,7 +65,7 @@ func luksDisk(t *testing.T, size int64) string {
 	return image
 }
 
-// heldFor waits until the status shows that the disk is held because of the driver.
+// heldFor waits until the status shows that the disk is held because of the given driver.
 func (m machine) heldFor(name, driver string) {
 	m.t.Helper()
 	// The function reads the status, because the journal may have the hold of an earlier disk with this kernel name.

@@ -111,8 +111,8 @@ func TestMountCannotRun(t *testing.T) {
 	m.wait("it to be no failure any more", "hotmount status | grep '^"+name+" .* mounted '")
 }
 
-// TestClockOfTheFuture checks formats that were recorded in 2099 by a wrong clock. Formats in the future delay other
-// formats no longer than format_period. hotmount records only once that it has noticed formats in the future.
+// TestClockOfTheFuture checks formats that were recorded in 2099 by a wrong clock. Formats with a time in the future
+// delay other formats no longer than format_period. hotmount records the discovery of formats in the future only once.
 func TestClockOfTheFuture(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	const history = "/var/lib/hotmount/history.jsonl"

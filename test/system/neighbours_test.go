@@ -148,7 +148,7 @@ func (m machine) lines() (n int) {
 }
 
 // log waits until the provisioner's log has a line that matches. The parameter since is the number of lines to skip at
-// the beginning.
+// the beginning of the log.
 func (m machine) log(pattern string, since int) {
 	m.t.Helper()
 	m.wait("the provisioner's log to say "+pattern, fmt.Sprintf("tail -n +%d /var/lib/standin/log | grep -E -- %s", since+1, quote(pattern)))
@@ -416,7 +416,7 @@ func TestProvisioner(t *testing.T) {
 	}
 	changes = append(changes, m.changes())
 
-	// The test prints the log first. CI shows only the end of a test's output, which must be the errors.
+	// The test prints the log first. CI shows only the end of a test's output, where the errors must be.
 	log := m.run("cat /var/lib/standin/log")
 	t.Logf("the log:\n%s", log)
 	type change struct {
