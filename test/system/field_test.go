@@ -50,9 +50,9 @@ func TestStaleUdevDatabase(t *testing.T) {
 	m.says("/dev/" + was + " .*refuse: ")
 }
 
-// TestPluggedAndUnplugged attaches and detaches a disk ten times in quick succession. Most times hotmount has not yet
-// mounted the disk when it is detached. The test checks that the final state of the mounts is right, first with the disk
-// attached and then with it detached (udisks#886).
+// TestPluggedAndUnplugged attaches and detaches a disk ten times in quick succession. Most times the disk is detached
+// before hotmount has mounted it. The test checks the final state of the mounts, first with the disk attached and then
+// with the disk detached (udisks#886).
 func TestPluggedAndUnplugged(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -61,7 +61,7 @@ func TestPluggedAndUnplugged(t *testing.T) {
 		begun := time.Now()
 		name, id := m.attach(w, worker.Disk{File: image})
 		if i%3 == 2 {
-			m.run("udevadm settle") // then hotmount is at work on the disk
+			m.run("udevadm settle") // so that hotmount is at work on the disk
 		}
 		err := w.Detach(ctx(t), id)
 		t.Logf("attached and detached within %v", time.Since(begun))
@@ -76,8 +76,9 @@ func TestPluggedAndUnplugged(t *testing.T) {
 		t.Errorf("hotmount had mounted all but %d of ten disks before they were detached", early)
 	}
 	m.wait("the last mount to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
-	// PID 1 waits only a short time for the disk if it was asked for a unit just when the disk went. Without a bound of
-	// ours it would wait 90 seconds (DefaultDeviceTimeoutSec=), and so would the next disk of that name.
+	// If PID 1 starts a unit for a disk that is just being detached, PID 1 waits only a short time for the disk.
+	// Without hotmount's time limit PID 1 and the next disk with the same kernel name would wait 90 seconds
+	// (DefaultDeviceTimeoutSec=).
 	m.run("timeout 60 systemctl start hotmount-format@999999 2>/dev/null || [ $? = 1 ]")
 	name, id := m.attach(w, worker.Disk{File: image})
 	m.wait("the last disk to be mounted", "findmnt -n /dev/"+name)
@@ -203,9 +204,9 @@ func TestFirstMountFailsOnce(t *testing.T) {
 	}
 }
 
-// TestMultipathdTakesADisk checks that hotmount leaves both paths of a blank disk to multipathd if multipathd uses them,
-// and that the status shows the reason (longhorn#1210, longhorn#3994). With the setting "find_multipaths greedy",
-// multipathd takes each SCSI disk. A class that selects multipathd's device mounts it, and ignores its paths.
+// TestMultipathdTakesADisk checks that hotmount leaves both paths of a blank disk to multipathd, and that the status
+// shows the reason (longhorn#1210, longhorn#3994). With the setting "find_multipaths greedy", multipathd takes each
+// SCSI disk. A class that selects multipathd's device mounts the device, and ignores the device's paths.
 func TestMultipathdTakesADisk(t *testing.T) {
 	var files []worker.File
 	for _, f := range download(t, "multipath-tools", "kpartx", "libaio1", "liburcu8", "sg3-utils", "sg3-utils-udev", "libsgutils2-1.46-2") {

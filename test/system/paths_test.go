@@ -13,8 +13,9 @@ import (
 	"hotmount/test/worker"
 )
 
-// onePath checks that hotmount formats and mounts one of two paths to a blank disk, and holds the other. identity is
-// what both paths have, as hotmount shows it. onePath returns the positions of the paths in names, and the UUID.
+// onePath checks that hotmount formats and mounts one of two paths to a blank disk, and holds the other path. identity
+// is the serial or the WWN of both paths, as hotmount shows it. onePath returns the positions of the mounted and the
+// held path in names, and the filesystem's UUID.
 func (m machine) onePath(names []string, identity string) (first, second int, uuid string) {
 	m.t.Helper()
 	m.wait("one of the paths to be mounted", "findmnt -n /dev/"+names[0]+" || findmnt -n /dev/"+names[1])
@@ -38,9 +39,9 @@ func (m machine) onePath(names []string, identity string) (first, second int, uu
 	return first, second, uuid
 }
 
-// TestTwoPaths checks two paths to one blank disk. hotmount formats one path, and does not open the other for writing.
-// Only the WWN shows that both paths lead to one disk. The paths are hot-plugged together, or found together at the
-// start of the daemon.
+// TestTwoPaths checks two paths to one blank disk. hotmount formats one path, and does not open the other path for
+// writing. Only the WWN shows that both paths lead to one disk. The paths are hot-plugged together, or found together
+// at the start of the daemon.
 func TestTwoPaths(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run(`printf 'classes:\n  - name: default\n    directory: /mnt/disks\n    names: ["sd*"]\n    transport: [scsi]\n' >/etc/hotmount/config.yaml; systemctl restart hotmount`)
@@ -79,8 +80,9 @@ func TestTwoPaths(t *testing.T) {
 	}
 }
 
-// nvmeTarget is a script that makes the node an NVMe target for one file, with two ports, and connects it with itself
-// through both. Its parameters are whether native multipath is on, the file, the serial, and the namespace's UUID.
+// nvmeTarget is a script that makes the node an NVMe target for one file, with two ports, and connects the node to both
+// ports. The script's parameters are whether native multipath is on (Y or N), the file, the serial, and the namespace's
+// UUID.
 const nvmeTarget = `set -e
 modprobe -a nvmet-tcp nvme-tcp; ip link set lo up
 [ $(cat /sys/module/nvme_core/parameters/multipath) = $1 ]
@@ -103,9 +105,9 @@ echo 0 >subsystems/far/namespaces/1/enable; rmdir subsystems/far/namespaces/1 su
 `
 
 // TestTwoPathsOfNVMe checks the two paths of an NVMe namespace. Without native multipath each path is a disk: hotmount
-// formats one, and holds the other. The kernel gives all paths of a subsystem one serial. If it is empty, only the
-// namespace's UUID shows that both are one disk. With native multipath the namespace is one disk, which hotmount mounts
-// after an accept.
+// formats one path, and holds the other path. The kernel gives all paths of a subsystem one serial. If the serial is
+// empty, only the namespace's UUID shows that both paths are one disk. With native multipath the namespace is one disk,
+// which hotmount mounts after an accept.
 func TestTwoPathsOfNVMe(t *testing.T) {
 	m, w := start(t, worker.Options{KernelArgs: []string{"nvme_core.multipath=N"}})
 	m.run(`printf 'classes:\n  - name: default\n    directory: /mnt/disks\n    names: ["nvme*"]\n    transport: [nvme]\n' >/etc/hotmount/config.yaml; systemctl restart hotmount`)

@@ -569,8 +569,8 @@ func regexpLine(text, pattern string) bool {
 	return regexp.MustCompile(`(?m)` + pattern).MatchString(text)
 }
 
-// TestSerials checks odd serials, a missing serial, and a serial that two blank disks share (issue 2, shown 3). It also
-// checks two serials that differ only after the 20 characters that virtio passes on (issue 42, F9).
+// TestSerials checks odd serials, a missing serial, and a serial that two blank disks share (issue 2, shown 3).
+// TestSerials also checks two serials that differ only after the 20 characters that virtio passes on (issue 42, F9).
 func TestSerials(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	for _, serial := range []string{"a=b", "with space", "esc\x1b[31m\nnl\t", ""} {
@@ -600,14 +600,14 @@ func TestSerials(t *testing.T) {
 	m.lift(second, "same-serial")
 	m.mounted(second)
 
-	// virtio passes on 20 of the 25 characters of these two serials.
+	// virtio passes on only 20 of the 25 characters of each serial.
 	const cut = "2026-rack-07-worker-"
 	first, _ = m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: cut + "disk1"})
 	uuid = m.mounted(first)
 	second, id := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: cut + "disk2"})
 	m.says(fmt.Sprintf("/dev/%s .*hold: the disk looks blank, and another disk has the same serial %s: %s .*; this disk is %s .*; the other disk holds xfs %s; virtio passes on only the first 20 characters of a serial; .*on the host, give each disk a serial that differs in its first 20 characters .virsh attach-disk --serial.; or, if these are two different disks: hotmount accept %[1]s", second, cut, first, second, uuid))
 	m.untouched(second)
-	// The host does what the message says.
+	// On the host the disk gets a serial with another beginning, as the message advises.
 	m.detach(w, id)
 	second, _ = m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "disk2-" + cut})
 	m.mounted(second)

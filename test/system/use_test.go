@@ -234,7 +234,7 @@ func TestAMachinesDiskAfterABoot(t *testing.T) {
 	}
 }
 
-// qemu is where the host and the worker have QEMU.
+// qemu is the path of QEMU on the host and on the worker.
 const qemu = "/usr/bin/qemu-system-x86_64"
 
 // putQEMU copies the host's QEMU, with its libraries, into the worker.
@@ -266,7 +266,7 @@ func (m machine) putQEMU(w worker.Node) {
 }
 
 // TestOpenInQEMU checks a disk that a real QEMU has open. The disk remains held after a boot at which QEMU does not
-// run. QEMU opens disks without O_EXCL by itself.
+// run. By default QEMU opens disks without O_EXCL.
 func TestOpenInQEMU(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.putQEMU(w)
@@ -303,9 +303,9 @@ func TestOpenInQEMU(t *testing.T) {
 	}
 }
 
-// guestFiles makes the unit guest@SERIAL.service, which runs QEMU with the virtio disk of that serial. QEMU has opened
-// the disk when the unit has started, and hotmount starts after the unit. For a serial that ends in EXCL, the disk is
-// opened with O_EXCL and passed to QEMU.
+// guestFiles makes the unit guest@SERIAL.service, which runs QEMU with the virtio disk that has this serial. The unit
+// has started when QEMU has opened the disk, and hotmount starts after the unit. If a serial ends in EXCL, the unit
+// opens the disk with O_EXCL and passes the open disk to QEMU.
 const guestFiles = `cat >/root/guest <<'X'
 #!/usr/bin/perl
 use Fcntl;
@@ -335,9 +335,10 @@ WantedBy=multi-user.target
 X
 chmod 0755 /root/guest; systemctl daemon-reload`
 
-// TestOpenInQEMUOnVirtio checks virtio disks that a real QEMU opens, with and without O_EXCL. QEMU opens some while
-// hotmount runs and another hold keeps hotmount off them. QEMU opens the others at a boot, before hotmount starts and
-// sees them for the first time. All remain held after QEMU has ended, and after a reboot. No sector is written.
+// TestOpenInQEMUOnVirtio checks virtio disks that a real QEMU opens, with and without O_EXCL. QEMU opens some of the
+// disks while hotmount runs and holds the disks for another reason. QEMU opens the other disks at a boot, before
+// hotmount starts and sees these disks for the first time. All disks remain held after QEMU has ended, and after a
+// reboot. No sector is written.
 func TestOpenInQEMUOnVirtio(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.putQEMU(w)
