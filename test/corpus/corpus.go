@@ -56,7 +56,7 @@ func (k *Kind) Damaged() bool { return k.damage != nil }
 // Class groups formats.
 type Class string
 
-// These are the classes of formats.
+// The constants are the classes of formats.
 const (
 	Filesystem Class = "filesystem"
 	Swap       Class = "swap"

@@ -387,9 +387,9 @@ func TestProvisioner(t *testing.T) {
 		emptied(small, smallVolume, since)
 		changes = append(changes, m.changes())
 	}
-	// Two volumes are released, and the disk of one is missing after the power cut. If the mount point of the missing
-	// disk were left, the cleaner would clean its directory. From its first pass on, the cleaner cleans the volume
-	// whose disk is not missing.
+	// Two volumes are released, and the disk of one of them is missing after the power cut. If the mount point of the
+	// missing disk were left, the cleaner would clean its directory. From its first pass on, the cleaner cleans the
+	// volume whose disk is not missing.
 	tenant(big, 100)
 	m.run("systemctl stop kubelet; cd /var/lib/standin/released && touch " + smallVolume + " " + bigVolume + "; sync")
 	since = m.lines()

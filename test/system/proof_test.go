@@ -508,7 +508,7 @@ func TestHangingReads(t *testing.T) {
 
 // TestZerosWhereAFilesystemWas checks a disk without a serial that reads as zeros in its old slot after a reboot.
 // hotmount holds the disk and names the missing filesystem, which hotmount had mounted or refused before. If hotmount
-// saw the old disk leave, it does not hold a new disk in the slot.
+// saw the detach of the old disk, it does not hold a new disk in the slot.
 func TestZerosWhereAFilesystemWas(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, id := m.attach(w, worker.Disk{File: blank(t, 320<<20)})

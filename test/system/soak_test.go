@@ -418,7 +418,7 @@ func (s *soak) soak(steps []aStep) {
 			t.Fatal(err)
 		}
 	}
-	m.run("sync") // without sync the power cut would lose these files
+	m.run("sync") // without sync the power cut would lose the new files
 	for range disks {
 		d := s.fresh(made(t, 320*mib))
 		out, err := exec.CommandContext(ctx(t), "blkid", "-p", "-o", "value", "-s", "UUID", d.image).Output()
