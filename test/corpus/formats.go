@@ -22,8 +22,8 @@ type format struct {
 	// size is the size of the disk in bytes. 0 stands for Size.
 	size int64
 
-	// The damages use these offsets in bytes. super is where the superblock begins, and magic is where its magic number
-	// begins. A damage that leaves only backups zeroes everything before backup.
+	// The damages use the offsets super, magic and backup, in bytes. super is where the superblock begins, and magic is
+	// where its magic number begins. A damage that leaves only backups zeroes everything before backup.
 	super, magic, backup int64
 }
 

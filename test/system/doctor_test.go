@@ -430,7 +430,7 @@ func TestDoctorManyPods(t *testing.T) {
 		t.Helper()
 		m.run(fmt.Sprintf(`before=$(pgrep -xc sleep || true); standin %d %s </dev/null >/run/standin.log 2>&1; for i in $(seq 1 600); do [ $(pgrep -xc sleep) = $((before + %[1]d)) ] && exit 0; sleep 0.1; done; cat /run/standin.log; pgrep -xc sleep; exit 1`, n, source))
 	}
-	// Two pods get the directory below the mount. All further pods start later.
+	// Two pods get the directory below the mount. All other pods are correct, and start later.
 	m.run("mkdir /run/below; mount --bind /mnt/disks /run/below")
 	containers(2, "/run/below/"+uuid)
 	m.run("umount /run/below; for i in 0 1; do mv /var/lib/kubelet/pods/6a6e9d0c-1111-4222-8333-00000000000$i /var/lib/kubelet/pods/6a6e9d0c-1111-4222-9999-00000000000$i; done")

@@ -141,8 +141,8 @@ func liftsIn(t *testing.T, test string, reason disk.Reason) bool {
 	return false
 }
 
-// dropIn is the file for a test's part of the configuration. TestEachHoldIsLifted removes this file after the test of
-// each hold.
+// dropIn is the file for a test's part of the configuration. TestEachHoldIsLifted removes the file dropIn after the
+// test of each hold.
 const dropIn = "/etc/hotmount/config.d/zz.yaml"
 
 // configured writes the lines to dropIn and reloads the configuration.

@@ -228,7 +228,8 @@ func unitOf(uuid string) string {
 }
 
 // diskDir returns the test's directory for the files of its disks. The directory is in memory, and is moved into the
-// container when the container starts. A container's class selects the container's loop devices by this directory.
+// container when the container starts. A container's class selects the container's loop devices by the directory of
+// their files.
 func diskDir(t *testing.T) string {
 	t.Helper()
 	dir, found := diskDirs.Load(t)

@@ -227,7 +227,7 @@ func writeZeros(t *testing.T, path string, size int64) {
 type readFault struct {
 	// at is the offset of the sector in bytes.
 	at int64
-	// times is the number of reads that fail. 0 means that every read fails.
+	// times is the number of reads that fail, or 0 if every read fails.
 	times int
 	// data reports whether the sector contains data.
 	data bool

@@ -465,8 +465,8 @@ func TestSwap(t *testing.T) {
 	}
 }
 
-// forge sends frames to udev's multicast group. Only root in the host's network namespace can send frames to this
-// group. forge is in Perl, which every Debian has. Each input line of forge is one frame: an action, then the
+// forge sends frames to udev's multicast group. Only root in the host's network namespace can send frames to udev's
+// multicast group. forge is in Perl, which every Debian has. Each input line of forge is one frame: an action, then the
 // properties.
 const forge = `use strict;
 socket(my $s, 16, 3, 15) or die "socket: $!"; # AF_NETLINK, SOCK_RAW, NETLINK_KOBJECT_UEVENT
