@@ -1805,6 +1805,7 @@ func TestAnyConditionBlocksFormat(t *testing.T) {
 			}
 			want = want && lifted
 		}
+		want = want && f.Size >= s.Classes[0].MinimumSize // a condition about the content may also have set the size
 		disturbed := f.Standing.Intent != nil && f.Standing.Intent.Doubt != "" && !slices.Contains(accepted, disk.Word{Reason: disk.ReasonDisturbed, UUID: uuid})
 		want = want && !disturbed && c.Proven && (c.Kind == disk.Blank || halfMade) && f.Standing.Given == nil
 		d := Decide(f, c, s)
