@@ -701,6 +701,44 @@ func TestDefaultIsFresh(t *testing.T) {
 // a space and a capital letter after the "#".
 var commented = regexp.MustCompile(`(?m)^#((?:  +(?:# .*|(?:- )?[a-z_]+:.*))|[a-z_]+:.*)$`)
 
+// TestManualPage checks that hotmount.yaml(5) gives the default of each key, in the form "key: value".
+func TestManualPage(t *testing.T) {
+	page, err := os.ReadFile("../../packaging/man/hotmount.yaml.5")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, class := "", "classes:\n- name: default\n  directory: /mnt/disks\n"
+	got := map[string]int{}
+	argument := regexp.MustCompile(`"((?:[^"]|"")*)"|(\S+)`) // of roff(7), where "" within quotes is one quote
+	for _, line := range regexp.MustCompile(`(?m)^\.BR ([a-z_]+ ": .+)$`).FindAllStringSubmatch(string(page), -1) {
+		text := ""
+		for _, a := range argument.FindAllStringSubmatch(line[1], -1) {
+			text += strings.ReplaceAll(a[1], `""`, `"`) + a[2]
+		}
+		for _, pair := range regexp.MustCompile(`([a-z_]+): (\[.*\]|[^,]+)`).FindAllStringSubmatch(text, -1) {
+			if slices.Contains(names(selectorKeys), pair[1]) {
+				continue // a selector has no default, and the page gives an example
+			}
+			got[pair[1]]++
+			// The page explains trim for the whole configuration first, and then for a class.
+			if slices.Contains(names(actKeys), pair[1]) && (got[pair[1]] > 1 || !slices.Contains(names(scalars), pair[1])) {
+				class += "  " + pair[0] + "\n"
+			} else {
+				root += pair[0] + "\n"
+			}
+		}
+	}
+	settings, err := Load(source(t, root+class, nil))
+	if diff := cmp.Diff(Default(), settings); diff != "" || err != nil {
+		t.Errorf("%s%s: %v %s", root, class, err, diff)
+	}
+	for _, key := range append(names(scalars), names(actKeys)...) {
+		if got[key] == 0 && key != "directory" {
+			t.Errorf("the page has no default of %s", key)
+		}
+	}
+}
+
 func TestShippedFile(t *testing.T) {
 	shipped, err := os.ReadFile("../../packaging/config.yaml")
 	if err != nil {
