@@ -27,7 +27,7 @@ func (a *Agent) carryOut(name string, done disk.Action, c *disk.Content) {
 		return
 	}
 	if st.tries.blocked(&st.facts, time.Now()) {
-		st.phase, st.tries.retry = backingOff, st.tries.until
+		st.phase, st.tries.retry = backingOff, st.tries.retryAfter
 		return
 	}
 	if a.leaving[a.path(st)] != nil {
@@ -77,7 +77,7 @@ func (a *Agent) startMounts(ctx context.Context, now time.Time) {
 	l := &a.lanes.mounts
 	var early []string
 	for name, ok := l.next(); ok; name, ok = l.next() {
-		if !a.holds(name) {
+		if !a.decisionUnchanged(name) {
 			continue
 		}
 		st := a.disks[name]
@@ -98,10 +98,10 @@ func (a *Agent) startMounts(ctx context.Context, now time.Time) {
 		// The filesystem grows before the mount, because the provisioner reads the size of a volume only once, when it
 		// first sees the volume. After the growth the agent decides about the mount again: recovering a log can take
 		// long, and a twin may come during it.
-		case policy.Fills(&st.facts, class) && st.filled != st.facts.Seq:
+		case policy.Fills(&st.facts, class) && st.growSeq != st.facts.Seq:
 			a.startFill(ctx, name)
 		default:
-			a.startMount(ctx, name, class)
+			a.requestMount(ctx, name, class)
 		}
 	}
 	l.waiting = append(early, l.waiting...)
@@ -114,12 +114,12 @@ func (a *Agent) run(ctx context.Context, l *lane, name string, p disk.Program, a
 	id := st.facts.ID
 	work := func() func() {
 		err := a.units.Run(ctx, p, id, "")
-		return func() { a.acted(name, id.Seq, action, err) }
+		return func() { a.actionEnded(name, id.Seq, action, err) }
 	}
 	if p == disk.ProgramFormat {
 		a.beginProof(ctx, work)
 	} else {
-		a.begin(ctx, l, work)
+		a.startWork(ctx, l, work)
 	}
 }
 
@@ -128,24 +128,24 @@ func (a *Agent) run(ctx context.Context, l *lane, name string, p disk.Program, a
 func (a *Agent) startFill(ctx context.Context, name string) {
 	st := a.disks[name]
 	id := st.facts.ID
-	a.begin(ctx, &a.lanes.mounts, func() func() {
+	a.startWork(ctx, &a.lanes.mounts, func() func() {
 		err := a.units.Run(ctx, disk.ProgramFill, id, "")
 		return func() {
-			st.phase, st.filled, st.filling = idle, id.Seq, err
-			a.wanted(name)
+			st.phase, st.growSeq, st.growErr = idle, id.Seq, err
+			a.requestLook(name)
 		}
 	})
 }
 
-func (a *Agent) startMount(ctx context.Context, name string, class *disk.Class) {
+func (a *Agent) requestMount(ctx context.Context, name string, class *disk.Class) {
 	st := a.disks[name]
 	f, d := st.facts, st.decision
 	var filling error
-	if st.filled == f.Seq {
-		filling = st.filling
+	if st.growSeq == f.Seq {
+		filling = st.growErr
 	}
-	st.filled, st.filling = 0, nil
-	a.begin(ctx, &a.lanes.mounts, func() func() {
+	st.growSeq, st.growErr = 0, nil
+	a.startWork(ctx, &a.lanes.mounts, func() func() {
 		err := a.mount(ctx, &f, class, d)
 		return func() {
 			// The mount of a filesystem that the kernel still holds (ErrHeld) is retried often, so its failure to grow
@@ -155,7 +155,7 @@ func (a *Agent) startMount(ctx context.Context, name string, class *disk.Class) 
 			} else if filling != nil && !errors.Is(err, disk.ErrHeld) {
 				err = errors.Join(err, filling)
 			}
-			a.acted(name, f.Seq, disk.Mount, err)
+			a.actionEnded(name, f.Seq, disk.Mount, err)
 		}
 	})
 }
@@ -187,7 +187,7 @@ func (a *Agent) mount(ctx context.Context, f *disk.Facts, class *disk.Class, d d
 // formats it.
 func (a *Agent) startPrograms(ctx context.Context, l *lane, p disk.Program, action disk.Action) {
 	for name, ok := l.next(); ok; name, ok = l.next() {
-		if a.holds(name) && !a.asksFirst(ctx, name, l) {
+		if a.decisionUnchanged(name) && !a.asksFirst(ctx, name, l) {
 			a.run(ctx, l, name, p, action)
 		}
 	}
@@ -204,16 +204,16 @@ func (a *Agent) startQuestions(ctx context.Context) {
 		st := a.disks[name]
 		id := st.facts.ID
 		st.phase = acting
-		a.begin(ctx, l, func() func() {
+		a.startWork(ctx, l, func() func() {
 			plugged, err := a.units.Plugged(ctx, id)
 			return func() { a.unmounted(name, id.Seq, plugged, err) }
 		})
 	}
 }
 
-// holds reports whether the decision for a waiting disk is still the same. Disks may have come or gone since the
-// decision, or the settings may have changed. If the decision has changed, the disk is looked at again.
-func (a *Agent) holds(name string) bool {
+// decisionUnchanged reports whether the decision for a waiting disk is still the same. Disks may have come or gone
+// since the decision, or the settings may have changed. If the decision has changed, the disk is looked at again.
+func (a *Agent) decisionUnchanged(name string) bool {
 	st := a.disks[name]
 	f := st.facts
 	f.FindPeers(a.facts())
@@ -222,25 +222,25 @@ func (a *Agent) holds(name string) bool {
 		return true
 	}
 	st.phase = idle
-	a.wanted(name)
+	a.requestLook(name)
 	return false
 }
 
-// acted handles the end of an action. The next look shows the result of the action.
-func (a *Agent) acted(name string, seq uint64, action disk.Action, err error) {
+// actionEnded handles the end of an action. The next look shows the result of the action.
+func (a *Agent) actionEnded(name string, seq uint64, action disk.Action, err error) {
 	st := a.disks[name]
-	st.phase, st.asked = idle, disk.Decision{}
+	st.phase, st.decisionWithOpeners = idle, disk.Decision{}
 	same := st.facts.Seq == seq
 	st.act.mounting = st.act.mounting || action == disk.Mount && same
 	if err != nil && same {
 		st.tries.unmountable = st.tries.unmountable || action == disk.Mount
 		a.failed(name, err)
-		st.tries.wrote = true
-		a.wanted(name) // the action may have failed because the disk is gone
+		st.tries.mayHaveWritten = true
+		a.requestLook(name) // the action may have failed because the disk is gone
 		return
 	}
 	st.act.done = action
-	a.wanted(name)
+	a.requestLook(name)
 }
 
 // stopPatience is how long PID 1 may take to stop a mount unit. stopPatience equals the longest timeout of any mount
@@ -262,7 +262,7 @@ func (a *Agent) unmounted(name string, seq uint64, plugged time.Duration, err er
 		a.failed(name, fmt.Errorf("cannot tell who unmounted %s: %w", a.path(st), err))
 		return
 	}
-	a.wanted(name)
+	a.requestLook(name)
 	if st.facts.Seq != seq {
 		return
 	}

@@ -57,18 +57,18 @@ type Agent struct {
 	work     sync.WaitGroup
 
 	// Only the goroutine of the loop uses the fields below.
-	disks   map[string]*state
-	leaving map[string]*departure // by mount point, or for a block volume by the path of its link
-	lanes   lanes
-	saves   saves
-	around  around
-	status  status
-	check   check
+	disks        map[string]*state
+	leaving      map[string]*departure // by mount point, or for a block volume by the path of its link
+	lanes        lanes
+	saves        saves
+	noticeSearch noticeSearch
+	status       status
+	check        check
 	// gathering reports whether Host.Gather is running for looks. The next gathering waits until gatherDue. A zero
 	// gatherDue means no wait.
 	gathering bool
 	gatherDue time.Time
-	left      uint64 // number of filesystems whose disks have left
+	leftCount uint64 // number of filesystems whose disks have left
 	rescans   *time.Ticker
 	started   time.Time
 	ready     bool
@@ -122,7 +122,7 @@ func (a *Agent) Accept(ctx context.Context, name string, seq uint64, shown disk.
 func (a *Agent) Release(ctx context.Context, name string, seq uint64) error {
 	var dep *departure
 	var err error
-	if askErr := a.ask(ctx, func() { dep, err = a.depart(name, seq) }); askErr != nil {
+	if askErr := a.ask(ctx, func() { dep, err = a.startDeparture(name, seq) }); askErr != nil {
 		return fmt.Errorf("cannot release %s: %w", name, askErr)
 	}
 	if err != nil {

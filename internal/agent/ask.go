@@ -11,7 +11,7 @@ import (
 // asks reports whether the agent must know who has the disk open before it acts on the disk.
 func (a *Agent) asks(st *state) bool {
 	c := st.facts.Known()
-	return st.asked != st.decision && policy.Asks(&st.facts, &c, st.decision)
+	return st.decisionWithOpeners != st.decision && policy.Asks(&st.facts, &c, st.decision)
 }
 
 // asksFirst reports whether the agent must know who has the disk open before the action in lane l. If the agent must
@@ -23,7 +23,7 @@ func (a *Agent) asksFirst(ctx context.Context, name string, l *lane) bool {
 	}
 	id := st.facts.ID
 	st.phase = acting
-	a.begin(ctx, l, func() func() {
+	a.startWork(ctx, l, func() func() {
 		by, err := a.units.Opener(ctx, id)
 		return func() { a.answered(name, id.Seq, by, err) }
 	})
@@ -38,7 +38,7 @@ func (a *Agent) answered(name string, seq uint64, by *disk.Opener, err error) {
 	st.phase = idle
 	f, left := &st.facts, !active(st.decision.Action)
 	if f.Seq == seq && (left || err == nil && by == nil) {
-		st.asked = st.decision
+		st.decisionWithOpeners = st.decision
 	}
 	switch {
 	case f.Seq != seq, err == nil && by == nil:
@@ -52,7 +52,7 @@ func (a *Agent) answered(name string, seq uint64, by *disk.Opener, err error) {
 		a.problem(err)
 	case err != nil:
 		a.failed(name, disk.OfNode(err))
-		st.tries.wrote = true // writes of other processes are not a reason to ask again at once
+		st.tries.mayHaveWritten = true // writes of other processes are not a reason to ask again at once
 	}
-	a.wanted(name)
+	a.requestLook(name)
 }

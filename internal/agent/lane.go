@@ -13,14 +13,14 @@ type lane struct {
 	limit   int
 	// overdue counts work that has taken too long and no longer counts in running. running plus overdue is at most
 	// most. If most is 0, running plus overdue has no limit.
-	overdue, most int
+	overdue, maxStarted int
 }
 
 func (l *lane) add(name string) { l.waiting = append(l.waiting, name) }
 
 // next returns the name of the next disk. ok is false if no disk waits or no more work may begin.
 func (l *lane) next() (name string, ok bool) {
-	if l.running >= l.limit || l.most > 0 && l.running+l.overdue >= l.most || len(l.waiting) == 0 {
+	if l.running >= l.limit || l.maxStarted > 0 && l.running+l.overdue >= l.maxStarted || len(l.waiting) == 0 {
 		return "", false
 	}
 	name, l.waiting = l.waiting[0], l.waiting[1:]
@@ -49,13 +49,13 @@ type lanes struct{ looks, mounts, proofs, grows, questions lane }
 func (l *lanes) setLimits(workers int) {
 	l.looks.limit = workers
 	l.mounts.limit = mountsPerWorker * workers
-	l.proofs.limit, l.proofs.most = proofsAtOnce, proofsInAll
+	l.proofs.limit, l.proofs.maxStarted = proofsAtOnce, proofsInAll
 	l.grows.limit = growthsAtOnce
 	l.questions.limit = workers
 }
 
-// begin runs work in a new goroutine. The function that work returns is then run by the loop.
-func (a *Agent) begin(ctx context.Context, l *lane, work func() func()) {
+// startWork runs work in a new goroutine. The function that work returns is then run by the loop.
+func (a *Agent) startWork(ctx context.Context, l *lane, work func() func()) {
 	l.running++
 	a.work.Go(func() {
 		result := work()
@@ -70,7 +70,7 @@ func (a *Agent) begin(ctx context.Context, l *lane, work func() func()) {
 func (a *Agent) beginProof(ctx context.Context, work func() func()) {
 	l := &a.lanes.proofs
 	var overdue, ended bool // used only by the loop
-	a.begin(ctx, l, func() func() {
+	a.startWork(ctx, l, func() func() {
 		late := time.AfterFunc(proofPatience, func() {
 			a.give(ctx, func() {
 				if overdue = !ended; overdue {

@@ -114,9 +114,9 @@ func (a *Agent) release(ctx context.Context, dep *departure, s *disk.Settings) e
 	return nil
 }
 
-// missed starts departures for mounts of gone disks that no look will notice. The disk of such a mount left while no
-// agent was running, or the agent ended before the departure was finished.
-func (a *Agent) missed() {
+// startMissedDepartures starts departures for mounts of gone disks that no look will notice. The disk of such a mount
+// left while no agent was running, or the agent ended before the departure was finished.
+func (a *Agent) startMissedDepartures() {
 	stale, err := a.host.Stale(a.settings)
 	a.problem(err)
 	for i := range stale {
@@ -149,7 +149,7 @@ func (a *Agent) released(dep *departure, err error) {
 		if a.leaving[dep.path] == dep { // otherwise the disk has left since the departure began
 			delete(a.leaving, dep.path)
 		}
-		a.rescan(a.wanted)
+		a.rescan(a.requestLook)
 		return
 	}
 	if a.leaving[dep.path] != dep {
@@ -164,10 +164,10 @@ func (a *Agent) released(dep *departure, err error) {
 			if st.seen && a.path(st) == dep.path {
 				// The last try failed because something was mounted at the path.
 				st.tries.forget()
-				a.wanted(name)
+				a.requestLook(name)
 			}
 		}
-		a.around.wanted = true
+		a.noticeSearch.wanted = true
 		return
 	}
 	now := time.Now()
@@ -189,8 +189,8 @@ func (a *Agent) removeLeftover(st *state) {
 	}
 }
 
-// gone forgets a disk that is no longer attached, and starts to remove its mount.
-func (a *Agent) gone(name string) {
+// forgetDisk forgets a disk that is no longer attached, and starts to remove its mount.
+func (a *Agent) forgetDisk(name string) {
 	st := a.disks[name]
 	delete(a.disks, name)
 	a.wakeAbove(name)
@@ -204,7 +204,7 @@ func (a *Agent) gone(name string) {
 	}
 	if where == "" {
 		// The disk may be mounted in a directory that no longer belongs to any class.
-		a.missed()
+		a.startMissedDepartures()
 		a.removeLeftover(st)
 	}
 	switch d := st.decision; {
@@ -217,7 +217,7 @@ func (a *Agent) gone(name string) {
 		}
 		a.report.Report(disk.Event{Kind: disk.EventGone, Facts: &st.facts, Path: was})
 	}
-	a.leave(st)
+	a.recordLeft(st)
 	if st.facts.Standing.Noted != nil || st.record.noted != nil {
 		a.saves.found = append(a.saves.found, disk.Sighting{Identity: st.facts.Identity(""), Left: true})
 	}

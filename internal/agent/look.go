@@ -31,11 +31,11 @@ func (a *Agent) startLooks(ctx context.Context, now time.Time) {
 	gathered := make(chan struct{})
 	for name, ok := a.lanes.looks.next(); ok; name, ok = a.lanes.looks.next() {
 		a.gathering = true
-		a.disks[name].peers.since = a.left
-		a.begin(ctx, &a.lanes.looks, func() func() {
+		a.disks[name].peers.since = a.leftCount
+		a.startWork(ctx, &a.lanes.looks, func() func() {
 			<-gathered
 			f, err := look(name)
-			return func() { a.looked(name, f, err) }
+			return func() { a.handleFacts(name, f, err) }
 		})
 	}
 	if a.gathering {
@@ -63,34 +63,34 @@ func (a *Agent) busy() (n int) {
 	return n
 }
 
-// looked handles the facts from a look at a disk: it makes the decision and starts to carry it out.
-func (a *Agent) looked(name string, f disk.Facts, err error) {
+// handleFacts handles the facts from a look at a disk: it makes the decision and starts to carry it out.
+func (a *Agent) handleFacts(name string, f disk.Facts, err error) {
 	st := a.disks[name]
 	st.phase = idle
 	gone, another := errors.Is(err, disk.ErrGone), err == nil && st.seen && st.facts.Seq != f.Seq
 	if st.again || (gone || another) && !st.hints.due.IsZero() {
-		defer a.wanted(name) // an event that was postponed may concern the next disk
+		defer a.requestLook(name) // an event that was postponed may concern the next disk
 	}
 	switch {
-	case gone && a.disregarded(&st.facts):
+	case gone && a.isUnselectedPartition(&st.facts):
 		delete(a.disks, name)
 		a.report.Report(disk.Event{Kind: disk.EventDisregarded, Facts: &st.facts})
 		return
 	case gone:
-		a.gone(name)
+		a.forgetDisk(name)
 		return
 	case err != nil:
 		a.failed(name, disk.OfNode(err))
 		return
 	case another: // the known facts are those of the previous disk with this name
-		a.gone(name)
+		a.forgetDisk(name)
 		st = &state{initial: st.initial}
 		a.disks[name] = st
 	}
-	if st.tries.wrote && st.tries.stuck != nil {
-		st.tries.stuck.Writes = f.Writes
+	if st.tries.mayHaveWritten && st.tries.failedFacts != nil {
+		st.tries.failedFacts.Writes = f.Writes
 	}
-	st.tries.wrote = false
+	st.tries.mayHaveWritten = false
 	f.RecallBelow(&st.facts)
 	if st.lostMount(&f) {
 		st.facts, st.phase = f, waiting
@@ -107,19 +107,19 @@ func (a *Agent) decide(name string, f *disk.Facts) {
 	c := f.Known()
 	d := policy.Decide(f, &c, a.settings)
 	if a.outdated(st, d) {
-		a.wanted(name)
+		a.requestLook(name)
 		return
 	}
 	changed := !st.seen || st.decision != d || st.unreported
 	st.unreported = false
 	was := st.act
-	st.act = act{mounting: was.mounting && d.Action == disk.Mount}
+	st.act = unconfirmedAction{mounting: was.mounting && d.Action == disk.Mount}
 	st.facts, st.decision, st.seen = *f, d, true
 	if changed {
 		a.wakePeers(f)
 	}
-	early := st.peers.early
-	if st.peers.early = a.early(f, d); st.peers.early {
+	early := st.peers.tooEarly
+	if st.peers.tooEarly = a.tooEarlyToRefuse(f, d); st.peers.tooEarly {
 		return
 	}
 	changed = changed || early
@@ -127,7 +127,7 @@ func (a *Agent) decide(name string, f *disk.Facts) {
 		st.remount = false
 	}
 	a.unkeepUnmounted(st)
-	a.meet(st)
+	a.delayRefusal(st)
 	a.remember(st, changed)
 	changed = st.reportRivals(changed)
 	a.note(st, &c)
@@ -158,15 +158,15 @@ func (a *Agent) decide(name string, f *disk.Facts) {
 // outdated reports whether the decision is to mount although a disk has left since the look began. The filesystem may
 // be a copy of the one on the disk that left, and the look may not have seen that disk.
 func (a *Agent) outdated(st *state, d disk.Decision) bool {
-	return d.Action == disk.Mount && st.peers.since != a.left
+	return d.Action == disk.Mount && st.peers.since != a.leftCount
 }
 
 // rest handles a disk with which nothing is to be done.
 func (a *Agent) rest(st *state) {
 	st.tries.forget()
-	st.filled, st.filling = 0, nil
-	if st.tries.told != "" {
-		st.tries.told = ""
+	st.growSeq, st.growErr = 0, nil
+	if st.tries.reported != "" {
+		st.tries.reported = ""
 		a.report.Report(disk.Event{Kind: disk.EventRecovered, Facts: &st.facts})
 	}
 }
@@ -185,16 +185,16 @@ func (a *Agent) unkeepUnmounted(st *state) {
 	a.problem(a.host.Keep(&st.facts, "", ""))
 }
 
-// early reports whether it is too early to refuse the disk as a twin. It is too early if the disk is where its
-// filesystem was last, while a disk that was refused earlier may still appear. The slot distinguishes two disks with
-// the same serial only after every disk was looked at. If early returns true, wantDue requests another look later.
-func (a *Agent) early(f *disk.Facts, d disk.Decision) bool {
-	return doubted(f, d) && !a.allSeen(time.Now())
+// tooEarlyToRefuse reports whether it is too early to refuse the disk as a twin. It is too early if the disk is where
+// its filesystem was last, while a disk that was refused earlier may still appear. The slot distinguishes two disks
+// with the same serial only after every disk was looked at. If early returns true, wantDue requests another look later.
+func (a *Agent) tooEarlyToRefuse(f *disk.Facts, d disk.Decision) bool {
+	return refusedWithoutTwin(f, d) && !a.allSeen(time.Now())
 }
 
-// doubted reports whether the disk is refused although no other disk with its UUID is attached. The disk may be the
-// original, or a disk that was refused earlier and has taken the slot of the original.
-func doubted(f *disk.Facts, d disk.Decision) bool {
+// refusedWithoutTwin reports whether the disk is refused although no other disk with its UUID is attached. The disk may
+// be the original, or a disk that was refused earlier and has taken the slot of the original.
+func refusedWithoutTwin(f *disk.Facts, d disk.Decision) bool {
 	return d.Reason == disk.ReasonTwin && f.Standing.Twin && f.Standing.InPlace && len(f.SameUUID) == 0
 }
 
@@ -213,9 +213,9 @@ func (a *Agent) allSeen(now time.Time) bool {
 	return true
 }
 
-// disregarded reports whether a missing disk is a partition that still exists and that no class selects any more. The
-// agent leaves such a partition as it is, as an agent that starts now would.
-func (a *Agent) disregarded(f *disk.Facts) bool {
+// isUnselectedPartition reports whether a missing disk is a partition that still exists and that no class selects any
+// more. The agent leaves such a partition as it is, as an agent that starts now would.
+func (a *Agent) isUnselectedPartition(f *disk.Facts) bool {
 	if f.Partition() == 0 || a.settings.Partitions() {
 		return false
 	}
@@ -247,14 +247,14 @@ func (a *Agent) wakePeers(f *disk.Facts) {
 	mounts.waiting = slices.DeleteFunc(mounts.waiting, func(name string) bool {
 		o := &a.disks[name].facts
 		peer := o.Seq != f.Seq && (disk.SameSerial(o.Serial, f.Serial) || uuid != "" && o.Known().UUID == uuid)
-		return peer && !a.holds(name)
+		return peer && !a.decisionUnchanged(name)
 	})
 	for name, st := range a.disks {
 		if !st.seen || st.facts.Seq == f.Seq {
 			continue
 		}
 		if _, looks := policy.Peers(&st.facts, st.decision.Reason); looks {
-			a.wanted(name)
+			a.requestLook(name)
 		}
 	}
 }
@@ -264,7 +264,7 @@ func (a *Agent) wakePeers(f *disk.Facts) {
 func (a *Agent) wakeAbove(name string) {
 	for above, st := range a.disks {
 		if slices.ContainsFunc(st.facts.Below, func(u disk.Underlying) bool { return u.Name == name }) {
-			a.wanted(above)
+			a.requestLook(above)
 		}
 	}
 }

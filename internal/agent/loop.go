@@ -25,7 +25,7 @@ const patience = 500 * time.Millisecond
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.wait()
 	a.started = time.Now()
-	a.rescan(a.wanted)
+	a.rescan(a.requestLook)
 	for _, st := range a.disks {
 		st.initial = true
 	}
@@ -40,7 +40,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	for changed := true; ; {
 		// An event that wakes the resting loop usually changes neither the status nor the work that is due.
 		if changed {
-			a.tell()
+			a.sendStatus()
 			a.start(ctx)
 			a.setTimer(timer)
 		}
@@ -56,7 +56,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		case request := <-a.requests:
 			request()
 		case <-a.rescans.C:
-			a.rescan(a.wanted)
+			a.rescan(a.requestLook)
 		case <-beats.C:
 			beat()
 			changed = false
@@ -114,13 +114,13 @@ func (a *Agent) wantDue(now time.Time) {
 	for name, st := range a.disks {
 		if !st.tries.retry.IsZero() && !st.tries.retry.After(now) {
 			st.tries.retry = time.Time{}
-			a.wanted(name)
+			a.requestLook(name)
 		}
 		if !st.hints.due.IsZero() && !st.hints.due.After(now) {
 			a.hinted(name)
 		}
-		if st.peers.early && !st.phase.busy() && st.tries.retry.IsZero() && a.allSeen(now) {
-			a.wanted(name)
+		if st.peers.tooEarly && !st.phase.busy() && st.tries.retry.IsZero() && a.allSeen(now) {
+			a.requestLook(name)
 		}
 	}
 }
@@ -176,8 +176,8 @@ func (a *Agent) rescan(want func(name string)) {
 			want(name)
 		}
 	}
-	a.missed()
-	a.around.wanted = true
+	a.startMissedDepartures()
+	a.noticeSearch.wanted = true
 }
 
 // hinted requests a look because of an event. In a storm of events (udevadm trigger, a rule that opens disks for
@@ -186,12 +186,12 @@ func (a *Agent) rescan(want func(name string)) {
 func (a *Agent) hinted(name string) {
 	st := a.disks[name]
 	if st == nil || st.hints.mayLook(time.Now()) {
-		a.wanted(name)
+		a.requestLook(name)
 	}
 }
 
-// wanted requests a look at the disk, after any work that is running or waiting for it.
-func (a *Agent) wanted(name string) {
+// requestLook requests a look at the disk, after any work that is running or waiting for it.
+func (a *Agent) requestLook(name string) {
 	st := a.disks[name]
 	if st == nil {
 		st = &state{}
@@ -250,7 +250,7 @@ func (a *Agent) checkEnded(changed []string, at time.Duration, err error) bool {
 		f := &a.check.mounted[i]
 		switch st := a.disks[f.Name]; {
 		case slices.Contains(changed, f.Name):
-			a.wanted(f.Name)
+			a.requestLook(f.Name)
 		case st != nil && st.facts.Seq == f.Seq && st.decision.Mounted():
 			st.record.alive = max(st.record.alive, at)
 		}

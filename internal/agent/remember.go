@@ -10,9 +10,9 @@ import (
 	"hotmount/internal/policy"
 )
 
-// leave records that the disk of a filesystem has left, even if the filesystem was no longer mounted when this agent
-// started. A disk that was attached at the same time as the disk that left is a different disk.
-func (a *Agent) leave(st *state) {
+// recordLeft records that the disk of a filesystem has left, even if the filesystem was no longer mounted when this
+// agent started. A disk that was attached at the same time as the disk that left is a different disk.
+func (a *Agent) recordLeft(st *state) {
 	s := st.record.sighting
 	if v := st.facts.Standing.Volume; s == nil && v != nil && !st.facts.Standing.WasMounted.IsZero() && v.Identity.Seq == st.facts.Seq {
 		s = v
@@ -22,7 +22,7 @@ func (a *Agent) leave(st *state) {
 	}
 	left := *s
 	left.Left = true
-	a.left++
+	a.leftCount++
 	a.expect(left, cmp.Or(st.facts.Whole, st.facts.Name))
 	a.saves.begun = time.Time{}
 }
@@ -48,44 +48,44 @@ func (a *Agent) remember(st *state, changed bool) {
 		}
 	case policy.Use(f, d) != "":
 		a.problem(a.host.Keep(f, disk.ReasonUsed, policy.Use(f, d)))
-	case policy.Unrecorded(f, d.Reason) && !st.waits(), doubted(f, d):
+	case policy.Unrecorded(f, d.Reason) && !st.waits(), refusedWithoutTwin(f, d):
 		a.problem(a.host.Keep(f, d.Reason, ""))
 	}
 }
 
-// meet makes a disk wait before it is refused permanently, if the disk that causes the refusal may be the same disk.
-// The wait ends with a look at the disk that causes the refusal. When a disk is pulled and returns under another name,
-// the agent may look at the new name before the old one.
-func (a *Agent) meet(st *state) {
+// delayRefusal makes a disk wait before it is refused permanently, if the disk that causes the refusal may be the same
+// disk. The wait ends with a look at the disk that causes the refusal. When a disk is pulled and returns under another
+// name, the agent may look at the new name before the old one.
+func (a *Agent) delayRefusal(st *state) {
 	for name, o := range a.disks {
-		if o.waits() && attached(o.selves(), st.facts.Seq) {
-			o.peers.met = st.facts.Seq
-			a.wanted(name)
+		if o.waits() && attached(o.possiblySameDisks(), st.facts.Seq) {
+			o.peers.seenRival = st.facts.Seq
+			a.requestLook(name)
 		}
 	}
 	if !st.waits() {
 		return
 	}
-	for _, p := range st.selves() {
+	for _, p := range st.possiblySameDisks() {
 		// If the peer is still attached, it is another disk. The agent does not wait for a look at an attached peer,
 		// because a mount of the peer may take long. If the peer is no longer attached, a look at the peer decides.
 		if seq, err := a.host.Attached(p.Dev); err == nil && seq == p.Seq {
-			st.peers.met = p.Seq
+			st.peers.seenRival = p.Seq
 			return
 		}
-		a.wanted(p.Name)
+		a.requestLook(p.Name)
 	}
 }
 
 // waits reports whether, by serial and WWN, each disk that causes the refusal of st may be the same disk as st. waits
 // returns false once the agent has looked at one of these disks.
 func (st *state) waits() bool {
-	selves := st.selves()
-	return len(selves) > 0 && !attached(selves, st.peers.met)
+	selves := st.possiblySameDisks()
+	return len(selves) > 0 && !attached(selves, st.peers.seenRival)
 }
 
-// selves returns the disks that cause the refusal of st, if each of them may be the same disk as st.
-func (st *state) selves() []disk.Peer {
+// possiblySameDisks returns the disks that cause the refusal of st, if each of them may be the same disk as st.
+func (st *state) possiblySameDisks() []disk.Peer {
 	f := &st.facts
 	peers, _ := policy.Peers(f, st.decision.Reason)
 	if !policy.Unrecorded(f, st.decision.Reason) || slices.ContainsFunc(peers, func(p disk.Peer) bool { return !p.MayBe(f) }) {
@@ -135,7 +135,7 @@ func (a *Agent) note(st *state, c *disk.Content) {
 		want.Type, want.UUID = f.Lies(c)
 	}
 	want.Left = want.Type == ""
-	if !want.Left && active(d.Action) && st.tries.stuck == nil {
+	if !want.Left && active(d.Action) && st.tries.failedFacts == nil {
 		return
 	}
 	have := disk.Sighting{Identity: want.Identity, Left: true}

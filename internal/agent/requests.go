@@ -13,7 +13,7 @@ func (a *Agent) retry() {
 	for _, st := range a.disks {
 		st.tries.forget()
 	}
-	a.rescan(a.wanted)
+	a.rescan(a.requestLook)
 }
 
 func (a *Agent) reload(s *disk.Settings) {
@@ -24,7 +24,7 @@ func (a *Agent) reload(s *disk.Settings) {
 	a.retry()
 	// The caller may wait for the reload to finish, so the status line that shows the work must come before READY.
 	a.status.due = time.Now()
-	a.tell()
+	a.sendStatus()
 	if a.ready {
 		a.report.Notify(Ready)
 	}
@@ -38,12 +38,12 @@ func (a *Agent) accept(name string, seq uint64, shown disk.Reason) (string, erro
 		return "", fmt.Errorf("cannot accept %s: no disk with this name is known; see hotmount plan", name)
 	case !st.seen && seq == 0:
 		st.tries.count, st.tries.step = 0, 0
-		a.wanted(name)
+		a.requestLook(name)
 		return name + ": hotmount looks at the disk again", nil
 	case seq != 0 && st.facts.Seq != seq:
 		return "", fmt.Errorf("cannot accept %s: another disk has this name now; see hotmount plan", name)
 	case shown != "" && st.decision.Reason != shown:
-		d, why := a.decided(&st.facts)
+		d, why := a.currentDecision(&st.facts)
 		return "", fmt.Errorf("cannot accept %s: the reason is %s and not %s: %s: %s", name, d.Reason, shown, d.Action, why)
 	}
 	w := policy.Word(&st.facts, st.decision)
@@ -55,9 +55,9 @@ func (a *Agent) accept(name string, seq uint64, shown disk.Reason) (string, erro
 		why, _ := policy.Words(&st.facts, &c, a.settings, st.decision)
 		who += " (" + why + ")"
 	}
-	if w.Reason == "" && st.tries.stuck == nil && st.decision.Reason != disk.ReasonFormatFailed && st.facts.Standing.Unmounted == "" {
+	if w.Reason == "" && st.tries.failedFacts == nil && st.decision.Reason != disk.ReasonFormatFailed && st.facts.Standing.Unmounted == "" {
 		// The answer uses the present settings, because the last look may have used older ones.
-		d, why := a.decided(&st.facts)
+		d, why := a.currentDecision(&st.facts)
 		return "", fmt.Errorf("cannot accept %s: %s: %s", name, d.Action, why)
 	}
 	if err := a.host.Accept(&st.facts, w); err != nil {
@@ -66,7 +66,7 @@ func (a *Agent) accept(name string, seq uint64, shown disk.Reason) (string, erro
 	st.tries.forget()
 	// The next look must not take a missing mount for an unmount by hand.
 	st.remount = true
-	a.wanted(name)
+	a.requestLook(name)
 	return who + a.accepted(st, w), nil
 }
 
@@ -75,7 +75,7 @@ func (a *Agent) accepted(st *state, w disk.Word) string {
 	if w.Reason == "" {
 		f := st.facts
 		f.Standing.Unmounted, f.Standing.Verdict = "", nil
-		if d, why := a.decided(&f); d.Action == disk.Ignore || d.Action == disk.Refuse {
+		if d, why := a.currentDecision(&f); d.Action == disk.Ignore || d.Action == disk.Refuse {
 			return " is accepted, but hotmount still does not use the disk: " + why
 		}
 	}
@@ -88,16 +88,16 @@ func (a *Agent) accepted(st *state, w disk.Word) string {
 	return " is accepted: the disk is formatted if it is proven blank, unless another hold remains (hotmount status)"
 }
 
-// decided returns the decision on the present facts, and the reason for it in words.
-func (a *Agent) decided(f *disk.Facts) (disk.Decision, string) {
+// currentDecision returns the decision on the present facts, and the reason for it in words.
+func (a *Agent) currentDecision(f *disk.Facts) (disk.Decision, string) {
 	c := f.Known()
 	d := policy.Decide(f, &c, a.settings)
 	why, _ := policy.Words(f, &c, a.settings, d)
 	return d, why
 }
 
-// depart starts to unmount the disk at the operator's request.
-func (a *Agent) depart(name string, seq uint64) (*departure, error) {
+// startDeparture starts to unmount the disk at the operator's request.
+func (a *Agent) startDeparture(name string, seq uint64) (*departure, error) {
 	st := a.disks[name]
 	switch {
 	case st == nil || !st.seen:

@@ -38,26 +38,26 @@ type state struct {
 	initial bool
 	// remount reports that the disk's mount ended, but not by hand, and that the disk is to be mounted again.
 	remount bool
-	// asked is the decision for which the agent need not ask again who has the disk open. The end of an action clears
-	// asked.
-	asked disk.Decision
+	// decisionWithOpeners is the decision for which the agent need not ask again who has the disk open. The end of an
+	// action clears asked.
+	decisionWithOpeners disk.Decision
 	// unreported reports that the decision is new. A new decision is reported once the agent knows who has the disk
 	// open.
 	unreported bool
-	// filled is the sequence number of the disk whose filesystem was to grow before the next mount, or 0. filling is
+	// growSeq is the sequence number of the disk whose filesystem was to grow before the next mount, or 0. filling is
 	// why the filesystem could not grow.
-	filled  uint64
-	filling error
+	growSeq uint64
+	growErr error
 
-	act    act
+	act    unconfirmedAction
 	tries  tries
 	hints  hints
 	peers  peers
 	record records
 }
 
-// act is the action that the next look has to confirm.
-type act struct {
+// unconfirmedAction is the action that the next look has to confirm.
+type unconfirmedAction struct {
 	// done is the action that was carried out since the last look, empty if there was none.
 	done disk.Action
 	// mounting reports that a mount was attempted and is not reported yet. The mount may exist even if the agent did
@@ -69,10 +69,10 @@ type act struct {
 type peers struct {
 	// since is the value of Agent.left when the last look at the disk began.
 	since uint64
-	// met is the sequence number of a disk that was looked at after it had caused the refusal of this disk, or 0.
-	met uint64
-	// early reports that the disk is refused because of a disk that may still appear (Agent.early).
-	early bool
+	// seenRival is the sequence number of a disk that was looked at after it had caused the refusal of this disk, or 0.
+	seenRival uint64
+	// tooEarly reports that the disk is refused because of a disk that may still appear (Agent.early).
+	tooEarly bool
 	// reported are the sequence numbers of the rivals when the decision was last reported.
 	reported []uint64
 }

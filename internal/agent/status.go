@@ -26,8 +26,8 @@ type status struct {
 	due time.Time
 }
 
-// tell sends the overall state to the reporter, and READY when the agent is ready.
-func (a *Agent) tell() {
+// sendStatus sends the overall state to the reporter, and READY when the agent is ready.
+func (a *Agent) sendStatus() {
 	line, work := a.statusLine()
 	now, s := time.Now(), &a.status
 	switch {
@@ -64,7 +64,7 @@ func (a *Agent) statusLine() (line string, work bool) {
 	for name, st := range a.disks {
 		busy := st.phase.busy()
 		switch d := st.decision; {
-		case st.tries.stuck != nil, d.Amiss():
+		case st.tries.failedFacts != nil, d.Amiss():
 			failing++
 		case busy && (d.Action == disk.Prove || d.Action == disk.Format):
 			proving = append(proving, name)
@@ -106,8 +106,8 @@ func (a *Agent) statusLine() (line string, work bool) {
 	return line, len(outstanding)+len(proving) > 0
 }
 
-// around is the state of the search for problems that do not concern a single disk.
-type around struct {
+// noticeSearch is the state of the search for problems that do not concern a single disk.
+type noticeSearch struct {
 	wanted, running bool
 	reported        []string
 }
@@ -115,28 +115,28 @@ type around struct {
 // startNotices starts the search for problems once the disks that were present at start are handled. Until these disks
 // are handled, a disk that seems to be missing may only be late.
 func (a *Agent) startNotices(ctx context.Context) {
-	if !a.around.wanted || !a.ready || a.around.running {
+	if !a.noticeSearch.wanted || !a.ready || a.noticeSearch.running {
 		return
 	}
-	a.around.wanted, a.around.running = false, true
+	a.noticeSearch.wanted, a.noticeSearch.running = false, true
 	settings := a.settings
 	a.work.Go(func() {
 		notices, err := a.host.Notices(settings)
-		a.give(ctx, func() { a.noticed(notices, err) })
+		a.give(ctx, func() { a.reportNewNotices(notices, err) })
 	})
 }
 
-// noticed reports those problems that the previous search did not find.
-func (a *Agent) noticed(notices []string, err error) {
-	a.around.running = false
+// reportNewNotices reports those problems that the previous search did not find.
+func (a *Agent) reportNewNotices(notices []string, err error) {
+	a.noticeSearch.running = false
 	if err != nil {
 		a.problem(err)
 		return
 	}
 	for _, n := range notices {
-		if !slices.Contains(a.around.reported, n) {
+		if !slices.Contains(a.noticeSearch.reported, n) {
 			a.report.Report(disk.Event{Kind: disk.EventNotice, Notice: n})
 		}
 	}
-	a.around.reported = notices
+	a.noticeSearch.reported = notices
 }

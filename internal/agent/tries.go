@@ -37,19 +37,19 @@ type attempts struct {
 	// count is the number of failures in a row. step is the number from which the wait is computed; it has an upper
 	// limit.
 	count, step int
-	// told is the last failure that was reported, or empty if there is none or its end was reported. toldAt is when the
-	// failure in told was last logged.
-	told   string
-	toldAt time.Time
+	// reported is the last failure that was reported, or empty if there is none or its end was reported. toldAt is when
+	// the failure in told was last logged.
+	reported   string
+	reportedAt time.Time
 }
 
 // again counts a failure. most is the number of failures in a row after which the wait no longer grows.
 func (a *attempts) again(err error, now time.Time, most int) disk.Tries {
 	a.count, a.step = a.count+1, min(a.step+1, most)
 	t := disk.Tries{Count: a.count, Wait: backoff(a.step)}
-	t.Quiet = a.told == err.Error() && now.Sub(a.toldAt) < remindEvery
+	t.Quiet = a.reported == err.Error() && now.Sub(a.reportedAt) < remindEvery
 	if !t.Quiet {
-		a.told, a.toldAt = err.Error(), now
+		a.reported, a.reportedAt = err.Error(), now
 	}
 	return t
 }
@@ -59,26 +59,26 @@ type tries struct {
 	attempts
 	// unmountable reports that a mount of the disk failed.
 	unmountable bool
-	// stuck are the facts at the last failure, nil if there was none. Before the time until, no action is tried again
-	// unless the facts change.
-	stuck *disk.Facts
-	until time.Time
+	// failedFacts are the facts at the last failure, nil if there was none. Before the time until, no action is tried
+	// again unless the facts change.
+	failedFacts *disk.Facts
+	retryAfter  time.Time
 	// retry is when the disk is to be looked at again, or zero if no retry is due.
 	retry time.Time
-	// wrote reports that the failed action may have written to the disk since the last look. The next look adds these
-	// writes to stuck, because they are not a change of the disk.
-	wrote bool
+	// mayHaveWritten reports that the failed action may have written to the disk since the last look. The next look
+	// adds these writes to stuck, because they are not a change of the disk.
+	mayHaveWritten bool
 }
 
 // blocked reports whether an action would only fail again, because not enough time has passed and the disk has not
 // changed.
 func (t *tries) blocked(f *disk.Facts, now time.Time) bool {
-	return t.stuck != nil && t.stuck.Writes == f.Writes && t.stuck.Size == f.Size && now.Before(t.until)
+	return t.failedFacts != nil && t.failedFacts.Writes == f.Writes && t.failedFacts.Size == f.Size && now.Before(t.retryAfter)
 }
 
 // forget clears the failures after a success or an accept.
 func (t *tries) forget() {
-	t.count, t.step, t.stuck, t.unmountable = 0, 0, nil, false
+	t.count, t.step, t.failedFacts, t.unmountable = 0, 0, nil, false
 }
 
 // failed reports the failure of an action and sets the time of the next try.
@@ -98,7 +98,7 @@ func (a *Agent) failed(name string, err error) {
 	t, now, facts := &st.tries, time.Now(), st.facts
 	again := t.again(err, now, most)
 	again.OfNode = node || held
-	t.stuck, t.until = &facts, now.Add(again.Wait)
-	t.retry = t.until
+	t.failedFacts, t.retryAfter = &facts, now.Add(again.Wait)
+	t.retry = t.retryAfter
 	a.report.Report(disk.Event{Kind: disk.EventFailed, Facts: &st.facts, Decision: st.decision, Path: a.path(st), Err: err, Tries: again})
 }

@@ -12,24 +12,24 @@ import (
 // check adds faults for values that are valid alone but not together.
 func check(s *disk.Settings, from origins, faults *faults) {
 	for i := range s.Exclude {
-		exclusion{&s.Exclude[i], from.below("exclude", i), faults}.check()
+		exclusion{&s.Exclude[i], from.entryPlaces("exclude", i), faults}.check()
 	}
 	for i := range s.Classes {
-		c := class{&s.Classes[i], from.below("classes", i), faults}
-		if _, ok := c.at[""]; !ok {
+		c := class{&s.Classes[i], from.entryPlaces("classes", i), faults}
+		if _, ok := c.places[""]; !ok {
 			continue // the built-in default class
 		}
-		c.needed()
+		c.checkRequired()
 		c.selectors()
-		c.acts()
+		c.checkActions()
 		for j := range s.Classes[:i] {
-			c.apart(class{&s.Classes[j], from.below("classes", j), faults})
+			c.checkOverlap(class{&s.Classes[j], from.entryPlaces("classes", j), faults})
 		}
 	}
 }
 
-// below returns the places of the keys of entry i of the list. The entry itself has the key "".
-func (o origins) below(list string, i int) origins {
+// entryPlaces returns the places of the keys of entry i of the list. The entry itself has the key "".
+func (o origins) entryPlaces(list string, i int) origins {
 	of, entry := origins{}, fmt.Sprintf("%s[%d]", list, i)
 	for key, at := range o {
 		if rest, ok := strings.CutPrefix(key, entry); ok {
@@ -42,22 +42,22 @@ func (o origins) below(list string, i int) origins {
 // class is a class whose keys are being checked.
 type class struct {
 	*disk.Class
-	// at has the place of each key of the class.
-	at origins
+	// places has the place of each key of the class.
+	places origins
 	*faults
 }
 
-func (c class) needed() {
+func (c class) checkRequired() {
 	for _, key := range []string{"name", "directory"} {
-		if _, ok := c.at[key]; !ok {
-			c.add(c.at[""], "found no %s, expected one", key)
+		if _, ok := c.places[key]; !ok {
+			c.add(c.places[""], "found no %s, expected one", key)
 		}
 	}
 }
 
 func (c class) selectors() {
 	if reflect.DeepEqual(c.Selectors, disk.Selectors{Partitions: true}) {
-		c.add(c.at["partitions"], "found no other selector, expected one, such as names: [vd[b-z][1-9]]")
+		c.add(c.places["partitions"], "found no other selector, expected one, such as names: [vd[b-z][1-9]]")
 	}
 	// Many programs other than hotmount use loop devices. policy.Select selects a loop device only by a pattern whose
 	// first letters are literally "lo". check compares the first letters of a pattern in the same way as
@@ -65,51 +65,51 @@ func (c class) selectors() {
 	loop := slices.IndexFunc(c.Names, func(name string) bool {
 		return strings.HasPrefix(strings.TrimPrefix(name, regexpPrefix), "lo")
 	})
-	switch _, given := c.at["backing_file"]; {
+	switch _, given := c.places["backing_file"]; {
 	case loop >= 0 && !given:
-		c.add(c.at[fmt.Sprintf("names[%d]", loop)],
+		c.add(c.places[fmt.Sprintf("names[%d]", loop)],
 			"found %s without backing_file, expected backing_file as well: loop devices are selected only by name and by file", quote(c.Names[loop]))
 	case loop < 0 && len(c.BackingFile) > 0:
-		c.add(c.at["backing_file"], `found no "loop*" in names, expected "loop*": loop devices are selected only by name and by file`)
+		c.add(c.places["backing_file"], `found no "loop*" in names, expected "loop*": loop devices are selected only by name and by file`)
 	}
 }
 
-// acts checks the keys that act on the disks of the class.
-func (c class) acts() {
+// checkActions checks the keys that act on the disks of the class.
+func (c class) checkActions() {
 	expected := expectedMkfs
 	if c.Create == disk.Ext4 {
 		expected = expectedMkfsExt4
 	}
 	for i, option := range c.MkfsOptions {
 		if !disk.MkfsOption(c.Create, option) {
-			c.add(c.at[fmt.Sprintf("mkfs_options[%d]", i)], "found %s, expected %s", quote(option), expected)
+			c.add(c.places[fmt.Sprintf("mkfs_options[%d]", i)], "found %s, expected %s", quote(option), expected)
 		}
 	}
 	if !c.Provision && c.StorageClass != "" {
-		c.add(c.at["storage_class"], "found %s, expected none: the class has provision: false", quote(c.StorageClass))
+		c.add(c.places["storage_class"], "found %s, expected none: the class has provision: false", quote(c.StorageClass))
 	}
 	if c.Partitions && c.Mode == disk.ModeBlock {
-		c.add(c.at["mode"], "found %s, expected filesystem: a partition cannot be a block volume", quote(c.Mode))
+		c.add(c.places["mode"], "found %s, expected filesystem: a partition cannot be a block volume", quote(c.Mode))
 	}
 	if c.Create != "none" && !slices.Contains(c.Accept, c.Create) {
-		c.add(c.at["accept"], "found no %[1]s, expected %[1]s in the list, because create names it", c.Create)
+		c.add(c.places["accept"], "found no %[1]s, expected %[1]s in the list, because create names it", c.Create)
 	}
 	if c.Create != "none" && c.MinimumSize < minimumXFS {
-		c.add(c.at["minimum_size"], "found %s, expected at least 300MiB: mkfs.xfs needs that", quote(sizeText(c.MinimumSize)))
+		c.add(c.places["minimum_size"], "found %s, expected at least 300MiB: mkfs.xfs needs that", quote(sizeText(c.MinimumSize)))
 	}
 }
 
-// apart checks that the class shares neither disks nor directories with an earlier class.
-func (c class) apart(earlier class) {
-	at, other := c.at[""], earlier.at[""]
+// checkOverlap checks that the class shares neither disks nor directories with an earlier class.
+func (c class) checkOverlap(earlier class) {
+	at, other := c.places[""], earlier.places[""]
 	name := fmt.Sprintf("%s (line %d)", other.key, other.line)
 	if at.name != other.name {
 		name = fmt.Sprintf("%s (%s)", other.key, other)
 	}
-	if !reflect.DeepEqual(c.Selectors, defaultClass().Selectors) && reflect.DeepEqual(c.Selectors, earlier.Selectors) {
+	if !reflect.DeepEqual(c.Selectors, classDefaults().Selectors) && reflect.DeepEqual(c.Selectors, earlier.Selectors) {
 		c.add(at, "found the same selectors as in %s, which gets all these disks, expected other selectors", name)
 	}
-	if a, b := c.Directory, earlier.Directory; a != "" && b != "" && (within(a, b) || within(b, a)) {
-		c.add(c.at["directory"], "found %s, %s has %s, expected directories that do not contain each other", quote(a), name, quote(b))
+	if a, b := c.Directory, earlier.Directory; a != "" && b != "" && (isWithin(a, b) || isWithin(b, a)) {
+		c.add(c.places["directory"], "found %s, %s has %s, expected directories that do not contain each other", quote(a), name, quote(b))
 	}
 }

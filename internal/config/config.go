@@ -36,7 +36,7 @@ type Source struct {
 
 // Default returns the built-in settings.
 func Default() disk.Settings {
-	class := defaultClass()
+	class := classDefaults()
 	class.Name, class.Directory = "default", "/mnt/disks"
 	return disk.Settings{
 		Format:        true,
@@ -53,11 +53,11 @@ func Default() disk.Settings {
 	}
 }
 
-// defaultClass returns the defaults of the keys that a class may omit: all but name and directory. defaultClass
-// selects virtio-blk disks, whose vendors all begin with 0x (vendor_show in drivers/virtio/virtio.c). defaultClass
+// classDefaults returns the defaults of the keys that a class may omit: all but name and directory. classDefaults
+// selects virtio-blk disks, whose vendors all begin with 0x (vendor_show in drivers/virtio/virtio.c). classDefaults
 // also selects QEMU's own disks on virtio-scsi. Clouds have volumes on virtio-scsi too, but their vendor names differ
 // from QEMU's.
-func defaultClass() disk.Class {
+func classDefaults() disk.Class {
 	return disk.Class{
 		Selectors: disk.Selectors{
 			Transport: []string{"virtio", disk.VirtioSCSI},

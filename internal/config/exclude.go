@@ -24,8 +24,8 @@ var prefixes = map[string]string{"vd": "virtio", "sd": "scsi", "nvme": "nvme", "
 
 // limit describes the possible values of an attribute of a transport's disks.
 type limit struct {
-	// most is the highest number of characters. 0 means any number.
-	most int
+	// maxCount is the highest number of characters. 0 means any number.
+	maxCount int
 	// begins are the possible beginnings of a value. Nil means any beginning.
 	begins []string
 }
@@ -33,13 +33,13 @@ type limit struct {
 // attributes has, for each transport, the attributes that sysfs.FS finds for its disks.
 var attributes = map[string]map[string]limit{
 	// VIRTIO_BLK_ID_BYTES (include/uapi/linux/virtio_blk.h); vendor_show (drivers/virtio/virtio.c).
-	"virtio": {"serial": {most: 20}, "vendor": {begins: []string{"0x"}}},
+	"virtio": {"serial": {maxCount: 20}, "vendor": {begins: []string{"0x"}}},
 	// The limits are those of the fields of INQUIRY (SPC; scsi_add_lun in drivers/scsi/scsi_scan.c). If the WWN is a
 	// SCSI name string, the disk itself chooses the form of the WWN (scsi_vpd_lun_id).
-	"scsi": {"serial": {}, "model": {most: 16}, "vendor": {most: 8}, "wwn": {}},
+	"scsi": {"serial": {}, "model": {maxCount: 16}, "vendor": {maxCount: 8}, "wwn": {}},
 	// The limits are those of SN and MN of Identify Controller (NVMe base specification) and of wwid_show
 	// (drivers/nvme/host). The serial of any namespace but the first begins with n2- to n4294967295-.
-	"nvme": {"serial": {most: 32}, "model": {most: 40}, "wwn": {begins: []string{"eui.", "nvme.", "uuid."}}},
+	"nvme": {"serial": {maxCount: 32}, "model": {maxCount: 40}, "wwn": {begins: []string{"eui.", "nvme.", "uuid."}}},
 	"dm":   {"serial": {}, "mapper_names": {}},
 	// A disk whose name shows no transport may have any attribute.
 	"": {"serial": {}, "model": {}, "vendor": {}, "wwn": {}, "mapper_names": {}},
@@ -168,8 +168,8 @@ func (l limit) wrong(transport, key, pattern string) string {
 		return strings.HasPrefix(start, prefix) || !complete && strings.HasPrefix(prefix, start)
 	}
 	switch {
-	case l.most > 0 && least(pattern) > l.most:
-		return fmt.Sprintf("at most %d characters: %s cuts %ss to this length", l.most, transport, key)
+	case l.maxCount > 0 && minLength(pattern) > l.maxCount:
+		return fmt.Sprintf("at most %d characters: %s cuts %ss to this length", l.maxCount, transport, key)
 	case l.begins != nil && !slices.ContainsFunc(l.begins, begins):
 		return fmt.Sprintf("a value that begins with %s: %s disks have no other %s", strings.Join(l.begins, " or "), transport, key)
 	}
@@ -192,8 +192,8 @@ func literal(pattern string) (start string, complete bool) {
 	return pattern, true
 }
 
-// least returns the number of characters of the shortest text that the pattern matches.
-func least(pattern string) int {
+// minLength returns the number of characters of the shortest text that the pattern matches.
+func minLength(pattern string) int {
 	if expression, ok := strings.CutPrefix(pattern, regexpPrefix); ok {
 		re, err := syntax.Parse(expression, syntax.Perl)
 		if err != nil {

@@ -13,8 +13,8 @@ import (
 // origins maps the full names of keys to the places of their values.
 type origins map[string]place
 
-// of returns the place of the key's value. For a built-in value the place is named "default".
-func (o origins) of(key string) place {
+// placeOf returns the place of the key's value. For a built-in value the place is named "default".
+func (o origins) placeOf(key string) place {
 	if p, ok := o[key]; ok {
 		return p
 	}
@@ -86,7 +86,7 @@ func suggest(name string, known []string) string {
 	const most = 2
 	for edits := range most + 1 {
 		for _, k := range known {
-			if near(strings.ToLower(name), strings.ToLower(k), edits) {
+			if withinEdits(strings.ToLower(name), strings.ToLower(k), edits) {
 				return fmt.Sprintf("did you mean %q?", k)
 			}
 		}
@@ -94,8 +94,8 @@ func suggest(name string, known []string) string {
 	return "expected one of " + strings.Join(known, ", ")
 }
 
-// near reports whether a becomes b when at most edits letters are added, left out or changed.
-func near(a, b string, edits int) bool {
+// withinEdits reports whether a becomes b when at most edits letters are added, left out or changed.
+func withinEdits(a, b string, edits int) bool {
 	for a != "" && b != "" && a[0] == b[0] {
 		a, b = a[1:], b[1:]
 	}
@@ -105,5 +105,5 @@ func near(a, b string, edits int) bool {
 	case edits == 0:
 		return false
 	}
-	return near(a[1:], b, edits-1) || near(a, b[1:], edits-1) || near(a[1:], b[1:], edits-1)
+	return withinEdits(a[1:], b, edits-1) || withinEdits(a, b[1:], edits-1) || withinEdits(a[1:], b[1:], edits-1)
 }

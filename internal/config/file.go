@@ -129,11 +129,11 @@ func read(path string, trust func(fs.FileInfo) error) ([]byte, error) {
 }
 
 func unreadable(name string, err error) error {
-	return fmt.Errorf("cannot read the configuration file %s: %w", disk.Visible(name), bare(err))
+	return fmt.Errorf("cannot read the configuration file %s: %w", disk.Visible(name), withoutPath(err))
 }
 
-// bare returns the error without its path. The path may be long, and comes from outside hotmount.
-func bare(err error) error {
+// withoutPath returns the error without its path. The path may be long, and comes from outside hotmount.
+func withoutPath(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err
 	}

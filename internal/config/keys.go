@@ -24,13 +24,13 @@ const (
 var scalars = []key{
 	{"format", boolean, single, "format blank disks"},
 	{"format_present", boolean, single, "format blank disks that were attached before hotmount was installed"},
-	{"format_limit", whole(1, 256), single, "how many disks are formatted within format_period before the operator has to accept more"},
+	{"format_limit", wholeNumber(1, 256), single, "how many disks are formatted within format_period before the operator has to accept more"},
 	{"format_period", duration(time.Minute, 24*time.Hour), single, "the period for format_limit"},
 	{"settle", duration(0, 10*time.Minute), single, "how long a disk must be without writes before it is formatted"},
 	{"scan_rate", rate, single, "how much is read from a disk in a second at most, to prove the disk blank"},
 	{"ready_timeout", duration(0, 10*time.Minute), single, "how long a disk that is attached when the daemon starts may delay readiness"},
 	{"rescan", duration(10*time.Second, 0), single, "how often hotmount looks at every disk, even without an event"},
-	{"workers", whole(1, 64), single, "how many disks hotmount looks at in parallel"},
+	{"workers", wholeNumber(1, 64), single, "how many disks hotmount looks at in parallel"},
 	{"node", storageClass, single, "the node's `name` in the cluster (default the host's name)"},
 	{"trim", boolean, single, "return the free space of filesystems to the storage"},
 }

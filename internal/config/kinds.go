@@ -81,7 +81,7 @@ func duration(least, most time.Duration) kind {
 	}
 }
 
-func whole(least, most int) kind {
+func wholeNumber(least, most int) kind {
 	return kind{
 		name: "int", tag: "!!int", expected: fmt.Sprintf("a whole number from %d to %d", least, most),
 		parse: func(s string) (any, bool) {

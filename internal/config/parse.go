@@ -76,7 +76,7 @@ func parse(documents []document) *parser {
 
 // fillIn adds to a class the default values of the keys that it omits.
 func (s *section) fillIn() {
-	values := fields(defaultClass())
+	values := fields(classDefaults())
 	if s.selects() {
 		for _, k := range selectorKeys {
 			delete(values, k.name)
@@ -102,7 +102,7 @@ func (p *parser) document(text []byte) {
 	if err == nil {
 		p.root(first.Content[0])
 		if err = decoder.Decode(&second); err == nil {
-			p.at(&second, "", "found a second document, expected one")
+			p.addAt(&second, "", "found a second document, expected one")
 		}
 	}
 	if err != nil && err != io.EOF {
@@ -217,7 +217,7 @@ func (p *parser) values(nodes map[string]*yaml.Node, parent string, keys []key) 
 
 func (p *parser) place(n *yaml.Node, key string) place { return place{p.name, n.Line, key} }
 
-func (p *parser) at(n *yaml.Node, key, format string, args ...any) {
+func (p *parser) addAt(n *yaml.Node, key, format string, args ...any) {
 	p.add(p.place(n, key), format, args...)
 }
 
@@ -226,11 +226,11 @@ func (p *parser) at(n *yaml.Node, key, format string, args ...any) {
 func (p *parser) plain(n *yaml.Node, key string) bool {
 	switch {
 	case n.Kind == yaml.AliasNode:
-		p.at(n, key, "found the alias *%s, expected the value itself", disk.Visible(n.Value))
+		p.addAt(n, key, "found the alias *%s, expected the value itself", disk.Visible(n.Value))
 	case n.Anchor != "":
-		p.at(n, key, "found the anchor &%s, expected only the value", disk.Visible(n.Anchor))
+		p.addAt(n, key, "found the anchor &%s, expected only the value", disk.Visible(n.Anchor))
 	case n.Style&yaml.TaggedStyle != 0:
-		p.at(n, key, "found the tag %s, expected only the value", disk.Visible(n.Tag))
+		p.addAt(n, key, "found the tag %s, expected only the value", disk.Visible(n.Tag))
 	default:
 		return true
 	}
@@ -243,7 +243,7 @@ func (p *parser) mapping(n *yaml.Node, key string, known []string) map[string]*y
 		return nil
 	}
 	if n.Kind != yaml.MappingNode {
-		p.at(n, key, "found %s, expected keys with values", found(n))
+		p.addAt(n, key, "found %s, expected keys with values", describeNode(n))
 		return nil
 	}
 	if key != "" {
@@ -256,13 +256,13 @@ func (p *parser) mapping(n *yaml.Node, key string, known []string) map[string]*y
 		switch first, twice := values[k.Value]; {
 		case !p.plain(k, full):
 		case k.Kind != yaml.ScalarNode:
-			p.at(k, key, "found %s as a key, expected one of %s", found(k), strings.Join(known, ", "))
+			p.addAt(k, key, "found %s as a key, expected one of %s", describeNode(k), strings.Join(known, ", "))
 		case k.ShortTag() == "!!merge":
-			p.at(k, full, "found a merge key, expected every key to be written out")
+			p.addAt(k, full, "found a merge key, expected every key to be written out")
 		case twice:
-			p.at(k, full, "found a second time, expected once: the first is in line %d", first.Line)
+			p.addAt(k, full, "found a second time, expected once: the first is in line %d", first.Line)
 		case !slices.Contains(known, k.Value):
-			p.at(k, full, "unknown key, %s", suggest(k.Value, known))
+			p.addAt(k, full, "unknown key, %s", suggest(k.Value, known))
 		default:
 			values[k.Value] = v
 		}
@@ -275,11 +275,11 @@ func (p *parser) items(n *yaml.Node, key, expected string, least int) []*yaml.No
 	switch {
 	case !p.plain(n, key):
 	case n.Kind != yaml.SequenceNode:
-		p.at(n, key, "found %s, expected a list, each entry %s", found(n), expected)
+		p.addAt(n, key, "found %s, expected a list, each entry %s", describeNode(n), expected)
 	case len(n.Content) < least:
-		p.at(n, key, "found an empty list, expected at least %d entry, each %s", least, expected)
+		p.addAt(n, key, "found an empty list, expected at least %d entry, each %s", least, expected)
 	case len(n.Content) > maxList:
-		p.at(n, key, "found a list of %d entries, expected at most %d", len(n.Content), maxList)
+		p.addAt(n, key, "found a list of %d entries, expected at most %d", len(n.Content), maxList)
 	default:
 		return n.Content
 	}
@@ -298,7 +298,7 @@ func (p *parser) list(n *yaml.Node, full string, k key) (values []any, ok bool) 
 		switch v, ok := p.scalar(item, at, k.kind); {
 		case !ok:
 		case slices.Contains(values, v):
-			p.at(item, at, "found %s a second time, expected once", quote(item.Value))
+			p.addAt(item, at, "found %s a second time, expected once", quote(item.Value))
 		default:
 			values = append(values, v)
 		}
@@ -318,12 +318,12 @@ func (p *parser) scalar(n *yaml.Node, key string, k kind) (value any, ok bool) {
 		}
 		expected = k.expects(n.Value)
 	}
-	p.at(n, key, "found %s, expected %s", found(n), expected)
+	p.addAt(n, key, "found %s, expected %s", describeNode(n), expected)
 	return nil, false
 }
 
-// found describes the content of a node.
-func found(n *yaml.Node) string {
+// describeNode describes the content of a node.
+func describeNode(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
 		return "keys with values"

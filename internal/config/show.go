@@ -41,7 +41,7 @@ func file(s *disk.Settings, from origins) string {
 			line := fmt.Sprintf("%s%s: %s", first, k.name, k.written(value))
 			first = others
 			if known {
-				line = fmt.Sprintf("%-50s # %s", line, from.of(k.name))
+				line = fmt.Sprintf("%-50s # %s", line, from.placeOf(k.name))
 			}
 			b.WriteString(line + "\n")
 		}
@@ -52,11 +52,11 @@ func file(s *disk.Settings, from origins) string {
 		b.WriteString("exclude:\n")
 	}
 	for i, e := range s.Exclude {
-		section(e, selectorKeys, "  - ", "    ", from.below("exclude", i))
+		section(e, selectorKeys, "  - ", "    ", from.entryPlaces("exclude", i))
 	}
 	b.WriteString("classes:\n")
 	for i, c := range s.Classes {
-		section(c, classKeys, "  - ", "    ", from.below("classes", i))
+		section(c, classKeys, "  - ", "    ", from.entryPlaces("classes", i))
 	}
 	return b.String()
 }
@@ -64,7 +64,7 @@ func file(s *disk.Settings, from origins) string {
 // Origin returns where a key gets its value, such as the key "classes[1].mkfs_options".
 func Origin(src Source, key string) string {
 	_, from, _ := load(src) // there are no origins if the configuration has a fault
-	return from.of(key).String()
+	return from.placeOf(key).String()
 }
 
 // written returns a value of the key as it appears in a file.
@@ -125,7 +125,7 @@ func directories(s disk.Settings, from origins) error {
 	var faults faults
 	for i, c := range s.Classes {
 		key := fmt.Sprintf("classes[%d].directory", i)
-		at := from.of(key)
+		at := from.placeOf(key)
 		at.key = key
 		wrong := "" // names the highest wrong part of the path
 		for part := c.Directory; part != "/"; part = filepath.Dir(part) {
@@ -133,7 +133,7 @@ func directories(s disk.Settings, from origins) error {
 			switch {
 			case errors.Is(err, fs.ErrNotExist):
 			case err != nil:
-				wrong = "which hotmount cannot look at: " + bare(err).Error()
+				wrong = "which hotmount cannot look at: " + withoutPath(err).Error()
 			case info.Mode()&fs.ModeSymlink != 0:
 				real, err := filepath.EvalSymlinks(c.Directory)
 				if err != nil {

@@ -124,7 +124,7 @@ func wrongDirectory(s, expected string) string {
 		return "a path that is short enough for the name of a mount unit: at most 190 characters, where a '-' counts as 4"
 	}
 	for _, r := range reserved {
-		if within(s, r) {
+		if isWithin(s, r) {
 			return "a directory outside of " + strings.Join(reserved, ", ")
 		}
 	}
@@ -134,8 +134,8 @@ func wrongDirectory(s, expected string) string {
 	return ""
 }
 
-// within reports whether the path is the directory or below it.
-func within(path, directory string) bool {
+// isWithin reports whether the path is the directory or below it.
+func isWithin(path, directory string) bool {
 	return path == directory || strings.HasPrefix(path, directory+"/")
 }
 

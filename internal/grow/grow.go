@@ -76,7 +76,7 @@ func Unmounted(ctx context.Context, r run.Runner, f *disk.Facts, dir, fstype, uu
 	if before, err = measure(device, fstype); err != nil {
 		return before, after, fmt.Errorf("%w: %w", ErrUnmountable, err)
 	}
-	if err := is(&before, uuid); err != nil {
+	if err := checkUUID(&before, uuid); err != nil {
 		return disk.Geometry{}, disk.Geometry{}, fmt.Errorf("cannot grow the filesystem of %s: %w", f.ID, err)
 	}
 	if room, err := hasRoom(before, f); !room {
@@ -92,9 +92,9 @@ func Unmounted(ctx context.Context, r run.Runner, f *disk.Facts, dir, fstype, uu
 	return Mounted(ctx, r, f, dir, fstype, uuid)
 }
 
-// is returns an error if the measured filesystem has another UUID. The content of the disk may have changed since udev
-// read it. An unknown UUID is not an error.
-func is(g *disk.Geometry, uuid string) error {
+// checkUUID returns an error if the measured filesystem has another UUID. The content of the disk may have changed
+// since udev read it. An unknown UUID is not an error.
+func checkUUID(g *disk.Geometry, uuid string) error {
 	if g.UUID != "" && g.UUID != uuid {
 		return fmt.Errorf("the disk holds the XFS filesystem %s, not %s", g.UUID, uuid)
 	}
@@ -132,7 +132,7 @@ func mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype, uui
 		return ext4(device)
 	}
 	if before, err = measure(); err == nil {
-		err = is(&before, uuid)
+		err = checkUUID(&before, uuid)
 	}
 	if err != nil {
 		return disk.Geometry{}, disk.Geometry{}, err
