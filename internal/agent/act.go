@@ -101,7 +101,7 @@ func (a *Agent) startMounts(ctx context.Context, now time.Time) {
 		case policy.Fills(&st.facts, class) && st.growSeq != st.facts.Seq:
 			a.startFill(ctx, name)
 		default:
-			a.requestMount(ctx, name, class)
+			a.startMount(ctx, name, class)
 		}
 	}
 	l.waiting = append(early, l.waiting...)
@@ -137,7 +137,7 @@ func (a *Agent) startFill(ctx context.Context, name string) {
 	})
 }
 
-func (a *Agent) requestMount(ctx context.Context, name string, class *disk.Class) {
+func (a *Agent) startMount(ctx context.Context, name string, class *disk.Class) {
 	st := a.disks[name]
 	f, d := st.facts, st.decision
 	var filling error

@@ -34,11 +34,11 @@ func CompleteFlag(c *cobra.Command, flag string, words ...cobra.Completion) {
 	}
 }
 
-// fit is a function that reports whether a disk is fit for a command.
-type fit func(*disk.Facts, disk.Decision) bool
+// diskFilter is a function that reports whether a disk is fit for a command.
+type diskFilter func(*disk.Facts, disk.Decision) bool
 
 // DisksWith returns a function that offers the names of the disks that are fit for a command.
-func DisksWith(host func() inventory.Host, fits fit) func() []cobra.Completion {
+func DisksWith(host func() inventory.Host, fits diskFilter) func() []cobra.Completion {
 	return offer(host, fits, func(f *disk.Facts, d disk.Decision) cobra.Completion {
 		text := disk.HumanSize(f.Size) + ", " + string(d.Action)
 		if f.Serial != "" {
@@ -49,7 +49,7 @@ func DisksWith(host func() inventory.Host, fits fit) func() []cobra.Completion {
 }
 
 // UUIDsWith returns a function that offers the UUIDs of the filesystems on the disks that are fit for a command.
-func UUIDsWith(host func() inventory.Host, fits fit) func() []cobra.Completion {
+func UUIDsWith(host func() inventory.Host, fits diskFilter) func() []cobra.Completion {
 	known := func(f *disk.Facts, d disk.Decision) bool { return fits(f, d) && disk.ValidUUID(d.UUID) }
 	return offer(host, known, func(f *disk.Facts, d disk.Decision) cobra.Completion {
 		return cobra.CompletionWithDesc(d.UUID, f.Name+", "+disk.HumanSize(f.Size))
@@ -58,7 +58,7 @@ func UUIDsWith(host func() inventory.Host, fits fit) func() []cobra.Completion {
 
 // offer returns a function that offers a word for each disk that is fit. offer uses only what the caller may read
 // about a disk.
-func offer(host func() inventory.Host, fits fit, word func(*disk.Facts, disk.Decision) cobra.Completion) func() []cobra.Completion {
+func offer(host func() inventory.Host, fits diskFilter, word func(*disk.Facts, disk.Decision) cobra.Completion) func() []cobra.Completion {
 	return func() []cobra.Completion {
 		s, err := config.Load(config.Source{Environ: os.Environ()})
 		if err != nil {

@@ -43,13 +43,13 @@ func DumpOf(ctx context.Context, h inventory.Host, name string, s *disk.Settings
 	if err != nil {
 		return nil, err
 	}
-	said, err := h.Store.Published()
+	published, err := h.Store.Published()
 	if err != nil {
 		return nil, err
 	}
 	content := f.Known()
 	d := policy.Decide(f, &content, s)
-	fails, helps := failing(lineOf(f, said), d, daemonState())
+	fails, helps := failing(lineOf(f, published), d, daemonState())
 	if d.Action == disk.Prove && os.Geteuid() == 0 {
 		if content, err = prove(ctx, f, s); err != nil {
 			return nil, err

@@ -16,13 +16,13 @@ func PrintHistory(w io.Writer, all []disk.Record) error {
 		outcome := "not recorded: the format still runs, or a crash ended it"
 		switch {
 		case r.Made():
-			outcome = "made " + stamp(r.Ended)
+			outcome = "made " + timestamp(r.Ended)
 		case r.Failure != "":
-			outcome = "failed " + stamp(r.Ended) + ": " + disk.Visible(r.Failure)
+			outcome = "failed " + timestamp(r.Ended) + ": " + disk.Visible(r.Failure)
 		}
-		when := stamp(r.Begun)
+		when := timestamp(r.Begun)
 		if noticed := r.Time(time.Now()); !noticed.Equal(r.Begun) {
-			when += " by a wrong clock, which was noticed at " + stamp(noticed)
+			when += " by a wrong clock, which was noticed at " + timestamp(noticed)
 		}
 		_, err := fmt.Fprintf(w, "%s  %s %s on %s, by the %s\n  disk: %s\n  outcome: %s\n  evidence:\n%s",
 			when, cmp.Or(r.Type, disk.XFS), r.UUID, disk.Visible(r.Name), disk.Visible(r.By), describe(r.Identity), outcome, indented(r.Evidence))
@@ -54,4 +54,4 @@ func indented(evidence []string) string {
 	return string(b)
 }
 
-func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

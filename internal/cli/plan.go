@@ -33,7 +33,7 @@ func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, 
 	if err != nil {
 		return nil, err
 	}
-	said, err := h.Store.Published()
+	published, err := h.Store.Published()
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, 
 		f := &disks[i]
 		c := f.Known()
 		d := policy.Decide(f, &c, s)
-		fails, helps := failing(lineOf(f, said), d, daemon)
+		fails, helps := failing(lineOf(f, published), d, daemon)
 		if d.Action == disk.Ignore && f.Size == 0 {
 			continue // a disk without a size, such as a loop device without a file, or a drive without a medium
 		}

@@ -37,7 +37,7 @@ func PrintYAML(w io.Writer, v any) error {
 	if err := yaml.Unmarshal(disk.VisibleYAML(b), &n); err != nil {
 		return err
 	}
-	plain(&n)
+	clearStyle(&n)
 	if b, err = yaml.Marshal(&n); err != nil {
 		return err
 	}
@@ -45,9 +45,9 @@ func PrintYAML(w io.Writer, v any) error {
 	return err
 }
 
-// plain removes the style of JSON from the nodes, but keeps the quotes of values. With the quotes, older readers do not
-// take the string "no" for a boolean.
-func plain(n *yaml.Node) {
+// clearStyle removes the style of JSON from the nodes, but keeps the quotes of values. With the quotes, older readers
+// do not take the string "no" for a boolean.
+func clearStyle(n *yaml.Node) {
 	if n.Kind != yaml.ScalarNode {
 		n.Style = 0
 	}
@@ -55,7 +55,7 @@ func plain(n *yaml.Node) {
 		if n.Kind == yaml.MappingNode && i%2 == 0 {
 			c.Style = 0
 		}
-		plain(c)
+		clearStyle(c)
 	}
 }
 

@@ -102,12 +102,12 @@ func GetStatus(ctx context.Context, h inventory.Host, s *disk.Settings, hung map
 		return nil, err
 	}
 	st := &Status{Daemon: daemonState(), Fault: s.Fault, Disks: []DiskStatus{}}
-	said, err := h.Store.Published()
+	published, err := h.Store.Published()
 	if err != nil {
 		return nil, err
 	}
 	for i := range disks {
-		if line := statusOf(&disks[i], s, said, st.Daemon, sizes); line != nil {
+		if line := statusOf(&disks[i], s, published, st.Daemon, sizes); line != nil {
 			st.Disks = append(st.Disks, *line)
 		}
 	}
@@ -128,7 +128,7 @@ func GetStatus(ctx context.Context, h inventory.Host, s *disk.Settings, hung map
 }
 
 // statusOf returns the status of one disk. statusOf returns nil for a disk that is not shown.
-func statusOf(f *disk.Facts, s *disk.Settings, said []disk.Line, daemon string, sizes map[string]usage.Space) *DiskStatus {
+func statusOf(f *disk.Facts, s *disk.Settings, published []disk.Line, daemon string, sizes map[string]usage.Space) *DiskStatus {
 	c := f.Known()
 	d := policy.Decide(f, &c, s)
 	if d.Action == disk.Ignore && (f.Size == 0 || d.Reason == disk.ReasonNoClass) {
@@ -153,8 +153,8 @@ func statusOf(f *disk.Facts, s *disk.Settings, said []disk.Line, daemon string, 
 	}
 	line.Evidence, c.Evidence = c.Evidence, nil
 	line.Why, line.Next = policy.Words(f, &c, s, d)
-	if l := lineOf(f, said); l != nil {
-		line.hear(l, daemon)
+	if l := lineOf(f, published); l != nil {
+		line.addPublished(l, daemon)
 	}
 	line.Hold = policy.HoldOf(line.Decision)
 	if u := sizes[line.Where]; u.Dev == f.Dev {
@@ -192,9 +192,9 @@ func DaemonRuns(root string) bool {
 	return false
 }
 
-// hear adds the failures, which only the published status of the daemon contains. For a caller other than root, hear
-// also adds the results of the proofs and what is in the store.
-func (d *DiskStatus) hear(l *disk.Line, daemon string) {
+// addPublished adds the failures, which only the published status of the daemon contains. For a caller other than root,
+// hear also adds the results of the proofs and what is in the store.
+func (d *DiskStatus) addPublished(l *disk.Line, daemon string) {
 	// Every user can see whether the disk is mounted, but not the size and the identity of its filesystem.
 	told := d.Decision.Mounted() == l.Decision.Mounted() || d.Decision.Mounted() && l.Decision.Reason == disk.ReasonMisplaced
 	if os.Geteuid() != 0 && told {
@@ -213,9 +213,9 @@ func (d *DiskStatus) hear(l *disk.Line, daemon string) {
 }
 
 // lineOf returns the line that the daemon has published about the disk, or nil if there is no line.
-func lineOf(f *disk.Facts, said []disk.Line) *disk.Line {
-	if i := slices.IndexFunc(said, func(l disk.Line) bool { return l.Disk == f.Name && l.Seq == f.Seq }); i >= 0 {
-		return &said[i]
+func lineOf(f *disk.Facts, published []disk.Line) *disk.Line {
+	if i := slices.IndexFunc(published, func(l disk.Line) bool { return l.Disk == f.Name && l.Seq == f.Seq }); i >= 0 {
+		return &published[i]
 	}
 	return nil
 }

@@ -251,7 +251,7 @@ func TestHears(t *testing.T) {
 			DiskStatus{State: "failed", Decision: refused, Why: "while the daemon was running: f", Next: "the daemon tries again when it is started: systemctl start hotmount"}},
 	} {
 		got := test.is
-		got.hear(&test.said, test.daemon)
+		got.addPublished(&test.said, test.daemon)
 		if os.Geteuid() != 0 && test.name == "not of another decision" {
 			continue // users other than root see the decision of the daemon
 		}

@@ -14,8 +14,8 @@ import (
 // format the disk that its author meant to exclude.
 type exclusion struct {
 	*disk.Selectors
-	// at has the place of each key of the exclusion.
-	at origins
+	// places has the place of each key of the exclusion.
+	places origins
 	*faults
 }
 
@@ -24,8 +24,8 @@ var prefixes = map[string]string{"vd": "virtio", "sd": "scsi", "nvme": "nvme", "
 
 // limit describes the possible values of an attribute of a transport's disks.
 type limit struct {
-	// maxCount is the highest number of characters. 0 means any number.
-	maxCount int
+	// maxLength is the highest number of characters. 0 means any number.
+	maxLength int
 	// begins are the possible beginnings of a value. Nil means any beginning.
 	begins []string
 }
@@ -33,13 +33,13 @@ type limit struct {
 // attributes has, for each transport, the attributes that sysfs.FS finds for its disks.
 var attributes = map[string]map[string]limit{
 	// VIRTIO_BLK_ID_BYTES (include/uapi/linux/virtio_blk.h); vendor_show (drivers/virtio/virtio.c).
-	"virtio": {"serial": {maxCount: 20}, "vendor": {begins: []string{"0x"}}},
+	"virtio": {"serial": {maxLength: 20}, "vendor": {begins: []string{"0x"}}},
 	// The limits are those of the fields of INQUIRY (SPC; scsi_add_lun in drivers/scsi/scsi_scan.c). If the WWN is a
 	// SCSI name string, the disk itself chooses the form of the WWN (scsi_vpd_lun_id).
-	"scsi": {"serial": {}, "model": {maxCount: 16}, "vendor": {maxCount: 8}, "wwn": {}},
+	"scsi": {"serial": {}, "model": {maxLength: 16}, "vendor": {maxLength: 8}, "wwn": {}},
 	// The limits are those of SN and MN of Identify Controller (NVMe base specification) and of wwid_show
 	// (drivers/nvme/host). The serial of any namespace but the first begins with n2- to n4294967295-.
-	"nvme": {"serial": {maxCount: 32}, "model": {maxCount: 40}, "wwn": {begins: []string{"eui.", "nvme.", "uuid."}}},
+	"nvme": {"serial": {maxLength: 32}, "model": {maxLength: 40}, "wwn": {begins: []string{"eui.", "nvme.", "uuid."}}},
 	"dm":   {"serial": {}, "mapper_names": {}},
 	// A disk whose name shows no transport may have any attribute.
 	"": {"serial": {}, "model": {}, "vendor": {}, "wwn": {}, "mapper_names": {}},
@@ -56,7 +56,7 @@ func (e exclusion) check() {
 		switch {
 		case len(a.patterns) == 0 || len(can) == 0:
 		case len(having) == 0:
-			e.add(e.at[a.name], "found %s, expected none: %s disks have no %s", quote(a.patterns[0]), strings.Join(can, " and "), a.name)
+			e.add(e.places[a.name], "found %s, expected none: %s disks have no %s", quote(a.patterns[0]), strings.Join(can, " and "), a.name)
 		default:
 			e.patterns(a.name, a.patterns, func(pattern string) string { return tooMuch(having, a.name, pattern) })
 		}
@@ -68,7 +68,7 @@ func (e exclusion) check() {
 func (e exclusion) patterns(key string, patterns []string, wrong func(string) string) {
 	for i, pattern := range patterns {
 		if expected := wrong(pattern); expected != "" {
-			e.add(e.at[fmt.Sprintf("%s[%d]", key, i)], "found %s, expected %s", quote(pattern), expected)
+			e.add(e.places[fmt.Sprintf("%s[%d]", key, i)], "found %s, expected %s", quote(pattern), expected)
 		}
 	}
 }
@@ -168,8 +168,8 @@ func (l limit) wrong(transport, key, pattern string) string {
 		return strings.HasPrefix(start, prefix) || !complete && strings.HasPrefix(prefix, start)
 	}
 	switch {
-	case l.maxCount > 0 && minLength(pattern) > l.maxCount:
-		return fmt.Sprintf("at most %d characters: %s cuts %ss to this length", l.maxCount, transport, key)
+	case l.maxLength > 0 && minLength(pattern) > l.maxLength:
+		return fmt.Sprintf("at most %d characters: %s cuts %ss to this length", l.maxLength, transport, key)
 	case l.begins != nil && !slices.ContainsFunc(l.begins, begins):
 		return fmt.Sprintf("a value that begins with %s: %s disks have no other %s", strings.Join(l.begins, " or "), transport, key)
 	}

@@ -41,7 +41,7 @@ func Drivers(root string) []disk.Driver {
 	for _, kubelet := range roots {
 		names.kubelet(kubelet)
 	}
-	names.rook()
+	names.addRook()
 	var all []disk.Driver
 	for _, name := range slices.Sorted(maps.Keys(names.found)) {
 		if reach := reachOf(name); reach != 0 {
@@ -129,8 +129,8 @@ const rookDirectory = "/var/lib/rook"
 // pkg/operator/ceph/cluster/osd).
 var osd = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f-]{36}_[0-9a-f-]{36}$`) })
 
-// rook adds Rook if Rook has made an OSD of a disk of this node. Rook's CSI drivers take no disks.
-func (n *finder) rook() {
+// addRook adds Rook if Rook has made an OSD of a disk of this node. Rook's CSI drivers take no disks.
+func (n *finder) addRook() {
 	for _, namespace := range n.entries(rookDirectory, "") {
 		if namespace.IsDir() && slices.ContainsFunc(n.entries(path.Join(rookDirectory, namespace.Name()), ""), ofOSD) {
 			n.found["rook"] = true

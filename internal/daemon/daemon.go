@@ -73,7 +73,7 @@ func (d Daemon) Run(ctx context.Context) error {
 			}
 		})
 	}
-	part(p.hear)
+	part(p.watchEvents)
 	part(p.watchNodes)
 	// Mounts that existed before the agent's first look do not count as changes, so that the agent does not look twice
 	// at mounted disks.
@@ -105,9 +105,9 @@ func (d Daemon) connect() (*parts, error) {
 		return nil, fmt.Errorf("cannot read the watchdog's period: %w", err)
 	}
 	p := &parts{Daemon: d, host: d.Host, mounting: &arrivals{}}
-	said, err := d.Host.Store.Published()
+	published, err := d.Host.Store.Published()
 	d.Log.Problem(err) // without the published lines, only the times of the decisions are lost
-	p.seen = observer{d.Log, report.NewBoard(said), metrics.New(d.Version), new(sync.Mutex), d.Host, new(time.Time)}
+	p.seen = observer{d.Log, report.NewBoard(published), metrics.New(d.Version), new(sync.Mutex), d.Host, new(time.Time)}
 	if p.events, err = uevent.Listen(); err != nil {
 		return nil, err
 	}
@@ -124,14 +124,14 @@ func (d Daemon) connect() (*parts, error) {
 	return p, p.node.saveSettings(d.Settings)
 }
 
-// hear makes the agent look at the disks that the kernel's events name.
-func (p *parts) hear(ctx context.Context) error {
+// watchEvents makes the agent look at the disks that the kernel's events name.
+func (p *parts) watchEvents(ctx context.Context) error {
 	return p.events.Run(ctx, func(h uevent.Hint) {
 		wanted := !h.Partition || p.partitions.Load()
 		if wanted {
-			p.seen.heard(h)
+			p.seen.recordEvent(h)
 		}
-		look(p.agent, h, wanted)
+		requestLooks(p.agent, h, wanted)
 	})
 }
 
@@ -159,12 +159,12 @@ func (p *parts) reload(ctx context.Context) error {
 		again.Stop()
 	}
 	for {
-		asked := false
+		onSignal := false
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-hup:
-			asked = true
+			onSignal = true
 		case <-again.C:
 		}
 		s, err := p.Load()
@@ -177,7 +177,7 @@ func (p *parts) reload(ctx context.Context) error {
 		switch {
 		case err == nil:
 			again.Stop()
-		case asked:
+		case onSignal:
 			p.Log.Problem(fmt.Errorf("cannot reload, and the old settings stay in use: %w", err))
 		}
 	}

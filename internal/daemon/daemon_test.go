@@ -24,12 +24,12 @@ func (l *looked) LookAtAll()       { *l = append(*l, "all") }
 // disks. The whole disk is looked at when its partitions come or go, even if no class selects partitions.
 func TestLook(t *testing.T) {
 	var got looked
-	look(&got, uevent.Hint{Name: "vdb"}, true)
-	look(&got, uevent.Hint{Rescan: true}, true)
+	requestLooks(&got, uevent.Hint{Name: "vdb"}, true)
+	requestLooks(&got, uevent.Hint{Rescan: true}, true)
 	for _, action := range []string{"add", "change", "remove"} {
 		part := uevent.Hint{Name: "vdc1", Action: action, Partition: true, Whole: "vdc"}
-		look(&got, part, true)
-		look(&got, part, false)
+		requestLooks(&got, part, true)
+		requestLooks(&got, part, false)
 	}
 	if want := (looked{"vdb", "all", "vdc1", "vdc", "vdc", "vdc1", "vdc1", "vdc", "vdc"}); !slices.Equal(got, want) {
 		t.Errorf("%q", got)

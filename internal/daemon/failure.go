@@ -34,9 +34,9 @@ const (
 	mostEntries = "500"
 )
 
-// heard reads the journal about one attempt to mount. since is when the attempt began, by CLOCK_MONOTONIC, and took is
-// the duration of the attempt.
-func heard(ctx context.Context, r run.Runner, h inventory.Host, f *disk.Facts, class *disk.Class, mountUnit string, since, took time.Duration) (a attempt) {
+// readAttempt reads the journal about one attempt to mount. since is when the attempt began, by CLOCK_MONOTONIC, and
+// took is the duration of the attempt.
+func readAttempt(ctx context.Context, r run.Runner, h inventory.Host, f *disk.Facts, class *disk.Class, mountUnit string, since, took time.Duration) (a attempt) {
 	// On a busy node, journald may not have written the latest entries yet. Without journalctl --sync, the cause would
 	// be missing at first, and appear later as a new failure. If journalctl fails, the entries that exist are read all
 	// the same.
@@ -134,9 +134,9 @@ var causes = []struct {
 	{`I/O error|Input/output error`, "the disk has read or write errors, and the filesystem may still be good; to see the errors: journalctl -k -b -g NAME", false},
 }
 
-// why returns an error that contains the messages of the attempt, what they mean for the disk, and what helps. The
-// error wraps a *disk.NodeError for a fault of the node or of the configuration.
-func (a *attempt) why(f *disk.Facts, class *disk.Class, fstype string) error {
+// mountError returns an error that contains the messages of the attempt, what they mean for the disk, and what helps.
+// The error wraps a *disk.NodeError for a fault of the node or of the configuration.
+func (a *attempt) mountError(f *disk.Facts, class *disk.Class, fstype string) error {
 	kernel, mount := strings.Join(a.kernel, " / "), strings.Join(a.mount, " / ")
 	meaning := "nothing reports damage; to check the options of class CLASS: hotmount config check"
 	// A job that did not run to its end does not show anything about the filesystem.
@@ -147,19 +147,19 @@ func (a *attempt) why(f *disk.Facts, class *disk.Class, fstype string) error {
 			break
 		}
 	}
-	var said []string
+	var messages []string
 	// mount(8) has the same text for every EINVAL, so the text is left out if the kernel has given the cause.
 	if mount != "" && (kernel == "" || !strings.HasPrefix(mount, "wrong fs type")) {
-		said = append(said, "mount(8) says: "+strings.TrimSuffix(mount, "."))
+		messages = append(messages, "mount(8) says: "+strings.TrimSuffix(mount, "."))
 	}
 	if kernel != "" {
-		said = append(said, "the kernel says: "+strings.TrimSuffix(kernel, "."))
+		messages = append(messages, "the kernel says: "+strings.TrimSuffix(kernel, "."))
 	}
 	if a.result != "" && a.result != "failed" {
-		said = append(said, fmt.Sprintf("systemd ended the job with %q", a.result))
+		messages = append(messages, fmt.Sprintf("systemd ended the job with %q", a.result))
 	}
 	in := strings.NewReplacer("CLASS", class.Name, "NODE", f.Node(), "NAME", f.Name, "TYPE", fstype, "CHECK", policy.Check(f, fstype))
-	err := errors.New(strings.Join(append(said, in.Replace(meaning)), "; "))
+	err := errors.New(strings.Join(append(messages, in.Replace(meaning)), "; "))
 	if ofNode {
 		return disk.OfNode(err)
 	}
@@ -179,5 +179,5 @@ func (a *attempt) failure(f *disk.Facts, class *disk.Class, fstype, mountUnit, h
 	if (a.result == "" || a.result == "failed") && len(a.mount)+len(a.kernel) == 0 {
 		return fmt.Errorf("cannot mount %s: the job of %s failed, mount(8) printed nothing, and nothing reports damage; to see why: systemctl status '%[2]s'", f.ID, mountUnit)
 	}
-	return fmt.Errorf("cannot mount %s: %w; for the whole log: journalctl -b -u '%s'", f.ID, a.why(f, class, fstype), mountUnit)
+	return fmt.Errorf("cannot mount %s: %w; for the whole log: journalctl -b -u '%s'", f.ID, a.mountError(f, class, fstype), mountUnit)
 }

@@ -67,7 +67,7 @@ func TestWhyAMountFailed(t *testing.T) {
 		if test.kernel != "" {
 			a.kernel = strings.Split(test.kernel, " / ")
 		}
-		err := a.why(&disk.Facts{ID: disk.ID{Name: "vdc"}}, &disk.Class{Name: "fast"}, disk.XFS)
+		err := a.mountError(&disk.Facts{ID: disk.ID{Name: "vdc"}}, &disk.Class{Name: "fast"}, disk.XFS)
 		got := err.Error()
 		if of := (*disk.NodeError)(nil); errors.As(err, &of) != slices.Contains([]string{options, module, open}, test.want) {
 			t.Errorf("%q, %q: %T", test.mount, test.kernel, err)
@@ -153,7 +153,7 @@ func TestHeard(t *testing.T) {
 		r := runtest.New(t)
 		r.On("/usr/bin/journalctl --sync", runtest.Print("", 0))
 		r.On(`/usr/bin/journalctl -b -q -o json --no-pager -n 500 --since -63s _TRANSPORT=kernel + _SYSTEMD_UNIT=a.mount + _PID=1 UNIT=a.mount + _UID=0 SYSLOG_IDENTIFIER=(mount) UNIT=a.mount`, runtest.Print(tt.journal, 0))
-		a := heard(t.Context(), r, h, &disk.Facts{ID: tt.id}, &disk.Class{Options: []string{"noattime", "commit=5"}}, "a.mount", asked, 3*time.Second+1)
+		a := readAttempt(t.Context(), r, h, &disk.Facts{ID: tt.id}, &disk.Class{Options: []string{"noattime", "commit=5"}}, "a.mount", asked, 3*time.Second+1)
 		var got []string
 		for _, part := range [][]string{{"mount", strings.Join(a.mount, " / ")}, {"kernel", strings.Join(a.kernel, " / ")}, {"result", a.result}} {
 			if part[1] != "" {

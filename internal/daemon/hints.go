@@ -30,10 +30,10 @@ type looker interface {
 	LookAtAll()
 }
 
-// look makes the agent look at the disk of the hint if wanted is set. If partitions come or go, the agent also looks at
-// the whole disk. When the kernel reads a partition table again, only the partitions have events (bdev_disk_changed in
-// block/partitions/core.c).
-func look(a looker, h uevent.Hint, wanted bool) {
+// requestLooks makes the agent look at the disk of the hint if wanted is set. If partitions come or go, the agent also
+// looks at the whole disk. When the kernel reads a partition table again, only the partitions have events
+// (bdev_disk_changed in block/partitions/core.c).
+func requestLooks(a looker, h uevent.Hint, wanted bool) {
 	if h.Rescan {
 		a.LookAtAll()
 		return
@@ -71,7 +71,7 @@ func (p *parts) watchMounts(ctx context.Context, before []mounts.Mount) error {
 		}
 		// shown comes last, because a mount that somebody waits for causes a look too. If the hint about the change is
 		// already queued, one look answers the hint and the waiting mount.
-		p.mounting.shown(now)
+		p.mounting.compareTable(now)
 		before = now
 	})
 }

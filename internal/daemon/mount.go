@@ -21,7 +21,7 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	arrived, forget := u.mounting.expect(path, f.Dev)
 	defer forget()
 	asked := u.host.Monotonic()
-	over, err := u.startMount(ctx, f, class, uuid, fstype)
+	over, err := u.requestMount(ctx, f, class, uuid, fstype)
 	// An existing unit belongs to the previous mount or to an earlier daemon. The earlier daemon may have ended while
 	// the log of the filesystem was being recovered.
 	exists := errors.Is(err, unit.ErrExists)
@@ -39,7 +39,7 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 			// A mount that PID 1 holds back is not a fault of the disk, and the mount point may still be needed.
 			return disk.OfNode(fmt.Errorf("cannot mount %s: %w", f.ID, held))
 		}
-		a := heard(ctx, run.Exec{}, u.host, f, class, failed.Unit, asked, u.host.Monotonic()-asked)
+		a := readAttempt(ctx, run.Exec{}, u.host, f, class, failed.Unit, asked, u.host.Monotonic()-asked)
 		above, askErr := u.MissingAbove(ctx, path, a.result)
 		if above != "" {
 			err = disk.OfNode(fmt.Errorf("cannot mount %s: systemd requires %s for this mount, but %[2]s is not mounted: nothing is wrong with the disk; to see why: systemctl status %[2]s; if %[2]s is not needed: remove it from /etc/fstab, then systemctl daemon-reload", f.ID, above))
@@ -56,9 +56,9 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	return err
 }
 
-// startMount makes the mount point and asks PID 1 to mount the filesystem. startMount returns when PID 1 has received
-// the request. The caller must call over once the caller no longer waits for the mount.
-func (u units) startMount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) (over func(), err error) {
+// requestMount makes the mount point and asks PID 1 to mount the filesystem. requestMount returns when PID 1 has
+// received the request. The caller must call over once the caller no longer waits for the mount.
+func (u units) requestMount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) (over func(), err error) {
 	over = func() {}
 	if err := u.host.Propagates(class.Directory); err != nil {
 		return over, disk.OfNode(err)
@@ -68,7 +68,7 @@ func (u units) startMount(ctx context.Context, f *disk.Facts, class *disk.Class,
 	_ = u.AwaitCleanup(ctx, path)
 	err = u.host.Store.WithReserve(func() error { return unit.MakeMountPoint(class.Directory, uuid) })
 	if err != nil {
-		return over, disk.OfNode(remedied(err, class.Directory))
+		return over, disk.OfNode(withRemedy(err, class.Directory))
 	}
 	serial := "no serial"
 	if f.Serial != "" {
@@ -80,10 +80,10 @@ func (u units) startMount(ctx context.Context, f *disk.Facts, class *disk.Class,
 	})
 }
 
-// remedied adds a remedy to an error about a mount point on a full or read-only filesystem. Only hotmount doctor can
+// withRemedy adds a remedy to an error about a mount point on a full or read-only filesystem. Only hotmount doctor can
 // find out whether the directory is read-only for every process or only in the daemon's sandbox (ProtectSystem= in
 // systemd.exec(5)).
-func remedied(err error, dir string) error {
+func withRemedy(err error, dir string) error {
 	switch {
 	case errors.Is(err, unix.ENOSPC):
 		return fmt.Errorf("%w: the disk is untouched, and hotmount mounts it when there is room for a directory; to see what is full: df -h %s; df -i %[2]s", err, dir)
@@ -169,8 +169,8 @@ func (a *arrivals) expect(path string, dev disk.Dev) (arrived <-chan struct{}, f
 	}
 }
 
-// shown compares the present mount table with the expected mounts.
-func (a *arrivals) shown(table []mounts.Mount) {
+// compareTable compares the present mount table with the expected mounts.
+func (a *arrivals) compareTable(table []mounts.Mount) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for key, c := range a.waiting {

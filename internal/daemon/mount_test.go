@@ -38,13 +38,13 @@ func TestArrivals(t *testing.T) {
 	at := func(path string, dev disk.Dev) mounts.Mount {
 		return mounts.Mount{MountPoint: disk.MountPoint{Path: path, Dev: dev}}
 	}
-	a.shown([]mounts.Mount{at("/mnt/disks/a", vdc), at("/mnt/disks/b", vdb)})
+	a.compareTable([]mounts.Mount{at("/mnt/disks/a", vdc), at("/mnt/disks/b", vdb)})
 	if heard(here) {
 		t.Error("another device is there")
 	}
 	table := []mounts.Mount{at("/mnt/disks/a", vdb), at("/mnt/disks/b", vdc)}
-	a.shown(table)
-	a.shown(table)
+	a.compareTable(table)
+	a.compareTable(table)
 	if !heard(here) || heard(given) {
 		t.Errorf("who waits %v, who has given up %v", heard(here), heard(given))
 	}
@@ -149,7 +149,7 @@ func TestRemedied(t *testing.T) {
 	const readOnly = ": the disk is untouched, and is mounted once the directory can be written; for the cause and the remedy: hotmount doctor"
 	const full = ": the disk is untouched, and hotmount mounts it when there is room for a directory; to see what is full: df -h /srv; df -i /srv"
 	for errno, want := range map[error]string{unix.EROFS: readOnly, unix.ENOSPC: full, unix.EACCES: "", unix.ENOENT: ""} {
-		err := remedied(&os.PathError{Op: "mkdirat", Path: "/srv/a", Err: errno}, "/srv")
+		err := withRemedy(&os.PathError{Op: "mkdirat", Path: "/srv/a", Err: errno}, "/srv")
 		if err.Error() != "mkdirat /srv/a: "+errno.Error()+want || !errors.Is(err, errno) {
 			t.Errorf("%v: %v", errno, err)
 		}
@@ -164,7 +164,7 @@ func TestMountOutOfSight(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // no request reaches PID 1
 	u := units{Manager: new(unit.Manager), host: h}
-	_, err := u.startMount(ctx, &disk.Facts{ID: disk.ID{Name: "vdb", Seq: 1016}}, &disk.Class{Directory: dir}, "aaaaaaaa-0000-4000-8000-000000000001", disk.XFS)
+	_, err := u.requestMount(ctx, &disk.Facts{ID: disk.ID{Name: "vdb", Seq: 1016}}, &disk.Class{Directory: dir}, "aaaaaaaa-0000-4000-8000-000000000001", disk.XFS)
 	if err == nil || !strings.Contains(err.Error(), "cannot see what is mounted below "+dir) {
 		t.Error(err)
 	}

@@ -63,8 +63,8 @@ func (o observer) Notify(state string) {
 	}
 }
 
-// heard records an event before the agent receives it.
-func (o observer) heard(h uevent.Hint) {
+// recordEvent records an event before the agent receives it.
+func (o observer) recordEvent(h uevent.Hint) {
 	switch {
 	case h.Rescan:
 		o.metrics.Lost()

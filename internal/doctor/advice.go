@@ -17,7 +17,7 @@ func advice(name string, values ...string) []string {
 	text, _, _ = strings.Cut(text, "\n== ")
 	pairs := []string{"{marker}", disk.Marker}
 	for i := 1; i < len(values); i += 2 {
-		pairs = append(pairs, "{"+values[i-1]+"}", shell(values[i]))
+		pairs = append(pairs, "{"+values[i-1]+"}", shellQuote(values[i]))
 	}
 	return strings.Split(strings.NewReplacer(pairs...).Replace(strings.TrimSpace(text)), "\n")
 }
@@ -25,9 +25,9 @@ func advice(name string, values ...string) []string {
 // plain are the bytes without a special meaning in any shell, path or unit file.
 const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-"
 
-// shell quotes a word for a shell. shell makes bytes visible that a terminal does not show. A word with such bytes
-// becomes a different word, because nobody should type the original.
-func shell(s string) string {
+// shellQuote quotes a word for a shell. shellQuote makes bytes visible that a terminal does not show. A word with such
+// bytes becomes a different word, because nobody should type the original.
+func shellQuote(s string) string {
 	if s != "" && strings.Trim(s, plain+":@+") == "" {
 		return s
 	}

@@ -42,7 +42,7 @@ func (e *examiner) directory(c *disk.Class) {
 		_, mounted := disks[path.Join(c.Directory, entry.Name)]
 		e.entry(c, &entry, mounted)
 	}
-	e.viewers(c, at, disks)
+	e.judgeViewers(c, at, disks)
 }
 
 // readOnly reports whether options include ro. options are the options of a mount or of a superblock. When the kernel
@@ -58,7 +58,7 @@ func (e *examiner) noDirectory(c *disk.Class) {
 	case len(hidden) > 0:
 		f.Paths = hidden
 		e.find(f, Problem, Covered, advice("hidden-directory", "dir", c.Directory),
-			"%s does not exist on the host, although something is mounted at %s: a mount on a directory above hides it", c.Directory, some(hidden))
+			"%s does not exist on the host, although something is mounted at %s: a mount on a directory above hides it", c.Directory, summarizePaths(hidden))
 	default:
 		e.find(f, Note, NoDirectory, advice("make-directory", "dir", c.Directory), "%s does not exist on the host", c.Directory)
 	}
@@ -106,7 +106,7 @@ func (e *examiner) entry(c *disk.Class, entry *Entry, mounted bool) {
 		e.find(f, Warning, Blind, nil, "cannot see what is in %s: %s", shown, disk.Visible(entry.Failure))
 	case mounted && entry.First != "":
 		f.Data = p
-		e.find(f, Problem, DataHidden, advice("data-hidden", "dir", c.Directory, "name", entry.Name, "copy", e.rescue(entry.Name)),
+		e.find(f, Problem, DataHidden, advice("data-hidden", "dir", c.Directory, "name", entry.Name, "copy", e.copyDirectory(entry.Name)),
 			"the mount %s hides files on the system disk: %s", shown, disk.Visible(entry.First))
 	case mounted:
 	case entry.Kind == "symlink" && strings.HasPrefix(entry.Target, "/dev/"): // the entry is a block volume

@@ -39,7 +39,7 @@ func (e *examiner) find(f Finding, level Level, kind Kind, do []string, what str
 // receivers returns the peer groups whose mounts receive a new mount that is made on a mount of group.
 func (e *examiner) receivers(group int) map[int]bool {
 	var tables [][]mounts.Mount
-	for _, v := range e.s.all() {
+	for _, v := range e.s.allViews() {
 		tables = append(tables, v.Mounts)
 	}
 	return mounts.Receivers(group, tables)

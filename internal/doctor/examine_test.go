@@ -452,7 +452,7 @@ func TestRescue(t *testing.T) {
 	}
 	e := examiner{rescued: map[string]bool{}}
 	for _, tt := range [][2]string{{"a/../b$(x)", "a_.._b__x_"}, {"a/../b$(x)", "a_.._b__x_.2"}, {strings.Repeat("é", 300), strings.Repeat("_", 200)}} {
-		if to := e.rescue(tt[0]); to != "/root/rescued/"+tt[1] {
+		if to := e.copyDirectory(tt[0]); to != "/root/rescued/"+tt[1] {
 			t.Errorf("%q: %s", tt[0], to)
 		}
 	}

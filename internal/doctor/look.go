@@ -83,7 +83,7 @@ const maxHung = 16
 func sights(paths []string, look func(string) Sight, tell func(Answer) error) error {
 	var telling sync.Mutex
 	var failure error
-	each(paths, maxHung, func(p string) {
+	forEach(paths, maxHung, func(p string) {
 		s := look(p)
 		telling.Lock()
 		defer telling.Unlock()

@@ -41,7 +41,7 @@ func (src Source) views(s *Snapshot) error {
 		if err != nil || gone != nil {
 			continue
 		}
-		if p.Role != "" && !src.plausible(&p) {
+		if p.Role != "" && !src.isPlausible(&p) {
 			claimed := p.Role
 			p.Role = ""
 			if _, err := src.key(pid); err == nil && claimed == Kubelet { // the process still exists
@@ -64,7 +64,7 @@ func (src Source) views(s *Snapshot) error {
 	}
 	if n := len(unlikely); n > 0 {
 		s.Found.Add(Finding{Processes: unlikely}, Note, Blind, nil,
-			"%s is named like a kubelet, but does not have a kubelet's rights on this host, so hotmount does not treat it as a kubelet (%d such)", who(&unlikely[0]), n)
+			"%s is named like a kubelet, but does not have a kubelet's rights on this host, so hotmount does not treat it as a kubelet (%d such)", describeProcess(&unlikely[0]), n)
 	}
 	s.Host, s.Views = views[0], views[1:]
 	return src.tables(s)
@@ -145,11 +145,11 @@ var roles = map[string]Role{
 	"hotmount": Agent,
 }
 
-// plausible reports whether a process can have the role that its name claims, because any program in a pod can take
+// isPlausible reports whether a process can have the role that its name claims, because any program in a pod can take
 // any name. Kubelets and runtimes mount on the host, so they have CAP_SYS_ADMIN (capabilities(7)) in the host's user
 // namespace. CAP_SYS_ADMIN in another user namespace proves nothing, because any process can have it there
 // (user_namespaces(7)).
-func (src Source) plausible(p *Process) bool {
+func (src Source) isPlausible(p *Process) bool {
 	switch {
 	case p.Role == Provisioner:
 		return true

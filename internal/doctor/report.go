@@ -115,9 +115,9 @@ func (all *Findings) Add(f Finding, level Level, kind Kind, do []string, what st
 	*all = append(*all, f)
 }
 
-// same reports whether f and o are the same fault, found in two examinations. Counts in the text of the two findings
-// may differ.
-func (f *Finding) same(o *Finding) bool {
+// isSameFault reports whether f and o are the same fault, found in two examinations. Counts in the text of the two
+// findings may differ.
+func (f *Finding) isSameFault(o *Finding) bool {
 	if f.Kind != o.Kind || f.Class != o.Class {
 		return false
 	}
@@ -217,6 +217,6 @@ func (r *Report) confirm(again *Report) {
 	before := r.Findings
 	*r = *again
 	r.Findings = slices.DeleteFunc(r.Findings, func(f Finding) bool {
-		return !slices.ContainsFunc(before, func(o Finding) bool { return f.same(&o) })
+		return !slices.ContainsFunc(before, func(o Finding) bool { return f.isSameFault(&o) })
 	})
 }

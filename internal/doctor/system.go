@@ -45,7 +45,7 @@ func (src Source) system(s *Snapshot, fault string) {
 	}
 	src.names(s)
 	seen := map[string]bool{}
-	for _, v := range s.all() {
+	for _, v := range s.allViews() {
 		seen[v.Namespace] = true
 	}
 	for i := range s.Host.Mounts {

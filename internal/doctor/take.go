@@ -48,7 +48,7 @@ func (src Source) Take(ctx context.Context, settings *disk.Settings, disks []dis
 	src.lookAll(ctx, s)
 	// A process that has ended sees nothing any more.
 	s.Views = slices.DeleteFunc(s.Views, func(v View) bool { return len(v.Processes) == 0 })
-	for _, v := range s.all() {
+	for _, v := range s.allViews() {
 		for _, m := range v.Mounts {
 			if _, known := s.Gone[m.Dev]; m.Dev.Major != 0 && !known {
 				_, err := os.Lstat(src.path("/sys/dev/block/" + m.Dev.String()))
@@ -79,18 +79,18 @@ func (s *Snapshot) blind(format string, args ...any) {
 // kubelets reads the command lines of kubelets and daemons, and finds the root directories of kubelets.
 func (src Source) kubelets(ctx context.Context, s *Snapshot) {
 	var all []*Process
-	for _, v := range s.all() {
+	for _, v := range s.allViews() {
 		for i := range v.Processes {
 			all = append(all, &v.Processes[i])
 		}
 	}
-	each(all, lookers, func(p *Process) { src.arguments(ctx, p) })
-	for _, v := range s.all() {
+	forEach(all, lookers, func(p *Process) { src.arguments(ctx, p) })
+	for _, v := range s.allViews() {
 		for i := range v.Processes {
 			p := &v.Processes[i]
 			var left []string
 			if p.Roots, left = rootDirectories(p, v.Mounts); len(left) > 0 {
-				s.blind("%s has %d root directories that were not looked at, because they are too many or have odd names: %s", who(p), len(left), some(left))
+				s.blind("%s has %d root directories that were not looked at, because they are too many or have odd names: %s", describeProcess(p), len(left), summarizePaths(left))
 			}
 			s.roots = append(s.roots, p.Roots...)
 		}
@@ -100,8 +100,8 @@ func (src Source) kubelets(ctx context.Context, s *Snapshot) {
 // lookers is the maximum number of concurrent looks. Concurrent looks that hang time out at the same time.
 const lookers = 8
 
-// each calls f for each element, with at most atOnce calls at a time. each returns when all calls are done.
-func each[T any](all []T, atOnce int, f func(T)) {
+// forEach calls f for each element, with at most atOnce calls at a time. forEach returns when all calls are done.
+func forEach[T any](all []T, atOnce int, f func(T)) {
 	free := make(chan struct{}, atOnce)
 	var done sync.WaitGroup
 	for _, one := range all {
@@ -121,22 +121,22 @@ func (src Source) lookAll(ctx context.Context, s *Snapshot) {
 	var nodes, pods []*View
 	for i := range s.Views {
 		switch v := &s.Views[i]; {
-		case v.has(Kubelet), v.has(Agent), v.has(Runtime):
+		case v.hasRole(Kubelet), v.hasRole(Agent), v.hasRole(Runtime):
 			nodes = append(nodes, v)
-		case v.has(Provisioner):
+		case v.hasRole(Provisioner):
 			pods = append(pods, v)
 		}
 	}
-	src.look(ctx, &s.Host, s.paths(&s.Host))
-	each(nodes, lookers, func(v *View) { src.look(ctx, v, s.paths(v)) })
+	src.readPaths(ctx, &s.Host, s.paths(&s.Host))
+	forEach(nodes, lookers, func(v *View) { src.readPaths(ctx, v, s.paths(v)) })
 	ctx, cancel := context.WithTimeout(ctx, podsTime)
 	defer cancel()
-	each(pods, lookers, func(v *View) {
+	forEach(pods, lookers, func(v *View) {
 		if ctx.Err() == nil {
-			src.look(ctx, v, s.paths(v))
+			src.readPaths(ctx, v, s.paths(v))
 		}
 	})
-	for _, v := range s.all() {
+	for _, v := range s.allViews() {
 		if v.unseen != nil {
 			s.blind("cannot see what process %d sees: %v", v.Processes[0].PID, v.unseen)
 		}
@@ -159,11 +159,11 @@ func (s *Snapshot) paths(v *View) []string {
 	paths := slices.Clone(s.roots)
 	for _, c := range s.Classes {
 		host := v == &s.Host
-		if !host && v.has(Runtime) && !v.has(Kubelet) {
+		if !host && v.hasRole(Runtime) && !v.hasRole(Kubelet) {
 			break
 		}
 		base := c.Directory
-		if p, ok := s.Host.place(base); ok && !host && v.has(Provisioner) && !v.has(Kubelet) {
+		if p, ok := s.Host.place(base); ok && !host && v.hasRole(Provisioner) && !v.hasRole(Kubelet) {
 			base = v.placeOf(p, base)
 		}
 		v.Bases[c.Directory] = base
@@ -187,9 +187,9 @@ func (v *View) placeOf(p place, otherwise string) string {
 	return otherwise
 }
 
-// look sets what the view's first process that answers has at each path. If a living process gives no answer, look
+// readPaths sets what the view's first process that answers has at each path. If a living process gives no answer, look
 // sets the reason.
-func (src Source) look(ctx context.Context, v *View, paths []string) {
+func (src Source) readPaths(ctx context.Context, v *View, paths []string) {
 	for v.Sights = map[string]Sight{}; len(v.Processes) > 0; v.Processes = v.Processes[1:] {
 		pid := v.Processes[0].PID
 		answers, err := src.Look(ctx, pid, paths)
@@ -220,8 +220,8 @@ func (src Source) look(ctx context.Context, v *View, paths []string) {
 	}
 }
 
-// all returns all views, with the host's view first.
-func (s *Snapshot) all() []*View {
+// allViews returns all views, with the host's view first.
+func (s *Snapshot) allViews() []*View {
 	all := []*View{&s.Host}
 	for i := range s.Views {
 		all = append(all, &s.Views[i])
@@ -241,7 +241,7 @@ func (v *View) mountsIn(dir string) []string {
 	return slices.Compact(paths)
 }
 
-func (v *View) has(r Role) bool { return v.first(r) != nil }
+func (v *View) hasRole(r Role) bool { return v.first(r) != nil }
 
 // first returns the view's first process with the role, or nil if there is none.
 func (v *View) first(r Role) *Process {

@@ -395,7 +395,7 @@ func TestHang(t *testing.T) {
 	m.process(10, "kubelet", "/usr/bin/kubelet", "mnt:[2]", container("master:1", both, "shared:1"))
 	m.hung = a
 	s := m.take()
-	for _, v := range s.all() {
+	for _, v := range s.allViews() {
 		if v.Sights[a].Failure != "no answer" || v.Sights[b].MountID == 0 || v.Sights[dir].MountID == 0 {
 			t.Errorf("%s: %+v", v.Namespace, v.Sights)
 		}
@@ -448,10 +448,10 @@ func TestManyHang(t *testing.T) {
 			t.Errorf("%d findings", len(f))
 		}
 		for _, v := range s.Views {
-			if v.has(Kubelet) && (v.Sights[a].MountID == 0 || v.Sights[dir].MountID == 0) {
+			if v.hasRole(Kubelet) && (v.Sights[a].MountID == 0 || v.Sights[dir].MountID == 0) {
 				t.Errorf("the kubelet's sights: %+v", v.Sights)
 			}
-			if v.has(Provisioner) && v.Sights[dir].MountID != 0 {
+			if v.hasRole(Provisioner) && v.Sights[dir].MountID != 0 {
 				t.Errorf("a provisioner's sights: %+v", v.Sights)
 			}
 		}

@@ -118,9 +118,9 @@ func (e *examiner) hostFacts() *hostFacts {
 func (e *examiner) mounts() {
 	host := e.hostFacts()
 	hits := map[group][]hit{}
-	for _, v := range e.s.all() {
+	for _, v := range e.s.allViews() {
 		for i := range v.Mounts {
-			e.judge(host, v, &v.Mounts[i], hits)
+			e.judgeMount(host, v, &v.Mounts[i], hits)
 		}
 	}
 	for g := range hits {
@@ -142,13 +142,13 @@ func (e *examiner) mounts() {
 	}
 }
 
-// judge adds the verdicts on one mount to hits:
+// judgeMount adds the verdicts on one mount to hits:
 //   - OnSystemDisk: the mount lies in a class directory, on that directory's own filesystem. The volume's disk was not
 //     mounted.
 //   - BareDirectory: the mount is the directory at which kubelet mounts a volume, without the volume.
 //   - StaleCopy: the disk is gone, or the host no longer has it mounted.
 //   - NotItsDisk: the mount is a pod's volume, but not on the disk from which the volume was made.
-func (e *examiner) judge(host *hostFacts, v *View, m *mounts.Mount, hits map[group][]hit) {
+func (e *examiner) judgeMount(host *hostFacts, v *View, m *mounts.Mount, hits map[group][]hit) {
 	root := strings.TrimSuffix(m.Root, deletedSuffix)
 	of, ofPod := podVolume(m.Path)
 	add := func(g group, h hit) {
@@ -260,14 +260,14 @@ func (e *examiner) volume(g group, hits []hit) {
 	} else {
 		f.Data = e.hostPath(point{best.mount.Dev, best.mount.Root})
 	}
-	subject, then := who(holder), advice("after-copy-process")
+	subject, then := describeProcess(holder), advice("after-copy-process")
 	if g.pod != "" {
 		f.Pod, subject, then = &pod, pod.words(), advice("after-copy-uid", "uid", pod.UID)
 	}
 	if pod.Name != "" {
 		then = advice("after-copy-pod", "namespace", pod.Namespace, "pod", pod.Name)
 	}
-	copied := e.rescue(cmp.Or(g.pod, fmt.Sprintf("process-%d", holder.PID)) + "-" + cmp.Or(pod.Volume, path.Base(root)))
+	copied := e.copyDirectory(cmp.Or(g.pod, fmt.Sprintf("process-%d", holder.PID)) + "-" + cmp.Or(pod.Volume, path.Base(root)))
 	e.find(f, cmp.Or(best.level, Problem), g.kind, append(advice("copy", "reach", f.Reach, "copy", copied), then...), "%s: %s", subject, what)
 }
 
@@ -291,10 +291,10 @@ func (p *Pod) words() string {
 	return words
 }
 
-// rescue returns a directory for a copy, different for each finding. The advice creates the directory, and fails if it
-// exists. Two copies in one directory would overwrite each other, and cp(1) writes through symlinks that an earlier
-// copy left.
-func (e *examiner) rescue(name string) string {
+// copyDirectory returns a directory for a copy, different for each finding. The advice creates the directory, and fails
+// if it exists. Two copies in one directory would overwrite each other, and cp(1) writes through symlinks that an
+// earlier copy left.
+func (e *examiner) copyDirectory(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r == '/' || !strings.ContainsRune(plain, r) {
 			return '_'
@@ -321,7 +321,7 @@ func (e *examiner) staleCopy(hits []hit) {
 		if h.view != &e.s.Host {
 			p := h.process()
 			f.Processes = append(f.Processes, h.view.Processes...)
-			holder, line = who(p), advice("stale-process", "pid", strconv.Itoa(p.PID), "name", p.Name)
+			holder, line = describeProcess(p), advice("stale-process", "pid", strconv.Itoa(p.PID), "name", p.Name)
 		}
 		holder += " at " + disk.Visible(h.mount.Path)
 		if uid := h.volume.pod; uid != "" {

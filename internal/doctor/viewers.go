@@ -9,18 +9,18 @@ import (
 	"hotmount/internal/disk"
 )
 
-// viewers judges what every kubelet, provisioner and daemon sees of a class directory.
-func (e *examiner) viewers(c *disk.Class, host place, disks map[string]place) {
+// judgeViewers judges what every kubelet, provisioner and daemon sees of a class directory.
+func (e *examiner) judgeViewers(c *disk.Class, host place, disks map[string]place) {
 	groups := e.receivers(host.mount.Shared)
 	count := map[Role]int{}
 	have := 0 // have is the number of provisioners that have the directory
-	for _, v := range e.s.all() {
+	for _, v := range e.s.allViews() {
 		for _, role := range []Role{Kubelet, Provisioner, Agent} {
 			p := v.first(role)
 			if p == nil {
 				continue
 			}
-			sees := e.viewer(c, v, p, host, groups, disks)
+			sees := e.judgeViewer(c, v, p, host, groups, disks)
 			if role != Provisioner || sees != seesUnknown {
 				count[role]++
 			}
@@ -41,12 +41,12 @@ func (e *examiner) viewers(c *disk.Class, host place, disks map[string]place) {
 	}
 }
 
-// viewer judges what one process sees of a class directory, and returns the result in the form of Seen.Sees. groups are
-// the peer groups that receive new mounts in the host's directory.
-func (e *examiner) viewer(c *disk.Class, v *View, p *Process, host place, groups map[int]bool, disks map[string]place) string {
+// judgeViewer judges what one process sees of a class directory, and returns the result in the form of Seen.Sees.
+// groups are the peer groups that receive new mounts in the host's directory.
+func (e *examiner) judgeViewer(c *disk.Class, v *View, p *Process, host place, groups map[int]bool, disks map[string]place) string {
 	base := v.Bases[c.Directory]
 	f := Finding{Class: c.Name, Paths: []string{base}, Processes: []Process{*p}}
-	who, shown, do := who(p), disk.Visible(base), remedy(p, c.Directory)
+	who, shown, do := describeProcess(p), disk.Visible(base), remedy(p, c.Directory)
 	sees, at := v.compare(base, host)
 	seen := Seen{Process: *p, Namespace: v.Namespace, Class: c.Name, Directory: base, Sees: sees}
 	switch {
@@ -76,8 +76,8 @@ func (e *examiner) viewer(c *disk.Class, v *View, p *Process, host place, groups
 	return sees
 }
 
-// who describes a process.
-func who(p *Process) string {
+// describeProcess describes a process.
+func describeProcess(p *Process) string {
 	if p.Role == "" {
 		return fmt.Sprintf("process %d (%s)", p.PID, disk.Visible(p.Name))
 	}
@@ -125,13 +125,13 @@ func (e *examiner) disksSeen(c *disk.Class, v *View, p *Process, seen *Seen, hos
 	} {
 		if paths := wrong[verdict.sees]; len(paths) > 0 {
 			e.find(Finding{Class: c.Name, Paths: paths, Processes: []Process{*p}}, verdict.level, verdict.kind, verdict.do,
-				verdict.what, who(p), some(paths), v.unknown(paths[0]))
+				verdict.what, describeProcess(p), summarizePaths(paths), v.unknown(paths[0]))
 		}
 	}
 }
 
-// some returns a text with the first of the paths and the number of the other paths.
-func some(paths []string) string {
+// summarizePaths returns a text with the first of the paths and the number of the other paths.
+func summarizePaths(paths []string) string {
 	if len(paths) == 1 {
 		return disk.Visible(paths[0])
 	}
@@ -141,15 +141,15 @@ func some(paths []string) string {
 // sharedBack judges whether the kubelets' mounts for pods arrive at the container runtime.
 func (e *examiner) sharedBack() {
 	var runtimes []*View
-	for _, v := range e.s.all() {
-		if v.has(Runtime) {
+	for _, v := range e.s.allViews() {
+		if v.hasRole(Runtime) {
 			runtimes = append(runtimes, v)
 		}
 	}
 	if len(runtimes) == 0 {
 		runtimes = []*View{&e.s.Host}
 	}
-	for _, v := range e.s.all() {
+	for _, v := range e.s.allViews() {
 		kubelet, culprit := v.first(Kubelet), v.first(Kubelet)
 		// The runtime of k3s and similar distributions is a child of kubelet, in the namespace of kubelet.
 		if kubelet == nil || slices.ContainsFunc(runtimes, func(r *View) bool { return r.Namespace == v.Namespace }) {
@@ -162,12 +162,12 @@ func (e *examiner) sharedBack() {
 			if at, ok := v.place(dir); ok && !e.arrives(at, dir, runtimes) {
 				e.find(Finding{Paths: []string{dir}, Processes: []Process{*kubelet}}, Problem, NotSharedBack, remedyRoot(culprit, dir),
 					"the container runtime does not see what %s mounts below %s: "+
-						"containers get the bare directory on the system disk instead of their volume", who(kubelet), disk.Visible(dir))
+						"containers get the bare directory on the system disk instead of their volume", describeProcess(kubelet), disk.Visible(dir))
 			}
 		}
-		if lost := v.lost(runtimes); len(lost) > 0 {
+		if lost := v.lostVolumes(runtimes); len(lost) > 0 {
 			e.find(Finding{Paths: lost, Processes: []Process{*kubelet}}, Problem, NotSharedBack, remedyRoot(culprit, kubelet.Roots[0]),
-				"the container runtime does not see a volume that %s has mounted: %s", who(kubelet), some(lost))
+				"the container runtime does not see a volume that %s has mounted: %s", describeProcess(kubelet), summarizePaths(lost))
 		}
 	}
 }
@@ -181,8 +181,8 @@ func (e *examiner) arrives(at place, dir string, runtimes []*View) bool {
 	})
 }
 
-// lost returns the paths of the view's pod volumes that no runtime has.
-func (v *View) lost(runtimes []*View) []string {
+// lostVolumes returns the paths of the view's pod volumes that no runtime has.
+func (v *View) lostVolumes(runtimes []*View) []string {
 	type volumeMount struct {
 		path string
 		point

@@ -56,7 +56,7 @@ func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uin
 		return nil
 	}
 	source := s.source()
-	source.Own = s.own(&o.Intent)
+	source.Own = s.ownFilesystem(&o.Intent)
 	var err error
 	if s.deps.ReadAgain != nil {
 		if source.Progress, err = s.deps.ReadAgain(ctx); err != nil {
@@ -82,7 +82,7 @@ func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uin
 // a token, again compares the samples instead of a short look.
 func (s *Session) again(ctx context.Context, o MakeOptions) error {
 	if o.Token != "" {
-		return s.holds(ctx)
+		return s.verifyToken(ctx)
 	}
 	c, err := s.look(ctx, s.plan.Ends())
 	if err != nil {
@@ -150,13 +150,13 @@ func (s *Session) isSame(f *os.File) error {
 
 // readBack reads what mkfs wrote, without the page cache, and verifies the filesystem.
 func (s *Session) readBack(kind, uuid string) error {
-	if err := whole(s.keep, kind, uuid); err != nil {
+	if err := checkWhole(s.keep, kind, uuid); err != nil {
 		return fmt.Errorf("cannot read back what mkfs.%s wrote: %w", kind, err)
 	}
 	return s.isSame(s.keep)
 }
 
-func whole(r io.ReaderAt, kind, uuid string) error {
+func checkWhole(r io.ReaderAt, kind, uuid string) error {
 	if kind == disk.Ext4 {
 		return probe.IsWholeExt4(r, uuid)
 	}

@@ -97,9 +97,9 @@ func (s *Session) onFile(ctx context.Context, r run.Runner, e ext4) (*os.File, e
 	return f, nil
 }
 
-// own describes the intent's filesystem, a part of which may be on the disk. For an ext4 filesystem, Like returns a
-// file on which mkfs.ext4 has written the same bytes as on the disk.
-func (s *Session) own(i *disk.Intent) probe.Own {
+// ownFilesystem describes the intent's filesystem, a part of which may be on the disk. For an ext4 filesystem, Like
+// returns a file on which mkfs.ext4 has written the same bytes as on the disk.
+func (s *Session) ownFilesystem(i *disk.Intent) probe.Own {
 	return probe.Own{Type: i.Type(), UUID: i.UUID, Like: func(ctx context.Context) (io.ReaderAt, error) {
 		if s.like != nil && s.likeOf == i {
 			return s.like, nil

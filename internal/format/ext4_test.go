@@ -118,15 +118,15 @@ func TestExt4RecoveryOfTheSameOnly(t *testing.T) {
 		s := &Session{disk: disk.Facts{Standing: disk.Standing{Intent: &disk.Intent{UUID: uuid, Ext4: begun}}}, excl: os.Stdin, counted: true}
 		s.proven = disk.Content{Kind: disk.HalfMade, Type: disk.Ext4, UUID: uuid, Proven: true}
 		o := MakeOptions{RecoverHalfMade: true, Intent: disk.Intent{UUID: uuid, Ext4: begun}}
-		if err := s.permit(o); err != nil {
+		if err := s.checkPermitted(o); err != nil {
 			t.Errorf("the same: %v", err)
 		}
 		o.Intent.Ext4 = with
-		if err := s.permit(o); err == nil {
+		if err := s.checkPermitted(o); err == nil {
 			t.Errorf("%s is accepted", name)
 		}
 		s.disk.Standing.IntentDoubt, o.Intent.Ext4 = true, begun
-		if err := s.permit(o); err == nil {
+		if err := s.checkPermitted(o); err == nil {
 			t.Error("a filesystem that may belong to another disk is accepted")
 		}
 	}

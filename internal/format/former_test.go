@@ -25,7 +25,7 @@ func TestTokenOnABlankDisk(t *testing.T) {
 	} {
 		f.Standing.Given = tt.given
 		s := &Session{disk: f, excl: os.Stdin, counted: true, proven: tt.proven}
-		if err := s.permit(o); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+		if err := s.checkPermitted(o); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("given out %v, %+v: %v", tt.given != nil, tt.proven, err)
 		}
 	}

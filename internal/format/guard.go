@@ -29,8 +29,8 @@ type guard struct {
 // feature is an XFS feature in the form of the command line of mkfs.xfs.
 type feature struct{ flag, key, value string }
 
-// named reports whether the options of the class name the feature, with any value.
-func (f feature) named(class []string) bool {
+// isNamedIn reports whether the options of the class name the feature, with any value.
+func (f feature) isNamedIn(class []string) bool {
 	return slices.ContainsFunc(class, func(o string) bool {
 		flag, values, _ := strings.Cut(o, " ")
 		return flag == f.flag && strings.Contains(","+values, ","+f.key+"=")

@@ -84,7 +84,7 @@ func (s *Session) runs(ctx context.Context, o MakeOptions) (dry []mkfsRun, real 
 // make claims the disk, records the intent, runs mkfs and verifies the result. The safety of the disk depends on the
 // order of the checks in make.
 func (s *Session) make(ctx context.Context, o MakeOptions) error {
-	if err := s.permit(o); err != nil {
+	if err := s.checkPermitted(o); err != nil {
 		return err
 	}
 	if err := checkOptions(&o); err != nil {
@@ -97,7 +97,7 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	if err := s.rehearse(ctx, o, dry); err != nil {
 		return err
 	}
-	if err := s.begin(ctx, &o); err != nil {
+	if err := s.recordIntent(ctx, &o); err != nil {
 		return err
 	}
 	lines, wrote, err := mkfs.run(ctx, s.deps.Runner)
@@ -117,7 +117,7 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 		s.deps.Log(fmt.Sprintf("the intent for %s %s remains", title(&o), o.Intent.UUID), err.Error())
 	}
 	if o.Token != "" {
-		return s.alone(ctx, o.Intent.Type())
+		return s.checkNothingElse(ctx, o.Intent.Type())
 	}
 	return nil
 }
@@ -174,8 +174,8 @@ func (s *Session) rehearse(ctx context.Context, o MakeOptions, dry []mkfsRun) er
 	return nil
 }
 
-// begin records the intent, and looks at the disk once more right before the first write.
-func (s *Session) begin(ctx context.Context, o *MakeOptions) error {
+// recordIntent records the intent, and looks at the disk once more right before the first write.
+func (s *Session) recordIntent(ctx context.Context, o *MakeOptions) error {
 	s.deps.Log(fmt.Sprintf("making %s %s on %s", title(o), o.Intent.UUID, s.disk.ID))
 	former := s.disk.Standing.Intent
 	o.Intent.Over, o.Intent.Was = s.overwritten(*o)
@@ -236,14 +236,14 @@ func (s *Session) confirm(ctx context.Context, o *MakeOptions, wrote uint64) err
 	return err
 }
 
-// alone returns an error if the tools find anything besides the filesystem that was made with the token. mkfs does not
-// overwrite every place that identifies content. ZFS labels (vdev_impl.h of OpenZFS) and the second LUKS2 header
-// (lib/luks2/luks2.h of cryptsetup) may remain. udev calls a disk with two signatures ambivalent, and hotmount would
-// refuse it at the next boot.
+// checkNothingElse returns an error if the tools find anything besides the filesystem that was made with the token.
+// mkfs does not overwrite every place that identifies content. ZFS labels (vdev_impl.h of OpenZFS) and the second LUKS2
+// header (lib/luks2/luks2.h of cryptsetup) may remain. udev calls a disk with two signatures ambivalent, and hotmount
+// would refuse it at the next boot.
 //
 // The kernel forgets the old partitions only on request. udevd requests a new read of the partition table after a
 // write, but not while the disk is locked (systemd.io/BLOCK_DEVICE_LOCKING).
-func (s *Session) alone(ctx context.Context, kind string) error {
+func (s *Session) checkNothingElse(ctx context.Context, kind string) error {
 	if len(s.disk.Partitions) > 0 {
 		if err := s.sys.rereadPartitions(s.keep); err != nil {
 			return fmt.Errorf("%w, but the kernel still has the old partitions: %w; to make the kernel forget them: blockdev --rereadpt %s", ErrMade, err, s.disk.Node())
@@ -262,8 +262,8 @@ func (s *Session) alone(ctx context.Context, kind string) error {
 	return nil
 }
 
-// permit returns an error unless the findings of Prove in this session allow the format with the options o.
-func (s *Session) permit(o MakeOptions) error {
+// checkPermitted returns an error unless the findings of Prove in this session allow the format with the options o.
+func (s *Session) checkPermitted(o MakeOptions) error {
 	want := disk.Blank
 	if o.RecoverHalfMade {
 		want = disk.HalfMade

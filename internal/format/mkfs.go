@@ -55,7 +55,7 @@ func (m making) args() []string {
 func (m making) features() []string {
 	var rest []string
 	for _, f := range m.guard.features {
-		if !f.named(m.class) {
+		if !f.isNamedIn(m.class) {
 			rest = append(rest, f.flag, f.key+"="+f.value)
 		}
 	}

@@ -47,7 +47,7 @@ func (s *Session) prove(ctx context.Context, plan probe.Plan) (c disk.Content, e
 		return c, err
 	}
 	s.counted = after > before
-	if err := s.tear(&c); err != nil {
+	if err := s.markTorn(&c); err != nil {
 		return c, err
 	}
 	if c.Kind == disk.Blank || c.Kind == disk.HalfMade {
@@ -71,15 +71,16 @@ func (s *Session) counts() error {
 	return errors.New("the kernel has not counted hotmount's reads of the disk, because its driver does not count; hotmount cannot tell whether somebody writes to the disk")
 }
 
-// tear sets Torn if the filesystem of the disk's intent is incomplete. A power cut before mkfs's last flush can leave
-// only the superblock. tear does not check a filesystem that was already mounted, or that may belong to another disk.
-func (s *Session) tear(c *disk.Content) error {
+// markTorn sets Torn if the filesystem of the disk's intent is incomplete. A power cut before mkfs's last flush can
+// leave only the superblock. markTorn does not check a filesystem that was already mounted, or that may belong to
+// another disk.
+func (s *Session) markTorn(c *disk.Content) error {
 	st := &s.disk.Standing
 	if c.Kind != disk.Filesystem || st.Intent == nil || c.UUID != st.Intent.UUID || st.IntentDoubt || st.Volume != nil && st.Volume.UUID == c.UUID {
 		return nil
 	}
 	kind := st.Intent.Type()
-	err := whole(s.keep, kind, c.UUID)
+	err := checkWhole(s.keep, kind, c.UUID)
 	var unread *probe.ReadError
 	switch {
 	case errors.As(err, &unread):
@@ -98,7 +99,7 @@ func (s *Session) look(ctx context.Context, plan probe.Plan) (disk.Content, erro
 func (s *Session) source() probe.Source {
 	source := probe.Source{Reader: s.keep, Node: s.disk.Node(), Size: s.disk.Size, Rate: s.deps.Rate, Progress: s.deps.Progress}
 	if i := s.disk.Standing.Intent; i != nil && !s.disk.Standing.IntentDoubt {
-		source.Own = s.own(i)
+		source.Own = s.ownFilesystem(i)
 	}
 	return source
 }

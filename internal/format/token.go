@@ -58,8 +58,8 @@ func (s *Session) hold(ctx context.Context, token, boot string) error {
 	return err
 }
 
-// holds verifies a token again: the samples and the kernel's count of this machine's writes must be unchanged.
-func (s *Session) holds(ctx context.Context) error {
+// verifyToken verifies a token again: the samples and the kernel's count of this machine's writes must be unchanged.
+func (s *Session) verifyToken(ctx context.Context) error {
 	got, err := probe.Digest(ctx, s.source(), probe.Sampled)
 	switch {
 	case err != nil:

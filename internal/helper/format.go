@@ -90,13 +90,15 @@ func awaitTurn(ctx context.Context, h inventory.Host, s *disk.Settings, seq uint
 	}
 	// A disk whose filesystem could not be mounted need not wait for a place. A disk whose filesystem could not be
 	// mounted is read in full only if the tools find nothing on the disk.
-	untold, err := h.Store.Taken(seq)
+	noToken, err := h.Store.Taken(seq)
 	if err != nil {
 		return nil, err
 	}
-	c := f.Known()
-	if action := policy.Decide(f, &c, s).Action; untold && action != disk.Prove && action != disk.Format {
-		return f, nil
+	if noToken {
+		c := f.Known()
+		if action := policy.Decide(f, &c, s).Action; action != disk.Prove && action != disk.Format {
+			return f, nil
+		}
 	}
 	if err := place.Progress(ctx); err != nil {
 		return nil, err

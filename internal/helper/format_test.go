@@ -196,7 +196,7 @@ func TestWrites(t *testing.T) {
 		if tc.err == "" && (err != nil || done != f.Writes || inFlight != 3) || tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err)) {
 			t.Errorf("%s: %d, %d, %v", name, done, inFlight, err)
 		}
-		if _, _, err := transferred(h, &f); (err != nil) != (tc.err != "") {
+		if _, _, err := bytesTransferred(h, &f); (err != nil) != (tc.err != "") {
 			t.Errorf("%s: how much: %v", name, err)
 		}
 	}

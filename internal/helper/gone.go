@@ -55,10 +55,10 @@ func Gone(ctx context.Context, h inventory.Host, id disk.ID, socket string) erro
 	unmount := func(ctx context.Context, path string, dev disk.Dev) error {
 		return new(unit.Manager).Run(ctx, disk.ProgramUnmount, disk.ID{Dev: dev}, path)
 	}
-	return gone(ctx, h, unmount, id, func() bool { return control.Listens(ctx, socket) })
+	return handleGone(ctx, h, unmount, id, func() bool { return control.Listens(ctx, socket) })
 }
 
-func gone(ctx context.Context, h inventory.Host, unmount unmounter, id disk.ID, isDaemon func() bool) error {
+func handleGone(ctx context.Context, h inventory.Host, unmount unmounter, id disk.ID, isDaemon func() bool) error {
 	// Gone uses only the directories of the last daemon, because a readable configuration may not exist.
 	var s disk.Settings
 	daemon := isDaemon()

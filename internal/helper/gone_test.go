@@ -69,7 +69,7 @@ func TestGone(t *testing.T) {
 				defer cancel()
 				var got asked
 				begin, n := time.Now(), 0
-				err := gone(ctx, h, got.unmount, id, func() bool {
+				err := handleGone(ctx, h, got.unmount, id, func() bool {
 					n++
 					if n > len(tt.daemon) {
 						t.Fatal("it goes on and on")

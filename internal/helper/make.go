@@ -43,7 +43,7 @@ func (j *job) proveAndMake(ctx context.Context) (c disk.Content, writes uint64, 
 			return c, 0, err
 		}
 	}
-	m, err := j.begin(ctx)
+	m, err := j.openDisk(ctx)
 	if err != nil {
 		return c, 0, err
 	}
@@ -61,7 +61,7 @@ func (j *job) proveAndMake(ctx context.Context) (c disk.Content, writes uint64, 
 		err := m.conclude(ctx, &c)
 		return c, 0, err
 	}
-	if err := m.unopened(ctx, &c); err != nil {
+	if err := m.checkUnopened(ctx, &c); err != nil {
 		return c, 0, err
 	}
 	if err := m.makeFilesystem(ctx, &c); err != nil {
@@ -70,8 +70,8 @@ func (j *job) proveAndMake(ctx context.Context) (c disk.Content, writes uint64, 
 	return disk.Content{Kind: disk.Filesystem, Type: m.class.Create, UUID: m.uuid, Proven: true, Made: true, Evidence: []string{"made by hotmount and read back"}}, 0, nil
 }
 
-// begin chooses the UUID, logs that the disk is read, and opens the disk.
-func (j *job) begin(ctx context.Context) (*making, error) {
+// openDisk chooses the UUID, logs that the disk is read, and opens the disk.
+func (j *job) openDisk(ctx context.Context) (*making, error) {
 	f, s, log := j.facts, j.settings, j.log
 	uuid, err := intendedUUID(f, j.token != "")
 	if err != nil {
@@ -86,7 +86,7 @@ func (j *job) begin(ctx context.Context) (*making, error) {
 	if j.again {
 		m.scan.Doing = "reading the disk, because it could not be mounted"
 	} else if v := f.Standing.Verdict; j.token != "" || v == nil || v.Failure == "" { // otherwise the first try logged the message
-		log.Event(report.KindSeen, journal.PriInfo, f, m.decision, m.path, report.Name(f)+": seen: it is read"+m.becomes(condition))
+		log.Event(report.KindSeen, journal.PriInfo, f, m.decision, m.path, report.Name(f)+": seen: it is read"+m.plannedFilesystem(condition))
 	}
 	readAgain := func(ctx context.Context) (func(context.Context, probe.Progress), error) {
 		m.scan.Doing = "reading the new filesystem, because another process may have written to the disk"
@@ -110,9 +110,9 @@ func (j *job) begin(ctx context.Context) (*making, error) {
 	return m, nil
 }
 
-// becomes returns a clause with the filesystem that a format would make, or empty if the disk would not be formatted
-// even if blank.
-func (m *making) becomes(condition string) string {
+// plannedFilesystem returns a clause with the filesystem that a format would make, or empty if the disk would not be
+// formatted even if blank.
+func (m *making) plannedFilesystem(condition string) string {
 	blank := disk.Content{Kind: disk.Blank, Proven: true}
 	if m.token == "" && policy.Decide(m.facts, &blank, m.settings).Action != disk.Format {
 		return ""
@@ -216,7 +216,7 @@ func (m *making) makeFilesystem(ctx context.Context, c *disk.Content) error {
 	}
 	intent := intentFor(f, class, m.uuid, boot, again)
 	// The token is also bound to the conditions that were shown with the token.
-	boot = shown(boot, unmet(f, c, m.settings))
+	boot = tokenText(boot, unmetConditions(f, c, m.settings))
 	m.record.Record = disk.Record{Name: f.Name, Identity: intent.Identity, Class: class.Name, UUID: m.uuid, Type: class.Create, By: disk.ByDaemon, Evidence: c.Evidence}
 	switch {
 	case m.token != "":

@@ -75,7 +75,7 @@ func scanPlace(ctx context.Context, h inventory.Host) (progress func(context.Con
 func open(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Settings, deps format.Deps) (*format.Session, error) {
 	deps.Runner, deps.Settle, deps.SecondLook, deps.Rate = run.Exec{}, s.Settle, secondLook, s.ScanRate
 	deps.Writes = func() (done, inFlight uint64, err error) { return writes(h, f) }
-	deps.Bytes = func() (read, written uint64, err error) { return transferred(h, f) }
+	deps.Bytes = func() (read, written uint64, err error) { return bytesTransferred(h, f) }
 	deps.Allowed = func() error { return allowed(h, f.Name) }
 	if deps.Log == nil {
 		deps.Log = func(string, ...string) {}
@@ -90,8 +90,9 @@ func writes(h inventory.Host, f *disk.Facts) (done, inFlight uint64, err error) 
 	return now.Writes, now.InFlightWrites, counted(f, now.Seq, now.Uncounted, err)
 }
 
-// transferred implements format.Deps.Bytes. transferred returns an error in the same cases as the function writes.
-func transferred(h inventory.Host, f *disk.Facts) (read, written uint64, err error) {
+// bytesTransferred implements format.Deps.Bytes. bytesTransferred returns an error in the same cases as the function
+// writes.
+func bytesTransferred(h inventory.Host, f *disk.Facts) (read, written uint64, err error) {
 	now, err := h.Counters(f.Name)
 	return now.BytesRead, now.BytesWritten, counted(f, now.Seq, now.Uncounted, err)
 }

@@ -83,7 +83,7 @@ func (r *Release) Do(ctx context.Context, which string) error {
 // else still uses the disk.
 func (r *Release) saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error {
 	err := isFree(ctx, f)
-	now, lookErr := r.look(f)
+	now, lookErr := r.currentFacts(f)
 	if detachedItself(f, lookErr) {
 		fmt.Fprintf(w, "the file %s is already detached from the loop device\n", disk.Visible(f.BackingFile))
 		return nil
@@ -120,8 +120,9 @@ func detachedItself(f *disk.Facts, look error) bool {
 	return f.Transport == "loop" && errors.Is(look, disk.ErrGone)
 }
 
-// look returns the present facts of the disk or partition. look does not touch other disks, which may not answer.
-func (r *Release) look(f *disk.Facts) (disk.Facts, error) {
+// currentFacts returns the present facts of the disk or partition. currentFacts does not touch other disks, which may
+// not answer.
+func (r *Release) currentFacts(f *disk.Facts) (disk.Facts, error) {
 	s, err := r.Host.Store.Settings()
 	if err != nil {
 		return disk.Facts{}, err

@@ -47,14 +47,14 @@ func Offer(ctx context.Context, h inventory.Host, w io.Writer, name string) erro
 		if d, ok := policy.Confirmable(f, &c, s); !ok {
 			return notConfirmable(f, &c, s, d)
 		}
-		content, overridden = c, unmet(f, &c, s)
-		token, err = session.Token(ctx, shown(boot, overridden))
+		content, overridden = c, unmetConditions(f, &c, s)
+		token, err = session.Token(ctx, tokenText(boot, overridden))
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "%s, disk sequence number %d, holds %s:\n", report.Name(f), f.Seq, what(&content))
+	fmt.Fprintf(w, "%s, disk sequence number %d, holds %s:\n", report.Name(f), f.Seq, describeContent(&content))
 	for _, line := range content.Evidence {
 		fmt.Fprintf(w, "  %s\n", line)
 	}
@@ -92,16 +92,18 @@ func learnFailure(h inventory.Host, f *disk.Facts, class *disk.Class) error {
 	return err
 }
 
-// unmet returns the conditions for a format that the disk does not meet, except the condition that the disk is blank.
-func unmet(f *disk.Facts, c *disk.Content, s *disk.Settings) []policy.Condition {
+// unmetConditions returns the conditions for a format that the disk does not meet, except the condition that the disk
+// is blank.
+func unmetConditions(f *disk.Facts, c *disk.Content, s *disk.Settings) []policy.Condition {
 	all := policy.Conditions(f, c, s, policy.Select(f, s))
 	all = all[:len(all)-1] // the last condition is blankness
 	return slices.DeleteFunc(all, func(c policy.Condition) bool { return c.Held })
 }
 
-// shown returns the boot and the conditions that a token overrides, as a text to which the token is bound. The token
-// becomes invalid if another hold arises after the token was shown, or if a condition names other data or another disk.
-func shown(boot string, overridden []policy.Condition) string {
+// tokenText returns the boot and the conditions that a token overrides, as a text to which the token is bound. The
+// token becomes invalid if another hold arises after the token was shown, or if a condition names other data or another
+// disk.
+func tokenText(boot string, overridden []policy.Condition) string {
 	for _, c := range overridden {
 		boot += "\n" + c.Wanted
 		if c.Names {
@@ -111,8 +113,8 @@ func shown(boot string, overridden []policy.Condition) string {
 	return boot
 }
 
-// what describes the content of the disk in words.
-func what(c *disk.Content) string {
+// describeContent describes the content of the disk in words.
+func describeContent(c *disk.Content) string {
 	s := string(c.Kind)
 	switch c.Kind {
 	case disk.Unknown:

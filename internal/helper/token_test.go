@@ -107,30 +107,30 @@ func TestUnmet(t *testing.T) {
 	s := config.Default()
 	f := &disk.Facts{ID: disk.ID{Name: "vdb", Seq: 7}, Size: 1 << 30, Transport: "virtio", Vendor: "0x1af4", Udev: disk.Udev{Initialized: true}}
 	c := &disk.Content{Kind: disk.Unknown, Proven: true}
-	if got := unmet(f, c, &s); len(got) != 0 {
+	if got := unmetConditions(f, c, &s); len(got) != 0 {
 		t.Errorf("nothing holds it: %+v", got)
 	}
 	f.Standing.Unmounted = disk.ReasonUnmounted
 	f.Standing.Before = &disk.Sighting{UUID: "0b0f1c6e-aaaa-4000-8000-000000000001", Type: "ext4"}
-	got := unmet(f, c, &s)
+	got := unmetConditions(f, c, &s)
 	if len(got) != 2 || got[0].Wanted != "nobody has unmounted the disk by hand" || !strings.HasPrefix(got[1].Found, "ext4 0b0f1c6e-aaaa-4000-8000-000000000001") {
 		t.Errorf("got %+v", got)
 	}
-	before := shown("boot", got)
+	before := tokenText("boot", got)
 	f.Standing.Before = &disk.Sighting{UUID: "0b0f1c6e-aaaa-4000-8000-000000000002", Type: "ext4"}
-	if shown("boot", unmet(f, c, &s)) == before {
+	if tokenText("boot", unmetConditions(f, c, &s)) == before {
 		t.Error("the token stays the same when another filesystem is missing")
 	}
 	f.Standing.Before.UUID = "0b0f1c6e-aaaa-4000-8000-000000000001"
-	if shown("boot", unmet(f, c, &s)) != before {
+	if tokenText("boot", unmetConditions(f, c, &s)) != before {
 		t.Error("the token changes by itself")
 	}
 	brake := []policy.Condition{{Wanted: "w", Found: "1 now"}}
-	if again := []policy.Condition{{Wanted: "w", Found: "2 now"}}; shown("boot", brake) != shown("boot", again) {
+	if again := []policy.Condition{{Wanted: "w", Found: "2 now"}}; tokenText("boot", brake) != tokenText("boot", again) {
 		t.Error("a changing count ends the token")
 	}
 	f.Standing.Used = &disk.Use{How: "mounted at /srv"}
-	if shown("boot", unmet(f, c, &s)) == before || shown("other", got) == before {
+	if tokenText("boot", unmetConditions(f, c, &s)) == before || tokenText("other", got) == before {
 		t.Error("the token stays the same")
 	}
 }

@@ -37,7 +37,7 @@ func (h Host) identities() ([]disk.Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	disks, err := each(names, h.sysfs().Disk)
+	disks, err := gatherEach(names, h.sysfs().Disk)
 	if err != nil {
 		return nil, err
 	}

@@ -68,7 +68,7 @@ func (h Host) MountedAt(path string, dev disk.Dev) (bool, error) {
 }
 
 // DoubtMounts makes the next call of Mounts read the mount table again (mounts.Reader.Doubt).
-func (h Host) DoubtMounts() { h.Shared.reader().Doubt() }
+func (h Host) DoubtMounts() { h.Shared.reader().ForceReread() }
 
 // Propagates returns nil if PID 1's mounts below the directory appear in this process's mount namespace
 // (mounts.Reader.Propagates).
@@ -86,7 +86,7 @@ func (h Host) Unknown() ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the disks: %w", err)
 	}
-	disks, err := each(names, h.sysfs().Disk)
+	disks, err := gatherEach(names, h.sysfs().Disk)
 	if err != nil {
 		return nil, err
 	}
@@ -99,8 +99,9 @@ func (h Host) Unknown() ([]string, error) {
 	return unknown, nil
 }
 
-// each calls look for every name and returns the facts. each leaves out disks for which look returns disk.ErrGone.
-func each(names []string, look func(name string) (disk.Facts, error)) ([]disk.Facts, error) {
+// gatherEach calls look for every name and returns the facts. gatherEach leaves out disks for which look returns
+// disk.ErrGone.
+func gatherEach(names []string, look func(name string) (disk.Facts, error)) ([]disk.Facts, error) {
 	var all []disk.Facts
 	for _, name := range names {
 		f, err := look(name)
@@ -126,7 +127,7 @@ func (h Host) Gather() (look func(name string) (disk.Facts, error)) {
 	common, commonErr := h.gather()
 	return func(name string) (f disk.Facts, err error) {
 		if err = commonErr; err == nil {
-			f, err = h.one(name, &common)
+			f, err = h.gatherOne(name, &common)
 		}
 		if err != nil {
 			return f, fmt.Errorf("cannot look at %s: %w", name, err)
@@ -148,7 +149,7 @@ func (h Host) Scan() ([]disk.Facts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot look at the disks: %w", err)
 	}
-	all, err := each(names, func(name string) (disk.Facts, error) { return h.one(name, &common) })
+	all, err := gatherEach(names, func(name string) (disk.Facts, error) { return h.gatherOne(name, &common) })
 	if err != nil {
 		return nil, err
 	}
@@ -221,8 +222,8 @@ func (h Host) formattingOff(forbidden bool) string {
 	return ""
 }
 
-// one gathers the facts of one disk or partition, without its peers.
-func (h Host) one(name string, c *common) (disk.Facts, error) {
+// gatherOne gathers the facts of one disk or partition, without its peers.
+func (h Host) gatherOne(name string, c *common) (disk.Facts, error) {
 	f, err := h.sysfs().Disk(name)
 	if err != nil {
 		return f, err
@@ -252,7 +253,7 @@ func (h Host) one(name string, c *common) (disk.Facts, error) {
 		}
 	}
 	f.Standing = c.memory.Standing(&f)
-	if !h.leads(f.Standing.Link, f.Seq) {
+	if !h.leadsTo(f.Standing.Link, f.Seq) {
 		f.Standing.Link = ""
 	}
 	if f.Whole != "" {
@@ -310,7 +311,7 @@ func (h Host) addMounts(f *disk.Facts, c *common, devices map[disk.Dev]string, n
 // ofDisk copies to a partition whether the whole disk carries the system, is claimed, is mounted as a whole, or is a
 // block volume. A claim on another partition of the disk also counts.
 func (h Host) ofDisk(f *disk.Facts, c *common) error {
-	whole, err := h.one(f.Whole, c)
+	whole, err := h.gatherOne(f.Whole, c)
 	if err != nil {
 		return err
 	}
@@ -350,15 +351,15 @@ func (h Host) onVolume(f *disk.Facts, c *common) (err error) {
 		if f.Standing.Given == nil {
 			f.Standing.Given = st.Given
 		}
-		if f.Standing.Link == "" && h.leads(st.Link, below.Seq) {
+		if f.Standing.Link == "" && h.leadsTo(st.Link, below.Seq) {
 			f.Standing.Link = st.Link
 		}
 	}
 	return nil
 }
 
-// leads reports whether the link exists and leads to the attachment with that disk sequence number.
-func (h Host) leads(link string, seq uint64) bool {
+// leadsTo reports whether the link exists and leads to the attachment with that disk sequence number.
+func (h Host) leadsTo(link string, seq uint64) bool {
 	if link == "" {
 		return false
 	}
@@ -461,7 +462,7 @@ func IsPlace(m *disk.MountPoint) bool {
 func (h Host) measure(f *disk.Facts) {
 	f.Geometry = h.Shared.geometry(f, h.Measure)
 	fit := f.Standing.Fit
-	if fit == nil || fit.Seq != f.Seq || fit.Geometry.Size == 0 || !fits(f, &fit.Geometry) {
+	if fit == nil || fit.Seq != f.Seq || fit.Geometry.Size == 0 || !geometryFits(f, &fit.Geometry) {
 		return
 	}
 	grown := fit.Geometry
@@ -472,9 +473,9 @@ func (h Host) measure(f *disk.Facts) {
 	f.Geometry = &grown
 }
 
-// fits reports whether the measurement can be a measurement of the filesystem that is mounted now. Another filesystem
-// may have been made on the disk since the measurement.
-func fits(f *disk.Facts, g *disk.Geometry) bool {
+// geometryFits reports whether the measurement can be a measurement of the filesystem that is mounted now. Another
+// filesystem may have been made on the disk since the measurement.
+func geometryFits(f *disk.Facts, g *disk.Geometry) bool {
 	switch {
 	case len(f.Mounts) == 0:
 		return false

@@ -26,10 +26,10 @@ func TestGivenOut(t *testing.T) {
 		"to the device in place of its link": {tree{"dev/hotmount/virtio-S1": "-> /dev/vdb"}, false},
 	} {
 		h := good.with(tt.change).make(t)
-		if got := h.leads(link, 12); got != tt.want {
+		if got := h.leadsTo(link, 12); got != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}
-		if h.leads("", 12) {
+		if h.leadsTo("", 12) {
 			t.Errorf("%s: not given out", name)
 		}
 	}
@@ -51,7 +51,7 @@ func TestOwnEntries(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := Host{Root: root}.strays("/mnt/disks")
+	got, err := Host{Root: root}.describeStrays("/mnt/disks")
 	if err != nil || len(got) != 2 {
 		t.Errorf("%q, %v", got, err)
 	}

@@ -19,7 +19,7 @@ import (
 // Notices returns messages about problems that do not concern an attached disk. Examples are records of another
 // machine-id, filesystems of an earlier boot whose disks are missing, and foreign entries in a class directory.
 func (h Host) Notices(s *disk.Settings) ([]string, error) {
-	missing, err := h.earlier()
+	missing, err := h.earlierFilesystems()
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +28,7 @@ func (h Host) Notices(s *disk.Settings) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		missing = without(missing, disks)
+		missing = filesystemsWithoutDisk(missing, disks)
 	}
 	var all []string
 	if what, next := h.Elsewhere(); what != "" {
@@ -39,7 +39,7 @@ func (h Host) Notices(s *disk.Settings) ([]string, error) {
 		all = append(all, fmt.Sprintf("missing: %s; %s", what, next))
 	}
 	for i := range s.Classes {
-		strays, err := h.strays(s.Classes[i].Directory)
+		strays, err := h.describeStrays(s.Classes[i].Directory)
 		if err != nil {
 			return nil, fmt.Errorf("cannot look into %s: %w", s.Classes[i].Directory, err)
 		}
@@ -67,13 +67,13 @@ func Absence(m *disk.Sighting) (what, next string) {
 // Missing returns the filesystems that were mounted at an earlier boot and are on none of the disks. Missing leaves out
 // a filesystem whose disk was seen leaving.
 func (h Host) Missing(disks []disk.Facts) ([]disk.Sighting, error) {
-	earlier, err := h.earlier()
-	return without(earlier, disks), err
+	earlier, err := h.earlierFilesystems()
+	return filesystemsWithoutDisk(earlier, disks), err
 }
 
-// earlier returns the filesystems that were mounted at an earlier boot but not in this boot. earlier leaves out a
-// filesystem whose disk was seen leaving.
-func (h Host) earlier() ([]disk.Sighting, error) {
+// earlierFilesystems returns the filesystems that were mounted at an earlier boot but not in this boot.
+// earlierFilesystems leaves out a filesystem whose disk was seen leaving.
+func (h Host) earlierFilesystems() ([]disk.Sighting, error) {
 	boot, err := h.Boot()
 	if err != nil {
 		return nil, err
@@ -82,8 +82,8 @@ func (h Host) earlier() ([]disk.Sighting, error) {
 	return slices.DeleteFunc(seen, func(m disk.Sighting) bool { return m.Identity.Boot == boot || m.Left }), err
 }
 
-// without returns the filesystems that are on none of the disks.
-func without(all []disk.Sighting, disks []disk.Facts) []disk.Sighting {
+// filesystemsWithoutDisk returns the filesystems that are on none of the disks.
+func filesystemsWithoutDisk(all []disk.Sighting, disks []disk.Facts) []disk.Sighting {
 	here := map[string]bool{}
 	for i := range disks {
 		here[disks[i].Known().UUID] = true
@@ -94,9 +94,9 @@ func without(all []disk.Sighting, disks []disk.Facts) []disk.Sighting {
 	return slices.DeleteFunc(all, func(m disk.Sighting) bool { return here[m.UUID] })
 }
 
-// strays describes the entries that do not belong in a class directory. A mount point in use and an empty directory for
-// the next mount are not strays.
-func (h Host) strays(dir string) ([]string, error) {
+// describeStrays describes the entries that do not belong in a class directory. A mount point in use and an empty
+// directory for the next mount are not strays.
+func (h Host) describeStrays(dir string) ([]string, error) {
 	real := filepath.Join("/", h.Root, dir)
 	entries, err := os.ReadDir(real)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -64,7 +64,7 @@ func TestStrays(t *testing.T) {
 	if _, err := unix.InotifyAddWatch(opened, filepath.Join(class, uuidA), unix.IN_OPEN); err != nil {
 		t.Fatal(err)
 	}
-	got, err := Host{Root: root}.strays("/mnt/disks")
+	got, err := Host{Root: root}.describeStrays("/mnt/disks")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestStrays(t *testing.T) {
 			t.Errorf("what helps: %q", why)
 		}
 	}
-	if got, err := (Host{Root: root}).strays("/srv/disks"); got != nil || err != nil {
+	if got, err := (Host{Root: root}).describeStrays("/srv/disks"); got != nil || err != nil {
 		t.Errorf("missing directory: %q, %v", got, err)
 	}
 }

@@ -36,7 +36,7 @@ func (h Host) Stale(s *disk.Settings) ([]disk.Facts, error) {
 			continue
 		}
 		f := disk.Facts{ID: disk.ID{Name: disk.Visible(strings.TrimPrefix(m.Source, "/dev/")), Dev: m.Dev}, Mounts: []disk.MountPoint{m.MountPoint}}
-		errs = errors.Join(errs, h.recall(&f, path.Base(m.Path)))
+		errs = errors.Join(errs, h.fillRecorded(&f, path.Base(m.Path)))
 		all = append(all, f)
 	}
 	return all, errs
@@ -47,8 +47,8 @@ func (h Host) Stale(s *disk.Settings) ([]disk.Facts, error) {
 // mounted filesystem's device is therefore the filesystem's own disk.
 func (h Host) Attached(dev disk.Dev) (seq uint64, err error) { return h.sysfs().Attached(dev) }
 
-// recall fills in the facts on record about the disk of the filesystem with that UUID.
-func (h Host) recall(f *disk.Facts, uuid string) error {
+// fillRecorded fills in the facts on record about the disk of the filesystem with that UUID.
+func (h Host) fillRecorded(f *disk.Facts, uuid string) error {
 	boot, err := h.Boot()
 	if err != nil {
 		return err

@@ -64,7 +64,7 @@ func New(version string) *Metrics {
 		m.all = append(m.all, f)
 		return f
 	}
-	add(gauge, "build_info", "Always 1. The label has the version.", "version").of(version).sum = 1
+	add(gauge, "build_info", "Always 1. The label has the version.", "version").seriesWith(version).sum = 1
 	m.refusals = add(counter, "refusals_total", "Decisions to refuse a disk or to hold it until it is accepted.", "class", "reason")
 	m.formats = add(counter, "formats_total", "Filesystems made.", "class")
 	m.mounts = add(counter, "mounts_total", "Filesystems mounted.", "class")
@@ -74,7 +74,7 @@ func New(version string) *Metrics {
 	m.watchdog = add(gauge, "watchdog_timestamp_seconds", "Time when the daemon's loop last fed the service manager's watchdog.")
 	m.faulty = add(gauge, "configuration_fault", "1 while the configuration has a fault and the daemon runs on its last good settings, else 0.")
 	for _, f := range []*family{m.overruns, m.rescan, m.watchdog, m.faulty} {
-		f.of() // the metric is written even before it has counted anything
+		f.seriesWith() // the metric is written even before it has counted anything
 	}
 	m.disks = add(gauge, "disks", "Attached disks that hotmount uses or could use.", "class", "reason", "state")
 	m.size = add(gauge, "filesystem_size_bytes", "Size of a mounted filesystem.", "class", "device", "uuid")
@@ -107,13 +107,13 @@ func (m *Metrics) Decided(f *disk.Facts, c *disk.Content, d disk.Decision) {
 	defer m.mu.Unlock()
 	switch d.Action {
 	case disk.Refuse, disk.Hold:
-		m.refusals.of(d.Class, string(d.Reason)).sum++
+		m.refusals.seriesWith(d.Class, string(d.Reason)).sum++
 		delete(m.added, f.Seq) // from now on, the time does not depend on hotmount
 	case disk.Ignore, disk.Keep:
 		delete(m.added, f.Seq)
 	case disk.Mount:
 		if c.Made {
-			m.formats.of(d.Class).sum++
+			m.formats.seriesWith(d.Class).sum++
 			if a, ok := m.added[f.Seq]; ok {
 				m.added[f.Seq] = added{a.at, true}
 			}
@@ -125,7 +125,7 @@ func (m *Metrics) Decided(f *disk.Facts, c *disk.Content, d disk.Decision) {
 func (m *Metrics) Mounted(f *disk.Facts, d disk.Decision, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.mounts.of(d.Class).sum++
+	m.mounts.seriesWith(d.Class).sum++
 	if a, ok := m.added[f.Seq]; ok {
 		m.arrival.observe(at.Sub(a.at).Seconds(), strconv.FormatBool(a.made))
 		delete(m.added, f.Seq)
@@ -136,7 +136,7 @@ func (m *Metrics) Mounted(f *disk.Facts, d disk.Decision, at time.Time) {
 func (m *Metrics) Failed(d disk.Decision) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.failures.of(cmp.Or(string(d.Action), "look")).sum++
+	m.failures.seriesWith(cmp.Or(string(d.Action), "look")).sum++
 }
 
 // Gone records that a disk was detached.
@@ -150,7 +150,7 @@ func (m *Metrics) Gone(f *disk.Facts) {
 func (m *Metrics) Lost() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.overruns.of().sum++
+	m.overruns.seriesWith().sum++
 }
 
 // Rescanned records a look at every disk.
@@ -160,9 +160,9 @@ func (m *Metrics) Rescanned(at time.Time) { m.set(m.rescan, at) }
 func (m *Metrics) Faulty(fault bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.faulty.of().sum = 0
+	m.faulty.seriesWith().sum = 0
 	if fault {
-		m.faulty.of().sum = 1
+		m.faulty.seriesWith().sum = 1
 	}
 }
 
@@ -172,7 +172,7 @@ func (m *Metrics) Alive(at time.Time) { m.set(m.watchdog, at) }
 func (m *Metrics) set(f *family, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	f.of().sum = seconds(at)
+	f.seriesWith().sum = seconds(at)
 }
 
 func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
@@ -197,18 +197,18 @@ func (m *Metrics) text(lines []disk.Line, filesystems []Filesystem) []byte {
 		if l.Failure != "" {
 			state = "failed"
 		}
-		m.disks.of(l.Decision.Class, string(l.Decision.Reason), state).sum++
+		m.disks.seriesWith(l.Decision.Class, string(l.Decision.Reason), state).sum++
 	}
 	for _, fs := range filesystems {
 		for f, n := range map[*family]uint64{m.size: fs.Size, m.free: fs.Free, m.available: fs.Available, m.inodes: fs.Inodes, m.freeInodes: fs.FreeInodes} {
-			f.of(fs.Class, fs.Device, fs.UUID).sum = float64(n)
+			f.seriesWith(fs.Class, fs.Device, fs.UUID).sum = float64(n)
 		}
 	}
 	// runtime/metrics leaves out the objects that each processor has allocated since it last looked for free memory.
 	// runtime/metrics can leave out more objects than hotmount allocates for a disk.
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
-	m.allocations.of().sum = float64(memory.Mallocs)
+	m.allocations.seriesWith().sum = float64(memory.Mallocs)
 	var b bytes.Buffer
 	for _, f := range m.all {
 		f.write(&b)

@@ -42,9 +42,9 @@ type series struct {
 	buckets []uint64
 }
 
-// of returns the series with the given values of the labels. If the family has no such series, of adds one with the
-// value 0.
-func (f *family) of(values ...string) *series {
+// seriesWith returns the series with the given values of the labels. If the family has no such series, of adds one with
+// the value 0.
+func (f *family) seriesWith(values ...string) *series {
 	var pairs []string
 	for i, label := range f.labels {
 		pairs = append(pairs, label+`="`+escape.Replace(disk.Visible(values[i]))+`"`)
@@ -60,7 +60,7 @@ func (f *family) of(values ...string) *series {
 var escape = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
 func (f *family) observe(v float64, values ...string) {
-	s := f.of(values...)
+	s := f.seriesWith(values...)
 	s.sum += v
 	s.count++
 	for i, bound := range f.bounds {

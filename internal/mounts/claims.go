@@ -194,13 +194,13 @@ func lines(text, where string, specs func(line string) []string) []Claim {
 			continue
 		}
 		for _, spec := range specs(line) {
-			claims = append(claims, Claim{at(where, number), spec})
+			claims = append(claims, Claim{lineLocation(where, number), spec})
 		}
 	}
 	return claims
 }
 
-func at(where string, line int) string { return where + ":" + strconv.Itoa(line) }
+func lineLocation(where string, line int) string { return where + ":" + strconv.Itoa(line) }
 
 // parseFstab reads fstab(5). The options in fstab can also name devices: logdev= of XFS, device= of btrfs,
 // journal_path= of ext4.
@@ -296,7 +296,7 @@ func parseUnit(text, where string) []Claim {
 		}
 		if value = strings.TrimSpace(value); value != "" {
 			// No specifier other than %% can be part of a device's name.
-			claims = append(claims, Claim{at(where, first), unquote(strings.ReplaceAll(value, "%%", "%"))})
+			claims = append(claims, Claim{lineLocation(where, first), unquote(strings.ReplaceAll(value, "%%", "%"))})
 		}
 	}
 	for line := range strings.Lines(text) {

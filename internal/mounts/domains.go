@@ -54,7 +54,7 @@ func parseDomain(claims []Claim, text, where string) ([]Claim, error) {
 		line, _ := d.InputPos()
 		for _, a := range e.Attr {
 			if slices.Contains([]string{"dev", "file"}, a.Name.Local) && strings.HasPrefix(a.Value, "/dev/") {
-				claims = append(claims, Claim{at(where, line), a.Value})
+				claims = append(claims, Claim{lineLocation(where, line), a.Value})
 			}
 		}
 	}

@@ -67,8 +67,8 @@ func OpenMount(path string, dev disk.Dev) (*os.File, error) {
 }
 
 // otherError reports that a device other than want is mounted at the path.
-type otherError struct{ on, want disk.Dev }
+type otherError struct{ found, want disk.Dev }
 
 func (e *otherError) Error() string {
-	return fmt.Sprintf("device %s is mounted there, not %s", e.on, e.want)
+	return fmt.Sprintf("device %s is mounted there, not %s", e.found, e.want)
 }

@@ -13,11 +13,11 @@ import (
 func Propagates(root, dir string) error { return new(Reader).Propagates(root, dir) }
 
 func propagates(hosts, owns []Mount, dir string) error {
-	host, err := carrier(hosts, dir)
+	host, err := mountBelow(hosts, dir)
 	if err != nil {
 		return err
 	}
-	own, err := carrier(owns, dir)
+	own, err := mountBelow(owns, dir)
 	if err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func propagates(hosts, owns []Mount, dir string) error {
 		return fmt.Errorf("cannot see what is mounted below %s: the host's mount %s is not shared (mount --make-shared %s)", dir, at, at)
 	case own.Shared != host.Shared && own.Master != host.Shared:
 		return fmt.Errorf("cannot see what is mounted below %s: this process sees the path through another mount than the host does", dir)
-	case inside(own, dir) != inside(host, dir):
+	case pathInMount(own, dir) != pathInMount(host, dir):
 		// A bind mount is a peer of its original, even if it shows only a part of the filesystem. A mount on a
 		// directory of the original appears on the same directory of the bind mount, and vice versa.
 		return fmt.Errorf("cannot see what is mounted below %s: this process has another directory there than the host has", dir)
@@ -38,8 +38,8 @@ func propagates(hosts, owns []Mount, dir string) error {
 	return nil
 }
 
-// carrier returns the mount through which a path reaches the directory.
-func carrier(tree []Mount, dir string) (*Mount, error) {
+// mountBelow returns the mount through which a path reaches the directory.
+func mountBelow(tree []Mount, dir string) (*Mount, error) {
 	at := At(tree, dir)
 	if at == nil {
 		return nil, errors.New("cannot read mount table: the table has no root")
@@ -47,8 +47,8 @@ func carrier(tree []Mount, dir string) (*Mount, error) {
 	return at, nil
 }
 
-// inside returns the path of the directory in the filesystem of the mount.
-func inside(m *Mount, dir string) string {
+// pathInMount returns the path of the directory in the filesystem of the mount.
+func pathInMount(m *Mount, dir string) string {
 	return path.Join("/", m.Root, strings.TrimPrefix(dir, m.Path))
 }
 

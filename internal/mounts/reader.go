@@ -49,11 +49,11 @@ func (r *Reader) Last() []Mount {
 	return r.host.last
 }
 
-// Doubt makes Tree read the table again, even without a notice from the kernel.
-func (r *Reader) Doubt() {
+// ForceReread makes Tree read the table again, even without a notice from the kernel.
+func (r *Reader) ForceReread() {
 	r.host.mu.Lock()
 	defer r.host.mu.Unlock()
-	r.host.doubted = true
+	r.host.mustReread = true
 }
 
 // Propagates returns nil if PID 1's mounts below the directory appear in this process's mount namespace. If PID 1's
@@ -71,7 +71,7 @@ func (r *Reader) Propagates(root, dir string) error {
 	if known && begun.Sub(since) < propagationHolds {
 		return nil
 	}
-	r.Doubt()
+	r.ForceReread()
 	host, err := r.Tree(root)
 	if err != nil {
 		return err
@@ -96,8 +96,8 @@ func (r *Reader) Propagates(root, dir string) error {
 type oneTable struct {
 	mu   sync.Mutex
 	file *os.File // the open table, or nil
-	// doubted reports that the next call of read has to read the table even without a notice from the kernel.
-	doubted bool
+	// mustReread reports that the next call of read has to read the table even without a notice from the kernel.
+	mustReread bool
 	// last has the mounts of lines. The lines are slices of text. next is the buffer for the next text.
 	last       []Mount
 	lines      [][]byte
@@ -123,15 +123,15 @@ func (t *oneTable) reread(path string, keep bool) ([]Mount, error) {
 		if file, err = openUnwatched(path); err != nil {
 			return nil, err
 		}
-		if keep && again && tells(file) {
+		if keep && again && supportsChanged(file) {
 			t.file = file
 		} else {
 			defer file.Close()
 		}
-	} else if again && !t.doubted && !changed(file) {
+	} else if again && !t.mustReread && !changed(file) {
 		return t.last, nil
 	}
-	t.doubted = false
+	t.mustReread = false
 	// The next call of the function changed reports changes that come after this point.
 	return t.parse(io.NewSectionReader(file, 0, math.MaxInt64))
 }
@@ -146,8 +146,9 @@ func openUnwatched(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// tells reports whether the function changed works for the file, which must be a mount table of procfs and not a copy.
-func tells(file *os.File) bool {
+// supportsChanged reports whether the function changed works for the file, which must be a mount table of procfs and
+// not a copy.
+func supportsChanged(file *os.File) bool {
 	var st unix.Statfs_t
 	return unix.Fstatfs(int(file.Fd()), &st) == nil && st.Type == unix.PROC_SUPER_MAGIC
 }

@@ -104,7 +104,7 @@ func TestTreeIsReadOnce(t *testing.T) {
 	}
 	// After Doubt, the table is read once without asking the kernel.
 	for name, read := range map[string]func(r *Reader) error{
-		"doubted":    func(r *Reader) error { r.Doubt(); _, err := r.Tree(""); return err },
+		"doubted":    func(r *Reader) error { r.ForceReread(); _, err := r.Tree(""); return err },
 		"Propagates": func(r *Reader) error { return r.Propagates("", "/") },
 	} {
 		anew := false

@@ -79,7 +79,7 @@ func Users(root string, dev disk.Dev, path string) ([]User, error) {
 		return nil, err
 	}
 	var users []User
-	f := follow(all, dev, path)
+	f := newFollower(all, dev, path)
 	for _, n := range all {
 		ours := map[int]bool{}
 		for i := range n.mounts {
@@ -161,7 +161,7 @@ type follower struct {
 	dev    disk.Dev
 }
 
-func follow(all []*namespace, dev disk.Dev, path string) (f follower) {
+func newFollower(all []*namespace, dev disk.Dev, path string) (f follower) {
 	var tables [][]Mount
 	for _, n := range all {
 		tables = append(tables, n.mounts)
@@ -169,7 +169,7 @@ func follow(all []*namespace, dev disk.Dev, path string) (f follower) {
 	for i := range tables[0] {
 		m := &tables[0][i]
 		if below := parent(tables[0], m); m.Dev == dev && m.Path == path && below != nil && below.Shared != 0 {
-			f = follower{Receivers(below.Shared, tables), inside(below, m.Path), below.Dev}
+			f = follower{Receivers(below.Shared, tables), pathInMount(below, m.Path), below.Dev}
 		}
 	}
 	return f
@@ -179,7 +179,7 @@ func follow(all []*namespace, dev disk.Dev, path string) (f follower) {
 // the mount below m.
 func (f *follower) follows(tree []Mount, m *Mount) bool {
 	below := parent(tree, m)
-	return below != nil && below.Receives(f.groups) && below.Dev == f.dev && inside(below, m.Path) == f.place
+	return below != nil && below.Receives(f.groups) && below.Dev == f.dev && pathInMount(below, m.Path) == f.place
 }
 
 func parent(tree []Mount, m *Mount) *Mount {
@@ -198,7 +198,7 @@ func uses(dir string, ours map[int]bool, dev disk.Dev) []string {
 	fds, _ := os.ReadDir(filepath.Join(dir, "fdinfo"))
 	if slices.ContainsFunc(fds, func(fd fs.DirEntry) bool {
 		info, _ := os.ReadFile(filepath.Join(dir, "fdinfo", fd.Name()))
-		return on(string(info), filepath.Join(dir, "fd", fd.Name()), ours, dev)
+		return isOnDevice(string(info), filepath.Join(dir, "fd", fd.Name()), ours, dev)
 	}) {
 		how = append(how, "has a file open")
 	}
@@ -208,7 +208,7 @@ func uses(dir string, ours map[int]bool, dev disk.Dev) []string {
 		if f, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
 			info, _ := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", f))
 			unix.Close(f)
-			if on(string(info), name, ours, dev) {
+			if isOnDevice(string(info), name, ours, dev) {
 				how = append(how, link[1])
 			}
 		}
@@ -224,10 +224,10 @@ func uses(dir string, ours map[int]bool, dev disk.Dev) []string {
 	return how
 }
 
-// on reports whether an open file lies on the device's filesystem. The file's mount ID shows the filesystem. If no
-// table has the mount, the file's device number shows it. A table can lack the mount because the removal of a mount
+// isOnDevice reports whether an open file lies on the device's filesystem. The file's mount ID shows the filesystem. If
+// no table has the mount, the file's device number shows it. A table can lack the mount because the removal of a mount
 // point in another namespace detaches the mount (rmdir(2), detach_mounts in fs/namespace.c).
-func on(info, open string, ours map[int]bool, dev disk.Dev) bool {
+func isOnDevice(info, open string, ours map[int]bool, dev disk.Dev) bool {
 	if id, err := strconv.Atoi(Field(info, "mnt_id")); err == nil {
 		if is, known := ours[id]; known {
 			return is

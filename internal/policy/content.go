@@ -18,15 +18,15 @@ var giving = []rule{{
 	wanted: "the disk is the one that was given out under this name, if any was",
 	means:  "the disk has the serial of a block volume that was given out, but may be another disk",
 	why:    otherBlockWhy,
-	remedy: func(w *told) string {
+	remedy: func(w *wording) string {
 		return "if this is the same disk, or nobody needs the block volume: hotmount accept " + w.f.Name
 	},
 }, {
 	reason: disk.ReasonOtherClass, action: disk.Hold, on: raw, lift: byAccept, kind: HoldData,
-	when:   func(in input) bool { return formerly(in.f.Standing.Given.Place(), in.s, in.class) != nil },
+	when:   func(in input) bool { return formerClass(in.f.Standing.Given.Place(), in.s, in.class) != nil },
 	wanted: "the disk is not a volume of another class", means: "the disk was a volume of another class, and this class would show its data under another name",
 	why: otherClassWhy,
-	remedy: func(w *told) string {
+	remedy: func(w *wording) string {
 		return say("if nobody needs the old volume: hotmount accept %s; otherwise correct the selectors (hotmount explain %[1]s)", w.f.Name)
 	},
 }, {
@@ -36,8 +36,8 @@ var giving = []rule{{
 	},
 	names:  func(in input) (string, string) { return knownUUID(in.f), "" },
 	wanted: "udev reports nothing on the disk, or the disk was given out before", means: "the disk holds data, and the user of a block volume would overwrite it",
-	found:  func(w *told) string { return only(w.f.Holds(), held(w.f)) },
-	remedy: func(w *told) string { return "if nothing on the disk is needed: hotmount accept " + w.f.Name },
+	found:  func(w *wording) string { return textIf(w.f.Holds(), held(w.f)) },
+	remedy: func(w *wording) string { return "if nothing on the disk is needed: hotmount accept " + w.f.Name },
 }, {
 	reason: disk.ReasonFormerSerial, action: disk.Hold, on: raw, lift: byAccept, givesUp: true, kind: HoldData,
 	when: func(in input) bool {
@@ -45,7 +45,7 @@ var giving = []rule{{
 	},
 	names:  func(in input) (string, string) { return in.f.Standing.FormerSerial.UUID, "" },
 	wanted: "no data was on a disk with the same serial or WWN", means: "the disk looks blank, but a disk with the same serial or WWN held data",
-	found:  func(w *told) string { return sighted(w.f.Standing.FormerSerial) },
+	found:  func(w *wording) string { return sighted(w.f.Standing.FormerSerial) },
 	remedy: giveUp,
 }}
 
@@ -56,8 +56,8 @@ var unfinished = []rule{{
 		return in.f.Whole != "" && (in.at == blank || in.at == filesystem && in.f.Standing.Intent != nil || in.at == other && in.c.Kind != disk.Other)
 	},
 	wanted: "the disk is not a partition", means: "the disk is a partition without a finished filesystem, and hotmount never formats partitions",
-	found: func(w *told) string { return only(w.f.Whole != "", "on disk "+visible(w.f.Whole)) },
-	remedy: func(w *told) string {
+	found: func(w *wording) string { return textIf(w.f.Whole != "", "on disk "+visible(w.f.Whole)) },
+	remedy: func(w *wording) string {
 		return onlyPath(w.f, say("if nothing on the disk is needed, by hand: mkfs.%s %s", byHand(w), w.f.Node()))
 	},
 }, {
@@ -65,7 +65,7 @@ var unfinished = []rule{{
 	reason: disk.ReasonIntent, action: disk.Prove, on: content,
 	when:  unproven,
 	means: "an earlier format of the disk did not finish",
-	why: func(w *told) string {
+	why: func(w *wording) string {
 		if w.f.Standing.IntentBySlot {
 			return "an earlier format of the disk, or of a disk that was in its slot, did not finish"
 		}
@@ -86,22 +86,24 @@ var mountable = []rule{{
 		return "", in.c.Type
 	},
 	means:  "the disk holds something that hotmount does not mount: LVM, LUKS, RAID, swap, a partition table or another format",
-	why:    func(w *told) string { return say("the disk holds %s%s", describe(w.c), evidence(w.c)) },
+	why:    func(w *wording) string { return say("the disk holds %s%s", describe(w.c), evidence(w.c)) },
 	remedy: otherRemedy,
 }, {
 	// The filesystem that the operator ordered to overwrite is still on the disk, perhaps only in part.
 	reason: disk.ReasonOverwrite, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldData,
-	when:   func(in input) bool { return replaced(in, true) && !in.accepted(disk.ReasonOverwrite) },
-	means:  "an operator began to format the disk and the format did not finish; the filesystem that the disk held is still there and may be damaged",
-	why:    overwriteWhy,
-	remedy: func(w *told) string { return say("to use the disk as it is: hotmount accept %s; ", w.f.Name) + wipe(w) },
+	when:  func(in input) bool { return replaced(in, true) && !in.accepted(disk.ReasonOverwrite) },
+	means: "an operator began to format the disk and the format did not finish; the filesystem that the disk held is still there and may be damaged",
+	why:   overwriteWhy,
+	remedy: func(w *wording) string {
+		return say("to use the disk as it is: hotmount accept %s; ", w.f.Name) + wipe(w)
+	},
 }, {
 	// The disk was blank when this node began to format it, but the filesystem on the disk is not from this node.
 	reason: disk.ReasonShared, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept, kind: HoldUser,
 	when:  func(in input) bool { return replaced(in, false) && !in.accepted(disk.ReasonShared) },
 	means: "the disk was blank, and now holds a filesystem that this node did not make: another machine may use the disk, or have used it",
 	why:   sharedWhy,
-	remedy: func(w *told) string {
+	remedy: func(w *wording) string {
 		return "make sure that no other machine uses the disk, then: hotmount accept " + w.f.Name
 	},
 }, {
@@ -110,16 +112,16 @@ var mountable = []rule{{
 	means: "this node's format of the disk did not finish: the superblock is there, but parts of the filesystem are missing",
 	// The message does not claim that the filesystem was never mounted, because it may have been mounted without a
 	// record on this node.
-	why: func(w *told) string {
+	why: func(w *wording) string {
 		return say("this node's format of the disk did not finish: the superblock of %s %s is there, but parts of the filesystem are missing%s", visible(w.d.Type), w.d.UUID, evidence(w.c))
 	},
-	remedy: func(w *told) string { return "to check the filesystem: " + Check(w.f, w.d.Type) + "; " + wipe(w) },
+	remedy: func(w *wording) string { return "to check the filesystem: " + Check(w.f, w.d.Type) + "; " + wipe(w) },
 }, {
 	reason: disk.ReasonDisturbed, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldUser,
-	when:  func(in input) bool { return made(in) && disturbed(in.f) },
+	when:  func(in input) bool { return made(in) && wasDisturbed(in.f) },
 	means: "somebody else used the disk, or may have used it, while this node formatted it; the filesystem may be damaged",
 	why:   disturbedWhy,
-	remedy: func(w *told) string {
+	remedy: func(w *wording) string {
 		if w.c.Kind != disk.Filesystem {
 			return "make sure that nobody else uses the disk, then: hotmount accept " + w.f.Name
 		}
@@ -132,8 +134,8 @@ var mountable = []rule{{
 	reason: disk.ReasonType, action: disk.Refuse, on: filesystem, names: theFilesystem, lift: byToken,
 	when:  func(in input) bool { return !slices.Contains(in.class.Accept, in.c.Type) },
 	means: "the disk's class does not accept the type of its filesystem",
-	found: func(w *told) string { return visible(w.c.Type) },
-	remedy: func(w *told) string {
+	found: func(w *wording) string { return visible(w.c.Type) },
+	remedy: func(w *wording) string {
 		return say("add %s to the class's accept, or detach the disk", visible(w.c.Type))
 	},
 }, {
@@ -141,24 +143,24 @@ var mountable = []rule{{
 	reason: disk.ReasonFormerBlock, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldData,
 	when:  func(in input) bool { return in.f.Standing.Given != nil && !in.accepted(disk.ReasonFormerBlock) },
 	means: "the disk, or a disk below it, was given out as a block volume, and now holds a filesystem",
-	why: func(w *told) string {
+	why: func(w *wording) string {
 		return say("%s was given out as a block volume at %s, and now holds %s %s", wasGiven(w.f), visible(w.f.Standing.Given.Link), visible(w.d.Type), w.d.UUID)
 	},
-	remedy: func(w *told) string { return "if nobody needs the block volume: hotmount accept " + w.f.Name },
+	remedy: func(w *wording) string { return "if nobody needs the block volume: hotmount accept " + w.f.Name },
 }, {
 	reason: disk.ReasonShrunk, action: disk.Refuse, on: filesystem, names: theFilesystem,
 	when: func(in input) bool { return in.c.Span > in.f.Size },
 }, {
 	reason: disk.ReasonTwin, action: disk.Refuse, on: filesystem, names: theFilesystem, lift: byAccept | byToken, peers: withUUID,
 	recorded: func(f *disk.Facts) bool { return f.Standing.Twin },
-	when:     func(in input) bool { return twin(in.f) },
+	when:     func(in input) bool { return isTwin(in.f) },
 	means:    "another disk has, or had, the same UUID: volumes of that UUID would show this disk's data",
 	why:      twinWhy,
 	remedy:   twinRemedy,
 }, {
 	// A mount in the new class would take the filesystem from its user and show the data to another user.
 	reason: disk.ReasonOtherClass, action: disk.Hold, on: filesystem, names: theFilesystem,
-	when: func(in input) bool { return formerly(in.f.Standing.Volume.Place(), in.s, in.class) != nil },
+	when: func(in input) bool { return formerClass(in.f.Standing.Volume.Place(), in.s, in.class) != nil },
 }, {
 	// If hotmount mounted the filesystem, another user of it could lose data, and claims could bind to the volume.
 	reason: disk.ReasonNotAdopted, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldData,
@@ -166,10 +168,10 @@ var mountable = []rule{{
 		return in.class.Adopt == disk.AdoptKnown && !onRecord(in) && !in.f.Standing.Made && !in.accepted(disk.ReasonNotAdopted)
 	},
 	means: "this node neither made nor mounted the disk's filesystem before, and its class mounts only known filesystems (adopt: known)",
-	why: func(w *told) string {
+	why: func(w *wording) string {
 		return say("the disk holds %s %s, which this node neither made nor mounted before, and class %s mounts only known filesystems (adopt: known)", visible(w.d.Type), w.d.UUID, visible(w.d.Class))
 	},
-	remedy: func(w *told) string {
+	remedy: func(w *wording) string {
 		return say("if the filesystem belongs here: hotmount accept %s; ", w.f.Name) + wipe(w)
 	},
 }, {

@@ -37,7 +37,7 @@ func Conditions(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Cl
 		if r.on&in.at == 0 || r.wanted == "" {
 			continue
 		}
-		w := &told{f, c, s, disk.Decision{}, class, ruleOf(r.reason)}
+		w := &wording{f, c, s, disk.Decision{}, class, ruleOf(r.reason)}
 		one := Condition{Wanted: r.wanted, Held: !r.when(in), Found: w.found(), Names: w.rule.kind == HoldData || w.rule.kind == HoldIdentity}
 		if r.lift&byAccept != 0 {
 			one.Wanted += ", or the disk was accepted"
@@ -59,7 +59,7 @@ func isBlank(in input) Condition {
 	one := Condition{Wanted: "the disk is proven blank (blank: " + in.class.Blank + ")", Found: string(c.Kind)}
 	switch {
 	case c.Proven:
-		one.Held = c.Kind == disk.Blank || c.Kind == disk.HalfMade && begun(in.f, c)
+		one.Held = c.Kind == disk.Blank || c.Kind == disk.HalfMade && begunHere(in.f, c)
 	case c.Kind == disk.Unread || c.Kind == disk.Blank:
 		one.Open = true
 	}
@@ -104,22 +104,22 @@ func Consider(f *disk.Facts, s *disk.Settings) (classes []Considered, exclusions
 		if !excludes(f, e) {
 			continue
 		}
-		of := itself(f)
-		if !holds(of, e) {
-			of = whole(f)
+		of := ownSubject(f)
+		if !matchesAll(of, e) {
+			of = wholeDisk(f)
 		}
 		exclusions = append(exclusions, Excluded{i, matchesOf(of, e)})
 	}
 	has, raw := Select(f, s), volume(f, s)
 	var before *Considered // the class that decides
 	for i := range s.Classes {
-		c, of := &s.Classes[i], itself(f)
+		c, of := &s.Classes[i], ownSubject(f)
 		if !c.Partitions {
-			of = whole(f)
+			of = wholeDisk(f)
 		}
 		one := Considered{Class: c, Matches: matchesOf(of, &c.Selectors), Has: has == c}
 		barred := c.Partitions && raw
-		one.Selected, one.Other = !barred && selects(itself(f), c), !barred && takes(f, c)
+		one.Selected, one.Other = !barred && selects(ownSubject(f), c), !barred && selectsRelated(f, c)
 		switch asks := one.Selected || one.Other; {
 		case one.Has:
 			one.Verdict = hasIt(&one)
@@ -166,7 +166,7 @@ func passedOver(of subject, c *disk.Class, barred bool) string {
 	switch {
 	case barred:
 		return "is not asked: it was given out as a block volume, and a class has it for that"
-	case !named(of.name, &c.Selectors):
+	case !nameMayMatch(of.name, &c.Selectors):
 		return "may not select this kind of device: no pattern in names has its letters as they are"
 	case unbacked(of, &c.Selectors) != "":
 		return "may not select it: " + unbacked(of, &c.Selectors)

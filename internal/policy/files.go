@@ -25,7 +25,7 @@ func fileIs(format string) (what, use string) {
 // otherRemedy returns the remedy for content that hotmount does not mount. For content that looks like a file, the
 // remedy explains how to use the file. The remedy names `hotmount format` only if the token of that command would be
 // valid.
-func otherRemedy(w *told) string {
+func otherRemedy(w *wording) string {
 	_, use := fileIs(w.c.Type)
 	if use == "" {
 		return wipe(w)

@@ -17,7 +17,7 @@ var formattable = []rule{{
 	when:   func(in input) bool { return in.f.Standing.Given != nil },
 	wanted: "the disk was never given out as a block volume", means: "the disk, or a disk below it, was given out as a block volume, and hotmount does not format it by itself",
 	found: givenBefore,
-	why: func(w *told) string {
+	why: func(w *wording) string {
 		return say("%s was given out as a block volume, and hotmount does not format it by itself: %s", wasGiven(w.f), givenBefore(w))
 	},
 	remedy: wipe,
@@ -25,14 +25,14 @@ var formattable = []rule{{
 	reason: disk.ReasonNoCreate, action: disk.Refuse, on: blank, lift: byToken,
 	when:   func(in input) bool { return !creates(in.class, in.c) },
 	wanted: "the disk's class makes filesystems on blank disks", means: "no filesystem is known on the disk, and its class does not create one",
-	found: func(w *told) string { return "create: " + w.class.Create },
-	why: func(w *told) string {
+	found: func(w *wording) string { return "create: " + w.class.Create },
+	why: func(w *wording) string {
 		if w.c.Kind == disk.HalfMade {
 			return say("this node's format of the disk with %s did not finish, and class %s no longer creates that type", visible(w.c.Type), w.d.Class)
 		}
 		return say("no filesystem is known on the disk, and class %s creates none", w.d.Class)
 	},
-	remedy: func(w *told) string {
+	remedy: func(w *wording) string {
 		if w.c.Kind != disk.HalfMade {
 			return ""
 		}
@@ -43,7 +43,7 @@ var formattable = []rule{{
 	when:   func(in input) bool { return failed(in.f) },
 	wanted: "no earlier try to format the disk failed", means: "formatting the disk failed",
 	found: failure,
-	remedy: func(w *told) string {
+	remedy: func(w *wording) string {
 		return say("to see why: journalctl -u hotmount-format@%d; once the problem is solved: hotmount accept %s", w.f.Seq, w.f.Name)
 	},
 }, {
@@ -51,7 +51,7 @@ var formattable = []rule{{
 	when:   func(in input) bool { return in.f.Uncounted },
 	wanted: "the kernel counts the writes to the disk",
 	means:  "the kernel does not count the writes to the disk (queue/iostats), so hotmount cannot tell whether somebody writes to the disk",
-	remedy: func(w *told) string {
+	remedy: func(w *wording) string {
 		return say("echo 1 >/sys/block/%s/queue/iostats; systemctl reload hotmount", w.f.Name)
 	},
 }, {
@@ -59,19 +59,19 @@ var formattable = []rule{{
 	when:   func(in input) bool { return disagrees(in.f.Udev, in.c) },
 	wanted: "udev reports nothing on the disk", means: "the disk was read as blank, but udev reports a signature on it",
 	found:  udevKnows,
-	remedy: func(w *told) string { return "udevadm trigger -s block -y " + w.f.Name },
+	remedy: func(w *wording) string { return "udevadm trigger -s block -y " + w.f.Name },
 }, {
 	// A corrected configuration may exclude the disk.
 	reason: disk.ReasonSettings, action: disk.Hold, on: raw | blank, kind: HoldOperator,
 	when:   func(in input) bool { return in.s.Fault != "" && in.f.Standing.Given == nil },
 	wanted: "the configuration has no fault, or the disk was given out before", means: "the configuration has a fault: until it is corrected, hotmount uses only disks on record",
-	found:  func(w *told) string { return w.s.Fault },
-	remedy: func(*told) string { return "to see each fault: hotmount config check" },
+	found:  func(w *wording) string { return w.s.Fault },
+	remedy: func(*wording) string { return "to see each fault: hotmount config check" },
 }, {
 	reason: disk.ReasonFormatOff, action: disk.Hold, on: blank, kind: HoldOperator,
 	when:   func(in input) bool { return !in.s.Format || in.f.Standing.Formatting != "" },
 	wanted: "formatting is switched on",
-	found: func(w *told) string {
+	found: func(w *wording) string {
 		why, _, _ := strings.Cut(w.f.Standing.Formatting, disk.Helps)
 		return cmp.Or(why, say("format: %v in the configuration", w.s.Format))
 	},
@@ -79,7 +79,7 @@ var formattable = []rule{{
 	remedy: formatOffRemedy,
 }, {
 	reason: disk.ReasonDisturbed, action: disk.Hold, on: blank, lift: byAccept,
-	when:   func(in input) bool { return disturbed(in.f) },
+	when:   func(in input) bool { return wasDisturbed(in.f) },
 	names:  func(in input) (string, string) { return in.f.Standing.Intent.UUID, "" },
 	wanted: "nobody else used the disk while it was formatted",
 }, {
@@ -88,16 +88,16 @@ var formattable = []rule{{
 		return in.f.Standing.Present != nil && in.f.Standing.Given == nil && !in.s.FormatPresent && !in.f.Standing.Lifted(disk.ReasonPresent, "")
 	},
 	wanted: "the disk was attached after hotmount was installed", means: "nothing is known on the disk, and it was attached before hotmount was installed",
-	found:  func(w *told) string { return maybe(w.f.Standing.Present) },
-	remedy: func(w *told) string { return "to let hotmount use the disk: hotmount accept " + w.f.Name },
+	found:  func(w *wording) string { return possiblySameDisk(w.f.Standing.Present) },
+	remedy: func(w *wording) string { return "to let hotmount use the disk: hotmount accept " + w.f.Name },
 }, {
 	reason: disk.ReasonNewMachine, action: disk.Hold, on: raw | blank, lift: byAccept, kind: HoldPresent,
 	when: func(in input) bool {
 		return in.f.Standing.Arrived != nil && in.f.Standing.Given == nil && !in.s.FormatPresent && !in.f.Standing.Lifted(disk.ReasonNewMachine, "")
 	},
 	wanted: "the disk was attached after the first start under this machine-id", means: "nothing is known on the disk, and it was attached when hotmount first started under another machine-id",
-	found: func(w *told) string { return maybe(w.f.Standing.Arrived) },
-	remedy: func(w *told) string {
+	found: func(w *wording) string { return possiblySameDisk(w.f.Standing.Arrived) },
+	remedy: func(w *wording) string {
 		return say("to let hotmount use the disk: hotmount accept %s; for all such disks, if this is the same worker as before: hotmount state keep", w.f.Name)
 	},
 }, {
@@ -105,14 +105,14 @@ var formattable = []rule{{
 	when:   func(in input) bool { return missing(in, in.f.Standing.Before, disk.ReasonBefore) },
 	names:  func(in input) (string, string) { return in.f.Standing.Before.UUID, "" },
 	wanted: "no filesystem was seen on the disk since it was attached", means: "the disk looks blank, but held data after it was attached",
-	found:  func(w *told) string { return sighted(w.f.Standing.Before) },
+	found:  func(w *wording) string { return sighted(w.f.Standing.Before) },
 	remedy: giveUp,
 }, {
 	reason: disk.ReasonSameSerial, action: disk.Hold, on: blank, lift: byAccept, givesUp: true, kind: HoldIdentity, peers: withSerial,
 	when:   func(in input) bool { return sameSerial(in.f) != nil },
 	names:  func(in input) (string, string) { return sameSerial(in.f).UUID, "" },
 	wanted: "no other disk has the same serial", means: "the disk looks blank, and another attached disk has the same serial",
-	found:  func(w *told) string { return only(w.f.Serial != "", serial(w.f.Serial)) },
+	found:  func(w *wording) string { return textIf(w.f.Serial != "", serial(w.f.Serial)) },
 	why:    sameSerialWhy,
 	remedy: sameSerialRemedy,
 }, {
@@ -120,9 +120,9 @@ var formattable = []rule{{
 	when:   func(in input) bool { return sameWWN(in.f) != nil },
 	names:  func(in input) (string, string) { return sameWWN(in.f).UUID, "" },
 	wanted: "no other disk has the same WWN", means: "the disk looks blank, and another attached disk has the same WWN: the two may be paths to one disk",
-	found:  func(w *told) string { return only(w.f.WWN != "", "WWN "+visible(w.f.WWN)) },
+	found:  func(w *wording) string { return textIf(w.f.WWN != "", "WWN "+visible(w.f.WWN)) },
 	why:    sameWWNWhy,
-	remedy: func(w *told) string { return pathOrDisk(w, sameWWN(w.f)) },
+	remedy: func(w *wording) string { return pathOrDisk(w, sameWWN(w.f)) },
 }, {
 	reason: disk.ReasonFormerSerial, action: disk.Hold, on: blank, lift: byAccept,
 	when:   func(in input) bool { return missing(in, in.f.Standing.FormerSerial, disk.ReasonFormerSerial) },
@@ -142,11 +142,11 @@ var formattable = []rule{{
 	recorded: func(f *disk.Facts) bool { return f.Standing.Braked },
 	when:     func(in input) bool { return braked(in) && !in.f.Standing.Lifted(disk.ReasonBrake, "") },
 	wanted:   "fewer disks than format_limit were formatted within format_period",
-	found: func(w *told) string {
+	found: func(w *wording) string {
 		return say("at most %d within %s, %d now", w.s.FormatLimit, w.s.FormatPeriod, recent(w.f, w.s))
 	},
 	means: "as many disks as format_limit allows were formatted already",
-	remedy: func(w *told) string {
+	remedy: func(w *wording) string {
 		return say("to see which disks: hotmount history; to have this disk formatted: hotmount accept %s", w.f.Name)
 	},
 }, {
@@ -162,22 +162,22 @@ var formattable = []rule{{
 	reason: disk.ReasonTooSmall, action: disk.Refuse, on: blank,
 	when:   func(in input) bool { return in.f.Size < in.class.MinimumSize },
 	wanted: "the disk is large enough for its class",
-	found: func(w *told) string {
+	found: func(w *wording) string {
 		return say("%s, minimum_size: %s", disk.HumanSize(w.f.Size), disk.HumanSize(w.class.MinimumSize))
 	},
 	means:  "the disk is too small for its class",
-	remedy: func(*told) string { return "attach a larger disk" },
+	remedy: func(*wording) string { return "attach a larger disk" },
 }, {
 	reason: disk.ReasonBlank, action: disk.Format, on: blank,
 	when:  func(in input) bool { return in.c.Kind == disk.Blank && in.c.Proven },
 	means: "the disk is blank",
-	why:   func(w *told) string { return w.rule.means + evidence(w.c) },
+	why:   func(w *wording) string { return w.rule.means + evidence(w.c) },
 }, {
 	reason: disk.ReasonIntent, action: disk.Format, on: blank,
 	when: func(in input) bool { return in.c.Kind == disk.HalfMade && in.c.Proven },
 }}
 
-func givenBefore(w *told) string {
+func givenBefore(w *wording) string {
 	g := w.f.Standing.Given
 	if g == nil {
 		return ""
@@ -185,7 +185,7 @@ func givenBefore(w *told) string {
 	return say("%s, first on %s", visible(g.Link), g.First.UTC().Format("2006-01-02"))
 }
 
-func usedHow(w *told) string {
+func usedHow(w *wording) string {
 	u := w.f.Standing.Used
 	if u == nil {
 		return ""
@@ -193,27 +193,27 @@ func usedHow(w *told) string {
 	return say("%s, seen %s", visible(u.How), u.Seen.UTC().Format("2006-01-02 15:04 MST"))
 }
 
-func failure(w *told) string {
+func failure(w *wording) string {
 	if !failed(w.f) {
 		return ""
 	}
 	return disk.OneLine(w.f.Standing.Verdict.Failure)
 }
 
-func udevKnows(w *told) string {
+func udevKnows(w *wording) string {
 	u := &w.f.Udev
 	return say("ID_FS_TYPE=%s ID_FS_USAGE=%s ID_FS_AMBIVALENT=%s ID_PART_TABLE_TYPE=%s", visible(u.FSType), visible(u.FSUsage), visible(u.Ambivalent), visible(u.PartTable))
 }
 
-// maybe returns the name of the recorded disk that may be the same as this disk.
-func maybe(p *disk.Identity) string {
+// possiblySameDisk returns the name of the recorded disk that may be the same as this disk.
+func possiblySameDisk(p *disk.Identity) string {
 	if p == nil {
 		return ""
 	}
 	return say("it may be the disk that then had sequence number %d (%s, at %s, %s)", p.Seq, serial(p.Serial), slot(p.Slot), disk.HumanSize(p.Size))
 }
 
-func inItsSlot(w *told) string {
+func inItsSlot(w *wording) string {
 	l := w.f.Standing.FormerSlot
-	return only(l != nil, sighted(l)+" at "+slot(w.f.Slot))
+	return textIf(l != nil, sighted(l)+" at "+slot(w.f.Slot))
 }

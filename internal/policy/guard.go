@@ -9,11 +9,11 @@ import (
 // mayBeCSI reports whether the disk may belong to a driver on the node, and nothing shows that the disk belongs to
 // hotmount (ADR 0012).
 func mayBeCSI(in input) bool {
-	return brought(in) && !ofThisNode(in) && !singledOut(in) && !in.spared(disk.ReasonCSI)
+	return mayBelongToDriver(in) && !ofThisNode(in) && !singledOut(in) && !in.isAccepted(disk.ReasonCSI)
 }
 
-// brought reports whether a driver on the node may have brought the disk, or can take the disk for itself.
-func brought(in input) bool {
+// mayBelongToDriver reports whether a driver on the node may have brought the disk, or can take the disk for itself.
+func mayBelongToDriver(in input) bool {
 	return slices.ContainsFunc(in.f.Drivers, func(d disk.Driver) bool { return reaches(d, in.f, in.s) })
 }
 
@@ -45,14 +45,14 @@ func copied(in input) bool {
 // class ignores neighbours, or if a pattern spells enough of the disk's serial, WWN or mapper name. Slot and model do
 // not count, because a disk of another owner may have the same slot or model.
 func singledOut(in input) bool {
-	s, a := &in.class.Selectors, itself(in.f)
+	s, a := &in.class.Selectors, ownSubject(in.f)
 	return in.class.Neighbours == disk.NeighboursIgnore ||
-		spells(s, s.Serial, a.serial()) || spells(s, s.Serial, a.ControllerSerial(a.serial())) ||
-		in.f.WorldWide() != "" && spells(s, s.WWN, a.WWN) || spells(s, s.MapperNames, a.MapperName)
+		matchesLiterally(s, s.Serial, a.serial()) || matchesLiterally(s, s.Serial, a.ControllerSerial(a.serial())) ||
+		in.f.WorldWide() != "" && matchesLiterally(s, s.WWN, a.WWN) || matchesLiterally(s, s.MapperNames, a.MapperName)
 }
 
-// spells reports whether one of the patterns matches the value and spells at least leastLiterals characters of the
-// value.
-func spells(s *disk.Selectors, patterns []string, value string) bool {
+// matchesLiterally reports whether one of the patterns matches the value and spells at least leastLiterals characters
+// of the value.
+func matchesLiterally(s *disk.Selectors, patterns []string, value string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return literals(p) >= leastLiterals && pattern(s, p, value) })
 }

@@ -250,7 +250,7 @@ func TestSelectorOfADisk(t *testing.T) {
 			continue
 		}
 		pasted := strings.ReplaceAll(strings.TrimSuffix(strings.TrimPrefix(tt.want, "serial: ['"), "']"), "''", "'")
-		if !Pattern(pasted, itself(f).serial()) || Pattern(pasted, "x"+itself(f).serial()) {
+		if !Pattern(pasted, ownSubject(f).serial()) || Pattern(pasted, "x"+ownSubject(f).serial()) {
 			t.Errorf("%s does not select %q alone", pasted, f.Serial)
 		}
 	}

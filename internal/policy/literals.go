@@ -21,17 +21,17 @@ var sharedPrefixes = strings.NewReplacer("naa.", "", "eui.", "", "nvme.", "", "u
 func literals(pattern string) int {
 	expression, ok := strings.CutPrefix(pattern, Regexp)
 	if !ok {
-		return weight(spelledByGlob(pattern))
+		return countLiterals(spelledByGlob(pattern))
 	}
 	re, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {
 		return 0
 	}
-	return weight(spelled(re.Simplify()))
+	return countLiterals(spelled(re.Simplify()))
 }
 
-// weight returns the number of characters in the text, without sharedPrefixes and blankRunes.
-func weight(text string) int {
+// countLiterals returns the number of characters in the text, without sharedPrefixes and blankRunes.
+func countLiterals(text string) int {
 	s := sharedPrefixes.Replace(text)
 	return len(s) - strings.Count(s, blankRune)
 }
@@ -78,7 +78,7 @@ func spelled(re *syntax.Regexp) string {
 	case syntax.OpAlternate:
 		least := spelled(re.Sub[0])
 		for _, sub := range re.Sub[1:] {
-			if s := spelled(sub); weight(s) < weight(least) {
+			if s := spelled(sub); countLiterals(s) < countLiterals(least) {
 				least = s
 			}
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // driversOf returns as text the names of the drivers that are the reason for a hold.
-func driversOf(w *told) string { return joined(Drivers(w.f, w.s)) }
+func driversOf(w *wording) string { return joinVisible(Drivers(w.f, w.s)) }
 
 // Drivers returns the names of the drivers on the node that may have brought the disk, or can take the disk. The names
 // contain foreign bytes.
@@ -23,11 +23,11 @@ func Drivers(f *disk.Facts, s *disk.Settings) []string {
 	return names
 }
 
-func csiWhy(w *told) string {
+func csiWhy(w *wording) string {
 	return say("a storage driver on this node may have attached the disk, or may take it: %s; hotmount does not open the disk", driversOf(w))
 }
 
-func csiRemedy(w *told) string {
+func csiRemedy(w *wording) string {
 	return say("if the disk is the node's own: hotmount accept %s; to allow such disks in advance, in the class: %s", w.f.Name, cmp.Or(selectorOf(w.f), "neighbours: ignore"))
 }
 
@@ -38,7 +38,7 @@ func selectorOf(f *disk.Facts) string {
 	if f.WorldWide() == "" {
 		wwn = "" // a WWN that is not worldwide may consist of model and slot
 	}
-	for _, s := range [...]struct{ key, value string }{{"serial", itself(f).serial()}, {"wwn", wwn}, {"mapper_names", f.MapperName}} {
+	for _, s := range [...]struct{ key, value string }{{"serial", ownSubject(f).serial()}, {"wwn", wwn}, {"mapper_names", f.MapperName}} {
 		glob := globEscaper.Replace(s.value)
 		if strings.HasPrefix(glob, Regexp) {
 			glob = `\` + glob
@@ -70,7 +70,7 @@ func Neighbours(drivers []disk.Driver, s *disk.Settings) []string {
 		}
 		if len(names) > 0 {
 			lines = append(lines, say("class %s holds each new disk until hotmount accept DISK %s: a storage driver on this node can bring or take such disks (%s); "+
-				"to have the node's own used at once, select them by serial, or set neighbours: ignore", visible(c.Name), disk.ReasonCSI, joined(names)))
+				"to have the node's own used at once, select them by serial, or set neighbours: ignore", visible(c.Name), disk.ReasonCSI, joinVisible(names)))
 		}
 	}
 	return lines

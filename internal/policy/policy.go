@@ -82,11 +82,11 @@ func inputOf(f *disk.Facts, c *disk.Content, s *disk.Settings) input {
 		in.at = unselected
 	case in.class.Mode == disk.ModeBlock:
 		in.at = raw
-	case ours(f, in.class) != nil:
+	case ownMount(f, in.class) != nil:
 		in.at = inPlace
 	case c.Kind == disk.Filesystem:
 		in.at = filesystem
-	case c.Kind == disk.Unread, c.Kind == disk.Blank, c.Kind == disk.HalfMade && begun(f, c):
+	case c.Kind == disk.Unread, c.Kind == disk.Blank, c.Kind == disk.HalfMade && begunHere(f, c):
 		in.at = blank
 	}
 	return in
@@ -96,9 +96,9 @@ func inputOf(f *disk.Facts, c *disk.Content, s *disk.Settings) input {
 // disk.
 func (in input) accepted(r disk.Reason) bool { return in.f.Standing.Lifted(r, in.c.UUID) }
 
-// spared reports whether the operator has accepted the disk for the reason r, with its filesystem. For a disk that is
-// refused for its content, an accept with any filesystem counts, because a proof may find another UUID.
-func (in input) spared(r disk.Reason) bool {
+// isAccepted reports whether the operator has accepted the disk for the reason r, with its filesystem. For a disk that
+// is refused for its content, an accept with any filesystem counts, because a proof may find another UUID.
+func (in input) isAccepted(r disk.Reason) bool {
 	uuid, _ := theContent(in)
 	return in.f.Standing.Lifted(r, uuid) ||
 		in.at == other && slices.ContainsFunc(in.f.Standing.Accepted, func(w disk.Word) bool { return w.Reason == r })
@@ -127,16 +127,16 @@ func nextInSlot(f *disk.Facts, c *disk.Content) bool {
 	return f.Standing.IntentBySlot && c.UUID != i.UUID && c.UUID != i.Was && (c.Made || v != nil && v.UUID == c.UUID)
 }
 
-// begun reports whether this node began the half-made filesystem on this disk. If two disks have the filesystem, only
-// the disk with the serial or slot of the intent counts, so that only one is formatted.
-func begun(f *disk.Facts, c *disk.Content) bool {
+// begunHere reports whether this node began the half-made filesystem on this disk. If two disks have the filesystem,
+// only the disk with the serial or slot of the intent counts, so that only one is formatted.
+func begunHere(f *disk.Facts, c *disk.Content) bool {
 	i := f.Standing.Intent
 	return i != nil && c.UUID == i.UUID && !f.Standing.IntentDoubt && (len(f.SameUUID) == 0 || i.Identity.Like(f.Identity("")))
 }
 
-// ours returns the mount of the disk at a place that only the class uses, or nil. It does not matter who made the
+// ownMount returns the mount of the disk at a place that only the class uses, or nil. It does not matter who made the
 // mount, so that hotmount can take over the mounts of a node that used the udev rule.
-func ours(f *disk.Facts, class *disk.Class) *disk.MountPoint {
+func ownMount(f *disk.Facts, class *disk.Class) *disk.MountPoint {
 	for i := range f.Mounts {
 		m := &f.Mounts[i]
 		if m.Root == "/" && path.Dir(m.Path) == class.Directory && disk.ValidUUID(path.Base(m.Path)) {
@@ -146,9 +146,9 @@ func ours(f *disk.Facts, class *disk.Class) *disk.MountPoint {
 	return nil
 }
 
-// misplaced returns the UUID of a filesystem that is mounted where another filesystem belongs, or "". misplaced checks
-// the UUID that the kernel mounted and the UUID that udev read from the disk.
-func misplaced(f *disk.Facts, m *disk.MountPoint) string {
+// misplacedUUID returns the UUID of a filesystem that is mounted where another filesystem belongs, or "". misplacedUUID
+// checks the UUID that the kernel mounted and the UUID that udev read from the disk.
+func misplacedUUID(f *disk.Facts, m *disk.MountPoint) string {
 	kernel := ""
 	if f.Geometry != nil {
 		kernel = f.Geometry.UUID
@@ -180,7 +180,7 @@ func Grows(f *disk.Facts, class *disk.Class) bool {
 // mayGrow reports whether the mounted filesystem can be grown. If another mount covers the mount point, the command
 // that grows would grow the covering filesystem.
 func mayGrow(in input) bool {
-	return Grows(in.f, in.class) && !ours(in.f, in.class).Covered
+	return Grows(in.f, in.class) && !ownMount(in.f, in.class).Covered
 }
 
 // onlyPodMountsLeft reports whether the filesystem was mounted in its place during this attachment, and is now mounted
@@ -217,9 +217,9 @@ func knownUUID(f *disk.Facts) string {
 	return uuid
 }
 
-// formerly returns the former class of the volume, or nil. The former class must still exist and have another directory
-// than class.
-func formerly(v disk.Place, s *disk.Settings, class *disk.Class) *disk.Class {
+// formerClass returns the former class of the volume, or nil. The former class must still exist and have another
+// directory than class.
+func formerClass(v disk.Place, s *disk.Settings, class *disk.Class) *disk.Class {
 	for i := range s.Classes {
 		c := &s.Classes[i]
 		if c.Directory != class.Directory && v.In(c) {
@@ -264,14 +264,14 @@ func onRecord(in input) bool {
 	return v != nil && v.UUID == in.c.UUID || in.c.Made
 }
 
-// disturbed reports whether another process used the disk after it was formatted, and the operator has not accepted
+// wasDisturbed reports whether another process used the disk after it was formatted, and the operator has not accepted
 // this use. A filesystem that was mounted after the disturbed format counts as accepted.
-func disturbed(f *disk.Facts) bool {
+func wasDisturbed(f *disk.Facts) bool {
 	i := f.Standing.Intent
 	return i != nil && i.Doubt != "" && !f.Standing.OnRecord && !f.Standing.Lifted(disk.ReasonDisturbed, i.UUID)
 }
 
-// twin reports whether to refuse this disk because another disk has a filesystem with the same UUID, or had one when
+// isTwin reports whether to refuse this disk because another disk has a filesystem with the same UUID, or had one when
 // this disk came.
 //
 // The choice between two twins must not depend on the order in which the disks come. A volume must not show another
@@ -281,7 +281,7 @@ func disturbed(f *disk.Facts) bool {
 // A refused disk stays refused until the operator accepts it. A lone disk with the serial of a refused disk stays
 // refused too, because it may be the refused disk in another slot. A disk is also refused if it replaces another disk
 // that was not seen leaving.
-func twin(f *disk.Facts) bool {
+func isTwin(f *disk.Facts) bool {
 	if len(f.SameUUID) == 0 {
 		return f.Standing.Twin || replaces(f)
 	}
@@ -407,7 +407,7 @@ func creates(class *disk.Class, c *disk.Content) bool {
 
 // theMounted returns the disk's filesystem that is mounted at the place of the disk's class.
 func theMounted(in input) (uuid, fstype string) {
-	return mountedUUID(in), ours(in.f, in.class).Type
+	return mountedUUID(in), ownMount(in.f, in.class).Type
 }
 
-func mountedUUID(in input) string { return path.Base(ours(in.f, in.class).Path) }
+func mountedUUID(in input) string { return path.Base(ownMount(in.f, in.class).Path) }

@@ -40,7 +40,7 @@ type rule struct {
 	// and remedy make foreign bytes visible, and may be nil or return "". Of several rows with the same reason, one has
 	// the words and everything else that belongs to the reason.
 	means              string
-	found, why, remedy func(*told) string
+	found, why, remedy func(*wording) string
 }
 
 // lift is a set of actions that can lift a rule.
@@ -168,17 +168,17 @@ var selection = []rule{{
 	reason: disk.ReasonSystem, action: disk.Ignore, on: anywhere,
 	when:   func(in input) bool { return in.f.System != "" },
 	wanted: "the disk carries nothing of the running system", means: "the disk carries the system",
-	found: func(w *told) string { return only(w.f.System != "", w.f.System+" is on it") },
+	found: func(w *wording) string { return textIf(w.f.System != "", w.f.System+" is on it") },
 }, {
 	reason: disk.ReasonExcluded, action: disk.Ignore, on: unselected,
 	when:  func(in input) bool { return excluded(in.f, in.s) >= 0 },
 	means: "the configuration excludes the disk",
-	found: func(w *told) string { return say("exclude[%d]", excluded(w.f, w.s)) },
+	found: func(w *wording) string { return say("exclude[%d]", excluded(w.f, w.s)) },
 }, {
 	reason: disk.ReasonWhole, action: disk.Ignore, on: unselected,
 	when:  func(in input) bool { return in.f.Whole != "" && selectsOther(in) },
 	means: "the disk is a partition, and another class has the whole disk",
-	why: func(w *told) string {
+	why: func(w *wording) string {
 		class, _ := first(w.f, w.s)
 		return say("class %s comes first and has the whole disk %s", visible(class.Name), visible(w.f.Whole))
 	},
@@ -186,10 +186,10 @@ var selection = []rule{{
 	reason: disk.ReasonPartitioned, action: disk.Ignore, on: unselected,
 	when:  selectsOther,
 	means: "a class selects the disk's partitions instead of the disk",
-	found: func(w *told) string { return joined(w.f.Partitions) },
+	found: func(w *wording) string { return joinVisible(w.f.Partitions) },
 }, {
 	reason: disk.ReasonUnselected, action: disk.Ignore, on: unselected, priority: asInfo,
-	when:   func(in input) bool { return usable(in.f, in.c) && !brought(in) },
+	when:   func(in input) bool { return usable(in.f, in.c) && !mayBelongToDriver(in) },
 	means:  "no class selects the disk, and nothing uses it",
 	remedy: classToAdd,
 }, {
@@ -203,22 +203,22 @@ var othersUse = []rule{{
 	reason: disk.ReasonGivenOut, action: disk.Keep, on: raw,
 	when:  func(in input) bool { return in.class.Links(in.f, in.f.Standing.Link) },
 	means: "the disk is given out as a block volume",
-	found: func(w *told) string { return visible(w.f.Standing.Link) },
+	found: func(w *wording) string { return visible(w.f.Standing.Link) },
 }, {
 	// Pods may need this volume, unless the operator has released it, so the disk is refused and not ignored.
 	reason: disk.ReasonInUse, action: disk.Refuse, on: filesystem, names: theFilesystem,
 	when:  func(in input) bool { return in.f.Standing.Unmounted != disk.ReasonReleased && volumeInUse(in) },
 	means: "the disk is a volume of this node, and is not mounted while somebody else uses it",
-	found: func(w *told) string {
+	found: func(w *wording) string {
 		return visible(cmp.Or(user(w.f), "below "+strings.Join(slices.Concat(w.f.Holders, w.f.Loops), ", ")))
 	},
-	why: func(w *told) string {
+	why: func(w *wording) string {
 		if at := formerPlace(w.f); at != "" {
 			return say("the disk is still mounted at %s, but its class %s has the directory %s now", visible(at), w.class.Name, w.class.Directory)
 		}
 		return ""
 	},
-	remedy: func(w *told) string {
+	remedy: func(w *wording) string {
 		if at := formerPlace(w.f); at != "" {
 			return say("if nobody needs the volume there: umount %s; hotmount then mounts the disk in %s", visible(at), w.class.Directory)
 		}
@@ -233,13 +233,13 @@ var othersUse = []rule{{
 		return len(in.f.Mounts) > 0 && (in.at == raw || !onlyPodMountsLeft(in.f, in.c))
 	},
 	wanted: "the disk is not mounted", means: "the disk is mounted elsewhere",
-	found: func(w *told) string { return firstMount(w.f) },
+	found: func(w *wording) string { return firstMount(w.f) },
 }, {
 	reason: disk.ReasonGivenElse, action: disk.Ignore, on: free,
 	when:   func(in input) bool { return in.f.Standing.Link != "" && !givenOut(in) },
 	wanted: "the disk is not given out as a block volume", means: "another class gave out the disk, or a disk below it, as a block volume",
-	found: func(w *told) string { return visible(w.f.Standing.Link) },
-	why: func(w *told) string {
+	found: func(w *wording) string { return visible(w.f.Standing.Link) },
+	why: func(w *wording) string {
 		return wasGiven(w.f) + " is given out as a block volume at " + visible(w.f.Standing.Link)
 	},
 	remedy: givenElseRemedy,
@@ -252,7 +252,7 @@ var othersUse = []rule{{
 	reason: disk.ReasonMultipath, action: disk.Ignore, on: free, peers: withWWN,
 	when:   func(in input) bool { return in.f.Udev.Multipath || multipath(in.f) != nil },
 	wanted: "the disk is not a path of a multipath device", means: "the disk is a path of a multipath device",
-	found: func(w *told) string {
+	found: func(w *wording) string {
 		if p := multipath(w.f); p != nil {
 			return say("%s has the disk's WWN %s", p.Name, visible(w.f.WWN))
 		}
@@ -268,14 +268,14 @@ var othersUse = []rule{{
 		return len(in.f.Holders) > 0 || len(in.f.Loops) > 0 && (in.at != raw || in.f.Standing.Given == nil)
 	},
 	wanted: "no other device is built on the disk", means: "another device is built on the disk: device mapper, md, bcache or a loop device",
-	found: func(w *told) string { return joined(slices.Concat(w.f.Holders, w.f.Loops)) },
-	why: func(w *told) string {
+	found: func(w *wording) string { return joinVisible(slices.Concat(w.f.Holders, w.f.Loops)) },
+	why: func(w *wording) string {
 		if len(w.f.Holders) == 0 {
 			return w.f.Through()
 		}
-		return "the disk is in use by " + joined(w.f.Holders)
+		return "the disk is in use by " + joinVisible(w.f.Holders)
 	},
-	remedy: func(w *told) string {
+	remedy: func(w *wording) string {
 		if len(w.f.Holders) > 0 {
 			return ""
 		}
@@ -285,18 +285,18 @@ var othersUse = []rule{{
 	reason: disk.ReasonBound, action: disk.Ignore, on: free,
 	when:   func(in input) bool { return len(in.f.Bound) > 0 && (in.at != raw || in.f.Standing.Given == nil) },
 	wanted: "the disk's device file is not bind-mounted", means: "the disk's device file is bind-mounted, as kubelet does for a pod or a virtual machine",
-	found: func(w *told) string { return joined(w.f.Bound) },
+	found: func(w *wording) string { return joinVisible(w.f.Bound) },
 }, {
 	reason: disk.ReasonClaimed, action: disk.Ignore, on: free,
 	when:   func(in input) bool { return in.f.Claim != "" && (in.at != raw || in.f.Standing.Given == nil) },
 	wanted: "the system's configuration does not claim the disk", means: "the system's configuration claims the disk",
-	found:  func(w *told) string { return visible(w.f.Claim) },
+	found:  func(w *wording) string { return visible(w.f.Claim) },
 	remedy: claimedRemedy,
 }, {
 	reason: disk.ReasonSeed, action: disk.Ignore, on: free,
 	when:   func(in input) bool { return seed(in.f.Udev.FSLabel) && !onRecord(in) },
 	wanted: "the disk is not a cloud-init seed or a cloud's ephemeral disk", means: "the disk has the label of a cloud-init seed or of a cloud's ephemeral disk",
-	found: func(w *told) string { return visible(w.f.Udev.FSLabel) },
+	found: func(w *wording) string { return visible(w.f.Udev.FSLabel) },
 }}
 
 // readiness contains the rules for a disk that cannot be used, whatever its content is.
@@ -304,9 +304,9 @@ var readiness = []rule{{
 	reason: disk.ReasonLost, action: disk.Refuse, on: free, priority: asError,
 	when:   func(in input) bool { return in.f.Lost() != nil },
 	wanted: "every disk below this one is attached", means: "a disk below this one is gone: reads and writes fail until this one is set up again",
-	found: func(w *told) string { return lost(w.f) },
-	why: func(w *told) string {
-		return say("the disk below this one (%s) is gone: reads and writes fail until this one is set up again", lost(w.f))
+	found: func(w *wording) string { return goneDiskBelow(w.f) },
+	why: func(w *wording) string {
+		return say("the disk below this one (%s) is gone: reads and writes fail until this one is set up again", goneDiskBelow(w.f))
 	},
 	remedy: lostRemedy,
 }, {
@@ -318,7 +318,7 @@ var readiness = []rule{{
 	},
 	wanted: "udev has finished with the disk", means: "udev has not finished with the disk",
 	why:    udevWhy,
-	remedy: func(w *told) string { return "if udev does not finish: udevadm trigger -c change " + w.f.Node() },
+	remedy: func(w *wording) string { return "if udev does not finish: udevadm trigger -c change " + w.f.Node() },
 }, {
 	reason: disk.ReasonSize, action: disk.Refuse, on: free,
 	when:   func(in input) bool { return in.f.Size == 0 },
@@ -327,16 +327,18 @@ var readiness = []rule{{
 	// The holds for a disk that somebody else may use come first. A refusal by a later rule may advise to overwrite the
 	// disk, and a proof would prevent a driver from opening the disk.
 	reason: disk.ReasonUsed, action: disk.Hold, on: free, names: theContent, lift: byAccept, kind: HoldUser,
-	when:   func(in input) bool { return in.f.Standing.Used != nil && !isVolume(in) && !in.spared(disk.ReasonUsed) },
+	when: func(in input) bool {
+		return in.f.Standing.Used != nil && !isVolume(in) && !in.isAccepted(disk.ReasonUsed)
+	},
 	wanted: "nobody else on this node was seen using the disk", means: "somebody else on this node used the disk, and it is not a hotmount volume",
 	found:  usedHow,
-	remedy: func(w *told) string { return "if nobody else needs the disk: hotmount accept " + w.f.Name },
+	remedy: func(w *wording) string { return "if nobody else needs the disk: hotmount accept " + w.f.Name },
 }, {
 	reason: disk.ReasonUnseen, action: disk.Hold, on: free, names: theContent, lift: byAccept, kind: HoldUser,
-	when:   func(in input) bool { return in.f.Unseen != "" && !isVolume(in) && !in.spared(disk.ReasonUnseen) },
+	when:   func(in input) bool { return in.f.Unseen != "" && !isVolume(in) && !in.isAccepted(disk.ReasonUnseen) },
 	wanted: "hotmount can read every file that may claim the disk", means: "a unit file or libvirt domain may claim the disk, and cannot be read",
-	found: func(w *told) string { return visible(w.f.Unseen) },
-	remedy: func(w *told) string {
+	found: func(w *wording) string { return visible(w.f.Unseen) },
+	remedy: func(w *wording) string {
 		return say("look at the file: cat %s; if it does not name this disk: hotmount accept %s", visible(w.f.Unseen), w.f.Name)
 	},
 }, {
@@ -350,24 +352,24 @@ var readiness = []rule{{
 	reason: disk.ReasonPartitions, action: disk.Refuse, on: content, lift: byToken | withToken,
 	when:   func(in input) bool { return len(in.f.Partitions) > 0 },
 	wanted: "the disk has no partitions", means: "the disk has partitions",
-	found:  func(w *told) string { return joined(w.f.Partitions) },
+	found:  func(w *wording) string { return joinVisible(w.f.Partitions) },
 	remedy: wipe,
 }, {
 	reason: disk.ReasonReadOnly, action: disk.Refuse, on: free,
 	when:   func(in input) bool { return in.f.ReadOnly },
 	wanted: "the kernel accepts writes to the disk", means: "the kernel refuses writes to the disk",
-	remedy: func(*told) string { return "attach the disk writable" },
+	remedy: func(*wording) string { return "attach the disk writable" },
 }, {
 	reason: disk.ReasonNoSerial, action: disk.Refuse, on: raw,
 	when:   func(in input) bool { return in.f.Nameless() },
 	wanted: "the disk has a serial that can name its volume", means: "the disk has no serial, or one that is too long, and a block volume is known by its serial",
-	why: func(w *told) string {
+	why: func(w *wording) string {
 		if w.f.Transport == "loop" {
 			return "a block volume is known by its serial, and a loop device has none"
 		}
 		return w.rule.means
 	},
-	remedy: func(w *told) string {
+	remedy: func(w *wording) string {
 		if w.f.Transport == "loop" {
 			return "let a class with mode: filesystem select the disk"
 		}
@@ -386,24 +388,24 @@ var readiness = []rule{{
 	reason: disk.ReasonReleased, action: disk.Hold, on: free, lift: byRetry, kind: HoldOperator,
 	when:   func(in input) bool { return in.f.Standing.Unmounted == disk.ReasonReleased },
 	wanted: "nobody has released the disk", means: "the disk was released",
-	remedy: func(w *told) string {
+	remedy: func(w *wording) string {
 		return say("to see whether the disk is safe to detach: hotmount release %s; to use it again here: hotmount accept %[1]s", w.f.Name)
 	},
 }, {
 	reason: disk.ReasonUnmounted, action: disk.Hold, on: free, lift: byRetry, kind: HoldOperator,
 	when:   func(in input) bool { return in.f.Standing.Unmounted != "" },
 	wanted: "nobody has unmounted the disk by hand", means: "somebody unmounted the disk",
-	remedy: func(w *told) string { return "to have the disk mounted again: hotmount accept " + w.f.Name },
+	remedy: func(w *wording) string { return "to have the disk mounted again: hotmount accept " + w.f.Name },
 }}
 
 // mounting contains the rules for a disk that is mounted where its class mounts it.
 var mounting = []rule{{
 	reason: disk.ReasonMisplaced, action: disk.Refuse, on: inPlace,
-	when:  func(in input) bool { return misplaced(in.f, ours(in.f, in.class)) != "" },
+	when:  func(in input) bool { return misplacedUUID(in.f, ownMount(in.f, in.class)) != "" },
 	means: "the disk is mounted where another filesystem belongs: pods that use that path have the wrong data",
-	why: func(w *told) string {
-		m := ours(w.f, w.class)
-		return say("the disk holds %s, and is mounted at %s, where another filesystem belongs: pods that use that path have the wrong data", misplaced(w.f, m), visible(m.Path))
+	why: func(w *wording) string {
+		m := ownMount(w.f, w.class)
+		return say("the disk holds %s, and is mounted at %s, where another filesystem belongs: pods that use that path have the wrong data", misplacedUUID(w.f, m), visible(m.Path))
 	},
 	remedy: misplacedRemedy,
 }, {
@@ -421,16 +423,16 @@ var mounting = []rule{{
 	reason: disk.ReasonFault, action: disk.Keep, on: inPlace, names: theMounted, priority: asError,
 	when:  func(in input) bool { return in.f.Fault != "" },
 	means: "the disk is mounted, and its filesystem has a fault (see journalctl -k)",
-	found: func(w *told) string { return w.f.Fault },
-	remedy: func(w *told) string {
+	found: func(w *wording) string { return w.f.Fault },
+	remedy: func(w *wording) string {
 		return say("stop the pods that use the disk; then hotmount release %s; then %s", w.f.Name, Check(w.f, w.d.Type))
 	},
 }, {
 	reason: disk.ReasonCovered, action: disk.Keep, on: inPlace, names: theMounted, priority: asError,
 	when:  func(in input) bool { return coveredBy(in.f, in.class) != "" },
 	means: "the disk is mounted, and another mount covers it: the disk's data is safe, but pods that start now see the other mount",
-	found: func(w *told) string { return visible(coveredBy(w.f, w.class)) },
-	remedy: func(w *told) string {
+	found: func(w *wording) string { return visible(coveredBy(w.f, w.class)) },
+	remedy: func(w *wording) string {
 		return "if nothing needs the covering mount: umount " + visible(coveredBy(w.f, w.class)) + "; otherwise mount its filesystem elsewhere"
 	},
 }, {
@@ -443,14 +445,14 @@ var mounting = []rule{{
 		return mayGrow(in) && !in.f.Fixed() && in.f.Spans().Usable(in.f.Size) > in.f.Spans().Size
 	},
 	means: "the disk is mounted, and its filesystem can be grown to fill the disk",
-	found: func(w *told) string {
+	found: func(w *wording) string {
 		return say("the filesystem takes %s of %s", disk.ExactSize(w.f.Spans().Size), disk.ExactSize(w.f.Size))
 	},
 }, {
 	reason: disk.ReasonNotGrown, action: disk.Keep, on: inPlace, names: theMounted, priority: asWarning,
 	when:   func(in input) bool { v := in.f.Standing.Fit; return v.Valid(in.f) && v.Failure != "" },
 	means:  "the disk is mounted, and its filesystem could not be grown to fill the disk",
-	found:  func(w *told) string { return disk.OneLine(w.f.Standing.Fit.Failure) },
+	found:  func(w *wording) string { return disk.OneLine(w.f.Standing.Fit.Failure) },
 	remedy: notGrownRemedy,
 }, {
 	reason: disk.ReasonMounted, action: disk.Keep, on: inPlace, names: theMounted,
@@ -459,7 +461,7 @@ var mounting = []rule{{
 }}
 
 // coveredBy returns the path of the mount that covers the disk's mount in its place, or "".
-func coveredBy(f *disk.Facts, class *disk.Class) string { return ours(f, class).CoveredBy }
+func coveredBy(f *disk.Facts, class *disk.Class) string { return ownMount(f, class).CoveredBy }
 
 func givenOut(in input) bool {
 	return in.at == raw && in.class.Links(in.f, in.f.Standing.Link)

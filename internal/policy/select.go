@@ -37,9 +37,9 @@ func first(f *disk.Facts, s *disk.Settings) (class *disk.Class, other bool) {
 		c := &s.Classes[i]
 		switch {
 		case c.Partitions && raw:
-		case selects(itself(f), c):
+		case selects(ownSubject(f), c):
 			return c, false
-		case takes(f, c):
+		case selectsRelated(f, c):
 			return c, true
 		}
 	}
@@ -58,15 +58,15 @@ type subject struct {
 	anySize, anyKind bool
 }
 
-// itself returns the disk or partition that the facts describe.
-func itself(f *disk.Facts) subject {
+// ownSubject returns the disk or partition that the facts describe.
+func ownSubject(f *disk.Facts) subject {
 	return subject{Facts: f, name: f.Name, size: f.Size, partition: f.Whole != ""}
 }
 
-// whole returns the disk of a partition, or the disk itself.
-func whole(f *disk.Facts) subject {
+// wholeDisk returns the disk of a partition, or the disk itself.
+func wholeDisk(f *disk.Facts) subject {
 	if f.Whole == "" {
-		return itself(f)
+		return ownSubject(f)
 	}
 	return subject{Facts: f, name: f.Whole, size: f.WholeSize}
 }
@@ -77,7 +77,7 @@ func (a subject) serial() string { return strings.TrimRight(a.OfDisk(a.Serial), 
 // selects reports whether the class selects the subject.
 func selects(a subject, c *disk.Class) bool {
 	return c.Partitions == a.partition && !(c.Partitions && c.Mode == disk.ModeBlock) &&
-		!c.Selectors.IsZero() && named(a.name, &c.Selectors) && unbacked(a, &c.Selectors) == "" && holds(a, &c.Selectors)
+		!c.Selectors.IsZero() && nameMayMatch(a.name, &c.Selectors) && unbacked(a, &c.Selectors) == "" && matchesAll(a, &c.Selectors)
 }
 
 // unbacked returns why the backing file of a loop device prevents its selection, or "". Selectors for loop devices need
@@ -110,12 +110,12 @@ func ofKubelet(path string) bool {
 	return false
 }
 
-// takes reports whether the class selects a partition of the disk, or the disk of the partition. takes compares only
-// facts that a disk shares with its partitions. takes skips the selector size, because the facts of a disk do not have
-// the sizes of the partitions.
-func takes(f *disk.Facts, c *disk.Class) bool {
+// selectsRelated reports whether the class selects a partition of the disk, or the disk of the partition.
+// selectsRelated compares only facts that a disk shares with its partitions. selectsRelated skips the selector size,
+// because the facts of a disk do not have the sizes of the partitions.
+func selectsRelated(f *disk.Facts, c *disk.Class) bool {
 	if f.Whole != "" {
-		return selects(whole(f), c)
+		return selects(wholeDisk(f), c)
 	}
 	if !c.Partitions || len(f.Partitions) == 0 || f.Standing.Link != "" {
 		return false
@@ -132,7 +132,7 @@ func volume(f *disk.Facts, s *disk.Settings) bool {
 		return false
 	}
 	for i := range s.Classes {
-		if c := &s.Classes[i]; c.Mode == disk.ModeBlock && selects(whole(f), c) {
+		if c := &s.Classes[i]; c.Mode == disk.ModeBlock && selects(wholeDisk(f), c) {
 			return true
 		}
 	}
@@ -150,7 +150,7 @@ func placed(f *disk.Facts, s *disk.Settings, class *disk.Class) *disk.Class {
 		if c.Mode == disk.ModeBlock {
 			there = f.Whole == "" && f.Standing.Link != "" && path.Dir(f.Standing.Link) == c.Directory
 		} else {
-			there = ours(f, c) != nil && (class != nil || f.Standing.Volume.Place().In(c))
+			there = ownMount(f, c) != nil && (class != nil || f.Standing.Volume.Place().In(c))
 		}
 		switch {
 		case there && c == class:
@@ -178,17 +178,17 @@ func excludes(f *disk.Facts, e *disk.Selectors) bool {
 	switch {
 	case e.IsZero():
 		return false
-	case holds(itself(f), e):
+	case matchesAll(ownSubject(f), e):
 		return true
 	case f.Whole == "":
 		return false
 	}
-	disks := whole(f)
+	disks := wholeDisk(f)
 	disks.anyKind = true
-	return holds(disks, e)
+	return matchesAll(disks, e)
 }
 
-func holds(a subject, s *disk.Selectors) bool {
+func matchesAll(a subject, s *disk.Selectors) bool {
 	for i := range selectors {
 		if given, held := selectors[i].match(a, s); given && !held {
 			return false
@@ -197,10 +197,10 @@ func holds(a subject, s *disk.Selectors) bool {
 	return true
 }
 
-// named reports whether the selectors may select a disk with that kernel name at all. Any selectors may select
+// nameMayMatch reports whether the selectors may select a disk with that kernel name at all. Any selectors may select
 // virtio-blk, SCSI and NVMe disks. A device of another kind needs a name pattern that begins with the letters of the
 // kind. A pattern such as "*" must never select a device-mapper, loop or RAM device that somebody else made.
-func named(name string, s *disk.Selectors) bool {
+func nameMayMatch(name string, s *disk.Selectors) bool {
 	if ordinary(name) {
 		return true
 	}

@@ -126,7 +126,7 @@ func TestNamed(t *testing.T) {
 		{"dm-0", []string{"dm-1", "*"}, false},
 		{"x", []string{"x*"}, false},
 	} {
-		if got := named(tc.name, &disk.Selectors{Names: tc.patterns}); got != tc.want {
+		if got := nameMayMatch(tc.name, &disk.Selectors{Names: tc.patterns}); got != tc.want {
 			t.Errorf("%s by %q: %v", tc.name, tc.patterns, got)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 // This file contains the words of rules that need more than one sentence.
 
-func givenElseRemedy(w *told) string {
+func givenElseRemedy(w *wording) string {
 	name := w.f.Name
 	switch {
 	case w.f.Whole != "":
@@ -23,7 +23,7 @@ func givenElseRemedy(w *told) string {
 }
 
 // formatOffRemedy returns how to turn formatting on again, or what helps against a fault of the records.
-func formatOffRemedy(w *told) string {
+func formatOffRemedy(w *wording) string {
 	switch off := w.f.Standing.Formatting; {
 	case off == "":
 		return "set format: true in the file that hotmount config show names for it, then: systemctl reload hotmount"
@@ -41,30 +41,30 @@ func formatOffRemedy(w *told) string {
 	}
 }
 
-func serialTwiceWhy(w *told) string {
+func serialTwiceWhy(w *wording) string {
 	f := w.f
 	// For block volumes, only the serial shows that two disks are the same.
 	if p := secondPath(f); p != nil && (disk.SameSerial(f.Serial, p.Serial) || w.class == nil || w.class.Mode != disk.ModeBlock) {
 		return say("another disk has the same %s and is in use (%s): %s; this disk may be a second path to it", sharedWith(f, p), visible(p.InUse), place(p.ID, p.Slot))
 	}
-	return say("another disk has the same serial %s: %s%s; as block volumes the two disks could not be told apart", visible(f.Serial), place(f.SameSerial[0].ID, f.SameSerial[0].Slot), only(f.SerialCut(), " (virtio cuts serials at 20 characters)"))
+	return say("another disk has the same serial %s: %s%s; as block volumes the two disks could not be told apart", visible(f.Serial), place(f.SameSerial[0].ID, f.SameSerial[0].Slot), textIf(f.SerialCut(), " (virtio cuts serials at 20 characters)"))
 }
 
-func serialTwiceRemedy(w *told) string {
-	return onlyPath(w.f, "attach each disk with a serial of its own"+only(w.f.SerialCut(), ", which differs in its first 20 characters"))
+func serialTwiceRemedy(w *wording) string {
+	return onlyPath(w.f, "attach each disk with a serial of its own"+textIf(w.f.SerialCut(), ", which differs in its first 20 characters"))
 }
 
-func misplacedRemedy(w *told) string {
-	m, again := ours(w.f, w.class), ""
+func misplacedRemedy(w *wording) string {
+	m, again := ownMount(w.f, w.class), ""
 	// If only the kernel knows which filesystem is mounted, udev has to read the disk again. Without the trigger,
 	// hotmount would mount the disk at the same place again.
-	if !strings.EqualFold(w.f.Udev.FSUUID, misplaced(w.f, m)) {
+	if !strings.EqualFold(w.f.Udev.FSUUID, misplacedUUID(w.f, m)) {
 		again = "udevadm trigger --action=change " + w.f.Node() + "; "
 	}
 	return again + "stop the pods that use the disk, then umount " + visible(m.Path)
 }
 
-func shrunkWhy(w *told) string {
+func shrunkWhy(w *wording) string {
 	span, state := shrunkFrom(w), "the filesystem is not mounted"
 	if w.d.Mounted() {
 		state = "the filesystem is still mounted"
@@ -72,25 +72,25 @@ func shrunkWhy(w *told) string {
 	return say("the disk has shrunk: its %s %s takes %s, and the disk has only %s; %s, and the data beyond the disk's end cannot be read", visible(w.d.Type), w.d.UUID, disk.ExactSize(span), disk.ExactSize(w.f.Size), state)
 }
 
-func shrunkRemedy(w *told) string {
+func shrunkRemedy(w *wording) string {
 	return say("make the disk at least %d bytes again, at once (on the host: virsh blockresize), and check the filesystem before it is used", shrunkFrom(w))
 }
 
-func shrunkFrom(w *told) uint64 {
+func shrunkFrom(w *wording) uint64 {
 	if w.d.Mounted() {
 		return w.f.Spans().Size
 	}
 	return w.c.Span
 }
 
-func mountedWhy(w *told) string {
+func mountedWhy(w *wording) string {
 	if g := w.f.Spans(); g != nil && w.class != nil && w.class.Grow && w.f.Fixed() && g.Usable(w.f.Size) > g.Size {
 		return say("the disk is mounted, and its filesystem takes %s of %s: this node did not make the filesystem, so it grows only when the disk becomes larger", disk.ExactSize(g.Size), disk.ExactSize(w.f.Size))
 	}
 	return w.rule.means
 }
 
-func notGrownRemedy(w *told) string {
+func notGrownRemedy(w *wording) string {
 	if w.f.Standing.Fit.Recorded {
 		return say("stop the pods that use the disk; then hotmount release %s; then e2fsck -f %s; then hotmount accept %[1]s %[3]s", w.f.Name, w.f.Node(), disk.ReasonReleased)
 	}
@@ -98,7 +98,7 @@ func notGrownRemedy(w *told) string {
 }
 
 // otherBlockWhy returns why this disk may not be the disk that was given out under the same name.
-func otherBlockWhy(w *told) string {
+func otherBlockWhy(w *wording) string {
 	f, g := w.f, w.f.Standing.Given
 	wwn := "an unknown WWN"
 	if g.WWN != "" {
@@ -119,7 +119,7 @@ func otherBlockWhy(w *told) string {
 	return why
 }
 
-func otherClassWhy(w *told) string {
+func otherClassWhy(w *wording) string {
 	if w.class == nil {
 		return w.rule.means
 	}
@@ -127,27 +127,28 @@ func otherClassWhy(w *told) string {
 	if w.class.Mode == disk.ModeBlock {
 		was = w.f.Standing.Given.Place()
 	}
-	old := formerly(was, w.s, w.class)
+	old := formerClass(was, w.s, w.class)
 	if old == nil {
 		return w.rule.means
 	}
 	return say("the disk was a volume of class %s (%s), and class %s (%s) selects it now; class %[3]s would show its data under another name", visible(old.Name), old.Directory, visible(w.class.Name), w.class.Directory)
 }
 
-func sameSerialWhy(w *told) string {
-	why := besides(w.f, sameSerial(w.f), serial(w.f.Serial))
+func sameSerialWhy(w *wording) string {
+	why := describePossiblySame(w.f, sameSerial(w.f), serial(w.f.Serial))
 	if w.f.SerialCut() {
 		why += "; virtio passes on only the first 20 characters of a serial"
 	}
 	return why
 }
 
-func sameWWNWhy(w *told) string {
-	return besides(w.f, sameWWN(w.f), "WWN "+visible(w.f.WWN)) + "; the two may be paths to one disk"
+func sameWWNWhy(w *wording) string {
+	return describePossiblySame(w.f, sameWWN(w.f), "WWN "+visible(w.f.WWN)) + "; the two may be paths to one disk"
 }
 
-// besides names the peer that may be the same disk as a blank disk. what is the serial or WWN that both disks have.
-func besides(f *disk.Facts, p *disk.Peer, what string) string {
+// describePossiblySame names the peer that may be the same disk as a blank disk. what is the serial or WWN that both
+// disks have.
+func describePossiblySame(f *disk.Facts, p *disk.Peer, what string) string {
 	why := say("the disk looks blank, and another disk has the same %s: %s; this disk is %s", what, place(p.ID, p.Slot), place(f.ID, f.Slot))
 	if holds := strings.TrimSpace(p.Type + " " + p.UUID); holds != "" {
 		why += "; the other disk holds " + visible(holds)
@@ -155,7 +156,7 @@ func besides(f *disk.Facts, p *disk.Peer, what string) string {
 	return why
 }
 
-func sameSerialRemedy(w *told) string {
+func sameSerialRemedy(w *wording) string {
 	switch accept := "if these are two different disks: hotmount accept " + w.f.Name; {
 	case w.f.SerialCut():
 		return "on the host, give each disk a serial that differs in its first 20 characters (virsh attach-disk --serial); or, " + accept
@@ -166,7 +167,7 @@ func sameSerialRemedy(w *told) string {
 }
 
 // pathOrDisk returns the remedy for a blank disk that may be a second path to p.
-func pathOrDisk(w *told, p *disk.Peer) string {
+func pathOrDisk(w *wording, p *disk.Peer) string {
 	return say("if this disk is a second path to %s: leave both to multipathd, or exclude this disk in the configuration; if these are two different disks: hotmount accept %s", p.Name, w.f.Name)
 }
 
@@ -178,15 +179,15 @@ func itOrItsSlots(f *disk.Facts) string {
 	return "the disk"
 }
 
-// intended names the disk that the operator ordered to format.
-func intended(f *disk.Facts) string {
+// intendedDisk names the disk that the operator ordered to format.
+func intendedDisk(f *disk.Facts) string {
 	if f.Standing.IntentDoubt {
 		return "the disk, or " + identified(f.Standing.Intent.Identity) + ","
 	}
 	return "the disk"
 }
 
-func sharedWhy(w *told) string {
+func sharedWhy(w *wording) string {
 	it := "the disk"
 	if Intent(w.f, w.c) != nil {
 		it = itOrItsSlots(w.f)
@@ -194,15 +195,15 @@ func sharedWhy(w *told) string {
 	return say("%s was blank, and now holds %s %s, which this node did not make: another machine may use the disk, or have used it", it, visible(w.d.Type), w.d.UUID)
 }
 
-func overwriteWhy(w *told) string {
+func overwriteWhy(w *wording) string {
 	what := say("%s %s", visible(w.d.Type), w.d.UUID)
 	if w.f.Standing.IntentDoubt {
-		return say("an operator began to format %s and the format did not finish; if the format was of this disk, the %s that the disk holds may be damaged", intended(w.f), what)
+		return say("an operator began to format %s and the format did not finish; if the format was of this disk, the %s that the disk holds may be damaged", intendedDisk(w.f), what)
 	}
 	return say("an operator began to format the disk and the format did not finish; the %s that the disk held is still there and may be damaged", what)
 }
 
-func disturbedWhy(w *told) string {
+func disturbedWhy(w *wording) string {
 	i := w.f.Standing.Intent
 	why := say("this node made %s %s on %s and somebody else used it, or may have used it, before hotmount had read the filesystem back: %s", i.Type(), i.UUID, itOrItsSlots(w.f), visible(i.Doubt))
 	if w.c.Kind != disk.Filesystem {
@@ -211,21 +212,21 @@ func disturbedWhy(w *told) string {
 	return why + "; the filesystem may be damaged, and so may the other user's data"
 }
 
-func halfMadeWhy(w *told) string {
+func halfMadeWhy(w *wording) string {
 	if i := w.f.Standing.Intent; i != nil && w.c.UUID == i.UUID {
 		return say("mkfs.xfs did not finish on the disk, which may be a copy: this node began the unfinished filesystem %s on %s", w.c.UUID, identified(i.Identity))
 	}
 	return say("mkfs.xfs did not finish on the disk, and this node has no record of having begun the unfinished filesystem %s", w.c.UUID)
 }
 
-func unknownWhy(w *told) string {
+func unknownWhy(w *wording) string {
 	if i := w.f.Standing.Intent; i != nil && i.Over {
-		return say("an operator began to format %s and the format did not finish; what is left on the disk is not known%s", intended(w.f), evidence(w.c))
+		return say("an operator began to format %s and the format did not finish; what is left on the disk is not known%s", intendedDisk(w.f), evidence(w.c))
 	}
 	return w.rule.means + evidence(w.c)
 }
 
-func filesystemWhy(w *told) string {
+func filesystemWhy(w *wording) string {
 	why := say("the disk holds %s %s", visible(w.d.Type), w.d.UUID)
 	if l := w.f.Standing.LastOn; l != nil {
 		why += ", which was last mounted from another disk: " + sightedOn(l)
@@ -240,7 +241,7 @@ func rival(f *disk.Facts) (p *disk.Peer, path bool) {
 	return &f.SameUUID[max(i, 0)], i >= 0
 }
 
-func twinWhy(w *told) string {
+func twinWhy(w *wording) string {
 	f, d := w.f, w.d
 	const danger = "volumes of that UUID would show this disk's data"
 	switch {
@@ -274,7 +275,7 @@ const twinMount = "/run/twin"
 // recovered before xfs_admin can run. The kernel refuses to mount the twin of a mounted filesystem without nouuid.
 // twinRemedy mounts the twin below /run and not in a class directory. udev may miss the last write to the disk, so the
 // remedy triggers udev.
-func twinRemedy(w *told) string {
+func twinRemedy(w *wording) string {
 	f := w.f
 	own := say("give this disk a UUID of its own: mkdir -p %[2]s && mount -o nouuid %[1]s %[2]s && umount %[2]s && xfs_admin -U generate %[1]s && udevadm trigger %[1]s", f.Node(), twinMount)
 	if w.d.Type != "xfs" {

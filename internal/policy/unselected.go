@@ -27,20 +27,20 @@ func usual(f *disk.Facts) bool {
 
 // classToAdd returns a class that selects only this disk. As soon as the configuration defines a class, the built-in
 // class no longer applies.
-func classToAdd(w *told) string {
+func classToAdd(w *wording) string {
 	f := w.f
 	selector := "names: [" + f.Name + "]"
 	switch {
-	case plain(f.Serial):
+	case isPlain(f.Serial):
 		selector = `serial: ["` + f.Serial + `"]`
-	case plain(f.Slot):
+	case isPlain(f.Slot):
 		selector = `by_path: ["` + f.Slot + `"]`
 	}
 	return say("to let hotmount use the disk, add this class in /etc/hotmount/config.yaml to the classes that hotmount config show prints: {name: extra, %s, directory: /mnt/extra}", selector)
 }
 
-// plain reports whether the value, as a pattern, matches only itself and needs no escape in a configuration file.
-func plain(value string) bool {
+// isPlain reports whether the value, as a pattern, matches only itself and needs no escape in a configuration file.
+func isPlain(value string) bool {
 	return value != "" && !strings.HasPrefix(value, Regexp) && !strings.ContainsFunc(value, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-._:", r))
 	})

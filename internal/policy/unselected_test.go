@@ -66,7 +66,7 @@ func TestClassToAdd(t *testing.T) {
 	} {
 		f := blankDisk()
 		f.Serial, f.Slot = test.serial, test.slot
-		if got := classToAdd(&told{f: f}); !strings.Contains(got, test.want) {
+		if got := classToAdd(&wording{f: f}); !strings.Contains(got, test.want) {
 			t.Errorf("%q, %q: %s", test.serial, test.slot, got)
 		}
 	}

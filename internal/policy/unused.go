@@ -18,7 +18,7 @@ func Unused(disks []disk.Facts, s *disk.Settings) []string {
 		}
 	}
 	for i := range s.Classes {
-		if !slices.ContainsFunc(disks, func(f disk.Facts) bool { return f.System == "" && selects(itself(&f), &s.Classes[i]) }) {
+		if !slices.ContainsFunc(disks, func(f disk.Facts) bool { return f.System == "" && selects(ownSubject(&f), &s.Classes[i]) }) {
 			unused = append(unused, fmt.Sprintf("classes[%d]", i))
 		}
 	}

@@ -17,7 +17,7 @@ func Use(f *disk.Facts, d disk.Decision) string {
 // UseAccepted reports whether the operator has accepted that somebody else uses the disk.
 func UseAccepted(f *disk.Facts, s *disk.Settings) bool {
 	c := f.Known()
-	return inputOf(f, &c, s).spared(disk.ReasonUsed)
+	return inputOf(f, &c, s).isAccepted(disk.ReasonUsed)
 }
 
 // volumeInUse reports whether the disk is on record as a volume, is not mounted in its place, and is used by somebody

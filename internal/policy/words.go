@@ -9,8 +9,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// told is the input of the functions that return a rule's words.
-type told struct {
+// wording is the input of the functions that return a rule's words.
+type wording struct {
 	f *disk.Facts
 	c *disk.Content
 	s *disk.Settings
@@ -23,7 +23,7 @@ type told struct {
 // Words returns why the decision was made, and the command or other step that helps, or "" if nothing needs to be done.
 // Words makes foreign bytes visible.
 func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (why, next string) {
-	w := &told{f, c, s, d, s.Class(d.Class), ruleOf(d.Reason)}
+	w := &wording{f, c, s, d, s.Class(d.Class), ruleOf(d.Reason)}
 	if w.rule.why != nil {
 		why = w.rule.why(w)
 	}
@@ -46,15 +46,15 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 }
 
 // found returns the details on which the rule is based, or "".
-func (w *told) found() string {
+func (w *wording) found() string {
 	if w.rule.found == nil {
 		return ""
 	}
 	return w.rule.found(w)
 }
 
-// only returns the text if the argument there is true, and "" otherwise.
-func only(there bool, text string) string {
+// textIf returns the text if the argument there is true, and "" otherwise.
+func textIf(there bool, text string) string {
 	if there {
 		return text
 	}
@@ -65,7 +65,7 @@ func say(format string, args ...any) string { return fmt.Sprintf(format, args...
 
 func visible(s string) string { return disk.Visible(s) }
 
-func joined(all []string) string { return visible(strings.Join(all, ", ")) }
+func joinVisible(all []string) string { return visible(strings.Join(all, ", ")) }
 
 // firstMount returns the first mount point of the disk, or "".
 func firstMount(f *disk.Facts) string {
@@ -75,14 +75,14 @@ func firstMount(f *disk.Facts) string {
 	return visible(f.Mounts[0].Path)
 }
 
-func claimedRemedy(w *told) string {
+func claimedRemedy(w *wording) string {
 	if !strings.HasPrefix(w.f.Claim, "/run/systemd/generator") {
 		return ""
 	}
 	return "if the disk is no longer in fstab or on the kernel command line: systemctl daemon-reload; hotmount rescan"
 }
 
-func udevWhy(w *told) string {
+func udevWhy(w *wording) string {
 	// LVM hides a new volume from other rules while LVM zeroes its start. The event that ends the hiding can be lost,
 	// because udev starts to watch the device only after it has let LVM continue.
 	if w.f.MapperName != "" {
@@ -92,7 +92,7 @@ func udevWhy(w *told) string {
 }
 
 // giveUp returns the remedy for a disk on which data is missing.
-func giveUp(w *told) string {
+func giveUp(w *wording) string {
 	return "check the storage; if the missing data is not needed: hotmount accept " + w.f.Name
 }
 
@@ -100,7 +100,7 @@ func giveUp(w *told) string {
 func held(f *disk.Facts) string {
 	switch {
 	case len(f.Partitions) > 0:
-		return "partitions " + joined(f.Partitions)
+		return "partitions " + joinVisible(f.Partitions)
 	case f.Udev.PartTable != "":
 		return "a partition table, " + visible(f.Udev.PartTable)
 	case f.Udev.FSType != "" && knownUUID(f) != "":
@@ -152,19 +152,19 @@ func place(id disk.ID, slot string) string {
 	return id.String() + " at " + visible(slot)
 }
 
-// lost names the disk below this device that is gone, or returns "".
-func lost(f *disk.Facts) string {
+// goneDiskBelow names the disk below this device that is gone, or returns "".
+func goneDiskBelow(f *disk.Facts) string {
 	u := f.Lost()
 	if u == nil {
 		return ""
 	}
-	return visible(u.Name) + only(u.Serial != "", ", "+serial(u.Serial))
+	return visible(u.Name) + textIf(u.Serial != "", ", "+serial(u.Serial))
 }
 
 // lostRemedy returns what helps once the missing disk is attached again. The device must be unmounted first, because a
 // mounted device cannot be set up again.
-func lostRemedy(w *told) string {
-	when := "once the disk below is attached again" + only(len(w.f.Mounts) > 0, " and no pod uses this one") + ": " + only(w.d.Mounted(), "hotmount release "+w.f.Name+"; ")
+func lostRemedy(w *wording) string {
+	when := "once the disk below is attached again" + textIf(len(w.f.Mounts) > 0, " and no pod uses this one") + ": " + textIf(w.d.Mounted(), "hotmount release "+w.f.Name+"; ")
 	// The command names only this logical volume, because other volumes of its group may be in use.
 	if volume := w.f.LogicalVolume(); volume != "" {
 		return when + say("lvchange -an %s; lvchange -ay %[1]s", volume)
@@ -175,7 +175,7 @@ func lostRemedy(w *told) string {
 // wipe returns the remedy for a disk whose content is not needed. The remedy names only steps that help: on the host,
 // on the node, or with a token. hotmount cannot see a change that the host makes beneath an attached disk, and the disk
 // may be in use.
-func wipe(w *told) string {
+func wipe(w *wording) string {
 	f := w.f
 	if p := secondPath(f); p != nil {
 		return twoPaths(p)
@@ -210,7 +210,7 @@ func recordsUnread(f *disk.Facts) string {
 		return ""
 	}
 	why, helps, _ := strings.Cut(off, disk.Helps)
-	return "nothing on the disk may be overwritten yet: " + visible(why) + only(helps != "", disk.Helps+visible(helps))
+	return "nothing on the disk may be overwritten yet: " + visible(why) + textIf(helps != "", disk.Helps+visible(helps))
 }
 
 // onlyPath returns the given remedy, which writes to the disk. For a disk that may be a second path to a disk in use,
@@ -241,7 +241,7 @@ func twoPaths(p *disk.Peer) string {
 
 // byHand returns the type of filesystem that the operator should make by hand, which is a type that the disk's class
 // mounts.
-func byHand(w *told) string {
+func byHand(w *wording) string {
 	if w.class != nil && len(w.class.Accept) > 0 && !slices.Contains(w.class.Accept, disk.XFS) {
 		return w.class.Accept[0]
 	}

@@ -80,7 +80,7 @@ func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content,
 		return disk.Content{}, err
 	}
 	var finding Finding
-	if len(sigs) == 0 || super.unfinished() && s.Own.isXFS(super) && only(sigs, "xfs") {
+	if len(sigs) == 0 || super.unfinished() && s.Own.isXFS(super) && allOfKind(sigs, "xfs") {
 		if finding, err = scan(); err != nil {
 			return disk.Content{}, err
 		}
@@ -118,13 +118,13 @@ func (s *Source) file(f *Finding, begins string, zeros bool) (string, error) {
 func Content(sigs []Signature, finding Finding, super *XFSSuper, own Own) disk.Content {
 	c := disk.Content{Kind: disk.Unknown, Proven: true, Evidence: evidence(sigs, finding, super)}
 	switch {
-	case super.unfinished() && disk.ValidUUID(super.UUID) && only(sigs, "xfs"):
+	case super.unfinished() && disk.ValidUUID(super.UUID) && allOfKind(sigs, "xfs"):
 		c.Type = "xfs"
 		if !own.isXFS(super) || finding.clean() {
 			c.Kind, c.UUID = disk.HalfMade, super.UUID
 		}
 	case len(sigs) > 0:
-		return named(c, sigs, super)
+		return namedContent(c, sigs, super)
 	case finding.Zero() && super == nil:
 		c.Kind = disk.Blank
 	case finding.clean() && super == nil:
@@ -135,8 +135,8 @@ func Content(sigs []Signature, finding Finding, super *XFSSuper, own Own) disk.C
 	return c
 }
 
-// named returns the content of a disk on which a tool names something.
-func named(c disk.Content, sigs []Signature, super *XFSSuper) disk.Content {
+// namedContent returns the content of a disk on which a tool names something.
+func namedContent(c disk.Content, sigs []Signature, super *XFSSuper) disk.Content {
 	c.Kind, c.Type = disk.Other, sigs[0].Type
 	// named prefers the name from blkid, because wipefs lists signatures without judging them.
 	i := slices.IndexFunc(sigs, func(s Signature) bool { return s.Tool == "blkid" })
@@ -146,7 +146,7 @@ func named(c disk.Content, sigs []Signature, super *XFSSuper) disk.Content {
 	s := sigs[i]
 	c.Type = s.Type
 	uuid := strings.ToLower(s.UUID)
-	agree := slices.ContainsFunc(sigs, func(s Signature) bool { return s.Tool == "wipefs" }) && only(sigs, s.Type)
+	agree := slices.ContainsFunc(sigs, func(s Signature) bool { return s.Tool == "wipefs" }) && allOfKind(sigs, s.Type)
 	switch {
 	case s.Usage != "filesystem" || !agree || !disk.ValidUUID(uuid):
 		return c
@@ -159,8 +159,8 @@ func named(c disk.Content, sigs []Signature, super *XFSSuper) disk.Content {
 	return c
 }
 
-// only reports whether every signature has the type kind.
-func only(sigs []Signature, kind string) bool {
+// allOfKind reports whether every signature has the type kind.
+func allOfKind(sigs []Signature, kind string) bool {
 	return !slices.ContainsFunc(sigs, func(s Signature) bool { return s.Type != kind })
 }
 

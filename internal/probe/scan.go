@@ -86,8 +86,8 @@ func (p Plan) chunk() int {
 	return shortChunk
 }
 
-// of returns the plan for a disk of that size in bytes: Auto becomes Full or Sampled.
-func (p Plan) of(size uint64) Plan {
+// forSize returns the plan for a disk of that size in bytes: Auto becomes Full or Sampled.
+func (p Plan) forSize(size uint64) Plan {
 	switch {
 	case p != Auto:
 		return p
@@ -135,7 +135,7 @@ func (e *ReadError) Unwrap() error { return e.Err }
 // s.Reader is a file opened with O_DIRECT, the page cache is neither trusted nor filled. The error is a *ReadError or
 // the cause of ctx. After an error nothing is known about the content.
 func Scan(ctx context.Context, s Source, plan Plan) (Finding, error) {
-	f := Finding{Plan: plan.of(s.Size), Size: s.Size}
+	f := Finding{Plan: plan.forSize(s.Size), Size: s.Size}
 	if s.Size == 0 {
 		return Finding{}, errors.New("cannot scan: the size is 0")
 	}
@@ -204,7 +204,7 @@ func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset
 		if s.Progress != nil {
 			s.Progress(ctx, Progress{At: p.end, Size: s.Size, Read: a.bytes})
 		}
-		err = s.slow(ctx, begun, a.bytes)
+		err = s.throttle(ctx, begun, a.bytes)
 		return err == nil
 	}
 	inOrder := turns{next: next}
@@ -281,7 +281,7 @@ func (t *turns) read(ctx context.Context, r io.ReaderAt, b []byte, hand func(p p
 		t.given++
 		got := b[:p.end-p.start]
 		var err error
-		t.outside(func() { err = readFull(r, got, p.start) })
+		t.unlocked(func() { err = readFull(r, got, p.start) })
 		for t.handed != mine && !t.over {
 			t.changed.Wait()
 		}
@@ -289,15 +289,15 @@ func (t *turns) read(ctx context.Context, r io.ReaderAt, b []byte, hand func(p p
 			return
 		}
 		// Until handed changes, no other goroutine may pass on data.
-		t.outside(func() { more = hand(p, got, err) })
+		t.unlocked(func() { more = hand(p, got, err) })
 		t.handed, t.over = t.handed+1, t.over || !more
 		t.changed.Broadcast()
 	}
 }
 
-// outside runs f without the lock. outside takes the lock again even if f panics, because a second unlock by the caller
-// would hide the panic.
-func (t *turns) outside(f func()) {
+// unlocked runs f without the lock. unlocked takes the lock again even if f panics, because a second unlock by the
+// caller would hide the panic.
+func (t *turns) unlocked(f func()) {
 	t.mu.Unlock()
 	defer t.mu.Lock()
 	f()
@@ -307,7 +307,7 @@ func (t *turns) outside(f func()) {
 func Digest(ctx context.Context, s Source, plan Plan) ([sha256.Size]byte, error) {
 	var sum [sha256.Size]byte
 	h := sha256.New()
-	_, err := s.read(ctx, plan.of(s.Size), func(b []byte, offset uint64) bool {
+	_, err := s.read(ctx, plan.forSize(s.Size), func(b []byte, offset uint64) bool {
 		h.Write(binary.LittleEndian.AppendUint64(nil, offset))
 		h.Write(b)
 		return true
@@ -316,8 +316,8 @@ func Digest(ctx context.Context, s Source, plan Plan) ([sha256.Size]byte, error)
 	return sum, err
 }
 
-// slow waits until the average rate of the scan since begun is at most Rate.
-func (s *Source) slow(ctx context.Context, begun time.Time, read uint64) error {
+// throttle waits until the average rate of the scan since begun is at most Rate.
+func (s *Source) throttle(ctx context.Context, begun time.Time, read uint64) error {
 	if s.Rate == 0 {
 		return nil
 	}
@@ -382,24 +382,24 @@ func (p Plan) extents(size uint64) (iter.Seq[extent], error) {
 	}
 	switch p {
 	case Full:
-		return clip(size, one(extent{0, size})), nil
+		return clip(size, extentsOf(extent{0, size})), nil
 	case Unsigned, ends:
-		return clip(size, one(extent{0, Window}, extent{tail(size), size})), nil
+		return clip(size, extentsOf(extent{0, Window}, extent{tailOffset(size), size})), nil
 	case Sampled:
 		return clip(size, samples(size)), nil
 	}
 	return nil, fmt.Errorf("cannot scan: unknown plan %q", string(p))
 }
 
-// tail returns the offset of the window at the end: Window bytes before the end, rounded down for a direct read.
-func tail(size uint64) uint64 {
+// tailOffset returns the offset of the window at the end: Window bytes before the end, rounded down for a direct read.
+func tailOffset(size uint64) uint64 {
 	if size < Window {
 		return 0
 	}
 	return (size - Window) / align * align
 }
 
-func one(list ...extent) iter.Seq[extent] {
+func extentsOf(list ...extent) iter.Seq[extent] {
 	return func(yield func(extent) bool) {
 		for _, e := range list {
 			if !yield(e) {
@@ -419,7 +419,7 @@ func samples(size uint64) iter.Seq[extent] {
 		if !yield(extent{0, Window}) {
 			return
 		}
-		for at := uint64(0); at < tail(size); at += stride {
+		for at := uint64(0); at < tailOffset(size); at += stride {
 			for len(special) > 0 && special[0] <= at {
 				if !yield(extent{special[0], special[0] + sample}) {
 					return
@@ -431,11 +431,11 @@ func samples(size uint64) iter.Seq[extent] {
 			}
 		}
 		for _, at := range special {
-			if at < tail(size) && !yield(extent{at, at + sample}) {
+			if at < tailOffset(size) && !yield(extent{at, at + sample}) {
 				return
 			}
 		}
-		yield(extent{tail(size), size})
+		yield(extent{tailOffset(size), size})
 	}
 }
 

@@ -47,7 +47,7 @@ func parse(data []byte) (*values, error) {
 			return nil, err
 		}
 		if len(v.Classes) > 0 {
-			return v.filled(), nil
+			return v.withDefaults(), nil
 		}
 	}
 }
@@ -77,11 +77,11 @@ func configMap(data map[string]string) (*values, error) {
 			}
 		}
 	}
-	return v.filled(), nil
+	return v.withDefaults(), nil
 }
 
-// filled returns v, in which empty fields now have the defaults of the chart and the provisioner.
-func (v *values) filled() *values {
+// withDefaults returns v, in which empty fields now have the defaults of the chart and the provisioner.
+func (v *values) withDefaults() *values {
 	for i := range v.Classes {
 		c := &v.Classes[i]
 		c.MountDir = cmp.Or(c.MountDir, c.HostDir)

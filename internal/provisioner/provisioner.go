@@ -143,12 +143,12 @@ func Check(s *disk.Settings, data []byte) ([]string, error) {
 		return nil, err
 	}
 	k := &checker{s: s, v: v}
-	k.whole()
+	k.checkGlobalKeys()
 	for i := range s.Classes {
-		k.ours(&s.Classes[i])
+		k.checkHotmountClass(&s.Classes[i])
 	}
 	for i := range v.Classes {
-		k.theirs(i)
+		k.checkProvisionerClass(i)
 	}
 	return k.found, nil
 }
@@ -159,22 +159,22 @@ type checker struct {
 	found []string
 }
 
-// unless adds a finding, with the words in format, if fits is false.
-func (k *checker) unless(fits bool, format string, args ...any) {
+// require adds a finding, with the words in format, if fits is false.
+func (k *checker) require(fits bool, format string, args ...any) {
 	if !fits {
 		k.found = append(k.found, fmt.Sprintf(format, args...))
 	}
 }
 
-func (k *checker) whole() {
-	k.unless(k.v.Common.Kind == 0, "common: is a key of charts before 2.0, and has no effect: move its contents to the top level")
-	k.unless(k.v.UseNodeNameOnly, "useNodeNameOnly: found false, expected true: a node that is registered again could not keep its volumes")
-	k.unless(!k.v.SetPVOwnerRef, "setPVOwnerRef: found true, expected false: the volumes would be deleted with the node object")
-	k.unless(!k.v.Cleanup.Enabled, "nodeCleanupController.enabled: found true, expected false: the controller deletes the volumes of nodes that are away, although the disks stay")
+func (k *checker) checkGlobalKeys() {
+	k.require(k.v.Common.Kind == 0, "common: is a key of charts before 2.0, and has no effect: move its contents to the top level")
+	k.require(k.v.UseNodeNameOnly, "useNodeNameOnly: found false, expected true: a node that is registered again could not keep its volumes")
+	k.require(!k.v.SetPVOwnerRef, "setPVOwnerRef: found true, expected false: the volumes would be deleted with the node object")
+	k.require(!k.v.Cleanup.Enabled, "nodeCleanupController.enabled: found true, expected false: the controller deletes the volumes of nodes that are away, although the disks stay")
 }
 
-// ours checks one of hotmount's classes.
-func (k *checker) ours(c *disk.Class) {
+// checkHotmountClass checks one of hotmount's classes.
+func (k *checker) checkHotmountClass(c *disk.Class) {
 	want := expected(c)
 	n := 0
 	for i := range k.v.Classes {
@@ -182,51 +182,52 @@ func (k *checker) ours(c *disk.Class) {
 		if path.Clean(got.HostDir) != want.HostDir {
 			continue
 		}
-		k.unless(c.Provision, "class %s: hostDir: found %s, the directory of hotmount's class %s, which is not for the provisioner (provision: false): its disks would become volumes, and be emptied", disk.Visible(got.Name), want.HostDir, c.Name)
+		k.require(c.Provision, "class %s: hostDir: found %s, the directory of hotmount's class %s, which is not for the provisioner (provision: false): its disks would become volumes, and be emptied", disk.Visible(got.Name), want.HostDir, c.Name)
 		if c.Provision {
 			n++
-			k.unless(n != 2, "class %s: its directory %s is in two of the provisioner's classes: each disk would become two volumes", c.Name, want.HostDir)
+			k.require(n != 2, "class %s: its directory %s is in two of the provisioner's classes: each disk would become two volumes", c.Name, want.HostDir)
 			k.pair(c, got, &want)
 		}
 	}
-	k.unless(n > 0 || !c.Provision, "class %s: its disks do not become volumes, because the provisioner has no class with hostDir %s", c.Name, want.HostDir)
+	k.require(n > 0 || !c.Provision, "class %s: its disks do not become volumes, because the provisioner has no class with hostDir %s", c.Name, want.HostDir)
 }
 
 func (k *checker) pair(c *disk.Class, got, want *class) {
 	name := "class " + disk.Visible(got.Name)
-	k.unless(c.StorageClass == "" || got.Name == c.StorageClass, "%s: name: found %s, expected %s, the storage_class of class %s", name, disk.Visible(got.Name), want.Name, c.Name)
-	k.unless(got.VolumeMode == want.VolumeMode, "%s: volumeMode: found %s, expected %s", name, disk.Visible(got.VolumeMode), want.VolumeMode)
+	k.require(c.StorageClass == "" || got.Name == c.StorageClass, "%s: name: found %s, expected %s, the storage_class of class %s", name, disk.Visible(got.Name), want.Name, c.Name)
+	k.require(got.VolumeMode == want.VolumeMode, "%s: volumeMode: found %s, expected %s", name, disk.Visible(got.VolumeMode), want.VolumeMode)
 	sample := sampleMount
 	if c.Mode == disk.ModeBlock {
 		sample = sampleLink
-		k.unless(len(got.BlockCleaner) > 0 && !strings.HasSuffix(got.BlockCleaner[0], "/quick_reset.sh"),
+		k.require(len(got.BlockCleaner) > 0 && !strings.HasSuffix(got.BlockCleaner[0], "/quick_reset.sh"),
 			"%s: blockCleanerCommand: found quick_reset.sh, which is the default, expected %s: the next user could read the last user's data", name, strings.Join(want.BlockCleaner, " "))
-		k.unless(k.v.MountDevVolume == nil || *k.v.MountDevVolume, "mountDevVolume: found false, expected true: class %s has block volumes", c.Name)
+		k.require(k.v.MountDevVolume == nil || *k.v.MountDevVolume, "mountDevVolume: found false, expected true: class %s has block volumes", c.Name)
 	}
 	match, _ := path.Match(got.NamePattern, sample)
-	k.unless(match, "%s: namePattern: found %s, which does not match %s, expected %s", name, disk.Visible(got.NamePattern), sample, want.NamePattern)
-	k.unless(!match || got.NamePattern == want.NamePattern,
+	k.require(match, "%s: namePattern: found %s, which does not match %s, expected %s", name, disk.Visible(got.NamePattern), sample, want.NamePattern)
+	k.require(!match || got.NamePattern == want.NamePattern,
 		"%s: namePattern: found %s, expected %s: anything else in that directory would become a volume", name, disk.Visible(got.NamePattern), want.NamePattern)
-	k.unless(c.Mode == disk.ModeBlock || got.FSType == "" || slices.Contains(c.Accept, got.FSType), "%s: fsType: found %s, expected %s", name, disk.Visible(got.FSType), want.FSType)
+	k.require(c.Mode == disk.ModeBlock || got.FSType == "" || slices.Contains(c.Accept, got.FSType), "%s: fsType: found %s, expected %s", name, disk.Visible(got.FSType), want.FSType)
 }
 
-// theirs checks one class of the provisioner's file, even if hotmount does not use the directory of the class.
-func (k *checker) theirs(i int) {
+// checkProvisionerClass checks one class of the provisioner's file, even if hotmount does not use the directory of the
+// class.
+func (k *checker) checkProvisionerClass(i int) {
 	c := &k.v.Classes[i]
 	name := "class " + disk.Visible(c.Name)
 	s, err := c.storageClass()
-	k.unless(err == nil, "%s: storageClass: %v", name, err)
-	k.unless(err != nil || len(s.MountOptions) == 0, "%s: storageClass.mountOptions: found %s, expected none: the disk is mounted already, with the options of hotmount's class", name, disk.Visible(fmt.Sprint(s.MountOptions)))
+	k.require(err == nil, "%s: storageClass: %v", name, err)
+	k.require(err != nil || len(s.MountOptions) == 0, "%s: storageClass.mountOptions: found %s, expected none: the disk is mounted already, with the options of hotmount's class", name, disk.Visible(fmt.Sprint(s.MountOptions)))
 	for j := range k.s.Classes {
 		ours := &k.s.Classes[j]
 		host := path.Clean(c.HostDir)
-		k.unless(host == ours.Directory || !nested(host, ours.Directory),
+		k.require(host == ours.Directory || !nested(host, ours.Directory),
 			"%s: hostDir: found %s, and %s is the directory of hotmount's class %s: one class directory must not contain another", name, disk.Visible(c.HostDir), ours.Directory, ours.Name)
 	}
 	for j := range i {
 		o := &k.v.Classes[j]
-		k.unless(c.Name != o.Name, "%s: two classes have this name", name)
-		k.unless(!nested(path.Clean(c.MountDir), path.Clean(o.MountDir)),
+		k.require(c.Name != o.Name, "%s: two classes have this name", name)
+		k.require(!nested(path.Clean(c.MountDir), path.Clean(o.MountDir)),
 			"%s: mountDir: found %s, and class %s has %s: inside the provisioner's pod, one directory is a mount point in the other, and would become a volume on the system disk", name, disk.Visible(c.MountDir), disk.Visible(o.Name), disk.Visible(o.MountDir))
 	}
 }

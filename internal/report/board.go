@@ -104,7 +104,7 @@ func (b *Board) Repeats(e disk.Event) bool {
 	case e.Kind != disk.EventDecided:
 		return false
 	case d.Reason == disk.ReasonUnselected:
-		return b.mentioned(e.Facts)
+		return b.wasMentioned(e.Facts)
 	case d.Action != disk.Refuse && d.Action != disk.Hold:
 		return false
 	}
@@ -114,9 +114,9 @@ func (b *Board) Repeats(e disk.Event) bool {
 	return former.Seq == l.Seq && former.Decision == l.Decision && former.Why == l.Why
 }
 
-// mentioned reports whether the disk was already logged as a disk that no class selects. mentioned records that the
-// disk is logged now.
-func (b *Board) mentioned(f *disk.Facts) bool {
+// wasMentioned reports whether the disk was already logged as a disk that no class selects. wasMentioned records that
+// the disk is logged now.
+func (b *Board) wasMentioned(f *disk.Facts) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	former, last := b.former[f.Name], b.unselected[f.Name]

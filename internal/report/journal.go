@@ -62,7 +62,7 @@ func (l *Log) sendData(data []byte, wait bool) error {
 	err := l.give(data, nil, wait)
 	if errors.Is(err, unix.EMSGSIZE) || errors.Is(err, unix.ENOBUFS) {
 		// An entry that is too long for one message is sent as a file.
-		file, e := sealed(data)
+		file, e := sealedFile(data)
 		if e != nil {
 			return e
 		}
@@ -93,8 +93,8 @@ func (l *Log) give(data, rights []byte, wait bool) error {
 	return cmp.Or(err, sent, l.journald.SetWriteDeadline(time.Time{}))
 }
 
-// sealed returns a sealed file that contains the data. journald does not accept a file that is not sealed.
-func sealed(data []byte) (*os.File, error) {
+// sealedFile returns a sealed file that contains the data. journald does not accept a file that is not sealed.
+func sealedFile(data []byte) (*os.File, error) {
 	fd, err := unix.MemfdCreate("journal", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, err

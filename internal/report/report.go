@@ -181,7 +181,7 @@ func (l *Log) Report(e disk.Event) {
 	switch e.Kind {
 	case disk.EventDecided:
 		if d.Reason != disk.ReasonNoClass { // hotmount plan shows these disks
-			l.decided(e)
+			l.logDecision(e)
 		}
 	case disk.EventMounted:
 		l.Event(KindMounted, journal.PriNotice, f, d, at, fmt.Sprintf("%s: mounted %s %s at %s", Name(f), d.Type, d.UUID, at))
@@ -213,7 +213,7 @@ func (l *Log) Report(e disk.Event) {
 	}
 }
 
-func (l *Log) decided(e disk.Event) {
+func (l *Log) logDecision(e disk.Event) {
 	d := e.Decision
 	why, next := policy.Words(e.Facts, e.Content, e.Settings, d)
 	message := fmt.Sprintf("%s: %s: %s", Name(e.Facts), d.Action, why)

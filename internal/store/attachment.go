@@ -48,9 +48,9 @@ func keepText(path, text string) error {
 
 func (s Store) drop(k kind, seq uint64) error { return removeIfThere(s.record(k, seq)) }
 
-// recall returns a record of an attachment, or nil. An unreadable record counts as missing. A missing record is safe:
-// no hold is lifted, the proof runs again, and the filesystem is measured again.
-func recall[T any](s Store, k kind, seq uint64) *T {
+// readRecord returns a record of an attachment, or nil. An unreadable record counts as missing. A missing record is
+// safe: no hold is lifted, the proof runs again, and the filesystem is measured again.
+func readRecord[T any](s Store, k kind, seq uint64) *T {
 	var v T
 	if readJSON(s.record(k, seq), &v) != nil {
 		return nil
@@ -60,8 +60,8 @@ func recall[T any](s Store, k kind, seq uint64) *T {
 
 // attachment returns the part of a disk's standing that is on record for the attachment with the sequence number seq.
 func (s Store) attachment(seq uint64) disk.Standing {
-	st := disk.Standing{Verdict: recall[disk.Verdict](s, verdictDir, seq), Fit: recall[disk.Fit](s, fitDir, seq), Used: recall[disk.Use](s, usedDir, seq)}
-	if all := recall[[]disk.Word](s, acceptedDir, seq); all != nil {
+	st := disk.Standing{Verdict: readRecord[disk.Verdict](s, verdictDir, seq), Fit: readRecord[disk.Fit](s, fitDir, seq), Used: readRecord[disk.Use](s, usedDir, seq)}
+	if all := readRecord[[]disk.Word](s, acceptedDir, seq); all != nil {
 		st.Accepted = *all
 	}
 	if reason, err := readFile(s.record(unmountedDir, seq)); err == nil {

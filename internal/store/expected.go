@@ -18,7 +18,7 @@ type Expectations struct {
 func (e *Expectations) Expect(s disk.Sighting) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.all = last(append(e.all, s))
+	e.all = lastKept(append(e.all, s))
 }
 
 // Expected returns the sightings that are still to be recorded, in the order in which they were seen.
@@ -52,7 +52,7 @@ func (e *Expectations) sightings(s Store) ([]disk.Sighting, error) {
 	expected := e.Expected()
 	all, err := s.Sightings()
 	if len(expected) > 0 {
-		all = last(merge(all, expected))
+		all = lastKept(merge(all, expected))
 	}
 	return all, err
 }

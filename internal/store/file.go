@@ -88,14 +88,14 @@ func readList[T any](path string) ([]T, error) {
 
 // saveList replaces the file of a list and syncs it. saveList keeps only the newest records.
 func saveList[T any](s Store, path string, all []T) error {
-	return s.save(path, list[T]{version, last(all)})
+	return s.save(path, list[T]{version, lastKept(all)})
 }
 
 // mostKept bounds the length of each list that grows without an operator's action.
 const mostKept = 1024
 
-// last returns the last mostKept entries of the list, or all entries if there are fewer.
-func last[T any](list []T) []T { return list[max(0, len(list)-mostKept):] }
+// lastKept returns the last mostKept entries of the list, or all entries if there are fewer.
+func lastKept[T any](list []T) []T { return list[max(0, len(list)-mostKept):] }
 
 // replace replaces the whole file. If synced is set, the new content and the file's name are on the disk when replace
 // returns.

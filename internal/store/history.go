@@ -186,7 +186,7 @@ func (s Store) EndFormat(uuid string, failure error) error {
 func (s Store) close(uuid string, failure error) error {
 	e := ending{UUID: uuid, Ended: time.Now().UTC().Round(0)}
 	if failure != nil {
-		e.Failure = cut(failure.Error(), evidenceSize)
+		e.Failure = truncate(failure.Error(), evidenceSize)
 	}
 	return s.append(func([]disk.Record) (entry, error) { return entry{End: &e}, nil })
 }
@@ -262,7 +262,7 @@ func newest(all []disk.Record) ([]byte, error) {
 func bounded(evidence []string) []string {
 	kept, size := []string{}, 0
 	for i, line := range evidence {
-		line = cut(line, 512)
+		line = truncate(line, 512)
 		if size += len(line); size > evidenceSize {
 			return append(kept, fmt.Sprintf("… and %d more", len(evidence)-i))
 		}
@@ -271,7 +271,7 @@ func bounded(evidence []string) []string {
 	return kept
 }
 
-func cut(s string, most int) string {
+func truncate(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}

@@ -170,7 +170,7 @@ func TestADamagedHistoryFormatsNothing(t *testing.T) {
 func TestHistoryIsBounded(t *testing.T) {
 	s := made(t)
 	z := strings.Repeat("z", 2000)
-	r := disk.Record{Evidence: bounded([]string{z, z, z, z, z, "w"}), Failure: cut(z+z, evidenceSize)}
+	r := disk.Record{Evidence: bounded([]string{z, z, z, z, z, "w"}), Failure: truncate(z+z, evidenceSize)}
 	if n := len(strings.Join(r.Evidence, "")); n > evidenceSize+100 || r.Evidence[len(r.Evidence)-1] != "… and 3 more" {
 		t.Errorf("%d bytes of evidence: %q", n, r.Evidence)
 	}

@@ -32,7 +32,7 @@ func (s Store) begins(i disk.Intent, attached func(seq uint64) bool) error {
 		if err := s.note([]disk.Sighting{{Identity: i.Identity}}, false); err != nil {
 			return err
 		}
-		if err := s.leave(all, func(n *disk.Intent) bool { return displaced(n, &i) }); err != nil {
+		if err := s.markLeft(all, func(n *disk.Intent) bool { return displaced(n, &i) }); err != nil {
 			return err
 		}
 		return s.saveIntent(i)
@@ -83,13 +83,13 @@ func (s Store) Leave(uuid string) error {
 		if err != nil {
 			return err
 		}
-		return s.leave(all, func(n *disk.Intent) bool { return n.UUID == uuid })
+		return s.markLeft(all, func(n *disk.Intent) bool { return n.UUID == uuid })
 	})
 	return wrap(err, "cannot record that the disk of the intent %s has left its slot", uuid)
 }
 
-// leave records, for each intent for which has returns true, that the intent's disk has left its slot.
-func (s Store) leave(all []disk.Intent, has func(*disk.Intent) bool) error {
+// markLeft records, for each intent for which has returns true, that the intent's disk has left its slot.
+func (s Store) markLeft(all []disk.Intent, has func(*disk.Intent) bool) error {
 	for _, n := range all {
 		if n.Left || !has(&n) {
 			continue

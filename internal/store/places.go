@@ -22,9 +22,9 @@ const (
 	placeWord  = 10 * time.Second
 )
 
-// stalled is how long a disk may keep a place without completing a read. Without the bound stalled, two disks on dead
-// storage would keep all other disks from being read.
-const stalled = 30 * time.Second
+// stallTimeout is how long a disk may keep a place without completing a read. Without the bound stalled, two disks on
+// dead storage would keep all other disks from being read.
+const stallTimeout = 30 * time.Second
 
 // Place is the right to read a disk in full. ScanPlace and LaterPlace return a Place.
 type Place struct {
@@ -70,9 +70,9 @@ func (p *Place) Progress(ctx context.Context) error {
 		p.file = file
 	}
 	if p.idle == nil {
-		p.idle = time.AfterFunc(stalled, p.stall)
+		p.idle = time.AfterFunc(stallTimeout, p.giveAway)
 	}
-	p.idle.Reset(stalled)
+	p.idle.Reset(stallTimeout)
 	return nil
 }
 
@@ -95,8 +95,8 @@ func (p *Place) Free() {
 	p.release()
 }
 
-// stall gives the place away because no read has ended within the time stalled.
-func (p *Place) stall() {
+// giveAway gives the place away because no read has ended within the time stalled.
+func (p *Place) giveAway() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.release()

@@ -84,13 +84,13 @@ func TestScanPlaceOfAStalledDisk(t *testing.T) {
 		begun := time.Now()
 		dead, alive := take(), take()
 		for range 2 {
-			time.Sleep(stalled * 2 / 3)
+			time.Sleep(stallTimeout * 2 / 3)
 			if err := alive.Progress(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
 		third := take()
-		if waited := time.Since(begun); waited > stalled*3/2 {
+		if waited := time.Since(begun); waited > stallTimeout*3/2 {
 			t.Errorf("it got a place after %s", waited)
 		}
 		back := make(chan error)
@@ -129,7 +129,7 @@ func TestALongWaitForAPlace(t *testing.T) {
 		later, done := s.LaterPlace(func() {}), make(chan error)
 		go func() { done <- later.Progress(t.Context()) }()
 		for range 3 {
-			time.Sleep(stalled * 2 / 3)
+			time.Sleep(stallTimeout * 2 / 3)
 			for _, p := range places {
 				if err := p.Progress(t.Context()); err != nil {
 					t.Fatal(err)

@@ -66,7 +66,7 @@ func (s Store) Recover() {
 		_ = s.Check()
 	}
 	var st unix.Statfs_t
-	if unix.Statfs(s.State, &st) != nil || !roomy(&st) {
+	if unix.Statfs(s.State, &st) != nil || !hasRoom(&st) {
 		return
 	}
 	var missing []string
@@ -78,8 +78,8 @@ func (s Store) Recover() {
 	takeAll(missing)
 }
 
-// roomy reports whether there is plenty of room for the reserve. A filesystem that does not count inodes has 0 Files.
-func roomy(st *unix.Statfs_t) bool {
+// hasRoom reports whether there is plenty of room for the reserve. A filesystem that does not count inodes has 0 Files.
+func hasRoom(st *unix.Statfs_t) bool {
 	return st.Bavail*uint64(st.Bsize) >= 4*reserveFiles*reserveSize && (st.Files == 0 || st.Ffree >= 4*reserveFiles)
 }
 

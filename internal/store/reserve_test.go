@@ -124,7 +124,7 @@ func TestRoomy(t *testing.T) {
 		false: {{Bsize: 4096, Bavail: 4095, Files: 512, Ffree: 256}, {Bsize: 4096, Bavail: 4096, Files: 512, Ffree: 255}, {Bsize: 4096, Bavail: 4095}},
 	} {
 		for _, st := range all {
-			if got := roomy(&st); got != want {
+			if got := hasRoom(&st); got != want {
 				t.Errorf("%+v: %v", st, got)
 			}
 		}

@@ -19,7 +19,7 @@ func (s Store) Remember(seen []disk.Sighting) error {
 		if err != nil {
 			return err
 		}
-		all = last(merge(all, seen))
+		all = lastKept(merge(all, seen))
 		if err := saveList(s, s.sightingsFile(), all); err != nil {
 			return err
 		}

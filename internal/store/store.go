@@ -357,9 +357,9 @@ func (s Store) Keep(f *disk.Facts, boot string, reason disk.Reason) error {
 	err := s.change(func(st *state) {
 		id := f.Identity(boot)
 		if reason == disk.ReasonTwin {
-			st.Twins = last(append(st.Twins, identity.Twin{Identity: id, UUID: f.Known().UUID}))
+			st.Twins = lastKept(append(st.Twins, identity.Twin{Identity: id, UUID: f.Known().UUID}))
 		} else {
-			st.Braked = last(append(st.Braked, id))
+			st.Braked = lastKept(append(st.Braked, id))
 		}
 	})
 	return wrap(err, "cannot record that %s is held", f.Name)

@@ -68,7 +68,7 @@ func onNVMeFabric(dir string) bool {
 func (f FS) aboveFabric(name string) bool {
 	below, err := f.Below(name)
 	return err != nil || slices.ContainsFunc(below, func(part string) bool {
-		dir, err := follow(f.path("sys/block", part))
+		dir, err := resolveEntry(f.path("sys/block", part))
 		if err != nil {
 			return true
 		}

@@ -62,7 +62,7 @@ func fillHardware(facts *disk.Facts, dir string) error {
 				break
 			}
 			text, err := readAttribute(filepath.Join(dir, attribute))
-			if err != nil && !without(err) {
+			if err != nil && !isMissingValue(err) {
 				return err
 			}
 			*from.to = strings.TrimRight(strings.TrimSuffix(text, "\n"), from.trim)
@@ -70,7 +70,7 @@ func fillHardware(facts *disk.Facts, dir string) error {
 	}
 	if facts.Serial == "" && facts.Transport != "loop" && facts.Transport != "virtio" {
 		page, err := readAttribute(filepath.Join(dir, "device/vpd_pg80"))
-		if err != nil && !without(err) {
+		if err != nil && !isMissingValue(err) {
 			return err
 		}
 		facts.Serial = unitSerial(page)
@@ -80,7 +80,7 @@ func fillHardware(facts *disk.Facts, dir string) error {
 		// the namespace becomes part of the serial. The number comes first, because virtio may cut off the end of a
 		// serial.
 		id, err := readAttribute(filepath.Join(dir, "nsid"))
-		if err != nil && !without(err) {
+		if err != nil && !isMissingValue(err) {
 			return err
 		}
 		facts.Serial = disk.NamespacePrefix(strings.TrimSuffix(id, "\n")) + facts.Serial
@@ -118,9 +118,9 @@ func unitSerial(page string) string {
 	return strings.Trim(page[4:min(len(page), 4+length)], " \x00")
 }
 
-// without reports whether the error means that the disk does not have the attribute, or that the attribute has no
-// value. sdev_show_wwid returns EINVAL for a missing value (drivers/scsi/scsi_sysfs.c).
-func without(err error) bool {
+// isMissingValue reports whether the error means that the disk does not have the attribute, or that the attribute has
+// no value. sdev_show_wwid returns EINVAL for a missing value (drivers/scsi/scsi_sysfs.c).
+func isMissingValue(err error) bool {
 	for _, e := range []error{fs.ErrNotExist, syscall.ENOTDIR, syscall.EINVAL, syscall.ENXIO, syscall.EOPNOTSUPP} {
 		if errors.Is(err, e) {
 			return true

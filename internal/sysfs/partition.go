@@ -23,7 +23,7 @@ func sequence(dir string) (uint64, error) {
 	if partErr != nil {
 		return 0, partErr
 	}
-	real, err := follow(dir)
+	real, err := resolveEntry(dir)
 	if err != nil {
 		return 0, err
 	}
@@ -84,7 +84,7 @@ func (f FS) fillPartition(facts *disk.Facts, dir string) error {
 	if facts.Udev, _, err = f.udev(facts.ID); err != nil {
 		return err
 	}
-	disown(&facts.Udev, &whole.Udev)
+	removeDiskProperties(&facts.Udev, &whole.Udev)
 	facts.Udev.NotReady = facts.Udev.NotReady || whole.Udev.NotReady
 	facts.Udev.Multipath = facts.Udev.Multipath || whole.Udev.Multipath
 	if facts.Slot = slot; slot != "" {
@@ -93,10 +93,10 @@ func (f FS) fillPartition(facts *disk.Facts, dir string) error {
 	return nil
 }
 
-// disown removes the disk's properties from the properties that udev's database has for a partition. udev's rules copy
-// a disk's ID_* properties to its partitions before the partitions are probed (60-persistent-storage.rules). udev
-// copies the properties of the partition table and, in older versions, ID_FS_*.
-func disown(part, whole *disk.Udev) {
+// removeDiskProperties removes the disk's properties from the properties that udev's database has for a partition.
+// udev's rules copy a disk's ID_* properties to its partitions before the partitions are probed
+// (60-persistent-storage.rules). udev copies the properties of the partition table and, in older versions, ID_FS_*.
+func removeDiskProperties(part, whole *disk.Udev) {
 	if part.PartTable == whole.PartTable && part.PartTableUUID == whole.PartTableUUID {
 		part.PartTable, part.PartTableUUID = "", ""
 	}

@@ -76,8 +76,8 @@ func (f FS) Underlying(name string) ([]disk.Underlying, error) {
 	return slices.Compact(below), nil
 }
 
-// deepest bounds the number of layers in a stack of devices.
-const deepest = 16
+// maxDepth bounds the number of layers in a stack of devices.
+const maxDepth = 16
 
 func (f FS) underlying(name string, depth int) (below []disk.Underlying, err error) {
 	dir := f.path("sys/block", name)
@@ -88,13 +88,13 @@ func (f FS) underlying(name string, depth int) (below []disk.Underlying, err err
 	if err != nil {
 		return nil, err
 	}
-	if depth == deepest {
+	if depth == maxDepth {
 		return nil, errors.New("the stack of devices is too deep")
 	}
 	spare, whole := redundant(dir), false
 	for _, e := range entries {
 		link := filepath.Join(dir, "slaves", e.Name())
-		leg, err := f.leg(link, name, depth)
+		leg, err := f.readSlave(link, name, depth)
 		if err != nil {
 			return nil, err
 		}
@@ -108,9 +108,9 @@ func (f FS) underlying(name string, depth int) (below []disk.Underlying, err err
 	return below, nil
 }
 
-// leg returns the disk to which a link in slaves leads, and the disks below that disk. above is the device that has the
-// link.
-func (f FS) leg(link, above string, depth int) ([]disk.Underlying, error) {
+// readSlave returns the disk to which a link in slaves leads, and the disks below that disk. above is the device that
+// has the link.
+func (f FS) readSlave(link, above string, depth int) ([]disk.Underlying, error) {
 	target, err := os.Readlink(link)
 	if missing(err) {
 		return nil, nil

@@ -143,7 +143,7 @@ func (f FS) find(name string) (at attachment, err error) {
 	if at.entry, err = f.entry(name); err != nil {
 		return at, err
 	}
-	at.dir, err = follow(at.entry)
+	at.dir, err = resolveEntry(at.entry)
 	if missing(err) {
 		return at, fmt.Errorf("%w: %w", disk.ErrGone, err)
 	}
@@ -192,10 +192,10 @@ func (f FS) entry(name string) (string, error) {
 	return f.path("sys/block", name), nil
 }
 
-// follow returns the directory to which an entry of /sys/block or /sys/class/block leads. An entry is one symbolic
-// link, whose target contains no other link. An entry can also be the directory itself (CONFIG_SYSFS_DEPRECATED, until
-// Linux 6.0).
-func follow(entry string) (string, error) {
+// resolveEntry returns the directory to which an entry of /sys/block or /sys/class/block leads. An entry is one
+// symbolic link, whose target contains no other link. An entry can also be the directory itself
+// (CONFIG_SYSFS_DEPRECATED, until Linux 6.0).
+func resolveEntry(entry string) (string, error) {
 	target, err := os.Readlink(entry)
 	switch {
 	case errors.Is(err, syscall.EINVAL):

@@ -215,7 +215,7 @@ func TestJudge(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var l Listener
-			got, ok := l.judge(test.message)
+			got, ok := l.hintOf(test.message)
 			want := Hint{}
 			if test.want != nil {
 				want = *test.want

@@ -66,7 +66,7 @@ const (
 	receiveBuffer = 4 << 20
 )
 
-const lost = "events were lost: the socket's buffer was full"
+const eventsLost = "events were lost: the socket's buffer was full"
 
 // Listen opens the socket. The kernel keeps events from the call of Listen on, so that a scan after Listen misses
 // nothing. The caller must call Run, which closes the socket.
@@ -162,17 +162,17 @@ func (l *Listener) Run(ctx context.Context, emit func(Hint)) error {
 			// come too early (netlink_overrun and netlink_rcv_wake in net/netlink/af_netlink.c).
 			l.overruns.Add(1)
 			r.lossy = true
-			emit(Hint{Rescan: true, Cause: lost})
+			emit(Hint{Rescan: true, Cause: eventsLost})
 		case errors.Is(err, errEmpty):
 			r.lossy = false
-			emit(Hint{Rescan: true, Cause: lost})
+			emit(Hint{Rescan: true, Cause: eventsLost})
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil:
 		case err != nil:
 			return fmt.Errorf("cannot receive from udev: %w", err)
 		default:
 			l.frames.Add(1)
-			if h, ok := l.judge(m); ok {
+			if h, ok := l.hintOf(m); ok {
 				emit(h)
 			}
 		}
@@ -180,8 +180,8 @@ func (l *Listener) Run(ctx context.Context, emit func(Hint)) error {
 	return nil
 }
 
-// judge turns a message into a hint, or returns false if the message is not about a disk.
-func (l *Listener) judge(m message) (Hint, bool) {
+// hintOf turns a message into a hint, or returns false if the message is not about a disk.
+func (l *Listener) hintOf(m message) (Hint, bool) {
 	if !m.fromRoot() || m.groups != udevGroup {
 		l.foreign.Add(1)
 		return Hint{}, false

@@ -77,9 +77,9 @@ const (
 	systemdPath = "/org/freedesktop/systemd1"
 )
 
-// with calls the function use with a connection that receives the signals about jobs. The context of use ends when the
-// connection ends.
-func (m *Manager) with(ctx context.Context, use func(context.Context, *sd.Conn) error) error {
+// withConnection calls the function use with a connection that receives the signals about jobs. The context of use ends
+// when the connection ends.
+func (m *Manager) withConnection(ctx context.Context, use func(context.Context, *sd.Conn) error) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	c, err := m.connect(ctx, end)
@@ -175,7 +175,7 @@ func (m *Manager) job(ctx context.Context, unit string, start func(context.Conte
 }
 
 func (m *Manager) jobOnce(ctx context.Context, unit string, start func(context.Context, *sd.Conn, chan<- string) (int, error)) error {
-	return m.with(ctx, func(connected context.Context, c *sd.Conn) error {
+	return m.withConnection(ctx, func(connected context.Context, c *sd.Conn) error {
 		// go-systemd sends the result while it holds a lock. The buffer of the channel lets go-systemd send without a
 		// wait.
 		result := make(chan string, 1)
@@ -202,8 +202,8 @@ func (m *Manager) startAlone(ctx context.Context, u MountUnit) error {
 		return err
 	}
 	err = m.startTransient(ctx, Name(u.Path), properties, nil)
-	var said dbus.Error
-	if !errors.As(err, &said) || !m.leftover(u.Path) {
+	var answer dbus.Error
+	if !errors.As(err, &answer) || !m.leftover(u.Path) {
 		return err
 	}
 	return errors.Join(err, m.Run(ctx, disk.ProgramCleanup, u.ID, u.Path))
@@ -248,11 +248,11 @@ func (m *Manager) MountEnded(ctx context.Context, path string, sure bool) (bool,
 	if err := checkPath(path); err != nil {
 		return false, err
 	}
-	if m.has(path) && !sure {
+	if m.hasMountUnit(path) && !sure {
 		return false, nil
 	}
 	ended := false
-	err := m.with(ctx, func(ctx context.Context, c *sd.Conn) (err error) {
+	err := m.withConnection(ctx, func(ctx context.Context, c *sd.Conn) (err error) {
 		ended, err = mountEnded(ctx, c, Name(path))
 		return err
 	})
@@ -294,7 +294,7 @@ func (m *Manager) MissingAbove(ctx context.Context, path, result string) (name s
 	if err := checkPath(path); err != nil || result != "dependency" {
 		return "", err
 	}
-	err = m.with(ctx, func(ctx context.Context, c *sd.Conn) error {
+	err = m.withConnection(ctx, func(ctx context.Context, c *sd.Conn) error {
 		for dir := filepath.Dir(path); dir != "/" && name == ""; dir = filepath.Dir(dir) {
 			p, err := c.GetUnitPropertiesContext(ctx, Name(dir))
 			if err != nil {
@@ -309,8 +309,8 @@ func (m *Manager) MissingAbove(ctx context.Context, path, result string) (name s
 	return name, err
 }
 
-// has reports whether PID 1 has the transient mount unit of that mount point.
-func (m *Manager) has(path string) bool {
+// hasMountUnit reports whether PID 1 has the transient mount unit of that mount point.
+func (m *Manager) hasMountUnit(path string) bool {
 	_, err := os.Lstat(filepath.Join(cmp.Or(m.transient, transientUnits), Name(path)))
 	return err == nil
 }
@@ -362,7 +362,7 @@ func (m *Manager) Plugged(ctx context.Context, id disk.ID) (time.Duration, error
 	device := unit.UnitNamePathEscape(id.Node()) + ".device"
 	var properties map[string]any
 	var userspace string
-	err := m.with(ctx, func(ctx context.Context, c *sd.Conn) (err error) {
+	err := m.withConnection(ctx, func(ctx context.Context, c *sd.Conn) (err error) {
 		if properties, err = c.GetUnitPropertiesContext(ctx, device); err == nil {
 			userspace, err = c.GetManagerProperty("UserspaceTimestampMonotonic")
 		}
@@ -447,5 +447,5 @@ func (m *Manager) AwaitCleanup(ctx context.Context, path string) error {
 // belongs to that unit.
 func (m *Manager) leftover(path string) bool {
 	_, err := os.Lstat(path)
-	return !errors.Is(err, os.ErrNotExist) && !m.has(path)
+	return !errors.Is(err, os.ErrNotExist) && !m.hasMountUnit(path)
 }

@@ -51,17 +51,17 @@ func MakeMountPoint(dir, uuid string) (err error) {
 	return errors.Join(setImmutable(point, true), isBare(point))
 }
 
-// draft returns the name of a mount point while it is being made or removed.
-func draft(uuid string) string { return "." + uuid }
+// draftName returns the name of a mount point while it is being made or removed.
+func draftName(uuid string) string { return "." + uuid }
 
 func newMountPoint(class *os.File, uuid string) error {
 	if err := removeDraft(class, uuid); err != nil {
 		return err
 	}
-	if err := unix.Mkdirat(int(class.Fd()), draft(uuid), 0o755); err != nil {
+	if err := unix.Mkdirat(int(class.Fd()), draftName(uuid), 0o755); err != nil {
 		return err
 	}
-	point, err := openPoint(class, draft(uuid))
+	point, err := openPoint(class, draftName(uuid))
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func newMountPoint(class *os.File, uuid string) error {
 	if err := mark(point); err != nil {
 		return errors.Join(err, removeDraft(class, uuid)) // a full filesystem may have room for the directory, but not for the marker
 	}
-	if err := unix.Renameat2(int(class.Fd()), draft(uuid), int(class.Fd()), uuid, unix.RENAME_NOREPLACE); err != nil {
+	if err := unix.Renameat2(int(class.Fd()), draftName(uuid), int(class.Fd()), uuid, unix.RENAME_NOREPLACE); err != nil {
 		return err
 	}
 	return setImmutable(point, true)
@@ -77,8 +77,8 @@ func newMountPoint(class *os.File, uuid string) error {
 
 // removeDraft removes the remains of an interrupted creation or removal of the mount point.
 func removeDraft(class *os.File, uuid string) (err error) {
-	defer wrap(&err, "cannot remove %s/%s", class.Name(), draft(uuid))
-	return removeBare(class, draft(uuid))
+	defer wrap(&err, "cannot remove %s/%s", class.Name(), draftName(uuid))
+	return removeBare(class, draftName(uuid))
 }
 
 func removeBare(class *os.File, name string) error {
@@ -169,7 +169,7 @@ func RemoveMountPoint(dir, uuid string) (err error) {
 		return err
 	}
 	// A mount point without the marker must not be visible under its final name.
-	err = unix.Renameat2(int(class.Fd()), uuid, int(class.Fd()), draft(uuid), unix.RENAME_NOREPLACE)
+	err = unix.Renameat2(int(class.Fd()), uuid, int(class.Fd()), draftName(uuid), unix.RENAME_NOREPLACE)
 	if err != nil {
 		again := setImmutable(point, true)
 		if errors.Is(err, unix.EBUSY) { // something was mounted on the directory during the removal, so the directory stays

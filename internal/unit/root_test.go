@@ -47,7 +47,7 @@ func classDir(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for _, name := range []string{uuid, draft(uuid)} {
+		for _, name := range []string{uuid, draftName(uuid)} {
 			setFlag(t, filepath.Join(dir, name), false)
 			if d, err := openDirectory(filepath.Join(dir, name)); err == nil {
 				if info, err := os.Lstat(filepath.Join(dir, name, marker)); err == nil && info.Mode().IsRegular() && unmark(d) != nil {
@@ -258,7 +258,7 @@ func remedy(t *testing.T, err error, file string) {
 // TestNotEmpty checks that another program's files stay, even in a directory that hotmount was making or removing. The
 // command in the error message removes the cause.
 func TestNotEmpty(t *testing.T) {
-	for _, name := range []string{uuid, draft(uuid)} {
+	for _, name := range []string{uuid, draftName(uuid)} {
 		dir := classDir(t)
 		point := filepath.Join(dir, name)
 		file := filepath.Join(point, "f")
@@ -299,10 +299,10 @@ func TestDraftInTheWay(t *testing.T) {
 	if err := MakeMountPoint(dir, uuid); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll(filepath.Join(dir, draft(uuid), "d"), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(dir, draftName(uuid), "d"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := RemoveMountPoint(dir, uuid); !errors.Is(err, ErrNotEmpty) || !strings.Contains(err.Error(), filepath.Join(dir, draft(uuid))+":") {
+	if err := RemoveMountPoint(dir, uuid); !errors.Is(err, ErrNotEmpty) || !strings.Contains(err.Error(), filepath.Join(dir, draftName(uuid))+":") {
 		t.Errorf("removed: %v", err)
 	}
 	point := filepath.Join(dir, uuid)
@@ -317,7 +317,7 @@ func TestInterrupted(t *testing.T) {
 	for _, step := range []string{"mkdir", "mark", "renamed", "old", "old, immutable"} {
 		for _, remove := range []bool{false, true} {
 			dir := classDir(t)
-			name := draft(uuid)
+			name := draftName(uuid)
 			if step == "renamed" || strings.HasPrefix(step, "old") {
 				name = uuid
 			}

@@ -24,10 +24,10 @@ type starts struct {
 	// turn has room for one request: the request whose mounts are under way. turn is a channel, because a request waits
 	// for turn and for the answer to another request at the same time.
 	turn chan struct{}
-	// together is the time when a service for several mounts was last started.
-	together time.Time
-	// most replaces waitMost in tests.
-	most time.Duration
+	// lastBatch is the time when a service for several mounts was last started.
+	lastBatch time.Time
+	// maxWait replaces waitMost in tests.
+	maxWait time.Duration
 }
 
 // start is one requested mount.
@@ -91,7 +91,7 @@ func (m *Manager) StartMount(ctx context.Context, u MountUnit) (over func(), err
 	select {
 	case turn <- struct{}{}:
 		all := m.starts.take()
-		end(all, cmp.Or(m.starts.most, waitMost), func() { <-turn })
+		endTurn(all, cmp.Or(m.starts.maxWait, waitMost), func() { <-turn })
 		m.ask(ctx, all)
 	case <-s.answered:
 	case <-ctx.Done():
@@ -105,8 +105,8 @@ func (m *Manager) StartMount(ctx context.Context, u MountUnit) (over func(), err
 	return s.over, nil
 }
 
-// end calls the function turn when all mounts in all are over, or after the time most.
-func end(all []*start, most time.Duration, turn func()) {
+// endTurn calls the function turn when all mounts in all are over, or after the time most.
+func endTurn(all []*start, most time.Duration, turn func()) {
 	if len(all) == 0 { // another request had the mount in its batch
 		turn()
 		return
@@ -134,14 +134,14 @@ const heldBack = 1500 * time.Millisecond
 func (s *starts) mayBeHeldBack() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return time.Since(s.together) <= heldBack
+	return time.Since(s.lastBatch) <= heldBack
 }
 
 // service records that a service for several mounts was started.
 func (s *starts) service() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.together = time.Now()
+	s.lastBatch = time.Now()
 }
 
 // ask requests the mounts from PID 1, several mounts through one service. While PID 1 may hold back jobs of mount
@@ -225,7 +225,7 @@ func (m *Manager) startTogether(ctx context.Context, all []*start) error {
 // unit while another disk of the same batch does not answer.
 func (m *Manager) Held(path string) error {
 	at := filepath.Join(cmp.Or(m.transient, transientUnits), togetherUnit)
-	if found, err := filepath.Glob(at + "*.service"); err != nil || len(found) == 0 || !m.has(path) {
+	if found, err := filepath.Glob(at + "*.service"); err != nil || len(found) == 0 || !m.hasMountUnit(path) {
 		return nil
 	}
 	return fmt.Errorf("%s is part of another start of several disks, which has not ended; see systemctl status '%s*'", Name(path), togetherUnit)

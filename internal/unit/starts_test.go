@@ -57,7 +57,7 @@ func waits(t *testing.T, ctx context.Context, m *Manager, u MountUnit) <-chan as
 func busy(t *testing.T, p *pid1) (m *Manager, over func()) {
 	t.Helper()
 	m = p.manager()
-	m.transient, m.starts.most = t.TempDir(), time.Hour
+	m.transient, m.starts.maxWait = t.TempDir(), time.Hour
 	over, err := m.StartMount(background(t), nth(0))
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestTurn(t *testing.T) {
 		t.Errorf("a mount just after several was not started by a service: %s", got)
 	}
 	// After the time heldBack, PID 1 does not hold back jobs any more.
-	m.starts.together = time.Now().Add(-2 * heldBack)
+	m.starts.lastBatch = time.Now().Add(-2 * heldBack)
 	if over, err := m.StartMount(background(t), nth(4)); err != nil {
 		t.Error(err)
 	} else {
@@ -175,7 +175,7 @@ func TestWaitMost(t *testing.T) {
 			}
 		}
 		all := []*start{{}, {}}
-		end(all, waitMost, turn)
+		endTurn(all, waitMost, turn)
 		all[0].over()
 		all[0].over()
 		ended(0)
@@ -185,10 +185,10 @@ func TestWaitMost(t *testing.T) {
 		}
 		all[1].over()
 		ended(1)
-		end(nil, waitMost, turn)
+		endTurn(nil, waitMost, turn)
 		ended(2)
 		one := []*start{{}}
-		end(one, waitMost, turn)
+		endTurn(one, waitMost, turn)
 		ended(2)
 		one[0].over()
 		ended(3)

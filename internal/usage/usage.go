@@ -98,7 +98,7 @@ func Print(w io.Writer, paths []string) error {
 	)
 	for _, p := range paths {
 		asking.Go(func() {
-			u := at(p)
+			u := measure(p)
 			saying.Lock()
 			defer saying.Unlock()
 			failed = errors.Join(failed, out.Encode(u))
@@ -108,8 +108,8 @@ func Print(w io.Writer, paths []string) error {
 	return failed
 }
 
-// at measures one filesystem, and never returns if the filesystem does not answer.
-func at(p string) Space {
+// measure measures one filesystem, and never returns if the filesystem does not answer.
+func measure(p string) Space {
 	u := Space{At: p}
 	var s unix.Statfs_t
 	var st unix.Stat_t

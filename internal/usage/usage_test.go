@@ -72,11 +72,11 @@ func TestAt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := at(dir)
+	u := measure(dir)
 	if dev := info.Sys().(*syscall.Stat_t).Dev; u.At != dir || u.Size == 0 || u.Size < u.Free || u.Free < u.Available || (u.Dev != disk.Dev{Major: unix.Major(dev), Minor: unix.Minor(dev)}) {
 		t.Errorf("got %+v", u)
 	}
-	if u := at(dir + "/no"); u.Size != 0 {
+	if u := measure(dir + "/no"); u.Size != 0 {
 		t.Errorf("of nothing: %+v", u)
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"hotmount/internal/disk"
 )
 
-// before returns the last filesystem that lay on the disk during this attachment. A filesystem that was mounted takes
-// precedence over a filesystem that was only made.
-func (r *Records) before(id disk.Identity) *disk.Sighting {
+// lastFilesystem returns the last filesystem that lay on the disk during this attachment. A filesystem that was mounted
+// takes precedence over a filesystem that was only made.
+func (r *Records) lastFilesystem(id disk.Identity) *disk.Sighting {
 	here := func(other *disk.Identity) bool { return other.Boot == id.Boot && other.Seq == id.Seq }
 	for i := range slices.Backward(r.Sightings) {
 		if s := &r.Sightings[i]; here(&s.Identity) && !s.Left {
@@ -30,9 +30,9 @@ func madeBy(r *disk.Record) *disk.Sighting {
 	return &disk.Sighting{Identity: r.Identity, UUID: r.UUID, Type: cmp.Or(r.Type, disk.XFS), Class: r.Class, Mounted: r.Ended}
 }
 
-// noted returns the content that Note recorded for the disk in this attachment: content that was found and is not
-// mounted.
-func (r *Records) noted(id disk.Identity) *disk.Sighting {
+// notedContent returns the content that Note recorded for the disk in this attachment: content that was found and is
+// not mounted.
+func (r *Records) notedContent(id disk.Identity) *disk.Sighting {
 	i := slices.IndexFunc(r.Contents, func(s disk.Sighting) bool { return s.Identity.Boot == id.Boot && s.Identity.Seq == id.Seq })
 	if i < 0 {
 		return nil
@@ -66,17 +66,17 @@ func (r *Records) formerSerial(id disk.Identity) *disk.Sighting {
 // sameDisk reports whether serial or WWN show that the filesystem lay on the disk with the identity id or on one of its
 // partitions.
 func sameDisk(l *disk.Sighting, id disk.Identity) bool {
-	return l.Identity.Same(id) || whole(l.Identity).Same(id)
+	return l.Identity.Same(id) || wholeDiskIdentity(l.Identity).Same(id)
 }
 
 // otherDisk reports whether serial or WWN show that the disk with the identity id is not the disk on which the
 // filesystem lay.
 func otherDisk(l *disk.Sighting, id disk.Identity) bool {
-	return l.Identity.Other(id) && whole(l.Identity).Other(id)
+	return l.Identity.Other(id) && wholeDiskIdentity(l.Identity).Other(id)
 }
 
-// whole returns the identity id, but for a partition with the serial and WWN of the whole disk.
-func whole(id disk.Identity) disk.Identity {
+// wholeDiskIdentity returns the identity id, but for a partition with the serial and WWN of the whole disk.
+func wholeDiskIdentity(id disk.Identity) disk.Identity {
 	for _, s := range [...]*string{&id.Serial, &id.WWN} {
 		if i := strings.LastIndex(*s, disk.PartitionSuffix); i > 0 {
 			*s = (*s)[:i]

@@ -57,7 +57,7 @@ func (r *Records) Standing(f *disk.Facts, st disk.Standing) disk.Standing {
 	}
 	r.sightings(&st, f, id, uuid)
 	r.place(&st, f, id, uuid)
-	st.Before, st.FormerSerial, st.FormerSlot, st.Noted = r.before(id), r.formerSerial(id), r.formerSlot(id), r.noted(id)
+	st.Before, st.FormerSerial, st.FormerSlot, st.Noted = r.lastFilesystem(id), r.formerSerial(id), r.formerSlot(id), r.notedContent(id)
 	if l := st.FormerSlot; l != nil && l == st.FormerSerial && l.UUID == "" {
 		st.FormerSlot = nil // the operator must not have to accept the loss of the same content twice
 	}
@@ -68,7 +68,7 @@ func (r *Records) Standing(f *disk.Facts, st disk.Standing) disk.Standing {
 	}
 	st.Intent, st.IntentDoubt, st.IntentBySlot = r.intent(id, uuid)
 	st.Made = r.made(uuid)
-	st.Formats = r.others(&st, id)
+	st.Formats = r.otherFormatAges(&st, id)
 	return st
 }
 
@@ -94,8 +94,8 @@ func (r *Records) sightings(st *disk.Standing, f *disk.Facts, id disk.Identity, 
 			continue
 		}
 		st.OnRecord, st.Resized = s.Identity.Like(id), s.Identity.ResizedTo(id)
-		st.Beside = beside(s, id)
-		if st.Beside || elsewhere(s, id) || s.Identity.Other(id) {
+		st.Beside = attachedTogether(s, id)
+		if st.Beside || isInOtherSlot(s, id) || s.Identity.Other(id) {
 			st.LastOn = s
 		}
 	}
@@ -117,8 +117,8 @@ func (r *Records) place(st *disk.Standing, f *disk.Facts, id disk.Identity, uuid
 	st.Twin = uuid != "" && slices.ContainsFunc(r.Twins, func(t Twin) bool { return t.Is(id, uuid, st.OnRecord, mounted) })
 }
 
-// others returns how long ago the last format of each other disk began.
-func (r *Records) others(st *disk.Standing, id disk.Identity) []time.Duration {
+// otherFormatAges returns how long ago the last format of each other disk began.
+func (r *Records) otherFormatAges(st *disk.Standing, id disk.Identity) []time.Duration {
 	i := slices.IndexFunc(r.Formatted, func(of disk.Record) bool {
 		return of.Identity.Boot == id.Boot && of.Identity.Seq == id.Seq || st.Intent != nil && !st.IntentBySlot && of.UUID == st.Intent.UUID
 	})
@@ -128,17 +128,18 @@ func (r *Records) others(st *disk.Standing, id disk.Identity) []time.Duration {
 	return slices.Delete(slices.Clone(r.Formats), i, i+1)
 }
 
-// beside reports whether the disk with that identity was already attached when the disk of the sighting left. Two disks
-// that were attached at the same time are different, unless both have the same slot, which has room for only one.
-func beside(s *disk.Sighting, id disk.Identity) bool {
+// attachedTogether reports whether the disk with that identity was already attached when the disk of the sighting left.
+// Two disks that were attached at the same time are different, unless both have the same slot, which has room for only
+// one.
+func attachedTogether(s *disk.Sighting, id disk.Identity) bool {
 	whole := disk.ID{Seq: id.Seq}.DiskSeq()
 	return s.Left && s.Identity.Boot == id.Boot && s.Identity.Seq != id.Seq && whole <= s.Newest && (id.Slot == "" || s.Identity.Slot != id.Slot)
 }
 
-// elsewhere reports whether the disk is not in the slot in which the sighting's disk was in this boot. A copy that was
-// attached after the sighting is elsewhere if nobody saw the first disk leave, and neither serial nor WWN show the same
-// disk.
-func elsewhere(s *disk.Sighting, id disk.Identity) bool {
+// isInOtherSlot reports whether the disk is not in the slot in which the sighting's disk was in this boot. A copy that
+// was attached after the sighting is elsewhere if nobody saw the first disk leave, and neither serial nor WWN show the
+// same disk.
+func isInOtherSlot(s *disk.Sighting, id disk.Identity) bool {
 	was := s.Identity
 	return !s.Left && was.Boot == id.Boot && was.Seq != id.Seq && !was.Same(id) &&
 		was.Slot != "" && id.Slot != "" && was.Slot != id.Slot
