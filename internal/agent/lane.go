@@ -82,7 +82,7 @@ func (a *Agent) beginProof(ctx context.Context, work func() func()) {
 		defer late.Stop()
 		result := work()
 		return func() {
-			if ended = true; overdue { // begin subtracts the work from running again
+			if ended = true; overdue { // startWork subtracts the work from running again
 				l.running++
 				l.overdue--
 			}

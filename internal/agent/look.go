@@ -187,7 +187,8 @@ func (a *Agent) unkeepUnmounted(st *state) {
 
 // tooEarlyToRefuse reports whether it is too early to refuse the disk as a twin. It is too early if the disk is where
 // its filesystem was last, while a disk that was refused earlier may still appear. The slot distinguishes two disks
-// with the same serial only after every disk was looked at. If early returns true, wantDue requests another look later.
+// with the same serial only after every disk was looked at. If tooEarlyToRefuse returns true, wantDue requests another
+// look later.
 func (a *Agent) tooEarlyToRefuse(f *disk.Facts, d disk.Decision) bool {
 	return refusedWithoutTwin(f, d) && !a.allSeen(time.Now())
 }

@@ -39,12 +39,12 @@ type state struct {
 	// remount reports that the disk's mount ended, but not by hand, and that the disk is to be mounted again.
 	remount bool
 	// decisionWithOpeners is the decision for which the agent need not ask again who has the disk open. The end of an
-	// action clears asked.
+	// action clears decisionWithOpeners.
 	decisionWithOpeners disk.Decision
 	// unreported reports that the decision is new. A new decision is reported once the agent knows who has the disk
 	// open.
 	unreported bool
-	// growSeq is the sequence number of the disk whose filesystem was to grow before the next mount, or 0. filling is
+	// growSeq is the sequence number of the disk whose filesystem was to grow before the next mount, or 0. growErr is
 	// why the filesystem could not grow.
 	growSeq uint64
 	growErr error
@@ -67,11 +67,11 @@ type unconfirmedAction struct {
 
 // peers is what the loop knows of a disk's relation to other disks.
 type peers struct {
-	// since is the value of Agent.left when the last look at the disk began.
+	// since is the value of Agent.leftCount when the last look at the disk began.
 	since uint64
 	// seenRival is the sequence number of a disk that was looked at after it had caused the refusal of this disk, or 0.
 	seenRival uint64
-	// tooEarly reports that the disk is refused because of a disk that may still appear (Agent.early).
+	// tooEarly reports that the disk is refused because of a disk that may still appear (Agent.tooEarlyToRefuse).
 	tooEarly bool
 	// reported are the sequence numbers of the rivals when the decision was last reported.
 	reported []uint64

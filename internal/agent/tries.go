@@ -37,8 +37,8 @@ type attempts struct {
 	// count is the number of failures in a row. step is the number from which the wait is computed; it has an upper
 	// limit.
 	count, step int
-	// reported is the last failure that was reported, or empty if there is none or its end was reported. toldAt is when
-	// the failure in told was last logged.
+	// reported is the last failure that was reported, or empty if there is none or its end was reported. reportedAt is
+	// when the failure in reported was last logged.
 	reported   string
 	reportedAt time.Time
 }
@@ -59,14 +59,14 @@ type tries struct {
 	attempts
 	// unmountable reports that a mount of the disk failed.
 	unmountable bool
-	// failedFacts are the facts at the last failure, nil if there was none. Before the time until, no action is tried
-	// again unless the facts change.
+	// failedFacts are the facts at the last failure, nil if there was none. Before the time retryAfter, no action is
+	// tried again unless the facts change.
 	failedFacts *disk.Facts
 	retryAfter  time.Time
 	// retry is when the disk is to be looked at again, or zero if no retry is due.
 	retry time.Time
 	// mayHaveWritten reports that the failed action may have written to the disk since the last look. The next look
-	// adds these writes to stuck, because they are not a change of the disk.
+	// adds these writes to failedFacts, because they are not a change of the disk.
 	mayHaveWritten bool
 }
 

@@ -193,7 +193,7 @@ func DaemonRuns(root string) bool {
 }
 
 // addPublished adds the failures, which only the published status of the daemon contains. For a caller other than root,
-// hear also adds the results of the proofs and what is in the store.
+// addPublished also adds the results of the proofs and what is in the store.
 func (d *DiskStatus) addPublished(l *disk.Line, daemon string) {
 	// Every user can see whether the disk is mounted, but not the size and the identity of its filesystem.
 	told := d.Decision.Mounted() == l.Decision.Mounted() || d.Decision.Mounted() && l.Decision.Reason == disk.ReasonMisplaced

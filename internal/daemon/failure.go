@@ -60,8 +60,8 @@ func readAttempt(ctx context.Context, r run.Runner, h inventory.Host, f *disk.Fa
 		if in.Decode(&e) != nil {
 			return a
 		}
-		// heard uses the timestamp that journald has set. The kernel's own timestamp (_SOURCE_MONOTONIC_TIMESTAMP)
-		// comes from another clock: printk(9) uses local_clock().
+		// readAttempt uses the timestamp that journald has set. The kernel's own timestamp
+		// (_SOURCE_MONOTONIC_TIMESTAMP) comes from another clock: printk(9) uses local_clock().
 		micros, err := strconv.ParseInt(e.Text("__MONOTONIC_TIMESTAMP"), 10, 64)
 		if err == nil && time.Duration(micros)*time.Microsecond >= since {
 			a.add(e, f, class)

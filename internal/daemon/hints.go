@@ -69,8 +69,8 @@ func (p *parts) watchMounts(ctx context.Context, before []mounts.Mount) error {
 				p.agent.Look(name)
 			}
 		}
-		// shown comes last, because a mount that somebody waits for causes a look too. If the hint about the change is
-		// already queued, one look answers the hint and the waiting mount.
+		// compareTable comes last, because a mount that somebody waits for causes a look too. If the hint about the
+		// change is already queued, one look answers the hint and the waiting mount.
 		p.mounting.compareTable(now)
 		before = now
 	})

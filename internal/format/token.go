@@ -45,8 +45,8 @@ func (s *Session) token(ctx context.Context, boot string) (string, error) {
 	return fmt.Sprintf("%x", sum[:16]), nil
 }
 
-// hold verifies the token, and takes the samples with which holds verifies the token again. holds reads only samples,
-// because udev gives up on a disk that is locked for three minutes, and a full reading may take longer.
+// hold verifies the token, and takes the samples with which verifyToken verifies the token again. verifyToken reads
+// only samples, because udev gives up on a disk that is locked for three minutes, and a full reading may take longer.
 func (s *Session) hold(ctx context.Context, token, boot string) error {
 	got, err := s.token(ctx, boot)
 	if err == nil && got != token {

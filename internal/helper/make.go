@@ -29,8 +29,8 @@ type making struct {
 	comparing  func() // reports that the token is being compared
 	record     *store.Format
 	session    *format.Session
-	// unsaid logs the content found on a disk that is read again, or is nil if nothing must be logged.
-	unsaid func()
+	// logContent logs the content found on a disk that is read again, or is nil if nothing must be logged.
+	logContent func()
 }
 
 // proveAndMake returns the final content of the disk, and the write count for which this content is valid. After an
@@ -54,8 +54,8 @@ func (j *job) proveAndMake(ctx context.Context) (c disk.Content, writes uint64, 
 	if err := m.decideAgain(&c); err != nil {
 		return c, 0, err
 	}
-	if m.unsaid != nil && m.decision.Action != disk.Mount {
-		m.unsaid()
+	if m.logContent != nil && m.decision.Action != disk.Mount {
+		m.logContent()
 	}
 	if m.decision.Action != disk.Format {
 		err := m.conclude(ctx, &c)
@@ -98,7 +98,7 @@ func (j *job) openDisk(ctx context.Context) (*making, error) {
 			log.Event(report.KindProven, journal.PriInfo, m.facts, m.decision, m.path, strings.Join(append([]string{message}, evidence...), "\n  "))
 		}
 		if j.again && m.decision.Action == disk.Prove {
-			m.unsaid = say
+			m.logContent = say
 			return
 		}
 		say()

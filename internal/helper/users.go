@@ -92,7 +92,7 @@ func asOpener(u mounts.User) *disk.Opener {
 
 // checkUnopened returns an error if a process has opened the disk since the daemon asked for openers before the proof.
 // A separate unit looks for openers, because the unit of the proof does not see the processes of other users. If a
-// virtual machine uses the disk, unopened makes a record that holds the disk from then on.
+// virtual machine uses the disk, checkUnopened makes a record that holds the disk from then on.
 func (m *making) checkUnopened(ctx context.Context, c *disk.Content) error {
 	f := m.facts
 	if !policy.Asks(f, c, m.decision) {

@@ -105,7 +105,7 @@ func (h Host) describeStrays(dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	// strays opens no mount, because the disk or the server of a mount may be dead and never answer.
+	// describeStrays opens no mount, because the disk or the server of a mount may be dead and never answer.
 	before, err := h.Mounts()
 	if err != nil {
 		return nil, err
@@ -127,8 +127,8 @@ func (h Host) describeStrays(dir string) ([]string, error) {
 			full[e.Name()] = first
 		}
 	}
-	// strays reads the mount table after the directories. A mount that appears between the two reads is therefore not
-	// reported as a stray.
+	// describeStrays reads the mount table after the directories. A mount that appears between the two reads is
+	// therefore not reported as a stray.
 	table, err := h.Mounts()
 	if err != nil {
 		return nil, err

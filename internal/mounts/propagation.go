@@ -13,11 +13,11 @@ import (
 func Propagates(root, dir string) error { return new(Reader).Propagates(root, dir) }
 
 func propagates(hosts, owns []Mount, dir string) error {
-	host, err := mountBelow(hosts, dir)
+	host, err := mountContaining(hosts, dir)
 	if err != nil {
 		return err
 	}
-	own, err := mountBelow(owns, dir)
+	own, err := mountContaining(owns, dir)
 	if err != nil {
 		return err
 	}
@@ -38,8 +38,8 @@ func propagates(hosts, owns []Mount, dir string) error {
 	return nil
 }
 
-// mountBelow returns the mount through which a path reaches the directory.
-func mountBelow(tree []Mount, dir string) (*Mount, error) {
+// mountContaining returns the mount through which a path reaches the directory.
+func mountContaining(tree []Mount, dir string) (*Mount, error) {
 	at := At(tree, dir)
 	if at == nil {
 		return nil, errors.New("cannot read mount table: the table has no root")

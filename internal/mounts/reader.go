@@ -36,7 +36,7 @@ const propagationHolds = time.Second
 // SuperOptions are cut. The caller must not change the table.
 //
 // The kernel gives no notice of some changes (see changed). The result may lack a change without a notice until the
-// table changes again, or until Doubt is called.
+// table changes again, or until ForceReread is called.
 func (r *Reader) Tree(root string) ([]Mount, error) {
 	return r.host.read(filepath.Join("/", root, tablePath), true)
 }

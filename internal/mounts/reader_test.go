@@ -102,7 +102,7 @@ func TestTreeIsReadOnce(t *testing.T) {
 	if same(new(Reader), root) {
 		t.Error("a file was not read again")
 	}
-	// After Doubt, the table is read once without asking the kernel.
+	// After ForceReread, the table is read once without asking the kernel.
 	for name, read := range map[string]func(r *Reader) error{
 		"doubted":    func(r *Reader) error { r.ForceReread(); _, err := r.Tree(""); return err },
 		"Propagates": func(r *Reader) error { return r.Propagates("", "/") },

@@ -138,7 +138,7 @@ func Content(sigs []Signature, finding Finding, super *XFSSuper, own Own) disk.C
 // namedContent returns the content of a disk on which a tool names something.
 func namedContent(c disk.Content, sigs []Signature, super *XFSSuper) disk.Content {
 	c.Kind, c.Type = disk.Other, sigs[0].Type
-	// named prefers the name from blkid, because wipefs lists signatures without judging them.
+	// namedContent prefers the name from blkid, because wipefs lists signatures without judging them.
 	i := slices.IndexFunc(sigs, func(s Signature) bool { return s.Tool == "blkid" })
 	if i < 0 {
 		return c
