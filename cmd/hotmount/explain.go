@@ -29,7 +29,7 @@ func explainCommand() *cobra.Command {
 			var d *cli.Dump
 			var err error
 			if from != "" {
-				if d, err = cli.ReadDump(c.InOrStdin(), from); err == nil && config.Given(c.Flags()) {
+				if d, err = cli.ReadDump(c.InOrStdin(), from); err == nil && config.HasFlags(c.Flags()) {
 					d.Settings, err = load(c)
 					d.Fails = "" // with other settings the decision may differ
 				}

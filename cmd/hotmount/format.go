@@ -33,7 +33,7 @@ func formatCommand() *cobra.Command {
 				}
 				return helper.Confirm(c.Context(), host(), c.OutOrStdout(), name, token, socket)
 			}
-			return helper.Offer(c.Context(), host(), c.OutOrStdout(), name)
+			return helper.PrintToken(c.Context(), host(), c.OutOrStdout(), name)
 		},
 	}
 	c.Flags().StringVar(&token, "confirm", "", "the `token` for the disk")

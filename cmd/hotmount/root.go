@@ -141,7 +141,7 @@ func load(c *cobra.Command) (*disk.Settings, error) {
 // running returns the settings that load returns. The daemon's unit may name another configuration file, and an
 // edited file does not apply before a reload.
 func running(c *cobra.Command) (*disk.Settings, error) {
-	if s, err := host().Store.Settings(); err == nil && !config.Given(c.Flags()) {
+	if s, err := host().Store.Settings(); err == nil && !config.HasFlags(c.Flags()) {
 		return s, nil
 	}
 	return load(c)
@@ -152,7 +152,7 @@ func running(c *cobra.Command) (*disk.Settings, error) {
 // the flags is still an error.
 func usable(c *cobra.Command) (*disk.Settings, error) {
 	s, err := load(c)
-	if err == nil || config.Given(c.Flags()) {
+	if err == nil || config.HasFlags(c.Flags()) {
 		return s, err
 	}
 	which := "the settings that the daemon runs with"

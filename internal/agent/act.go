@@ -98,7 +98,7 @@ func (a *Agent) startMounts(ctx context.Context, now time.Time) {
 		// The filesystem grows before the mount, because the provisioner reads the size of a volume only once, when it
 		// first sees the volume. After the growth the agent decides about the mount again: recovering a log can take
 		// long, and a twin may come during it.
-		case policy.Fills(&st.facts, class) && st.growSeq != st.facts.Seq:
+		case policy.ShouldGrow(&st.facts, class) && st.growSeq != st.facts.Seq:
 			a.startFill(ctx, name)
 		default:
 			a.startMount(ctx, name, class)
@@ -217,7 +217,7 @@ func (a *Agent) decisionUnchanged(name string) bool {
 	st := a.disks[name]
 	f := st.facts
 	f.FindPeers(a.facts())
-	c := f.Known()
+	c := f.KnownContent()
 	if policy.Decide(&f, &c, a.settings) == st.decision && !a.outdated(st, st.decision) {
 		return true
 	}
@@ -276,7 +276,7 @@ func (a *Agent) unmounted(name string, seq uint64, plugged time.Duration, err er
 		a.report.Report(disk.Event{Kind: disk.EventBounced, Facts: &st.facts, Path: a.path(st)})
 		return
 	}
-	if err := a.host.Keep(&st.facts, disk.ReasonUnmounted, ""); err != nil {
+	if err := a.host.RecordHold(&st.facts, disk.ReasonUnmounted, ""); err != nil {
 		a.problem(err)
 		st.remount = true
 	}

@@ -245,7 +245,7 @@ func (m *machine) Accept(f *disk.Facts, w disk.Word) error {
 	return nil
 }
 
-func (m *machine) Keep(f *disk.Facts, reason disk.Reason, how string) error {
+func (m *machine) RecordHold(f *disk.Facts, reason disk.Reason, how string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch reason {
@@ -272,7 +272,7 @@ func (m *machine) Keep(f *disk.Facts, reason disk.Reason, how string) error {
 func (m *machine) keepUse(f *disk.Facts, how string) error {
 	m.say("%s is used by another: %s", f.Name, how)
 	if m.keepErr == nil {
-		m.disks[f.Name].Standing.Used = &disk.Use{Identity: f.Identity(""), UUID: f.Known().UUID, How: how}
+		m.disks[f.Name].Standing.Used = &disk.Use{Identity: f.Identity(""), UUID: f.KnownContent().UUID, How: how}
 	}
 	return m.keepErr
 }

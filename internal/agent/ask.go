@@ -10,7 +10,7 @@ import (
 
 // asks reports whether the agent must know who has the disk open before it acts on the disk.
 func (a *Agent) asks(st *state) bool {
-	c := st.facts.Known()
+	c := st.facts.KnownContent()
 	return st.decisionWithOpeners != st.decision && policy.Asks(&st.facts, &c, st.decision)
 }
 
@@ -43,7 +43,7 @@ func (a *Agent) answered(name string, seq uint64, by *disk.Opener, err error) {
 	switch {
 	case f.Seq != seq, err == nil && by == nil:
 	case err == nil && by.Machine && f.Standing.Used == nil && !policy.UseAccepted(f, a.settings):
-		err = a.host.Keep(f, disk.ReasonUsed, by.String())
+		err = a.host.RecordHold(f, disk.ReasonUsed, by.String())
 	case err == nil && !left:
 		err = fmt.Errorf("cannot use the disk: it is %s; nothing on it was changed; to see who has it open: fuser -v %s", disk.Visible(by.String()), f.Node())
 	}

@@ -78,15 +78,15 @@ func (r *recorded) remember() error {
 	return err
 }
 
-func (r *recorded) Keep(f *disk.Facts, reason disk.Reason, how string) error {
+func (r *recorded) RecordHold(f *disk.Facts, reason disk.Reason, how string) error {
 	switch reason {
 	case "", disk.ReasonReleased, disk.ReasonUnmounted, disk.ReasonUsed:
-		return r.machine.Keep(f, reason, how)
+		return r.machine.RecordHold(f, reason, how)
 	}
 	if r.full {
 		return errors.New("no space left on device")
 	}
-	return r.store.Keep(f, thisBoot, reason)
+	return r.store.RecordHold(f, thisBoot, reason)
 }
 
 // TestACopyIsNotMountedWhenTheOriginalIsPulled checks a copy that was attached together with the original. The copy is

@@ -34,10 +34,10 @@ type Host interface {
 	// Accept records that the operator has accepted this attachment of the disk. If w has no reason, Accept only allows
 	// another try.
 	Accept(f *disk.Facts, w disk.Word) error
-	// Keep records that the disk stays held, refused or unmounted for that reason until Accept, even when the cause is
-	// gone. For ReasonUsed, how describes how somebody else uses the disk. An empty reason allows the disk to be
-	// mounted again.
-	Keep(f *disk.Facts, reason disk.Reason, how string) error
+	// RecordHold records that the disk stays held, refused or unmounted for that reason until Accept, even when the
+	// cause is gone. For ReasonUsed, how describes how somebody else uses the disk. An empty reason allows the disk to
+	// be mounted again.
+	RecordHold(f *disk.Facts, reason disk.Reason, how string) error
 	// Forget removes the records of an attachment that has ended.
 	Forget(seq uint64) error
 	// Expect makes later looks take into account that a filesystem was found mounted on the named disk, or that the

@@ -143,7 +143,7 @@ func (a *Agent) released(dep *departure, err error) {
 	dep.busy = false
 	if dep.answer != nil {
 		if err != nil && !dep.unmounted {
-			err = errors.Join(err, a.host.Keep(&dep.facts, "", ""))
+			err = errors.Join(err, a.host.RecordHold(&dep.facts, "", ""))
 		}
 		dep.answer <- err
 		if a.leaving[dep.path] == dep { // otherwise the disk has left since the departure began

@@ -104,7 +104,7 @@ func (a *Agent) handleFacts(name string, f disk.Facts, err error) {
 func (a *Agent) decide(name string, f *disk.Facts) {
 	st := a.disks[name]
 	f.FindPeers(a.facts())
-	c := f.Known()
+	c := f.KnownContent()
 	d := policy.Decide(f, &c, a.settings)
 	if a.outdated(st, d) {
 		a.requestLook(name)
@@ -118,11 +118,11 @@ func (a *Agent) decide(name string, f *disk.Facts) {
 	if changed {
 		a.wakePeers(f)
 	}
-	early := st.peers.tooEarly
+	wasTooEarly := st.peers.tooEarly
 	if st.peers.tooEarly = a.tooEarlyToRefuse(f, d); st.peers.tooEarly {
 		return
 	}
-	changed = changed || early
+	changed = changed || wasTooEarly
 	if d.Mounted() {
 		st.remount = false
 	}
@@ -182,7 +182,7 @@ func (a *Agent) unkeepUnmounted(st *state) {
 	if a.leaving[a.path(st)] != nil || st.again {
 		return
 	}
-	a.problem(a.host.Keep(&st.facts, "", ""))
+	a.problem(a.host.RecordHold(&st.facts, "", ""))
 }
 
 // tooEarlyToRefuse reports whether it is too early to refuse the disk as a twin. It is too early if the disk is where
@@ -243,11 +243,11 @@ func (a *Agent) path(st *state) string {
 // wakePeers requests a look at the disks whose decision may depend on f. A waiting mount that may depend on f is
 // checked at once, because f may be gone when the turn of the mount comes.
 func (a *Agent) wakePeers(f *disk.Facts) {
-	uuid := f.Known().UUID
+	uuid := f.KnownContent().UUID
 	mounts := &a.lanes.mounts
 	mounts.waiting = slices.DeleteFunc(mounts.waiting, func(name string) bool {
 		o := &a.disks[name].facts
-		peer := o.Seq != f.Seq && (disk.SameSerial(o.Serial, f.Serial) || uuid != "" && o.Known().UUID == uuid)
+		peer := o.Seq != f.Seq && (disk.SameSerial(o.Serial, f.Serial) || uuid != "" && o.KnownContent().UUID == uuid)
 		return peer && !a.decisionUnchanged(name)
 	})
 	for name, st := range a.disks {

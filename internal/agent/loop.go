@@ -49,7 +49,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			a.saveRest(ctx)
 			return nil
-		case <-a.queue.poke:
+		case <-a.queue.notEmpty:
 			a.takeHints()
 		case result := <-a.results:
 			result()

@@ -8,12 +8,12 @@ type queue struct {
 	mu    sync.Mutex
 	names map[string]bool
 	all   bool
-	// poke has a buffer of one. A value in poke signals that the queue is not empty.
-	poke chan struct{}
+	// notEmpty has a buffer of one. A value in notEmpty signals that the queue is not empty.
+	notEmpty chan struct{}
 }
 
 func newQueue() *queue {
-	return &queue{names: map[string]bool{}, poke: make(chan struct{}, 1)}
+	return &queue{names: map[string]bool{}, notEmpty: make(chan struct{}, 1)}
 }
 
 func (q *queue) add(name string) {
@@ -33,7 +33,7 @@ func (q *queue) addAll() {
 
 func (q *queue) wake() {
 	select {
-	case q.poke <- struct{}{}:
+	case q.notEmpty <- struct{}{}:
 	default:
 	}
 }

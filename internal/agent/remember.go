@@ -47,9 +47,9 @@ func (a *Agent) remember(st *state, changed bool) {
 			a.expect(*st.record.sighting, f.Name)
 		}
 	case policy.Use(f, d) != "":
-		a.problem(a.host.Keep(f, disk.ReasonUsed, policy.Use(f, d)))
+		a.problem(a.host.RecordHold(f, disk.ReasonUsed, policy.Use(f, d)))
 	case policy.Unrecorded(f, d.Reason) && !st.waits(), refusedWithoutTwin(f, d):
-		a.problem(a.host.Keep(f, d.Reason, ""))
+		a.problem(a.host.RecordHold(f, d.Reason, ""))
 	}
 }
 
@@ -132,7 +132,7 @@ func (a *Agent) note(st *state, c *disk.Content) {
 	v := f.Standing.Volume
 	remembered := d.Mounted() || f.Standing.OnRecord && v != nil && !v.Left
 	if !remembered && f.Standing.Given == nil && d.Reason != disk.ReasonPartitioned {
-		want.Type, want.UUID = f.Lies(c)
+		want.Type, want.UUID = f.TypeAndID(c)
 	}
 	want.Left = want.Type == ""
 	if !want.Left && active(d.Action) && st.tries.failedFacts == nil {

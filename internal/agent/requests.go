@@ -51,7 +51,7 @@ func (a *Agent) accept(name string, seq uint64, shown disk.Reason) (string, erro
 	// reason may have changed.
 	who := st.facts.ID.String()
 	if w.Reason != "" {
-		c := st.facts.Known()
+		c := st.facts.KnownContent()
 		why, _ := policy.Words(&st.facts, &c, a.settings, st.decision)
 		who += " (" + why + ")"
 	}
@@ -90,7 +90,7 @@ func (a *Agent) accepted(st *state, w disk.Word) string {
 
 // currentDecision returns the decision on the present facts, and the reason for it in words.
 func (a *Agent) currentDecision(f *disk.Facts) (disk.Decision, string) {
-	c := f.Known()
+	c := f.KnownContent()
 	d := policy.Decide(f, &c, a.settings)
 	why, _ := policy.Words(f, &c, a.settings, d)
 	return d, why
@@ -110,7 +110,7 @@ func (a *Agent) startDeparture(name string, seq uint64) (*departure, error) {
 		return nil, errors.New("the disk is being unmounted")
 	}
 	// The record is written before the unmount, so that the next look does not take the release for an unmount by hand.
-	if err := a.host.Keep(&st.facts, disk.ReasonReleased, ""); err != nil {
+	if err := a.host.RecordHold(&st.facts, disk.ReasonReleased, ""); err != nil {
 		return nil, err
 	}
 	dep := &departure{facts: st.facts, path: a.path(st), answer: make(chan error, 1)}

@@ -64,7 +64,7 @@ func (a *Agent) statusLine() (line string, work bool) {
 	for name, st := range a.disks {
 		busy := st.phase.busy()
 		switch d := st.decision; {
-		case st.tries.failedFacts != nil, d.Amiss():
+		case st.tries.failedFacts != nil, d.RisksData():
 			failing++
 		case busy && (d.Action == disk.Prove || d.Action == disk.Format):
 			proving = append(proving, name)

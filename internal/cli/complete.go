@@ -67,7 +67,7 @@ func offer(host func() inventory.Host, fits diskFilter, word func(*disk.Facts, d
 		disks, _ := host().For(&s).Scan()
 		var words []cobra.Completion
 		for i := range disks {
-			f, c := &disks[i], disks[i].Known()
+			f, c := &disks[i], disks[i].KnownContent()
 			if d := policy.Decide(f, &c, &s); fits(f, d) {
 				words = append(words, word(f, d))
 			}

@@ -47,7 +47,7 @@ func DumpOf(ctx context.Context, h inventory.Host, name string, s *disk.Settings
 	if err != nil {
 		return nil, err
 	}
-	content := f.Known()
+	content := f.KnownContent()
 	d := policy.Decide(f, &content, s)
 	fails, helps := failing(lineOf(f, published), d, daemonState())
 	if d.Action == disk.Prove && os.Geteuid() == 0 {

@@ -43,7 +43,7 @@ func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, 
 	fmt.Fprintln(t, "DISK\tSIZE\tSERIAL\tDECISION\tWHY")
 	for i := range disks {
 		f := &disks[i]
-		c := f.Known()
+		c := f.KnownContent()
 		d := policy.Decide(f, &c, s)
 		fails, helps := failing(lineOf(f, published), d, daemon)
 		if d.Action == disk.Ignore && f.Size == 0 {

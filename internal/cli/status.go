@@ -129,7 +129,7 @@ func GetStatus(ctx context.Context, h inventory.Host, s *disk.Settings, hung map
 
 // statusOf returns the status of one disk. statusOf returns nil for a disk that is not shown.
 func statusOf(f *disk.Facts, s *disk.Settings, published []disk.Line, daemon string, sizes map[string]usage.Space) *DiskStatus {
-	c := f.Known()
+	c := f.KnownContent()
 	d := policy.Decide(f, &c, s)
 	if d.Action == disk.Ignore && (f.Size == 0 || d.Reason == disk.ReasonNoClass) {
 		return nil

@@ -37,8 +37,8 @@ func AddFlags(flags *pflag.FlagSet) {
 	}
 }
 
-// Given reports whether the command line has any of the flags of AddFlags.
-func Given(flags *pflag.FlagSet) bool {
+// HasFlags reports whether the command line has any of the flags of AddFlags.
+func HasFlags(flags *pflag.FlagSet) bool {
 	return flags.Changed(configFlag) || slices.ContainsFunc(scalars, func(k key) bool { return flags.Changed(k.flag()) })
 }
 

@@ -47,7 +47,7 @@ type parts struct {
 	agent    *agent.Agent
 	host     inventory.Host // host.Shared is common to all looks
 	node     node
-	seen     observer
+	observer observer
 	mounting *arrivals
 	events   *uevent.Listener
 	nodes    *uevent.Nodes // nil if /dev is not watched
@@ -83,7 +83,7 @@ func (d Daemon) Run(ctx context.Context) error {
 	part(func(ctx context.Context) error {
 		return control.Serve(ctx, d.Socket, func(ctx context.Context, r control.Request) (string, error) { return answer(ctx, p.agent, r) })
 	})
-	part(func(ctx context.Context) error { return p.seen.publish(ctx, d.MetricsDirectory) })
+	part(func(ctx context.Context) error { return p.observer.publish(ctx, d.MetricsDirectory) })
 	part(p.reload)
 	part(func(ctx context.Context) error {
 		err := p.agent.Run(ctx)
@@ -107,7 +107,7 @@ func (d Daemon) connect() (*parts, error) {
 	p := &parts{Daemon: d, host: d.Host, mounting: &arrivals{}}
 	published, err := d.Host.Store.Published()
 	d.Log.Problem(err) // without the published lines, only the times of the decisions are lost
-	p.seen = observer{d.Log, report.NewBoard(published), metrics.New(d.Version), new(sync.Mutex), d.Host, new(time.Time)}
+	p.observer = observer{d.Log, report.NewBoard(published), metrics.New(d.Version), new(sync.Mutex), d.Host, new(time.Time)}
 	if p.events, err = uevent.Listen(); err != nil {
 		return nil, err
 	}
@@ -119,8 +119,8 @@ func (d Daemon) connect() (*parts, error) {
 		d.Log.Problem(fmt.Errorf("%w; a disk that is moved immediately to another slot may need hotmount accept", err))
 	}
 	p.host.CameAfter = p.nodes.CameAfter
-	p.node = node{p.host, d.Log, p.seen.metrics, &p.partitions, &p.loops}
-	p.agent = agent.New(p.node, units{new(unit.Manager), p.mounting, p.host}, p.seen, d.Settings, watchdog/2, p.host.Monotonic)
+	p.node = node{p.host, d.Log, p.observer.metrics, &p.partitions, &p.loops}
+	p.agent = agent.New(p.node, units{new(unit.Manager), p.mounting, p.host}, p.observer, d.Settings, watchdog/2, p.host.Monotonic)
 	return p, p.node.saveSettings(d.Settings)
 }
 
@@ -129,7 +129,7 @@ func (p *parts) watchEvents(ctx context.Context) error {
 	return p.events.Run(ctx, func(h uevent.Hint) {
 		wanted := !h.Partition || p.partitions.Load()
 		if wanted {
-			p.seen.recordEvent(h)
+			p.observer.recordEvent(h)
 		}
 		requestLooks(p.agent, h, wanted)
 	})

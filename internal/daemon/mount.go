@@ -20,14 +20,14 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	path := class.MountPoint(uuid)
 	arrived, forget := u.mounting.expect(path, f.Dev)
 	defer forget()
-	asked := u.host.Monotonic()
+	requestedAt := u.host.Monotonic()
 	over, err := u.requestMount(ctx, f, class, uuid, fstype)
 	// An existing unit belongs to the previous mount or to an earlier daemon. The earlier daemon may have ended while
 	// the log of the filesystem was being recovered.
 	exists := errors.Is(err, unit.ErrExists)
 	var held error
 	if exists {
-		held = u.Held(path)
+		held = u.CheckHeldBack(path)
 	}
 	if err == nil || exists {
 		err = await(ctx, path, arrived, u.MountEnded)
@@ -39,7 +39,7 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 			// A mount that PID 1 holds back is not a fault of the disk, and the mount point may still be needed.
 			return disk.OfNode(fmt.Errorf("cannot mount %s: %w", f.ID, held))
 		}
-		a := readAttempt(ctx, run.Exec{}, u.host, f, class, failed.Unit, asked, u.host.Monotonic()-asked)
+		a := readAttempt(ctx, run.Exec{}, u.host, f, class, failed.Unit, requestedAt, u.host.Monotonic()-requestedAt)
 		above, askErr := u.MissingAbove(ctx, path, a.result)
 		if above != "" {
 			err = disk.OfNode(fmt.Errorf("cannot mount %s: systemd requires %s for this mount, but %[2]s is not mounted: nothing is wrong with the disk; to see why: systemctl status %[2]s; if %[2]s is not needed: remove it from /etc/fstab, then systemctl daemon-reload", f.ID, above))

@@ -56,7 +56,7 @@ func (n node) Accept(f *disk.Facts, w disk.Word) error {
 	return n.Store.Accept(f, boot, w)
 }
 
-func (n node) Keep(f *disk.Facts, reason disk.Reason, how string) error {
+func (n node) RecordHold(f *disk.Facts, reason disk.Reason, how string) error {
 	boot, err := n.Boot()
 	switch {
 	case reason == "", reason == disk.ReasonReleased, reason == disk.ReasonUnmounted:
@@ -66,7 +66,7 @@ func (n node) Keep(f *disk.Facts, reason disk.Reason, how string) error {
 	case reason == disk.ReasonUsed:
 		return n.Store.KeepUse(f, boot, how)
 	}
-	return n.Store.Keep(f, boot, reason)
+	return n.Store.RecordHold(f, boot, reason)
 }
 
 func (n node) Forget(seq uint64) error { return n.Store.Forget(seq) }

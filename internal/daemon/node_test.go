@@ -120,13 +120,13 @@ func TestRecords(t *testing.T) {
 		if _, st := look(); kept(&st) {
 			t.Errorf("%s is kept before", reason)
 		}
-		if err := n.Keep(&f, reason, "mounted at /srv"); err != nil {
+		if err := n.RecordHold(&f, reason, "mounted at /srv"); err != nil {
 			t.Errorf("%s: %v", reason, err)
 		}
 		if _, st := look(); !kept(&st) {
 			t.Errorf("%s is not kept: %+v", reason, st)
 		}
-		if err := n.Keep(&f, "", ""); err != nil {
+		if err := n.RecordHold(&f, "", ""); err != nil {
 			t.Error(err)
 		}
 	}
@@ -148,7 +148,7 @@ func TestRecords(t *testing.T) {
 		t.Error(err)
 	}
 	seen, err := h.Store.Sightings()
-	contents, notedErr := h.Store.Noted()
+	contents, notedErr := h.Store.NotedSightings()
 	if err != nil || notedErr != nil || len(seen) != 0 || len(contents) != 1 || contents[0].Identity.Boot != nodetest.BootID {
 		t.Errorf("noted alone: %+v, %v, %+v, %v", seen, err, contents, notedErr)
 	}

@@ -45,19 +45,19 @@ type Content struct {
 	Evidence []string `json:"evidence,omitempty"`
 }
 
-// Known returns what is known of the disk's content without reading the disk. The content is the last proof while the
-// proof is valid, otherwise what udev has found.
-func (f *Facts) Known() Content {
-	c, proof := f.known()
+// KnownContent returns what is known of the disk's content without reading the disk. The content is the last proof
+// while the proof is valid, otherwise what udev has found.
+func (f *Facts) KnownContent() Content {
+	c, proof := f.knownContent()
 	if !proof {
 		c.Evidence = f.Udev.evidence(&c)
 	}
 	return c
 }
 
-// known is Known without the evidence from udev, which is slow to write compared with the rest. FindPeers compares many
-// disks and needs no evidence. proof reports whether c comes from the last proof.
-func (f *Facts) known() (c Content, proof bool) {
+// knownContent is KnownContent without the evidence from udev, which is slow to write compared with the rest. FindPeers
+// compares many disks and needs no evidence. proof reports whether c comes from the last proof.
+func (f *Facts) knownContent() (c Content, proof bool) {
 	if v := f.Standing.Verdict; v.Valid(f) && v.Content.Kind != "" {
 		return v.Content, true
 	}

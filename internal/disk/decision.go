@@ -183,9 +183,9 @@ func (c *Class) MountPoint(uuid string) string { return path.Join(c.Directory, u
 // a new volume, with the old data.
 const Marker = "not-mounted"
 
-// Unmake returns the commands with which an operator removes a mount point. Nothing may be mounted on the mount point,
-// and the marker must be the only file in it.
-func Unmake(dir string) string {
+// RemoveCommands returns the commands with which an operator removes a mount point. Nothing may be mounted on the mount
+// point, and the marker must be the only file in it.
+func RemoveCommands(dir string) string {
 	return fmt.Sprintf("chattr -i %[1]s %[1]s/%[2]s; rm -f %[1]s/%[2]s; rmdir %[1]s", dir, Marker)
 }
 

@@ -157,7 +157,7 @@ func TestKnown(t *testing.T) {
 	} {
 		f := base
 		tt.put(&f)
-		if c := f.Known(); c.Kind != tt.kind || c.UUID != tt.uuid || strings.Join(c.Evidence, "\n") != tt.says {
+		if c := f.KnownContent(); c.Kind != tt.kind || c.UUID != tt.uuid || strings.Join(c.Evidence, "\n") != tt.says {
 			t.Errorf("%s: got %s %q by %q, want %s %q by %q", tt.name, c.Kind, c.UUID, c.Evidence, tt.kind, tt.uuid, tt.says)
 		}
 	}

@@ -203,9 +203,9 @@ func (f *Facts) MountedBy(uuid string) bool {
 	return slices.ContainsFunc(f.Mounts, func(m MountPoint) bool { return m.Root == "/" && path.Base(m.Path) == uuid })
 }
 
-// Through returns a clause that names the loop device through which the disk is in use, or "" if the disk has no loop
-// device.
-func (f *Facts) Through() string {
+// ThroughLoop returns a clause that names the loop device through which the disk is in use, or "" if the disk has no
+// loop device.
+func (f *Facts) ThroughLoop() string {
 	switch {
 	case len(f.Loops) == 0:
 		return ""
@@ -215,10 +215,10 @@ func (f *Facts) Through() string {
 	return "the disk is in use through /dev/" + f.Loops[0]
 }
 
-// Lies returns the type and a printable identifier of what is on the disk. c is the content of the disk. Both results
-// are empty if nothing is known of the content. The identifier is also empty if the content has none, or if the
+// TypeAndID returns the type and a printable identifier of what is on the disk. c is the content of the disk. Both
+// results are empty if nothing is known of the content. The identifier is also empty if the content has none, or if the
 // identifier is not fit to print.
-func (f *Facts) Lies(c *Content) (what, id string) {
+func (f *Facts) TypeAndID(c *Content) (what, id string) {
 	switch c.Kind {
 	case Filesystem:
 		return c.Type, c.UUID

@@ -95,7 +95,7 @@ func (f *Facts) Full() bool {
 	if g == nil {
 		return before
 	}
-	return g.Size <= f.Size && g.Usable(f.Size) <= g.Size && (before || f.Known().Span == g.Size)
+	return g.Size <= f.Size && g.Usable(f.Size) <= g.Size && (before || f.KnownContent().Span == g.Size)
 }
 
 // VolumeName returns the name that the local-static-provisioner gives to the PersistentVolume of an entry in a class

@@ -55,7 +55,7 @@ func (d Decision) State() string {
 	switch {
 	case d.GivenOut():
 		return "given out"
-	case d.Reason == ReasonFormatFailed, d.Reason == ReasonInUse, d.Reason == ReasonLost, d.Amiss():
+	case d.Reason == ReasonFormatFailed, d.Reason == ReasonInUse, d.Reason == ReasonLost, d.RisksData():
 		return "failed"
 	}
 	if word, ok := states[d.Action]; ok {
@@ -69,7 +69,7 @@ var states = map[Action]string{
 	Keep: "mounted", Grow: "mounted", Wait: "waiting",
 }
 
-// Amiss reports whether the disk is mounted with a fault that loses data, will lose data, or hides data.
-func (d Decision) Amiss() bool {
+// RisksData reports whether the disk is mounted with a fault that loses data, will lose data, or hides data.
+func (d Decision) RisksData() bool {
 	return d.Mounted() && (d.Reason == ReasonFault || d.Reason == ReasonShrunk || d.Reason == ReasonCovered || d.Reason == ReasonLost)
 }

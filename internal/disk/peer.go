@@ -62,7 +62,7 @@ func (f *Facts) inUse() string {
 // FindPeers finds the peers of f among all attached disks. FindPeers sets SameSerial, SameWWN, SameUUID and Moved.
 func (f *Facts) FindPeers(all []*Facts) {
 	f.SameSerial, f.SameWWN, f.SameUUID, f.Moved = nil, nil, nil, nil
-	mine, _ := f.known()
+	mine, _ := f.knownContent()
 	own, former := mine.UUID, ""
 	if f.Standing.FormerSlot != nil {
 		former = f.Standing.FormerSlot.UUID
@@ -71,7 +71,7 @@ func (f *Facts) FindPeers(all []*Facts) {
 		if o.Seq == f.Seq && o.Name == f.Name {
 			continue
 		}
-		c, _ := o.known()
+		c, _ := o.knownContent()
 		fstype, uuid := c.Type, c.UUID
 		if v := o.Standing.Volume; v != nil && uuid == "" && len(o.Mounts) > 0 {
 			fstype, uuid = v.Type, v.UUID // udev does not know the filesystem, or does not know it yet
@@ -83,7 +83,7 @@ func (f *Facts) FindPeers(all []*Facts) {
 		same := own != "" && uuid == own
 		moved := former != "" && uuid == former
 		if former != "" && !moved {
-			_, lies := o.Lies(&c)
+			_, lies := o.TypeAndID(&c)
 			moved = lies == former
 		}
 		if !serial && !world && !same && !moved {

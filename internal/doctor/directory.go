@@ -54,7 +54,7 @@ func (e *examiner) noDirectory(c *disk.Class) {
 	f := Finding{Class: c.Name, Paths: []string{c.Directory}}
 	switch hidden := e.s.Host.mountsIn(c.Directory); {
 	case !e.s.Host.Sights[c.Directory].Absent:
-		e.find(f, Warning, Blind, nil, "cannot look at %s on the host: %s", c.Directory, e.s.Host.unknown(c.Directory))
+		e.find(f, Warning, NotSeen, nil, "cannot look at %s on the host: %s", c.Directory, e.s.Host.unknown(c.Directory))
 	case len(hidden) > 0:
 		f.Paths = hidden
 		e.find(f, Problem, Covered, advice("hidden-directory", "dir", c.Directory),
@@ -75,7 +75,7 @@ func (e *examiner) covered(c *disk.Class, p string, top place, known bool) {
 		lower := describe(m, m.Root)
 		switch {
 		case !known:
-			e.find(f, Warning, Blind, nil, "cannot look at %s on the host: %s", shown, cmp.Or(e.s.Host.Sights[p].Failure, "the directory is gone"))
+			e.find(f, Warning, NotSeen, nil, "cannot look at %s on the host: %s", shown, cmp.Or(e.s.Host.Sights[p].Failure, "the directory is gone"))
 		case !top.own:
 			e.find(f, Problem, Covered, advice("covered", "over", top.mount.Path),
 				"%s is mounted at %s, but a mount at %s hides it", lower, shown, disk.Visible(top.mount.Path))
@@ -103,7 +103,7 @@ func (e *examiner) entry(c *disk.Class, entry *Entry, mounted bool) {
 	f, shown := Finding{Class: c.Name, Paths: []string{p}}, disk.Visible(p)
 	switch {
 	case entry.Failure != "":
-		e.find(f, Warning, Blind, nil, "cannot see what is in %s: %s", shown, disk.Visible(entry.Failure))
+		e.find(f, Warning, NotSeen, nil, "cannot see what is in %s: %s", shown, disk.Visible(entry.Failure))
 	case mounted && entry.First != "":
 		f.Data = p
 		e.find(f, Problem, DataHidden, advice("data-hidden", "dir", c.Directory, "name", entry.Name, "copy", e.copyDirectory(entry.Name)),

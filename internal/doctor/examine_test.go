@@ -543,8 +543,8 @@ func TestCovered(t *testing.T) {
 }
 
 func TestConfirm(t *testing.T) {
-	first := &Report{Findings: []Finding{{Kind: WrongMount, Paths: []string{a, b}, What: "2"}, {Kind: Blind, What: "x"}, {Kind: StaleCopy, Paths: []string{a}}, {Kind: Covered, Paths: []string{a}}}}
-	again := &Report{Seen: []Seen{{}}, Findings: []Finding{{Kind: WrongMount, Paths: []string{b}, What: "1"}, {Kind: Blind, What: "y"}, {Kind: NoMount, Paths: []string{a}}, {Kind: Covered, Paths: []string{b}}}}
+	first := &Report{Findings: []Finding{{Kind: WrongMount, Paths: []string{a, b}, What: "2"}, {Kind: NotSeen, What: "x"}, {Kind: StaleCopy, Paths: []string{a}}, {Kind: Covered, Paths: []string{a}}}}
+	again := &Report{Seen: []Seen{{}}, Findings: []Finding{{Kind: WrongMount, Paths: []string{b}, What: "1"}, {Kind: NotSeen, What: "y"}, {Kind: NoMount, Paths: []string{a}}, {Kind: Covered, Paths: []string{b}}}}
 	first.confirm(again)
 	if len(first.Findings) != 1 || first.Findings[0].What != "1" || len(first.Seen) != 1 {
 		t.Errorf("got %+v", first)

@@ -34,7 +34,7 @@ func (src Source) views(s *Snapshot) error {
 	unseen := 0
 	for _, pid := range pids {
 		k, err := src.key(pid)
-		if err != nil && !mounts.Gone(err) {
+		if err != nil && !mounts.ProcessEnded(err) {
 			unseen++
 		}
 		p, gone := src.process(pid)
@@ -63,7 +63,7 @@ func (src Source) views(s *Snapshot) error {
 		s.blind("cannot see the mount namespaces of %d processes", unseen)
 	}
 	if n := len(unlikely); n > 0 {
-		s.Found.Add(Finding{Processes: unlikely}, Note, Blind, nil,
+		s.Found.Add(Finding{Processes: unlikely}, Note, NotSeen, nil,
 			"%s is named like a kubelet, but does not have a kubelet's rights on this host, so hotmount does not treat it as a kubelet (%d such)", describeProcess(&unlikely[0]), n)
 	}
 	s.Host, s.Views = views[0], views[1:]
@@ -78,7 +78,7 @@ func (src Source) tables(s *Snapshot) error {
 	for i := range s.Views {
 		v := &s.Views[i]
 		err := src.table(v)
-		if err != nil && !mounts.Gone(err) {
+		if err != nil && !mounts.ProcessEnded(err) {
 			s.blind("cannot read the mount table of process %d: %v", v.Processes[0].PID, err)
 		}
 		if err != nil {
@@ -109,7 +109,7 @@ func (src Source) proc(pid int, name string) string {
 func (src Source) table(v *View) error {
 	err := fs.ErrNotExist
 	for len(v.Processes) > 0 {
-		if v.Mounts, err = mounts.ReadTable(src.proc(v.Processes[0].PID, "mountinfo")); !mounts.Gone(err) {
+		if v.Mounts, err = mounts.ReadTable(src.proc(v.Processes[0].PID, "mountinfo")); !mounts.ProcessEnded(err) {
 			return err
 		}
 		v.Processes = v.Processes[1:]

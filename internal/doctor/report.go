@@ -72,8 +72,8 @@ const (
 	FaultySettings Kind = "configuration-fault"
 	// NoKubelet: no kubelet runs.
 	NoKubelet Kind = "no-kubelet"
-	// Blind: the doctor could not see something.
-	Blind Kind = "not-seen"
+	// NotSeen: the doctor could not see something.
+	NotSeen Kind = "not-seen"
 )
 
 // Pod is a pod with a volume. Unknown fields of a Pod are empty.

@@ -50,7 +50,7 @@ func (src Source) system(s *Snapshot, fault string) {
 	}
 	for i := range s.Host.Mounts {
 		if m := &s.Host.Mounts[i]; m.Type == "nsfs" && strings.HasPrefix(m.Root, "mnt:[") && !seen[m.Root] {
-			s.Found.Add(Finding{Paths: []string{m.Path}}, Note, Blind, advice("pinned", "path", m.Path),
+			s.Found.Add(Finding{Paths: []string{m.Path}}, Note, NotSeen, advice("pinned", "path", m.Path),
 				"no process is in the mount namespace %s: its mounts cannot be seen", disk.Visible(m.Path))
 		}
 	}

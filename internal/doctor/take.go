@@ -73,7 +73,7 @@ func (src Source) path(p string) string { return filepath.Join("/", src.Root, p)
 
 // blind adds a finding with the reason why the doctor cannot see something.
 func (s *Snapshot) blind(format string, args ...any) {
-	s.Found.Add(Finding{}, Warning, Blind, nil, format, args...)
+	s.Found.Add(Finding{}, Warning, NotSeen, nil, format, args...)
 }
 
 // kubelets reads the command lines of kubelets and daemons, and finds the root directories of kubelets.
@@ -194,7 +194,7 @@ func (src Source) readPaths(ctx context.Context, v *View, paths []string) {
 		pid := v.Processes[0].PID
 		answers, err := src.Look(ctx, pid, paths)
 		if len(answers) == 0 {
-			if _, left := os.Readlink(src.path(fmt.Sprintf("/proc/%d/ns/mnt", pid))); mounts.Gone(left) {
+			if _, left := os.Readlink(src.path(fmt.Sprintf("/proc/%d/ns/mnt", pid))); mounts.ProcessEnded(left) {
 				continue
 			}
 			v.unseen = cmp.Or(err, errors.New("no answer"))

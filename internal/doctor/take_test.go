@@ -144,7 +144,7 @@ func (m *machine) take() *Snapshot {
 func blinds(s *Snapshot) []string {
 	var all []string
 	for _, f := range s.Found {
-		if f.Kind == Blind && f.Level == Warning {
+		if f.Kind == NotSeen && f.Level == Warning {
 			all = append(all, f.What)
 		}
 	}
@@ -524,7 +524,7 @@ func TestSystem(t *testing.T) {
 		t.Errorf("found %q", got)
 	}
 	for _, f := range s.Found {
-		if want := map[Kind]string{UdevRule: "/etc/udev/rules.d/99-disks.rules:3", NoHelper: "/sbin/mount.nfs", Blind: "/run/snapd/ns/x.mnt"}[f.Kind]; want != strings.Join(f.Paths, " ") {
+		if want := map[Kind]string{UdevRule: "/etc/udev/rules.d/99-disks.rules:3", NoHelper: "/sbin/mount.nfs", NotSeen: "/run/snapd/ns/x.mnt"}[f.Kind]; want != strings.Join(f.Paths, " ") {
 			t.Errorf("%s: %q", f.Kind, f.Paths)
 		}
 	}

@@ -51,7 +51,7 @@ func (e *examiner) judgeViewer(c *disk.Class, v *View, p *Process, host place, g
 	seen := Seen{Process: *p, Namespace: v.Namespace, Class: c.Name, Directory: base, Sees: sees}
 	switch {
 	case sees == seesUnknown:
-		e.find(f, Warning, Blind, nil, "cannot see what %s has at %s: %s", who, shown, v.unknown(base))
+		e.find(f, Warning, NotSeen, nil, "cannot see what %s has at %s: %s", who, shown, v.unknown(base))
 	case sees == seesSame:
 		seen.Arrives = v.Namespace == e.s.Host.Namespace && at.mount.ID == host.mount.ID || at.mount.Receives(groups)
 		if !seen.Arrives {
@@ -121,7 +121,7 @@ func (e *examiner) disksSeen(c *disk.Class, v *View, p *Process, seen *Seen, hos
 		{seesDirectory, Problem, WrongMount, do, "%[1]s sees a directory on the system disk instead of the disk at %[2]s" + then},
 		{seesOther, Problem, WrongMount, do, "%[1]s sees something other than the host's disk at %[2]s"},
 		{seesAbsent, Warning, NoMount, do, "%[1]s sees nothing at %[2]s"},
-		{seesUnknown, Warning, Blind, nil, "cannot see what %[1]s has at %[2]s: %[3]s"},
+		{seesUnknown, Warning, NotSeen, nil, "cannot see what %[1]s has at %[2]s: %[3]s"},
 	} {
 		if paths := wrong[verdict.sees]; len(paths) > 0 {
 			e.find(Finding{Class: c.Name, Paths: paths, Processes: []Process{*p}}, verdict.level, verdict.kind, verdict.do,

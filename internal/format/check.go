@@ -84,7 +84,7 @@ func (s *Session) again(ctx context.Context, o MakeOptions) error {
 	if o.Token != "" {
 		return s.verifyToken(ctx)
 	}
-	c, err := s.look(ctx, s.plan.Ends())
+	c, err := s.look(ctx, s.plan.ShortLook())
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ const (
 // ext4 is one run of mkfs.ext4.
 type ext4 struct {
 	node, uuid string
-	with       disk.MkfsExt4
+	program    disk.MkfsExt4
 	// dry makes mkfs.ext4 write nothing. like makes mkfs.ext4 write to a file the bytes that it would write to the
 	// disk.
 	dry, like bool
@@ -50,11 +50,11 @@ func (e ext4) args() []string {
 	if e.like {
 		extended[2] = "lazy_journal_init=1"
 	}
-	if e.with.Owner != "" && e.with.Owner != "0:0" {
-		extended = append(extended, "root_owner="+e.with.Owner)
+	if e.program.Owner != "" && e.program.Owner != "0:0" {
+		extended = append(extended, "root_owner="+e.program.Owner)
 	}
 	args = append(args, "-b", "4096", "-O", "metadata_csum")
-	for _, o := range e.with.Options {
+	for _, o := range e.program.Options {
 		// mkfs.ext4 uses only the last -E.
 		if values, ok := strings.CutPrefix(o, "-E "); ok {
 			extended = append(extended, values)
@@ -68,7 +68,7 @@ func (e ext4) args() []string {
 // env returns the environment with which mkfs.ext4 uses the creation time of the intent.
 func (e ext4) env() []string {
 	// Newer versions of libext2fs prefer SOURCE_DATE_EPOCH to E2FSPROGS_FAKE_TIME.
-	now := fmt.Sprint(e.with.Time)
+	now := fmt.Sprint(e.program.Time)
 	return []string{"E2FSPROGS_SKIP_PROGRESS=1", "E2FSPROGS_FAKE_TIME=" + now, "SOURCE_DATE_EPOCH=" + now}
 }
 
@@ -104,7 +104,7 @@ func (s *Session) ownFilesystem(i *disk.Intent) probe.Own {
 		if s.like != nil && s.likeOf == i {
 			return s.like, nil
 		}
-		f, err := s.onFile(ctx, s.deps.Runner, ext4{uuid: i.UUID, with: *i.Ext4, like: true})
+		f, err := s.onFile(ctx, s.deps.Runner, ext4{uuid: i.UUID, program: *i.Ext4, like: true})
 		if err != nil {
 			return nil, fmt.Errorf("cannot tell what mkfs.ext4 has written: %w", err)
 		}
@@ -217,6 +217,6 @@ func AgreesExt4(ctx context.Context, r run.Runner, class []string, file string) 
 	if err != nil {
 		return err
 	}
-	_, _, err = ext4{node: file, uuid: "00000000-0000-4000-8000-000000000000", with: disk.MkfsExt4{Options: class, Time: 1}, dry: true}.run(ctx, r)
+	_, _, err = ext4{node: file, uuid: "00000000-0000-4000-8000-000000000000", program: disk.MkfsExt4{Options: class, Time: 1}, dry: true}.run(ctx, r)
 	return err
 }

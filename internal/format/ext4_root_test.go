@@ -256,7 +256,7 @@ func TestRealExt4Busy(t *testing.T) {
 	}
 	sh(t, "mkfs.ext4 -q "+l.facts.Node()+" && mount "+l.facts.Node()+" "+dir)
 	defer sh(t, "umount "+dir)
-	e := ext4{node: l.facts.Node(), uuid: uuid, with: *l.class.Intent.Ext4}
+	e := ext4{node: l.facts.Node(), uuid: uuid, program: *l.class.Intent.Ext4}
 	if _, _, err := e.run(t.Context(), run.Exec{}); err == nil || !strings.Contains(err.Error(), "mounted") {
 		t.Errorf("error %v", err)
 	}

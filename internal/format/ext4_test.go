@@ -21,7 +21,7 @@ func TestExt4Arguments(t *testing.T) {
 	var got []string
 	for _, with := range []disk.MkfsExt4{{Time: 1}, {Time: 1, Owner: "1000:2000", Options: []string{"-m 0", "-E stride=4,stripe_width=8", "-J size=64"}}} {
 		for _, e := range []ext4{{dry: true}, {}, {like: true}} {
-			e.node, e.uuid, e.with = "/dev/vdb", uuid, with
+			e.node, e.uuid, e.program = "/dev/vdb", uuid, with
 			got = append(got, strings.Join(e.args(), " "))
 		}
 	}

@@ -1551,7 +1551,7 @@ func TestArguments(t *testing.T) {
 			for _, proto := range []string{"", "/tmp/x"} {
 				for _, over := range []bool{false, true} {
 					for _, dry := range []bool{true, false} {
-						m := making{node: "/dev/vdb", uuid: uuid, guard: options, class: class, proto: proto, dry: dry, over: over}
+						m := making{node: "/dev/vdb", uuid: uuid, guard: options, class: class, proto: proto, dry: dry, overwrite: over}
 						got = append(got, strings.Join(m.args(), " "))
 					}
 				}

@@ -58,7 +58,7 @@ func (s *Session) Make(ctx context.Context, o MakeOptions) error {
 
 // making returns the dry run of mkfs.xfs with the options o.
 func (o *MakeOptions) making(node string, g guard) making {
-	return making{node: node, uuid: o.Intent.UUID, guard: g, class: o.Mkfs, proto: o.Proto, dry: true, over: o.RecoverHalfMade || o.Token != ""}
+	return making{node: node, uuid: o.Intent.UUID, guard: g, class: o.Mkfs, proto: o.Proto, dry: true, overwrite: o.RecoverHalfMade || o.Token != ""}
 }
 
 // mkfsRun is one run of a mkfs.
@@ -76,7 +76,7 @@ func (s *Session) runs(ctx context.Context, o MakeOptions) (dry []mkfsRun, real 
 		return dry, m, err
 	}
 	look := MakeOptions{Intent: o.Intent, Token: o.Token}
-	e := ext4{node: s.disk.Node(), uuid: o.Intent.UUID, with: *o.Intent.Ext4, dry: true}
+	e := ext4{node: s.disk.Node(), uuid: o.Intent.UUID, program: *o.Intent.Ext4, dry: true}
 	dry, e.dry = []mkfsRun{look.making(e.node, guard{}), ext4Dry{s, e}}, false
 	return dry, e, nil
 }

@@ -26,8 +26,8 @@ type making struct {
 	proto string
 	// dry makes mkfs.xfs run its checks without a write.
 	dry bool
-	// over makes mkfs.xfs overwrite content: our own half-made XFS, or any content with a token.
-	over bool
+	// overwrite makes mkfs.xfs overwrite content: our own half-made XFS, or any content with a token.
+	overwrite bool
 }
 
 // args is the only place where arguments for mkfs.xfs are put together. -K disables discard, so that most of the old
@@ -37,7 +37,7 @@ func (m making) args() []string {
 	if m.dry {
 		args = append(args, "-N")
 	}
-	if m.over {
+	if m.overwrite {
 		args = append(args, "-f")
 	}
 	args = append(args, m.features()...)

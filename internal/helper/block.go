@@ -29,7 +29,7 @@ func GiveOut(_ context.Context, h inventory.Host, seq uint64) error {
 	if err != nil {
 		return err
 	}
-	c := f.Known()
+	c := f.KnownContent()
 	d := policy.Decide(f, &c, s)
 	if d.Action != disk.Link {
 		why, _ := policy.Words(f, &c, s, d)
@@ -87,7 +87,7 @@ func hold(h inventory.Host, f *disk.Facts, s *disk.Settings) (*os.File, error) {
 		err = disk.ErrGone
 	}
 	if err == nil {
-		c := now.Known()
+		c := now.KnownContent()
 		if d := policy.Decide(now, &c, s); d.Action != disk.Link {
 			why, _ := policy.Words(now, &c, s, d)
 			err = fmt.Errorf("%s: %s", d.Action, why)

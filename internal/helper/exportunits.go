@@ -19,7 +19,7 @@ func ExportUnits(w io.Writer, dir string, disks []disk.Facts, s *disk.Settings) 
 	var names []string
 	for i := range disks {
 		f := &disks[i]
-		c := f.Known()
+		c := f.KnownContent()
 		d := policy.Decide(f, &c, s)
 		if d.GivenOut() {
 			fmt.Fprintf(w, "%s is given out as a block volume: a unit file cannot give out a disk\n", f.Node())

@@ -59,7 +59,7 @@ func Format(ctx context.Context, h inventory.Host, seq uint64) error {
 	if j.token != "" {
 		return j.formatConfirmed(ctx)
 	}
-	c := f.Known()
+	c := f.KnownContent()
 	// Format also reads a disk whose filesystem could not be mounted.
 	d := policy.Decide(f, &c, s)
 	if d.Action != disk.Prove && d.Action != disk.Format && (d.Action != disk.Mount || c.Proven) {
@@ -95,7 +95,7 @@ func awaitTurn(ctx context.Context, h inventory.Host, s *disk.Settings, seq uint
 		return nil, err
 	}
 	if noToken {
-		c := f.Known()
+		c := f.KnownContent()
 		if action := policy.Decide(f, &c, s).Action; action != disk.Prove && action != disk.Format {
 			return f, nil
 		}
@@ -165,7 +165,7 @@ func (j *job) formatConfirmed(ctx context.Context) error {
 	answer.UUID, answer.Type = v.Content.UUID, v.Content.Type
 	// With the old records, the new filesystem would be held until the operator accepts the disk.
 	if f.Standing.Given != nil {
-		err = j.host.Store.Ungive(f)
+		err = j.host.Store.RemoveGiven(f)
 	}
 	if f.Standing.Unmounted != "" {
 		err = errors.Join(err, j.host.Store.Accept(f, "", disk.Word{}))

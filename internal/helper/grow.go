@@ -28,7 +28,7 @@ func Grow(ctx context.Context, h inventory.Host, seq uint64, stage string) error
 		return err
 	}
 	f.Standing.Fit = nil
-	c := f.Known()
+	c := f.KnownContent()
 	d := policy.Decide(f, &c, s)
 	class := policy.Select(f, s)
 	var before, after disk.Geometry

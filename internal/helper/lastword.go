@@ -123,7 +123,7 @@ func ofAnother(f *disk.Facts) bool {
 func forbidden(now *disk.Facts, s *disk.Settings) error {
 	switch {
 	case len(now.Loops) > 0:
-		return errors.New(now.Through())
+		return errors.New(now.ThroughLoop())
 	case len(now.Bound) > 0:
 		return errors.New("the disk's device file is bind-mounted at " + disk.Visible(now.Bound[0]))
 	case now.Standing.Formatting != "":

@@ -90,7 +90,7 @@ func (j *job) openDisk(ctx context.Context) (*making, error) {
 	}
 	readAgain := func(ctx context.Context) (func(context.Context, probe.Progress), error) {
 		m.scan.Doing = "reading the new filesystem, because another process may have written to the disk"
-		return m.progress, j.place.Again(ctx)
+		return m.progress, j.place.Reacquire(ctx)
 	}
 	tell := func(message string, evidence ...string) {
 		m.scan.Status(message, mkfsPatience)
@@ -194,7 +194,7 @@ func (m *making) conclude(ctx context.Context, c *disk.Content) error {
 	case o.ends:
 		err = m.host.Store.EndFormat(policy.Intent(f, c).UUID, o.failure)
 	case o.leaves:
-		err = m.host.Store.Leave(policy.Intent(f, c).UUID)
+		err = m.host.Store.RecordLeft(policy.Intent(f, c).UUID)
 	}
 	if err != nil {
 		log.Event(report.KindProblem, journal.PriErr, f, d, m.path, fmt.Sprintf("%s: %v", f.Node(), err))

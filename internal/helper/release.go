@@ -217,7 +217,7 @@ func (r *Release) find(which string) (*disk.Facts, string, error) {
 	var unmounted *disk.Facts
 	for i := range disks {
 		f := &disks[i]
-		c := f.Known()
+		c := f.KnownContent()
 		d := policy.Decide(f, &c, s)
 		switch named := f.Name == strings.TrimPrefix(which, "/dev/"); {
 		case givenOut(f, d) && named:

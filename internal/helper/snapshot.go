@@ -19,7 +19,7 @@ func Snapshot(ctx context.Context, h inventory.Host, s *disk.Settings) (*doctor.
 	var ours []disk.Dev
 	var found doctor.Findings
 	for i := range disks {
-		c := disks[i].Known()
+		c := disks[i].KnownContent()
 		// Package doctor itself finds a mount that covers another mount.
 		if d := policy.Decide(&disks[i], &c, s); d.State() == "failed" && d.Reason != disk.ReasonCovered {
 			why, next := policy.Words(&disks[i], &c, s, d)

@@ -73,7 +73,7 @@ func settingsOr(h inventory.Host, load func() (*disk.Settings, error)) (*disk.Se
 
 // wordsOfHeld returns in words why the disk is held, and the remedy.
 func wordsOfHeld(f *disk.Facts, s *disk.Settings) string {
-	c := f.Known()
+	c := f.KnownContent()
 	d := policy.Decide(f, &c, s)
 	if d.Reason == disk.ReasonPresent {
 		return fmt.Sprintf("the disk was attached before hotmount was installed, and may be blank; to let hotmount use the disk: hotmount accept %s %s", f.Name, d.Reason)
@@ -93,7 +93,7 @@ func presentAndHeld(disks []disk.Facts, boot string, s *disk.Settings) (present 
 			continue // the disk is given out again, and never formatted
 		}
 		f.Standing = disk.Standing{Present: &id, Volume: f.Standing.Volume, Made: f.Standing.Made}
-		content := f.Known()
+		content := f.KnownContent()
 		if policy.Decide(f, &content, s).Action == disk.Hold {
 			held = append(held, f)
 		}

@@ -19,8 +19,9 @@ import (
 	"hotmount/internal/unit"
 )
 
-// Offer prints what is on the disk, and the token with which Confirm formats the disk. Offer only reads from the disk.
-func Offer(ctx context.Context, h inventory.Host, w io.Writer, name string) error {
+// PrintToken prints what is on the disk, and the token with which Confirm formats the disk. PrintToken only reads from
+// the disk.
+func PrintToken(ctx context.Context, h inventory.Host, w io.Writer, name string) error {
 	s, err := h.Store.Settings()
 	if err != nil {
 		return err
@@ -137,7 +138,7 @@ func describeContent(c *disk.Content) string {
 
 var tokenPattern = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// ValidToken reports whether the text has the form of a token from Offer.
+// ValidToken reports whether the text has the form of a token from PrintToken.
 func ValidToken(text string) bool { return tokenPattern.MatchString(text) }
 
 // Confirm makes PID 1 run the unit that formats, and prints the answer of the unit. The unit itself checks whether the

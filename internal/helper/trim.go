@@ -67,7 +67,7 @@ func running(ctx context.Context, h inventory.Host, s *disk.Settings) ([]*mounte
 	var uuids []string
 	for i := range disks {
 		f := &disks[i]
-		c := f.Known()
+		c := f.KnownContent()
 		if d := policy.Decide(f, &c, s); d.Mounted() {
 			all, uuids = append(all, &mounted{facts: f, decision: d}), append(uuids, d.UUID)
 		}

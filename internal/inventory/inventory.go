@@ -178,8 +178,8 @@ type common struct {
 	loopUUIDs func() map[string]string
 	drivers   []disk.Driver
 	memory    store.Memory
-	// off is the reason why all formatting is off, or empty if formatting is on.
-	off string
+	// formatOff is the reason why all formatting is off, or empty if formatting is on.
+	formatOff string
 	// bound is the result of mounts.Bound for tree. neighbours is the value of Facts.Neighbours.
 	bound      map[string][]string
 	neighbours bool
@@ -203,7 +203,7 @@ func (h Host) gather() (common, error) {
 	c.loopUUIDs = sync.OnceValue(func() map[string]string { return h.loopUUIDs(c.loops) })
 	c.drivers = h.Drivers()
 	c.neighbours = len(c.drivers) > 0 || h.hasMonitor()
-	c.off = h.formattingOff(forbidden)
+	c.formatOff = h.formattingOff(forbidden)
 	return c, cmp.Or(errs[:]...)
 }
 
@@ -268,7 +268,7 @@ func (h Host) gatherOne(name string, c *common) (disk.Facts, error) {
 		}
 	}
 	if f.Standing.Formatting == "" {
-		f.Standing.Formatting = c.off
+		f.Standing.Formatting = c.formatOff
 	}
 	return f, nil
 }

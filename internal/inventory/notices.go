@@ -86,7 +86,7 @@ func (h Host) earlierFilesystems() ([]disk.Sighting, error) {
 func filesystemsWithoutDisk(all []disk.Sighting, disks []disk.Facts) []disk.Sighting {
 	here := map[string]bool{}
 	for i := range disks {
-		here[disks[i].Known().UUID] = true
+		here[disks[i].KnownContent().UUID] = true
 		for _, m := range disks[i].Mounts {
 			here[filepath.Base(m.Path)] = true
 		}
@@ -157,7 +157,7 @@ func (h Host) describeStrays(dir string) ([]string, error) {
 		case !point(name):
 			all = append(all, fmt.Sprintf("%s is a directory that hotmount did not make, and nothing is mounted on it: the provisioner reports it as an error", path))
 		case full[name] != "":
-			all = append(all, fmt.Sprintf("%s holds files although nothing is mounted there (the first: %s): they are on the system disk, and hotmount mounts nothing over them; move them away (chattr -i %[1]s %[1]s/%[3]s first), then: %[4]s", path, disk.Visible(full[name]), disk.Marker, disk.Unmake(path)))
+			all = append(all, fmt.Sprintf("%s holds files although nothing is mounted there (the first: %s): they are on the system disk, and hotmount mounts nothing over them; move them away (chattr -i %[1]s %[1]s/%[3]s first), then: %[4]s", path, disk.Visible(full[name]), disk.Marker, disk.RemoveCommands(path)))
 		}
 	}
 	return all, nil

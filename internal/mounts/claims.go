@@ -357,7 +357,7 @@ func (c Claim) Matches(f *disk.Facts) bool {
 
 func matchesUUID(uuid string, f *disk.Facts) bool {
 	uuid = plainUUID(uuid)
-	return uuid != "" && (uuid == plainUUID(f.Udev.FSUUID) || uuid == plainUUID(f.Known().UUID))
+	return uuid != "" && (uuid == plainUUID(f.Udev.FSUUID) || uuid == plainUUID(f.KnownContent().UUID))
 }
 
 // plainUUID removes the differences between spellings of a UUID: case, dashes, and the colons of mdadm.
@@ -366,7 +366,7 @@ func plainUUID(s string) string {
 }
 
 func matchesLabel(label string, f *disk.Facts) bool {
-	return label != "" && (label == f.Udev.FSLabel || label == f.Known().Label)
+	return label != "" && (label == f.Udev.FSLabel || label == f.KnownContent().Label)
 }
 
 func matchesPath(p string, f *disk.Facts) bool {

@@ -23,7 +23,7 @@ func DeviceUsers(root string, id disk.ID) ([]User, error) {
 	for _, pid := range pids {
 		dir := filepath.Join("/", root, "proc", strconv.Itoa(pid))
 		fds, err := os.ReadDir(filepath.Join(dir, "fd"))
-		if Gone(err) {
+		if ProcessEnded(err) {
 			continue
 		}
 		if err != nil {

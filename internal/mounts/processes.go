@@ -31,9 +31,9 @@ func PIDs(root string) ([]int, error) {
 	return all, nil
 }
 
-// Gone reports whether an error from a file of /proc means that the process has ended (proc(5)). The reason for EINVAL
-// is in m_start (fs/namespace.c).
-func Gone(err error) bool {
+// ProcessEnded reports whether an error from a file of /proc means that the process has ended (proc(5)). The reason for
+// EINVAL is in m_start (fs/namespace.c).
+func ProcessEnded(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL)
 }
 

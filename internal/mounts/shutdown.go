@@ -69,7 +69,7 @@ func shutDownBy(base, root string, table []Mount, dev disk.Dev) (down bool, err 
 			switch {
 			case one == nil:
 				return true, nil
-			case Gone(one), errors.As(one, &other):
+			case ProcessEnded(one), errors.As(one, &other):
 				continue // the mount has been unmounted since the table was read
 			}
 			err = errors.Join(err, errors.New(disk.Visible("by "+m.Path+": "+one.Error())))

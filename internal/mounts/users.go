@@ -140,7 +140,7 @@ func namespaces(root string) ([]*namespace, error) {
 			}
 		}
 		switch {
-		case Gone(err):
+		case ProcessEnded(err):
 		case err != nil:
 			return nil, fmt.Errorf("cannot see what process %d uses: %w", pid, err)
 		default:

@@ -10,59 +10,59 @@ import (
 // the user of the volume. Before a class gives a disk out, hotmount protects all content that it knows of.
 var giving = []rule{{
 	// The link of this disk would have the same name as the volume of another disk.
-	reason: disk.ReasonOtherBlock, action: disk.Hold, on: raw, lift: byAccept, kind: HoldIdentity,
+	reason: disk.ReasonOtherBlock, action: disk.Hold, situations: raw, lift: byAccept, kind: HoldIdentity,
 	when: func(in input) bool {
 		g := in.f.Standing.Given
 		return g != nil && !g.Same(in.f) && !in.f.Standing.Lifted(disk.ReasonOtherBlock, "")
 	},
-	wanted: "the disk is the one that was given out under this name, if any was",
-	means:  "the disk has the serial of a block volume that was given out, but may be another disk",
-	why:    otherBlockWhy,
+	condition: "the disk is the one that was given out under this name, if any was",
+	means:     "the disk has the serial of a block volume that was given out, but may be another disk",
+	why:       otherBlockWhy,
 	remedy: func(w *wording) string {
 		return "if this is the same disk, or nobody needs the block volume: hotmount accept " + w.f.Name
 	},
 }, {
-	reason: disk.ReasonOtherClass, action: disk.Hold, on: raw, lift: byAccept, kind: HoldData,
-	when:   func(in input) bool { return formerClass(in.f.Standing.Given.Place(), in.s, in.class) != nil },
-	wanted: "the disk is not a volume of another class", means: "the disk was a volume of another class, and this class would show its data under another name",
+	reason: disk.ReasonOtherClass, action: disk.Hold, situations: raw, lift: byAccept, kind: HoldData,
+	when:      func(in input) bool { return formerClass(in.f.Standing.Given.Place(), in.s, in.class) != nil },
+	condition: "the disk is not a volume of another class", means: "the disk was a volume of another class, and this class would show its data under another name",
 	why: otherClassWhy,
 	remedy: func(w *wording) string {
 		return say("if nobody needs the old volume: hotmount accept %s; otherwise correct the selectors (hotmount explain %[1]s)", w.f.Name)
 	},
 }, {
-	reason: disk.ReasonContent, action: disk.Hold, on: raw, lift: byAccept, givesUp: true, kind: HoldData,
+	reason: disk.ReasonContent, action: disk.Hold, situations: raw, lift: byAccept, givesUp: true, kind: HoldData,
 	when: func(in input) bool {
 		return in.f.Standing.Given == nil && in.f.Holds() && !in.f.Standing.Lifted(disk.ReasonContent, knownUUID(in.f))
 	},
-	names:  func(in input) (string, string) { return knownUUID(in.f), "" },
-	wanted: "udev reports nothing on the disk, or the disk was given out before", means: "the disk holds data, and the user of a block volume would overwrite it",
+	names:     func(in input) (string, string) { return knownUUID(in.f), "" },
+	condition: "udev reports nothing on the disk, or the disk was given out before", means: "the disk holds data, and the user of a block volume would overwrite it",
 	found:  func(w *wording) string { return textIf(w.f.Holds(), held(w.f)) },
 	remedy: func(w *wording) string { return "if nothing on the disk is needed: hotmount accept " + w.f.Name },
 }, {
-	reason: disk.ReasonFormerSerial, action: disk.Hold, on: raw, lift: byAccept, givesUp: true, kind: HoldData,
+	reason: disk.ReasonFormerSerial, action: disk.Hold, situations: raw, lift: byAccept, givesUp: true, kind: HoldData,
 	when: func(in input) bool {
 		return in.f.Standing.Given == nil && stillMissing(in.f, in.f.Standing.FormerSerial, disk.ReasonFormerSerial)
 	},
-	names:  func(in input) (string, string) { return in.f.Standing.FormerSerial.UUID, "" },
-	wanted: "no data was on a disk with the same serial or WWN", means: "the disk looks blank, but a disk with the same serial or WWN held data",
+	names:     func(in input) (string, string) { return in.f.Standing.FormerSerial.UUID, "" },
+	condition: "no data was on a disk with the same serial or WWN", means: "the disk looks blank, but a disk with the same serial or WWN held data",
 	found:  func(w *wording) string { return sighted(w.f.Standing.FormerSerial) },
 	remedy: giveUp,
 }}
 
 // unfinished contains the rules for unfinished formats and for partitions.
 var unfinished = []rule{{
-	reason: disk.ReasonPartition, action: disk.Refuse, on: content,
+	reason: disk.ReasonPartition, action: disk.Refuse, situations: content,
 	when: func(in input) bool {
-		return in.f.Whole != "" && (in.at == blank || in.at == filesystem && in.f.Standing.Intent != nil || in.at == other && in.c.Kind != disk.Other)
+		return in.f.Whole != "" && (in.situation == blank || in.situation == filesystem && in.f.Standing.Intent != nil || in.situation == other && in.c.Kind != disk.Other)
 	},
-	wanted: "the disk is not a partition", means: "the disk is a partition without a finished filesystem, and hotmount never formats partitions",
+	condition: "the disk is not a partition", means: "the disk is a partition without a finished filesystem, and hotmount never formats partitions",
 	found: func(w *wording) string { return textIf(w.f.Whole != "", "on disk "+visible(w.f.Whole)) },
 	remedy: func(w *wording) string {
 		return onlyPath(w.f, say("if nothing on the disk is needed, by hand: mkfs.%s %s", byHand(w), w.f.Node()))
 	},
 }, {
 	// The result of udev is not sufficient, because libblkid takes an unfinished XFS filesystem for a finished one.
-	reason: disk.ReasonIntent, action: disk.Prove, on: content,
+	reason: disk.ReasonIntent, action: disk.Prove, situations: content,
 	when:  unproven,
 	means: "an earlier format of the disk did not finish",
 	why: func(w *wording) string {
@@ -75,12 +75,12 @@ var unfinished = []rule{{
 
 // mountable contains the rules for a disk that holds a filesystem.
 var mountable = []rule{{
-	reason: disk.ReasonOther, action: disk.Refuse, on: filesystem | other, lift: byToken,
+	reason: disk.ReasonOther, action: disk.Refuse, situations: filesystem | other, lift: byToken,
 	when: func(in input) bool {
-		return in.at == filesystem && !disk.ValidUUID(in.c.UUID) || in.c.Kind == disk.Other
+		return in.situation == filesystem && !disk.ValidUUID(in.c.UUID) || in.c.Kind == disk.Other
 	},
 	names: func(in input) (string, string) {
-		if in.at != filesystem {
+		if in.situation != filesystem {
 			return "", ""
 		}
 		return "", in.c.Type
@@ -90,7 +90,7 @@ var mountable = []rule{{
 	remedy: otherRemedy,
 }, {
 	// The filesystem that the operator ordered to overwrite is still on the disk, perhaps only in part.
-	reason: disk.ReasonOverwrite, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldData,
+	reason: disk.ReasonOverwrite, action: disk.Hold, situations: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldData,
 	when:  func(in input) bool { return replaced(in, true) && !in.accepted(disk.ReasonOverwrite) },
 	means: "an operator began to format the disk and the format did not finish; the filesystem that the disk held is still there and may be damaged",
 	why:   overwriteWhy,
@@ -99,7 +99,7 @@ var mountable = []rule{{
 	},
 }, {
 	// The disk was blank when this node began to format it, but the filesystem on the disk is not from this node.
-	reason: disk.ReasonShared, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept, kind: HoldUser,
+	reason: disk.ReasonShared, action: disk.Hold, situations: filesystem, names: theFilesystem, lift: byAccept, kind: HoldUser,
 	when:  func(in input) bool { return replaced(in, false) && !in.accepted(disk.ReasonShared) },
 	means: "the disk was blank, and now holds a filesystem that this node did not make: another machine may use the disk, or have used it",
 	why:   sharedWhy,
@@ -107,7 +107,7 @@ var mountable = []rule{{
 		return "make sure that no other machine uses the disk, then: hotmount accept " + w.f.Name
 	},
 }, {
-	reason: disk.ReasonTorn, action: disk.Refuse, on: filesystem, names: theFilesystem, lift: byToken,
+	reason: disk.ReasonTorn, action: disk.Refuse, situations: filesystem, names: theFilesystem, lift: byToken,
 	when:  func(in input) bool { return in.c.Torn },
 	means: "this node's format of the disk did not finish: the superblock is there, but parts of the filesystem are missing",
 	// The message does not claim that the filesystem was never mounted, because it may have been mounted without a
@@ -117,7 +117,7 @@ var mountable = []rule{{
 	},
 	remedy: func(w *wording) string { return "to check the filesystem: " + Check(w.f, w.d.Type) + "; " + wipe(w) },
 }, {
-	reason: disk.ReasonDisturbed, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldUser,
+	reason: disk.ReasonDisturbed, action: disk.Hold, situations: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldUser,
 	when:  func(in input) bool { return made(in) && wasDisturbed(in.f) },
 	means: "somebody else used the disk, or may have used it, while this node formatted it; the filesystem may be damaged",
 	why:   disturbedWhy,
@@ -128,10 +128,10 @@ var mountable = []rule{{
 		return say("find out who uses the disk; then, to use it as it is: hotmount accept %s; ", w.f.Name) + wipe(w)
 	},
 }, {
-	reason: disk.ReasonShared, action: disk.Hold, on: filesystem, names: theFilesystem,
+	reason: disk.ReasonShared, action: disk.Hold, situations: filesystem, names: theFilesystem,
 	when: func(in input) bool { return foreign(in) && !in.accepted(disk.ReasonShared) },
 }, {
-	reason: disk.ReasonType, action: disk.Refuse, on: filesystem, names: theFilesystem, lift: byToken,
+	reason: disk.ReasonType, action: disk.Refuse, situations: filesystem, names: theFilesystem, lift: byToken,
 	when:  func(in input) bool { return !slices.Contains(in.class.Accept, in.c.Type) },
 	means: "the disk's class does not accept the type of its filesystem",
 	found: func(w *wording) string { return visible(w.c.Type) },
@@ -140,7 +140,7 @@ var mountable = []rule{{
 	},
 }, {
 	// The user of the block volume made the filesystem.
-	reason: disk.ReasonFormerBlock, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldData,
+	reason: disk.ReasonFormerBlock, action: disk.Hold, situations: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldData,
 	when:  func(in input) bool { return in.f.Standing.Given != nil && !in.accepted(disk.ReasonFormerBlock) },
 	means: "the disk, or a disk below it, was given out as a block volume, and now holds a filesystem",
 	why: func(w *wording) string {
@@ -148,10 +148,10 @@ var mountable = []rule{{
 	},
 	remedy: func(w *wording) string { return "if nobody needs the block volume: hotmount accept " + w.f.Name },
 }, {
-	reason: disk.ReasonShrunk, action: disk.Refuse, on: filesystem, names: theFilesystem,
+	reason: disk.ReasonShrunk, action: disk.Refuse, situations: filesystem, names: theFilesystem,
 	when: func(in input) bool { return in.c.Span > in.f.Size },
 }, {
-	reason: disk.ReasonTwin, action: disk.Refuse, on: filesystem, names: theFilesystem, lift: byAccept | byToken, peers: withUUID,
+	reason: disk.ReasonTwin, action: disk.Refuse, situations: filesystem, names: theFilesystem, lift: byAccept | byToken, peers: withUUID,
 	recorded: func(f *disk.Facts) bool { return f.Standing.Twin },
 	when:     func(in input) bool { return isTwin(in.f) },
 	means:    "another disk has, or had, the same UUID: volumes of that UUID would show this disk's data",
@@ -159,11 +159,11 @@ var mountable = []rule{{
 	remedy:   twinRemedy,
 }, {
 	// A mount in the new class would take the filesystem from its user and show the data to another user.
-	reason: disk.ReasonOtherClass, action: disk.Hold, on: filesystem, names: theFilesystem,
+	reason: disk.ReasonOtherClass, action: disk.Hold, situations: filesystem, names: theFilesystem,
 	when: func(in input) bool { return formerClass(in.f.Standing.Volume.Place(), in.s, in.class) != nil },
 }, {
 	// If hotmount mounted the filesystem, another user of it could lose data, and claims could bind to the volume.
-	reason: disk.ReasonNotAdopted, action: disk.Hold, on: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldData,
+	reason: disk.ReasonNotAdopted, action: disk.Hold, situations: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldData,
 	when: func(in input) bool {
 		return in.class.Adopt == disk.AdoptKnown && !onRecord(in) && !in.f.Standing.Made && !in.accepted(disk.ReasonNotAdopted)
 	},
@@ -175,23 +175,23 @@ var mountable = []rule{{
 		return say("if the filesystem belongs here: hotmount accept %s; ", w.f.Name) + wipe(w)
 	},
 }, {
-	reason: disk.ReasonSettings, action: disk.Hold, on: filesystem, names: theFilesystem,
+	reason: disk.ReasonSettings, action: disk.Hold, situations: filesystem, names: theFilesystem,
 	when: func(in input) bool { return in.s.Fault != "" && !onRecord(in) },
 }, {
-	reason: disk.ReasonFilesystem, action: disk.Mount, on: filesystem, names: theFilesystem,
+	reason: disk.ReasonFilesystem, action: disk.Mount, situations: filesystem, names: theFilesystem,
 	means: "the disk holds a filesystem that its class accepts",
 	why:   filesystemWhy,
 }}
 
 // unknown contains the rules for a disk with content that hotmount does not recognise.
 var unknown = []rule{{
-	reason: disk.ReasonHalfMade, action: disk.Refuse, on: other, lift: byToken,
+	reason: disk.ReasonHalfMade, action: disk.Refuse, situations: other, lift: byToken,
 	when:   func(in input) bool { return in.c.Kind == disk.HalfMade },
 	means:  "a format of the disk did not finish, and this node has no record of having begun it",
 	why:    halfMadeWhy,
 	remedy: wipe,
 }, {
-	reason: disk.ReasonUnknown, action: disk.Refuse, on: other, lift: byToken,
+	reason: disk.ReasonUnknown, action: disk.Refuse, situations: other, lift: byToken,
 	means:  "the disk's content is not known",
 	why:    unknownWhy,
 	remedy: wipe,

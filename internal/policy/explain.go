@@ -25,7 +25,7 @@ type Condition struct {
 func Conditions(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Class) []Condition {
 	in := input{f, c, s, class, blank}
 	if class.Mode == disk.ModeBlock {
-		in.at = raw
+		in.situation = raw
 	}
 	unaccepted := *f
 	unaccepted.Standing.Accepted = nil
@@ -34,11 +34,11 @@ func Conditions(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Cl
 	var all []Condition
 	for i := range rules {
 		r := &rules[i]
-		if r.on&in.at == 0 || r.wanted == "" {
+		if r.situations&in.situation == 0 || r.condition == "" {
 			continue
 		}
 		w := &wording{f, c, s, disk.Decision{}, class, ruleOf(r.reason)}
-		one := Condition{Wanted: r.wanted, Held: !r.when(in), Found: w.found(), Names: w.rule.kind == HoldData || w.rule.kind == HoldIdentity}
+		one := Condition{Wanted: r.condition, Held: !r.when(in), Found: w.found(), Names: w.rule.kind == HoldData || w.rule.kind == HoldIdentity}
 		if r.lift&byAccept != 0 {
 			one.Wanted += ", or the disk was accepted"
 			if one.Held && r.when(without) {
@@ -47,7 +47,7 @@ func Conditions(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Cl
 		}
 		all = append(all, one)
 	}
-	if in.at == raw {
+	if in.situation == raw {
 		return all
 	}
 	return append(all, isBlank(in))

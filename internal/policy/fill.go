@@ -6,15 +6,15 @@ import "hotmount/internal/disk"
 // fs/xfs/libxfs/xfs_fs.h), and 4 KiB is the largest block size that a kernel with pages of 4 KiB mounts.
 const leastGain = 64 * 4096
 
-// Fills reports whether the known filesystem on the disk is to be grown before it is mounted. Debian 12's udev does not
-// give the size of an ext4 filesystem. An ext4 filesystem is assumed to fill the disk from which this node last mounted
-// the filesystem. If this node never mounted the filesystem, the disk may have room, and the unit that grows
-// filesystems reads the size.
+// ShouldGrow reports whether the known filesystem on the disk is to be grown before it is mounted. Debian 12's udev
+// does not give the size of an ext4 filesystem. An ext4 filesystem is assumed to fill the disk from which this node
+// last mounted the filesystem. If this node never mounted the filesystem, the disk may have room, and the unit that
+// grows filesystems reads the size.
 //
 // The unit that grows filesystems also runs before the first mount of a filesystem that must not grow. The log of a
 // filesystem from another machine may contain a growth.
-func Fills(f *disk.Facts, class *disk.Class) bool {
-	span, v := f.Known().Span, f.Standing.Volume
+func ShouldGrow(f *disk.Facts, class *disk.Class) bool {
+	span, v := f.KnownContent().Span, f.Standing.Volume
 	if span == 0 && v != nil {
 		span = v.Identity.Size
 	}

@@ -55,7 +55,7 @@ func TestFills(t *testing.T) {
 		f.Standing.Made = true
 		f.Udev = disk.Udev{Initialized: true, FSUsage: "filesystem", FSType: "xfs", FSUUID: uuid, FSSpan: 1 << 30}
 		c.change(f, &class)
-		if got := Fills(f, &class); got != c.want {
+		if got := ShouldGrow(f, &class); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

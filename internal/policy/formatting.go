@@ -13,18 +13,18 @@ import (
 // shown, and an accept lifts only that hold.
 var formattable = []rule{{
 	// The user of a block volume, or the provisioner's cleaner, can leave a disk that looks blank.
-	reason: disk.ReasonNeverFormat, action: disk.Refuse, on: blank, lift: byToken | withToken,
-	when:   func(in input) bool { return in.f.Standing.Given != nil },
-	wanted: "the disk was never given out as a block volume", means: "the disk, or a disk below it, was given out as a block volume, and hotmount does not format it by itself",
+	reason: disk.ReasonNeverFormat, action: disk.Refuse, situations: blank, lift: byToken | withToken,
+	when:      func(in input) bool { return in.f.Standing.Given != nil },
+	condition: "the disk was never given out as a block volume", means: "the disk, or a disk below it, was given out as a block volume, and hotmount does not format it by itself",
 	found: givenBefore,
 	why: func(w *wording) string {
 		return say("%s was given out as a block volume, and hotmount does not format it by itself: %s", wasGiven(w.f), givenBefore(w))
 	},
 	remedy: wipe,
 }, {
-	reason: disk.ReasonNoCreate, action: disk.Refuse, on: blank, lift: byToken,
-	when:   func(in input) bool { return !creates(in.class, in.c) },
-	wanted: "the disk's class makes filesystems on blank disks", means: "no filesystem is known on the disk, and its class does not create one",
+	reason: disk.ReasonNoCreate, action: disk.Refuse, situations: blank, lift: byToken,
+	when:      func(in input) bool { return !creates(in.class, in.c) },
+	condition: "the disk's class makes filesystems on blank disks", means: "no filesystem is known on the disk, and its class does not create one",
 	found: func(w *wording) string { return "create: " + w.class.Create },
 	why: func(w *wording) string {
 		if w.c.Kind == disk.HalfMade {
@@ -39,38 +39,38 @@ var formattable = []rule{{
 		return say("to have the format finished: create: %s in the class; or ", visible(w.c.Type)) + wipe(w)
 	},
 }, {
-	reason: disk.ReasonFormatFailed, action: disk.Refuse, on: blank, lift: byRetry | withToken,
-	when:   func(in input) bool { return failed(in.f) },
-	wanted: "no earlier try to format the disk failed", means: "formatting the disk failed",
+	reason: disk.ReasonFormatFailed, action: disk.Refuse, situations: blank, lift: byRetry | withToken,
+	when:      func(in input) bool { return failed(in.f) },
+	condition: "no earlier try to format the disk failed", means: "formatting the disk failed",
 	found: failure,
 	remedy: func(w *wording) string {
 		return say("to see why: journalctl -u hotmount-format@%d; once the problem is solved: hotmount accept %s", w.f.Seq, w.f.Name)
 	},
 }, {
-	reason: disk.ReasonUncounted, action: disk.Refuse, on: blank,
-	when:   func(in input) bool { return in.f.Uncounted },
-	wanted: "the kernel counts the writes to the disk",
-	means:  "the kernel does not count the writes to the disk (queue/iostats), so hotmount cannot tell whether somebody writes to the disk",
+	reason: disk.ReasonUncounted, action: disk.Refuse, situations: blank,
+	when:      func(in input) bool { return in.f.Uncounted },
+	condition: "the kernel counts the writes to the disk",
+	means:     "the kernel does not count the writes to the disk (queue/iostats), so hotmount cannot tell whether somebody writes to the disk",
 	remedy: func(w *wording) string {
 		return say("echo 1 >/sys/block/%s/queue/iostats; systemctl reload hotmount", w.f.Name)
 	},
 }, {
-	reason: disk.ReasonDisagree, action: disk.Refuse, on: blank, lift: withToken,
-	when:   func(in input) bool { return disagrees(in.f.Udev, in.c) },
-	wanted: "udev reports nothing on the disk", means: "the disk was read as blank, but udev reports a signature on it",
+	reason: disk.ReasonDisagree, action: disk.Refuse, situations: blank, lift: withToken,
+	when:      func(in input) bool { return disagrees(in.f.Udev, in.c) },
+	condition: "udev reports nothing on the disk", means: "the disk was read as blank, but udev reports a signature on it",
 	found:  udevKnows,
 	remedy: func(w *wording) string { return "udevadm trigger -s block -y " + w.f.Name },
 }, {
 	// A corrected configuration may exclude the disk.
-	reason: disk.ReasonSettings, action: disk.Hold, on: raw | blank, kind: HoldOperator,
-	when:   func(in input) bool { return in.s.Fault != "" && in.f.Standing.Given == nil },
-	wanted: "the configuration has no fault, or the disk was given out before", means: "the configuration has a fault: until it is corrected, hotmount uses only disks on record",
+	reason: disk.ReasonSettings, action: disk.Hold, situations: raw | blank, kind: HoldOperator,
+	when:      func(in input) bool { return in.s.Fault != "" && in.f.Standing.Given == nil },
+	condition: "the configuration has no fault, or the disk was given out before", means: "the configuration has a fault: until it is corrected, hotmount uses only disks on record",
 	found:  func(w *wording) string { return w.s.Fault },
 	remedy: func(*wording) string { return "to see each fault: hotmount config check" },
 }, {
-	reason: disk.ReasonFormatOff, action: disk.Hold, on: blank, kind: HoldOperator,
-	when:   func(in input) bool { return !in.s.Format || in.f.Standing.Formatting != "" },
-	wanted: "formatting is switched on",
+	reason: disk.ReasonFormatOff, action: disk.Hold, situations: blank, kind: HoldOperator,
+	when:      func(in input) bool { return !in.s.Format || in.f.Standing.Formatting != "" },
+	condition: "formatting is switched on",
 	found: func(w *wording) string {
 		why, _, _ := strings.Cut(w.f.Standing.Formatting, disk.Helps)
 		return cmp.Or(why, say("format: %v in the configuration", w.s.Format))
@@ -78,70 +78,70 @@ var formattable = []rule{{
 	means:  "nothing is formatted",
 	remedy: formatOffRemedy,
 }, {
-	reason: disk.ReasonDisturbed, action: disk.Hold, on: blank, lift: byAccept,
-	when:   func(in input) bool { return wasDisturbed(in.f) },
-	names:  func(in input) (string, string) { return in.f.Standing.Intent.UUID, "" },
-	wanted: "nobody else used the disk while it was formatted",
+	reason: disk.ReasonDisturbed, action: disk.Hold, situations: blank, lift: byAccept,
+	when:      func(in input) bool { return wasDisturbed(in.f) },
+	names:     func(in input) (string, string) { return in.f.Standing.Intent.UUID, "" },
+	condition: "nobody else used the disk while it was formatted",
 }, {
-	reason: disk.ReasonPresent, action: disk.Hold, on: raw | blank, lift: byAccept, kind: HoldPresent,
+	reason: disk.ReasonPresent, action: disk.Hold, situations: raw | blank, lift: byAccept, kind: HoldPresent,
 	when: func(in input) bool {
 		return in.f.Standing.Present != nil && in.f.Standing.Given == nil && !in.s.FormatPresent && !in.f.Standing.Lifted(disk.ReasonPresent, "")
 	},
-	wanted: "the disk was attached after hotmount was installed", means: "nothing is known on the disk, and it was attached before hotmount was installed",
+	condition: "the disk was attached after hotmount was installed", means: "nothing is known on the disk, and it was attached before hotmount was installed",
 	found:  func(w *wording) string { return possiblySameDisk(w.f.Standing.Present) },
 	remedy: func(w *wording) string { return "to let hotmount use the disk: hotmount accept " + w.f.Name },
 }, {
-	reason: disk.ReasonNewMachine, action: disk.Hold, on: raw | blank, lift: byAccept, kind: HoldPresent,
+	reason: disk.ReasonNewMachine, action: disk.Hold, situations: raw | blank, lift: byAccept, kind: HoldPresent,
 	when: func(in input) bool {
 		return in.f.Standing.Arrived != nil && in.f.Standing.Given == nil && !in.s.FormatPresent && !in.f.Standing.Lifted(disk.ReasonNewMachine, "")
 	},
-	wanted: "the disk was attached after the first start under this machine-id", means: "nothing is known on the disk, and it was attached when hotmount first started under another machine-id",
+	condition: "the disk was attached after the first start under this machine-id", means: "nothing is known on the disk, and it was attached when hotmount first started under another machine-id",
 	found: func(w *wording) string { return possiblySameDisk(w.f.Standing.Arrived) },
 	remedy: func(w *wording) string {
 		return say("to let hotmount use the disk: hotmount accept %s; for all such disks, if this is the same worker as before: hotmount state keep", w.f.Name)
 	},
 }, {
-	reason: disk.ReasonBefore, action: disk.Hold, on: blank, lift: byAccept, givesUp: true, kind: HoldData,
-	when:   func(in input) bool { return missing(in, in.f.Standing.Before, disk.ReasonBefore) },
-	names:  func(in input) (string, string) { return in.f.Standing.Before.UUID, "" },
-	wanted: "no filesystem was seen on the disk since it was attached", means: "the disk looks blank, but held data after it was attached",
+	reason: disk.ReasonBefore, action: disk.Hold, situations: blank, lift: byAccept, givesUp: true, kind: HoldData,
+	when:      func(in input) bool { return missing(in, in.f.Standing.Before, disk.ReasonBefore) },
+	names:     func(in input) (string, string) { return in.f.Standing.Before.UUID, "" },
+	condition: "no filesystem was seen on the disk since it was attached", means: "the disk looks blank, but held data after it was attached",
 	found:  func(w *wording) string { return sighted(w.f.Standing.Before) },
 	remedy: giveUp,
 }, {
-	reason: disk.ReasonSameSerial, action: disk.Hold, on: blank, lift: byAccept, givesUp: true, kind: HoldIdentity, peers: withSerial,
-	when:   func(in input) bool { return sameSerial(in.f) != nil },
-	names:  func(in input) (string, string) { return sameSerial(in.f).UUID, "" },
-	wanted: "no other disk has the same serial", means: "the disk looks blank, and another attached disk has the same serial",
+	reason: disk.ReasonSameSerial, action: disk.Hold, situations: blank, lift: byAccept, givesUp: true, kind: HoldIdentity, peers: withSerial,
+	when:      func(in input) bool { return sameSerial(in.f) != nil },
+	names:     func(in input) (string, string) { return sameSerial(in.f).UUID, "" },
+	condition: "no other disk has the same serial", means: "the disk looks blank, and another attached disk has the same serial",
 	found:  func(w *wording) string { return textIf(w.f.Serial != "", serial(w.f.Serial)) },
 	why:    sameSerialWhy,
 	remedy: sameSerialRemedy,
 }, {
-	reason: disk.ReasonSameWWN, action: disk.Hold, on: blank, lift: byAccept, givesUp: true, kind: HoldIdentity, peers: withWWN,
-	when:   func(in input) bool { return sameWWN(in.f) != nil },
-	names:  func(in input) (string, string) { return sameWWN(in.f).UUID, "" },
-	wanted: "no other disk has the same WWN", means: "the disk looks blank, and another attached disk has the same WWN: the two may be paths to one disk",
+	reason: disk.ReasonSameWWN, action: disk.Hold, situations: blank, lift: byAccept, givesUp: true, kind: HoldIdentity, peers: withWWN,
+	when:      func(in input) bool { return sameWWN(in.f) != nil },
+	names:     func(in input) (string, string) { return sameWWN(in.f).UUID, "" },
+	condition: "no other disk has the same WWN", means: "the disk looks blank, and another attached disk has the same WWN: the two may be paths to one disk",
 	found:  func(w *wording) string { return textIf(w.f.WWN != "", "WWN "+visible(w.f.WWN)) },
 	why:    sameWWNWhy,
 	remedy: func(w *wording) string { return pathOrDisk(w, sameWWN(w.f)) },
 }, {
-	reason: disk.ReasonFormerSerial, action: disk.Hold, on: blank, lift: byAccept,
-	when:   func(in input) bool { return missing(in, in.f.Standing.FormerSerial, disk.ReasonFormerSerial) },
-	names:  func(in input) (string, string) { return in.f.Standing.FormerSerial.UUID, "" },
-	wanted: "no data was on a disk with the same serial or WWN",
+	reason: disk.ReasonFormerSerial, action: disk.Hold, situations: blank, lift: byAccept,
+	when:      func(in input) bool { return missing(in, in.f.Standing.FormerSerial, disk.ReasonFormerSerial) },
+	names:     func(in input) (string, string) { return in.f.Standing.FormerSerial.UUID, "" },
+	condition: "no data was on a disk with the same serial or WWN",
 }, {
-	reason: disk.ReasonFormerSlot, action: disk.Hold, on: blank, lift: byAccept, givesUp: true, kind: HoldData, peers: atItsSlot,
+	reason: disk.ReasonFormerSlot, action: disk.Hold, situations: blank, lift: byAccept, givesUp: true, kind: HoldData, peers: atItsSlot,
 	when: func(in input) bool {
 		return in.f.Moved == nil && missing(in, in.f.Standing.FormerSlot, disk.ReasonFormerSlot)
 	},
-	names:  func(in input) (string, string) { return in.f.Standing.FormerSlot.UUID, "" },
-	wanted: "no data that was in the disk's slot is missing", means: "the disk looks blank, but data that was in its slot at the last boot is missing",
+	names:     func(in input) (string, string) { return in.f.Standing.FormerSlot.UUID, "" },
+	condition: "no data that was in the disk's slot is missing", means: "the disk looks blank, but data that was in its slot at the last boot is missing",
 	found:  inItsSlot,
 	remedy: giveUp,
 }, {
-	reason: disk.ReasonBrake, action: disk.Hold, on: blank, lift: byAccept, kind: HoldOperator,
-	recorded: func(f *disk.Facts) bool { return f.Standing.Braked },
-	when:     func(in input) bool { return braked(in) && !in.f.Standing.Lifted(disk.ReasonBrake, "") },
-	wanted:   "fewer disks than format_limit were formatted within format_period",
+	reason: disk.ReasonBrake, action: disk.Hold, situations: blank, lift: byAccept, kind: HoldOperator,
+	recorded:  func(f *disk.Facts) bool { return f.Standing.Braked },
+	when:      func(in input) bool { return braked(in) && !in.f.Standing.Lifted(disk.ReasonBrake, "") },
+	condition: "fewer disks than format_limit were formatted within format_period",
 	found: func(w *wording) string {
 		return say("at most %d within %s, %d now", w.s.FormatLimit, w.s.FormatPeriod, recent(w.f, w.s))
 	},
@@ -151,29 +151,29 @@ var formattable = []rule{{
 	},
 }, {
 	// The rule for the link comes last, when no other rule prevents giving the disk out.
-	reason: disk.ReasonBlock, action: disk.Link, on: raw,
+	reason: disk.ReasonBlock, action: disk.Link, situations: raw,
 	means: "the disk's class gives the disk out as a block volume",
 }, {
-	reason: disk.ReasonUnread, action: disk.Prove, on: blank,
+	reason: disk.ReasonUnread, action: disk.Prove, situations: blank,
 	when:  func(in input) bool { return !in.c.Proven || in.c.Kind == disk.Unread },
 	means: "nothing is known on the disk, and hotmount must first prove it blank",
 }, {
 	// The disk is read first, because the image of a larger disk may have been attached as a small raw disk.
-	reason: disk.ReasonTooSmall, action: disk.Refuse, on: blank,
-	when:   func(in input) bool { return in.f.Size < in.class.MinimumSize },
-	wanted: "the disk is large enough for its class",
+	reason: disk.ReasonTooSmall, action: disk.Refuse, situations: blank,
+	when:      func(in input) bool { return in.f.Size < in.class.MinimumSize },
+	condition: "the disk is large enough for its class",
 	found: func(w *wording) string {
 		return say("%s, minimum_size: %s", disk.HumanSize(w.f.Size), disk.HumanSize(w.class.MinimumSize))
 	},
 	means:  "the disk is too small for its class",
 	remedy: func(*wording) string { return "attach a larger disk" },
 }, {
-	reason: disk.ReasonBlank, action: disk.Format, on: blank,
+	reason: disk.ReasonBlank, action: disk.Format, situations: blank,
 	when:  func(in input) bool { return in.c.Kind == disk.Blank && in.c.Proven },
 	means: "the disk is blank",
 	why:   func(w *wording) string { return w.rule.means + evidence(w.c) },
 }, {
-	reason: disk.ReasonIntent, action: disk.Format, on: blank,
+	reason: disk.ReasonIntent, action: disk.Format, situations: blank,
 	when: func(in input) bool { return in.c.Kind == disk.HalfMade && in.c.Proven },
 }}
 

@@ -26,7 +26,7 @@ func reaches(d disk.Driver, f *disk.Facts, s *disk.Settings) bool {
 // its filesystem. Records that may belong to another disk do not count.
 func ofThisNode(in input) bool {
 	switch {
-	case in.at == raw:
+	case in.situation == raw:
 		return in.f.Standing.Given != nil
 	case copied(in):
 		return false

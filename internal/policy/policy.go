@@ -12,8 +12,8 @@ import (
 )
 
 // Decide returns what to do with one disk: the action of the first rule that applies. f are the facts of the disk, c is
-// its content, and s is the configuration. Call Decide first with the content that udev knows (f.Known). If the action
-// is Prove, call Decide again with the result of the proof. Decide refuses every disk that no rule covers.
+// its content, and s is the configuration. Call Decide first with the content that udev knows (f.KnownContent). If the
+// action is Prove, call Decide again with the result of the proof. Decide refuses every disk that no rule covers.
 func Decide(f *disk.Facts, c *disk.Content, s *disk.Settings) disk.Decision {
 	d, _ := decide(inputOf(f, c, s), 0)
 	return d
@@ -28,7 +28,7 @@ func decide(in input, waived lift) (disk.Decision, *rule) {
 	}
 	for i := range rules {
 		r := &rules[i]
-		if r.on&in.at == 0 || r.lift&waived != 0 || r.when != nil && !r.when(in) {
+		if r.situations&in.situation == 0 || r.lift&waived != 0 || r.when != nil && !r.when(in) {
 			continue
 		}
 		d.Action, d.Reason = r.action, r.reason
@@ -48,8 +48,8 @@ type input struct {
 	c *disk.Content
 	s *disk.Settings
 	// class is the class to which the disk belongs, or nil.
-	class *disk.Class
-	at    situation
+	class     *disk.Class
+	situation situation
 }
 
 // situation is the general state of a disk. A disk is in exactly one situation. Each rule names the situations to which
@@ -79,15 +79,15 @@ func inputOf(f *disk.Facts, c *disk.Content, s *disk.Settings) input {
 	in := input{f, c, s, Select(f, s), other}
 	switch {
 	case in.class == nil:
-		in.at = unselected
+		in.situation = unselected
 	case in.class.Mode == disk.ModeBlock:
-		in.at = raw
+		in.situation = raw
 	case ownMount(f, in.class) != nil:
-		in.at = inPlace
+		in.situation = inPlace
 	case c.Kind == disk.Filesystem:
-		in.at = filesystem
+		in.situation = filesystem
 	case c.Kind == disk.Unread, c.Kind == disk.Blank, c.Kind == disk.HalfMade && begunHere(f, c):
-		in.at = blank
+		in.situation = blank
 	}
 	return in
 }
@@ -101,7 +101,7 @@ func (in input) accepted(r disk.Reason) bool { return in.f.Standing.Lifted(r, in
 func (in input) isAccepted(r disk.Reason) bool {
 	uuid, _ := theContent(in)
 	return in.f.Standing.Lifted(r, uuid) ||
-		in.at == other && slices.ContainsFunc(in.f.Standing.Accepted, func(w disk.Word) bool { return w.Reason == r })
+		in.situation == other && slices.ContainsFunc(in.f.Standing.Accepted, func(w disk.Word) bool { return w.Reason == r })
 }
 
 // Intent returns the unfinished format that concerns the disk with this content, or nil.
@@ -252,10 +252,10 @@ func foreign(in input) bool {
 
 // isVolume reports whether this node has given the disk out, or has mounted or made the filesystem on the disk.
 func isVolume(in input) bool {
-	if in.at == raw {
+	if in.situation == raw {
 		return in.f.Standing.Given != nil
 	}
-	return in.at == filesystem && onRecord(in) && !copied(in)
+	return in.situation == filesystem && onRecord(in) && !copied(in)
 }
 
 // onRecord reports whether this node has mounted or made the filesystem.

@@ -12,8 +12,8 @@ import (
 type rule struct {
 	reason disk.Reason
 	action disk.Action
-	// on contains the situations to which the rule applies.
-	on situation
+	// situations contains the situations to which the rule applies.
+	situations situation
 	// when reports whether the rule applies, or is nil for a rule that always applies.
 	when func(input) bool
 	// names returns the filesystem that the decision names, or is nil for a rule that names none.
@@ -33,8 +33,8 @@ type rule struct {
 	// priority is the priority of the journal entry (syslog(3)), or 0 for the default of the action.
 	priority int
 
-	// wanted is the condition as `hotmount explain` prints it, or empty for a rule that prevents nothing.
-	wanted string
+	// condition is the condition as `hotmount explain` prints it, or empty for a rule that prevents nothing.
+	condition string
 	// means is the general explanation, as in the manual page. found returns the details about the disk. means and
 	// found together are the message, unless why is set. remedy returns the step that helps the operator. found, why
 	// and remedy make foreign bytes visible, and may be nil or return "". Of several rows with the same reason, one has
@@ -157,7 +157,7 @@ func theFilesystem(in input) (uuid, fstype string) { return in.c.UUID, in.c.Type
 // theContent returns the filesystem on the disk. theContent returns nothing for a disk that may be blank, because a
 // filesystem that this node began to make does not count.
 func theContent(in input) (uuid, fstype string) {
-	if in.at == blank {
+	if in.situation == blank {
 		return "", ""
 	}
 	return theFilesystem(in)
@@ -165,17 +165,17 @@ func theContent(in input) (uuid, fstype string) {
 
 // selection contains the rules for a disk that belongs to no class.
 var selection = []rule{{
-	reason: disk.ReasonSystem, action: disk.Ignore, on: anywhere,
-	when:   func(in input) bool { return in.f.System != "" },
-	wanted: "the disk carries nothing of the running system", means: "the disk carries the system",
+	reason: disk.ReasonSystem, action: disk.Ignore, situations: anywhere,
+	when:      func(in input) bool { return in.f.System != "" },
+	condition: "the disk carries nothing of the running system", means: "the disk carries the system",
 	found: func(w *wording) string { return textIf(w.f.System != "", w.f.System+" is on it") },
 }, {
-	reason: disk.ReasonExcluded, action: disk.Ignore, on: unselected,
+	reason: disk.ReasonExcluded, action: disk.Ignore, situations: unselected,
 	when:  func(in input) bool { return excluded(in.f, in.s) >= 0 },
 	means: "the configuration excludes the disk",
 	found: func(w *wording) string { return say("exclude[%d]", excluded(w.f, w.s)) },
 }, {
-	reason: disk.ReasonWhole, action: disk.Ignore, on: unselected,
+	reason: disk.ReasonWhole, action: disk.Ignore, situations: unselected,
 	when:  func(in input) bool { return in.f.Whole != "" && selectsOther(in) },
 	means: "the disk is a partition, and another class has the whole disk",
 	why: func(w *wording) string {
@@ -183,30 +183,30 @@ var selection = []rule{{
 		return say("class %s comes first and has the whole disk %s", visible(class.Name), visible(w.f.Whole))
 	},
 }, {
-	reason: disk.ReasonPartitioned, action: disk.Ignore, on: unselected,
+	reason: disk.ReasonPartitioned, action: disk.Ignore, situations: unselected,
 	when:  selectsOther,
 	means: "a class selects the disk's partitions instead of the disk",
 	found: func(w *wording) string { return joinVisible(w.f.Partitions) },
 }, {
-	reason: disk.ReasonUnselected, action: disk.Ignore, on: unselected, priority: asInfo,
+	reason: disk.ReasonUnselected, action: disk.Ignore, situations: unselected, priority: asInfo,
 	when:   func(in input) bool { return usable(in.f, in.c) && !mayBelongToDriver(in) },
 	means:  "no class selects the disk, and nothing uses it",
 	remedy: classToAdd,
 }, {
-	reason: disk.ReasonNoClass, action: disk.Ignore, on: unselected,
+	reason: disk.ReasonNoClass, action: disk.Ignore, situations: unselected,
 	means: "no class selects the disk",
 }}
 
 // othersUse contains the rules for a disk that something else uses. Use of a disk that is given out as a block volume
 // is intended.
 var othersUse = []rule{{
-	reason: disk.ReasonGivenOut, action: disk.Keep, on: raw,
+	reason: disk.ReasonGivenOut, action: disk.Keep, situations: raw,
 	when:  func(in input) bool { return in.class.Links(in.f, in.f.Standing.Link) },
 	means: "the disk is given out as a block volume",
 	found: func(w *wording) string { return visible(w.f.Standing.Link) },
 }, {
 	// Pods may need this volume, unless the operator has released it, so the disk is refused and not ignored.
-	reason: disk.ReasonInUse, action: disk.Refuse, on: filesystem, names: theFilesystem,
+	reason: disk.ReasonInUse, action: disk.Refuse, situations: filesystem, names: theFilesystem,
 	when:  func(in input) bool { return in.f.Standing.Unmounted != disk.ReasonReleased && volumeInUse(in) },
 	means: "the disk is a volume of this node, and is not mounted while somebody else uses it",
 	found: func(w *wording) string {
@@ -228,30 +228,30 @@ var othersUse = []rule{{
 		return "once nothing else uses the disk, hotmount mounts it by itself; to make hotmount look at the disk at once: hotmount rescan"
 	},
 }, {
-	reason: disk.ReasonElsewhere, action: disk.Ignore, on: free,
+	reason: disk.ReasonElsewhere, action: disk.Ignore, situations: free,
 	when: func(in input) bool {
-		return len(in.f.Mounts) > 0 && (in.at == raw || !onlyPodMountsLeft(in.f, in.c))
+		return len(in.f.Mounts) > 0 && (in.situation == raw || !onlyPodMountsLeft(in.f, in.c))
 	},
-	wanted: "the disk is not mounted", means: "the disk is mounted elsewhere",
+	condition: "the disk is not mounted", means: "the disk is mounted elsewhere",
 	found: func(w *wording) string { return firstMount(w.f) },
 }, {
-	reason: disk.ReasonGivenElse, action: disk.Ignore, on: free,
-	when:   func(in input) bool { return in.f.Standing.Link != "" && !givenOut(in) },
-	wanted: "the disk is not given out as a block volume", means: "another class gave out the disk, or a disk below it, as a block volume",
+	reason: disk.ReasonGivenElse, action: disk.Ignore, situations: free,
+	when:      func(in input) bool { return in.f.Standing.Link != "" && !givenOut(in) },
+	condition: "the disk is not given out as a block volume", means: "another class gave out the disk, or a disk below it, as a block volume",
 	found: func(w *wording) string { return visible(w.f.Standing.Link) },
 	why: func(w *wording) string {
 		return wasGiven(w.f) + " is given out as a block volume at " + visible(w.f.Standing.Link)
 	},
 	remedy: givenElseRemedy,
 }, {
-	reason: disk.ReasonSwap, action: disk.Ignore, on: free,
-	when:   func(in input) bool { return in.f.Swap },
-	wanted: "the disk is not swap space in use", means: "the disk is swap space in use",
+	reason: disk.ReasonSwap, action: disk.Ignore, situations: free,
+	when:      func(in input) bool { return in.f.Swap },
+	condition: "the disk is not swap space in use", means: "the disk is swap space in use",
 }, {
 	// multipathd informs udev only of the paths that multipathd uses.
-	reason: disk.ReasonMultipath, action: disk.Ignore, on: free, peers: withWWN,
-	when:   func(in input) bool { return in.f.Udev.Multipath || multipath(in.f) != nil },
-	wanted: "the disk is not a path of a multipath device", means: "the disk is a path of a multipath device",
+	reason: disk.ReasonMultipath, action: disk.Ignore, situations: free, peers: withWWN,
+	when:      func(in input) bool { return in.f.Udev.Multipath || multipath(in.f) != nil },
+	condition: "the disk is not a path of a multipath device", means: "the disk is a path of a multipath device",
 	found: func(w *wording) string {
 		if p := multipath(w.f); p != nil {
 			return say("%s has the disk's WWN %s", p.Name, visible(w.f.WWN))
@@ -259,19 +259,19 @@ var othersUse = []rule{{
 		return ""
 	},
 }, {
-	reason: disk.ReasonNotReady, action: disk.Ignore, on: free,
-	when:   func(in input) bool { return in.f.Udev.NotReady },
-	wanted: "no udev rule marks the disk as not ready", means: "a udev rule marks the disk as not ready (SYSTEMD_READY=0)",
+	reason: disk.ReasonNotReady, action: disk.Ignore, situations: free,
+	when:      func(in input) bool { return in.f.Udev.NotReady },
+	condition: "no udev rule marks the disk as not ready", means: "a udev rule marks the disk as not ready (SYSTEMD_READY=0)",
 }, {
-	reason: disk.ReasonHeld, action: disk.Ignore, on: free,
+	reason: disk.ReasonHeld, action: disk.Ignore, situations: free,
 	when: func(in input) bool {
-		return len(in.f.Holders) > 0 || len(in.f.Loops) > 0 && (in.at != raw || in.f.Standing.Given == nil)
+		return len(in.f.Holders) > 0 || len(in.f.Loops) > 0 && (in.situation != raw || in.f.Standing.Given == nil)
 	},
-	wanted: "no other device is built on the disk", means: "another device is built on the disk: device mapper, md, bcache or a loop device",
+	condition: "no other device is built on the disk", means: "another device is built on the disk: device mapper, md, bcache or a loop device",
 	found: func(w *wording) string { return joinVisible(slices.Concat(w.f.Holders, w.f.Loops)) },
 	why: func(w *wording) string {
 		if len(w.f.Holders) == 0 {
-			return w.f.Through()
+			return w.f.ThroughLoop()
 		}
 		return "the disk is in use by " + joinVisible(w.f.Holders)
 	},
@@ -282,87 +282,87 @@ var othersUse = []rule{{
 		return say("to see what uses the disk: losetup -l /dev/%[1]s, lsblk /dev/%[1]s; once nothing uses it: losetup -d /dev/%[1]s; hotmount rescan", w.f.Loops[0])
 	},
 }, {
-	reason: disk.ReasonBound, action: disk.Ignore, on: free,
-	when:   func(in input) bool { return len(in.f.Bound) > 0 && (in.at != raw || in.f.Standing.Given == nil) },
-	wanted: "the disk's device file is not bind-mounted", means: "the disk's device file is bind-mounted, as kubelet does for a pod or a virtual machine",
+	reason: disk.ReasonBound, action: disk.Ignore, situations: free,
+	when:      func(in input) bool { return len(in.f.Bound) > 0 && (in.situation != raw || in.f.Standing.Given == nil) },
+	condition: "the disk's device file is not bind-mounted", means: "the disk's device file is bind-mounted, as kubelet does for a pod or a virtual machine",
 	found: func(w *wording) string { return joinVisible(w.f.Bound) },
 }, {
-	reason: disk.ReasonClaimed, action: disk.Ignore, on: free,
-	when:   func(in input) bool { return in.f.Claim != "" && (in.at != raw || in.f.Standing.Given == nil) },
-	wanted: "the system's configuration does not claim the disk", means: "the system's configuration claims the disk",
+	reason: disk.ReasonClaimed, action: disk.Ignore, situations: free,
+	when:      func(in input) bool { return in.f.Claim != "" && (in.situation != raw || in.f.Standing.Given == nil) },
+	condition: "the system's configuration does not claim the disk", means: "the system's configuration claims the disk",
 	found:  func(w *wording) string { return visible(w.f.Claim) },
 	remedy: claimedRemedy,
 }, {
-	reason: disk.ReasonSeed, action: disk.Ignore, on: free,
-	when:   func(in input) bool { return seed(in.f.Udev.FSLabel) && !onRecord(in) },
-	wanted: "the disk is not a cloud-init seed or a cloud's ephemeral disk", means: "the disk has the label of a cloud-init seed or of a cloud's ephemeral disk",
+	reason: disk.ReasonSeed, action: disk.Ignore, situations: free,
+	when:      func(in input) bool { return seed(in.f.Udev.FSLabel) && !onRecord(in) },
+	condition: "the disk is not a cloud-init seed or a cloud's ephemeral disk", means: "the disk has the label of a cloud-init seed or of a cloud's ephemeral disk",
 	found: func(w *wording) string { return visible(w.f.Udev.FSLabel) },
 }}
 
 // readiness contains the rules for a disk that cannot be used, whatever its content is.
 var readiness = []rule{{
-	reason: disk.ReasonLost, action: disk.Refuse, on: free, priority: asError,
-	when:   func(in input) bool { return in.f.Lost() != nil },
-	wanted: "every disk below this one is attached", means: "a disk below this one is gone: reads and writes fail until this one is set up again",
+	reason: disk.ReasonLost, action: disk.Refuse, situations: free, priority: asError,
+	when:      func(in input) bool { return in.f.Lost() != nil },
+	condition: "every disk below this one is attached", means: "a disk below this one is gone: reads and writes fail until this one is set up again",
 	found: func(w *wording) string { return goneDiskBelow(w.f) },
 	why: func(w *wording) string {
 		return say("the disk below this one (%s) is gone: reads and writes fail until this one is set up again", goneDiskBelow(w.f))
 	},
 	remedy: lostRemedy,
 }, {
-	reason: disk.ReasonUdev, action: disk.Wait, on: free | inPlace,
+	reason: disk.ReasonUdev, action: disk.Wait, situations: free | inPlace,
 	// The kernel reuses device numbers. A mount that began for an earlier disk may therefore have become a mount of
 	// this disk.
 	when: func(in input) bool {
-		return !in.f.Udev.Initialized && (in.at != inPlace || !wasMounted(in.f, mountedUUID(in)))
+		return !in.f.Udev.Initialized && (in.situation != inPlace || !wasMounted(in.f, mountedUUID(in)))
 	},
-	wanted: "udev has finished with the disk", means: "udev has not finished with the disk",
+	condition: "udev has finished with the disk", means: "udev has not finished with the disk",
 	why:    udevWhy,
 	remedy: func(w *wording) string { return "if udev does not finish: udevadm trigger -c change " + w.f.Node() },
 }, {
-	reason: disk.ReasonSize, action: disk.Refuse, on: free,
-	when:   func(in input) bool { return in.f.Size == 0 },
-	wanted: "the disk has a size", means: "the disk has no size",
+	reason: disk.ReasonSize, action: disk.Refuse, situations: free,
+	when:      func(in input) bool { return in.f.Size == 0 },
+	condition: "the disk has a size", means: "the disk has no size",
 }, {
 	// The holds for a disk that somebody else may use come first. A refusal by a later rule may advise to overwrite the
 	// disk, and a proof would prevent a driver from opening the disk.
-	reason: disk.ReasonUsed, action: disk.Hold, on: free, names: theContent, lift: byAccept, kind: HoldUser,
+	reason: disk.ReasonUsed, action: disk.Hold, situations: free, names: theContent, lift: byAccept, kind: HoldUser,
 	when: func(in input) bool {
 		return in.f.Standing.Used != nil && !isVolume(in) && !in.isAccepted(disk.ReasonUsed)
 	},
-	wanted: "nobody else on this node was seen using the disk", means: "somebody else on this node used the disk, and it is not a hotmount volume",
+	condition: "nobody else on this node was seen using the disk", means: "somebody else on this node used the disk, and it is not a hotmount volume",
 	found:  usedHow,
 	remedy: func(w *wording) string { return "if nobody else needs the disk: hotmount accept " + w.f.Name },
 }, {
-	reason: disk.ReasonUnseen, action: disk.Hold, on: free, names: theContent, lift: byAccept, kind: HoldUser,
-	when:   func(in input) bool { return in.f.Unseen != "" && !isVolume(in) && !in.isAccepted(disk.ReasonUnseen) },
-	wanted: "hotmount can read every file that may claim the disk", means: "a unit file or libvirt domain may claim the disk, and cannot be read",
+	reason: disk.ReasonUnseen, action: disk.Hold, situations: free, names: theContent, lift: byAccept, kind: HoldUser,
+	when:      func(in input) bool { return in.f.Unseen != "" && !isVolume(in) && !in.isAccepted(disk.ReasonUnseen) },
+	condition: "hotmount can read every file that may claim the disk", means: "a unit file or libvirt domain may claim the disk, and cannot be read",
 	found: func(w *wording) string { return visible(w.f.Unseen) },
 	remedy: func(w *wording) string {
 		return say("look at the file: cat %s; if it does not name this disk: hotmount accept %s", visible(w.f.Unseen), w.f.Name)
 	},
 }, {
-	reason: disk.ReasonCSI, action: disk.Hold, on: free, names: theContent, lift: byAccept, kind: HoldUser,
-	when:   mayBeCSI,
-	wanted: "no storage driver on the node can attach or take such a disk, or its class or a record shows that it is the node's own", means: "a Kubernetes storage driver on this node may have attached the disk, or may take it, so hotmount does not open the disk",
+	reason: disk.ReasonCSI, action: disk.Hold, situations: free, names: theContent, lift: byAccept, kind: HoldUser,
+	when:      mayBeCSI,
+	condition: "no storage driver on the node can attach or take such a disk, or its class or a record shows that it is the node's own", means: "a Kubernetes storage driver on this node may have attached the disk, or may take it, so hotmount does not open the disk",
 	found:  driversOf,
 	why:    csiWhy,
 	remedy: csiRemedy,
 }, {
-	reason: disk.ReasonPartitions, action: disk.Refuse, on: content, lift: byToken | withToken,
-	when:   func(in input) bool { return len(in.f.Partitions) > 0 },
-	wanted: "the disk has no partitions", means: "the disk has partitions",
+	reason: disk.ReasonPartitions, action: disk.Refuse, situations: content, lift: byToken | withToken,
+	when:      func(in input) bool { return len(in.f.Partitions) > 0 },
+	condition: "the disk has no partitions", means: "the disk has partitions",
 	found:  func(w *wording) string { return joinVisible(w.f.Partitions) },
 	remedy: wipe,
 }, {
-	reason: disk.ReasonReadOnly, action: disk.Refuse, on: free,
-	when:   func(in input) bool { return in.f.ReadOnly },
-	wanted: "the kernel accepts writes to the disk", means: "the kernel refuses writes to the disk",
+	reason: disk.ReasonReadOnly, action: disk.Refuse, situations: free,
+	when:      func(in input) bool { return in.f.ReadOnly },
+	condition: "the kernel accepts writes to the disk", means: "the kernel refuses writes to the disk",
 	remedy: func(*wording) string { return "attach the disk writable" },
 }, {
-	reason: disk.ReasonNoSerial, action: disk.Refuse, on: raw,
-	when:   func(in input) bool { return in.f.Nameless() },
-	wanted: "the disk has a serial that can name its volume", means: "the disk has no serial, or one that is too long, and a block volume is known by its serial",
+	reason: disk.ReasonNoSerial, action: disk.Refuse, situations: raw,
+	when:      func(in input) bool { return in.f.Nameless() },
+	condition: "the disk has a serial that can name its volume", means: "the disk has no serial, or one that is too long, and a block volume is known by its serial",
 	why: func(w *wording) string {
 		if w.f.Transport == "loop" {
 			return "a block volume is known by its serial, and a loop device has none"
@@ -376,31 +376,31 @@ var readiness = []rule{{
 		return "attach the disk with a serial (virsh attach-disk --serial)"
 	},
 }, {
-	reason: disk.ReasonSerialTwice, action: disk.Refuse, on: raw,
-	recorded: func(f *disk.Facts) bool { return f.Standing.Given == nil || f.Standing.Given.Twice },
-	peers:    withSerial,
-	when:     func(in input) bool { return len(in.f.SameSerial) > 0 },
-	wanted:   "no other disk has the same serial",
-	means:    "another attached disk has the same serial, and a block volume is known only by its serial",
-	why:      serialTwiceWhy,
-	remedy:   serialTwiceRemedy,
+	reason: disk.ReasonSerialTwice, action: disk.Refuse, situations: raw,
+	recorded:  func(f *disk.Facts) bool { return f.Standing.Given == nil || f.Standing.Given.Twice },
+	peers:     withSerial,
+	when:      func(in input) bool { return len(in.f.SameSerial) > 0 },
+	condition: "no other disk has the same serial",
+	means:     "another attached disk has the same serial, and a block volume is known only by its serial",
+	why:       serialTwiceWhy,
+	remedy:    serialTwiceRemedy,
 }, {
-	reason: disk.ReasonReleased, action: disk.Hold, on: free, lift: byRetry, kind: HoldOperator,
-	when:   func(in input) bool { return in.f.Standing.Unmounted == disk.ReasonReleased },
-	wanted: "nobody has released the disk", means: "the disk was released",
+	reason: disk.ReasonReleased, action: disk.Hold, situations: free, lift: byRetry, kind: HoldOperator,
+	when:      func(in input) bool { return in.f.Standing.Unmounted == disk.ReasonReleased },
+	condition: "nobody has released the disk", means: "the disk was released",
 	remedy: func(w *wording) string {
 		return say("to see whether the disk is safe to detach: hotmount release %s; to use it again here: hotmount accept %[1]s", w.f.Name)
 	},
 }, {
-	reason: disk.ReasonUnmounted, action: disk.Hold, on: free, lift: byRetry, kind: HoldOperator,
-	when:   func(in input) bool { return in.f.Standing.Unmounted != "" },
-	wanted: "nobody has unmounted the disk by hand", means: "somebody unmounted the disk",
+	reason: disk.ReasonUnmounted, action: disk.Hold, situations: free, lift: byRetry, kind: HoldOperator,
+	when:      func(in input) bool { return in.f.Standing.Unmounted != "" },
+	condition: "nobody has unmounted the disk by hand", means: "somebody unmounted the disk",
 	remedy: func(w *wording) string { return "to have the disk mounted again: hotmount accept " + w.f.Name },
 }}
 
 // mounting contains the rules for a disk that is mounted where its class mounts it.
 var mounting = []rule{{
-	reason: disk.ReasonMisplaced, action: disk.Refuse, on: inPlace,
+	reason: disk.ReasonMisplaced, action: disk.Refuse, situations: inPlace,
 	when:  func(in input) bool { return misplacedUUID(in.f, ownMount(in.f, in.class)) != "" },
 	means: "the disk is mounted where another filesystem belongs: pods that use that path have the wrong data",
 	why: func(w *wording) string {
@@ -410,17 +410,17 @@ var mounting = []rule{{
 	remedy: misplacedRemedy,
 }, {
 	// The rule for a lost disk comes before the rule for a fault, because a lost disk causes a fault.
-	reason: disk.ReasonLost, action: disk.Keep, on: inPlace, names: theMounted,
+	reason: disk.ReasonLost, action: disk.Keep, situations: inPlace, names: theMounted,
 	when: func(in input) bool { return in.f.Lost() != nil },
 }, {
 	// The rule for a shrunk disk comes before the rule for a fault, because a shrunk disk may cause a fault.
-	reason: disk.ReasonShrunk, action: disk.Keep, on: inPlace, names: theMounted, priority: asError,
+	reason: disk.ReasonShrunk, action: disk.Keep, situations: inPlace, names: theMounted, priority: asError,
 	when:   func(in input) bool { g := in.f.Spans(); return g != nil && g.Size > in.f.Size },
 	means:  "the disk has become smaller than its filesystem",
 	why:    shrunkWhy,
 	remedy: shrunkRemedy,
 }, {
-	reason: disk.ReasonFault, action: disk.Keep, on: inPlace, names: theMounted, priority: asError,
+	reason: disk.ReasonFault, action: disk.Keep, situations: inPlace, names: theMounted, priority: asError,
 	when:  func(in input) bool { return in.f.Fault != "" },
 	means: "the disk is mounted, and its filesystem has a fault (see journalctl -k)",
 	found: func(w *wording) string { return w.f.Fault },
@@ -428,7 +428,7 @@ var mounting = []rule{{
 		return say("stop the pods that use the disk; then hotmount release %s; then %s", w.f.Name, Check(w.f, w.d.Type))
 	},
 }, {
-	reason: disk.ReasonCovered, action: disk.Keep, on: inPlace, names: theMounted, priority: asError,
+	reason: disk.ReasonCovered, action: disk.Keep, situations: inPlace, names: theMounted, priority: asError,
 	when:  func(in input) bool { return coveredBy(in.f, in.class) != "" },
 	means: "the disk is mounted, and another mount covers it: the disk's data is safe, but pods that start now see the other mount",
 	found: func(w *wording) string { return visible(coveredBy(w.f, w.class)) },
@@ -436,11 +436,11 @@ var mounting = []rule{{
 		return "if nothing needs the covering mount: umount " + visible(coveredBy(w.f, w.class)) + "; otherwise mount its filesystem elsewhere"
 	},
 }, {
-	reason: disk.ReasonUnmeasured, action: disk.Grow, on: inPlace, names: theMounted, priority: asDebug,
+	reason: disk.ReasonUnmeasured, action: disk.Grow, situations: inPlace, names: theMounted, priority: asDebug,
 	when:  func(in input) bool { return mayGrow(in) && in.f.Spans() == nil },
 	means: "the disk is mounted, and hotmount does not know yet whether its filesystem fills the disk",
 }, {
-	reason: disk.ReasonSmaller, action: disk.Grow, on: inPlace, names: theMounted,
+	reason: disk.ReasonSmaller, action: disk.Grow, situations: inPlace, names: theMounted,
 	when: func(in input) bool {
 		return mayGrow(in) && !in.f.Fixed() && in.f.Spans().Usable(in.f.Size) > in.f.Spans().Size
 	},
@@ -449,13 +449,13 @@ var mounting = []rule{{
 		return say("the filesystem takes %s of %s", disk.ExactSize(w.f.Spans().Size), disk.ExactSize(w.f.Size))
 	},
 }, {
-	reason: disk.ReasonNotGrown, action: disk.Keep, on: inPlace, names: theMounted, priority: asWarning,
+	reason: disk.ReasonNotGrown, action: disk.Keep, situations: inPlace, names: theMounted, priority: asWarning,
 	when:   func(in input) bool { v := in.f.Standing.Fit; return v.Valid(in.f) && v.Failure != "" },
 	means:  "the disk is mounted, and its filesystem could not be grown to fill the disk",
 	found:  func(w *wording) string { return disk.OneLine(w.f.Standing.Fit.Failure) },
 	remedy: notGrownRemedy,
 }, {
-	reason: disk.ReasonMounted, action: disk.Keep, on: inPlace, names: theMounted,
+	reason: disk.ReasonMounted, action: disk.Keep, situations: inPlace, names: theMounted,
 	means: "the disk is mounted",
 	why:   mountedWhy,
 }}
@@ -464,7 +464,7 @@ var mounting = []rule{{
 func coveredBy(f *disk.Facts, class *disk.Class) string { return ownMount(f, class).CoveredBy }
 
 func givenOut(in input) bool {
-	return in.at == raw && in.class.Links(in.f, in.f.Standing.Link)
+	return in.situation == raw && in.class.Links(in.f, in.f.Standing.Link)
 }
 
 // selectsOther reports whether a class selects a partition of the disk, or the disk of the partition.

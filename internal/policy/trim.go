@@ -17,7 +17,7 @@ const (
 // text is the reason. since is the time since the last trim in nanoseconds, or negative if the filesystem was never
 // trimmed.
 func Trim(f *disk.Facts, d disk.Decision, s *disk.Settings, r disk.Running, since int64) (bool, string) {
-	class, known := Select(f, s), f.Known()
+	class, known := Select(f, s), f.KnownContent()
 	switch {
 	case class == nil || !d.Mounted():
 		return false, "it is not mounted by hotmount"

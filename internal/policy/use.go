@@ -6,7 +6,7 @@ import "hotmount/internal/disk"
 // volume, whatever other software does with it. For a disk without a class, Use returns a use only if the disk may
 // later belong to a class. The returned text contains foreign bytes.
 func Use(f *disk.Facts, d disk.Decision) string {
-	st, c := &f.Standing, f.Known()
+	st, c := &f.Standing, f.KnownContent()
 	volume := st.Volume != nil && !copied(input{f: f, c: &c})
 	if d.Action != disk.Ignore || st.Used != nil || volume || st.Given != nil || d.Class == "" && (f.System != "" || !usual(f)) {
 		return ""
@@ -16,7 +16,7 @@ func Use(f *disk.Facts, d disk.Decision) string {
 
 // UseAccepted reports whether the operator has accepted that somebody else uses the disk.
 func UseAccepted(f *disk.Facts, s *disk.Settings) bool {
-	c := f.Known()
+	c := f.KnownContent()
 	return inputOf(f, &c, s).isAccepted(disk.ReasonUsed)
 }
 

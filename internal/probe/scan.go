@@ -70,8 +70,8 @@ const (
 	hugePage = 2 << 20
 )
 
-// Ends returns the plan for the short look right before the format of a disk that the plan p proved blank.
-func (p Plan) Ends() Plan {
+// ShortLook returns the plan for the short look right before the format of a disk that the plan p proved blank.
+func (p Plan) ShortLook() Plan {
 	if p == Unsigned {
 		return Unsigned
 	}

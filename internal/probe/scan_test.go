@@ -70,7 +70,7 @@ func (s *sparse) ReadAt(b []byte, offset int64) (int, error) {
 // TestReadsAreShort checks that only a full scan uses large buffers, because the daemon runs at most two full scans at
 // once.
 func TestReadsAreShort(t *testing.T) {
-	for plan, want := range map[Plan]int{Full: chunk, Sampled: shortChunk, Unsigned: shortChunk, Full.Ends(): shortChunk} {
+	for plan, want := range map[Plan]int{Full: chunk, Sampled: shortChunk, Unsigned: shortChunk, Full.ShortLook(): shortChunk} {
 		d := &sparse{size: 300*mib + 12*kib}
 		if f, err := Scan(t.Context(), Source{Reader: d, Size: d.size}, plan); err != nil || !f.Zero() {
 			t.Errorf("%s: %+v, %v", plan, f, err)

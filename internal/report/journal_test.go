@@ -85,12 +85,12 @@ func TestJournaldHangs(t *testing.T) {
 		long := strings.Repeat("x", 4<<10)
 		said := 0
 		within(t, journalPatience, func() {
-			for ; a.lost < 3 && said < 1000; said++ {
+			for ; a.lostEntries < 3 && said < 1000; said++ {
 				a.Problem(errors.New(long))
 			}
 		})
-		if a.lost != 3 || said < 4 {
-			t.Errorf("%d of %d entries are lost", a.lost, said)
+		if a.lostEntries != 3 || said < 4 {
+			t.Errorf("%d of %d entries are lost", a.lostEntries, said)
 		}
 		read(t, c, full)
 		a.Problem(errors.New("the next"))
@@ -113,11 +113,11 @@ func TestStderrHangs(t *testing.T) {
 			t.Fatal(err)
 		}
 		within(t, 10*time.Second, func() {
-			for said := 0; l.lost == 0 && said < 1000; said++ {
+			for said := 0; l.lostEntries == 0 && said < 1000; said++ {
 				l.Problem(errors.New(strings.Repeat("x", 4<<10)))
 			}
 		})
-		if l.lost == 0 {
+		if l.lostEntries == 0 {
 			t.Error("no message was lost")
 		}
 	})

@@ -22,7 +22,7 @@ func TestReasons(t *testing.T) {
 		"../../packaging/catalog/hotmount.catalog": {
 			"held":    catalog(all, func(e policy.Entry) bool { return e.Action == disk.Hold }),
 			"refused": catalog(all, func(e policy.Entry) bool { return e.Action == disk.Refuse || e.Reason == disk.ReasonShrunk }),
-			"amiss":   catalog(all, func(e policy.Entry) bool { return disk.Decision{Action: disk.Keep, Reason: e.Reason}.Amiss() }),
+			"amiss":   catalog(all, func(e policy.Entry) bool { return disk.Decision{Action: disk.Keep, Reason: e.Reason}.RisksData() }),
 		},
 	} {
 		b, err := os.ReadFile(file)

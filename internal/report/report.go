@@ -66,10 +66,10 @@ type Log struct {
 	mu sync.Mutex
 	// journald is the connection to journald, or nil before the first connection.
 	journald *net.UnixConn
-	// stuck reports whether journald failed to read the last entry in time. lost is the number of entries lost since
-	// the last entry that was written.
-	stuck bool
-	lost  int
+	// stuck reports whether journald failed to read the last entry in time. lostEntries is the number of entries lost
+	// since the last entry that was written.
+	stuck       bool
+	lostEntries int
 }
 
 // Formats are the formats that NewAs accepts.
@@ -122,16 +122,16 @@ func (l *Log) Event(kind Kind, p journal.Priority, f *disk.Facts, d disk.Decisio
 	fields["MESSAGE"], fields["PRIORITY"] = message, strconv.Itoa(int(p))
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.lost > 0 {
+	if l.lostEntries > 0 {
 		if l.write(map[string]string{
 			"MESSAGE_ID": string(KindProblem), "PRIORITY": strconv.Itoa(int(journal.PriErr)),
-			"MESSAGE": fmt.Sprintf("%d entries of hotmount are missing in the journal, because journald did not read them; to see the disks: hotmount status", l.lost),
+			"MESSAGE": fmt.Sprintf("%d entries of hotmount are missing in the journal, because journald did not read them; to see the disks: hotmount status", l.lostEntries),
 		}) == nil {
-			l.lost = 0
+			l.lostEntries = 0
 		}
 	}
 	if l.write(fields) != nil {
-		l.lost++
+		l.lostEntries++
 	}
 }
 
@@ -222,7 +222,7 @@ func (l *Log) logDecision(e disk.Event) {
 	}
 	kind := KindDecided
 	switch {
-	case d.Amiss():
+	case d.RisksData():
 		kind = KindAmiss
 	case d.Action == disk.Refuse:
 		kind = KindRefused

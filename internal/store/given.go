@@ -85,18 +85,18 @@ func (s Store) amendGiven(f *disk.Facts, amend func(*disk.Given)) error {
 	return wrap(err, "cannot change the record of the block volume on %s", f.Name)
 }
 
-// Ungive durably removes the disk's block volume record after the operator had the disk overwritten. Ungive keeps
-// records with another WWN, and records of one of several disks with the same serial, because they may be about another
-// disk.
-func (s Store) Ungive(f *disk.Facts) error {
+// RemoveGiven durably removes the disk's block volume record after the operator had the disk overwritten. RemoveGiven
+// keeps records with another WWN, and records of one of several disks with the same serial, because they may be about
+// another disk.
+func (s Store) RemoveGiven(f *disk.Facts) error {
 	err := s.changeGiven(func(all []disk.Given) []disk.Given {
 		return slices.DeleteFunc(all, func(g disk.Given) bool { return g.Serial == f.Serial && g.WWN == f.WWN && !g.Twice })
 	})
 	return wrap(err, "cannot remove the record of the block volume on %s", f.Name)
 }
 
-// free durably records that the volume on the disk no longer belongs to a class.
-func (s Store) free(f *disk.Facts) error {
+// recordFreed durably records that the volume on the disk no longer belongs to a class.
+func (s Store) recordFreed(f *disk.Facts) error {
 	var err error
 	if f.Standing.Given != nil {
 		err = s.amendGiven(f, func(g *disk.Given) { g.Class = "" })

@@ -90,7 +90,7 @@ func TestGivenTwice(t *testing.T) {
 	if !same(first) || !same(second) {
 		t.Error("before: one serial, one disk")
 	}
-	if err := s.Keep(second, "boot", disk.ReasonSerialTwice); err != nil {
+	if err := s.RecordHold(second, "boot", disk.ReasonSerialTwice); err != nil {
 		t.Fatal(err)
 	}
 	if same(first) || same(second) {

@@ -277,7 +277,7 @@ func TestTheBrakeCountsDisks(t *testing.T) {
 func TestTheBrakeHoldsUntilAccepted(t *testing.T) {
 	s, f := made(t), facts("vdb", 4, "S")
 	for range 2 {
-		if err := s.Keep(f, "boot1", disk.ReasonBrake); err != nil {
+		if err := s.RecordHold(f, "boot1", disk.ReasonBrake); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -537,7 +537,7 @@ func TestNotedIsWrittenWhenItChanges(t *testing.T) {
 	if err := s.Note(many); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := s.Noted(); err != nil || len(got) != mostKept || got[len(got)-1].UUID != numbered(mostKept+4) {
+	if got, err := s.NotedSightings(); err != nil || len(got) != mostKept || got[len(got)-1].UUID != numbered(mostKept+4) {
 		t.Errorf("%d are left, %v", len(got), err)
 	}
 	if err := os.WriteFile(s.notedFile(), []byte(`{"version": 2}`), 0o600); err != nil {

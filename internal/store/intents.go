@@ -75,9 +75,9 @@ func displaced(n, by *disk.Intent) bool {
 	return was.Serial == "" && was.Like(by.Identity) && !was.Same(by.Identity) && !here
 }
 
-// Leave records that an intent's disk has left its slot, because the operator has accepted the content of the disk in
-// that slot.
-func (s Store) Leave(uuid string) error {
+// RecordLeft records that an intent's disk has left its slot, because the operator has accepted the content of the disk
+// in that slot.
+func (s Store) RecordLeft(uuid string) error {
 	err := s.locked(func() error {
 		all, err := s.intents()
 		if err != nil {

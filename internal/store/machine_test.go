@@ -220,7 +220,7 @@ func TestReset(t *testing.T) {
 	starts(t, s, "boot1")
 	settings := &disk.Settings{Classes: []disk.Class{{Directory: "/mnt/disks"}}}
 	for _, err := range []error{
-		s.Accept(f, "boot1", disk.Word{Reason: disk.ReasonPresent}), s.Keep(f, "boot1", disk.ReasonBrake), s.GiveOut(block, "boot1", "raw", "/mnt/raw/virtio-S2"),
+		s.Accept(f, "boot1", disk.Word{Reason: disk.ReasonPresent}), s.RecordHold(f, "boot1", disk.ReasonBrake), s.GiveOut(block, "boot1", "raw", "/mnt/raw/virtio-S2"),
 		s.Remember([]disk.Sighting{{Identity: f.Identity("boot1"), UUID: uuid, Type: "xfs", Full: true}}), s.Begin(disk.Intent{Identity: f.Identity("boot1"), UUID: uuid}),
 		s.Note([]disk.Sighting{{Identity: block.Identity("boot1"), Type: "swap"}}), s.SaveDirectories(settings),
 	} {
@@ -269,7 +269,7 @@ func TestUngive(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Ungive(one); err != nil {
+	if err := s.RemoveGiven(one); err != nil {
 		t.Fatal(err)
 	}
 	if standing(s, two, "boot2").Given == nil {

@@ -95,7 +95,7 @@ func TestWhatAWWNKeeps(t *testing.T) {
 	note(&other, "boot1", false)
 	note(&moved, "boot2", false)
 	note(&moved, "boot2", true)
-	if all, err := s.Noted(); err != nil || len(all) != 1 || all[0].Identity.WWN != other.WWN {
+	if all, err := s.NotedSightings(); err != nil || len(all) != 1 || all[0].Identity.WWN != other.WWN {
 		t.Errorf("noted: %+v, %v", all, err)
 	}
 

@@ -76,8 +76,8 @@ func (p *Place) Progress(ctx context.Context) error {
 	return nil
 }
 
-// Again waits for a new place after a call of Free.
-func (p *Place) Again(ctx context.Context) error {
+// Reacquire waits for a new place after a call of Free.
+func (p *Place) Reacquire(ctx context.Context) error {
 	p.mu.Lock()
 	p.done = false
 	p.mu.Unlock()

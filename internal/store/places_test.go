@@ -54,11 +54,11 @@ func TestScanPlace(t *testing.T) {
 	}
 	ctx, cancel = context.WithCancelCause(t.Context())
 	places[1].waiting = func() { cancel(gone) }
-	if err := places[1].Again(ctx); !errors.Is(err, gone) {
+	if err := places[1].Reacquire(ctx); !errors.Is(err, gone) {
 		t.Errorf("got %v, want the end of the context", err)
 	}
 	fourth.Free()
-	if err := places[1].Again(t.Context()); err != nil {
+	if err := places[1].Reacquire(t.Context()); err != nil {
 		t.Error(err)
 	}
 	places[1].Free()

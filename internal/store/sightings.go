@@ -93,7 +93,7 @@ func (s Store) Note(found []disk.Sighting) error {
 // note drops the records that the found content replaces. If add is set, note also adds new records, at most one for
 // each slot.
 func (s Store) note(found []disk.Sighting, add bool) error {
-	before, err := s.Noted()
+	before, err := s.NotedSightings()
 	if err != nil {
 		return err
 	}
@@ -140,8 +140,10 @@ func (s Store) Sightings() ([]disk.Sighting, error) {
 	return readList[disk.Sighting](s.sightingsFile())
 }
 
-// Noted returns what Note has recorded. The newest record is at the end.
-func (s Store) Noted() ([]disk.Sighting, error) { return readList[disk.Sighting](s.notedFile()) }
+// NotedSightings returns what Note has recorded. The newest record is at the end.
+func (s Store) NotedSightings() ([]disk.Sighting, error) {
+	return readList[disk.Sighting](s.notedFile())
+}
 
 func (s Store) sightingsFile() string { return filepath.Join(s.State, "filesystems.json") }
 func (s Store) notedFile() string     { return filepath.Join(s.State, "contents.json") }

@@ -163,7 +163,7 @@ func TestKept(t *testing.T) {
 		return m.Standing(f)
 	}
 	for _, err := range []error{
-		s.Keep(f, "boot1", disk.ReasonTwin),
+		s.RecordHold(f, "boot1", disk.ReasonTwin),
 		s.KeepUnmounted(f, disk.ReasonReleased),
 		s.SaveVerdict(disk.Verdict{Seq: f.Seq, Size: f.Size, Failure: "x"}),
 	} {
@@ -245,7 +245,7 @@ func TestTwinWithoutSerial(t *testing.T) {
 	if err := s.Remember([]disk.Sighting{{Identity: f.Identity("boot1"), UUID: f.Udev.FSUUID, Type: "xfs"}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Keep(&twin, "boot1", disk.ReasonTwin); err != nil {
+	if err := s.RecordHold(&twin, "boot1", disk.ReasonTwin); err != nil {
 		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct {
@@ -574,7 +574,7 @@ func TestKeptByManyAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 16 {
 		all.Go(func() {
-			if err := s.Keep(facts("vdb", uint64(i+1), fmt.Sprint("S", i)), "boot1", disk.ReasonBrake); err != nil {
+			if err := s.RecordHold(facts("vdb", uint64(i+1), fmt.Sprint("S", i)), "boot1", disk.ReasonBrake); err != nil {
 				t.Error(err)
 			}
 		})
@@ -703,7 +703,7 @@ func TestLeave(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Leave(uuidA); err != nil {
+	if err := s.RecordLeft(uuidA); err != nil {
 		t.Fatal(err)
 	}
 	mine.Left = true
@@ -763,7 +763,7 @@ func TestTwinRenamed(t *testing.T) {
 	}
 	keep := func(f *disk.Facts, boot string) {
 		t.Helper()
-		if err := s.Keep(f, boot, disk.ReasonTwin); err != nil {
+		if err := s.RecordHold(f, boot, disk.ReasonTwin); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -829,7 +829,7 @@ func TestTwinOfOneSerial(t *testing.T) {
 	if err := s.Remember([]disk.Sighting{mounted}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Keep(copied, "boot1", disk.ReasonTwin); err != nil {
+	if err := s.RecordHold(copied, "boot1", disk.ReasonTwin); err != nil {
 		t.Fatal(err)
 	}
 	inTurn, moved := *copied, *f
@@ -845,7 +845,7 @@ func TestTwinOfOneSerial(t *testing.T) {
 	check("the copy where the first was, which nobody saw leave", &inTurn, "boot1", true, false)
 	check("the first after a boot", f, "boot2", true, true)
 	check("the copy after a boot where the first was", &inTurn, "boot2", true, true)
-	if err := s.Keep(&inTurn, "boot2", disk.ReasonTwin); err != nil {
+	if err := s.RecordHold(&inTurn, "boot2", disk.ReasonTwin); err != nil {
 		t.Fatal(err)
 	}
 	check("the copy that was refused there", &inTurn, "boot2", true, false)

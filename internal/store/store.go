@@ -248,7 +248,7 @@ func (s Store) Load(boot string, e *Expectations) Memory {
 	m.Sightings, errs[3] = e.sightings(s)
 	errs[4] = s.failure()
 	m.Given, errs[5] = s.Given()
-	m.Contents, errs[6] = s.Noted()
+	m.Contents, errs[6] = s.NotedSightings()
 	m.Lost = cmp.Or(errs[:]...)
 	now := time.Now()
 	m.Formatted = identity.Formatted(m.History)
@@ -271,7 +271,7 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 // does not end the hold of a disk that looks blank.
 func (s Store) Accept(f *disk.Facts, boot string, w disk.Word) error {
 	if w.Reason != "" {
-		if err := s.lift(f, boot, w); err != nil {
+		if err := s.recordAccept(f, boot, w); err != nil {
 			return fmt.Errorf("cannot accept %s: %w", f.Name, err)
 		}
 	}
@@ -290,7 +290,7 @@ func (s Store) Accept(f *disk.Facts, boot string, w disk.Word) error {
 // remount is recorded in place of a reason to keep a disk unmounted, and means that the disk is to be mounted again.
 const remount = disk.Reason("remount")
 
-func (s Store) lift(f *disk.Facts, boot string, w disk.Word) error {
+func (s Store) recordAccept(f *disk.Facts, boot string, w disk.Word) error {
 	id := f.Identity(boot)
 	// An accept applies to one disk only. Records of another disk with the same serial or WWN stay.
 	alone := func(p disk.Identity) bool { return len(f.SameSerial)+len(f.SameWWN) == 0 || p.Slot == id.Slot }
@@ -303,17 +303,17 @@ func (s Store) lift(f *disk.Facts, boot string, w disk.Word) error {
 		case disk.ReasonPresent:
 			st.Present = slices.DeleteFunc(st.Present, func(p disk.Identity) bool { return id.MayBe(p) && alone(p) })
 		case disk.ReasonUsed:
-			st.Used = slices.DeleteFunc(st.Used, func(u disk.Use) bool { return u.Is(id, f.Known().UUID) && alone(u.Identity) })
+			st.Used = slices.DeleteFunc(st.Used, func(u disk.Use) bool { return u.Is(id, f.KnownContent().UUID) && alone(u.Identity) })
 		case disk.ReasonBrake:
 			st.Braked = slices.DeleteFunc(st.Braked, func(p disk.Identity) bool { return id.Is(p) && alone(p) })
 		case disk.ReasonTwin:
-			st.Twins = slices.DeleteFunc(st.Twins, func(t identity.Twin) bool { return t.Is(id, f.Known().UUID, false, false) })
+			st.Twins = slices.DeleteFunc(st.Twins, func(t identity.Twin) bool { return t.Is(id, f.KnownContent().UUID, false, false) })
 		}
 	})
 	switch {
 	case err != nil:
 	case w.Reason == disk.ReasonOtherClass:
-		err = s.free(f)
+		err = s.recordFreed(f)
 	case w.Reason == disk.ReasonUsed:
 		err = s.drop(usedDir, f.Seq)
 	}
@@ -347,17 +347,17 @@ func (s Store) change(f func(*state)) error {
 	})
 }
 
-// Keep durably records that a disk stays held or refused after the cause has gone. The cause is the format limit
+// RecordHold durably records that a disk stays held or refused after the cause has gone. The cause is the format limit
 // (ReasonBrake), another disk with the same UUID (ReasonTwin), or another disk with the serial of a block volume
 // (ReasonSerialTwice). Accept ends the hold or the refusal.
-func (s Store) Keep(f *disk.Facts, boot string, reason disk.Reason) error {
+func (s Store) RecordHold(f *disk.Facts, boot string, reason disk.Reason) error {
 	if reason == disk.ReasonSerialTwice {
 		return s.amendGiven(f, func(g *disk.Given) { g.Twice = true })
 	}
 	err := s.change(func(st *state) {
 		id := f.Identity(boot)
 		if reason == disk.ReasonTwin {
-			st.Twins = lastKept(append(st.Twins, identity.Twin{Identity: id, UUID: f.Known().UUID}))
+			st.Twins = lastKept(append(st.Twins, identity.Twin{Identity: id, UUID: f.KnownContent().UUID}))
 		} else {
 			st.Braked = lastKept(append(st.Braked, id))
 		}

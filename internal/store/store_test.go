@@ -87,7 +87,7 @@ func TestALostStoreFormatsNothing(t *testing.T) {
 	if got := standing(s, facts("vdd", 3, "T"), "b"); got.Intent != nil {
 		t.Errorf("a third disk has %+v", got.Intent)
 	}
-	if err := s.Leave(uuid); err == nil {
+	if err := s.RecordLeft(uuid); err == nil {
 		t.Error("an unreadable intent was overwritten")
 	}
 }
@@ -219,7 +219,7 @@ func TestAWordIsForWhatWasTold(t *testing.T) {
 	words := []disk.Word{{Reason: disk.ReasonPresent}, {Reason: disk.ReasonBrake}, {Reason: disk.ReasonTwin, UUID: uuid}, {Reason: disk.ReasonFormerSerial, UUID: uuid}}
 	s := made(t, f.Identity("boot1"))
 	for _, r := range []disk.Reason{disk.ReasonBrake, disk.ReasonTwin} {
-		if err := s.Keep(f, "boot1", r); err != nil {
+		if err := s.RecordHold(f, "boot1", r); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -432,7 +432,7 @@ func FuzzLoad(f *testing.F) {
 func TestAcceptWritesOnlyChanges(t *testing.T) {
 	s := made(t)
 	f := facts("vdb", 1, "S")
-	if err := s.Keep(f, "boot1", disk.ReasonBrake); err != nil {
+	if err := s.RecordHold(f, "boot1", disk.ReasonBrake); err != nil {
 		t.Fatal(err)
 	}
 	for _, step := range []struct {

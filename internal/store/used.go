@@ -14,7 +14,7 @@ import (
 // directory cannot be written, KeepUse returns an error. After a failed write, the record is valid only for this
 // attachment.
 func (s Store) KeepUse(f *disk.Facts, boot, how string) error {
-	use := disk.Use{Identity: f.Identity(boot), UUID: f.Known().UUID, How: truncate(how, 512), Seen: time.Now().UTC().Round(0)}
+	use := disk.Use{Identity: f.Identity(boot), UUID: f.KnownContent().UUID, How: truncate(how, 512), Seen: time.Now().UTC().Round(0)}
 	err := s.change(func(st *state) {
 		if !slices.ContainsFunc(st.Used, func(u disk.Use) bool { return u.Is(use.Identity, use.UUID) }) {
 			st.Used = lastKept(append(st.Used, use))

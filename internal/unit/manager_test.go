@@ -109,7 +109,7 @@ var everything = append(slices.Clone(jobs), []struct {
 		_, err := m.MountEnded(ctx, mountUnit().Path, false)
 		return err
 	}},
-	{"Held", func(_ context.Context, m *Manager) error { return m.Held(mountUnit().Path) }},                        // no call
+	{"CheckHeldBack", func(_ context.Context, m *Manager) error { return m.CheckHeldBack(mountUnit().Path) }},      // no call
 	{"AwaitCleanup", func(ctx context.Context, m *Manager) error { return m.AwaitCleanup(ctx, mountUnit().Path) }}, // no call without a directory
 	{"MissingAbove", func(ctx context.Context, m *Manager) error {
 		_, err := m.MissingAbove(ctx, mountUnit().Path, "dependency")

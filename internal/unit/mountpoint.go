@@ -285,7 +285,7 @@ func isBare(d *os.File) error {
 			}
 			what = marker + " is not an empty file"
 		}
-		return fmt.Errorf("%w (%s); check the contents of the directory, move them away (chattr -i %[3]s %[3]s/%[4]s first), then: %[5]s", ErrNotEmpty, what, d.Name(), marker, disk.Unmake(d.Name()))
+		return fmt.Errorf("%w (%s); check the contents of the directory, move them away (chattr -i %[3]s %[3]s/%[4]s first), then: %[5]s", ErrNotEmpty, what, d.Name(), marker, disk.RemoveCommands(d.Name()))
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ type start struct {
 	// answered is closed when the mount was requested together with other mounts. answered is also closed, with alone
 	// set, when the mount must be requested by itself.
 	answered chan struct{}
-	alone    bool
+	byItself bool
 }
 
 // waitMost bounds how long new mounts wait for the mounts under way. A mount under way may have a log to recover, or a
@@ -99,7 +99,7 @@ func (m *Manager) StartMount(ctx context.Context, u MountUnit) (over func(), err
 			return s.over, fmt.Errorf("cannot wait for %s: %w", Name(u.Path), context.Cause(ctx))
 		}
 	}
-	if <-s.answered; s.alone {
+	if <-s.answered; s.byItself {
 		return s.over, m.startAlone(ctx, u)
 	}
 	return s.over, nil
@@ -157,7 +157,7 @@ func (m *Manager) ask(ctx context.Context, all []*start) {
 		}
 	}
 	for _, s := range all {
-		s.alone = alone
+		s.byItself = alone
 		close(s.answered)
 	}
 }
@@ -221,9 +221,9 @@ func (m *Manager) startTogether(ctx context.Context, all []*start) error {
 	}, mounts)
 }
 
-// Held returns an error if PID 1 may hold back the unit of a mount point because of its batch. PID 1 holds back a mount
-// unit while another disk of the same batch does not answer.
-func (m *Manager) Held(path string) error {
+// CheckHeldBack returns an error if PID 1 may hold back the unit of a mount point because of its batch. PID 1 holds
+// back a mount unit while another disk of the same batch does not answer.
+func (m *Manager) CheckHeldBack(path string) error {
 	at := filepath.Join(cmp.Or(m.transient, transientUnits), togetherUnit)
 	if found, err := filepath.Glob(at + "*.service"); err != nil || len(found) == 0 || !m.hasMountUnit(path) {
 		return nil

@@ -253,8 +253,8 @@ func TestNotTogether(t *testing.T) {
 	}
 }
 
-// TestHeld checks that Held returns an error if PID 1 may hold back a mount unit because of a service that mounts
-// several disks.
+// TestHeld checks that CheckHeldBack returns an error if PID 1 may hold back a mount unit because of a service that
+// mounts several disks.
 func TestHeld(t *testing.T) {
 	for name, tt := range map[string]struct {
 		files []string
@@ -272,7 +272,7 @@ func TestHeld(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := m.Held(mountUnit().Path); (err != nil) != tt.want {
+		if err := m.CheckHeldBack(mountUnit().Path); (err != nil) != tt.want {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -283,7 +283,7 @@ func TestDoctorSystem(t *testing.T) {
 	for range 5 {
 		r, _ := m.examined()
 		for _, f := range r.Findings {
-			if f.Kind == doctor.Blind {
+			if f.Kind == doctor.NotSeen {
 				t.Errorf("a kubelet that exits meanwhile: %s", f.What)
 			}
 		}

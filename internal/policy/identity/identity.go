@@ -44,7 +44,7 @@ func (r *Records) Standing(f *disk.Facts, st disk.Standing) disk.Standing {
 	if r.Lost != nil {
 		st.Formatting = r.Lost.Error()
 	}
-	id, uuid := f.Identity(r.Boot), f.Known().UUID
+	id, uuid := f.Identity(r.Boot), f.KnownContent().UUID
 	if i := slices.IndexFunc(r.Present, id.MayBe); i >= 0 {
 		st.Present = &r.Present[i]
 	}
