@@ -50,7 +50,7 @@ func TestWords(t *testing.T) {
 			}
 			for _, s := range sentencesOf(paragraph) {
 				sentences++
-				if n := len(words(s)); n > maxWords && !allowed(s, used) {
+				if n := len(words(s)); n > maxWords && !isAllowed(s, used) {
 					t.Errorf("%s: a sentence of %d words: %s", name, n, s)
 				}
 			}
@@ -94,7 +94,7 @@ func printDraw(t *testing.T, text map[string][]string) {
 	}
 }
 
-func allowed(sentence string, used map[string]bool) bool {
+func isAllowed(sentence string, used map[string]bool) bool {
 	for _, begin := range long {
 		if strings.HasPrefix(sentence, begin) {
 			used[begin] = true

@@ -68,7 +68,7 @@ func TestEstimate(t *testing.T) {
 	if again := estimate(medianOf, many); again != got {
 		t.Errorf("once it is %+v, then %+v", got, again)
 	}
-	if got := estimate(beyond, []float64{30}, []float64{50}, []float64{10}); got.Is != 0.5 {
+	if got := estimate(ratioOfDifferences, []float64{30}, []float64{50}, []float64{10}); got.Is != 0.5 {
 		t.Errorf("20 beyond 10, of 40 beyond 10, is %v", got.Is)
 	}
 	if got := estimate(slowest, []float64{2, 2, 5}); got.Is != 2.5 {
@@ -133,7 +133,7 @@ func TestSplitTurn(t *testing.T) {
 		}
 	}
 	turn = tracedTurn
-	turn.Mounted = map[string]float64{"loop308": last(turn.Added) + 1}
+	turn.Mounted = map[string]float64{"loop308": lastTime(turn.Added) + 1}
 	if splitTurn(&turn, events); turn.Fault == "" {
 		t.Error("a mount before mount(8) has no fault")
 	}

@@ -22,10 +22,10 @@ const (
 )
 
 // blanks measures blank disks at the speed of memory: the kernel returns zeros for blocks that were never written.
-func (in *inside) blanks(ctx context.Context) error {
+func (in *insideBench) blanks(ctx context.Context) error {
 	for r := range in.Turns {
 		for _, way := range order(in.Ways, nil, r) {
-			if err := in.as(way, func() error { return in.blankTurn(ctx, way) }); err != nil {
+			if err := in.withPackage(way, func() error { return in.blankTurn(ctx, way) }); err != nil {
 				return fmt.Errorf("%s: %w", way, err)
 			}
 		}
@@ -33,7 +33,7 @@ func (in *inside) blanks(ctx context.Context) error {
 	return nil
 }
 
-func (in *inside) blankTurn(ctx context.Context, way string) error {
+func (in *insideBench) blankTurn(ctx context.Context, way string) error {
 	file, err := in.blank("blank.img", blankSize)
 	if err != nil {
 		return err
@@ -59,8 +59,8 @@ func (in *inside) blankTurn(ctx context.Context, way string) error {
 	case way == parts:
 		t.Values["whole"] = took
 	case t.Fault == "":
-		t.Values["whole"] = last(t.Mounted) - first(t.Added) - secondLook
-		t.Values["with the second look"] = last(t.Mounted) - first(t.Added)
+		t.Values["whole"] = lastTime(t.Mounted) - first(t.Added) - secondLook
+		t.Values["with the second look"] = lastTime(t.Mounted) - first(t.Added)
 	}
 	if err == nil {
 		err = in.turns.Encode(t)
@@ -71,10 +71,10 @@ func (in *inside) blankTurn(ctx context.Context, way string) error {
 // parts runs the steps for a blank disk one after the other, and returns their total time in milliseconds. The steps
 // run in a unit of PID 1, so that they are throttled like hotmount's unit. The first step begins after udev's event
 // for the disk.
-func (in *inside) parts(ctx context.Context, l *loop) (float64, error) {
+func (in *insideBench) parts(ctx context.Context, l *loop) (float64, error) {
 	n, err := in.numbers(ctx, "systemd-run -q --pipe --wait --collect bash -ec "+quote(fmt.Sprintf(`udevadm settle; s=$(date +%%s%%N)
 dd if=%[1]s of=/dev/null bs=1M iflag=direct 2>/dev/null; mkfs.xfs -q -K %[1]s
-systemd-mount -q --fsck=no -t xfs %[1]s %[2]sparts; e=$(date +%%s%%N); echo $(( (e - s) / 1000 ))`, l.node(), below)))
+systemd-mount -q --fsck=no -t xfs %[1]s %[2]sparts; e=$(date +%%s%%N); echo $(( (e - s) / 1000 ))`, l.node(), mountsDir)))
 	if err != nil {
 		return 0, err
 	}
@@ -85,7 +85,7 @@ systemd-mount -q --fsck=no -t xfs %[1]s %[2]sparts; e=$(date +%%s%%N); echo $(( 
 }
 
 // throttled measures blank disks at the speed of a good SATA disk.
-func (in *inside) throttled(ctx context.Context) error {
+func (in *insideBench) throttled(ctx context.Context) error {
 	loops, err := in.loops(1)
 	if err != nil {
 		return err

@@ -67,7 +67,7 @@ func (b *bench) boot(ctx context.Context, c *worker.Container, f figure, way str
 	}
 	t := Turn{Figure: f.name, Way: way, Disks: f.disks, Values: map[string]float64{}}
 	var err error
-	host := inside{patience: patience}
+	host := insideBench{patience: patience}
 	if t.Idle, err = host.waitQuiet(ctx); err != nil {
 		return Turn{}, err
 	}

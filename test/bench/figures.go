@@ -72,8 +72,8 @@ type Turn struct {
 	Fault string `json:"fault,omitempty"`
 }
 
-// quiet reports whether the machine was almost idle except for the turn.
-func (t Turn) quiet() bool { return t.Idle >= 1-busyBefore && t.Others <= busyMeanwhile }
+// isQuiet reports whether the machine was almost idle except for the turn.
+func (t Turn) isQuiet() bool { return t.Idle >= 1-busyBefore && t.Others <= busyMeanwhile }
 
 func first(times map[string]float64) float64 {
 	least := 0.0
@@ -85,7 +85,7 @@ func first(times map[string]float64) float64 {
 	return least
 }
 
-func last(times map[string]float64) float64 {
+func lastTime(times map[string]float64) float64 {
 	most := 0.0
 	for _, at := range times {
 		most = max(most, at)

@@ -21,7 +21,7 @@ const (
 const settled = 90 * time.Second
 
 // idle measures the installed daemon with many disks and no events.
-func (in *inside) idle(ctx context.Context) error {
+func (in *insideBench) idle(ctx context.Context) error {
 	files, err := in.disks(ctx, in.Disks)
 	if err != nil {
 		return err
@@ -45,7 +45,7 @@ func (in *inside) idle(ctx context.Context) error {
 	return in.asMeasured(ctx, loops, err)
 }
 
-func (in *inside) idleTurn(ctx context.Context, t *Turn) error {
+func (in *insideBench) idleTurn(ctx context.Context, t *Turn) error {
 	var err error
 	if t.Idle, err = in.waitQuiet(ctx); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (in *inside) idleTurn(ctx context.Context, t *Turn) error {
 }
 
 // switches returns the number of context switches of the daemon's threads, voluntary and involuntary.
-func (in *inside) switches(ctx context.Context) (n float64, err error) {
+func (in *insideBench) switches(ctx context.Context) (n float64, err error) {
 	p, err := in.daemon(ctx)
 	if err != nil {
 		return 0, err
@@ -93,7 +93,7 @@ func (in *inside) switches(ctx context.Context) (n float64, err error) {
 }
 
 // asMeasured configures the daemon for turns again, and detaches the disks.
-func (in *inside) asMeasured(ctx context.Context, loops []*loop, err error) error {
+func (in *insideBench) asMeasured(ctx context.Context, loops []*loop, err error) error {
 	text := "mkdir -p $(dirname " + dropIn + "); printf %s " + quote(dropInText) + " >" + dropIn + "; systemctl daemon-reload; systemctl restart hotmount"
 	return errors.Join(err, in.clear(ctx, loops), in.script(ctx, text))
 }

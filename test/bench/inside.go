@@ -34,8 +34,8 @@ type task struct {
 	Packages map[string]string `json:"packages"`
 }
 
-// inside measures a figure inside the container.
-type inside struct {
+// insideBench measures a figure inside the container.
+type insideBench struct {
 	task
 	turns *json.Encoder
 	out   io.Writer
@@ -55,7 +55,7 @@ func runInside(ctx context.Context, text string, host io.Reader, turns, out io.W
 		_, _ = io.Copy(io.Discard, host) // returns when the host ends the input, for whatever reason
 		cancel()
 	}()
-	in := inside{turns: json.NewEncoder(turns), out: out, patience: patience, installed: hotmount}
+	in := insideBench{turns: json.NewEncoder(turns), out: out, patience: patience, installed: hotmount}
 	if err := json.Unmarshal([]byte(text), &in.task); err != nil {
 		return fmt.Errorf("cannot read the task %q: %w", text, err)
 	}
@@ -66,26 +66,26 @@ func runInside(ctx context.Context, text string, host io.Reader, turns, out io.W
 	if measure == nil {
 		return fmt.Errorf("there is no figure %q", in.Figure)
 	}
-	return errors.Join(measure(ctx), in.as(hotmount, in.resume))
+	return errors.Join(measure(ctx), in.withPackage(hotmount, in.resume))
 }
 
-// as runs f while the package of the method is installed.
-func (in *inside) as(way string, f func() error) error {
+// withPackage runs f while the package of the method is installed.
+func (in *insideBench) withPackage(way string, f func() error) error {
 	return errors.Join(in.install(way), f())
 }
 
 // resume restores the state that the container had after the installation.
-func (in *inside) resume() error {
+func (in *insideBench) resume() error {
 	ctx := context.Background() // a caller's ended context must not prevent the restoration
 	return errors.Join(in.clear(ctx, nil), in.script(ctx, setUp(hotmount, in.Dir)))
 }
 
-func (in *inside) script(ctx context.Context, text string) error {
+func (in *insideBench) script(ctx context.Context, text string) error {
 	_, err := in.output(ctx, text)
 	return err
 }
 
-func (in *inside) output(ctx context.Context, text string) (string, error) {
+func (in *insideBench) output(ctx context.Context, text string) (string, error) {
 	cmd := exec.CommandContext(ctx, "bash", "-c", text)
 	var said strings.Builder
 	cmd.Stderr = &said
@@ -97,7 +97,7 @@ func (in *inside) output(ctx context.Context, text string) (string, error) {
 }
 
 // numbers runs a script and returns the numbers that it prints.
-func (in *inside) numbers(ctx context.Context, text string) ([]float64, error) {
+func (in *insideBench) numbers(ctx context.Context, text string) ([]float64, error) {
 	said, err := in.output(ctx, text)
 	if err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func (in *inside) numbers(ctx context.Context, text string) ([]float64, error) {
 }
 
 // install installs the package of a method, unless it is installed.
-func (in *inside) install(way string) error {
+func (in *insideBench) install(way string) error {
 	deb := in.Packages[way]
 	if deb == "" || way == in.installed {
 		return nil
@@ -126,8 +126,8 @@ systemctl daemon-reload; systemctl restart hotmount`)
 }
 
 // clear ends all methods, unmounts their mounts, and detaches the disks.
-func (in *inside) clear(ctx context.Context, loops []*loop) error {
-	if err := in.script(ctx, off); err != nil {
+func (in *insideBench) clear(ctx context.Context, loops []*loop) error {
+	if err := in.script(ctx, stopMethods); err != nil {
 		return err
 	}
 	if err := unmountAll(); err != nil {
@@ -141,7 +141,7 @@ func (in *inside) clear(ctx context.Context, loops []*loop) error {
 		return err
 	}
 	// systemd-mount does not remove its mount points.
-	left, err := filepath.Glob(below + "*")
+	left, err := filepath.Glob(mountsDir + "*")
 	if err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func mountPoints() ([]string, error) {
 	}
 	var all []string
 	for _, m := range mounts {
-		if strings.HasPrefix(m.MountPoint, below) {
+		if strings.HasPrefix(m.MountPoint, mountsDir) {
 			all = append(all, m.MountPoint)
 		}
 	}
@@ -187,7 +187,7 @@ func mountPoints() ([]string, error) {
 
 // endWorkers ends udevd's idle workers, as udevd itself does after three seconds (on_post in systemd's
 // src/udev/udevd.c). Without idle workers, udevd is in the same state as on a node without recent events.
-func (in *inside) endWorkers(ctx context.Context) error {
+func (in *insideBench) endWorkers(ctx context.Context) error {
 	main, err := in.numbers(ctx, "systemctl show -P MainPID systemd-udevd")
 	if err != nil || len(main) != 1 {
 		return fmt.Errorf("cannot find udevd: %w", err)

@@ -24,7 +24,7 @@ type loop struct {
 	file *os.File
 }
 
-func (in *inside) loops(n int) ([]*loop, error) {
+func (in *insideBench) loops(n int) ([]*loop, error) {
 	all := make([]*loop, n)
 	for i := range all {
 		name := fmt.Sprintf("loop%d", in.First+i)
@@ -92,10 +92,12 @@ const diskSize = 1 << 30
 
 // uuid returns the UUID of the filesystem on disk i. The UUID must be unique across containers, because the kernel does
 // not mount two XFS filesystems with one UUID.
-func (in *inside) uuid(i int) string { return fmt.Sprintf("%08x-0000-4000-8000-%012d", in.First, i) }
+func (in *insideBench) uuid(i int) string {
+	return fmt.Sprintf("%08x-0000-4000-8000-%012d", in.First, i)
+}
 
 // disks makes sparse files, each with an XFS filesystem. The function disks keeps files that exist.
-func (in *inside) disks(ctx context.Context, n int) ([]string, error) {
+func (in *insideBench) disks(ctx context.Context, n int) ([]string, error) {
 	all := make([]string, n)
 	for i := range all {
 		all[i] = filepath.Join(in.Dir, fmt.Sprintf("x%d.img", i))
@@ -116,7 +118,7 @@ func (in *inside) disks(ctx context.Context, n int) ([]string, error) {
 }
 
 // blank makes a new sparse file without data. The file takes no memory while it is read.
-func (in *inside) blank(name string, size int64) (string, error) {
+func (in *insideBench) blank(name string, size int64) (string, error) {
 	path := filepath.Join(in.Dir, name)
 	if err := os.RemoveAll(path); err != nil {
 		return "", err

@@ -21,16 +21,16 @@ const blankOne = diskSize + 12*mib
 
 // memory measures the daemon's memory with many disks. memory also measures the peak of all of hotmount's processes
 // while they format blank disks.
-func (in *inside) memory(ctx context.Context) error {
+func (in *insideBench) memory(ctx context.Context) error {
 	for _, way := range in.Ways {
-		if err := in.as(way, func() error { return in.memoryTurn(ctx, way) }); err != nil {
+		if err := in.withPackage(way, func() error { return in.memoryTurn(ctx, way) }); err != nil {
 			return fmt.Errorf("%s: %w", way, err)
 		}
 	}
 	return nil
 }
 
-func (in *inside) memoryTurn(ctx context.Context, way string) error {
+func (in *insideBench) memoryTurn(ctx context.Context, way string) error {
 	files, err := in.disks(ctx, in.Disks)
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func (in *inside) memoryTurn(ctx context.Context, way string) error {
 }
 
 // resident reads the daemon's resident memory, in MiB.
-func (in *inside) resident(ctx context.Context, values map[string]float64) error {
+func (in *insideBench) resident(ctx context.Context, values map[string]float64) error {
 	status, err := in.status(ctx)
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func (in *inside) resident(ctx context.Context, values map[string]float64) error
 	return nil
 }
 
-func (in *inside) daemon(ctx context.Context) (procfs.Proc, error) {
+func (in *insideBench) daemon(ctx context.Context) (procfs.Proc, error) {
 	pid, err := in.numbers(ctx, "systemctl show -P MainPID hotmount")
 	if err != nil {
 		return procfs.Proc{}, err
@@ -93,7 +93,7 @@ func (in *inside) daemon(ctx context.Context) (procfs.Proc, error) {
 	return procfs.NewProc(int(pid[0]))
 }
 
-func (in *inside) status(ctx context.Context) (procfs.ProcStatus, error) {
+func (in *insideBench) status(ctx context.Context) (procfs.ProcStatus, error) {
 	p, err := in.daemon(ctx)
 	if err != nil {
 		return procfs.ProcStatus{}, err
@@ -156,7 +156,7 @@ func memoryNow() (sum peak, err error) {
 }
 
 // peaked runs f and returns the peak memory of hotmount's processes during f, in MiB.
-func (in *inside) peaked(ctx context.Context, f func() error) (most peak, err error) {
+func (in *insideBench) peaked(ctx context.Context, f func() error) (most peak, err error) {
 	enough, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() {

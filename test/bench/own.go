@@ -62,7 +62,7 @@ func (o *ownWay) end() (float64, error) {
 func (o *ownWay) call(d probed) error {
 	before := usage(unix.RUSAGE_THREAD)
 	defer func() { o.ms += usage(unix.RUSAGE_THREAD) - before }()
-	where := filepath.Join(below, d.uuid)
+	where := filepath.Join(mountsDir, d.uuid)
 	if err := os.MkdirAll(where, 0o755); err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (o *ownWay) call(d probed) error {
 
 // run starts systemd-mount. end waits for the process that run starts.
 func (o *ownWay) run(d probed) error {
-	tool := exec.Command("systemd-mount", "-q", "--no-block", "--collect", "--fsck=no", "-t", "xfs", "-o", "noatime", "/dev/"+d.name, filepath.Join(below, d.uuid))
+	tool := exec.Command("systemd-mount", "-q", "--no-block", "--collect", "--fsck=no", "-t", "xfs", "-o", "noatime", "/dev/"+d.name, filepath.Join(mountsDir, d.uuid))
 	if err := tool.Start(); err != nil {
 		return fmt.Errorf("cannot run systemd-mount for %s: %w", d.name, err)
 	}

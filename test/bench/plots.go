@@ -10,7 +10,7 @@ import (
 func (r *Result) plotOne() string {
 	names := []string{"udev", "hotmount, or the way's own program", "PID 1", "mount(8)"}
 	var bars []bar
-	for _, way := range r.ways("split") {
+	for _, way := range r.methodsOf("split") {
 		var parts []float64
 		for _, name := range []string{splitUdev, splitOwn, splitPID1, splitMount} {
 			if values, _, _ := r.values("split", way, value(name)); len(values) > 0 {
@@ -23,7 +23,7 @@ func (r *Result) plotOne() string {
 	}
 	if len(bars) == 0 { // without a trace, the plot shows the whole time in one part
 		names = []string{"udev", "from udev's event to mounted"}
-		for _, way := range r.ways("one") {
+		for _, way := range r.methodsOf("one") {
 			before, _, _ := r.values("one", way, toUdev)
 			after, _, _ := r.values("one", way, udevToMounted)
 			if len(before) > 0 && len(after) > 0 {
@@ -45,7 +45,7 @@ func (r *Result) plotMany() string {
 	for _, f := range figures {
 		var names []string
 		var all []series
-		for _, way := range r.ways(f.name) {
+		for _, way := range r.methodsOf(f.name) {
 			// In one plot with the slow shell loop, all other methods would shrink to one line.
 			if t, ok := r.medianTurn(f.name, way); ok && way != shellLoop {
 				names = append(names, way)
@@ -81,7 +81,7 @@ func (r *Result) medianTurn(figure, way string) (nearest Turn, ok bool) {
 		return max(ms-median(values), median(values)-ms)
 	}
 	for _, t := range r.Turns {
-		if t.Figure != figure || t.Way != way || t.Fault != "" || len(t.Mounted) == 0 || quiet > 0 && !t.quiet() {
+		if t.Figure != figure || t.Way != way || t.Fault != "" || len(t.Mounted) == 0 || quiet > 0 && !t.isQuiet() {
 			continue
 		}
 		if !ok || distance(t) < distance(nearest) {

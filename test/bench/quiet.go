@@ -26,8 +26,8 @@ const (
 	sample = 500 * time.Millisecond
 )
 
-// now returns CLOCK_MONOTONIC in milliseconds.
-func now() float64 {
+// monotonicMs returns CLOCK_MONOTONIC in milliseconds.
+func monotonicMs() float64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
 		panic(err) // the kernel always has this clock
@@ -64,7 +64,7 @@ func load() (float64, error) {
 
 // waitQuiet waits until the machine is idle, at most for gate and for the remaining patience of the figure. waitQuiet
 // returns the idle share of the last sample.
-func (in *inside) waitQuiet(ctx context.Context) (idle float64, err error) {
+func (in *insideBench) waitQuiet(ctx context.Context) (idle float64, err error) {
 	begun := time.Now()
 	for {
 		busy, all, err := processors()
@@ -108,9 +108,9 @@ var groups = map[string]string{
 	"dbus":     "system.slice/dbus.service",
 }
 
-// spent returns the CPU time in milliseconds that each of the groups has used. The group "all" is the container
+// cpuTimes returns the CPU time in milliseconds that each of the groups has used. The group "all" is the container
 // without the group of this program.
-func spent() (map[string]float64, error) {
+func cpuTimes() (map[string]float64, error) {
 	self, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
 		return nil, err

@@ -104,7 +104,7 @@ func (b *bench) measure(ctx context.Context, c *worker.Container, f figure) erro
 		t.Ways, t.Packages = withBase(f.ways), packages
 	}
 	if !f.traced {
-		take := func() ([]Turn, error) { return b.inside(ctx, c, t) }
+		take := func() ([]Turn, error) { return b.runInContainer(ctx, c, t) }
 		if f.outside {
 			take = func() ([]Turn, error) { return b.boots(ctx, c, f) }
 		}
@@ -116,7 +116,7 @@ func (b *bench) measure(ctx context.Context, c *worker.Container, f figure) erro
 	if err != nil {
 		return fmt.Errorf("the kernel cannot trace here: %w", err)
 	}
-	turns, err := b.inside(ctx, c, t)
+	turns, err := b.runInContainer(ctx, c, t)
 	lines, e := tr.end()
 	if err = errors.Join(err, e); err != nil {
 		return err
@@ -128,8 +128,9 @@ func (b *bench) measure(ctx context.Context, c *worker.Container, f figure) erro
 	return nil
 }
 
-// inside runs this program inside the container. inside returns the completed turns, even if there is an error.
-func (b *bench) inside(ctx context.Context, c *worker.Container, t task) ([]Turn, error) {
+// runInContainer runs this program inside the container. runInContainer returns the completed turns, even if there is
+// an error.
+func (b *bench) runInContainer(ctx context.Context, c *worker.Container, t task) ([]Turn, error) {
 	text, err := json.Marshal(t)
 	if err != nil {
 		return nil, err

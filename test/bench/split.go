@@ -16,7 +16,7 @@ func splitTurn(t *Turn, events []traceEvent) {
 	if t.Fault != "" || len(t.Mounted) != 1 {
 		return
 	}
-	added, probed, mounted := first(t.Added), last(t.Probed), last(t.Mounted)
+	added, probed, mounted := first(t.Added), lastTime(t.Probed), lastTime(t.Mounted)
 	asked, started := probed, probed
 	if t.Way != mountCall {
 		var ok bool

@@ -13,7 +13,7 @@ import (
 
 // unitTimes returns when a unit's process was started and when the unit became active, as CLOCK_MONOTONIC in
 // milliseconds.
-func (in *inside) unitTimes(ctx context.Context, unit string) (start, active float64, err error) {
+func (in *insideBench) unitTimes(ctx context.Context, unit string) (start, active float64, err error) {
 	n, err := in.numbers(ctx, "systemctl show -P InactiveExitTimestampMonotonic "+unit+"; systemctl show -P ActiveEnterTimestampMonotonic "+unit)
 	if err != nil {
 		return 0, 0, err
@@ -25,7 +25,7 @@ func (in *inside) unitTimes(ctx context.Context, unit string) (start, active flo
 }
 
 // ready measures starts of the daemon with attached disks. ready also measures the udev rules with attached disks.
-func (in *inside) ready(ctx context.Context) error {
+func (in *insideBench) ready(ctx context.Context) error {
 	files, err := in.disks(ctx, in.Disks)
 	if err != nil {
 		return err
@@ -40,7 +40,7 @@ func (in *inside) ready(ctx context.Context) error {
 			if way == rule || way == tuned {
 				f = in.triggered
 			}
-			err := in.as(way, func() error { return f(ctx, way, loops, files) })
+			err := in.withPackage(way, func() error { return f(ctx, way, loops, files) })
 			if err = errors.Join(err, in.clear(ctx, loops)); err != nil {
 				return fmt.Errorf("%s: %w", way, err)
 			}
@@ -49,9 +49,9 @@ func (in *inside) ready(ctx context.Context) error {
 	return nil
 }
 
-// present attaches the disks while no method runs, and leaves mount points as a power cut does.
-func (in *inside) present(ctx context.Context, loops []*loop, files []string) error {
-	if err := in.script(ctx, stopped+off); err != nil {
+// attachPresent attaches the disks while no method runs, and leaves mount points as a power cut does.
+func (in *insideBench) attachPresent(ctx context.Context, loops []*loop, files []string) error {
+	if err := in.script(ctx, stopped+stopMethods); err != nil {
 		return err
 	}
 	if err := in.clear(ctx, loops); err != nil {
@@ -61,7 +61,7 @@ func (in *inside) present(ctx context.Context, loops []*loop, files []string) er
 		return err
 	}
 	for i := range loops {
-		if err := leaveMountPoint(filepath.Join(below, in.uuid(i))); err != nil {
+		if err := leaveMountPoint(filepath.Join(mountsDir, in.uuid(i))); err != nil {
 			return err
 		}
 	}
@@ -69,8 +69,8 @@ func (in *inside) present(ctx context.Context, loops []*loop, files []string) er
 }
 
 // triggered makes the udev rule mount disks that are already attached.
-func (in *inside) triggered(ctx context.Context, way string, loops []*loop, files []string) error {
-	if err := in.present(ctx, loops, files); err != nil {
+func (in *insideBench) triggered(ctx context.Context, way string, loops []*loop, files []string) error {
+	if err := in.attachPresent(ctx, loops, files); err != nil {
 		return err
 	}
 	// The mount points are removed first, because a udev rule makes its own.
@@ -90,8 +90,8 @@ func (in *inside) triggered(ctx context.Context, way string, loops []*loop, file
 
 // started measures three kinds of start: a start that mounts the disks, a start with all disks mounted, and a start as
 // at boot.
-func (in *inside) started(ctx context.Context, way string, loops []*loop, files []string) error {
-	if err := in.present(ctx, loops, files); err != nil {
+func (in *insideBench) started(ctx context.Context, way string, loops []*loop, files []string) error {
+	if err := in.attachPresent(ctx, loops, files); err != nil {
 		return err
 	}
 	t, err := in.starts(ctx, way, loops)
@@ -102,7 +102,7 @@ func (in *inside) started(ctx context.Context, way string, loops []*loop, files 
 	if err != nil {
 		return err
 	}
-	t.Values["start to last mount"], t.Values["start to READY"] = last(t.Mounted)-start, active-start
+	t.Values["start to last mount"], t.Values["start to READY"] = lastTime(t.Mounted)-start, active-start
 	if err := in.turns.Encode(t); err != nil {
 		return err
 	}
@@ -112,13 +112,13 @@ func (in *inside) started(ctx context.Context, way string, loops []*loop, files 
 	return in.booted(ctx, way, loops, files)
 }
 
-func (in *inside) starts(ctx context.Context, way string, loops []*loop) (Turn, error) {
+func (in *insideBench) starts(ctx context.Context, way string, loops []*loop) (Turn, error) {
 	// setUp would start the daemon too early.
 	return in.observe(ctx, way+", started", awaited{mounts: true}, loops, func() error { return in.script(ctx, "systemctl start hotmount") })
 }
 
 // restarted measures a start while all disks are mounted.
-func (in *inside) restarted(ctx context.Context, way string) error {
+func (in *insideBench) restarted(ctx context.Context, way string) error {
 	t := Turn{Figure: in.Figure, Way: way + ", restarted", Disks: in.Disks, Values: map[string]float64{}}
 	var err error
 	if err = pause(ctx, rest); err != nil {
@@ -147,8 +147,8 @@ func (in *inside) restarted(ctx context.Context, way string) error {
 }
 
 // booted measures a start as at boot after a power cut: hotmount-tidy runs first, and /run is empty.
-func (in *inside) booted(ctx context.Context, way string, loops []*loop, files []string) error {
-	if err := in.present(ctx, loops, files); err != nil {
+func (in *insideBench) booted(ctx context.Context, way string, loops []*loop, files []string) error {
+	if err := in.attachPresent(ctx, loops, files); err != nil {
 		return err
 	}
 	if err := in.script(ctx, "systemctl stop hotmount-tidy; rm -rf /run/hotmount"); err != nil {
@@ -167,7 +167,7 @@ func (in *inside) booted(ctx context.Context, way string, loops []*loop, files [
 		return err
 	}
 	t.Way = way + ", as at boot (from hotmount-tidy on)"
-	t.Values["start to READY"], t.Values["start to last mount"] = active-tidy, last(t.Mounted)-tidy
+	t.Values["start to READY"], t.Values["start to last mount"] = active-tidy, lastTime(t.Mounted)-tidy
 	return in.turns.Encode(t)
 }
 
@@ -199,7 +199,7 @@ func immutable(path string) error {
 }
 
 // allMounted attaches disks and waits until the installed daemon has mounted them.
-func (in *inside) allMounted(ctx context.Context, loops []*loop, files []string) error {
+func (in *insideBench) allMounted(ctx context.Context, loops []*loop, files []string) error {
 	if err := in.clear(ctx, loops); err != nil {
 		return err
 	}
@@ -213,7 +213,7 @@ func (in *inside) allMounted(ctx context.Context, loops []*loop, files []string)
 	return in.waitMounted(ctx, len(loops))
 }
 
-func (in *inside) waitMounted(ctx context.Context, n int) error {
+func (in *insideBench) waitMounted(ctx context.Context, n int) error {
 	for deadline := time.Now().Add(2 * time.Minute); ; {
 		points, err := mountPoints()
 		if err != nil || len(points) >= n {

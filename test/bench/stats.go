@@ -48,8 +48,9 @@ func medianOf(s ...[]float64) float64 { return median(s[0]) }
 // ratio returns the median of the first samples divided by the median of the second samples.
 func ratio(s ...[]float64) float64 { return median(s[0]) / median(s[1]) }
 
-// beyond subtracts the third median from the first and from the second, and returns the ratio of the two differences.
-func beyond(s ...[]float64) float64 {
+// ratioOfDifferences subtracts the third median from the first and from the second, and returns the ratio of the two
+// differences.
+func ratioOfDifferences(s ...[]float64) float64 {
 	return (median(s[0]) - median(s[2])) / (median(s[1]) - median(s[2]))
 }
 

@@ -65,7 +65,7 @@ func (r *Result) values(figure, way string, f func(Turn) (float64, bool)) (value
 			continue
 		}
 		all = append(all, v)
-		if t.quiet() {
+		if t.isQuiet() {
 			values = append(values, v)
 		}
 	}
@@ -79,7 +79,7 @@ func (r *Result) values(figure, way string, f func(Turn) (float64, bool)) (value
 func (r *Result) table() Table {
 	t := Table{Made: r.Made, Notes: slices.Clone(r.Notes)}
 	for _, m := range measures {
-		for _, way := range r.ways(m.figure) {
+		for _, way := range r.methodsOf(m.figure) {
 			// The condition omits values that a method does not have, such as the CPU time of a frozen daemon.
 			if values, quiet, turns := r.values(m.figure, way, m.of); len(values) > 0 && slices.Max(values) > 0 {
 				t.Rows = append(t.Rows, Row{m.group, m.title, way, m.unit, estimate(medianOf, values), slices.Min(values), slices.Max(values), quiet, turns})
@@ -118,8 +118,8 @@ func (r *Result) failed(figure, way string) bool {
 	return slices.ContainsFunc(r.Turns, func(t Turn) bool { return t.Figure == figure && t.Way == way && t.Fault != "" })
 }
 
-// ways returns the methods that took turns in a figure, in the order of their first turns.
-func (r *Result) ways(figure string) []string {
+// methodsOf returns the methods that took turns in a figure, in the order of their first turns.
+func (r *Result) methodsOf(figure string) []string {
 	var all []string
 	for _, t := range r.Turns {
 		if t.Figure == figure && !slices.Contains(all, t.Way) {

@@ -21,7 +21,7 @@ const (
 )
 
 // rounds lets the methods take turns.
-func (in *inside) rounds(ctx context.Context) error {
+func (in *insideBench) rounds(ctx context.Context) error {
 	files, err := in.disks(ctx, in.Disks)
 	if err != nil {
 		return err
@@ -30,17 +30,17 @@ func (in *inside) rounds(ctx context.Context) error {
 		return err
 	}
 	// The first turn does not count, because hotmount sees the disks for the first time.
-	if _, err := in.turn(ctx, hotmount, files); err != nil {
+	if _, err := in.takeTurn(ctx, hotmount, files); err != nil {
 		return err
 	}
 	for r := range in.Turns {
 		for _, way := range order(in.Ways, seldom[in.Figure], r) {
 			if in.Packages[way] != "" && way != in.installed {
-				if err := in.as(way, func() error { _, err := in.turn(ctx, way, files); return err }); err != nil {
+				if err := in.withPackage(way, func() error { _, err := in.takeTurn(ctx, way, files); return err }); err != nil {
 					return err
 				}
 			}
-			t, err := in.turn(ctx, way, files)
+			t, err := in.takeTurn(ctx, way, files)
 			if err != nil {
 				return fmt.Errorf("%s: %w", way, err)
 			}
@@ -66,7 +66,7 @@ func order(ways []string, seldom map[string]int, round int) []string {
 }
 
 // prepare switches the method on, and waits for an idle machine. prepare returns the machine's idle share.
-func (in *inside) prepare(ctx context.Context, way string) (idle float64, err error) {
+func (in *insideBench) prepare(ctx context.Context, way string) (idle float64, err error) {
 	begun := time.Now()
 	if on := setUp(way, in.Dir); on != "" {
 		if err := in.script(ctx, on); err != nil {
@@ -85,8 +85,8 @@ func (in *inside) prepare(ctx context.Context, way string) (idle float64, err er
 	return in.waitQuiet(ctx)
 }
 
-// turn attaches the files, watches until the method has mounted them, and then cleans up.
-func (in *inside) turn(ctx context.Context, way string, files []string) (Turn, error) {
+// takeTurn attaches the files, watches until the method has mounted them, and then cleans up.
+func (in *insideBench) takeTurn(ctx context.Context, way string, files []string) (Turn, error) {
 	loops, err := in.loops(len(files))
 	if err != nil {
 		return Turn{}, err
@@ -112,7 +112,7 @@ func attachAll(loops []*loop, files []string) func() error {
 }
 
 // observe prepares the method, calls begin, and watches until the awaited events have come.
-func (in *inside) observe(ctx context.Context, way string, want awaited, loops []*loop, begin func() error) (Turn, error) {
+func (in *insideBench) observe(ctx context.Context, way string, want awaited, loops []*loop, begin func() error) (Turn, error) {
 	t := Turn{
 		Figure: in.Figure, Way: way, Disks: len(loops), Values: map[string]float64{},
 		Added: map[string]float64{}, Probed: map[string]float64{}, Mounted: map[string]float64{},
@@ -135,7 +135,7 @@ func (in *inside) observe(ctx context.Context, way string, want awaited, loops [
 	}
 	begun := make(chan error, 1)
 	go func() { begun <- begin() }()
-	whole, err := w.until(20*time.Second + time.Duration(len(loops))*time.Second/4)
+	whole, err := w.waitForAll(20*time.Second + time.Duration(len(loops))*time.Second/4)
 	err = errors.Join(err, <-begun, pause(ctx, tail))
 	ms, e := own.end()
 	if err = errors.Join(err, e, m.read(&t, ms), w.close()); err != nil {
@@ -152,13 +152,13 @@ func (in *inside) observe(ctx context.Context, way string, want awaited, loops [
 func (t Turn) line() string {
 	s := fmt.Sprintf("%s, %s:", t.Figure, t.Way)
 	if len(t.Mounted) > 0 && len(t.Added) > 0 {
-		s += fmt.Sprintf(" %.1f ms to udev's event, %.1f to mounted,", last(t.Probed)-first(t.Added), last(t.Mounted)-first(t.Added))
+		s += fmt.Sprintf(" %.1f ms to udev's event, %.1f to mounted,", lastTime(t.Probed)-first(t.Added), lastTime(t.Mounted)-first(t.Added))
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.Values)) {
 		s += fmt.Sprintf(" %s %.1f,", name, t.Values[name])
 	}
 	s += fmt.Sprintf(" CPU %.1f ms (PID 1 %.1f, hotmount %.1f); load %.2f, idle %.2f before, others %.2f", t.CPU["all"], t.CPU["PID 1"], t.CPU["hotmount"], t.Load, t.Idle, t.Others)
-	if !t.quiet() {
+	if !t.isQuiet() {
 		s += ": BUSY"
 	}
 	if t.Fault != "" {
@@ -175,7 +175,7 @@ type meter struct {
 }
 
 func newMeter() (m meter, err error) {
-	if m.groups, err = spent(); err != nil {
+	if m.groups, err = cpuTimes(); err != nil {
 		return m, err
 	}
 	m.self = usage(unix.RUSAGE_SELF)

@@ -66,8 +66,8 @@ func (w *watcher) close() error {
 	return errors.Join(errs...)
 }
 
-// until waits for all awaited events, and reports whether they came in time.
-func (w *watcher) until(limit time.Duration) (bool, error) {
+// waitForAll waits for all awaited events, and reports whether they came in time.
+func (w *watcher) waitForAll(limit time.Duration) (bool, error) {
 	// The time of an event is the time when this thread reads the event. The thread gets a real-time priority, so
 	// that it reads events at once. If the kernel does not allow the priority, the times are a little late.
 	runtime.LockOSThread()
@@ -90,7 +90,7 @@ func (w *watcher) until(limit time.Duration) (bool, error) {
 			}
 		}
 		if fds[0].Revents != 0 {
-			if err := w.hear(); err != nil {
+			if err := w.readEvents(); err != nil {
 				return false, err
 			}
 		}
@@ -103,8 +103,8 @@ func (w *watcher) done() bool {
 	return (!w.want.events || len(w.turn.Probed) == n) && (!w.want.mounts || len(w.turn.Mounted) == n)
 }
 
-// hear reads all queued events.
-func (w *watcher) hear() error {
+// readEvents reads all queued events.
+func (w *watcher) readEvents() error {
 	for {
 		n, _, err := unix.Recvfrom(w.events, w.buffer, 0)
 		if errors.Is(err, unix.EAGAIN) {
@@ -113,7 +113,7 @@ func (w *watcher) hear() error {
 		if err != nil {
 			return fmt.Errorf("cannot hear events: %w", err)
 		}
-		at := now()
+		at := monotonicMs()
 		e, fromUdev := parse(w.buffer[:n])
 		name := w.names[e["MAJOR"]+":"+e["MINOR"]]
 		times := w.turn.Added
@@ -150,14 +150,14 @@ func parse(frame []byte) (properties map[string]string, fromUdev bool) {
 
 // look reads the mount table.
 func (w *watcher) look() error {
-	at := now()
+	at := monotonicMs()
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return err
 	}
 	for line := range strings.Lines(string(text)) {
 		f := strings.Fields(line)
-		if len(f) < 5 || !strings.HasPrefix(f[4], below) {
+		if len(f) < 5 || !strings.HasPrefix(f[4], mountsDir) {
 			continue
 		}
 		name := w.names[f[2]]

@@ -23,9 +23,9 @@ const (
 )
 
 const (
-	below  = "/mnt/disks/"
-	rules  = "/run/udev/rules.d/99-bench.rules"
-	masked = "/run/udev/rules.d/90-hotmount.rules"
+	mountsDir = "/mnt/disks/"
+	rules     = "/run/udev/rules.d/99-bench.rules"
+	masked    = "/run/udev/rules.d/90-hotmount.rules"
 	// monitor is a directory from which hotmount concludes that a virtual machine monitor may have disks open.
 	monitor = "/run/libvirt"
 )
@@ -35,7 +35,7 @@ const (
 func setUp(way, dir string) string {
 	const tool = "/usr/bin/systemd-mount --no-block --collect "
 	match := fmt.Sprintf(`ACTION=="add|change", SUBSYSTEM=="block", ATTR{loop/backing_file}=="%s/*", ENV{ID_FS_TYPE}=="xfs", ENV{ID_FS_UUID_ENC}=="?*", RUN+="%s`, dir, tool)
-	const where = `$devnode ` + below + `$env{ID_FS_UUID_ENC}"`
+	const where = `$devnode ` + mountsDir + `$env{ID_FS_UUID_ENC}"`
 	switch way {
 	case hotmount, hotmountBase:
 		return "rm -f " + masked + "; udevadm control --reload; systemctl start hotmount; systemctl thaw hotmount"
@@ -63,18 +63,19 @@ const looping = `while :; do
 		grep -q "^DIR/" "/sys/block/${d#/dev/}/loop/backing_file" 2>/dev/null || continue
 		findmnt -n "$d" >/dev/null && continue
 		uuid=$(blkid -o value -s UUID "$d") || { mkfs.xfs -q "$d" && uuid=$(blkid -o value -s UUID "$d"); }
-		systemd-mount -q --collect "$d" "` + below + `$uuid"
+		systemd-mount -q --collect "$d" "` + mountsDir + `$uuid"
 	done
 	sleep 1
 done`
 
-// off ends all methods. off freezes the daemon instead of stopping it, because the daemon of a real node has run for
-// a long time. off also masks hotmount's udev rules, so that they do not act during the turns of other methods.
-const off = `! systemctl -q is-active bench-loop || systemctl stop bench-loop
+// stopMethods ends all methods. stopMethods freezes the daemon instead of stopping it, because the daemon of a real
+// node has run for a long time. stopMethods also masks hotmount's udev rules, so that they do not act during the turns
+// of other methods.
+const stopMethods = `! systemctl -q is-active bench-loop || systemctl stop bench-loop
 ! systemctl -q is-active hotmount || systemctl freeze hotmount
 mkdir -p /run/udev/rules.d; rm -rf ` + monitor + `; rm -f ` + rules + `; ln -sf /dev/null ` + masked + `; udevadm control --reload`
 
-// stopped stops the daemon, even if off has frozen it.
+// stopped stops the daemon, even if stopMethods has frozen it.
 const stopped = "systemctl thaw hotmount 2>/dev/null; systemctl stop hotmount\n"
 
 // idleAgain waits until udev has no queued events, and PID 1 has no mounts and no jobs. PID 1 can notice many unmounts

@@ -67,7 +67,7 @@ func TestEveryReadCounts(t *testing.T) {
 			t.Fatalf("%d bytes of zeros: %s, %v", size, kind, err)
 		}
 		t.Logf("%d bytes: %d reads", size, sound.reads)
-		for _, bad := range some(chance, sound.reads) {
+		for _, bad := range someNumbers(chance, sound.reads) {
 			for way, how := range ways {
 				if bad == 0 && strings.HasPrefix(way, "a bit") {
 					continue // the first read only looks for XFS, and is repeated later
@@ -84,8 +84,9 @@ func TestEveryReadCounts(t *testing.T) {
 	}
 }
 
-// some returns the first, the last and some other numbers below n. In the full test some returns many numbers.
-func some(r *rand.Rand, n int) []int {
+// someNumbers returns the first, the last and some other numbers below n. In the full test someNumbers returns many
+// numbers.
+func someNumbers(r *rand.Rand, n int) []int {
 	if full {
 		// Each case reads everything before the bad read. Not all of the thousands of reads of a large disk are tried.
 		return append(r.Perm(n)[:min(400, n)], n-2, n-1)

@@ -96,8 +96,8 @@ var formats = []format{
 	{name: "dm-verity", class: Crypto, is: disk.Other, blkid: "DM_verity_hash", script: "head -c 1M /dev/urandom >$tmp/x; veritysetup format $tmp/x $tmp/y; put $tmp/y"},
 	{name: "dm-integrity", class: Crypto, is: disk.Other, blkid: "DM_integrity", write: integrity},
 	{name: "BitLocker", class: Crypto, is: disk.Other, blkid: "BitLocker", magic: 3, write: bitlocker},
-	{name: "VeraCrypt, plain dm-crypt: random everywhere", class: Crypto, is: disk.Unknown, write: func(im *image) { im.noise(0, im.size) }},
-	{name: "VeraCrypt, formatted quickly: random at both ends", class: Crypto, is: disk.Unknown, write: func(im *image) { im.noise(0, 128<<10); im.noise(im.size-128<<10, im.size) }},
+	{name: "VeraCrypt, plain dm-crypt: random everywhere", class: Crypto, is: disk.Unknown, write: func(im *image) { im.fillRandom(0, im.size) }},
+	{name: "VeraCrypt, formatted quickly: random at both ends", class: Crypto, is: disk.Unknown, write: func(im *image) { im.fillRandom(0, 128<<10); im.fillRandom(im.size-128<<10, im.size) }},
 
 	{name: "bcache", class: Cache, is: disk.Other, blkid: "bcache", super: 4096, magic: 4096 + 24, script: "make-bcache -B $d"},
 	{name: "bcache, the cache", class: Cache, is: disk.Other, blkid: "bcache", super: 4096, magic: 4096 + 24, script: "make-bcache -C $d"},
@@ -121,21 +121,21 @@ var formats = []format{
 	{name: "a program", class: File, is: disk.Unknown, script: "put /bin/bash"},
 	{name: "a raw database of pages", class: File, is: disk.Unknown, write: func(im *image) { im.pages(0, 64<<20) }},
 
-	{name: "one byte at the start", class: Bytes, is: disk.Unknown, write: at(0)},
-	{name: "one byte at 511", class: Bytes, is: disk.Unknown, write: at(511)},
-	{name: "one byte at 4095", class: Bytes, is: disk.Unknown, write: at(4095)},
-	{name: "one byte at 4096", class: Bytes, is: disk.Unknown, write: at(4096)},
-	{name: "one byte right before 1 MiB", class: Bytes, is: disk.Unknown, write: at(1<<20 - 1)},
-	{name: "one byte right after 16 MiB", class: Bytes, is: disk.Unknown, write: at(16 << 20)},
-	{name: "one byte in the middle", class: Bytes, is: disk.Unknown, write: at(Size / 2)},
-	{name: "one byte at an odd place", class: Bytes, is: disk.Unknown, write: at(123456789)},
-	{name: "one byte right before the last 16 MiB", class: Bytes, is: disk.Unknown, write: at(Size - 16<<20 - 1)},
-	{name: "one byte at the end", class: Bytes, is: disk.Unknown, write: at(Size - 1)},
-	{name: "one byte at the end of an odd size", class: Bytes, is: disk.Unknown, size: Size + 512*3, write: at(Size + 512*3 - 1)},
-	{name: "one byte in the first of three odd sectors at the end", class: Bytes, is: disk.Unknown, size: Size + 512*3, write: at(Size)},
-	{name: "data from 1 MiB on", class: Bytes, is: disk.Unknown, write: func(im *image) { im.noise(1<<20, 24<<20) }},
-	{name: "data in the middle", class: Bytes, is: disk.Unknown, write: func(im *image) { im.noise(im.size/2, im.size/2+1<<20) }},
-	{name: "data at the end", class: Bytes, is: disk.Unknown, write: func(im *image) { im.noise(im.size-4096, im.size) }},
+	{name: "one byte at the start", class: Bytes, is: disk.Unknown, write: byteAt(0)},
+	{name: "one byte at 511", class: Bytes, is: disk.Unknown, write: byteAt(511)},
+	{name: "one byte at 4095", class: Bytes, is: disk.Unknown, write: byteAt(4095)},
+	{name: "one byte at 4096", class: Bytes, is: disk.Unknown, write: byteAt(4096)},
+	{name: "one byte right before 1 MiB", class: Bytes, is: disk.Unknown, write: byteAt(1<<20 - 1)},
+	{name: "one byte right after 16 MiB", class: Bytes, is: disk.Unknown, write: byteAt(16 << 20)},
+	{name: "one byte in the middle", class: Bytes, is: disk.Unknown, write: byteAt(Size / 2)},
+	{name: "one byte at an odd place", class: Bytes, is: disk.Unknown, write: byteAt(123456789)},
+	{name: "one byte right before the last 16 MiB", class: Bytes, is: disk.Unknown, write: byteAt(Size - 16<<20 - 1)},
+	{name: "one byte at the end", class: Bytes, is: disk.Unknown, write: byteAt(Size - 1)},
+	{name: "one byte at the end of an odd size", class: Bytes, is: disk.Unknown, size: Size + 512*3, write: byteAt(Size + 512*3 - 1)},
+	{name: "one byte in the first of three odd sectors at the end", class: Bytes, is: disk.Unknown, size: Size + 512*3, write: byteAt(Size)},
+	{name: "data from 1 MiB on", class: Bytes, is: disk.Unknown, write: func(im *image) { im.fillRandom(1<<20, 24<<20) }},
+	{name: "data in the middle", class: Bytes, is: disk.Unknown, write: func(im *image) { im.fillRandom(im.size/2, im.size/2+1<<20) }},
+	{name: "data at the end", class: Bytes, is: disk.Unknown, write: func(im *image) { im.fillRandom(im.size-4096, im.size) }},
 	{name: "a database in the middle", class: Bytes, is: disk.Unknown, write: func(im *image) { im.pages(100<<20, 101<<20) }},
 	{name: "all bits set", class: Bytes, is: disk.Unknown, write: func(im *image) { im.fill(0, 8<<20, 0xff) }},
 
@@ -144,8 +144,8 @@ var formats = []format{
 	{name: "btrfs of 300 GiB", class: Large, is: disk.Filesystem, blkid: "btrfs", size: 300 * gib, backup: 64 << 20, script: "mkfs.btrfs -q $d"},
 	{name: "GPT of 100 GiB", class: Large, is: disk.Other, blkid: "gpt", size: 100 * gib, backup: 34 * 512, script: "sgdisk -n 1:0:0 $d"},
 	{name: "md 0.90 of 100 GiB", class: Large, is: disk.Other, blkid: "linux_raid_member", size: 100*gib + 512, write: md090},
-	{name: "data from 1 GiB on, of 100 GiB", class: Large, is: disk.Unknown, size: 100 * gib, write: func(im *image) { im.noise(gib, gib+64<<20) }},
-	{name: "one byte at the end of 100 GiB", class: Large, is: disk.Unknown, size: 100*gib + 512, write: at(100*gib + 511)},
+	{name: "data from 1 GiB on, of 100 GiB", class: Large, is: disk.Unknown, size: 100 * gib, write: func(im *image) { im.fillRandom(gib, gib+64<<20) }},
+	{name: "one byte at the end of 100 GiB", class: Large, is: disk.Unknown, size: 100*gib + 512, write: byteAt(100*gib + 511)},
 }
 
 const lvm = `
@@ -155,11 +155,11 @@ config="devices { use_devicesfile=0 scan=[\"/dev\"] filter=[\"a|^$l\$|\",\"r|.*|
 lvm pvcreate -qq --config "$config" $l
 `
 
-// at returns a function that writes the byte 1 at the given offset.
-func at(offset int64) func(*image) { return func(im *image) { im.put(offset, []byte{1}) } }
+// byteAt returns a function that writes the byte 1 at the given offset.
+func byteAt(offset int64) func(*image) { return func(im *image) { im.put(offset, []byte{1}) } }
 
-// noise fills a range with bytes that look random. The bytes are the same in each call.
-func (im *image) noise(from, to int64) {
+// fillRandom fills a range with bytes that look random. The bytes are the same in each call.
+func (im *image) fillRandom(from, to int64) {
 	r := rand.NewChaCha8([32]byte{byte(from), byte(from >> 20), 1})
 	buf := make([]byte, 1<<20)
 	for at := from; at < to; at += int64(len(buf)) {

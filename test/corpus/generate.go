@@ -134,7 +134,7 @@ func integrity(im *image) {
 	le.PutUint32(b[12:], 8)
 	le.PutUint64(b[16:], 600000)
 	im.put(0, b)
-	im.noise(4096, 1<<20)
+	im.fillRandom(4096, 1<<20)
 }
 
 // bitlocker writes a boot sector and the three FVE blocks of Windows 7.
@@ -155,7 +155,7 @@ func bitlocker(im *image) {
 		im.put(at, fve)
 	}
 	im.put(0, b)
-	im.noise(1<<20, 2<<20)
+	im.fillRandom(1<<20, 2<<20)
 }
 
 // drbd writes struct md_on_disk_08 (drbd, drbd-kernel-compat and

@@ -26,10 +26,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// elsewhere runs the tools of another Debian, whose root directory is tree.
-type elsewhere struct{ tree, loader, libraries string }
+// otherDebian runs the tools of another Debian, whose root directory is tree.
+type otherDebian struct{ tree, loader, libraries string }
 
-func (e elsewhere) Run(ctx context.Context, c run.Command) (run.Result, error) {
+func (e otherDebian) Run(ctx context.Context, c run.Command) (run.Result, error) {
 	c.Args = append([]string{"--library-path", e.libraries, e.tree + c.Path}, c.Args...)
 	c.Path = e.loader
 	return run.Exec{}.Run(ctx, c)
@@ -59,7 +59,7 @@ func runners(t *testing.T) map[string]run.Runner {
 		}
 		return found[0]
 	}
-	all["trixie"] = elsewhere{tree: tree, loader: one("usr/lib*/ld-linux*.so.*"), libraries: one("usr/lib/*-linux-gnu")}
+	all["trixie"] = otherDebian{tree: tree, loader: one("usr/lib*/ld-linux*.so.*"), libraries: one("usr/lib/*-linux-gnu")}
 	return all
 }
 

@@ -123,10 +123,10 @@ func (p *provision) save() error {
 	return os.Rename(name+".new", name)
 }
 
-// truth returns what is really at the path. For a mounted filesystem truth returns the device, the type, and the UUID
-// that udev knows. For a link truth returns the disk sequence number of the target. If nothing is there, truth returns
-// "nothing".
-func truth(path string, block bool) string {
+// whatIsAt returns what is really at the path. For a mounted filesystem whatIsAt returns the device, the type, and the
+// UUID that udev knows. For a link whatIsAt returns the disk sequence number of the target. If nothing is there,
+// whatIsAt returns "nothing".
+func whatIsAt(path string, block bool) string {
 	if block {
 		var st unix.Stat_t
 		if err := unix.Stat(path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK {
@@ -195,11 +195,11 @@ func (p *provision) clean() {
 }
 
 func begin(v volume) *cleaner {
-	c := &cleaner{ended: make(chan struct{}), before: truth(v.Path, v.Block)}
+	c := &cleaner{ended: make(chan struct{}), before: whatIsAt(v.Path, v.Block)}
 	go func() {
 		defer close(c.ended)
 		c.err = cleanVolume(v)
-		c.after = truth(v.Path, v.Block)
+		c.after = whatIsAt(v.Path, v.Block)
 	}()
 	return c
 }
@@ -234,8 +234,8 @@ func cleanVolume(v volume) error {
 	return err
 }
 
-// own returns the mount points in the provisioner's own mount table. Escaped characters remain escaped.
-func own() (map[string]bool, error) {
+// ownMountPoints returns the mount points in the provisioner's own mount table. Escaped characters remain escaped.
+func ownMountPoints() (map[string]bool, error) {
 	table, err := os.ReadFile("/proc/mounts")
 	points := map[string]bool{}
 	for line := range strings.Lines(string(table)) {
@@ -252,7 +252,7 @@ func (p *provision) discover(c class) {
 		p.say("error reading directory: %v", err)
 		return
 	}
-	points, err := own()
+	points, err := ownMountPoints()
 	if err != nil {
 		p.say("error retrieving mountpoints: %v", err)
 		return
@@ -285,7 +285,7 @@ func (p *provision) entry(c class, file string, points map[string]bool) error {
 	name := disk.VolumeName(file, p.node, c.name)
 	if _, exists := p.volumes[name]; exists {
 		// The real provisioner would not look at a known volume. The stand-in looks.
-		if truth(path, c.block) == "nothing" {
+		if whatIsAt(path, c.block) == "nothing" {
 			return fmt.Errorf("path %q is a volume's, and nothing is there", path)
 		}
 		return nil
@@ -307,7 +307,7 @@ func (p *provision) entry(c class, file string, points map[string]bool) error {
 		}
 		v.Capacity = st.Blocks * uint64(st.Bsize)
 	}
-	v.Capacity = pretty(v.Capacity)
+	v.Capacity = roundDownCapacity(v.Capacity)
 	p.volumes[name] = v
 	holds := ""
 	if !block {
@@ -317,7 +317,7 @@ func (p *provision) entry(c class, file string, points map[string]bool) error {
 		}
 		holds = fmt.Sprintf(" files=%d", len(files))
 	}
-	p.say("created %s %s %d%s %s", name, path, v.Capacity, holds, truth(path, block))
+	p.say("created %s %s %d%s %s", name, path, v.Capacity, holds, whatIsAt(path, block))
 	return nil
 }
 
@@ -330,9 +330,9 @@ func deviceSize(path string) (uint64, error) {
 	return uint64(size), errors.Join(err, f.Close())
 }
 
-// pretty does what roundDownCapacityPretty does. pretty rounds down to full GiB from 10 GiB on, and to full MiB from 10
-// MiB on.
-func pretty(n uint64) uint64 {
+// roundDownCapacity does what roundDownCapacityPretty does. roundDownCapacity rounds down to full GiB from 10 GiB on,
+// and to full MiB from 10 MiB on.
+func roundDownCapacity(n uint64) uint64 {
 	for _, unit := range []uint64{1 << 30, 1 << 20} {
 		if n/unit >= 10 {
 			return n / unit * unit

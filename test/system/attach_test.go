@@ -71,7 +71,7 @@ func TestExt4(t *testing.T) {
 	name, _ := m.attach(w, worker.Disk{File: image})
 	m.make(name, "mkfs.ext4 -q")
 	m.run("printf 'classes:\\n  - name: default\\n    directory: /mnt/disks\\n    accept: [xfs]\\n' >/etc/hotmount/config.yaml; systemctl start hotmount")
-	m.says("/dev/" + name + " .*refuse: the disk's class does not accept the type of its filesystem: ext4")
+	m.waitForLog("/dev/" + name + " .*refuse: the disk's class does not accept the type of its filesystem: ext4")
 	if table := m.run("cat /proc/self/mountinfo"); strings.Contains(table, "/dev/"+name+" ") || strings.Contains(table, " /mnt/disks/") {
 		t.Errorf("mounted although its class does not accept it:\n%s", table)
 	}
@@ -102,7 +102,7 @@ func TestEphemeralDisk(t *testing.T) {
 	}
 	m.run("systemctl start hotmount")
 	for label, name := range names {
-		m.says("/dev/" + name + " .*ignore: the disk has the label of a cloud-init seed or of a cloud's ephemeral disk: " + label + "$")
+		m.waitForLog("/dev/" + name + " .*ignore: the disk has the label of a cloud-init seed or of a cloud's ephemeral disk: " + label + "$")
 		if digest(t, images[label]) != digests[label] {
 			t.Errorf("%s was written to", label)
 		}
@@ -141,7 +141,7 @@ func TestTwentyDisks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.waits(3, "26 mounts, one of "+last, "[ $(findmnt -rno SOURCE,TARGET | grep -c ' /mnt/disks/') = 26 ] && findmnt -n /dev/"+last)
+	m.waitMinutes(3, "26 mounts, one of "+last, "[ $(findmnt -rno SOURCE,TARGET | grep -c ' /mnt/disks/') = 26 ] && findmnt -n /dev/"+last)
 	table := m.run("findmnt -rno MAJ:MIN,TARGET | grep ' /mnt/disks/' | sort")
 	devices, paths := map[string]bool{}, map[string]bool{}
 	for _, line := range strings.Split(table, "\n") {
@@ -205,9 +205,9 @@ func TestDetach(t *testing.T) {
 // TestTogether checks that one process mounts all disks that are attached together, each by its own transient mount
 // unit (issue 8). A damaged disk, a disk that does not answer, and a masked unit do not keep other disks from being
 // mounted or released.
-func TestTogether(t *testing.T) { together(t, worker.Options{}) }
+func TestTogether(t *testing.T) { attachTogether(t, worker.Options{}) }
 
-func together(t *testing.T, o worker.Options) {
+func attachTogether(t *testing.T, o worker.Options) {
 	m, w := start(t, o)
 	// The daemon is stopped for a moment, so that it sees all disks at once. The daemon may still see one of the three
 	// disks that do not answer before it sees the other two. A disk that the daemon sees first is mounted without the
@@ -237,7 +237,7 @@ func together(t *testing.T, o worker.Options) {
 		if uuid := m.mounted(name); uuid != uuids[i] {
 			t.Errorf("%s is mounted as %s", name, uuid)
 		}
-		m.says("/dev/" + name + " .*: mounted ")
+		m.waitForLog("/dev/" + name + " .*: mounted ")
 	}
 	for i := range good {
 		show := m.run(fmt.Sprintf("systemctl cat %[1]s; systemctl show -p ActiveState -p Result -p Transient -p CollectMode -p OnSuccess -p Before -p StopPropagatedFrom %[1]s", quote(unitOf(uuids[i]))))
@@ -273,7 +273,7 @@ func together(t *testing.T, o worker.Options) {
 	back, backID := m.attach(w, worker.Disk{File: images[2], Serial: "TOGETHER-2"})
 	// A disk that was mounted without the other disks does not wait when it is attached again.
 	if strings.Contains(kept, "mnt-disks-"+uuids[2][:8]) {
-		m.says("/dev/" + back + " .*cannot mount .*mnt-disks-.* is part of another start")
+		m.waitForLog("/dev/" + back + " .*cannot mount .*mnt-disks-.* is part of another start")
 	}
 	// The next daemon also waits for the mounts that the killed daemon has started.
 	m.run("systemctl kill -s KILL hotmount")
@@ -285,15 +285,15 @@ func together(t *testing.T, o worker.Options) {
 		if uuid := m.mounted(name); uuid != uuids[slow+i] {
 			t.Errorf("%s is mounted as %s", name, uuid)
 		}
-		m.says("/dev/" + name + " .*: mounted xfs " + uuids[slow+i])
+		m.waitForLog("/dev/" + name + " .*: mounted xfs " + uuids[slow+i])
 	}
 	// The daemon's journal names the damaged disk and the remedy. The mount unit's journal has the output of mount(8).
-	m.waits(3, "the damaged disk to be in the journal", "journalctl -b --no-pager -o cat | grep -E '^/dev/"+names[sick]+" .*the kernel says: .*XFS .*; check the filesystem with: xfs_repair -n /dev/"+names[sick]+"'")
+	m.waitMinutes(3, "the damaged disk to be in the journal", "journalctl -b --no-pager -o cat | grep -E '^/dev/"+names[sick]+" .*the kernel says: .*XFS .*; check the filesystem with: xfs_repair -n /dev/"+names[sick]+"'")
 	if own := m.run("journalctl -b -o cat --no-pager -u " + quote(unitOf(uuids[sick]))); !regexpLine(own, "^mount: /mnt/disks/"+uuids[sick]+": ") {
 		t.Errorf("the journal of the damaged disk's unit: %s", own)
 	}
 	m.wait("PID 1 to let the service go", "[ -z \"$(ls /run/systemd/transient | grep '^hotmounts-')\" ]")
-	m.waits(3, "the disk that came back to be mounted", "findmnt /dev/"+back)
+	m.waitMinutes(3, "the disk that came back to be mounted", "findmnt /dev/"+back)
 	if got := m.run("journalctl -b -u hotmount -o cat --no-pager"); regexpLine(got, "^/dev/"+back+" .*TOGETHER-2.*check the filesystem with") {
 		t.Errorf("the disk that came back is reported as damaged: %s", got)
 	}
@@ -318,7 +318,7 @@ func together(t *testing.T, o worker.Options) {
 	m.run("udevadm settle; systemctl mask --quiet mnt-disks-$(blkid -o value -s UUID /dev/" + more[1] + " | sed 's/-/\\\\x2d/g').mount; systemctl kill -s CONT hotmount")
 	m.mounted(more[0])
 	m.mounted(more[2])
-	m.says("/dev/" + more[1] + " .*cannot mount .*the job of mnt-disks-.* failed, mount.8. printed nothing, .*; to see why: systemctl status")
+	m.waitForLog("/dev/" + more[1] + " .*cannot mount .*the job of mnt-disks-.* failed, mount.8. printed nothing, .*; to see why: systemctl status")
 	if got := m.run("findmnt /dev/" + more[1] + " || [ $? = 1 ]"); got != "" {
 		t.Errorf("mounted although its unit is masked: %s", got)
 	}
@@ -379,7 +379,7 @@ func TestVirsh(t *testing.T) {
 	}
 	m.run(fmt.Sprintf("echo kept >/mnt/disks/%s/f; sync", uuid))
 	virsh("blockresize", l.Domain(), "vdc", "3G")
-	m.says("/dev/vdb .*grown: xfs " + uuid + " from 2 GiB .* to 3 GiB .*online; .*PersistentVolume")
+	m.waitForLog("/dev/vdb .*grown: xfs " + uuid + " from 2 GiB .* to 3 GiB .*online; .*PersistentVolume")
 	// `hotmount release` prints a command that finds the disk's name on the host. The test runs the printed command
 	// without a change.
 	out := m.run("hotmount release vdb")
@@ -413,7 +413,7 @@ func TestVirsh(t *testing.T) {
 		t.Fatal(err)
 	}
 	virsh("attach-disk", l.Domain(), qcow2, "vde", "--subdriver", "raw")
-	m.says("^/dev/vd. .*refuse: the disk holds what looks like a disk image of the format qcow2 .*; detach the disk, and on the host attach the image by its format: virsh attach-disk")
+	m.waitForLog("^/dev/vd. .*refuse: the disk holds what looks like a disk image of the format qcow2 .*; detach the disk, and on the host attach the image by its format: virsh attach-disk")
 	way := m.run("journalctl -b -o cat --no-pager | grep -o 'virsh attach-disk DOMAIN FILE TARGET [^;]*'")
 	virsh("detach-disk", l.Domain(), "vde")
 	virsh(strings.Fields(strings.NewReplacer("virsh ", "", "DOMAIN", l.Domain(), "FILE", qcow2, "TARGET", "vdf").Replace(way))...)
@@ -463,14 +463,14 @@ func TestExchangedBeforeItsMount(t *testing.T) {
 	m.run("udevadm control --stop-exec-queue")
 	late, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	m.run("systemctl start --no-block hotmount")
-	m.says(name + ".*the disk holds xfs " + uuid)
+	m.waitForLog(name + ".*the disk holds xfs " + uuid)
 	m.detach(w, id)
 	m.wait("the kernel to let it go", "! [ -e /sys/block/"+name+"/diskseq ] || [ $(cat /sys/block/"+name+"/diskseq) != "+seq+" ]")
 	next, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	if got := m.run("readlink /dev/disk/by-diskseq/" + seq); next != name || got != "../../"+name {
 		t.Fatalf("%s is %s now, the first disk's link leads to %s", name, next, got)
 	}
-	m.says("which has the disk's name now, was mounted instead, and is unmounted again")
+	m.waitForLog("which has the disk's name now, was mounted instead, and is unmounted again")
 	m.wait("the mount point to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
 	if got := m.run("findmnt -rno TARGET /dev/" + name + " || true; if [ -e /var/lib/hotmount/filesystems.json ]; then cat /var/lib/hotmount/filesystems.json; fi"); strings.Contains(got, "/mnt/disks/") || strings.Contains(got, uuid) {
 		t.Errorf("left behind: %s", got)
@@ -506,7 +506,7 @@ func TestRewrittenBeforeItsMount(t *testing.T) {
 		t.Fatalf("the disk holds %q", now)
 	}
 	m.run("systemctl start hotmount")
-	m.says("the disk holds " + now + ", and is mounted at /mnt/disks/" + uuid)
+	m.waitForLog("the disk holds " + now + ", and is mounted at /mnt/disks/" + uuid)
 	trigger := "udevadm trigger --action=change /dev/" + name
 	for _, who := range []string{"", "setpriv --reuid=65534 --clear-groups "} {
 		got := m.run(who + "hotmount status 2>&1 || [ $? = 3 ]")
@@ -535,14 +535,14 @@ func TestLoopDevices(t *testing.T) {
 	// Each loop device uses another device node of its disk, which the daemon does not see, as if a container had made
 	// the node.
 	m.run("udevadm settle; for d in " + used + " " + empty + "; do mknod /root/node-$d b $(sed 's/:/ /' /sys/block/$d/dev); done; losetup /dev/loop3 /root/node-" + used + "; mount /dev/loop3 /srv; echo kept >/srv/f; sync; losetup /dev/loop4 /root/node-" + empty + "; udevadm settle; systemctl start hotmount")
-	m.says("/dev/" + used + " .*ignore: the disk seems to be in use through /dev/loop3")
-	m.says("/dev/" + empty + " .* the disk is in use through /dev/loop4; tried again in")
+	m.waitForLog("/dev/" + used + " .*ignore: the disk seems to be in use through /dev/loop3")
+	m.waitForLog("/dev/" + empty + " .* the disk is in use through /dev/loop4; tried again in")
 	m.wait("both to be left alone", "hotmount plan | grep '^"+used+" .*ignore .*in use through /dev/loop3' && hotmount plan | grep '^"+empty+" .*ignore .*in use through /dev/loop4'")
 	m.run("systemctl reload hotmount; udevadm trigger -s block; udevadm settle")
 	if got := m.run("findmnt -rno SOURCE,TARGET -t ext4,xfs | grep -v ' /$'"); got != "/dev/loop3 /srv" {
 		t.Errorf("mounted are %s", got)
 	}
-	m.untouched(empty)
+	m.checkUntouched(empty)
 	for _, name := range []string{used, empty} {
 		if out, err := m.Run(ctx(t), "hotmount format "+name); err == nil || !strings.Contains(err.Error(), "in use through /dev/loop") {
 			t.Errorf("a token is offered for %s: %s, %v", name, out, err)
@@ -560,7 +560,7 @@ func TestLoopDevices(t *testing.T) {
 	bound, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "BOUND"})
 	boundAt := "/mnt/disks/" + m.mounted(bound)
 	m.run("umount " + boundAt + "; touch /run/volume; mount --bind /dev/" + bound + " /run/volume; losetup /dev/loop4 /run/volume; udevadm settle; hotmount accept " + bound)
-	m.says("/dev/" + bound + " .*refuse: the disk is a volume of this node, and is not mounted while somebody else uses it: bound as a device at /run/volume")
+	m.waitForLog("/dev/" + bound + " .*refuse: the disk is a volume of this node, and is not mounted while somebody else uses it: bound as a device at /run/volume")
 	m.run("losetup -d /dev/loop4; umount /run/volume; hotmount rescan")
 	m.wait("the mount", "findmnt "+boundAt)
 
@@ -591,7 +591,7 @@ func TestShrunk(t *testing.T) {
 	}
 	before := digest(t, short)
 	name, id = m.attach(w, worker.Disk{File: short})
-	m.says("/dev/" + name + " .*refuse: the disk has shrunk: its xfs " + uuid + " takes 2 GiB .*has only 1 GiB .*not mounted")
+	m.waitForLog("/dev/" + name + " .*refuse: the disk has shrunk: its xfs " + uuid + " takes 2 GiB .*has only 1 GiB .*not mounted")
 	if got := m.run("findmnt -no TARGET /dev/" + name + " || true; ls -A /mnt/disks"); got != "" {
 		t.Errorf("it is there: %s", got)
 	}
@@ -609,7 +609,7 @@ func TestShrunk(t *testing.T) {
 	}
 	before = digest(t, ext4)
 	name, id = m.attach(w, worker.Disk{File: ext4})
-	m.says("/dev/" + name + " .*refuse: the disk has shrunk: its ext4 .* takes 2 GiB .*has only 1 GiB .*not mounted")
+	m.waitForLog("/dev/" + name + " .*refuse: the disk has shrunk: its ext4 .* takes 2 GiB .*has only 1 GiB .*not mounted")
 	if got := m.run("findmnt -no TARGET /dev/" + name + " || true; ls -A /mnt/disks"); got != "" {
 		t.Errorf("the ext4 is there: %s", got)
 	}
@@ -626,7 +626,7 @@ func TestShrunk(t *testing.T) {
 		t.Errorf("%q, was %q", got, sum)
 	}
 	m.resize(w, id, gib)
-	m.says("/dev/" + name + " .*the disk has shrunk: its xfs " + uuid + " takes 2 GiB .*has only 1 GiB .*still mounted")
+	m.waitForLog("/dev/" + name + " .*the disk has shrunk: its xfs " + uuid + " takes 2 GiB .*has only 1 GiB .*still mounted")
 	if got := m.run("journalctl -b -p err --no-pager -q -o cat -u hotmount"); !strings.Contains(got, "still mounted") {
 		t.Errorf("the errors of the daemon are %q", got)
 	}
@@ -645,9 +645,9 @@ func TestGrowDuringMkfs(t *testing.T) {
 	m.resize(w, v.id, gib)
 	m.wait("the kernel to see the size", fmt.Sprintf("[ $(cat /sys/block/%s/size) = %d ]", v.name, gib/512))
 	m.run("pkill -CONT -f 'mkfs.xfs .*/dev/" + v.name + "$'")
-	t.Log(m.whole(v, 1))
+	t.Log(m.checkFormat(v, 1))
 	m.takes(m.mounted(v.name), gib-130*mib)
-	m.says("/dev/" + v.name + " .*grown: xfs .* from 300 MiB .* to 1 GiB ")
+	m.waitForLog("/dev/" + v.name + " .*grown: xfs .* from 300 MiB .* to 1 GiB ")
 }
 
 // TestVirtioSCSI checks disks on virtio-scsi. A disk that no class selects is reported once, with the class to add.
@@ -660,7 +660,7 @@ func TestVirtioSCSI(t *testing.T) {
 	image := blank(t, 320<<20)
 	name, id := m.attach(w, worker.Disk{File: image, Serial: "DATA-1", Bus: worker.BusSCSI})
 	said := "/dev/" + name + " .*ignore: no class selects the disk, and nothing uses it; .*: [{]name: extra, serial: [[]\"DATA-1\"[]], directory: /mnt/extra[}]"
-	m.says(said)
+	m.waitForLog(said)
 	m.wait("its row", "hotmount status | grep -E '^"+name+" .* ignored '")
 	m.wait("its metric", "grep -E '^hotmount_disks.*reason=\"unselected\".* 1$' /var/lib/prometheus/node-exporter/hotmount.prom")
 	m.run("systemctl restart hotmount; " + trigger)
@@ -679,7 +679,7 @@ func TestVirtioSCSI(t *testing.T) {
 	m.wait("the filesystem to grow", "[ $(findmnt -bno SIZE "+where+") -gt $((500<<20)) ]")
 
 	twin, twinID := m.attach(w, worker.Disk{File: copyOf(t, image), Serial: "DATA-2", Bus: worker.BusSCSI})
-	m.says("/dev/" + twin + " .*refuse: the disk has the UUID " + uuid)
+	m.waitForLog("/dev/" + twin + " .*refuse: the disk has the UUID " + uuid)
 	m.detach(w, twinID)
 
 	// The next disk gets the target and the name of a disk that was pulled while it was busy. The unit does not use
@@ -697,7 +697,7 @@ func TestVirtioSCSI(t *testing.T) {
 
 	cloud, cloudID := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "CLOUD", Bus: worker.BusSCSI, Device: map[string]any{"vendor": "HC", "product": "Volume"}})
 	m.wait("the cloud's disk to be of no class", "hotmount status | grep -E '^"+cloud+" .* ignored '")
-	m.untouched(cloud)
+	m.checkUntouched(cloud)
 	m.detach(w, cloudID)
 
 	m.run(`cat >/etc/hotmount/config.yaml <<'X'

@@ -42,13 +42,13 @@ func (m machine) exchanged(w *worker.Worker, name, id, link string, other worker
 	return now, otherID
 }
 
-// unexpected returns the unexpected lines of the provisioner's log. Lines about the provisioner's start and about
+// unexpectedLines returns the unexpected lines of the provisioner's log. Lines about the provisioner's start and about
 // volumes with a disk sequence number are expected.
 //
 // gone is a period in which each pass of the provisioner may log the missing disk once. The period begins before the
 // disk is detached, and ends after the removal of the link. The last line about the missing disk may come one pass of
 // the provisioner late.
-func unexpected(t *testing.T, log string, gone [2]string) (lines []string) {
+func unexpectedLines(t *testing.T, log string, gone [2]string) (lines []string) {
 	t.Helper()
 	const pass = time.Second
 	at := func(text string) time.Time {
@@ -124,9 +124,9 @@ func TestBlockVolumes(t *testing.T) {
 
 	// hotmount refuses a disk without a serial, and a disk with the serial of another disk.
 	none, noneID := m.attach(w, worker.Disk{File: blank(t, gib)})
-	m.says("/dev/" + none + " .*refuse: the disk has no serial")
+	m.waitForLog("/dev/" + none + " .*refuse: the disk has no serial")
 	second, secondID := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "RAW-1"})
-	m.says("/dev/" + second + " .*refuse: another disk has the same serial RAW-1: " + name)
+	m.waitForLog("/dev/" + second + " .*refuse: another disk has the same serial RAW-1: " + name)
 	given("RAW-1", name)
 	m.detach(w, secondID)
 	m.detach(w, noneID)
@@ -222,7 +222,7 @@ func TestBlockVolumes(t *testing.T) {
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + fmt.Sprintf(blockConfig, "filesystem") + "X\nsystemctl reload hotmount")
 	m.wait("the other disk to be left alone", "hotmount plan | grep -E '^"+name+" .*ignore .*given out as a block volume'")
 	name, id = m.attach(w, disk)
-	m.says("/dev/" + name + " .*refuse: the disk was given out as a block volume, and hotmount does not format it by itself: " + raw + "RAW-1, first on ")
+	m.waitForLog("/dev/" + name + " .*refuse: the disk was given out as a block volume, and hotmount does not format it by itself: " + raw + "RAW-1, first on ")
 	if _, err := m.Run(ctx(t), "hotmount accept "+name); err == nil {
 		t.Error("it could be accepted for formatting")
 	}
@@ -233,7 +233,7 @@ func TestBlockVolumes(t *testing.T) {
 	m.formatsFormerBlock(w, disk)
 
 	log := m.run("systemctl stop kubelet; cat /var/lib/standin/log")
-	for _, line := range unexpected(t, log, gone) {
+	for _, line := range unexpectedLines(t, log, gone) {
 		t.Errorf("the provisioner: %s", line)
 	}
 	t.Log(log)

@@ -106,7 +106,7 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	// dpkg is killed when it reports one of the package's states before "installed". dpkg is not killed at the first
 	// report, because it reports a state before it records the state.
 	m.run("mkfifo /root/states; DEBIAN_FRONTEND=noninteractive dpkg --status-fd 3 -i /root/next.deb >/dev/null 2>&1 3>/root/states &" +
-		fmt.Sprintf("grep --line-buffered -m %d '^status: hotmount[:a-z0-9]*: ' /root/states; kill -KILL $!; ! wait $!", 2+chance(t).IntN(4)))
+		fmt.Sprintf("grep --line-buffered -m %d '^status: hotmount[:a-z0-9]*: ' /root/states; kill -KILL $!; ! wait $!", 2+randomSource(t).IntN(4)))
 	if got := m.run("dpkg-query -W -f '${Status}' hotmount"); got == "install ok installed" {
 		t.Errorf("the upgrade was not cut short")
 	} else {
@@ -124,7 +124,7 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 		t.Errorf("the installation says: %s", said)
 	}
 	running()
-	m.says("/dev/" + old + " .*hold: .*attached before hotmount was installed")
+	m.waitForLog("/dev/" + old + " .*hold: .*attached before hotmount was installed")
 	alive("installation over what was there")
 	m.run("systemctl stop writer; systemctl daemon-reexec; " + trigger + "; systemctl restart systemd-udevd")
 	running()
@@ -143,7 +143,7 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	leftover := "/mnt/disks/11111111-2222-4333-8444-555555555555"
 	bare := strings.Replace(leftover, "1111", "2222", 1)
 	m.run("systemctl stop hotmount; " + immutable(leftover) + "; mkdir " + bare + "; sync; ls -d " + leftover + " " + bare)
-	m.untouched(old)
+	m.checkUntouched(old)
 	since := m.run("date +%s.%N")
 	if err := w.Reboot(ctx(t)); err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 		t.Errorf("%s sectors of %s were written", got, old)
 	}
 	if _, is := w.(*worker.Worker); is {
-		m.untouched(old)
+		m.checkUntouched(old)
 	}
 }
 
@@ -218,7 +218,7 @@ func TestConfiguration(t *testing.T) {
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	uuid := m.mounted(name)
 	m.run("printf 'formt: true\\nsettle: 5\\n' >/etc/hotmount/config.yaml; systemctl reload hotmount")
-	m.says("cannot reload.*config.yaml:1.*formt.*format.*config.yaml:2.*settle")
+	m.waitForLog("cannot reload.*config.yaml:1.*formt.*format.*config.yaml:2.*settle")
 	if got := m.run("systemctl is-active hotmount; findmnt -no TARGET /dev/" + name); got != "active\n/mnt/disks/"+uuid {
 		t.Errorf("after a faulty reload: %s", got)
 	}
@@ -228,7 +228,7 @@ func TestConfiguration(t *testing.T) {
 	}
 	m.run("echo 'format: false' >/etc/hotmount/config.yaml; systemctl reload hotmount")
 	held, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
-	m.says("/dev/" + held + " .*hold: nothing is formatted: format: false in the configuration")
+	m.waitForLog("/dev/" + held + " .*hold: nothing is formatted: format: false in the configuration")
 	m.run("rm /etc/hotmount/config.yaml; systemctl reload hotmount")
 	m.mounted(held)
 }
@@ -279,7 +279,7 @@ func TestStorm(t *testing.T) {
 	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	m.detach(w, goesID)
 	m.run("[ ! -e /root/over ]; udevadm control --start-exec-queue")
-	m.waits(9, "the end of the storm", "[ -e /root/over ]")
+	m.waitMinutes(9, "the end of the storm", "[ -e /root/over ]")
 	came := m.mounted(name)
 	m.wait("mount and directory to go", "! findmnt /mnt/disks/"+gone+" && [ ! -e /mnt/disks/"+gone+" ]")
 	times := numbers(t, m.run("cat /root/times"))
@@ -415,7 +415,7 @@ func TestReinstalled(t *testing.T) {
 	if got := m.run("tail -n 1 /mnt/disks/" + first + "/open; journalctl -b -1 -o cat --no-pager _PID=1 | grep -ciE 'Failed unmounting|timed out' || true; journalctl -b -1 -o cat --no-pager _PID=1 | grep -c '^Unmounted .*" + first + "' || true"); got != "end\n0\n1" {
 		t.Errorf("the shutdown: %s", got)
 	}
-	m.says("missing: xfs " + second + ", on a disk of 320 MiB .*serial TWO.*" + slot + ".*attached without --persistent.*hotmount forget " + second)
+	m.waitForLog("missing: xfs " + second + ", on a disk of 320 MiB .*serial TWO.*" + slot + ".*attached without --persistent.*hotmount forget " + second)
 	if got := m.run("hotmount status | grep -A 9 '^missing: xfs " + second + "'; hotmount status -o json | grep '\"serial\": \"TWO\"'; hotmount forget " + second + "; hotmount status | grep missing: || true"); !strings.Contains(strings.Join(strings.Fields(got), " "), "hotmount forget "+second) || !strings.HasSuffix(got, "is no longer listed as missing") {
 		t.Errorf("the missing filesystem in the status, and after forget: %s", got)
 	}
@@ -437,11 +437,11 @@ func TestReinstalled(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.wait("both mounts", "findmnt /mnt/disks/"+first+" && findmnt /mnt/disks/"+second)
-	m.says("/dev/" + held + " .*hold: .*attached before hotmount was installed")
+	m.waitForLog("/dev/" + held + " .*hold: .*attached before hotmount was installed")
 	if got := m.run("cat /mnt/disks/" + first + "/f /mnt/disks/" + second + "/f; hotmount history | grep -c xfs || true; ls /mnt/disks | wc -l"); got != "one\ntwo\n0\n2" {
 		t.Errorf("on the new system: %s", got)
 	}
-	m.untouched(held)
+	m.checkUntouched(held)
 	if digest(t, empty) != before {
 		t.Error("the blank disk was written to")
 	}
@@ -464,7 +464,7 @@ func TestSystemDisk(t *testing.T) {
 	other, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "OTHER"})
 	m.mounted(other)
 	m.run("hotmount release " + other + " && printf 'label: gpt\\n,\\n' | sfdisk -q --wipe always /dev/" + other + " && hotmount accept " + other)
-	m.says("/dev/" + other + " .*refuse: ")
+	m.waitForLog("/dev/" + other + " .*refuse: ")
 	m.run("hotmount plan; hotmount doctor >/dev/null || [ $? -lt 100 ]; systemctl restart hotmount; udevadm trigger -s block; udevadm settle; systemctl start hotmount-trim")
 	m.detach(w, id)
 	m.wait("the directory to go", "[ ! -e /mnt/disks/"+uuid+" ]")
@@ -577,7 +577,7 @@ func TestDebian13(t *testing.T) {
 }
 
 // TestTogetherOnDebian13 runs TestTogether with systemd 257 and a mount(8) that uses the kernel's new mount API.
-func TestTogetherOnDebian13(t *testing.T) { together(t, worker.Options{Suite: "trixie"}) }
+func TestTogetherOnDebian13(t *testing.T) { attachTogether(t, worker.Options{Suite: "trixie"}) }
 
 // TestBlockLinksStay checks that the link of a block volume survives systemctl isolate. When the link's unit ends,
 // hotmount makes the link again at once. The unit ends after a kill or a stop, or when systemd takes the disk for
@@ -655,9 +655,9 @@ func TestCoveredByAMount(t *testing.T) {
 	}
 	m.run("mount -t tmpfs none /mnt")
 	is("failed")
-	m.says("/dev/" + name + " .*keep: the disk is mounted, and another mount covers it: .*: /mnt; .*: umount /mnt")
+	m.waitForLog("/dev/" + name + " .*keep: the disk is mounted, and another mount covers it: .*: /mnt; .*: umount /mnt")
 	late, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
-	m.says("cannot make the mount point /mnt/disks/.*; tried again in")
+	m.waitForLog("cannot make the mount point /mnt/disks/.*; tried again in")
 	m.run("umount /mnt")
 	is("mounted")
 	m.mounted(late)
@@ -675,7 +675,7 @@ echo 'none /mnt tmpfs nofail,x-systemd.requires=slow.service,x-systemd.after=slo
 	if err := w.Reboot(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
-	m.says("cannot mount loop.*: systemd requires mnt.mount for this mount, but mnt.mount is not mounted: nothing is wrong with the disk; .*; tried again in")
+	m.waitForLog("cannot mount loop.*: systemd requires mnt.mount for this mount, but mnt.mount is not mounted: nothing is wrong with the disk; .*; tried again in")
 	m.wait("hotmount to be ready", "systemctl is-active hotmount && systemctl is-failed mnt.mount && ! findmnt /mnt")
 	m.run("sed -i '/^none .mnt /d' /etc/fstab; systemctl daemon-reload; systemctl reload hotmount")
 	m.wait("the mount", "findmnt /mnt/disks/"+uuid)
@@ -695,7 +695,7 @@ func TestFaultyConfigurationAtBoot(t *testing.T) {
 	m.run("echo kept >/mnt/disks/" + uuid + "/f; sync")
 	m.wait("the volume to be on record", "grep -q "+uuid+" /var/lib/hotmount/filesystems.json")
 	m.run("touch /etc/hotmount/config.yaml; chmod 664 /etc/hotmount/config.yaml; systemctl restart hotmount")
-	m.says("cannot use the configuration: .*the file's mode is 0664.*last good settings.*hotmount config check")
+	m.waitForLog("cannot use the configuration: .*the file's mode is 0664.*last good settings.*hotmount config check")
 
 	zeros, other := blank(t, 320<<20), made(t, 320<<20)
 	before := [2]string{digest(t, zeros), digest(t, other)}
@@ -704,13 +704,13 @@ func TestFaultyConfigurationAtBoot(t *testing.T) {
 	faulty := func() {
 		t.Helper()
 		for _, held := range []string{empty, foreign} {
-			m.says("/dev/" + held + " .*hold: the configuration has a fault: until it is corrected, hotmount uses only disks on record: .*0664.*hotmount config check")
+			m.waitForLog("/dev/" + held + " .*hold: the configuration has a fault: until it is corrected, hotmount uses only disks on record: .*0664.*hotmount config check")
 			if out, err := m.Run(ctx(t), "hotmount accept "+held); err == nil {
 				t.Errorf("%s is accepted: %s", held, out)
 			}
-			m.told(held + " is held .operator.: the configuration has a fault")
+			m.checkStatus(held + " is held .operator.: the configuration has a fault")
 		}
-		m.told("^hotmount runs on its last good settings, because the configuration has a fault: .*0664.*hotmount config check DISK SIZE")
+		m.checkStatus("^hotmount runs on its last good settings, because the configuration has a fault: .*0664.*hotmount config check DISK SIZE")
 		m.run("hotmount status -o json | grep '\"configuration_fault\": \".*0664'")
 		m.wait("the line for systemctl status", "systemctl show -p StatusText --value hotmount | grep '^1 mounted, 2 held, .*the configuration has a fault'")
 		m.run("(hotmount doctor || [ $? = 3 ]) | grep -A 2 '^WARNING: the configuration has a fault'")
@@ -746,8 +746,8 @@ func TestFaultyConfigurationAtBoot(t *testing.T) {
 
 	// The file of the last good settings has an unknown version at first, and is missing later.
 	m.run("chmod 664 /etc/hotmount/config.yaml; sed -i '1s/version 1/version 9/' /var/lib/hotmount/settings.yaml; systemctl restart --no-block hotmount")
-	m.says("the file's mode is 0664")
-	m.says("cannot use the last good settings instead: .*has version .9., but this hotmount knows version 1")
+	m.waitForLog("the file's mode is 0664")
+	m.waitForLog("cannot use the last good settings instead: .*has version .9., but this hotmount knows version 1")
 	m.run("rm /var/lib/hotmount/settings.yaml")
 	m.wait("the daemon to fail", "systemctl show -p NRestarts --value hotmount | grep -v '^0$'")
 	m.run("chmod 644 /etc/hotmount/config.yaml")
@@ -791,9 +791,9 @@ func TestClockOfTheFuture(t *testing.T) {
 	m.run(`systemctl stop hotmount; printf 'format_limit: 1\nformat_period: 1m\n' >/etc/hotmount/config.yaml
 		echo '{"version":1,"begin":{"name":"vdz","identity":{},"uuid":"0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f","by":"daemon","evidence":[],"begun":"2099-01-02T03:04:05Z"}}' >>` + history + `
 		systemctl start hotmount`)
-	m.says("the history has 1 format with a time in the future")
+	m.waitForLog("the history has 1 format with a time in the future")
 	noticed := "grep -o '\"noticed\":\"[^\"]*' " + history + " | cut -d '\"' -f 4"
-	m.waits(2, "the minute to pass", `[ $(date +%s) -gt $(($(date -d "$(`+noticed+`)" +%s) + 60)) ]`)
+	m.waitMinutes(2, "the minute to pass", `[ $(date +%s) -gt $(($(date -d "$(`+noticed+`)" +%s) + 60)) ]`)
 	m.run("systemctl restart hotmount")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	m.mounted(name)

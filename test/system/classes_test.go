@@ -39,12 +39,12 @@ func TestFastAndSlow(t *testing.T) {
 	// complete except for the mode of its root directory, so hotmount does not mount it.
 	m.run("mount --bind /bin/false /usr/sbin/debugfs")
 	slow := attach("SLOW-1", worker.BusSCSI, blank(t, gib), "/var/lib/disks/hdd")
-	m.says("/dev/" + slow + ".* cannot run /usr/sbin/debugfs .*: exit code 1")
+	m.waitForLog("/dev/" + slow + ".* cannot run /usr/sbin/debugfs .*: exit code 1")
 	if got := m.run("blkid -p -o value -s TYPE /dev/" + slow + "; findmnt -n /dev/" + slow + " || true; touch /etc/hotmount/hold; umount /usr/sbin/debugfs; systemctl reload hotmount"); got != "ext4" {
 		t.Errorf("without the mode: %s", got)
 	}
 	// hotmount does not set the mode while the hold file forbids formatting.
-	m.says("/dev/" + slow + ".* cannot finish the ext4 on .*: nothing is formatted: /etc/hotmount/hold exists")
+	m.waitForLog("/dev/" + slow + ".* cannot finish the ext4 on .*: nothing is formatted: /etc/hotmount/hold exists")
 	if got := m.run("debugfs -R 'stat <2>' /dev/" + slow + " 2>/dev/null | grep -o 'Mode: *0755'; findmnt -n /dev/" + slow + " || true; rm /etc/hotmount/hold; systemctl reload hotmount"); got != "Mode:  0755" {
 		t.Errorf("with the hold file: %s", got)
 	}
@@ -85,7 +85,7 @@ func TestFastAndSlow(t *testing.T) {
 
 	// A reload applies the whole configuration or nothing of it.
 	m.run("printf 'exclude: []\\nclasses:\\n- {name: hdd, blank: fool}\\n' >/etc/hotmount/config.d/50-bad.yaml; systemctl reload hotmount")
-	m.says(`cannot reload, and the old settings stay in use: /etc/hotmount/config.d/50-bad.yaml:3: classes\[0\].blank: found "fool"`)
+	m.waitForLog(`cannot reload, and the old settings stay in use: /etc/hotmount/config.d/50-bad.yaml:3: classes\[0\].blank: found "fool"`)
 	if out, err := m.Run(ctx(t), "hotmount config check"); err == nil || !strings.Contains(fmt.Sprint(out, err), "50-bad.yaml:3") {
 		t.Errorf("the check says %s, %v", out, err)
 	}
@@ -211,7 +211,7 @@ func TestDropIns(t *testing.T) {
 	// hotmount applies no part of a configuration with a fault.
 	m.run(`printf 'format: false\nclasses:\n- name: main\n  sreial: [X]\n' >/etc/hotmount/config.d/30-c.yaml; systemctl reload hotmount`)
 	const fault = `/etc/hotmount/config.d/30-c.yaml:4: classes\[0\].sreial: unknown key, did you mean "serial"\?`
-	m.says("cannot reload, and the old settings stay in use: " + fault)
+	m.waitForLog("cannot reload, and the old settings stay in use: " + fault)
 	if got := m.run("hotmount config check || echo $?"); !regexpLine(got, "^"+fault+"$") || !strings.HasSuffix(got, "\n3") {
 		t.Errorf("hotmount config check: %s", got)
 	}
@@ -360,7 +360,7 @@ func TestLogicalVolumes(t *testing.T) {
 	// the remedy that hotmount prints must help.
 	m.run("udevadm settle; journalctl -b -o cat --no-pager -u hotmount | sed -n 's/.*: wait: .*if udev does not finish: //p' | sort -u | sh -ex")
 	const ten = "[ $(findmnt -rno TARGET,SOURCE -t xfs | grep -c '^/mnt/disks/') = 10 ]"
-	m.waits(3, "ten filesystems", ten)
+	m.waitMinutes(3, "ten filesystems", ten)
 	m.run("for i in 1 2 3 4 5 6 7 8 9 10; do p=$(findmnt -no TARGET /dev/vg0/disk$i) && echo $i >$p/number; done")
 	other := m.run("basename $(readlink -f /dev/vg0/other)")
 	if got := m.run("hotmount plan | grep -E '^" + other + " '; findmnt -n /dev/vg0/other || true; blkid -p /dev/vg0/other || true"); !strings.Contains(got, "no class selects the disk") || strings.Contains(got, "xfs") {
@@ -373,11 +373,11 @@ func TestLogicalVolumes(t *testing.T) {
 	// for an unmount by hand, and mounts the grown volume at the same path.
 	first := m.run("findmnt -no TARGET /dev/vg0/disk1")
 	m.run("lvextend -q -y -L +1G vg0/disk1 && udevadm settle")
-	m.waits(3, "the first to be grown", "findmnt "+first+" && [ $(stat -f -c '%b * %S' "+first+" | xargs expr) -ge 6200000000 ] && [ $(cat "+first+"/number) = 1 ]")
+	m.waitMinutes(3, "the first to be grown", "findmnt "+first+" && [ $(stat -f -c '%b * %S' "+first+" | xargs expr) -ge 6200000000 ] && [ $(cat "+first+"/number) = 1 ]")
 	if err := w.Reboot(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
-	m.waits(3, "ten filesystems after the reboot", ten)
+	m.waitMinutes(3, "ten filesystems after the reboot", ten)
 	if got := m.run("for i in 1 2 3 4 5 6 7 8 9 10; do cat $(findmnt -no TARGET /dev/vg0/disk$i)/number; done | tr '\\n' ' '"); got != "1 2 3 4 5 6 7 8 9 10" {
 		t.Errorf("after the reboot: %s", got)
 	}
@@ -391,9 +391,9 @@ func TestLogicalVolumes(t *testing.T) {
 	// The volumes are held, because they were unmounted by hand. If the installation had not made udev handle the
 	// volumes again, accepted volumes would still not be mounted.
 	m.run("dpkg -i /root/next.deb >/dev/null 2>&1")
-	m.waits(3, "all to be held", "[ $(hotmount plan | grep -c 'hold .*somebody unmounted the disk') = 10 ]")
+	m.waitMinutes(3, "all to be held", "[ $(hotmount plan | grep -c 'hold .*somebody unmounted the disk') = 10 ]")
 	m.run("for i in 1 2 3 4 5 6 7 8 9 10; do hotmount accept $(basename $(readlink -f /dev/vg0/disk$i)); done")
-	m.waits(3, "ten filesystems after the installation", ten)
+	m.waitMinutes(3, "ten filesystems after the installation", ten)
 }
 
 // TestClassDirectory checks that nobody can write to a mount point while nothing is mounted there. Foreign files and
@@ -413,13 +413,13 @@ func TestClassDirectory(t *testing.T) {
 
 	// The directory contains the file f, but is otherwise like a mount point that hotmount makes.
 	m.run("mkdir " + where + "; echo precious >" + where + "/f; touch " + where + "/not-mounted; chattr +i " + where + "/not-mounted " + where + "; mkfifo /mnt/disks/pipe; ln -s /etc /mnt/disks/link; mkdir /mnt/disks/11111111-2222-4333-8444-555555555555 /mnt/disks/nested; mount -t tmpfs none /mnt/disks/nested; systemctl reload hotmount")
-	m.says(where + " holds files although nothing is mounted there .the first: f.")
-	m.says("/mnt/disks/pipe is a FIFO")
-	m.says("/mnt/disks/link is a symlink")
-	m.says("/mnt/disks/nested .*mount")
+	m.waitForLog(where + " holds files although nothing is mounted there .the first: f.")
+	m.waitForLog("/mnt/disks/pipe is a FIFO")
+	m.waitForLog("/mnt/disks/link is a symlink")
+	m.waitForLog("/mnt/disks/nested .*mount")
 	m.run("umount /mnt/disks/nested; rmdir /mnt/disks/nested")
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: "STRAY"})
-	m.says("/dev/" + name + " .*cannot make the mount point " + where + ".*not empty")
+	m.waitForLog("/dev/" + name + " .*cannot make the mount point " + where + ".*not empty")
 	// At boot, unused mount points are removed before kubelet starts, even if the daemon cannot start.
 	m.run(kubelet + "; echo 'nonsense: true' >/etc/hotmount/config.yaml; rm /var/lib/hotmount/settings.yaml; ls -d /mnt/disks/11111111-2222-4333-8444-555555555555; sync")
 	if err := w.Reboot(ctx(t)); err != nil {
@@ -431,7 +431,7 @@ func TestClassDirectory(t *testing.T) {
 		t.Errorf("at a boot with a broken configuration kubelet saw %s", got)
 	}
 	m.run("rm /etc/hotmount/config.yaml; systemctl reset-failed hotmount; systemctl restart hotmount")
-	m.says(where + " holds files although nothing is mounted there")
+	m.waitForLog(where + " holds files although nothing is mounted there")
 	if got := m.run("cat " + where + "/f; findmnt -n " + where + " || true; ls /mnt/disks"); got != "precious\n"+uuid+"\nlink\npipe" && got != "precious\nlink\npipe\n"+uuid {
 		t.Errorf("after a reboot: %s", got)
 	}

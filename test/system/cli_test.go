@@ -203,10 +203,10 @@ func TestLogsAreKept(t *testing.T) {
 func TestFormatByToken(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := blank(t, 320<<20)
-	scribble(t, image, 20<<20, 1<<20)
+	writeRandom(t, image, 20<<20, 1<<20)
 	before := digest(t, image)
 	name, id := m.attach(w, worker.Disk{File: image})
-	m.says("/dev/" + name + " .*refuse: .*old data from byte 20971520.*hotmount format " + name)
+	m.waitForLog("/dev/" + name + " .*refuse: .*old data from byte 20971520.*hotmount format " + name)
 
 	text, token := m.offer(name)
 	if !regexpLine(text, `not blank: looks like a recycled volume or a damaged disk, old data from byte 20971520`) {
@@ -281,7 +281,7 @@ func TestPartitionsForgotten(t *testing.T) {
 	table, _ := m.attach(w, worker.Disk{File: parted})
 	m.mounted(table)
 	m.run("u=$(findmnt -no TARGET /dev/" + table + "); umount $u; wipefs -qa /dev/" + table + "; printf 'label: gpt\n,200M\n' | sfdisk -q -w always /dev/" + table + "; udevadm settle; hotmount accept " + table)
-	m.says("/dev/" + table + " .*refuse: the disk has partitions: " + table + "1")
+	m.waitForLog("/dev/" + table + " .*refuse: the disk has partitions: " + table + "1")
 	text, token := m.offer(table)
 	if !strings.Contains(text, "no filesystem was seen on the disk since it was attached, or the disk was accepted: xfs ") {
 		t.Errorf("the offer:\n%s", text)
@@ -305,12 +305,12 @@ func TestPartitionsForgotten(t *testing.T) {
 	m.run("udevadm settle")
 	m.opens("guest", "qemu-system-x86", guest+"1", "O_RDWR")
 	m.run("systemctl start hotmount")
-	m.says("^/dev/" + guest + usedHold + "opened by the virtual machine monitor qemu-system-x86")
+	m.waitForLog("^/dev/" + guest + usedHold + "opened by the virtual machine monitor qemu-system-x86")
 	if got := m.run("journalctl -b -q -o cat --no-pager | grep -c 'hotmount format " + guest + "' || [ $? = 1 ]"); got != "0" {
 		t.Errorf("a format is advised %s times", got)
 	}
 	m.run("systemctl stop guest; hotmount accept " + guest)
-	m.says("^/dev/" + guest + " .*refuse: the disk has partitions: " + guest + "1.*hotmount format " + guest)
+	m.waitForLog("^/dev/" + guest + " .*refuse: the disk has partitions: " + guest + "1.*hotmount format " + guest)
 }
 
 // fails runs a script that must fail, and returns the script's output.
@@ -342,11 +342,11 @@ func (m machine) offer(name string) (text, token string) {
 	return text, found[1]
 }
 
-// scribble writes n random bytes to the file of a disk. at is the offset of the first random byte, whose value is never
-// zero.
-func scribble(t *testing.T, image string, at int64, n int) {
+// writeRandom writes n random bytes to the file of a disk. at is the offset of the first random byte, whose value is
+// never zero.
+func writeRandom(t *testing.T, image string, at int64, n int) {
 	t.Helper()
-	c := chance(t)
+	c := randomSource(t)
 	b := []byte{1}
 	for len(b) < n {
 		b = append(b, byte(c.Uint32()))

@@ -18,9 +18,9 @@ import (
 // full reports whether the tests run all cases instead of a random choice (make test-full).
 var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 
-// obedient is a script that replaces mkfs.xfs and takes its orders from the disk's serial number. In the serial number,
-// the n-th field after the colon is for the n-th run of mkfs.xfs that writes. An order has a letter for the action, a
-// letter for the system call, and the number of the call:
+// obedient is a script that replaces mkfs.xfs and takes its orders from the disk's serial number. In the serial
+// number, the n-th field after the colon is for the n-th run of mkfs.xfs that writes. An order has a letter for the
+// action, a letter for the system call, and the number of the call:
 //
 //	kp7  mkfs.xfs is killed instead of the 7th pwrite64
 //	sf1  mkfs.xfs is stopped after the 1st fallocate
@@ -64,16 +64,16 @@ echo $state >"$dir/left.$n"
 kill -KILL $$
 `
 
-// obey is a script that installs obedient as mkfs.xfs. A drop-in in obedientOptions lets the formatting unit run
-// strace.
-const obey = `mkdir /usr/local/real /var/lib/orders
+// installObedient is a script that installs obedient as mkfs.xfs. A drop-in in obedientOptions lets the formatting
+// unit run strace.
+const installObedient = `mkdir /usr/local/real /var/lib/orders
 mv /usr/sbin/mkfs.xfs /usr/local/real/
 mv /usr/local/obedient /usr/sbin/mkfs.xfs
 systemctl daemon-reload`
 
 // obedientOptions returns the options of a worker on which obedient is mkfs.xfs.
 func obedientOptions() worker.Options {
-	return worker.Options{Setup: obey, Files: []worker.File{
+	return worker.Options{Setup: installObedient, Files: []worker.File{
 		{Path: "/usr/local/obedient", Data: []byte(obedient), Mode: 0o755},
 		{Path: "/etc/systemd/system/hotmount-format@.service.d/orders.conf", Data: []byte("[Service]\nSystemCallFilter=@debug\nReadWritePaths=/var/lib/orders\n")},
 		{Path: "/etc/systemd/system/hotmount.service.d/orders.conf", Data: []byte("[Service]\nEnvironment=HOTMOUNT_FORMAT_LIMIT=256\n")},
@@ -135,9 +135,9 @@ func (m machine) mkfsWrites(w worker.Node) (all []string, super int) {
 	return all, super
 }
 
-// some returns all writes if full is set. If full is not set, some returns the first, the last and the superblock's
-// first write, and as many random writes as more says.
-func some(c *rand.Rand, writes []string, super, more int) []string {
+// someWrites returns all writes if full is set. If full is not set, someWrites returns the first, the last and the
+// superblock's first write, and as many random writes as more says.
+func someWrites(c *rand.Rand, writes []string, super, more int) []string {
 	if full {
 		return writes
 	}
@@ -186,9 +186,10 @@ func (m machine) byName(v *victim) {
 	v.name = strings.Split(m.run("grep -lx "+quote(v.serial)+" /sys/block/vd*/serial"), "/")[3]
 }
 
-// whole waits until the disk is mounted, and checks how it was formatted. Each run of mkfs.xfs must have used the
-// mounted UUID, the number of runs must be right, and no refusal or hold may appear. whole returns a line for the log.
-func (m machine) whole(v victim, runs int) string {
+// checkFormat waits until the disk is mounted, and checks how it was formatted. Each run of mkfs.xfs must have used the
+// mounted UUID, the number of runs must be right, and no refusal or hold may appear. checkFormat returns a line for the
+// log.
+func (m machine) checkFormat(v victim, runs int) string {
 	m.t.Helper()
 	uuid := m.mounted(v.name)
 	lines := strings.Split(m.run("ls "+v.dir()+"/runs"), "\n")
@@ -207,8 +208,8 @@ func (m machine) whole(v victim, runs int) string {
 	return fmt.Sprintf("%-12s %d runs, %s", v.order, len(lines), uuid)
 }
 
-// left returns the state of the XFS that the killed run left on the disk: "finished", "begun" or "none".
-func (m machine) left(v victim, run int) string {
+// stateLeft returns the state of the XFS that the killed run left on the disk: "finished", "begun" or "none".
+func (m machine) stateLeft(v victim, run int) string {
 	m.t.Helper()
 	return m.run(fmt.Sprintf("cat %s/left.%d", v.dir(), run))
 }
@@ -229,7 +230,7 @@ func TestAgentKilled(t *testing.T) {
 	m, w := obedientNode(t)
 	orders := []string{"s0"}
 	writes, super := m.mkfsWrites(w)
-	for _, at := range some(chance(t), writes, super, 1) {
+	for _, at := range someWrites(randomSource(t), writes, super, 1) {
 		orders = append(orders, "s"+at)
 	}
 	last := orders[len(orders)-1]
@@ -265,7 +266,7 @@ func TestAgentKilled(t *testing.T) {
 			if v.order == last {
 				runs = 1
 			}
-			t.Logf("killed with its process: %s", m.whole(v, runs))
+			t.Logf("killed with its process: %s", m.checkFormat(v, runs))
 		}
 		for _, v := range alone {
 			if got := m.run("ls " + v.dir() + "/runs | wc -l; findmnt -n /dev/" + v.name + " || true; pkill -CONT -f 'mkfs.xfs .*/dev/" + v.name + "$'"); got != "1" {
@@ -273,7 +274,7 @@ func TestAgentKilled(t *testing.T) {
 			}
 		}
 		for _, v := range alone {
-			t.Logf("the daemon killed: %s", m.whole(v, 1))
+			t.Logf("the daemon killed: %s", m.checkFormat(v, 1))
 		}
 		m.forget(w, victims)
 	}
@@ -286,8 +287,8 @@ func TestMkfsKilled(t *testing.T) {
 	m, w := obedientNode(t)
 	writes, super := m.mkfsWrites(w)
 	var orders []string
-	c := chance(t)
-	for _, at := range some(c, writes, super, 1) {
+	c := randomSource(t)
+	for _, at := range someWrites(c, writes, super, 1) {
 		orders = append(orders, "k"+at)
 	}
 	// For the next disks the second run of mkfs.xfs is killed, too. The second run of mkfs.xfs first zeroes what the
@@ -309,14 +310,14 @@ func TestMkfsKilled(t *testing.T) {
 		for _, v := range victims {
 			m.mounted(v.name)
 			runs := strings.Count(v.order, ",") + 2
-			left := m.left(v, runs-1)
+			left := m.stateLeft(v, runs-1)
 			if left == "finished" {
 				runs--
 			}
 			if (left == "finished") != (v.order == "kx") {
 				t.Errorf("%s: the killed run left %s", v.order, left)
 			}
-			t.Logf("%s, %s at first", m.whole(v, runs), left)
+			t.Logf("%s, %s at first", m.checkFormat(v, runs), left)
 		}
 		m.forget(w, victims)
 	}
@@ -418,7 +419,7 @@ func TestPowerCutDuringMkfs(t *testing.T) {
 	for _, at := range writes[:len(writes)-1] {
 		others = append(others, "s"+at)
 	}
-	orders := []string{last, others[chance(t).IntN(len(others))]}
+	orders := []string{last, others[randomSource(t).IntN(len(others))]}
 	if full {
 		orders = append(others, last)
 	}
@@ -442,7 +443,7 @@ func TestPowerCutDuringMkfs(t *testing.T) {
 			if v.order == last {
 				runs = 1
 			}
-			t.Log(m.whole(v, runs))
+			t.Log(m.checkFormat(v, runs))
 			// The history still has the format that was recorded before the power cut.
 			if got := m.run("hotmount history | grep -c " + m.mounted(v.name) + " || true"); got == "0" {
 				t.Errorf("%s: the history does not have it", v.order)
@@ -458,10 +459,10 @@ func TestPowerCutDuringMkfs(t *testing.T) {
 func TestCopyOfAHalfMade(t *testing.T) {
 	m, w := obedientWorker(t)
 	image := blank(t, crashSize)
-	scribble(t, image, 20<<20, 1<<20)
+	writeRandom(t, image, 20<<20, 1<<20)
 	v := victim{order: "sp30", serial: "0:sp30"}
 	v.name, v.id = m.attach(w, worker.Disk{File: image, Serial: v.serial})
-	m.says("/dev/" + v.name + " .*refuse: .*old data from byte 20971520")
+	m.waitForLog("/dev/" + v.name + " .*refuse: .*old data from byte 20971520")
 	_, token := m.offer(v.name)
 	m.run("systemd-run --quiet hotmount format " + v.name + " --confirm " + token)
 	m.stopped(v)
@@ -480,13 +481,13 @@ func TestCopyOfAHalfMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	name, id := m.attach(w, worker.Disk{File: other, Serial: "RESCUE"})
-	m.says("/dev/" + name + " .*refuse: mkfs.xfs did not finish on the disk, which may be a copy: this node began .* on a disk of 300 MiB .serial 0:sp30, ")
+	m.waitForLog("/dev/" + name + " .*refuse: mkfs.xfs did not finish on the disk, which may be a copy: this node began .* on a disk of 300 MiB .serial 0:sp30, ")
 	if got := m.run("awk '{print $7+$14}' /sys/block/" + name + "/stat"); got != "0" || digest(t, other) != before {
 		t.Errorf("%s sectors of the copy were written", got)
 	}
 	m.detach(w, id)
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: v.serial})
-	m.says("/dev/" + name + " .*refuse: an operator began to format the disk and the format did not finish; what is left on the disk is not known.*hotmount format " + name)
+	m.waitForLog("/dev/" + name + " .*refuse: an operator began to format the disk and the format did not finish; what is left on the disk is not known.*hotmount format " + name)
 	_, token = m.offer(name)
 	m.run("hotmount format " + name + " --confirm " + token)
 	m.mounted(name)
@@ -511,12 +512,12 @@ func TestStalledWrite(t *testing.T) {
 	m.wait("the proof", "systemctl is-active "+unit+" | grep activating")
 	m.run("systemd-run -q --unit=theirs " + write("/root/theirs", "51200")) // at byte 200 MiB
 	m.wait("the write to stall", "awk '$2 != 1 {exit 1}' /sys/block/"+name+"/inflight")
-	m.says("/dev/" + name + ".*somebody writes to the disk: 1 writes are not complete yet")
+	m.waitForLog("/dev/" + name + ".*somebody writes to the disk: 1 writes are not complete yet")
 	if now := m.writes(name); now != before {
 		t.Errorf("%s writes are complete, before %s: the count alone would have shown it", now, before)
 	}
 	throttle(t, w, id+"/virtio-backend", 0, 0)
-	m.says("^/dev/" + name + " .*refuse: .*old data from byte 209715200")
+	m.waitForLog("^/dev/" + name + " .*refuse: .*old data from byte 209715200")
 	m.run("dd if=/dev/" + name + " bs=4096 skip=51200 count=1 iflag=direct status=none | cmp - /root/theirs")
 	if got := m.run("dd if=/dev/" + name + " bs=1M count=1 iflag=direct status=none | tr -d '\\0' | wc -c; journalctl -b -o cat --no-pager | grep -E ': formatted|making XFS' || true"); got != "0" {
 		t.Errorf("it was written to: %s", got)
@@ -534,12 +535,12 @@ func TestTornFormat(t *testing.T) {
 	m.wait("the unit's end", "! systemctl is-active 'hotmount-format@*' | grep -E '^(de)?activating' && ! pgrep mkfs.xfs")
 	m.run("systemctl start hotmount")
 	refused := "^/dev/" + v.name + " .*refuse: this node's format of the disk did not finish: the superblock of xfs .* is there, but parts of the filesystem are missing .*byte 157286400, in the headers of group 2, .*hotmount format " + v.name
-	m.says(refused)
+	m.waitForLog(refused)
 	if out := m.fails("hotmount accept " + v.name); !strings.Contains(out, "did not finish") {
 		t.Error(out)
 	}
 	m.run("journalctl --rotate; journalctl --vacuum-time=1s; rm -f /run/hotmount/verdicts/*; systemctl restart hotmount")
-	m.says(refused)
+	m.waitForLog(refused)
 	if got := m.run("findmnt -no SOURCE /dev/" + v.name + " || true; ls " + v.dir() + "/runs | wc -l"); got != "1" {
 		t.Errorf("mounted, or mkfs.xfs has run again: %s", got)
 	}
@@ -561,11 +562,11 @@ func TestDisturbedFormat(t *testing.T) {
 for i in $(seq 3000); do [ -e /var/lib/orders/DISTURBED/runs ] && break; sleep 0.05; done
 while pgrep -f '[m]kfs.xfs .*/dev/%[1]s' >/dev/null; do sleep 0.05; done
 dd if=/root/theirs of=/dev/%[1]s bs=4096 count=1 seek=51200 oflag=direct conv=notrunc status=none`, name))
-	m.says("/dev/" + name + ".*somebody writes to the disk: 1 writes and discards since the last count")
+	m.waitForLog("/dev/" + name + ".*somebody writes to the disk: 1 writes and discards since the last count")
 	held := "^/dev/" + name + " .*hold: this node made xfs .* on the disk and somebody else used it, or may have used it, before hotmount had read the filesystem back: .*hotmount accept " + name
-	m.says(held)
+	m.waitForLog(held)
 	m.run("journalctl --rotate; journalctl --vacuum-time=1s; rm -f /run/hotmount/verdicts/*; systemctl restart hotmount")
-	m.says(held)
+	m.waitForLog(held)
 	if got := m.run("findmnt -no SOURCE /dev/" + name + " || true; dd if=/dev/" + name + " bs=4096 skip=51200 count=1 iflag=direct status=none | cmp - /root/theirs"); got != "" {
 		t.Error(got)
 	}

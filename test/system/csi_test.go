@@ -72,14 +72,14 @@ func (m machine) heldFor(name, driver string) {
 	m.wait("the hold", "(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep -E '"+name+" is held .another user.: a storage driver .*"+driver+".*hotmount accept "+name+"'")
 }
 
-// stage does with a volume what kubelet does (FormatAndMount in k8s.io/mount-utils, NodeUnstageVolume). stage mounts
-// the disk, writes like a pod, and unmounts the disk. stage detaches the disk directly after the unmount. Each command
-// must succeed at the first attempt, and the pod's data must be on the storage. times says how often pods have written
-// to the volume.
-func (m machine) stage(w worker.Node, name, id, image string, times int) {
+// stageVolume does with a volume what kubelet does (FormatAndMount in k8s.io/mount-utils, NodeUnstageVolume).
+// stageVolume mounts the disk, writes like a pod, and unmounts the disk. stageVolume detaches the disk directly after
+// the unmount. Each command must succeed at the first attempt, and the pod's data must be on the storage. times says
+// how often pods have written to the volume.
+func (m machine) stageVolume(w worker.Node, name, id, image string, times int) {
 	m.t.Helper()
 	m.podMounts(name)
-	m.unstage(name)
+	m.unstageVolume(name)
 	m.stored(w, name, id, image, times)
 }
 
@@ -91,8 +91,8 @@ func (m machine) podMounts(name string) {
 		mount -t ext4 -o defaults /dev/%[2]s $d; echo a pod was here >>$d/db`, stagingArea, name))
 }
 
-// unstage unmounts the disk. No other mount of the disk may be left.
-func (m machine) unstage(name string) {
+// unstageVolume unmounts the disk. No other mount of the disk may be left.
+func (m machine) unstageVolume(name string) {
 	m.t.Helper()
 	m.run(fmt.Sprintf("set -e; d=%s/%[2]s/globalmount; umount $d; rmdir $d; ! findmnt /dev/%[2]s", stagingArea, name))
 }
@@ -172,7 +172,7 @@ func TestCSIVolumes(t *testing.T) {
 		for _, image := range []string{blank(t, 320<<20), ext4Disk(t, 320<<20)} {
 			name, id := m.attach(w, worker.Disk{File: image})
 			m.heldFor(name, "cinder.csi.openstack.org")
-			m.stage(w, name, id, image, 1)
+			m.stageVolume(w, name, id, image, 1)
 		}
 		image := blank(t, 320<<20)
 		name, id := m.attach(w, worker.Disk{File: image})
@@ -193,7 +193,7 @@ func TestCSIVolumes(t *testing.T) {
 		t.Errorf("before the accept:\n%s", got)
 	}
 	m.run("hotmount accept " + encrypted)
-	m.says("/dev/" + encrypted + " .*refuse: the disk holds crypto_LUKS.*hotmount format " + encrypted)
+	m.waitForLog("/dev/" + encrypted + " .*refuse: the disk holds crypto_LUKS.*hotmount format " + encrypted)
 	m.detach(w, encryptedID)
 
 	// Each of the commands in the loop warns of the hold before a disk is attached.
@@ -240,7 +240,7 @@ func (m machine) driversThatCount(w worker.Node) {
 		m.register(driver)
 		name, id := m.attach(w, worker.Disk{File: ext4Disk(m.t, 320<<20)})
 		m.heldFor(name, driver)
-		m.untouched(name)
+		m.checkUntouched(name)
 		m.detach(w, id)
 	}
 }
@@ -265,7 +265,7 @@ func TestCSIVolumesOnVirtio(t *testing.T) {
 	blankImage, ext4Image := blank(t, 320<<20), ext4Disk(t, 320<<20)
 	first, firstID := m.attach(w, worker.Disk{File: blankImage, Serial: "4d8ac1b2-9f6e-4a3c-8"})
 	m.heldFor(first, "cinder.csi.openstack.org")
-	m.says("/dev/" + first + " .*serial: \\['4d8ac1b2-9f6e-4a3c-8'\\]")
+	m.waitForLog("/dev/" + first + " .*serial: \\['4d8ac1b2-9f6e-4a3c-8'\\]")
 	second, secondID := m.attach(w, worker.Disk{File: ext4Image, Serial: "5e9bd2c3-0a7f-5b4d-9"})
 	m.heldFor(second, "cinder.csi.openstack.org")
 	// RAW-1 and RAW-2 are raw volumes. A pod uses RAW-1 until the reboot.
@@ -275,7 +275,7 @@ func TestCSIVolumesOnVirtio(t *testing.T) {
 	m.heldFor(raw, "cinder.csi.openstack.org")
 	m.heldFor(unused, "cinder.csi.openstack.org")
 	for _, name := range []string{first, second, raw, unused} {
-		m.untouched(name)
+		m.checkUntouched(name)
 	}
 	m.publish(w, raw)
 	m.podWrites(raw, 1)
@@ -291,10 +291,10 @@ func TestCSIVolumesOnVirtio(t *testing.T) {
 	for serial, d := range map[string]struct{ id, image string }{"4d8ac1b2-9f6e-4a3c-8": {firstID, blankImage}, "5e9bd2c3-0a7f-5b4d-9": {secondID, ext4Image}} {
 		name := bySerial(serial)
 		m.heldFor(name, "cinder.csi.openstack.org")
-		m.stage(w, name, d.id, d.image, 1)
+		m.stageVolume(w, name, d.id, d.image, 1)
 	}
 	raw, unused = bySerial("RAW-1"), bySerial("RAW-2")
-	m.says("/dev/" + raw + usedHold + "bound as a device at " + volumeDevices)
+	m.waitForLog("/dev/" + raw + usedHold + "bound as a device at " + volumeDevices)
 	m.heldFor(unused, "cinder.csi.openstack.org")
 	if digest(t, rawImage) != written {
 		t.Error("the raw volume was written to after its pod had ended")
@@ -312,7 +312,7 @@ func TestCSIVolumesOnVirtio(t *testing.T) {
 		image := blank(t, 320<<20)
 		name, id := m.attach(w, worker.Disk{File: image, Serial: fmt.Sprintf("7abd-%d", round)})
 		m.heldFor(name, "cinder.csi.openstack.org")
-		m.stage(w, name, id, image, 1)
+		m.stageVolume(w, name, id, image, 1)
 	}
 	m.driversThatCount(w)
 	m.keepsOff()
@@ -322,7 +322,7 @@ func TestCSIVolumesOnVirtio(t *testing.T) {
 	m.mounted(ours)
 	theirs, theirID := m.attach(w, worker.Disk{File: ext4Disk(t, 320<<20), Serial: "6fac"})
 	m.wait("the other to be left alone", "hotmount plan | grep -E '^"+theirs+" .* ignore '")
-	m.untouched(theirs)
+	m.checkUntouched(theirs)
 	m.detach(w, theirID)
 
 	m.run("cp /root/default.yaml /etc/hotmount/config.yaml; systemctl reload hotmount")
@@ -352,7 +352,7 @@ func TestCSIVolumesBeforeInstallation(t *testing.T) {
 	}
 	for i, image := range images {
 		m.heldFor(names[i], "cinder.csi.openstack.org")
-		m.stage(w, names[i], ids[i], image, 1)
+		m.stageVolume(w, names[i], ids[i], image, 1)
 	}
 	m.wait("the raw volume to be in use", "hotmount plan | grep -E '^"+raw+" .* ignore +the disk is in use through /dev/loop'")
 	if digest(t, rawImage) != written {
@@ -360,7 +360,7 @@ func TestCSIVolumesBeforeInstallation(t *testing.T) {
 	}
 	m.podWrites(raw, 1)
 	m.unpublish(raw)
-	m.says("/dev/" + raw + usedHold + "bound as a device at " + volumeDevices)
+	m.waitForLog("/dev/" + raw + usedHold + "bound as a device at " + volumeDevices)
 	m.stored(w, raw, rawID, rawImage, 1)
 	m.keepsOff()
 }
@@ -409,7 +409,7 @@ func (m machine) csiLives(w worker.Node, n int, change csiChange) {
 		if !change.apart {
 			m.heldFor(v.name, "cinder.csi.openstack.org")
 		}
-		m.untouched(v.name)
+		m.checkUntouched(v.name)
 		if v.pod {
 			m.podBegins(w, v, 1)
 		}
@@ -488,7 +488,7 @@ func (m machine) endOfLife(w worker.Node, v *csiVolume, stays bool) {
 	if v.raw {
 		m.unpublish(v.name)
 	} else {
-		m.unstage(v.name)
+		m.unstageVolume(v.name)
 	}
 	m.stored(w, v.name, v.id, v.image, times)
 }

@@ -90,7 +90,7 @@ func TestRelease(t *testing.T) {
 	}
 	m.wait("the directory to go", "[ ! -e "+where+" ]")
 	m.run("systemctl restart hotmount; " + trigger)
-	m.says("/dev/" + name + " .*hold: the disk was released")
+	m.waitForLog("/dev/" + name + " .*hold: the disk was released")
 	if got := m.run("findmnt -n /dev/" + name + " || true"); got != "" {
 		t.Errorf("mounted again: %s", got)
 	}
@@ -138,7 +138,7 @@ func TestSurpriseRemoval(t *testing.T) {
 	if again == name {
 		t.Errorf("%s is the old filesystem's, and was given to another disk", again)
 	}
-	m.says("/dev/" + again + " .*tried again in")
+	m.waitForLog("/dev/" + again + " .*tried again in")
 	m.run("systemctl stop opener")
 	if got := m.mounted(again); got != uuid {
 		t.Errorf("it came back as %s", got)
@@ -155,9 +155,9 @@ func TestSurpriseRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.wait("mount and directory to go", fmt.Sprintf("! findmnt %[1]s && [ ! -e %[1]s ]", where))
-	m.says(where + " was unmounted: its disk .* is gone, and it was still used by")
+	m.waitForLog(where + " was unmounted: its disk .* is gone, and it was still used by")
 	again, id3 := m.attach(w, worker.Disk{File: image, Serial: "PULLED"})
-	m.says("/dev/" + again + " .*used by: process .*\\(sleep\\): mounted at /srv in its mount namespace; .*: has a file open.*; to see what uses the disk: hotmount doctor; tried again in")
+	m.waitForLog("/dev/" + again + " .*used by: process .*\\(sleep\\): mounted at /srv in its mount namespace; .*: has a file open.*; to see what uses the disk: hotmount doctor; tried again in")
 	// The restart replaces a wait of hours, after which the daemon would also have forgotten the filesystem.
 	m.run("systemctl restart hotmount")
 	m.wait("it to fail again", "[ $(journalctl -b -o cat --no-pager -u hotmount | grep -c 'still has the filesystem mounted') -ge 2 ]")
@@ -215,7 +215,7 @@ func TestSurpriseRemoval(t *testing.T) {
 		t.Errorf("without the daemon: %s", got)
 	}
 	m.run("systemctl start hotmount")
-	m.says("cannot unmount " + where + " of " + again + " .*is mounted over the filesystem at .*; first: umount " + where)
+	m.waitForLog("cannot unmount " + where + " of " + again + " .*is mounted over the filesystem at .*; first: umount " + where)
 	m.run("findmnt -S over; umount " + where)
 	m.wait("mount and directory to go", fmt.Sprintf("! findmnt %[1]s && [ ! -e %[1]s ]", where))
 	if got := m.run("journalctl -b -o cat --no-pager -u " + quote(unitOf(uuid))); strings.Count(got, "was detached from the mount tree") != before+1 || !strings.Contains(got[strings.LastIndex(got, "was detached from the mount tree"):], "(sleep): has a file open") {
@@ -262,7 +262,7 @@ func TestPulledFromAPod(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.wait("mount and directory to go", fmt.Sprintf("! findmnt %[1]s && [ ! -e %[1]s ]", where))
-		m.says(where + " was .*: its disk .* is gone, and it was still used by")
+		m.waitForLog(where + " was .*: its disk .* is gone, and it was still used by")
 		if got := m.run("journalctl -b --no-pager -o cat -u " + quote(unitOf(uuid))); !regexpLine(got, "pod 0e3b1b0a-1111-2222-3333-"+uuid[24:]) {
 			t.Errorf("%s: the unit's journal does not name the pod:\n%s", fstype, got)
 		}
@@ -271,7 +271,7 @@ func TestPulledFromAPod(t *testing.T) {
 		}
 		name, id = m.attach(w, worker.Disk{File: image, Serial: "POD"})
 		if fstype == "xfs" {
-			m.says("/dev/" + name + " .*used by: .*tried again in")
+			m.waitForLog("/dev/" + name + " .*used by: .*tried again in")
 			m.run("systemctl stop container")
 			if got := m.run("findmnt -n " + where + " || echo none"); got != "none" {
 				t.Errorf("while the pod has its mount: %s", got)
@@ -302,7 +302,7 @@ func TestDiskBelowAVolumeIsPulled(t *testing.T) {
 	disk := worker.Disk{File: blank(t, 3*gib), Serial: "PV-1"}
 	name, id := m.attach(w, disk)
 	m.run("udevadm settle; pvcreate -q /dev/" + name + "; vgcreate -q my-vg /dev/" + name + "; lvcreate -q -y -n disk1 -L 1G my-vg; udevadm settle; udevadm trigger -c change /dev/my-vg/disk1")
-	m.waits(3, "the volume", "findmnt /dev/my-vg/disk1")
+	m.waitMinutes(3, "the volume", "findmnt /dev/my-vg/disk1")
 	path := m.run("findmnt -no TARGET /dev/my-vg/disk1")
 	m.run("lvcreate -q -y -n other -L 500M my-vg; mkfs.ext4 -q /dev/my-vg/other; mount /dev/my-vg/other /srv")
 	m.run("echo precious >" + path + "/data; sync")
@@ -313,11 +313,11 @@ func TestDiskBelowAVolumeIsPulled(t *testing.T) {
 	m.detach(w, id)
 	const gone = "dm-0 (my--vg-disk1) is failed: the disk below this one (vdb, serial PV-1) is gone: reads and writes fail until this one is set up again"
 	m.wait("the volume to be failed", "hotmount status --output wide | tr -s ' \\n' ' ' | grep -F "+quote(gone))
-	m.says("/dev/dm-0 .my--vg-disk1, 1 GiB.: keep: the disk below this one .vdb, serial PV-1. is gone: ")
+	m.waitForLog("/dev/dm-0 .my--vg-disk1, 1 GiB.: keep: the disk below this one .vdb, serial PV-1. is gone: ")
 	if got := m.run("hotmount doctor || [ $? = 3 ]"); !strings.Contains(got, "PROBLEM: /dev/dm-0 (my--vg-disk1, 1 GiB) has failed: the disk below this one (vdb") || !strings.Contains(got, "lvchange -an my-vg/disk1; lvchange -ay my-vg/disk1") {
 		t.Errorf("the doctor: %s", got)
 	}
-	m.waits(2, "the metric", `grep -F 'hotmount_disks{class="lvm",reason="disk-below-gone",state="failed"} 1' /var/lib/prometheus/node-exporter/hotmount.prom`)
+	m.waitMinutes(2, "the metric", `grep -F 'hotmount_disks{class="lvm",reason="disk-below-gone",state="failed"} 1' /var/lib/prometheus/node-exporter/hotmount.prom`)
 	name, id = m.attach(w, disk)
 	m.follow("once the disk below is attached again and no pod uses this one: ", "hotmount release dm-0; lvchange -an my-vg/disk1; lvchange -ay my-vg/disk1")
 	m.wait("the volume to be mounted again", "[ \"$(cat "+path+"/data)\" = precious ] && findmnt "+path)

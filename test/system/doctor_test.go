@@ -77,8 +77,8 @@ func (m machine) pid(name string) int {
 	return pid
 }
 
-// found returns the kind and the processes of each finding that is not a note.
-func found(r doctor.Report) []string {
+// findingsOf returns the kind and the processes of each finding that is not a note.
+func findingsOf(r doctor.Report) []string {
 	all := []string{}
 	for _, f := range r.Findings {
 		if f.Level == doctor.Note {
@@ -402,8 +402,8 @@ func TestDoctorKubelets(t *testing.T) {
 			}
 		}
 		// The doctor has no other finding, neither about another process nor about the node.
-		if slices.Sort(all); !slices.Equal(found(r), all) {
-			t.Errorf("%s: found %q, want %q\n%s", round, found(r), all, words(r))
+		if slices.Sort(all); !slices.Equal(findingsOf(r), all) {
+			t.Errorf("%s: found %q, want %q\n%s", round, findingsOf(r), all, words(r))
 		}
 		if i := slices.IndexFunc(r.Seen, func(s doctor.Seen) bool { return s.Directory == "/local-disks" }); i < 0 {
 			t.Errorf("%s: no provisioner has the class directory elsewhere: %+v", round, r.Seen)
@@ -493,7 +493,7 @@ func TestDoctorReadOnly(t *testing.T) {
 		t.Fatalf("exit code %s, found:\n%s", code, words(r))
 	}
 	m.run(strings.Join(r.Findings[i].Do, "\n"))
-	m.waits(3, "the disk mounted", "findmnt /dev/"+name)
+	m.waitMinutes(3, "the disk mounted", "findmnt /dev/"+name)
 	if r, _ := m.examined(); slices.ContainsFunc(r.Findings, func(f doctor.Finding) bool { return f.Kind == doctor.ReadOnly }) {
 		t.Errorf("after the remedy:\n%s", words(r))
 	}
@@ -540,7 +540,7 @@ func doctorServices(t *testing.T, suite string) {
 			continue
 		}
 		m.run(fmt.Sprintf("rm -f /etc/systemd/system/kubelet.service.d/*; printf '[Service]\\n%%s\\n' %s >%s; systemctl daemon-reload; systemctl restart kubelet; ! %s", quote(s.line), dropIn, inHosts))
-		m.remedied(t, s.line, dropIn)
+		m.runRemedy(t, s.line, dropIn)
 		m.run(inHosts)
 	}
 	// Here the unit has no setting that makes a mount namespace. The unit's command makes the mount namespace.
@@ -553,7 +553,7 @@ func doctorServices(t *testing.T, suite string) {
 	// Here a transient unit has several settings at once.
 	m.run(`systemctl stop kubelet; rm -r /etc/systemd/system/kubelet.service; systemctl daemon-reload
 		systemd-run -q --unit=kubelet -p Type=exec -p MountFlags=slave -p PrivateMounts=no -p PrivateTmp=no -p ProtectSystem=no -p ProtectHome=no -p ReadOnlyPaths=/opt kubelet infinity`)
-	m.remedied(t, "MountFlags=slave", "/run/systemd/transient/kubelet.service")
+	m.runRemedy(t, "MountFlags=slave", "/run/systemd/transient/kubelet.service")
 	m.run(inHosts)
 }
 
@@ -571,9 +571,9 @@ func (m machine) notSharedBack(t *testing.T) []string {
 	return nil
 }
 
-// remedied checks that the doctor names the setting and its file, and runs the printed remedy. After the remedy the
+// runRemedy checks that the doctor names the setting and its file, and runs the printed remedy. After the remedy the
 // doctor finds nothing.
-func (m machine) remedied(t *testing.T, setting, file string) {
+func (m machine) runRemedy(t *testing.T, setting, file string) {
 	t.Helper()
 	do := strings.Join(m.notSharedBack(t), "\n")
 	name, _, _ := strings.Cut(setting, "=")

@@ -34,8 +34,8 @@ func TestStaleUdevDatabase(t *testing.T) {
 		udevadm info -q property /dev/%[1]s | grep -x ID_FS_TYPE=xfs
 		[ -z "$(udevadm info -q property /dev/%[2]s | grep ^ID_FS_TYPE=)" ]
 		systemctl start hotmount`, was, is))
-	m.says("/dev/" + was + " .*(refuse|hold): ")
-	m.says("/dev/" + is + " .*(refuse|hold): ")
+	m.waitForLog("/dev/" + was + " .*(refuse|hold): ")
+	m.waitForLog("/dev/" + is + " .*(refuse|hold): ")
 	if got := m.run("findmnt -rno TARGET | grep ^/mnt/disks/ || [ $? = 1 ]"); got != "" {
 		t.Errorf("mounted: %s", got)
 	}
@@ -47,7 +47,7 @@ func TestStaleUdevDatabase(t *testing.T) {
 	if got := m.mounted(is); got != "01234567-0123-4123-8123-0123456789ab" {
 		t.Errorf("mounted as %s", got)
 	}
-	m.says("/dev/" + was + " .*refuse: ")
+	m.waitForLog("/dev/" + was + " .*refuse: ")
 }
 
 // TestPluggedAndUnplugged attaches and detaches a disk ten times in quick succession. Most times the disk is detached
@@ -109,8 +109,8 @@ func TestDamagedLog(t *testing.T) {
 	damageLog(t, image)
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: "LOG"})
 	m.wait("it to be failed", "(hotmount status || [ $? = 3 ]) | grep '^"+name+" .* failed '")
-	m.told(name + " is failed: .*xfs_repair -n /dev/" + name)
-	m.says("^/dev/" + name + " .*the kernel says: .*log mount/recovery failed")
+	m.checkStatus(name + " is failed: .*xfs_repair -n /dev/" + name)
+	m.waitForLog("^/dev/" + name + " .*the kernel says: .*log mount/recovery failed")
 	m.run("systemctl stop hotmount")
 	m.wait("nobody to read it", "! systemctl list-units --no-legend 'hotmount-format@*' | grep -q .")
 	m.run("xfs_repair -L /dev/" + name + " 2>&1; systemctl start hotmount")
@@ -188,7 +188,7 @@ func TestFirstMountFailsOnce(t *testing.T) {
 	// The error is at the beginning of the log, which a mount reads and blkid does not read.
 	once := map[string]any{"inject-error": []any{map[string]any{"event": "none", "sector": at / 512, "errno": 5, "iotype": "read", "once": true}}}
 	name, _ := m.attach(w, worker.Disk{File: image, Serial: "ONCE", Blkdebug: once})
-	m.says("^/dev/" + name + " .*tried again in")
+	m.waitForLog("^/dev/" + name + " .*tried again in")
 	uuid := m.mounted(name)
 	m.run("echo kept >/mnt/disks/" + uuid + "/f; sync")
 	if err := w.PowerCut(ctx(t)); err != nil {
@@ -197,7 +197,7 @@ func TestFirstMountFailsOnce(t *testing.T) {
 	if err := w.PowerOn(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
-	m.says("^/dev/vd. .*ONCE.*tried again in")
+	m.waitForLog("^/dev/vd. .*ONCE.*tried again in")
 	m.wait("its mount", "findmnt -n /mnt/disks/"+uuid)
 	if got := m.run("cat /mnt/disks/" + uuid + "/f"); got != "kept" {
 		t.Errorf("the data is %q", got)
@@ -281,12 +281,12 @@ func TestNVMeOverTCP(t *testing.T) {
 	m.wait("the disk", "[ -b /dev/nvme0n1 ]")
 	m.run("udevadm settle")
 	m.wait("the reason", "hotmount explain nvme0n1 | grep 'NO *local: '")
-	m.untouched("nvme0n1")
+	m.checkUntouched("nvme0n1")
 	if got := m.run("findmnt -n /dev/nvme0n1 || [ $? = 1 ]"); got != "" {
 		t.Errorf("mounted: %s", got)
 	}
 	m.run("sed -i '/local:/d' /etc/hotmount/config.yaml; systemctl reload hotmount")
 	// Without "local: true" the class selects the disk. hotmount sees that the node itself uses the disk as an NVMe
 	// target.
-	m.says("^/dev/nvme0n1 .*ignore: the disk seems to be in use through /dev/loop5")
+	m.waitForLog("^/dev/nvme0n1 .*ignore: the disk seems to be in use through /dev/loop5")
 }

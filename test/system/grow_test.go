@@ -90,7 +90,7 @@ func TestGrow(t *testing.T) {
 	m.takes(xfs, 2*gib-130*mib)
 	m.takes(ext4, 2*gib-130*mib)
 	for uuid, dev := range map[string]string{xfs: x, ext4: e} {
-		m.says("/dev/" + dev + ` .*grown: .* ` + uuid + ` from 1 GiB \(1073741824 bytes\) to 2 GiB \(2147483648 bytes\), online; .*capacity.*` + disk.VolumeName(uuid, "worker-1", "local") + " ")
+		m.waitForLog("/dev/" + dev + ` .*grown: .* ` + uuid + ` from 1 GiB \(1073741824 bytes\) to 2 GiB \(2147483648 bytes\), online; .*capacity.*` + disk.VolumeName(uuid, "worker-1", "local") + " ")
 		if story := m.run("journalctl -b --no-pager -o cat -u " + quote(unitOf(uuid))); !strings.Contains(story, "grown") {
 			t.Errorf("the journal of the unit of %s does not have the growth: %s", uuid, story)
 		}
@@ -214,9 +214,9 @@ func TestGrowWithErrorsOnRecord(t *testing.T) {
 	sum := m.run(fmt.Sprintf(fill, uuid))
 	m.resize(w, id, 2*gib)
 	const what = "the disk is mounted, and its filesystem could not be grown to fill the disk: cannot grow the filesystem of .*: the ext4 filesystem has recorded errors, and the kernel does not grow such a filesystem"
-	m.says("/dev/" + name + " .*keep: " + what + "; stop the pods that use the disk; then hotmount release " + name + "; then e2fsck -f /dev/" + name + "; then hotmount accept " + name + " released")
+	m.waitForLog("/dev/" + name + " .*keep: " + what + "; stop the pods that use the disk; then hotmount release " + name + "; then e2fsck -f /dev/" + name + "; then hotmount accept " + name + " released")
 	m.run("hotmount status >/run/status || [ $? = 3 ]; grep '^" + name + " .* mounted ' /run/status; ! grep -F '\\' /run/status")
-	m.told(name + " is mounted: " + what)
+	m.checkStatus(name + " is mounted: " + what)
 	m.wait("the metric", `grep -F 'hotmount_disks{class="default",reason="not-grown",state="mounted"} 1' /var/lib/prometheus/node-exporter/hotmount.prom`)
 	// script(1) provides a terminal, which e2fsck needs for its questions.
 	m.run("commands=$( (hotmount status || [ $? = 3 ]) | tr -s '\\n ' ' ' | grep -o 'hotmount release " + name + "; .*; then hotmount accept " + name + " released' | sed 's/; then /; /g'); script -qec \"$commands\" /dev/null </dev/null")

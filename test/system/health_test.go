@@ -30,9 +30,9 @@ func TestDamaged(t *testing.T) {
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: "SICK"})
 	// The random bytes overwrite the header of the first inodes in sector 2, which a mount reads.
 	m.run(fmt.Sprintf("dd if=/dev/%[1]s of=/root/agi bs=512 skip=2 count=1 status=none; head -c 512 /dev/urandom | dd of=/dev/%[1]s bs=512 seek=2 conv=notrunc,fsync status=none; dd if=/dev/%[1]s bs=512 skip=2 count=1 status=none | sha256sum >/root/sum; udevadm settle; systemctl start hotmount", name))
-	m.says("/dev/" + name + " .*the kernel says: .*XFS .*; check the filesystem with: xfs_repair -n /dev/" + name)
+	m.waitForLog("/dev/" + name + " .*the kernel says: .*XFS .*; check the filesystem with: xfs_repair -n /dev/" + name)
 	m.wait("it to be counted", "systemctl show -p StatusText --value hotmount | grep -q '1 failing'")
-	m.told(name + " is failed: .*the kernel says: .*XFS .*xfs_repair -n /dev/" + name)
+	m.checkStatus(name + " is failed: .*the kernel says: .*XFS .*xfs_repair -n /dev/" + name)
 	// Only sector 2 is compared, because a failing mount may write to the log. A repair would change the sector.
 	m.run("dd if=/dev/" + name + " bs=512 skip=2 count=1 iflag=direct status=none | sha256sum -c --quiet /root/sum")
 	m.run(fmt.Sprintf("dd if=/root/agi of=/dev/%s bs=512 seek=2 conv=notrunc,fsync status=none", name))
@@ -44,8 +44,8 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// told checks that the status has a text that matches words, with line breaks as spaces.
-func (m machine) told(words string) {
+// checkStatus checks that the status has a text that matches words, with line breaks as spaces.
+func (m machine) checkStatus(words string) {
 	m.t.Helper()
 	m.run("(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep -E " + quote(words))
 }
@@ -61,7 +61,7 @@ func TestGivenUp(t *testing.T) {
 	m.run("echo 'rescan: 10s' >/etc/hotmount/config.yaml; systemctl reload hotmount")
 	// The root directory belongs to a pod's user here, and hotmount must find the shutdown even so.
 	m.run("chown 1000:1000 /mnt/disks/" + uuid + "; chmod 0700 /mnt/disks/" + uuid + "; xfs_io -x -c shutdown /mnt/disks/" + uuid)
-	m.says("/dev/" + name + " .*the kernel has shut the filesystem down")
+	m.waitForLog("/dev/" + name + " .*the kernel has shut the filesystem down")
 	failed := func(name string) {
 		t.Helper()
 		for _, who := range []string{"", "setpriv --reuid 65534 --regid 65534 --clear-groups "} {
@@ -69,7 +69,7 @@ func TestGivenUp(t *testing.T) {
 		}
 	}
 	failed(name)
-	m.told(name + " is failed: .*the kernel has shut the filesystem down")
+	m.checkStatus(name + " is failed: .*the kernel has shut the filesystem down")
 
 	ext4 := blank(t, 320<<20)
 	if out, err := exec.CommandContext(ctx(t), "mkfs.ext4", "-q", "-F", "-e", "remount-ro", ext4).CombinedOutput(); err != nil {
@@ -80,9 +80,9 @@ func TestGivenUp(t *testing.T) {
 	m.run("echo 1 >/sys/fs/ext4/" + name + "/trigger_fs_error; ! touch /mnt/disks/" + uuid + "/f 2>/dev/null")
 	// The filesystem is read-only, although the mount table still shows "rw" (Linux 6.1).
 	m.run("touch /mnt/disks/" + uuid + "/f 2>&1 | grep 'Read-only file system'")
-	m.says("/dev/" + name + " .*the kernel has counted errors in the ext4 filesystem .[0-9]+. and may no longer write to it.*e2fsck -fn /dev/" + name)
+	m.waitForLog("/dev/" + name + " .*the kernel has counted errors in the ext4 filesystem .[0-9]+. and may no longer write to it.*e2fsck -fn /dev/" + name)
 	failed(name)
-	m.told(name + " is failed: .*the kernel has counted errors.*e2fsck -fn /dev/" + name)
+	m.checkStatus(name + " is failed: .*the kernel has counted errors.*e2fsck -fn /dev/" + name)
 
 	short := made(t, 400<<20)
 	if err := os.Truncate(short, 350<<20); err != nil {
@@ -90,7 +90,7 @@ func TestGivenUp(t *testing.T) {
 	}
 	before := digest(t, short)
 	name, id := m.attach(w, worker.Disk{File: short})
-	m.says("/dev/" + name + " .*refuse: the disk has shrunk: its xfs .*not mounted")
+	m.waitForLog("/dev/" + name + " .*refuse: the disk has shrunk: its xfs .*not mounted")
 	m.detach(w, id)
 	if digest(t, short) != before {
 		t.Error("the shrunk disk was written to")
@@ -99,8 +99,8 @@ func TestGivenUp(t *testing.T) {
 	// hotmount does not format a disk while its state directory is read-only.
 	m.run("systemctl stop hotmount; cp -a /var/lib/hotmount /root/state; mount -t tmpfs -o mode=0700 tmpfs /var/lib/hotmount; cp -a /root/state/. /var/lib/hotmount; mount -o remount,ro /var/lib/hotmount; systemctl start hotmount")
 	name, _ = m.attach(w, worker.Disk{File: blank(t, 320<<20)})
-	m.says("/dev/" + name + " .*hold: nothing is formatted: the state directory could not be written .*read-only file system")
-	m.untouched(name)
+	m.waitForLog("/dev/" + name + " .*hold: nothing is formatted: the state directory could not be written .*read-only file system")
+	m.checkUntouched(name)
 }
 
 // TestRepairedLate checks that hotmount retries the mount of a damaged filesystem after growing delays. status, plan
@@ -123,11 +123,11 @@ func TestRepairedLate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scribble(t, image, 1024, 512)
+	writeRandom(t, image, 1024, 512)
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: "SICK"})
 	// The ninth attempt comes at least 96 seconds after the eighth, which leaves time for the checks.
-	m.waits(5, "the eighth try", "(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep '"+name+" is failed: .*failed 8 times so far'")
-	m.told(name + " is failed: .*failed 8 times so far, tried again at")
+	m.waitMinutes(5, "the eighth try", "(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep '"+name+" is failed: .*failed 8 times so far'")
+	m.checkStatus(name + " is failed: .*failed 8 times so far, tried again at")
 	m.run("hotmount plan | grep '^" + name + " .*failed 8 times so far'; hotmount explain " + name + " | grep '^It fails: .*failed 8 times so far'")
 	// The journal does not suggest a format, and the attempts do not fill the journal.
 	m.run("! journalctl -b -o cat --no-pager -u 'hotmount-format@*' | grep -E 'seen: it is read|becomes xfs'")
@@ -181,7 +181,7 @@ func TestSlowRecovery(t *testing.T) {
 	kernel := func(what string) string {
 		return "journalctl -b -k -o short-monotonic --no-pager | sed -nE 's/^\\[ *([0-9]+)\\..*XFS \\(" + name + "\\): " + what + ".*/\\1/p' | grep ."
 	}
-	m.waits(5, "the recovery", kernel("Starting recovery"))
+	m.waitMinutes(5, "the recovery", kernel("Starting recovery"))
 	usual, err := strconv.Atoi(m.run("systemctl show -P DefaultTimeoutStartUSec | sed 's/1min 30s/90/'"))
 	if err != nil {
 		t.Fatal(err)
@@ -191,12 +191,12 @@ func TestSlowRecovery(t *testing.T) {
 	other, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "QUICK"})
 	m.mounted(other)
 	start := m.run(kernel("Starting recovery"))
-	m.waits(5, "longer than systemd's own patience", fmt.Sprintf("[ $(cut -d. -f1 /proc/uptime) -gt $((%s + %d)) ]", start, usual+10))
+	m.waitMinutes(5, "longer than systemd's own patience", fmt.Sprintf("[ $(cut -d. -f1 /proc/uptime) -gt $((%s + %d)) ]", start, usual+10))
 	if got := m.run("systemctl show -P ActiveState " + quote(unitOf(uuid)) + "; hotmount status | grep '^" + name + " '"); !strings.HasPrefix(got, "activating\n") || strings.Contains(got, "failed") {
 		t.Fatalf("while the log is replayed: %s\n%s", got, m.run("journalctl -b --no-pager | tail -n 50"))
 	}
 	throttle(t, w, id+"/virtio-backend", 0, 0)
-	m.waits(3, "the mount", "findmnt "+where)
+	m.waitMinutes(3, "the mount", "findmnt "+where)
 	t.Logf("the recovery began at %s s and ended at %s s", start, m.run(kernel("Ending recovery")))
 	if got := m.run("ls " + where + "/d | wc -l"); got != "20000" {
 		t.Errorf("%s files of 20000", got)
@@ -221,14 +221,14 @@ func TestSlowRecovery(t *testing.T) {
 	}
 	throttle(t, w, id+"/virtio-backend", 64<<10, 64<<10)
 	name = m.run("udevadm settle; touch /run/throttled; basename $(readlink -f /dev/disk/by-uuid/" + uuid + ")")
-	m.waits(5, "the recovery at boot", kernel("Starting recovery"))
+	m.waitMinutes(5, "the recovery at boot", kernel("Starting recovery"))
 	throttle(t, w, id+"/virtio-backend", 8<<10, 8<<10)
-	m.waits(5, "longer than READY and systemd wait by themselves", fmt.Sprintf("[ $(cut -d. -f1 /proc/uptime) -gt $((%s + %d)) ]", m.run(kernel("Starting recovery")), usual+10))
+	m.waitMinutes(5, "longer than READY and systemd wait by themselves", fmt.Sprintf("[ $(cut -d. -f1 /proc/uptime) -gt $((%s + %d)) ]", m.run(kernel("Starting recovery")), usual+10))
 	if got := m.run("systemctl show -P ActiveState " + quote(unitOf(uuid)) + " hotmount kubelet; [ ! -e /root/kubelet-saw ]"); strings.Join(strings.Fields(got), " ") != "activating activating inactive" {
 		t.Errorf("while the log is replayed at boot: %s", got)
 	}
 	throttle(t, w, id+"/virtio-backend", 0, 0)
-	m.waits(3, "kubelet", "systemctl is-active kubelet")
+	m.waitMinutes(3, "kubelet", "systemctl is-active kubelet")
 	if got := m.run("grep -x " + where + " /root/kubelet-saw; ls " + where + "/d | wc -l"); got != where+"\n40000" {
 		t.Errorf("kubelet saw %s", got)
 	}
@@ -336,8 +336,8 @@ func (m machine) corrected() {
 	m.run("rm /etc/hotmount/config.d/90-options.yaml; hotmount config check && systemctl reload hotmount")
 }
 
-// healthy checks that the status shows the disk as failed and does not suggest a check of the filesystem.
-func (m machine) healthy(name string) {
+// checkNoRepair checks that the status shows the disk as failed and does not suggest a check of the filesystem.
+func (m machine) checkNoRepair(name string) {
 	m.t.Helper()
 	m.wait("the failure in the status", "(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep -E '"+name+" is failed: '")
 	m.run("! (hotmount status || [ $? = 3 ]) | grep -E 'xfs_repair|e2fsck'")
@@ -360,8 +360,8 @@ func TestWhyNotMounted(t *testing.T) {
 	m.options("noattime")
 	m.run("out=$(hotmount config check 2>&1) || [ $? = 3 ]; echo \"$out\" >&2; grep -F \"90-options.yaml:2: classes[0].options: found\" <<<\"$out\" | grep -F \"with which a new xfs filesystem cannot be mounted: xfs does not take the mount option noattime: xfs: Unknown parameter 'noattime'\"")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
-	m.says("/dev/" + name + " .*cannot format " + name + " .*: its class could not mount the new filesystem: xfs does not take the mount option noattime: xfs: Unknown parameter 'noattime'; nothing is written; .*hotmount config check && systemctl reload hotmount")
-	m.untouched(name)
+	m.waitForLog("/dev/" + name + " .*cannot format " + name + " .*: its class could not mount the new filesystem: xfs does not take the mount option noattime: xfs: Unknown parameter 'noattime'; nothing is written; .*hotmount config check && systemctl reload hotmount")
+	m.checkUntouched(name)
 	m.corrected()
 	m.mounted(name)
 
@@ -373,12 +373,12 @@ func TestWhyNotMounted(t *testing.T) {
 		t.Fatalf("mkfs.ext4: %v: %s", err, out)
 	}
 	name, _ = m.attach(w, worker.Disk{File: image})
-	m.says("/dev/" + name + " .*cannot mount " + name + " .*: mount.8. says: wrong fs type, .*; nothing reports damage; to check the options of class default: hotmount config check; for the whole log: journalctl -b -u ")
+	m.waitForLog("/dev/" + name + " .*cannot mount " + name + " .*: mount.8. says: wrong fs type, .*; nothing reports damage; to check the options of class default: hotmount config check; for the whole log: journalctl -b -u ")
 	m.wait("three tries", "(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep -E '"+name+" is failed: .*failed [3-9] times'")
 	if got := m.run("journalctl -b -o cat --no-pager -u hotmount | grep -c '^/dev/" + name + " .*: cannot mount " + name + "'"); got != "1" {
 		t.Errorf("the journal has the failure %s times", got)
 	}
-	m.healthy(name)
+	m.checkNoRepair(name)
 	m.noToken(name, "ext4 does not take the mount option logbsize=256k: ext4: Unknown parameter 'logbsize'; nothing is written; to check the options of class default: hotmount config check && systemctl reload hotmount")
 	m.corrected()
 	m.mounted(name)
@@ -386,8 +386,8 @@ func TestWhyNotMounted(t *testing.T) {
 	// The class directory is a mount point in fstab here, and its device never appears.
 	m.run("echo 'UUID=00000000-0000-4000-8000-00000000dead /mnt/disks xfs nofail,x-systemd.device-timeout=3s 0 0' >>/etc/fstab; systemctl daemon-reload")
 	name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20)})
-	m.says("/dev/" + name + " .*cannot mount " + name + " .*: systemd requires mnt-disks.mount for this mount, but mnt-disks.mount is not mounted: nothing is wrong with the disk; to see why: systemctl status mnt-disks.mount; if mnt-disks.mount is not needed: remove it from /etc/fstab, then systemctl daemon-reload")
-	m.healthy(name)
+	m.waitForLog("/dev/" + name + " .*cannot mount " + name + " .*: systemd requires mnt-disks.mount for this mount, but mnt-disks.mount is not mounted: nothing is wrong with the disk; to see why: systemctl status mnt-disks.mount; if mnt-disks.mount is not needed: remove it from /etc/fstab, then systemctl daemon-reload")
+	m.checkNoRepair(name)
 	m.noToken(name, "systemd requires mnt-disks.mount for this mount")
 	m.run("sed -i '/dead/d' /etc/fstab; systemctl daemon-reload; hotmount accept " + name)
 	m.mounted(name)
@@ -397,8 +397,8 @@ func TestWhyNotMounted(t *testing.T) {
 	// mount(8)'s words, because a container does not receive the kernel's log.
 	m.run("printf '[Unit]\\nConditionPathExists=!/etc\\n[Mount]\\nWhat=tmpfs\\nType=tmpfs\\nWhere=/mnt/disks\\n' >/etc/systemd/system/mnt-disks.mount; systemctl daemon-reload")
 	name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20), LogicalBlockSize: 4096})
-	m.says("/dev/" + name + " .*cannot mount " + name + " .*: mount.8. says: mount.2. system call failed: Function not implemented")
-	m.healthy(name)
+	m.waitForLog("/dev/" + name + " .*cannot mount " + name + " .*: mount.8. says: mount.2. system call failed: Function not implemented")
+	m.checkNoRepair(name)
 	m.run("[ $(systemctl show -P LoadState mnt-disks.mount)-$(systemctl show -P ActiveState mnt-disks.mount) = loaded-inactive ]")
 }
 
@@ -410,7 +410,7 @@ func TestMovedClass(t *testing.T) {
 	uuid := m.mounted(name)
 	old := "/mnt/disks/" + uuid
 	m.run("mkdir /mnt/disks/moved; printf 'classes:\\n- {name: default, directory: /mnt/disks/moved}\\n' >/etc/hotmount/config.d/zz-moved.yaml; systemctl reload hotmount")
-	m.says("/dev/" + name + " .*refuse: the disk is still mounted at " + old + ", but its class default has the directory /mnt/disks/moved now; if nobody needs the volume there: umount " + old + "; hotmount then mounts the disk in /mnt/disks/moved")
+	m.waitForLog("/dev/" + name + " .*refuse: the disk is still mounted at " + old + ", but its class default has the directory /mnt/disks/moved now; if nobody needs the volume there: umount " + old + "; hotmount then mounts the disk in /mnt/disks/moved")
 	m.run("umount " + old)
 	m.wait("the mount in the new directory", "findmnt /mnt/disks/moved/"+uuid)
 }
@@ -446,39 +446,39 @@ func TestWhyTheKernelDoesNotMount(t *testing.T) {
 	fresh, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "FRESH"})
 	old, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "OLD"})
 	const module = "this kernel cannot mount xfs, because the module is missing or cannot be loaded; .*to see why: modprobe xfs"
-	m.says("/dev/" + fresh + " .*cannot format " + fresh + " .*: " + module + "; nothing is written")
-	m.says("/dev/" + old + " .*cannot mount " + old + " .*: mount.8. says: unknown filesystem type 'xfs'; " + module)
-	m.healthy(old)
+	m.waitForLog("/dev/" + fresh + " .*cannot format " + fresh + " .*: " + module + "; nothing is written")
+	m.waitForLog("/dev/" + old + " .*cannot mount " + old + " .*: mount.8. says: unknown filesystem type 'xfs'; " + module)
+	m.checkNoRepair(old)
 	m.noToken(old, module[:strings.Index(module, ";")])
-	m.untouched(fresh)
+	m.checkUntouched(fresh)
 	m.run("! modprobe xfs; mv /root/xfs /lib/modules/$(uname -r)/kernel/fs/; depmod; modprobe xfs; hotmount rescan")
 	m.mounted(fresh)
 	m.mounted(old)
 
 	name, _ := m.attach(w, worker.Disk{File: newer(t, made(t, 320<<20)), Serial: "NEWER"})
-	m.says("/dev/" + name + " .*cannot mount " + name + " .*: the kernel says: .*Superblock has unknown read-only compatible features .*SB validate failed with error -22; the filesystem is newer than this kernel, and is not damaged")
-	m.healthy(name)
+	m.waitForLog("/dev/" + name + " .*cannot mount " + name + " .*: the kernel says: .*Superblock has unknown read-only compatible features .*SB validate failed with error -22; the filesystem is newer than this kernel, and is not damaged")
+	m.checkNoRepair(name)
 
 	apart := blank(t, 320<<20)
 	if out, err := exec.CommandContext(ctx(t), "mkfs.xfs", "-q", "-l", "logdev="+blank(t, 64<<20)+",size=64m", apart).CombinedOutput(); err != nil {
 		t.Fatalf("mkfs.xfs: %v: %s", err, out)
 	}
 	name, _ = m.attach(w, worker.Disk{File: apart, Serial: "APART"})
-	m.says("/dev/" + name + " .*cannot mount " + name + " .*: the kernel says: .*external log; specify logdev .*; the filesystem has its log on another device")
-	m.healthy(name)
+	m.waitForLog("/dev/" + name + " .*cannot mount " + name + " .*: the kernel says: .*external log; specify logdev .*; the filesystem has its log on another device")
+	m.checkNoRepair(name)
 
 	image := made(t, 320<<20)
 	name, id := m.attach(w, worker.Disk{File: image, Serial: "SECTORS", LogicalBlockSize: 4096})
-	m.says("/dev/" + name + " .*cannot mount " + name + " .*device supports 4096 byte sectors .not 512.; the filesystem was made for smaller sectors than this disk has")
-	m.healthy(name)
+	m.waitForLog("/dev/" + name + " .*cannot mount " + name + " .*device supports 4096 byte sectors .not 512.; the filesystem was made for smaller sectors than this disk has")
+	m.checkNoRepair(name)
 	m.detach(w, id)
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: "SECTORS"})
 	m.mounted(name)
 
 	m.options("noattime")
 	name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "OPTIONS"})
-	m.says("/dev/" + name + " .*cannot mount " + name + " .*: the kernel says: xfs: Unknown parameter 'noattime'; the disk is not damaged; correct the options of class default")
-	m.healthy(name)
+	m.waitForLog("/dev/" + name + " .*cannot mount " + name + " .*: the kernel says: xfs: Unknown parameter 'noattime'; the disk is not damaged; correct the options of class default")
+	m.checkNoRepair(name)
 	m.noToken(name, "xfs: Unknown parameter 'noattime'")
 	m.corrected()
 	m.mounted(name)
@@ -525,8 +525,8 @@ func TestFullRoot(t *testing.T) {
 			}
 			m.fillRoot() // fills the space of the reserve that is still free
 			name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
-			m.says("/dev/" + name + " .*hold: nothing is formatted: the filesystem of /var/lib/hotmount is full; make room in /var/lib/hotmount, then: hotmount rescan")
-			m.untouched(name)
+			m.waitForLog("/dev/" + name + " .*hold: nothing is formatted: the filesystem of /var/lib/hotmount is full; make room in /var/lib/hotmount, then: hotmount rescan")
+			m.checkUntouched(name)
 			for _, id := range ids {
 				m.detach(w, id)
 			}
@@ -554,10 +554,10 @@ func TestFullRootWithoutReserve(t *testing.T) {
 	m.run("$(hotmount status | tr -s '\n ' ' ' | grep -o 'df -h /mnt/disks') | grep '100%'; ls -A /mnt/disks | grep -v . || [ $? = 1 ]")
 	m.run("systemctl restart hotmount")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
-	m.says("/dev/" + name + ` .*hold: nothing is formatted: the state directory could not be written at 2[-0-9]+ [0-9:]+ UTC .*no space left on device\), and a record may be missing; the filesystem of the directory is full now; once the state directory can be written: hotmount state init`)
+	m.waitForLog("/dev/" + name + ` .*hold: nothing is formatted: the state directory could not be written at 2[-0-9]+ [0-9:]+ UTC .*no space left on device\), and a record may be missing; the filesystem of the directory is full now; once the state directory can be written: hotmount state init`)
 	m.run("rm -r /root/os/fill; sync")
-	m.told(name + " is held .operator.: .*and a record may be missing; the directory can be written now")
-	m.untouched(name)
+	m.checkStatus(name + " is held .operator.: .*and a record may be missing; the directory can be written now")
+	m.checkUntouched(name)
 	m.run("$(hotmount status | tr -s '\n ' ' ' | grep -o 'hotmount state init')")
 	m.mounted(name)
 	m.mounted(data)

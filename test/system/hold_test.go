@@ -25,7 +25,7 @@ func TestAFilesystemVanishes(t *testing.T) {
 	uuid := m.mounted(name)
 	m.wait("the filesystem to be remembered", "grep -q "+uuid+" /var/lib/hotmount/filesystems.json")
 	m.run("umount /mnt/disks/" + uuid)
-	m.says("/dev/" + name + " .*hold: somebody unmounted the disk")
+	m.waitForLog("/dev/" + name + " .*hold: somebody unmounted the disk")
 	for _, size := range []int64{0, 320 << 20} {
 		if err := os.Truncate(image, size); err != nil {
 			t.Fatal(err)
@@ -33,9 +33,9 @@ func TestAFilesystemVanishes(t *testing.T) {
 	}
 	zeros := digest(t, image)
 	m.run("hotmount accept " + name)
-	m.says("/dev/" + name + " .*refuse: the disk was read as blank, but udev reports a signature on it.*; udevadm trigger -s block -y " + name)
+	m.waitForLog("/dev/" + name + " .*refuse: the disk was read as blank, but udev reports a signature on it.*; udevadm trigger -s block -y " + name)
 	m.run("udevadm trigger -s block -y " + name)
-	m.says("/dev/" + name + " .*hold: the disk looks blank, but held data after it was attached: xfs " + uuid + " .*hotmount accept " + name)
+	m.waitForLog("/dev/" + name + " .*hold: the disk looks blank, but held data after it was attached: xfs " + uuid + " .*hotmount accept " + name)
 	if digest(t, image) != zeros {
 		t.Error("it was written to")
 	}
@@ -55,9 +55,9 @@ func TestASickFilesystemVanishes(t *testing.T) {
 	uuid := m.mounted(name)
 	m.wait("the filesystem to be remembered", "grep -q "+uuid+" /var/lib/hotmount/filesystems.json")
 	m.detach(w, id)
-	scribble(t, image, 1024, 512) // damages the header of the first inodes, as in TestDamaged
+	writeRandom(t, image, 1024, 512) // damages the header of the first inodes, as in TestDamaged
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: "SICK"})
-	m.says("/dev/" + name + " .*tried again in")
+	m.waitForLog("/dev/" + name + " .*tried again in")
 	m.run("hotmount accept " + name)
 	for _, size := range []int64{0, 320 << 20} {
 		if err := os.Truncate(image, size); err != nil {
@@ -65,7 +65,7 @@ func TestASickFilesystemVanishes(t *testing.T) {
 		}
 	}
 	m.run("udevadm trigger -s block -y " + name)
-	m.says("/dev/" + name + " .*hold: .*" + uuid + ".*hotmount accept " + name)
+	m.waitForLog("/dev/" + name + " .*hold: .*" + uuid + ".*hotmount accept " + name)
 	if digest(t, image) != zeros {
 		t.Error("it was written to")
 	}
@@ -102,26 +102,26 @@ func TestHistoryAndFormerSerial(t *testing.T) {
 	m.detach(w, id)
 	again, _ := m.attach(w, worker.Disk{File: blank(t, 400<<20), Serial: "H1"})
 	held := "/dev/%s .*hold: the disk looks blank, but a disk with the same serial or WWN held data: xfs " + uuid + ".*hotmount accept %s"
-	m.says(fmt.Sprintf(held, again, again))
-	m.untouched(again)
+	m.waitForLog(fmt.Sprintf(held, again, again))
+	m.checkUntouched(again)
 	m.run("sync")
 	if err := w.Reboot(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
 	again = m.run("lsblk -dno NAME,SERIAL | awk '$2 == \"H1\" {print $1}'")
-	m.says(fmt.Sprintf(held, again, again))
-	m.untouched(again)
+	m.waitForLog(fmt.Sprintf(held, again, again))
+	m.checkUntouched(again)
 
 	// An accept of one hold does not lift another hold that was not shown at that time. The disk gets another hold
 	// here, because it is attached when the package is installed again.
 	m.run("touch /var/lib/hotmount/removed; hotmount state init; systemctl reload hotmount")
-	m.says(fmt.Sprintf("/dev/%s .*hold: .*attached before hotmount was installed: .*hotmount accept %s", again, again))
+	m.waitForLog(fmt.Sprintf("/dev/%s .*hold: .*attached before hotmount was installed: .*hotmount accept %s", again, again))
 	m.run("hotmount accept " + again)
 	m.wait("the next hold to be shown", "hotmount status | grep -q "+uuid+" && hotmount plan | grep -E '^"+again+" .*hold .*"+uuid+"'")
 	if got := m.run("journalctl -b --no-pager -o cat -u hotmount | grep -c 'hold: the disk looks blank, but a disk with the same serial or WWN held data'"); got != "2" {
 		t.Errorf("the journal has it %s times, want twice", got)
 	}
-	m.untouched(again)
+	m.checkUntouched(again)
 	m.lift(again, "former-serial")
 	if second := m.mounted(again); second == uuid {
 		t.Errorf("both have the UUID %s", uuid)
@@ -145,7 +145,7 @@ func TestPresentDisksAreHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.mounted(full)
-	m.says("/dev/" + held + " .*hold: .*attached before hotmount was installed: .*hotmount accept " + held)
+	m.waitForLog("/dev/" + held + " .*hold: .*attached before hotmount was installed: .*hotmount accept " + held)
 	later, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "NEW"})
 	m.mounted(later)
 
@@ -154,7 +154,7 @@ func TestPresentDisksAreHeld(t *testing.T) {
 	slot := m.run("udevadm info -q property --property ID_PATH --value /dev/" + bare)
 	m.run("systemctl restart hotmount")
 	m.wait("the holds of the new daemon", "systemctl show -P StatusText hotmount | grep -q '^2 mounted, 2 held, '")
-	m.untouched(held)
+	m.checkUntouched(held)
 	if err := w.Shutdown(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -166,10 +166,10 @@ func TestPresentDisksAreHeld(t *testing.T) {
 	}
 	m.wait("the daemon", "systemctl is-active hotmount")
 	bare = m.run("readlink -f /dev/disk/by-path/" + slot + " | xargs basename")
-	m.says("/dev/" + bare + " .*400 MiB.*hold: .*attached before hotmount was installed")
-	m.untouched(bare)
+	m.waitForLog("/dev/" + bare + " .*400 MiB.*hold: .*attached before hotmount was installed")
+	m.checkUntouched(bare)
 	held = m.run("lsblk -dno NAME,SERIAL | awk '$2 == \"OLD1\" {print $1}'")
-	m.says("/dev/" + held + " .*hold: .*attached before hotmount was installed")
+	m.waitForLog("/dev/" + held + " .*hold: .*attached before hotmount was installed")
 	if got := m.run("awk '{print $5+$12}' /sys/block/" + held + "/stat"); got != "0" {
 		t.Errorf("%s write requests reached the disk that is held", got)
 	}
@@ -196,7 +196,7 @@ func TestBrake(t *testing.T) {
 	m.run("systemctl start hotmount")
 	both := "systemctl show -p StatusText --value hotmount | grep -q '^1 mounted, 2 held, 0 refused, 0 failing'"
 	m.wait("a mount and two holds", both)
-	m.says("hold: as many disks as format_limit allows were formatted already: at most 1 within 24h0m0s.*hotmount accept")
+	m.waitForLog("hold: as many disks as format_limit allows were formatted already: at most 1 within 24h0m0s.*hotmount accept")
 	held := strings.Fields(m.run("hotmount plan | awk '/ hold / {print $1}'"))
 	if len(held) != 2 {
 		t.Fatalf("the plan holds %q", held)
@@ -204,7 +204,7 @@ func TestBrake(t *testing.T) {
 	m.run("echo 'format_limit: 64' >/etc/hotmount/config.yaml; systemctl restart hotmount")
 	m.wait("the holds to last", both)
 	for _, name := range held {
-		m.untouched(name)
+		m.checkUntouched(name)
 		m.run("hotmount accept " + name)
 		m.mounted(name)
 	}
@@ -232,24 +232,24 @@ func TestStateDirectoryThatCannotBeWritten(t *testing.T) {
 		whole, _ = m.attach(w, worker.Disk{File: full})
 		m.mounted(whole)
 		name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
-		m.says("/dev/" + name + " .*hold: nothing is formatted: the state directory could not be written at .*" + tt.says + ".*; once the state directory can be written: hotmount state init")
-		m.untouched(name)
+		m.waitForLog("/dev/" + name + " .*hold: nothing is formatted: the state directory could not be written at .*" + tt.says + ".*; once the state directory can be written: hotmount state init")
+		m.checkUntouched(name)
 		if out, err := m.Run(ctx(t), "hotmount state init"); err == nil {
 			t.Errorf("%s: state init succeeds: %s", tt.what, out)
 		}
 		m.run(tt.mend + "; systemctl restart hotmount; sleep 3")
 		m.wait("the hold to last", "systemctl show -p StatusText --value hotmount | grep -q ' 1 held'")
-		m.untouched(name)
+		m.checkUntouched(name)
 		m.run("hotmount state init")
 		m.mounted(name)
 	}
 
 	m.run("systemctl stop hotmount; umount /var/lib/hotmount; rm -rf /var/lib/hotmount/*; systemctl start hotmount")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
-	m.says("/dev/" + name + " .*hold: nothing is formatted: the state directory is not initialised; hotmount state init")
-	m.untouched(name)
+	m.waitForLog("/dev/" + name + " .*hold: nothing is formatted: the state directory is not initialised; hotmount state init")
+	m.checkUntouched(name)
 	m.run("hotmount state init")
-	m.says("/dev/" + name + " .*hold: .*attached before hotmount was installed: .*hotmount accept " + name)
+	m.waitForLog("/dev/" + name + " .*hold: .*attached before hotmount was installed: .*hotmount accept " + name)
 	m.run("hotmount accept " + name)
 	m.mounted(name)
 }
@@ -265,8 +265,8 @@ func TestRemediesOfTheRecords(t *testing.T) {
 	held := func(why string) (name, remedy string) {
 		t.Helper()
 		name, _ = m.attach(w, worker.Disk{File: blank(t, 320<<20)})
-		m.says("^/dev/" + name + " .*hold: nothing is formatted: " + why + "; ")
-		m.untouched(name)
+		m.waitForLog("^/dev/" + name + " .*hold: nothing is formatted: " + why + "; ")
+		m.checkUntouched(name)
 		return name, m.run("journalctl -b -o cat --no-pager | grep '^/dev/" + name + " .*hold: nothing is formatted' | grep -oE '(zgrep|mv) .*$' | sed 's/;.*//'")
 	}
 	m.run("sed -i 's/\"version\": 1,/\"version\": 9,/' /var/lib/hotmount/state.json; hotmount rescan")
@@ -291,7 +291,7 @@ func TestRemediesOfTheRecords(t *testing.T) {
 			m.mounted(name)
 		}
 	}
-	m.says("^/dev/" + name + " .*hold: .*attached before hotmount was installed: .*hotmount accept " + name)
+	m.waitForLog("^/dev/" + name + " .*hold: .*attached before hotmount was installed: .*hotmount accept " + name)
 	m.run("hotmount accept " + name)
 	m.mounted(name)
 }
@@ -311,11 +311,11 @@ func TestSwitchesStopFormatting(t *testing.T) {
 		m.wait("the proof", "systemctl is-active hotmount-format@$(cat /sys/block/"+name+"/diskseq) | grep activating")
 		m.run(tt.on)
 		throttle(t, w, id+"/virtio-backend", 0, 0)
-		m.says("/dev/" + name + " .*hold: nothing is formatted: " + tt.says)
+		m.waitForLog("/dev/" + name + " .*hold: nothing is formatted: " + tt.says)
 		if out, err := m.Run(ctx(t), "hotmount accept "+name); err == nil {
 			t.Errorf("accept succeeds despite the switch: %s", out)
 		}
-		m.untouched(name)
+		m.checkUntouched(name)
 		m.run(tt.off + "; systemctl reload hotmount")
 		m.mounted(name)
 	}
@@ -329,8 +329,8 @@ func TestSwitchesStopFormatting(t *testing.T) {
 		m.run("systemd-run -q --unit=lock flock -s /dev/" + late + " sleep infinity")
 		m.wait("the end of the proof", "journalctl -b -o cat -u hotmount-format@$(cat /sys/block/"+late+"/diskseq) | grep -q ' is blank$'")
 		m.run(tt.on + "; systemctl stop lock")
-		m.says("/dev/" + late + " .*nothing is formatted: " + tt.says)
-		m.untouched(late)
+		m.waitForLog("/dev/" + late + " .*nothing is formatted: " + tt.says)
+		m.checkUntouched(late)
 		m.run(tt.off + "; systemctl reload hotmount")
 		m.mounted(late)
 	}
@@ -344,8 +344,8 @@ func TestSwitchesStopFormatting(t *testing.T) {
 	}
 	m.wait("four mounts", "[ $(findmnt -rno TARGET | grep -c ^/mnt/disks/) = 4 ]")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "K"})
-	m.says("/dev/" + name + " .*hold: nothing is formatted: hotmount.format=no is on the kernel command line")
-	m.untouched(name)
+	m.waitForLog("/dev/" + name + " .*hold: nothing is formatted: hotmount.format=no is on the kernel command line")
+	m.checkUntouched(name)
 	if err := w.Shutdown(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -615,7 +615,7 @@ func TestBackAtOnceInAnotherSlot(t *testing.T) {
 	twin, _ := m.attach(w, worker.Disk{File: snapshot, Serial: "MOVED"})
 	m.detach(w, id)
 	m.run("udevadm settle; systemctl kill -s CONT hotmount")
-	m.says("/dev/" + twin + " .*refuse: the filesystem " + uuid + " was last mounted from another disk, which was detached while this one was attached")
+	m.waitForLog("/dev/" + twin + " .*refuse: the filesystem " + uuid + " was last mounted from another disk, which was detached while this one was attached")
 	m.wait("mount and directory to go", "[ ! -e "+where+" ]")
 }
 
@@ -740,8 +740,8 @@ func TestFileAsADisk(t *testing.T) {
 		if f.size >= 300<<20 {
 			next = f.next + "; if nothing on the disk is needed: hotmount format " + name + "$"
 		}
-		m.says("^/dev/" + name + " .*refuse: the disk holds what looks like " + f.holds + " .*not blank: looks like a file of the format .*; " + next)
-		m.told(name + " is refused: the disk holds what looks like " + f.holds + ".* what helps: " + f.next)
+		m.waitForLog("^/dev/" + name + " .*refuse: the disk holds what looks like " + f.holds + " .*not blank: looks like a file of the format .*; " + next)
+		m.checkStatus(name + " is refused: the disk holds what looks like " + f.holds + ".* what helps: " + f.next)
 		if got := m.run("hotmount plan | grep '^" + name + " '"); !strings.Contains(got, f.holds) || !strings.Contains(got, f.next) {
 			t.Errorf("the plan: %s", got)
 		}
@@ -752,8 +752,8 @@ func TestFileAsADisk(t *testing.T) {
 	}
 	// An empty disk that is too small is still refused for its size. hotmount has not promised to format the disk.
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 1<<20)})
-	m.says("^/dev/" + name + " .*: seen: it is read$")
-	m.says("^/dev/" + name + " .*refuse: the disk is too small for its class: 1 MiB, minimum_size: 300 MiB; .*attach a larger disk")
+	m.waitForLog("^/dev/" + name + " .*: seen: it is read$")
+	m.waitForLog("^/dev/" + name + " .*refuse: the disk is too small for its class: 1 MiB, minimum_size: 300 MiB; .*attach a larger disk")
 }
 
 // TestRemediesForFiles runs the commands that hotmount prints for images and packed files on real files. Each printed
@@ -792,7 +792,7 @@ func TestRemediesForFiles(t *testing.T) {
 	}
 	for i := range files {
 		f := &files[i]
-		m.says("^/dev/" + f.name + " .*refuse: the disk holds what looks like a .*of the format " + f.format + " ")
+		m.waitForLog("^/dev/" + f.name + " .*refuse: the disk holds what looks like a .*of the format " + f.format + " ")
 		remedy := m.run("journalctl -b -o cat --no-pager | grep '^/dev/" + f.name + " .*refuse: the disk holds' | grep -oE '(qemu-img convert|" + f.format + " -dc) [^;]*NEWFILE'")
 		m.detach(w, f.id)
 		if digest(t, f.file) != f.before {
@@ -818,13 +818,13 @@ func TestOneWishOneCommand(t *testing.T) {
 	uuid := m.mounted(name)
 	m.wait("the filesystem to be remembered", "grep -q "+uuid+" /var/lib/hotmount/filesystems.json")
 	m.run("umount /mnt/disks/" + uuid)
-	m.says("/dev/" + name + " .*hold: somebody unmounted the disk; .*hotmount accept " + name + " unmounted-by-hand")
+	m.waitForLog("/dev/" + name + " .*hold: somebody unmounted the disk; .*hotmount accept " + name + " unmounted-by-hand")
 	m.run("wipefs -qa /dev/" + name + "; udevadm settle")
 	if out := m.fails("hotmount accept " + name + " released"); !strings.Contains(out, "the reason is unmounted-by-hand and not released") {
 		t.Error(out)
 	}
 	m.run("touch /run/volume; mount --bind /dev/" + name + " /run/volume")
-	m.told(name + " is ignored: the disk's device file is bind-mounted, as kubelet does for a pod or a virtual machine: /run/volume")
+	m.checkStatus(name + " is ignored: the disk's device file is bind-mounted, as kubelet does for a pod or a virtual machine: /run/volume")
 	m.run("umount /run/volume")
 	text, token := m.offer(name)
 	t.Log(text)
@@ -856,12 +856,12 @@ func TestUnmountable(t *testing.T) {
 	putBytes(t, image, 1024+0x60+2, "\x08") // s_feature_incompat: a bit that no kernel knows
 	before := digest(t, image)
 	name, _ := m.attach(w, worker.Disk{File: image})
-	m.says("/dev/" + name + " .*tried again in")
+	m.waitForLog("/dev/" + name + " .*tried again in")
 	m.wait("a second try", "hotmount status -o json | grep '\"tries\": [2-9]'")
 	if out := m.run("journalctl -b --no-pager -o cat | grep -E 'it becomes|Prove the disk|proven blank' || [ $? = 1 ]"); out != "" {
 		t.Errorf("a format is promised:\n%s", out)
 	}
-	m.told(name + " is failed: ")
+	m.checkStatus(name + " is failed: ")
 	text, token := m.offer(name)
 	t.Log(text)
 	if !strings.Contains(text, " holds a filesystem (ext4)") || !strings.Contains(text, "\nThe disk could not be mounted: ") || digest(t, image) != before {

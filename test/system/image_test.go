@@ -20,7 +20,7 @@ const changeID = "tr 0-9a-f 1-9a-f0 </etc/machine-id >/root/id; cat /root/id >/e
 func (m machine) holds(name, why string) {
 	m.t.Helper()
 	m.wait(name+" to be held", "hotmount plan | grep -E "+quote("^"+name+" .*hold .*"+why))
-	m.untouched(name)
+	m.checkUntouched(name)
 }
 
 const (
@@ -192,10 +192,10 @@ func TestMachineID(t *testing.T) {
 	reboot()
 	bare := m.run("lsblk -dno NAME,SIZE | awk '$2 == \"340M\" {print $1}'")
 	for range 2 {
-		m.says("the records in /var/lib/hotmount belong to a worker with another machine-id.*hotmount state keep.*hotmount state reset")
+		m.waitForLog("the records in /var/lib/hotmount belong to a worker with another machine-id.*hotmount state keep.*hotmount state reset")
 		for _, name := range []string{bySerial("CAME"), bare} {
-			m.says("/dev/" + name + " .*hold: .*" + newID + ".*hotmount accept " + name)
-			m.untouched(name)
+			m.waitForLog("/dev/" + name + " .*hold: .*" + newID + ".*hotmount accept " + name)
+			m.checkUntouched(name)
 		}
 		reboot()
 	}
@@ -211,8 +211,8 @@ func TestMachineID(t *testing.T) {
 	m.attach(w, worker.Disk{File: blank(t, 360<<20), Serial: "CLONE"})
 	m.run("umount /mnt/disks/*; hotmount state reset; truncate -s 0 /etc/machine-id; sync")
 	reboot()
-	m.says("/dev/" + bySerial("CLONE") + " .*hold: .*" + present)
-	m.untouched(bySerial("CLONE"))
+	m.waitForLog("/dev/" + bySerial("CLONE") + " .*hold: .*" + present)
+	m.checkUntouched(bySerial("CLONE"))
 	if got := m.run("findmnt -rno TARGET | grep -c ^/mnt/disks/; hotmount status -o json | grep machine-id || [ $? = 1 ]"); got != "4" {
 		t.Errorf("the clone: %s", got)
 	}

@@ -170,7 +170,7 @@ func (m machine) holdsOf(w worker.Node) []held {
 	rows := []held{
 		{reason: disk.ReasonUsed, cause: func() string {
 			name := away(full, "mount /dev/DISK /srv")
-			m.says("/dev/" + name + " .*ignore: the disk is mounted elsewhere")
+			m.waitForLog("/dev/" + name + " .*ignore: the disk is mounted elsewhere")
 			m.run("umount /srv")
 			return name
 		}},
@@ -225,7 +225,7 @@ func (m machine) holdsOf(w worker.Node) []held {
 				}
 			}
 			m.lift(name, disk.ReasonUnmounted)
-			m.says("/dev/" + name + " .*refuse: the disk was read as blank, but udev reports a signature on it")
+			m.waitForLog("/dev/" + name + " .*refuse: the disk was read as blank, but udev reports a signature on it")
 			m.run("udevadm trigger -s block -y " + name)
 			return name
 		}},

@@ -177,11 +177,11 @@ func (m machine) run(script string) string {
 // wait runs the script until it succeeds. The test fails after a minute or a little more.
 func (m machine) wait(what, script string) {
 	m.t.Helper()
-	m.waits(1, what, script)
+	m.waitMinutes(1, what, script)
 }
 
-// waits does the same as wait, for the given number of minutes.
-func (m machine) waits(minutes int, what, script string) {
+// waitMinutes does the same as wait, for the given number of minutes.
+func (m machine) waitMinutes(minutes int, what, script string) {
 	m.t.Helper()
 	_, err := m.Run(ctx(m.t), fmt.Sprintf("for i in $(seq 1 %[2]d); do if (%[1]s) >/dev/null 2>&1; then exit 0; fi; sleep 0.2; done; (%[1]s)", script, 300*minutes))
 	if err != nil {
@@ -203,8 +203,8 @@ func (m machine) mounted(dev string) string {
 
 var uuidPattern = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// says waits until this boot's journal has a line that matches the pattern.
-func (m machine) says(pattern string) {
+// waitForLog waits until this boot's journal has a line that matches the pattern.
+func (m machine) waitForLog(pattern string) {
 	m.t.Helper()
 	m.wait("the journal to say "+pattern, fmt.Sprintf("journalctl -b --no-pager -o cat | grep -E -- %s", quote(pattern)))
 }
@@ -356,9 +356,9 @@ func digest(t *testing.T, path string) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// chance returns the source of a test's random choices. It prints the seed. With the printed seed in
+// randomSource returns the source of a test's random choices. It prints the seed. With the printed seed in
 // HOTMOUNT_TEST_SEED, a test makes the same choices again.
-func chance(t *testing.T) *rand.Rand {
+func randomSource(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
 	if s := os.Getenv("HOTMOUNT_TEST_SEED"); s != "" {

@@ -157,9 +157,9 @@ func (m machine) log(pattern string, since int) {
 // release deletes the claim on the volume.
 func (m machine) release(volume string) { m.run("touch /var/lib/standin/released/" + volume) }
 
-// pretty returns the size that the provisioner publishes for a volume of n bytes. pretty rounds down to full GiB from
-// 10 GiB on, otherwise to full MiB.
-func pretty(n uint64) uint64 {
+// roundDownCapacity returns the size that the provisioner publishes for a volume of n bytes. roundDownCapacity rounds
+// down to full GiB from 10 GiB on, otherwise to full MiB.
+func roundDownCapacity(n uint64) uint64 {
 	if n >= 10<<30 {
 		return n >> 30 << 30
 	}
@@ -244,7 +244,7 @@ func TestProvisioner(t *testing.T) {
 		if _, err := fmt.Sscan(m.run("stat -f -c '%b %S' /mnt/disks/"+uuid), &blocks, &block); err != nil {
 			t.Fatal(err)
 		}
-		if got != pretty(blocks*block) {
+		if got != roundDownCapacity(blocks*block) {
 			t.Errorf("the volume %s of %s has %d bytes, and the filesystem %d blocks of %d", name, uuid, got, blocks, block)
 		}
 		return name
@@ -314,7 +314,7 @@ func TestProvisioner(t *testing.T) {
 	if os.Getenv("HOTMOUNT_TEST_FULL") != "" {
 		rounds = 20
 	}
-	dice := chance(t)
+	dice := randomSource(t)
 	for range rounds {
 		m.run(fmt.Sprintf("echo old tenant >/mnt/disks/%s/data; sync", small))
 		m.detach(w, smallID)
@@ -619,7 +619,7 @@ func TestAdoptKnown(t *testing.T) {
 	image := made(t, 320<<20)
 	before := digest(t, image)
 	name, id := m.attach(w, worker.Disk{File: image})
-	m.says("/dev/" + name + " .*hold: the disk holds xfs .*, which this node neither made nor mounted before, and class default mounts only known filesystems .adopt: known.; .*if the filesystem belongs here: hotmount accept " + name)
+	m.waitForLog("/dev/" + name + " .*hold: the disk holds xfs .*, which this node neither made nor mounted before, and class default mounts only known filesystems .adopt: known.; .*if the filesystem belongs here: hotmount accept " + name)
 	if got := m.run("hotmount status || [ $? = 3 ]"); !strings.Contains(got, "previous data") {
 		t.Errorf("the status shows no kind of the hold:\n%s", got)
 	}
@@ -679,7 +679,7 @@ func TestAdoptedKeepsItsSize(t *testing.T) {
 	smaller("attached again", uuid)
 	m.resize(w, id, gib+gib/2)
 	m.takes(uuid, gib+gib/2-130*mib)
-	m.says("/dev/" + name + " .*grown: xfs " + uuid + " from 512 MiB ")
+	m.waitForLog("/dev/" + name + " .*grown: xfs " + uuid + " from 512 MiB ")
 }
 
 // TestExt4Defaults checks that hotmount overrides the ext4 superblock's settings for errors and barriers, unless the

@@ -170,7 +170,7 @@ func TestPackage(t *testing.T) {
 		t.Errorf("installed where a preset or a mask forbids it: %s", got)
 	}
 	m.run("rm /etc/systemd/system-preset/00-admin.preset; systemctl unmask hotmount-tidy; systemctl preset hotmount hotmount-tidy hotmount-trim.timer; systemctl start hotmount")
-	m.says("/dev/" + held + " .*hold")
+	m.waitForLog("/dev/" + held + " .*hold")
 	if got := m.run("systemctl is-enabled hotmount; hotmount history; blkid -p /dev/" + held + " || true"); got != "enabled" {
 		t.Errorf("after the first installation: %s", got)
 	}
@@ -182,7 +182,7 @@ func TestPackage(t *testing.T) {
 	}
 	between, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "BETWEEN"})
 	m.run(install + "/root/this.deb; systemctl start hotmount")
-	m.says("/dev/" + between + " .*hold")
+	m.waitForLog("/dev/" + between + " .*hold")
 
 	// The removal deletes leftover mount points. Without chattr, the purge prints the names of leftover mount points.
 	leftover = strings.Replace(leftover, "1111", "3333", 1)
@@ -306,11 +306,11 @@ func tryOn(t *testing.T, o worker.Options) {
 	const written = "awk '{print $5, $6, $7, $12, $14}' /sys/block/loop0/stat"
 	before, decoy := m.run(tryLeaves), m.run(written)
 
-	m.tried(own)
+	m.runTry(own)
 	m.run(tryCommand + ` >/root/killed.log 2>&1 & pid=$!
 for i in $(seq 1500); do ! grep -q 'attach lvm.img' /root/killed.log || break; sleep 0.2; done
 kill -9 $pid; [ -d /run/hotmount-container/try ] || { cat /root/killed.log >&2; exit 1; }`)
-	m.tried(own)
+	m.runTry(own)
 	if after := m.run(tryLeaves); after != before {
 		t.Errorf("before try there was\n%s\nafter it is\n%s", before, after)
 	}
@@ -359,8 +359,8 @@ find /sys/fs/cgroup -name 'hotmount-try*' -o -name 'hotmount-bench*'
 systemctl list-units --all --no-legend 'hotmount-try*' 'hotmount-bench*'; systemctl --failed --no-legend; pgrep -a sleep || true`
 )
 
-// tried runs try to its end, and checks that its output contains what a user should see.
-func (m machine) tried(own string) {
+// runTry runs try to its end, and checks that its output contains what a user should see.
+func (m machine) runTry(own string) {
 	m.t.Helper()
 	out := m.run("time " + tryCommand + " 2>&1")
 	m.t.Log(out)

@@ -29,9 +29,9 @@ func suites() []string {
 	return []string{"bookworm"}
 }
 
-// alone is a script that prevents other programs from acting on a new disk. Without alone the tools that assemble
-// arrays and volume groups would write to their members.
-const alone = `mkdir -p /run/udev/rules.d
+// preventAssembly is a script that prevents other programs from acting on a new disk. Without preventAssembly the tools
+// that assemble arrays and volume groups would write to their members.
+const preventAssembly = `mkdir -p /run/udev/rules.d
 for r in 63-md-raid-arrays 64-md-raid-assembly 69-lvm 69-lvm-metad 69-bcache; do ln -sf /dev/null /run/udev/rules.d/$r.rules; done
 udevadm control --reload`
 
@@ -63,7 +63,7 @@ func someKinds(r *rand.Rand) []corpus.Kind {
 // TestCorpus checks disks with all kinds of content. The disks that hotmount mounts have the same files after the test
 // as before. All other disks are the same byte for byte, and the kernel counts no write to them (issue 3).
 func TestCorpus(t *testing.T) {
-	chance := chance(t)
+	chance := randomSource(t)
 	for _, suite := range suites() {
 		kinds := someKinds(chance)
 		i := 0
@@ -97,7 +97,7 @@ func tryKinds(t *testing.T, suite string, kinds []corpus.Kind) {
 		disks[i] = d
 	}
 	m, w := start(t, worker.Options{Suite: suite})
-	m.run(alone)
+	m.run(preventAssembly)
 	for i := range disks {
 		disks[i].name, _ = m.attach(w, worker.Disk{File: disks[i].image, Serial: fmt.Sprint("CORPUS-", i)})
 	}
@@ -191,7 +191,7 @@ func TestBlanks(t *testing.T) {
 			}
 			for name, size := range sizes {
 				if size > 1<<40 { // a slow processor reads such a large disk for minutes
-					m.waits(10, name+" to be formatted", "journalctl -b -o cat --no-pager | grep '^/dev/"+name+" .*: formatted: '")
+					m.waitMinutes(10, name+" to be formatted", "journalctl -b -o cat --no-pager | grep '^/dev/"+name+" .*: formatted: '")
 				}
 				uuid := m.mounted(name)
 				if got := m.run("findmnt -no FSTYPE /dev/" + name + "; echo kept >/mnt/disks/" + uuid + "/f; sync; cat /mnt/disks/" + uuid + "/f"); got != "xfs\nkept" {
@@ -266,7 +266,7 @@ func chooseFaults(r *rand.Rand, n int) []*readFault {
 // TestReadFaults checks that a disk with an unreadable sector is not formatted. The disk is not formatted, however long
 // and however slowly it fails (issue 3).
 func TestReadFaults(t *testing.T) {
-	chance := chance(t)
+	chance := randomSource(t)
 	rounds, disks := 1, 9
 	if full {
 		rounds, disks = 8, 18
@@ -305,7 +305,7 @@ func tryFaults(t *testing.T, faults []*readFault) {
 		}
 	}
 	// hotmount reads a disk again until the reads succeed.
-	m.waits(5, "a refusal or an error for each disk", fmt.Sprintf(
+	m.waitMinutes(5, "a refusal or an error for each disk", fmt.Sprintf(
 		`journalctl -b -o cat --no-pager >/tmp/journal
 		for d in %s; do grep -qE "^/dev/$d .*(refuse: |cannot )" /tmp/journal || exit 1; done
 		for d in %s; do grep -qE "^/dev/$d .*refuse: " /tmp/journal || exit 1; done`, strings.Join(names, " "), strings.Join(readable, " ")))
@@ -358,7 +358,7 @@ func TestForeignHalfMade(t *testing.T) {
 	before := digest(t, image)
 	name, _ = m.attach(w, worker.Disk{File: image})
 	m.run("udevadm settle; udevadm info -q property /dev/" + name + " | grep -x ID_FS_TYPE=xfs; systemctl start hotmount")
-	m.says("/dev/" + name + " .*refuse: mkfs.xfs did not finish on the disk, and this node has no record of having begun the unfinished filesystem .*; .*hotmount format " + name)
+	m.waitForLog("/dev/" + name + " .*refuse: mkfs.xfs did not finish on the disk, and this node has no record of having begun the unfinished filesystem .*; .*hotmount format " + name)
 	// udev takes the content for XFS, so hotmount tried a mount. The kernel then flushes the disk. The kernel counts
 	// the flush as a write request without a sector.
 	if got := m.run("awk '{print $7+$14}' /sys/block/" + name + "/stat"); got != "0" {
@@ -378,7 +378,7 @@ func TestWritesThatAreNotCounted(t *testing.T) {
 	m.run("systemctl stop hotmount")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	m.run("echo 0 >/sys/block/" + name + "/queue/iostats; systemctl start hotmount")
-	m.says("/dev/" + name + " .*refuse: the kernel does not count the writes to the disk .*echo 1 >/sys/block/" + name + "/queue/iostats")
+	m.waitForLog("/dev/" + name + " .*refuse: the kernel does not count the writes to the disk .*echo 1 >/sys/block/" + name + "/queue/iostats")
 	m.run("echo 1 >/sys/block/" + name + "/queue/iostats; systemctl reload hotmount")
 	m.mounted(name)
 }
@@ -392,9 +392,9 @@ func TestDriverThatDoesNotCount(t *testing.T) {
 	// udev makes no link by sequence number for a null_blk disk.
 	m.run(`echo 'KERNEL=="nullb0", SYMLINK+="disk/by-diskseq/$env{DISKSEQ}"' >/etc/udev/rules.d/99-null.rules; udevadm control --reload`)
 	m.run("modprobe null_blk queue_mode=0 memory_backed=1 gb=1 nr_devices=1; udevadm settle")
-	m.says("/dev/nullb0 .*refuse: the kernel does not count the writes to the disk .*echo 1 >/sys/block/nullb0/queue/iostats")
+	m.waitForLog("/dev/nullb0 .*refuse: the kernel does not count the writes to the disk .*echo 1 >/sys/block/nullb0/queue/iostats")
 	m.run("echo 1 >/sys/block/nullb0/queue/iostats; systemctl reload hotmount")
-	m.says("/dev/nullb0 .*its driver does not count")
+	m.waitForLog("/dev/nullb0 .*its driver does not count")
 	// The disk reads as zeros, and the kernel counts no read.
 	if got := m.run("cmp -n 1073741824 /dev/nullb0 /dev/zero; awk '{print $3, $7}' /sys/block/nullb0/stat; ls -A /mnt/disks"); got != "0 0" {
 		t.Errorf("counted, written to, or mounted: %q", got)
@@ -413,7 +413,7 @@ func TestSlowProof(t *testing.T) {
 	seq := m.run("cat /sys/block/" + slow + "/diskseq")
 	unit := "hotmount-format@" + seq
 	m.wait("the unit's status", "systemctl status "+unit+" | grep -E 'Status: .*"+slow+": proving that the disk is blank: [0-9]+ % of 2 GiB, .*/s'")
-	m.says("/dev/" + slow + " .*proving that the disk is blank: [0-9]+ % of 2 GiB")
+	m.waitForLog("/dev/" + slow + " .*proving that the disk is blank: [0-9]+ % of 2 GiB")
 	m.wait("the daemon's status", "systemctl status hotmount | grep -E 'Status: .*proving blank before a format: "+slow+"'")
 	t.Log(m.run("systemctl status " + unit + " | grep Status; systemctl status hotmount | grep Status; journalctl -o cat --no-pager -b | grep 'proving that'"))
 	invocation := m.run("systemctl show -P InvocationID " + unit)
@@ -475,9 +475,9 @@ func TestSlowProof(t *testing.T) {
 	// The settings under which a disk was proven blank must still apply when mkfs writes. If the settings change, the
 	// disk is proven again.
 	changed, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "CHANGED"})
-	m.says("/dev/" + changed + " .*proving that the disk is blank")
+	m.waitForLog("/dev/" + changed + " .*proving that the disk is blank")
 	m.run("printf 'scan_rate: 10MiB\nclasses:\n  - name: default\n    directory: /mnt/disks\n    names: [\"vd[a-z]\"]\n    blank: sampled\n' >/etc/hotmount/config.yaml; systemctl reload hotmount")
-	m.says("/dev/" + changed + " .*has to be proven again")
+	m.waitForLog("/dev/" + changed + " .*has to be proven again")
 	m.mounted(changed)
 }
 
@@ -518,7 +518,7 @@ func TestZerosWhereAFilesystemWas(t *testing.T) {
 	}
 	slot := slotOf(name)
 	m.detach(w, id)
-	m.says("/dev/" + name + " .*gone")
+	m.waitForLog("/dev/" + name + " .*gone")
 	image := blank(t, 320<<20)
 	name, _ = m.attach(w, worker.Disk{File: image})
 	uuid := m.mounted(name)
@@ -533,7 +533,7 @@ func TestZerosWhereAFilesystemWas(t *testing.T) {
 	m.make(refused, "mkfs.btrfs -q")
 	m.run("systemctl start hotmount")
 	btrfs := m.run("blkid -p -o value -s UUID /dev/" + refused)
-	m.says("/dev/" + refused + " .*refuse: .*btrfs")
+	m.waitForLog("/dev/" + refused + " .*refuse: .*btrfs")
 	m.wait("the record of the refused content", "grep -q "+btrfs+" /var/lib/hotmount/contents.json")
 	if err := w.Shutdown(ctx(t)); err != nil {
 		t.Fatal(err)
@@ -548,14 +548,14 @@ func TestZerosWhereAFilesystemWas(t *testing.T) {
 		t.Fatal(err)
 	}
 	name = m.run("readlink -f /dev/disk/by-path/" + slot + " | xargs basename")
-	m.says("/dev/" + name + " .*hold: the disk looks blank, but data that was in its slot at the last boot is missing: xfs " + uuid + " .* at " + slot + "; .*hotmount accept " + name)
-	m.untouched(name)
+	m.waitForLog("/dev/" + name + " .*hold: the disk looks blank, but data that was in its slot at the last boot is missing: xfs " + uuid + " .* at " + slot + "; .*hotmount accept " + name)
+	m.checkUntouched(name)
 	if plan := m.run("hotmount plan"); !regexpLine(plan, `^`+name+` .*hold .*`+uuid) {
 		t.Errorf("the plan does not hold %s:\n%s", name, plan)
 	}
 	refused = m.run("readlink -f /dev/disk/by-path/" + refusedSlot + " | xargs basename")
-	m.says("/dev/" + refused + " .*hold: the disk looks blank, but data that was in its slot at the last boot is missing: btrfs " + btrfs + " .* at " + refusedSlot + "; .*hotmount accept " + refused)
-	m.untouched(refused)
+	m.waitForLog("/dev/" + refused + " .*hold: the disk looks blank, but data that was in its slot at the last boot is missing: btrfs " + btrfs + " .* at " + refusedSlot + "; .*hotmount accept " + refused)
+	m.checkUntouched(refused)
 	for name, before := range map[string]string{name: uuid, refused: btrfs} {
 		m.lift(name, "former-slot")
 		if now := m.mounted(name); now == before {
@@ -593,7 +593,7 @@ func TestSerials(t *testing.T) {
 	first, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "TWICE"})
 	uuid := m.mounted(first)
 	second, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "TWICE"})
-	m.says(fmt.Sprintf("/dev/%s .*hold: the disk looks blank, and another disk has the same serial TWICE: %s .*; this disk is %s .*; the other disk holds xfs %s; .*hotmount accept %s", second, first, second, uuid, second))
+	m.waitForLog(fmt.Sprintf("/dev/%s .*hold: the disk looks blank, and another disk has the same serial TWICE: %s .*; this disk is %s .*; the other disk holds xfs %s; .*hotmount accept %s", second, first, second, uuid, second))
 	if got := m.run("cut -c1-200 /sys/block/" + second + "/stat | awk '{print $5+$12}'"); got != "0" {
 		t.Errorf("%s write requests reached the disk that is held", got)
 	}
@@ -605,8 +605,8 @@ func TestSerials(t *testing.T) {
 	first, _ = m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: cut + "disk1"})
 	uuid = m.mounted(first)
 	second, id := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: cut + "disk2"})
-	m.says(fmt.Sprintf("/dev/%s .*hold: the disk looks blank, and another disk has the same serial %s: %s .*; this disk is %s .*; the other disk holds xfs %s; virtio passes on only the first 20 characters of a serial; .*on the host, give each disk a serial that differs in its first 20 characters .virsh attach-disk --serial.; or, if these are two different disks: hotmount accept %[1]s", second, cut, first, second, uuid))
-	m.untouched(second)
+	m.waitForLog(fmt.Sprintf("/dev/%s .*hold: the disk looks blank, and another disk has the same serial %s: %s .*; this disk is %s .*; the other disk holds xfs %s; virtio passes on only the first 20 characters of a serial; .*on the host, give each disk a serial that differs in its first 20 characters .virsh attach-disk --serial.; or, if these are two different disks: hotmount accept %[1]s", second, cut, first, second, uuid))
+	m.checkUntouched(second)
 	// On the host the disk gets a serial with another beginning, as the message advises.
 	m.detach(w, id)
 	second, _ = m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "disk2-" + cut})
@@ -622,7 +622,7 @@ func TestTwoBlankDisksOfOneSerialAtOnce(t *testing.T) {
 	two, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "TWICE"})
 	m.run("systemctl start hotmount")
 	m.mounted(one)
-	m.says("/dev/" + two + " .*hold: the disk looks blank, and another disk has the same serial TWICE: .*" + one + " .*; this disk is " + two + " ")
+	m.waitForLog("/dev/" + two + " .*hold: the disk looks blank, and another disk has the same serial TWICE: .*" + one + " .*; this disk is " + two + " ")
 	// The second disk remains held after the first is mounted.
 	m.run("hotmount rescan")
 	if got := m.run("hotmount plan | grep '^" + two + " '"); !strings.Contains(got, " hold ") || m.writes(two) != "0" {
@@ -673,7 +673,7 @@ func TestUntouched(t *testing.T) {
 		disks[i].name, _ = m.attach(w, worker.Disk{File: disks[i].image})
 	}
 	for _, d := range disks {
-		m.says(fmt.Sprintf("^/dev/%s .*(refuse|ignore): ", d.name))
+		m.waitForLog(fmt.Sprintf("^/dev/%s .*(refuse|ignore): ", d.name))
 	}
 	plan := m.run("hotmount plan")
 	for _, d := range disks {
@@ -705,16 +705,16 @@ func TestWhoeverWritesFirstWins(t *testing.T) {
 	m.run("printf '[Service]\\nEnvironment=HOTMOUNT_SETTLE=8s\\n' >/etc/systemd/system/hotmount.service.d/quick.conf; systemctl daemon-reload; systemctl restart hotmount")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	m.wait("the proof to run", "systemctl is-active --quiet 'hotmount-format@*' || systemctl list-units 'hotmount-format@*' --no-legend | grep -q activating")
-	wait := time.Duration(chance(t).IntN(5000)) * time.Millisecond
+	wait := time.Duration(randomSource(t).IntN(5000)) * time.Millisecond
 	m.run(fmt.Sprintf("sleep %.3f; printf hello | dd of=/dev/%s bs=1 seek=123456789 conv=notrunc,fsync 2>/dev/null", wait.Seconds(), name))
-	m.says("/dev/" + name + " .*refuse: ")
+	m.waitForLog("/dev/" + name + " .*refuse: ")
 	if got := m.run(fmt.Sprintf("dd if=/dev/%s bs=1 skip=123456789 count=5 2>/dev/null; ls -A /mnt/disks", name)); strings.TrimSpace(got) != "hello" {
 		t.Errorf("the other writer's bytes are %q", got)
 	}
 }
 
-// untouched fails the test if a write or discard has reached the disk.
-func (m machine) untouched(name string) {
+// checkUntouched fails the test if a write or discard has reached the disk.
+func (m machine) checkUntouched(name string) {
 	m.t.Helper()
 	if got := m.run("awk '{print $5+$12}' /sys/block/" + name + "/stat"); got != "0" {
 		m.t.Errorf("%s write requests reached %s", got, name)

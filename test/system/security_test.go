@@ -31,7 +31,7 @@ func TestThreats(t *testing.T) {
 	const victim = "/mnt/disks/.victim"
 	m.run("mkdir " + victim + "; ln -s " + victim + " " + where + "; ln -s " + victim + " /mnt/disks/." + uuid)
 	name, _ := m.attach(w, worker.Disk{File: image, Serial: "LED"})
-	m.says("/dev/" + name + " .*cannot make the mount point " + where + ".*(not a directory|too many levels)")
+	m.waitForLog("/dev/" + name + " .*cannot make the mount point " + where + ".*(not a directory|too many levels)")
 	if got := m.run("ls -A " + victim + "; lsattr -d " + victim + " | cut -c5; findmnt -n /dev/" + name + " || true"); got != "-" {
 		t.Errorf("the symlink was followed: %s", got)
 	}
@@ -51,7 +51,7 @@ func TestThreats(t *testing.T) {
 	tenant, _ := m.attach(w, worker.Disk{File: hostile, Serial: "TENANT"})
 	at := "/mnt/disks/" + m.mounted(tenant)
 	twin, _ := m.attach(w, worker.Disk{File: copied, Serial: "TWIN"})
-	m.says("/dev/" + twin + " .*refuse: ")
+	m.waitForLog("/dev/" + twin + " .*refuse: ")
 	const user = "setpriv --reuid=65534 --regid=65534 --clear-groups "
 	m.run("cp /usr/bin/id " + at + "/id; chmod 4755 " + at + "/id; mknod -m 666 " + at + "/vda b $(stat -c '0x%t 0x%T' /dev/vda)")
 	if got := m.run(user + at + "/id -u; " + user + "head -c 1 " + at + "/vda 2>&1 || true"); !strings.HasPrefix(got, "65534\n") || !strings.Contains(got, "Permission denied") {
@@ -103,11 +103,11 @@ func TestThreats(t *testing.T) {
 
 	// A mistaken administrator has a configuration file that others can write, and a class that selects every disk.
 	m.run("echo 'format_present: true' >/etc/hotmount/config.yaml; chmod 666 /etc/hotmount/config.yaml; systemctl reload hotmount")
-	m.says("cannot reload.*config.yaml.*writable")
+	m.waitForLog("cannot reload.*config.yaml.*writable")
 	m.run("chmod 644 /etc/hotmount/config.yaml; chown nobody /etc/hotmount/config.yaml; systemctl reload hotmount")
-	m.says("cannot reload.*config.yaml.*root")
+	m.waitForLog("cannot reload.*config.yaml.*root")
 	m.run("mv /etc/hotmount/config.yaml /root; chmod 775 /etc/hotmount; systemctl reload hotmount")
-	m.says("cannot reload.*/etc/hotmount: .*writable")
+	m.waitForLog("cannot reload.*/etc/hotmount: .*writable")
 	m.run(`printf 'format_present: true\nsettle: 0s\nclasses:\n  - name: all\n    names: ["vd*"]\n    directory: /mnt/disks\n    blank: unsigned\n' >/etc/hotmount/config.yaml
 chmod 755 /etc/hotmount; systemctl restart hotmount`)
 	m.wait("the system disk to be ignored", "hotmount plan | grep -q '^vda .*ignore .*system'")
@@ -120,15 +120,15 @@ chmod 755 /etc/hotmount; systemctl restart hotmount`)
 // mounted or unmounted, and the daemon continues to run.
 func TestForgedEvents(t *testing.T) {
 	m, w := start(t, worker.Options{})
-	c := chance(t)
+	c := randomSource(t)
 	ours, _ := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "OURS"})
 	uuid := m.mounted(ours)
 	data := withData(t, crashSize, 200<<20)
 	foreign, _ := m.attach(w, worker.Disk{File: data, Serial: "FOREIGN"})
-	m.says("^/dev/" + foreign + " .*refuse: ")
+	m.waitForLog("^/dev/" + foreign + " .*refuse: ")
 	// The disk is held because of its serial. Only the hold for the serial prevents the format of the disk.
 	held, _ := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "OURS"})
-	m.says("^/dev/" + held + " .*hold: ")
+	m.waitForLog("^/dev/" + held + " .*hold: ")
 	before := digest(t, data)
 	state := func() string {
 		return m.run("systemctl show -p NRestarts -p MainPID hotmount; findmnt -rno ID,SOURCE,TARGET | grep -E ' /dev/vd' | sort; ls -A /mnt/disks; journalctl -b -o cat --no-pager | grep -c ': formatted'; hotmount history | grep -c made")
@@ -173,15 +173,15 @@ func TestForgedEvents(t *testing.T) {
 		t.Errorf("not all of %d frames were sent: %s", len(lines), got)
 	}
 	// The daemon has received the forged events. If the daemon obeyed forged events, it would have acted by now.
-	m.says("an event (could not be read|was too long)")
+	m.waitForLog("an event (could not be read|was too long)")
 	m.wait("quiet", "systemctl show -p StatusText --value hotmount | grep -qx '1 mounted, 1 held, 1 refused, 0 failing'")
 	m.run("systemctl reload hotmount")
 	m.wait("quiet", "systemctl show -p StatusText --value hotmount | grep -qx '1 mounted, 1 held, 1 refused, 0 failing'")
 	if now := state(); now != was {
 		t.Errorf("after %d forged events:\n%s\nbefore:\n%s", len(lines), now, was)
 	}
-	m.untouched(foreign)
-	m.untouched(held)
+	m.checkUntouched(foreign)
+	m.checkUntouched(held)
 	if digest(t, data) != before {
 		t.Error("the disk with data was written to")
 	}
@@ -254,11 +254,11 @@ func TestNoCapabilityTooMany(t *testing.T) {
 	const format = "hotmount-format@.service"
 	given(format, "DeviceAllow=\\n")
 	barred, _ := m.attach(w, worker.Disk{File: blank(t, 320*mib), Serial: "BARRED"})
-	m.says("/dev/" + barred + `: cannot open .*: operation not permitted: the sandbox of hotmount-format@[0-9]+\.service is the cause, not the disk`)
+	m.waitForLog("/dev/" + barred + `: cannot open .*: operation not permitted: the sandbox of hotmount-format@[0-9]+\.service is the cause, not the disk`)
 	for _, capability := range all(format) {
 		given(format, without(format, capability))
 		m.run("systemctl reload hotmount")
-		m.says("/dev/" + barred + ": cannot make a filesystem .*mkfs.xfs")
+		m.waitForLog("/dev/" + barred + ": cannot make a filesystem .*mkfs.xfs")
 	}
 	given(format, "")
 	m.run("hotmount accept " + barred)
@@ -339,10 +339,10 @@ done 2>/dev/null; echo $n`, x, e, size-300*mib)))
 	if err := w.DetachSurprise(ctx(t), eID); err != nil {
 		t.Fatal(err)
 	}
-	m.says("cannot unmount " + at + " lazily: operation not permitted")
+	m.waitForLog("cannot unmount " + at + " lazily: operation not permitted")
 	given(unmount, without(unmount, "CAP_SYS_PTRACE"))
 	m.run("systemctl start " + quote("hotmount-unmount@"+strings.TrimSuffix(unitOf(ext4), ".mount")+":"+device+".service") + "; ! findmnt " + at)
-	m.says(at + " was detached from the mount tree: .*still used by")
+	m.waitForLog(at + " was detached from the mount tree: .*still used by")
 	if got := m.run("journalctl -b -o cat --no-pager -u " + quote(unitOf(ext4))); strings.Contains(got, "(sleep)") {
 		t.Errorf("the user is named without CAP_SYS_PTRACE: %s", got)
 	}
@@ -354,7 +354,7 @@ done 2>/dev/null; echo $n`, x, e, size-300*mib)))
 	if err := w.DetachSurprise(ctx(t), xID); err != nil {
 		t.Fatal(err)
 	}
-	m.says("cannot shut down the filesystem of .*: permission denied")
+	m.waitForLog("cannot shut down the filesystem of .*: permission denied")
 }
 
 // TestDevicesInReach checks which disks a process can open in a unit's control group. In the daemon's control group a

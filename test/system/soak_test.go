@@ -114,15 +114,15 @@ type soak struct {
 	serials int
 }
 
-// truth waits until the state is as in the model, and checks that no mount was replaced.
-func (s *soak) truth(after string) {
+// waitForModel waits until the state is as in the model, and checks that no mount was replaced.
+func (s *soak) waitForModel(after string) {
 	s.t.Helper()
 	s.compare(after, "")
 }
 
-// settled checks what truth checks. settled also checks that the state does not change until the daemon has no work
-// left. In the full test only about every third call makes the daemon look at each disk again, because these looks take
-// as long as a step.
+// settled checks what waitForModel checks. settled also checks that the state does not change until the daemon has no
+// work left. In the full test only about every third call makes the daemon look at each disk again, because these looks
+// take as long as a step.
 func (s *soak) settled(after string) {
 	s.t.Helper()
 	how := "pass"
@@ -169,8 +169,8 @@ func (s *soak) compare(after, how string) {
 	}
 }
 
-// may lets the daemon log a matching error about the disk, if the line says that the daemon will try again.
-func (s *soak) may(d *soaked, pattern string) {
+// allowError lets the daemon log a matching error about the disk, if the line says that the daemon will try again.
+func (s *soak) allowError(d *soaked, pattern string) {
 	who := `\(serial ` + d.serial + `, `
 	if s.vm == nil {
 		who = "^/dev/" + d.name + " "
@@ -178,9 +178,9 @@ func (s *soak) may(d *soaked, pattern string) {
 	s.errors = append(s.errors, who+`.*`+pattern+`.*; tried again in `)
 }
 
-// said checks that hotmount has logged no error in this boot since the last call, except the errors that this step may
-// log. The next step may not log the errors of this step.
-func (s *soak) said(after string) {
+// checkErrors checks that hotmount has logged no error in this boot since the last call, except the errors that this
+// step may log. The next step may not log the errors of this step.
+func (s *soak) checkErrors(after string) {
 	s.t.Helper()
 	const mark = "the soak has looked"
 	cursor := "/run/cursor"
@@ -195,12 +195,12 @@ func (s *soak) said(after string) {
 	s.errors = nil
 }
 
-// meanwhile runs the script at a random moment in the second after the disk is attached, detached or resized. hotmount
-// may fail because of the script, and must then try again.
-func (s *soak) meanwhile(d *soaked, script string) {
+// runMeanwhile runs the script at a random moment in the second after the disk is attached, detached or resized.
+// hotmount may fail because of the script, and must then try again.
+func (s *soak) runMeanwhile(d *soaked, script string) {
 	s.t.Helper()
 	if script != "" {
-		s.may(d, "")
+		s.allowError(d, "")
 		s.run(s.later(script))
 	}
 }
@@ -221,7 +221,7 @@ func (s *soak) pull(d *soaked, meanwhile string) {
 		if err := s.vm.DetachSurprise(ctx(s.t), d.id); err != nil {
 			s.t.Fatal(err)
 		}
-		s.meanwhile(d, meanwhile)
+		s.runMeanwhile(d, meanwhile)
 		if err := s.vm.WaitDetached(ctx(s.t), d.id); err != nil {
 			s.t.Fatal(err)
 		}
@@ -244,7 +244,7 @@ func (s *soak) plug(d *soaked, meanwhile string) {
 	if s.vm == nil {
 		s.called(d)
 	}
-	s.meanwhile(d, meanwhile)
+	s.runMeanwhile(d, meanwhile)
 	s.called(d)
 }
 
@@ -257,8 +257,8 @@ func (s *soak) called(d *soaked) {
 	}
 }
 
-// fresh returns the model of a disk that hotmount has not seen before.
-func (s *soak) fresh(image string) *soaked {
+// newDisk returns the model of a disk that hotmount has not seen before.
+func (s *soak) newDisk(image string) *soaked {
 	d := &soaked{serial: strings.TrimSuffix(filepath.Base(image), ".raw"), image: image, size: 320 * mib}
 	if s.vm != nil {
 		s.serials++
@@ -274,7 +274,7 @@ func (s *soak) blank(d *soaked) {
 	if err := os.Remove(d.image); err != nil {
 		s.t.Fatal(err)
 	}
-	*d = *s.fresh(blank(s.t, 320*mib))
+	*d = *s.newDisk(blank(s.t, 320*mib))
 }
 
 // formatted checks that a blank disk is formatted once, as XFS.
@@ -298,7 +298,7 @@ func (s *soak) formatted(d *soaked) {
 // uses the host's mount. hotmount must retry the unmount.
 func (s *soak) holds(d *soaked, unshare string) {
 	s.t.Helper()
-	s.may(d, "cannot unmount ")
+	s.allowError(d, "cannot unmount ")
 	s.run("systemd-run -q --collect --unit=holder " + unshare + " sh -c 'exec 3<" + d.where() + "/log; exec sleep infinity'")
 	s.wait("the holder", "grep -qx sleep /proc/$(systemctl show -P MainPID holder)/comm")
 }
@@ -328,9 +328,9 @@ func (s *soak) accept(d *soaked) {
 	d.away = false
 }
 
-// kept checks the data of the given disks that are mounted, even during writes. In a virtual machine kept first drops
-// the page cache, so that the data is read from the disks.
-func (s *soak) kept(disks ...*soaked) {
+// checkData checks the data of the given disks that are mounted, even during writes. In a virtual machine checkData
+// first drops the page cache, so that the data is read from the disks.
+func (s *soak) checkData(disks ...*soaked) {
 	s.t.Helper()
 	s.acknowledged()
 	disks = slices.DeleteFunc(slices.Clone(disks), func(d *soaked) bool { return !d.mounted() })
@@ -350,7 +350,7 @@ func (s *soak) kept(disks ...*soaked) {
 // written checks the data of the disk and restarts the writer.
 func (s *soak) written(d *soaked) {
 	s.t.Helper()
-	s.kept(d)
+	s.checkData(d)
 	s.run(fmt.Sprintf("systemd-run -q --collect --unit=%s perl /root/writer.pl write %s /run/acks/%s", d.writer(), d.where(), d.uuid))
 	d.writing = true
 	s.takes(d.uuid, d.size-130*mib)
@@ -363,19 +363,19 @@ func (s *soak) stop(d *soaked) {
 	d.writing = false
 }
 
-// off is the first half of a reboot; on is the second half.
-func (s *soak) off() {
+// shutDown is the first half of a reboot; startUp is the second half.
+func (s *soak) shutDown() {
 	s.t.Helper()
-	s.said("the step before")
+	s.checkErrors("the step before")
 	s.acknowledged()
 	for _, d := range s.disks {
 		d.writing, d.away, d.mounting = false, false, ""
 	}
 }
 
-func (s *soak) on(after string) {
+func (s *soak) startUp(after string) {
 	s.t.Helper()
-	s.truth(after)
+	s.waitForModel(after)
 	for _, d := range s.disks {
 		if d.id == "" {
 			continue
@@ -391,7 +391,7 @@ func (s *soak) on(after string) {
 // blank must become one filesystem.
 func TestSoak(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
-	s := &soak{machine: m, w: w, chance: chance(t)}
+	s := &soak{machine: m, w: w, chance: randomSource(t)}
 	s.vm, _ = w.(*worker.Worker)
 	s.soak(soakStill(s.chance))
 }
@@ -400,7 +400,7 @@ func TestSoak(t *testing.T) {
 // all steps.
 func TestSoakPulled(t *testing.T) {
 	m, w := start(t, worker.Options{})
-	s := &soak{machine: m, w: w, vm: w, chance: chance(t)}
+	s := &soak{machine: m, w: w, vm: w, chance: randomSource(t)}
 	steps := soakPulled(s.chance)
 	if full {
 		steps = soakSteps()
@@ -420,7 +420,7 @@ func (s *soak) soak(steps []aStep) {
 	}
 	m.run("sync") // without sync the power cut would lose the new files
 	for range disks {
-		d := s.fresh(made(t, 320*mib))
+		d := s.newDisk(made(t, 320*mib))
 		out, err := exec.CommandContext(ctx(t), "blkid", "-p", "-o", "value", "-s", "UUID", d.image).Output()
 		if err != nil {
 			t.Fatal(err)
@@ -435,8 +435,8 @@ func (s *soak) soak(steps []aStep) {
 		began := time.Now()
 		move.do(s, d)
 		s.settled(move.name)
-		s.said(move.name)
-		s.kept(s.disks...)
+		s.checkErrors(move.name)
+		s.checkData(s.disks...)
 		t.Logf("step %d took %s", n+1, time.Since(began).Round(100*time.Millisecond))
 	}
 	for _, d := range s.disks {
@@ -446,9 +446,9 @@ func (s *soak) soak(steps []aStep) {
 			s.accept(d)
 		}
 	}
-	s.truth("the last attachments")
-	s.kept(s.disks...)
-	s.said("the last attachments")
+	s.waitForModel("the last attachments")
+	s.checkData(s.disks...)
+	s.checkErrors("the last attachments")
 }
 
 // place is the state of a disk: out, mounted or away.
@@ -495,8 +495,8 @@ func (m move) apply(places []place) []place {
 	return places
 }
 
-// possible returns the possible moves. Each move occurs as often as its weight.
-func possible(steps []*aStep, places []place) []move {
+// possibleMoves returns the possible moves. Each move occurs as often as its weight.
+func possibleMoves(steps []*aStep, places []place) []move {
 	var may []move
 	for _, step := range steps {
 		for disk, at := range places {
@@ -518,10 +518,10 @@ func plan(c *rand.Rand, steps []aStep, disks, least int) []move {
 	}
 	todo := slices.Clone(all)
 	for places := make([]place, disks); len(todo) > 0 || len(moves) < least; {
-		may := possible(todo, places)
+		may := possibleMoves(todo, places)
 		if len(may) == 0 {
-			may = slices.DeleteFunc(possible(all, places), func(m move) bool { return slices.Equal(m.apply(places), places) })
-			if next := slices.DeleteFunc(slices.Clone(may), func(m move) bool { return len(possible(todo, m.apply(places))) == 0 }); len(next) > 0 {
+			may = slices.DeleteFunc(possibleMoves(all, places), func(m move) bool { return slices.Equal(m.apply(places), places) })
+			if next := slices.DeleteFunc(slices.Clone(may), func(m move) bool { return len(possibleMoves(todo, m.apply(places))) == 0 }); len(next) > 0 {
 				may = next
 			}
 		}
@@ -536,10 +536,10 @@ func script(text string) func(*soak, *soaked) {
 	return func(s *soak, _ *soaked) { s.run(text) }
 }
 
-// upset is a disturbance that must have no lasting effect, whenever it happens.
-type upset struct{ name, script string }
+// disturbance is a disturbance that must have no lasting effect, whenever it happens.
+type disturbance struct{ name, script string }
 
-var upsets = []upset{
+var disturbances = []disturbance{
 	{"a restart of udevd", "systemctl restart systemd-udevd"},
 	{"restarts of journald and dbus", "systemctl restart systemd-journald; systemctl restart dbus"},
 	{"daemon-reload", "systemctl daemon-reload"},
@@ -549,7 +549,7 @@ var upsets = []upset{
 }
 
 // formatSeconds is the time until a blank disk of 320 MiB is mounted in an emulated worker, with the settle time of the
-// tests. The upset happens at a random moment within formatSeconds.
+// tests. The disturbance happens at a random moment within formatSeconds.
 const formatSeconds = 7
 
 // act is a step during which a disturbance can happen. The script meanwhile may be "".
@@ -563,7 +563,7 @@ type act struct {
 var acts = []act{
 	{"attach", 6, out, mounted, func(s *soak, d *soaked, meanwhile string) {
 		s.plug(d, meanwhile)
-		s.truth("attach")
+		s.waitForModel("attach")
 		s.written(d)
 	}},
 	{"attach blank", 1, out, mounted, func(s *soak, d *soaked, meanwhile string) {
@@ -573,7 +573,7 @@ var acts = []act{
 		}
 		s.plug(d, meanwhile)
 		s.formatted(d)
-		s.truth("attach blank")
+		s.waitForModel("attach blank")
 		s.written(d)
 	}},
 	{"pull", 2, mounted, out, func(s *soak, d *soaked, meanwhile string) {
@@ -587,37 +587,37 @@ var acts = []act{
 			s.run(release)
 		} else {
 			// The command is repeated until it succeeds.
-			s.may(d, "")
+			s.allowError(d, "")
 			s.run("(" + s.later(meanwhile) + ") & " + release + " || true; wait $!")
 			s.wait("the release", release)
 		}
 		d.away = true
-		s.truth("release")
+		s.waitForModel("release")
 		s.pull(d, "")
 	}},
 	{"grow", 2, mounted, mounted, func(s *soak, d *soaked, meanwhile string) {
 		d.size += 64 * mib
 		s.resize(s.w, d.id, d.size)
-		s.meanwhile(d, meanwhile)
+		s.runMeanwhile(d, meanwhile)
 		s.takes(d.uuid, d.size-130*mib)
 	}},
 }
 
-// during returns the step that does the act and starts the upset in the middle of the act.
-func during(a act, u upset) aStep {
+// stepDuring returns the step that does the act and starts the disturbance in the middle of the act.
+func stepDuring(a act, u disturbance) aStep {
 	return aStep{a.name + " during " + u.name, 1, a.from, a.to, func(s *soak, d *soaked) { a.do(s, d, u.script) }}
 }
 
-// soakSteps returns all steps, with each combination of an act and an upset.
+// soakSteps returns all steps, with each combination of an act and a disturbance.
 func soakSteps() []aStep {
 	steps := slices.Clone(soakSingle)
 	for _, a := range acts {
 		steps = append(steps, aStep{a.name, a.weight, a.from, a.to, func(s *soak, d *soaked) { a.do(s, d, "") }})
-		for _, u := range upsets {
-			steps = append(steps, during(a, u))
+		for _, u := range disturbances {
+			steps = append(steps, stepDuring(a, u))
 		}
 	}
-	for _, u := range upsets {
+	for _, u := range disturbances {
 		steps = append(steps, aStep{u.name, 1, anywhere, anywhere, script(u.script)})
 	}
 	return steps
@@ -630,27 +630,28 @@ var pulling = []string{
 	"pull while it is down and somebody has it", "a twin, and the first goes", "power cut",
 }
 
-// soakPulled returns the pulling steps and the acts that they need, each act during a random upset. Of the two pulls
-// without a daemon, soakPulled has only the pull while a process holds the disk. The full test has both pulls without a
-// daemon.
+// soakPulled returns the pulling steps and the acts that they need, each act during a random disturbance. Of the two
+// pulls without a daemon, soakPulled has only the pull while a process holds the disk. The full test has both pulls
+// without a daemon.
 func soakPulled(c *rand.Rand) []aStep {
 	steps := slices.DeleteFunc(slices.Clone(soakSingle), func(s aStep) bool {
 		return !slices.Contains(pulling, s.name) || s.name == "pull while it is down"
 	})
 	for _, a := range acts {
 		if a.name == "attach" || a.name == "pull" {
-			steps = append(steps, during(a, upsets[c.IntN(len(upsets))]))
+			steps = append(steps, stepDuring(a, disturbances[c.IntN(len(disturbances))]))
 		}
 	}
 	return steps
 }
 
-// soakStill returns all steps that do not pull a mounted disk. Each act and each upset occurs, in random combinations.
+// soakStill returns all steps that do not pull a mounted disk. Each act and each disturbance occurs, in random
+// combinations.
 func soakStill(c *rand.Rand) []aStep {
 	steps := slices.DeleteFunc(slices.Clone(soakSingle), func(s aStep) bool { return slices.Contains(pulling, s.name) })
 	still := slices.DeleteFunc(slices.Clone(acts), func(a act) bool { return a.name == "pull" })
-	for i, u := range c.Perm(len(upsets)) {
-		steps = append(steps, during(still[i%len(still)], upsets[u]))
+	for i, u := range c.Perm(len(disturbances)) {
+		steps = append(steps, stepDuring(still[i%len(still)], disturbances[u]))
 	}
 	return steps
 }
@@ -660,19 +661,19 @@ var soakSingle = []aStep{
 		s.acknowledged()
 		s.pull(d, "")
 		s.plug(d, "")
-		s.truth("the return")
+		s.waitForModel("the return")
 		s.written(d)
 	}},
 	{"pull and attach again while a pod has it", 1, mounted, mounted, func(s *soak, d *soaked) {
 		s.acknowledged()
 		s.holds(d, "unshare --mount --propagation private")
 		s.pull(d, "")
-		s.truth("the pull")
-		s.may(d, "still has the filesystem mounted")
+		s.waitForModel("the pull")
+		s.allowError(d, "still has the filesystem mounted")
 		s.plug(d, "")
 		s.wait("it to fail", "hotmount status | grep '^"+d.name+" .* failed '")
 		s.run("systemctl stop holder")
-		s.truth("the end of the pod")
+		s.waitForModel("the end of the pod")
 		s.written(d)
 	}},
 	{"grow while it is away", 1, out, out, func(s *soak, d *soaked) {
@@ -688,7 +689,7 @@ var soakSingle = []aStep{
 	}},
 	{"accept", 3, away, mounted, func(s *soak, d *soaked) {
 		s.accept(d)
-		s.truth("accept")
+		s.waitForModel("accept")
 		s.written(d)
 	}},
 	{"detach what is unmounted", 1, away, out, func(s *soak, d *soaked) { s.pull(d, "") }},
@@ -696,14 +697,14 @@ var soakSingle = []aStep{
 		s.run("systemctl stop hotmount")
 		s.plug(d, "")
 		s.run("systemctl start hotmount")
-		s.truth("the start")
+		s.waitForModel("the start")
 		s.written(d)
 	}},
 	{"pull while it is down", 2, mounted, out, func(s *soak, d *soaked) {
 		s.stop(d)
 		s.run("systemctl stop hotmount")
 		s.pull(d, "")
-		s.truth("the end of the disk without a daemon")
+		s.waitForModel("the end of the disk without a daemon")
 		s.run("systemctl start hotmount")
 	}},
 	{"pull while it is down and somebody has it", 1, mounted, out, func(s *soak, d *soaked) {
@@ -712,7 +713,7 @@ var soakSingle = []aStep{
 		s.run("systemctl stop hotmount")
 		s.pull(d, "")
 		s.run("systemctl start hotmount")
-		s.truth("the start")
+		s.waitForModel("the start")
 		s.run("systemctl stop holder")
 	}},
 	{"a twin, and the first goes", 1, mounted, out, func(s *soak, d *soaked) {
@@ -741,26 +742,26 @@ var soakSingle = []aStep{
 		}
 	}},
 	{"reboot", 1, anywhere, boot, func(s *soak, _ *soaked) {
-		s.off()
+		s.shutDown()
 		if err := s.w.Reboot(ctx(s.t)); err != nil {
 			s.t.Fatal(err)
 		}
-		s.on("a reboot")
+		s.startUp("a reboot")
 	}},
 	{"power cut", 1, anywhere, boot, func(s *soak, _ *soaked) {
-		s.off()
+		s.shutDown()
 		if err := s.w.PowerCut(ctx(s.t)); err != nil {
 			s.t.Fatal(err)
 		}
 		if err := s.w.PowerOn(ctx(s.t)); err != nil {
 			s.t.Fatal(err)
 		}
-		s.on("a power cut")
+		s.startUp("a power cut")
 	}},
 }
 
 // TestSoakPlan checks that the plan for each seed can be carried out. The full plan has each step. The two short plans
-// together have each act and each upset. The plan for a container has no step that pulls a mounted disk.
+// together have each act and each disturbance. The plan for a container has no step that pulls a mounted disk.
 func TestSoakPlan(t *testing.T) {
 	for seed := range uint64(100) {
 		check := func(c *rand.Rand, steps []aStep, disks, most int) map[string]bool {
@@ -801,7 +802,7 @@ func TestSoakPlan(t *testing.T) {
 				t.Errorf("seed %d: no %s in the short plans:\n%s", seed, a.name, names)
 			}
 		}
-		for _, u := range upsets {
+		for _, u := range disturbances {
 			if !strings.Contains(names, " during "+u.name+"\n") {
 				t.Errorf("seed %d: no %s in the short plans:\n%s", seed, u.name, names)
 			}

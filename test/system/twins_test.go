@@ -30,7 +30,7 @@ func TestTwins(t *testing.T) {
 	before := m.run("findmnt -no ID,SOURCE /mnt/disks/" + uuid)
 	twin, twinID := m.attach(w, worker.Disk{File: copied, Serial: "SECOND"})
 	refused := "/dev/" + twin + " .*refuse: the disk has the UUID " + uuid + " of another disk: .*FIRST.*SECOND.*xfs_admin -U generate /dev/" + twin + " && udevadm trigger /dev/" + twin
-	m.says(refused)
+	m.waitForLog(refused)
 	m.wait("the link by UUID to move", "[ $(readlink -f /dev/disk/by-uuid/"+uuid+") = /dev/"+twin+" ]")
 	// The remedy in the journal works, even for a copy whose log must be replayed.
 	cured := func(d worker.Disk) {
@@ -60,7 +60,7 @@ func TestTwins(t *testing.T) {
 	}
 	m.run("journalctl --rotate -q; journalctl --vacuum-size=1 -q")
 	_, twinID = m.attach(w, worker.Disk{File: copied, Serial: "SECOND"})
-	m.says(refused)
+	m.waitForLog(refused)
 	if err := w.Shutdown(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestTwins(t *testing.T) {
 	twin = m.run("lsblk -dno NAME,SERIAL | awk '$2 == \"SECOND\" {print $1}'")
 	m.run("udevadm trigger -s block; udevadm settle; systemctl restart hotmount")
 	gone := " .*the filesystem .* was last mounted from another disk, which was detached while this one was attached"
-	m.says("/dev/" + twin + " .*refuse:" + gone + ": .*serial FIRST, at ")
+	m.waitForLog("/dev/" + twin + " .*refuse:" + gone + ": .*serial FIRST, at ")
 	m.resize(w, twinID, 512<<20)
 	m.wait("the kernel to see the size", fmt.Sprintf("[ $(cat /sys/block/%s/size) = %d ]", twin, 512<<20/512))
 	m.run("udevadm settle; systemctl restart hotmount; hotmount plan | grep '^" + twin + " .*refuse" + gone + "'")
@@ -94,7 +94,7 @@ func TestTwins(t *testing.T) {
 	m.detach(w, twinID)
 	name, id = m.attach(w, worker.Disk{File: image, Serial: "FIRST"})
 	m.run("udevadm settle; systemctl start hotmount")
-	m.says("/dev/" + name + " .*refuse: the filesystem " + uuid + " was last mounted from another disk, which hotmount did not see leave: .*SECOND.*hotmount accept " + name)
+	m.waitForLog("/dev/" + name + " .*refuse: the filesystem " + uuid + " was last mounted from another disk, which hotmount did not see leave: .*SECOND.*hotmount accept " + name)
 	if got := m.run("findmnt -n /dev/" + name + " || true"); got != "" {
 		t.Errorf("the first took the twin's place: %s", got)
 	}
@@ -107,7 +107,7 @@ func TestTwins(t *testing.T) {
 	m.run("hotmount rescan") // udev's event for the detach waits in the stopped queue
 	m.wait("the first to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
 	m.run("udevadm control --start-exec-queue")
-	m.says("/dev/" + twin + " .*refuse: the filesystem " + uuid + " was last mounted from another disk, which was detached while this one was attached: .*FIRST.*hotmount accept " + twin)
+	m.waitForLog("/dev/" + twin + " .*refuse: the filesystem " + uuid + " was last mounted from another disk, which was detached while this one was attached: .*FIRST.*hotmount accept " + twin)
 	if got := m.run("udevadm settle; ls -A /mnt/disks"); got != "" {
 		t.Errorf("the twin took the place of the first: %s", got)
 	}
@@ -124,11 +124,11 @@ func TestTwins(t *testing.T) {
 	slot := func(name string) string {
 		return m.run("udevadm info -q property --property ID_PATH --value /dev/" + name)
 	}
-	m.says("/dev/" + twin + " .*refuse: the disk has the UUID " + uuid + " of another disk: .*" + slot(name) + ".*no serial.*" + slot(twin) + ".*no serial")
+	m.waitForLog("/dev/" + twin + " .*refuse: the disk has the UUID " + uuid + " of another disk: .*" + slot(name) + ".*no serial.*" + slot(twin) + ".*no serial")
 	m.detach(w, id)
 	m.wait("the first to go", "! findmnt /mnt/disks/"+uuid)
 	m.run("udevadm trigger -s block; udevadm settle; systemctl restart hotmount")
-	m.says("/dev/" + twin + " .*no serial.*refuse:" + gone + ": .*no serial, at ")
+	m.waitForLog("/dev/" + twin + " .*no serial.*refuse:" + gone + ": .*no serial, at ")
 	name, _ = m.attach(w, worker.Disk{File: bare})
 	if got := m.mounted(name); got != uuid {
 		t.Errorf("the first came back as %s", got)
@@ -164,8 +164,8 @@ func TestTwins(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.wait("the daemon", "systemctl is-active hotmount")
-	m.says("refuse: the disk has the UUID .*this disk is vd. .*.serial THIRD.")
-	m.says("refuse: the disk has the UUID .*this disk is vd. .*.serial FOURTH.")
+	m.waitForLog("refuse: the disk has the UUID .*this disk is vd. .*.serial THIRD.")
+	m.waitForLog("refuse: the disk has the UUID .*this disk is vd. .*.serial FOURTH.")
 	if got := m.run("ls -A /mnt/disks; journalctl -b -u hotmount -o cat --no-pager | grep ': mounted' || true"); got != "" {
 		t.Errorf("one of two disks that are not on record is mounted: %s", got)
 	}
@@ -177,7 +177,7 @@ func TestTwoMachines(t *testing.T) {
 	one, w1 := start(t, worker.Options{})
 	two, w2 := start(t, worker.Options{})
 	machines, workers := []machine{one, two}, []*worker.Worker{w1, w2}
-	c := chance(t)
+	c := randomSource(t)
 	rounds := 2
 	if full {
 		rounds = 20
@@ -256,7 +256,7 @@ func TestRivals(t *testing.T) {
 	// An emulated machine may start a program two seconds later than intended.
 	const settle, late = 6 * time.Second, 2 * time.Second
 	m.run(fmt.Sprintf("printf '[Service]\\nEnvironment=HOTMOUNT_SETTLE=%s HOTMOUNT_FORMAT_LIMIT=256\\n' >/etc/systemd/system/hotmount.service.d/quick.conf; systemctl daemon-reload; systemctl restart hotmount", settle))
-	c := chance(t)
+	c := randomSource(t)
 	rounds := 1
 	if full {
 		rounds = 20
@@ -391,7 +391,7 @@ func withData(t *testing.T, size, at int64) string {
 // write or after some writes.
 func TestSwap(t *testing.T) {
 	m, w := obedientWorker(t)
-	c := chance(t)
+	c := randomSource(t)
 	rounds := 3
 	if full {
 		rounds = 200
@@ -447,11 +447,11 @@ func TestSwap(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		m.says("^/dev/" + name + " .*serial " + serial + ".*refuse: ")
+		m.waitForLog("^/dev/" + name + " .*serial " + serial + ".*refuse: ")
 		if name == was {
 			same++
 		}
-		m.untouched(name)
+		m.checkUntouched(name)
 		if digest(t, data) != before {
 			t.Errorf("round %d, order %q: the second disk, %s as the first, was written to", round, order, name)
 		}
@@ -511,7 +511,7 @@ func TestHangingMkfs(t *testing.T) {
 	m.wait("mkfs.xfs on all of them", count)
 	name, _ := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "ALIVE"})
 	// The hanging disks occupy all places until they have hung for a minute.
-	m.waits(3, "the disk that answers", "findmnt -n /dev/"+name)
+	m.waitMinutes(3, "the disk that answers", "findmnt -n /dev/"+name)
 	m.mounted(name)
 	m.run(count)
 	m.run(fmt.Sprintf("[ $(systemctl list-units --no-legend 'hotmount-format@*' | grep -c activating) = %d ]", len(ids)))
@@ -541,17 +541,17 @@ func (m machine) onePath(names []string, identity string) (first, second int, uu
 	}
 	name, other := names[first], names[second]
 	uuid = m.mounted(name)
-	m.says("^/dev/" + other + " .*hold: the disk looks blank, and another disk has the same " + identity + ": " + name + " .*second path.*multipathd")
+	m.waitForLog("^/dev/" + other + " .*hold: the disk looks blank, and another disk has the same " + identity + ": " + name + " .*second path.*multipathd")
 	_, value, _ := strings.Cut(identity, " ")
 	formats := slices.DeleteFunc(m.history(), func(r disk.Record) bool { return r.Identity.WWN != value && r.Identity.Serial != value })
 	if len(formats) != 1 || !formats[0].Made() || formats[0].UUID != uuid {
 		m.t.Errorf("%s has the filesystem %s, and the formats are %+v", name, uuid, formats)
 	}
-	m.untouched(other)
+	m.checkUntouched(other)
 	// Now udev has seen the filesystem on the other path.
 	m.run("udevadm trigger --action=change /dev/" + other)
-	m.says("^/dev/" + other + " .*refuse: the disk has the UUID " + uuid + " of another disk: " + name + " .*" + identity + ".*second path to it.*multipathd")
-	m.untouched(other)
+	m.waitForLog("^/dev/" + other + " .*refuse: the disk has the UUID " + uuid + " of another disk: " + name + " .*" + identity + ".*second path to it.*multipathd")
+	m.checkUntouched(other)
 	return first, second, uuid
 }
 
@@ -654,7 +654,7 @@ func TestTwoPathsOfNVMe(t *testing.T) {
 	}
 	both(2, "Y", " ")
 	// hotmount remembers that the filesystem was on two disks. The accept that hotmount prints says that it is on one.
-	m.says("^/dev/nvme0n1 .*refuse: a disk with the same WWN .* was refused while another disk had the UUID " + uuid + ".*if this disk holds the same data as the other disk: hotmount accept nvme0n1 twin;")
+	m.waitForLog("^/dev/nvme0n1 .*refuse: a disk with the same WWN .* was refused while another disk had the UUID " + uuid + ".*if this disk holds the same data as the other disk: hotmount accept nvme0n1 twin;")
 	m.run("hotmount accept nvme0n1 twin")
 	if got := m.mounted("nvme0n1"); got != uuid {
 		t.Errorf("mounted as %s, before as %s", got, uuid)

@@ -33,9 +33,9 @@ func TestUsedByAnother(t *testing.T) {
 		m.run("systemctl stop hotmount")
 		name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 		m.run("udevadm settle; " + fmt.Sprintf(use.begin, name) + "; systemctl start hotmount")
-		m.says("/dev/" + name + " .*ignore: " + use.ignored)
+		m.waitForLog("/dev/" + name + " .*ignore: " + use.ignored)
 		m.run(use.end)
-		m.says("/dev/" + name + usedHold + use.how + ", seen .*; .*hotmount accept " + name)
+		m.waitForLog("/dev/" + name + usedHold + use.how + ", seen .*; .*hotmount accept " + name)
 		m.run("systemctl restart hotmount")
 		held := "systemctl is-active hotmount && hotmount status | grep -q " + quote("hotmount accept "+name)
 		m.wait("the next daemon to hold it", held)
@@ -54,7 +54,7 @@ func TestUsedByAnother(t *testing.T) {
 		// The disk is now a hotmount volume.
 		m.run("systemctl stop hotmount; umount " + where + "; " + fmt.Sprintf(use.begin, name) + "; systemctl start hotmount")
 		const inUse = " .*refuse: the disk is a volume of this node, and is not mounted while somebody else uses it: "
-		m.says("/dev/" + name + inUse + use.how)
+		m.waitForLog("/dev/" + name + inUse + use.how)
 		m.wait("its state", "hotmount status | grep -qE '^"+name+" .* failed '")
 		m.run(use.end + "; hotmount accept " + name)
 		m.wait("the volume", "findmnt "+where)
@@ -68,7 +68,7 @@ func TestUsedByAnother(t *testing.T) {
 		}
 		m.wait("its state after a reboot", "hotmount status | grep -qE '^"+name+" .* failed '")
 		line := "/dev/" + name + inUse + use.how + "; .*hotmount mounts it by itself"
-		m.says(line)
+		m.waitForLog(line)
 		m.run("[ $(journalctl -b -q -o cat -p warning --no-pager | grep -cE " + quote(line) + ") = 1 ] && ! findmnt " + where)
 		m.wait("the metric", "grep -q 'reason=\"volume-in-use\",state=\"failed\"} 1$' /var/lib/prometheus/node-exporter/hotmount.prom")
 		m.run(use.end)
@@ -82,14 +82,14 @@ func TestABindOfADiskThatIsHeld(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("touch /etc/hotmount/hold /run/volume")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
-	m.says("/dev/" + name + " .*hold: nothing is formatted")
+	m.waitForLog("/dev/" + name + " .*hold: nothing is formatted")
 	m.run("mount --bind /dev/" + name + " /run/volume")
-	m.says("/dev/" + name + " .*ignore: the disk's device file is bind-mounted")
+	m.waitForLog("/dev/" + name + " .*ignore: the disk's device file is bind-mounted")
 	m.run("umount /run/volume")
-	m.says("/dev/" + name + usedHold + "bound as a device at /run/volume")
+	m.waitForLog("/dev/" + name + usedHold + "bound as a device at /run/volume")
 	m.run("rm /etc/hotmount/hold; systemctl reload hotmount")
 	m.wait("the hold for use to stay", "hotmount plan | grep -q '^"+name+" .*hold .*somebody else on this node used the disk'")
-	m.untouched(name)
+	m.checkUntouched(name)
 	m.run("hotmount accept " + name)
 	m.mounted(name)
 }
@@ -127,7 +127,7 @@ func TestOpenInAMachine(t *testing.T) {
 		}
 		m.run("systemctl start hotmount")
 		for _, name := range []string{full, empty, encrypted} {
-			m.says("/dev/" + name + usedHold + `opened by the virtual machine monitor qemu-system-x86 \(process [0-9]+\), seen .*; .*hotmount accept ` + name)
+			m.waitForLog("/dev/" + name + usedHold + `opened by the virtual machine monitor qemu-system-x86 \(process [0-9]+\), seen .*; .*hotmount accept ` + name)
 		}
 		// Before the accept no message advises the user to overwrite the disk. After the accept hotmount still refuses
 		// the disk.
@@ -139,15 +139,15 @@ func TestOpenInAMachine(t *testing.T) {
 			t.Errorf("%s: a user who cannot read the records is advised:\n%s", flags, got)
 		}
 		m.run("hotmount accept " + encrypted)
-		m.says("/dev/" + encrypted + " .*refuse: the disk holds crypto_LUKS.*hotmount format " + encrypted)
+		m.waitForLog("/dev/" + encrypted + " .*refuse: the disk holds crypto_LUKS.*hotmount format " + encrypted)
 		for _, name := range []string{full, empty} {
 			m.run("hotmount accept " + name)
-			m.says("/dev/" + name + " .*cannot use the disk: it is opened by the virtual machine monitor .*tried again in")
+			m.waitForLog("/dev/" + name + " .*cannot use the disk: it is opened by the virtual machine monitor .*tried again in")
 		}
 		if got := m.run("findmnt -rno SOURCE | grep -E '/(" + full + "|" + empty + ")$' || true"); got != "" {
 			t.Errorf("%s: mounted are %s", flags, got)
 		}
-		m.untouched(empty)
+		m.checkUntouched(empty)
 		m.run(fmt.Sprintf("systemctl stop guest%d-%s guest%[1]d-%[3]s guest%[1]d-%[4]s; hotmount accept %[2]s; hotmount accept %[3]s", i, full, empty, encrypted))
 		m.mounted(full)
 		m.mounted(empty)
@@ -157,8 +157,8 @@ func TestOpenInAMachine(t *testing.T) {
 	late, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	m.wait("the proof", "systemctl list-units --no-legend 'hotmount-format@*' | grep -q activating")
 	m.opens("late", "qemu-system-x86", late, "O_RDWR")
-	m.says("/dev/" + late + usedHold + "opened by the virtual machine monitor qemu-system-x86")
-	m.untouched(late)
+	m.waitForLog("/dev/" + late + usedHold + "opened by the virtual machine monitor qemu-system-x86")
+	m.checkUntouched(late)
 	m.run("systemctl stop late; hotmount accept " + late)
 	m.mounted(late)
 
@@ -169,7 +169,7 @@ func TestOpenInAMachine(t *testing.T) {
 	m.opens("writer", "dd", written, "O_RDWR")
 	m.opens("reader", "smartd", read, "O_RDONLY")
 	m.run("systemctl start hotmount")
-	m.says("/dev/" + written + ` .*cannot use the disk: it is opened for writing by dd \(process [0-9]+\); nothing on it was changed; .*fuser -v /dev/` + written)
+	m.waitForLog("/dev/" + written + ` .*cannot use the disk: it is opened for writing by dd \(process [0-9]+\); nothing on it was changed; .*fuser -v /dev/` + written)
 	m.mounted(read)
 	m.run("! findmnt /dev/" + written + "; systemctl stop writer; hotmount accept " + written)
 	m.mounted(written)
@@ -204,10 +204,10 @@ func TestAMachinesDiskAfterABoot(t *testing.T) {
 	m.run("udevadm settle; mkdir /srv/a /srv/b; mount -o ro,norecovery /dev/" + elsewhere + " /srv/a; mount -o ro,norecovery /dev/" + bare + " /srv/b")
 	m.opens("guest", "qemu-system-x86", guest, "O_RDWR|O_EXCL")
 	m.run("echo \"<domain><devices><disk><source dev='/dev/disk/by-id/virtio-NAMED'/></disk></devices></domain>\" >/etc/libvirt/qemu/guest.xml; systemctl start hotmount")
-	m.says("/dev/" + guest + usedHold + "opened by the virtual machine monitor")
-	m.says("/dev/" + elsewhere + " .*ignore: the disk is mounted elsewhere: /srv/a")
-	m.says("/dev/" + bare + " .*ignore: the disk is mounted elsewhere: /srv/b")
-	m.says("/dev/" + named + " .*ignore: the system's configuration claims the disk: /etc/libvirt/qemu/guest.xml:1")
+	m.waitForLog("/dev/" + guest + usedHold + "opened by the virtual machine monitor")
+	m.waitForLog("/dev/" + elsewhere + " .*ignore: the disk is mounted elsewhere: /srv/a")
+	m.waitForLog("/dev/" + bare + " .*ignore: the disk is mounted elsewhere: /srv/b")
+	m.waitForLog("/dev/" + named + " .*ignore: the system's configuration claims the disk: /etc/libvirt/qemu/guest.xml:1")
 	digests := map[string]string{}
 	for name, image := range images {
 		digests[name] = digest(t, image)
@@ -219,10 +219,10 @@ func TestAMachinesDiskAfterABoot(t *testing.T) {
 	m.wait("three holds and the claim", "systemctl show -P StatusText hotmount | grep -q '^0 mounted, 3 held, '")
 	now := strings.Fields(m.run("for s in " + strings.Join(strings.Fields(slots), " ") + "; do readlink -f /dev/disk/by-path/$s | xargs basename; done"))
 	for i, how := range []string{"opened by the virtual machine monitor", "mounted at /srv/a", "mounted at /srv/b"} {
-		m.says("/dev/" + now[i] + usedHold + how)
+		m.waitForLog("/dev/" + now[i] + usedHold + how)
 	}
 	m.run("rm /etc/libvirt/qemu/guest.xml; hotmount rescan")
-	m.says("/dev/" + now[3] + usedHold + "claimed by /etc/libvirt/qemu/guest.xml:1")
+	m.waitForLog("/dev/" + now[3] + usedHold + "claimed by /etc/libvirt/qemu/guest.xml:1")
 	for name, image := range images {
 		if digest(t, image) != digests[name] {
 			t.Errorf("%s was written to", name)
@@ -396,7 +396,7 @@ func TestOpenInQEMUOnVirtio(t *testing.T) {
 	}
 	for _, guest := range strings.Fields(guests) {
 		serial := strings.TrimPrefix(guest, "guest@")
-		m.says("/dev/" + name(serial) + usedHold + `opened by the virtual machine monitor qemu-system-x86 \(process ` + m.run("systemctl show -P MainPID "+guest) + `\), seen `)
+		m.waitForLog("/dev/" + name(serial) + usedHold + `opened by the virtual machine monitor qemu-system-x86 \(process ` + m.run("systemctl show -P MainPID "+guest) + `\), seen `)
 		m.run("[ $(systemctl show -P ActiveEnterTimestampMonotonic " + guest + ") -lt $(systemctl show -P ExecMainStartTimestampMonotonic hotmount) ]")
 	}
 	held("after a boot")

@@ -83,9 +83,9 @@ func show(ctx context.Context, out io.Writer, c *worker.Container) error {
 		{"attach blank.img # a blank disk of 1 GiB", []string{blank}},
 		{"attach data.img  # a disk with an ext4 and a file", []string{data}},
 		{"attach lvm.img   # a disk with LVM", []string{lvm}},
-		{until(blank, "mounted"), nil},
-		{until(data, "mounted"), nil},
-		{until(lvm, "refused"), nil},
+		{waitForState(blank, "mounted"), nil},
+		{waitForState(data, "mounted"), nil},
+		{waitForState(lvm, "refused"), nil},
 		{"lsblk -o NAME,SIZE,FSTYPE,UUID,MOUNTPOINT " + strings.Join([]string{"/dev/" + blank, "/dev/" + data, "/dev/" + lvm}, " "), []string{"xfs", "ext4", "LVM2_member", "/mnt/disks/"}},
 		{"findmnt -t xfs,ext4", []string{"/mnt/disks/", "nodev"}},
 		{"ls /mnt/disks/*", []string{"precious"}},
@@ -101,8 +101,8 @@ func show(ctx context.Context, out io.Writer, c *worker.Container) error {
 	return nil
 }
 
-// until returns a script that waits until hotmount status shows the disk in the given state.
-func until(name, state string) string {
+// waitForState returns a script that waits until hotmount status shows the disk in the given state.
+func waitForState(name, state string) string {
 	return fmt.Sprintf("until hotmount status | grep -E '%s .*%s'; do sleep 0.2; done", name, state)
 }
 

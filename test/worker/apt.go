@@ -253,10 +253,10 @@ func PrepareLibvirt(ctx context.Context, progress io.Writer) error {
 // Need checks that the given Debian packages are installed. If the caller is root, Need installs the missing
 // packages. For any other user, Need returns an error that names the missing packages.
 func Need(ctx context.Context, progress io.Writer, packages []string) error {
-	return need(ctx, progress, packages, os.Getuid())
+	return requirePackages(ctx, progress, packages, os.Getuid())
 }
 
-func need(ctx context.Context, progress io.Writer, packages []string, uid int) error {
+func requirePackages(ctx context.Context, progress io.Writer, packages []string, uid int) error {
 	missing := missingPackages(ctx, packages)
 	if len(missing) == 0 {
 		return nil
@@ -276,7 +276,7 @@ func need(ctx context.Context, progress io.Writer, packages []string, uid int) e
 	if missing = missingPackages(ctx, packages); len(missing) == 0 {
 		return nil
 	}
-	say(progress, "installing %s …", strings.Join(missing, " "))
+	reportStep(progress, "installing %s …", strings.Join(missing, " "))
 	env := []string{"DEBIAN_FRONTEND=noninteractive"}
 	install := append([]string{"-y", "-q", "-o", "DPkg::Lock::Timeout=600", "--no-install-recommends", "install"}, missing...)
 	if _, err := command(ctx, env, "apt-get", install...); err == nil {
@@ -303,8 +303,8 @@ func missingPackages(ctx context.Context, packages []string) []string {
 	return missing
 }
 
-// say reports a step that takes a long time.
-func say(progress io.Writer, format string, args ...any) {
+// reportStep reports a step that takes a long time.
+func reportStep(progress io.Writer, format string, args ...any) {
 	if progress != nil {
 		fmt.Fprintf(progress, "worker: "+format+"\n", args...)
 	}

@@ -138,17 +138,17 @@ func write(t *testing.T, path, text string) {
 // TestNeed checks that need names the missing packages to a user who is not root. Need does not name installed
 // packages.
 func TestNeed(t *testing.T) {
-	err := need(t.Context(), io.Discard, []string{"bash", "hotmount-no-such"}, 1000)
+	err := requirePackages(t.Context(), io.Discard, []string{"bash", "hotmount-no-such"}, 1000)
 	if err == nil || err.Error() != "these Debian packages are missing: hotmount-no-such" {
 		t.Errorf("got %v", err)
 	}
-	if err := need(t.Context(), io.Discard, []string{"bash"}, 1000); err != nil {
+	if err := requirePackages(t.Context(), io.Discard, []string{"bash"}, 1000); err != nil {
 		t.Errorf("with all there: %v", err)
 	}
 }
 
-// TestNeedInstalls checks that need installs missing packages for root. If the installation fails, need updates the
-// package lists and tries once more.
+// TestNeedInstalls checks that requirePackages installs missing packages for root. If the installation fails,
+// requirePackages updates the package lists and tries once more.
 func TestNeedInstalls(t *testing.T) {
 	for name, fails := range map[string]int{"at once": 0, "with new lists": 1, "not at all": 2} {
 		dir := t.TempDir()
@@ -159,7 +159,7 @@ func TestNeedInstalls(t *testing.T) {
 		}
 		t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 		t.Setenv("HOTMOUNT_TEST_CACHE", dir)
-		err := need(t.Context(), io.Discard, []string{"bash", "hotmount-no-such"}, 0)
+		err := requirePackages(t.Context(), io.Discard, []string{"bash", "hotmount-no-such"}, 0)
 		if (err != nil) != (fails > 1) {
 			t.Errorf("%s: %v", name, err)
 		}

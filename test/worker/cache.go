@@ -75,7 +75,7 @@ func (c *cache) get(ctx context.Context, name string, build func(dir string) err
 		}
 		if exists(dir) {
 			now := time.Now()
-			_ = os.Chtimes(dir, now, now) // prune uses the time to find the newest entries
+			_ = os.Chtimes(dir, now, now) // removeOld uses the time to find the newest entries
 			return &entry{dir: dir, lock: lock}, nil
 		}
 		_ = lock.Close()
@@ -125,8 +125,8 @@ func (c *cache) drop(name string) error {
 	return os.RemoveAll(filepath.Join(c.dir, name))
 }
 
-// prune removes all but the newest keep entries whose names begin with prefix. Entries in use remain.
-func (c *cache) prune(prefix string, keep int) {
+// removeOld removes all but the newest keep entries whose names begin with prefix. Entries in use remain.
+func (c *cache) removeOld(prefix string, keep int) {
 	found, err := os.ReadDir(c.dir)
 	if err != nil {
 		return

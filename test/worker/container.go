@@ -209,7 +209,7 @@ func (c *Container) HostDisks() string { return filepath.Join(c.work.memory(), "
 
 // Stop ends the container and removes what the container left on the host.
 func (c *Container) Stop() error {
-	errs := []error{c.halt()}
+	errs := []error{c.killAll()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, l := range c.attached {

@@ -24,7 +24,7 @@ func (c *Container) PowerOn(ctx context.Context) (err error) {
 	if c.init != nil {
 		return errors.New("cannot switch the container on: it is on")
 	}
-	if err := c.group.empty(); err != nil {
+	if err := c.group.recreate(); err != nil {
 		return err
 	}
 	if err := c.startInit(); err != nil {
@@ -33,7 +33,7 @@ func (c *Container) PowerOn(ctx context.Context) (err error) {
 	if err := c.awaitSystemd(ctx); err != nil {
 		return err
 	}
-	if c.harness, err = os.Open(c.group.harness()); err != nil {
+	if c.harness, err = os.Open(c.group.harnessDir()); err != nil {
 		return fmt.Errorf("cannot open a cgroup: %w", err)
 	}
 	return nil
@@ -44,7 +44,7 @@ func (c *Container) bootLog() string { return filepath.Join(c.work.path, "boot.l
 
 // startInit starts the process that becomes systemd. The caller holds c.mu.
 func (c *Container) startInit() error {
-	dir, err := os.Open(c.group.inside())
+	dir, err := os.Open(c.group.insideDir())
 	if err != nil {
 		return fmt.Errorf("cannot switch the container on: %w", err)
 	}
@@ -104,8 +104,8 @@ func answers(pid int) bool {
 	return err == nil && filepath.Base(exe) == "systemd" && exists(fmt.Sprintf("/proc/%d/root/run/systemd/private", pid))
 }
 
-// halt kills all processes of the container and waits until they are gone.
-func (c *Container) halt() error {
+// killAll kills all processes of the container and waits until they are gone.
+func (c *Container) killAll() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var err error
@@ -147,5 +147,5 @@ func (c *Container) Shutdown(ctx context.Context) error {
 			return fmt.Errorf("cannot shut down the container: %w", err)
 		}
 	}
-	return c.halt()
+	return c.killAll()
 }

@@ -36,9 +36,9 @@ func ContainerRoot(ctx context.Context, suite string, progress io.Writer) (dir s
 	r := recipe{
 		Version: recipeVersion, Suite: suite, Arch: runtime.GOARCH, Packages: containerPackages, Customize: containerHook,
 	}
-	defer c.prune("container-", keptImages)
+	defer c.removeOld("container-", keptImages)
 	e, err := c.get(ctx, "container-"+suite+"-"+key(r), func(dir string) error {
-		say(progress, "building the %s container's root filesystem (about 40 s) …", suite)
+		reportStep(progress, "building the %s container's root filesystem (about 40 s) …", suite)
 		if err := r.bootstrap(ctx, dir, filepath.Join(dir, "tree"), ""); err != nil {
 			return fmt.Errorf("cannot build the %s container's root filesystem: %w", suite, err)
 		}
@@ -67,7 +67,7 @@ func givenRoot(ctx context.Context, root string) (dir string, release func(), er
 	if err != nil {
 		return "", nil, err
 	}
-	defer c.prune("tarball-", keptImages)
+	defer c.removeOld("tarball-", keptImages)
 	e, err := c.get(ctx, "tarball-"+key(hash), func(dir string) error {
 		tree := filepath.Join(dir, "tree")
 		if err := os.Mkdir(tree, 0o755); err != nil {

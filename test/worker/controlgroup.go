@@ -28,8 +28,8 @@ type controlGroup struct {
 	holder *process
 }
 
-func (g *controlGroup) inside() string  { return filepath.Join(g.dir, "inside") }
-func (g *controlGroup) harness() string { return filepath.Join(g.dir, "harness") }
+func (g *controlGroup) insideDir() string  { return filepath.Join(g.dir, "inside") }
+func (g *controlGroup) harnessDir() string { return filepath.Join(g.dir, "harness") }
 
 // newControlGroup makes a cgroup. If the host runs systemd, which owns the hierarchy, the cgroup is a delegated scope
 // (systemd's CGROUP_DELEGATION). newControlGroup calls the function made with the cgroup's directory before it makes
@@ -96,7 +96,7 @@ func newScope(ctx context.Context, top, name string) (_ *controlGroup, err error
 
 // fill makes the subdirectories "inside" and "harness", and passes the host's controllers on to both.
 func (g *controlGroup) fill() error {
-	for _, dir := range []string{g.inside(), g.harness()} {
+	for _, dir := range []string{g.insideDir(), g.harnessDir()} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("cannot make a cgroup: %w", err)
 		}
@@ -104,7 +104,7 @@ func (g *controlGroup) fill() error {
 	// A cgroup that passes controllers on to its children cannot have processes.
 	if g.holder != nil {
 		pid := strconv.Itoa(g.holder.cmd.Process.Pid)
-		if err := os.WriteFile(filepath.Join(g.harness(), "cgroup.procs"), []byte(pid), 0); err != nil {
+		if err := os.WriteFile(filepath.Join(g.harnessDir(), "cgroup.procs"), []byte(pid), 0); err != nil {
 			return fmt.Errorf("cannot use the scope: %w", err)
 		}
 	}
@@ -120,12 +120,12 @@ func (g *controlGroup) fill() error {
 	return nil
 }
 
-// empty recreates the cgroup of the container's systemd after that systemd has ended.
-func (g *controlGroup) empty() error {
-	if err := removeGroups(g.inside()); err != nil {
+// recreate recreates the cgroup of the container's systemd after that systemd has ended.
+func (g *controlGroup) recreate() error {
+	if err := removeGroups(g.insideDir()); err != nil {
 		return err
 	}
-	if err := os.Mkdir(g.inside(), 0o755); err != nil {
+	if err := os.Mkdir(g.insideDir(), 0o755); err != nil {
 		return fmt.Errorf("cannot make a cgroup: %w", err)
 	}
 	return nil

@@ -104,9 +104,9 @@ func cpu(suite string) (model string, disabled []string) {
 
 func getImage(ctx context.Context, c *cache, suite string, progress io.Writer) (image, error) {
 	r := imageRecipe(suite)
-	defer c.prune("image-", keptImages)
+	defer c.removeOld("image-", keptImages)
 	e, err := c.get(ctx, r.name(), func(dir string) error {
-		say(progress, "building the %s worker image (about 40 s) …", suite)
+		reportStep(progress, "building the %s worker image (about 40 s) …", suite)
 		if err := r.build(ctx, dir); err != nil {
 			return fmt.Errorf("cannot build the %s worker image: %w", suite, err)
 		}

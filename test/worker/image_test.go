@@ -127,7 +127,7 @@ func TestCachePrunesWhatIsNotInUse(t *testing.T) {
 	for _, i := range []int{0, 2, 3} {
 		entries[i].release()
 	}
-	c.prune("s-", 1)
+	c.removeOld("s-", 1)
 	for name, want := range map[string]bool{"s-old": false, "s-used": true, "s-new": true, "other": true} {
 		if got := exists(filepath.Join(c.dir, name)); got != want {
 			t.Errorf("after pruning, %s is there: %v", name, got)

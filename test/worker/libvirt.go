@@ -87,7 +87,7 @@ func startLibvirt(ctx context.Context, o Options) (_ *Libvirt, err error) {
 	if err = l.define(ctx, o); err != nil {
 		return nil, err
 	}
-	say(o.Progress, "booting a worker under libvirt (about 15 s) …")
+	reportStep(o.Progress, "booting a worker under libvirt (about 15 s) …")
 	if err = l.PowerOn(ctx); err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ func TestScopeInside(t *testing.T) {
 		t.Errorf("the cgroup is %s", g.dir)
 	}
 	all, err1 := os.ReadFile(filepath.Join(g.dir, "cgroup.controllers"))
-	inside, err2 := os.ReadFile(filepath.Join(g.inside(), "cgroup.controllers"))
+	inside, err2 := os.ReadFile(filepath.Join(g.insideDir(), "cgroup.controllers"))
 	if err1 != nil || err2 != nil || string(all) != string(inside) {
 		t.Errorf("of the controllers %q the container has %q, %v %v", all, inside, err1, err2)
 	}
@@ -40,7 +40,7 @@ func TestScopeInside(t *testing.T) {
 	if delegate, err := command(t.Context(), nil, "systemctl", "show", "-P", "Delegate", "hotmount-nested.scope"); err != nil || delegate != "yes\n" {
 		t.Errorf("the scope is delegated: %q, %v", delegate, err)
 	}
-	if err := g.empty(); err != nil {
+	if err := g.recreate(); err != nil {
 		t.Error(err)
 	}
 	if err := g.remove(); err != nil {

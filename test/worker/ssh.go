@@ -98,9 +98,9 @@ func (g *guest) sshArgs(socket string) []string {
 	}
 }
 
-// standing bounds the time without kernel output before the first process starts. On a busy machine, an emulated
+// firstOutputWait bounds the time without kernel output before the first process starts. On a busy machine, an emulated
 // kernel once wrote nothing for five seconds.
-const standing = time.Minute
+const firstOutputWait = time.Minute
 
 // bootLimit bounds the time until a worker answers. On a busy machine, an emulated worker once took a minute to
 // answer.
@@ -127,17 +127,17 @@ func (g *guest) connectLocked(ctx context.Context, first string) (string, error)
 		// boots). No process of the worker runs yet, so a reset has the same effect as a later start.
 		if now := g.firstWords(); now != said || now == "" {
 			said, since = now, time.Now()
-		} else if time.Since(since) > standing && resets < 2 {
+		} else if time.Since(since) > firstOutputWait && resets < 2 {
 			if err := g.reset(ctx); err != nil {
 				return "", fmt.Errorf("cannot connect to the worker: its kernel stands: %w%s", err, g.lastWords())
 			}
-			fmt.Fprintf(os.Stderr, "worker: its kernel has said nothing for %s and not come to its first process: it is reset\n", standing)
+			fmt.Fprintf(os.Stderr, "worker: its kernel has said nothing for %s and not come to its first process: it is reset\n", firstOutputWait)
 			since, resets = time.Now(), resets+1
 		}
 		if err := g.alive(); err != nil {
 			return "", fmt.Errorf("cannot connect to the worker: %w", err)
 		}
-		if err := g.panicked(); err != nil {
+		if err := g.checkPanic(); err != nil {
 			return "", fmt.Errorf("cannot connect to the worker: %w", err)
 		}
 		if last = g.probe(ctx); last == nil {
@@ -281,11 +281,11 @@ func (g *guest) exec(ctx context.Context, name, script string, stdin io.Reader, 
 		return nil
 	case ctx.Err() != nil:
 		return fmt.Errorf("cannot run %.100q in the worker: %w%s", name, ctx.Err(), g.lastWords())
-	case errors.As(err, &exit) && exit.ExitCode() == 255 && g.ended(ctx, master):
+	case errors.As(err, &exit) && exit.ExitCode() == 255 && g.connectionLost(ctx, master):
 		err = fmt.Errorf("%w: %s", ErrConnectionLost, strings.TrimSpace(stderr.String()))
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		return fmt.Errorf("cannot run %.100q in the worker: %w", name, errors.Join(err, g.panicked()))
+		return fmt.Errorf("cannot run %.100q in the worker: %w", name, errors.Join(err, g.checkPanic()))
 	case errors.As(err, &exit) && exit.ExitCode() >= 0:
 		e := &ExitError{Code: exit.ExitCode(), Script: name, Stderr: stderr.String()}
 		if kept != nil {
@@ -296,9 +296,9 @@ func (g *guest) exec(ctx context.Context, name, script string, stdin io.Reader, 
 	return fmt.Errorf("cannot run %.100q in the worker: %w: %s", name, err, stderr.String())
 }
 
-// ended reports whether the connection is lost. At first, a script that exits with 255 looks like a lost connection.
-// ssh's master ends with the connection, but not always at once.
-func (g *guest) ended(ctx context.Context, master *process) bool {
+// connectionLost reports whether the connection is lost. At first, a script that exits with 255 looks like a lost
+// connection. ssh's master ends with the connection, but not always at once.
+func (g *guest) connectionLost(ctx context.Context, master *process) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	return master.wait(ctx) == nil
@@ -426,8 +426,8 @@ func (g *guest) firstWords() string {
 	return string(b[at:])
 }
 
-// panicked returns an error if the kernel has panicked in the current boot. The caller holds g.mu.
-func (g *guest) panicked() error {
+// checkPanic returns an error if the kernel has panicked in the current boot. The caller holds g.mu.
+func (g *guest) checkPanic() error {
 	b := g.console()
 	at := bytes.Index(b, []byte("Kernel panic - not syncing"))
 	if at < 0 {

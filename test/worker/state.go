@@ -55,9 +55,9 @@ func getState(ctx context.Context, c *cache, img image, hw hardware, o Options) 
 		return nil, err
 	}
 	name := "state-" + key(baseKey{Hardware: hw, Image: id, Dir: img.dir, Kernel: kernel})
-	defer c.prune("state-", keptStates)
+	defer c.removeOld("state-", keptStates)
 	base, err := c.get(ctx, name, func(dir string) error {
-		say(o.Progress, "booting the %s worker to save its state (about 15 s) …", img.suite)
+		reportStep(o.Progress, "booting the %s worker to save its state (about 15 s) …", img.suite)
 		if err := makeState(ctx, dir, o.Dir, img, hw, nil, settle); err != nil {
 			return fmt.Errorf("cannot save a booted worker: %w", err)
 		}
@@ -89,9 +89,9 @@ func getSetup(ctx context.Context, c *cache, img image, hw hardware, o Options, 
 			return nil, err
 		}
 	}
-	defer c.prune("setup-", keptStates)
+	defer c.removeOld("setup-", keptStates)
 	return c.get(ctx, "setup-"+key(k), func(dir string) error {
-		say(o.Progress, "preparing a worker with %s (about 10 s) …", o.what())
+		reportStep(o.Progress, "preparing a worker with %s (about 10 s) …", o.description())
 		err := makeState(ctx, dir, o.Dir, img, hw, base, func(ctx context.Context, g *guest) error {
 			if err := install(ctx, g, o); err != nil {
 				return err
@@ -99,7 +99,7 @@ func getSetup(ctx context.Context, c *cache, img image, hw hardware, o Options, 
 			return settle(ctx, g)
 		})
 		if err != nil {
-			return fmt.Errorf("cannot prepare a worker with %s: %w", o.what(), err)
+			return fmt.Errorf("cannot prepare a worker with %s: %w", o.description(), err)
 		}
 		return nil
 	})
@@ -142,7 +142,7 @@ func makeState(ctx context.Context, dir, logDir string, img image, hw hardware, 
 		}
 		return errors.Join(err, saveLogs(context.WithoutCancel(ctx), g, logDir, logs.serial, logs.qmp.Name(), logs.stderr.Name()))
 	}
-	m, g, err := bring(ctx, l, work, base)
+	m, g, err := startMachine(ctx, l, work, base)
 	if err != nil {
 		return keep(nil, err)
 	}
@@ -158,8 +158,8 @@ func makeState(ctx context.Context, dir, logDir string, img image, hw hardware, 
 	return writeID(dir)
 }
 
-// bring starts QEMU, restores the state if it is not nil, and connects to the guest.
-func bring(ctx context.Context, l launch, work *workDir, state *entry) (*machine, *guest, error) {
+// startMachine starts QEMU, restores the state if it is not nil, and connects to the guest.
+func startMachine(ctx context.Context, l launch, work *workDir, state *entry) (*machine, *guest, error) {
 	m, err := l.start(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -183,13 +183,13 @@ func come(ctx context.Context, m *machine, g *guest, state *entry) error {
 	if err := m.restore(ctx, state.path("devices")); err != nil {
 		return err
 	}
-	_, err := g.connect(ctx, freshen())
+	_, err := g.connect(ctx, freshenScript())
 	return err
 }
 
-// freshen returns a script for a restored worker. The clock of a restored worker shows the time of the save. All
+// freshenScript returns a script for a restored worker. The clock of a restored worker shows the time of the save. All
 // workers of one saved state would also draw the same random numbers.
-func freshen() string {
+func freshenScript() string {
 	now := time.Now()
 	return fmt.Sprintf(`date -u -s @%d.%09d >/dev/null
 perl -e 'open(F, ">", "/dev/urandom"); syswrite(F, "%s"); ioctl(F, 0x5207, 0)'`,

@@ -316,7 +316,7 @@ func TestKilled(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer p.kill()
-			until(t, "start", func() bool {
+			waitUntil(t, "start", func() bool {
 				if !p.running() {
 					t.Fatalf("the process has ended: %v", p.err)
 				}
@@ -326,12 +326,12 @@ func TestKilled(t *testing.T) {
 				t.Fatalf("%d QEMUs run", n)
 			}
 			p.kill()
-			until(t, "end", func() bool { return qemus(t, dir) == 0 })
+			waitUntil(t, "end", func() bool { return qemus(t, dir) == 0 })
 		})
 	}
 }
 
-func until(t *testing.T, what string, done func() bool) {
+func waitUntil(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

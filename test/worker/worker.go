@@ -97,7 +97,7 @@ func (o Options) withDefaults() Options {
 func (o Options) customised() bool { return o.Deb != "" || len(o.Files) > 0 || o.Setup != "" }
 
 // The method what lists, for a message, everything that o installs in the worker.
-func (o Options) what() string {
+func (o Options) description() string {
 	var parts []string
 	if o.Deb != "" {
 		parts = append(parts, filepath.Base(o.Deb))
@@ -140,7 +140,7 @@ func Start(ctx context.Context, o Options) (*Worker, error) {
 	for try := 1; ; try++ {
 		w, err := start(ctx, o)
 		if errors.Is(err, errRestore) && try == 1 {
-			say(o.Progress, "%v; making it anew …", err)
+			reportStep(o.Progress, "%v; making it anew …", err)
 			continue
 		}
 		if err != nil {
@@ -290,15 +290,15 @@ func (w *Worker) SetKernelArgs(args ...string) {
 // PowerCut ends the worker at once. Everything that the worker's kernel has not yet written to its disks is lost.
 func (w *Worker) PowerCut(context.Context) error {
 	w.mu.Lock()
-	w.off()
+	w.removeMachine()
 	w.mu.Unlock()
 	// Disconnect after off: a connection attempt keeps the lock until the machine is gone.
 	w.disconnect()
 	return nil
 }
 
-// off removes the machine, and the disks that were unplugged from it. The caller holds w.mu.
-func (w *Worker) off() {
+// removeMachine removes the machine, and the disks that were unplugged from it. The caller holds w.mu.
+func (w *Worker) removeMachine() {
 	if w.machine == nil {
 		return
 	}
@@ -360,7 +360,7 @@ func (w *Worker) switchOn(ctx context.Context) (*machine, error) {
 // Stop ends the worker and removes what it has left.
 func (w *Worker) Stop() error {
 	w.mu.Lock()
-	w.off()
+	w.removeMachine()
 	w.mu.Unlock()
 	if w.guest != nil {
 		w.disconnect()
