@@ -36,8 +36,8 @@ func (f *Facts) sameWWN(o *Facts) bool {
 // "mpath-" followed by its WWID. For NVMe, the WWID is the kernel's WWN. For SCSI, the WWID is udev's ID_SERIAL: a
 // digit for the kind, then the number with "_" for spaces (check_fill_0x83_id in scsi_serial.c of systemd).
 func (f *Facts) pathOf(o *Facts) bool {
-	id, is := strings.CutPrefix(o.Serial, "mpath-")
-	if !is || o.Transport != "dm" || f.WWN == "" {
+	id, ok := strings.CutPrefix(o.Serial, "mpath-")
+	if !ok || o.Transport != "dm" || f.WWN == "" {
 		return false
 	}
 	kind, number, _ := strings.Cut(f.WWN, ".")

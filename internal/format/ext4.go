@@ -156,11 +156,11 @@ func (s *Session) setRootMode(ctx context.Context, i *disk.Intent, allowed func(
 	if err != nil || mode == 0 {
 		return err
 	}
-	is, used, err := probe.Ext4Root(s.keep, i.UUID)
+	current, used, err := probe.Ext4Root(s.keep, i.UUID)
 	if err == nil && used {
 		s.deps.Log(fmt.Sprintf("the root directory of %s keeps its mode: the filesystem was mounted", i.UUID))
 	}
-	if err != nil || used || is == mode {
+	if err != nil || used || current == mode {
 		return err
 	}
 	if err := allowed(); err != nil {
@@ -175,10 +175,10 @@ func (s *Session) setRootMode(ctx context.Context, i *disk.Intent, allowed func(
 		err = s.keep.Sync()
 	}
 	if err == nil {
-		is, _, err = probe.Ext4Root(s.keep, i.UUID)
+		current, _, err = probe.Ext4Root(s.keep, i.UUID)
 	}
-	if err == nil && is != mode {
-		err = fmt.Errorf("the root directory has mode %#o, not %#o: debugfs says %q", is, mode, lines)
+	if err == nil && current != mode {
+		err = fmt.Errorf("the root directory has mode %#o, not %#o: debugfs says %q", current, mode, lines)
 	}
 	return err
 }

@@ -27,15 +27,15 @@ func Bound(tree []Mount) map[string][]string {
 // ChangedNodes returns the sorted names of the devices whose nodes are bind-mounted at different places in the two
 // tables.
 func ChangedNodes(before, now []Mount) []string {
-	was, is := Bound(before), Bound(now)
+	oldPlaces, newPlaces := Bound(before), Bound(now)
 	var names []string
-	for name, places := range is {
-		if !slices.Equal(places, was[name]) {
+	for name, places := range newPlaces {
+		if !slices.Equal(places, oldPlaces[name]) {
 			names = append(names, name)
 		}
-		delete(was, name)
+		delete(oldPlaces, name)
 	}
-	for name := range was {
+	for name := range oldPlaces {
 		names = append(names, name)
 	}
 	slices.Sort(names)

@@ -21,15 +21,15 @@ func Changed(before, now []Mount) []disk.Dev {
 	for len(before) > 0 && len(now) > 0 && before[len(before)-1] == now[len(now)-1] {
 		before, now = before[:len(before)-1], now[:len(now)-1]
 	}
-	was, is := map[Mount]bool{}, map[Mount]bool{}
+	oldSet, newSet := map[Mount]bool{}, map[Mount]bool{}
 	for _, m := range before {
-		was[m] = true
+		oldSet[m] = true
 	}
 	for _, m := range now {
-		is[m] = true
+		newSet[m] = true
 	}
 	// changed has the mounts that are in only one of the tables.
-	changed := slices.DeleteFunc(slices.Concat(before, now), func(m Mount) bool { return was[m] && is[m] })
+	changed := slices.DeleteFunc(slices.Concat(before, now), func(m Mount) bool { return oldSet[m] && newSet[m] })
 	var devices []disk.Dev
 	for _, m := range changed {
 		devices = append(devices, m.Dev)

@@ -229,8 +229,8 @@ func uses(dir string, ours map[int]bool, dev disk.Dev) []string {
 // point in another namespace detaches the mount (rmdir(2), detach_mounts in fs/namespace.c).
 func isOnDevice(info, open string, ours map[int]bool, dev disk.Dev) bool {
 	if id, err := strconv.Atoi(Field(info, "mnt_id")); err == nil {
-		if is, known := ours[id]; known {
-			return is
+		if onDevice, known := ours[id]; known {
+			return onDevice
 		}
 	}
 	var st unix.Statx_t

@@ -118,8 +118,8 @@ func Consider(f *disk.Facts, s *disk.Settings) (classes []Considered, exclusions
 			of = wholeDisk(f)
 		}
 		one := Considered{Class: c, Matches: matchesOf(of, &c.Selectors), Has: has == c}
-		barred := c.Partitions && raw
-		one.Selected, one.Other = !barred && selects(ownSubject(f), c), !barred && selectsRelated(f, c)
+		isGivenOut := c.Partitions && raw
+		one.Selected, one.Other = !isGivenOut && selects(ownSubject(f), c), !isGivenOut && selectsRelated(f, c)
 		switch asks := one.Selected || one.Other; {
 		case one.Has:
 			one.Verdict = hasIt(&one)
@@ -132,7 +132,7 @@ func Consider(f *disk.Facts, s *disk.Settings) (classes []Considered, exclusions
 		case asks:
 			one.Verdict = "would select " + selected(f, &one)
 		default:
-			one.Verdict = passedOver(of, c, barred)
+			one.Verdict = passedOver(of, c, isGivenOut)
 		}
 		classes = append(classes, one)
 		if (one.Selected || one.Other) && before == nil {
@@ -162,9 +162,9 @@ func selected(f *disk.Facts, one *Considered) string {
 }
 
 // passedOver returns why a class does not select the disk.
-func passedOver(of subject, c *disk.Class, barred bool) string {
+func passedOver(of subject, c *disk.Class, isGivenOut bool) string {
 	switch {
-	case barred:
+	case isGivenOut:
 		return "is not asked: it was given out as a block volume, and a class has it for that"
 	case !nameMayMatch(of.name, &c.Selectors):
 		return "may not select this kind of device: no pattern in names has its letters as they are"

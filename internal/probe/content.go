@@ -67,13 +67,13 @@ func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content,
 	case damage == nil:
 		super = &xfs
 	}
-	var early sync.WaitGroup
-	defer early.Wait()
+	var earlyScan sync.WaitGroup
+	defer earlyScan.Wait()
 	scanning, stop := context.WithCancel(ctx)
 	defer stop()
 	scan := sync.OnceValues(func() (Finding, error) { return Scan(scanning, s, plan) })
 	if zeros {
-		early.Go(func() { _, _ = scan() }) // the call of scan below returns the result
+		earlyScan.Go(func() { _, _ = scan() }) // the call of scan below returns the result
 	}
 	sigs, err := Signatures(ctx, r, s.Node)
 	if err != nil {

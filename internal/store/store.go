@@ -326,7 +326,7 @@ func (s Store) recordAccept(f *disk.Facts, boot string, w disk.Word) error {
 // change durably writes the state if f changes it. If f changes nothing, change succeeds even in a state directory that
 // cannot be written.
 func (s Store) change(f func(*state)) error {
-	changed := func() (st state, is bool, err error) {
+	changed := func() (st state, differs bool, err error) {
 		if st, err = s.load(); err != nil {
 			return st, false, err
 		}
@@ -335,12 +335,12 @@ func (s Store) change(f func(*state)) error {
 		after, afterErr := json.Marshal(st)
 		return st, !bytes.Equal(before, after), cmp.Or(err, afterErr)
 	}
-	if _, is, err := changed(); err != nil || !is {
+	if _, differs, err := changed(); err != nil || !differs {
 		return err
 	}
 	return s.locked(func() error {
-		st, is, err := changed()
-		if err != nil || !is {
+		st, differs, err := changed()
+		if err != nil || !differs {
 			return err
 		}
 		return s.save(s.stateFile(), st)

@@ -111,15 +111,15 @@ func endTurn(all []*start, most time.Duration, turn func()) {
 		turn()
 		return
 	}
-	once := sync.OnceFunc(turn)
-	late := time.AfterFunc(most, once)
+	turnOnce := sync.OnceFunc(turn)
+	late := time.AfterFunc(most, turnOnce)
 	left := new(atomic.Int64)
 	left.Store(int64(len(all)))
 	for _, s := range all {
 		s.over = sync.OnceFunc(func() {
 			if left.Add(-1) == 0 {
 				late.Stop()
-				once()
+				turnOnce()
 			}
 		})
 	}

@@ -64,22 +64,22 @@ func Of(ctx context.Context, paths []string, hung map[string]int) map[string]Spa
 			delete(hung, p)
 		}
 	}
-	var asked []string
+	var notHung []string
 	for _, p := range paths {
 		if hung[p] == 0 {
-			asked = append(asked, p)
+			notHung = append(notHung, p)
 		}
 	}
 	known := map[string]Space{}
-	if len(asked) == 0 {
+	if len(notHung) == 0 {
 		return known
 	}
-	all, err := run.Self[Space](ctx, nil, append([]string{"usage"}, asked...)...)
+	all, err := run.Self[Space](ctx, nil, append([]string{"usage"}, notHung...)...)
 	for _, u := range all {
 		known[u.At] = u
 	}
 	var child run.Unanswered
-	for _, p := range asked {
+	for _, p := range notHung {
 		if _, ok := known[p]; !ok && errors.As(err, &child) {
 			hung[p] = child.PID
 		}
