@@ -113,7 +113,7 @@ func aboutOptions(line string, class *disk.Class) bool {
 // causes are the causes of a failed mount. Each cause is recognised by the words of the kernel or of mount(8), and the
 // most certain cause comes first. The words of the kernel are those of Linux 5.10 to 6.18.
 //
-// Only words about damage lead to the command that checks a filesystem. ofNode marks a fault of the node or of the
+// Only words about damage lead to the commands that check a filesystem and overwrite the disk. ofNode marks a fault of the node or of the
 // configuration, against which formatting does not help.
 var causes = []struct {
 	words, meaning string
@@ -130,7 +130,7 @@ var causes = []struct {
 	// These words come from xfs_readsb in fs/xfs/xfs_mount.c and ext4_load_super in fs/ext4/super.c.
 	{`device supports [0-9]+ byte sectors|bad block size`, "the filesystem was made for smaller sectors than this disk has, and is not damaged; attach the disk with sectors of 512 bytes", false},
 	{`external log|external journal|journal device`, "the filesystem has its log on another device, and is not damaged; hotmount mounts only a filesystem that is on one disk", false},
-	{`[Cc]orrupt|Structure needs cleaning|[Cc]hecksum|CRC error|Bad message|xfs_repair|bad geometry|run e2fsck`, "check the filesystem with: CHECK", false},
+	{`[Cc]orrupt|Structure needs cleaning|[Cc]hecksum|CRC error|Bad message|xfs_repair|bad geometry|run e2fsck`, "check the filesystem with: CHECK; or, if its data is not needed: hotmount format NAME", false},
 	{`I/O error|Input/output error`, "the disk has read or write errors, and the filesystem may still be good; to see the errors: journalctl -k -b -g NAME", false},
 }
 

@@ -30,7 +30,7 @@ func TestWhyAMountFailed(t *testing.T) {
 		sectors = "the filesystem was made for smaller sectors than this disk has"
 		apart   = "the filesystem has its log on another device"
 		module  = "this kernel cannot mount xfs, because the module is missing or cannot be loaded; nothing is wrong with the disk; to see why: modprobe xfs"
-		check   = "check the filesystem with: xfs_repair -n /dev/vdc"
+		check   = "check the filesystem with: xfs_repair -n /dev/vdc; or, if its data is not needed: hotmount format vdc"
 		unknown = "nothing reports damage; to check the options of class fast: hotmount config check"
 		reads   = "the disk has read or write errors"
 		open    = "the kernel did not read the disk, so this is not a sign of damage; to see which process has the disk open: fuser -v /dev/vdc"
@@ -95,7 +95,7 @@ func TestFailure(t *testing.T) {
 	}{
 		{attempt{kernel: []string{duplicate}}, "process 7 (db): has a file open", held + disk.ErrHeld.Error() + "; when the disk was detached, the filesystem was used by: process 7 (db): has a file open; hotmount mounts the disk when nothing uses it any more; to see what uses the disk: hotmount doctor", true},
 		{attempt{kernel: []string{duplicate}}, "", held + disk.ErrHeld.Error() + "; hotmount mounts the disk when nothing uses it any more; to see what uses the disk: hotmount doctor", true},
-		{attempt{kernel: []string{"XFS (vdc): Corruption", "XFS (vdc): b"}, result: "failed"}, "process 7", held + "the kernel says: XFS (vdc): Corruption / XFS (vdc): b; check the filesystem with: e2fsck -fn /dev/vdc; for the whole log: journalctl -b -u 'a.mount'", false},
+		{attempt{kernel: []string{"XFS (vdc): Corruption", "XFS (vdc): b"}, result: "failed"}, "process 7", held + "the kernel says: XFS (vdc): Corruption / XFS (vdc): b; check the filesystem with: e2fsck -fn /dev/vdc; or, if its data is not needed: hotmount format vdc; for the whole log: journalctl -b -u 'a.mount'", false},
 		{attempt{result: "canceled"}, "", held + `systemd ended the job with "canceled"; nothing reports damage; to check the options of class fast: hotmount config check; for the whole log: journalctl -b -u 'a.mount'`, false},
 		// A masked unit never runs mount(8).
 		{attempt{}, "", held + `the job of a.mount failed, mount(8) printed nothing, and nothing reports damage; to see why: systemctl status 'a.mount'`, false},

@@ -30,7 +30,7 @@ func TestDamaged(t *testing.T) {
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: "SICK"})
 	// The random bytes overwrite the header of the first inodes in sector 2, which a mount reads.
 	m.run(fmt.Sprintf("dd if=/dev/%[1]s of=/root/agi bs=512 skip=2 count=1 status=none; head -c 512 /dev/urandom | dd of=/dev/%[1]s bs=512 seek=2 conv=notrunc,fsync status=none; dd if=/dev/%[1]s bs=512 skip=2 count=1 status=none | sha256sum >/root/sum; udevadm settle; systemctl start hotmount", name))
-	m.waitForLog("/dev/" + name + " .*the kernel says: .*XFS .*; check the filesystem with: xfs_repair -n /dev/" + name)
+	m.waitForLog("/dev/" + name + " .*the kernel says: .*XFS .*; check the filesystem with: xfs_repair -n /dev/" + name + "; or, if its data is not needed: hotmount format " + name + ";")
 	m.wait("it to be counted", "systemctl show -p StatusText --value hotmount | grep -q '1 failing'")
 	m.checkStatus(name + " is failed: .*the kernel says: .*XFS .*xfs_repair -n /dev/" + name)
 	// Only sector 2 is compared, because a failing mount may write to the log. A repair would change the sector.
@@ -340,7 +340,7 @@ func (m machine) corrected() {
 func (m machine) checkNoRepair(name string) {
 	m.t.Helper()
 	m.wait("the failure in the status", "(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep -E '"+name+" is failed: '")
-	m.run("! (hotmount status || [ $? = 3 ]) | grep -E 'xfs_repair|e2fsck'")
+	m.run("! (hotmount status || [ $? = 3 ]) | grep -E 'xfs_repair|e2fsck|hotmount format'")
 }
 
 // noToken checks that hotmount offers no token to format a disk if the disk's content is not the reason for the failed
