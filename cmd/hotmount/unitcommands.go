@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hotmount/internal/config"
 	"hotmount/internal/disk"
 	"hotmount/internal/helper"
 	"hotmount/internal/inventory"
@@ -40,6 +41,9 @@ func unitCommands() []*cobra.Command {
 				return usageError{err}
 			}
 			return helper.Gone(ctx, host(), id, socket)
+		}),
+		hidden("try-options", "Try the mount options of the classes on scratch filesystems", 0, func(ctx context.Context, _ []string) error {
+			return helper.TryClasses(ctx, host(), run.Exec{}, config.Default().Classes[0].Options)
 		}),
 		hidden("trim", "Return the free space of filesystems to the storage", 0, func(ctx context.Context, _ []string) error {
 			return helper.Trim(ctx, host())

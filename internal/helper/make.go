@@ -39,7 +39,7 @@ type making struct {
 func (j *job) proveAndMake(ctx context.Context) (c disk.Content, writes uint64, err error) {
 	// A blank disk is not read again while the class's options are wrong.
 	if last := j.facts.Standing.Verdict; last.Valid(j.facts) && last.Failure != "" {
-		if err := canMount(policy.Select(j.facts, j.settings), j.facts.ID); err != nil && err.Error() == last.Failure {
+		if err := canMount(j.host.Store, policy.Select(j.facts, j.settings), j.facts.ID); err != nil && err.Error() == last.Failure {
 			return c, 0, err
 		}
 	}
@@ -205,7 +205,7 @@ func (m *making) conclude(ctx context.Context, c *disk.Content) error {
 // makeFilesystem records the format and runs mkfs.
 func (m *making) makeFilesystem(ctx context.Context, c *disk.Content) error {
 	f, class := m.facts, m.class
-	if err := canMount(class, f.ID); err != nil {
+	if err := canMount(m.host.Store, class, f.ID); err != nil {
 		return err
 	}
 	again := c.Kind == disk.HalfMade && m.token == ""

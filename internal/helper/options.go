@@ -14,7 +14,9 @@ import (
 
 	"hotmount/internal/disk"
 	"hotmount/internal/format"
+	"hotmount/internal/inventory"
 	"hotmount/internal/run"
+	"hotmount/internal/store"
 )
 
 // ofAnyMount are the options that mount(8) or the kernel handles for every filesystem, so that no filesystem driver
@@ -65,12 +67,64 @@ func kernelSays(fd int, otherwise error) string {
 	return otherwise.Error()
 }
 
+// refused returns an error if no filesystem of the type can be mounted with the class's options, as far as the kernel
+// or TryClasses has found out.
+func refused(st store.Store, class *disk.Class, fstype string) error {
+	if err := kernelTakes(fstype, class.MountOptions(fstype)); err != nil {
+		return err
+	}
+	tried, err := st.Tried()
+	if why := tried[triedKey(class, fstype)]; why != "" {
+		return errors.New(why)
+	}
+	return err
+}
+
 // canMount returns an error if the filesystem that the class creates could not be mounted with the class's options.
-func canMount(class *disk.Class, id disk.ID) error {
-	if err := kernelTakes(class.Create, class.MountOptions(class.Create)); err != nil {
+func canMount(st store.Store, class *disk.Class, id disk.ID) error {
+	if err := refused(st, class, class.Create); err != nil {
 		return fmt.Errorf("cannot format %s: its class could not mount the new filesystem: %w; nothing is written; %s", id, err, optionsRemedy(class))
 	}
 	return nil
+}
+
+// triedKey returns the name of a scratch filesystem in the record: its type and the class's mount options.
+func triedKey(class *disk.Class, fstype string) string {
+	return fstype + " " + strings.Join(class.MountOptions(fstype), ",")
+}
+
+// TryClasses mounts a scratch filesystem for each class that formats disks and does not have the options usual, and
+// records the result for the format of disks. TryClasses tries no options twice in one boot. TryClasses must run in a
+// mount namespace of its own.
+func TryClasses(ctx context.Context, h inventory.Host, r run.Runner, usual []string) error {
+	s, err := h.Store.Settings()
+	if err != nil {
+		return err
+	}
+	last, err := h.Store.Tried()
+	if err != nil {
+		return err
+	}
+	now := map[string]string{}
+	for i := range s.Classes {
+		class := &s.Classes[i]
+		if class.Mode == disk.ModeBlock || class.Create == "none" || slices.Equal(class.Options, usual) {
+			continue
+		}
+		key := triedKey(class, class.Create)
+		why, known := last[key]
+		if !known {
+			err := tryMount(ctx, r, class.Create, class.MountOptions(class.Create), true)
+			if errors.Is(err, errUntried) || ctx.Err() != nil {
+				continue // the next format tries again
+			}
+			if err != nil {
+				why = fmt.Sprintf("a new %s filesystem cannot be mounted with %q: %v", class.Create, class.Options, err)
+			}
+		}
+		now[key] = why
+	}
+	return h.Store.SaveTried(now)
 }
 
 func optionsRemedy(class *disk.Class) string {
@@ -97,7 +151,7 @@ func TryOptions(ctx context.Context, r run.Runner, s *disk.Settings, usual []str
 			options := class.MountOptions(fstype)
 			refused := kernelTakes(fstype, options)
 			if refused == nil && !slices.Equal(class.Options, usual) {
-				refused = tryMount(ctx, r, fstype, options)
+				refused = tryMount(ctx, r, fstype, options, false)
 			}
 			if errors.Is(refused, errUntried) {
 				warnings = append(warnings, fmt.Sprintf("%s: %s was not tried with a new %s filesystem: %v", origin(key), key, fstype, refused))
@@ -121,9 +175,9 @@ const tryPatience = time.Minute
 // errUntried reports that this machine cannot mount a scratch filesystem with any options.
 var errUntried = errors.New("mount options cannot be tried on this machine")
 
-// tryMount makes a filesystem in a temporary file. tryMount mounts the file in a mount namespace that ends with
-// mount(8).
-func tryMount(ctx context.Context, r run.Runner, fstype string, options []string) (err error) {
+// tryMount makes a filesystem in a temporary file and mounts the file. Unless the process is private, which means that it
+// has a mount namespace of its own, mount(8) gets one that ends with mount(8).
+func tryMount(ctx context.Context, r run.Runner, fstype string, options []string, private bool) (err error) {
 	dir, err := os.MkdirTemp("", "hotmount-check-")
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUntried, err)
@@ -131,13 +185,17 @@ func tryMount(ctx context.Context, r run.Runner, fstype string, options []string
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	file, at := filepath.Join(dir, "disk"), filepath.Join(dir, "mnt")
 	mount := func(options ...string) error {
-		res, err := r.Run(ctx, run.Command{Path: "/usr/bin/unshare", Timeout: tryPatience, Args: []string{
-			"--mount", "/usr/bin/mount", "-t", fstype, "-o", strings.Join(append([]string{"loop"}, options...), ","), file, at,
-		}})
+		c := run.Command{Path: "/usr/bin/mount", Timeout: tryPatience, Args: []string{"-t", fstype, "-o", strings.Join(append([]string{"loop"}, options...), ","), file, at}}
+		if !private {
+			c.Path, c.Args = "/usr/bin/unshare", append([]string{"--mount", c.Path}, c.Args...)
+		}
+		res, err := r.Run(ctx, c)
 		if err == nil && res.ExitCode != 0 {
 			said, _, _ := strings.Cut(strings.TrimSpace(string(res.Stderr)), "\n")
 			_, words, _ := strings.Cut(strings.TrimPrefix(said, "mount: "), ": ")
 			err = errors.New(disk.Visible(words))
+		} else if err == nil && private {
+			_, err = r.Run(ctx, run.Command{Path: "/usr/bin/umount", Timeout: tryPatience, Args: []string{at}})
 		}
 		return err
 	}

@@ -3,6 +3,7 @@
 package helper
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -86,5 +87,50 @@ func TestTryOptions(t *testing.T) {
 		if err != nil && !strings.Contains(err.Error(), test.fault) {
 			t.Errorf("%s, %s: %v", test.create, test.options, err)
 		}
+	}
+}
+
+// countingRunner counts the programs that it runs.
+type countingRunner struct{ count int }
+
+func (r *countingRunner) Run(ctx context.Context, c run.Command) (run.Result, error) {
+	r.count++
+	return run.Exec{}.Run(ctx, c)
+}
+
+// TestTryClasses checks that the options of each class that formats are tried once, and that no disk is formatted if the
+// kernel has refused them.
+func TestTryClasses(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	h, usual := nodetest.New(t), []string{"noatime", "nodev", "nosuid"}
+	class := func(name, create string, options ...string) disk.Class {
+		return disk.Class{Name: name, Mode: disk.ModeFilesystem, Create: create, Options: options}
+	}
+	s := disk.Settings{Classes: []disk.Class{
+		class("usual", disk.XFS, usual...), class("good", disk.XFS, "noatime", "logbsize=256k"), class("bad", disk.XFS, "logbsize=17k"),
+		class("ext4", disk.Ext4, "prjquota"), class("none", "none", "logbsize=17k"), {Name: "block", Mode: disk.ModeBlock, Create: disk.XFS, Options: []string{"logbsize=18k"}},
+	}}
+	if err := h.Store.SaveSettings(&s); err != nil {
+		t.Fatal(err)
+	}
+	var r countingRunner
+	for i := range 2 {
+		if err := TryClasses(t.Context(), h, &r, usual); err != nil {
+			t.Fatal(err)
+		}
+		tried, err := h.Store.Tried()
+		if err != nil || len(tried) != 3 {
+			t.Errorf("run %d: %v, %v", i, tried, err)
+		}
+		for j, want := range []string{"", "", "cannot be mounted with [\"logbsize=17k\"]: wrong fs type, bad option", "cannot be mounted with [\"prjquota\"]: "} {
+			err := canMount(h.Store, &s.Classes[j], disk.ID{Name: "vdb", Seq: 7})
+			if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "; nothing is written; ")) {
+				t.Errorf("run %d, class %s: %v", i, s.Classes[j].Name, err)
+			}
+		}
+		if (r.count > 0) != (i == 0) {
+			t.Errorf("run %d ran %d programs", i, r.count)
+		}
+		r.count = 0
 	}
 }

@@ -85,7 +85,7 @@ func learnFailure(h inventory.Host, f *disk.Facts, class *disk.Class) error {
 		}
 		// The daemon may not try the options with the kernel, and its journal may lack the kernel's message.
 		fstype := l.Decision.Type
-		if fault := kernelTakes(fstype, class.MountOptions(fstype)); fault != nil {
+		if fault := refused(h.Store, class, fstype); fault != nil {
 			return fmt.Errorf("cannot format %s: the content of the disk is not at fault, but the node or the class: %w; nothing is written; %s", f.Name, fault, optionsRemedy(class))
 		}
 		f.Standing.MountFailure = l.Failure

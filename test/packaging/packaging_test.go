@@ -132,6 +132,7 @@ var exposures = map[string]float64{
 	"hotmount-wait@.service":    1.1,
 	"hotmount-gone@.service":    1.1,
 	"hotmount-users@.service":   1.7,
+	"hotmount-options.service":  1.4,
 	"hotmount-stage@.service":   1.7,
 	"hotmount-grow@.service":    3.5,
 	"hotmount-block@.service":   2.9,

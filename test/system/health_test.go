@@ -482,6 +482,16 @@ func TestWhyTheKernelDoesNotMount(t *testing.T) {
 	m.noToken(name, "xfs: Unknown parameter 'noattime'")
 	m.corrected()
 	m.mounted(name)
+
+	// The kernel refuses this option only when it mounts a filesystem.
+	m.options("logbsize=17k")
+	m.run("out=$(hotmount config check 2>&1) || [ $? = 3 ]; grep -F 'with which a new xfs filesystem cannot be mounted: wrong fs type, bad option' <<<\"$out\"")
+	name, _ = m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "SCRATCH"})
+	m.says("/dev/" + name + " .*cannot format " + name + " .*: its class could not mount the new filesystem: a new xfs filesystem cannot be mounted with .*logbsize=17k.*: wrong fs type, bad option.*; nothing is written; to check the options of class default: hotmount config check && systemctl reload hotmount")
+	m.untouched(name)
+	m.corrected()
+	m.mounted(name)
+	m.run("[ -z \"$(losetup -nl)$(findmnt -rno TARGET | grep hotmount-check)\" ]")
 }
 
 // rootOn puts the class directory and the state directory on one new filesystem of the given type. The filesystem plays

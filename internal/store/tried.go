@@ -1,0 +1,25 @@
+package store
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+)
+
+// triedFile is in the runtime directory, because the kernel of the next boot may take other mount options.
+func (s Store) triedFile() string { return filepath.Join(s.Runtime, "options.json") }
+
+// SaveTried records for each filesystem type with mount options why a new filesystem cannot be mounted, or "" if it
+// can.
+func (s Store) SaveTried(tried map[string]string) error {
+	return wrap(writeJSON(s.triedFile(), tried, false), "cannot record which mount options were tried")
+}
+
+// Tried returns what SaveTried has recorded since boot.
+func (s Store) Tried() (map[string]string, error) {
+	tried := map[string]string{}
+	if err := readJSON(s.triedFile(), &tried); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, wrap(err, "cannot read which mount options were tried")
+	}
+	return tried, nil
+}
