@@ -25,6 +25,8 @@ type attempt struct {
 	mount, kernel []string
 	// result is the result of the mount unit's job (JOB_RESULT in systemd.journal-fields(7)), empty if unknown.
 	result string
+	// unread is the reason why the journal could not be read, or nil.
+	unread error
 }
 
 // mostLines is the largest number of lines of an attempt that a message repeats. mostEntries is the largest number of
@@ -47,12 +49,17 @@ func readAttempt(ctx context.Context, r run.Runner, h inventory.Host, f *disk.Fa
 		// A child of PID 1 that cannot execute mount(8) may end before journald sees to which unit it belongs.
 		"_UID=0", "SYSLOG_IDENTIFIER=(mount)", "UNIT=" + mountUnit,
 	}})
+	if err == nil && res.ExitCode != 0 && len(res.Stderr) > 0 {
+		err = fmt.Errorf("journalctl ended with exit code %d: %s", res.ExitCode, disk.Visible(string(res.Stderr)))
+	}
 	if err != nil {
+		a.unread = err
 		return a
 	}
 	// The kernel does not reuse the name of a disk while the disk is attached. After the disk is detached, the lines
 	// may be about another disk.
 	if now, err := h.Look(f.Name); err != nil || now.Seq != f.Seq {
+		a.unread = err
 		return a
 	}
 	for in := json.NewDecoder(bytes.NewReader(res.Stdout)); ; {
@@ -175,6 +182,9 @@ func (a *attempt) failure(f *disk.Facts, class *disk.Class, fstype, mountUnit, h
 			holders = "; when the disk was detached, the filesystem was used by: " + holders
 		}
 		return fmt.Errorf("cannot mount %s: %w%s; hotmount mounts the disk when nothing uses it any more; to see what uses the disk: hotmount doctor", f.ID, disk.ErrHeld, holders)
+	}
+	if a.unread != nil {
+		return fmt.Errorf("cannot mount %s: the job of %s failed, and its messages could not be read: %w; to see why: systemctl status '%[2]s'", f.ID, mountUnit, a.unread)
 	}
 	if (a.result == "" || a.result == "failed") && len(a.mount)+len(a.kernel) == 0 {
 		return fmt.Errorf("cannot mount %s: the job of %s failed, mount(8) printed nothing, and nothing reports damage; to see why: systemctl status '%[2]s'", f.ID, mountUnit)

@@ -98,6 +98,7 @@ func TestFailure(t *testing.T) {
 		{attempt{kernel: []string{"XFS (vdc): Corruption", "XFS (vdc): b"}, result: "failed"}, "process 7", held + "the kernel says: XFS (vdc): Corruption / XFS (vdc): b; check the filesystem with: e2fsck -fn /dev/vdc; or, if its data is not needed: hotmount format vdc; for the whole log: journalctl -b -u 'a.mount'", false},
 		{attempt{result: "canceled"}, "", held + `systemd ended the job with "canceled"; nothing reports damage; to check the options of class fast: hotmount config check; for the whole log: journalctl -b -u 'a.mount'`, false},
 		// A masked unit never runs mount(8).
+		{attempt{unread: errors.New("no time")}, "", held + `the job of a.mount failed, and its messages could not be read: no time; to see why: systemctl status 'a.mount'`, false},
 		{attempt{}, "", held + `the job of a.mount failed, mount(8) printed nothing, and nothing reports damage; to see why: systemctl status 'a.mount'`, false},
 	} {
 		err := test.failure(&disk.Facts{ID: disk.ID{Name: "vdc", Seq: 7}}, &disk.Class{Name: "fast"}, disk.Ext4, "a.mount", test.holders)
