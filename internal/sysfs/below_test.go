@@ -40,6 +40,9 @@ func TestUnderlying(t *testing.T) {
 	}
 	level := func(level string) tree { return tree{virtual + "dm-0/md/level": level + "\n"} }
 	two := on("dm-0", pci+"vdb", pci+"vdc")
+	three := on("dm-0", pci+"vdb", pci+"vdc", pci+"vdd")
+	striped := all(on("dm-0", virtual+"dm-1", virtual+"dm-2"), on("dm-1", pci+"vdb"), on("dm-2", pci+"vdc"),
+		tree{virtual + "dm-1/dm/name": "vg-lv_rimage_0\n", virtual + "dm-2/dm/name": "vg-lv_rimage_1\n"})
 	crypt := all(on("dm-0", virtual+"dm-1"), on("dm-1", pci+"vdb/vdb1"))
 	mirror := all(on("dm-0", virtual+"dm-1", virtual+"dm-2", virtual+"dm-3", virtual+"dm-4"), on("dm-1", pci+"vdb"), on("dm-2", pci+"vdb"), on("dm-3", pci+"vdc"), on("dm-4", pci+"vdc"),
 		tree{virtual + "dm-1/dm/name": "vg-lv_rmeta_0\n", virtual + "dm-2/dm/name": "vg-lv_rimage_0\n", virtual + "dm-3/dm/name": "vg-lv_rmeta_1\n", virtual + "dm-4/dm/name": "vg-lv_rimage_1\n"})
@@ -63,6 +66,9 @@ func TestUnderlying(t *testing.T) {
 		"md, a mirror, one pulled":         {all(without(two, pci+"vdc"), level("raid1")), "[{vdb  false}]"},
 		"md, striped, one pulled":          {all(without(two, pci+"vdc"), level("raid0")), "[{vdb  false} {vdc  true}]"},
 		"md, linear, one pulled":           {all(without(two, pci+"vdc"), level("linear")), "[{vdb  false} {vdc  true}]"},
+		"md, raid5, two of three pulled":   {all(without(without(three, pci+"vdc"), pci+"vdd"), level("raid5")), "[{vdb  false} {vdc  true} {vdd  true}]"},
+		"md, raid5, one of three pulled":   {all(without(three, pci+"vdc"), level("raid5")), "[{vdb  false} {vdd  false}]"},
+		"LVM raid0, one pulled":            {without(striped, pci+"vdc"), "[{dm-1  false} {dm-2  false} {vdb  false} {vdc  true}]"},
 		"a mirror of LVM":                  {mirror, "[{dm-1  false} {dm-2  false} {dm-3  false} {dm-4  false} {vdb  false} {vdc  false}]"},
 		"a mirror of LVM, one pulled":      {without(mirror, pci+"vdc"), "[{dm-1  false} {dm-2  false} {dm-3  false} {dm-4  false} {vdb  false}]"},
 		"a mirror of LVM, both pulled":     {without(without(mirror, pci+"vdc"), pci+"vdb"), "[{dm-1  false} {dm-2  false} {dm-3  false} {dm-4  false} {vdb  true} {vdc  true}]"},

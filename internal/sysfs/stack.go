@@ -91,18 +91,19 @@ func (f FS) underlying(name string, depth int) (below []disk.Underlying, err err
 	if depth == maxDepth {
 		return nil, errors.New("the stack of devices is too deep")
 	}
-	spare, whole := redundant(dir), false
+	gone := 0
 	for _, e := range entries {
 		link := filepath.Join(dir, "slaves", e.Name())
 		leg, err := f.readSlave(link, name, depth)
 		if err != nil {
 			return nil, err
 		}
-		spare = spare || isImage(link)
-		whole = whole || !slices.ContainsFunc(leg, isGone)
+		if slices.ContainsFunc(leg, isGone) {
+			gone++
+		}
 		below = append(below, leg...)
 	}
-	if spare && whole {
+	if gone < len(entries) && gone <= spare(dir, len(entries)) {
 		below = slices.DeleteFunc(below, isGone)
 	}
 	return below, nil
@@ -144,21 +145,43 @@ func partitionOf(whole, name string) bool {
 	return ok && number != "" && strings.Trim(number, "0123456789") == ""
 }
 
-// redundant reports whether a device works as long as any device below it works. A multipath device is redundant, and
-// so is an md device with a level that mirrors. md itself drops a lost disk that it does not need.
-func redundant(dir string) bool {
+// spare returns how many of its legs a device can lose and still work. spare cannot tell which two legs of a raid10
+// mirror each other, and sees no leg that md has already removed.
+func spare(dir string, legs int) int {
 	if level, err := readAttribute(filepath.Join(dir, "md/level")); err == nil {
-		return level != "raid0\n" && level != "linear\n"
+		switch strings.TrimSpace(level) {
+		case "raid1":
+			return legs - 1
+		case "raid4", "raid5":
+			return 1
+		case "raid6":
+			return 2
+		case "raid10":
+			return legs / 2
+		}
+		return 0
 	}
 	uuid, err := readAttribute(filepath.Join(dir, "dm/uuid"))
-	return err == nil && strings.HasPrefix(uuid, "mpath-")
+	if err == nil && strings.HasPrefix(uuid, "mpath-") {
+		return legs - 1
+	}
+	return spareImages(dir, legs)
 }
 
-// isImage reports whether the device in that directory is an image or the metadata of a mirrored logical volume. LVM
-// reserves the names of images and metadata (lvm(8)).
-func isImage(dir string) bool {
-	name, err := readAttribute(filepath.Join(dir, "dm/name"))
-	return err == nil && (strings.Contains(name, "_rimage_") || strings.Contains(name, "_rmeta_") || strings.Contains(name, "_mimage_"))
+// spareImages returns how many of its legs a logical volume can lose. LVM reserves the names of images and metadata
+// (lvm(8)). Images without metadata are striped (raid0). The names do not tell the level of images with metadata.
+func spareImages(dir string, legs int) int {
+	names, _ := filepath.Glob(filepath.Join(dir, "slaves/*/dm/name"))
+	for _, path := range names {
+		name, err := readAttribute(path)
+		switch {
+		case err == nil && strings.Contains(name, "_rmeta_"):
+			return legs / 2
+		case err == nil && strings.Contains(name, "_mimage_"):
+			return legs - 1
+		}
+	}
+	return 0
 }
 
 // partitionsOf returns the partitions of a holder, or none if the holder is gone.
