@@ -169,15 +169,12 @@ func spare(dir string, legs int) int {
 }
 
 // spareImages returns how many of its legs a logical volume can lose. LVM reserves the names of images and metadata
-// (lvm(8)). Images without metadata are striped (raid0). The names do not tell the level of images with metadata.
+// (lvm(8)). Images without metadata are striped (raid0). The names do not tell the level of images with metadata, so one
+// image that is left counts as enough.
 func spareImages(dir string, legs int) int {
 	names, _ := filepath.Glob(filepath.Join(dir, "slaves/*/dm/name"))
 	for _, path := range names {
-		name, err := readAttribute(path)
-		switch {
-		case err == nil && strings.Contains(name, "_rmeta_"):
-			return legs / 2
-		case err == nil && strings.Contains(name, "_mimage_"):
+		if name, err := readAttribute(path); err == nil && (strings.Contains(name, "_rmeta_") || strings.Contains(name, "_mimage_")) {
 			return legs - 1
 		}
 	}
