@@ -69,6 +69,8 @@ var formats = []format{
 	{name: "md 1.0", class: Raid, is: disk.Other, blkid: "linux_raid_member", super: Size - 8<<10, magic: Size - 8<<10, write: func(im *image) { md1(im, (im.size-8<<10)/4096*4096, 0) }},
 	{name: "md 1.1", class: Raid, is: disk.Other, blkid: "linux_raid_member", write: func(im *image) { md1(im, 0, 1) }},
 	{name: "md 1.2", class: Raid, is: disk.Other, blkid: "linux_raid_member", super: 4096, magic: 4096, write: func(im *image) { md1(im, 4096, 2) }},
+	{name: "xfs in a disk of md 0.90", class: Raid, is: disk.Other, blkid: "linux_raid_member", script: smallXFS, write: md090},
+	{name: "xfs in a disk of md 1.0", class: Raid, is: disk.Other, blkid: "linux_raid_member", script: smallXFS, write: func(im *image) { md1(im, (im.size-8<<10)/4096*4096, 0) }},
 	{name: "md 0.90 of an odd size", class: Raid, is: disk.Other, blkid: "linux_raid_member", size: Size + 512*77, write: md090},
 	{name: "ddf", class: Raid, is: disk.Other, blkid: "ddf_raid_member", super: Size - 512, magic: Size - 512, write: ddf},
 	{name: "Intel Matrix RAID", class: Raid, is: disk.Other, blkid: "isw_raid_member", super: Size - 1024, magic: Size - 1024, write: func(im *image) { im.put(im.size-1024, []byte("Intel Raid ISM Cfg Sig. 1.3.00")) }},
@@ -102,9 +104,8 @@ var formats = []format{
 	{name: "bcache", class: Cache, is: disk.Other, blkid: "bcache", super: 4096, magic: 4096 + 24, script: "make-bcache -B $d"},
 	{name: "bcache, the cache", class: Cache, is: disk.Other, blkid: "bcache", super: 4096, magic: 4096 + 24, script: "make-bcache -C $d"},
 	{name: "drbd, internal metadata", class: Cache, is: disk.Other, blkid: "drbd", magic: Size - 4096 + 60, write: drbd},
-	{name: "ceph bluestore", class: Cache, is: disk.Other, blkid: "ceph_bluestore", write: func(im *image) {
-		im.put(0, []byte("bluestore block device\n0b0f1c6e-86e1-4b40-9d0b-7a4c3b1e55aa\n\x02\x01\x87"))
-	}},
+	{name: "xfs under drbd's metadata", class: Cache, is: disk.Other, blkid: "drbd", script: smallXFS, write: drbd},
+	{name: "ceph bluestore", class: Cache, is: disk.Other, blkid: "ceph_bluestore", write: bluestore(0)},
 	{name: "dm-thin metadata", class: Cache, is: disk.Unknown, write: func(im *image) { im.put(0, []byte{0x9d, 1, 2, 3}); im.put(32, []byte{0x1a, 0x58, 0x9c, 0x01, 2}) }},
 
 	{name: "tar", class: File, is: disk.Other, blkid: "tar", script: "tar -cf $tmp/x -C $(files) .; put $tmp/x"},
@@ -143,10 +144,14 @@ var formats = []format{
 	{name: "ext4 of 100 GiB", class: Large, is: disk.Filesystem, blkid: "ext4", mounts: true, size: 100 * gib, script: "mke2fs -q -F -b 4096 -O $ext4 -J size=4 -d $(files) $d"},
 	{name: "btrfs of 300 GiB", class: Large, is: disk.Filesystem, blkid: "btrfs", size: 300 * gib, backup: 64 << 20, script: "mkfs.btrfs -q $d"},
 	{name: "GPT of 100 GiB", class: Large, is: disk.Other, blkid: "gpt", size: 100 * gib, backup: 34 * 512, script: "sgdisk -n 1:0:0 $d"},
+	{name: "ceph bluestore's copies of the label, of 200 GiB", class: Large, is: disk.Unknown, size: 200 * gib, write: bluestore(gib, 10*gib, 100*gib)},
 	{name: "md 0.90 of 100 GiB", class: Large, is: disk.Other, blkid: "linux_raid_member", size: 100*gib + 512, write: md090},
 	{name: "data from 1 GiB on, of 100 GiB", class: Large, is: disk.Unknown, size: 100 * gib, write: func(im *image) { im.fillRandom(gib, gib+64<<20) }},
 	{name: "one byte at the end of 100 GiB", class: Large, is: disk.Unknown, size: 100*gib + 512, write: byteAt(100*gib + 511)},
 }
+
+// smallXFS makes a filesystem that leaves 1 MiB free at the end of the disk.
+const smallXFS = "mkfs.xfs -q -d size=319m $d"
 
 const lvm = `
 l=$(losetup -f --show $d)
@@ -157,6 +162,15 @@ lvm pvcreate -qq --config "$config" $l
 
 // byteAt returns a function that writes the byte 1 at the given offset.
 func byteAt(offset int64) func(*image) { return func(im *image) { im.put(offset, []byte{1}) } }
+
+// bluestore returns a function that writes BlueStore's label at the given offsets.
+func bluestore(offsets ...int64) func(*image) {
+	return func(im *image) {
+		for _, at := range offsets {
+			im.put(at, []byte("bluestore block device\n0b0f1c6e-86e1-4b40-9d0b-7a4c3b1e55aa\n\x02\x01\x87"))
+		}
+	}
+}
 
 // fillRandom fills a range with bytes that look random. The bytes are the same in each call.
 func (im *image) fillRandom(from, to int64) {

@@ -170,6 +170,7 @@ func drbd(im *image) {
 	be.PutUint32(b[56:], 1)
 	be.PutUint32(b[60:], 0x8374026b)
 	be.PutUint32(b[64:], 72)
+	be.PutUint32(b[80:], 4096)
 	im.put(im.size-4096, b)
 }
 

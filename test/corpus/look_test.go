@@ -88,11 +88,10 @@ func look(t *testing.T, path string, plan probe.Plan, r run.Runner) disk.Content
 // trixie has the kinds of image that Debian 13's tools recognise differently from other tools. The libblkid of Debian
 // 13 requires more than a magic number, and generate.go writes only the magic number.
 var trixie = map[string]disk.Kind{
-	"zfs":                     disk.Unknown,
-	"zfs, first MiB zero":     disk.Unknown,
-	"zfs, only backups left":  disk.Unknown,
-	"drbd, internal metadata": disk.Unknown,
-	"BitLocker":               disk.Unknown,
+	"zfs":                    disk.Unknown,
+	"zfs, first MiB zero":    disk.Unknown,
+	"zfs, only backups left": disk.Unknown,
+	"BitLocker":              disk.Unknown,
 	// blkid rejects the checksum and prints nothing. wipefs recognises XFS.
 	"xfs, one bit of the superblock flipped": disk.Other,
 }
