@@ -88,7 +88,10 @@ func (src Source) setIn(files []string, name string) (string, error) {
 		}
 		if slices.ContainsFunc(strings.Split(text, "\n"), func(line string) bool {
 			key, _, found := strings.Cut(line, "=")
-			return found && strings.TrimSpace(key) == name
+			key = strings.TrimSpace(key)
+			// systemd still reads the former names ReadWriteDirectories=, ReadOnlyDirectories= and
+			// InaccessibleDirectories= (systemd.exec(5)).
+			return found && (key == name || key == strings.Replace(name, "Paths", "Directories", 1))
 		}) {
 			in = append(in, disk.Visible(file))
 		}

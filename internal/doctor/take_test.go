@@ -284,6 +284,8 @@ func TestServices(t *testing.T) {
 		{"several, and one that is implied", "/system.slice/x.service/init", set("PrivateTmp=no", "PrivateTmp=yes", "ReadOnlyPaths=", "ReadOnlyPaths=/opt /srv", "ProcSubset=all", "ProcSubset=pid"), []string{
 			"of its own: 'PrivateTmp=yes in /etc/systemd/system/x.service.d/10-a.conf and /run/systemd/system/x.service.d/20-b.conf, ProcSubset=pid, ReadOnlyPaths=/opt /srv in /run/systemd/system/x.service.d/20-b.conf'",
 			"echo '[Service] PrivateTmp=no ProcSubset=all ReadOnlyPaths=' |"}},
+		{"a former name", "/system.slice/x.service", set("ReadOnlyPaths=", "InaccessiblePaths=/srv"), []string{
+			"of its own: 'InaccessiblePaths=/srv in /etc/systemd/system/x.service.d/10-a.conf'", "echo '[Service] InaccessiblePaths=' |"}},
 		{"none", "/system.slice/x.service", clean, []string{"systemctl restart x.service   # no setting"}},
 		{"the service of a systemd in a container", "/system.slice/docker-1.scope/system.slice/x.service", set("MountFlags=", "MountFlags=slave"), []string{"docker run"}},
 		{"a container in the service's group", "/system.slice/x.service/libpod-payload-" + id, set("MountFlags=", "MountFlags=slave"), []string{"docker run"}},
@@ -294,7 +296,7 @@ func TestServices(t *testing.T) {
 			m.process(10, "kubelet", "/usr/bin/kubelet", "mnt:[2]", container("master:1", both, ""))
 			m.write("proc/10/cgroup", "3:cpu:/\n0::"+tt.cgroup+"\n")
 			m.write("etc/systemd/system/x.service", "[Service]\n#PrivateTmp=no\nMountFlags = slave\n")
-			m.write("etc/systemd/system/x.service.d/10-a.conf", "[Service]\nPrivateTmp=yes\n")
+			m.write("etc/systemd/system/x.service.d/10-a.conf", "[Service]\nPrivateTmp=yes\nInaccessibleDirectories=/srv\n")
 			m.write("run/systemd/system/x.service.d/20-b.conf", "[Service]\nPrivateTmp=yes\nReadOnlyPaths=/opt\nReadOnlyPaths=/srv\n")
 			m.shown = map[string]string{"x.service": tt.shown}
 			for _, f := range Examine(m.take()).Findings {
