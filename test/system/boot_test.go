@@ -778,6 +778,12 @@ func TestMountCannotRun(t *testing.T) {
 	if failures, lines := count("^/dev/"+name+" .*tried again in"), count("/dev/"+name); failures != 1 || lines > 3 {
 		t.Errorf("%d failures in %d lines, after four equal tries", failures, lines)
 	}
+	// PID 1 does not log each removal of a mount point, and the journal still has the error of a removal that fails.
+	m.run("! journalctl -b -o cat --no-pager _PID=1 | grep -E '^(Starting|Finished) hotmount-cleanup@|^hotmount-cleanup@.*Deactivated'")
+	const uuid = "5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
+	m.run(`mkdir -p /mnt/disks/` + uuid + `/theirs; systemctl start "$(systemd-escape -p --template hotmount-cleanup@.service /mnt/disks/` + uuid + `)" || [ $? = 1 ]; rm -r /mnt/disks/` + uuid)
+	m.waitForLog("^hotmount: cannot remove the mount point /mnt/disks/" + uuid + ": the directory is not empty")
+	m.waitForLog("^hotmount-cleanup@.*: Failed with result 'exit-code'")
 	m.run("chmod +x /usr/bin/mount")
 	m.mounted(name)
 	m.wait("it to be no failure any more", "hotmount status | grep '^"+name+" .* mounted '")
