@@ -5,6 +5,7 @@ package system
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -499,12 +500,14 @@ func TestDoctorReadOnly(t *testing.T) {
 	}
 }
 
-// namespaceSettings are settings of a unit, each of which gives the service a mount namespace. version is the first
-// version of systemd that has the setting.
-var namespaceSettings = []struct {
+// namespaceSetting is a setting of a unit that gives the service a mount namespace. version is the first version of
+// systemd for which this is so.
+type namespaceSetting struct {
 	line    string
 	version int
-}{
+}
+
+var namespaceSettings = []namespaceSetting{
 	{"PrivateMounts=yes", 252}, {"PrivateTmp=yes", 252}, {"PrivateDevices=yes", 252}, {"PrivateIPC=yes", 252},
 	{"PrivateTmp=disconnected", 257}, {"PrivateNetwork=yes", 257}, {"BindLogSockets=yes", 257},
 	{"ProtectSystem=yes", 252}, {"ProtectHome=tmpfs", 252}, {"ProtectKernelTunables=yes", 252}, {"ProtectKernelModules=yes", 252},
@@ -514,6 +517,33 @@ var namespaceSettings = []struct {
 	{"BindPaths=/srv:/opt", 252}, {"BindReadOnlyPaths=/srv:/opt", 252}, {"TemporaryFileSystem=/opt:ro", 252},
 	{"MountFlags=slave", 252}, {"MountFlags=private", 252}, {"LogNamespace=x", 252}, {"RootDirectory=/run/newroot\nMountAPIVFS=yes", 252},
 	{"DynamicUser=yes\nUser=root\nStateDirectory=x", 252},
+	{"PrivatePIDs=yes", 257}, {"ExtensionDirectories=/run/extension", 252}, {"IPCNamespacePath=/proc/1/ns/ipc", 252}, {"NetworkNamespacePath=/proc/1/ns/net", 257},
+}
+
+// TestNamespaceSettings checks that namespaceSettings has each setting that the doctor knows, except settings that the
+// test's systemd cannot use.
+func TestNamespaceSettings(t *testing.T) {
+	text, err := os.ReadFile("../../internal/doctor/advice.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n== host-mounts ==\n")
+	section, _, _ = strings.Cut(section, "\n\n")
+	except := map[string]string{
+		"MountImages": "needs an image with a partition table or a filesystem, on a loop device that PID 1 sets up", "ExtensionImages": "as MountImages=", "RootImage": "as MountImages=",
+		"PrivateBPF": "systemd has the setting since version 258",
+	}
+	rows := strings.Split(section, "\n")
+	if len(rows) < 30 {
+		t.Fatalf("advice.txt has only %q", rows)
+	}
+	for _, row := range rows {
+		name, _, _ := strings.Cut(row, "=")
+		tried := slices.ContainsFunc(namespaceSettings, func(s namespaceSetting) bool { return strings.HasPrefix(s.line, name+"=") })
+		if _, is := except[name]; is == tried {
+			t.Errorf("%s=: in the table: %v, excepted: %v", name, tried, is)
+		}
+	}
 }
 
 // TestDoctorServices gives kubelet's service each setting that makes a mount namespace. TestDoctorServices checks that
@@ -528,6 +558,7 @@ func doctorServices(t *testing.T, suite string) {
 	m, _ := startNode(t, worker.Options{Suite: suite})
 	m.run(`cp /usr/bin/sleep /usr/local/bin/kubelet; mkdir -p /var/lib/kubelet /run/newroot /mnt/disks /etc/systemd/system/kubelet.service.d
 		mount --bind / /run/newroot
+		mkdir -p /run/extension/usr/lib/extension-release.d; echo ID=_any >/run/extension/usr/lib/extension-release.d/extension-release.extension
 		printf '[Unit]\nStartLimitIntervalSec=0\n[Service]\nType=exec\nExecStart=/usr/local/bin/kubelet infinity\n' >/etc/systemd/system/kubelet.service`)
 	version, err := strconv.Atoi(m.run(`systemctl --version | sed -n 's/^systemd \([0-9]*\).*/\1/p'`))
 	if err != nil {

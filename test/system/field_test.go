@@ -199,7 +199,7 @@ func TestFirstMountFailsOnce(t *testing.T) {
 	// The error is at the beginning of the log, which a mount reads and blkid does not read.
 	once := map[string]any{"inject-error": []any{map[string]any{"event": "none", "sector": at / 512, "errno": 5, "iotype": "read", "once": true}}}
 	name, _ := m.attach(w, worker.Disk{File: image, Serial: "ONCE", Blkdebug: once})
-	const cause = ".*: the kernel says: .*I/O error.*; the disk has read or write errors, and the filesystem may still be good; to see the errors: journalctl -k -b -g vd.; .*tried again in"
+	const cause = ".* the kernel says: .*I/O error.*; the disk has read or write errors, and the filesystem may still be good; to see the errors: journalctl -k -b -g vd.; .*tried again in"
 	noRepair := "! journalctl -b -o cat --no-pager _COMM=hotmount | grep -E 'xfs_repair|damage'"
 	m.waitForLog("^/dev/" + name + cause)
 	uuid := m.mounted(name)
