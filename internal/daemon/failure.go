@@ -36,15 +36,15 @@ const (
 	mostEntries = "500"
 )
 
-// readAttempt reads the journal about one attempt to mount. since is when the attempt began, by CLOCK_MONOTONIC, and
-// took is the duration of the attempt.
-func readAttempt(ctx context.Context, r run.Runner, h inventory.Host, f *disk.Facts, class *disk.Class, mountUnit string, since, took time.Duration) (a attempt) {
+// readAttempt reads the journal about one attempt to mount. since is when the attempt began, by CLOCK_MONOTONIC.
+func readAttempt(ctx context.Context, r run.Runner, h inventory.Host, f *disk.Facts, class *disk.Class, mountUnit string, since time.Duration) (a attempt) {
 	// On a busy node, journald may not have written the latest entries yet. Without journalctl --sync, the cause would
 	// be missing at first, and appear later as a new failure. If journalctl fails, the entries that exist are read all
 	// the same.
 	_, _ = r.Run(ctx, run.Command{Path: "/usr/bin/journalctl", Timeout: 10 * time.Second, Args: []string{"--sync"}})
 	res, err := r.Run(ctx, run.Command{Path: "/usr/bin/journalctl", Timeout: 10 * time.Second, Args: []string{
-		"-b", "-q", "-o", "json", "--no-pager", "-n", mostEntries, "--since", fmt.Sprintf("-%ds", int(took.Seconds())+60),
+		// With --since, Debian 12's journalctl prints the first entries instead of the last.
+		"-b", "-q", "-o", "json", "--no-pager", "-n", mostEntries,
 		"_TRANSPORT=kernel", "+", "_SYSTEMD_UNIT=" + mountUnit, "+", "_PID=1", "UNIT=" + mountUnit, "+",
 		// A child of PID 1 that cannot execute mount(8) may end before journald sees to which unit it belongs.
 		"_UID=0", "SYSLOG_IDENTIFIER=(mount)", "UNIT=" + mountUnit,

@@ -212,7 +212,7 @@ func TestFirstMountFailsOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	// At boot on a slow machine, hotmount may not be able to read the messages of the kernel in time.
-	m.waitForLog("^/dev/vd. .*ONCE.*tried again in")
+	m.waitForLog("^/dev/vd. .*ONCE" + cause)
 	m.wait("its mount", "findmnt -n /mnt/disks/"+uuid)
 	m.run(noRepair)
 	if got := m.run("cat /mnt/disks/" + uuid + "/f"); got != "kept" {
