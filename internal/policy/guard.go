@@ -47,12 +47,12 @@ func copied(in input) bool {
 func singledOut(in input) bool {
 	s, a := &in.class.Selectors, ownSubject(in.f)
 	return in.class.Neighbours == disk.NeighboursIgnore ||
-		matchesLiterally(s, s.Serial, a.serial()) || matchesLiterally(s, s.Serial, a.ControllerSerial(a.serial())) ||
-		in.f.WorldWide() != "" && matchesLiterally(s, s.WWN, a.WWN) || matchesLiterally(s, s.MapperNames, a.MapperName)
+		matchesLiterally(s, s.Serial, a.serial(), literals) || matchesLiterally(s, s.Serial, a.ControllerSerial(a.serial()), literals) ||
+		in.f.WorldWide() != "" && matchesLiterally(s, s.WWN, a.WWN, wwnLiterals) || matchesLiterally(s, s.MapperNames, a.MapperName, literals)
 }
 
 // matchesLiterally reports whether one of the patterns matches the value and spells at least leastLiterals characters
-// of the value.
-func matchesLiterally(s *disk.Selectors, patterns []string, value string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool { return literals(p) >= leastLiterals && pattern(s, p, value) })
+// of the value. count is literals or wwnLiterals.
+func matchesLiterally(s *disk.Selectors, patterns []string, value string, count func(string) int) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return count(p) >= leastLiterals && pattern(s, p, value) })
 }

@@ -93,7 +93,7 @@ func TestGuard(t *testing.T) {
 		{"by the whole serial of a namespace", drivenWith(func(f *disk.Facts) { f.Name, f.Transport, f.Serial = "nvme0n2", "nvme", "n2-S3Z1NB0K" }), xfs(), func(s *disk.Settings) { names("nvme*")(s); serial("n2-S3Z1NB0K")(s) }, disk.Mount, disk.ReasonFilesystem},
 		{"by WWN", drivenWith(func(f *disk.Facts) { f.WWN = "naa.5000c50015ea71ad" }), xfs(), func(s *disk.Settings) { s.Classes[0].WWN = []string{"naa.5000c5*"} }, disk.Mount, disk.ReasonFilesystem},
 		{"by a WWN of model and slot", drivenWith(func(f *disk.Facts) { f.WWN = "t10.QEMU    QEMU HARDDISK   drive-scsi0-0-0-1" }), xfs(), func(s *disk.Settings) { s.Classes[0].WWN = []string{"t10.QEMU*"} }, disk.Hold, disk.ReasonCSI},
-		{"by the kind of its WWN", drivenWith(func(f *disk.Facts) { f.WWN = "naa.5000c50015ea71ad" }), xfs(), func(s *disk.Settings) { s.Classes[0].WWN = []string{"naa.500*"} }, disk.Hold, disk.ReasonCSI},
+		{"by the kind of its WWN", drivenWith(func(f *disk.Facts) { f.WWN = "naa.5000c50015ea71ad" }), xfs(), func(s *disk.Settings) { s.Classes[0].WWN = []string{"naa.500*", `re:(?i)naa\..*`} }, disk.Hold, disk.ReasonCSI},
 		{"by mapper name", func(f *disk.Facts) { of("dm-3", "dm", disk.Mapper)(f); f.MapperName = "vg0-data1" }, xfs(), func(s *disk.Settings) { names("dm-*")(s); s.Classes[0].MapperNames = []string{"vg0-data*"} }, disk.Mount, disk.ReasonFilesystem},
 		{"by slot and model", drivenWith(func(f *disk.Facts) { f.Model = "MODEL" }), xfs(), func(s *disk.Settings) {
 			s.Classes[0].ByPath, s.Classes[0].Model = []string{"pci-0000:05:00.0"}, []string{"MODEL"}
@@ -200,17 +200,21 @@ func unproved(c *disk.Content) *disk.Content {
 	return &other
 }
 
-// TestLiterals checks that neither a pattern's wildcards nor the beginnings that all WWNs share are counted.
+// TestLiterals checks that wildcards are not counted. In a pattern for WWNs nothing up to the first "." is counted.
 func TestLiterals(t *testing.T) {
-	for pattern, want := range map[string]int{
-		"DATA-1": 6, "*": 0, "????": 0, "D*T?A": 3, "[DATA]1": 1, `[\]D]1`: 1, `\*\?ab`: 4, `ab\`: 2, "": 0, "[": 0,
-		"naa.*": 0, "naa.500*": 3, "naa.5000*": 4, "naa?5000": 4, "eui.0025385b*": 8, "nvme.*": 0, "uuid.1*": 1, "t10.ATA*": 3,
-		"re:DATA-1": 6, "re:.*": 0, "re:DATA-.*": 5, "re:(DATA|LOG)-.*": 4, "re:(DATA|LO)-.*": 3, "re:[0-9a-f]{8}-[0-9a-f]{4}": 1,
-		"re:a{3}b": 4, "re:(ab)?cd": 2, "re:(ab)*cd": 2, "re:(abcd)+": 4, "re:(?:)": 0, "re:(": 0,
-		"re:naa[.]5.*": 1, "re:naa.5000": 4, `re:naa\.500`: 3, "re:(naa|eui)[.]500.*": 3, "re:(naa.5001|abcde)": 4,
+	for pattern, want := range map[string]struct{ all, wwn int }{
+		"DATA-1": {6, 0}, "*": {}, "????": {}, "D*T?A": {3, 0}, "[DATA]1": {1, 0}, `[\]D]1`: {1, 0}, `\*\?ab`: {4, 0}, `ab\`: {2, 0}, "": {}, "[": {},
+		"ü*ü*": {2, 0}, "naa.ü*ü": {6, 2}, "\xff*": {1, 0},
+		"naa.*": {4, 0}, "naa.500*": {7, 3}, "naa.5000*": {8, 4}, "naa?5000": {7, 0}, "eui.0025385b*": {12, 8}, "nvme.*": {5, 0}, "uuid.1*": {6, 1}, "t10.ATA*": {7, 3},
+		"na?.5*": {4, 1}, "n?a.50*": {5, 2}, "*.5000": {5, 4}, "*5000c5": {6, 0}, `naa\.5000`: {8, 4}, "naa*.500": {7, 3}, "naa[.]5000": {7, 0}, "t10.A.B": {7, 3},
+		"re:DATA-1": {6, 0}, "re:.*": {}, "re:DATA-.*": {5, 0}, "re:(DATA|LOG)-.*": {4, 0}, "re:(DATA|LO)-.*": {3, 0}, "re:[0-9a-f]{8}-[0-9a-f]{4}": {1, 0},
+		"re:a{3}b": {4, 0}, "re:(ab)?cd": {2, 0}, "re:(ab)*cd": {2, 0}, "re:(abcd)+": {4, 0}, "re:(?:)": {}, "re:(": {}, "re:ü+ü": {2, 0},
+		"re:naa[.]5.*": {5, 1}, "re:naa.5000": {7, 0}, `re:naa\.500`: {7, 3}, "re:(naa|eui)[.]500.*": {7, 3}, "re:(naa.5001|abcde)": {5, 0},
+		`re:(?i)naa\..*`: {4, 0}, `re:[nN]aa\..*`: {4, 0}, `re:(?i)nvme\..*`: {5, 0}, `re:(?i)naa\.5000.*`: {8, 4}, `re:(naa\.)?5000c500`: {8, 0}, `re:(naa\.)+5000`: {8, 4},
+		`re:naa\.(50001|600)`: {7, 3}, `re:(naa\.5|nvme\.)000`: {8, 3}, `re:(naa\.500|5000)`: {4, 0}, `re:naa\.(aaaa\.b|cc)`: {6, 2}, `re:(naa|eui\.5)\.50`: {6, 2},
 	} {
-		if got := literals(pattern); got != want {
-			t.Errorf("%s: %d, want %d", pattern, got, want)
+		if all, wwn := literals(pattern), wwnLiterals(pattern); all != want.all || wwn != want.wwn {
+			t.Errorf("%s: %d, in a WWN %d, want %d", pattern, all, wwn, want)
 		}
 	}
 }
@@ -229,6 +233,7 @@ func TestSelectorOfADisk(t *testing.T) {
 		{func(f *disk.Facts) { f.Serial = "DATA\n- x: y" }, ""},
 		{func(f *disk.Facts) { f.Serial = strings.Repeat("x", 129) }, ""},
 		{func(f *disk.Facts) { f.Serial, f.WWN = "S1", "naa.5000c50015ea71ad" }, "wwn: ['naa.5000c50015ea71ad']"},
+		{func(f *disk.Facts) { f.Serial, f.WWN = "S1", "naa.500" }, ""},
 		{func(f *disk.Facts) { f.Serial, f.WWN = "", "t10.QEMU    QEMU HARDDISK   drive-scsi0-0-0-1" }, ""},
 		{func(f *disk.Facts) { f.Serial, f.MapperName = "", "vg0-data" }, "mapper_names: ['vg0-data']"},
 		{partOf(func(f *disk.Facts) { f.Serial = "DATA-1-part1" }), "serial: ['DATA-1']"},
@@ -276,6 +281,7 @@ func TestNeighbours(t *testing.T) {
 		class("weak", disk.Selectors{Names: []string{"re:vd."}, Serial: []string{"DATA-*", "D*"}}),
 		class("strong", disk.Selectors{Serial: []string{"DATA-*", "LOG-*"}}),
 		class("wwn", disk.Selectors{WWN: []string{"naa.5000c5*"}}),
+		class("kind", disk.Selectors{Names: []string{"vd*"}, WWN: []string{"naa.500*"}}),
 		class("lvm", disk.Selectors{Names: []string{"dm-*"}}),
 		class("named", disk.Selectors{Names: []string{"dm-*"}, MapperNames: []string{"vg0-data"}}),
 		class("scsi", disk.Selectors{Transport: []string{"scsi"}}),
@@ -283,12 +289,12 @@ func TestNeighbours(t *testing.T) {
 		class("any", disk.Selectors{Names: []string{"*"}}),
 		class("ignores", disk.Selectors{Names: []string{"vd*"}}),
 	}}
-	s.Classes[9].Neighbours = disk.NeighboursIgnore
+	s.Classes[10].Neighbours = disk.NeighboursIgnore
 	for _, tt := range []struct {
 		driver disk.Driver
 		want   string
 	}{
-		{cinder, "virtio weak lvm scsi large any"},
+		{cinder, "virtio weak kind lvm scsi large any"},
 		{disk.Driver{Name: "net.example", Reach: disk.Fabric}, "lvm scsi large any"},
 		{disk.Driver{Name: "lvm.example", Reach: disk.Mapper}, "lvm"},
 		{disk.Driver{Name: "old.example", Reach: disk.Anything}, ""},

@@ -8,42 +8,53 @@ import (
 // leastLiterals is the least number of literal characters in a pattern that counts as selecting only a few disks.
 const leastLiterals = 4
 
-// blankRune stands for a part of a value that a pattern does not spell.
-const blankRune = "\x00"
+// literals returns how many characters are in every value that the pattern matches, or 0 for a faulty pattern.
+func literals(pattern string) int { return spelled(pattern).all }
 
-// sharedPrefixes are the beginnings of WWNs that name a kind of identifier and not a disk (wwid_show in
-// drivers/nvme/host and drivers/scsi/scsi_sysfs.c).
-var sharedPrefixes = strings.NewReplacer("naa.", "", "eui.", "", "nvme.", "", "uuid.", "", "t10.", "",
-	"naa"+blankRune, "", "eui"+blankRune, "", "nvme"+blankRune, "", "uuid"+blankRune, "", "t10"+blankRune, "")
+// wwnLiterals returns the same as literals, but counts only after the first ".". The part of a WWN up to the first "."
+// names a kind of identifier and not a disk (wwid_show in drivers/nvme/host and drivers/scsi/scsi_sysfs.c).
+func wwnLiterals(pattern string) int { return spelled(pattern).afterDot }
 
-// literals returns how many characters, without sharedPrefixes, are in every value that the pattern matches. literals
-// returns 0 for a faulty pattern.
-func literals(pattern string) int {
+// spelling counts the characters that are in every value that a pattern matches.
+type spelling struct {
+	all int
+	// dot reports whether the pattern spells a "." in every value. afterDot counts after that "."; without one it is 0.
+	dot      bool
+	afterDot int
+}
+
+// then returns the spelling of a pattern that is followed by another.
+func (s spelling) then(next spelling) spelling {
+	if s.dot {
+		return spelling{s.all + next.all, true, s.afterDot + next.all}
+	}
+	return spelling{s.all + next.all, next.dot, next.afterDot}
+}
+
+// or returns the spelling of two alternatives.
+func (s spelling) or(other spelling) spelling {
+	return spelling{min(s.all, other.all), s.dot && other.dot, min(s.afterDot, other.afterDot)}
+}
+
+func spelled(pattern string) spelling {
 	expression, ok := strings.CutPrefix(pattern, Regexp)
 	if !ok {
-		return countLiterals(spelledByGlob(pattern))
+		return spelledByGlob([]rune(pattern))
 	}
 	re, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {
-		return 0
+		return spelling{}
 	}
-	return countLiterals(spelled(re.Simplify()))
+	return spelledByExpression(re.Simplify())
 }
 
-// countLiterals returns the number of characters in the text, without sharedPrefixes and blankRunes.
-func countLiterals(text string) int {
-	s := sharedPrefixes.Replace(text)
-	return len(s) - strings.Count(s, blankRune)
-}
-
-// spelledByGlob returns the glob with a blankRune for each wildcard.
-func spelledByGlob(glob string) string {
-	var b strings.Builder
+func spelledByGlob(glob []rune) spelling {
+	var s spelling
 	for i := 0; i < len(glob); i++ {
 		switch glob[i] {
 		case '\\':
 			if i++; i < len(glob) {
-				b.WriteByte(glob[i])
+				s = s.then(spelledByRunes(glob[i : i+1]))
 			}
 		case '[':
 			for i++; i < len(glob) && glob[i] != ']'; i++ {
@@ -51,38 +62,40 @@ func spelledByGlob(glob string) string {
 					i++
 				}
 			}
-			b.WriteString(blankRune)
 		case '*', '?':
-			b.WriteString(blankRune)
 		default:
-			b.WriteByte(glob[i])
+			s = s.then(spelledByRunes(glob[i : i+1]))
 		}
 	}
-	return b.String()
+	return s
 }
 
-// spelled returns the characters that every match of the regular expression contains, with a blankRune for each part
-// that may differ.
-func spelled(re *syntax.Regexp) string {
+func spelledByRunes(text []rune) spelling {
+	var s spelling
+	for _, r := range text {
+		s = s.then(spelling{all: 1, dot: r == '.'})
+	}
+	return s
+}
+
+func spelledByExpression(re *syntax.Regexp) spelling {
 	switch re.Op {
 	case syntax.OpLiteral:
-		return string(re.Rune)
+		return spelledByRunes(re.Rune)
 	case syntax.OpCapture, syntax.OpPlus:
-		return spelled(re.Sub[0])
+		return spelledByExpression(re.Sub[0])
 	case syntax.OpConcat:
-		var b strings.Builder
+		var s spelling
 		for _, sub := range re.Sub {
-			b.WriteString(spelled(sub))
+			s = s.then(spelledByExpression(sub))
 		}
-		return b.String()
+		return s
 	case syntax.OpAlternate:
-		least := spelled(re.Sub[0])
+		least := spelledByExpression(re.Sub[0])
 		for _, sub := range re.Sub[1:] {
-			if s := spelled(sub); countLiterals(s) < countLiterals(least) {
-				least = s
-			}
+			least = least.or(spelledByExpression(sub))
 		}
 		return least
 	}
-	return blankRune
+	return spelling{}
 }

@@ -38,13 +38,16 @@ func selectorOf(f *disk.Facts) string {
 	if f.WorldWide() == "" {
 		wwn = "" // a WWN that is not worldwide may consist of model and slot
 	}
-	for _, s := range [...]struct{ key, value string }{{"serial", ownSubject(f).serial()}, {"wwn", wwn}, {"mapper_names", f.MapperName}} {
+	for _, s := range [...]struct {
+		key, value string
+		count      func(string) int
+	}{{"serial", ownSubject(f).serial(), literals}, {"wwn", wwn, wwnLiterals}, {"mapper_names", f.MapperName, literals}} {
 		glob := globEscaper.Replace(s.value)
 		if strings.HasPrefix(glob, Regexp) {
 			glob = `\` + glob
 		}
 		open := strings.ContainsFunc(glob, func(r rune) bool { return r < ' ' || r > '~' })
-		if !open && len(glob) <= 128 && literals(glob) >= leastLiterals {
+		if !open && len(glob) <= 128 && s.count(glob) >= leastLiterals {
 			return say("%s: ['%s']", s.key, strings.ReplaceAll(glob, "'", "''"))
 		}
 	}
@@ -59,7 +62,7 @@ func Neighbours(drivers []disk.Driver, s *disk.Settings) []string {
 	var lines []string
 	for i := range s.Classes {
 		c := &s.Classes[i]
-		if c.Neighbours == disk.NeighboursIgnore || allSpell(c.Serial) || allSpell(c.WWN) || allSpell(c.MapperNames) {
+		if c.Neighbours == disk.NeighboursIgnore || allSpell(c.Serial, literals) || allSpell(c.WWN, wwnLiterals) || allSpell(c.MapperNames, literals) {
 			continue
 		}
 		var names []string
@@ -77,9 +80,9 @@ func Neighbours(drivers []disk.Driver, s *disk.Settings) []string {
 }
 
 // allSpell reports whether every pattern spells at least leastLiterals characters, so that each matching disk is
-// singled out.
-func allSpell(patterns []string) bool {
-	return len(patterns) > 0 && !slices.ContainsFunc(patterns, func(p string) bool { return literals(p) < leastLiterals })
+// singled out. count is literals or wwnLiterals.
+func allSpell(patterns []string, count func(string) int) bool {
+	return len(patterns) > 0 && !slices.ContainsFunc(patterns, func(p string) bool { return count(p) < leastLiterals })
 }
 
 // transports maps the first two letters of a disk's name to the disk's transport.
