@@ -258,6 +258,9 @@ var othersUse = []rule{{
 		}
 		return ""
 	},
+	remedy: func(*wording) string {
+		return "to keep multipathd off the disk: list the disk in the section blacklist of a file in /etc/multipath/conf.d, then systemctl reload multipathd"
+	},
 }, {
 	reason: disk.ReasonNotReady, action: disk.Ignore, situations: free,
 	when:      func(in input) bool { return in.f.Udev.NotReady },

@@ -249,6 +249,7 @@ func TestMultipathdTakesADisk(t *testing.T) {
 		m.wait("multipathd to take it", "ls /sys/block/"+name+"/holders | grep ^dm-")
 		holder = m.run("ls /sys/block/" + name + "/holders")
 		m.wait("the reason", "hotmount explain "+name+" | grep '"+reason+"'")
+		m.wait("the remedy", "hotmount explain "+name+" | grep 'to keep multipathd off the disk: list the disk in the section blacklist'")
 		// The test counts sectors, because multipathd flushes the disk and the kernel counts a flush as a write request
 		// without sectors.
 		if got := m.run("awk '{print $7 + $14}' /sys/block/" + name + "/stat"); got != "0" {
