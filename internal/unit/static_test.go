@@ -2,6 +2,7 @@ package unit
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,6 +59,28 @@ func TestBefore(t *testing.T) {
 		text, err := os.ReadFile("../../systemd/" + service + ".service")
 		if err != nil || !strings.Contains(string(text), "\nBefore="+before+"\n") {
 			t.Errorf("%s.service has another Before= (%v)", service, err)
+		}
+	}
+}
+
+// TestAfter checks that the services that make directories and mounts below /mnt/disks come after the mounts above
+// them. A later mount on /mnt or /mnt/disks would cover the volumes.
+func TestAfter(t *testing.T) {
+	for _, service := range []string{"hotmount", "hotmount-tidy"} {
+		text, err := os.ReadFile("../../systemd/" + service + ".service")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var after []string
+		for line := range strings.Lines(string(text)) {
+			if names, ok := strings.CutPrefix(line, "After="); ok {
+				after = append(after, strings.Fields(names)...)
+			}
+		}
+		for _, name := range []string{"local-fs.target", "mnt.mount", "mnt-disks.mount"} {
+			if !slices.Contains(after, name) {
+				t.Errorf("%s.service is not ordered after %s", service, name)
+			}
 		}
 	}
 }
