@@ -91,8 +91,7 @@ func asOpener(u mounts.User) *disk.Opener {
 }
 
 // checkUnopened returns an error if a process has opened the disk since the daemon asked for openers before the proof.
-// A separate unit looks for openers, because the unit of the proof does not see the processes of other users. If a
-// virtual machine uses the disk, checkUnopened makes a record that holds the disk from then on.
+// A separate unit looks for openers, because the unit of the proof does not see the processes of other users.
 func (m *making) checkUnopened(ctx context.Context, c *disk.Content) error {
 	f := m.facts
 	if !policy.Asks(f, c, m.decision) {
@@ -102,6 +101,13 @@ func (m *making) checkUnopened(ctx context.Context, c *disk.Content) error {
 	if err != nil {
 		return err
 	}
+	return m.checkOpener()
+}
+
+// checkOpener returns an error if the unit has found a process. If a virtual machine uses the disk, checkOpener makes a
+// record that holds the disk from then on.
+func (m *making) checkOpener() error {
+	f := m.facts
 	by, err := m.host.Store.TakeOpener(f.Seq)
 	if err != nil || by == nil {
 		return err

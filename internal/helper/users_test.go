@@ -3,6 +3,7 @@ package helper
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"hotmount/internal/disk"
 	"hotmount/internal/mounts"
+	"hotmount/internal/nodetest"
 )
 
 func TestOpener(t *testing.T) {
@@ -70,5 +72,40 @@ func TestOpenerEnds(t *testing.T) {
 	by, err := opener(ctx, func() ([]mounts.User, error) { return []mounts.User{{PID: 8, Writes: true}}, nil })
 	if by != nil || !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, %v", by, err)
+	}
+}
+
+// TestMonitorIsRecorded checks that a disk with an opener is not formatted. A virtual machine that has the disk open
+// leaves a record that holds the disk in every later boot. Another process leaves no record.
+func TestMonitorIsRecorded(t *testing.T) {
+	for name, test := range map[string]struct {
+		by       *disk.Opener
+		recorded bool
+	}{
+		"a monitor": {&disk.Opener{PID: 7, Command: "qemu-system-x86", Machine: true}, true},
+		"a writer":  {&disk.Opener{PID: 8, Command: "dd"}, false},
+		"nobody":    {},
+	} {
+		h := nodetest.New(t)
+		f, err := h.Look("vdc")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Store.SaveOpener(f.Seq, test.by); err != nil {
+			t.Fatal(err)
+		}
+		m := &making{job: &job{host: h, facts: &f}}
+		err = m.checkOpener()
+		if (err != nil) != (test.by != nil) || err != nil && !strings.Contains(err.Error(), "cannot format vdc: it is "+test.by.String()) {
+			t.Errorf("%s: %v", name, err)
+		}
+		f, err = h.Look("vdc")
+		if used := f.Standing.Used; err != nil || (used != nil) != test.recorded || used != nil && used.How != test.by.String() {
+			t.Errorf("%s: the record is %+v, %v", name, used, err)
+		}
+	}
+	m := &making{job: &job{host: nodetest.New(t), facts: &disk.Facts{ID: disk.ID{Name: "vdc", Seq: 9}}}}
+	if err := m.checkOpener(); err == nil {
+		t.Error("a search without a result counts as no opener")
 	}
 }
