@@ -650,6 +650,12 @@ func TestGrowDuringMkfs(t *testing.T) {
 	m.waitForLog("/dev/" + v.name + " .*grown: xfs .* from 300 MiB .* to 1 GiB ")
 }
 
+// scsiTarget returns the host, channel, target and LUN of a SCSI disk.
+func (m machine) scsiTarget(name string) string {
+	m.t.Helper()
+	return m.run("basename $(readlink -f /sys/block/" + name + "/device)")
+}
+
 // TestVirtioSCSI checks disks on virtio-scsi. A disk that no class selects is reported once, with the class to add.
 // With the built-in class the test covers hot-plug, resize, a copy, removal while busy, a reused target, and a power
 // cut. A disk of another vendor is not selected. A class in block mode gets the disks that it selects, before the next
@@ -686,9 +692,13 @@ func TestVirtioSCSI(t *testing.T) {
 	// WorkingDirectory=, with which systemd would stop the unit before the unmount.
 	m.run("systemd-run --unit busy sh -c 'cd " + where + " && exec sleep infinity'")
 	m.wait("the disk to be in use", "[ $(readlink /proc/$(systemctl show -P MainPID busy)/cwd) = "+where+" ]")
+	target := m.scsiTarget(name)
 	m.detach(w, id)
 	m.wait("the mount to go", "! findmnt "+where+" && ! [ -e "+where+" ]")
 	other, otherID := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "DATA-3", Bus: worker.BusSCSI})
+	if got := m.scsiTarget(other); other != name || got != target {
+		t.Errorf("the next disk is %s at %s, not %s at %s", other, got, name, target)
+	}
 	if got := m.mounted(other); got == uuid {
 		t.Errorf("%s is mounted as %s", other, got)
 	}

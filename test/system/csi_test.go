@@ -162,6 +162,24 @@ func csiRounds() int {
 	return 3
 }
 
+// eachKind attaches, uses and detaches one volume of each kind: a blank volume, a filesystem and a raw volume, with
+// these serials.
+func (m machine) eachKind(w worker.Node, blankSerial, ext4Serial, rawSerial string) {
+	m.t.Helper()
+	for _, d := range []worker.Disk{{File: blank(m.t, 320<<20), Serial: blankSerial}, {File: ext4Disk(m.t, 320<<20), Serial: ext4Serial}} {
+		name, id := m.attach(w, d)
+		m.heldFor(name, "cinder.csi.openstack.org")
+		m.stageVolume(w, name, id, d.File, 1)
+	}
+	image := blank(m.t, 320<<20)
+	name, id := m.attach(w, worker.Disk{File: image, Serial: rawSerial})
+	m.heldFor(name, "cinder.csi.openstack.org")
+	m.publish(w, name)
+	m.podWrites(name, 1)
+	m.unpublish(name)
+	m.stored(w, name, id, image, 1)
+}
+
 // TestCSIVolumes checks that hotmount leaves the volumes of CSI drivers alone. kubelet formats, mounts and unmounts the
 // volumes undisturbed, and the data is on the storage. A driver that attaches no disks to the node causes no hold. Each
 // setting and command that should lift the hold lifts it.
@@ -169,18 +187,7 @@ func TestCSIVolumes(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.register("cinder.csi.openstack.org")
 	for range csiRounds() {
-		for _, image := range []string{blank(t, 320<<20), ext4Disk(t, 320<<20)} {
-			name, id := m.attach(w, worker.Disk{File: image})
-			m.heldFor(name, "cinder.csi.openstack.org")
-			m.stageVolume(w, name, id, image, 1)
-		}
-		image := blank(t, 320<<20)
-		name, id := m.attach(w, worker.Disk{File: image})
-		m.heldFor(name, "cinder.csi.openstack.org")
-		m.publish(w, name)
-		m.podWrites(name, 1)
-		m.unpublish(name)
-		m.stored(w, name, id, image, 1)
+		m.eachKind(w, "", "", "")
 	}
 	m.keepsOff()
 
@@ -309,10 +316,7 @@ func TestCSIVolumesOnVirtio(t *testing.T) {
 	m.stored(w, raw, rawID, rawImage, 1)
 	m.stored(w, unused, unusedID, newImage, 1)
 	for round := range csiRounds() {
-		image := blank(t, 320<<20)
-		name, id := m.attach(w, worker.Disk{File: image, Serial: fmt.Sprintf("7abd-%d", round)})
-		m.heldFor(name, "cinder.csi.openstack.org")
-		m.stageVolume(w, name, id, image, 1)
+		m.eachKind(w, fmt.Sprintf("7abd-%d", round), fmt.Sprintf("8bce-%d", round), fmt.Sprintf("9cdf-%d", round))
 	}
 	m.driversThatCount(w)
 	m.keepsOff()

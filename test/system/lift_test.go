@@ -61,8 +61,9 @@ func (m machine) lift(name string, reason disk.Reason) string {
 	return m.liftBy(name, reason, "(hotmount accept "+name+" "+string(reason)+")(;|$)", asPrinted)
 }
 
-// liftedElsewhere has the test of each hold that needs a serial, a WWN, a slot or a boot. Each test in liftedElsewhere
-// calls lift.
+// liftedElsewhere has the test of each hold that needs a serial, a WWN, a slot or a boot. These tests need a
+// virtual machine, because a container's loop devices have no serial, no WWN and no slot, and share the host's boot. Each
+// test in liftedElsewhere calls lift.
 var liftedElsewhere = map[disk.Reason]string{
 	disk.ReasonSameSerial:   "TestSerials",
 	disk.ReasonSameWWN:      "TestTwoPaths",
@@ -87,7 +88,7 @@ type held struct {
 }
 
 // TestEachHoldIsLifted checks that the command that is printed with a hold lifts it, for each hold in the table of
-// rules.
+// rules. The tests in liftedElsewhere lift the holds that a container cannot cause.
 func TestEachHoldIsLifted(t *testing.T) {
 	o := obedientOptions()
 	o.Files = o.Files[:2] // without the drop-in that raises the format limit
