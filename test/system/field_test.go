@@ -211,7 +211,7 @@ func TestFirstMountFailsOnce(t *testing.T) {
 	if err := w.PowerOn(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
-	// At boot on a slow machine, hotmount may not be able to read the messages of the kernel in time.
+	// A boot writes many kernel lines before the mount fails.
 	m.waitForLog("^/dev/vd. .*ONCE" + cause)
 	m.wait("its mount", "findmnt -n /mnt/disks/"+uuid)
 	m.run(noRepair)
