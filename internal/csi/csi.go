@@ -1,5 +1,5 @@
 // Package csi finds the CSI drivers on the node by the names of files. Package csi asks no driver. A driver that does
-// not run counts too: at boot the driver's files exist before it runs.
+// not run counts too: at boot the driver's files exist before it runs, and a driver that ends in order removes them.
 package csi
 
 import (
@@ -35,13 +35,17 @@ var roots = []string{
 
 // Drivers returns the drivers of the node that attach or take disks, sorted by name. root is the node's root
 // directory, or "" for the live system. A directory that cannot be read counts as a driver about which nothing is
-// known. For a caller other than root, who may read little, an unreadable directory counts as empty.
-func Drivers(root string) []disk.Driver {
+// known. For a caller other than root, who may read little, an unreadable directory counts as empty. A driver whose name
+// is in seen counts even without files.
+func Drivers(root string, seen ...string) []disk.Driver {
 	names := finder{root: root, found: map[string]bool{}}
 	for _, kubelet := range roots {
 		names.kubelet(kubelet)
 	}
 	names.addRook()
+	for _, name := range seen {
+		names.found[name] = true
+	}
 	var all []disk.Driver
 	for _, name := range slices.Sorted(maps.Keys(names.found)) {
 		if reach := reachOf(name); reach != 0 {

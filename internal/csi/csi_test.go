@@ -3,6 +3,7 @@ package csi
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -86,6 +87,15 @@ func TestDrivers(t *testing.T) {
 		if strings.Join(got, " ") != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
+	}
+}
+
+// TestDriversSeenEarlier checks that a driver that was seen counts without files, and that its table row still applies.
+func TestDriversSeenEarlier(t *testing.T) {
+	root := node(t, "var/lib/kubelet/plugins/csi.example.com/", "var/lib/kubelet/plugins_registry/b.example.com-reg.sock")
+	want := []disk.Driver{{Name: "b.example.com", Reach: disk.Anything}, {Name: "csi.example.com", Reach: disk.Anything}, {Name: "csi.hetzner.cloud", Reach: disk.Local}}
+	if got := Drivers(root, "csi.hetzner.cloud", "csi.example.com", "b.example.com", "csi.tigera.io"); !slices.Equal(got, want) {
+		t.Errorf("%+v", got)
 	}
 }
 

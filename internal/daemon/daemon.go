@@ -119,7 +119,7 @@ func (d Daemon) connect() (*parts, error) {
 		d.Log.Problem(fmt.Errorf("%w; a disk that is moved immediately to another slot may need hotmount accept", err))
 	}
 	p.host.CameAfter = p.nodes.CameAfter
-	p.node = node{p.host, d.Log, p.observer.metrics, &p.partitions, &p.loops}
+	p.node = node{p.host, d.Log, p.observer.metrics, &p.partitions, &p.loops, new(atomic.Value)}
 	p.agent = agent.New(p.node, units{new(unit.Manager), p.mounting, p.host}, p.observer, d.Settings, watchdog/2, p.host.Monotonic)
 	return p, p.node.saveSettings(d.Settings)
 }

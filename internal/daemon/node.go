@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +29,8 @@ type node struct {
 	metrics *metrics.Metrics
 	// partitions and loops are the fields of parts with these names, and depend on the settings.
 	partitions, loops *atomic.Bool
+	// driversFault is the text of the last error of rememberDrivers.
+	driversFault *atomic.Value
 }
 
 // Names returns the names of all disks for a look at every disk. A look at every disk also finds changes that caused no
@@ -45,7 +48,34 @@ func (n node) Names(s *disk.Settings) ([]string, error) {
 }
 
 func (n node) Gather(s *disk.Settings) (look func(name string) (disk.Facts, error)) {
-	return n.For(s).Gather()
+	gathered := n.For(s).Gather()
+	var once sync.Once // all looks of a gathering have the same drivers
+	return func(name string) (disk.Facts, error) {
+		f, err := gathered(name)
+		if err == nil {
+			once.Do(func() { n.rememberDrivers(f.Drivers) })
+		}
+		return f, err
+	}
+}
+
+// rememberDrivers records the drivers, because a driver that ends in order removes its files. A driver without a known
+// name is not recorded: its name is a sentence (csi.Drivers). An error is reported once.
+func (n node) rememberDrivers(found []disk.Driver) {
+	var names []string
+	for _, d := range found {
+		if !strings.ContainsFunc(d.Name, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			names = append(names, d.Name)
+		}
+	}
+	text := ""
+	err := n.Store.RememberDrivers(names)
+	if err != nil {
+		text = err.Error()
+	}
+	if n.driversFault.Swap(text) != text {
+		n.report.Problem(err)
+	}
 }
 
 func (n node) Accept(f *disk.Facts, w disk.Word) error {

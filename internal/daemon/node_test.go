@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -21,7 +22,7 @@ import (
 func TestFormerDirectories(t *testing.T) {
 	const uuid = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
 	h := nodetest.New(t)
-	n := node{Host: h, report: report.New(), metrics: metrics.New("x"), partitions: new(atomic.Bool), loops: new(atomic.Bool)}
+	n := node{Host: h, report: report.New(), metrics: metrics.New("x"), partitions: new(atomic.Bool), loops: new(atomic.Bool), driversFault: new(atomic.Value)}
 	if _, err := h.Store.Init(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -92,11 +93,73 @@ func TestFormerDirectories(t *testing.T) {
 	check("without a mount table", "now", "empty", barred)
 }
 
+// loggingTo returns a log that writes to the file.
+func loggingTo(t *testing.T, file string) *report.Log {
+	t.Helper()
+	former := os.Stderr
+	defer func() { os.Stderr = former }()
+	var err error
+	if os.Stderr, err = os.Create(file); err != nil {
+		t.Fatal(err)
+	}
+	log, err := report.NewAs("text")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return log
+}
+
+// TestEndedDriver checks that a driver counts after its socket has gone. An error is reported once.
+func TestEndedDriver(t *testing.T) {
+	h := nodetest.New(t)
+	h.Shared = new(inventory.Shared)
+	journal := filepath.Join(t.TempDir(), "journal")
+	n := node{Host: h, report: loggingTo(t, journal), driversFault: new(atomic.Value)}
+	socket := filepath.Join(h.Root, "var/lib/kubelet/plugins/csi.example.com/csi.sock")
+	nodetest.Write(t, h.Root, map[string]string{"var/lib/kubelet/plugins/csi.example.com/": "", "var/lib/kubelet/plugins_registry": "not a directory"})
+	if err := syscall.Mknod(socket, syscall.S_IFSOCK|0o600, 0); err != nil {
+		t.Fatal(err)
+	}
+	look := func() (names []string) {
+		t.Helper()
+		f, err := n.Gather(&disk.Settings{})("vdb")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range f.Drivers {
+			names = append(names, d.Name)
+		}
+		return names
+	}
+	look()
+	look()
+	if text, err := os.ReadFile(journal); err != nil || strings.Count(string(text), "cannot record the storage drivers") != 1 {
+		t.Errorf("reported: %s, %v", text, err)
+	}
+	if _, err := h.Store.Init(nil); err != nil {
+		t.Fatal(err)
+	}
+	look()
+	if err := os.Remove(socket); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"csi.example.com", "unknown, since /var/lib/kubelet/plugins_registry cannot be read"}
+	if diff := cmp.Diff(want, look()); diff != "" {
+		t.Errorf("after the driver's end (-want +got):\n%s", diff)
+	}
+	if got := h.Drivers(); len(got) != 2 {
+		t.Errorf("beforehand: %v", got)
+	}
+	if diff := cmp.Diff(want[:1], h.Store.Drivers()); diff != "" {
+		t.Errorf("on record (-want +got):\n%s", diff)
+	}
+}
+
 // TestRecords checks that each reason to keep a disk, and each sighting, is written to its record.
 func TestRecords(t *testing.T) {
 	h := nodetest.New(t)
 	h.Shared = new(inventory.Shared)
-	n := node{Host: h, report: report.New(), metrics: metrics.New("x"), partitions: new(atomic.Bool), loops: new(atomic.Bool)}
+	n := node{Host: h, report: report.New(), metrics: metrics.New("x"), partitions: new(atomic.Bool), loops: new(atomic.Bool), driversFault: new(atomic.Value)}
 	if _, err := h.Store.Init(nil); err != nil {
 		t.Fatal(err)
 	}

@@ -76,9 +76,9 @@ func (h Host) Propagates(directory string) error {
 	return h.Shared.reader().Propagates(h.Root, directory)
 }
 
-// Drivers returns the drivers on the node that attach or take disks (csi.Drivers). Each call of Drivers reads the node
-// again.
-func (h Host) Drivers() []disk.Driver { return csi.Drivers(h.Root) }
+// Drivers returns the drivers that are or were on the node and attach or take disks (csi.Drivers). Each call of Drivers
+// reads the node again.
+func (h Host) Drivers() []disk.Driver { return csi.Drivers(h.Root, h.Store.Drivers()...) }
 
 // Unknown returns the names of the attached disks that udev has not finished processing (disk.Udev.Initialized).
 func (h Host) Unknown() ([]string, error) {
@@ -201,7 +201,7 @@ func (h Host) gather() (common, error) {
 	c.claims, errs[4] = mounts.Claims(h.Root)
 	c.loops, errs[5] = mounts.Loops(h.Root, c.paths)
 	c.loopUUIDs = sync.OnceValue(func() map[string]string { return h.loopUUIDs(c.loops) })
-	c.drivers = h.Drivers()
+	c.drivers = csi.Drivers(h.Root, c.memory.Drivers...)
 	c.neighbours = len(c.drivers) > 0 || h.hasMonitor()
 	c.formatOff = h.formattingOff(forbidden)
 	return c, cmp.Or(errs[:]...)

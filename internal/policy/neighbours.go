@@ -24,11 +24,11 @@ func Drivers(f *disk.Facts, s *disk.Settings) []string {
 }
 
 func csiWhy(w *wording) string {
-	return say("a storage driver on this node may have attached the disk, or may take it: %s; hotmount does not open the disk", driversOf(w))
+	return say("a storage driver seen on this node may have attached the disk, or may take it: %s; hotmount does not open the disk", driversOf(w))
 }
 
 func csiRemedy(w *wording) string {
-	return say("if the disk is the node's own: hotmount accept %s; to allow such disks in advance, in the class: %s", w.f.Name, cmp.Or(selectorOf(w.f), "neighbours: ignore"))
+	return say("if the disk is the node's own: hotmount accept %s; if the driver was removed: csi_ignore, see hotmount.yaml(5); to allow such disks in advance, in the class: %s", w.f.Name, cmp.Or(selectorOf(w.f), "neighbours: ignore"))
 }
 
 // selectorOf returns a line for a class that selects only this disk, or "" if a class cannot contain its serial, WWN or
@@ -72,7 +72,7 @@ func Neighbours(drivers []disk.Driver, s *disk.Settings) []string {
 			}
 		}
 		if len(names) > 0 {
-			lines = append(lines, say("class %s holds each new disk until hotmount accept DISK %s: a storage driver on this node can bring or take such disks (%s); "+
+			lines = append(lines, say("class %s holds each new disk until hotmount accept DISK %s: a storage driver seen on this node can bring or take such disks (%s); "+
 				"to have the node's own used at once, select them by serial, or set neighbours: ignore", visible(c.Name), disk.ReasonCSI, joinVisible(names)))
 		}
 	}

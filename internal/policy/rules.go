@@ -347,7 +347,7 @@ var readiness = []rule{{
 }, {
 	reason: disk.ReasonCSI, action: disk.Hold, situations: free, names: theContent, lift: byAccept, kind: HoldUser,
 	when:      mayBeCSI,
-	condition: "no storage driver on the node can attach or take such a disk, or its class or a record shows that it is the node's own", means: "a Kubernetes storage driver on this node may have attached the disk, or may take it, so hotmount does not open the disk",
+	condition: "no storage driver on the node can attach or take such a disk, or its class or a record shows that it is the node's own", means: "a Kubernetes storage driver seen on this node may have attached the disk, or may take it, so hotmount does not open the disk",
 	found:  driversOf,
 	why:    csiWhy,
 	remedy: csiRemedy,

@@ -222,7 +222,7 @@ func TestReset(t *testing.T) {
 	for _, err := range []error{
 		s.Accept(f, "boot1", disk.Word{Reason: disk.ReasonPresent}), s.RecordHold(f, "boot1", disk.ReasonBrake), s.GiveOut(block, "boot1", "raw", "/mnt/raw/virtio-S2"),
 		s.Remember([]disk.Sighting{{Identity: f.Identity("boot1"), UUID: uuid, Type: "xfs", Full: true}}), s.Begin(disk.Intent{Identity: f.Identity("boot1"), UUID: uuid}),
-		s.Note([]disk.Sighting{{Identity: block.Identity("boot1"), Type: "swap"}}), s.SaveDirectories(settings),
+		s.Note([]disk.Sighting{{Identity: block.Identity("boot1"), Type: "swap"}}), s.SaveDirectories(settings), s.RememberDrivers([]string{"csi.example.com"}),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -250,6 +250,9 @@ func TestReset(t *testing.T) {
 	}
 	if st := standing(s, block, "boot1"); st.Given != nil || st.FormerSerial != nil {
 		t.Errorf("%+v", st)
+	}
+	if all := s.Drivers(); len(all) > 0 {
+		t.Errorf("the drivers of the former worker: %v", all)
 	}
 	// A reset also succeeds without a state.
 	none := newStore(t)

@@ -71,6 +71,8 @@ type state struct {
 	Twins []identity.Twin `json:"twins,omitempty"`
 	// Used has the disks that another program used, without disks that were accepted later. The newest disk is last.
 	Used []disk.Use `json:"used,omitempty"`
+	// Drivers has the names of the storage drivers that were seen on this worker, sorted.
+	Drivers []string `json:"drivers,omitempty"`
 }
 
 func (s Store) stateFile() string { return filepath.Join(s.State, "state.json") }
@@ -231,7 +233,9 @@ func (s Store) load() (state, error) {
 // Memory is the content of the stores. The part from the state directory is a snapshot of one moment.
 type Memory struct {
 	identity.Records
-	store Store
+	// Drivers is the result of Store.Drivers.
+	Drivers []string
+	store   Store
 }
 
 // Load reads the state directory for the given boot. Memory.Lost has the error if a part is unreadable, which does not
@@ -242,7 +246,7 @@ func (s Store) Load(boot string, e *Expectations) Memory {
 	var st state
 	st, errs[0] = s.load()
 	m.Present, m.Arrived, errs[7] = s.present(&st)
-	m.Braked, m.Twins, m.Used = st.Braked, st.Twins, st.Used
+	m.Braked, m.Twins, m.Used, m.Drivers = st.Braked, st.Twins, st.Used, st.Drivers
 	m.Intents, errs[1] = s.intents()
 	m.History, errs[2] = s.History()
 	m.Sightings, errs[3] = e.sightings(s)

@@ -47,3 +47,20 @@ func (s Store) TakeOpener(seq uint64) (*disk.Opener, error) {
 	}
 	return o, nil
 }
+
+// RememberDrivers durably adds the names to the storage drivers that were seen on this worker. A driver that ends in
+// order removes its sockets, but its disks may still be attached.
+func (s Store) RememberDrivers(names []string) error {
+	err := s.change(func(st *state) {
+		st.Drivers = append(st.Drivers, names...)
+		slices.Sort(st.Drivers)
+		st.Drivers = lastKept(slices.Compact(st.Drivers))
+	})
+	return wrap(err, "cannot record the storage drivers of this node; once a driver ends, hotmount may take its disks")
+}
+
+// Drivers returns the names of RememberDrivers, or none if the state directory cannot be read.
+func (s Store) Drivers() []string {
+	st, _ := s.load() // Load reports the error
+	return st.Drivers
+}

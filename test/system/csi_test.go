@@ -17,7 +17,7 @@ import (
 const kubeletRoot = "/var/lib/kubelet"
 
 // register makes the sockets of the drivers in kubelet's directories. No process listens on the sockets, as after a
-// power cut.
+// power cut. The drivers count again if unregister has removed them before.
 func (m machine) register(drivers ...string) {
 	m.t.Helper()
 	for _, driver := range drivers {
@@ -28,16 +28,28 @@ func (m machine) register(drivers ...string) {
 		m.run(`for s in ` + strings.Join(sockets, " ") + `; do
 			mkdir -p ${s%/*} && perl -MSocket -e 'socket(S, PF_UNIX, SOCK_STREAM, 0) && bind(S, sockaddr_un($ARGV[0])) or die $!' $s || exit 1
 		done`)
+		m.run("! [ -e " + ignoredDrivers + " ] || { sed -i '/^- " + driver + "$/d' " + ignoredDrivers + "; grep -q '^- ' " + ignoredDrivers + " || rm " + ignoredDrivers + "; systemctl reload hotmount; }")
 	}
 }
+
+// ignoredDrivers is the drop-in with the drivers that unregister has removed. Its name sorts before dropIn.
+const ignoredDrivers = "/etc/hotmount/config.d/drivers.yaml"
 
 // hetzner's driver names its socket in another form than other drivers.
 const hetzner = "csi.hetzner.cloud"
 
-// unregister removes all drivers' sockets and directories, as an administrator does.
+// unregister removes all drivers' sockets and directories, and lists the drivers in csi_ignore, as an administrator does.
 func (m machine) unregister() {
 	m.t.Helper()
-	m.run("rm -rf " + kubeletRoot + "/plugins_registry " + kubeletRoot + "/plugins")
+	m.run(`set -e; cd ` + kubeletRoot + `; f=` + ignoredDrivers + `; mkdir -p ${f%/*}; [ -e $f ] || echo csi_ignore: >$f
+		for driver in $(ls plugins); do echo "- $driver" >>$f; done
+		rm -rf plugins_registry plugins; hotmount config check; systemctl reload hotmount`)
+}
+
+// endDriver removes the driver's sockets and keeps its directory, as a driver does at a reboot or a rolling update.
+func (m machine) endDriver(driver string) {
+	m.t.Helper()
+	m.run("cd " + kubeletRoot + " && rm plugins_registry/" + driver + "-reg.sock plugins/" + driver + "/csi.sock")
 }
 
 // ext4Disk makes the file of a disk with an empty ext4 filesystem, and returns its path.
@@ -204,7 +216,7 @@ func TestCSIVolumes(t *testing.T) {
 	m.detach(w, encryptedID)
 
 	// Each of the commands in the loop warns of the hold before a disk is attached.
-	const beforehand = "class default holds each new disk until hotmount accept DISK may-be-a-csi-volume: a storage driver on this node can bring or take such disks (cinder.csi.openstack.org)"
+	const beforehand = "class default holds each new disk until hotmount accept DISK may-be-a-csi-volume: a storage driver seen on this node can bring or take such disks (cinder.csi.openstack.org)"
 	for _, command := range []string{"hotmount plan 2>&1 >/dev/null", "hotmount config check 2>&1", "hotmount doctor || [ $? = 3 ]", "touch /var/lib/hotmount/removed; hotmount state init"} {
 		if got := m.run(command); !strings.Contains(got, beforehand) {
 			t.Errorf("%s: %s", command, got)
@@ -259,6 +271,47 @@ func (m machine) driversThatDoNot(w worker.Node) {
 	m.register("csi.tigera.io", "nfs.csi.k8s.io", "secrets-store.csi.k8s.io", "driver.longhorn.io", "rook-ceph.rbd.csi.ceph.com", "rook-ceph.cephfs.csi.ceph.com")
 	for _, image := range []string{blank(m.t, 320<<20), ext4Disk(m.t, 320<<20)} {
 		name, _ := m.attach(w, worker.Disk{File: image})
+		m.mounted(name)
+	}
+}
+
+// TestADriverThatEnds checks that an unknown driver that was seen still counts after it has ended in order, over a
+// reboot. Its disks stay held and untouched until csi_ignore names the driver.
+func TestADriverThatEnds(t *testing.T) {
+	m, w := startNode(t, worker.Options{})
+	const driver = "csi.example.com"
+	m.register(driver)
+	digests := map[string]string{}
+	var names []string
+	for _, image := range []string{blank(t, 320<<20), ext4Disk(t, 320<<20)} {
+		digests[image] = digest(t, image)
+		name, _ := m.attach(w, worker.Disk{File: image})
+		names = append(names, name)
+	}
+	held := func(when string) {
+		t.Helper()
+		for _, name := range names {
+			m.heldFor(name, driver)
+		}
+		for image, before := range digests {
+			if digest(t, image) != before {
+				t.Errorf("%s: %s was written to", when, image)
+			}
+		}
+		m.keepsOff()
+	}
+	held("while the driver runs")
+	m.endDriver(driver)
+	m.run("hotmount rescan; hotmount plan 2>&1 >/dev/null | grep 'class default holds each new disk .*" + driver + "'")
+	held("after the driver's end")
+	if err := w.Reboot(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	m.run("hotmount rescan")
+	held("after a reboot")
+	m.configured("csi_ignore: [" + driver + "]")
+	m.run("rm -r " + kubeletRoot + "/plugins")
+	for _, name := range names {
 		m.mounted(name)
 	}
 }

@@ -1,0 +1,54 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"hotmount/internal/disk"
+)
+
+// TestRememberDrivers checks that each driver is on record once, over restarts, reboots and a new machine-id, and that
+// the list is bounded.
+func TestRememberDrivers(t *testing.T) {
+	s := on(t, made(t), builder)
+	starts(t, s, "boot1")
+	for _, names := range [][]string{{"b.example"}, {"c.example", "a.example"}, nil, {"b.example"}} {
+		if err := s.RememberDrivers(names); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want = "a.example b.example c.example"
+	check := func(when string) {
+		t.Helper()
+		m := s.Load("boot2", nil)
+		if got, loaded := strings.Join(s.Drivers(), " "), strings.Join(m.Drivers, " "); got != want || loaded != want {
+			t.Errorf("%s: %q, loaded %q", when, got, loaded)
+		}
+	}
+	check("at first")
+	if _, err := s.Init([]disk.Identity{facts("vdb", 2, "S").Identity("boot2")}); err != nil {
+		t.Fatal(err)
+	}
+	check("after state init")
+	s = on(t, s, clone)
+	starts(t, s, "boot2")
+	check("under another machine-id")
+	if err := s.KeepMachine(); err != nil {
+		t.Fatal(err)
+	}
+	check("after state keep")
+
+	var many []string
+	for i := range mostKept + 5 {
+		many = append(many, fmt.Sprintf("x%d.example", i))
+	}
+	if err := s.RememberDrivers(many); err != nil || len(s.Drivers()) != mostKept {
+		t.Errorf("%d names: %v", len(s.Drivers()), err)
+	}
+	lost := newStore(t)
+	if err := lost.RememberDrivers(many); !errors.Is(err, ErrLost) || !strings.HasPrefix(err.Error(), "cannot record the storage drivers") || lost.Drivers() != nil {
+		t.Errorf("without a state: %v", err)
+	}
+}
