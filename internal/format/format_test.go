@@ -1604,7 +1604,7 @@ func TestForceStandsOnce(t *testing.T) {
 			t.Errorf("%s has -F", name)
 		}
 		ext4s += strings.Count(string(text), "ext4{")
-		whens += strings.Count(string(text), "over: o.RecoverHalfMade || o.Token != \"\"") + strings.Count(string(text), "making{")
+		whens += strings.Count(string(text), "overwrite: o.RecoverHalfMade || o.Token != \"\"") + strings.Count(string(text), "making{")
 	}
 	if whens != 2 {
 		t.Errorf("%d places format, or decide when to use -f", whens)
