@@ -103,11 +103,11 @@ func TestThreats(t *testing.T) {
 
 	// A mistaken administrator has a configuration file that others can write, and a class that selects every disk.
 	m.run("echo 'format_present: true' >/etc/hotmount/config.yaml; chmod 666 /etc/hotmount/config.yaml; systemctl reload hotmount")
-	m.waitForLog("cannot reload.*config.yaml.*writable")
+	m.waitForLog("cannot reload.*config.yaml.*only root can write")
 	m.run("chmod 644 /etc/hotmount/config.yaml; chown nobody /etc/hotmount/config.yaml; systemctl reload hotmount")
 	m.waitForLog("cannot reload.*config.yaml.*root")
 	m.run("mv /etc/hotmount/config.yaml /root; chmod 775 /etc/hotmount; systemctl reload hotmount")
-	m.waitForLog("cannot reload.*/etc/hotmount: .*writable")
+	m.waitForLog("cannot reload.*/etc/hotmount: .*only root can write")
 	m.run(`printf 'format_present: true\nsettle: 0s\nclasses:\n  - name: all\n    names: ["vd*"]\n    directory: /mnt/disks\n    blank: unsigned\n' >/etc/hotmount/config.yaml
 chmod 755 /etc/hotmount; systemctl restart hotmount`)
 	m.wait("the system disk to be ignored", "hotmount plan | grep -q '^vda .*ignore .*system'")
