@@ -19,7 +19,7 @@ const disksPerGathering = 40
 // longestRest is the longest wait for the next gathering, even if the last gathering took longer.
 const longestRest = time.Second
 
-// startLooks starts the looks whose turn has come. The looks share one gathering of what is common to all disks.
+// startLooks starts the looks whose turn has come. The looks share the facts that all disks have in common.
 // Without the shared gathering, each look in a burst would read the mounts and loop devices of all disks. A look that
 // becomes due during a gathering waits for the next gathering, because no fact may be older than its look.
 func (a *Agent) startLooks(ctx context.Context, now time.Time) {

@@ -190,12 +190,18 @@ func tryMount(ctx context.Context, r run.Runner, fstype string, options []string
 			c.Path, c.Args = "/usr/bin/unshare", append([]string{"--mount", c.Path}, c.Args...)
 		}
 		res, err := r.Run(ctx, c)
-		if err == nil && res.ExitCode != 0 {
+		if err != nil {
+			return fmt.Errorf("%w: %w", errUntried, err) // mount(8) has refused nothing
+		}
+		if res.ExitCode != 0 {
 			said, _, _ := strings.Cut(strings.TrimSpace(string(res.Stderr)), "\n")
 			_, words, _ := strings.Cut(strings.TrimPrefix(said, "mount: "), ": ")
 			err = errors.New(disk.Visible(words))
-		} else if err == nil && private {
+		} else if private {
 			_, err = r.Run(ctx, run.Command{Path: "/usr/bin/umount", Timeout: tryPatience, Args: []string{at}})
+			if err != nil {
+				err = fmt.Errorf("%w: %w", errUntried, err)
+			}
 		}
 		return err
 	}
