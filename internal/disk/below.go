@@ -1,6 +1,8 @@
 package disk
 
 import (
+	"encoding/hex"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -38,15 +40,43 @@ func (f *Facts) RecallBelow(before *Facts) {
 	}
 }
 
-// LogicalVolume returns the group and the name of a logical volume as LVM's tools take it ("vg0/disk1"). LogicalVolume
-// returns "" for any other device. In the name of the mapper device, LVM joins group and volume with a hyphen, and
-// doubles each hyphen within them.
-func (f *Facts) LogicalVolume() string {
-	const hyphen = "\x00"
-	group, volume, found := strings.Cut(strings.ReplaceAll(f.MapperName, "--", hyphen), "-")
-	name := strings.ReplaceAll(group+"/"+volume, hyphen, "-")
-	if !strings.HasPrefix(f.Serial, "LVM-") || !found || strings.Contains(volume, "-") || strings.Trim(name, Alphanumeric+"/+_.-") != "" {
+// Reopen returns the shell commands that close the device and set it up again after a disk below it is attached again.
+// Reopen returns "" for a kind of device that hotmount does not know, and for a name that is not safe in a shell.
+func (f *Facts) Reopen() string {
+	if f.Transport == "md" {
+		return "mdadm --stop " + f.Node() + "; mdadm --assemble --scan"
+	}
+	if strings.Trim(f.MapperName, Alphanumeric+"_+.-") != "" || strings.HasPrefix(f.MapperName, "-") {
 		return ""
 	}
-	return name
+	kind, rest, _ := strings.Cut(f.Serial, "-")
+	switch kind {
+	case "LVM":
+		if volume := f.logicalVolume(); volume != "" {
+			// Other volumes of the group may be in use.
+			return fmt.Sprintf("lvchange -an %s; lvchange -ay %[1]s", volume)
+		}
+	case "CRYPT":
+		// For a LUKS device, cryptsetup writes "CRYPT-LUKS2-", the UUID without hyphens, and the name.
+		version, rest, _ := strings.Cut(rest, "-")
+		id, _, _ := strings.Cut(rest, "-")
+		if uuid, err := hex.DecodeString(id); err == nil && len(uuid) == 16 && strings.HasPrefix(version, "LUKS") {
+			return fmt.Sprintf("cryptsetup close %s; cryptsetup open UUID=%x-%x-%x-%x-%x %[1]s", f.MapperName, uuid[:4], uuid[4:6], uuid[6:8], uuid[8:10], uuid[10:])
+		}
+	}
+	return ""
+}
+
+// Multipath reports whether the device is the multipath device of several paths.
+func (f *Facts) Multipath() bool { return strings.HasPrefix(f.Serial, "mpath-") }
+
+// logicalVolume returns the group and the name of a logical volume as LVM's tools take it ("vg0/disk1"). In the name of
+// the mapper device, LVM joins group and volume with a hyphen, and doubles each hyphen within them.
+func (f *Facts) logicalVolume() string {
+	const hyphen = "\x00"
+	group, volume, found := strings.Cut(strings.ReplaceAll(f.MapperName, "--", hyphen), "-")
+	if !found || strings.Contains(volume, "-") {
+		return ""
+	}
+	return strings.ReplaceAll(group+"/"+volume, hyphen, "-")
 }

@@ -21,16 +21,36 @@ func TestRecallBelow(t *testing.T) {
 	}
 }
 
-func TestLogicalVolume(t *testing.T) {
-	for name, want := range map[string]string{
-		"vg0-disk1": "vg0/disk1", "my--group-disk--1": "my-group/disk-1", "g.a_b+c-d": "g.a_b+c/d", "vg---lv": "vg-/lv",
-		"nothing": "", "vg0--x": "", "vg0-x-real": "", "$(reboot)-x": "", "x-$(reboot)": "", "a b-x": "", "": "",
+func TestReopen(t *testing.T) {
+	const id, uuid = "0123456789abcdef0123456789abcdef", "01234567-89ab-cdef-0123-456789abcdef"
+	lvchange := func(volume string) string { return "lvchange -an " + volume + "; lvchange -ay " + volume }
+	for _, c := range []struct {
+		f    Facts
+		want string
+	}{
+		{Facts{Serial: "LVM-x", MapperName: "vg0-disk1"}, lvchange("vg0/disk1")},
+		{Facts{Serial: "LVM-x", MapperName: "my--group-disk--1"}, lvchange("my-group/disk-1")},
+		{Facts{Serial: "LVM-x", MapperName: "g.a_b+c-d"}, lvchange("g.a_b+c/d")},
+		{Facts{Serial: "LVM-x", MapperName: "vg---lv"}, lvchange("vg-/lv")},
+		{Facts{Serial: "LVM-x", MapperName: "nothing"}, ""},
+		{Facts{Serial: "LVM-x", MapperName: "vg0--x"}, ""},
+		{Facts{Serial: "LVM-x", MapperName: "vg0-x-real"}, ""},
+		{Facts{Serial: "LVM-x", MapperName: "$(reboot)-x"}, ""},
+		{Facts{Serial: "LVM-x", MapperName: "a b-x"}, ""},
+		{Facts{Serial: "LVM-x"}, ""},
+		{Facts{Serial: "CRYPT-LUKS2-" + id + "-secret-1", MapperName: "secret-1"}, "cryptsetup close secret-1; cryptsetup open UUID=" + uuid + " secret-1"},
+		{Facts{Serial: "CRYPT-LUKS1-" + id + "-a", MapperName: "a"}, "cryptsetup close a; cryptsetup open UUID=" + uuid + " a"},
+		{Facts{Serial: "CRYPT-LUKS2-" + id + "-a", MapperName: "$(reboot)"}, ""},
+		{Facts{Serial: "CRYPT-LUKS2-" + id + "-a", MapperName: "--help"}, ""},
+		{Facts{Serial: "CRYPT-LUKS2-0123-a", MapperName: "a"}, ""},
+		{Facts{Serial: "CRYPT-PLAIN-a", MapperName: "a"}, ""},
+		{Facts{Serial: "CRYPT-VERITY-" + id + "-a", MapperName: "a"}, ""},
+		{Facts{ID: ID{Name: "md127"}, Transport: "md"}, "mdadm --stop /dev/md127; mdadm --assemble --scan"},
+		{Facts{Serial: "mpath-x", MapperName: "mpatha"}, ""},
+		{Facts{ID: ID{Name: "vdb"}, Transport: "virtio", Serial: "LVM"}, ""},
 	} {
-		if got := (&Facts{Serial: "LVM-x", MapperName: name}).LogicalVolume(); got != want {
-			t.Errorf("%q: %q, want %q", name, got, want)
+		if got := c.f.Reopen(); got != c.want {
+			t.Errorf("%s %s: %q, want %q", c.f.Serial, c.f.MapperName, got, c.want)
 		}
-	}
-	if got := (&Facts{Serial: "CRYPT-LUKS2-x", MapperName: "vg0-disk1"}).LogicalVolume(); got != "" {
-		t.Errorf("an encrypted device is the logical volume %q", got)
 	}
 }

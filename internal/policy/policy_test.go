@@ -1154,16 +1154,16 @@ func TestWordsOfARemedy(t *testing.T) {
 		"class creates nothing, takes ext4": {nil, proven(disk.Other), func(s *disk.Settings) { s.Classes[0].Create, s.Classes[0].Accept = "none", []string{disk.Ext4} }, "by hand: wipefs -a /dev/vdb; mkfs.ext4 /dev/vdb"},
 		"given out once":                    {func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Other), nil, format},
 		"given out once, blank":             {func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Blank), nil, format},
-		"given out once, creates nothing":   {func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Blank), func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb; then hotmount accept vdb filesystem-on-former-block-volume"},
-		"on a block volume":                 {onBlockVolume, proven(disk.Other), nil, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb; then hotmount accept vdb filesystem-on-former-block-volume"},
-		"on a block volume, blank":          {onBlockVolume, proven(disk.Blank), func(s *disk.Settings) { s.Classes[0].Accept = []string{disk.Ext4} }, "by hand: wipefs -a /dev/vdb; mkfs.ext4 /dev/vdb; then hotmount accept vdb filesystem-on-former-block-volume"},
+		"given out once, creates nothing":   {func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Blank), func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb; hotmount accept vdb filesystem-on-former-block-volume"},
+		"on a block volume":                 {onBlockVolume, proven(disk.Other), nil, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb; hotmount accept vdb filesystem-on-former-block-volume"},
+		"on a block volume, blank":          {onBlockVolume, proven(disk.Blank), func(s *disk.Settings) { s.Classes[0].Accept = []string{disk.Ext4} }, "by hand: wipefs -a /dev/vdb; mkfs.ext4 /dev/vdb; hotmount accept vdb filesystem-on-former-block-volume"},
 		"too small":                         {func(f *disk.Facts) { f.Size = 1 << 20 }, proven(disk.Other), nil, "attach a larger disk"},
 		"half made, of another type":        {halfExt4, &disk.Content{Kind: disk.HalfMade, Type: disk.Ext4, UUID: uuid, Proven: true}, nil, format},
 		"half made, class creates nothing":  {halfExt4, &disk.Content{Kind: disk.HalfMade, Type: disk.Ext4, UUID: uuid, Proven: true}, func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb"},
 		"not overwritten":                   {func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID, Over: true} }, fs, nil, format},
 		"not overwritten, given out once": {func(f *disk.Facts) {
 			f.Standing.Given, f.Standing.Intent = &given, &disk.Intent{UUID: otherUUID, Over: true}
-		}, fs, func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb; then hotmount accept vdb filesystem-on-former-block-volume"},
+		}, fs, func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb; hotmount accept vdb filesystem-on-former-block-volume"},
 		"not overwritten, creates nothing":    {func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID, Over: true} }, fs, func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb"},
 		"somebody wrote":                      {func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid, Doubt: "x"} }, fs, nil, format},
 		"somebody wrote, and creates nothing": {func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid, Doubt: "x"} }, fs, func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb"},
@@ -1267,7 +1267,7 @@ func TestWordsOfAFailedGrowth(t *testing.T) {
 		t.Errorf("failed: %q", got)
 	}
 	failed.Recorded, failed.Failure = true, "its ext4 has \\x1b on record"
-	if got := words(); got != `the disk is mounted, and its filesystem could not be grown to fill the disk: its ext4 has \x1b on record; stop the pods that use the disk; then hotmount release vdb; then e2fsck -f /dev/vdb; then hotmount accept vdb released` {
+	if got := words(); got != `the disk is mounted, and its filesystem could not be grown to fill the disk: its ext4 has \x1b on record; stop the pods that use the disk; hotmount release vdb; e2fsck -f /dev/vdb; hotmount accept vdb released` {
 		t.Errorf("errors on record: %q", got)
 	}
 	failed.Failure = ""
@@ -1495,6 +1495,14 @@ var conditions = []condition{
 	{name: "the disk below it is gone while it is mounted", reason: disk.ReasonLost, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
 		f.Mounts = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}
 		f.MapperName, f.Serial = "vg--0-disk1", "LVM-x"
+		pulled(f)
+	}},
+	{name: "the disk below a LUKS device is gone", reason: disk.ReasonLost, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
+		f.MapperName, f.Serial = "secret", "CRYPT-LUKS2-0123456789abcdef0123456789abcdef-secret"
+		pulled(f)
+	}},
+	{name: "the disks below a multipath device are gone", reason: disk.ReasonLost, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
+		f.MapperName, f.Serial = "mpatha", "mpath-360000"
 		pulled(f)
 	}},
 	{name: "it is mounted in its place, under another mount", reason: disk.ReasonCovered, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {

@@ -306,10 +306,10 @@ var othersUse = []rule{{
 var readiness = []rule{{
 	reason: disk.ReasonLost, action: disk.Refuse, situations: free, priority: asError,
 	when:      func(in input) bool { return in.f.Lost() != nil },
-	condition: "every disk below this one is attached", means: "a disk below this one is gone: reads and writes fail until this one is set up again",
+	condition: "every disk below this device is attached", means: "a disk below this device is gone: reads and writes fail until the device is set up again",
 	found: func(w *wording) string { return goneDiskBelow(w.f) },
 	why: func(w *wording) string {
-		return say("the disk below this one (%s) is gone: reads and writes fail until this one is set up again", goneDiskBelow(w.f))
+		return say("a disk below this device is gone (%s): reads and writes fail until the device is set up again", goneDiskBelow(w.f))
 	},
 	remedy: lostRemedy,
 }, {
@@ -428,7 +428,7 @@ var mounting = []rule{{
 	means: "the disk is mounted, and its filesystem has a fault (see journalctl -k)",
 	found: func(w *wording) string { return w.f.Fault },
 	remedy: func(w *wording) string {
-		return say("stop the pods that use the disk; then hotmount release %s; then %s", w.f.Name, Check(w.f, w.d.Type))
+		return say("stop the pods that use the disk; hotmount release %s; %s", w.f.Name, Check(w.f, w.d.Type))
 	},
 }, {
 	reason: disk.ReasonCovered, action: disk.Keep, situations: inPlace, names: theMounted, priority: asError,

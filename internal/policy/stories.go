@@ -92,7 +92,7 @@ func mountedWhy(w *wording) string {
 
 func notGrownRemedy(w *wording) string {
 	if w.f.Standing.Fit.Recorded {
-		return say("stop the pods that use the disk; then hotmount release %s; then e2fsck -f %s; then hotmount accept %[1]s %[3]s", w.f.Name, w.f.Node(), disk.ReasonReleased)
+		return say("stop the pods that use the disk; hotmount release %s; e2fsck -f %s; hotmount accept %[1]s %[3]s", w.f.Name, w.f.Node(), disk.ReasonReleased)
 	}
 	return say("once the problem is solved: systemctl start hotmount-grow@%d", w.f.Seq)
 }

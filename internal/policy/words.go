@@ -164,12 +164,11 @@ func goneDiskBelow(f *disk.Facts) string {
 // lostRemedy returns what helps once the missing disk is attached again. The device must be unmounted first, because a
 // mounted device cannot be set up again.
 func lostRemedy(w *wording) string {
-	when := "once the disk below is attached again" + textIf(len(w.f.Mounts) > 0, " and no pod uses this one") + ": " + textIf(w.d.Mounted(), "hotmount release "+w.f.Name+"; ")
-	// The command names only this logical volume, because other volumes of its group may be in use.
-	if volume := w.f.LogicalVolume(); volume != "" {
-		return when + say("lvchange -an %s; lvchange -ay %[1]s", volume)
+	if w.f.Multipath() {
+		return "attach one of the device's disks again; multipathd then sets the device up again by itself; to see the paths: multipath -ll"
 	}
-	return when + "close this disk and open it again (cryptsetup, mdadm, multipath)"
+	return "once the lost disk is attached again" + textIf(len(w.f.Mounts) > 0, " and no pod uses this device") + ": " + textIf(w.d.Mounted(), "hotmount release "+w.f.Name+"; ") +
+		cmp.Or(w.f.Reopen(), "close this device and open it again with the tool that opened it")
 }
 
 // wipe returns the remedy for a disk whose content is not needed. The remedy names only steps that help: on the host,
@@ -190,7 +189,7 @@ func wipe(w *wording) string {
 	case ok:
 		return "if nothing on the disk is needed: hotmount format " + f.Name
 	case f.Standing.Given != nil:
-		return hand + say("; then hotmount accept %s %s", f.Name, disk.ReasonFormerBlock)
+		return hand + say("; hotmount accept %s %s", f.Name, disk.ReasonFormerBlock)
 	case d.Reason == disk.ReasonFormatOff:
 		return formatOffRemedy(w) + "; then, if nothing on the disk is needed: hotmount format " + f.Name
 	case f.Whole != "", d.Reason == disk.ReasonNoCreate:

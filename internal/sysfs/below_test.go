@@ -39,6 +39,7 @@ func TestUnderlying(t *testing.T) {
 		return t
 	}
 	level := func(level string) tree { return tree{virtual + "dm-0/md/level": level + "\n"} }
+	disks := func(n int) tree { return tree{virtual + "dm-0/md/raid_disks": fmt.Sprintln(n)} }
 	two := on("dm-0", pci+"vdb", pci+"vdc")
 	three := on("dm-0", pci+"vdb", pci+"vdc", pci+"vdd")
 	striped := all(on("dm-0", virtual+"dm-1", virtual+"dm-2"), on("dm-1", pci+"vdb"), on("dm-2", pci+"vdc"),
@@ -50,32 +51,36 @@ func TestUnderlying(t *testing.T) {
 		tree tree
 		want string
 	}{
-		"a disk":                           {tree{"sys/block/dm-0": "-> ../../" + virtual + "dm-0", virtual + "dm-0/size": "1\n"}, "[]"},
-		"one disk":                         {on("dm-0", pci+"vdb"), "[{vdb  false}]"},
-		"one disk, pulled":                 {without(on("dm-0", pci+"vdb"), pci+"vdb"), "[{vdb  true}]"},
-		"one disk, another in its slot":    {all(without(on("dm-0", pci+"vdb"), pci+"vdb"), tree{pci + "vdb/holders/": ""}), "[{vdb  true}]"},
-		"one disk, another with a volume":  {all(without(on("dm-0", pci+"vdb"), pci+"vdb"), tree{pci + "vdb/holders/dm-9": ""}), "[{vdb  true}]"},
-		"an encrypted volume":              {crypt, "[{dm-1  false} {vdb  false}]"},
-		"an encrypted volume, disk pulled": {without(crypt, pci+"vdb"), "[{dm-1  false} {vdb  true}]"},
-		"an NVMe partition":                {on("dm-0", "sys/devices/x/nvme/nvme0/nvme0n1/nvme0n1p2"), "[{nvme0n1  false}]"},
-		"an NVMe disk":                     {on("dm-0", "sys/devices/x/nvme/nvme0/nvme0n1"), "[{nvme0n1  false}]"},
-		"two disks":                        {two, "[{vdb  false} {vdc  false}]"},
-		"two disks, one pulled":            {without(two, pci+"vdc"), "[{vdb  false} {vdc  true}]"},
-		"two paths, one pulled":            {all(without(two, pci+"vdc"), tree{virtual + "dm-0/dm/uuid": "mpath-x\n"}), "[{vdb  false}]"},
-		"two paths, both pulled":           {all(without(without(two, pci+"vdc"), pci+"vdb"), tree{virtual + "dm-0/dm/uuid": "mpath-x\n"}), "[{vdb  true} {vdc  true}]"},
-		"md, a mirror, one pulled":         {all(without(two, pci+"vdc"), level("raid1")), "[{vdb  false}]"},
-		"md, striped, one pulled":          {all(without(two, pci+"vdc"), level("raid0")), "[{vdb  false} {vdc  true}]"},
-		"md, linear, one pulled":           {all(without(two, pci+"vdc"), level("linear")), "[{vdb  false} {vdc  true}]"},
-		"md, raid5, two of three pulled":   {all(without(without(three, pci+"vdc"), pci+"vdd"), level("raid5")), "[{vdb  false} {vdc  true} {vdd  true}]"},
-		"md, raid5, one of three pulled":   {all(without(three, pci+"vdc"), level("raid5")), "[{vdb  false} {vdd  false}]"},
-		"md, raid6, two of three pulled":   {all(without(without(three, pci+"vdc"), pci+"vdd"), level("raid6")), "[{vdb  false}]"},
-		"md, raid10, one of two pulled":    {all(without(two, pci+"vdc"), level("raid10")), "[{vdb  false}]"},
-		"md, raid10, two of three pulled":  {all(without(without(three, pci+"vdc"), pci+"vdd"), level("raid10")), "[{vdb  false} {vdc  true} {vdd  true}]"},
-		"md, raid4, two of three pulled":   {all(without(without(three, pci+"vdc"), pci+"vdd"), level("raid4")), "[{vdb  false} {vdc  true} {vdd  true}]"},
-		"LVM raid0, one pulled":            {without(striped, pci+"vdc"), "[{dm-1  false} {dm-2  false} {vdb  false} {vdc  true}]"},
-		"a mirror of LVM":                  {mirror, "[{dm-1  false} {dm-2  false} {dm-3  false} {dm-4  false} {vdb  false} {vdc  false}]"},
-		"a mirror of LVM, one pulled":      {without(mirror, pci+"vdc"), "[{dm-1  false} {dm-2  false} {dm-3  false} {dm-4  false} {vdb  false}]"},
-		"a mirror of LVM, both pulled":     {without(without(mirror, pci+"vdc"), pci+"vdb"), "[{dm-1  false} {dm-2  false} {dm-3  false} {dm-4  false} {vdb  true} {vdc  true}]"},
+		"a disk":                             {tree{"sys/block/dm-0": "-> ../../" + virtual + "dm-0", virtual + "dm-0/size": "1\n"}, "[]"},
+		"one disk":                           {on("dm-0", pci+"vdb"), "[{vdb  false}]"},
+		"one disk, pulled":                   {without(on("dm-0", pci+"vdb"), pci+"vdb"), "[{vdb  true}]"},
+		"one disk, another in its slot":      {all(without(on("dm-0", pci+"vdb"), pci+"vdb"), tree{pci + "vdb/holders/": ""}), "[{vdb  true}]"},
+		"one disk, another with a volume":    {all(without(on("dm-0", pci+"vdb"), pci+"vdb"), tree{pci + "vdb/holders/dm-9": ""}), "[{vdb  true}]"},
+		"an encrypted volume":                {crypt, "[{dm-1  false} {vdb  false}]"},
+		"an encrypted volume, disk pulled":   {without(crypt, pci+"vdb"), "[{dm-1  false} {vdb  true}]"},
+		"an NVMe partition":                  {on("dm-0", "sys/devices/x/nvme/nvme0/nvme0n1/nvme0n1p2"), "[{nvme0n1  false}]"},
+		"an NVMe disk":                       {on("dm-0", "sys/devices/x/nvme/nvme0/nvme0n1"), "[{nvme0n1  false}]"},
+		"two disks":                          {two, "[{vdb  false} {vdc  false}]"},
+		"two disks, one pulled":              {without(two, pci+"vdc"), "[{vdb  false} {vdc  true}]"},
+		"two paths, one pulled":              {all(without(two, pci+"vdc"), tree{virtual + "dm-0/dm/uuid": "mpath-x\n"}), "[{vdb  false}]"},
+		"two paths, both pulled":             {all(without(without(two, pci+"vdc"), pci+"vdb"), tree{virtual + "dm-0/dm/uuid": "mpath-x\n"}), "[{vdb  true} {vdc  true}]"},
+		"md, a mirror, one pulled":           {all(without(two, pci+"vdc"), level("raid1")), "[{vdb  false}]"},
+		"md, striped, one pulled":            {all(without(two, pci+"vdc"), level("raid0")), "[{vdb  false} {vdc  true}]"},
+		"md, linear, one pulled":             {all(without(two, pci+"vdc"), level("linear")), "[{vdb  false} {vdc  true}]"},
+		"md, raid5, two of three pulled":     {all(without(without(three, pci+"vdc"), pci+"vdd"), level("raid5")), "[{vdb  false} {vdc  true} {vdd  true}]"},
+		"md, raid5, one of three pulled":     {all(without(three, pci+"vdc"), level("raid5")), "[{vdb  false} {vdd  false}]"},
+		"md, raid6, two of three pulled":     {all(without(without(three, pci+"vdc"), pci+"vdd"), level("raid6")), "[{vdb  false}]"},
+		"md, raid10, one of two pulled":      {all(without(two, pci+"vdc"), level("raid10")), "[{vdb  false}]"},
+		"md, raid10, two of three pulled":    {all(without(without(three, pci+"vdc"), pci+"vdd"), level("raid10")), "[{vdb  false} {vdc  true} {vdd  true}]"},
+		"md, raid4, two of three pulled":     {all(without(without(three, pci+"vdc"), pci+"vdd"), level("raid4")), "[{vdb  false} {vdc  true} {vdd  true}]"},
+		"md, raid5, one removed":             {all(three, level("raid5"), disks(4)), "[{vdb  false} {vdc  false} {vdd  false}]"},
+		"md, raid5, one removed, one pulled": {all(without(three, pci+"vdd"), level("raid5"), disks(4)), "[{vdb  false} {vdc  false} {vdd  true}]"},
+		"md, raid1, one removed, one pulled": {all(without(two, pci+"vdc"), level("raid1"), disks(3)), "[{vdb  false}]"},
+		"md, raid6, one removed, one pulled": {all(without(three, pci+"vdd"), level("raid6"), disks(4)), "[{vdb  false} {vdc  false}]"},
+		"LVM raid0, one pulled":              {without(striped, pci+"vdc"), "[{dm-1  false} {dm-2  false} {vdb  false} {vdc  true}]"},
+		"a mirror of LVM":                    {mirror, "[{dm-1  false} {dm-2  false} {dm-3  false} {dm-4  false} {vdb  false} {vdc  false}]"},
+		"a mirror of LVM, one pulled":        {without(mirror, pci+"vdc"), "[{dm-1  false} {dm-2  false} {dm-3  false} {dm-4  false} {vdb  false}]"},
+		"a mirror of LVM, both pulled":       {without(without(mirror, pci+"vdc"), pci+"vdb"), "[{dm-1  false} {dm-2  false} {dm-3  false} {dm-4  false} {vdb  true} {vdc  true}]"},
 	} {
 		got, err := c.tree.make(t).Underlying("dm-0")
 		if err != nil || fmt.Sprint(got) != c.want {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"hotmount/internal/disk"
@@ -145,27 +146,29 @@ func partitionOf(whole, name string) bool {
 	return ok && number != "" && strings.Trim(number, "0123456789") == ""
 }
 
-// spare returns how many of its legs a device can lose and still work. spare cannot tell which two legs of a raid10
-// mirror each other, and sees no leg that md has already removed.
+// spare returns how many of its legs a device can lose and still work. legs is the number of links in slaves.
 func spare(dir string, legs int) int {
 	if level, err := readAttribute(filepath.Join(dir, "md/level")); err == nil {
-		switch strings.TrimSpace(level) {
-		case "raid1":
-			return legs - 1
-		case "raid4", "raid5":
-			return 1
-		case "raid6":
-			return 2
-		case "raid10":
-			return legs / 2
-		}
-		return 0
+		return spareOfArray(dir, strings.TrimSpace(level), legs)
 	}
 	uuid, err := readAttribute(filepath.Join(dir, "dm/uuid"))
 	if err == nil && strings.HasPrefix(uuid, "mpath-") {
 		return legs - 1
 	}
 	return spareImages(dir, legs)
+}
+
+// spareOfArray returns how many more legs an md array can lose. The array may have lost legs that md has already removed
+// from slaves. spareOfArray cannot tell which two legs of a raid10 mirror each other.
+func spareOfArray(dir, level string, legs int) int {
+	total := legs
+	if text, err := readAttribute(filepath.Join(dir, "md/raid_disks")); err == nil {
+		if n, err := strconv.Atoi(strings.TrimSpace(text)); err == nil {
+			total = max(n, legs)
+		}
+	}
+	tolerated := map[string]int{"raid1": total - 1, "raid4": 1, "raid5": 1, "raid6": 2, "raid10": total / 2}[level]
+	return tolerated - (total - legs)
 }
 
 // spareImages returns how many of its legs a logical volume can lose. LVM reserves the names of images and metadata

@@ -139,8 +139,10 @@ func TestStatusOfTheDead(t *testing.T) {
 		}
 	}
 	m.run("timeout 60 systemctl restart hotmount && (" + trigger + ") && timeout 60 systemctl reload hotmount")
-	m.wait("the daemon", "systemctl show -P StatusText hotmount | grep -q '^1 mounted.*failing$'")
+	// A covered volume counts as failing.
+	m.wait("the daemon", "systemctl show -P StatusText hotmount | grep -x '0 mounted, 0 held, 0 refused, 1 failing'")
 	m.run("systemctl stop dead; umount -l /mnt/disks/" + uuid)
+	m.wait("the volume to be uncovered", "systemctl show -P StatusText hotmount | grep -x '1 mounted, 0 held, 0 refused, 0 failing'")
 }
 
 // failing is the name of the environment variable that makes TestThatFails start its workers.

@@ -311,22 +311,22 @@ func TestDiskBelowAVolumeIsPulled(t *testing.T) {
 	}
 
 	m.detach(w, id)
-	const gone = "dm-0 (my--vg-disk1) is failed: the disk below this one (vdb, serial PV-1) is gone: reads and writes fail until this one is set up again"
+	const gone = "dm-0 (my--vg-disk1) is failed: a disk below this device is gone (vdb, serial PV-1): reads and writes fail until the device is set up again"
 	m.wait("the volume to be failed", "hotmount status --output wide | tr -s ' \\n' ' ' | grep -F "+quote(gone))
-	m.waitForLog("/dev/dm-0 .my--vg-disk1, 1 GiB.: keep: the disk below this one .vdb, serial PV-1. is gone: ")
-	if got := m.run("hotmount doctor || [ $? = 3 ]"); !strings.Contains(got, "PROBLEM: /dev/dm-0 (my--vg-disk1, 1 GiB) has failed: the disk below this one (vdb") || !strings.Contains(got, "lvchange -an my-vg/disk1; lvchange -ay my-vg/disk1") {
+	m.waitForLog("/dev/dm-0 .my--vg-disk1, 1 GiB.: keep: a disk below this device is gone .vdb, serial PV-1.: ")
+	if got := m.run("hotmount doctor || [ $? = 3 ]"); !strings.Contains(got, "PROBLEM: /dev/dm-0 (my--vg-disk1, 1 GiB) has failed: a disk below this device is gone (vdb") || !strings.Contains(got, "lvchange -an my-vg/disk1; lvchange -ay my-vg/disk1") {
 		t.Errorf("the doctor: %s", got)
 	}
 	m.waitMinutes(2, "the metric", `grep -F 'hotmount_disks{class="lvm",reason="disk-below-gone",state="failed"} 1' /var/lib/prometheus/node-exporter/hotmount.prom`)
 	name, id = m.attach(w, disk)
-	m.follow("once the disk below is attached again and no pod uses this one: ", "hotmount release dm-0; lvchange -an my-vg/disk1; lvchange -ay my-vg/disk1")
+	m.follow("dm-0", "once the lost disk is attached again and no pod uses this device: ", "hotmount release dm-0; lvchange -an my-vg/disk1; lvchange -ay my-vg/disk1", "")
 	m.wait("the volume to be mounted again", "[ \"$(cat "+path+"/data)\" = precious ] && findmnt "+path)
 
 	m.detach(w, id)
-	m.wait("the volume to be failed again", "hotmount status --output wide | tr -s ' \\n' ' ' | grep -F 'the disk below this one ("+name+", serial PV-1) is gone'")
+	m.wait("the volume to be failed again", "hotmount status --output wide | tr -s ' \\n' ' ' | grep -F 'a disk below this device is gone ("+name+", serial PV-1)'")
 	m.run("if dd if=/dev/zero of=" + path + "/more bs=1M count=8 conv=fsync; then exit 1; fi; hotmount release dm-0; systemctl restart hotmount")
 	m.attach(w, disk)
-	m.follow("once the disk below is attached again: ", "lvchange -an my-vg/disk1; lvchange -ay my-vg/disk1")
+	m.follow("dm-0", "once the lost disk is attached again: ", "lvchange -an my-vg/disk1; lvchange -ay my-vg/disk1", "")
 	m.wait("the volume to be mounted again", "[ \"$(cat "+path+"/data)\" = precious ] && findmnt "+path)
 	if got := m.run("hotmount status | sed -n '/^dm-0/p'"); !strings.Contains(got, " mounted ") {
 		t.Errorf("at the end: %s", got)
@@ -334,12 +334,56 @@ func TestDiskBelowAVolumeIsPulled(t *testing.T) {
 	m.run("findmnt /srv")
 }
 
-// follow checks that the status advises the given commands for exactly one disk, and runs the commands.
-func (m machine) follow(when, commands string) {
+// TestDisksBelowOtherLayersArePulled checks an md array and a LUKS device whose disk is pulled. Both are failed at once.
+// After the disk is attached again, the printed commands set the device up again, and the volume is mounted.
+func TestDisksBelowOtherLayersArePulled(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	m.run(`printf 'classes:\n  - {name: layers, names: ["dm-*", "md*"], transport: [dm, md], blank: unsigned, directory: /mnt/disks}\n' >/etc/hotmount/config.yaml; hotmount config check && systemctl restart hotmount`)
+	const passphrase = "correct horse"
+	for _, layer := range []struct {
+		kind   string
+		disks  int
+		build  string // A script that builds a device on the disks in "$@".
+		device string // A pattern of the device's kernel name.
+		reopen string
+	}{
+		{"LUKS", 1, "cryptsetup -q luksFormat --pbkdf pbkdf2 --pbkdf-force-iterations 1000 --uuid 01234567-89ab-cdef-0123-456789abcdef $1 <<<'" + passphrase + "'; cryptsetup open $1 secret <<<'" + passphrase + "'",
+			"dm-*", "cryptsetup close secret; cryptsetup open UUID=01234567-89ab-cdef-0123-456789abcdef secret"},
+		{"md", 2, "mdadm -q --create /dev/md7 --run --level=0 --raid-devices=2 $@", "md7", "mdadm --stop /dev/md7; mdadm --assemble --scan"},
+	} {
+		var files []worker.Disk
+		var paths []string
+		var last string
+		for i := range layer.disks {
+			d := worker.Disk{File: blank(t, gib), Serial: fmt.Sprint(layer.kind, i)}
+			var name string
+			name, last = m.attach(w, d)
+			files, paths = append(files, d), append(paths, "/dev/"+name)
+		}
+		m.run("udevadm settle; set -- " + strings.Join(paths, " ") + "; " + layer.build + "; udevadm settle")
+		name := m.run("cd /sys/block; basename " + layer.device)
+		uuid := m.mounted(name)
+		file := "/mnt/disks/" + uuid + "/data"
+		m.run("echo precious >" + file + "; sync")
+
+		m.detach(w, last)
+		m.wait("the device to be failed", "systemctl show -P StatusText hotmount | grep -qx '0 mounted, 0 held, 0 refused, 1 failing'")
+		m.checkStatus(name + " .*is failed: a disk below this device is gone .vd., serial " + files[len(files)-1].Serial + ".: ")
+		m.attach(w, files[len(files)-1])
+		m.follow(name, "once the lost disk is attached again and no pod uses this device: ", "hotmount release "+name+"; "+layer.reopen, passphrase)
+		m.wait("the volume to be mounted again", "[ \"$(cat "+file+")\" = precious ] && findmnt /mnt/disks/"+uuid)
+		m.run("hotmount release " + name)
+		m.wait("the volume to be unmounted", "! findmnt /mnt/disks/"+uuid)
+		m.run(layer.reopen[:strings.Index(layer.reopen, ";")])
+	}
+}
+
+// follow checks that the status advises the given commands for the disk, and runs the commands. input goes to the
+// commands.
+func (m machine) follow(name, when, commands, input string) {
 	m.t.Helper()
-	const advice = `hotmount status --output json | sed -n 's/^ *"next": "\(once the disk below .*\)",\?$/\1/p'`
-	if got := m.run(advice); got != when+commands {
+	if got := m.next(name); got != when+commands {
 		m.t.Fatalf("status advises %q", got)
 	}
-	m.run("sh -exc \"$(" + advice + " | sed 's/^[^:]*: //')\"")
+	m.run("sh -exc " + quote(commands) + " <<<" + quote(input))
 }

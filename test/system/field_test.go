@@ -202,6 +202,7 @@ func TestFirstMountFailsOnce(t *testing.T) {
 	const cause = ".* the kernel says: .*I/O error.*; the disk has read or write errors, and the filesystem may still be good; to see the errors: journalctl -k -b -g vd.; .*tried again in"
 	noRepair := "! journalctl -b -o cat --no-pager _COMM=hotmount | grep xfs_repair"
 	m.waitForLog("^/dev/" + name + cause)
+	m.run(m.printed("journalctl -k -b -g "+name) + " --no-pager | grep 'I/O error'")
 	uuid := m.mounted(name)
 	m.run(noRepair)
 	m.run("echo kept >/mnt/disks/" + uuid + "/f; sync")
@@ -238,10 +239,10 @@ func TestMultipathdTakesADisk(t *testing.T) {
 		DEBIAN_FRONTEND=noninteractive dpkg -i /root/multipath/*.deb >/root/multipath/log 2>&1 || { cat /root/multipath/log >&2; exit 1; }`})
 	m.run(`printf 'classes:\n  - name: default\n    directory: /mnt/disks\n    names: ["sd*"]\n    transport: [scsi]\n' >/etc/hotmount/config.yaml; systemctl restart hotmount`)
 	const reason = "the disk is a path of a multipath device"
-	image := blank(t, 320<<20)
+	leg := worker.Disk{Bus: worker.BusSCSI, File: blank(t, 320<<20), Shared: true, Device: map[string]any{"wwn": 0x5000c50015ea71ae}}
 	var legs, ids []string
 	for range 2 {
-		name, id := m.attach(w, worker.Disk{Bus: worker.BusSCSI, File: image, Shared: true, Device: map[string]any{"wwn": 0x5000c50015ea71ae}})
+		name, id := m.attach(w, leg)
 		legs, ids = append(legs, name), append(ids, id)
 	}
 	var holder string
@@ -277,10 +278,18 @@ func TestMultipathdTakesADisk(t *testing.T) {
 		m.wait(name+" to be ignored", "hotmount explain "+name+" | grep '"+reason+"'")
 	}
 	m.wait("one mount", "systemctl show -P StatusText hotmount | grep -qx '1 mounted, 0 held, 0 refused, 0 failing'")
-	m.run("systemctl stop hotmount; umount /dev/" + holder)
+
+	// Both paths go, and one path comes back.
 	for _, id := range ids {
 		m.detach(w, id)
 	}
+	m.wait("the device to be failed", "systemctl show -P StatusText hotmount | grep -qx '0 mounted, 0 held, 0 refused, 1 failing'")
+	m.checkStatus(holder + " .*is failed: a disk below this device is gone .*: attach one of the device's disks again; multipathd then sets the device up again by itself; to see the paths: multipath -ll")
+	_, id := m.attach(w, leg)
+	m.wait("the volume to be usable again", "systemctl show -P StatusText hotmount | grep -qx '1 mounted, 0 held, 0 refused, 0 failing'")
+	m.run("multipath -ll | grep active; echo x >/mnt/disks/" + uuid + "/f; sync -f /mnt/disks/" + uuid)
+	m.run("systemctl stop hotmount; umount /dev/" + holder)
+	m.detach(w, id)
 }
 
 // TestNVMeOverTCP checks that a class with "local: true" does not select an NVMe disk behind a network. The node is its

@@ -214,12 +214,16 @@ func TestGrowWithErrorsOnRecord(t *testing.T) {
 	sum := m.run(fmt.Sprintf(fill, uuid))
 	m.resize(w, id, 2*gib)
 	const what = "the disk is mounted, and its filesystem could not be grown to fill the disk: cannot grow the filesystem of .*: the ext4 filesystem has recorded errors, and the kernel does not grow such a filesystem"
-	m.waitForLog("/dev/" + name + " .*keep: " + what + "; stop the pods that use the disk; then hotmount release " + name + "; then e2fsck -f /dev/" + name + "; then hotmount accept " + name + " released")
+	m.waitForLog("/dev/" + name + " .*keep: " + what + "; stop the pods that use the disk; hotmount release " + name + "; e2fsck -f /dev/" + name + "; hotmount accept " + name + " released")
 	m.run("hotmount status >/run/status || [ $? = 3 ]; grep '^" + name + " .* mounted ' /run/status; ! grep -F '\\' /run/status")
 	m.checkStatus(name + " is mounted: " + what)
 	m.wait("the metric", `grep -F 'hotmount_disks{class="default",reason="not-grown",state="mounted"} 1' /var/lib/prometheus/node-exporter/hotmount.prom`)
 	// script(1) provides a terminal, which e2fsck needs for its questions.
-	m.run("commands=$( (hotmount status || [ $? = 3 ]) | tr -s '\\n ' ' ' | grep -o 'hotmount release " + name + "; .*; then hotmount accept " + name + " released' | sed 's/; then /; /g'); script -qec \"$commands\" /dev/null </dev/null")
+	commands, found := strings.CutPrefix(m.next(name), "stop the pods that use the disk; ")
+	if !found {
+		t.Fatalf("status advises %q", commands)
+	}
+	m.run("script -qec " + quote(commands) + " /dev/null </dev/null")
 	m.takes(uuid, 2*gib-130*mib)
 	m.run("hotmount status; ! hotmount status | grep 'could not be grown'")
 	if got := m.run(fmt.Sprintf("cd /mnt/disks/%s && sha256sum data/f", uuid)); got != sum {

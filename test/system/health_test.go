@@ -33,6 +33,7 @@ func TestDamaged(t *testing.T) {
 	m.waitForLog("/dev/" + name + " .*the kernel says: .*XFS .*; check the filesystem with: xfs_repair -n /dev/" + name + "; or, if its data is not needed: hotmount format " + name + ";")
 	m.wait("it to be counted", "systemctl show -p StatusText --value hotmount | grep -q '1 failing'")
 	m.checkStatus(name + " is failed: .*the kernel says: .*XFS .*xfs_repair -n /dev/" + name)
+	m.run("if " + m.printed("xfs_repair -n /dev/"+name) + " >/root/check 2>&1; then exit 1; fi; grep 'agi .*bad\\|bad .*agi' /root/check || { cat /root/check; exit 1; }")
 	// Only sector 2 is compared, because a failing mount may write to the log. A repair would change the sector.
 	m.run("dd if=/dev/" + name + " bs=512 skip=2 count=1 iflag=direct status=none | sha256sum -c --quiet /root/sum")
 	m.run(fmt.Sprintf("dd if=/root/agi of=/dev/%s bs=512 seek=2 conv=notrunc,fsync status=none", name))
@@ -389,8 +390,8 @@ func TestWhyNotMounted(t *testing.T) {
 	m.waitForLog("/dev/" + name + " .*cannot mount " + name + " .*: systemd requires mnt-disks.mount for this mount, but mnt-disks.mount is not mounted: nothing is wrong with the disk; to see why: systemctl status mnt-disks.mount; if mnt-disks.mount is not needed: remove it from /etc/fstab, then systemctl daemon-reload")
 	m.checkNoRepair(name)
 	m.noToken(name, "systemd requires mnt-disks.mount for this mount")
-	m.run("sed -i '/dead/d' /etc/fstab; systemctl daemon-reload; hotmount accept " + name)
-	m.mounted(name)
+	m.run("sed -i '/dead/d' /etc/fstab; " + m.printed("systemctl daemon-reload"))
+	m.waitMinutes(3, "the next try", "findmnt /dev/"+name)
 
 	// The class directory's mount unit is not mounted, but is not the cause of the disk's failed mount. The condition
 	// of the class directory's mount unit fails, and PID 1 starts the disk's mount unit even so. The message has only
@@ -474,6 +475,16 @@ func TestWhyTheKernelDoesNotMount(t *testing.T) {
 	m.detach(w, id)
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: "SECTORS"})
 	m.mounted(name)
+
+	// A program that has the disk open exclusively keeps the kernel from reading the disk.
+	m.run("systemctl stop hotmount")
+	name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "CLAIMED"})
+	m.opens("claim", "smartd", name, "O_RDONLY | O_EXCL")
+	m.run("systemctl start hotmount")
+	m.waitForLog("/dev/" + name + " .*cannot mount " + name + " .*: the kernel says: .*Can't open blockdev; the kernel did not read the disk, so this is not a sign of damage")
+	m.checkNoRepair(name)
+	m.run(m.printed("fuser -v /dev/"+name) + " 2>&1 | grep smartd; systemctl stop claim")
+	m.waitMinutes(3, "the next try", "findmnt /dev/"+name)
 
 	m.options("noattime")
 	name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "OPTIONS"})

@@ -209,6 +209,13 @@ func (m machine) waitForLog(pattern string) {
 	m.wait("the journal to say "+pattern, fmt.Sprintf("journalctl -b --no-pager -o cat | grep -E -- %s", quote(pattern)))
 }
 
+// printed returns the newest match of the pattern in what hotmount wrote to this boot's journal. The match is a command to
+// run.
+func (m machine) printed(pattern string) string {
+	m.t.Helper()
+	return m.run("journalctl -b --no-pager -o cat _COMM=hotmount | grep -oE -- " + quote(pattern) + " | tail -n 1 | grep .")
+}
+
 // make makes a filesystem on a disk, as an operator does. udev may be working on the disk and miss the write, so make
 // triggers another event of udev.
 func (m machine) make(name, mkfs string) {

@@ -202,6 +202,8 @@ func (m machine) changes() map[string][][2]time.Time {
 		at := time.UnixMicro(micro)
 		name := strings.TrimSuffix(strings.TrimSuffix(e.Unit, ".service"), ".mount")
 		name = strings.ReplaceAll(name[strings.LastIndex(name, "mnt-disks-")+len("mnt-disks-"):], `\x2d`, "-")
+		// hotmount-unmount@ names the device after the directory.
+		name, _, _ = strings.Cut(name, ":")
 		windows := all[name]
 		switch e.ID {
 		case starting, stopping:

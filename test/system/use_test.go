@@ -170,6 +170,7 @@ func TestOpenInAMachine(t *testing.T) {
 	m.opens("reader", "smartd", read, "O_RDONLY")
 	m.run("systemctl start hotmount")
 	m.waitForLog("/dev/" + written + ` .*cannot use the disk: it is opened for writing by dd \(process [0-9]+\); nothing on it was changed; .*fuser -v /dev/` + written)
+	m.run(m.printed("fuser -v /dev/"+written) + " 2>&1 | grep dd")
 	m.mounted(read)
 	m.run("! findmnt /dev/" + written + "; systemctl stop writer; hotmount accept " + written)
 	m.mounted(written)
