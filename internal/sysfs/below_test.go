@@ -64,6 +64,7 @@ func TestUnderlying(t *testing.T) {
 		"two disks, one pulled":              {without(two, pci+"vdc"), "[{vdb  false} {vdc  true}]"},
 		"two paths, one pulled":              {all(without(two, pci+"vdc"), tree{virtual + "dm-0/dm/uuid": "mpath-x\n"}), "[{vdb  false}]"},
 		"two paths, both pulled":             {all(without(without(two, pci+"vdc"), pci+"vdb"), tree{virtual + "dm-0/dm/uuid": "mpath-x\n"}), "[{vdb  true} {vdc  true}]"},
+		"two paths, both removed":            {tree{"sys/block/dm-0": "-> ../../" + virtual + "dm-0", virtual + "dm-0/slaves/": "", virtual + "dm-0/dm/uuid": "mpath-x\n"}, "[{all paths  true}]"},
 		"md, a mirror, one pulled":           {all(without(two, pci+"vdc"), level("raid1")), "[{vdb  false}]"},
 		"md, striped, one pulled":            {all(without(two, pci+"vdc"), level("raid0")), "[{vdb  false} {vdc  true}]"},
 		"md, linear, one pulled":             {all(without(two, pci+"vdc"), level("linear")), "[{vdb  false} {vdc  true}]"},

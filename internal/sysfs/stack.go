@@ -92,6 +92,10 @@ func (f FS) underlying(name string, depth int) (below []disk.Underlying, err err
 	if depth == maxDepth {
 		return nil, errors.New("the stack of devices is too deep")
 	}
+	if len(entries) == 0 && isMultipath(dir) {
+		// multipathd has removed every path from a device that is in use.
+		return []disk.Underlying{{Name: "all paths", Gone: true}}, nil
+	}
 	gone := 0
 	for _, e := range entries {
 		link := filepath.Join(dir, "slaves", e.Name())
@@ -151,11 +155,15 @@ func spare(dir string, legs int) int {
 	if level, err := readAttribute(filepath.Join(dir, "md/level")); err == nil {
 		return spareOfArray(dir, strings.TrimSpace(level), legs)
 	}
-	uuid, err := readAttribute(filepath.Join(dir, "dm/uuid"))
-	if err == nil && strings.HasPrefix(uuid, "mpath-") {
+	if isMultipath(dir) {
 		return legs - 1
 	}
 	return spareImages(dir, legs)
+}
+
+func isMultipath(dir string) bool {
+	uuid, err := readAttribute(filepath.Join(dir, "dm/uuid"))
+	return err == nil && strings.HasPrefix(uuid, "mpath-")
 }
 
 // spareOfArray returns how many more legs an md array can lose. The array may have lost legs that md has already removed

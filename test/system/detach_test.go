@@ -338,7 +338,7 @@ func TestDiskBelowAVolumeIsPulled(t *testing.T) {
 // After the disk is attached again, the printed commands set the device up again, and the volume is mounted.
 func TestDisksBelowOtherLayersArePulled(t *testing.T) {
 	m, w := start(t, worker.Options{})
-	m.run(`printf 'classes:\n  - {name: layers, names: ["dm-*", "md*"], transport: [dm, md], blank: unsigned, directory: /mnt/disks}\n' >/etc/hotmount/config.yaml; hotmount config check && systemctl restart hotmount`)
+	m.run(`printf 'classes:\n  - {name: layers, names: ["dm-*", "md*"], blank: unsigned, directory: /mnt/disks}\n' >/etc/hotmount/config.yaml; hotmount config check && systemctl restart hotmount`)
 	const passphrase = "correct horse"
 	for _, layer := range []struct {
 		kind   string

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -329,6 +330,24 @@ done 2>/dev/null; echo $n`, x, e, size-300*mib)))
 	given(trim, "")
 	m.run("systemctl start " + trim)
 
+	const options = "hotmount-options.service"
+	m.run("printf 'classes:\\n- {name: default, directory: /mnt/disks, names: [\"vd[b-z]\"], options: [noatime, logbufs=8]}\\n' >/etc/hotmount/config.yaml; hotmount config check")
+	tried := func() string {
+		t.Helper()
+		return m.run("rm -f /run/hotmount/options.json; if ! systemctl start " + options + "; then echo failed; fi; if [ -e /run/hotmount/options.json ]; then cat /run/hotmount/options.json; fi")
+	}
+	for _, capability := range all(options) {
+		given(options, without(options, capability))
+		if got := tried(); strings.Contains(got, "logbufs=8") {
+			t.Errorf("%s does its work without %s: %s", options, capability, got)
+		}
+	}
+	given(options, "")
+	if got := tried(); !regexp.MustCompile(`"[^"]*logbufs=8[^"]*": ""`).MatchString(got) {
+		t.Errorf("%s: %s", options, got)
+	}
+	m.run("rm /etc/hotmount/config.yaml")
+
 	// A disk is pulled while a process uses its filesystem.
 	const unmount = "hotmount-unmount@.service"
 	at := "/mnt/disks/" + ext4
@@ -389,7 +408,7 @@ echo 'echo $$ >/sys/fs/cgroup$(systemctl show -p ControlGroup --value "$1")/cgro
 	}
 	// The units below run only for a short time. In this test the units run reach instead of their programs.
 	seq := m.run("cat /sys/block/" + one + "/diskseq")
-	for unit, want := range map[string]string{"grow@": want, "stage@": want, "block@": one + " <\n" + none, "wait@": none, "cleanup@": none, "unmount@": none, "gone@": none, "udev": none, "trim": none, "tidy": none} {
+	for unit, want := range map[string]string{"grow@": want, "stage@": want, "block@": one + " <\n" + none, "wait@": none, "cleanup@": none, "unmount@": none, "gone@": none, "udev": none, "options": none, "trim": none, "tidy": none} {
 		m.run("d=/run/systemd/system/hotmount-" + unit + ".service.d; mkdir $d; printf '[Service]\\nExecStart=\\nExecStart=/bin/bash /usr/local/bin/reach\\nStandardOutput=append:/run/reach\\n' >$d/reach.conf; systemctl daemon-reload")
 		if got := m.run("rm -f /run/reach; systemctl restart hotmount-" + strings.Replace(unit, "@", "@"+seq, 1) + ".service || true; cat /run/reach"); got != want {
 			t.Errorf("hotmount-%s.service can open:\n%s", unit, got)
