@@ -41,12 +41,11 @@ func (f *Facts) RecallBelow(before *Facts) {
 }
 
 // Reopen returns the shell commands that close the device and set it up again after a disk below it is attached again.
-// Reopen returns "" for a kind of device that hotmount does not know, and for a name that is not safe in a shell.
+// Reopen returns "" if the device is of another kind than LVM or LUKS, if another such device or an md array is below it,
+// or if its name is not safe in a shell.
 func (f *Facts) Reopen() string {
-	if f.Transport == "md" {
-		return "mdadm --stop " + f.Node() + "; mdadm --assemble --scan"
-	}
-	if strings.Trim(f.MapperName, Alphanumeric+"_+.-") != "" || strings.HasPrefix(f.MapperName, "-") {
+	stacked := slices.ContainsFunc(f.Below, func(u Underlying) bool { return strings.HasPrefix(u.Name, "md") || strings.HasPrefix(u.Name, "dm-") })
+	if stacked || strings.Trim(f.MapperName, Alphanumeric+"_+.-") != "" || strings.HasPrefix(f.MapperName, "-") {
 		return ""
 	}
 	kind, rest, _ := strings.Cut(f.Serial, "-")

@@ -45,7 +45,10 @@ func TestReopen(t *testing.T) {
 		{Facts{Serial: "CRYPT-LUKS2-0123-a", MapperName: "a"}, ""},
 		{Facts{Serial: "CRYPT-PLAIN-a", MapperName: "a"}, ""},
 		{Facts{Serial: "CRYPT-VERITY-" + id + "-a", MapperName: "a"}, ""},
-		{Facts{ID: ID{Name: "md127"}, Transport: "md"}, "mdadm --stop /dev/md127; mdadm --assemble --scan"},
+		{Facts{ID: ID{Name: "md127"}, Transport: "md"}, ""},
+		{Facts{Serial: "LVM-x", MapperName: "vg0-disk1", Below: []Underlying{{Name: "md0"}, {Name: "vdb", Gone: true}}}, ""},
+		{Facts{Serial: "LVM-x", MapperName: "vg0-disk1", Below: []Underlying{{Name: "dm-0"}, {Name: "vdb", Gone: true}}}, ""},
+		{Facts{Serial: "LVM-x", MapperName: "vg0-disk1", Below: []Underlying{{Name: "vda"}, {Name: "vdb", Gone: true}}}, lvchange("vg0/disk1")},
 		{Facts{Serial: "mpath-x", MapperName: "mpatha"}, ""},
 		{Facts{ID: ID{Name: "vdb"}, Transport: "virtio", Serial: "LVM"}, ""},
 	} {

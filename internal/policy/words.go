@@ -168,7 +168,7 @@ func lostRemedy(w *wording) string {
 		return "attach one of the device's disks again; multipathd then sets the device up again by itself; to see the paths: multipath -ll"
 	}
 	return "once the lost disk is attached again" + textIf(len(w.f.Mounts) > 0, " and no pod uses this device") + ": " + textIf(w.d.Mounted(), "hotmount release "+w.f.Name+"; ") +
-		cmp.Or(w.f.Reopen(), "close this device and open it again with the tool that opened it")
+		cmp.Or(w.f.Reopen(), "close this device and those below it, and open them again with the tools that opened them")
 }
 
 // wipe returns the remedy for a disk whose content is not needed. The remedy names only steps that help: on the host,

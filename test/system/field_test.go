@@ -67,6 +67,7 @@ func TestPluggedAndUnplugged(t *testing.T) {
 			m.run("udevadm settle") // so that hotmount is at work on the disk
 		}
 		err := w.Detach(ctx(t), id)
+		t.Logf("round %d: detached %v after the attach began", i, time.Since(begun))
 		if took := time.Since(begun); took > limit {
 			t.Errorf("attached and detached within %v, want %v at most", took, limit)
 		}

@@ -331,7 +331,7 @@ done 2>/dev/null; echo $n`, x, e, size-300*mib)))
 	m.run("systemctl start " + trim)
 
 	const options = "hotmount-options.service"
-	m.run("printf 'classes:\\n- {name: default, directory: /mnt/disks, names: [\"vd[b-z]\"], options: [noatime, logbufs=8]}\\n' >/etc/hotmount/config.yaml; hotmount config check")
+	m.run("printf 'classes:\\n- {name: default, directory: /mnt/disks, names: [\"vd[b-z]\"], options: [noatime, logbufs=8]}\\n' >/etc/hotmount/config.yaml; hotmount config check; systemctl restart hotmount")
 	tried := func() string {
 		t.Helper()
 		return m.run("rm -f /run/hotmount/options.json; if ! systemctl start " + options + "; then echo failed; fi; if [ -e /run/hotmount/options.json ]; then cat /run/hotmount/options.json; fi")
