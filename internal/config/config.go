@@ -73,7 +73,7 @@ func classDefaults() disk.Class {
 		Adopt:       disk.AdoptAny,
 		Options:     []string{"noatime", "nodev", "nosuid"},
 		Blank:       "auto",
-		MinimumSize: minimumXFS,
+		MinimumSize: minimumXFS, // the default; check compares with the limit
 		Grow:        true,
 		Trim:        true,
 		Provision:   true,

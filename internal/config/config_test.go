@@ -730,7 +730,7 @@ func TestManualPage(t *testing.T) {
 	}
 	settings, err := Load(source(t, root+class, nil))
 	if diff := cmp.Diff(Default(), settings); diff != "" || err != nil {
-		t.Errorf("%s%s: %v %s", root, class, err, diff)
+		t.Errorf("the defaults in hotmount.yaml(5) are not those of the code: %v %s", err, diff)
 	}
 	for _, key := range append(names(scalars), names(actKeys)...) {
 		if got[key] == 0 && key != "directory" {
@@ -748,7 +748,7 @@ func TestShippedFile(t *testing.T) {
 	for name, content := range map[string]string{"shipped": string(shipped), "uncommented": uncommented} {
 		got, err := Load(source(t, content, nil))
 		if diff := cmp.Diff(Default(), got); diff != "" || err != nil {
-			t.Errorf("%s: %v %s", name, err, diff)
+			t.Errorf("packaging/config.yaml, %s, has other defaults than the code: %v %s", name, err, diff)
 		}
 	}
 
