@@ -3,7 +3,9 @@ package main
 import (
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -161,24 +163,57 @@ func elements(t *testing.T, picture, class string) int {
 func TestPlots(t *testing.T) {
 	var r Result
 	for _, way := range []string{hotmount, rule} {
-		turn := mountedTurn("split", way, 40, false)
-		turn.Values = map[string]float64{splitUdev: 10, splitOwn: 5, splitPID1: 15, splitMount: 10}
-		r.Turns = append(r.Turns, turn, mountedTurn("twenty", way, 10, false), mountedTurn("hundreds", way, 20, false))
+		r.Turns = append(r.Turns, mountedTurn("one", way, 40, false), mountedTurn("twenty", way, 10, false), mountedTurn("hundreds", way, 20, false))
 	}
-	if n := elements(t, r.plotOne(), "bar"); n != 8 {
-		t.Errorf("the plot of one disk has %d bars, not four for each of two ways", n)
+	one := r.plotOne()
+	if n := elements(t, one, "bar"); n != 4 || strings.Count(one, ">40</text>") != 3 {
+		t.Errorf("the plot of one disk has %d bars, not two parts for each of two methods that end at 40 ms:\n%s", n, one)
 	}
 	if n := elements(t, r.plotMany(), "series"); n != 4 {
-		t.Errorf("the plot of many disks has %d lines, not one for each of two ways and two figures", n)
+		t.Errorf("the plot of many disks has %d lines, not one for each of two methods and two figures", n)
 	}
-	var untraced Result
-	untraced.Turns = []Turn{mountedTurn("one", "a<b", 3, false)}
-	if n := elements(t, untraced.plotOne(), "bar"); n != 2 {
-		t.Errorf("without a trace the plot has %d bars, not two", n)
-	}
+	escaped := Result{Turns: []Turn{mountedTurn("one", "a<b", 3, false)}}
+	elements(t, escaped.plotOne(), "")
 	for _, picture := range []string{(&Result{}).plotOne(), (&Result{}).plotMany()} {
 		elements(t, picture, "")
 	}
+}
+
+// luminance returns the relative luminance of a colour (WCAG 2.2).
+func luminance(t *testing.T, colour string) float64 {
+	t.Helper()
+	var rgb [3]int
+	if _, err := fmt.Sscanf(colour, "#%2x%2x%2x", &rgb[0], &rgb[1], &rgb[2]); err != nil {
+		t.Fatal(colour, err)
+	}
+	sum := 0.0
+	for i, weight := range []float64{0.2126, 0.7152, 0.0722} {
+		v := float64(rgb[i]) / 255
+		if v <= 0.04045 {
+			v /= 12.92
+		} else {
+			v = math.Pow((v+0.055)/1.055, 2.4)
+		}
+		sum += weight * v
+	}
+	return sum
+}
+
+// TestColours checks the contrast of each series and of the text with the light and with the dark paper. WCAG 2.2 asks
+// for 3 for pictures and 4.5 for text.
+func TestColours(t *testing.T) {
+	check := func(colour, paper string, least float64) {
+		a, b := luminance(t, colour), luminance(t, paper)
+		if contrast := (max(a, b) + 0.05) / (min(a, b) + 0.05); contrast < least {
+			t.Errorf("%s on %s has the contrast %.2f, not %.1f", colour, paper, contrast, least)
+		}
+	}
+	for _, c := range colours {
+		check(c, lightPaper, 3)
+		check(c, darkPaper, 3)
+	}
+	check(lightInk, lightPaper, 4.5)
+	check(darkInk, darkPaper, 4.5)
 }
 
 func TestMedianTurn(t *testing.T) {

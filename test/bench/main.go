@@ -28,7 +28,7 @@ func run(ctx context.Context, args []string) error {
 		return runInside(ctx, args[1], os.Stdin, os.Stdout, os.Stderr)
 	}
 	var b bench
-	var only string
+	var only, plots string
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.StringVar(&b.deb, "deb", "", "the `package` to measure")
 	flags.StringVar(&b.base, "base", "", "another `package`, which takes turns with it")
@@ -37,12 +37,16 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&b.root, "root", "", "the container's userland, a `directory or tar` archive; made if there is none")
 	flags.StringVar(&b.suite, "suite", "", "the container's Debian release")
 	flags.StringVar(&only, "only", "", "the `figures` to measure, with commas; all but idle by default")
-	flags.IntVar(&b.turns, "turns", 30, "turns of each way at most")
+	flags.IntVar(&b.turns, "turns", 30, "turns of each method at most")
+	flags.StringVar(&plots, "plots", "", "measure nothing, and write the table and plots of this bench.json `file` again")
 	flags.IntVar(&b.idle, "idle", 600, "`seconds` to idle, for the figure idle")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return nil
 	} else if err != nil {
 		return err
+	}
+	if plots != "" {
+		return b.redraw(plots)
 	}
 	if b.deb == "" || flags.NArg() > 0 || b.turns < 1 || b.idle < 1 {
 		return errors.New("usage: bench -deb PACKAGE [-base PACKAGE] [-only FIGURES] [-turns N]; make bench does that")

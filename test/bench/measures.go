@@ -48,7 +48,7 @@ var measures = slices.Concat(
 	[]measure{{"hundreds", "200 at once", "to the last mount", "ms", toMounted}}, cpus("hundreds", "200 at once"),
 	[]measure{
 		{"split", "one disk, traced", "udev", "ms", value(splitUdev)},
-		{"split", "one disk, traced", "hotmount, or the way's own program", "ms", value(splitOwn)},
+		{"split", "one disk, traced", "hotmount, or the method's own program", "ms", value(splitOwn)},
 		{"split", "one disk, traced", "PID 1", "ms", value(splitPID1)},
 		{"split", "one disk, traced", "mount(8)", "ms", value(splitMount)},
 		{"blank", "blank 5 GiB from memory", "without the second look's 3 s", "ms", value("whole")},

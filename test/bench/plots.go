@@ -6,39 +6,25 @@ import (
 	"slices"
 )
 
-// plotOne returns the plot for one disk. plotOne shows the time of each method, split into parts.
+// plotOne returns the plot for one disk, from the turns that ftrace did not record. Each bar has the time to the mount,
+// and its first part is the time to udev's event.
 func (r *Result) plotOne() string {
-	names := []string{"udev", "hotmount, or the way's own program", "PID 1", "mount(8)"}
 	var bars []bar
-	for _, way := range r.methodsOf("split") {
-		var parts []float64
-		for _, name := range []string{splitUdev, splitOwn, splitPID1, splitMount} {
-			if values, _, _ := r.values("split", way, value(name)); len(values) > 0 {
-				parts = append(parts, median(values))
-			}
-		}
-		if len(parts) == len(names) {
-			bars = append(bars, bar{way, parts})
+	for _, way := range r.methodsOf("one") {
+		udev, _, _ := r.values("one", way, toUdev)
+		mounted, _, _ := r.values("one", way, toMounted)
+		if len(udev) > 0 && len(mounted) > 0 {
+			bars = append(bars, bar{way, []float64{median(udev), median(mounted) - median(udev)}})
 		}
 	}
-	if len(bars) == 0 { // without a trace, the plot shows the whole time in one part
-		names = []string{"udev", "from udev's event to mounted"}
-		for _, way := range r.methodsOf("one") {
-			before, _, _ := r.values("one", way, toUdev)
-			after, _, _ := r.values("one", way, udevToMounted)
-			if len(before) > 0 && len(after) > 0 {
-				bars = append(bars, bar{way, []float64{median(before), median(after)}})
-			}
-		}
-	}
-	return stacked("One disk: time from the kernel's event to mounted", "ms, medians", names, bars)
+	return stacked("One disk: time from the kernel's event to the mount (median of each method)", "ms", []string{"to udev's event", "from udev's event to the mount"}, bars)
 }
 
 // plotMany returns the plot for bursts: the number of mounted disks over time, in each method's median burst.
 func (r *Result) plotMany() string {
 	figures := []struct{ name, title string }{
-		{"twenty", "20 disks at once: the median burst of each way"},
-		{"hundreds", "200 disks at once: the median burst of each way"},
+		{"twenty", "20 disks at once: the median burst of each method"},
+		{"hundreds", "200 disks at once: the median burst of each method"},
 	}
 	var panels string
 	down := 0.0

@@ -169,6 +169,18 @@ func readTurns(from io.Reader) ([]Turn, error) {
 	}
 }
 
+// redraw writes the table and the plots of the turns of a bench.json.
+func (b *bench) redraw(path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, &b.result); err != nil {
+		return fmt.Errorf("cannot read %s: %w", path, err)
+	}
+	return b.save()
+}
+
 // save writes the table, the turns and the plots of the results so far.
 func (b *bench) save() error {
 	var text strings.Builder

@@ -14,12 +14,28 @@ type svg struct {
 	left, right, top, bottom float64 // the edges of the plot area
 }
 
-var colours = []string{"#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#888888"}
+// colours are the colours of the series. TestColours checks that each can be seen on the light and on the dark paper.
+var colours = []string{"#4477aa", "#d1495b", "#228833", "#a07800", "#0e8cb0", "#aa3377", "#777777"}
+
+const (
+	lightPaper, lightInk = "#ffffff", "#1f2328"
+	darkPaper, darkInk   = "#0d1117", "#f0f6fc"
+)
+
+// style makes paper, text and axes light or dark, as the reader's screen is.
+const style = `<style>
+.paper { fill: ` + lightPaper + ` } text { fill: ` + lightInk + ` } .axis { stroke: ` + lightInk + ` } .grid { stroke: #d1d9e0 }
+@media (prefers-color-scheme: dark) {
+.paper { fill: ` + darkPaper + ` } text { fill: ` + darkInk + ` } .axis { stroke: ` + darkInk + ` } .grid { stroke: #3d444d }
+}
+</style>
+`
 
 func newSVG(width, height, left float64) *svg {
 	s := &svg{width: width, height: height, left: left, right: width - 30, top: 60, bottom: height - 50}
 	fmt.Fprintf(s, `<svg xmlns="http://www.w3.org/2000/svg" width="%g" height="%g" viewBox="0 0 %g %g" font-family="sans-serif" font-size="13">`+"\n", width, height, width, height)
-	fmt.Fprintf(s, `<rect class="paper" width="%g" height="%g" fill="white"/>`+"\n", width, height)
+	s.WriteString(style)
+	fmt.Fprintf(s, `<rect class="paper" width="%g" height="%g"/>`+"\n", width, height)
 	return s
 }
 
@@ -38,8 +54,8 @@ func (s *svg) rect(x, y, width, height float64, colour, class string) {
 	fmt.Fprintf(s, `<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`+"\n", class, x, y, width, height, colour)
 }
 
-func (s *svg) line(x1, y1, x2, y2 float64, colour string) {
-	fmt.Fprintf(s, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s"/>`+"\n", x1, y1, x2, y2, colour)
+func (s *svg) line(x1, y1, x2, y2 float64, class string) {
+	fmt.Fprintf(s, `<line class="%s" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`+"\n", class, x1, y1, x2, y2)
 }
 
 // legend writes the names with their colours above the plot.
@@ -56,10 +72,10 @@ func (s *svg) legend(names []string) {
 func (s *svg) xAxis(most float64, title string) func(float64) float64 {
 	at := func(v float64) float64 { return s.left + v/most*(s.right-s.left) }
 	for v := 0.0; v <= most; v += step(most) {
-		s.line(at(v), s.top, at(v), s.bottom, "#dddddd")
+		s.line(at(v), s.top, at(v), s.bottom, "grid")
 		s.text(at(v), s.bottom+17, "middle", number(v))
 	}
-	s.line(s.left, s.bottom, s.right, s.bottom, "black")
+	s.line(s.left, s.bottom, s.right, s.bottom, "axis")
 	s.text((s.left+s.right)/2, s.bottom+38, "middle", title)
 	return at
 }
@@ -68,10 +84,10 @@ func (s *svg) xAxis(most float64, title string) func(float64) float64 {
 func (s *svg) yAxis(most float64, title string) func(float64) float64 {
 	at := func(v float64) float64 { return s.bottom - v/most*(s.bottom-s.top) }
 	for v := 0.0; v <= most; v += step(most) {
-		s.line(s.left, at(v), s.right, at(v), "#dddddd")
+		s.line(s.left, at(v), s.right, at(v), "grid")
 		s.text(s.left-6, at(v)+4, "end", number(v))
 	}
-	s.line(s.left, s.top, s.left, s.bottom, "black")
+	s.line(s.left, s.top, s.left, s.bottom, "axis")
 	fmt.Fprintf(s, `<text transform="translate(%.1f %.1f) rotate(-90)" text-anchor="middle">%s</text>`+"\n", s.left-42, (s.top+s.bottom)/2, escape(title))
 	return at
 }

@@ -1,5 +1,6 @@
 // Command try shows hotmount without a virtual machine. try boots a container with the package, attaches three disks,
-// shows the results, and starts a shell for the user. The disks are loop devices. make try calls it.
+// shows the results, and starts a shell for the user. The disks are loop devices. make try calls it. With -screen, try
+// also writes the picture that the README shows.
 package main
 
 import (
@@ -24,10 +25,11 @@ func main() {
 	deb := flag.String("deb", "", "the package to install")
 	suite := flag.String("suite", worker.DefaultSuite, "the Debian release of the container")
 	root := flag.String("root", "", "a root filesystem to use, a directory or a tarball; built by mmdebstrap by default")
+	screen := flag.String("screen", "", "an SVG `file`: write a picture of the commands attach and status to it")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	if err := try(ctx, os.Stdout, *deb, *suite, *root); err != nil {
+	if err := try(ctx, os.Stdout, *deb, *suite, *root, *screen); err != nil {
 		fmt.Fprintln(os.Stderr, "try:", err)
 		os.Exit(1)
 	}
@@ -44,7 +46,7 @@ var makeDisks string
 //go:embed profile.sh
 var profile string
 
-func try(ctx context.Context, out io.Writer, deb, suite, root string) (err error) {
+func try(ctx context.Context, out io.Writer, deb, suite, root, screen string) (err error) {
 	if deb == "" {
 		return errors.New("-deb does not name a package: run make try")
 	}
@@ -63,8 +65,12 @@ func try(ctx context.Context, out io.Writer, deb, suite, root string) (err error
 	if _, err := c.Run(ctx, ". /root/.bashrc\n"+makeDisks); err != nil {
 		return err
 	}
-	if err := show(ctx, out, c); err != nil {
+	shown, err := show(ctx, out, c)
+	if err != nil {
 		return err
+	}
+	if screen != "" {
+		return os.WriteFile(screen, []byte(screenSVG(shown)), 0o644)
 	}
 	fmt.Fprintf(out, "\nAll of this took %s.\n", time.Since(begun).Round(time.Second))
 	return shell(ctx, out, c)
@@ -76,8 +82,11 @@ type look struct {
 	words   []string
 }
 
-// show attaches the disks one by one and shows the results.
-func show(ctx context.Context, out io.Writer, c *worker.Container) error {
+// prompt stands before each command that the user sees.
+const prompt = "try# "
+
+// show attaches the disks one by one and shows the results. show returns what attach and status have shown.
+func show(ctx context.Context, out io.Writer, c *worker.Container) (screen string, err error) {
 	blank, data, lvm := device(c, 0), device(c, 1), device(c, 2)
 	for _, l := range []look{
 		{"attach blank.img # a blank disk of 1 GiB", []string{blank}},
@@ -89,16 +98,26 @@ func show(ctx context.Context, out io.Writer, c *worker.Container) error {
 		{"lsblk -o NAME,SIZE,FSTYPE,UUID,MOUNTPOINT " + strings.Join([]string{"/dev/" + blank, "/dev/" + data, "/dev/" + lvm}, " "), []string{"xfs", "ext4", "LVM2_member", "/mnt/disks/"}},
 		{"findmnt -t xfs,ext4", []string{"/mnt/disks/", "nodev"}},
 		{"ls /mnt/disks/*", []string{"precious"}},
-		{"hotmount status || true # one disk is refused", []string{blank, data, lvm, "LVM2"}},
+		{"hotmount status || [ $? = 3 ] # one disk is refused", []string{blank, data, lvm, "LVM2"}},
 		{`journalctl --no-pager -o short -u "$(systemd-escape -p --suffix=mount "$(findmnt -no TARGET /dev/` + blank + `)")"`, []string{"formatted: xfs"}},
 		{"hotmount plan", []string{blank, data, lvm}},
 		{"systemctl --no-pager --lines=0 status hotmount", []string{"active (running)", "2 mounted"}},
 	} {
-		if err := l.run(ctx, out, c); err != nil {
-			return err
+		output, err := l.run(ctx, c)
+		if err != nil {
+			return "", err
+		}
+		if l.words == nil {
+			continue
+		}
+		command, _, _ := strings.Cut(l.command, " ||") // the screen shows only the command
+		shown := prompt + command + "\n" + output + "\n"
+		fmt.Fprint(out, "\n", shown)
+		if strings.HasPrefix(command, "attach ") || command == "hotmount status" {
+			screen += shown
 		}
 	}
-	return nil
+	return screen, nil
 }
 
 // waitForState returns a script that waits until hotmount status shows the disk in the given state.
@@ -106,23 +125,20 @@ func waitForState(name, state string) string {
 	return fmt.Sprintf("until hotmount status | grep -E '%s .*%s'; do sleep 0.2; done", name, state)
 }
 
-func (l look) run(ctx context.Context, out io.Writer, c *worker.Container) error {
+// run runs the command and returns its output.
+func (l look) run(ctx context.Context, c *worker.Container) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute) // long enough for an emulated processor
 	defer cancel()
-	said, err := c.Run(ctx, ". /root/.bashrc\n"+l.command)
+	output, err := c.Run(ctx, ". /root/.bashrc\n"+l.command)
 	if err != nil {
-		return err
+		return "", err
 	}
-	if l.words == nil {
-		return nil
-	}
-	fmt.Fprintf(out, "\ntry# %s\n%s\n", l.command, strings.TrimRight(said, "\n"))
 	for _, word := range l.words {
-		if !strings.Contains(said, word) {
-			return fmt.Errorf("%s does not print %q", l.command, word)
+		if !strings.Contains(output, word) {
+			return "", fmt.Errorf("%s does not print %q: %s", l.command, word, output)
 		}
 	}
-	return nil
+	return strings.TrimRight(output, "\n"), nil
 }
 
 // device returns the name of the container's loop device n, counted from 0.
