@@ -77,6 +77,34 @@ func TestSize(t *testing.T) {
 	}
 }
 
+// TestLinks checks that each relative link of the installed documents leads to an installed file.
+func TestLinks(t *testing.T) {
+	tree := t.TempDir()
+	run(t, nil, "dpkg-deb", "-x", deb(t), tree)
+	found := 0
+	for _, pattern := range []string{"*.md", "adr/*.md"} {
+		files, err := filepath.Glob(filepath.Join(tree, "usr/share/doc/hotmount", pattern))
+		if err != nil || len(files) == 0 {
+			t.Fatal(pattern, files, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range regexp.MustCompile(`\]\(([^)#\s]+)`).FindAllStringSubmatch(string(text), -1) {
+				found++
+				if _, err := os.Stat(filepath.Join(filepath.Dir(file), m[1])); err != nil && !strings.Contains(m[1], "://") {
+					t.Errorf("%s: %v", filepath.Base(file), err)
+				}
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("only %d links were found", found)
+	}
+}
+
 func TestManPages(t *testing.T) {
 	pages, err := filepath.Glob(filepath.Join(root, "packaging/man/*"))
 	if err != nil || len(pages) == 0 {

@@ -1,0 +1,184 @@
+package test
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+func fileText(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+var pictures = regexp.MustCompile(`!\[[^]]*\]\([^)]*\)`)
+
+// TestReadme counts the words of the README's prose, without code, tables and the texts of pictures. TestReadme also
+// checks the parts of which the README has a fixed number.
+func TestReadme(t *testing.T) {
+	text := fileText(t, "../README.md")
+	top, _, _ := strings.Cut(text, "```")
+	if n := strings.Count(top, "\n- "); n != 4 {
+		t.Errorf("the README begins with %d bullets, not 4", n)
+	}
+	_, disk, _ := strings.Cut(text, "\n## What happens to my disk\n")
+	disk, _, _ = strings.Cut(disk, "\n## ")
+	if n := strings.Count(disk, "\n| ") - 1; n != 5 || !strings.Contains(disk, "```mermaid\nflowchart") {
+		t.Errorf("the table of what happens to a disk has %d rows, not 5, or there is no flowchart", n)
+	}
+	var prose strings.Builder
+	for line := range strings.Lines(pictures.ReplaceAllString(text, "")) {
+		if !strings.HasPrefix(line, "|") {
+			prose.WriteString(line)
+		}
+	}
+	n := 0
+	for _, paragraph := range markdown(prose.String()) {
+		n += len(words(paragraph))
+	}
+	t.Logf("%d words", n)
+	if n < 500 || n > 1000 {
+		t.Errorf("the README has %d words of prose, not 500 to 1000", n)
+	}
+}
+
+// documents returns the Markdown files, by their path from this directory.
+func documents(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	for _, pattern := range []string{"*.md", ".github/*.md", "packaging/doc/*.md", "packaging/doc/adr/*.md"} {
+		files, err := filepath.Glob("../" + pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v", pattern, err)
+		}
+		all = append(all, files...)
+	}
+	return all
+}
+
+var (
+	target  = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	title   = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	dropped = regexp.MustCompile("[^a-z0-9 _-]")
+)
+
+// anchors returns the anchors that GitHub gives to the headings of a Markdown text.
+func anchors(text string) []string {
+	var all []string
+	for _, m := range title.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+		all = append(all, strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+	}
+	return all
+}
+
+// TestLinks checks that each relative link of a document leads to a file, and to a heading if the link has an anchor.
+func TestLinks(t *testing.T) {
+	found := 0
+	for _, file := range documents(t) {
+		text := fileText(t, file)
+		for _, m := range target.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			found++
+			path, anchor, _ := strings.Cut(m[1], "#")
+			to := file
+			if path != "" {
+				to = filepath.Join(filepath.Dir(file), path)
+			}
+			if _, err := os.Stat(to); err != nil {
+				t.Errorf("%s: %v", file, err)
+			} else if anchor != "" && !slices.Contains(anchors(fileText(t, to)), anchor) {
+				t.Errorf("%s: %s has no heading #%s", file, to, anchor)
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("only %d links were found", found)
+	}
+}
+
+// TestPictures checks that each committed SVG is XML and has a style for dark screens.
+func TestPictures(t *testing.T) {
+	found := 0
+	err := filepath.WalkDir("../packaging", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".svg" {
+			return err
+		}
+		found++
+		text := fileText(t, path)
+		if !strings.Contains(text, "prefers-color-scheme: dark") {
+			t.Errorf("%s has no dark style", path)
+		}
+		for d := xml.NewDecoder(strings.NewReader(text)); ; {
+			if _, err := d.Token(); errors.Is(err, io.EOF) {
+				return nil
+			} else if err != nil {
+				t.Errorf("%s: %v", path, err)
+				return nil
+			}
+		}
+	})
+	if err != nil || found < 3 {
+		t.Errorf("%d pictures, %v", found, err)
+	}
+}
+
+// TestIssueForms checks that the forms are valid, and that the form for a fault asks for what a diagnosis needs.
+func TestIssueForms(t *testing.T) {
+	type form struct {
+		Name, Description string
+		Body              []struct {
+			Type, ID   string
+			Attributes struct{ Label, Description, Value string }
+		}
+	}
+	files, err := filepath.Glob("../.github/ISSUE_TEMPLATE/*.yml")
+	if err != nil || len(files) < 2 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		if filepath.Base(file) == "config.yml" {
+			var config map[string]any
+			if err := yaml.Unmarshal([]byte(fileText(t, file)), &config); err != nil || config["blank_issues_enabled"] == nil {
+				t.Errorf("%s: %v, %v", file, config, err)
+			}
+			continue
+		}
+		var f form
+		if err := yaml.Unmarshal([]byte(fileText(t, file)), &f); err != nil || f.Name == "" || f.Description == "" || len(f.Body) == 0 {
+			t.Errorf("%s: %+v, %v", file, f, err)
+		}
+		var labels strings.Builder
+		ids := map[string]bool{}
+		for _, b := range f.Body {
+			if !slices.Contains([]string{"markdown", "textarea", "input", "dropdown", "checkboxes"}, b.Type) ||
+				b.Type != "markdown" && (b.Attributes.Label == "" || b.ID == "" || ids[b.ID]) {
+				t.Errorf("%s: not an element of a form: %+v", file, b)
+			}
+			ids[b.ID] = true
+			labels.WriteString(b.Attributes.Label + "\n")
+		}
+		if filepath.Base(file) != "bug.yml" {
+			continue
+		}
+		for _, want := range []string{"hotmount status", "hotmount explain DISK", "hotmount doctor", "hotmount version", "Debian", "on the disk"} {
+			if !strings.Contains(labels.String(), want) {
+				t.Errorf("%s does not ask for %q", file, want)
+			}
+		}
+	}
+}
