@@ -112,7 +112,7 @@ func TestCompleteRelease(t *testing.T) {
 }
 
 // TestManual checks that hotmount(8) has each command for users in its synopsis and explains it. TestManual also
-// checks that hotmount(8) explains the units.
+// checks that hotmount-units(7) explains each unit.
 func TestManual(t *testing.T) {
 	page, err := os.ReadFile("../../packaging/man/hotmount.8")
 	if err != nil {
@@ -146,9 +146,14 @@ func TestManual(t *testing.T) {
 	if err != nil || len(units) == 0 {
 		t.Fatal(err)
 	}
+	page, err = os.ReadFile("../../packaging/man/hotmount-units.7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = strings.ReplaceAll(string(page), `\-`, "-")
 	for _, u := range units {
 		if name := strings.TrimSuffix(filepath.Base(u), ".service"); !strings.Contains(text, name) {
-			t.Errorf("the unit %s is not in hotmount(8)", name)
+			t.Errorf("the unit %s is not in hotmount-units(7)", name)
 		}
 	}
 }
@@ -181,9 +186,12 @@ func TestManualPages(t *testing.T) {
 			t.Errorf("hotmount(8) does not refer to %s(8)", name)
 		}
 	}
-	reference := regexp.MustCompile(`\b(hotmount[a-z.-]*)(?:\\fR| )?\(([58])\)`)
-	others := []string{"../../packaging/catalog/hotmount.catalog", "../../README.md", pages + "hotmount.8", pages + "hotmount.yaml.5"}
-	for _, file := range append(others, files...) {
+	reference := regexp.MustCompile(`\b(hotmount[a-z.-]*)(?:\\fR| )?\(([578])\)`)
+	all, err := filepath.Glob(pages + "*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append(all, "../../packaging/catalog/hotmount.catalog", "../../README.md") {
 		for _, m := range reference.FindAllStringSubmatch(read(file), -1) {
 			if _, err := os.Stat(pages + m[1] + "." + m[2]); err != nil {
 				t.Errorf("%s refers to %s(%s): %v", file, m[1], m[2], err)

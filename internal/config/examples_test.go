@@ -11,35 +11,48 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestExamples checks that each shipped example is a valid configuration. A class of an example that can select SCSI or
-// NVMe disks must be local, because a copied example must not take a network's disks.
+// TestExamples checks that each example in the package, README and the manual pages is a valid configuration. A class
+// of an example that can select SCSI or NVMe disks must be local, because a copied example must not take a network's
+// disks.
 func TestExamples(t *testing.T) {
-	files, err := filepath.Glob("../../packaging/examples/*.yaml")
-	if err != nil || len(files) < 2 {
-		t.Fatalf("%d examples, %v", len(files), err)
-	}
 	inReadme := regexp.MustCompile("(?s)```yaml\n(classes:.*?)```")
-	for _, file := range append(files, "../../README.md") {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
+	inManual := regexp.MustCompile(`(?s)\n\.nf\n([a-z_]+:.*?)\.fi\n`)
+	for pattern, blocks := range map[string]*regexp.Regexp{
+		"packaging/examples/*.yaml": regexp.MustCompile("(?s)^(.*)$"),
+		"README.md":                 inReadme,
+		"packaging/man/*.5":         inManual,
+		"packaging/man/*-block.7":   inManual,
+	} {
+		files, err := filepath.Glob("../../" + pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v", pattern, err)
 		}
-		text := string(data)
-		if filepath.Ext(file) == ".md" {
-			found := inReadme.FindAllStringSubmatch(text, -1)
-			if len(found) != 1 {
-				t.Fatalf("README.md has %d configurations", len(found))
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
 			}
-			text = found[0][1]
-		}
-		s, err := Load(source(t, text, nil))
-		if err != nil {
-			t.Errorf("%s: %v", filepath.Base(file), err)
-		}
-		for i := range s.Classes {
-			if c := &s.Classes[i]; reachesFabric(&c.Selectors) && (c.Local == nil || !*c.Local) {
-				t.Errorf("%s: class %s can select SCSI or NVMe disks, but is not local", filepath.Base(file), c.Name)
+			found := blocks.FindAllStringSubmatch(string(data), -1)
+			if len(found) == 0 {
+				t.Errorf("%s has no configuration", file)
 			}
+			for _, m := range found {
+				checkExample(t, filepath.Base(file), strings.ReplaceAll(m[1], `\-`, "-"))
+			}
+		}
+	}
+}
+
+func checkExample(t *testing.T, name, text string) {
+	t.Helper()
+	s, err := Load(source(t, text, nil))
+	if err != nil {
+		t.Errorf("%s: %v\n%s", name, err, text)
+		return
+	}
+	for i := range s.Classes {
+		if c := &s.Classes[i]; reachesFabric(&c.Selectors) && (c.Local == nil || !*c.Local) {
+			t.Errorf("%s: class %s can select SCSI or NVMe disks, but is not local", name, c.Name)
 		}
 	}
 }
