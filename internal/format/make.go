@@ -270,7 +270,7 @@ func (s *Session) checkPermitted(o MakeOptions) error {
 	}
 	switch id := o.Intent.Identity; {
 	case s.excl == nil:
-		return errors.New("the session is over")
+		return errors.New("the file descriptor of this format is closed already")
 	case !disk.ValidUUID(o.Intent.UUID):
 		return fmt.Errorf("%q is not a UUID", disk.Visible(o.Intent.UUID))
 	case s.counts() != nil:

@@ -27,7 +27,7 @@ func (s *Session) Prove(ctx context.Context, blank string) (disk.Content, error)
 
 func (s *Session) prove(ctx context.Context, plan probe.Plan) (c disk.Content, err error) {
 	if s.excl == nil {
-		return c, errors.New("the session is over")
+		return c, errors.New("the file descriptor of this format is closed already")
 	}
 	begun := time.Now()
 	s.plan = plan

@@ -153,7 +153,7 @@ func (h Host) describeStrays(dir string) ([]string, error) {
 		case mounted[dir+"/"+name]:
 		case e.Type()&fs.ModeSymlink != 0 && h.given(dir, name):
 		case !e.IsDir():
-			all = append(all, fmt.Sprintf("%s is %s, which hotmount did not put into its class directory: the provisioner reports it as an error", path, cmp.Or(kinds[e.Type()], "a device node")))
+			all = append(all, fmt.Sprintf("%s is %s that hotmount did not make: the provisioner reports it as an error", path, cmp.Or(kinds[e.Type()], "a device node")))
 		case !point(name):
 			all = append(all, fmt.Sprintf("%s is a directory that hotmount did not make, and nothing is mounted on it: the provisioner reports it as an error", path))
 		case full[name] != "":

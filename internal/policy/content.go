@@ -15,7 +15,7 @@ var giving = []rule{{
 		g := in.f.Standing.Given
 		return g != nil && !g.Same(in.f) && !in.f.Standing.Lifted(disk.ReasonOtherBlock, "")
 	},
-	condition: "the disk is the one that was given out under this name, if any was",
+	condition: "no other disk was given out under this name",
 	means:     "the disk has the serial of a block volume that was given out, but may be another disk",
 	why:       otherBlockWhy,
 	remedy: func(w *wording) string {

@@ -145,7 +145,7 @@ func Consider(f *disk.Facts, s *disk.Settings) (classes []Considered, exclusions
 // hasIt returns the verdict on the class to which the disk belongs.
 func hasIt(one *Considered) string {
 	if !one.Selected {
-		return "does not select it, and has it: it is a volume of this class until that ends"
+		return "does not select the disk, but keeps the disk while it is mounted or given out in this class"
 	}
 	return "has it"
 }
@@ -165,9 +165,9 @@ func selected(f *disk.Facts, one *Considered) string {
 func passedOver(of subject, c *disk.Class, isGivenOut bool) string {
 	switch {
 	case isGivenOut:
-		return "is not asked: it was given out as a block volume, and a class has it for that"
+		return "does not apply: another class has given the disk out as a block volume"
 	case !nameMayMatch(of.name, &c.Selectors):
-		return "may not select this kind of device: no pattern in names has its letters as they are"
+		return "may not select this kind of device: no pattern in names begins with the letters of the disk's name"
 	case unbacked(of, &c.Selectors) != "":
 		return "may not select it: " + unbacked(of, &c.Selectors)
 	}

@@ -58,8 +58,10 @@ var formattable = []rule{{
 	reason: disk.ReasonDisagree, action: disk.Refuse, situations: blank, lift: withToken,
 	when:      func(in input) bool { return disagrees(in.f.Udev, in.c) },
 	condition: "udev reports nothing on the disk", means: "the disk was read as blank, but udev reports a signature on it",
-	found:  udevKnows,
-	remedy: func(w *wording) string { return "udevadm trigger -s block -y " + w.f.Name },
+	found: udevKnows,
+	remedy: func(w *wording) string {
+		return "to make udev read the disk again: udevadm trigger -s block -y " + w.f.Name
+	},
 }, {
 	// A corrected configuration may exclude the disk.
 	reason: disk.ReasonSettings, action: disk.Hold, situations: raw | blank, kind: HoldOperator,
@@ -143,9 +145,9 @@ var formattable = []rule{{
 	when:      func(in input) bool { return braked(in) && !in.f.Standing.Lifted(disk.ReasonBrake, "") },
 	condition: "fewer disks than format_limit were formatted within format_period",
 	found: func(w *wording) string {
-		return say("at most %d within %s, %d now", w.s.FormatLimit, w.s.FormatPeriod, recent(w.f, w.s))
+		return say("at most %d within %s, now %d", w.s.FormatLimit, w.s.FormatPeriod, recent(w.f, w.s))
 	},
-	means: "as many disks as format_limit allows were formatted already",
+	means: "the limit of formatted disks was reached (format_limit)",
 	remedy: func(w *wording) string {
 		return say("to see which disks: hotmount history; to have this disk formatted: hotmount accept %s", w.f.Name)
 	},
@@ -210,7 +212,7 @@ func possiblySameDisk(p *disk.Identity) string {
 	if p == nil {
 		return ""
 	}
-	return say("it may be the disk that then had sequence number %d (%s, at %s, %s)", p.Seq, serial(p.Serial), slot(p.Slot), disk.HumanSize(p.Size))
+	return say("hotmount recorded a disk at that time, and this may be it: sequence number %d (%s, at %s, %s)", p.Seq, serial(p.Serial), slot(p.Slot), disk.HumanSize(p.Size))
 }
 
 func inItsSlot(w *wording) string {

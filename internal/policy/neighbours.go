@@ -73,7 +73,7 @@ func Neighbours(drivers []disk.Driver, s *disk.Settings) []string {
 		}
 		if len(names) > 0 {
 			lines = append(lines, say("class %s holds each new disk until hotmount accept DISK %s: a storage driver seen on this node can bring or take such disks (%s); "+
-				"to have the node's own used at once, select them by serial, or set neighbours: ignore", visible(c.Name), disk.ReasonCSI, joinVisible(names)))
+				"to use the node's own disks at once, select them by serial, or set neighbours: ignore", visible(c.Name), disk.ReasonCSI, joinVisible(names)))
 		}
 	}
 	return lines

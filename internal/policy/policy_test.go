@@ -1109,7 +1109,7 @@ func TestWordsOfAnUnfinishedFormat(t *testing.T) {
 		"a filesystem, the slot's was overwritten": {"", &disk.Intent{UUID: otherUUID, Over: true}, foreign, "an operator began to format the disk, or a disk of 0 B (no serial, at an unknown slot), and the format did not finish; if the format was of this disk, the xfs"},
 		"a filesystem, overwritten":                {"S1", &disk.Intent{UUID: otherUUID, Over: true}, foreign, "an operator began to format the disk and the format did not finish; the xfs"},
 		"half-made, the slot's":                    {"", &disk.Intent{UUID: otherUUID}, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, "mkfs.xfs did not finish on the disk, and this node has no record of having begun the unfinished filesystem"},
-		"disturbed, the slot's":                    {"", &disk.Intent{UUID: otherUUID, Doubt: "x"}, proven(disk.Blank), "this node made xfs " + otherUUID + " on the disk, or a disk that was in its slot, and somebody else"},
+		"disturbed, the slot's":                    {"", &disk.Intent{UUID: otherUUID, Doubt: "x"}, proven(disk.Blank), "this node made xfs " + otherUUID + " on the disk, or a disk that was in its slot; somebody else"},
 	} {
 		f, s := blankDisk(), settings()
 		f.Serial, f.Standing.Intent, f.Standing.IntentBySlot = tt.serial, tt.intent, tt.serial == ""

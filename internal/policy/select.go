@@ -89,7 +89,7 @@ func unbacked(a subject, s *disk.Selectors) string {
 	case len(s.BackingFile) == 0:
 		return "loop devices are selected only with backing_file"
 	case a.BackingDevice || strings.HasPrefix(a.BackingFile, "/dev/"):
-		return "what lies behind it is a block device, or below /dev"
+		return "its file is a block device, or is below /dev"
 	case strings.HasSuffix(a.BackingFile, " (deleted)"): // d_path() in the kernel's fs/d_path.c adds " (deleted)"
 		return "its file is deleted"
 	case ofKubelet(a.BackingFile):

@@ -26,7 +26,7 @@ func givenElseRemedy(w *wording) string {
 func formatOffRemedy(w *wording) string {
 	switch off := w.f.Standing.Formatting; {
 	case off == "":
-		return "set format: true in the file that hotmount config show names for it, then: systemctl reload hotmount"
+		return "to find the file that sets format: hotmount config show; set format: true there, then: systemctl reload hotmount"
 	case off == disk.HeldBack:
 		return say("once disks may be formatted: rm %s; hotmount rescan", disk.HoldFile)
 	case off == disk.OffAtBoot:
@@ -47,7 +47,7 @@ func serialTwiceWhy(w *wording) string {
 	if p := secondPath(f); p != nil && (disk.SameSerial(f.Serial, p.Serial) || w.class == nil || w.class.Mode != disk.ModeBlock) {
 		return say("another disk has the same %s and is in use (%s): %s; this disk may be a second path to it", sharedWith(f, p), visible(p.InUse), place(p.ID, p.Slot))
 	}
-	return say("another disk has the same serial %s: %s%s; as block volumes the two disks could not be told apart", visible(f.Serial), place(f.SameSerial[0].ID, f.SameSerial[0].Slot), textIf(f.SerialCut(), " (virtio cuts serials at 20 characters)"))
+	return say("another disk has the same serial %s: %s%s; hotmount could not tell the two block volumes apart", visible(f.Serial), place(f.SameSerial[0].ID, f.SameSerial[0].Slot), textIf(f.SerialCut(), " (virtio cuts serials at 20 characters)"))
 }
 
 func serialTwiceRemedy(w *wording) string {
@@ -205,7 +205,7 @@ func overwriteWhy(w *wording) string {
 
 func disturbedWhy(w *wording) string {
 	i := w.f.Standing.Intent
-	why := say("this node made %s %s on %s and somebody else used it, or may have used it, before hotmount had read the filesystem back: %s", i.Type(), i.UUID, itOrItsSlots(w.f), visible(i.Doubt))
+	why := say("this node made %s %s on %s; somebody else may have used it before hotmount had checked the filesystem: %s", i.Type(), i.UUID, strings.TrimSuffix(itOrItsSlots(w.f), ","), visible(i.Doubt))
 	if w.c.Kind != disk.Filesystem {
 		return why + "; the filesystem is no longer there"
 	}
@@ -214,7 +214,7 @@ func disturbedWhy(w *wording) string {
 
 func halfMadeWhy(w *wording) string {
 	if i := w.f.Standing.Intent; i != nil && w.c.UUID == i.UUID {
-		return say("mkfs.xfs did not finish on the disk, which may be a copy: this node began the unfinished filesystem %s on %s", w.c.UUID, identified(i.Identity))
+		return say("mkfs.xfs did not finish: this node began the filesystem %s on %s, so this disk may be a copy", w.c.UUID, identified(i.Identity))
 	}
 	return say("mkfs.xfs did not finish on the disk, and this node has no record of having begun the unfinished filesystem %s", w.c.UUID)
 }

@@ -103,10 +103,10 @@ func lifted(e policy.Entry) string {
 	case e.Token:
 		s = "The token of\n.B hotmount format\nlifts it.\n"
 	case e.Retry:
-		s = accept + "has it tried again.\n"
+		s = accept + "makes hotmount try again.\n"
 	}
 	if e.Records {
-		s += "It stays so when its cause is gone.\n"
+		s += "This reason remains after its cause is gone.\n"
 	}
 	return s
 }

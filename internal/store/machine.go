@@ -116,7 +116,7 @@ func (s Store) KeepMachine() error {
 	if err == nil {
 		err = s.change(func(st *state) { st.Machine, st.Arrival = id, nil })
 	}
-	return wrap(err, "cannot keep the state")
+	return wrap(err, "cannot record that this is the same worker")
 }
 
 // Reset removes all records of the worker. After Reset, the next start of the daemon counts as its first. The list of

@@ -481,7 +481,7 @@ func TestCopyOfAHalfMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	name, id := m.attach(w, worker.Disk{File: other, Serial: "RESCUE"})
-	m.waitForLog("/dev/" + name + " .*refuse: mkfs.xfs did not finish on the disk, which may be a copy: this node began .* on a disk of 300 MiB .serial 0:sp30, ")
+	m.waitForLog("/dev/" + name + " .*refuse: mkfs.xfs did not finish: this node began .* on a disk of 300 MiB .serial 0:sp30, .* so this disk may be a copy")
 	if got := m.run("awk '{print $7+$14}' /sys/block/" + name + "/stat"); got != "0" || digest(t, other) != before {
 		t.Errorf("%s sectors of the copy were written", got)
 	}
@@ -563,7 +563,7 @@ for i in $(seq 3000); do [ -e /var/lib/orders/DISTURBED/runs ] && break; sleep 0
 while pgrep -f '[m]kfs.xfs .*/dev/%[1]s' >/dev/null; do sleep 0.05; done
 dd if=/root/theirs of=/dev/%[1]s bs=4096 count=1 seek=51200 oflag=direct conv=notrunc status=none`, name))
 	m.waitForLog("/dev/" + name + ".*somebody writes to the disk: 1 writes and discards since the last count")
-	held := "^/dev/" + name + " .*hold: this node made xfs .* on the disk and somebody else used it, or may have used it, before hotmount had read the filesystem back: .*hotmount accept " + name
+	held := "^/dev/" + name + " .*hold: this node made xfs .* on the disk; somebody else may have used it before hotmount had checked the filesystem: .*hotmount accept " + name
 	m.waitForLog(held)
 	m.run("journalctl --rotate; journalctl --vacuum-time=1s; rm -f /run/hotmount/verdicts/*; systemctl restart hotmount")
 	m.waitForLog(held)

@@ -121,7 +121,7 @@ func TestGrow(t *testing.T) {
 	m.wait("the fifth growth", "[ $(journalctl -b --no-pager -o cat | grep -c 'grown: ') = 5 ]")
 	m.resize(w, eID, 3*gib+4096)
 	ran := func() int {
-		return m.count(`Finished.*hotmount-grow@|Finished hotmount-grow@|Finished.*sequence number [0-9]+ fill it`)
+		return m.count(`Finished.*hotmount-grow@|Finished hotmount-grow@|Finished.*Grow the filesystem of the disk with sequence number [0-9]+`)
 	}
 	m.wait("a try", fmt.Sprintf("grep -q %d /run/hotmount/fits/*", 3*gib+4096))
 	before := ran()
