@@ -17,9 +17,8 @@ import (
 
 var update = flag.Bool("update", false, "TestMessages writes testdata/messages.txt")
 
-// TestMessages checks that testdata/messages.txt has all of hotmount's messages to people, except the messages of the
-// rules. The rules' messages are in internal/policy/testdata/messages.txt. A reviewer can read all messages in the two
-// files. TestWords reads them, too.
+// TestMessages checks that testdata/messages.txt has all of hotmount's messages to people, so that a reviewer can read
+// them in one file. TestWords reads it, too.
 func TestMessages(t *testing.T) {
 	const golden = "testdata/messages.txt"
 	got := allMessages(t)
@@ -44,6 +43,8 @@ func TestMessages(t *testing.T) {
 func allMessages(t *testing.T) string {
 	t.Helper()
 	var out strings.Builder
+	out.WriteString("# All messages to people. Those of the rules are templates: internal/policy/testdata/messages.txt has an example of\n" +
+		"# each. packaging/catalog/hotmount.catalog has the journal's explanations.\n\n")
 	add := func(name string, messages []string) {
 		if len(messages) > 0 {
 			out.WriteString("# " + name + "\n" + strings.Join(messages, "\n") + "\n\n")
@@ -68,6 +69,21 @@ func allMessages(t *testing.T) string {
 	for _, script := range []string{"postinst", "prerm", "postrm"} {
 		name := "packaging/debian/" + script
 		add(name, read(t, name, regexp.MustCompile(`(?m)(?:echo|printf|list) "[^"]+"`)))
+	}
+	for _, name := range []string{"packaging/debian/control", "packaging/debian/NEWS"} {
+		paragraphs := read(t, name, regexp.MustCompile(`(?m)^Description: .*|^  ?[^ .-].*(?:\n  ?[^ .-].*)*`))
+		for i := range paragraphs {
+			paragraphs[i] = strings.Join(strings.Fields(paragraphs[i]), " ")
+		}
+		add(name, paragraphs)
+	}
+	units, err := filepath.Glob("../systemd/*.[st][ei]*[er]")
+	if err != nil || len(units) < 10 {
+		t.Fatalf("%d units: %v", len(units), err)
+	}
+	for _, unit := range units {
+		name := strings.TrimPrefix(unit, "../")
+		add(name, read(t, name, regexp.MustCompile(`(?m)^Description=.*`)))
 	}
 	return out.String()
 }
