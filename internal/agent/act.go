@@ -75,16 +75,16 @@ func unconfirmed(st *state, done disk.Action) error {
 // startMounts starts the mounts whose turn has come, and the links of block volumes.
 func (a *Agent) startMounts(ctx context.Context, now time.Time) {
 	l := &a.lanes.mounts
-	var early []string
+	var deferred []string
 	for name, ok := l.next(); ok; name, ok = l.next() {
 		if !a.decisionUnchanged(name) {
 			continue
 		}
 		st := a.disks[name]
-		if !st.facts.Standing.InPlace && !a.allSeen(now) {
+		if !st.facts.Standing.InSameSlot && !a.allSeen(now) {
 			// A disk that is not fully known yet may hold a filesystem with this disk's UUID, or have this disk's
 			// serial.
-			early = append(early, name)
+			deferred = append(deferred, name)
 			continue
 		}
 		if a.asksFirst(ctx, name, l) {
@@ -104,7 +104,7 @@ func (a *Agent) startMounts(ctx context.Context, now time.Time) {
 			a.startMount(ctx, name, class)
 		}
 	}
-	l.waiting = append(early, l.waiting...)
+	l.waiting = append(deferred, l.waiting...)
 }
 
 // run starts the program for the disk whose turn has come.

@@ -260,7 +260,7 @@ func (m *machine) RecordHold(f *disk.Facts, reason disk.Reason, how string) erro
 	}
 	switch st := &m.disks[f.Name].Standing; reason {
 	case disk.ReasonTwin:
-		st.Twin, st.InPlace = true, false
+		st.Twin, st.InSameSlot = true, false
 	case disk.ReasonSerialTwice:
 		st.Given.Twice = true
 	default:
@@ -1548,7 +1548,7 @@ func TestACloneWithTheSerialIsSeenFirstAtBoot(t *testing.T) {
 	for _, f := range []*disk.Facts{clone, original} {
 		f.Serial, f.Standing.OnRecord = "A", true
 	}
-	original.Standing.InPlace = true
+	original.Standing.InSameSlot = true
 	m := newMachine(clone, original)
 	m.hangs = "vdc"
 	with(t, m, func(t *testing.T, _ *Agent) {
@@ -1569,7 +1569,7 @@ func TestACloneThatWasRefusedIsSeenLastAtBoot(t *testing.T) {
 	for _, f := range []*disk.Facts{clone, original} {
 		f.Serial, f.Standing.OnRecord, f.Standing.Twin = "A", true, true
 	}
-	original.Standing.InPlace = true
+	original.Standing.InSameSlot = true
 	m := newMachine(clone, original)
 	m.hangs = "vdb"
 	with(t, m, func(t *testing.T, _ *Agent) {
@@ -1588,7 +1588,7 @@ func TestACloneThatWasRefusedIsSeenLastAtBoot(t *testing.T) {
 // never appears.
 func TestACloneBesideADiskThatHangs(t *testing.T) {
 	original := xfsDisk("vdb", 2, uuidA)
-	original.Serial, original.Standing.OnRecord, original.Standing.Twin, original.Standing.InPlace = "A", true, true, true
+	original.Serial, original.Standing.OnRecord, original.Standing.Twin, original.Standing.InSameSlot = "A", true, true, true
 	m := newMachine(original, blankDisk("vdc", 3))
 	m.hangs = "vdc"
 	with(t, m, func(t *testing.T, _ *Agent) {
@@ -1608,7 +1608,7 @@ func TestACloneBesideADiskThatHangs(t *testing.T) {
 func TestFewLooksWhileADiskHangs(t *testing.T) {
 	waiting := func(name string, seq uint64, uuid, serial string) *disk.Facts {
 		f := xfsDisk(name, seq, uuid)
-		f.Serial, f.Standing.OnRecord, f.Standing.Twin, f.Standing.InPlace = serial, true, true, true
+		f.Serial, f.Standing.OnRecord, f.Standing.Twin, f.Standing.InSameSlot = serial, true, true, true
 		return f
 	}
 	m := newMachine(waiting("vdb", 2, uuidA, "A"), waiting("vdc", 3, uuidB, "B"), blankDisk("vdd", 4))
@@ -1651,7 +1651,7 @@ func TestFewLooksWhileADiskHangs(t *testing.T) {
 // of the two disks is the original.
 func TestACloneInThePlaceOfTheOriginalStaysRefused(t *testing.T) {
 	clone, late := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB)
-	clone.Serial, clone.Standing.OnRecord, clone.Standing.Twin, clone.Standing.InPlace = "A", true, true, true
+	clone.Serial, clone.Standing.OnRecord, clone.Standing.Twin, clone.Standing.InSameSlot = "A", true, true, true
 	m := newMachine(clone, late)
 	m.hangs = "vdc"
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -2144,7 +2144,7 @@ func TestRelease(t *testing.T) {
 
 func TestAHangingDiskHoldsBackReadyOnlySoLong(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB))
-	m.disks["vdc"].Standing.OnRecord, m.disks["vdc"].Standing.InPlace = true, true
+	m.disks["vdc"].Standing.OnRecord, m.disks["vdc"].Standing.InSameSlot = true, true
 	m.hangs = "vdb"
 	with(t, m, func(t *testing.T, _ *Agent) {
 		start := time.Now()

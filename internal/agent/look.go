@@ -196,7 +196,7 @@ func (a *Agent) tooEarlyToRefuse(f *disk.Facts, d disk.Decision) bool {
 // refusedWithoutTwin reports whether the disk is refused although no other disk with its UUID is attached. The disk may
 // be the original, or a disk that was refused earlier and has taken the slot of the original.
 func refusedWithoutTwin(f *disk.Facts, d disk.Decision) bool {
-	return d.Reason == disk.ReasonTwin && f.Standing.Twin && f.Standing.InPlace && len(f.SameUUID) == 0
+	return d.Reason == disk.ReasonTwin && f.Standing.Twin && f.Standing.InSameSlot && len(f.SameUUID) == 0
 }
 
 // allSeen reports whether every disk that was present at start was looked at after udev had finished with it. Until

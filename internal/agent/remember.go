@@ -80,8 +80,8 @@ func (a *Agent) delayRefusal(st *state) {
 // waits reports whether, by serial and WWN, each disk that causes the refusal of st may be the same disk as st. waits
 // returns false once the agent has looked at one of these disks.
 func (st *state) waits() bool {
-	selves := st.possiblySameDisks()
-	return len(selves) > 0 && !attached(selves, st.peers.seenRival)
+	samePeers := st.possiblySameDisks()
+	return len(samePeers) > 0 && !attached(samePeers, st.peers.seenRival)
 }
 
 // possiblySameDisks returns the disks that cause the refusal of st, if each of them may be the same disk as st.

@@ -145,8 +145,8 @@ var sizeRange = kind{
 			if text == "" {
 				return 0
 			}
-			n, is := size.parse(text)
-			ok = ok && is && n != uint64(0)
+			n, valid := size.parse(text)
+			ok = ok && valid && n != uint64(0)
 			value, _ := n.(uint64)
 			return value
 		}

@@ -49,11 +49,11 @@ func (n node) Names(s *disk.Settings) ([]string, error) {
 
 func (n node) Gather(s *disk.Settings) (look func(name string) (disk.Facts, error)) {
 	gathered := n.For(s).Gather()
-	var once sync.Once // all looks of a gathering have the same drivers
+	var driversOnce sync.Once // all looks of a gathering have the same drivers
 	return func(name string) (disk.Facts, error) {
 		f, err := gathered(name)
 		if err == nil {
-			once.Do(func() { n.rememberDrivers(f.Drivers) })
+			driversOnce.Do(func() { n.rememberDrivers(f.Drivers) })
 		}
 		return f, err
 	}

@@ -17,17 +17,17 @@ type Peer struct {
 	// InUse is how the peer or anything on it is used: a mount point, a place of its device node, a device built on it,
 	// "swap", or "".
 	InUse string `json:"in_use,omitempty"`
-	// Known reports that udev or the kernel knows of something on the peer.
-	Known bool `json:"known,omitempty"`
+	// HasContent reports that udev or the kernel knows of something on the peer.
+	HasContent bool `json:"known,omitempty"`
 	// Multipath reports that the peer is the multipath device for the disk's WWN. The disk is a path of the multipath
 	// device even if that device does not use the path.
 	Multipath bool `json:"multipath,omitempty"`
-	// Serial, WWN, OnRecord, InPlace and Resized are the peer's values of these fields in Facts and Standing.
-	Serial   string `json:"serial,omitempty"`
-	WWN      string `json:"wwn,omitempty"`
-	OnRecord bool   `json:"on_record,omitempty"`
-	InPlace  bool   `json:"in_place,omitempty"`
-	Resized  bool   `json:"resized,omitempty"`
+	// Serial, WWN, OnRecord, InSameSlot and Resized are the peer's values of these fields in Facts and Standing.
+	Serial     string `json:"serial,omitempty"`
+	WWN        string `json:"wwn,omitempty"`
+	OnRecord   bool   `json:"on_record,omitempty"`
+	InSameSlot bool   `json:"in_place,omitempty"`
+	Resized    bool   `json:"resized,omitempty"`
 }
 
 // MayBe reports whether p may be the same disk as f, because neither serial nor WWN shows that the disks are different.
@@ -89,7 +89,7 @@ func (f *Facts) FindPeers(all []*Facts) {
 		if !serial && !world && !same && !moved {
 			continue
 		}
-		p := Peer{ID: o.ID, Slot: o.Slot, Type: fstype, UUID: uuid, Serial: o.Serial, WWN: o.WWN, OnRecord: o.Standing.OnRecord, InPlace: o.Standing.InPlace, Resized: o.Standing.Resized, Known: o.Holds(), Multipath: multipath, InUse: o.inUse()}
+		p := Peer{ID: o.ID, Slot: o.Slot, Type: fstype, UUID: uuid, Serial: o.Serial, WWN: o.WWN, OnRecord: o.Standing.OnRecord, InSameSlot: o.Standing.InSameSlot, Resized: o.Standing.Resized, HasContent: o.Holds(), Multipath: multipath, InUse: o.inUse()}
 		if len(o.Mounts) > 0 {
 			p.Mounted = o.Mounts[0].Path
 		}

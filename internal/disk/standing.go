@@ -70,8 +70,8 @@ type Standing struct {
 	MountedAt time.Duration `json:"mounted_at,omitempty"`
 	// OnRecord reports that the filesystem was last mounted from this disk, as far as serial, slot and size show.
 	OnRecord bool `json:"on_record,omitempty"`
-	// InPlace reports that OnRecord is true, and that the disk is in the same slot as at its last mount.
-	InPlace bool `json:"in_place,omitempty"`
+	// InSameSlot reports that OnRecord is true, and that the disk is in the same slot as at its last mount.
+	InSameSlot bool `json:"in_place,omitempty"`
 	// Resized reports OnRecord for a disk that had another size at the last mount of its filesystem.
 	Resized bool `json:"resized,omitempty"`
 	// LastOn is the record of the filesystem on the disk if the record is of another disk, or nil. Serial, WWN, slot or

@@ -61,15 +61,15 @@ func ask(ctx context.Context, stdin *os.File, args ...string) ([]Answer, error) 
 	return all, err
 }
 
-// Child answers one question of Live. If list is true, Child runs List for the directory asked. If list is false,
-// Child runs Look for the process asked and the NUL-separated paths in r. After an error, the last answer that Child
+// Child answers one question of Live. If list is true, Child runs List for the directory target. If list is false,
+// Child runs Look for the process target and the NUL-separated paths in r. After an error, the last answer that Child
 // writes has the error.
-func Child(list bool, asked string, r io.Reader, w io.Writer) error {
+func Child(list bool, target string, r io.Reader, w io.Writer) error {
 	err := func() error {
 		if list {
-			return List(asked, w)
+			return List(target, w)
 		}
-		pid, err := strconv.Atoi(asked)
+		pid, err := strconv.Atoi(target)
 		if err != nil {
 			return err
 		}

@@ -165,9 +165,9 @@ func (e *examiner) sharedBack() {
 						"containers get the bare directory on the system disk instead of their volume", describeProcess(kubelet), disk.Visible(dir))
 			}
 		}
-		if lost := v.lostVolumes(runtimes); len(lost) > 0 {
-			e.find(Finding{Paths: lost, Processes: []Process{*kubelet}}, Problem, NotSharedBack, remedyRoot(culprit, kubelet.Roots[0]),
-				"the container runtime does not see a volume that %s has mounted: %s", describeProcess(kubelet), summarizePaths(lost))
+		if missing := v.lostVolumes(runtimes); len(missing) > 0 {
+			e.find(Finding{Paths: missing, Processes: []Process{*kubelet}}, Problem, NotSharedBack, remedyRoot(culprit, kubelet.Roots[0]),
+				"the container runtime does not see a volume that %s has mounted: %s", describeProcess(kubelet), summarizePaths(missing))
 		}
 	}
 }
@@ -194,12 +194,12 @@ func (v *View) lostVolumes(runtimes []*View) []string {
 			arrived[volumeMount{m.Path, point{m.Dev, m.Root}}] = true
 		}
 	}
-	var lost []string
+	var missing []string
 	for i := range v.Mounts {
 		m := &v.Mounts[i]
 		if _, ok := podVolume(m.Path); ok && !arrived[volumeMount{m.Path, point{m.Dev, m.Root}}] {
-			lost = append(lost, m.Path)
+			missing = append(missing, m.Path)
 		}
 	}
-	return lost
+	return missing
 }

@@ -31,14 +31,14 @@ func (h Host) ByName(name string) (*disk.Facts, error) {
 }
 
 // find scans all disks, because the facts of one disk include its peers. find returns the error none if no disk
-// satisfies the function is.
-func (h Host) find(is func(*disk.Facts) bool, none error) (*disk.Facts, error) {
+// satisfies the function match.
+func (h Host) find(match func(*disk.Facts) bool, none error) (*disk.Facts, error) {
 	disks, err := h.Scan()
 	if err != nil {
 		return nil, err
 	}
 	for i := range disks {
-		if is(&disks[i]) {
+		if match(&disks[i]) {
 			return &disks[i], nil
 		}
 	}

@@ -278,19 +278,19 @@ func (h Host) gatherOne(name string, c *common) (disk.Facts, error) {
 func (h Host) addMounts(f *disk.Facts, c *common, devices map[disk.Dev]string, names map[string]bool) {
 	for i := range c.tree {
 		m := c.tree[i].MountPoint
-		on := devices[m.Dev]
+		device := devices[m.Dev]
 		if m.Dev.Major == 0 && !strings.HasPrefix(m.Type, "fuse") {
 			// A btrfs mount has a device number of its own, so only the source of the mount identifies the disk. The
 			// source of a FUSE mount proves nothing, because its user can choose any source.
-			on = h.deviceName(m.Source)
+			device = h.deviceName(m.Source)
 		}
-		if !names[on] {
+		if !names[device] {
 			continue
 		}
 		if systemPaths[m.Path] {
 			f.System = m.Path
 		}
-		if on == f.Name {
+		if device == f.Name {
 			place := IsPlace(&m)
 			if at := c.paths.At(m.Path); place && at != &c.tree[i] {
 				m.Covered = true
@@ -300,10 +300,10 @@ func (h Host) addMounts(f *disk.Facts, c *common, devices map[disk.Dev]string, n
 			}
 			f.Mounts = append(f.Mounts, m)
 			if f.Fault == "" {
-				f.Fault = h.fault(on, &m, place && !m.Covered)
+				f.Fault = h.fault(device, &m, place && !m.Covered)
 			}
-		} else if slices.Contains(f.Partitions, on) && !slices.Contains(f.Holders, on) {
-			f.Holders = append(f.Holders, on)
+		} else if slices.Contains(f.Partitions, device) && !slices.Contains(f.Holders, device) {
+			f.Holders = append(f.Holders, device)
 		}
 	}
 }

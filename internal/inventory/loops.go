@@ -10,16 +10,16 @@ import (
 // addLoops adds to f the loop devices that lie on the disk. devices are the disk itself, its partitions and every
 // device built on them. If the disk is itself a loop device, addLoops also adds the other loop devices with the same
 // file.
-func (h Host) addLoops(f, on *disk.Facts, c *common, devices map[disk.Dev]string) {
-	own := slices.IndexFunc(c.loops, func(l mounts.Loop) bool { return l.Name == on.Name })
+func (h Host) addLoops(f, base *disk.Facts, c *common, devices map[disk.Dev]string) {
+	own := slices.IndexFunc(c.loops, func(l mounts.Loop) bool { return l.Name == base.Name })
 	for i := range c.loops {
 		l := &c.loops[i]
 		switch below := devices[l.Below] != ""; {
 		case i == own:
-			f.BackingDevice = l.Below != (disk.Dev{}) || !l.Known && !l.Regular(h.Root, c.paths)
+			f.BackingDevice = l.Below != (disk.Dev{}) || !l.FromKernel && !l.Regular(h.Root, c.paths)
 		case below, own >= 0 && l.SameFile(&c.loops[own]):
 			f.Loops, f.LoopsUnsure = slices.Insert(f.Loops, 0, l.Name), false
-		case !l.Known && h.seemsBelow(l, on, c, devices):
+		case !l.FromKernel && h.seemsBelow(l, base, c, devices):
 			f.LoopsUnsure = f.LoopsUnsure || len(f.Loops) == 0
 			f.Loops = append(f.Loops, l.Name)
 		}

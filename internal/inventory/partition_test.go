@@ -144,15 +144,15 @@ func TestLoops(t *testing.T) {
 		loop mounts.Loop
 		want string
 	}{
-		"by its number":               {vdb, h, mounts.Loop{Name: "loop1", Below: vdb.Dev, Known: true}, "[loop1] false"},
+		"by its number":               {vdb, h, mounts.Loop{Name: "loop1", Below: vdb.Dev, FromKernel: true}, "[loop1] false"},
 		"by its path":                 {vdb, h, mounts.Loop{Name: "loop1", Below: vdb.Dev}, "[loop1] false"},
 		"by its name":                 {vdb, h, mounts.Loop{Name: "loop1", File: "/vdb"}, "[loop1] true"},
-		"elsewhere, of that name":     {vdb, h, mounts.Loop{Name: "loop1", File: "/vdb", Known: true}, "[] false"},
+		"elsewhere, of that name":     {vdb, h, mounts.Loop{Name: "loop1", File: "/vdb", FromKernel: true}, "[] false"},
 		"may not be asked":            {vdb, asks, mounts.Loop{Name: "loop1", File: "/x", Denied: true}, "[loop1] true"},
 		"may not be asked, and known": {vdb, asks, mounts.Loop{Name: "loop1", Denied: true, Below: vdb.Dev}, "[loop1] false"},
 		"asked":                       {vdb, asks, mounts.Loop{Name: "loop1", File: "/x"}, "[] false"},
 		"may not be asked, to others": {vdb, h, mounts.Loop{Name: "loop1", File: "/x", Denied: true}, "[] false"},
-		"itself":                      {vdb, h, mounts.Loop{Name: "vdb", File: "/vdb", Known: true}, "[] false"},
+		"itself":                      {vdb, h, mounts.Loop{Name: "vdb", File: "/vdb", FromKernel: true}, "[] false"},
 		"itself, on what is unknown":  {vdb, h, mounts.Loop{Name: "vdb", File: "/vdb"}, "lies on a device"},
 		"itself, on a device":         {vdb, h, mounts.Loop{Name: "vdb", File: "/srv/ci/a", Below: disk.Dev{Major: 8}}, "lies on a device"},
 		"one is known":                {disk.Facts{Loops: []string{"loop2"}, LoopsUnsure: true}, h, mounts.Loop{Name: "loop1", Below: vdb.Dev}, "[loop1 loop2] false"},
@@ -186,7 +186,7 @@ func TestLoops(t *testing.T) {
 // devices.
 func TestLoopsOnOneFile(t *testing.T) {
 	own := mounts.Loop{Name: "loop1", File: "/srv/ci/a.img"}
-	known := mounts.Loop{Name: "loop1", File: "/srv/ci/a.img", Known: true, Device: 8, Inode: 12}
+	known := mounts.Loop{Name: "loop1", File: "/srv/ci/a.img", FromKernel: true, Device: 8, Inode: 12}
 	for name, tc := range map[string]struct {
 		own, other mounts.Loop
 		want       string
@@ -194,9 +194,9 @@ func TestLoopsOnOneFile(t *testing.T) {
 		"one path":                  {own, mounts.Loop{Name: "loop2", File: "/srv/ci/a.img"}, "[loop2] false"},
 		"another path":              {own, mounts.Loop{Name: "loop2", File: "/srv/ci/b.img"}, "[] false"},
 		"no path":                   {mounts.Loop{Name: "loop1"}, mounts.Loop{Name: "loop2"}, "[] false"},
-		"one inode":                 {known, mounts.Loop{Name: "loop2", File: "/x", Known: true, Device: 8, Inode: 12}, "[loop2] false"},
-		"another inode":             {known, mounts.Loop{Name: "loop2", File: "/srv/ci/a.img", Known: true, Device: 8, Inode: 13}, "[] false"},
-		"that inode on another":     {known, mounts.Loop{Name: "loop2", File: "/srv/ci/a.img", Known: true, Device: 9, Inode: 12}, "[] false"},
+		"one inode":                 {known, mounts.Loop{Name: "loop2", File: "/x", FromKernel: true, Device: 8, Inode: 12}, "[loop2] false"},
+		"another inode":             {known, mounts.Loop{Name: "loop2", File: "/srv/ci/a.img", FromKernel: true, Device: 8, Inode: 13}, "[] false"},
+		"that inode on another":     {known, mounts.Loop{Name: "loop2", File: "/srv/ci/a.img", FromKernel: true, Device: 9, Inode: 12}, "[] false"},
 		"the other may not be read": {known, mounts.Loop{Name: "loop2", File: "/srv/ci/a.img"}, "[loop2] false"},
 	} {
 		on := disk.Facts{ID: disk.ID{Name: "loop1", Dev: disk.Dev{Major: 7, Minor: 1}}}

@@ -57,8 +57,8 @@ func OpenMount(path string, dev disk.Dev) (*os.File, error) {
 	}
 	var st unix.Stat_t
 	err = unix.Fstat(int(dir.Fd()), &st)
-	if on := (disk.Dev{Major: unix.Major(uint64(st.Dev)), Minor: unix.Minor(uint64(st.Dev))}); err == nil && on != dev {
-		err = &otherError{on, dev}
+	if found := (disk.Dev{Major: unix.Major(uint64(st.Dev)), Minor: unix.Minor(uint64(st.Dev))}); err == nil && found != dev {
+		err = &otherError{found, dev}
 	}
 	if err != nil {
 		return nil, errors.Join(err, dir.Close())

@@ -22,12 +22,12 @@ type Loop struct {
 	// File is the path of the backing file in the mount namespace of the process that set up the loop device. File can
 	// have any bytes.
 	File string
-	// Below is the block device below the loop device, or zero if none is found. Known reports whether the kernel
-	// itself named the device. If Known is false, Below comes from the path, which may name another device in this
+	// Below is the block device below the loop device, or zero if none is found. FromKernel reports whether the kernel
+	// itself named the device. If FromKernel is false, Below comes from the path, which may name another device in this
 	// mount namespace.
-	Below disk.Dev
-	Known bool
-	// Device and Inode are st_dev and st_ino of the backing file (stat(2)). Device and Inode are valid only if Known is
+	Below      disk.Dev
+	FromKernel bool
+	// Device and Inode are st_dev and st_ino of the backing file (stat(2)). Device and Inode are valid only if FromKernel is
 	// true.
 	Device, Inode uint64
 	// Denied reports whether the process lacks permission to open the loop device, and so cannot ask the kernel about
@@ -45,7 +45,7 @@ func (l *Loop) Called(name string) bool {
 // SameFile reports whether the two loop devices have the same backing file. SameFile compares the inodes of the two
 // files if the kernel named both, and their paths otherwise.
 func (l *Loop) SameFile(other *Loop) bool {
-	if l.Known && other.Known {
+	if l.FromKernel && other.FromKernel {
 		return l.Device == other.Device && l.Inode == other.Inode
 	}
 	return l.File != "" && l.File == other.File
@@ -82,7 +82,7 @@ func Loops(root string, table Paths) ([]Loop, error) {
 			l.File = strings.TrimSuffix(string(file), "\n")
 		}
 		l.ask(root, table)
-		if !l.Known {
+		if !l.FromKernel {
 			l.follow(root, table)
 		}
 		all = append(all, l)
@@ -107,7 +107,7 @@ func (l *Loop) ask(root string, table Paths) {
 	if err != nil {
 		return
 	}
-	l.Known, l.Below = true, disk.Dev{Major: unix.Major(info.Rdevice), Minor: unix.Minor(info.Rdevice)}
+	l.FromKernel, l.Below = true, disk.Dev{Major: unix.Major(info.Rdevice), Minor: unix.Minor(info.Rdevice)}
 	l.Device, l.Inode = info.Device, info.Inode
 }
 

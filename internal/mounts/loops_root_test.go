@@ -88,10 +88,10 @@ func TestRealLoops(t *testing.T) {
 	}
 	for _, l := range loops {
 		path, ours := want[l.Name]
-		if l.Known && ours != (l.Below == id.Dev) {
+		if l.FromKernel && ours != (l.Below == id.Dev) {
 			t.Errorf("%+v, set up over %q", l, path)
 		}
-		if ours && l.Known {
+		if ours && l.FromKernel {
 			delete(want, l.Name)
 		}
 		// Like the daemon, this loop device uses only the path.
@@ -113,10 +113,10 @@ func TestRealLoops(t *testing.T) {
 		t.Errorf("not found: %v", want)
 	}
 	served := Loop{Name: filepath.Base(loop), File: "/image"}
-	if served.ask("", ByPath([]Mount{{MountPoint: disk.MountPoint{Path: "/", Type: "fuse.sshfs"}}})); served.Known {
+	if served.ask("", ByPath([]Mount{{MountPoint: disk.MountPoint{Path: "/", Type: "fuse.sshfs"}}})); served.FromKernel {
 		t.Error("the kernel was asked about a file on a server")
 	}
-	if served.ask("", ByPath([]Mount{{MountPoint: disk.MountPoint{Path: "/", Type: "ext4"}}})); !served.Known {
+	if served.ask("", ByPath([]Mount{{MountPoint: disk.MountPoint{Path: "/", Type: "ext4"}}})); !served.FromKernel {
 		t.Error("the kernel was not asked")
 	}
 	past := Loop{File: bound}
@@ -140,7 +140,7 @@ func TestRealLoops(t *testing.T) {
 		t.Fatal(err)
 	}
 	denied := Loop{Name: "loop0", File: "/image"}
-	if denied.ask(root, Paths{}); !denied.Denied || denied.Known {
+	if denied.ask(root, Paths{}); !denied.Denied || denied.FromKernel {
 		t.Errorf("%+v: want it denied", denied)
 	}
 	opened, err := os.Open(node)

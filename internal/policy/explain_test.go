@@ -121,9 +121,9 @@ func TestConsiderLoopDevices(t *testing.T) {
 		"has it":                                 {BackingFile: "/srv/ci/a.img"},
 		"does not select it":                     {BackingFile: "/srv/a/b/c.img"},
 		"may not select it: its file is deleted": {BackingFile: "/srv/ci/a.img (deleted)"},
-		"may not select it: its file is a block device, or is below /dev": {BackingFile: "/srv/ci/a.img", BackingDevice: true},
-		"may not select it: its file lies below a kubelet's root directory":       {BackingFile: "/srv/kubelet/a.img"},
-		"may not select it: loop devices are selected only with backing_file":     {Model: "no pattern"},
+		"may not select it: its file is a block device, or is below /dev":     {BackingFile: "/srv/ci/a.img", BackingDevice: true},
+		"may not select it: its file lies below a kubelet's root directory":   {BackingFile: "/srv/kubelet/a.img"},
+		"may not select it: loop devices are selected only with backing_file": {Model: "no pattern"},
 	} {
 		s := settings()
 		s.Classes[0].Selectors = disk.Selectors{Names: []string{"loop*"}, BackingFile: []string{"/srv/*/*"}}

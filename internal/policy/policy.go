@@ -59,8 +59,8 @@ type situation uint8
 const (
 	// unselected: the disk belongs to no class.
 	unselected situation = 1 << iota
-	// inPlace: the disk is mounted where its class mounts it.
-	inPlace
+	// mountedInClass: the disk is mounted where its class mounts it.
+	mountedInClass
 	// raw: the disk's class gives disks out as block volumes.
 	raw
 	// filesystem: the disk holds a filesystem.
@@ -72,7 +72,7 @@ const (
 
 	content  = filesystem | blank | other
 	free     = raw | content
-	anywhere = unselected | inPlace | free
+	anywhere = unselected | mountedInClass | free
 )
 
 func inputOf(f *disk.Facts, c *disk.Content, s *disk.Settings) input {
@@ -83,7 +83,7 @@ func inputOf(f *disk.Facts, c *disk.Content, s *disk.Settings) input {
 	case in.class.Mode == disk.ModeBlock:
 		in.situation = raw
 	case ownMount(f, in.class) != nil:
-		in.situation = inPlace
+		in.situation = mountedInClass
 	case c.Kind == disk.Filesystem:
 		in.situation = filesystem
 	case c.Kind == disk.Unread, c.Kind == disk.Blank, c.Kind == disk.HalfMade && begunHere(f, c):
@@ -106,8 +106,8 @@ func (in input) isAccepted(r disk.Reason) bool {
 
 // Intent returns the unfinished format that concerns the disk with this content, or nil.
 func Intent(f *disk.Facts, c *disk.Content) *disk.Intent {
-	on := func(p disk.Peer) bool { return begunOn(f, &p) }
-	if nextInSlot(f, c) || slices.ContainsFunc(f.SameSerial, on) || slices.ContainsFunc(f.SameWWN, on) {
+	begunOnPeer := func(p disk.Peer) bool { return begunOn(f, &p) }
+	if nextInSlot(f, c) || slices.ContainsFunc(f.SameSerial, begunOnPeer) || slices.ContainsFunc(f.SameWWN, begunOnPeer) {
 		return nil
 	}
 	return f.Standing.Intent
@@ -287,11 +287,11 @@ func isTwin(f *disk.Facts) bool {
 	}
 	for i := range f.SameUUID {
 		// If two disks have the same serial, the slot shows which of them is on record.
-		if p := &f.SameUUID[i]; p.Mounted != "" || p.OnRecord && (p.InPlace || !f.Standing.InPlace) || p.Resized && !f.Standing.OnRecord {
+		if p := &f.SameUUID[i]; p.Mounted != "" || p.OnRecord && (p.InSameSlot || !f.Standing.InSameSlot) || p.Resized && !f.Standing.OnRecord {
 			return true
 		}
 	}
-	return f.Standing.Twin && !f.Standing.InPlace || !f.Standing.OnRecord && !f.Standing.Resized
+	return f.Standing.Twin && !f.Standing.InSameSlot || !f.Standing.OnRecord && !f.Standing.Resized
 }
 
 // replaces reports whether the filesystem was last seen on another disk, which did not leave before this disk came.
@@ -361,7 +361,7 @@ func sameWWN(f *disk.Facts) *disk.Peer { return sameDisk(f, f.SameWWN, disk.Reas
 func sameDisk(f *disk.Facts, peers []disk.Peer, r disk.Reason) *disk.Peer {
 	for i := range peers {
 		p := &peers[i]
-		if (p.Seq < f.Seq || p.Known || p.UUID != "" || p.Mounted != "" || p.InUse != "" || begunOn(f, p)) && !f.Standing.Lifted(r, p.UUID) {
+		if (p.Seq < f.Seq || p.HasContent || p.UUID != "" || p.Mounted != "" || p.InUse != "" || begunOn(f, p)) && !f.Standing.Lifted(r, p.UUID) {
 			return p
 		}
 	}

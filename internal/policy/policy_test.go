@@ -518,19 +518,19 @@ func TestDecide(t *testing.T) {
 		{"twin, this one on record", func(f *disk.Facts) { f.SameUUID, f.Standing.OnRecord = []disk.Peer{{}}, true }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"twin, this one on record, the other mounted", func(f *disk.Facts) { f.SameUUID, f.Standing.OnRecord = []disk.Peer{{}, {Mounted: "/x"}}, true }, xfs(), nil, disk.Refuse, disk.ReasonTwin},
 		{"twin, both on record, this one in its slot", func(f *disk.Facts) {
-			f.SameUUID, f.Standing.OnRecord, f.Standing.InPlace = []disk.Peer{{OnRecord: true}}, true, true
+			f.SameUUID, f.Standing.OnRecord, f.Standing.InSameSlot = []disk.Peer{{OnRecord: true}}, true, true
 		}, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"twin, both on record, this one in its slot, and the serial was refused once", func(f *disk.Facts) {
-			f.SameUUID, f.Standing.OnRecord, f.Standing.InPlace, f.Standing.Twin = []disk.Peer{{OnRecord: true}}, true, true, true
+			f.SameUUID, f.Standing.OnRecord, f.Standing.InSameSlot, f.Standing.Twin = []disk.Peer{{OnRecord: true}}, true, true, true
 		}, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
 		{"alone in its slot, and the serial was refused once", func(f *disk.Facts) {
-			f.Standing.OnRecord, f.Standing.InPlace, f.Standing.Twin = true, true, true
+			f.Standing.OnRecord, f.Standing.InSameSlot, f.Standing.Twin = true, true, true
 		}, xfs(), nil, disk.Refuse, disk.ReasonTwin},
 		{"twin, both on record in that slot", func(f *disk.Facts) {
-			f.SameUUID, f.Standing.OnRecord, f.Standing.InPlace = []disk.Peer{{OnRecord: true, InPlace: true}}, true, true
+			f.SameUUID, f.Standing.OnRecord, f.Standing.InSameSlot = []disk.Peer{{OnRecord: true, InSameSlot: true}}, true, true
 		}, xfs(), nil, disk.Refuse, disk.ReasonTwin},
 		{"twin, mounted, this one in its slot", func(f *disk.Facts) {
-			f.SameUUID, f.Standing.OnRecord, f.Standing.InPlace = []disk.Peer{{Mounted: "/srv"}}, true, true
+			f.SameUUID, f.Standing.OnRecord, f.Standing.InSameSlot = []disk.Peer{{Mounted: "/srv"}}, true, true
 		}, xfs(), nil, disk.Refuse, disk.ReasonTwin},
 		{"twin, both on record", func(f *disk.Facts) { f.SameUUID, f.Standing.OnRecord = []disk.Peer{{OnRecord: true}}, true }, xfs(), nil, disk.Refuse, disk.ReasonTwin},
 		{"twin, this one on record but for its size", func(f *disk.Facts) { f.SameUUID, f.Standing.Resized = []disk.Peer{{}}, true }, xfs(), nil, disk.Mount, disk.ReasonFilesystem},
@@ -1184,7 +1184,7 @@ func TestWordsOfARemedy(t *testing.T) {
 func TestWordsOfASerialTwice(t *testing.T) {
 	for want, p := range map[string]disk.Peer{
 		"; the other disk holds xfs " + otherUUID: {Type: "xfs", UUID: otherUUID},
-		"; the other disk holds LVM2_member":      {Type: "LVM2_member", Known: true},
+		"; the other disk holds LVM2_member":      {Type: "LVM2_member", HasContent: true},
 		"at pci-2; this disk is vdb ":             {},
 	} {
 		f, s := blankDisk(), settings()
@@ -1564,7 +1564,7 @@ var conditions = []condition{
 		f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 99}, Mounted: "/x"}}
 	}},
 	{name: "the serial of a later disk that holds something", reason: disk.ReasonSameSerial, lift: word(disk.ReasonSameSerial, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
-		f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 99}, Known: true}}
+		f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 99}, HasContent: true}}
 	}},
 	{name: "the serial of a later disk in use", reason: disk.ReasonSameSerial, lift: word(disk.ReasonSameSerial, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
 		f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 99}, InUse: "dm-0"}}

@@ -313,11 +313,11 @@ var readiness = []rule{{
 	},
 	remedy: lostRemedy,
 }, {
-	reason: disk.ReasonUdev, action: disk.Wait, situations: free | inPlace,
+	reason: disk.ReasonUdev, action: disk.Wait, situations: free | mountedInClass,
 	// The kernel reuses device numbers. A mount that began for an earlier disk may therefore have become a mount of
 	// this disk.
 	when: func(in input) bool {
-		return !in.f.Udev.Initialized && (in.situation != inPlace || !wasMounted(in.f, mountedUUID(in)))
+		return !in.f.Udev.Initialized && (in.situation != mountedInClass || !wasMounted(in.f, mountedUUID(in)))
 	},
 	condition: "udev has finished with the disk", means: "udev has not finished with the disk",
 	why:    udevWhy,
@@ -403,7 +403,7 @@ var readiness = []rule{{
 
 // mounting contains the rules for a disk that is mounted where its class mounts it.
 var mounting = []rule{{
-	reason: disk.ReasonMisplaced, action: disk.Refuse, situations: inPlace,
+	reason: disk.ReasonMisplaced, action: disk.Refuse, situations: mountedInClass,
 	when:  func(in input) bool { return misplacedUUID(in.f, ownMount(in.f, in.class)) != "" },
 	means: "the disk is mounted where another filesystem belongs: pods that use that path have the wrong data",
 	why: func(w *wording) string {
@@ -413,17 +413,17 @@ var mounting = []rule{{
 	remedy: misplacedRemedy,
 }, {
 	// The rule for a lost disk comes before the rule for a fault, because a lost disk causes a fault.
-	reason: disk.ReasonLost, action: disk.Keep, situations: inPlace, names: theMounted,
+	reason: disk.ReasonLost, action: disk.Keep, situations: mountedInClass, names: theMounted,
 	when: func(in input) bool { return in.f.Lost() != nil },
 }, {
 	// The rule for a shrunk disk comes before the rule for a fault, because a shrunk disk may cause a fault.
-	reason: disk.ReasonShrunk, action: disk.Keep, situations: inPlace, names: theMounted, priority: asError,
+	reason: disk.ReasonShrunk, action: disk.Keep, situations: mountedInClass, names: theMounted, priority: asError,
 	when:   func(in input) bool { g := in.f.Spans(); return g != nil && g.Size > in.f.Size },
 	means:  "the disk has become smaller than its filesystem",
 	why:    shrunkWhy,
 	remedy: shrunkRemedy,
 }, {
-	reason: disk.ReasonFault, action: disk.Keep, situations: inPlace, names: theMounted, priority: asError,
+	reason: disk.ReasonFault, action: disk.Keep, situations: mountedInClass, names: theMounted, priority: asError,
 	when:  func(in input) bool { return in.f.Fault != "" },
 	means: "the disk is mounted, and its filesystem has a fault (see journalctl -k)",
 	found: func(w *wording) string { return w.f.Fault },
@@ -431,7 +431,7 @@ var mounting = []rule{{
 		return say("stop the pods that use the disk; hotmount release %s; %s", w.f.Name, Check(w.f, w.d.Type))
 	},
 }, {
-	reason: disk.ReasonCovered, action: disk.Keep, situations: inPlace, names: theMounted, priority: asError,
+	reason: disk.ReasonCovered, action: disk.Keep, situations: mountedInClass, names: theMounted, priority: asError,
 	when:  func(in input) bool { return coveredBy(in.f, in.class) != "" },
 	means: "the disk is mounted, and another mount covers it: the disk's data is safe, but pods that start now see the other mount",
 	found: func(w *wording) string { return visible(coveredBy(w.f, w.class)) },
@@ -439,11 +439,11 @@ var mounting = []rule{{
 		return "if nothing needs the covering mount: umount " + visible(coveredBy(w.f, w.class)) + "; otherwise mount its filesystem elsewhere"
 	},
 }, {
-	reason: disk.ReasonUnmeasured, action: disk.Grow, situations: inPlace, names: theMounted, priority: asDebug,
+	reason: disk.ReasonUnmeasured, action: disk.Grow, situations: mountedInClass, names: theMounted, priority: asDebug,
 	when:  func(in input) bool { return mayGrow(in) && in.f.Spans() == nil },
 	means: "the disk is mounted, and hotmount does not know yet whether its filesystem fills the disk",
 }, {
-	reason: disk.ReasonSmaller, action: disk.Grow, situations: inPlace, names: theMounted,
+	reason: disk.ReasonSmaller, action: disk.Grow, situations: mountedInClass, names: theMounted,
 	when: func(in input) bool {
 		return mayGrow(in) && !in.f.Fixed() && in.f.Spans().Usable(in.f.Size) > in.f.Spans().Size
 	},
@@ -452,13 +452,13 @@ var mounting = []rule{{
 		return say("the filesystem takes %s of %s", disk.ExactSize(w.f.Spans().Size), disk.ExactSize(w.f.Size))
 	},
 }, {
-	reason: disk.ReasonNotGrown, action: disk.Keep, situations: inPlace, names: theMounted, priority: asWarning,
+	reason: disk.ReasonNotGrown, action: disk.Keep, situations: mountedInClass, names: theMounted, priority: asWarning,
 	when:   func(in input) bool { v := in.f.Standing.Fit; return v.Valid(in.f) && v.Failure != "" },
 	means:  "the disk is mounted, and its filesystem could not be grown to fill the disk",
 	found:  func(w *wording) string { return disk.OneLine(w.f.Standing.Fit.Failure) },
 	remedy: notGrownRemedy,
 }, {
-	reason: disk.ReasonMounted, action: disk.Keep, situations: inPlace, names: theMounted,
+	reason: disk.ReasonMounted, action: disk.Keep, situations: mountedInClass, names: theMounted,
 	means: "the disk is mounted",
 	why:   mountedWhy,
 }}

@@ -150,8 +150,8 @@ func sameWWNWhy(w *wording) string {
 // disks have.
 func describePossiblySame(f *disk.Facts, p *disk.Peer, what string) string {
 	why := say("the disk looks blank, and another disk has the same %s: %s; this disk is %s", what, place(p.ID, p.Slot), place(f.ID, f.Slot))
-	if holds := strings.TrimSpace(p.Type + " " + p.UUID); holds != "" {
-		why += "; the other disk holds " + visible(holds)
+	if content := strings.TrimSpace(p.Type + " " + p.UUID); content != "" {
+		why += "; the other disk holds " + visible(content)
 	}
 	return why
 }

@@ -32,7 +32,7 @@ func TestBoard(t *testing.T) {
 		}
 		return all[0]
 	}
-	b.Report(decided(f, &disk.Content{Kind: disk.Unknown, Evidence: []string{"byte 4096: 0x7f"}}, settings(), refused))
+	b.Report(decisionEvent(f, &disk.Content{Kind: disk.Unknown, Evidence: []string{"byte 4096: 0x7f"}}, settings(), refused))
 	l := one("refused")
 	if l.Why == "" || l.Next == "" || l.Decision != refused || l.Kind != disk.Unknown || l.Seq != 12 || !b.Knows("vdb", 12) || b.Knows("vdb", 13) {
 		t.Errorf("refused: %+v", l)
@@ -69,7 +69,7 @@ func TestBoard(t *testing.T) {
 	if l = one("not seen"); l.Failure != "no" {
 		t.Errorf("not seen: %+v", l)
 	}
-	b.Report(decided(f, &disk.Content{}, settings(), disk.Decision{Action: disk.Ignore, Reason: disk.ReasonSystem}))
+	b.Report(decisionEvent(f, &disk.Content{}, settings(), disk.Decision{Action: disk.Ignore, Reason: disk.ReasonSystem}))
 	if changed("ignored"); len(b.Lines()) != 0 {
 		t.Errorf("ignored: %+v", b.Lines())
 	}
@@ -102,20 +102,20 @@ func TestUnselected(t *testing.T) {
 	unselected, used := disk.Decision{Action: disk.Ignore, Reason: disk.ReasonUnselected}, disk.Decision{Action: disk.Ignore, Reason: disk.ReasonNoClass}
 	b := NewBoard(nil)
 	for i, again := range []bool{false, true} {
-		if b.Repeats(decided(f, c, settings(), unselected)) != again {
+		if b.Repeats(decisionEvent(f, c, settings(), unselected)) != again {
 			t.Errorf("time %d: logged before: %v", i, !again)
 		}
-		b.Report(decided(f, c, settings(), unselected))
+		b.Report(decisionEvent(f, c, settings(), unselected))
 		lines := b.Lines()
 		if len(lines) != 1 || lines[0].Next == "" {
 			t.Errorf("%+v", lines)
 		}
 		next := *f
 		next.Seq++
-		if later := NewBoard(lines); !later.Repeats(decided(f, c, settings(), unselected)) || later.Repeats(decided(&next, c, settings(), unselected)) {
+		if later := NewBoard(lines); !later.Repeats(decisionEvent(f, c, settings(), unselected)) || later.Repeats(decisionEvent(&next, c, settings(), unselected)) {
 			t.Error("the next daemon logs the same disk again, or does not log the next one")
 		}
-		if b.Report(decided(f, c, settings(), used)); len(b.Lines()) != 0 {
+		if b.Report(decisionEvent(f, c, settings(), used)); len(b.Lines()) != 0 {
 			t.Errorf("in use: %+v", b.Lines())
 		}
 	}
@@ -142,29 +142,29 @@ func TestSince(t *testing.T) {
 		{"of a version that did not say", []disk.Line{{Disk: "vdb", Seq: 12, Decision: refused}}, []disk.Decision{refused}, false},
 	} {
 		for i := range test.former {
-			test.former[i].Why = line(decided(facts("S"), &disk.Content{}, settings(), test.former[i].Decision)).Why
+			test.former[i].Why = line(decisionEvent(facts("S"), &disk.Content{}, settings(), test.former[i].Decision)).Why
 		}
 		b := NewBoard(test.former)
 		repeats := len(test.former) > 0 && test.former[0].Seq == 12 && test.former[0].Decision == test.decide[0]
-		if got := b.Repeats(decided(facts("S"), &disk.Content{}, settings(), test.decide[0])); got != repeats {
+		if got := b.Repeats(decisionEvent(facts("S"), &disk.Content{}, settings(), test.decide[0])); got != repeats {
 			t.Errorf("%s: logged before: %t", test.name, got)
 		}
-		if b.Repeats(decided(facts("S"), &disk.Content{}, settings(), disk.Decision{Action: disk.Mount})) {
+		if b.Repeats(decisionEvent(facts("S"), &disk.Content{}, settings(), disk.Decision{Action: disk.Mount})) {
 			t.Errorf("%s: a mount counts as logged before", test.name)
 		}
 		for _, d := range test.decide {
-			b.Report(decided(facts("S"), &disk.Content{}, settings(), d))
+			b.Report(decisionEvent(facts("S"), &disk.Content{}, settings(), d))
 		}
-		if b.Repeats(decided(facts("S"), &disk.Content{}, settings(), test.decide[0])) {
+		if b.Repeats(decisionEvent(facts("S"), &disk.Content{}, settings(), test.decide[0])) {
 			t.Errorf("%s: logged before, although another decision came since", test.name)
 		}
 		if got := b.Lines()[0].Since; got.Equal(then) != test.same || got.IsZero() {
 			t.Errorf("%s: since %s", test.name, got)
 		}
 	}
-	l := line(decided(facts("S"), &disk.Content{}, settings(), refused))
+	l := line(decisionEvent(facts("S"), &disk.Content{}, settings(), refused))
 	l.Why = "in other words"
-	if NewBoard([]disk.Line{l}).Repeats(decided(facts("S"), &disk.Content{}, settings(), refused)) {
+	if NewBoard([]disk.Line{l}).Repeats(decisionEvent(facts("S"), &disk.Content{}, settings(), refused)) {
 		t.Error("logged before, although the words differ")
 	}
 }

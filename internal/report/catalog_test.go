@@ -63,7 +63,7 @@ func TestKindOfDecision(t *testing.T) {
 	in := newInbox(t)
 	a := in.log()
 	for action, want := range map[disk.Action]Kind{disk.Refuse: KindRefused, disk.Hold: KindHeld, disk.Mount: KindDecided, disk.Ignore: KindDecided} {
-		a.Report(decided(facts("S"), &disk.Content{}, settings(), disk.Decision{Action: action, Reason: disk.ReasonOther, Class: "default"}))
+		a.Report(decisionEvent(facts("S"), &disk.Content{}, settings(), disk.Decision{Action: action, Reason: disk.ReasonOther, Class: "default"}))
 		if got := in.next(t).one(t)["MESSAGE_ID"]; got != string(want) {
 			t.Errorf("%s: %s, want %s", action, got, want)
 		}
@@ -71,7 +71,7 @@ func TestKindOfDecision(t *testing.T) {
 	for reason, want := range map[disk.Reason]Kind{disk.ReasonFault: KindAmiss, disk.ReasonShrunk: KindAmiss, disk.ReasonMounted: KindDecided} {
 		f := facts("S")
 		f.Fault, f.Geometry = "the kernel has shut the filesystem down", &disk.Geometry{Size: 2 * f.Size, Block: 4096}
-		a.Report(decided(f, &disk.Content{}, settings(), disk.Decision{Action: disk.Keep, Reason: reason, Class: "default", UUID: uuid, Type: "xfs"}))
+		a.Report(decisionEvent(f, &disk.Content{}, settings(), disk.Decision{Action: disk.Keep, Reason: reason, Class: "default", UUID: uuid, Type: "xfs"}))
 		if e := in.next(t).one(t); e["MESSAGE_ID"] != string(want) || (e["PRIORITY"] == "3") != (want == KindAmiss) {
 			t.Errorf("%s: %s at priority %s, want %s", reason, e["MESSAGE_ID"], e["PRIORITY"], want)
 		}

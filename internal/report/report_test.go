@@ -138,7 +138,7 @@ func facts(serial string) *disk.Facts {
 	return &disk.Facts{ID: disk.ID{Name: "vdb", Dev: disk.Dev{Major: 254, Minor: 16}, Seq: 12}, Size: 5 << 30, Serial: serial, Udev: disk.Udev{Initialized: true}}
 }
 
-func decided(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) disk.Event {
+func decisionEvent(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) disk.Event {
 	return disk.Event{Kind: disk.EventDecided, Facts: f, Content: c, Settings: s, Decision: d}
 }
 
@@ -232,7 +232,7 @@ func TestJournalFields(t *testing.T) {
 	}{
 		{"mounted", func() { a.Report(mounted(facts("DATA-1"), d, path)) }, "5", KindMounted, mountUnit, name + ": mounted xfs " + uuid + " at " + path, of},
 		{"decided to mount", func() {
-			a.Report(decided(facts("DATA-1"), &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid}, settings(), d))
+			a.Report(decisionEvent(facts("DATA-1"), &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid}, settings(), d))
 		},
 			"6", KindDecided, mountUnit, name + ": mount: the disk holds xfs " + uuid, of},
 		{"failed, to be tried again", func() {
@@ -277,13 +277,13 @@ func TestPriorities(t *testing.T) {
 	for action, want := range map[disk.Action]string{
 		disk.Refuse: "4", disk.Hold: "4", disk.Ignore: "7", disk.Wait: "7", disk.Mount: "6", disk.Format: "6", disk.Prove: "6", disk.Keep: "6",
 	} {
-		a.Report(decided(facts("S"), c, settings(), disk.Decision{Action: action, Reason: disk.ReasonOther, Class: "default"}))
+		a.Report(decisionEvent(facts("S"), c, settings(), disk.Decision{Action: action, Reason: disk.ReasonOther, Class: "default"}))
 		if got := in.next(t).one(t)["PRIORITY"]; got != want {
 			t.Errorf("%s has priority %s, want %s", action, got, want)
 		}
 	}
 	// Every node has disks that no class selects, so the decision is not logged.
-	a.Report(decided(facts("S"), c, settings(), disk.Decision{Action: disk.Ignore, Reason: disk.ReasonNoClass}))
+	a.Report(decisionEvent(facts("S"), c, settings(), disk.Decision{Action: disk.Ignore, Reason: disk.ReasonNoClass}))
 	a.Problem(errors.New("the next"))
 	if got := in.next(t).one(t)["MESSAGE"]; got != "the next" {
 		t.Errorf("got %q", got)
@@ -307,7 +307,7 @@ func TestUnitOfDecision(t *testing.T) {
 		{disk.Mount, "none of that name", uuid, ""},
 	} {
 		f, c := facts("S"), &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: test.uuid}
-		a.Report(decided(f, c, settings(), disk.Decision{Action: test.action, Reason: disk.ReasonFilesystem, Class: test.class, UUID: test.uuid, Type: "xfs"}))
+		a.Report(decisionEvent(f, c, settings(), disk.Decision{Action: test.action, Reason: disk.ReasonFilesystem, Class: test.class, UUID: test.uuid, Type: "xfs"}))
 		if got := in.next(t).one(t)["OBJECT_SYSTEMD_UNIT"]; got != test.want {
 			t.Errorf("%s %s %q: unit %q, want %q", test.action, test.class, test.uuid, got, test.want)
 		}
@@ -374,7 +374,7 @@ func TestHostile(t *testing.T) {
 				disk.ReasonType, disk.ReasonOther, disk.ReasonUnknown, disk.ReasonSameSerial, disk.ReasonSameWWN, disk.ReasonUnseen, disk.ReasonFormatFailed, disk.ReasonFilesystem,
 			} {
 				d := disk.Decision{Action: disk.Mount, Reason: reason, Class: "default", UUID: uuid, Type: h}
-				a.Report(decided(f, c, settings(), d))
+				a.Report(decisionEvent(f, c, settings(), d))
 				events++
 			}
 			d := disk.Decision{Action: disk.Mount, Reason: disk.ReasonFilesystem, Class: "default", UUID: uuid, Type: "xfs"}

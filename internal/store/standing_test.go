@@ -614,7 +614,7 @@ func TestNextInASlot(t *testing.T) {
 	}
 	over := func(i *disk.Intent) { i.Over = true }
 	overOld := func(i *disk.Intent) { i.Over, i.Was = true, old }
-	doubted := func(i *disk.Intent) { i.Doubt = "x" }
+	withDoubt := func(i *disk.Intent) { i.Doubt = "x" }
 	withSerial := func(i *disk.Intent) { i.Identity.Serial = "S1" }
 	larger := func(i *disk.Intent) { i.Identity.Size++ }
 	for name, tt := range map[string]struct {
@@ -643,7 +643,7 @@ func TestNextInASlot(t *testing.T) {
 		"overwriting, the order of names":  {[]disk.Intent{intent(second, at(12, here, ""), over), intent(first, at(13, here, ""))}, "boot2", at(2, here, ""), want{first, false, true}},
 		"blank, then overwriting":          {[]disk.Intent{intent(first, at(12, here, "")), intent(second, at(13, here, ""), over)}, "boot2", at(2, here, ""), want{second, true, true}},
 		"overwriting twice":                {[]disk.Intent{intent(first, at(12, here, ""), over), intent(second, at(13, here, ""), over)}, "boot2", at(2, here, ""), want{second, true, true}},
-		"disturbed, then blank":            {[]disk.Intent{intent(first, at(12, here, ""), doubted), intent(second, at(13, here, ""))}, "boot2", at(2, here, ""), want{second, false, true}},
+		"disturbed, then blank":            {[]disk.Intent{intent(first, at(12, here, ""), withDoubt), intent(second, at(13, here, ""))}, "boot2", at(2, here, ""), want{second, false, true}},
 		"what was overwritten, elsewhere":  {[]disk.Intent{intent(first, at(12, here, ""), overOld)}, "boot2", at(2, there, old), want{}},
 		"with a serial, the next":          {[]disk.Intent{intent(first, at(12, here, ""), withSerial)}, "boot1", at(13, here, ""), want{}},
 		"another size, the next":           {[]disk.Intent{intent(first, at(12, here, ""), larger)}, "boot1", at(13, here, ""), want{}},
@@ -675,7 +675,7 @@ func TestNextInASlot(t *testing.T) {
 		"overwriting twice":           {intent(first, at(12, here, ""), over), overwrites, true},
 		"overwriting something else":  {intent(first, at(12, here, ""), overOld), overwrites, false},
 		"overwriting twice, the same": {intent(first, at(13, here, ""), over), overwrites, false},
-		"somebody else wrote":         {intent(first, at(12, here, ""), doubted), blank, false},
+		"somebody else wrote":         {intent(first, at(12, here, ""), withDoubt), blank, false},
 		"a serial":                    {intent(first, at(12, here, ""), withSerial), blank, false},
 		"another slot":                {intent(first, at(12, there, "")), blank, false},
 	} {
@@ -836,8 +836,8 @@ func TestTwinOfOneSerial(t *testing.T) {
 	inTurn.Seq, inTurn.Slot, moved.Slot = 4, f.Slot, "pci-3"
 	check := func(when string, f *disk.Facts, boot string, twin, inPlace bool) {
 		t.Helper()
-		if st := standing(s, f, boot); st.Twin != twin || st.InPlace != inPlace || !st.OnRecord {
-			t.Errorf("%s: twin %v, in its place %v, on record %v", when, st.Twin, st.InPlace, st.OnRecord)
+		if st := standing(s, f, boot); st.Twin != twin || st.InSameSlot != inPlace || !st.OnRecord {
+			t.Errorf("%s: twin %v, in its place %v, on record %v", when, st.Twin, st.InSameSlot, st.OnRecord)
 		}
 	}
 	check("the one that is mounted", f, "boot1", false, true)

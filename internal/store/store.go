@@ -297,19 +297,19 @@ const remount = disk.Reason("remount")
 func (s Store) recordAccept(f *disk.Facts, boot string, w disk.Word) error {
 	id := f.Identity(boot)
 	// An accept applies to one disk only. Records of another disk with the same serial or WWN stay.
-	alone := func(p disk.Identity) bool { return len(f.SameSerial)+len(f.SameWWN) == 0 || p.Slot == id.Slot }
+	unambiguous := func(p disk.Identity) bool { return len(f.SameSerial)+len(f.SameWWN) == 0 || p.Slot == id.Slot }
 	err := s.change(func(st *state) {
 		switch w.Reason {
 		case disk.ReasonNewMachine:
 			if st.Arrival != nil {
-				st.Arrival.Present = slices.DeleteFunc(st.Arrival.Present, func(p disk.Identity) bool { return id.MayBe(p) && alone(p) })
+				st.Arrival.Present = slices.DeleteFunc(st.Arrival.Present, func(p disk.Identity) bool { return id.MayBe(p) && unambiguous(p) })
 			}
 		case disk.ReasonPresent:
-			st.Present = slices.DeleteFunc(st.Present, func(p disk.Identity) bool { return id.MayBe(p) && alone(p) })
+			st.Present = slices.DeleteFunc(st.Present, func(p disk.Identity) bool { return id.MayBe(p) && unambiguous(p) })
 		case disk.ReasonUsed:
-			st.Used = slices.DeleteFunc(st.Used, func(u disk.Use) bool { return u.Is(id, f.KnownContent().UUID) && alone(u.Identity) })
+			st.Used = slices.DeleteFunc(st.Used, func(u disk.Use) bool { return u.Is(id, f.KnownContent().UUID) && unambiguous(u.Identity) })
 		case disk.ReasonBrake:
-			st.Braked = slices.DeleteFunc(st.Braked, func(p disk.Identity) bool { return id.Is(p) && alone(p) })
+			st.Braked = slices.DeleteFunc(st.Braked, func(p disk.Identity) bool { return id.Is(p) && unambiguous(p) })
 		case disk.ReasonTwin:
 			st.Twins = slices.DeleteFunc(st.Twins, func(t identity.Twin) bool { return t.Is(id, f.KnownContent().UUID, false, false) })
 		}

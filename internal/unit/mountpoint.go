@@ -295,7 +295,7 @@ const immutable = 0x10
 
 // setImmutable sets or clears FS_IMMUTABLE_FL (ioctl_iflags(2), chattr(1)). setImmutable does nothing on a filesystem
 // that does not have the flag, such as tmpfs before Linux 6.6.
-func setImmutable(d *os.File, on bool) error {
+func setImmutable(d *os.File, enable bool) error {
 	flags, err := unix.IoctlGetUint32(int(d.Fd()), unix.FS_IOC_GETFLAGS)
 	if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EOPNOTSUPP) {
 		return nil
@@ -304,7 +304,7 @@ func setImmutable(d *os.File, on bool) error {
 		return fmt.Errorf("FS_IOC_GETFLAGS: %w", err)
 	}
 	want := flags &^ immutable
-	if on {
+	if enable {
 		want |= immutable
 	}
 	if want == flags {

@@ -34,7 +34,7 @@ type starts struct {
 type start struct {
 	unit MountUnit
 	over func()
-	// answered is closed when the mount was requested together with other mounts. answered is also closed, with alone
+	// answered is closed when the mount was requested together with other mounts. answered is also closed, with byItself
 	// set, when the mount must be requested by itself.
 	answered chan struct{}
 	byItself bool
@@ -150,14 +150,14 @@ func (s *starts) service() {
 // If the service fails, each mount must be requested by itself. PID 1 refuses the whole batch if one of the mount units
 // is already loaded or masked.
 func (m *Manager) ask(ctx context.Context, all []*start) {
-	alone := len(all) == 1 && !m.starts.mayBeHeldBack()
-	if len(all) > 0 && !alone {
-		if alone = m.startTogether(ctx, all) != nil; !alone {
+	byItself := len(all) == 1 && !m.starts.mayBeHeldBack()
+	if len(all) > 0 && !byItself {
+		if byItself = m.startTogether(ctx, all) != nil; !byItself {
 			m.starts.service()
 		}
 	}
 	for _, s := range all {
-		s.byItself = alone
+		s.byItself = byItself
 		close(s.answered)
 	}
 }

@@ -110,9 +110,9 @@ func (r *Records) place(st *disk.Standing, f *disk.Facts, id disk.Identity, uuid
 		mounted = v.Identity.Boot == r.Boot
 		// If the disk was refused while no other disk with its UUID was attached, its slot did not identify the disk.
 		// When a disk with the same UUID comes later, the slot does not identify the refused disk either.
-		alone := slices.ContainsFunc(r.Twins, func(t Twin) bool { return t.UUID == uuid && t.attached(id) })
+		refusedAlone := slices.ContainsFunc(r.Twins, func(t Twin) bool { return t.UUID == uuid && t.attached(id) })
 		// An LVM volume cannot be attached twice, and it has no slot.
-		st.InPlace = v.Identity.Slot == id.Slot && (id.Slot != "" || f.Transport == "dm") && !alone
+		st.InSameSlot = v.Identity.Slot == id.Slot && (id.Slot != "" || f.Transport == "dm") && !refusedAlone
 	}
 	st.Twin = uuid != "" && slices.ContainsFunc(r.Twins, func(t Twin) bool { return t.Is(id, uuid, st.OnRecord, mounted) })
 }

@@ -89,7 +89,7 @@ func TestRecordedHere(t *testing.T) {
 		mounted := time.Unix(2, 0)
 		r := Records{Boot: "now", Sightings: []disk.Sighting{{Identity: f.Identity("now"), UUID: f.Udev.FSUUID, Type: "xfs", Mounted: mounted}}}
 		st := r.Standing(f, disk.Standing{})
-		if r.Sightings[0].Identity.WWN != f.WWN || !st.OnRecord || !st.InPlace || st.LastOn != nil || st.Beside || st.Twin || !st.WasMounted.Equal(mounted) || st.Volume == nil {
+		if r.Sightings[0].Identity.WWN != f.WWN || !st.OnRecord || !st.InSameSlot || st.LastOn != nil || st.Beside || st.Twin || !st.WasMounted.Equal(mounted) || st.Volume == nil {
 			t.Fatalf("%+v", st)
 		}
 	})
@@ -145,7 +145,7 @@ func TestRelations(t *testing.T) {
 		test.is(f)
 		r := Records{Boot: "now", Sightings: []disk.Sighting{s}}
 		st := r.Standing(f, disk.Standing{})
-		if got := (want{st.OnRecord, st.InPlace, st.Resized, st.LastOn != nil, st.Beside}); got != test.want {
+		if got := (want{st.OnRecord, st.InSameSlot, st.Resized, st.LastOn != nil, st.Beside}); got != test.want {
 			t.Errorf("%s: %+v, want %+v", name, got, test.want)
 		}
 	}
@@ -174,7 +174,7 @@ func TestWWN(t *testing.T) {
 		"braked":                   {Records{Braked: []disk.Identity{was}}, func(s disk.Standing) bool { return s.Braked }, true, false, true},
 		"a twin":                   {Records{Twins: []Twin{{was, uuidA}}}, func(s disk.Standing) bool { return s.Twin }, true, false, true},
 		"on record":                {Records{Sightings: []disk.Sighting{sighting}}, func(s disk.Standing) bool { return s.OnRecord }, true, false, true},
-		"in place":                 {Records{Sightings: []disk.Sighting{sighting}}, func(s disk.Standing) bool { return s.InPlace }, false, false, true},
+		"in place":                 {Records{Sightings: []disk.Sighting{sighting}}, func(s disk.Standing) bool { return s.InSameSlot }, false, false, true},
 		"last on another":          {Records{Sightings: []disk.Sighting{sighting}}, func(s disk.Standing) bool { return s.LastOn != nil }, false, true, false},
 		"mounted from such a disk": {Records{Sightings: []disk.Sighting{sighting}}, func(s disk.Standing) bool { return s.FormerSerial != nil }, true, false, false},
 		"content of such a disk":   {Records{Contents: []disk.Sighting{sighting}}, func(s disk.Standing) bool { return s.FormerSerial != nil }, true, false, false},
