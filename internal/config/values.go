@@ -147,7 +147,7 @@ func wrongOption(s, expected string) string {
 	return refusal(name)
 }
 
-// refusal returns what is expected instead of a forbidden option, or "" if the option is allowed. A forbidden option
+// refusal returns the part of a message that names the rule against an option, or "" if the option is allowed. A forbidden option
 // changes a mount's owner or effect (mount(8), systemd.mount(5)), adds a device, or lets XFS mount two filesystems
 // with one UUID.
 func refusal(name string) string {

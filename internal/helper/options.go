@@ -67,8 +67,8 @@ func kernelSays(fd int, otherwise error) string {
 	return otherwise.Error()
 }
 
-// refused returns an error if no filesystem of the type can be mounted with the class's options, as far as the kernel
-// or TryClasses has found out.
+// refused returns an error if the kernel refuses the class's options for the filesystem type, or if TryClasses could not
+// mount a new filesystem of the type with them.
 func refused(st store.Store, class *disk.Class, fstype string) error {
 	if err := kernelTakes(fstype, class.MountOptions(fstype)); err != nil {
 		return err

@@ -455,9 +455,9 @@ func IsPlace(m *disk.MountPoint) bool {
 	return m.Root == "/" && m.Dev.Major != 0 && disk.ValidUUID(filepath.Base(m.Path))
 }
 
-// measure fills in the size and the UUID of the filesystem that hotmount has mounted. The size comes from hotmount's
-// last attempt to grow the filesystem, which stays true because a mounted filesystem does not shrink. If hotmount never
-// tried to grow the filesystem, the size comes from the daemon's measurement. Only the kernel knows the UUID of a
+// measure fills in the size and the UUID of the filesystem that hotmount has mounted. The size is
+// that of hotmount's last attempt to grow the filesystem. This size stays true, because a mounted filesystem does not
+// shrink. If hotmount never tried to grow the filesystem, the size comes from the daemon's measurement. Only the kernel knows the UUID of a
 // mounted filesystem.
 func (h Host) measure(f *disk.Facts) {
 	f.Geometry = h.Shared.geometry(f, h.Measure)

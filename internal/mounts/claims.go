@@ -96,7 +96,7 @@ type claimReader struct {
 	err            error
 }
 
-// list calls the function list and adds any error to r.err.
+// list returns the result of the function list, and adds an error to r.err.
 func (r *claimReader) list(dir string, endings ...string) []string {
 	names, err := list(r.root, dir, endings...)
 	r.err = errors.Join(r.err, err)

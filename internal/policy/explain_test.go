@@ -39,8 +39,8 @@ func TestConditionsAreTheDecision(t *testing.T) {
 	})
 }
 
-// TestConditionsOfWhatIsMadeAgain checks a disk on which this node's format did not finish. The content before an
-// unfinished format blocks neither the decision nor its explanation.
+// TestConditionsOfWhatIsMadeAgain checks a disk on which this node's format did not finish. The content that
+// the disk had before this format blocks neither the decision nor its explanation.
 func TestConditionsOfWhatIsMadeAgain(t *testing.T) {
 	before := &disk.Sighting{UUID: otherUUID, Type: "xfs"}
 	for name, put := range map[string]func(*disk.Standing){

@@ -26,7 +26,7 @@ const (
 	metaBG      = 0x10   // s_feature_incompat: INCOMPAT_META_BG
 )
 
-// ext4Super has the fields of a sound superblock with checksums that hotmount needs.
+// ext4Super has the fields that hotmount needs. The superblock is sound and has checksums.
 type ext4Super struct {
 	uuid                  string
 	seed                  uint32

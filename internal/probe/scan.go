@@ -171,8 +171,8 @@ func Scan(ctx context.Context, s Source, plan Plan) (Finding, error) {
 // amount is the number of bytes that were read and passed on, and the number of their places.
 type amount struct{ bytes, places uint64 }
 
-// read reads the disk according to the plan. read calls take with each piece of data in order, until take returns
-// false. read returns only when all reads have ended, because memory must not be freed while a read uses it.
+// read reads the disk according to the plan. read passes each piece of data in order to the function take, until
+// take returns false. read returns only when all reads have ended, because memory must not be freed while a read uses it.
 func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset uint64) bool) (amount, error) {
 	var a amount
 	extents, err := plan.extents(s.Size)

@@ -93,17 +93,17 @@ func manual(all []policy.Entry) string {
 
 // lifted returns how the operator can lift the hold or refusal, as text of the manual page.
 func lifted(e policy.Entry) string {
-	const accept, token = ".B hotmount accept\n", "the token of\n.B hotmount format\n"
+	const accept, token = "To use the disk, run\n.BR \"hotmount accept\" .\n", "To overwrite the disk, run\n.B hotmount format\nwith its token.\n"
 	s := ""
 	switch {
 	case e.Accept && e.Token:
-		s = accept + "lifts it, or " + token + "does.\n"
+		s = accept + token
 	case e.Accept:
-		s = accept + "lifts it.\n"
+		s = accept
 	case e.Token:
-		s = "The token of\n.B hotmount format\nlifts it.\n"
+		s = token
 	case e.Retry:
-		s = accept + "makes hotmount try again.\n"
+		s = ".B hotmount accept\nmakes hotmount try again.\n"
 	}
 	if e.Records {
 		s += "This reason remains after its cause is gone.\n"

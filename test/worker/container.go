@@ -48,7 +48,7 @@ type Container struct {
 
 	mu       sync.Mutex
 	init     *process
-	harness  *os.File // the cgroup of host processes that run inside the container
+	harness  *os.File // the cgroup of the processes that the host starts in the container
 	attached []*loopDisk
 	used     map[int]bool // the numbers of loop devices that have had a disk
 }
