@@ -652,7 +652,7 @@ func testSettings() *disk.Settings {
 	}}}
 }
 
-// with runs an agent on the machine in a synctest bubble, where time passes by itself. The agent must end within a
+// The function with runs an agent on the machine in a synctest bubble, where time passes by itself. The agent must end within a
 // second after its context ends.
 func with(t *testing.T, m *machine, test func(t *testing.T, a *Agent)) {
 	t.Helper()

@@ -80,7 +80,7 @@ func (v *View) place(p string) (place, bool) {
 }
 
 // compare compares what the view has at a path with the host's place. compare returns seesSame, seesOther, seesAbsent
-// or seesUnknown. With seesSame and seesOther, compare also returns the view's place, otherwise a zero place.
+// or seesUnknown. For seesSame or seesOther, compare also returns the view's place, and otherwise a zero place.
 func (v *View) compare(p string, host place) (string, place) {
 	at, ok := v.place(p)
 	switch {

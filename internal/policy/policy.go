@@ -120,8 +120,8 @@ func begunOn(f *disk.Facts, p *disk.Peer) bool {
 	return i != nil && i.Identity.Seq == p.Seq
 }
 
-// nextInSlot reports whether the intent is recognised only by its slot and belongs to another disk. The intent belongs
-// to another disk if this disk holds a filesystem that this node made or mounted, and that was not to be overwritten.
+// nextInSlot reports whether only the slot connects the intent to this disk, although the intent is for another disk. It
+// is for another disk if this disk holds a filesystem that this node made or mounted, and that was not to be overwritten.
 func nextInSlot(f *disk.Facts, c *disk.Content) bool {
 	i, v := f.Standing.Intent, f.Standing.Volume
 	return f.Standing.IntentBySlot && c.UUID != i.UUID && c.UUID != i.Was && (c.Made || v != nil && v.UUID == c.UUID)

@@ -136,7 +136,7 @@ func (b *Board) put(l disk.Line) {
 	b.lines[l.Disk] = l
 }
 
-// failed records a failure and when the action is tried again. A failure that concerns what is left of a removed disk
+// failed records a failure, and the time at which the action is tried again. A failure that concerns what is left of a removed disk
 // is recorded only if the board has a line for that attachment.
 func (b *Board) failed(e disk.Event) {
 	f, again := e.Facts, e.Tries

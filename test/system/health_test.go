@@ -247,8 +247,8 @@ func TestShutDownWhileItRests(t *testing.T) {
 	m.run("for i in $(seq 70); do journalctl -b -u hotmount -o cat --no-pager | grep -q '^/dev/" + name + " .*the kernel has shut the filesystem down' && exit 0; sleep 5; done; exit 1")
 }
 
-// TestTrim checks that hotmount trims a filesystem, so that the host gets deleted space back, but only after 24 hours
-// in use. hotmount trims its own filesystems and filesystems that were made elsewhere. With "trim: false", hotmount
+// TestTrim checks that hotmount gives the free space of a filesystem back to the host, but not before it was in use for
+// 24 hours. hotmount trims its own filesystems and filesystems that were made elsewhere. With "trim: false", hotmount
 // trims nothing.
 func TestTrim(t *testing.T) {
 	m, w := start(t, worker.Options{})

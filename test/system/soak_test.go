@@ -630,9 +630,8 @@ var pulling = []string{
 	"pull while it is down and somebody has it", "a twin, and the first goes", "power cut",
 }
 
-// soakPulled returns the pulling steps and the acts that they need, each act during a random disturbance. Of the two
-// pulls without a daemon, soakPulled has only the pull while a process holds the disk. The full test has both pulls
-// without a daemon.
+// soakPulled returns the pulling steps and the acts that they need, each act during a random disturbance. A disk can
+// be pulled in two ways while no daemon runs. soakPulled pulls only a disk that a process holds; the full test does both.
 func soakPulled(c *rand.Rand) []aStep {
 	steps := slices.DeleteFunc(slices.Clone(soakSingle), func(s aStep) bool {
 		return !slices.Contains(pulling, s.name) || s.name == "pull while it is down"
