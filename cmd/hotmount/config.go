@@ -100,6 +100,9 @@ func checkConfig(c *cobra.Command) error {
 	if _, err = fmt.Fprintf(c.OutOrStdout(), "The configuration is good. Classes: %s\n", strings.Join(names, ", ")); err != nil {
 		return err
 	}
+	if err := cli.WarnMissing(c.ErrOrStderr(), src, &s); err != nil {
+		return err
+	}
 	disks, err := host().For(&s).Scan()
 	if err != nil {
 		return fmt.Errorf("cannot tell whether each class selects a disk: %w", err)

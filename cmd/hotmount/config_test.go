@@ -39,11 +39,24 @@ func TestConfigCheckAndShow(t *testing.T) {
 	}
 }
 
+// TestWarningOfMissingDirectory checks that config check warns about a class directory that does not exist.
+func TestWarningOfMissingDirectory(t *testing.T) {
+	machine(t)
+	file, missing := filepath.Join(t.TempDir(), "config.yaml"), "/mnt/slwo"
+	if err := os.WriteFile(file, []byte("classes:\n- {name: slow, directory: "+missing+", names: [vdb]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, code, err := call(t, "config", "check", "--config="+file)
+	if want := file + ":2: warning: classes[0].directory: " + missing + " does not exist; to make it: mkdir -p " + missing + "\n"; code != 0 || !strings.Contains(out, want) {
+		t.Errorf("no %q in %s: %d, %v", want, out, code, err)
+	}
+}
+
 // TestWarningsOfUnused checks that a class or an exclusion that selects no attached disk causes a warning and no fault.
 func TestWarningsOfUnused(t *testing.T) {
 	machine(t)
 	file := filepath.Join(t.TempDir(), "config.yaml")
-	text := "exclude:\n- {serial: [OLD-*]}\n- {serial: [DATA-1]}\nclasses:\n- {name: a, directory: /mnt/a, names: [vdc]}\n- {name: b, directory: /mnt/b, serial: ['re:x^']}\n"
+	text := "exclude:\n- {serial: [OLD-*]}\n- {serial: [DATA-1]}\nclasses:\n- {name: a, directory: /srv, names: [vdc]}\n- {name: b, directory: /opt, serial: ['re:x^']}\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

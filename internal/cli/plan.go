@@ -37,19 +37,30 @@ func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, 
 	if err != nil {
 		return nil, err
 	}
-	daemon := daemonState()
+	boot, err := h.Boot()
+	if err != nil {
+		return nil, err
+	}
+	daemon, installed := daemonState(), h.Store.Exists()
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	var evidence strings.Builder
 	fmt.Fprintln(t, "DISK\tSIZE\tSERIAL\tDECISION\tWHY")
 	for i := range disks {
 		f := &disks[i]
+		if !installed {
+			// The installation records the attached disks.
+			id := f.Identity(boot)
+			f.Standing.Present, f.Standing.Formatting = &id, ""
+		}
 		c := f.KnownContent()
 		d := policy.Decide(f, &c, s)
-		fails, helps := failing(lineOf(f, published), d, daemon)
+		line := lineOf(f, published)
+		fails, helps := failing(line, d, daemon)
+		reads := daemonReads(line, daemon)
 		if d.Action == disk.Ignore && f.Size == 0 {
 			continue // a disk without a size, such as a loop device without a file, or a drive without a medium
 		}
-		if d.Action == disk.Prove && os.Geteuid() == 0 {
+		if d.Action == disk.Prove && !reads && os.Geteuid() == 0 {
 			// The proof and the decision on its result are what the daemon does next, with the same functions.
 			if c, err = prove(ctx, f, s); err != nil {
 				if errors.Is(err, format.ErrBusy) {
@@ -65,7 +76,10 @@ func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, 
 		}
 		c.Evidence = nil // a line of the table has no room for the evidence
 		why, next := policy.Words(f, &c, s, d)
-		if d.Action == disk.Prove {
+		switch {
+		case reads && d.Action == disk.Prove:
+			next = "the daemon reads or formats the disk now; to see the result: hotmount status"
+		case d.Action == disk.Prove:
 			next = "to read the disk, run as root: hotmount plan"
 		}
 		if fails != "" {
@@ -92,6 +106,26 @@ func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, 
 		fmt.Fprintln(w, n)
 	}
 	return disks, err
+}
+
+// daemonReads reports whether the daemon reads or formats the disk of that line. A second reader would keep mkfs from
+// opening the disk.
+func daemonReads(l *disk.Line, daemon string) bool {
+	return daemon == "running" && l != nil && (l.Decision.Action == disk.Prove || l.Decision.Action == disk.Format)
+}
+
+// WarnMissing warns about class directories that do not exist. hotmount makes no class directory.
+func WarnMissing(w io.Writer, src config.Source, s *disk.Settings) error {
+	var warnings strings.Builder
+	for i := range s.Classes {
+		key, dir := fmt.Sprintf("classes[%d].directory", i), s.Classes[i].Directory
+		_, err := os.Stat(dir)
+		if at := config.Origin(src, key); at != "default" && errors.Is(err, fs.ErrNotExist) {
+			fmt.Fprintf(&warnings, "%s: warning: %s: %s does not exist; to make it: mkdir -p %[3]s\n", at, key, dir)
+		}
+	}
+	_, err := io.WriteString(w, warnings.String())
+	return err
 }
 
 // WarnUnused warns about the classes and exclusions in the configuration files that select none of the disks.

@@ -23,6 +23,7 @@ func prove(h inventory.Host) Prover {
 
 func TestPlan(t *testing.T) {
 	h := nodetest.New(t)
+	makeState(t, h)
 	settings := config.Default()
 	table := func() string {
 		t.Helper()
@@ -203,10 +204,36 @@ func TestPlanSaysWhatIsOff(t *testing.T) {
 			t.Errorf("%s: %q, %q", what, by["vdb"], by["vdd"])
 		}
 	}
+	check("not installed", "it was attached before hotmount was installed")
+	makeState(t, h)
 	check("lost", "hotmount state init")
 	if _, err := h.Store.Init(nil); err != nil {
 		t.Fatal(err)
 	}
 	nodetest.Write(t, h.Root, map[string]string{"etc/hotmount/hold": ""})
 	check("held", "/etc/hotmount/hold exists")
+}
+
+// makeState makes the state directory without a state, as after a loss of the state.
+func makeState(t *testing.T, h inventory.Host) {
+	t.Helper()
+	if err := os.MkdirAll(h.Store.State, 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDaemonReads(t *testing.T) {
+	line := func(a disk.Action) *disk.Line { return &disk.Line{Decision: disk.Decision{Action: a}} }
+	for _, c := range []struct {
+		line   *disk.Line
+		daemon string
+		want   bool
+	}{
+		{line(disk.Prove), "running", true}, {line(disk.Format), "running", true},
+		{line(disk.Prove), "down", false}, {line(disk.Hold), "running", false}, {line(disk.Ignore), "running", false}, {nil, "running", false},
+	} {
+		if got := daemonReads(c.line, c.daemon); got != c.want {
+			t.Errorf("%+v, %s: %v", c.line, c.daemon, got)
+		}
+	}
 }

@@ -80,13 +80,15 @@ func (u units) requestMount(ctx context.Context, f *disk.Facts, class *disk.Clas
 	})
 }
 
-// withRemedy adds a remedy to an error about a mount point on a full or read-only filesystem. Only hotmount doctor can
+// withRemedy adds a remedy to an error about a mount point in a directory that is missing, full or read-only. Only hotmount doctor can
 // find out whether the directory is read-only for every process or only in the daemon's sandbox (ProtectSystem= in
 // systemd.exec(5)).
 func withRemedy(err error, dir string) error {
 	switch {
 	case errors.Is(err, unix.ENOSPC):
 		return fmt.Errorf("%w: the disk is untouched, and hotmount mounts it when there is room for a directory; to see what is full: df -h %s; df -i %[2]s", err, dir)
+	case errors.Is(err, unix.ENOENT):
+		return fmt.Errorf("%w: the disk is untouched, and is mounted once its class directory exists; to make the directory: mkdir -p %s", err, dir)
 	case errors.Is(err, unix.EROFS):
 		return fmt.Errorf("%w: the disk is untouched, and is mounted once the directory can be written; for the cause and the remedy: hotmount doctor", err)
 	}

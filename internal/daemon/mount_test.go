@@ -144,11 +144,12 @@ func TestUntilUnmounted(t *testing.T) {
 	}
 }
 
-// TestRemedied checks that an error about a directory that is read-only or in a full filesystem has a remedy.
+// TestRemedied checks that an error about a directory that is missing, read-only or in a full filesystem has a remedy.
 func TestRemedied(t *testing.T) {
 	const readOnly = ": the disk is untouched, and is mounted once the directory can be written; for the cause and the remedy: hotmount doctor"
 	const full = ": the disk is untouched, and hotmount mounts it when there is room for a directory; to see what is full: df -h /srv; df -i /srv"
-	for errno, want := range map[error]string{unix.EROFS: readOnly, unix.ENOSPC: full, unix.EACCES: "", unix.ENOENT: ""} {
+	const missing = ": the disk is untouched, and is mounted once its class directory exists; to make the directory: mkdir -p /srv"
+	for errno, want := range map[error]string{unix.EROFS: readOnly, unix.ENOSPC: full, unix.EACCES: "", unix.ENOENT: missing} {
 		err := withRemedy(&os.PathError{Op: "mkdirat", Path: "/srv/a", Err: errno}, "/srv")
 		if err.Error() != "mkdirat /srv/a: "+errno.Error()+want || !errors.Is(err, errno) {
 			t.Errorf("%v: %v", errno, err)

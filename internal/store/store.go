@@ -122,6 +122,9 @@ func (s Store) Init(present []disk.Identity) (made bool, err error) {
 	return made, err
 }
 
+// Exists reports whether the state directory exists. Only the package's installation and InitState make it.
+func (s Store) Exists() bool { return exists(s.State) }
+
 // Removed reports whether the package was removed since Init. Disks that were attached while the package was removed
 // are not on record, so nothing may be formatted until Init runs. The package's prerm makes the file that shows the
 // removal. The package's postrm makes the file when dpkg does not call prerm.

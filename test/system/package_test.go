@@ -159,9 +159,12 @@ func TestPackage(t *testing.T) {
 		t.Fatal(err)
 	}
 	look := regexp.MustCompile(`(?m)^    (.*dpkg-deb -x hotmount_amd64.deb .*)$`).FindString(string(readme))
-	if plan := m.run("udevadm settle; cd /root; ln -s this.deb hotmount_amd64.deb; " + look + "; [ ! -e /var/lib/hotmount ]; [ ! -e /run/hotmount ]"); !regexpLine(plan, "^"+held+" .* hold ") || !regexpLine(plan, "^"+name+" .* keep ") {
+	if plan := m.run("udevadm settle; cd /root; ln -s this.deb hotmount_amd64.deb; " + look + "; [ ! -e /var/lib/hotmount ]; [ ! -e /run/hotmount ]"); !regexpLine(plan, "^"+held+" .* hold .*attached before hotmount was installed.*hotmount accept "+held) || !regexpLine(plan, "^"+name+" .* keep ") {
 		t.Errorf("planned before the installation: %s", plan)
 	}
+	// The installation also holds a disk that is attached after somebody initialised the state directory by hand.
+	m.run("look=$(mktemp -d); dpkg-deb -x /root/this.deb $look; $look/usr/bin/hotmount state init")
+	early, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "EARLY"})
 	m.run("systemctl mask hotmount-tidy; mkdir -p /etc/systemd/system-preset; echo 'disable hotmount*' >/etc/systemd/system-preset/00-admin.preset; echo postinst-end >/run/kill; ! " + install + "/root/this.deb >/root/first 2>&1; [ ! -e /run/kill ]; dpkg --configure -a")
 	if got := m.run("cat /root/first"); !strings.Contains(got, "/dev/"+held+" ") || !strings.Contains(got, "hotmount accept "+held) {
 		t.Errorf("the installation says: %s", got)
@@ -171,6 +174,7 @@ func TestPackage(t *testing.T) {
 	}
 	m.run("rm /etc/systemd/system-preset/00-admin.preset; systemctl unmask hotmount-tidy; systemctl preset hotmount hotmount-tidy hotmount-trim.timer; systemctl start hotmount")
 	m.waitForLog("/dev/" + held + " .*hold")
+	m.waitForLog("/dev/" + early + " .*hold: .*attached before hotmount was installed")
 	if got := m.run("systemctl is-enabled hotmount; hotmount history; blkid -p /dev/" + held + " || true"); got != "enabled" {
 		t.Errorf("after the first installation: %s", got)
 	}
