@@ -15,8 +15,8 @@ func releaseCommand() *cobra.Command {
 		Use:   "release {DISK | UUID}",
 		Short: "Unmount a disk so that it can be detached",
 		Long: "Unmount a disk that nothing uses. hotmount does not mount the disk again until the disk is attached again or\n" +
-			"accepted, or the machine reboots. The command prints that the disk is safe to detach once nothing on this machine uses\n" +
-			"the disk. The command also checks a disk that was unmounted earlier. The command ends no process, but names the processes that use the disk.",
+			"accepted, or the machine reboots. Once nothing on this machine uses the disk, the command prints that the disk\n" +
+			"is safe to detach. The command also checks a disk that was unmounted earlier. The command ends no process, but names the processes that use the disk.",
 		Args: args(cobra.ExactArgs(1)),
 		ValidArgsFunction: cli.CompleteFirst(func() []cobra.Completion {
 			return slices.Concat(cli.DisksWith(host, helper.Releasable)(), cli.UUIDsWith(host, cli.MountedOnly)())
@@ -26,6 +26,6 @@ func releaseCommand() *cobra.Command {
 			return r.Do(c.Context(), given[0])
 		},
 	}
-	c.Flags().BoolVar(&force, "force", false, "unmount the disk although pods use it: write their data first, and print which pods to delete")
+	c.Flags().BoolVar(&force, "force", false, "unmount the disk although pods use it: first write the pods' data to the disk, and print which pods to delete")
 	return c
 }

@@ -128,7 +128,7 @@ func TestStateReset(t *testing.T) {
 	if err := h.Store.GiveOut(f, "boot", "raw", "/mnt/raw/virtio-OLD"); err != nil {
 		t.Fatal(err)
 	}
-	refuses("a block volume", "/dev/vdd was given out as the block volume /mnt/raw/virtio-OLD")
+	refuses("a block volume", "first detach /dev/vdd, which was given out as the block volume /mnt/raw/virtio-OLD")
 	if err := os.RemoveAll(filepath.Join(h.Root, "sys/block/vdd")); err != nil {
 		t.Fatal(err)
 	}

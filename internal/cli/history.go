@@ -22,7 +22,7 @@ func PrintHistory(w io.Writer, all []disk.Record) error {
 		}
 		when := timestamp(r.Begun)
 		if noticed := r.Time(time.Now()); !noticed.Equal(r.Begun) {
-			when += " by a wrong clock, which was noticed at " + timestamp(noticed)
+			when += " (the clock was wrong, as hotmount noticed at " + timestamp(noticed) + ")"
 		}
 		_, err := fmt.Fprintf(w, "%s  %s %s on %s, by the %s\n  disk: %s\n  outcome: %s\n  evidence:\n%s",
 			when, cmp.Or(r.Type, disk.XFS), r.UUID, disk.Visible(r.Name), disk.Visible(r.By), describe(r.Identity), outcome, indented(r.Evidence))

@@ -37,7 +37,7 @@ func TestPrintHistory(t *testing.T) {
   disk: no serial, 0 B, no slot, disk sequence number 13 of boot b
   outcome: not recorded: the format still runs, or a crash ended it
   evidence:
-3026-11-21T07:00:00Z by a wrong clock, which was noticed at 2026-11-21T07:00:00Z  xfs V on vdc, by the operator
+3026-11-21T07:00:00Z (the clock was wrong, as hotmount noticed at 2026-11-21T07:00:00Z)  xfs V on vdc, by the operator
   disk: no serial, 0 B, no slot, disk sequence number 13 of boot b
   outcome: not recorded: the format still runs, or a crash ended it
   evidence:

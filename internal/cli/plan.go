@@ -167,7 +167,7 @@ func OtherSettings(w io.Writer, st store.Store, s *disk.Settings) error {
 	here, err := byKey(s)
 	daemons, theirErr := byKey(theirs)
 	if err := errors.Join(err, theirErr); err != nil {
-		return fmt.Errorf("cannot compare the settings with the daemon's: %w", err)
+		return fmt.Errorf("cannot compare the settings with the daemon's settings: %w", err)
 	}
 	var differ []string
 	for key, value := range here {

@@ -110,6 +110,6 @@ func (c class) checkOverlap(earlier class) {
 		c.add(at, "found the same selectors as in %s, which gets all these disks, expected other selectors", name)
 	}
 	if a, b := c.Directory, earlier.Directory; a != "" && b != "" && (isWithin(a, b) || isWithin(b, a)) {
-		c.add(c.places["directory"], "found %s, %s has %s, expected directories that do not contain each other", quote(a), name, quote(b))
+		c.add(c.places["directory"], "found %s, and %s has %s, expected directories that do not contain each other", quote(a), name, quote(b))
 	}
 }

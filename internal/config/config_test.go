@@ -317,9 +317,9 @@ func TestFaultsOfFile(t *testing.T) {
 		{"classes:\n- blank: full", "FILE:2: classes[0]: found no name, expected one\nFILE:2: classes[0]: found no directory, expected one"},
 		{"classes: [" + strings.Repeat("{},", 65) + "]", `FILE:1: classes: found a list of 65 entries, expected at most 64`},
 		{"classes:\n- {name: a, directory: /a}\n- {name: a, directory: /b}", `FILE:3: classes[1].name: found "a", which is the name of classes[0] (line 2), expected a name that nothing else has`},
-		{"classes:\n- {name: a, directory: /a}\n- {name: b, directory: /a}", `FILE:3: classes[1].directory: found "/a", classes[0] (line 2) has "/a", expected directories that do not contain each other`},
-		{"classes:\n- {name: a, directory: /a}\n- {name: b, directory: /a/b}", `FILE:3: classes[1].directory: found "/a/b", classes[0] (line 2) has "/a", expected directories that do not contain each other`},
-		{"classes:\n- {name: a, directory: /a/b}\n- {name: b, directory: /a}", `FILE:3: classes[1].directory: found "/a", classes[0] (line 2) has "/a/b", expected directories that do not contain each other`},
+		{"classes:\n- {name: a, directory: /a}\n- {name: b, directory: /a}", `FILE:3: classes[1].directory: found "/a", and classes[0] (line 2) has "/a", expected directories that do not contain each other`},
+		{"classes:\n- {name: a, directory: /a}\n- {name: b, directory: /a/b}", `FILE:3: classes[1].directory: found "/a/b", and classes[0] (line 2) has "/a", expected directories that do not contain each other`},
+		{"classes:\n- {name: a, directory: /a/b}\n- {name: b, directory: /a}", `FILE:3: classes[1].directory: found "/a", and classes[0] (line 2) has "/a/b", expected directories that do not contain each other`},
 		{"classes:\n- {name: a, directory: /a}\n- {name: b, directory: /ab}\n- {name: B, directory: x}\n- {name: C, directory: y}", strings.Join([]string{
 			`FILE:4: classes[2].name: found "B", ` + nameWords,
 			`FILE:4: classes[2].directory: found "x", ` + pathWords,
@@ -436,7 +436,7 @@ func TestOptions(t *testing.T) {
 		forOthers   = "no option that lets users other than root mount and unmount"
 		when        = "no option about when to mount: hotmount decides this"
 		act         = "no option that makes mount(8) do anything but mount the disk"
-		propagation = "no option for propagation: the mount of the class directory sets it"
+		propagation = "no option for propagation: the mount of the class directory sets the propagation"
 		helper      = "no option that makes a helper unmount the disk"
 		device      = "no option that adds another device"
 		twin        = "no option that allows two filesystems with one UUID"

@@ -84,7 +84,7 @@ func (e exclusion) wrongName(name string) string {
 	switch {
 	case transport == "":
 	case len(e.Transport) > 0 && !slices.Contains(e.buses(), transport):
-		return "a pattern that can match something: the exclusion's transport is " + strings.Join(e.Transport, ", ")
+		return "a pattern that can match a disk: the exclusion matches only disks with the transport " + strings.Join(e.Transport, " or ")
 	case complete && !regexp.MustCompile(diskName).MatchString(start):
 		return "the name of a disk, such as vdb or nvme0n1, or of a partition, such as vdb1 or nvme0n1p1"
 	}
@@ -145,7 +145,7 @@ func tooMuch(transports []string, key, pattern string) string {
 	if key == "serial" && len(transports) > 1 && slices.Contains(transports, "virtio") {
 		// The exclusion probably means a virtio disk, even if it covers other disks too.
 		if expected := attributes["virtio"][key].wrong("virtio", key, pattern); expected != "" {
-			return expected + " (to exclude only other disks: transport: [scsi])"
+			return expected + " (if you mean other disks, name their transport, such as transport: [scsi])"
 		}
 	}
 	if key == "wwn" && slices.Contains(transports, "scsi") && strings.HasPrefix(pattern, "0x") {
@@ -171,7 +171,7 @@ func (l limit) wrong(transport, key, pattern string) string {
 	case l.maxLength > 0 && minLength(pattern) > l.maxLength:
 		return fmt.Sprintf("at most %d characters: %s cuts %ss to this length", l.maxLength, transport, key)
 	case l.begins != nil && !slices.ContainsFunc(l.begins, begins):
-		return fmt.Sprintf("a value that begins with %s: %s disks have no other %s", strings.Join(l.begins, " or "), transport, key)
+		return fmt.Sprintf("a value that begins with %s, like every %s of %s disks", strings.Join(l.begins, " or "), key, transport)
 	}
 	return ""
 }

@@ -72,7 +72,7 @@ func TestFaultsOfSelectors(t *testing.T) {
 		"serial: [\"\"]":                                 `classes[0].serial[0]: found "", ` + textWords,
 		"serial: [\"a\\tb\"]":                            `classes[0].serial[0]: found "a\tb", ` + textWords,
 		"serial: [\"[\"]":                                `classes[0].serial[0]: found "[", ` + textWords + "; a bracket is not closed, or nothing follows a backslash",
-		"serial: [\"a[z-b]\"]":                           `classes[0].serial[0]: found "a[z-b]", expected a pattern that can match something: in [z-a] the first character comes after the last`,
+		"serial: [\"a[z-b]\"]":                           `classes[0].serial[0]: found "a[z-b]", expected a pattern that can match a disk: in [z-a] the first character comes after the last`,
 		`mkfs_options: ["-f"]`:                           `classes[0].mkfs_options[0]: found "-f", expected ` + expectedMkfs,
 		`mkfs_options: ["-i size=1024 -f"]`:              `classes[0].mkfs_options[0]: found "-i size=1024 -f", expected ` + expectedMkfs,
 		`mkfs_options: ["-m crc=0"]`:                     `classes[0].mkfs_options[0]: found "-m crc=0", expected ` + expectedMkfs,
@@ -108,8 +108,8 @@ func TestFaultsOfSelectors(t *testing.T) {
 	}
 	for file, want := range map[string]string{
 		"exclude: [{}]": "FILE:1: exclude[0]: found no selector, expected at least one of " + strings.Join(names(selectorKeys), ", "),
-		"exclude: [{serial: [0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f]}]": `FILE:1: exclude[0].serial[0]: found "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f", expected at most 20 characters: virtio cuts serials to this length (to exclude only other disks: transport: [scsi])`,
-		"exclude: [{serial: [0b0f1c6e-2b3c-4d61-9c2*]}]":              `FILE:1: exclude[0].serial[0]: found "0b0f1c6e-2b3c-4d61-9c2*", expected at most 20 characters: virtio cuts serials to this length (to exclude only other disks: transport: [scsi])`,
+		"exclude: [{serial: [0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f]}]": `FILE:1: exclude[0].serial[0]: found "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f", expected at most 20 characters: virtio cuts serials to this length (if you mean other disks, name their transport, such as transport: [scsi])`,
+		"exclude: [{serial: [0b0f1c6e-2b3c-4d61-9c2*]}]":              `FILE:1: exclude[0].serial[0]: found "0b0f1c6e-2b3c-4d61-9c2*", expected at most 20 characters: virtio cuts serials to this length (if you mean other disks, name their transport, such as transport: [scsi])`,
 		"exclude: [{transport: [virtio], wwn: [naa.5*]}]":             `FILE:1: exclude[0].wwn: found "naa.5*", expected none: virtio disks have no wwn`,
 		"exclude: [{names: ['vd*'], model: [X]}]":                     `FILE:1: exclude[0].model: found "X", expected none: virtio disks have no model`,
 		"exclude: [{transport: [nvme], vendor: [Samsung]}]":           `FILE:1: exclude[0].vendor: found "Samsung", expected none: nvme disks have no vendor`,
@@ -117,13 +117,13 @@ func TestFaultsOfSelectors(t *testing.T) {
 		"exclude: [{mapper_names: [a], model: [X]}]":                  `FILE:1: exclude[0].model: found "X", expected none: dm disks have no model`,
 		"exclude: [{names: ['vd*'], mapper_names: [a]}]":              `FILE:1: exclude[0].mapper_names: found "a", expected none: virtio disks have no mapper_names`,
 		"exclude: [{transport: [scsi, nvme], mapper_names: [a]}]":     `FILE:1: exclude[0].mapper_names: found "a", expected none: scsi and nvme disks have no mapper_names`,
-		"exclude: [{transport: [nvme], names: [vdb]}]":                `FILE:1: exclude[0].names[0]: found "vdb", expected a pattern that can match something: the exclusion's transport is nvme`,
+		"exclude: [{transport: [nvme], names: [vdb]}]":                `FILE:1: exclude[0].names[0]: found "vdb", expected a pattern that can match a disk: the exclusion matches only disks with the transport nvme`,
 		"exclude: [{names: [nvme0]}]":                                 `FILE:1: exclude[0].names[0]: found "nvme0", ` + diskWords,
-		"exclude: [{serial: ['[b-a]'], model: ['re:Samsung SSD 870 EVO.*'], transport: [scsi]}]": `FILE:1: exclude[0].serial[0]: found "[b-a]", expected a pattern that can match something: in [z-a] the first character comes after the last` + "\n" +
+		"exclude: [{serial: ['[b-a]'], model: ['re:Samsung SSD 870 EVO.*'], transport: [scsi]}]": `FILE:1: exclude[0].serial[0]: found "[b-a]", expected a pattern that can match a disk: in [z-a] the first character comes after the last` + "\n" +
 			`FILE:1: exclude[0].model[0]: found "re:Samsung SSD 870 EVO.*", expected at most 16 characters: scsi cuts models to this length`,
 		"exclude: [{partitions: false}]":                                                             "FILE:1: exclude[0]: found no selector, expected at least one of " + strings.Join(names(selectorKeys), ", "),
-		"exclude: [{transport: [virtio], names: [sdb], serial: [x]}]":                                `FILE:1: exclude[0].names[0]: found "sdb", expected a pattern that can match something: the exclusion's transport is virtio`,
-		"exclude: [{names: ['*'], serial: [ABCDEFGHIJKLMNOPQRSTU]}]":                                 `FILE:1: exclude[0].serial[0]: found "ABCDEFGHIJKLMNOPQRSTU", expected at most 20 characters: virtio cuts serials to this length (to exclude only other disks: transport: [scsi])`,
+		"exclude: [{transport: [virtio], names: [sdb], serial: [x]}]":                                `FILE:1: exclude[0].names[0]: found "sdb", expected a pattern that can match a disk: the exclusion matches only disks with the transport virtio`,
+		"exclude: [{names: ['*'], serial: [ABCDEFGHIJKLMNOPQRSTU]}]":                                 `FILE:1: exclude[0].serial[0]: found "ABCDEFGHIJKLMNOPQRSTU", expected at most 20 characters: virtio cuts serials to this length (if you mean other disks, name their transport, such as transport: [scsi])`,
 		"exclude: [{transport: [virtio], names: ['*'], wwn: [x]}]":                                   `FILE:1: exclude[0].wwn: found "x", expected none: virtio disks have no wwn`,
 		"exclude: [{names: [dm-]}]":                                                                  `FILE:1: exclude[0].names[0]: found "dm-", ` + diskWords,
 		"exclude: [{nane: x}]":                                                                       `FILE:1: exclude[0].nane: unknown key, did you mean "names"?`,
@@ -145,13 +145,13 @@ func TestSelectorsWithoutDisks(t *testing.T) {
 		"names: [\"dm?\"]":                                                         "",
 		"names: [\"re:[^\\\\x00-\\\\x{10FFFF}]\"]":                                 "",
 		"{transport: [virtio], serial: [ABCDEFGHIJKLMNOPQRSTU]}":                   `exclude[0].serial[0]: found "ABCDEFGHIJKLMNOPQRSTU", expected at most 20 characters: virtio cuts serials to this length`,
-		"{transport: [nvme], names: [vdb]}":                                        `exclude[0].names[0]: found "vdb", expected a pattern that can match something: the exclusion's transport is nvme`,
-		"{transport: [virtio-scsi], names: [vdb]}":                                 `exclude[0].names[0]: found "vdb", expected a pattern that can match something: the exclusion's transport is virtio-scsi`,
+		"{transport: [nvme], names: [vdb]}":                                        `exclude[0].names[0]: found "vdb", expected a pattern that can match a disk: the exclusion matches only disks with the transport nvme`,
+		"{transport: [virtio-scsi], names: [vdb]}":                                 `exclude[0].names[0]: found "vdb", expected a pattern that can match a disk: the exclusion matches only disks with the transport virtio-scsi`,
 		"{transport: [virtio-scsi, scsi], names: [sdb], vendor: [QEMU], wwn: [x]}": "",
 		"{names: [vdb], serial: [\"ABCDEFGHIJKLMNOPQRS-?*\"]}":                     `exclude[0].serial[0]: found "ABCDEFGHIJKLMNOPQRS-?*", expected at most 20 characters: virtio cuts serials to this length`,
 		"{names: [vdb], serial: [\"re:A{21}|B{22,}\"]}":                            `exclude[0].serial[0]: found "re:A{21}|B{22,}", expected at most 20 characters: virtio cuts serials to this length`,
-		"{serial: [\"re:WD-[0-9A-Z]{22}\"]}":                                       `exclude[0].serial[0]: found "re:WD-[0-9A-Z]{22}", expected at most 20 characters: virtio cuts serials to this length (to exclude only other disks: transport: [scsi])`,
-		"{vendor: [\"Red Hat Inc\"]}":                                              `exclude[0].vendor[0]: found "Red Hat Inc", expected a value that begins with 0x: virtio disks have no other vendor; or at most 8 characters: scsi cuts vendors to this length`,
+		"{serial: [\"re:WD-[0-9A-Z]{22}\"]}":                                       `exclude[0].serial[0]: found "re:WD-[0-9A-Z]{22}", expected at most 20 characters: virtio cuts serials to this length (if you mean other disks, name their transport, such as transport: [scsi])`,
+		"{vendor: [\"Red Hat Inc\"]}":                                              `exclude[0].vendor[0]: found "Red Hat Inc", expected a value that begins with 0x, like every vendor of virtio disks; or at most 8 characters: scsi cuts vendors to this length`,
 		"{names: [vdb], model: [X]}":                                               `exclude[0].model: found "X", expected none: virtio disks have no model`,
 		"{transport: [virtio], wwn: [naa.5*]}":                                     `exclude[0].wwn: found "naa.5*", expected none: virtio disks have no wwn`,
 		`wwn: ["0x5000*"]`:                                                         `exclude[0].wwn[0]: found "0x5000*", expected the value in /sys/block/DISK/wwid or device/wwid, did you mean "naa.5000*"?`,
@@ -170,12 +170,12 @@ func TestSelectorsWithoutDisks(t *testing.T) {
 		"{transport: [nvme], wwn: ['0x5000*']}":                                    `exclude[0].wwn[0]: found "0x5000*", ` + nvmeWords,
 		"{transport: [nvme, virtio], wwn: ['re:naa[.]5.*']}":                       `exclude[0].wwn[0]: found "re:naa[.]5.*", ` + nvmeWords,
 		"{transport: [nvme], serial: [n4294967295-ABCDEFGHIJKLMNOPQRSTU]}":         `exclude[0].serial[0]: found "n4294967295-ABCDEFGHIJKLMNOPQRSTU", expected at most 32 characters: nvme cuts serials to this length`,
-		"{transport: [nvme, virtio], serial: [n4294967295-ABCDEFGHIJKLMNOPQRSTU]}": `exclude[0].serial[0]: found "n4294967295-ABCDEFGHIJKLMNOPQRSTU", expected at most 20 characters: virtio cuts serials to this length (to exclude only other disks: transport: [scsi])`,
+		"{transport: [nvme, virtio], serial: [n4294967295-ABCDEFGHIJKLMNOPQRSTU]}": `exclude[0].serial[0]: found "n4294967295-ABCDEFGHIJKLMNOPQRSTU", expected at most 20 characters: virtio cuts serials to this length (if you mean other disks, name their transport, such as transport: [scsi])`,
 		"{transport: [scsi], model: [Samsung SSD 870 EVO]}":                        `exclude[0].model[0]: found "Samsung SSD 870 EVO", expected at most 16 characters: scsi cuts models to this length`,
 		"{names: ['sd*'], vendor: ['SEAGATE X*']}":                                 `exclude[0].vendor[0]: found "SEAGATE X*", expected at most 8 characters: scsi cuts vendors to this length`,
-		"{transport: [virtio], vendor: [QEMU]}":                                    `exclude[0].vendor[0]: found "QEMU", expected a value that begins with 0x: virtio disks have no other vendor`,
+		"{transport: [virtio], vendor: [QEMU]}":                                    `exclude[0].vendor[0]: found "QEMU", expected a value that begins with 0x, like every vendor of virtio disks`,
 		"{transport: [virtio, dm], model: [X]}":                                    `exclude[0].model: found "X", expected none: virtio and dm disks have no model`,
-		"{transport: [nvme], names: ['re:vd.']}":                                   `exclude[0].names[0]: found "re:vd.", expected a pattern that can match something: the exclusion's transport is nvme`,
+		"{transport: [nvme], names: ['re:vd.']}":                                   `exclude[0].names[0]: found "re:vd.", expected a pattern that can match a disk: the exclusion matches only disks with the transport nvme`,
 		"names: [vd]":                                                              `exclude[0].names[0]: found "vd", ` + diskWords,
 		"names: [vdb, nvme0]":                                                      `exclude[0].names[1]: found "nvme0", ` + diskWords,
 		"names: [nvme0n1p]":                                                        `exclude[0].names[0]: found "nvme0n1p", ` + diskWords,
@@ -220,8 +220,8 @@ func TestPossibleSelectors(t *testing.T) {
 
 const (
 	rangeWords = `expected a range of sizes such as 5GiB..100GiB, 5GiB.. or ..100GiB, the first size not larger than the second`
-	nvmeWords  = `expected a value that begins with eui. or nvme. or uuid.: nvme disks have no other wwn`
+	nvmeWords  = `expected a value that begins with eui. or nvme. or uuid., like every wwn of nvme disks`
 	diskWords  = `expected the name of a disk, such as vdb or nvme0n1, or of a partition, such as vdb1 or nvme0n1p1`
 	textWords  = `expected a pattern of at most 128 visible characters: a glob such as FAST-*, or a regular expression after re:`
-	kindWords  = `expected a pattern that can match something: beside vd, sd and nvme a kind of device is named by its letters, such as dm-*`
+	kindWords  = `expected a pattern that can match a disk: beside vd, sd and nvme a kind of device is named by its letters, such as dm-*`
 )

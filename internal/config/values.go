@@ -89,7 +89,7 @@ func wrongPattern(s, expected string) string {
 	} else if _, err := path.Match(s, ""); err != nil {
 		return expected + "; a bracket is not closed, or nothing follows a backslash"
 	} else if emptyBracket(s) {
-		return "a pattern that can match something: in [z-a] the first character comes after the last"
+		return "a pattern that can match a disk: in [z-a] the first character comes after the last"
 	}
 	return ""
 }
@@ -161,7 +161,7 @@ func refusal(name string) string {
 	case "remount", "bind", "rbind", "move", "loop", "offset", "sizelimit", "encryption":
 		return "no option that makes mount(8) do anything but mount the disk"
 	case "shared", "rshared", "slave", "rslave", "private", "rprivate", "unbindable", "runbindable":
-		return "no option for propagation: the mount of the class directory sets it"
+		return "no option for propagation: the mount of the class directory sets the propagation"
 	case "helper", "uhelper":
 		return "no option that makes a helper unmount the disk"
 	case "logdev", "rtdev", "journal_dev", "journal_path":

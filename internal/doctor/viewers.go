@@ -63,7 +63,7 @@ func (e *examiner) judgeViewer(c *disk.Class, v *View, p *Process, host place, g
 		e.disksSeen(c, v, p, &seen, host, disks)
 	case p.Role == Provisioner: // the provisioner may serve only other classes
 	case sees == seesAbsent:
-		then := "no pod that uses a disk starts"
+		then := "pods that use a disk do not start"
 		if p.Role == Agent {
 			then = consequence(Agent)
 		}

@@ -495,7 +495,7 @@ func TestObstacles(t *testing.T) {
 		{name: "blkid killed", before: func(w *world) { w.On(blkidLine, runtest.Fail(dead)) }, err: "signal: killed"},
 		{name: "blkid ambivalent without a word", before: func(w *world) { w.On(blkidLine, runtest.Print("", 8)) }, err: "cannot understand"},
 		{name: "blkid complains", before: func(w *world) { w.On(blkidLine, runtest.Complain("error", 2)) }, err: "cannot understand"},
-		{name: "a filesystem", before: func(w *world) { w.put(0, super(w.t, "xfs.head", other)); w.named(other) }, err: `not proven blank but "filesystem"`},
+		{name: "a filesystem", before: func(w *world) { w.put(0, super(w.t, "xfs.head", other)); w.named(other) }, err: `not proven blank: the content is "filesystem"`},
 
 		// Writes of another process.
 		{name: "written while it was read", before: func(w *world) { w.whenRun(blkidLine, write) }, err: "1 writes"},
@@ -551,14 +551,14 @@ func TestObstacles(t *testing.T) {
 		{name: "another node at the last moment", before: func(w *world) { w.onBegin = func() { w.nodeDev.Minor++ } }, err: "device number", begun: true},
 
 		// Half-made filesystems.
-		{name: "half made, not asked to make it again", before: func(w *world) { w.halfMade(uuid) }, err: `not proven blank but "half-made"`},
+		{name: "half made, not asked to make it again", before: func(w *world) { w.halfMade(uuid) }, err: `not proven blank: the content is "half-made"`},
 		{name: "half made by somebody else", before: func(w *world) { w.halfMade(other) }, recover: true, err: "is " + other + ", not " + uuid},
-		{name: "asked to make again a blank disk", recover: true, err: `not proven half-made but "blank"`},
-		{name: "asked to make again a whole filesystem", before: func(w *world) { w.mkfs(run.Command{}) }, recover: true, err: `not proven half-made but "filesystem"`},
+		{name: "asked to make again a blank disk", recover: true, err: `not proven half-made: the content is "blank"`},
+		{name: "asked to make again a whole filesystem", before: func(w *world) { w.mkfs(run.Command{}) }, recover: true, err: `not proven half-made: the content is "filesystem"`},
 		{name: "half made, and something else", before: func(w *world) {
 			w.halfMade(uuid)
 			w.On(blkidLine, runtest.Print("ID_FS_TYPE=xfs\nID_PART_TABLE_TYPE=dos\n", 0))
-		}, recover: true, err: `not proven half-made but "other"`},
+		}, recover: true, err: `not proven half-made: the content is "other"`},
 		{name: "half made, finished by somebody", before: func(w *world) { w.halfMade(uuid) }, between: func(w *world) { w.put(0, super(w.t, "xfs.head", uuid)) }, recover: true, err: "another machine writes to the disk"},
 		{name: "half made, replaced at the last moment", before: func(w *world) {
 			w.halfMade(uuid)
@@ -568,7 +568,7 @@ func TestObstacles(t *testing.T) {
 			w.halfMade(uuid)
 			w.facts.Standing.Intent.Over = true
 			w.put(size/2, []byte("old data"))
-		}, recover: true, byte: true, err: `not proven half-made but "unknown"`},
+		}, recover: true, byte: true, err: `not proven half-made: the content is "unknown"`},
 		{name: "half made, written while it settled", before: func(w *world) {
 			w.halfMade(uuid)
 			w.after(4*time.Second, write)
@@ -1622,7 +1622,7 @@ func TestPeopleReadErrors(t *testing.T) {
 		w := newWorld(t)
 		w.put(1<<20, []byte("EFI PART"))
 		err := w.work("full", false, nil)
-		want := `cannot make a filesystem on vdb (disk sequence number 12): the disk was not proven blank but "unknown"`
+		want := `cannot make a filesystem on vdb (disk sequence number 12): the disk was not proven blank: the content is "unknown"`
 		if fmt.Sprint(err) != want {
 			t.Errorf("%v", err)
 		}

@@ -18,9 +18,9 @@ func TestTokenOnABlankDisk(t *testing.T) {
 		proven disk.Content
 		want   string
 	}{
-		{nil, disk.Content{Kind: disk.Blank, Proven: true}, "no content is known that could be overwritten"},
+		{nil, disk.Content{Kind: disk.Blank, Proven: true}, "the disk has no proven content that the token may overwrite"},
 		{&disk.Given{}, disk.Content{Kind: disk.Blank, Proven: true}, ""},
-		{&disk.Given{}, disk.Content{Kind: disk.Blank}, "no content is known that could be overwritten"},
+		{&disk.Given{}, disk.Content{Kind: disk.Blank}, "the disk has no proven content that the token may overwrite"},
 		{nil, disk.Content{Kind: disk.Other, Proven: true}, ""},
 	} {
 		f.Standing.Given = tt.given

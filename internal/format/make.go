@@ -280,10 +280,10 @@ func (s *Session) checkPermitted(o MakeOptions) error {
 	case o.Token != "":
 		// A token also allows a format of a former block volume that looks blank.
 		if !s.proven.Proven || s.proven.Kind == disk.Blank && s.disk.Standing.Given == nil {
-			return fmt.Errorf("no content is known that could be overwritten: the content is %q", s.proven.Kind)
+			return fmt.Errorf("the disk has no proven content that the token may overwrite: the content is %q", s.proven.Kind)
 		}
 	case s.proven.Kind != want || !s.proven.Proven:
-		return fmt.Errorf("the disk was not proven %s but %q", want, s.proven.Kind)
+		return fmt.Errorf("the disk was not proven %s: the content is %q", want, s.proven.Kind)
 	case o.RecoverHalfMade && s.disk.Standing.IntentDoubt:
 		return fmt.Errorf("the half-made filesystem %s may be another disk's", s.proven.UUID)
 	case o.RecoverHalfMade && s.proven.UUID != o.Intent.UUID:

@@ -191,7 +191,7 @@ func notConfirmable(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Dec
 	if next != "" {
 		why += "; " + next
 	}
-	but := "the disk is not refused for its content, but "
+	but := "the disk's content is not the reason for the decision "
 	if d.Action == disk.Hold || d.Reason == disk.ReasonSerialTwice { // the content may be a reason, too
 		but = ""
 	}

@@ -77,7 +77,7 @@ func volumeWords(uuid, node, class string) string {
 	}
 	note := ""
 	if node == "" {
-		note = ", if the node is named after its host, because the configuration does not set node"
+		note = "; the configuration does not set node, so hotmount took the host's name for the node's name"
 	}
 	return fmt.Sprintf("%s%s keeps its old capacity (node %s, StorageClass %s%s)", keeps, disk.VolumeName(uuid, name, class), disk.Visible(name), class, note)
 }

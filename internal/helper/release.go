@@ -71,7 +71,7 @@ func (r *Release) Do(ctx context.Context, which string) error {
 		// as before.
 		_, backErr := control.Ask(ctx, r.Socket, control.Request{Do: "accept", Disk: f.Name, Seq: f.Seq})
 		if backErr == nil {
-			backErr = errors.New("until then hotmount mounts the disk again")
+			backErr = errors.New("hotmount mounts the disk again until hotmount release succeeds")
 		}
 		return errors.Join(err, backErr)
 	}

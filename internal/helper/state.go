@@ -112,7 +112,7 @@ func KeepState(ctx context.Context, h inventory.Host, socket string, w io.Writer
 		fmt.Fprintln(w, "the records already belong to this machine-id")
 		return nil
 	}
-	fmt.Fprintln(w, "the records belong to this worker again; no disk is held any more because of the new machine-id")
+	fmt.Fprintln(w, "the records belong to this worker again; hotmount no longer holds disks for the reason new-machine-id")
 	return Rescan(ctx, socket) // the daemon re-examines the disks that it has held
 }
 
@@ -165,7 +165,7 @@ func resettable(ctx context.Context, h inventory.Host, socket string, load func(
 	}
 	for i := range disks {
 		if f := &disks[i]; f.Standing.Given != nil {
-			return fmt.Errorf("%s was given out as the block volume %s, and without the record hotmount could format the disk; first detach the disk", f.Node(), disk.Visible(f.Standing.Given.Link))
+			return fmt.Errorf("first detach %s, which was given out as the block volume %s: without the record of this volume, hotmount could format the disk", f.Node(), disk.Visible(f.Standing.Given.Link))
 		}
 	}
 	return nil

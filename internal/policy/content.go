@@ -19,7 +19,7 @@ var giving = []rule{{
 	means:     "the disk has the serial of a block volume that was given out, but may be another disk",
 	why:       otherBlockWhy,
 	remedy: func(w *wording) string {
-		return "if this is the same disk, or nobody needs the block volume: hotmount accept " + w.f.Name
+		return "if this is the disk of the block volume, or nobody needs that volume: hotmount accept " + w.f.Name
 	},
 }, {
 	reason: disk.ReasonOtherClass, action: disk.Hold, situations: raw, lift: byAccept, kind: HoldData,
@@ -35,7 +35,7 @@ var giving = []rule{{
 		return in.f.Standing.Given == nil && in.f.Holds() && !in.f.Standing.Lifted(disk.ReasonContent, knownUUID(in.f))
 	},
 	names:     func(in input) (string, string) { return knownUUID(in.f), "" },
-	condition: "udev reports nothing on the disk, or the disk was given out before", means: "the disk holds data, and the user of a block volume would overwrite it",
+	condition: "udev reports nothing on the disk, or the disk was already given out as a block volume", means: "the disk holds data, and the user of a block volume would overwrite it",
 	found:  func(w *wording) string { return textIf(w.f.Holds(), held(w.f)) },
 	remedy: func(w *wording) string { return "if nothing on the disk is needed: hotmount accept " + w.f.Name },
 }, {
@@ -44,7 +44,7 @@ var giving = []rule{{
 		return in.f.Standing.Given == nil && stillMissing(in.f, in.f.Standing.FormerSerial, disk.ReasonFormerSerial)
 	},
 	names:     func(in input) (string, string) { return in.f.Standing.FormerSerial.UUID, "" },
-	condition: "no data was on a disk with the same serial or WWN", means: "the disk looks blank, but a disk with the same serial or WWN held data",
+	condition: "no disk with the same serial or WWN held data", means: "the disk looks blank, but a disk with the same serial or WWN held data",
 	found:  func(w *wording) string { return sighted(w.f.Standing.FormerSerial) },
 	remedy: giveUp,
 }}
@@ -125,7 +125,7 @@ var mountable = []rule{{
 		if w.c.Kind != disk.Filesystem {
 			return "make sure that nobody else uses the disk, then: hotmount accept " + w.f.Name
 		}
-		return say("find out who uses the disk; then, to use it as it is: hotmount accept %s; ", w.f.Name) + wipe(w)
+		return say("find out who uses the disk; then, to use the disk as it is: hotmount accept %s; ", w.f.Name) + wipe(w)
 	},
 }, {
 	reason: disk.ReasonShared, action: disk.Hold, situations: filesystem, names: theFilesystem,

@@ -126,7 +126,7 @@ func Consider(f *disk.Facts, s *disk.Settings) (classes []Considered, exclusions
 		case asks && before != nil:
 			one.Verdict = "would select " + selected(f, &one) + ", but " + disk.Visible(before.Class.Name) + " comes first"
 		case asks && has != nil:
-			one.Verdict = "would select " + selected(f, &one) + ", but it is a volume of class " + disk.Visible(has.Name)
+			one.Verdict = "would select " + selected(f, &one) + ", but " + disk.Visible(f.Name) + " is a volume of class " + disk.Visible(has.Name)
 		case one.Other && f.System == "" && len(exclusions) == 0:
 			one.Verdict = "has " + selected(f, &one)
 		case asks:

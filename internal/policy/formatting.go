@@ -66,7 +66,7 @@ var formattable = []rule{{
 	// A corrected configuration may exclude the disk.
 	reason: disk.ReasonSettings, action: disk.Hold, situations: raw | blank, kind: HoldOperator,
 	when:      func(in input) bool { return in.s.Fault != "" && in.f.Standing.Given == nil },
-	condition: "the configuration has no fault, or the disk was given out before", means: "the configuration has a fault: until it is corrected, hotmount uses only disks on record",
+	condition: "the configuration has no fault, or the disk was already given out as a block volume", means: "the configuration has a fault: until it is corrected, hotmount uses only disks on record",
 	found:  func(w *wording) string { return w.s.Fault },
 	remedy: func(*wording) string { return "to see each fault: hotmount config check" },
 }, {
@@ -129,14 +129,14 @@ var formattable = []rule{{
 	reason: disk.ReasonFormerSerial, action: disk.Hold, situations: blank, lift: byAccept,
 	when:      func(in input) bool { return missing(in, in.f.Standing.FormerSerial, disk.ReasonFormerSerial) },
 	names:     func(in input) (string, string) { return in.f.Standing.FormerSerial.UUID, "" },
-	condition: "no data was on a disk with the same serial or WWN",
+	condition: "no disk with the same serial or WWN held data",
 }, {
 	reason: disk.ReasonFormerSlot, action: disk.Hold, situations: blank, lift: byAccept, givesUp: true, kind: HoldData, peers: atItsSlot,
 	when: func(in input) bool {
 		return in.f.Moved == nil && missing(in, in.f.Standing.FormerSlot, disk.ReasonFormerSlot)
 	},
 	names:     func(in input) (string, string) { return in.f.Standing.FormerSlot.UUID, "" },
-	condition: "no data that was in the disk's slot is missing", means: "the disk looks blank, but data that was in its slot at the last boot is missing",
+	condition: "no missing data was in the disk's slot at the last boot", means: "the disk looks blank, but data that was in its slot at the last boot is missing",
 	found:  inItsSlot,
 	remedy: giveUp,
 }, {
@@ -212,7 +212,7 @@ func possiblySameDisk(p *disk.Identity) string {
 	if p == nil {
 		return ""
 	}
-	return say("hotmount recorded a disk at that time, and this may be it: sequence number %d (%s, at %s, %s)", p.Seq, serial(p.Serial), slot(p.Slot), disk.HumanSize(p.Size))
+	return say("this may be the disk that hotmount recorded at that time: sequence number %d (%s, at %s, %s)", p.Seq, serial(p.Serial), slot(p.Slot), disk.HumanSize(p.Size))
 }
 
 func inItsSlot(w *wording) string {

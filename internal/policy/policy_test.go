@@ -1230,7 +1230,7 @@ func TestWordsOfTwoPaths(t *testing.T) {
 		next != "if this disk is a second path to sda: leave both to multipathd, or exclude this disk in the configuration; if these are two different disks: hotmount accept vdb same-wwn" {
 		t.Errorf("blank: %s; %s", why, next)
 	}
-	for inUse, want := range map[string]string{"/srv": "if this disk is a second path to sda: leave it to multipathd", "": "or if this disk is not a second path to sda: give this disk a UUID"} {
+	for inUse, want := range map[string]string{"/srv": "if this disk is a second path to sda: leave this disk to multipathd", "": "or if this disk is not a second path to sda: give this disk a UUID"} {
 		f.SameUUID = []disk.Peer{{ID: disk.ID{Name: "sda", Seq: 11}, UUID: uuid, WWN: "naa.1", Mounted: inUse, InUse: inUse}}
 		why, next := Words(f, xfs(), s, Decide(f, xfs(), s))
 		if !strings.Contains(why, "(WWN naa.1); this disk is vdb") || strings.Contains(why, "this disk may be a second path to it") != (inUse != "") || !strings.Contains(next, want) {
@@ -1305,7 +1305,7 @@ func TestWordsOfTwins(t *testing.T) {
 			c.Type = kind
 			f.SameUUID = []disk.Peer{{ID: disk.ID{Name: "vdc", Seq: 13}, Mounted: mounted}}
 			_, next := Words(f, c, s, Decide(f, c, s))
-			if !strings.Contains(next, "detach one") || !strings.HasSuffix(next, own+" /dev/"+f.Name+" && udevadm trigger /dev/"+f.Name) || strings.HasPrefix(next, "detach one of the two disks; if this one stays refused: hotmount accept vdb twin; or give this disk") != accept {
+			if !strings.Contains(next, "detach one") || !strings.HasSuffix(next, own+" /dev/"+f.Name+" && udevadm trigger /dev/"+f.Name) || strings.HasPrefix(next, "detach one of the two disks; if this disk stays refused: hotmount accept vdb twin; or give this disk") != accept {
 				t.Errorf("%s, mounted %q: %s", kind, mounted, next)
 			}
 		}
@@ -1353,7 +1353,7 @@ func TestWordsOfASecondPath(t *testing.T) {
 				continue
 			}
 			d, ok := Confirmable(f, c, s)
-			if why, next := Words(f, c, s, d); ok == (inUse != "") || !ok && (!strings.Contains(why, "the same serial S1 and is in use (/srv): vdd") || !strings.Contains(next, "exclude it")) {
+			if why, next := Words(f, c, s, d); ok == (inUse != "") || !ok && (!strings.Contains(why, "the same serial S1 and is in use (/srv): vdd") || !strings.Contains(next, "exclude this disk")) {
 				t.Errorf("%s, in use %q: %v, %s; %s", name, inUse, ok, why, next)
 			}
 		}
@@ -1364,8 +1364,8 @@ func TestWordsOfASecondPath(t *testing.T) {
 // message warns of the second path before it gives the command that writes to the disk. No token overwrites the disk.
 func TestWordsOfATwinWithoutASerial(t *testing.T) {
 	const warned = "if this disk is not a second path to vdd: give this disk a UUID"
-	const left = "if this disk is a second path to vdd: leave it to multipathd"
-	const filesystem = "has the same filesystem " + uuid + ", and no serial tells the two apart,"
+	const left = "if this disk is a second path to vdd: leave this disk to multipathd"
+	const filesystem = "has the same filesystem " + uuid + " (no serial tells the two disks apart)"
 	vdd := disk.Peer{ID: disk.ID{Name: "vdd", Seq: 14}, UUID: uuid, WWN: "naa.1", Mounted: "/srv", InUse: "/srv"}
 	looped := vdd
 	looped.Mounted, looped.InUse = "", "loop0"
@@ -1388,7 +1388,7 @@ func TestWordsOfATwinWithoutASerial(t *testing.T) {
 			t.Errorf("%s: %s", name, next)
 		}
 		d, ok := Confirmable(f, xfs(), s)
-		if why, next := Words(f, xfs(), s, d); ok == tt.path || !ok && (!strings.Contains(why, tt.same+" and is in use (") || !strings.Contains(why, "): vdd") || !strings.Contains(next, "exclude it")) {
+		if why, next := Words(f, xfs(), s, d); ok == tt.path || !ok && (!strings.Contains(why, tt.same+" and is in use (") || !strings.Contains(why, "): vdd") || !strings.Contains(next, "exclude this disk")) {
 			t.Errorf("%s: %v, %s; %s", name, ok, why, next)
 		}
 	}
@@ -1408,7 +1408,7 @@ func TestSameWWN(t *testing.T) {
 		self := *f
 		f.FindPeers([]*disk.Facts{&self, &o})
 		d, ok := Confirmable(f, proven(disk.Other), s)
-		if why, next := Words(f, proven(disk.Other), s, d); ok == path || !ok && (!strings.Contains(why, "another disk has the same WWN naa.1 and is in use (dm-0): vdd") || !strings.Contains(next, "exclude it")) {
+		if why, next := Words(f, proven(disk.Other), s, d); ok == path || !ok && (!strings.Contains(why, "another disk has the same WWN naa.1 and is in use (dm-0): vdd") || !strings.Contains(next, "exclude this disk")) {
 			t.Errorf("serial %q: %v, %s; %s", serial, ok, why, next)
 		}
 	}

@@ -347,7 +347,7 @@ var readiness = []rule{{
 }, {
 	reason: disk.ReasonCSI, action: disk.Hold, situations: free, names: theContent, lift: byAccept, kind: HoldUser,
 	when:      mayBeCSI,
-	condition: "no storage driver on the node can attach or take such a disk, or its class or a record shows that it is the node's own", means: "a Kubernetes storage driver seen on this node may have attached the disk, or may take it, so hotmount does not open the disk",
+	condition: "no storage driver on the node can attach or take such a disk, or the disk's class or a record shows that the disk is the node's own", means: "a Kubernetes storage driver seen on this node may have attached the disk, or may take it, so hotmount does not open the disk",
 	found:  driversOf,
 	why:    csiWhy,
 	remedy: csiRemedy,
@@ -392,7 +392,7 @@ var readiness = []rule{{
 	when:      func(in input) bool { return in.f.Standing.Unmounted == disk.ReasonReleased },
 	condition: "nobody has released the disk", means: "the disk was released",
 	remedy: func(w *wording) string {
-		return say("to see whether the disk is safe to detach: hotmount release %s; to use it again here: hotmount accept %[1]s", w.f.Name)
+		return say("to see whether the disk is safe to detach: hotmount release %s; to use the disk again on this node: hotmount accept %[1]s", w.f.Name)
 	},
 }, {
 	reason: disk.ReasonUnmounted, action: disk.Hold, situations: free, lift: byRetry, kind: HoldOperator,

@@ -85,7 +85,7 @@ func shrunkFrom(w *wording) uint64 {
 
 func mountedWhy(w *wording) string {
 	if g := w.f.Spans(); g != nil && w.class != nil && w.class.Grow && w.f.Fixed() && g.Usable(w.f.Size) > g.Size {
-		return say("the disk is mounted, and its filesystem takes %s of %s: this node did not make the filesystem, so it grows only when the disk becomes larger", disk.ExactSize(g.Size), disk.ExactSize(w.f.Size))
+		return say("the disk is mounted, and its filesystem takes %s of %s: this node did not make the filesystem, so hotmount grows the filesystem only when the disk becomes larger", disk.ExactSize(g.Size), disk.ExactSize(w.f.Size))
 	}
 	return w.rule.means
 }
@@ -107,7 +107,7 @@ func otherBlockWhy(w *wording) string {
 	why := say("the disk has the serial %s of a block volume (%s), which was on a disk of %s, with %s, at %s: this may be another disk", visible(f.Serial), visible(g.Link), disk.ExactSize(g.Size), wwn, slot(g.Slot))
 	switch {
 	case g.Twice:
-		why += "; two disks with this serial were seen, and this one is at " + slot(f.Slot)
+		why += "; two disks with this serial were seen, and this disk is at " + slot(f.Slot)
 	case f.SerialCut() && f.Holds():
 		why += "; virtio may have cut the serial"
 	default:
@@ -294,7 +294,7 @@ func twinRemedy(w *wording) string {
 	if p.Mounted != "" {
 		return "detach one of the two disks, or " + own
 	}
-	return say("detach one of the two disks; if this one stays refused: hotmount accept %s; or %s", f.Name, own)
+	return say("detach one of the two disks; if this disk stays refused: hotmount accept %s; or %s", f.Name, own)
 }
 
 // formerPlace returns the path at which the disk's filesystem is still mounted as a volume, in a directory that no

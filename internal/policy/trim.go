@@ -20,7 +20,7 @@ func Trim(f *disk.Facts, d disk.Decision, s *disk.Settings, r disk.Running, sinc
 	class, known := Select(f, s), f.KnownContent()
 	switch {
 	case class == nil || !d.Mounted():
-		return false, "it is not mounted by hotmount"
+		return false, "hotmount has not mounted the filesystem"
 	case !s.Trim || !class.Trim:
 		return false, "trim: false in the configuration"
 	case f.ReadOnly:
@@ -35,9 +35,9 @@ func Trim(f *disk.Facts, d disk.Decision, s *disk.Settings, r disk.Running, sinc
 	case Intent(f, &known) != nil:
 		return false, "an earlier format of the disk did not finish"
 	case r.Ran < trimAge:
-		return false, "for its first 24 hours in use here nothing is given back, so that a wrong format can be undone"
+		return false, "hotmount gives nothing back in a filesystem's first 24 hours in use on this node, so that a wrong format can be undone"
 	case since >= 0 && since < trimPeriod:
-		return false, "it was trimmed within the last week"
+		return false, "the filesystem was trimmed within the last week"
 	}
 	return true, ""
 }

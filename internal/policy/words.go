@@ -229,13 +229,13 @@ func sharedWith(f *disk.Facts, p *disk.Peer) string {
 	case f.WWN != "" && f.WWN == p.WWN:
 		return "WWN " + visible(f.WWN)
 	}
-	return "filesystem " + p.UUID + ", and no serial tells the two apart,"
+	return "filesystem " + p.UUID + " (no serial tells the two disks apart)"
 }
 
 // twoPaths returns the remedy for a disk that may be a second path to the disk p. A write to a second path reaches p,
 // which is in use.
 func twoPaths(p *disk.Peer) string {
-	return say("if this disk is a second path to %s: leave it to multipathd, or exclude it in the configuration; otherwise attach it with a serial of its own", p.Name)
+	return say("if this disk is a second path to %s: leave this disk to multipathd, or exclude this disk in the configuration; otherwise attach this disk with a serial of its own", p.Name)
 }
 
 // byHand returns the type of filesystem that the operator should make by hand, which is a type that the disk's class

@@ -168,8 +168,8 @@ func (k *checker) require(fits bool, format string, args ...any) {
 
 func (k *checker) checkGlobalKeys() {
 	k.require(k.v.Common.Kind == 0, "common: is a key of charts before 2.0, and has no effect: move its contents to the top level")
-	k.require(k.v.UseNodeNameOnly, "useNodeNameOnly: found false, expected true: a node that is registered again could not keep its volumes")
-	k.require(!k.v.SetPVOwnerRef, "setPVOwnerRef: found true, expected false: the volumes would be deleted with the node object")
+	k.require(k.v.UseNodeNameOnly, "useNodeNameOnly: found false, expected true: otherwise a node that is registered again loses its volumes")
+	k.require(!k.v.SetPVOwnerRef, "setPVOwnerRef: found true, expected false: otherwise the volumes are deleted with the node object")
 	k.require(!k.v.Cleanup.Enabled, "nodeCleanupController.enabled: found true, expected false: the controller deletes the volumes of nodes that are away, although the disks stay")
 }
 
@@ -182,7 +182,7 @@ func (k *checker) checkHotmountClass(c *disk.Class) {
 		if path.Clean(got.HostDir) != want.HostDir {
 			continue
 		}
-		k.require(c.Provision, "class %s: hostDir: found %s, the directory of hotmount's class %s, which is not for the provisioner (provision: false): its disks would become volumes, and be emptied", disk.Visible(got.Name), want.HostDir, c.Name)
+		k.require(c.Provision, "class %s: hostDir: found %s, the directory of hotmount's class %s, which is not for the provisioner (provision: false): the provisioner would make volumes of the disks in that directory, and empty them", disk.Visible(got.Name), want.HostDir, c.Name)
 		if c.Provision {
 			n++
 			k.require(n != 2, "class %s: its directory %s is in two of the provisioner's classes: each disk would become two volumes", c.Name, want.HostDir)
@@ -200,13 +200,13 @@ func (k *checker) pair(c *disk.Class, got, want *class) {
 	if c.Mode == disk.ModeBlock {
 		sample = sampleLink
 		k.require(len(got.BlockCleaner) > 0 && !strings.HasSuffix(got.BlockCleaner[0], "/quick_reset.sh"),
-			"%s: blockCleanerCommand: found quick_reset.sh, which is the default, expected %s: the next user could read the last user's data", name, strings.Join(want.BlockCleaner, " "))
+			"%s: blockCleanerCommand: found quick_reset.sh, which is the default, expected %s: otherwise the next user could read the last user's data", name, strings.Join(want.BlockCleaner, " "))
 		k.require(k.v.MountDevVolume == nil || *k.v.MountDevVolume, "mountDevVolume: found false, expected true: class %s has block volumes", c.Name)
 	}
 	match, _ := path.Match(got.NamePattern, sample)
 	k.require(match, "%s: namePattern: found %s, which does not match %s, expected %s", name, disk.Visible(got.NamePattern), sample, want.NamePattern)
 	k.require(!match || got.NamePattern == want.NamePattern,
-		"%s: namePattern: found %s, expected %s: anything else in that directory would become a volume", name, disk.Visible(got.NamePattern), want.NamePattern)
+		"%s: namePattern: found %s, expected %s: otherwise anything else in that directory would become a volume", name, disk.Visible(got.NamePattern), want.NamePattern)
 	k.require(c.Mode == disk.ModeBlock || got.FSType == "" || slices.Contains(c.Accept, got.FSType), "%s: fsType: found %s, expected %s", name, disk.Visible(got.FSType), want.FSType)
 }
 

@@ -54,7 +54,7 @@ func overlap(all []disk.Intent, by *disk.Intent, attached func(seq uint64) bool)
 	for i := range all {
 		was := all[i].Identity
 		if attached != nil && was.Boot == by.Identity.Boot && was.Seq != by.Identity.Seq && was.Same(by.Identity) && attached(was.Seq) {
-			return fmt.Errorf("the disk with sequence number %d has the same serial or WWN, and a format of that disk has not ended", was.Seq)
+			return fmt.Errorf("another disk, with sequence number %d, has the same serial or WWN, and a format of that disk has not ended", was.Seq)
 		}
 	}
 	return nil
@@ -148,7 +148,7 @@ func (s Store) intents() ([]disk.Intent, error) {
 		}
 		if err != nil {
 			if first == nil {
-				first = fmt.Errorf("%w"+disk.Helps+"the filesystem of that UUID may be unfinished: detach its disk, or make sure that it is finished; then: mv %s %[2]s.bad && hotmount rescan", err, path)
+				first = fmt.Errorf("%w"+disk.Helps+"the filesystem of that UUID may be unfinished: detach its disk, or make sure that the filesystem is finished; then: mv %s %[2]s.bad && hotmount rescan", err, path)
 			}
 			i = disk.Intent{UUID: uuid, Doubt: "the record cannot be read"}
 		}

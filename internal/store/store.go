@@ -175,7 +175,7 @@ func (s Store) failed(err error) error {
 
 func (s Store) failure() error {
 	if s.Removed() {
-		return errors.New("hotmount was removed and is back, and the attached disks are not recorded" + disk.Helps + "hotmount state init")
+		return errors.New("hotmount was removed and installed again, and the attached disks are not recorded" + disk.Helps + "hotmount state init")
 	}
 	if s.First() {
 		return errors.New("this is a new worker, and its attached disks are not recorded yet" + disk.Helps + "systemctl restart hotmount")

@@ -23,7 +23,7 @@ func (s Store) KeepUse(f *disk.Facts, boot, how string) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("cannot record that somebody else uses %s; after a reboot hotmount may mount it: %w", f.Name, errors.Join(err, s.keep(usedDir, f.Seq, use)))
+	return fmt.Errorf("cannot record that somebody else uses %s; after a reboot hotmount may mount the disk: %w", f.Name, errors.Join(err, s.keep(usedDir, f.Seq, use)))
 }
 
 // SaveOpener records which process has the disk with that sequence number open. o is nil if no process has the disk
@@ -56,7 +56,7 @@ func (s Store) RememberDrivers(names []string) error {
 		slices.Sort(st.Drivers)
 		st.Drivers = lastKept(slices.Compact(st.Drivers))
 	})
-	return wrap(err, "cannot record the storage drivers of this node; once a driver ends, hotmount may take its disks")
+	return wrap(err, "cannot record the storage drivers of this node; once a driver ends, hotmount may take the driver's disks")
 }
 
 // Drivers returns the names of RememberDrivers, or none if the state directory cannot be read.

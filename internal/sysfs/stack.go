@@ -282,7 +282,7 @@ func (f FS) devices(facts *disk.Facts) (map[disk.Dev]string, error) {
 		return nil, goneOr(dir, err)
 	}
 	if seq != facts.Seq {
-		return nil, fmt.Errorf("%w: the name has passed from disk sequence number %d to %d", disk.ErrGone, facts.Seq, seq)
+		return nil, fmt.Errorf("%w: the name now belongs to another disk: the disk sequence number was %d and is now %d", disk.ErrGone, facts.Seq, seq)
 	}
 	return devices, nil
 }

@@ -170,7 +170,7 @@ func (at *attachment) check() error {
 	case err != nil:
 		return goneOr(at.entry, err)
 	case seq != at.seq:
-		return fmt.Errorf("%w: the name has passed from disk sequence number %d to %d", disk.ErrGone, at.seq, seq)
+		return fmt.Errorf("%w: the name now belongs to another disk: the disk sequence number was %d and is now %d", disk.ErrGone, at.seq, seq)
 	}
 	return nil
 }
