@@ -5,14 +5,14 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-# The go in PATH is used if it is new enough, which Debian's is not. Otherwise the go that Go's own installer has placed is used.
+# make uses the go in PATH if it is new enough. Debian's go is too old. Otherwise make uses the go of Go's own installer.
 GO_NEEDED := 1.26
 GO_INSTALLED := /usr/local/go/bin
 new_enough = have=$$(cd / && GOTOOLCHAIN=local go env GOVERSION 2>/dev/null) && have=$${have\#go} && \
 	[[ $$(printf '%s\n' $(GO_NEEDED) "$$have" | sort -V | head -n 1) = $(GO_NEEDED) ]]
 export PATH := $(if $(shell $(new_enough) && echo yes),,$(GO_INSTALLED):)$(PATH)
 
-# The architecture of the package has a Debian name, and Go has its own name for it.
+# ARCH is Debian's name of the architecture, and GOARCH_ARCH is Go's name.
 ARCH ?= $(shell dpkg --print-architecture)
 GOARCH_amd64 := amd64
 GOARCH_arm64 := arm64
@@ -38,7 +38,7 @@ GOCYCLO := go run github.com/fzipp/gocyclo/cmd/gocyclo@v0.6.0
 STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.1
 BENCHSTAT := go run golang.org/x/perf/cmd/benchstat@v0.0.0-20260709024250-82a0b07e230d
 
-# The Debian packages that the build and the tests need. test/worker installs packages in the workers when a test needs them.
+# The build and the tests need these Debian packages. test/worker installs packages in the workers when a test needs them.
 PACKAGES_deb := debhelper dpkg-dev git
 PACKAGES_test := $(PACKAGES_deb) e2fsprogs fdisk fish gcc libc6-dev lintian lvm2 man-db prometheus strace systemd util-linux xfsprogs zsh
 
@@ -113,7 +113,7 @@ test-vm: deps deb deb-next deb-previous ## the system tests; RUN=Name for some t
 	@HOTMOUNT_TEST_WORKER=$(WORKER) go test -p 1 -tags $(TAGS) -timeout 60m -count 1 $(if $(RUN),-run '$(RUN)',-skip '$(SKIP)') -v ./test/... 2>&1 | tee build/test-vm.log | grep --line-buffered -vE '^=== (PAUSE|CONT|NAME)'
 test-long: deps test-same ## more system tests, for faults of which make test covers one example (45 minutes)
 	@test/long $(COMMIT) $(UNTIL)
-# A test that has passed for these sources according to a report is not run again.
+# make test-full does not repeat a test that has passed for the same sources, according to a report.
 SOURCES := cmd internal packaging systemd udev test go.mod go.sum Makefile
 test-full: deps deb deb-next deb-previous ## all tests, for hours; can be stopped and continued; ONLY=regexp for a part
 	@[[ -z $$(git status --porcelain -- . ":!test/reports") ]] || { echo "the report names a commit: commit what is changed first" >&2; exit 1; }
@@ -128,10 +128,10 @@ bench: deb ## compare with other methods to mount, in a container (half an hour;
 	@build/bench -deb $(DEB) -commit $(COMMIT) -turns $(ROUNDS) $(if $(ONLY),-only '$(ONLY)') $(if $(BASE),-base '$(BASE)') $(if $(ROOT),-root '$(ROOT)') $(BENCH)
 bench-idle: ## measure what an idle daemon does in ten minutes
 	@$(MAKE) --no-print-directory bench ONLY=idle BENCH='-dir build/idle'
-# Runs the Go benchmarks alternately in this tree and in the commit BASE.
+# bench-inner runs the Go benchmarks alternately in this tree and in the commit BASE.
 bench-inner: BASE = HEAD~1
 INNER := go test -run '^$$' -bench . -benchtime 0.3s -benchmem $$(grep -rl '^func Benchmark' --include='*_test.go' internal | grep -v root_test | xargs -n1 dirname | sort -u | sed 's|^|./|')
-bench-inner: check-go deps ## measure the inner parts and compare them with those of BASE, the commit before
+bench-inner: check-go deps ## run the Go benchmarks, and compare them with those of the commit BASE (default: the previous commit)
 	@base=$$(mktemp -d); trap 'git worktree remove --force "$$base/tree"; rm -rf "$$base"' EXIT; \
 	git worktree add -q --detach "$$base/tree" $(BASE); \
 	for i in 1 2 3 4 5 6; do (cd "$$base/tree" && $(INNER)) >>"$$base/before"; $(INNER) >>"$$base/after"; done; \

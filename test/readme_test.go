@@ -59,7 +59,7 @@ func TestReadme(t *testing.T) {
 func documents(t *testing.T) []string {
 	t.Helper()
 	var all []string
-	for _, pattern := range []string{"*.md", ".github/*.md", "packaging/doc/*.md", "packaging/doc/adr/*.md"} {
+	for _, pattern := range []string{"*.md", ".github/*.md", "packaging/doc/*.md", "packaging/doc/adr/*.md", "test/bench/*.md"} {
 		files, err := filepath.Glob("../" + pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %v", pattern, err)

@@ -132,14 +132,23 @@ func allText(t *testing.T) map[string][]string {
 			}
 		}
 	}
-	for _, pattern := range []string{"*.md", ".github/*.md", "packaging/doc/*.md", "packaging/doc/adr/*.md"} {
-		read(pattern, markdown)
+	for _, file := range documents(t) {
+		read(strings.TrimPrefix(file, "../"), markdown)
 	}
 	read("packaging/man/*", manual)
 	read("packaging/catalog/*", catalog)
 	read("test/testdata/messages.txt", plainLines)
 	read("internal/*/testdata/messages.txt", plainLines)
-	for _, pattern := range []string{"packaging/config.yaml", "packaging/debian/p*", "udev/*.rules", "systemd/*.service", "systemd/*/*"} {
+	for _, pattern := range []string{"packaging/debian/NEWS", "packaging/debian/control", "packaging/examples/prometheus/*", ".github/ISSUE_TEMPLATE/*"} {
+		read(pattern, plainLines)
+	}
+	for _, pattern := range []string{
+		"packaging/config.yaml", "packaging/debian/p*", "udev/*.rules", "systemd/*.service", "systemd/*.timer", "systemd/*/*",
+		"packaging/examples/*.yaml", "packaging/examples/kubernetes/*", "packaging/examples/nfs/*",
+		"packaging/need", "packaging/build", "packaging/check", "packaging/previous", "packaging/same", "packaging/sbom", "packaging/copyright",
+		"packaging/debian/rules", "packaging/debian/lintian-overrides",
+		"Makefile", ".ci/run", "test/fuzz", "test/long", "test/unit", "test/*/*.sh", "test/worker/recipe/*.sh",
+	} {
 		read(pattern, hashComments)
 	}
 	for _, top := range []string{"../cmd", "../internal", "../test"} {
@@ -219,9 +228,9 @@ func manual(text string) []string {
 	return all
 }
 
-// hashed matches a comment after "#". In config.yaml, a comment of a key may itself be in a comment. A line with more
-// spaces after "#" is an example.
-var hashed = regexp.MustCompile(`^\s*(?:# +)?# (\S.*)`)
+// hashed matches a comment after "#", also behind a command, or a help text after "##". In config.yaml, a comment of a
+// key may itself be in a comment. A line with more spaces after "#" is an example.
+var hashed = regexp.MustCompile(`^(?:.*?\s)??#{1,2} (\S.*)`)
 
 // hashComments returns the paragraphs of the comments of a script, a unit or a configuration file.
 func hashComments(text string) []string {

@@ -1,3 +1,5 @@
+# Makes the files data.img and lvm.img. No class selects a file in /tmp, so hotmount ignores the loop device that pvcreate
+# needs.
 set -e
 mkdir -p "$DISKS" /tmp/data
 echo "this file was here before hotmount" >/tmp/data/precious

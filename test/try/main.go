@@ -35,7 +35,7 @@ func main() {
 	}
 }
 
-// makeDisks is a script that makes the files of the three disks. makeDisks makes LVM's physical volume on a loop device
+// makeDisks is a script that makes the files of two disks. makeDisks makes LVM's physical volume on a loop device
 // whose file no class selects.
 //
 //go:embed disks.sh

@@ -1,6 +1,7 @@
 PS1='try# '
 
-# attach FILE [SIZE]: connects a free loop device of this container with a file in $DISKS. A new file is blank, 1 GiB by default.
+# attach FILE [SIZE] attaches a file in $DISKS to a free loop device of this container. A new file is blank. Its default
+# size is 1 GiB.
 attach() {
 	local file=$DISKS/$1 n
 	[ -e "$file" ] || truncate -s "${2:-1G}" "$file" || return
@@ -14,5 +15,5 @@ attach() {
 	return 1
 }
 
-# detach DEVICE: as virsh detach-disk, it does not ask who uses the disk.
+# detach DEVICE detaches a disk even if it is in use, like virsh detach-disk.
 detach() { losetup -d "/dev/${1#/dev/}"; }

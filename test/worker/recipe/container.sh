@@ -1,13 +1,14 @@
 #!/bin/bash
-# Process 1 of the container's namespaces: makes its mounts, leaves the host's behind, and becomes systemd.
-# LOWER is the root filesystem, MEMORY a tmpfs of the container's own, NAME its name, NODES its attached
-# loop devices, ARGS what the kernel's command line has besides, CAPABILITIES what it may not.
+# This script is process 1 of a container. The script makes the container's mounts, unmounts the host's, and becomes
+# systemd. LOWER is the root filesystem. MEMORY is a tmpfs. NAME is the container's name. NODES are the numbers of its
+# attached loop devices. ARGS are words to add to the kernel's command line. CAPABILITIES are the capabilities that the
+# container lacks. BACKING are the directories of the host's files that loop devices use.
 set -eu
 mount --make-rprivate /
 mount -t overlay -o "lowerdir=$LOWER,upperdir=$MEMORY/upper,workdir=$MEMORY/overlay" overlay "$MEMORY/root"
 cd "$MEMORY/root"
 
-# Each bind mount is for a file of the host that the container must not change, or that tells it of the host.
+# The bind mounts hide the host's command line, and make the host's settings read-only.
 mount -t proc proc proc
 echo "quiet systemd.show_status=0 $ARGS" >"$MEMORY/cmdline"
 mount --bind "$MEMORY/cmdline" proc/cmdline
@@ -18,9 +19,9 @@ if [ -e proc/sysrq-trigger ]; then
 	mount -o remount,bind,ro proc/sysrq-trigger
 fi
 
-# The host's devices, drivers and modules can be looked at, but their attributes stay as they are: rules of udev set
-# some. Writable are those of virtual block devices and of memory, whose events udevadm trigger asks for. /sys
-# itself is writable, or systemd would know no devices (device_supported in its src/core/device.c).
+# The container can read the attributes of the host's devices, drivers and modules. It cannot write them, because udev
+# rules would change some. It can write those of virtual block devices and memory devices, because udevadm trigger does.
+# /sys itself is writable, because systemd otherwise has no devices (device_supported in systemd's src/core/device.c).
 mount -t sysfs sysfs sys
 for dir in bus devices module power; do
 	[ ! -d "sys/$dir" ] || { mount --bind "sys/$dir" "sys/$dir" && mount -o remount,bind,ro "sys/$dir"; }
@@ -29,22 +30,22 @@ for dir in sys/devices/virtual/block sys/devices/virtual/mem; do
 	mount --bind "$dir" "$dir"
 	mount -o remount,bind,rw "$dir"
 done
-# udevadm trigger gives up at the first device that it may not write to. What it writes to one of the host's disks
-# ends in a file, over the first line of what the kernel says of the disk.
+# udevadm trigger stops at the first device that it cannot write to. So a file covers the uevent file of each disk of
+# the host. udevadm overwrites the first line of the file, and the other lines are a copy of the kernel's.
 for disk in sys/class/block/*; do
-	at=$(readlink "$disk") || continue # another test's loop device is gone
+	at=$(readlink "$disk") || continue # another test has removed its loop device
 	[[ $at != */virtual/* ]] || continue
 	said=$MEMORY/uevent-${disk##*/}
 	{ printf 'WRITTEN_OVER=%0200d\n' 0; cat "$disk/uevent"; } >"$said"
 	mount --bind "$said" "$disk/uevent"
 done
 mount -t cgroup2 cgroup2 sys/fs/cgroup
-# PID 1 would mount the host's here.
+# PID 1 mounts the host's filesystems at these directories, unless something is mounted there.
 for dir in sys/fs/pstore sys/kernel/security sys/firmware/efi/efivars; do
 	[ ! -d "$dir" ] || mount -t tmpfs -o ro,size=4k,mode=755 none "$dir"
 done
 
-# No console, kernel log or loop-control: they are the host's.
+# The container has no console, kernel log or loop-control, because these belong to the host.
 mount -t tmpfs -o mode=755 tmpfs dev
 for node in "null 1 3" "zero 1 5" "full 1 7" "random 1 8" "urandom 1 9" "tty 5 0"; do
 	set -- $node
@@ -60,20 +61,20 @@ ln -s fd/0 dev/stdin
 ln -s fd/1 dev/stdout
 ln -s fd/2 dev/stderr
 
-# xfs_growfs would take a source that is there in / for the device.
+# xfs_growfs takes the source of a mount for a device if a file in / has this name. No file is named tmpfs.
 mount -t tmpfs -o mode=755 tmpfs run
 mount -t tmpfs tmpfs tmp
 mkdir -p "srv/$NAME"
 mount --bind "$MEMORY/disks" "srv/$NAME"
-# A file that the host has attached has the host's path. hotmount looks there whether it is a regular file.
+# A loop device has the path that its file has on the host. hotmount checks that this path is a regular file.
 for dir in "$MEMORY/disks" $BACKING; do
 	mkdir -p ".$dir"
 	mount --bind "$dir" ".$dir"
 done
-# PID 1 listens to udev only where /dev is a devtmpfs or udev's control socket is there (sd-device-monitor).
+# PID 1 listens to udev only if /dev is a devtmpfs, or if udev's control socket exists (sd-device-monitor).
 mkdir run/udev
 : >run/udev/control
-echo "$NAME" >etc/hostname # systemd sets it
+echo "$NAME" >etc/hostname # systemd sets the host name from this file
 pivot_root . mnt
 cd /
 umount -l /mnt

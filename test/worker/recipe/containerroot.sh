@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes a container's root filesystem of a minimal Debian. Nothing in it changes the host, announces the host's
-# devices, or runs by the clock.
+# Makes a container's root filesystem from a minimal Debian. No unit in it changes the host or runs by a timer. No unit
+# triggers the events of the host's devices.
 set -eu
 root=$1
 system=$root/etc/systemd/system
@@ -13,8 +13,8 @@ echo >>"$root/etc/machine-id"
 rm -f "$root/etc/apt/apt.conf.d/99mmdebstrap" "$root/etc/dpkg/dpkg.cfg.d/99mmdebstrap"
 rm -f "$root/etc/apt/sources.list" "$root"/etc/apt/sources.list.d/* "$root/etc/resolv.conf"
 
-# The host's devices announce themselves here, too. Nothing loads a driver, names an interface, assembles an array,
-# activates a volume group or answers the device mapper for them.
+# The container also receives the events of the host's devices. Without these rules, udev does not load drivers, name
+# interfaces, assemble arrays, activate volume groups or answer the device mapper.
 mkdir -p "$root/etc/udev/rules.d"
 for rules in 50-firmware.rules 60-autosuspend.rules 64-md-raid-assembly.rules 69-lvm.rules 73-special-net-names.rules \
 	75-net-description.rules 80-drivers.rules 80-net-setup-link.rules 81-net-dhcp.rules 85-hwclock.rules 95-dm-notify.rules; do
@@ -33,7 +33,7 @@ for unit in systemd-sysctl.service procps.service systemd-modules-load.service m
 	ln -sf /dev/null "$system/$unit"
 done
 
-# At boot the container's own disks are announced, and none of the host's.
+# At boot, udevadm triggers only the events of the container's own disks.
 mkdir -p "$system/systemd-udev-trigger.service.d"
 cat >"$system/systemd-udev-trigger.service.d/container.conf" <<'UNIT'
 [Service]

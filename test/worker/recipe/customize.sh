@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes a worker of a minimal Debian: network, ssh, journal, and nothing that
-# runs by the clock. The public key of root is in $WORKER_KEY.
+# Makes a worker from a minimal Debian, with network, ssh and journal, and without timers. WORKER_KEY is root's public
+# key.
 set -eu
 root=$1
 
@@ -10,12 +10,12 @@ od -An -N16 -tx1 /dev/urandom | tr -d ' \n' >"$root/etc/machine-id"
 echo >>"$root/etc/machine-id"
 : >"$root/etc/fstab"
 
-# What mmdebstrap was told is for the build, not for the worker.
+# The settings of mmdebstrap are only for the build.
 rm -f "$root/etc/apt/apt.conf.d/99mmdebstrap" "$root/etc/dpkg/dpkg.cfg.d/99mmdebstrap"
 rm -f "$root/etc/apt/sources.list" "$root"/etc/apt/sources.list.d/*
 rm -f "$root/etc/resolv.conf"
 
-# The interface is there before init is: its driver is in the initramfs.
+# The interface exists before init starts, because its driver is in the initramfs.
 cat >"$root/etc/systemd/system/worker-network.service" <<'UNIT'
 [Unit]
 Description=Network of the test worker
@@ -55,7 +55,7 @@ Storage=persistent
 SyncIntervalSec=5s
 CONF
 
-# Drivers that an emulated processor makes udev load, at the cost of seconds.
+# udev would load these drivers for an emulated processor, which takes seconds.
 cat >"$root/etc/modprobe.d/worker.conf" <<'CONF'
 blacklist kvm
 blacklist kvm_amd
@@ -74,6 +74,6 @@ for unit in apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub
 	systemd-binfmt.service proc-sys-fs-binfmt_misc.automount; do
 	ln -sf /dev/null "$root/etc/systemd/system/$unit"
 done
-# The clock jumps when a saved worker is restored. What hangs on it must not
-# run then; the service itself stays, for tests that start it.
+# The clock jumps when a saved worker is restored, and the timer would run then. fstrim.service stays, because tests
+# start it.
 chroot "$root" systemctl -q disable fstrim.timer

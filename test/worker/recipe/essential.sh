@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs before the kernel is installed, so that its initramfs is built once, small.
+# mmdebstrap runs this script before it installs the kernel. So the initramfs is small, and is built only once.
 set -eu
 root=$1
 mkdir -p "$root/etc/initramfs-tools/conf.d" "$root/etc/initramfs-tools/hooks"
@@ -11,6 +11,6 @@ case "$1" in prereqs) exit 0 ;; esac
 for module in virtio_pci virtio_blk virtio_scsi sd_mod virtio_net virtio_rng ext4; do
 	force_load "$module"
 done
-copy_exec /sbin/blkid # finds the root; udev's hook would bring it
+copy_exec /sbin/blkid # blkid finds the root filesystem
 HOOK
 chmod 755 "$root/etc/initramfs-tools/hooks/worker"

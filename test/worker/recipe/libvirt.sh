@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs libvirtd as if this were its own machine: process 1 of a PID namespace,
-# with private directories. Whatever libvirt starts ends with this shell.
+# Runs libvirtd with private directories in a PID namespace. This shell is process 1 of the namespace, so all processes
+# of libvirt end with it.
 set -eu
 root=$1
 mount --make-rprivate /
@@ -9,8 +9,8 @@ for dir in etc/libvirt run/libvirt var/lib/libvirt var/log/libvirt var/cache/lib
 	mkdir -p "/$dir" "$root/$dir"
 	mount --bind "$root/$dir" "/$dir"
 done
-# libvirt asks for its default user before it reads who it shall be. On a
-# machine without libvirt-daemon-system there is none.
+# libvirt looks up its default user before it reads which user to use. Without the package libvirt-daemon-system, the
+# default user does not exist.
 for file in passwd group; do
 	cp "/etc/$file" "$root/$file"
 	mount --bind "$root/$file" "/etc/$file"
