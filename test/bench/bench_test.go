@@ -172,6 +172,12 @@ func TestPlots(t *testing.T) {
 	if n := elements(t, r.plotMany(), "series"); n != 4 {
 		t.Errorf("the plot of many disks has %d lines, not one for each of two methods and two figures", n)
 	}
+	// A panel that lacks a method has the same colours.
+	fewer := Result{Turns: []Turn{mountedTurn("hundreds", rule, 20, false)}}
+	colour := colours[slices.Index(plottedWays, rule)]
+	if many := fewer.plotMany(); strings.Count(many, `"`+colour+`"`) != 2 {
+		t.Errorf("the plot of the rule alone does not have its colour %s in the legend and in the line:\n%s", colour, many)
+	}
 	escaped := Result{Turns: []Turn{mountedTurn("one", "a<b", 3, false)}}
 	elements(t, escaped.plotOne(), "")
 	for _, picture := range []string{(&Result{}).plotOne(), (&Result{}).plotMany()} {
@@ -207,6 +213,9 @@ func TestColours(t *testing.T) {
 		if contrast := (max(a, b) + 0.05) / (min(a, b) + 0.05); contrast < least {
 			t.Errorf("%s on %s has the contrast %.2f, not %.1f", colour, paper, contrast, least)
 		}
+	}
+	if len(colours) < len(plottedWays) {
+		t.Errorf("%d methods have only %d colours", len(plottedWays), len(colours))
 	}
 	for _, c := range colours {
 		check(c, lightPaper, 3)

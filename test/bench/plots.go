@@ -20,6 +20,10 @@ func (r *Result) plotOne() string {
 	return stacked("One disk: time from the kernel's event to the mount (median of each method)", "ms", []string{"to udev's event", "from udev's event to the mount"}, bars)
 }
 
+// plottedWays are the methods in the plot for bursts. A method's index is the index of its colour, so that a method has
+// one colour in all panels. In one plot with the slow shell loop, all other methods would shrink to one line.
+var plottedWays = []string{hotmount, rule, tuned, mountCall, systemdMount, hotmountBase}
+
 // plotMany returns the plot for bursts: the number of mounted disks over time, in each method's median burst.
 func (r *Result) plotMany() string {
 	figures := []struct{ name, title string }{
@@ -29,17 +33,14 @@ func (r *Result) plotMany() string {
 	var panels string
 	down := 0.0
 	for _, f := range figures {
-		var names []string
 		var all []series
-		for _, way := range r.methodsOf(f.name) {
-			// In one plot with the slow shell loop, all other methods would shrink to one line.
-			if t, ok := r.medianTurn(f.name, way); ok && way != shellLoop {
-				names = append(names, way)
-				all = append(all, series{way, mountedAfter(t)})
+		for i, way := range plottedWays {
+			if t, ok := r.medianTurn(f.name, way); ok {
+				all = append(all, series{way, colours[i], mountedAfter(t)})
 			}
 		}
 		if len(all) > 0 {
-			panels += panel(f.title, names, all, down)
+			panels += panel(f.title, all, down)
 			down += 380
 		}
 	}

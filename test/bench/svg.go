@@ -59,10 +59,10 @@ func (s *svg) line(x1, y1, x2, y2 float64, class string) {
 }
 
 // legend writes the names with their colours above the plot.
-func (s *svg) legend(names []string) {
+func (s *svg) legend(names, colours []string) {
 	x := s.left
 	for i, name := range names {
-		s.rect(x, s.top-24, 12, 12, colours[i%len(colours)], "key")
+		s.rect(x, s.top-24, 12, 12, colours[i], "key")
 		s.text(x+17, s.top-13, "start", name)
 		x += 34 + 7.2*float64(len(name))
 	}
@@ -119,13 +119,13 @@ func stacked(title, axis string, names []string, bars []bar) string {
 		most = max(most, total(b.parts))
 	}
 	at := s.xAxis(most*1.1, axis)
-	s.legend(names)
+	s.legend(names, colours)
 	for i, b := range bars {
 		y := s.top + gap + float64(i)*(height+gap)
 		s.text(s.left-8, y+height/2+4, "end", b.name)
 		x := 0.0
 		for j, part := range b.parts {
-			s.rect(at(x), y, at(x+part)-at(x), height, colours[j%len(colours)], "bar")
+			s.rect(at(x), y, at(x+part)-at(x), height, colours[j], "bar")
 			x += part
 		}
 		s.text(at(x)+6, y+height/2+4, "start", number(x))
@@ -142,27 +142,29 @@ func total(parts []float64) (sum float64) {
 
 // series is a line of a plot. A series has the sorted times of the mounts, counted from the kernel's first event.
 type series struct {
-	name  string
-	times []float64
+	name, colour string
+	times        []float64
 }
 
 // panel draws each series as a line of steps in a separate picture, which is shifted down.
-func panel(title string, names []string, all []series, down float64) string {
+func panel(title string, all []series, down float64) string {
 	s := newSVG(860, 380, 70)
 	s.text(s.left, 20, "start", title)
 	mostX, mostY := 1.0, 1.0
+	var names, ofNames []string
 	for _, one := range all {
+		names, ofNames = append(names, one.name), append(ofNames, one.colour)
 		mostX, mostY = max(mostX, slices.Max(one.times)), max(mostY, float64(len(one.times)))
 	}
 	x, y := s.xAxis(mostX*1.03, "ms since the kernel's first event"), s.yAxis(mostY*1.05, "disks mounted")
-	s.legend(names)
+	s.legend(names, ofNames)
 	for _, one := range all {
 		var path strings.Builder
 		fmt.Fprintf(&path, "M%.1f %.1f", x(0), y(0))
 		for n, at := range one.times {
 			fmt.Fprintf(&path, "H%.1fV%.1f", x(at), y(float64(n+1)))
 		}
-		fmt.Fprintf(s, `<path class="series" d="%s" fill="none" stroke="%s" stroke-width="2"/>`+"\n", path.String(), colours[slices.Index(names, one.name)%len(colours)])
+		fmt.Fprintf(s, `<path class="series" d="%s" fill="none" stroke="%s" stroke-width="2"/>`+"\n", path.String(), one.colour)
 	}
 	return strings.Replace(s.end(), "<svg ", fmt.Sprintf(`<svg y="%g" `, down), 1)
 }
