@@ -4,7 +4,6 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -111,29 +110,47 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestPictures checks that each committed SVG is XML and has a style for dark screens.
+// TestPictures checks that each committed picture is an SVG with texts, and has a style for dark screens.
 func TestPictures(t *testing.T) {
-	found := 0
-	err := filepath.WalkDir("../packaging", func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || filepath.Ext(path) != ".svg" {
-			return err
-		}
-		found++
-		text := fileText(t, path)
+	files, err := filepath.Glob("../packaging/doc/*.svg")
+	if err != nil || len(files) < 3 {
+		t.Errorf("%d pictures, %v", len(files), err)
+	}
+	for _, file := range files {
+		text := fileText(t, file)
 		if !strings.Contains(text, "prefers-color-scheme: dark") {
-			t.Errorf("%s has no dark style", path)
+			t.Errorf("%s has no dark style", file)
 		}
-		for d := xml.NewDecoder(strings.NewReader(text)); ; {
-			if _, err := d.Token(); errors.Is(err, io.EOF) {
-				return nil
-			} else if err != nil {
-				t.Errorf("%s: %v", path, err)
-				return nil
-			}
+		if filepath.Base(file) == "screen.svg" && !strings.Contains(text, "hotmount status") {
+			t.Errorf("%s does not show hotmount status", file)
 		}
-	})
-	if err != nil || found < 3 {
-		t.Errorf("%d pictures, %v", found, err)
+		if texts := svgTexts(t, file, text); texts < 5 {
+			t.Errorf("%s has only %d texts", file, texts)
+		}
+	}
+}
+
+// svgTexts returns the number of texts of an SVG. svgTexts checks that the SVG is XML, and that each element has the
+// namespace without which a browser does not show the picture.
+func svgTexts(t *testing.T, file, text string) (texts int) {
+	t.Helper()
+	for d := xml.NewDecoder(strings.NewReader(text)); ; {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return texts
+		}
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+			return texts
+		}
+		element, ok := token.(xml.StartElement)
+		if ok && element.Name.Space != "http://www.w3.org/2000/svg" {
+			t.Errorf("%s: the element %s is not of SVG", file, element.Name.Local)
+			return texts
+		}
+		if ok && element.Name.Local == "text" {
+			texts++
+		}
 	}
 }
 
