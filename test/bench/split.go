@@ -17,29 +17,29 @@ func splitTurn(t *Turn, events []traceEvent) {
 		return
 	}
 	added, probed, mounted := first(t.Added), lastTime(t.Probed), lastTime(t.Mounted)
-	asked, started := probed, probed
+	requested, started := probed, probed
 	if t.Way != mountCall {
 		var ok bool
-		if asked, started, ok = phases(events, added, mounted); !ok {
+		if requested, started, ok = phases(events, added, mounted); !ok {
 			t.Fault = "the trace does not have its mount(8)"
 			return
 		}
 		// A udev rule asks PID 1 for the mount before udev sends its event. The time until udev's event belongs to
 		// udev.
-		asked = max(probed, asked)
-		started = max(asked, started)
+		requested = max(probed, requested)
+		started = max(requested, started)
 	}
 	t.Values = map[string]float64{
-		splitUdev: probed - added, splitOwn: asked - probed, splitPID1: started - asked, splitMount: mounted - started,
+		splitUdev: probed - added, splitOwn: requested - probed, splitPID1: started - requested, splitMount: mounted - started,
 	}
 }
 
 // phases returns when PID 1 received the request for a mount, and when mount(8) began. mounted is when the mount
 // appeared. Both returned times lie between after and mounted.
-func phases(events []traceEvent, after, mounted float64) (asked, started float64, ok bool) {
-	within := func(from, to float64, is func(traceEvent) bool) (found traceEvent) {
+func phases(events []traceEvent, after, mounted float64) (requested, started float64, ok bool) {
+	within := func(from, to float64, matches func(traceEvent) bool) (found traceEvent) {
 		for _, e := range events {
-			if e.at >= from && e.at < to && is(e) {
+			if e.at >= from && e.at < to && matches(e) {
 				found = e
 			}
 		}

@@ -96,9 +96,9 @@ func (r *Result) table() Table {
 			samples = append(samples, values)
 		}
 		if len(samples) == len(b.samples) {
-			is := estimate(b.make, samples...)
-			met := is.Is <= b.most && !slices.ContainsFunc(b.samples, func(s sampled) bool { return s.way == hotmount && r.failed(s.figure, s.way) })
-			t.Bounds = append(t.Bounds, Bound{b.title, is, b.unit, b.most, b.goal, met})
+			value := estimate(b.make, samples...)
+			met := value.Is <= b.most && !slices.ContainsFunc(b.samples, func(s sampled) bool { return s.way == hotmount && r.failed(s.figure, s.way) })
+			t.Bounds = append(t.Bounds, Bound{b.title, value, b.unit, b.most, b.goal, met})
 		}
 	}
 	faults := 0

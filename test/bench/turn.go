@@ -68,8 +68,8 @@ func order(ways []string, seldom map[string]int, round int) []string {
 // prepare switches the method on, and waits for an idle machine. prepare returns the machine's idle share.
 func (in *insideBench) prepare(ctx context.Context, way string) (idle float64, err error) {
 	begun := time.Now()
-	if on := setUp(way, in.Dir); on != "" {
-		if err := in.script(ctx, on); err != nil {
+	if script := setUp(way, in.Dir); script != "" {
+		if err := in.script(ctx, script); err != nil {
 			return 0, err
 		}
 	}

@@ -76,7 +76,7 @@ func Kinds() []Kind {
 	for i := range formats {
 		f := &formats[i]
 		all = append(all, Kind{
-			Name: f.name, Class: f.class, Is: f.is, Type: f.blkid, format: f,
+			Name: f.name, Class: f.class, Is: f.kind, Type: f.blkid, format: f,
 			Mounts: f.mounts,
 		})
 	}
@@ -84,7 +84,7 @@ func Kinds() []Kind {
 		d := &damages[i]
 		for _, o := range d.of {
 			f := &formats[slices.IndexFunc(formats, func(f format) bool { return f.name == o.format })]
-			all = append(all, Kind{Name: f.name + ", " + d.name, Class: f.class, Is: o.is, format: f, damage: d})
+			all = append(all, Kind{Name: f.name + ", " + d.name, Class: f.class, Is: o.kind, format: f, damage: d})
 		}
 	}
 	return all

@@ -12,13 +12,13 @@ type damage struct {
 // outcome is a format that still has recognisable content after the damage, and the kind that hotmount must recognise.
 type outcome struct {
 	format string
-	is     disk.Kind
+	kind   disk.Kind
 }
 
-func allOutcomes(is disk.Kind, formats ...string) []outcome {
+func allOutcomes(kind disk.Kind, formats ...string) []outcome {
 	var list []outcome
 	for _, f := range formats {
-		list = append(list, outcome{f, is})
+		list = append(list, outcome{f, kind})
 	}
 	return list
 }

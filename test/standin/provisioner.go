@@ -309,15 +309,15 @@ func (p *provision) entry(c class, file string, points map[string]bool) error {
 	}
 	v.Capacity = roundDownCapacity(v.Capacity)
 	p.volumes[name] = v
-	holds := ""
+	fileCount := ""
 	if !block {
 		files, err := os.ReadDir(path)
 		if err != nil {
 			return err
 		}
-		holds = fmt.Sprintf(" files=%d", len(files))
+		fileCount = fmt.Sprintf(" files=%d", len(files))
 	}
-	p.say("created %s %s %d%s %s", name, path, v.Capacity, holds, whatIsAt(path, block))
+	p.say("created %s %s %d%s %s", name, path, v.Capacity, fileCount, whatIsAt(path, block))
 	return nil
 }
 

@@ -144,9 +144,9 @@ func (c *Container) SaveLogs(ctx context.Context, dir string) error {
 		return nil
 	}
 	c.mu.Lock()
-	on := c.harness != nil
+	running := c.harness != nil
 	c.mu.Unlock()
-	if !on {
+	if !running {
 		return saveLogs(ctx, nil, dir, filepath.Join(c.work.path, "boot.log"))
 	}
 	return saveLogs(ctx, c, dir, filepath.Join(c.work.path, "boot.log"))
