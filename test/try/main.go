@@ -90,7 +90,7 @@ func show(ctx context.Context, out io.Writer, c *worker.Container) (screen strin
 	blank, data, lvm := device(c, 0), device(c, 1), device(c, 2)
 	for _, l := range []look{
 		{"attach blank.img # a blank disk of 1 GiB", []string{blank}},
-		{"attach data.img  # a disk with an ext4 and a file", []string{data}},
+		{"attach data.img  # a disk with an ext4 filesystem and a file", []string{data}},
 		{"attach lvm.img   # a disk with LVM", []string{lvm}},
 		{waitForState(blank, "mounted"), nil},
 		{waitForState(data, "mounted"), nil},
