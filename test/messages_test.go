@@ -43,8 +43,8 @@ func TestMessages(t *testing.T) {
 func allMessages(t *testing.T) string {
 	t.Helper()
 	var out strings.Builder
-	out.WriteString("# All messages to people. Those of the rules are templates: internal/policy/testdata/messages.txt has an example of\n" +
-		"# each. packaging/catalog/hotmount.catalog has the journal's explanations.\n\n")
+	out.WriteString("# All messages to people of three words or more. Those of the rules are templates, with examples under\n" +
+		"# internal/policy/testdata/messages.txt.\n\n")
 	add := func(name string, messages []string) {
 		if len(messages) > 0 {
 			out.WriteString("# " + name + "\n" + strings.Join(messages, "\n") + "\n\n")
@@ -63,7 +63,7 @@ func allMessages(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"internal/doctor/advice.txt"} {
+	for _, name := range []string{"internal/doctor/advice.txt", "internal/policy/testdata/messages.txt", "packaging/catalog/hotmount.catalog"} {
 		add(name, read(t, name, regexp.MustCompile(`(?m)^.*\S.*$`)))
 	}
 	for _, script := range []string{"postinst", "prerm", "postrm"} {
