@@ -104,9 +104,10 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	// dpkg is killed when it reports one of the package's states before "installed". dpkg is not killed at the first
-	// report, because it reports a state before it records the state.
-	m.run("mkfifo /root/states; DEBIAN_FRONTEND=noninteractive dpkg --status-fd 3 -i /root/next.deb >/dev/null 2>&1 3>/root/states &" +
-		fmt.Sprintf("grep --line-buffered -m %d '^status: hotmount[:a-z0-9]*: ' /root/states; kill -KILL $!; ! wait $!", 2+randomSource(t).IntN(4)))
+	// report, because it reports a state before it records the state. The shell keeps the pipe open, so that dpkg does not
+	// end by itself when grep ends.
+	m.run("mkfifo /root/states; exec 4<>/root/states; DEBIAN_FRONTEND=noninteractive dpkg --status-fd 3 -i /root/next.deb >/dev/null 2>&1 3>&4 &" +
+		fmt.Sprintf("grep --line-buffered -m %d '^status: hotmount[:a-z0-9]*: ' <&4; kill -KILL $!; ! wait $!", 2+randomSource(t).IntN(4)))
 	if got := m.run("dpkg-query -W -f '${Status}' hotmount"); got == "install ok installed" {
 		t.Errorf("the upgrade was not cut short")
 	} else {
