@@ -41,7 +41,8 @@ func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, 
 	if err != nil {
 		return nil, err
 	}
-	daemon, installed := daemonState(), h.Store.Exists()
+	daemon := daemonState()
+	installed := daemon == "running" || h.Store.Exists()
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	var evidence strings.Builder
 	fmt.Fprintln(t, "DISK\tSIZE\tSERIAL\tDECISION\tWHY")
