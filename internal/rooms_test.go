@@ -1,4 +1,4 @@
-// Package internal_test checks which packages may use which others.
+// Package internal_test checks which packages of the module import which other packages.
 package internal_test
 
 import (
@@ -20,7 +20,7 @@ type room struct {
 	rooms []string
 	// modules are the modules that the package may reach, at any depth.
 	modules []string
-	// not are packages of the standard library that the package must not import directly.
+	// The field not has the packages of the standard library that the package must not import directly.
 	not    []string
 	reason string
 }
@@ -112,8 +112,8 @@ func list(t *testing.T, args ...string) []goPackage {
 }
 
 func TestRooms(t *testing.T) {
-	// go test uses a cached result unless a file that the test itself opened has changed. go list opens files in
-	// another process, so the test opens the directories here.
+	// go test uses a cached result as long as all files that the test itself opened are unchanged. The test opens the
+	// directories itself, because go list opens files in another process.
 	for _, dir := range []string{".", "../cmd"} {
 		if err := filepath.WalkDir(dir, func(_ string, _ fs.DirEntry, err error) error { return err }); err != nil {
 			t.Fatal(err)
@@ -140,7 +140,7 @@ func TestRooms(t *testing.T) {
 	for _, p := range list(t, "hotmount/internal/...") {
 		name := strings.TrimPrefix(p.ImportPath, "hotmount/internal/")
 		if strings.HasSuffix(name, "test") || name == p.ImportPath {
-			continue // fakes for tests
+			continue // the package contains only fakes for tests
 		}
 		r, known := rooms[name]
 		if !known {
@@ -172,7 +172,7 @@ func (r room) check(t *testing.T, name string, imports []string) {
 	}
 }
 
-// reachedThrough reports whether r may reach the module m through one of the rooms that r may import.
+// reachedThrough reports whether a package may reach a module through the packages that it may import.
 func reachedThrough(r room, m string) bool {
 	for _, name := range r.rooms {
 		if slices.Contains(rooms[name].modules, m) || reachedThrough(rooms[name], m) {

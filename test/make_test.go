@@ -1,4 +1,5 @@
-// Package test has tests that need more than one package. This file tests what make checks before it builds anything.
+// Package test has the tests that do not belong to one package. This file tests the checks that make runs before a
+// build.
 package test
 
 import (
@@ -13,16 +14,17 @@ import (
 	"testing"
 )
 
-// TestGoVersion checks that make reports a go command that is missing or too old. make must find a new go command where
-// Go's installer puts it, even if Debian's go comes first in PATH.
+// TestGoVersion checks that make reports a go command that is missing or too old. make must use a recent go command in
+// Go's default installation directory, even if an old go command comes first in PATH.
 func TestGoVersion(t *testing.T) {
-	// make reads the Makefile from its standard input. The test opens the file itself, so that go test knows of the
-	// dependency.
+	// The test reads the Makefile and passes it to make as standard input, so that go test's cache depends on the
+	// Makefile.
 	makefile, err := os.ReadFile("../Makefile")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The directory has all tools that make needs. /usr/bin is not in PATH, because it may have a go command.
+	// PATH has a directory with links to the tools that make needs. PATH does not have /usr/bin, which may contain a go
+	// command.
 	tools := t.TempDir()
 	for _, tool := range []string{"date", "dpkg", "git", "head", "sed", "sort", "stat"} {
 		path, err := exec.LookPath(tool)
@@ -33,7 +35,8 @@ func TestGoVersion(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// golang returns a directory with a go command of the given version. For "" the directory is empty.
+	// golang returns a directory with a fake go command of the given version, or an empty directory if the version is
+	// "".
 	golang := func(version string) string {
 		dir := t.TempDir()
 		if version == "" {
@@ -97,8 +100,8 @@ func TestMissingPackages(t *testing.T) {
 	}
 }
 
-// TestSources checks that the Makefile's SOURCES has each packed directory, except the directories that no test reads.
-// Each report of make test-full is valid for one digest of SOURCES.
+// TestSources checks that SOURCES in the Makefile lists everything that packaging/build copies, except README.md and
+// CHANGELOG.md. A report of make test-full is valid only as long as the digest of SOURCES stays the same.
 func TestSources(t *testing.T) {
 	words := func(file, pattern string) []string {
 		text, err := os.ReadFile(file)

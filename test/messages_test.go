@@ -18,7 +18,7 @@ import (
 var update = flag.Bool("update", false, "TestMessages writes testdata/messages.txt")
 
 // TestMessages checks that testdata/messages.txt has all of hotmount's messages to people, so that a reviewer can read
-// them in one file. TestWords reads it, too.
+// them in one file. TestWords reads testdata/messages.txt, too.
 func TestMessages(t *testing.T) {
 	const golden = "testdata/messages.txt"
 	got := allMessages(t)
@@ -39,7 +39,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// allMessages returns the messages of all files, with the file's name before its messages.
+// allMessages returns the messages of all source files as one text, with the name of each file before its messages.
 func allMessages(t *testing.T) string {
 	t.Helper()
 	var out strings.Builder
@@ -97,8 +97,8 @@ func read(t *testing.T, name string, what *regexp.Regexp) []string {
 	return what.FindAllString(string(b), -1)
 }
 
-// literals returns the string literals of a Go file that have three words or more. Literals that are joined by + count
-// as one.
+// literals returns the string literals of three or more words in a Go file. String literals joined by + count as one
+// literal.
 func literals(path string) ([]string, error) {
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
 	if err != nil {
@@ -108,7 +108,7 @@ func literals(path string) ([]string, error) {
 	var look func(ast.Node) bool
 	look = func(n ast.Node) bool {
 		switch n := n.(type) {
-		case *ast.ImportSpec, *ast.Field: // a field's tag is not a message
+		case *ast.ImportSpec, *ast.Field: // a struct tag is not a message
 			return false
 		case *ast.BinaryExpr, *ast.BasicLit:
 			text, rest := textOf(n)
@@ -130,8 +130,8 @@ func literals(path string) ([]string, error) {
 
 var threeWords = regexp.MustCompile(`[A-Za-z]{2,}.*\s.*[A-Za-z]{2,}.*\s.*[A-Za-z]{2,}`)
 
-// textOf returns the text of literals that are joined by +. Three dots stand for an operand that is not a literal. rest
-// has the expressions that may contain other literals.
+// textOf returns the text of string literals that are joined by +, with "…" for each operand that is not a literal.
+// textOf also returns, as rest, the expressions in which the caller must look for more literals.
 func textOf(n ast.Node) (text string, rest []ast.Node) {
 	switch n := n.(type) {
 	case *ast.BasicLit:

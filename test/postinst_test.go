@@ -7,13 +7,14 @@ import (
 	"testing"
 )
 
-// TestPostinstInAnImage checks postinst in another root directory, as in a build of an image. postinst marks the next
-// start of hotmount as its first start. postinst does not look at the builder's disks and does not fail. After an
-// upgrade postinst marks nothing.
+// TestPostinstInAnImage runs postinst for another root directory (DPKG_ROOT), as a build of a machine image does. When
+// the package is installed, postinst must create the file first-start, so that hotmount records the attached disks at
+// its first start. postinst must not call hotmount or udevadm, because the disks belong to the machine that builds the
+// image. When the package is upgraded, postinst must not create the file first-start.
 func TestPostinstInAnImage(t *testing.T) {
 	for name, tt := range map[string]struct {
 		args  []string
-		mark  string // file that a removal has left
+		mark  string // the name of a file that a removal of the package has left
 		first bool
 	}{
 		"first":                 {[]string{"configure", ""}, "", true},

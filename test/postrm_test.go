@@ -7,9 +7,10 @@ import (
 	"testing"
 )
 
-// TestPostrmIsLedNowhere checks postrm against a user who can write to a class directory. After postrm has looked at a
-// leftover, the user replaces the leftover by a symlink, here when postrm calls ls. postrm does not touch the target of
-// the symlink. postrm removes an unchanged leftover, unless its marker file has content.
+// TestPostrmIsLedNowhere checks that a user who can write to a class directory cannot misdirect postrm. While postrm
+// calls ls for a leftover mount point, the user replaces the mount point by a symlink. postrm must not touch the target
+// of the symlink. postrm must remove a leftover mount point with an empty marker file, and keep a mount point whose
+// marker file has content.
 func TestPostrmIsLedNowhere(t *testing.T) {
 	script, err := os.Open("../packaging/debian/postrm")
 	if err != nil {

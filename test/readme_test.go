@@ -25,8 +25,8 @@ func fileText(t *testing.T, path string) string {
 
 var pictures = regexp.MustCompile(`!\[[^]]*\]\([^)]*\)`)
 
-// TestReadme counts the words of the README's prose, without code, tables and the texts of pictures. TestReadme also
-// checks the parts of which the README has a fixed number.
+// TestReadme checks that the README's prose has 500 to 1000 words, without code, tables and the texts of pictures.
+// TestReadme also checks the number of bullets at the top of the README, and the number of rows in its table of disks.
 func TestReadme(t *testing.T) {
 	text := fileText(t, "../README.md")
 	top, _, _ := strings.Cut(text, "```")
@@ -54,7 +54,7 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// documents returns the Markdown files, by their path from this directory.
+// documents returns the paths of hotmount's Markdown files, relative to the directory of this test.
 func documents(t *testing.T) []string {
 	t.Helper()
 	var all []string
@@ -130,8 +130,8 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// svgTexts returns the number of texts of an SVG. svgTexts checks that the SVG is XML, and that each element has the
-// namespace without which a browser does not show the picture.
+// svgTexts returns the number of text elements in an SVG. svgTexts also checks that the SVG is valid XML, and that each
+// element is in the SVG namespace, which browsers require.
 func svgTexts(t *testing.T, file, text string) (texts int) {
 	t.Helper()
 	for d := xml.NewDecoder(strings.NewReader(text)); ; {
@@ -154,7 +154,8 @@ func svgTexts(t *testing.T, file, text string) (texts int) {
 	}
 }
 
-// TestIssueForms checks that the forms are valid, and that the form for a fault asks for what a diagnosis needs.
+// TestIssueForms checks that GitHub's issue forms are valid, and that the bug form asks for everything that a diagnosis
+// needs.
 func TestIssueForms(t *testing.T) {
 	type form struct {
 		Name, Description string

@@ -18,11 +18,11 @@ const (
 	maxFunction = 80
 )
 
-// larger maps the files and functions that may have more lines to their own maximum. Each entry of larger has a comment
-// with the reason.
+// larger maps each file or function that may exceed maxFile or maxFunction to its own maximum number of lines. Each
+// entry of larger needs a comment with the reason for the exception.
 var larger = map[string]int{}
 
-// TestSize checks that each file and function of the program is short enough to be read in one go.
+// TestSize checks that no file and no function of the program has too many lines to be read in one go.
 func TestSize(t *testing.T) {
 	found := map[string]bool{}
 	check := func(name string, lines, most int) {

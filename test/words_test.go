@@ -21,13 +21,14 @@ var (
 	each = flag.Int("each", 40, "how many sentences -draw prints of each")
 )
 
-// maxWords is the maximum number of words in a sentence. The guideline in .github/CONTRIBUTING.md is 25 words. As an
-// exception, a colon or a semicolon ends a sentence (sentencesOf), because a message is "cannot X: why; command".
+// maxWords is the maximum number of words in a sentence. The guideline in .github/CONTRIBUTING.md is 25 words.
+// TestWords lets a colon or a semicolon end a sentence, because hotmount's messages have the form "cannot X: why;
+// command".
 const maxWords = 35
 
 // TestWords checks each sentence of the documents, the manual pages, the messages and the comments. TestWords checks
-// the length of each sentence, and searches it for the phrases of phrases.txt. TestWords finds only some unclear
-// sentences.
+// the length of each sentence, and searches the sentence for the unwanted phrases in phrases.txt. TestWords cannot find
+// every unclear sentence.
 func TestWords(t *testing.T) {
 	phrases, quoting := readPhrases(t)
 	sentences := 0
@@ -61,7 +62,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// printDraw prints sentences that it chooses by the seed. Each printed sentence has at least five words.
+// printDraw prints random sentences of at least five words, and uses the flag -draw as the random seed.
 func printDraw(t *testing.T, text map[string][]string) {
 	of := map[string][]string{}
 	for _, name := range slices.Sorted(maps.Keys(text)) {
@@ -89,8 +90,8 @@ func printDraw(t *testing.T, text map[string][]string) {
 	}
 }
 
-// readPhrases returns the regular expressions of phrases.txt, and the files that may quote the phrases. A match begins
-// at the beginning of a word, and ignores case.
+// readPhrases returns the unwanted phrases of phrases.txt as regular expressions, and the files that may quote the
+// phrases. The regular expressions match from the beginning of a word and ignore case.
 func readPhrases(t *testing.T) (all []*regexp.Regexp, quoting map[string]bool) {
 	t.Helper()
 	text, err := os.ReadFile("phrases.txt")
@@ -112,7 +113,7 @@ func readPhrases(t *testing.T) (all []*regexp.Regexp, quoting map[string]bool) {
 	return all, quoting
 }
 
-// allText returns the paragraphs of each file that people read, by file name.
+// allText maps the name of each file that people read to the paragraphs in the file.
 func allText(t *testing.T) map[string][]string {
 	t.Helper()
 	text := map[string][]string{}
@@ -167,7 +168,7 @@ func allText(t *testing.T) map[string][]string {
 
 var (
 	fence = regexp.MustCompile("(?ms)^ *```.*?^ *```|^    [^\n]*$")
-	// code matches a code literal in a text. A literal counts as one word.
+	// code matches text between backquotes in Markdown, which counts as one word.
 	code = regexp.MustCompile("`[^`]*`")
 	item = regexp.MustCompile(`^\s*(?:[-*] |[0-9]+\. |#+ |\|)`)
 	link = regexp.MustCompile(`\]\([^)]*\)`)
@@ -228,8 +229,9 @@ func manual(text string) []string {
 	return all
 }
 
-// hashed matches a comment after "#", also behind a command, or a help text after "##". In config.yaml, a comment of a
-// key may itself be in a comment. A line with more spaces after "#" is an example.
+// hashed matches a comment that begins with "#", alone on a line or after a command, or a help text that begins with
+// "##". In config.yaml, a comment may follow a key that is itself commented out. hashed does not match a line with
+// several spaces after "#", because such a line is an example.
 var hashed = regexp.MustCompile(`^(?:.*?\s)??#{1,2} (\S.*)`)
 
 // hashComments returns the paragraphs of the comments of a script, a unit or a configuration file.
@@ -246,7 +248,7 @@ func hashComments(text string) []string {
 	return slices.DeleteFunc(strings.Split(lines.String(), "\n\n"), func(p string) bool { return strings.TrimSpace(p) == "" })
 }
 
-// plainLines returns the lines of a text.
+// plainLines returns the lines of a text that are not empty.
 func plainLines(text string) []string {
 	var all []string
 	for line := range strings.Lines(text) {
@@ -269,7 +271,7 @@ func catalog(text string) []string {
 	return all
 }
 
-// comments returns the paragraphs of a Go file's comments. The function comments omits directives and indented code.
+// comments returns the paragraphs of a Go file's comments, without directives and indented code.
 func comments(path string) ([]string, error) {
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
 	if err != nil {
@@ -289,13 +291,13 @@ func comments(path string) ([]string, error) {
 	return all, nil
 }
 
-// stop matches the end of a sentence: a punctuation mark and the space after it.
+// stop matches the punctuation mark at the end of a sentence, and the white space after the mark.
 var stop = regexp.MustCompile(`[.!?:;][)"]?\s+`)
 
-// heading matches the name of a case in the messages of the rules.
+// heading matches a heading such as "system-disk (ignore): " in internal/policy/testdata/messages.txt.
 var heading = regexp.MustCompile(`^[a-z-]+ \([a-z]+\): `)
 
-// fullStop matches the end of a sentence. Unlike stop, fullStop does not match a colon or a semicolon.
+// fullStop matches a full stop, an exclamation mark or a question mark at the end of a sentence.
 var fullStop = regexp.MustCompile(`([.!?][)"]?) `)
 
 // sentencesOf splits a paragraph into sentences. sentencesOf also splits at a colon or a semicolon, where a reader can
@@ -304,7 +306,7 @@ func sentencesOf(paragraph string) []string { return stop.Split(paragraph, -1) }
 
 var word = regexp.MustCompile(`[A-Za-z0-9]`)
 
-// words returns the words of a sentence. A dash or another mark is not a word.
+// words returns the words of a sentence. A dash or another lone punctuation mark is not a word.
 func words(sentence string) []string {
 	var all []string
 	for _, w := range strings.Fields(sentence) {

@@ -58,8 +58,8 @@ func TestComplete(t *testing.T) {
 				t.Errorf("%s: %q", call, line)
 			}
 		}
-		// cobra's directive (completions.go) is 4 if no files are offered, 8 for files with certain endings, and 0 for
-		// all files.
+		// The last line of cobra's output (completions.go) is :4 for no file names, :8 for files with certain endings, and
+		// :0 for all files.
 		if last := lines[len(lines)-1]; last == ":0" || last == ":8" {
 			words = []string{"FILES"}
 		}
@@ -69,8 +69,8 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// TestCompleteRelease checks that completion offers only what hotmount release accepts. Completion does not offer a
-// partition or another part of a disk that is given out.
+// TestCompleteRelease checks that completion offers only what hotmount release accepts. If a disk is given out as a
+// block volume, completion must not offer its partitions and other parts.
 func TestCompleteRelease(t *testing.T) {
 	h := machine(t)
 	settings := config.Default()
@@ -131,7 +131,7 @@ func TestManual(t *testing.T) {
 				continue
 			}
 			path := below.CommandPath()
-			// Commands with a common parent share one line: config {check | show}.
+			// In the synopsis, commands with a common parent share one line, such as config {check | show}.
 			if !strings.Contains(text, ".B "+path+"\n") && !(strings.Contains(text, ".B "+c.CommandPath()+"\n") && strings.Contains(text, below.Name())) {
 				t.Errorf("no %q in the synopsis", path)
 			}
@@ -159,7 +159,7 @@ func TestManual(t *testing.T) {
 }
 
 // TestManualPages checks that each page of a command has the command's synopsis, and that hotmount(8) refers to the
-// page. TestManualPages also checks that each reference leads to a page.
+// page. TestManualPages also checks that each reference to a manual page of hotmount leads to an existing page.
 func TestManualPages(t *testing.T) {
 	const pages = "../../packaging/man/"
 	files, err := filepath.Glob(pages + "hotmount-*.8")

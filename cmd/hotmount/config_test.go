@@ -24,8 +24,8 @@ func TestConfigCheckAndShow(t *testing.T) {
 	if out, code, err = call(t, "config", "show", "--settle=9s"); code != 0 || !strings.Contains(out, "settle: 9s") || !strings.Contains(out, "# --settle\n") {
 		t.Error(out, code, err)
 	}
-	// Only the node itself shows whether mkfs accepts the options and what the directories are. /lib is a link if /usr
-	// is merged.
+	// config check must also use the node's mkfs and the node's directories for its checks. /lib is a symbolic link on a
+	// system with merged /usr.
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	text := "classes:\n- {name: a, directory: /mnt/a, mkfs_options: [\"-i size=17\"], names: [vdb]}\n- {name: b, directory: /lib/b, names: [vdc]}\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -52,7 +52,7 @@ func TestWarningOfMissingDirectory(t *testing.T) {
 	}
 }
 
-// TestWarningsOfUnused checks that a class or an exclusion that selects no attached disk causes a warning and no fault.
+// TestWarningsOfUnused checks that a class or an exclusion without attached disks causes a warning and no fault.
 func TestWarningsOfUnused(t *testing.T) {
 	machine(t)
 	file := filepath.Join(t.TempDir(), "config.yaml")
@@ -73,8 +73,8 @@ func TestWarningsOfUnused(t *testing.T) {
 	}
 }
 
-// TestNewDisksHeld checks that each command that shows what the daemon will do warns about held disks. New disks are
-// held if a storage driver on the node can bring such disks.
+// TestNewDisksHeld checks that config check, plan and state init warn about classes that hold new disks. hotmount
+// holds a new disk if a storage driver on the node can attach or take such disks.
 func TestNewDisksHeld(t *testing.T) {
 	h := machine(t)
 	registry := filepath.Join(h.Root, "var/lib/kubelet/plugins_registry")

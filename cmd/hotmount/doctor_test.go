@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestVerdict checks that problems and warnings make doctor return an error with an exit code of its own.
+// TestVerdict checks that doctor returns an error with exit code 3 for problems and warnings, but not for notes.
 func TestVerdict(t *testing.T) {
 	r := &doctor.Report{Findings: []doctor.Finding{{Level: doctor.Problem}, {Level: doctor.Warning}}}
 	if err := verdict(r); exitCode(err) != 3 || err.Error() != "found 1 problem and 1 warning" {

@@ -33,14 +33,14 @@ func TestExplain(t *testing.T) {
 		t.Errorf("from the dump: %v\n%s\nbut it was\n%s", err, there, here)
 	}
 
-	// A local configuration replaces the configuration in the dump.
+	// The configuration of the flag --config must replace the configuration in the dump.
 	write(t, dir, map[string]string{"new.yaml": "classes: [{name: new, directory: /new}]\n"})
 	out, _, err := call(t, "explain", "--from", filepath.Join(dir, "facts.json"), "--config", filepath.Join(dir, "new.yaml"))
 	if err != nil || !strings.Contains(out, "Class new has it.") || strings.Contains(out, "default") {
 		t.Error(err, out)
 	}
 
-	// From here on, the dump has other classes.
+	// The following checks use a dump with other classes.
 	var d cli.Dump
 	if err := json.Unmarshal([]byte(facts), &d); err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func TestExplain(t *testing.T) {
 	}
 	machine(t)
 
-	// From here on the test uses the system disk, hostile bytes, and an invalid dump.
+	// The following checks use the system disk, a dump with hostile bytes, and an invalid dump.
 	out, _, err = call(t, "explain", "vda")
 	if err != nil || !strings.Contains(out, "no class may use it") || !strings.Contains(out, "Class default would select it.") || !strings.Contains(out, "Decision: ignore: the disk carries the system") || strings.Contains(out, "Conditions") {
 		t.Errorf("%v\n%s", err, out)

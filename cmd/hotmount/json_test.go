@@ -10,8 +10,8 @@ import (
 	"hotmount/internal/doctor"
 )
 
-// TestJSONOnATerminal checks that output for programs is safe on a terminal. encoding/json does not escape
-// U+009B, which starts a terminal sequence, or direction overrides.
+// TestJSONOnATerminal checks that JSON output contains no control sequences for a terminal. encoding/json does not
+// escape U+009B, which starts a control sequence, and does not escape direction overrides.
 func TestJSONOnATerminal(t *testing.T) {
 	const hostile = "\u009b31m\u202e\x7f\U000e0001"
 	h := machine(t)

@@ -14,11 +14,11 @@ import (
 	"hotmount/internal/nodetest"
 )
 
-// write and attach are the functions of package nodetest.
+// write and attach are short names for functions of package nodetest.
 var write, attach = nodetest.Write, nodetest.Attach
 
-// machine replaces this node with a test node without a daemon. The test node has a system disk, a filesystem, and a
-// disk that is refused.
+// machine makes the commands use a test node without a daemon, until the test ends. The test node has a system disk, a
+// filesystem, and a disk that is refused.
 func machine(t *testing.T) inventory.Host {
 	t.Helper()
 	h := nodetest.New(t)
@@ -123,8 +123,8 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// TestStateInit checks that disks that were attached at installation are held, and disks that came later are not. Only
-// a new installation counts as an installation.
+// TestStateInit checks that disks that were attached at installation are held, and disks that came later are not.
+// `state init` must record new disks again only after the package was removed and installed again.
 func TestStateInit(t *testing.T) {
 	h := machine(t)
 	attach(t, h.Root, "vdd", 48, "OLD")
@@ -164,7 +164,7 @@ func TestStateInit(t *testing.T) {
 		t.Errorf("present after the second call: %s", got)
 	}
 
-	// The prerm script of the package makes the file "removed".
+	// The package's prerm script creates the file "removed" in the state directory.
 	if err := os.WriteFile(filepath.Join(h.Store.State, "removed"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -194,8 +194,8 @@ func TestStateInit(t *testing.T) {
 	}
 }
 
-// TestStateInitSettings checks that the list of held disks follows the daemon's settings. The record contains all
-// disks, even with a faulty configuration.
+// TestStateInitSettings checks that `state init` lists the disks that are held under the daemon's settings. `state
+// init` must record all disks, even with a faulty configuration.
 func TestStateInitSettings(t *testing.T) {
 	for name, put := range map[string]func(inventory.Host) error{
 		"the daemon's": func(h inventory.Host) error {
@@ -262,8 +262,8 @@ func TestRunning(t *testing.T) {
 	}
 }
 
-// TestStateInitUnseen checks that nothing is recorded if the disks cannot be seen. Without the disks, nobody could
-// find out later which disks were attached.
+// TestStateInitUnseen checks that `state init` fails and records nothing if hotmount cannot list the disks. A record
+// without disks would hide which disks were attached at installation.
 func TestStateInitUnseen(t *testing.T) {
 	for _, missing := range []string{"sys", "proc"} {
 		h := machine(t)

@@ -12,7 +12,7 @@ import (
 )
 
 // TestProvisioner checks that `provisioner check` accepts the output of `provisioner values`. TestProvisioner also
-// checks that values that do not fit are named, with exit code 3.
+// checks that `provisioner check` names a class that the values do not fit, with exit code 3.
 func TestProvisioner(t *testing.T) {
 	values, code, err := call(t, "provisioner", "values")
 	if code != 0 || err != nil {
@@ -51,7 +51,7 @@ type nfsValues struct {
 		AccessMode    string `yaml:"accessMode"`
 		Size          string `yaml:"size"`
 	} `yaml:"persistence"`
-	// ExtraArgs has the flags of the program (docs/deployment.md, "Arguments").
+	// ExtraArgs has the command-line flags of the NFS provisioner (docs/deployment.md, "Arguments").
 	ExtraArgs struct {
 		DeviceBasedFSIDs *bool `yaml:"device-based-fsids"`
 		GracePeriod      int   `yaml:"grace-period"`
@@ -70,9 +70,9 @@ type nfsValues struct {
 	} `yaml:"storageClass"`
 }
 
-// TestNFSProvisionerValues checks that the chart accepts the example's values. The volume of the chart comes from the
-// local-static-provisioner and a disk of the shipped example. The example of an NFS server on the node itself offers no
-// volumes.
+// TestNFSProvisionerValues checks that the chart accepts the example's values. The chart must claim its volume from a
+// StorageClass of the example fast-slow.yaml. The example nfs.yaml, for an NFS server on the node itself, must offer
+// no volumes.
 func TestNFSProvisionerValues(t *testing.T) {
 	const examples = "../../packaging/examples/"
 	text, err := os.ReadFile(examples + "kubernetes/nfs-server-provisioner.yaml")

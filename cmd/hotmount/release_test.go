@@ -9,8 +9,8 @@ import (
 	"hotmount/internal/control"
 )
 
-// TestReleaseCommand checks that release writes the data to the disk before it calls the daemon. In this test the mount
-// point is missing.
+// TestReleaseCommand checks that hotmount release writes the data to the disk before the call to the daemon. In the
+// test, the mount point of the disk is missing.
 func TestReleaseCommand(t *testing.T) {
 	h := machine(t)
 	write(t, h.Root, map[string]string{

@@ -31,9 +31,10 @@ func root() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	})
-	// The Debian package contains the scripts that the completion command prints.
+	// The help does not list the completion command, because the Debian package contains the scripts that the command
+	// prints.
 	c.CompletionOptions.HiddenDefaultCmd = true
-	// Names of files are offered only where an argument is a file.
+	// The shell completes file names only for the arguments that are files.
 	c.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	// The following commands are for people.
@@ -61,8 +62,8 @@ func root() *cobra.Command {
 	return c
 }
 
-// group makes a command that only has subcommands. Without group, cobra takes an unknown subcommand for a request for
-// help, or reports a failure.
+// group completes the definition of a command that has only subcommands. Without group, cobra prints the help for an
+// unknown subcommand, or returns an error that is not a usageError.
 func group(c *cobra.Command) *cobra.Command {
 	c.DisableFlagsInUseLine = true
 	c.SuggestionsMinimumDistance = 2
@@ -80,7 +81,7 @@ func group(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// args returns a check of the number of arguments. A wrong number of arguments is a usageError.
+// args returns a function that checks the number of arguments. A wrong number of arguments is a usageError.
 func args(want cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, given []string) error {
 		if err := want(c, given); err != nil {
@@ -104,8 +105,8 @@ func versionCommand() *cobra.Command {
 	}
 }
 
-// outputFlag adds the flag -o with the values in words. The first of the words is the default. The command runs only
-// with one of the words.
+// outputFlag adds the flag -o with the given words as its possible values. The first word is the default value of the
+// flag -o. A value of the flag -o that is not one of the words is a usageError.
 func outputFlag(c *cobra.Command, output *string, words ...string) {
 	last := len(words) - 1
 	names := strings.Join(words[:last], ", ") + " or " + words[last]
@@ -123,12 +124,12 @@ func outputFlag(c *cobra.Command, output *string, words ...string) {
 func configured(c *cobra.Command) *cobra.Command {
 	config.AddFlags(c.Flags())
 	if err := c.MarkFlagFilename("config", "yaml", "yml"); err != nil {
-		panic(err) // the flag does not exist
+		panic(err) // a programming error: the flag does not exist
 	}
 	return c
 }
 
-// load reads the configuration for a command to which configured has added the flags.
+// load returns the settings for a command that has the flags that the function configured adds.
 func load(c *cobra.Command) (*disk.Settings, error) {
 	s, err := config.Load(config.Source{Environ: os.Environ(), Flags: c.Flags()})
 	if err != nil {
@@ -137,9 +138,9 @@ func load(c *cobra.Command) (*disk.Settings, error) {
 	return &s, nil
 }
 
-// running returns the settings of the running daemon. If no daemon has run since the boot, or flags are given,
-// running returns the settings that load returns. The daemon's unit may name another configuration file, and an
-// edited file does not apply before a reload.
+// running returns the settings of the running daemon. If no daemon has run since the boot, or flags are given, running
+// returns the settings that load returns. The daemon's unit may name another configuration file, and an edited file
+// has no effect before a reload.
 func running(c *cobra.Command) (*disk.Settings, error) {
 	if s, err := host().Store.Settings(); err == nil && !config.HasFlags(c.Flags()) {
 		return s, nil
@@ -147,9 +148,10 @@ func running(c *cobra.Command) (*disk.Settings, error) {
 	return load(c)
 }
 
-// usable is load for commands that change nothing. If the configuration has a fault, usable returns the daemon's
-// settings, or the defaults if it cannot read the daemon's settings. usable prints which settings it uses. A fault in
-// the flags is still an error.
+// usable returns the settings for commands that change nothing, even if the configuration has a fault. If the
+// configuration has a fault, usable returns the daemon's settings, or the defaults if the daemon's settings cannot be
+// read. With a faulty configuration, usable prints the fault and which settings the command uses instead. If the
+// command line has configuration flags, usable returns every fault as an error.
 func usable(c *cobra.Command) (*disk.Settings, error) {
 	s, err := load(c)
 	if err == nil || config.HasFlags(c.Flags()) {
@@ -166,7 +168,7 @@ func usable(c *cobra.Command) (*disk.Settings, error) {
 	return theirs, err
 }
 
-// host returns the node, and socket is the control socket of its daemon. Tests replace both variables.
+// host returns the node, and socket is the control socket of its daemon. Tests replace the variables host and socket.
 var (
 	host   = func() inventory.Host { return inventory.Host{Store: store.Default()} }
 	socket = control.Socket

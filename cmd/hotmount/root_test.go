@@ -43,7 +43,7 @@ func TestAcceptAsRoot(t *testing.T) {
 			t.Errorf("%q: the daemon was asked (-want +got):\n%s", test.arg, diff)
 		}
 	}
-	// The command itself finds a wrong call, and does not call the daemon.
+	// The accept command must reject a wrong number of arguments without a call to the daemon.
 	for _, args := range [][]string{{"accept"}, {"accept", "vdc", "vdd"}} {
 		if _, code, _ := call(t, args...); code != 2 || len(asked()) != 0 {
 			t.Errorf("%q: code %d", args, code)
@@ -85,8 +85,8 @@ func TestRescan(t *testing.T) {
 	}
 }
 
-// answering answers calls at the socket until the test ends. answering returns a function that returns the calls so
-// far.
+// answering serves the control socket with the given handler until the test ends. answering returns a function that
+// returns the requests since its previous call.
 func answering(t *testing.T, answer control.Handler) (asked func() []control.Request) {
 	t.Helper()
 	var mu sync.Mutex

@@ -45,13 +45,13 @@ func runCommand() *cobra.Command {
 	cli.CompleteFlag(c, "log-format", report.Formats...)
 	c.Flags().StringVar(&metricsTo, "metrics-directory", "/var/lib/prometheus/node-exporter", "the `directory` of node_exporter's textfile collector; without this flag there are no metrics")
 	if err := c.MarkFlagDirname("metrics-directory"); err != nil {
-		panic(err) // the flag does not exist
+		panic(err) // a programming error: the flag does not exist
 	}
 	return configured(c)
 }
 
-// loadAndKeep is load for the daemon. loadAndKeep saves good settings on disk. The daemon uses the saved settings if
-// it starts with a faulty configuration.
+// loadAndKeep returns the daemon's settings, as load does. loadAndKeep saves good settings on disk. The daemon uses
+// the saved settings if the daemon starts with a faulty configuration.
 func loadAndKeep(c *cobra.Command, log *report.Log) (*disk.Settings, error) {
 	s, err := load(c)
 	if err != nil {
@@ -61,9 +61,9 @@ func loadAndKeep(c *cobra.Command, log *report.Log) (*disk.Settings, error) {
 	return s, nil
 }
 
-// lastGood returns the kept settings, which the daemon uses while the configuration has a fault. lastGood reads the
-// kept settings like any configuration file. With the kept settings, mounted filesystems do not grow, because the
-// faulty configuration may have turned growth off. If no settings were kept, lastGood returns the fault as its error.
+// lastGood returns the saved settings, which the daemon uses while the configuration has a fault. lastGood checks the
+// saved settings like any configuration file. With the saved settings, mounted filesystems do not grow, because the
+// faulty configuration may have turned growth off. If no settings were saved, lastGood returns the fault as its error.
 func lastGood(st store.Store, fault error) (*disk.Settings, error) {
 	file, err := st.KeptSettings()
 	if errors.Is(err, fs.ErrNotExist) {

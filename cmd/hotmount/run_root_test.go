@@ -13,8 +13,8 @@ import (
 	"hotmount/internal/report"
 )
 
-// TestLastGood checks that the last good settings replace a faulty configuration. The last good settings must exist,
-// and this version of hotmount must accept them. The last good settings are checked like any configuration.
+// TestLastGood checks that the last good settings replace a faulty configuration. lastGood must return an error if no
+// settings are saved, or if the saved settings are not valid in this version.
 func TestLastGood(t *testing.T) {
 	h := machine(t)
 	if _, err := h.Store.Init(nil); err != nil {
@@ -29,7 +29,7 @@ func TestLastGood(t *testing.T) {
 	if err := h.Store.KeepSettings(config.File(&want)); err != nil {
 		t.Fatal(err)
 	}
-	// The environment and the flags of the test process are faulty, too.
+	// lastGood must ignore the environment, because the fault may be in the environment.
 	t.Setenv("HOTMOUNT_NODE", "other")
 	s, err := lastGood(h.Store, fault)
 	if err != nil || s.Node != "n" || s.Classes[0].Options[0] != "noatime" || s.Fault != "config.yaml:1: a (and 2 more)" || s.Classes[0].Grow {

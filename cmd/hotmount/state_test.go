@@ -30,7 +30,7 @@ func standingOf(t *testing.T, h inventory.Host, name string) *disk.Standing {
 	return &f.Standing
 }
 
-// serve plays the part of a running daemon.
+// serve answers the calls on the control socket, like a running daemon.
 func serve(t *testing.T) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -97,8 +97,8 @@ func TestStateKeep(t *testing.T) {
 	}
 }
 
-// TestStateReset checks that records are removed only if nothing depends on them. After a reset, the next start of
-// the daemon counts as the first start.
+// TestStateReset checks that `state reset` fails while a mount, a block volume or a running daemon depends on the
+// records. After a reset, the next start of the daemon counts as the first start.
 func TestStateReset(t *testing.T) {
 	h := machine(t)
 	attach(t, h.Root, "vdd", 48, "OLD")

@@ -13,7 +13,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestStatusVerdict checks that a disk that needs attention causes an exit code of its own.
+// TestStatusVerdict checks that status has exit code 3 if a disk needs attention.
 func TestStatusVerdict(t *testing.T) {
 	for state, want := range map[string]int{"refused": 3, "failed": 3, "ignored": 0, "held": 0} {
 		if got := exitCode(statusVerdict(&cli.Status{Disks: []cli.DiskStatus{{State: state}}})); got != want {

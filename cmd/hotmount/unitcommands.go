@@ -17,7 +17,8 @@ import (
 	"hotmount/internal/usage"
 )
 
-// unitCommands returns the commands that hotmount's units run, which the help does not list.
+// unitCommands returns the commands that hotmount's units run. The help does not list the commands of hotmount's
+// units.
 func unitCommands() []*cobra.Command {
 	return []*cobra.Command{
 		ofDisk("format-disk", "Prove one disk blank, and format the disk if it is blank", helper.Format),
@@ -102,8 +103,8 @@ func cleanupCommand() *cobra.Command {
 	return configured(c)
 }
 
-// usageCommand returns the command with which status and the daemon measure filesystems. The command runs as a
-// separate process, because it may hang.
+// usageCommand returns the command with which hotmount status and the daemon measure how full filesystems are. The
+// usage command runs as a separate process, because it may hang on a dead filesystem.
 func usageCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "usage PATH...", Short: "Print the usage of filesystems", Hidden: true, Args: args(cobra.MinimumNArgs(1)),

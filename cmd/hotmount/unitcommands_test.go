@@ -8,8 +8,9 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestCleanupCommand checks that the command removes one mount point, or all mount points in the directories of the
-// last daemon. The command works even with a faulty configuration.
+// TestCleanupCommand checks that cleanup removes one mount point, or all mount points in the class directories of the
+// last daemon. cleanup --all must remove the mount points even if the configuration is faulty, and then exit with code
+// 1.
 func TestCleanupCommand(t *testing.T) {
 	const uuid = "aaaaaaaa-0000-4000-8000-000000000001"
 	h, dir := machine(t), t.TempDir()

@@ -9,8 +9,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestAnotherTryLiftsNothing checks that an accept of a failed mount only retries the mount. The accept does not allow
-// a format if the disk later shows zeros where its filesystem was.
+// TestAnotherTryLiftsNothing checks that an accept of a failed mount only retries the mount. An accept of a failed
+// mount does not allow hotmount to format the disk if its filesystem disappears later.
 func TestAnotherTryLiftsNothing(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.Standing.FormerSerial = &disk.Sighting{UUID: uuidA}
@@ -36,8 +36,8 @@ func TestAnotherTryLiftsNothing(t *testing.T) {
 	})
 }
 
-// TestEachHoldIsToldBeforeItIsLifted checks that an accept lifts only the one hold that the operator has seen. Another
-// hold of the disk is reported after the accept, and needs an accept of its own.
+// TestEachHoldIsToldBeforeItIsLifted checks that an accept lifts only the one hold that the operator has seen. A second
+// hold of the disk must be reported after the accept of the first hold, and needs its own accept.
 func TestEachHoldIsToldBeforeItIsLifted(t *testing.T) {
 	vdb := blankDisk("vdb", 2)
 	vdb.Standing.Present, vdb.Standing.FormerSerial = &disk.Identity{}, &disk.Sighting{UUID: uuidA}
@@ -65,8 +65,7 @@ func TestEachHoldIsToldBeforeItIsLifted(t *testing.T) {
 	})
 }
 
-// TestAcceptOfAnotherReason checks that an accept with a reason lifts only the hold with that reason. A hold for
-// another reason stays.
+// TestAcceptOfAnotherReason checks that an accept with a reason lifts only the hold with that reason.
 func TestAcceptOfAnotherReason(t *testing.T) {
 	vdb := blankDisk("vdb", 2)
 	vdb.Standing.Present = &disk.Identity{}
@@ -85,8 +84,7 @@ func TestAcceptOfAnotherReason(t *testing.T) {
 	})
 }
 
-// TestAnotherDiskHasTheName checks that an accept of one disk does not apply to another disk that has got the name of
-// the first.
+// TestAnotherDiskHasTheName checks that an accept and a release of a disk fail if another disk has its kernel name now.
 func TestAnotherDiskHasTheName(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 3, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -119,8 +117,8 @@ func TestAcceptOfADiskThatWasNeverSeen(t *testing.T) {
 	})
 }
 
-// TestAcceptAfterAReload checks that a refusal of an accept follows the present settings. The disk may not have been
-// looked at since the settings changed, and may no longer belong to a class.
+// TestAcceptAfterAReload checks that the error of an accept names the reason under the current settings. After a
+// reload, a disk may belong to no class any more, even before the next look at the disk.
 func TestAcceptAfterAReload(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	m := newMachine(vdb)
@@ -157,8 +155,8 @@ func TestReloadTakesTheRescan(t *testing.T) {
 	})
 }
 
-// TestGoneDuringARelease checks a disk that is detached while the operator releases it. hotmount retries the removal of
-// the disk's leftover mount, as for any disk that is gone, and reports the removal once.
+// TestGoneDuringARelease checks a disk that is detached while the operator releases it. If a disk is detached during
+// its release, hotmount must retry the removal of the disk's mount.
 func TestGoneDuringARelease(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	at := "/mnt/disks/" + uuidA
@@ -199,8 +197,7 @@ func TestGoneDuringARelease(t *testing.T) {
 	})
 }
 
-// TestAcceptedWhileInUse checks that the answer does not promise a format if another program has started to use the
-// disk.
+// TestAcceptedWhileInUse checks that the answer to an accept promises no format while another program uses the disk.
 func TestAcceptedWhileInUse(t *testing.T) {
 	f := xfsDisk("vdb", 2, uuidA)
 	f.Standing.Unmounted, f.Holders = disk.ReasonReleased, []string{"dm-0"}

@@ -10,17 +10,18 @@ import (
 	"hotmount/internal/policy"
 )
 
-// active reports whether the agent carries the action out.
+// active reports whether the action is work for the agent, such as a mount, and not only a state, such as a hold.
 func active(a disk.Action) bool {
 	return a == disk.Mount || a == disk.Link || a == disk.Prove || a == disk.Format || a == disk.Grow
 }
 
-// carryOut puts a disk that is to be mounted, given out, proven, formatted or grown into the lane for its decision.
-// done is the action that was carried out since the previous look.
+// carryOut queues the disk in the lane for its action, or backs off after a failure. done is the action that was
+// carried out since the previous look, or empty.
 func (a *Agent) carryOut(name string, done disk.Action, c *disk.Content) {
 	st := a.disks[name]
 	d := st.decision
-	// A disk that was proven blank, but was held after the proof, is proven again.
+	// The unit that proves a disk blank also formats the disk. If the disk must still be formatted after its proof, the
+	// unit has failed to format the disk.
 	if done == d.Action || done == disk.Prove && (d.Action == disk.Format || d.Action == disk.Mount && !c.Proven) {
 		st.tries.unmountable = st.tries.unmountable || done == disk.Mount
 		a.failed(name, unconfirmed(st, done))
@@ -31,7 +32,8 @@ func (a *Agent) carryOut(name string, done disk.Action, c *disk.Content) {
 		return
 	}
 	if a.leaving[a.path(st)] != nil {
-		// Another disk still has the mount point. When the mount point is free, the agent looks at every disk again.
+		// The mount of a disk that left is still at the mount point. When the mount point is free, the agent looks at
+		// the disks that wait for the mount point.
 		return
 	}
 	st.phase = waiting
@@ -45,17 +47,17 @@ func (a *Agent) lane(st *state, c *disk.Content) *lane {
 		return &a.lanes.grows
 	case d.Action == disk.Link:
 		return &a.lanes.mounts
-	// A filesystem that could not be mounted is read before the next try, because udev does not recognise the result of
-	// an unfinished mkfs. A partition is mounted without being read first. A filesystem that a pod still uses is also
-	// not read: it was mounted before, and cannot be read exclusively.
+	// After a failed mount, the disk is read before the next try, because udev cannot recognise the result of an
+	// unfinished mkfs. A partition is never read, because the unit that reads a disk may also format it. A disk that is
+	// still mounted for a pod is not read, because the disk cannot be opened exclusively.
 	case d.Action == disk.Mount && (c.Proven || !st.tries.unmountable || st.facts.Whole != "" || len(st.facts.Mounts) > 0):
 		return &a.lanes.mounts
 	}
 	return &a.lanes.proofs
 }
 
-// unconfirmed returns why an action whose job is done has to be repeated. The result of a job can be wrong, so the
-// mount table and the disk decide.
+// unconfirmed returns the error of an action whose job succeeded without the expected result. A job can report success
+// without effect, so the mount table and the disk decide.
 func unconfirmed(st *state, done disk.Action) error {
 	if done == disk.Mount {
 		return fmt.Errorf("the mount unit's job is done, but the mount table does not show %s", st.facts.Dev)
@@ -82,8 +84,8 @@ func (a *Agent) startMounts(ctx context.Context, now time.Time) {
 		}
 		st := a.disks[name]
 		if !st.facts.Standing.InSameSlot && !a.allSeen(now) {
-			// A disk that is not fully known yet may hold a filesystem with this disk's UUID, or have this disk's
-			// serial.
+			// A disk that the agent has not seen yet may have this disk's serial, or a filesystem with this disk's
+			// UUID.
 			deferred = append(deferred, name)
 			continue
 		}
@@ -96,8 +98,8 @@ func (a *Agent) startMounts(ctx context.Context, now time.Time) {
 		case st.decision.Action == disk.Link:
 			a.run(ctx, l, name, disk.ProgramBlock, disk.Link)
 		// The filesystem grows before the mount, because the provisioner reads the size of a volume only once, when it
-		// first sees the volume. After the growth the agent decides about the mount again: recovering a log can take
-		// long, and a twin may come during it.
+		// first sees the volume. After the growth the agent decides about the mount again, because a disk with the same
+		// UUID may have come during the growth.
 		case policy.ShouldGrow(&st.facts, class) && st.growSeq != st.facts.Seq:
 			a.startFill(ctx, name)
 		default:
@@ -123,8 +125,8 @@ func (a *Agent) run(ctx context.Context, l *lane, name string, p disk.Program, a
 	}
 }
 
-// startFill starts to grow the filesystem to the size of the disk before it is mounted. The next look decides about the
-// mount again.
+// startFill starts to grow a filesystem to the size of its disk before the filesystem is mounted. After the growth, the
+// next look decides about the mount again.
 func (a *Agent) startFill(ctx context.Context, name string) {
 	st := a.disks[name]
 	id := st.facts.ID
@@ -148,8 +150,8 @@ func (a *Agent) startMount(ctx context.Context, name string, class *disk.Class) 
 	a.startWork(ctx, &a.lanes.mounts, func() func() {
 		err := a.mount(ctx, &f, class, d)
 		return func() {
-			// The mount of a filesystem that the kernel still holds (ErrHeld) is retried often, so its failure to grow
-			// is not reported each time.
+			// A mount that fails with ErrHeld is retried often, so a growth that fails before this mount is not
+			// reported each time.
 			if filling != nil && err == nil {
 				a.problem(fmt.Errorf("cannot grow the filesystem of %s before it is mounted: %w", f.ID, filling))
 			} else if filling != nil && !errors.Is(err, disk.ErrHeld) {
@@ -160,9 +162,10 @@ func (a *Agent) startMount(ctx context.Context, name string, class *disk.Class) 
 	})
 }
 
-// mount mounts the disk and verifies that PID 1 mounted this disk. Until udev has handled the removal of a disk, the
-// link by sequence number leads to the next disk with that kernel name. If PID 1 is asked too early, it mounts the next
-// disk. A mounted disk keeps its sequence number, so the number shows which disk is mounted.
+// mount mounts the disk, and verifies that PID 1 has not mounted another disk instead. Until udev has handled the
+// removal of a disk, the disk's link in /dev/disk/by-diskseq leads to the next disk with that kernel name. Through an
+// outdated link, PID 1 mounts the wrong disk. A mounted disk keeps its sequence number, so the number shows which disk
+// is mounted.
 func (a *Agent) mount(ctx context.Context, f *disk.Facts, class *disk.Class, d disk.Decision) error {
 	err := a.units.Mount(ctx, f, class, d.UUID, d.Type)
 	seq, attachedErr := a.host.Attached(f.Dev)
@@ -193,8 +196,8 @@ func (a *Agent) startPrograms(ctx context.Context, l *lane, p disk.Program, acti
 	}
 }
 
-// startQuestions asks PID 1 about the disks whose mount ended and whose turn has come. For a disk that is refused or
-// held, startQuestions finds out which process has the disk open.
+// startQuestions asks PID 1, for each waiting disk whose mount ended, since when the disk's device unit has been
+// plugged. For a disk that is refused or held, startQuestions finds out which process has the disk open.
 func (a *Agent) startQuestions(ctx context.Context) {
 	l := &a.lanes.questions
 	for name, ok := l.next(); ok; name, ok = l.next() {
@@ -248,13 +251,12 @@ func (a *Agent) actionEnded(name string, seq uint64, action disk.Action, err err
 const stopPatience = 15 * time.Minute
 
 // unmounted handles PID 1's answer about a disk whose mount has ended. plugged is the time at which the disk's device
-// unit became plugged.
+// unit became plugged (CLOCK_MONOTONIC), or 0 if the unit is not plugged.
 //
-// If PID 1 considered the disk unplugged, the mount ended together with the disk's device unit. PID 1 may consider an
-// attached disk unplugged when systemd is upgraded or a udev rule changes. A soft reboot also ends all mounts, and PID
-// 1 then answers with the time when userspace began again. If PID 1 did not end the mount, somebody unmounted the disk
-// by hand. A mount that existed long after the time plugged was also ended by hand: PID 1 tries to end a mount only
-// once.
+// PID 1 ends a mount when the disk's device unit becomes unplugged. PID 1 may consider an attached disk unplugged when
+// systemd is upgraded or a udev rule changes. A soft reboot also ends all mounts, and the disk then counts as plugged
+// since userspace began again. If PID 1 did not end the mount, somebody unmounted the disk by hand. PID 1 tries only
+// once to end a mount, so a mount that still existed stopPatience after plugged was later ended by hand.
 func (a *Agent) unmounted(name string, seq uint64, plugged time.Duration, err error) {
 	st := a.disks[name]
 	st.phase = idle

@@ -2,7 +2,7 @@
 // lets the policy decide, and carries the decision out. The package uses no system call, D-Bus or netlink itself, but
 // only the interfaces Host, Units and Reporter.
 //
-// A disk has a phase. The loop's transitions are these:
+// The loop keeps a phase for each disk. This table shows how the phase changes:
 //
 //	phase        what happens                                   next phase
 //	(unknown)    an event, or a scan finds the disk             looking
@@ -19,11 +19,11 @@
 //	waiting      the decision no longer holds                   looking
 //	acting       the action ends, with or without success       looking
 //
-// If other software opens disks without claiming them, the first action on a disk is to find out who has the disk open
+// On a node where other software opens disks without claiming them, the agent first finds out who has a disk open
 // (ask.go).
 //
-// An event during looking, waiting or acting is kept: the disk is looked at once more afterwards. If the next look
-// shows that a failed action still has to be done, the disk backs off.
+// If a disk has an event while it is looking, waiting or acting, the agent looks at the disk once more afterwards. If
+// the look after a failed action shows that the action is still needed, the agent retries the action later.
 //
 // A mount whose disk is gone, or was released by the operator, is leaving (type departure). The agent unmounts the
 // leaving mount and removes its directory. Once the mount point is free, the agent looks at every disk that waits for
@@ -53,29 +53,29 @@ type Agent struct {
 	queue    *queue
 	requests chan func()
 	results  chan func()
-	checked  chan func() bool // results of checks; each function reports whether there is something to do
+	checked  chan func() bool // each function handles the result of a check, and reports whether a disk has changed
 	work     sync.WaitGroup
 
 	// Only the goroutine of the loop uses the fields below.
 	disks        map[string]*state
-	leaving      map[string]*departure // by mount point, or for a block volume by the path of its link
+	leaving      map[string]*departure // the key is the mount point, or the path of a block volume's link
 	lanes        lanes
 	saves        saves
 	noticeSearch noticeSearch
 	status       status
 	check        check
-	// gathering reports whether Host.Gather is running for looks. The next gathering waits until gatherDue. A zero
-	// gatherDue means no wait.
+	// gathering reports whether Host.Gather is running for looks. The next call of Host.Gather waits until gatherDue,
+	// or does not wait if gatherDue is zero.
 	gathering bool
 	gatherDue time.Time
-	leftCount uint64 // number of filesystems whose disks have left
+	leftCount uint64 // number of disks that have left and had a filesystem on record
 	rescans   *time.Ticker
 	started   time.Time
 	ready     bool
 }
 
-// New returns an agent. watchdog is the longest time between two notifications Alive, 0 if no watchdog is set.
-// monotonic returns the time of CLOCK_MONOTONIC (clock_gettime(2)).
+// New returns an agent. watchdog is the longest time between two notifications Alive to systemd, or 0 without a
+// watchdog. monotonic returns the time of CLOCK_MONOTONIC (clock_gettime(2)).
 func New(h Host, u Units, r Reporter, s *disk.Settings, watchdog time.Duration, monotonic func() time.Duration) *Agent {
 	s = policy.Compile(s)
 	a := &Agent{
@@ -93,7 +93,8 @@ func (a *Agent) Look(name string) { a.queue.add(name) }
 // LookAtAll requests a look at every disk. It never blocks.
 func (a *Agent) LookAtAll() { a.queue.addAll() }
 
-// LookAt requests a look at the attachment with that disk sequence number. LookAt is for an event that names no disk.
+// LookAt requests a look at the attachment with that disk sequence number. LookAt is for an event that has the sequence
+// number of a disk, but not its name.
 func (a *Agent) LookAt(ctx context.Context, seq uint64) error {
 	return a.ask(ctx, func() {
 		for name, st := range a.disks {
@@ -108,8 +109,8 @@ func (a *Agent) LookAt(ctx context.Context, seq uint64) error {
 func (a *Agent) Retry(ctx context.Context) error { return a.ask(ctx, a.retry) }
 
 // Accept accepts a held disk, or allows another try after a failure. Accept returns the answer for the operator. seq is
-// the disk sequence number of the intended attachment, 0 for any disk with that name. shown is the reason that the
-// operator has seen. If shown is empty, any reason is accepted.
+// the disk sequence number of the intended attachment, 0 for any disk with that name. shown is the reason of the hold
+// that the operator has seen. If shown is empty, any reason is accepted.
 func (a *Agent) Accept(ctx context.Context, name string, seq uint64, shown disk.Reason) (answer string, err error) {
 	if askErr := a.ask(ctx, func() { answer, err = a.accept(name, seq, shown) }); askErr != nil {
 		return "", fmt.Errorf("cannot accept %s: %w", name, askErr)

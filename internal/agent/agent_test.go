@@ -22,21 +22,21 @@ const (
 	uuidC = "cccccccc-0000-4000-8000-000000000003"
 )
 
-// machine is a node made of plain values: its disks, its mount table and systemd's reactions. Each action and each
-// message of the agent is a line in the log of the machine. The tests compare the log as a whole.
+// machine is a simulated node: its disks, its mount table and the behaviour of systemd. Each action and each message of
+// the agent is a line in the log of the machine. The tests compare the log as a whole.
 type machine struct {
 	mu       sync.Mutex
 	disks    map[string]*disk.Facts
 	table    []disk.MountPoint
 	log      []string
 	ready    time.Time
-	told     map[string]disk.Facts // the facts of the last decision reported for a disk
+	told     map[string]disk.Facts // the facts in the last reported decision of each disk
 	status   string
 	statuses []string
 	// statusAtReady is the last status line before READY was sent.
 	statusAtReady string
 
-	hangs       string           // a look at this name hangs until hang is closed
+	hangs       string           // the kernel name of a disk whose looks hang until hang is closed
 	hang        chan struct{}    // created inside the test's synctest bubble
 	mountErr    map[string]error // by kernel name
 	formatErr   map[uint64]error
@@ -46,12 +46,12 @@ type machine struct {
 	noteErr     error
 	rememberErr error
 	remembered  int  // the number of calls of Remember
-	noted       int  // the number of entries in notes at the last call
+	noted       int  // the length of notes at the last call of Remember
 	remembers   bool // Remember hangs until hang is closed
-	// later contains the names of disks that came after another disk had left, as is known from their sequence numbers.
+	// later contains the names of disks that came only after another disk had left, so that newest skips these disks.
 	later       []string
 	newestErr   error
-	asked       []string // the names with which Newest was called
+	asked       []string // the names with which newest was called
 	notices     []string
 	alive       int
 	plugged     map[uint64]time.Time // by disk sequence number
@@ -59,10 +59,10 @@ type machine struct {
 	holders     map[string]string // the processes that still use the filesystem, by kernel name
 	covered     map[string]bool   // mount points that another mount covers
 	noEffect    bool              // mount jobs succeed, but mount nothing
-	onFill      func()            // runs while the filesystem grows before the mount
-	halfMade    bool              // Format finds an unfinished filesystem
+	onFill      func()            // runs while a filesystem grows before its mount
+	halfMade    bool              // format finds the filesystem of an unfinished mkfs
 	noVerdict   bool              // a format ends without a result
-	slow        bool              // Mount and Format wait until hang is closed
+	slow        bool              // mounts and formats hang until hang is closed
 	grow        bool              // the setting Grow of the class
 	fillErr     error
 	mountWrites bool   // a mount that fails also writes to the disk
@@ -71,21 +71,21 @@ type machine struct {
 	most        int
 	looks       int
 	gathers     int
-	lookedBy    []string // each look, with the number of the gathering that it used
+	lookedBy    []string // each look, with the number of the call of Gather before it
 	rmdirErr    error
 	keepErr     error
-	again       disk.Tries // the tries that the last failure event reported
-	lastGone    string     // where the disk that left last was mounted
-	blind       bool       // no partition is found any more
-	checked     []string   // the filesystems that were checked for changes
+	again       disk.Tries // the number and the wait of the tries, from the last failure event
+	lastGone    string     // the mount point in the last report that a disk is gone
+	blind       bool       // looks find no partition any more
+	checked     []string   // the disks with which Changed was called
 	changed     []string   // the names that Changed returns
 	changedErr  error
-	gate        func(work, name string) // called at the start of each look, mount and growth
+	gate        func(work, name string) // called during each call of Gather, look, mount, unmount, link and growth
 	opener      *disk.Opener            // the process that Opener reports for every disk
 	openerErr   error
 }
 
-// job is how long each job of PID 1 takes. The loop continues while a job runs.
+// job is how long each job of PID 1 takes. The agent's loop continues while a job of PID 1 runs.
 const job = time.Nanosecond
 
 // settle waits until all running jobs have ended and nothing changes any more.
@@ -297,8 +297,8 @@ func (m *machine) keepUnmounted(f *disk.Facts, reason disk.Reason) error {
 	return nil
 }
 
-// unmountGone detaches the mount of a gone disk from the mount tree. The error names the processes that use the
-// filesystem through other mounts.
+// unmountGone detaches the mount of a gone disk from the mount tree. If that mount is already gone, the log names the
+// processes that still use the filesystem.
 func (m *machine) unmountGone(id disk.ID, p string) error {
 	time.Sleep(job)
 	m.mu.Lock()
@@ -329,7 +329,7 @@ func (m *machine) Plugged(_ context.Context, id disk.ID) (time.Duration, error) 
 	return m.plugged[id.Seq].Sub(booted), nil
 }
 
-// note records content that is not mounted from its disk.
+// note records the content of disks from which hotmount mounts nothing.
 func (m *machine) note(found []disk.Sighting) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -382,8 +382,8 @@ func (m *machine) Expect(s disk.Sighting, name string) (err error) {
 	return err
 }
 
-// newest returns the highest sequence number of the disks that are not listed in m.later. newest ignores the name,
-// because no disk in these tests has the name of a disk that is gone.
+// newest returns the highest sequence number of the disks that are not listed in m.later. newest ignores the name of
+// the disk that left, because no attached disk has that name in these tests.
 func (m *machine) newest(name string) (uint64, error) {
 	m.asked = append(m.asked, name)
 	var newest uint64
@@ -443,7 +443,7 @@ func (m *machine) wait(ctx context.Context) error {
 	}
 }
 
-// Run runs a program as PID 1 does.
+// Run simulates the programs that PID 1 runs.
 func (m *machine) Run(ctx context.Context, p disk.Program, id disk.ID, path string) error {
 	switch p {
 	case disk.ProgramFormat:
@@ -462,7 +462,8 @@ func (m *machine) Run(ctx context.Context, p disk.Program, id disk.ID, path stri
 	return fmt.Errorf("the agent runs %s", p)
 }
 
-// format makes an XFS filesystem with uuidB on a blank disk. On any other disk, format finds what udev has found.
+// format simulates ProgramFormat: a blank disk gets an XFS filesystem with a UUID made from uuidB and the disk's name.
+// On a disk that is not blank, format finds the filesystem that udev has found.
 func (m *machine) format(ctx context.Context, seq uint64) error {
 	time.Sleep(job)
 	m.mu.Lock()
@@ -494,7 +495,7 @@ func (m *machine) format(ctx context.Context, seq uint64) error {
 	return nil
 }
 
-// fill makes the filesystem take the whole disk.
+// fill simulates the growth of a filesystem before its mount.
 func (m *machine) fill(seq uint64) error {
 	if m.onFill != nil {
 		m.mu.Lock()
@@ -516,7 +517,7 @@ func (m *machine) fill(seq uint64) error {
 	return nil
 }
 
-// growDisk measures the filesystem and makes it take the whole disk.
+// growDisk simulates the growth of a mounted filesystem.
 func (m *machine) growDisk(seq uint64) error {
 	time.Sleep(job)
 	m.pass("grow", "")
@@ -616,7 +617,7 @@ func (m *machine) Changed(mounted []disk.Facts) ([]string, error) {
 	return m.changed, m.changedErr
 }
 
-// change changes the machine while the agent does nothing.
+// change waits until the agent is idle, and then calls f to change the machine.
 func (m *machine) change(f func()) {
 	settle()
 	m.mu.Lock()
@@ -632,7 +633,7 @@ func (m *machine) unhang() {
 	close(m.hang)
 }
 
-// expect waits until nothing changes any more. expect then compares the log since its last call with want.
+// expect waits until the agent is idle, and compares the log since the last call of expect with the expected lines.
 func (m *machine) expect(t *testing.T, want string) {
 	t.Helper()
 	settle()
@@ -652,8 +653,8 @@ func testSettings() *disk.Settings {
 	}}}
 }
 
-// The function with runs an agent on the machine in a synctest bubble, where time passes by itself. The agent must end within a
-// second after its context ends.
+// The function with runs an agent on the machine in a synctest bubble, which has its own clock. The agent must end
+// within a second after its context ends.
 func with(t *testing.T, m *machine, test func(t *testing.T, a *Agent)) {
 	t.Helper()
 	withHost(t, m, m, test)
@@ -726,9 +727,8 @@ func TestFormatsAndMountsABlankDisk(t *testing.T) {
 	})
 }
 
-// TestVolumeKeepsItsClass checks that a mounted volume stays with its class when another class selects it, and that it
-// can be released. After the release the volume is held for the other class, even if it was accepted for another reason
-// before.
+// TestVolumeKeepsItsClass checks that a mounted volume keeps its class when another class selects its disk. After a
+// release of the volume, the first accept ends the release, and a second accept allows the other class.
 func TestVolumeKeepsItsClass(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	m := newMachine(vdb)
@@ -766,8 +766,8 @@ func TestVolumeKeepsItsClass(t *testing.T) {
 	})
 }
 
-// TestRemembersWhatIsFull checks that the agent records that an XFS filesystem fills its disk. The agent records this
-// only while the superblock on the disk agrees.
+// TestRemembersWhatIsFull checks that the agent records that an XFS filesystem fills its disk. An XFS filesystem counts
+// as full only if its superblock shows the size of the disk.
 func TestRemembersWhatIsFull(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB), xfsDisk("vdd", 4, uuidC))
 	m.grow = true
@@ -805,8 +805,8 @@ func TestRemembersWhatIsFull(t *testing.T) {
 	})
 }
 
-// TestGrows checks that a filesystem grows once for each size of the disk: at start, at an event, and without an event.
-// The disk counts as mounted before, during and after each growth.
+// TestGrows checks that a filesystem grows once each time its disk has become larger. A growth that fails must not
+// unmount the disk.
 func TestGrows(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.grow = true
@@ -841,8 +841,8 @@ func TestGrows(t *testing.T) {
 	})
 }
 
-// TestWaitingIsDecidedAgain checks a disk that waits in a lane while the settings change. If the new settings forbid a
-// format or a growth, the agent does not start it.
+// TestWaitingIsDecidedAgain checks a disk that waits for its format or growth during a reload. If the reload forbids a
+// format or a growth, the agent must not start the format or growth that waits.
 func TestWaitingIsDecidedAgain(t *testing.T) {
 	for name, tt := range map[string]struct {
 		line  string
@@ -893,7 +893,7 @@ func TestWaitingIsDecidedAgain(t *testing.T) {
 }
 
 // TestAdoptedOnce checks that the size of the disk at the first mount stays on record, if another machine made the
-// filesystem. The filesystem grows only once the disk is larger than the size on record.
+// filesystem. A filesystem from another machine grows only once its disk is larger than at the first mount.
 func TestAdoptedOnce(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.Standing.Made, vdb.Geometry = false, &disk.Geometry{Size: 4 << 30, Block: 4096}
@@ -932,8 +932,8 @@ func TestAdoptedOnce(t *testing.T) {
 
 const uuidVdd = "dddddddd-0000-4000-8000-000000000004"
 
-// TestFillsBeforeMounting checks that a filesystem has its whole size as soon as it is mounted. A filesystem that
-// cannot grow is mounted at its old size, and the growth is not tried again.
+// TestFillsBeforeMounting checks that a filesystem that is smaller than its disk grows before it is mounted. If the
+// growth before the mount fails, the filesystem must be mounted at its old size.
 func TestFillsBeforeMounting(t *testing.T) {
 	smaller := func(name string, seq uint64, uuid string) *disk.Facts {
 		f := xfsDisk(name, seq, uuid)
@@ -952,7 +952,7 @@ func TestFillsBeforeMounting(t *testing.T) {
 		m.change(func() {
 			m.fillErr = errors.New("no room")
 			m.disks["vdc"] = xfsDisk("vdc", 3, uuidB)
-			m.disks["vdc"].Udev.FSSpan = 0 // the program that grows the filesystem reads its size
+			m.disks["vdc"].Udev.FSSpan = 0 // udev does not know the size, so the program that grows the filesystem reads it
 			m.disks["vdd"] = smaller("vdd", 4, uuidVdd)
 			m.disks["vdd"].Standing.Fit = &disk.Fit{Seq: 4, Size: m.disks["vdd"].Size, Geometry: disk.Geometry{Size: 1 << 30, Block: 4096}, Failure: "no room"}
 		})
@@ -975,8 +975,8 @@ func TestFillsBeforeMounting(t *testing.T) {
 	})
 }
 
-// TestATwinWhileFilling checks a copy that grows before its mount, while another disk gets the same UUID. The agent
-// looks at that other disk before it mounts the copy.
+// TestATwinWhileFilling checks that a copy is not mounted if the original is attached while the copy grows before its
+// mount.
 func TestATwinWhileFilling(t *testing.T) {
 	copied, first := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
 	copied.Udev.FSSpan = copied.Size - 256<<10
@@ -996,8 +996,8 @@ func TestATwinWhileFilling(t *testing.T) {
 			if len(m.table) != 1 || m.table[0].Dev != first.Dev {
 				t.Errorf("mounted is %v\n%s", m.table, strings.Join(m.log, "\n"))
 			}
-			// The operator keeps vdb, which has another size by now, and detaches vdc. The earlier growth was for the
-			// disk's old size.
+			// The operator keeps vdb, which has another size by now, and detaches vdc. The filesystem must grow again
+			// before its mount, because the earlier growth was for the disk's old size.
 			m.onFill, m.log, m.table = nil, nil, nil
 			delete(m.disks, "vdc")
 			copied.Size += 1 << 30
@@ -1061,7 +1061,7 @@ func TestFormattingHoldsBackNeitherReadyNorOthers(t *testing.T) {
 }
 
 // TestHangingFormatsHoldBackNoBlankDisk checks that a format that takes longer than a minute counts only against a
-// second, higher limit. Once a format that took longer ends, neither count includes the format any more.
+// second, higher limit. When a format that took longer than a minute ends, the lane must no longer count the format.
 func TestHangingFormatsHoldBackNoBlankDisk(t *testing.T) {
 	m := newMachine()
 	for i := range proofsInAll + 4 {
@@ -1100,8 +1100,8 @@ func TestHangingFormatsHoldBackNoBlankDisk(t *testing.T) {
 // 0, 1, 3, …, 2047 and 4095 seconds, or up to a quarter earlier.
 func inAnHour(tries int) bool { return tries == 12 || tries == 13 }
 
-// TestRetriesLaterAndLaterForEver checks that the agent never gives up a disk. The journal repeats a failure that has
-// not changed once a day.
+// TestRetriesLaterAndLaterForEver checks that the retries of a mount never end. A failure that has not changed must be
+// logged again once a day.
 func TestRetriesLaterAndLaterForEver(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"] = errors.New("no")
@@ -1129,11 +1129,11 @@ func TestRetriesLaterAndLaterForEver(t *testing.T) {
 		if n, told := after(time.Hour); n < 1 || told != 1 {
 			t.Errorf("another failure, %d tries, logged %d times", n, told)
 		}
-		// A look does not count as a try.
+		// A look without a change must not retry the mount.
 		m.change(func() { m.log = nil })
 		a.Look("vdb")
 		m.expect(t, ``)
-		// Once a program such as xfs_repair has written to a disk, the disk is tried again at once.
+		// Once a program such as xfs_repair has written to a disk, the mount must be retried at once.
 		m.change(func() { m.disks["vdb"].Writes++; delete(m.mountErr, "vdb") })
 		a.Look("vdb")
 		m.expect(t, `
@@ -1144,8 +1144,8 @@ func TestRetriesLaterAndLaterForEver(t *testing.T) {
 	})
 }
 
-// TestATryThatWritesIsNoChange checks that writes of the failed try itself do not count as a change of the disk. The
-// kernel writes to the disk when it recovers the log, for example.
+// TestATryThatWritesIsNoChange checks that writes of the failed try itself do not count as a change of the disk. A
+// mount that fails can write to the disk, for example when the kernel recovers the filesystem's log.
 func TestATryThatWritesIsNoChange(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"], m.mountWrites = errors.New("no"), true
@@ -1164,8 +1164,8 @@ func TestATryThatWritesIsNoChange(t *testing.T) {
 	})
 }
 
-// TestAPartitionIsNeverGivenToTheFormattingUnit checks that the unit that formats does not read a partition that cannot
-// be mounted.
+// TestAPartitionIsNeverGivenToTheFormattingUnit checks that the unit that formats disks never runs for a partition that
+// cannot be mounted.
 func TestAPartitionIsNeverGivenToTheFormattingUnit(t *testing.T) {
 	f := xfsDisk("vdb", 2, uuidA)
 	f.ID.Name, f.ID.Seq, f.Whole = "vdb1", disk.PartitionSeq(2, 1), "vdb"
@@ -1186,8 +1186,8 @@ func TestAPartitionIsNeverGivenToTheFormattingUnit(t *testing.T) {
 	})
 }
 
-// TestAMountThatFailedAndIsThereIsReported checks that a mount is reported although its job seemed to fail. The agent
-// can miss the end of a job when PID 1 is slow to answer.
+// TestAMountThatFailedAndIsThereIsReported checks that a mount in the mount table is reported, although its job seemed
+// to fail. The agent can miss the end of a job when PID 1 is slow to answer.
 func TestAMountThatFailedAndIsThereIsReported(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	m := newMachine(vdb)
@@ -1208,8 +1208,8 @@ func TestAMountThatFailedAndIsThereIsReported(t *testing.T) {
 	})
 }
 
-// TestWhatCanNotBeMountedIsRead checks that a filesystem that cannot be mounted is read. udev reports a filesystem
-// whose mkfs did not finish like a finished filesystem.
+// TestWhatCanNotBeMountedIsRead checks that a disk is read after a failed mount, before the next try. udev cannot tell
+// a filesystem whose mkfs was interrupted from a finished filesystem.
 func TestWhatCanNotBeMountedIsRead(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"], m.halfMade = errors.New("no"), true
@@ -1286,7 +1286,7 @@ func TestDetachAndReturnUnderAnotherName(t *testing.T) {
 		}
 		a.Look("vdc")
 		m.expect(t, `vdc: mount (filesystem)`)
-		// The process prevents another mount of the filesystem until the process ends, hours later.
+		// The process that uses the old mount prevents a new mount until the process ends, hours later.
 		m.change(func() {
 			m.mountErr["vdc"] = disk.ErrHeld
 			delete(m.mountErr, "lazily "+where)
@@ -1337,8 +1337,8 @@ func TestAnotherDiskUnderTheSameName(t *testing.T) {
 	})
 }
 
-// TestTheSecondOfTwoPathsIsHeld checks two disks without a serial that may be two paths to one disk. The second disk is
-// held, and is looked at again when the first disk is gone.
+// TestTheSecondOfTwoPathsIsHeld checks two disks with the same WWN, which may be two paths to one disk. hotmount must
+// hold the second disk until the first disk is gone.
 func TestTheSecondOfTwoPathsIsHeld(t *testing.T) {
 	one, two := blankDisk("vdb", 2), blankDisk("vdc", 3)
 	one.WWN, two.WWN = "naa.5000c50015ea71ac", "naa.5000c50015ea71ac"
@@ -1361,8 +1361,7 @@ func TestTheSecondOfTwoPathsIsHeld(t *testing.T) {
 	})
 }
 
-// TestSelves checks that a disk waits before it is refused permanently, if serial and WWN allow that both names belong
-// to one disk.
+// TestSelves checks that a refusal for a shared UUID waits if, by serial and WWN, both names may belong to one disk.
 func TestSelves(t *testing.T) {
 	for name, tt := range map[string]struct {
 		serial, wwn           string
@@ -1438,8 +1437,8 @@ func TestATwinIsRefusedUntilTheOtherGoes(t *testing.T) {
 	})
 }
 
-// TestWhatIsNotItselfIsATwinAtOnce checks that a twin with another serial is refused at once, because it cannot be the
-// same disk. The twin is also refused at once if only a record shows that it is another disk.
+// TestWhatIsNotItselfIsATwinAtOnce checks that a disk with a known UUID but another serial is refused at once. A disk
+// must also be refused at once if a record shows that it was attached together with the original.
 func TestWhatIsNotItselfIsATwinAtOnce(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.disks["vdb"].Serial = "A"
@@ -1459,8 +1458,8 @@ func TestWhatIsNotItselfIsATwinAtOnce(t *testing.T) {
 	})
 }
 
-// TestThreeOfOneUUIDAndNoRecord checks that each look tries to record a twin that could not be recorded before. No look
-// causes another look.
+// TestThreeOfOneUUIDAndNoRecord checks that three disks with one UUID do not cause endless looks if their refusals
+// cannot be recorded.
 func TestThreeOfOneUUIDAndNoRecord(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA), xfsDisk("vdd", 4, uuidA))
 	m.keepErr = errors.New("read-only")
@@ -1475,8 +1474,8 @@ func TestThreeOfOneUUIDAndNoRecord(t *testing.T) {
 	})
 }
 
-// TestAPulledDiskIsNoTwinOfItself checks a disk that is pulled and comes back under another name. The agent may look at
-// the disk under its new name first.
+// TestAPulledDiskIsNoTwinOfItself checks that a disk that is pulled and comes back under another name is mounted again.
+// The disk must be mounted even if the agent looks at the new name before the old name.
 func TestAPulledDiskIsNoTwinOfItself(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -1497,8 +1496,8 @@ func TestAPulledDiskIsNoTwinOfItself(t *testing.T) {
 	})
 }
 
-// TestTheDiskBelowIsPulled checks a logical volume whose disk is pulled, because the volume has no event of its own.
-// The agent remembers the serial of the pulled disk.
+// TestTheDiskBelowIsPulled checks that the agent looks at a logical volume when its disk is pulled, because the volume
+// has no event. The report about the logical volume must still contain the serial of the pulled disk.
 func TestTheDiskBelowIsPulled(t *testing.T) {
 	physical, volume := blankDisk("sdb", 2), xfsDisk("vdc", 3, uuidA)
 	volume.Below = []disk.Underlying{{Name: "sdb", Serial: "PV"}}
@@ -1521,8 +1520,8 @@ func TestTheDiskBelowIsPulled(t *testing.T) {
 	})
 }
 
-// TestACloneThatIsSeenFirstAtBoot checks a copy that the agent looks at before the original at boot. The original is
-// the disk on which the filesystem was mounted last.
+// TestACloneThatIsSeenFirstAtBoot checks that the original is mounted at boot, although the agent looks at a copy
+// first. A record shows which disk is the original: the disk on which the filesystem was mounted last.
 func TestACloneThatIsSeenFirstAtBoot(t *testing.T) {
 	clone, original := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
 	original.Standing.OnRecord = true
@@ -1541,8 +1540,8 @@ func TestACloneThatIsSeenFirstAtBoot(t *testing.T) {
 	})
 }
 
-// TestACloneWithTheSerialIsSeenFirstAtBoot checks a copy with the original's serial. The copy matches the record like
-// the original, but is not in the original's slot.
+// TestACloneWithTheSerialIsSeenFirstAtBoot checks that the original is mounted at boot, and not a copy with the
+// original's serial. Only the slot on record distinguishes the original from a copy with its serial.
 func TestACloneWithTheSerialIsSeenFirstAtBoot(t *testing.T) {
 	clone, original := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
 	for _, f := range []*disk.Facts{clone, original} {
@@ -1561,9 +1560,8 @@ func TestACloneWithTheSerialIsSeenFirstAtBoot(t *testing.T) {
 	})
 }
 
-// TestACloneThatWasRefusedIsSeenLastAtBoot checks a copy with the original's serial that was refused in the last boot.
-// In this boot the copy appears after the original. READY waits for the copy, and nothing is reported about the disk
-// that is mounted.
+// TestACloneThatWasRefusedIsSeenLastAtBoot checks the boot after a copy with the original's serial was refused. The
+// agent must not decide about the original before it has looked at the copy.
 func TestACloneThatWasRefusedIsSeenLastAtBoot(t *testing.T) {
 	clone, original := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
 	for _, f := range []*disk.Facts{clone, original} {
@@ -1584,8 +1582,8 @@ func TestACloneThatWasRefusedIsSeenLastAtBoot(t *testing.T) {
 	})
 }
 
-// TestACloneBesideADiskThatHangs checks that the decision about a copy does not wait without limit for a disk that
-// never appears.
+// TestACloneBesideADiskThatHangs checks that a disk that may be a refused copy waits at most ReadyTimeout for a disk
+// that hangs.
 func TestACloneBesideADiskThatHangs(t *testing.T) {
 	original := xfsDisk("vdb", 2, uuidA)
 	original.Serial, original.Standing.OnRecord, original.Standing.Twin, original.Standing.InSameSlot = "A", true, true, true
@@ -1603,8 +1601,8 @@ func TestACloneBesideADiskThatHangs(t *testing.T) {
 	})
 }
 
-// TestFewLooksWhileADiskHangs checks disks that wait for the last disk that was present at start. The waiting disks
-// cause no looks at each other, and no second look at a disk that cannot be looked at.
+// TestFewLooksWhileADiskHangs checks two disks whose decisions wait for a third disk, the look at which hangs. The
+// waiting disks must not cause looks at each other, or further looks at the disk that hangs.
 func TestFewLooksWhileADiskHangs(t *testing.T) {
 	waiting := func(name string, seq uint64, uuid, serial string) *disk.Facts {
 		f := xfsDisk(name, seq, uuid)
@@ -1626,7 +1624,7 @@ func TestFewLooksWhileADiskHangs(t *testing.T) {
 		m.change(func() { m.lookErr = errors.New("input/output error") })
 		a.Look("vdb")
 		time.Sleep(11 * time.Second)
-		// One disk is tried after 1, 2 and 4 seconds. The second disk is tried once it no longer waits for the first.
+		// The agent looks at vdb again after 1, 2 and 4 seconds. The agent looks at vdc once ReadyTimeout is over.
 		if n := looks(); n > 10 {
 			t.Errorf("%d looks that fail", n)
 		}
@@ -1646,9 +1644,9 @@ func TestFewLooksWhileADiskHangs(t *testing.T) {
 	})
 }
 
-// TestACloneInThePlaceOfTheOriginalStaysRefused checks a refused disk that is attached, without the original, in the
-// slot on record. The refused disk then matches the record. When the original comes too, the record does not show which
-// of the two disks is the original.
+// TestACloneInThePlaceOfTheOriginalStaysRefused checks that a refused copy stays refused if it is attached in the
+// original's slot. A copy with the original's serial, in the original's slot, matches the record. When the original
+// comes too, hotmount must also refuse the original, because the record does not show which disk is the copy.
 func TestACloneInThePlaceOfTheOriginalStaysRefused(t *testing.T) {
 	clone, late := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB)
 	clone.Serial, clone.Standing.OnRecord, clone.Standing.Twin, clone.Standing.InSameSlot = "A", true, true, true
@@ -1674,8 +1672,8 @@ func TestACloneInThePlaceOfTheOriginalStaysRefused(t *testing.T) {
 	})
 }
 
-// TestACloneThatUdevHasFirstAtBoot checks a copy with which udev has finished before it finishes with the original at
-// boot. The test also covers two disks without a record, of which udev finishes one first.
+// TestACloneThatUdevHasFirstAtBoot checks that a copy is not mounted at boot while udev still handles the original. If
+// no record shows which disk is the original, hotmount must refuse both disks.
 func TestACloneThatUdevHasFirstAtBoot(t *testing.T) {
 	for _, onRecord := range []bool{true, false} {
 		clone, original := xfsDisk("vdb", 2, uuidA), blankDisk("vdc", 3)
@@ -1800,7 +1798,7 @@ func TestUnmountedByHandStaysSo(t *testing.T) {
 		m.expect(t, `
 			vdb stays unmounted: unmounted-by-hand
 			vdb: hold (unmounted-by-hand)`)
-		// When the disk leaves, hotmount removes the mount point, but not if another program made the mount unit.
+		// When the disk leaves, hotmount must remove the directory of the mount that was unmounted by hand.
 		m.change(func() { delete(m.disks, "vdb") })
 		a.Look("vdb")
 		m.expect(t, `
@@ -1810,8 +1808,8 @@ func TestUnmountedByHandStaysSo(t *testing.T) {
 	})
 }
 
-// TestUnmountedBeneathAPod checks that kubelet's bind mount for a pod stays when hotmount's own mount of the disk ends
-// for any reason.
+// TestUnmountedBeneathAPod checks that hotmount notices the end of its own mount while kubelet's bind mount for a pod
+// remains.
 func TestUnmountedBeneathAPod(t *testing.T) {
 	f := xfsDisk("vdb", 2, uuidA)
 	m := newMachine(f)
@@ -1844,7 +1842,8 @@ func TestUnmountedBeneathAPod(t *testing.T) {
 		}
 		m.expect(t, `
 			another try of vdb`+again)
-		// A disk that a pod uses cannot be read exclusively, so the mount is tried again without a read.
+		// A disk that a pod uses cannot be opened exclusively, so hotmount must retry the mount without reading the
+		// disk.
 		m.change(func() { m.mountErr["vdb"] = errors.New("no") })
 		ends(time.Now().Add(time.Hour), `
 			vdb: bounced
@@ -1860,8 +1859,8 @@ func TestUnmountedBeneathAPod(t *testing.T) {
 	})
 }
 
-// TestProofsBeforeAMountKeepADistance checks that a proof without a result is a failure, even for a disk that is to be
-// mounted.
+// TestProofsBeforeAMountKeepADistance checks that a proof without a result counts as a failure, so that proofs are not
+// repeated at once.
 func TestProofsBeforeAMountKeepADistance(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"], m.formatErr = errors.New("no"), map[uint64]error{}
@@ -1945,7 +1944,7 @@ func TestWhatSystemdUnmountedIsMountedAgain(t *testing.T) {
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
 			vdb: mounted at `+uuidA)
-		// A later unmount by hand still counts as an unmount by hand.
+		// After hotmount has mounted the disk again, an unmount by hand must still count as an unmount by hand.
 		time.Sleep(time.Second)
 		m.change(func() { m.table = nil })
 		a.Look("vdb")
@@ -2014,7 +2013,7 @@ func TestBeats(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan error, 1)
 				go func() { ended <- a.Run(ctx) }()
-				// The first check runs when the loop first rests, and the watchdog is fed for the first time.
+				// The sleep ends after the first check, which runs when the loop first rests.
 				time.Sleep(restAfter + 10*time.Second + time.Millisecond)
 				var checks, feeds int
 				m.change(func() { checks, feeds = len(m.checked), m.alive })
@@ -2033,8 +2032,8 @@ func TestBeats(t *testing.T) {
 	}
 }
 
-// TestChecked checks that mounted filesystems are checked for faults that cause no event. If no filesystem is mounted,
-// the loop rests.
+// TestChecked checks that mounted filesystems are checked for faults that cause no event. A check that finds no change
+// must not cause a look.
 func TestChecked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdd", 4, uuidB), blankDisk("vdc", 3))
@@ -2202,8 +2201,8 @@ func TestReloadForgetsFailures(t *testing.T) {
 	})
 }
 
-// TestRemembersWhatIsMounted checks that each filesystem that is found mounted is recorded once. The departure of the
-// disk is recorded too.
+// TestRemembersWhatIsMounted checks that each filesystem that is found mounted is recorded once. The departure of a
+// disk whose filesystem was mounted must be recorded too.
 func TestRemembersWhatIsMounted(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.Serial, vdb.Slot = "S", "pci-5"
@@ -2256,9 +2255,9 @@ func TestRemembersWhatIsMounted(t *testing.T) {
 	})
 }
 
-// TestRecordsKeepTheirDistance checks that sightings of disks that come one after the other are recorded together. The
-// first sighting is recorded at once, and the last when the agent ends. Records about disks that are not mounted, or
-// that left, do not wait.
+// TestRecordsKeepTheirDistance checks that mounted disks that come within saveEvery are recorded together. The first
+// mounted disk is recorded at once, and disks that still wait are recorded when the agent ends. Records about disks
+// that are not mounted, or that left, do not wait.
 func TestRecordsKeepTheirDistance(t *testing.T) {
 	m := newMachine()
 	check := func(when string, want int) {
@@ -2299,7 +2298,8 @@ func TestRecordsKeepTheirDistance(t *testing.T) {
 		m.change(func() { m.disks["vde"] = vde })
 		a.Look("vde")
 		check("with what is not mounted", 4)
-		// The content that is not mounted is recorded after the mounted filesystems, because it is newer than they are.
+		// Content that is not mounted must be recorded after the mounted filesystems, because the content was found
+		// later.
 		if len(m.notes) != 1 || m.noted != 0 {
 			t.Errorf("of %d that are not mounted %d were recorded before what is", len(m.notes), m.noted)
 		}
@@ -2316,7 +2316,7 @@ func TestRecordsKeepTheirDistance(t *testing.T) {
 }
 
 // TestRemembersOnceAtStart checks that all sightings are recorded together once all disks were looked at, after a
-// second at the latest. If the agent ends before that second is over, it records the sightings at its end.
+// second at the latest. If the agent ends within its first second, the agent must record the sightings before it ends.
 func TestRemembersOnceAtStart(t *testing.T) {
 	mounted := func(hangs string) *machine {
 		m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB), xfsDisk("vdd", 4, uuidC), blankDisk("vde", 5))
@@ -2386,7 +2386,7 @@ func TestRemembersOnceAtStart(t *testing.T) {
 }
 
 // TestADiskThatWasUnmountedBeforeItLeft checks that the departure of a disk is recorded even if its filesystem was
-// unmounted before. The agent may never have seen the filesystem mounted.
+// unmounted before. The departure must be recorded even if the agent has never seen the filesystem mounted.
 func TestADiskThatWasUnmountedBeforeItLeft(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.Slot = "pci-5"
@@ -2419,8 +2419,8 @@ func TestADiskThatWasUnmountedBeforeItLeft(t *testing.T) {
 	}
 }
 
-// TestAPartitionLeaves checks a partition whose disk may have left with the partition. After a read error the agent
-// still knows that the disk left.
+// TestAPartitionLeaves checks that the departure of a partition is recorded, even after a read error. Expect must get
+// the name of the whole disk, because the whole disk may have left together with its partition.
 func TestAPartitionLeaves(t *testing.T) {
 	part := xfsDisk("vdb1", disk.PartitionSeq(2, 1), uuidA)
 	part.Whole = "vdb"
@@ -2481,9 +2481,8 @@ func TestPartitionsAreDisregarded(t *testing.T) {
 	})
 }
 
-// TestTheNextDisksMountStays checks that a mount of a gone disk's device number is not removed if a new disk has that
-// number. Another disk got the name and the number of the disk that left. Another program mounted the new disk at the
-// same path before the look.
+// TestTheNextDisksMountStays checks that the mount of a new disk stays if the new disk has the device number of a disk
+// that left. Another program has mounted the new disk at the path of the old disk before the agent looks.
 func TestTheNextDisksMountStays(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -2500,8 +2499,9 @@ func TestTheNextDisksMountStays(t *testing.T) {
 	})
 }
 
-// TestAnotherDiskIsMountedInItsPlace checks a mount after which another disk has the name, while udev has seen neither
-// the removal nor the new disk. The wrong mount is unmounted before the agent reports or records anything.
+// TestAnotherDiskIsMountedInItsPlace checks that hotmount unmounts a wrong disk, which PID 1 has mounted because the
+// disks were swapped during the mount. The agent must unmount the wrong disk before the agent reports or records a
+// mount.
 func TestAnotherDiskIsMountedInItsPlace(t *testing.T) {
 	for name, tt := range map[string]struct {
 		busy bool
@@ -2547,8 +2547,8 @@ func TestAnotherDiskIsMountedInItsPlace(t *testing.T) {
 	}
 }
 
-// TestACloneDuringTheFirstMount checks that a filesystem is on record as soon as its mount begins. If the disk leaves
-// before the mount ends, only the record shows that another disk holds a copy.
+// TestACloneDuringTheFirstMount checks that a copy is refused permanently if it is attached while the original is being
+// mounted. The copy must stay refused even if the original leaves before its mount ends.
 func TestACloneDuringTheFirstMount(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.disks["vdb"].Standing.OnRecord = true
@@ -2573,9 +2573,9 @@ func TestACloneDuringTheFirstMount(t *testing.T) {
 	})
 }
 
-// TestAPulledDiskInAnotherSlot checks a disk that is seen leaving while a disk with another name has the same UUID. The
-// order in which the disks came and left shows whether both were attached at the same time. The serial does not show
-// whether both were attached, because a copy can have the same serial.
+// TestAPulledDiskInAnotherSlot checks the record about a disk that leaves while a disk with another name has the same
+// UUID. The record must show which disks may have been attached at the same time as the disk that left. The record must
+// not depend on the serial, because a copy can have the original's serial.
 func TestAPulledDiskInAnotherSlot(t *testing.T) {
 	for _, tt := range []struct {
 		serial    string
@@ -2616,7 +2616,7 @@ func TestAPulledDiskInAnotherSlot(t *testing.T) {
 }
 
 // TestNotesWhatIsNotMounted checks that content that is not mounted is recorded once, and that its departure is
-// recorded. Content that cannot be missing at the next boot is not recorded.
+// recorded. Content without which the node does not boot, such as the system's, must not be recorded.
 func TestNotesWhatIsNotMounted(t *testing.T) {
 	at := func(f *disk.Facts, put func(*disk.Facts)) *disk.Facts { f.Slot = "pci-5"; put(f); return f }
 	lvm := func(id string) func(*disk.Facts) {
@@ -2726,7 +2726,7 @@ func TestNotesPartitions(t *testing.T) {
 			t.Fatal(err)
 		}
 		settle()
-		a.Look("vdb1") // the look finds the record
+		a.Look("vdb1") // this look finds the record of the previous look
 		settle()
 		m.change(func() { m.hangs = ""; m.notes = nil; part.Standing.Noted = nil })
 		close(m.hang)
@@ -2740,8 +2740,8 @@ func TestNotesPartitions(t *testing.T) {
 	})
 }
 
-// TestNotesWhatChanges checks that the record ends when the disk is wiped on this node. A filesystem that could not be
-// mounted is on record until it is mounted.
+// TestNotesWhatChanges checks that the record of a disk's content ends when the disk is wiped. A filesystem that could
+// not be mounted must stay on record until it is mounted.
 func TestNotesWhatChanges(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.Slot, vdb.Udev.FSType = "pci-5", "btrfs"
@@ -2765,7 +2765,7 @@ func TestNotesWhatChanges(t *testing.T) {
 		if got := noted(); !slices.Equal(got, []string{"2 btrfs false", "3 xfs false"}) {
 			t.Errorf("at first: %q", got)
 		}
-		// While udev's rules run, the content is unknown.
+		// While udev's rules run, the content is unknown, and nothing must be recorded.
 		for _, done := range []bool{false, true} {
 			m.change(func() { vdb.Udev.Initialized = done })
 			a.Look("vdb")
@@ -2846,8 +2846,8 @@ func TestAFilesystemThatWasMissingTurnsUp(t *testing.T) {
 	})
 }
 
-// TestStormOfEvents checks that in a storm of events a few looks answer all events. The last event is answered, and the
-// first event after the storm is answered at once.
+// TestStormOfEvents checks that in a storm of events a few looks answer all events. The last event of the storm must
+// cause a look, and the first event after the storm must cause a look at once.
 func TestStormOfEvents(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -2868,8 +2868,8 @@ func TestStormOfEvents(t *testing.T) {
 		m.mu.Lock()
 		during := m.looks - before
 		m.mu.Unlock()
-		// Within 100 seconds there are 8 looks without delay, 7 looks with growing delays, and then one look per
-		// hintMost.
+		// Within 100 seconds there are 8 looks without delay, 7 looks with growing delays, and then a look every 5
+		// seconds (hintMost).
 		if during > 36 || during < 20 {
 			t.Errorf("%d looks", during)
 		}
@@ -2902,7 +2902,7 @@ func TestAnEventThatWasPutOffIsTheNextDisks(t *testing.T) {
 		}
 		m.expect(t, "vdb: refuse (partitions)\nready")
 		m.change(func() { m.hangs, m.hang = "vdb", make(chan struct{}) })
-		time.Sleep(hintFirst) // until a look has begun
+		time.Sleep(hintFirst) // until the postponed look has begun
 		a.Look("vdb")
 		settle()
 		m.change(func() { delete(m.disks, "vdb") })
@@ -2922,8 +2922,8 @@ func TestAnEventThatWasPutOffIsTheNextDisks(t *testing.T) {
 	})
 }
 
-// TestStatusWhileThereIsWork checks that the status is sent once a second while there is work, except right after
-// start. When no work is left, the status is sent at once.
+// TestStatusWhileThereIsWork checks that the status is sent at most once a second while there is work. When no work is
+// left, the status is sent at once.
 func TestStatusWhileThereIsWork(t *testing.T) {
 	m := newMachine()
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -2992,8 +2992,9 @@ func TestGoneCostsTheOthersNothing(t *testing.T) {
 	})
 }
 
-// TestAPulledDiskWhoseNumberIsAnothers checks a pulled disk whose device number another disk has by now. The disk that
-// now has the number gives no information about the disk that was refused because of the pulled disk.
+// TestAPulledDiskWhoseNumberIsAnothers checks that a disk that returns under another name is not refused permanently if
+// a new disk has its old device number. The new disk with the old device number must not be mistaken for the pulled
+// disk.
 func TestAPulledDiskWhoseNumberIsAnothers(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {

@@ -14,8 +14,9 @@ func (a *Agent) asks(st *state) bool {
 	return st.decisionWithOpeners != st.decision && policy.Asks(&st.facts, &c, st.decision)
 }
 
-// asksFirst reports whether the agent must know who has the disk open before the action in lane l. If the agent must
-// know, asksFirst starts the program that finds out. The next look makes the decision.
+// asksFirst reports whether the action in lane l must wait until the agent knows who has the disk open. If the action
+// must wait, asksFirst starts the program that finds out who has the disk open. After the program's answer, the next
+// look decides again.
 func (a *Agent) asksFirst(ctx context.Context, name string, l *lane) bool {
 	st := a.disks[name]
 	if !a.asks(st) {
@@ -31,8 +32,8 @@ func (a *Agent) asksFirst(ctx context.Context, name string, l *lane) bool {
 }
 
 // answered handles the answer to the question who has the disk open. A disk that a virtual machine has open is held. If
-// another process has open a disk that is to be used, the agent waits until that process closes the disk. If the
-// operator has accepted the disk, the agent also waits until a virtual machine closes the disk.
+// another process has the disk open, the agent retries later, until that process has closed the disk. An accepted disk
+// is not held again: the agent waits until the virtual machine has closed the disk.
 func (a *Agent) answered(name string, seq uint64, by *disk.Opener, err error) {
 	st := a.disks[name]
 	st.phase = idle

@@ -9,9 +9,9 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestUsedByAnotherIsHeld checks a disk that is mounted elsewhere, bound as a device or claimed. When somebody else
-// stops using the disk, the disk is held until it is accepted. A volume of this node is refused while somebody else
-// uses it, and is mounted again afterwards without an accept.
+// TestUsedByAnotherIsHeld checks that hotmount does not use a disk that is mounted elsewhere, bound as a device or
+// claimed. When somebody else has stopped using a disk, hotmount must hold the disk until it is accepted. A volume of
+// this node is refused while somebody else uses it, and is mounted again afterwards without an accept.
 func TestUsedByAnotherIsHeld(t *testing.T) {
 	for how, use := range map[string]func(m *machine, f *disk.Facts, on bool){
 		"mounted at /srv": func(m *machine, f *disk.Facts, on bool) {
@@ -73,8 +73,8 @@ func TestUsedByAnotherIsHeld(t *testing.T) {
 }
 
 // TestAsksBeforeTheFirstUse checks the first mount, format or link of a disk on a node where other software opens
-// disks. The mount, format or link waits until the agent knows who has the disk open. The agent does not ask if no
-// other software opens disks, or if the disk is already a volume.
+// disks. The mount, format or link waits until the agent knows who has the disk open. The agent must not search for
+// processes that have a disk open if the disk is already a volume.
 func TestAsksBeforeTheFirstUse(t *testing.T) {
 	vdb, vdc, vdd := xfsDisk("vdb", 2, uuidA), blankDisk("vdc", 3), xfsDisk("vdd", 4, uuidC)
 	vdd.Standing.Volume = &disk.Sighting{Identity: disk.Identity{Boot: "before"}, UUID: uuidC, Type: "xfs", Directory: "/mnt/disks"}
@@ -141,9 +141,9 @@ func TestAMachinesDiskIsHeld(t *testing.T) {
 	})
 }
 
-// TestAWriterIsWaitedFor checks that a disk that another process has open for writing is not recorded as used. The disk
-// is mounted once the other process has closed it. The agent also does not mount the disk if it cannot find out who has
-// the disk open.
+// TestAWriterIsWaitedFor checks that a disk that another process has open for writing is neither mounted nor held. The
+// disk must be mounted once that process has closed the disk. The agent must not mount a disk while the agent cannot
+// find out who has the disk open.
 func TestAWriterIsWaitedFor(t *testing.T) {
 	for want, put := range map[string]func(m *machine){
 		"cannot use the disk: it is opened for writing by dd (process 8)": func(m *machine) { m.opener = &disk.Opener{PID: 8, Command: "dd"} },
@@ -176,9 +176,9 @@ func TestAWriterIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestAsksBeforeARefusal checks a disk whose remedy is to overwrite it, on a node where other software opens disks. The
-// disk is refused only once the agent knows that no virtual machine has it open. If a virtual machine has the disk
-// open, the disk is held. Nothing is reported until the agent knows who has the disk open.
+// TestAsksBeforeARefusal checks a refusal that advises to overwrite the disk, on a node where other software opens
+// disks. The agent must ask who has the disk open before the agent refuses the disk. If a virtual machine has the disk
+// open, hotmount must hold the disk.
 func TestAsksBeforeARefusal(t *testing.T) {
 	for name, test := range map[string]struct {
 		put  func(m *machine)
@@ -201,7 +201,7 @@ func TestAsksBeforeARefusal(t *testing.T) {
 			if name != "a machine" {
 				return
 			}
-			// The virtual machine still has the disk open, and the operator knows this.
+			// After the accept, hotmount must refuse the disk, although the virtual machine still has the disk open.
 			if _, err := a.Accept(t.Context(), "vdb", 0, ""); err != nil {
 				t.Error(err)
 			}

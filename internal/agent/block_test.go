@@ -46,8 +46,8 @@ func rawDisk(name string, seq uint64, serial string) *disk.Facts {
 	return f
 }
 
-// TestBlock checks that a disk is given out and stays given out. A disk whose link was removed is given out again. A
-// release, and the detachment of the disk, take the link back.
+// TestBlock checks that a disk is given out as a block volume, and stays given out. A disk whose link was removed must
+// be given out again. A release of the disk, and its detachment, must remove the link.
 func TestBlock(t *testing.T) {
 	m := newMachine(rawDisk("vdb", 2, "A"))
 	m.mode = disk.ModeBlock
@@ -68,7 +68,8 @@ func TestBlock(t *testing.T) {
 			vdb: link (block-mode)
 			give out seq 2
 			vdb: keep (given-out)`)
-		// The unit reports only a sequence number. The sequence number of another disk is ignored.
+		// The unit of a block volume reports only a disk sequence number. A report with an unknown sequence number must
+		// be ignored.
 		m.change(func() { m.disks["vdb"].Standing.Link = "" })
 		if err := a.LookAt(t.Context(), 3); err != nil {
 			t.Error(err)
@@ -106,8 +107,8 @@ func TestBlock(t *testing.T) {
 	})
 }
 
-// TestAPulledBlockVolumeIsNotTwice checks a disk that comes back under another name. The agent looks at the disk under
-// its new name first.
+// TestAPulledBlockVolumeIsNotTwice checks that a block volume is given out again when its disk comes back under another
+// name. The agent looks at the disk's new name before the agent notices that the old name is gone.
 func TestAPulledBlockVolumeIsNotTwice(t *testing.T) {
 	vdb := rawDisk("vdb", 2, "A")
 	m := newMachine(vdb)
@@ -121,8 +122,8 @@ func TestAPulledBlockVolumeIsNotTwice(t *testing.T) {
 		})
 		a.Look("vdc")
 		settle()
-		// The link that is taken back and the link that is given out have the same name. The agent may handle the two
-		// links in any order.
+		// The old link and the new link have the same name. The removal of the old link and the creation of the new
+		// link may happen in any order.
 		given, kept := slices.Index(m.log, "give out seq 3"), slices.Index(m.log, "vdc: keep (given-out)")
 		if log := strings.Join(m.log, "\n"); strings.Contains(log, "stays held") || given < 0 || kept < given {
 			t.Errorf("log:\n%s", log)
@@ -130,14 +131,15 @@ func TestAPulledBlockVolumeIsNotTwice(t *testing.T) {
 	})
 }
 
-// TestGivenOutByAFormerClass checks a disk that was given out and is now to be mounted. The operator takes the disk
-// back with a release. A release of a device that is built on the disk fails.
+// TestGivenOutByAFormerClass checks a block volume whose disk, after a reload, belongs to a class that mounts disks, or
+// to no class. The operator must be able to end the block volume with a release. A release of a device that is built on
+// the disk must fail.
 func TestGivenOutByAFormerClass(t *testing.T) {
 	givenOutByAFormerClass(t, "vd[a-z]", `
 			vdb stays unmounted: released
 			take back seq 2
 			vdb: hold (released)`)
-	// The disk belongs to no class.
+	// The pattern vdz does not match the disk, so the disk belongs to no class.
 	givenOutByAFormerClass(t, "vdz", `
 			vdb stays unmounted: released
 			take back seq 2
@@ -168,9 +170,10 @@ func givenOutByAFormerClass(t *testing.T, names, want string) {
 	})
 }
 
-// TestBlockOfAnother checks a second disk with the serial of a disk that was given out. The second disk does not get
-// the name of the first disk when the first disk is detached, even after a reboot. After an accept, the second disk
-// gets the name. The first disk gets the name again when it returns.
+// TestBlockOfAnother checks a second disk with the serial of a disk that was given out. When the first disk is
+// detached, hotmount must not give the second disk the link of the first, even after a reboot. A disk that returns in
+// the slot of the first disk must be held too, because two disks with the serial are on record. After an accept, the
+// second disk must get the link of the first.
 func TestBlockOfAnother(t *testing.T) {
 	first := rawDisk("vdb", 2, "A")
 	first.Slot = "pci-1"
@@ -258,8 +261,8 @@ func TestBlockSerialTwice(t *testing.T) {
 	})
 }
 
-// TestBlockWithoutEffect checks that the unit's report of success is not sufficient for a disk to count as given out.
-// Only the link counts.
+// TestBlockWithoutEffect checks that a disk without its link does not count as given out, even if the unit reports
+// success.
 func TestBlockWithoutEffect(t *testing.T) {
 	m := newMachine(rawDisk("vdb", 2, "A"))
 	m.mode, m.noEffect = disk.ModeBlock, true
@@ -271,7 +274,8 @@ func TestBlockWithoutEffect(t *testing.T) {
 	})
 }
 
-// TestTakenBackWithoutEffect checks that no message says that a link is gone while the link exists.
+// TestTakenBackWithoutEffect checks that a release returns an error if the link of the block volume still exists
+// afterwards.
 func TestTakenBackWithoutEffect(t *testing.T) {
 	m := newMachine(rawDisk("vdb", 2, "A"))
 	m.mode = disk.ModeBlock
@@ -284,8 +288,9 @@ func TestTakenBackWithoutEffect(t *testing.T) {
 	})
 }
 
-// TestOfOneSerialInLine checks a disk with the serial of a volume. The disk has waited in its lane since before the
-// agent looked at the volume. If the volume leaves during the wait, the disk is not given out in place of the volume.
+// TestOfOneSerialInLine checks a disk that has the serial of a block volume, and waits to be given out. The disk has
+// waited since before the agent first looked at the block volume. If the block volume leaves during the wait, the
+// waiting disk must not be given out in its place.
 func TestOfOneSerialInLine(t *testing.T) {
 	vdb, vdc := rawDisk("vdb", 2, "A"), rawDisk("vdc", 3, "A")
 	vdb.Slot, vdc.Slot = "pci-5", "pci-6"

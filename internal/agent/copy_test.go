@@ -11,7 +11,7 @@ import (
 	"hotmount/internal/store"
 )
 
-// recorded is the machine with a real store.
+// recorded is a machine with a real store of records.
 type recorded struct {
 	*machine
 	store store.Store
@@ -89,9 +89,9 @@ func (r *recorded) RecordHold(f *disk.Facts, reason disk.Reason, how string) err
 	return r.store.RecordHold(f, thisBoot, reason)
 }
 
-// TestACopyIsNotMountedWhenTheOriginalIsPulled checks a copy that was attached together with the original. The copy is
-// not mounted in the original's place when the original is pulled. The result does not depend on the serial, the order
-// of the looks or the duration of the records. The copy is also not mounted if nothing can be recorded.
+// TestACopyIsNotMountedWhenTheOriginalIsPulled checks that a copy that was attached together with the original is not
+// mounted when the original is pulled. The result must not depend on the serial, the order of the looks, or the time
+// that a record takes. The copy must not be mounted even if nothing can be recorded.
 func TestACopyIsNotMountedWhenTheOriginalIsPulled(t *testing.T) {
 	for _, serial := range []string{"S", "OTHER", ""} {
 		for name, tt := range map[string]struct {
@@ -99,7 +99,7 @@ func TestACopyIsNotMountedWhenTheOriginalIsPulled(t *testing.T) {
 			// before makes the agent look at the copy while the original is attached.
 			before, full bool
 			takes        time.Duration
-			// during makes the look at the copy begin before the look at the original ends.
+			// during makes the look at the copy overlap the look that finds the original gone.
 			during bool
 		}{
 			"the copy first":                      {looks: []string{"vdc", "vdb"}},
@@ -130,10 +130,11 @@ func TestACopyIsNotMountedWhenTheOriginalIsPulled(t *testing.T) {
 						a.Look("vdc")
 						settle()
 					}
-					// PID 1 unmounts a filesystem that nothing uses when its disk is gone.
+					// When a disk is gone, PID 1 unmounts the disk's filesystem if nothing uses it.
 					m.change(func() { delete(m.disks, "vdb"); m.table = nil })
 					if tt.during {
-						// The look at the copy reads its records before the look at the original has ended.
+						// The look at the copy reads the records before the agent has noticed that the original is
+						// gone.
 						m.gate = func(work, name string) {
 							if work == "look" && name == "vdc" {
 								time.Sleep(time.Second)
@@ -164,7 +165,7 @@ func TestACopyIsNotMountedWhenTheOriginalIsPulled(t *testing.T) {
 }
 
 // TestBackUnderAnotherName checks that a disk that was pulled and is back under another name does not count as a copy.
-// The order in which the disks came and went must show that both names belong to one disk.
+// The new name appeared after the old name had gone, so both names belong to one disk.
 func TestBackUnderAnotherName(t *testing.T) {
 	for _, full := range []bool{false, true} {
 		was, is := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
@@ -187,10 +188,10 @@ func TestBackUnderAnotherName(t *testing.T) {
 	}
 }
 
-// TestACopyThatWaitsInLine checks a copy with the original's serial that waits in its lane. The mount of the copy was
-// decided before the agent looked at the original. If the original leaves during the wait, the copy is not mounted. The
-// copy is also not mounted if the original cannot be mounted itself and was recorded only before the last boot. A copy
-// with another serial and without a record is not mounted either.
+// TestACopyThatWaitsInLine checks a copy, with the original's serial, that waits for its mount. The mount of the copy
+// was decided before the agent looked at the original. If the original leaves during the wait, the copy must not be
+// mounted. The copy must not be mounted even if the original is read-only and was last mounted in an earlier boot. A
+// copy with another serial must not be mounted even if the original was never recorded.
 func TestACopyThatWaitsInLine(t *testing.T) {
 	for boot, mounted := range map[string]bool{thisBoot: true, "22222222-0000-4000-8000-000000000001": false, "": false} {
 		original, same := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
@@ -254,8 +255,8 @@ func TestACopyThatWaitsInLine(t *testing.T) {
 	}
 }
 
-// TestInLineWhenOneLeaves checks that a disk that waits in its lane is looked at once more when its original leaves.
-// The look does not depend on what was known of the original.
+// TestInLineWhenOneLeaves checks that a disk that waits for its mount is looked at once more when another disk leaves.
+// Only a new look can show whether the disk that left was the original of the waiting disk.
 func TestInLineWhenOneLeaves(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB))
 	m.table = []disk.MountPoint{{Path: "/mnt/disks/" + uuidA, Root: "/", Type: "xfs", Dev: m.disks["vdb"].Dev}}

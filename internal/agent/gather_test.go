@@ -10,9 +10,9 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestLooksShareAGathering checks that looks that are due together share one gathering. A look that becomes due during
-// a gathering waits for the next gathering, because the current data may be older than the look. A look that hangs does
-// not delay other looks.
+// TestLooksShareAGathering checks that looks that are due together share one call of Host.Gather. A look that becomes
+// due during a call of Host.Gather must wait for the next call, because the data may be older than the look. A look
+// that hangs must not delay other looks.
 func TestLooksShareAGathering(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB), xfsDisk("vdd", 4, uuidC))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -51,8 +51,7 @@ func TestLooksShareAGathering(t *testing.T) {
 	})
 }
 
-// TestGatheringsRest checks that the wait for the next gathering grows with the number of busy disks, if a gathering
-// takes long.
+// TestGatheringsRest checks that the wait before the next call of Host.Gather grows with the number of busy disks.
 func TestGatheringsRest(t *testing.T) {
 	const took = 100 * time.Millisecond
 	for disks, want := range map[int]time.Duration{0: 2 * took / disksPerGathering, disksPerGathering - 2: took, 2*disksPerGathering - 2: 2 * took} {
@@ -75,7 +74,7 @@ func TestGatheringsRest(t *testing.T) {
 					}
 				}
 			})
-			a.Look("vdz") // vdz and vdy add two busy disks to those in all
+			a.Look("vdz") // the looks at vdz and vdy make two more disks busy
 			time.Sleep(took / 2)
 			a.Look("vdy")
 			time.Sleep(time.Second)

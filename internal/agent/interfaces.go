@@ -11,12 +11,12 @@ import (
 type Host interface {
 	// Names returns the kernel names of all attached disks, and of their partitions if the settings ask for them.
 	Names(s *disk.Settings) ([]string, error)
-	// Gather reads what is common to all disks, and returns look. look gathers the facts of one disk from what Gather
-	// read, without the disk's peers. look may be called concurrently. The error of look wraps disk.ErrGone if Names
-	// does not list the disk. Gather and look may hang on dead storage.
+	// Gather reads the facts that all disks have in common, and returns the function look. look returns the facts of
+	// one disk, except the facts about related disks (peers). look may be called concurrently. The error of look wraps
+	// disk.ErrGone if Names does not list the disk. Gather and look may hang on dead storage.
 	Gather(s *disk.Settings) (look func(name string) (disk.Facts, error))
-	// MountedAt reports whether the device is mounted at the path, according to PID 1's mount table. The error may
-	// report that another mount covers the device's mount.
+	// MountedAt reports whether the device is mounted at the path, according to PID 1's mount table. If another mount
+	// covers the device's mount, MountedAt returns true and an error.
 	MountedAt(path string, dev disk.Dev) (bool, error)
 	// Attached returns the sequence number of the disk or partition with that device number. Attached returns 0 if no
 	// disk or partition has the number.
@@ -31,8 +31,8 @@ type Host interface {
 	// Notices returns, in words, the problems that do not concern a single disk.
 	Notices(s *disk.Settings) ([]string, error)
 
-	// Accept records that the operator has accepted this attachment of the disk. If w has no reason, Accept only allows
-	// another try.
+	// Accept records that the operator has accepted this attachment of the disk. If w has no reason, the record only
+	// allows another try of a failed action.
 	Accept(f *disk.Facts, w disk.Word) error
 	// RecordHold records that the disk stays held, refused or unmounted for that reason until Accept, even when the
 	// cause is gone. For ReasonUsed, how describes how somebody else uses the disk. An empty reason allows the disk to
@@ -40,17 +40,17 @@ type Host interface {
 	RecordHold(f *disk.Facts, reason disk.Reason, how string) error
 	// Forget removes the records of an attachment that has ended.
 	Forget(seq uint64) error
-	// Expect makes later looks take into account that a filesystem was found mounted on the named disk, or that the
-	// disk has left. Expect fills in the boot ID of the sighting. For a disk that has left, Expect also fills in which
-	// disks may have been attached at the same time.
+	// Expect makes later looks use a sighting: that a filesystem was found mounted on the named disk, or that the disk
+	// has left. Expect fills in the boot ID of the sighting. For a disk that has left, Expect also fills in which disks
+	// may have been attached at the same time.
 	Expect(seen disk.Sighting, name string) error
-	// Remember records each noted sighting: content that is on a disk and not mounted from it, or that such content is
+	// Remember records the noted content: what is on a disk from which hotmount mounts nothing, or that the content is
 	// gone. If expected is set, Remember first records all sightings that Expect received and that are not recorded
 	// yet.
 	Remember(expected bool, noted []disk.Sighting) error
 }
 
-// Units runs in PID 1 what the daemon itself cannot do. Work that has begun goes on even if ctx ends.
+// Units does through PID 1 what the daemon itself cannot do. The end of ctx does not stop work that PID 1 has begun.
 type Units interface {
 	// Mount mounts the filesystem of that type and UUID for the class, and returns when the job of the mount unit has
 	// ended. The error wraps disk.ErrHeld if the kernel still has the filesystem mounted in a place that the host
@@ -58,15 +58,15 @@ type Units interface {
 	Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) error
 	// Unmount stops the mount unit of that mount point.
 	Unmount(ctx context.Context, path string) error
-	// Run runs a program for the disk and the mount point. Run does nothing if the program has nothing to do there.
+	// Run runs a program for the disk and the mount point. Run does not start the program if there is nothing to do.
 	Run(ctx context.Context, p disk.Program, id disk.ID, path string) error
 	// Stop ends a program that Run started and that is still running.
 	Stop(ctx context.Context, p disk.Program, id disk.ID) error
 	// Opener runs the program that finds out which process has the disk open. Opener returns nil if no process has the
 	// disk open.
 	Opener(ctx context.Context, id disk.ID) (*disk.Opener, error)
-	// Plugged returns the time of CLOCK_MONOTONIC since which PID 1 has the disk's device unit plugged. Plugged returns
-	// 0 if the device unit is not plugged.
+	// Plugged returns when the disk's device unit became plugged, as a time of CLOCK_MONOTONIC. Plugged returns 0 if
+	// the device unit is not plugged.
 	Plugged(ctx context.Context, id disk.ID) (time.Duration, error)
 }
 

@@ -5,20 +5,22 @@ import (
 	"time"
 )
 
-// lane holds the disks that wait for one kind of work, in order. At most limit pieces of work of that kind run at once.
-// Since each kind has its own limit, disks that hang during a format do not delay the mounts of other disks.
+// lane is the queue of the disks that wait for one kind of work. At most limit disks of a lane have work running at
+// once. Each kind of work has its own limit, so that disks that hang during a format do not delay the mounts of other
+// disks.
 type lane struct {
 	waiting []string
 	running int
 	limit   int
-	// overdue counts work that has taken too long and no longer counts in running. running plus overdue is at most
-	// most. If most is 0, running plus overdue has no limit.
+	// overdue counts work that has taken too long and no longer counts in running. The sum of running and overdue is at
+	// most maxStarted, or has no limit if maxStarted is 0.
 	overdue, maxStarted int
 }
 
 func (l *lane) add(name string) { l.waiting = append(l.waiting, name) }
 
-// next returns the name of the next disk. ok is false if no disk waits or no more work may begin.
+// next removes the first disk from the queue and returns its name. ok is false if no disk waits or no more work may
+// begin.
 func (l *lane) next() (name string, ok bool) {
 	if l.running >= l.limit || l.maxStarted > 0 && l.running+l.overdue >= l.maxStarted || len(l.waiting) == 0 {
 		return "", false
@@ -29,13 +31,14 @@ func (l *lane) next() (name string, ok bool) {
 
 // Limits of the lanes.
 const (
-	// mountsPerWorker is above 1 because mounts mostly wait for PID 1, which starts the mounts of fstab all at once.
+	// mountsPerWorker is above 1, because a mount mostly waits for PID 1, which also starts the mounts of /etc/fstab
+	// all at once.
 	mountsPerWorker = 4
-	// proofsAtOnce allows two units that read (internal/store, ScanPlace) and two more that begin or end. Each such
-	// unit takes at least 3 MiB of memory.
+	// proofsAtOnce allows two units that read a disk (store.ScanPlace), and two more units that begin or end. Each unit
+	// that proves a disk blank takes at least 3 MiB of memory.
 	proofsAtOnce = 4
-	// A proof that takes longer than proofPatience may hang, or may wait to read. Such a proof no longer counts against
-	// proofsAtOnce, but at most proofsInAll proofs run.
+	// A proof that takes longer than proofPatience may hang, or may wait for its turn to read the disk. A proof that
+	// takes longer than proofPatience counts only against proofsInAll, and no longer against proofsAtOnce.
 	proofsInAll   = 64
 	proofPatience = time.Minute
 	// growthsAtOnce is how many filesystems are measured and grown at the same time.
@@ -45,7 +48,7 @@ const (
 // lanes are all lanes of the loop, one for each kind of work.
 type lanes struct{ looks, mounts, proofs, grows, questions lane }
 
-// setLimits sets the limits of the lanes. workers is the key workers of the configuration.
+// setLimits sets the limits of the lanes. workers is the value of the configuration key workers.
 func (l *lanes) setLimits(workers int) {
 	l.looks.limit = workers
 	l.mounts.limit = mountsPerWorker * workers
@@ -66,7 +69,7 @@ func (a *Agent) startWork(ctx context.Context, l *lane, work func() func()) {
 	})
 }
 
-// beginProof is begin for work that may hang: after proofPatience the work counts as overdue.
+// beginProof starts work in the lane of proofs. After proofPatience the work counts as overdue.
 func (a *Agent) beginProof(ctx context.Context, work func() func()) {
 	l := &a.lanes.proofs
 	var overdue, ended bool // used only by the loop
@@ -82,7 +85,7 @@ func (a *Agent) beginProof(ctx context.Context, work func() func()) {
 		defer late.Stop()
 		result := work()
 		return func() {
-			if ended = true; overdue { // startWork subtracts the work from running again
+			if ended = true; overdue { // startWork has subtracted the work from running a second time
 				l.running++
 				l.overdue--
 			}

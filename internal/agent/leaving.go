@@ -10,23 +10,23 @@ import (
 	"hotmount/internal/disk"
 )
 
-// departure is a mount whose disk is gone or was released.
+// departure is a mount that is to be removed, because its disk is gone or was released.
 type departure struct {
 	facts disk.Facts
 	path  string
 	busy  bool
 	attempts
 	retry time.Time
-	// named reports that the users of the mount were named when the mount was detached from the mount tree. unnamed is
-	// why the other users of the filesystem could not be named, or nil.
+	// named reports that ProgramUnmount has already named the processes that use the filesystem. unnamed is the error
+	// of the search for processes that still use the filesystem, or nil.
 	named   bool
 	unnamed error
 	// unmounted reports that the mount is unmounted and only its directory remains to be removed.
 	unmounted bool
-	// leftover reports that the mount ended before the disk left, so at most the directory of the mount is left. The
-	// removal of the directory is tried once.
+	// leftover reports that the mount ended before the disk left, so at most the directory of the mount is left. If the
+	// mount ended before the disk left, the removal of its directory is tried only once.
 	leftover bool
-	// answer receives the result of an operator's request, which is not retried, or is nil if the disk is gone.
+	// answer receives the result of an operator's release, which is not retried, or is nil if the disk is gone.
 	answer chan error
 }
 
@@ -61,9 +61,9 @@ func (a *Agent) takeBack(ctx context.Context, dep *departure, s *disk.Settings) 
 	return nil
 }
 
-// release removes everything that is left of the mount of a disk that is gone. PID 1 stops the mount unit itself if
-// nothing used the disk. No other disk is mounted at the path while release runs, so release cannot unmount the wrong
-// disk.
+// release removes the mount of a disk that is gone or was released, and the mount's directory. When a disk is gone, PID
+// 1 itself stops the mount unit if nothing uses the mount. The agent mounts no other disk at the path while release
+// runs, so release cannot unmount the wrong disk.
 func (a *Agent) release(ctx context.Context, dep *departure, s *disk.Settings) error {
 	if dep.leftover {
 		return a.units.Run(ctx, disk.ProgramCleanup, dep.facts.ID, dep.path)
@@ -73,8 +73,7 @@ func (a *Agent) release(ctx context.Context, dep *departure, s *disk.Settings) e
 	}
 	there, err := a.host.MountedAt(dep.path, dep.facts.Dev)
 	if err == nil && there && dep.answer == nil {
-		// If a disk with the number dep.facts.Dev is attached, the mount belongs to another attachment, or the disk was
-		// wrongly taken for gone.
+		// If a disk with the mount's device number is attached, the mount belongs to that disk and must stay.
 		attached, err := a.host.Attached(dep.facts.Dev)
 		if err != nil {
 			return fmt.Errorf("cannot tell whether the disk of %s is there: %w", dep.path, err)
@@ -106,16 +105,16 @@ func (a *Agent) release(ctx context.Context, dep *departure, s *disk.Settings) e
 	if err := a.units.Run(ctx, disk.ProgramCleanup, dep.facts.ID, dep.path); err != nil {
 		return err
 	}
-	// A pod or another user with its own mount of the filesystem did not prevent the unmount above. ProgramUnmount
-	// names such users.
+	// The unmount above succeeds even if a pod has its own mount of the filesystem. ProgramUnmount names the processes
+	// that still use the filesystem.
 	if dep.answer == nil && !dep.named {
 		dep.unnamed = a.units.Run(ctx, disk.ProgramUnmount, dep.facts.ID, dep.path)
 	}
 	return nil
 }
 
-// startMissedDepartures starts departures for mounts of gone disks that no look will notice. The disk of such a mount
-// left while no agent was running, or the agent ended before the departure was finished.
+// startMissedDepartures starts departures for mounts of gone disks that no look will notice. A disk can leave while no
+// agent is running, or an agent can end before it has removed the mount of a gone disk.
 func (a *Agent) startMissedDepartures() {
 	stale, err := a.host.Stale(a.settings)
 	a.problem(err)
@@ -159,10 +158,10 @@ func (a *Agent) released(dep *departure, err error) {
 		a.problem(err)
 		delete(a.leaving, dep.path)
 		a.problem(dep.unnamed)
-		// The same filesystem may have come back under another name since the disk left.
+		// The filesystem may have come back under another name, and may wait for this mount point.
 		for name, st := range a.disks {
 			if st.seen && a.path(st) == dep.path {
-				// The last try failed because something was mounted at the path.
+				// Earlier mounts may have failed because the old mount was still at the path.
 				st.tries.forget()
 				a.requestLook(name)
 			}
@@ -198,7 +197,8 @@ func (a *Agent) forgetDisk(name string) {
 		return
 	}
 	where := a.path(st)
-	// While another disk is leaving at a path, a mount at that path belongs to that other disk.
+	// If the mount of another disk is still being removed at the path, the mount at the path belongs to that other
+	// disk.
 	if was := a.leaving[where]; where != "" && (was == nil || was.facts.Seq == st.facts.Seq) {
 		a.leaving[where] = &departure{facts: st.facts, path: where}
 	}
@@ -213,7 +213,7 @@ func (a *Agent) forgetDisk(name string) {
 	case d.Action != disk.Ignore:
 		was := where
 		if !d.Mounted() && !d.GivenOut() {
-			was = "" // the disk was not mounted at the path yet
+			was = "" // the disk was never mounted at the path
 		}
 		a.report.Report(disk.Event{Kind: disk.EventGone, Facts: &st.facts, Path: was})
 	}

@@ -12,9 +12,10 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestReturnWhileAPodHasTheOldMount checks a pod that uses the filesystem by a mount of its own. The pod's mount does
-// not prevent the unmount on the host, and the message names the pod. The disk that has returned is mounted when the
-// pod ends, hours later and without an event. The disk is also mounted if the agent restarts before the pod ends.
+// TestReturnWhileAPodHasTheOldMount checks a disk that leaves and returns while a pod still has its own mount of the
+// filesystem. The pod's mount must not prevent the unmount on the host, and the message must name the pod. The disk
+// that has returned must be mounted when the pod ends, hours later and without an event. The disk must also be mounted
+// if the agent restarts before the pod ends.
 func TestReturnWhileAPodHasTheOldMount(t *testing.T) {
 	where := "/mnt/disks/" + uuidA
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
@@ -72,8 +73,8 @@ func TestReturnWhileAPodHasTheOldMount(t *testing.T) {
 	})
 }
 
-// TestReturnOfADamagedDisk checks that a disk that returns damaged is tried again after longer and longer waits. The
-// disk is mounted once a mount succeeds.
+// TestReturnOfADamagedDisk checks that the mount of a disk that returns damaged is retried after longer and longer
+// waits.
 func TestReturnOfADamagedDisk(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -100,8 +101,9 @@ func TestReturnOfADamagedDisk(t *testing.T) {
 	})
 }
 
-// TestStaleMounts checks a disk that left while no agent was running. The disk's leftover mount is removed at start,
-// even if the disk is already back. The look at all disks also removes mounts of disks that are gone.
+// TestStaleMounts checks a disk that left while no agent was running. The leftover mount of a gone disk must be removed
+// at start, even if the disk is already back under another name. A look at all disks must also remove the mounts of
+// gone disks.
 func TestStaleMounts(t *testing.T) {
 	where := "/mnt/disks/" + uuidA
 	stale := disk.MountPoint{Dev: disk.Dev{Major: 254, Minor: 16}, Root: "/", Path: where, Type: "xfs"}
@@ -122,7 +124,7 @@ func TestStaleMounts(t *testing.T) {
 			unmount lazily `+where+`
 			old: failed: cannot unmount `+where+` of old (disk sequence number 0), which is gone: busy`)
 		m.change(func() { delete(m.mountErr, "lazily "+where) })
-		a.LookAtAll() // the agent knows the mount now
+		a.LookAtAll() // the agent already removes the mount, and must not begin a second removal
 		time.Sleep(time.Second)
 		m.expect(t, `
 			unmount `+where+`
@@ -153,8 +155,8 @@ func TestStaleMounts(t *testing.T) {
 	})
 }
 
-// TestALivingMountOverAStaleOne checks a working mount that covers the mount of a gone disk. The agent does not remove
-// the working mount by mistake. A release does not remove the working mount.
+// TestALivingMountOverAStaleOne checks a working mount that covers the mount of a gone disk. Neither the removal of the
+// gone disk's mount nor a release may unmount the working mount.
 func TestALivingMountOverAStaleOne(t *testing.T) {
 	where := "/mnt/disks/" + uuidA
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
@@ -234,7 +236,7 @@ func TestALookDuringARelease(t *testing.T) {
 }
 
 // TestAnOldLookAfterARelease checks a look that began while the disk was mounted and ends after the release. The look
-// does not cause another mount of the disk, because the disk may be detached at any moment.
+// must not cause another mount of the released disk, because the operator may detach the disk at any moment.
 func TestAnOldLookAfterARelease(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -293,9 +295,9 @@ func TestReleasedAndItsDirectoryStays(t *testing.T) {
 	})
 }
 
-// TestPulledTwice checks a disk that returns while its old mount cannot be removed yet, and is pulled again. The agent
-// does not forget the old mount. Once the old mount is removed and the disk is back again, the disk is mounted without
-// a command.
+// TestPulledTwice checks a disk that returns while its old mount cannot be removed yet, and is pulled again. The second
+// departure of the disk must not make the agent forget the old mount of the disk. Once the old mount is removed and the
+// disk is back again, the disk must be mounted without a command of the operator.
 func TestPulledTwice(t *testing.T) {
 	where := "/mnt/disks/" + uuidA
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
@@ -334,8 +336,8 @@ func TestPulledTwice(t *testing.T) {
 	})
 }
 
-// TestUnmountedInWordsAlone checks that the success that PID 1 reports for a job is not sufficient, because the mount
-// table decides.
+// TestUnmountedInWordsAlone checks that a disk in the mount table does not count as unmounted, even if PID 1 reports
+// success.
 func TestUnmountedInWordsAlone(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -384,8 +386,8 @@ func TestPulledWithoutItsClass(t *testing.T) {
 	})
 }
 
-// TestStaleAndGivenUp checks a mount that failed because the mount of a gone disk was in its place. The mount is
-// retried once the agent has found and removed the old mount.
+// TestStaleAndGivenUp checks a mount that failed because the mount of a gone disk was at the mount point. The failed
+// mount must be retried once the agent has found and removed the old mount.
 func TestStaleAndGivenUp(t *testing.T) {
 	where := "/mnt/disks/" + uuidA
 	dead := disk.MountPoint{Dev: disk.Dev{Major: 254, Minor: 900}, Root: "/", Path: where, Type: "xfs"}
@@ -411,14 +413,15 @@ func TestStaleAndGivenUp(t *testing.T) {
 	})
 }
 
-// TestAHandAfterABounce checks a disk that PID 1 took for unplugged while the disk was in use. The disk stayed mounted
-// for longer than PID 1 takes to stop a mount unit. If the mount ends later, somebody unmounted it by hand.
+// TestAHandAfterABounce checks a disk that PID 1 considered unplugged while the disk was in use. The disk stayed
+// mounted for longer than PID 1 takes to stop a mount unit. If the mount ends a day later, hotmount must conclude that
+// somebody unmounted the disk by hand.
 func TestAHandAfterABounce(t *testing.T) {
 	for after, want := range map[time.Duration]string{
 		24 * time.Hour: `
 			vdb stays unmounted: unmounted-by-hand
 			vdb: hold (unmounted-by-hand)`,
-		// The mount unit may still have been stopping.
+		// One second later, PID 1 may still be stopping the mount unit, so hotmount must mount the disk again.
 		time.Second: `
 			vdb: bounced
 			vdb: mount (filesystem)
@@ -443,8 +446,8 @@ func TestAHandAfterABounce(t *testing.T) {
 	}
 }
 
-// TestAHandAfterABounceWithoutALook checks that a mount that only a check finds counts as a mount, even if the agent
-// does not look at the disk for a day.
+// TestAHandAfterABounceWithoutALook checks that the periodic check is sufficient, without a look, to know that a disk
+// was still mounted.
 func TestAHandAfterABounceWithoutALook(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	synctest.Test(t, func(t *testing.T) {
@@ -473,8 +476,8 @@ func TestAHandAfterABounceWithoutALook(t *testing.T) {
 	})
 }
 
-// TestUnmountedByHandAndTheClockWasSet checks that the answer whether a mount ended by hand does not depend on a clock
-// that was set.
+// TestUnmountedByHandAndTheClockWasSet checks that hotmount recognises an unmount by hand even if the system clock was
+// changed.
 func TestUnmountedByHandAndTheClockWasSet(t *testing.T) {
 	for _, step := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
 		f := xfsDisk("vdb", 2, uuidA)
@@ -500,7 +503,7 @@ func TestUnmountedByHandAndTheClockWasSet(t *testing.T) {
 }
 
 // TestLeftoverIsTriedOnce checks that a directory that cannot be removed after its disk left is reported once. The
-// directory does not count as a mount, and does not prevent a later mount of the disk there.
+// directory that is left must not count as a mount, and must not prevent a later mount of the disk there.
 func TestLeftoverIsTriedOnce(t *testing.T) {
 	where := "/mnt/disks/" + uuidA
 	m := newMachine(xfsDisk("vdb", 2, uuidA))

@@ -10,18 +10,17 @@ import (
 	"hotmount/internal/policy"
 )
 
-// disksPerGathering limits the cost of gatherings during a burst, because the duration of a gathering grows with the
-// number of disks. Each multiple of disksPerGathering busy disks makes the next gathering wait as long as the last one
-// took. With fewer than disksPerGathering disks, the wait is not noticeable. With 200 disks, gatherings take a sixth of
-// one processor.
+// disksPerGathering limits the cost of Host.Gather in a burst of events, because a call takes longer the more disks
+// there are. For every 40 busy disks, the next call of Host.Gather waits as long as the last call took. With fewer than
+// 40 disks, the wait is not noticeable. With 200 busy disks, Host.Gather takes a sixth of the time of one processor.
 const disksPerGathering = 40
 
-// longestRest is the longest wait for the next gathering, even if the last gathering took longer.
+// longestRest is the longest wait between two calls of Host.Gather.
 const longestRest = time.Second
 
-// startLooks starts the looks whose turn has come. The looks share the facts that all disks have in common.
-// Without the shared gathering, each look in a burst would read the mounts and loop devices of all disks. A look that
-// becomes due during a gathering waits for the next gathering, because no fact may be older than its look.
+// startLooks starts the looks whose turn has come. The looks share one call of Host.Gather, because the call reads the
+// mounts and loop devices of all disks. A look that becomes due while Host.Gather runs waits for the next call, because
+// no fact may be older than its look.
 func (a *Agent) startLooks(ctx context.Context, now time.Time) {
 	if a.gathering || now.Before(a.gatherDue) {
 		return
@@ -148,8 +147,8 @@ func (a *Agent) decide(name string, f *disk.Facts) {
 	} else {
 		a.rest(st)
 	}
-	// READY waits for the growth of a filesystem that could not be measured before its mount, so that kubelet and the
-	// provisioner see its grown size.
+	// READY waits until a filesystem that could not be measured before its mount has grown, so that kubelet and the
+	// provisioner see its size.
 	if d.Action != disk.Mount && d.Action != disk.Link && d.Action != disk.Wait && d.Action != disk.Grow {
 		st.initial = false
 	}
@@ -171,9 +170,9 @@ func (a *Agent) rest(st *state) {
 	}
 }
 
-// unkeepUnmounted removes the record that the disk is to stay unmounted, if the disk is mounted. A mounted disk has
-// such a record if the agent ended during a release, or if somebody mounted the disk again. A look may be too old to
-// decide if another look has been requested since.
+// unkeepUnmounted removes the record that the disk is to stay unmounted, if the disk is mounted. A mounted disk can
+// have this record if the agent ended during a release, or if somebody mounted the disk again. If another look is
+// already requested, this look may be too old to decide, so the record stays.
 func (a *Agent) unkeepUnmounted(st *state) {
 	s := &st.facts.Standing
 	if s.Unmounted == "" && !s.Remount || !st.decision.Mounted() && !st.decision.GivenOut() {
@@ -185,16 +184,16 @@ func (a *Agent) unkeepUnmounted(st *state) {
 	a.problem(a.host.RecordHold(&st.facts, "", ""))
 }
 
-// tooEarlyToRefuse reports whether it is too early to refuse the disk as a twin. It is too early if the disk is where
-// its filesystem was last, while a disk that was refused earlier may still appear. The slot distinguishes two disks
-// with the same serial only after every disk was looked at. If tooEarlyToRefuse returns true, wantDue requests another
-// look later.
+// tooEarlyToRefuse reports whether the refusal of a disk because of its UUID (ReasonTwin) must wait. The refusal waits
+// if the disk is in the original's slot, while the copy that was refused earlier may still appear. The slot
+// distinguishes two disks with the same serial only once both disks were looked at. If tooEarlyToRefuse returns true,
+// wantDue requests another look later.
 func (a *Agent) tooEarlyToRefuse(f *disk.Facts, d disk.Decision) bool {
 	return refusedWithoutTwin(f, d) && !a.allSeen(time.Now())
 }
 
 // refusedWithoutTwin reports whether the disk is refused although no other disk with its UUID is attached. The disk may
-// be the original, or a disk that was refused earlier and has taken the slot of the original.
+// be the original, or a copy that was refused earlier and is now in the original's slot.
 func refusedWithoutTwin(f *disk.Facts, d disk.Decision) bool {
 	return d.Reason == disk.ReasonTwin && f.Standing.Twin && f.Standing.InSameSlot && len(f.SameUUID) == 0
 }
@@ -215,7 +214,7 @@ func (a *Agent) allSeen(now time.Time) bool {
 }
 
 // isUnselectedPartition reports whether a missing disk is a partition that still exists and that no class selects any
-// more. The agent leaves such a partition as it is, as an agent that starts now would.
+// more. The agent leaves a partition that no class selects as it is.
 func (a *Agent) isUnselectedPartition(f *disk.Facts) bool {
 	if f.Partition() == 0 || a.settings.Partitions() {
 		return false
@@ -224,8 +223,8 @@ func (a *Agent) isUnselectedPartition(f *disk.Facts) bool {
 	return err == nil && seq == f.Seq
 }
 
-// path returns where the disk is or will be mounted, or where it is given out. path returns "" if the disk has no such
-// place.
+// path returns the disk's present or planned mount point, or the path of its link as a block volume. path returns "" if
+// the disk is not to be mounted and has no link.
 func (a *Agent) path(st *state) string {
 	switch {
 	case st.decision.GivenOut():
@@ -240,8 +239,8 @@ func (a *Agent) path(st *state) string {
 	return class.MountPoint(st.decision.UUID)
 }
 
-// wakePeers requests a look at the disks whose decision may depend on f. A waiting mount that may depend on f is
-// checked at once, because f may be gone when the turn of the mount comes.
+// wakePeers requests a look at the disks whose decision may depend on the disk with the facts f. The decision for a
+// waiting mount of a related disk is made again at once, because the disk may be gone later.
 func (a *Agent) wakePeers(f *disk.Facts) {
 	uuid := f.KnownContent().UUID
 	mounts := &a.lanes.mounts
@@ -260,8 +259,8 @@ func (a *Agent) wakePeers(f *disk.Facts) {
 	}
 }
 
-// wakeAbove requests a look at each device that was built on the disk with that name. The disk is gone, but the devices
-// on it have no event of their own.
+// wakeAbove requests a look at each device that was built on the disk with that name. When a disk leaves, the devices
+// that are built on the disk have no event.
 func (a *Agent) wakeAbove(name string) {
 	for above, st := range a.disks {
 		if slices.ContainsFunc(st.facts.Below, func(u disk.Underlying) bool { return u.Name == name }) {

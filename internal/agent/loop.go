@@ -9,8 +9,8 @@ import (
 )
 
 // checkPeriod is the time between two checks of the mounted disks for faults, which cause no event. A check also runs
-// when the loop starts to rest for the first time. Changes other than such faults cause events, or are found by a look
-// at every disk (Settings.Rescan).
+// when the loop starts to rest for the first time. All other changes cause events, or are found by the periodic look at
+// every disk (Settings.Rescan).
 const checkPeriod = 10 * time.Minute
 
 // restAfter is how long the loop must be idle before it starts to rest.
@@ -38,7 +38,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	rest := time.NewTimer(restAfter)
 	defer rest.Stop()
 	for changed := true; ; {
-		// An event that wakes the resting loop usually changes neither the status nor the work that is due.
+		// A tick, or a check that finds nothing, changes neither the status nor the work that is due.
 		if changed {
 			a.sendStatus()
 			a.start(ctx)
@@ -102,14 +102,14 @@ func (a *Agent) start(ctx context.Context) {
 	a.startMounts(ctx, now)
 	a.startPrograms(ctx, &a.lanes.proofs, disk.ProgramFormat, disk.Prove)
 	a.startPrograms(ctx, &a.lanes.grows, disk.ProgramGrow, disk.Grow)
-	a.startLooks(ctx, now) // startLooks comes last, because the other functions may request looks
+	a.startLooks(ctx, now) // startLooks comes after the functions above, which may request looks
 	a.startQuestions(ctx)
 	a.startSave(ctx, now)
 	a.startNotices(ctx)
 	a.startDepartures(ctx, now)
 }
 
-// wantDue requests a look at each disk whose retry or postponed event is due.
+// wantDue requests a look at each disk whose retry, postponed event or delayed refusal is due.
 func (a *Agent) wantDue(now time.Time) {
 	for name, st := range a.disks {
 		if !st.tries.retry.IsZero() && !st.tries.retry.After(now) {
@@ -164,7 +164,7 @@ func (a *Agent) takeHints() {
 	}
 }
 
-// rescan requests a look at every disk that is attached or was attached at its last look.
+// rescan requests a look at every attached disk, and at every known disk that is gone.
 func (a *Agent) rescan(want func(name string)) {
 	names, err := a.host.Names(a.settings)
 	a.problem(err)
@@ -182,7 +182,7 @@ func (a *Agent) rescan(want func(name string)) {
 
 // hinted requests a look because of an event. In a storm of events (udevadm trigger, a rule that opens disks for
 // writing) one look answers many events. The first hintsAtOnce events of a disk are answered at once. Further events
-// make each look wait for some time after the previous look.
+// make each look wait for some time after the previous look at the disk.
 func (a *Agent) hinted(name string) {
 	st := a.disks[name]
 	if st == nil || st.hints.mayLook(time.Now()) {
@@ -190,7 +190,7 @@ func (a *Agent) hinted(name string) {
 	}
 }
 
-// requestLook requests a look at the disk, after any work that is running or waiting for it.
+// requestLook requests a look at the disk, after any work for the disk that is running or queued.
 func (a *Agent) requestLook(name string) {
 	st := a.disks[name]
 	if st == nil {
@@ -239,7 +239,7 @@ func (a *Agent) startCheck(ctx context.Context) {
 	})
 }
 
-// checkEnded handles the result of a check. checkEnded reports whether there is something to do.
+// checkEnded handles the result of a check. checkEnded reports whether a disk has changed.
 func (a *Agent) checkEnded(changed []string, at time.Duration, err error) bool {
 	a.check.running = false
 	if err != nil {
@@ -258,8 +258,8 @@ func (a *Agent) checkEnded(changed []string, at time.Duration, err error) bool {
 	return len(changed) > 0
 }
 
-// wait waits for running work, which ends when Run's context ends. Only a look at dead storage does not end: it hangs
-// in the kernel until the process ends.
+// wait waits for running work, at most for patience. Most work ends when Run's context ends, but a look at dead storage
+// hangs in the kernel until the process ends.
 func (a *Agent) wait() {
 	done := make(chan struct{})
 	go func() {

@@ -11,7 +11,8 @@ import (
 )
 
 // recordLeft records that the disk of a filesystem has left, even if the filesystem was no longer mounted when this
-// agent started. A disk that was attached at the same time as the disk that left is a different disk.
+// agent started. A disk that was attached at the same time as the disk that left is a different disk, and at most a
+// copy.
 func (a *Agent) recordLeft(st *state) {
 	s := st.record.sighting
 	if v := st.facts.Standing.Volume; s == nil && v != nil && !st.facts.Standing.WasMounted.IsZero() && v.Identity.Seq == st.facts.Seq {
@@ -27,8 +28,8 @@ func (a *Agent) recordLeft(st *state) {
 	a.saves.begun = time.Time{}
 }
 
-// expect passes the sighting to the host and has it recorded. Looks use the sighting even before it is recorded.
-// Without the sighting, a copy could be mounted instead of a disk that has just left.
+// expect passes the sighting to the host, and requests that the sighting is recorded. Looks use the sighting even
+// before it is recorded. Without the sighting, a copy could be mounted instead of a disk that has just left.
 func (a *Agent) expect(s disk.Sighting, name string) {
 	a.problem(a.host.Expect(s, name))
 	a.saves.due = true
@@ -53,9 +54,9 @@ func (a *Agent) remember(st *state, changed bool) {
 	}
 }
 
-// delayRefusal makes a disk wait before it is refused permanently, if the disk that causes the refusal may be the same
-// disk. The wait ends with a look at the disk that causes the refusal. When a disk is pulled and returns under another
-// name, the agent may look at the new name before the old one.
+// delayRefusal delays a permanent refusal if the disk that causes the refusal may be the same disk under its old name.
+// The delay ends with a look at the disk that causes the refusal. When a disk is pulled and returns under another name,
+// the agent may look at the new name before the old one.
 func (a *Agent) delayRefusal(st *state) {
 	for name, o := range a.disks {
 		if o.waits() && attached(o.possiblySameDisks(), st.facts.Seq) {
@@ -67,8 +68,8 @@ func (a *Agent) delayRefusal(st *state) {
 		return
 	}
 	for _, p := range st.possiblySameDisks() {
-		// If the peer is still attached, it is another disk. The agent does not wait for a look at an attached peer,
-		// because a mount of the peer may take long. If the peer is no longer attached, a look at the peer decides.
+		// If the disk that causes the refusal is still attached, it is a different disk. The agent does not wait for a
+		// look at an attached disk, because a mount of that disk may take long.
 		if seq, err := a.host.Attached(p.Dev); err == nil && seq == p.Seq {
 			st.peers.seenRival = p.Seq
 			return
@@ -77,8 +78,8 @@ func (a *Agent) delayRefusal(st *state) {
 	}
 }
 
-// waits reports whether, by serial and WWN, each disk that causes the refusal of st may be the same disk as st. waits
-// returns false once the agent has looked at one of these disks.
+// waits reports whether the refusal of the disk waits, because each disk that causes it may be the same disk, by serial
+// and WWN. waits returns false once the agent has looked at a disk that causes the refusal.
 func (st *state) waits() bool {
 	samePeers := st.possiblySameDisks()
 	return len(samePeers) > 0 && !attached(samePeers, st.peers.seenRival)
@@ -95,7 +96,7 @@ func (st *state) possiblySameDisks() []disk.Peer {
 }
 
 // reportRivals reports whether the decision is to be logged. The decision is logged if it has changed. An unchanged
-// decision is logged if the last log line may name a disk that no longer has anything to do with the decision.
+// decision is logged again if the last log line may name a disk that is no longer a reason for the decision.
 func (st *state) reportRivals(changed bool) bool {
 	rivals := st.rivals()
 	if !changed && !slices.ContainsFunc(st.peers.reported, func(seq uint64) bool { return !slices.Contains(rivals, seq) }) {

@@ -22,7 +22,8 @@ func (a *Agent) reload(s *disk.Settings) {
 	a.rescans.Reset(s.Rescan)
 	a.lanes.setLimits(s.Workers)
 	a.retry()
-	// The caller may wait for the reload to finish, so the status line that shows the work must come before READY.
+	// Whoever requested the reload may wait for READY, so the status line that shows the new work must come before
+	// READY.
 	a.status.due = time.Now()
 	a.sendStatus()
 	if a.ready {
@@ -47,8 +48,7 @@ func (a *Agent) accept(name string, seq uint64, shown disk.Reason) (string, erro
 		return "", fmt.Errorf("cannot accept %s: the reason is %s and not %s: %s: %s", name, d.Reason, shown, d.Action, why)
 	}
 	w := policy.Word(&st.facts, st.decision)
-	// The answer names what was accepted. Another disk may have got the name since the operator read the reason, or the
-	// reason may have changed.
+	// The answer names the disk and the reason, because either may have changed since the operator read the status.
 	who := st.facts.ID.String()
 	if w.Reason != "" {
 		c := st.facts.KnownContent()

@@ -20,7 +20,7 @@ func many(n int) []*disk.Facts {
 }
 
 // TestRetriesKeepADistanceThatGrows checks that each retry waits twice as long as the retry before, and at most an
-// hour. Each wait is shorter by up to a quarter, which differs by disk, so that twenty disks do not come back at once.
+// hour. Each wait is shortened by up to a quarter at random, so that twenty disks are not all retried at once.
 func TestRetriesKeepADistanceThatGrows(t *testing.T) {
 	m := newMachine(many(20)...)
 	tries := map[string][]time.Time{}
@@ -56,8 +56,8 @@ func TestRetriesKeepADistanceThatGrows(t *testing.T) {
 	})
 }
 
-// TestANodesFaultIsTriedForEver checks that a fault of the node is retried every two minutes, and is not logged each
-// time. If a fault of the disk follows, the action is retried after longer and longer waits.
+// TestANodesFaultIsTriedForEver checks that a mount that fails because of the node is retried every two minutes, and
+// not logged each time. If a fault of the disk follows, the action is retried after longer and longer waits.
 func TestANodesFaultIsTriedForEver(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	broken := fmt.Errorf("cannot: %w", disk.OfNode(errors.New("systemd is silent")))
@@ -97,8 +97,8 @@ func TestANodesFaultIsTriedForEver(t *testing.T) {
 	}
 }
 
-// TestFailureIsOfNode checks which failures count as faults of the node, because no token may be offered after such a
-// fault.
+// TestFailureIsOfNode checks which failures count as faults of the node, because no token may be offered after a fault
+// of the node.
 func TestFailureIsOfNode(t *testing.T) {
 	for name, tt := range map[string]struct {
 		err    error
@@ -120,8 +120,8 @@ func TestFailureIsOfNode(t *testing.T) {
 	}
 }
 
-// TestRescanTriesAgain checks that the operator's rescan retries a waiting disk at once. A look for any other reason
-// does not retry the disk.
+// TestRescanTriesAgain checks that a rescan by the operator retries a failed mount at once. A look at all disks for
+// another reason must not retry the mount.
 func TestRescanTriesAgain(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"] = errors.New("no")
@@ -144,8 +144,8 @@ func TestRescanTriesAgain(t *testing.T) {
 	})
 }
 
-// TestEventsDuringALook checks that any number of events during a look cause one more look. The second look finds what
-// the first look did not find.
+// TestEventsDuringALook checks that any number of events during a look cause one more look. The look after the events
+// must find a change that the look during the events could not find.
 func TestEventsDuringALook(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.ReadOnly = true
@@ -243,7 +243,7 @@ func TestStatusOfEachKind(t *testing.T) {
 	})
 }
 
-// TestReloadEndsWithReady checks that READY is sent after each reload, because the service manager waits for it
+// TestReloadEndsWithReady checks that READY is sent after each reload, because the service manager waits for READY
 // (sd_notify(3)). A daemon that is still starting sends READY only once it is ready.
 func TestReloadEndsWithReady(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
@@ -263,8 +263,8 @@ func TestReloadEndsWithReady(t *testing.T) {
 	})
 }
 
-// TestADiskThatFailsHasItsTime checks that a disk that fails delays READY until it is mounted or its time is over
-// (DESIGN.md, "Ready, and boot"). Until the disk is mounted or its time is over, nothing is reported as missing.
+// TestADiskThatFailsHasItsTime checks that a disk that fails delays READY until it is mounted or ReadyTimeout is over
+// (DESIGN.md, "Ready, and boot"). Before READY, no filesystem must be reported as missing.
 func TestADiskThatFailsHasItsTime(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"] = errors.New("no")

@@ -8,8 +8,8 @@ import (
 )
 
 // saveAfter is how long sightings at start wait so that they are recorded together. Each record rewrites and syncs a
-// file on the boot disk. If the daemon is killed before the record, the next daemon sees the same filesystems again,
-// unless a disk has left by then.
+// file on the boot disk. If the daemon is killed before it has recorded, the next daemon sees the same filesystems,
+// except those whose disk has left.
 const saveAfter = time.Second
 
 // saveEvery is the least time between two records of mounted filesystems, because each record rewrites and syncs a
@@ -19,7 +19,7 @@ const saveEvery = 250 * time.Millisecond
 
 // saves are the sightings that are still to be recorded.
 type saves struct {
-	due     bool            // an expected sighting has not been passed to Host.Remember yet
+	due     bool            // true if some sightings have not been passed to Host.Remember yet
 	found   []disk.Sighting // content that has not been passed to Host.Remember yet
 	running chan struct{}   // closed when the running record is done, nil if no record is running
 	begun   time.Time       // when the last record of mounted filesystems began, or zero if the next record must not wait
@@ -33,8 +33,8 @@ func (a *Agent) firstSave() time.Time {
 	return a.started.Add(saveAfter)
 }
 
-// save records the sightings, unless the previous record is still running. save records mounted filesystems first. The
-// record of a mounted filesystem removes the record of what was in its place before.
+// save records the sightings, unless the previous record is still running. save records mounted filesystems first,
+// because their record removes records of other content in the same slot.
 func (a *Agent) save(ctx context.Context, mountedToo bool) {
 	mounted := a.saves.due && (mountedToo || len(a.saves.found) > 0)
 	if !mounted && len(a.saves.found) == 0 || a.saves.running != nil {
@@ -55,7 +55,7 @@ func (a *Agent) save(ctx context.Context, mountedToo bool) {
 	})
 }
 
-// saveRest records the remaining sightings when the agent ends, unless the record that is running hangs.
+// saveRest records the remaining sightings when the agent ends, unless a record that is still being written hangs.
 func (a *Agent) saveRest(ctx context.Context) {
 	if a.saves.running != nil && (a.saves.due || len(a.saves.found) > 0) {
 		select {

@@ -36,13 +36,13 @@ type state struct {
 	decision disk.Decision
 	// initial reports that the disk was present at start and still delays READY.
 	initial bool
-	// remount reports that the disk's mount ended, but not by hand, and that the disk is to be mounted again.
+	// remount reports that the disk is to be mounted again, because its mount did not end by hand or the operator has
+	// accepted the disk.
 	remount bool
 	// decisionWithOpeners is the decision for which the agent need not ask again who has the disk open. The end of an
 	// action clears decisionWithOpeners.
 	decisionWithOpeners disk.Decision
-	// unreported reports that the decision is new. A new decision is reported once the agent knows who has the disk
-	// open.
+	// unreported reports that the decision is new, and is not reported until the agent knows who has the disk open.
 	unreported bool
 	// growSeq is the sequence number of the disk whose filesystem was to grow before the next mount, or 0. growErr is
 	// why the filesystem could not grow.
@@ -73,7 +73,7 @@ type peers struct {
 	seenRival uint64
 	// tooEarly reports that the disk is refused because of a disk that may still appear (Agent.tooEarlyToRefuse).
 	tooEarly bool
-	// reported are the sequence numbers of the rivals when the decision was last reported.
+	// reported are the sequence numbers of the disks that caused the decision when it was last reported.
 	reported []uint64
 }
 
@@ -81,14 +81,14 @@ type peers struct {
 type records struct {
 	// sighting is what was last passed to Host.Expect, or nil if nothing was passed.
 	sighting *disk.Sighting
-	// alive is when a look or a check last found the disk mounted in its place, as the time of Agent.monotonic.
+	// alive is the last time, by Agent.monotonic, that a look or a check found the disk mounted at its mount point.
 	alive time.Duration
 	// noted is what was last passed to Host.Remember and is not on record yet, or nil.
 	noted *disk.Sighting
 }
 
 // lostMount reports whether the disk's filesystem was mounted in its place during this attachment and no longer is, for
-// an unknown reason. f are the newest facts. The filesystem may still be mounted for pods.
+// an unknown reason. f are the newest facts. lostMount ignores mounts of the filesystem that pods still have.
 func (st *state) lostMount(f *disk.Facts) bool {
 	if f.Standing.Unmounted != "" || f.Standing.Remount || st.remount {
 		return false

@@ -11,8 +11,8 @@ import (
 )
 
 // Each status line is work for PID 1, which is busy when disks come. While the agent works, it sends one status line
-// per statusEvery. The agent sends no status line in the first statusAfter, except after a reload. When the work ends,
-// the last status line is sent at once.
+// per statusEvery. When work begins, the agent waits for statusAfter before it sends a status line, except after a
+// reload. When the work ends, the last status line is sent at once.
 const (
 	statusEvery = time.Second
 	statusAfter = 500 * time.Millisecond

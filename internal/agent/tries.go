@@ -14,12 +14,12 @@ import (
 const (
 	retryFirst = time.Second
 	retryMost  = time.Hour
-	// longest is the number of failures in a row after which the wait no longer grows. After so many failures, the wait
-	// is retryMost.
+	// longest is the number of failures in a row after which the wait no longer grows. After longest failures in a row,
+	// the wait is retryMost.
 	longest = 13
 	// No event shows that a fault of the node is resolved, or that the users of a held filesystem have closed it. The
-	// retries after a fault of the node, or for a held filesystem, read no disk. Faults of the node are tried again
-	// after at most 128 seconds, held filesystems after at most 16.
+	// retries after a fault of the node, or for a held filesystem, read no disk, and so may be frequent. The wait is at
+	// most 128 seconds after a fault of the node, and at most 16 seconds for a held filesystem.
 	nodeLongest = 8
 	heldLongest = 5
 	// remindEvery is the time after which a failure that has not changed is logged again.
@@ -66,7 +66,7 @@ type tries struct {
 	// retry is when the disk is to be looked at again, or zero if no retry is due.
 	retry time.Time
 	// mayHaveWritten reports that the failed action may have written to the disk since the last look. The next look
-	// adds these writes to failedFacts, because they are not a change of the disk.
+	// adds the writes of the failed action to failedFacts, because they do not count as a change of the disk.
 	mayHaveWritten bool
 }
 

@@ -13,7 +13,7 @@ import (
 	"hotmount/internal/policy"
 )
 
-// The functions in this file return completions for the shell. The Debian package contains cobra's scripts, which ask
+// The functions in this file return completions for shells. The Debian package contains cobra's scripts, which ask
 // hotmount for completions. The completion functions leave out anything that they cannot read, because a press of the
 // tab key should print no error.
 
@@ -30,7 +30,7 @@ func CompleteFirst(words func() []cobra.Completion) cobra.CompletionFunc {
 // CompleteFlag offers the given words as values of the flag.
 func CompleteFlag(c *cobra.Command, flag string, words ...cobra.Completion) {
 	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // the flag does not exist
+		panic(err) // a programming error: the flag does not exist
 	}
 }
 
@@ -56,8 +56,8 @@ func UUIDsWith(host func() inventory.Host, fits diskFilter) func() []cobra.Compl
 	})
 }
 
-// offer returns a function that offers a word for each disk that is fit. offer uses only what the caller may read
-// about a disk.
+// offer returns a function that returns one completion for each disk that passes the filter. offer uses only what the
+// caller may read about a disk.
 func offer(host func() inventory.Host, fits diskFilter, word func(*disk.Facts, disk.Decision) cobra.Completion) func() []cobra.Completion {
 	return func() []cobra.Completion {
 		s, err := config.Load(config.Source{Environ: os.Environ()})
@@ -76,10 +76,10 @@ func offer(host func() inventory.Host, fits diskFilter, word func(*disk.Facts, d
 	}
 }
 
-// NotIgnored reports whether hotmount does not ignore the disk, for DisksWith.
+// NotIgnored is a filter for DisksWith: NotIgnored excludes the disks that hotmount ignores.
 func NotIgnored(_ *disk.Facts, d disk.Decision) bool { return d.Action != disk.Ignore }
 
-// MountedOnly reports whether the disk is mounted, for DisksWith.
+// MountedOnly is a filter for DisksWith: MountedOnly reports whether the disk is mounted.
 func MountedOnly(_ *disk.Facts, d disk.Decision) bool { return d.Mounted() }
 
 // EventSubjects offers the arguments of hotmount events: disks, UUIDs, classes and reasons.

@@ -20,9 +20,9 @@ import (
 	"hotmount/internal/report"
 )
 
-// EventMatches returns journalctl's arguments for hotmount's events. If which or classes are given, the arguments
-// match only events about the given disks, UUIDs, classes and reasons. Only events that root wrote match, because any
-// user may write to the journal.
+// EventMatches returns journalctl's arguments for hotmount's events. If the caller gives disks, UUIDs, classes or
+// reasons, only events about the given subjects match. The parameter classes has the names of all classes. Only events
+// that root wrote match, because any user may write to the journal.
 func EventMatches(which, classes []string) []string {
 	matches := []string{"_UID=0"}
 	for _, kind := range slices.Sorted(maps.Keys(report.Kinds())) {
@@ -36,7 +36,7 @@ func EventMatches(which, classes []string) []string {
 			matches = append(matches, "HOTMOUNT_CLASS="+w)
 		case IsReason(w):
 			matches = append(matches, "HOTMOUNT_REASON="+w)
-		default: // the disk may be gone
+		default: // the name of a disk, which may be gone
 			matches = append(matches, "HOTMOUNT_DEVICE=/dev/"+DiskName(w))
 		}
 	}
@@ -71,7 +71,7 @@ func FollowEvents(ctx context.Context, matches []string, lines int, follow bool,
 	}
 	c := exec.CommandContext(ctx, "/usr/bin/journalctl", append(args, matches...)...)
 	c.Env = []string{"LC_ALL=C.UTF-8"}
-	// journalctl ends when this command ends, for whatever reason the command ends.
+	// The kernel ends journalctl when this command ends, even if this command is killed.
 	c.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGTERM}
 	var words bytes.Buffer
 	c.Stderr = &words
@@ -101,7 +101,7 @@ func FollowEvents(ctx context.Context, matches []string, lines int, follow bool,
 	case showErr != nil:
 		return showErr
 	case ctx.Err() != nil:
-		return nil // the reader of the output has closed it
+		return nil // the reader of the output has closed the pipe
 	case ended != nil || err != nil:
 		return fmt.Errorf("cannot read the journal (only root and members of adm or systemd-journal may): %w: %s", errors.Join(err, ended), disk.Visible(strings.TrimSpace(words.String())))
 	}
@@ -120,7 +120,7 @@ func eventOf(e report.Entry) Event {
 	}
 }
 
-// The constants are the priorities (syslog(3)) at which the colour changes.
+// The constants are priorities (syslog(3)): PrintEvent prints errors in red and warnings in yellow.
 const (
 	priorityError   = 3
 	priorityWarning = 4

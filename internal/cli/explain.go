@@ -16,17 +16,18 @@ import (
 	"hotmount/internal/policy"
 )
 
-// Dump contains everything on which a decision is based. A Dump can be examined on another machine.
+// Dump contains all facts and settings on which the decision about one disk is based. A Dump can be examined on
+// another machine.
 type Dump struct {
 	Version  int            `json:"version"`
 	Hotmount string         `json:"hotmount"`
 	Settings *disk.Settings `json:"settings"`
 	Facts    *disk.Facts    `json:"facts"`
-	// Formats is Facts.Standing.Formats, in nanoseconds.
+	// Formats is Facts.Standing.Formats in nanoseconds, because the JSON of Facts omits the field.
 	Formats []time.Duration `json:"formats"`
 	Content *disk.Content   `json:"content"`
-	// Fails is why the daemon cannot do what was decided. Helps is the remedy for Fails. Fails and Helps are empty if
-	// the daemon does not fail.
+	// Fails is the reason why the daemon could not carry out the decision. Helps is the remedy for the failure. Fails and
+	// Helps are empty without a failure.
 	Fails string `json:"fails,omitempty"`
 	Helps string `json:"helps,omitempty"`
 }
@@ -36,8 +37,8 @@ const (
 	maxDump     = 4 << 20
 )
 
-// DumpOf returns the dump of the disk with the given name. If the caller is root, DumpOf also reads the disk if the
-// daemon would read it. The parameter version is the version of hotmount.
+// DumpOf returns the dump of the disk with the given name. As root, DumpOf also reads the disk, if the daemon would
+// read the disk. The parameter version is the version of hotmount.
 func DumpOf(ctx context.Context, h inventory.Host, name string, s *disk.Settings, prove Prover, version string) (*Dump, error) {
 	f, err := h.For(s).ByName(name)
 	if err != nil {
@@ -87,7 +88,7 @@ func ReadDump(stdin io.Reader, file string) (*Dump, error) {
 	return &d, nil
 }
 
-// Explain prints the class of the disk and why it matches, what prevents formatting, and the decision.
+// Explain prints the class of a disk and why the class matches, what prevents formatting, and the decision.
 func Explain(w io.Writer, from *Dump) error {
 	f, c, s := from.Facts, from.Content, from.Settings
 	var b strings.Builder
@@ -138,10 +139,10 @@ func Explain(w io.Writer, from *Dump) error {
 	return err
 }
 
-// signs has the words that show whether a condition holds.
+// signs has the words that show whether a disk matches a selector or meets a condition.
 var signs = map[bool]string{true: "yes", false: "NO "}
 
-// matchLines returns a line for each selector.
+// matchLines returns a line for each selector, with what the selector expects and what was found on the disk.
 func matchLines(all []policy.Match) string {
 	var b strings.Builder
 	for _, m := range all {

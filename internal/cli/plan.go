@@ -49,7 +49,8 @@ func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, 
 	for i := range disks {
 		f := &disks[i]
 		if !installed {
-			// The installation records the attached disks.
+			// Before the installation, Plan treats each attached disk as recorded, because the installation will record the
+			// attached disks.
 			id := f.Identity(boot)
 			f.Standing.Present, f.Standing.Formatting = &id, ""
 		}
@@ -59,10 +60,10 @@ func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, 
 		fails, helps := failing(line, d, daemon)
 		reads := daemonReads(line, daemon)
 		if d.Action == disk.Ignore && f.Size == 0 {
-			continue // a disk without a size, such as a loop device without a file, or a drive without a medium
+			continue // the disk has no size, such as a loop device without a file, or a drive without a medium
 		}
 		if d.Action == disk.Prove && !reads && os.Geteuid() == 0 {
-			// The proof and the decision on its result are what the daemon does next, with the same functions.
+			// Plan reads the disk and decides with the same functions as the daemon.
 			if c, err = prove(ctx, f, s); err != nil {
 				if errors.Is(err, format.ErrBusy) {
 					err = fmt.Errorf("%w; to see whether a proof runs: systemctl status hotmount-format@%d", err, f.Seq)
@@ -109,13 +110,13 @@ func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, 
 	return disks, err
 }
 
-// daemonReads reports whether the daemon reads or formats the disk of that line. A second reader would keep mkfs from
-// opening the disk.
+// daemonReads reports whether the daemon is reading or formatting the disk of the given line. While a second process
+// reads the disk, mkfs cannot open the disk.
 func daemonReads(l *disk.Line, daemon string) bool {
 	return daemon == "running" && l != nil && (l.Decision.Action == disk.Prove || l.Decision.Action == disk.Format)
 }
 
-// WarnMissing warns about class directories that do not exist. hotmount makes no class directory.
+// WarnMissing warns about class directories that do not exist. hotmount does not create class directories.
 func WarnMissing(w io.Writer, src config.Source, s *disk.Settings) error {
 	var warnings strings.Builder
 	for i := range s.Classes {
@@ -144,7 +145,7 @@ func WarnUnused(w io.Writer, src config.Source, disks []disk.Facts, s *disk.Sett
 	return err
 }
 
-// WarnHeld warns about the classes that hold new disks because of the drivers on the node.
+// WarnHeld warns about each class that holds new disks because of storage drivers on the node.
 func WarnHeld(w io.Writer, h inventory.Host, s *disk.Settings) error {
 	for _, line := range policy.Neighbours(h.Drivers(), s) {
 		if _, err := fmt.Fprintln(w, "warning: "+line); err != nil {

@@ -42,8 +42,8 @@ vdc   5 GiB  \x1b[2J\n\tx  refuse    the disk holds LVM2_member\x1b[31m; nothing
 		t.Errorf("got\n%s", got)
 	}
 
-	// A loop device without a size has no line in the table. A disk of a class has a line in the table even without a
-	// size.
+	// The table must have no line for a loop device without a size. The table must have a line for a disk of a class,
+	// even if the disk has no size.
 	nodetest.Write(t, h.Root, map[string]string{"sys/block/loop0/dev": "7:0\n", "sys/block/loop0/diskseq": "1\n", "sys/block/loop0/size": "0\n",
 		"sys/block/loop0/ro": "0\n", "sys/block/loop0/removable": "0\n", "sys/block/loop0/queue/rotational": "0\n",
 		"sys/block/loop0/queue/logical_block_size": "512\n", "sys/block/loop0/stat": "1 2 3 4 5 6 7 8 9 10 11\n"})
@@ -52,8 +52,9 @@ vdc   5 GiB  \x1b[2J\n\tx  refuse    the disk holds LVM2_member\x1b[31m; nothing
 		t.Errorf("got\n%s", got)
 	}
 
-	// No machine has a disk named vdzz, and nothing is known on this disk. Users who may read disks see that the disk
-	// cannot be opened. Other users see which user can read the disk. The table has lines for all other disks.
+	// The machine that runs the test has no disk vdzz, so plan cannot open the disk. As root, plan must print that the
+	// disk cannot be opened. For other users, plan must print that only root can read the disk. Even if one disk cannot
+	// be opened, the table must have the lines of all other disks.
 	if _, err := h.Store.Init(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +69,7 @@ vdc   5 GiB  \x1b[2J\n\tx  refuse    the disk holds LVM2_member\x1b[31m; nothing
 		t.Errorf("want %q, got\n%s", reason, got)
 	}
 
-	// If the facts cannot be read, no table is printed, because no table is better than a wrong table.
+	// If hotmount cannot gather the facts, Plan must print no table, because a wrong table would be worse.
 	nodetest.Write(t, h.Root, map[string]string{"proc/swaps": "nonsense\n"})
 	var b strings.Builder
 	if _, err := Plan(t.Context(), h, &b, &settings, prove(h), false); err == nil || b.Len() != 0 {
@@ -76,8 +77,7 @@ vdc   5 GiB  \x1b[2J\n\tx  refuse    the disk holds LVM2_member\x1b[31m; nothing
 	}
 }
 
-// TestPlanOfOtherSettings checks that a plan for another configuration than the daemon's names the settings that
-// differ.
+// TestPlanOfOtherSettings checks that plan names the settings that differ from the daemon's settings.
 func TestPlanOfOtherSettings(t *testing.T) {
 	h := nodetest.New(t)
 	settings := config.Default()
@@ -179,8 +179,8 @@ func TestFailing(t *testing.T) {
 	}
 }
 
-// TestPlanSaysWhatIsOff checks that a lost store or the hold file does not prevent the mount of a filesystem. A disk
-// that may be formatted is held, and its line in the table names the cause.
+// TestPlanSaysWhatIsOff checks that hotmount mounts a filesystem even if the state is lost or the hold file exists. If
+// the state is lost or the hold file exists, hotmount must hold a blank disk, and plan must name the cause.
 func TestPlanSaysWhatIsOff(t *testing.T) {
 	h := nodetest.New(t)
 	nodetest.Attach(t, h.Root, "vdd", 48, "NEW")
@@ -214,7 +214,7 @@ func TestPlanSaysWhatIsOff(t *testing.T) {
 	check("held", "/etc/hotmount/hold exists")
 }
 
-// makeState makes the state directory without a state, as after a loss of the state.
+// makeState makes an empty state directory, as after a loss of the state.
 func makeState(t *testing.T, h inventory.Host) {
 	t.Helper()
 	if err := os.MkdirAll(h.Store.State, 0o700); err != nil {

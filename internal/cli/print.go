@@ -28,7 +28,7 @@ func PrintJSON(w io.Writer, v any) error {
 
 // PrintYAML prints v as YAML, with the same keys and values as PrintJSON.
 func PrintYAML(w io.Writer, v any) error {
-	// Every JSON text is also YAML, so the JSON is read as YAML.
+	// PrintYAML parses the JSON text as YAML, because every JSON text is also YAML.
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -45,8 +45,8 @@ func PrintYAML(w io.Writer, v any) error {
 	return err
 }
 
-// clearStyle removes the style of JSON from the nodes, but keeps the quotes of values. With the quotes, older readers
-// do not take the string "no" for a boolean.
+// clearStyle removes JSON's braces, brackets and quotes of keys from the YAML nodes, but keeps the quotes of values.
+// Older YAML readers take the string "no" without quotes for a boolean.
 func clearStyle(n *yaml.Node) {
 	if n.Kind != yaml.ScalarNode {
 		n.Style = 0
@@ -77,7 +77,8 @@ func Colour(w io.Writer) bool {
 // columns is the maximum width of the table, in characters.
 const columns = 100
 
-// wrap breaks a text at spaces so that no line is wider than columns. wrap puts indent before each further line.
+// wrap breaks a text at spaces so that no line is wider than columns. wrap puts the text indent before each line
+// except the first.
 func wrap(text, indent string) string {
 	var b strings.Builder
 	width := 0

@@ -23,13 +23,13 @@ type Status struct {
 	// Fault is the value of disk.Settings.Fault.
 	Fault string       `json:"configuration_fault,omitempty"`
 	Disks []DiskStatus `json:"disks"`
-	// Missing are the filesystems of earlier boots that are on none of the disks. Missing does not include
-	// filesystems whose disks hotmount saw leave. Only root can read Missing.
+	// Missing are the filesystems of earlier boots that are on none of the attached disks. Missing does not include a
+	// filesystem if hotmount noticed the removal of its disk. Only root can read Missing.
 	Missing []MissingStatus `json:"missing,omitempty"`
 	// MissingUnknown is the reason why the missing filesystems are unknown, or empty if they are known.
 	MissingUnknown string `json:"missing_unknown,omitempty"`
-	// Elsewhere reports that the records belong to a worker with another machine-id, and how to end this state.
-	// Elsewhere is empty if the records belong to this worker. Only root can read Elsewhere.
+	// Elsewhere is a message that the records belong to a worker with another machine-id, with the remedy. Elsewhere is
+	// empty if the records belong to this worker. Only root can read Elsewhere.
 	Elsewhere string `json:"elsewhere,omitempty"`
 }
 
@@ -75,11 +75,12 @@ type DiskStatus struct {
 	Capacity uint64 `json:"capacity,omitempty"`
 	Why      string `json:"why"`
 	Next     string `json:"next,omitempty"`
-	// Tries is how often in a row the action on the disk has failed. Retry is when the daemon tries the action again.
+	// Tries is the number of consecutive failures of the action on the disk. Retry is the time when the daemon tries the
+	// failed action again.
 	Tries int       `json:"tries,omitempty"`
 	Retry time.Time `json:"retry,omitzero"`
-	// Evidence is what udev found on the disk. For root, Evidence also contains what the proof found. Evidence may
-	// quote bytes from the disk.
+	// Evidence is what udev found on the disk. For root, Evidence also contains what hotmount found when it read the
+	// disk. Evidence may quote bytes from the disk.
 	Evidence []string `json:"evidence,omitempty"`
 }
 
@@ -94,8 +95,8 @@ func (s *Status) Bad() int {
 	return bad
 }
 
-// GetStatus returns the status of the disks. GetStatus decides as the daemon does, on the same facts. hung has the
-// same meaning as in usage.Of.
+// GetStatus returns the status of the disks. GetStatus makes the same decisions as the daemon, from the same facts.
+// The map hung has the processes that hang on dead filesystems, by path, as in usage.Of.
 func GetStatus(ctx context.Context, h inventory.Host, s *disk.Settings, hung map[string]int) (*Status, error) {
 	disks, sizes, err := usage.Scan(ctx, h.For(s), hung)
 	if err != nil {
@@ -127,7 +128,7 @@ func GetStatus(ctx context.Context, h inventory.Host, s *disk.Settings, hung map
 	return st, nil
 }
 
-// statusOf returns the status of one disk. statusOf returns nil for a disk that is not shown.
+// statusOf returns the status of one disk. statusOf returns nil for a disk that hotmount status does not show.
 func statusOf(f *disk.Facts, s *disk.Settings, published []disk.Line, daemon string, sizes map[string]usage.Space) *DiskStatus {
 	c := f.KnownContent()
 	d := policy.Decide(f, &c, s)
@@ -158,7 +159,7 @@ func statusOf(f *disk.Facts, s *disk.Settings, published []disk.Line, daemon str
 	}
 	line.Hold = policy.HoldOf(line.Decision)
 	if u := sizes[line.Where]; u.Dev == f.Dev {
-		// The values agree with df(1): space that is reserved for root is not available to pods.
+		// Used and Capacity agree with df(1), and do not count space that is reserved for root.
 		line.Used, line.Capacity = u.Size-u.Free, u.Size-u.Free+u.Available
 	}
 	return &line
@@ -192,10 +193,10 @@ func DaemonRuns(root string) bool {
 	return false
 }
 
-// addPublished adds the failures, which only the published status of the daemon contains. For a caller other than root,
-// addPublished also adds the results of the proofs and what is in the store.
+// addPublished adds the failure that the daemon has published for the disk. For a caller other than root, addPublished
+// also adds the daemon's decision and what the daemon has read from the disk.
 func (d *DiskStatus) addPublished(l *disk.Line, daemon string) {
-	// Every user can see whether the disk is mounted, but not the size and the identity of its filesystem.
+	// Every user can see whether a disk is mounted, but only root can see the size and the identity of the filesystem.
 	told := d.Decision.Mounted() == l.Decision.Mounted() || d.Decision.Mounted() && l.Decision.Reason == disk.ReasonMisplaced
 	if os.Geteuid() != 0 && told {
 		d.Content, d.Type, d.UUID, d.Class, d.State, d.Decision, d.Why, d.Next = l.Kind, l.Type, l.UUID, l.Decision.Class, l.Decision.State(), l.Decision, l.Why, l.Next
@@ -220,8 +221,8 @@ func lineOf(f *disk.Facts, published []disk.Line) *disk.Line {
 	return nil
 }
 
-// failing returns why the daemon cannot do what was decided, and what helps. why and next are empty if the daemon
-// does not fail. status, plan and explain print why and next.
+// failing returns the reason why the daemon could not carry out the decision, and the remedy. Without a failure, the
+// reason and the remedy are empty. The commands status, plan and explain print the reason and the remedy.
 func failing(l *disk.Line, d disk.Decision, daemon string) (why, next string) {
 	switch {
 	case l == nil || l.Failure == "" || l.Decision.Action != d.Action:

@@ -28,8 +28,8 @@ func testStatus(at time.Time) *Status {
 	}, Missing: []MissingStatus{{UUID: uuid, Why: strings.Repeat("it was there ", 20), Next: "hotmount forget " + uuid}}, MissingUnknown: "a\x1b"}
 }
 
-// TestStatusFits checks that the table is at most 100 columns wide with every state. All columns other than the state
-// have their widest values.
+// TestStatusFits checks that the table is at most 100 columns wide with every state. In the test, all columns other
+// than the state have their widest values.
 func TestStatusFits(t *testing.T) {
 	at := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 	const uuid = "0b0f1c6e-aaaa-4000-8000-000000000001"
@@ -97,9 +97,9 @@ func TestPrintStatus(t *testing.T) {
 	}
 }
 
-// TestPrintIgnored checks that a disk that a class selects and that something uses has a reason below the table. The
-// system's disk has no reason below the table. A serial of 70 characters keeps its beginning and its end in the wide
-// table.
+// TestPrintIgnored checks that the text below the table gives the reason why a disk of a class is ignored. The text
+// below the table must not mention the disk that carries the system. The wide table must show the beginning and the
+// end of a serial of 70 characters.
 func TestPrintIgnored(t *testing.T) {
 	serial := "LVM-" + strings.Repeat("g", 32) + strings.Repeat("v", 28) + "VOLUME"
 	s := &Status{Daemon: "running", Disks: []DiskStatus{
@@ -148,8 +148,8 @@ func TestStatusYAML(t *testing.T) {
 	}
 }
 
-// TestStatusTellsWhatFailed checks when status shows a failure, which only the daemon knows. Status shows a failure
-// only for the attachment whose action failed, and only while the decision is the same.
+// TestStatusTellsWhatFailed checks when status shows a failure that the daemon has published. Status must show a
+// failure only for the attachment whose action failed, and only while the decision is the same.
 func TestStatusTellsWhatFailed(t *testing.T) {
 	h := nodetest.New(t)
 	settings := config.Default()
@@ -189,7 +189,7 @@ func TestStatusTellsWhatFailed(t *testing.T) {
 		if os.Geteuid() != 0 && test.what == "decided otherwise since" {
 			continue // users other than root see the decision of the daemon
 		}
-		// The daemon is down, so the remedy that the daemon published does not help.
+		// If the daemon is down, status must advise to start the daemon, instead of the remedy that the daemon published.
 		if got.State != test.want || got.State == "failed" && (got.Why != "while the daemon was running: no way" || !strings.HasSuffix(got.Next, "systemctl start hotmount")) {
 			t.Errorf("%s: %+v", test.what, got)
 		}
@@ -220,7 +220,7 @@ func TestDaemonRuns(t *testing.T) {
 	}
 }
 
-// TestHears checks that status shows the parts of the daemon's published status that the user cannot see otherwise.
+// TestHears checks which parts of the daemon's published status appear in the output of hotmount status.
 func TestHears(t *testing.T) {
 	then := time.Date(2026, 11, 1, 8, 0, 0, 0, time.UTC)
 	refused := disk.Decision{Action: disk.Refuse, Reason: disk.ReasonUnknown, Class: "default"}

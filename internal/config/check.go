@@ -17,7 +17,7 @@ func check(s *disk.Settings, from origins, faults *faults) {
 	for i := range s.Classes {
 		c := class{&s.Classes[i], from.entryPlaces("classes", i), faults}
 		if _, ok := c.places[""]; !ok {
-			continue // the built-in default class
+			continue // the built-in default class has no place in a file, and needs no check
 		}
 		c.checkRequired()
 		c.selectors()
@@ -28,7 +28,8 @@ func check(s *disk.Settings, from origins, faults *faults) {
 	}
 }
 
-// entryPlaces returns the places of the keys of entry i of the list. The entry itself has the key "".
+// entryPlaces returns the places of the keys in one entry of a list. In the result, the key "" has the place of the
+// whole entry.
 func (o origins) entryPlaces(list string, i int) origins {
 	of, entry := origins{}, fmt.Sprintf("%s[%d]", list, i)
 	for key, at := range o {

@@ -53,10 +53,10 @@ func Default() disk.Settings {
 	}
 }
 
-// classDefaults returns the defaults of the keys that a class may omit: all but name and directory. classDefaults
-// selects virtio-blk disks, whose vendors all begin with 0x (vendor_show in drivers/virtio/virtio.c). classDefaults
-// also selects QEMU's own disks on virtio-scsi. Clouds have volumes on virtio-scsi too, but their vendor names differ
-// from QEMU's.
+// classDefaults returns the defaults of the keys that a class may omit: all but name and directory. The default
+// selectors match virtio-blk disks, whose vendors all begin with 0x (vendor_show in drivers/virtio/virtio.c). The
+// default selectors also match QEMU's own disks on virtio-scsi. The default selectors do not match cloud volumes on
+// virtio-scsi, whose vendor names differ from QEMU's.
 func classDefaults() disk.Class {
 	return disk.Class{
 		Selectors: disk.Selectors{
@@ -73,7 +73,7 @@ func classDefaults() disk.Class {
 		Adopt:       disk.AdoptAny,
 		Options:     []string{"noatime", "nodev", "nosuid"},
 		Blank:       "auto",
-		MinimumSize: minimumXFS, // the default; check compares with the limit
+		MinimumSize: minimumXFS, // check refuses a smaller size if the class creates a filesystem
 		Grow:        true,
 		Trim:        true,
 		Provision:   true,
@@ -83,8 +83,8 @@ func classDefaults() disk.Class {
 // layer has the checked values of one source by key, in the types of disk.Settings.
 type layer map[string]any
 
-// Load returns the settings, or every fault of every source. Each fault is a line with its place, the value found and
-// the value expected.
+// Load returns the settings, or an error with every fault of every source. Each fault is a line of the error, with the
+// place, the value found and the value expected.
 func Load(src Source) (disk.Settings, error) {
 	s, _, err := load(src)
 	return s, err
@@ -107,10 +107,10 @@ func load(src Source) (disk.Settings, origins, error) {
 	return s, files.origins, nil
 }
 
-// merge returns the defaults overlaid with the layers. A later layer overrides an earlier one.
+// merge returns the default settings, overridden by the values of the layers. A later layer overrides an earlier one.
 func merge(layers []layer) (s disk.Settings, err error) {
-	// viper would read the environment of this process, and would convert flags and file values without an error.
-	// viper gets every source as a layer of checked values.
+	// On its own, viper reads the environment of this process, and converts values of a wrong type without an error.
+	// merge passes each source to viper as a layer of checked values.
 	v := viper.New()
 	for key, value := range fields(Default()) {
 		v.SetDefault(key, value)

@@ -26,8 +26,8 @@ import (
 // anyone trusts every file, so that the tests run without root.
 func anyone(fs.FileInfo) error { return nil }
 
-// source returns a source whose configuration file, which --config names, has the given content, and with further
-// arguments.
+// source returns a Source whose flag --config names a file with the given content. The Source also has the given
+// environment and command-line arguments.
 func source(t *testing.T, content string, environ []string, args ...string) Source {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")
@@ -410,7 +410,7 @@ func TestFaultsOfFile(t *testing.T) {
 		{class("options: [nodev, nofail]"), `FILE:4: classes[0].options[1]: found "nofail", expected no such option: hotmount adds "nofail" itself`},
 		{class("options: [ro, ro]"), `FILE:4: classes[0].options[1]: found "ro" a second time, expected once`},
 
-		// All errors are reported, ordered by line.
+		// Load must report all errors, in the order of their lines.
 		{"worker: 4\nclasses:\n- name: A\n  directory: /usr\nsettle: 5\nformat: no\n", strings.Join([]string{
 			`FILE:1: worker: unknown key, did you mean "workers"?`,
 			`FILE:3: classes[0].name: found "A", ` + nameWords,
@@ -595,7 +595,7 @@ func TestRootAlone(t *testing.T) {
 	}
 }
 
-// TestTrustByDefault checks that a source whose Trust is nil checks owner and mode.
+// TestTrustByDefault checks that a Source whose Trust is nil checks the owner and the mode of files.
 func TestTrustByDefault(t *testing.T) {
 	src := source(t, "workers: 1", nil)
 	src.Trust = nil
@@ -610,8 +610,8 @@ func TestTrustByDefault(t *testing.T) {
 	if _, err := Load(src); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("got %v, want the error of the check", err)
 	}
-	// Other users can remove the file from a directory of mode 0775. Other users cannot remove the file from a sticky
-	// directory.
+	// Load must refuse a file in a directory of mode 0775, because other users can remove the file. Load must accept a
+	// file in a sticky directory, because other users cannot remove the file.
 	dir := t.TempDir()
 	src = Source{Path: filepath.Join(dir, "config.yaml"), Trust: func(info fs.FileInfo) error {
 		if info.IsDir() && info.Mode().Perm()&0o022 != 0 {
@@ -697,8 +697,8 @@ func TestDefaultIsFresh(t *testing.T) {
 	}
 }
 
-// commented matches a line of the shipped file with a key, or a comment within the list of classes. An explanation has
-// a space and a capital letter after the "#".
+// commented matches a commented-out line of the shipped file: a key, or a comment within the list of classes.
+// commented does not match explanations, which have a space and a capital letter after the "#".
 var commented = regexp.MustCompile(`(?m)^#((?:  +(?:# .*|(?:- )?[a-z_]+:.*))|[a-z_]+:.*)$`)
 
 // TestManualPage checks that hotmount.yaml(5) gives the default of each key, in the form "key: value".
@@ -709,7 +709,7 @@ func TestManualPage(t *testing.T) {
 	}
 	root, class := "", "classes:\n- name: default\n  directory: /mnt/disks\n"
 	got := map[string]int{}
-	argument := regexp.MustCompile(`"((?:[^"]|"")*)"|(\S+)`) // of roff(7), where "" within quotes is one quote
+	argument := regexp.MustCompile(`"((?:[^"]|"")*)"|(\S+)`) // an argument of a roff(7) macro, where "" within quotes is one quote
 	for _, line := range regexp.MustCompile(`(?m)^\.BR ([a-z_]+ ": .+)$`).FindAllStringSubmatch(string(page), -1) {
 		text := ""
 		for _, a := range argument.FindAllStringSubmatch(line[1], -1) {
@@ -757,7 +757,7 @@ func TestShippedFile(t *testing.T) {
 			t.Errorf("not commented out: %s", line)
 		}
 	}
-	// A selector has no default, so the file can only explain it.
+	// The shipped file must explain each selector, because selectors have no defaults that the file could show.
 	for _, key := range names(selectorKeys) {
 		if !strings.Contains(string(shipped), "\n#    #   "+key+": ") {
 			t.Errorf("the selector %s is not explained in the shipped file", key)
@@ -769,7 +769,7 @@ func TestShippedFile(t *testing.T) {
 	}
 	keys = append(keys, "classes")
 	for _, key := range keys {
-		// A class and the whole configuration may have the same key.
+		// A key such as trim must occur twice: once for a class and once for the whole configuration.
 		want := 0
 		for _, k := range keys {
 			if k == key {
@@ -830,7 +830,8 @@ var (
 	systemPath  = regexp.MustCompile(`^/(proc|sys|dev|run|etc|usr|boot)(/|$)`)
 )
 
-// valid returns an error with the rule that the settings break. valid does not use the code that it checks.
+// valid returns an error that names the broken rule, if the settings break a rule. valid does not call the code that
+// FuzzLoad checks.
 func valid(s disk.Settings) error {
 	switch {
 	case s.FormatLimit < 1 || s.FormatLimit > 256:

@@ -27,7 +27,8 @@ func TestDefaultClass(t *testing.T) {
 		if got := policy.Select(&f, &s) != nil; got != test.want {
 			t.Errorf("%+v: selected %v", test, got)
 		}
-		// Clouds attach their volumes through virtio-scsi.
+		// The default class must hold a disk that a CSI driver may have attached, because clouds attach volumes through
+		// virtio-scsi.
 		f.Drivers = []disk.Driver{{Name: "csi.hetzner.cloud", Reach: disk.Local}}
 		if test.want && len(policy.Drivers(&f, &s)) == 0 {
 			t.Errorf("%+v: not held for a volume driver", test)

@@ -61,7 +61,7 @@ func TestDropIns(t *testing.T) {
 		t.Error(diff, got)
 	}
 
-	// The effective configuration is a file with the same settings and with their origins.
+	// Show must return a configuration file with the same settings, and with the origin of each setting.
 	text, err := Show(src)
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ classes:
 	if diff := cmp.Diff(s, again); err != nil || diff != "" {
 		t.Errorf("the shown configuration differs from the effective one: %v %s\n%s", err, diff, text)
 	}
-	// A file without origins has the same settings.
+	// File must return a configuration file with the same settings, without their origins.
 	text = File(&s)
 	again, err = Load(source(t, text, nil))
 	if diff := cmp.Diff(s, again); err != nil || diff != "" || strings.Contains(text, " # ") {
@@ -146,7 +146,7 @@ func TestFaultsOfDropIns(t *testing.T) {
 			t.Errorf("%v\ngot  %s\nwant %s", test.contents, got, test.want)
 		}
 	}
-	// A drop-in that cannot be read or trusted is an error.
+	// Load must return an error for a drop-in that cannot be read or trusted.
 	src := files(t, nil)
 	if err := os.Symlink("nowhere", filepath.Join(filepath.Dir(src.Path), "config.d", "a.yaml")); err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func TestFaultsOfDropIns(t *testing.T) {
 	if _, err := Load(src); err == nil {
 		t.Error("a missing drop-in was ignored")
 	}
-	// A dangling symbolic link instead of hotmount or hotmount/config.d is an error too.
+	// Load must return an error if the directory hotmount or hotmount/config.d is a dangling symbolic link.
 	for _, link := range []string{"hotmount/config.d", "hotmount"} {
 		dir := t.TempDir()
 		link = filepath.Join(dir, link)

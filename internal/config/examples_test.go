@@ -11,9 +11,9 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestExamples checks that each example in the package, README and the manual pages is a valid configuration. A class
-// of an example that can select SCSI or NVMe disks must be local, because a copied example must not take a network's
-// disks.
+// TestExamples checks that each example in the package, README and the manual pages is a valid configuration. An
+// example class that can select SCSI or NVMe disks must set local: true, because a copied example must not take
+// network disks.
 func TestExamples(t *testing.T) {
 	inReadme := regexp.MustCompile("(?s)```yaml\n(classes:.*?)```")
 	inManual := regexp.MustCompile(`(?s)\n\.nf\n([a-z_]+:.*?)\.fi\n`)
@@ -57,7 +57,7 @@ func checkExample(t *testing.T, name, text string) {
 	}
 }
 
-// reachesFabric reports whether neither the transports nor the names exclude SCSI and NVMe disks.
+// reachesFabric reports whether the selectors for transports and names can match SCSI or NVMe disks.
 func reachesFabric(s *disk.Selectors) bool {
 	harmless := func(patterns []string, begins ...string) bool {
 		return len(patterns) > 0 && !slices.ContainsFunc(patterns, func(p string) bool {

@@ -22,23 +22,24 @@ type exclusion struct {
 // prefixes map the beginning of a kernel name to the disk's transport.
 var prefixes = map[string]string{"vd": "virtio", "sd": "scsi", "nvme": "nvme", "dm-": "dm", "loop": "loop"}
 
-// limit describes the possible values of an attribute of a transport's disks.
+// limit describes the possible values of one attribute of the disks with one transport.
 type limit struct {
-	// maxLength is the highest number of characters. 0 means any number.
+	// maxLength is the highest number of characters. A maxLength of 0 means that the length has no limit.
 	maxLength int
-	// begins are the possible beginnings of a value. Nil means any beginning.
+	// begins are the possible beginnings of a value. A nil list means that a value may have any beginning.
 	begins []string
 }
 
 // attributes has, for each transport, the attributes that sysfs.FS finds for its disks.
 var attributes = map[string]map[string]limit{
-	// VIRTIO_BLK_ID_BYTES (include/uapi/linux/virtio_blk.h); vendor_show (drivers/virtio/virtio.c).
+	// The limits come from VIRTIO_BLK_ID_BYTES (include/uapi/linux/virtio_blk.h) and vendor_show
+	// (drivers/virtio/virtio.c).
 	"virtio": {"serial": {maxLength: 20}, "vendor": {begins: []string{"0x"}}},
 	// The limits are those of the fields of INQUIRY (SPC; scsi_add_lun in drivers/scsi/scsi_scan.c). If the WWN is a
 	// SCSI name string, the disk itself chooses the form of the WWN (scsi_vpd_lun_id).
 	"scsi": {"serial": {}, "model": {maxLength: 16}, "vendor": {maxLength: 8}, "wwn": {}},
 	// The limits are those of SN and MN of Identify Controller (NVMe base specification) and of wwid_show
-	// (drivers/nvme/host). The serial of any namespace but the first begins with n2- to n4294967295-.
+	// (drivers/nvme/host). The serial of each NVMe namespace after the first begins with n2- to n4294967295-.
 	"nvme": {"serial": {maxLength: 32}, "model": {maxLength: 40}, "wwn": {begins: []string{"eui.", "nvme.", "uuid."}}},
 	"dm":   {"serial": {}, "mapper_names": {}},
 	// A disk whose name shows no transport may have any attribute.
@@ -63,8 +64,8 @@ func (e exclusion) check() {
 	}
 }
 
-// patterns adds a fault for each wrong pattern. wrong returns what was expected instead of a pattern, or "" if the
-// pattern is correct.
+// patterns adds a fault for each wrong pattern. The function wrong returns what is expected instead of a pattern, or
+// "" if the pattern is correct.
 func (e exclusion) patterns(key string, patterns []string, wrong func(string) string) {
 	for i, pattern := range patterns {
 		if expected := wrong(pattern); expected != "" {
@@ -91,8 +92,8 @@ func (e exclusion) wrongName(name string) string {
 	return ""
 }
 
-// transportOf returns the transport of the disks whose names begin with start. transportOf returns "" if disks with
-// such names can have several transports.
+// transportOf returns the transport of the disks whose kernel names begin with the given text. transportOf returns ""
+// if disks with the same beginning can have several transports.
 func transportOf(start string) string {
 	for prefix, t := range prefixes {
 		if strings.HasPrefix(start, prefix) {
@@ -117,14 +118,14 @@ func (e exclusion) buses() []string {
 	return all
 }
 
-// transports returns the transports of the disks that the exclusion can match. "" stands for any transport other than
-// virtio, scsi, nvme, dm and loop.
+// transports returns the transports of the disks that the exclusion can match. In the result, "" stands for any
+// transport other than virtio, scsi, nvme, dm and loop.
 func (e exclusion) transports() []string {
 	can := []string{"virtio", "scsi", "nvme", "dm", "loop", ""}
 	if len(e.Transport) > 0 {
 		can = e.buses()
 	} else if len(e.Names) == 0 {
-		can = can[:4] // disks of the other transports are selected only by name
+		can = can[:4] // loop devices and disks of unknown transports are selected only by name
 	}
 	can = slices.DeleteFunc(can, func(t string) bool {
 		return len(e.Names) > 0 && !slices.ContainsFunc(e.Names, func(name string) bool {
@@ -139,11 +140,11 @@ func (e exclusion) transports() []string {
 	return can
 }
 
-// tooMuch returns what is expected instead of a pattern that no disk of the transports can match. tooMuch returns "" if
-// a disk can match the pattern.
+// tooMuch returns what is expected instead of the pattern, if no disk of the transports can match the pattern. tooMuch
+// returns "" if a disk can match the pattern.
 func tooMuch(transports []string, key, pattern string) string {
 	if key == "serial" && len(transports) > 1 && slices.Contains(transports, "virtio") {
-		// The exclusion probably means a virtio disk, even if it covers other disks too.
+		// The exclusion is probably for a virtio disk, even if the pattern also fits disks of other transports.
 		if expected := attributes["virtio"][key].wrong("virtio", key, pattern); expected != "" {
 			return expected + " (if you mean other disks, name their transport, such as transport: [scsi])"
 		}
@@ -176,8 +177,8 @@ func (l limit) wrong(transport, key, pattern string) string {
 	return ""
 }
 
-// literal returns the common beginning of all texts that the pattern matches. complete reports whether the pattern
-// matches only the text start.
+// literal returns the common beginning of all texts that match the pattern. The result complete reports whether the
+// common beginning is the only text that matches the pattern.
 func literal(pattern string) (start string, complete bool) {
 	if expression, ok := strings.CutPrefix(pattern, regexpPrefix); ok {
 		re, err := regexp.Compile(expression)

@@ -10,7 +10,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// origins maps the full names of keys to the places of their values.
+// origins maps the full name of each key to the place of its value.
 type origins map[string]place
 
 // placeOf returns the place of the key's value. For a built-in value the place is named "default".
@@ -21,7 +21,7 @@ func (o origins) placeOf(key string) place {
 	return place{name: "default"}
 }
 
-// String returns the file with its line, the variable or the flag.
+// String returns the file with the line, or the environment variable, or the flag.
 func (p place) String() string {
 	if p.line > 0 {
 		return fmt.Sprintf("%s:%d", p.name, p.line)
@@ -31,11 +31,11 @@ func (p place) String() string {
 
 // place is the place of a fault or a value.
 type place struct {
-	// name is the file, the variable or the flag. name is safe to print.
+	// name is the file, the variable or the flag. The field name is safe to print.
 	name string
 	// line is the line in the file, counted from 1, or 0 for the whole file.
 	line int
-	// key is the full path of the key, such as "classes[1].name". key is safe to print.
+	// key is the full path of the key, such as "classes[1].name". The field key is safe to print.
 	key string
 }
 
@@ -59,8 +59,8 @@ func (fs *faults) add(at place, format string, args ...any) {
 	*fs = append(*fs, &fault{at, fmt.Sprintf(format, args...)})
 }
 
-// maxFaults bounds the faults that are reported for one source. A file that is not a configuration at all must not
-// fill the journal.
+// maxFaults is the maximum number of faults that are reported for one source. Without a maximum, a file that is not a
+// configuration would fill the journal with faults.
 const maxFaults = 100
 
 // err joins the faults in the order of their files and lines. err returns nil if there are no faults.
@@ -94,7 +94,7 @@ func suggest(name string, known []string) string {
 	return "expected one of " + strings.Join(known, ", ")
 }
 
-// withinEdits reports whether a becomes b when at most edits letters are added, left out or changed.
+// withinEdits reports whether two words differ by at most the given number of added, removed or changed letters.
 func withinEdits(a, b string, edits int) bool {
 	for a != "" && b != "" && a[0] == b[0] {
 		a, b = a[1:], b[1:]

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// maxFile bounds the size of a file in bytes.
+	// maxFile is the maximum size of a configuration file in bytes.
 	maxFile = 1 << 20
-	// maxFiles bounds the number of drop-ins.
+	// maxFiles is the maximum number of drop-ins.
 	maxFiles = 64
 	// dropIns is the name of the directory for drop-ins beside the configuration file. The *.yaml files in the
 	// directory are read after the configuration file.
@@ -33,8 +33,8 @@ func (src *Source) read() ([]document, error) {
 	if trust == nil {
 		trust = rootAlone
 	}
-	// A user who may write to the directory can remove the file, and with it everything that the file forbids. A
-	// sticky directory such as /tmp protects other owners' files.
+	// A user who may write to the directory can remove the configuration file, and thereby the exclusions in the file. In
+	// a sticky directory such as /tmp, users cannot remove the files of other owners.
 	info, err := os.Stat(filepath.Dir(file))
 	if err == nil && info.Mode()&fs.ModeSticky == 0 {
 		if err := trust(info); err != nil {
@@ -57,8 +57,8 @@ func (src *Source) read() ([]document, error) {
 	return append(documents, more...), nil
 }
 
-// readDropIns reads the drop-ins in the order of their names. An unreadable drop-in is an error, because it may
-// protect a disk.
+// readDropIns reads the drop-ins in the order of their names. An unreadable drop-in is an error, because the drop-in
+// may exclude a disk.
 func readDropIns(dir string, trust func(fs.FileInfo) error) ([]document, error) {
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) && missing(dir) || errors.Is(err, syscall.ENOTDIR) {
@@ -92,8 +92,8 @@ func readDropIns(dir string, trust func(fs.FileInfo) error) ([]document, error) 
 	return documents, nil
 }
 
-// missing reports whether the path does not exist. A path with a dangling symlink in it is not missing: the symlink
-// was meant to lead to a file.
+// missing reports whether the path does not exist. missing returns false for a path with a dangling symlink, because
+// the symlink was meant to lead to a file.
 func missing(name string) bool {
 	for path := filepath.Clean(name); ; path = filepath.Dir(path) {
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) && path != filepath.Dir(path) {
@@ -132,7 +132,7 @@ func unreadable(name string, err error) error {
 	return fmt.Errorf("cannot read the configuration file %s: %w", disk.Visible(name), withoutPath(err))
 }
 
-// withoutPath returns the error without its path. The path may be long, and comes from outside hotmount.
+// withoutPath removes the path from the error. The path in the error may be long, and comes from outside hotmount.
 func withoutPath(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err

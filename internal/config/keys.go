@@ -11,7 +11,7 @@ type key struct {
 	usage string
 }
 
-// count is the number of values that a key has.
+// count is the number of values that a key can have.
 type count int
 
 const (
@@ -35,8 +35,8 @@ var scalars = []key{
 	{"trim", boolean, single, "return the free space of filesystems to the storage"},
 }
 
-// lists are the keys at the root of a file that only files can set. If several files have the same key of lists, the
-// last file wins.
+// lists are the keys at the root of a file whose values are lists of texts. Only files can set lists. If several files
+// set the same list, the list of the last file applies.
 var lists = []key{
 	{"csi_ignore", driverName, list, ""},
 }
@@ -60,7 +60,7 @@ var selectorKeys = []key{
 	{"partitions", boolean, single, ""},
 }
 
-// actKeys are the keys that act on the disks of a class.
+// actKeys are the keys that decide what hotmount does with the disks of a class.
 var actKeys = []key{
 	{"directory", directory, single, ""},
 	{"mode", mode, single, ""},

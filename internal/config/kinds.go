@@ -12,16 +12,17 @@ import (
 	"hotmount/internal/disk"
 )
 
-// kind is a type of value.
+// kind is a type of configuration value.
 type kind struct {
-	// name names the value in the usage text of a flag, unless that text itself has a name in backquotes.
+	// name is the name of the value in the usage text of a flag. A name in backquotes in the usage text takes precedence.
 	name string
 	// tag is the YAML tag of the value in a file.
 	tag string
-	// expected describes the texts that parse accepts.
+	// The field expected describes the texts that parse accepts.
 	expected string
 	parse    func(string) (any, bool)
-	// wrong, if not nil, returns a more precise description than expected for a text that parse refuses.
+	// The function wrong returns a more precise description than the field expected, for a text that parse refuses. The
+	// function wrong may be nil.
 	wrong func(string) string
 }
 
@@ -32,11 +33,11 @@ func (k *kind) expects(s string) string {
 	return k.expected
 }
 
-// matching returns a kind for texts that match a regular expression as a whole. most bounds the length of a text in
-// bytes. If a text matches, each function of wrong checks the text too. A function of wrong returns what was expected
-// instead, or "" if the text is good.
+// matching returns a kind for texts that match a regular expression as a whole. The parameter most is the maximum
+// length of a text in bytes. If a text matches the regular expression, the functions in wrong check the text too. Each
+// function in wrong returns what was expected instead of the text, or "" if the text is good.
 func matching(expression string, most int, expected string, wrong ...func(s, expected string) string) kind {
-	// The expression is compiled when it is first needed, because most hotmount processes read no configuration.
+	// The regular expression is compiled at its first use, because most hotmount processes read no configuration.
 	form := sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:` + expression + `)$`) })
 	k := kind{tag: "!!str", expected: expected, wrong: func(s string) string {
 		if len(s) > most || !form().MatchString(s) {
@@ -74,7 +75,7 @@ func duration(least, most time.Duration) kind {
 		name: "duration", tag: "!!str", expected: "a duration with a unit " + limits + ", such as 30s or 1m30s",
 		parse: func(s string) (any, bool) {
 			d, err := time.ParseDuration(s)
-			// ParseDuration accepts a zero without a unit.
+			// time.ParseDuration accepts 0 without a unit, but the configuration requires a unit.
 			unit := strings.ContainsAny(s, "smh")
 			return d, err == nil && unit && d >= least && (most == 0 || d <= most)
 		},
@@ -86,7 +87,7 @@ func wholeNumber(least, most int) kind {
 		name: "int", tag: "!!int", expected: fmt.Sprintf("a whole number from %d to %d", least, most),
 		parse: func(s string) (any, bool) {
 			n, err := strconv.Atoi(s)
-			// Some YAML readers read a number with a leading 0 as octal.
+			// A leading 0 is a fault, because some YAML readers read a number with a leading 0 as octal.
 			return n, err == nil && n >= least && n <= most && s == strconv.Itoa(n)
 		},
 	}
@@ -102,7 +103,7 @@ var size = kind{
 	},
 }
 
-// leastRate, in bytes per second, is enough to read 64 GiB within five hours.
+// leastRate is the lowest scan_rate in bytes per second, at which hotmount reads 64 GiB within five hours.
 const leastRate = 4 << 20
 
 var rate = kind{
@@ -116,7 +117,8 @@ var rate = kind{
 	},
 }
 
-// maxSize is the largest size of a disk. The kernel counts bytes in a loff_t (include/linux/types.h).
+// maxSize is the largest size of a disk in bytes. maxSize is the limit of the kernel, which counts bytes in a loff_t
+// (include/linux/types.h).
 const maxSize = 1<<63 - 1
 
 var units = map[string]uint64{

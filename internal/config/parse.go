@@ -15,7 +15,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// maxList bounds the length of every list, so that comparing all pairs of its entries stays cheap.
+// maxList is the maximum length of a list, so that a comparison of all pairs of entries stays cheap.
 const maxList = 64
 
 // document is the content of a file.
@@ -24,12 +24,13 @@ type document struct {
 	data []byte
 }
 
-// parser reads one file after the other. parser does not accept anchors, tags or merge keys. Without anchors and
-// merge keys, a value stands at the place where it is used, and is only as large as its text.
+// parser reads one file after the other. parser does not accept anchors, tags or merge keys. Without anchors and merge
+// keys, each value stands at the place in the file where the value applies. Without anchors, a value is also only as
+// large as its text.
 type parser struct {
-	// name is the current file. name is safe to print.
+	// name is the name of the file that is being read. The field name is safe to print.
 	name string
-	// layers has one layer for each file, and one for the lists of all files.
+	// layers has one layer for each file, and one layer for the lists of all files.
 	layers  []layer
 	origins origins
 	// classes of all files are merged by name. exclude has the exclusions of all files.
@@ -41,7 +42,7 @@ type parser struct {
 type section struct {
 	at     place
 	values layer
-	// from has the place of each key, such as "names", and of each entry of a list, such as "names[0]".
+	// The map from has the place of each key, such as "names", and of each entry of a list, such as "names[0]".
 	from origins
 }
 
@@ -74,7 +75,7 @@ func parse(documents []document) *parser {
 	return p
 }
 
-// fillIn adds to a class the default values of the keys that it omits.
+// fillIn adds the default values of the keys that the class omits.
 func (s *section) fillIn() {
 	values := fields(classDefaults())
 	if s.selects() {
@@ -86,8 +87,8 @@ func (s *section) fillIn() {
 	s.values = values
 }
 
-// selects reports whether the section has a selector. "partitions: false" is not a selector, because it selects
-// nothing.
+// selects reports whether the section has a selector. "partitions: false" does not count as a selector, because the
+// value false selects no disk.
 func (s *section) selects() bool {
 	return slices.ContainsFunc(selectorKeys, func(k key) bool {
 		value, given := s.values[k.name]
@@ -110,8 +111,8 @@ func (p *parser) document(text []byte) {
 	}
 }
 
-// syntax adds a fault for an error of the yaml package. The line that the yaml package reports, if any, can be above
-// the fault: at the start of the faulty list or mapping.
+// syntax adds a fault for a syntax error that the yaml package reports. The yaml package may report the line where the
+// faulty list or mapping starts, which can be above the fault.
 func (p *parser) syntax(err error) {
 	yamlError := regexp.MustCompile(`(?s)^yaml: (?:line ([0-9]+): )?(.*)$`)
 	at, what := place{name: p.name}, err.Error()
@@ -237,7 +238,7 @@ func (p *parser) plain(n *yaml.Node, key string) bool {
 	return false
 }
 
-// mapping returns the values of the known keys of n, or nil if n is not a mapping.
+// mapping returns the values of the known keys of a YAML node, or nil if the node is not a mapping.
 func (p *parser) mapping(n *yaml.Node, key string, known []string) map[string]*yaml.Node {
 	if !p.plain(n, key) {
 		return nil
@@ -270,7 +271,7 @@ func (p *parser) mapping(n *yaml.Node, key string, known []string) map[string]*y
 	return values
 }
 
-// items returns the entries of a list. items adds a fault if the list has fewer than least entries.
+// items returns the entries of a list. items adds a fault if the list has fewer entries than the parameter least.
 func (p *parser) items(n *yaml.Node, key, expected string, least int) []*yaml.Node {
 	switch {
 	case !p.plain(n, key):
@@ -306,7 +307,7 @@ func (p *parser) list(n *yaml.Node, full string, k key) (values []any, ok bool) 
 	return values, len(p.faults) == before
 }
 
-// scalar returns the value of n. The result ok is false if the value is wrong.
+// scalar returns the value of a YAML node. The result ok is false if the value is wrong.
 func (p *parser) scalar(n *yaml.Node, key string, k kind) (value any, ok bool) {
 	if !p.plain(n, key) {
 		return nil, false

@@ -29,8 +29,8 @@ func File(s *disk.Settings) string { return file(s, nil) }
 func file(s *disk.Settings, from origins) string {
 	var b strings.Builder
 	known := from != nil
-	// section writes the keys of a struct. The text first stands before the first line, and the text others before
-	// every other line.
+	// section writes the keys of a struct. The parameter first is the text before the first line, and others is the text
+	// before every other line.
 	section := func(of any, keys []key, first, others string, from origins) {
 		values := fields(of)
 		for _, k := range keys {
@@ -61,7 +61,7 @@ func file(s *disk.Settings, from origins) string {
 	return b.String()
 }
 
-// Origin returns where a key gets its value, such as the key "classes[1].mkfs_options".
+// Origin returns the place from which a key such as "classes[1].mkfs_options" has its value.
 func Origin(src Source, key string) string {
 	_, from, _ := load(src) // there are no origins if the configuration has a fault
 	return from.placeOf(key).String()
@@ -92,7 +92,7 @@ func (k key) written(value any) string {
 	return fmt.Sprint(value)
 }
 
-// bound returns one end of a range of sizes as text. bound returns "" for 0, which means no bound.
+// bound returns the lower or upper end of a range of sizes as text. bound returns "" for 0, which means no bound.
 func bound(n uint64) string {
 	if n == 0 {
 		return ""
@@ -111,8 +111,8 @@ func sizeText(n uint64) string {
 	return fmt.Sprintf("%d%s", n/units[best], best)
 }
 
-// Directories returns an error if this machine's directories do not suit the class directories. A class directory
-// below a symbolic link is refused: the link can later lead to another place, away from the mounts.
+// Directories returns an error if a part of a class directory is a symbolic link, is not a directory, or cannot be
+// examined. A symbolic link is refused, because the link can later lead to another place, away from the mounts.
 func Directories(src Source) error {
 	s, from, err := load(src)
 	if err != nil {
@@ -127,7 +127,7 @@ func directories(s disk.Settings, from origins) error {
 		key := fmt.Sprintf("classes[%d].directory", i)
 		at := from.placeOf(key)
 		at.key = key
-		wrong := "" // names the highest wrong part of the path
+		wrong := "" // describes the highest wrong part of the path
 		for part := c.Directory; part != "/"; part = filepath.Dir(part) {
 			info, err := os.Lstat(part)
 			switch {

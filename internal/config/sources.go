@@ -77,7 +77,7 @@ func (src *Source) flag(name string) (string, bool) {
 }
 
 func (src *Source) environment(from origins) (layer, error) {
-	known := []string{configVariable} // read by Source.path
+	known := []string{configVariable} // Source.path reads the variable
 	for _, k := range scalars {
 		known = append(known, k.variable())
 	}
@@ -100,8 +100,8 @@ func (src *Source) environment(from origins) (layer, error) {
 	return l, faults.err()
 }
 
-// path returns the path of the file and the place that names the path. explicit reports whether a flag or a variable
-// names the path.
+// path returns the path of the configuration file, and the place that names the path. The result explicit reports
+// whether a flag or an environment variable names the path.
 func (src *Source) path() (path string, at place, explicit bool) {
 	if path, ok := src.flag(configFlag); ok {
 		return path, place{name: "--" + configFlag}, true

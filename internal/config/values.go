@@ -11,12 +11,12 @@ import (
 	"hotmount/internal/disk"
 )
 
-// minimumXFS is the smallest size in bytes on which mkfs.xfs makes a filesystem (validate_supported in
-// mkfs/xfs_mkfs.c of xfsprogs 5.19 and later). The size is also the minimum for ext4: hotmount always checks first
-// whether mkfs.xfs would refuse the disk.
+// minimumXFS is the smallest size in bytes on which mkfs.xfs makes a filesystem (validate_supported in mkfs/xfs_mkfs.c
+// of xfsprogs 5.19 and later). minimumXFS is also the minimum for ext4, because hotmount always checks first whether
+// mkfs.xfs would refuse the disk.
 const minimumXFS = 300 << 20
 
-// The following kinds allow only a few values each.
+// Each of the following kinds allows only a few values.
 var (
 	mode           = oneOf(disk.ModeFilesystem, disk.ModeBlock)
 	neighbours     = oneOf(disk.NeighboursHold, disk.NeighboursIgnore)
@@ -94,10 +94,10 @@ func wrongPattern(s, expected string) string {
 	return ""
 }
 
-// bracket finds the brackets of a glob, and also escaped characters outside of brackets.
+// bracket matches a bracket expression of a glob, or an escaped character outside of brackets.
 var bracket = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\\.|\[(?:\\.|[^\]\\])+\]`) })
 
-// emptyBracket reports whether the glob has a bracket that matches no character.
+// emptyBracket reports whether the glob has a bracket expression that matches no character.
 func emptyBracket(glob string) bool {
 	return slices.ContainsFunc(bracket().FindAllString(glob, -1), func(b string) bool {
 		for r := rune(0); r < 0x180; r++ {
@@ -118,8 +118,8 @@ func wrongDirectory(s, expected string) string {
 		return expected
 	case s == "/":
 		return "a separate directory, not the root directory"
-	// The mount unit's name is the escaped path, with "\x2d" for "-", and has at most 255 characters (UNIT_NAME_MAX
-	// in systemd's src/basic/unit-name.h). A UUID below the directory and ".mount" take 55 of the 255 characters.
+	// The mount unit's name is the escaped path, with "\x2d" for "-", and has at most 255 characters (UNIT_NAME_MAX in
+	// systemd's src/basic/unit-name.h). The UUID in the unit's name and ".mount" take 55 of the 255 characters.
 	case len(s)+3*strings.Count(s, "-") > 190:
 		return "a path that is short enough for the name of a mount unit: at most 190 characters, where a '-' counts as 4"
 	}
@@ -147,7 +147,7 @@ func wrongOption(s, expected string) string {
 	return refusal(name)
 }
 
-// refusal returns the part of a message that names the rule against an option, or "" if the option is allowed. A forbidden option
+// refusal returns the text of the rule against a mount option, or "" if the option is allowed. A forbidden option
 // changes a mount's owner or effect (mount(8), systemd.mount(5)), adds a device, or lets XFS mount two filesystems
 // with one UUID.
 func refusal(name string) string {

@@ -32,7 +32,7 @@ type Request struct {
 	// the name in Disk.
 	Disk string `json:"disk"`
 	Seq  uint64 `json:"seq,omitempty"`
-	// Reason is the only reason that an accept may lift. Empty means any reason.
+	// Reason is the only reason for a hold that an accept may lift, or empty for any reason.
 	Reason string `json:"reason,omitempty"`
 }
 

@@ -25,7 +25,7 @@ func serving(t *testing.T, handle Handler) (path string) {
 			t.Errorf("Serve: %v", err)
 		}
 	})
-	// A connection is answered as soon as the daemon listens on the socket.
+	// A connection succeeds as soon as Serve listens on the socket.
 	for {
 		c, err := net.Dial("unix", path)
 		if err == nil {
@@ -65,8 +65,8 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// TestTheAnswerThatThereIsNone checks that a waiting client gets the reason if there is no answer. A client with the
-// reason does not wait any longer.
+// TestTheAnswerThatThereIsNone checks that a waiting client gets an error if the daemon ends before it can answer. A
+// client whose own context ends must return at once.
 func TestTheAnswerThatThereIsNone(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return // without root no request reaches the handler (TestAsk)

@@ -1,5 +1,6 @@
-// Package csi finds the CSI drivers on the node by the names of files. Package csi asks no driver. A driver that does
-// not run counts too: at boot the driver's files exist before it runs, and a driver that ends in order removes them.
+// Package csi finds the CSI drivers on the node by the names of files. Package csi does not communicate with drivers.
+// A driver that does not run counts too, because at boot a driver's files exist before the driver runs. A driver that
+// ends normally removes its files.
 package csi
 
 import (
@@ -33,10 +34,10 @@ var roots = []string{
 	"/var/snap/microk8s/common/var/lib/kubelet",
 }
 
-// Drivers returns the drivers of the node that attach or take disks, sorted by name. root is the node's root
-// directory, or "" for the live system. A directory that cannot be read counts as a driver about which nothing is
-// known. For a caller other than root, who may read little, an unreadable directory counts as empty. A driver whose name
-// is in seen counts even without files.
+// Drivers returns the storage drivers of the node that attach or take disks, sorted by name. The parameter root is the
+// node's root directory, or "" for the live system. A directory that cannot be read counts as a driver about which
+// nothing is known. For a caller other than root, who may read little, an unreadable directory counts as empty.
+// Drivers counts each driver named in the parameter seen, even if the driver has no files.
 func Drivers(root string, seen ...string) []disk.Driver {
 	names := finder{root: root, found: map[string]bool{}}
 	for _, kubelet := range roots {
@@ -60,7 +61,7 @@ type finder struct {
 	found map[string]bool
 }
 
-// kubelet finds the drivers of one kubelet.
+// kubelet finds the drivers in the root directory of one kubelet.
 //
 // A driver's registrar makes plugins_registry/NAME-reg.sock, and removes the socket at a normal end (buildSocketPath
 // and removeRegSocket in kubernetes-csi/node-driver-registrar). The driver itself makes a socket in a directory that
@@ -73,7 +74,7 @@ func (n *finder) kubelet(dir string) {
 	dra := map[string]bool{}
 	for _, plugins := range []string{"plugins", "csi-plugins"} {
 		for _, e := range n.entries(path.Join(dir, plugins), "") {
-			if !e.IsDir() && e.Type() != fs.ModeSymlink || e.Name() == "kubernetes.io" { // for kubelet's own volumes
+			if !e.IsDir() && e.Type() != fs.ModeSymlink || e.Name() == "kubernetes.io" { // kubernetes.io belongs to kubelet's own volumes
 				continue
 			}
 			sockets := n.entries(path.Join(dir, plugins, e.Name()), e.Name())
@@ -99,8 +100,8 @@ func (n *finder) kubelet(dir string) {
 // resource and has an underscore, such as example.com_sriov.
 var driverName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$`) })
 
-// ofCSI reports whether the entry of a plugin's directory is the socket of a CSI driver. The names of such sockets
-// are conventions: Hetzner uses "socket" and Dell uses "csi_sock".
+// ofCSI reports whether the entry of a plugin's directory is the socket of a CSI driver. CSI drivers choose the names
+// of their sockets: Hetzner uses "socket" and Dell uses "csi_sock".
 func ofCSI(e fs.DirEntry) bool {
 	name := e.Name()
 	return e.Type() == fs.ModeSocket && (name == "csi.sock" || name == "csi_sock" || name == "socket")
@@ -133,7 +134,7 @@ const rookDirectory = "/var/lib/rook"
 // pkg/operator/ceph/cluster/osd).
 var osd = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f-]{36}_[0-9a-f-]{36}$`) })
 
-// addRook adds Rook if Rook has made an OSD of a disk of this node. Rook's CSI drivers take no disks.
+// addRook adds Rook if Rook uses a disk of this node for an OSD. Rook's CSI drivers take no disks.
 func (n *finder) addRook() {
 	for _, namespace := range n.entries(rookDirectory, "") {
 		if namespace.IsDir() && slices.ContainsFunc(n.entries(path.Join(rookDirectory, namespace.Name()), ""), ofOSD) {
@@ -144,12 +145,13 @@ func (n *finder) addRook() {
 
 func ofOSD(e fs.DirEntry) bool { return osd().MatchString(e.Name()) }
 
-// maxEntries bounds how many entries of a directory are read.
+// maxEntries is the maximum number of entries of a directory that package csi reads. A directory with more than
+// maxEntries entries counts as unreadable.
 const maxEntries = 1024
 
-// entries returns the entries of a directory, or none if the directory does not exist. A directory that cannot be
-// read counts as the named driver. If driver is empty, an unreadable directory counts as a driver with an unknown
-// name.
+// entries returns the entries of a directory, or none if the directory does not exist. A directory that cannot be read
+// counts as the driver with the given name. If the parameter driver is empty, an unreadable directory counts as a
+// driver with an unknown name.
 func (n *finder) entries(dir, driver string) []fs.DirEntry {
 	all, err := read(filepath.Join("/", n.root, dir))
 	switch {

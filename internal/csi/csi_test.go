@@ -90,7 +90,8 @@ func TestDrivers(t *testing.T) {
 	}
 }
 
-// TestDriversSeenEarlier checks that a driver that was seen counts without files, and that its table row still applies.
+// TestDriversSeenEarlier checks that a driver that was seen earlier counts without files, with its row in the table of
+// drivers.
 func TestDriversSeenEarlier(t *testing.T) {
 	root := node(t, "var/lib/kubelet/plugins/csi.example.com/", "var/lib/kubelet/plugins_registry/b.example.com-reg.sock")
 	want := []disk.Driver{{Name: "b.example.com", Reach: disk.Anything}, {Name: "csi.example.com", Reach: disk.Anything}, {Name: "csi.hetzner.cloud", Reach: disk.Local}}

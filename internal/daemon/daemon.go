@@ -97,8 +97,8 @@ func (d Daemon) Run(ctx context.Context) error {
 	return nil
 }
 
-// connect makes the parts of the daemon. connect already listens to the kernel's events, so that no event is lost
-// between the first look at all disks and the first event.
+// connect makes the parts of the daemon. connect begins to listen to udev's events, so that no event is lost while the
+// agent looks at all disks for the first time.
 func (d Daemon) connect() (*parts, error) {
 	watchdog, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
@@ -124,7 +124,7 @@ func (d Daemon) connect() (*parts, error) {
 	return p, p.node.saveSettings(d.Settings)
 }
 
-// watchEvents makes the agent look at the disks that the kernel's events name.
+// watchEvents makes the agent look at the disks that udev's events name.
 func (p *parts) watchEvents(ctx context.Context) error {
 	return p.events.Run(ctx, func(h uevent.Hint) {
 		wanted := !h.Partition || p.partitions.Load()
@@ -147,8 +147,8 @@ func (p *parts) watchNodes(ctx context.Context) error {
 // SIGHUP.
 const loadEvery = 10 * time.Second
 
-// reload replaces all settings on SIGHUP, or no settings if the configuration is faulty. If the configuration was
-// faulty at start, reload also replaces the settings once the configuration is correct.
+// On SIGHUP, reload replaces all settings, or keeps all settings if the new configuration is faulty. If the
+// configuration was faulty at start, reload also replaces the settings once the configuration is correct.
 func (p *parts) reload(ctx context.Context) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, unix.SIGHUP)

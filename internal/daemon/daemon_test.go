@@ -36,8 +36,8 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// TestMayBeDisk checks that nodes of loop devices wake the daemon only if a class selects loop devices. Many nodes
-// often attach and detach loop devices.
+// TestMayBeDisk checks that nodes of loop devices wake the daemon only if a class selects loop devices. On many nodes,
+// loop devices come and go often.
 func TestMayBeDisk(t *testing.T) {
 	for name, want := range map[string][2]bool{
 		"vdb": {true, true}, "sda1": {true, true}, "nvme0n1p1": {true, true}, "dm-0": {true, true}, "xvdb": {true, true}, "md0": {true, true},
@@ -86,8 +86,7 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// TestMountedAt checks that another device at the path does not count, and that the device at another path does not
-// count.
+// TestMountedAt checks that MountedAt returns true only if the given device itself is mounted at the given path.
 func TestMountedAt(t *testing.T) {
 	root := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(root, "proc/1"), 0o755); err != nil {
@@ -108,7 +107,8 @@ func TestMountedAt(t *testing.T) {
 			t.Errorf("%s of %s: %v, %v", test.path, test.dev, got, err)
 		}
 	}
-	// umount(8) would unmount the mount on top, which belongs to another device.
+	// If another device is mounted on top, MountedAt must return an error, because umount(8) would unmount that other
+	// device.
 	if err := os.WriteFile(filepath.Join(root, "proc/1/mountinfo"), []byte(line+"37 36 254:32 / /mnt/disks/a rw - ext4 /dev/vdc rw\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -39,11 +39,11 @@ const (
 // readAttempt reads the journal about one attempt to mount. since is when the attempt began, by CLOCK_MONOTONIC.
 func readAttempt(ctx context.Context, r run.Runner, h inventory.Host, f *disk.Facts, class *disk.Class, mountUnit string, since time.Duration) (a attempt) {
 	// On a busy node, journald may not have written the latest entries yet. Without journalctl --sync, the cause would
-	// be missing at first, and appear later as a new failure. If journalctl fails, the entries that exist are read all
-	// the same.
+	// be missing at first, and appear later as a new failure. If journalctl --sync fails, the entries that journald has
+	// already written are still read.
 	_, _ = r.Run(ctx, run.Command{Path: "/usr/bin/journalctl", Timeout: 10 * time.Second, Args: []string{"--sync"}})
 	res, err := r.Run(ctx, run.Command{Path: "/usr/bin/journalctl", Timeout: 10 * time.Second, Args: []string{
-		// With --since, Debian 12's journalctl prints the first entries instead of the last.
+		// With --since, the option -n of Debian 12's journalctl selects the first entries instead of the last.
 		"-b", "-q", "-o", "json", "--no-pager", "-n", mostEntries,
 		"_TRANSPORT=kernel", "+", "_SYSTEMD_UNIT=" + mountUnit, "+", "_PID=1", "UNIT=" + mountUnit, "+",
 		// A child of PID 1 that cannot execute mount(8) may end before journald sees to which unit it belongs.
@@ -56,8 +56,8 @@ func readAttempt(ctx context.Context, r run.Runner, h inventory.Host, f *disk.Fa
 		a.unread = err
 		return a
 	}
-	// The kernel does not reuse the name of a disk while the disk is attached. After the disk is detached, the lines
-	// may be about another disk.
+	// The kernel does not reuse the name of a disk while the disk is attached. After the disk is detached, the lines of
+	// the journal may be about another disk with that name.
 	if now, err := h.Look(f.Name); err != nil || now.Seq != f.Seq {
 		a.unread = err
 		return a
@@ -120,21 +120,22 @@ func aboutOptions(line string, class *disk.Class) bool {
 // causes are the causes of a failed mount. Each cause is recognised by the words of the kernel or of mount(8), and the
 // most certain cause comes first. The words of the kernel are those of Linux 5.10 to 6.18.
 //
-// Only words about damage lead to the commands that check a filesystem and overwrite the disk. ofNode marks a fault of the node or of the
-// configuration, against which formatting does not help.
+// Only words about damage lead to the commands that check a filesystem and overwrite the disk. ofNode marks a fault of
+// the node or of the configuration, which a format of the disk cannot remove.
 var causes = []struct {
 	words, meaning string
 	ofNode         bool
 }{
-	// These words come from setup_bdev_super, in older kernels get_tree_bdev, in fs/super.c. A hotmount-format@ unit
-	// that an earlier daemon started may still read the disk.
+	// The kernel prints "Can't open blockdev" in setup_bdev_super, or in older kernels in get_tree_bdev (fs/super.c). A
+	// hotmount-format@ unit of an earlier daemon may still have the disk open, for example.
 	{`Can't open blockdev`, "the kernel did not read the disk, so this is not a sign of damage; to see which process has the disk open: fuser -v NODE", true},
 	{`unknown filesystem type`, "this kernel cannot mount TYPE, because the module is missing or cannot be loaded; nothing is wrong with the disk; to see why: modprobe TYPE", true},
 	{`Unknown parameter|Bad value for '|Unrecognized mount option|quota feature not enabled|quota support not available|invalid log(bufs|bufsize|iosize)|logbuf size must be`,
 		"the disk is not damaged; correct the options of class CLASS; then: hotmount config check && systemctl reload hotmount", true},
 	{`unknown (read-only compatible|incompatible)( log)? features|unsupported optional features|not supported by kernel|Only pagesize`,
 		"the filesystem is newer than this kernel, and is not damaged; boot a newer kernel, such as the kernel that mounted the filesystem last", false},
-	// These words come from xfs_readsb in fs/xfs/xfs_mount.c and ext4_load_super in fs/ext4/super.c.
+	// xfs_readsb (fs/xfs/xfs_mount.c) and ext4_load_super (fs/ext4/super.c) print the messages about sectors and block
+	// sizes.
 	{`device supports [0-9]+ byte sectors|bad block size`, "the filesystem was made for smaller sectors than this disk has, and is not damaged; attach the disk with sectors of 512 bytes", false},
 	{`external log|external journal|journal device`, "the filesystem has its log on another device, and is not damaged; hotmount mounts only a filesystem that is on one disk", false},
 	{`[Cc]orrupt|Structure needs cleaning|[Cc]hecksum|CRC error|Bad message|xfs_repair|bad geometry|run e2fsck`, "check the filesystem with: CHECK; or, if its data is not needed: hotmount format NAME", false},
@@ -146,7 +147,7 @@ var causes = []struct {
 func (a *attempt) mountError(f *disk.Facts, class *disk.Class, fstype string) error {
 	kernel, mount := strings.Join(a.kernel, " / "), strings.Join(a.mount, " / ")
 	meaning := "nothing reports damage; to check the options of class CLASS: hotmount config check"
-	// A job that did not run to its end does not show anything about the filesystem.
+	// A job that did not run to its end shows nothing about the filesystem.
 	ofNode := a.result != "" && a.result != "failed"
 	for _, c := range causes {
 		if regexp.MustCompile(c.words).MatchString(mount + "\n" + kernel) {

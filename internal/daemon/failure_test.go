@@ -20,9 +20,9 @@ const (
 	duplicate = "XFS (vdc): Filesystem has duplicate UUID aaaaaaaa-0000-4000-8000-000000000001 - can't mount"
 )
 
-// TestWhyAMountFailed checks that the words of mount(8) of Debian 12 and 13 and of Linux 5.10 to 6.18 lead to a remedy.
-// Only words about damage lead to a check of the filesystem. A fault of the node or of the configuration is not a fault
-// of the disk.
+// TestWhyAMountFailed checks which advice follows from the messages of mount(8) (Debian 12 and 13) and of the kernel
+// (Linux 5.10 to 6.18). Only messages about damage may lead to the advice to check the filesystem. A fault of the node
+// or of the configuration is not a fault of the disk.
 func TestWhyAMountFailed(t *testing.T) {
 	const (
 		options = "the disk is not damaged; correct the options of class fast; then: hotmount config check && systemctl reload hotmount"
@@ -97,7 +97,7 @@ func TestFailure(t *testing.T) {
 		{attempt{kernel: []string{duplicate}}, "", held + disk.ErrHeld.Error() + "; hotmount mounts the disk when nothing uses it any more; to see what uses the disk: hotmount doctor", true},
 		{attempt{kernel: []string{"XFS (vdc): Corruption", "XFS (vdc): b"}, result: "failed"}, "process 7", held + "the kernel says: XFS (vdc): Corruption / XFS (vdc): b; check the filesystem with: e2fsck -fn /dev/vdc; or, if its data is not needed: hotmount format vdc; for the whole log: journalctl -b -u 'a.mount'", false},
 		{attempt{result: "canceled"}, "", held + `systemd ended the job with "canceled"; nothing reports damage; to check the options of class fast: hotmount config check; for the whole log: journalctl -b -u 'a.mount'`, false},
-		// A masked unit never runs mount(8).
+		// If the mount unit is masked, mount(8) does not run, and prints nothing.
 		{attempt{unread: errors.New("no time")}, "", held + `the job of a.mount failed, and its messages could not be read: no time; to see why: systemctl status 'a.mount'`, false},
 		{attempt{}, "", held + `the job of a.mount failed, mount(8) printed nothing, and nothing reports damage; to see why: systemctl status 'a.mount'`, false},
 	} {
@@ -108,7 +108,7 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// TestHeard checks that only lines from after the request for the mount, and about this disk, explain why the mount
+// TestHeard checks that only journal lines about this disk, from after the request for the mount, explain why the mount
 // failed.
 func TestHeard(t *testing.T) {
 	const asked = 100 * time.Second

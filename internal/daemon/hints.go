@@ -11,7 +11,7 @@ import (
 )
 
 // mayBeDisk reports whether a kernel name can belong to a disk that a class selects, or to a partition of such a disk.
-// loops reports whether a class selects loop devices. Many nodes often attach and detach loop devices.
+// loops reports whether a class selects loop devices. On many nodes, loop devices come and go often.
 func mayBeDisk(name string, loops bool) bool {
 	if loops && strings.HasPrefix(name, "loop") {
 		return true
@@ -58,8 +58,8 @@ func (p *parts) watchMounts(ctx context.Context, before []mounts.Mount) error {
 			return
 		}
 		for _, dev := range mounts.Changed(before, now) {
-			// The last part of the link in /sys/dev is the kernel name (Documentation/ABI, /sys/dev). For a removed
-			// device this link does not exist, but the device's uevent causes a look.
+			// The last component of a link in /sys/dev/block is the kernel name (Documentation/ABI, /sys/dev). A
+			// removed device has no link in /sys/dev/block, but the device's uevent causes a look.
 			if link, err := os.Readlink("/sys/dev/block/" + dev.String()); err == nil {
 				p.agent.Look(filepath.Base(link))
 			}
@@ -69,8 +69,8 @@ func (p *parts) watchMounts(ctx context.Context, before []mounts.Mount) error {
 				p.agent.Look(name)
 			}
 		}
-		// compareTable comes last, because a mount that somebody waits for causes a look too. If the hint about the
-		// change is already queued, one look answers the hint and the waiting mount.
+		// compareTable comes last, because the end of an expected mount causes a look too. If a look at the disk is
+		// already requested for the changed mount, that look also serves the end of the expected mount.
 		p.mounting.compareTable(now)
 		before = now
 	})

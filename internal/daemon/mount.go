@@ -22,8 +22,8 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	defer forget()
 	requestedAt := u.host.Monotonic()
 	over, err := u.requestMount(ctx, f, class, uuid, fstype)
-	// An existing unit belongs to the previous mount or to an earlier daemon. The earlier daemon may have ended while
-	// the log of the filesystem was being recovered.
+	// An existing mount unit belongs to the previous mount, or was started by an earlier daemon. The earlier daemon may
+	// have ended while the log of the filesystem was being recovered.
 	exists := errors.Is(err, unit.ErrExists)
 	var held error
 	if exists {
@@ -46,7 +46,7 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 		} else {
 			err = errors.Join(a.failure(f, class, fstype, failed.Unit, u.host.Store.Holders(uuid)), askErr)
 		}
-		// After a failed mount, PID 1 starts a cleanup, which must not run during the next attempt.
+		// After a failed mount, PID 1 starts a cleanup of the mount point, which must end before the next attempt.
 		err = errors.Join(err, u.Manager.Run(ctx, disk.ProgramCleanup, f.ID, path))
 	}
 	if err == nil {
@@ -64,7 +64,8 @@ func (u units) requestMount(ctx context.Context, f *disk.Facts, class *disk.Clas
 		return over, disk.OfNode(err)
 	}
 	path := class.MountPoint(uuid)
-	// If the wait for the cleanup fails, the directory still exists and shows the cause.
+	// The error of the wait for the cleanup is ignored, because a directory that cannot be used makes the next steps
+	// fail.
 	_ = u.AwaitCleanup(ctx, path)
 	err = u.host.Store.WithReserve(func() error { return unit.MakeMountPoint(class.Directory, uuid) })
 	if err != nil {
@@ -80,9 +81,9 @@ func (u units) requestMount(ctx context.Context, f *disk.Facts, class *disk.Clas
 	})
 }
 
-// withRemedy adds a remedy to an error about a mount point in a directory that is missing, full or read-only. Only hotmount doctor can
-// find out whether the directory is read-only for every process or only in the daemon's sandbox (ProtectSystem= in
-// systemd.exec(5)).
+// withRemedy adds a remedy to an error about a mount point in a directory that is missing, full or read-only. Only
+// hotmount doctor can find out whether the directory is read-only for every process or only in the daemon's sandbox
+// (ProtectSystem= in systemd.exec(5)).
 func withRemedy(err error, dir string) error {
 	switch {
 	case errors.Is(err, unix.ENOSPC):
@@ -96,7 +97,8 @@ func withRemedy(err error, dir string) error {
 }
 
 // await first checks after askFirst whether the mount has failed. await waits twice as long before each further check,
-// up to askMost. After askSure, await asks PID 1, which may have a reason to keep a failed unit.
+// up to askMost. After askSure, await asks PID 1 even if the mount unit still exists, because PID 1 may keep a failed
+// unit.
 const (
 	askFirst = time.Second
 	askSure  = 8 * time.Second
@@ -127,7 +129,7 @@ const (
 	seenTries = 4
 )
 
-// untilUnmounted stops a mount unit again and again until its mount is gone, or until PID 1 must have seen the mount.
+// untilUnmounted stops a mount unit again and again until its mount is gone, at most seenTries times.
 func untilUnmounted(ctx context.Context, stop func() error, there func() (bool, error)) error {
 	for try := 1; ; try++ {
 		if err := stop(); err != nil {

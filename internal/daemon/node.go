@@ -27,7 +27,7 @@ type node struct {
 	inventory.Host
 	report  *report.Log
 	metrics *metrics.Metrics
-	// partitions and loops are the fields of parts with these names, and depend on the settings.
+	// partitions and loops point to the fields of parts with the same names, which depend on the settings.
 	partitions, loops *atomic.Bool
 	// driversFault is the text of the last error of rememberDrivers.
 	driversFault *atomic.Value
@@ -49,7 +49,7 @@ func (n node) Names(s *disk.Settings) ([]string, error) {
 
 func (n node) Gather(s *disk.Settings) (look func(name string) (disk.Facts, error)) {
 	gathered := n.For(s).Gather()
-	var driversOnce sync.Once // all looks of a gathering have the same drivers
+	var driversOnce sync.Once // all looks after one call of Gather find the same drivers
 	return func(name string) (disk.Facts, error) {
 		f, err := gathered(name)
 		if err == nil {
@@ -59,8 +59,9 @@ func (n node) Gather(s *disk.Settings) (look func(name string) (disk.Facts, erro
 	}
 }
 
-// rememberDrivers records the drivers, because a driver that ends in order removes its files. A driver without a known
-// name is not recorded: its name is a sentence (csi.Drivers). An error is reported once.
+// rememberDrivers records the storage drivers, because a driver removes its socket when it ends normally. A driver
+// without a known name is not recorded: csi.Drivers gives a sentence as its name. rememberDrivers reports an error only
+// once, until the error changes.
 func (n node) rememberDrivers(found []disk.Driver) {
 	var names []string
 	for _, d := range found {
@@ -126,8 +127,8 @@ func (n node) Remember(expected bool, noted []disk.Sighting) (err error) {
 	return errors.Join(err, n.Store.Note(noted))
 }
 
-// saveSettings records the settings for the processes that format, or returns an error. A state directory that cannot
-// be written does not prevent mounts.
+// saveSettings records the settings for the processes that format disks, or returns an error. If the state directory
+// cannot be written, saveSettings only reports the problem, so that disks are still mounted.
 func (n node) saveSettings(s *disk.Settings) error {
 	if err := n.Store.SaveSettings(s); err != nil {
 		return err
@@ -139,9 +140,9 @@ func (n node) saveSettings(s *disk.Settings) error {
 	return nil
 }
 
-// saveDirectories records the directories of the classes. saveDirectories keeps the directory of a former class while
-// something of hotmount's is in the directory. The directory of a former class needs a cleanup when a disk of that
-// class is detached, and after a power failure.
+// saveDirectories records the directories of the classes. saveDirectories keeps the directory of a former class on
+// record while a mount, mount point or link of hotmount is in the directory. The directory of a former class needs a
+// cleanup when a disk of that class is detached, and after a power failure.
 func (n node) saveDirectories(s *disk.Settings) error {
 	former, err := n.Store.Directories()
 	table, tableErr := n.Mounts()

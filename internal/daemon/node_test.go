@@ -17,8 +17,8 @@ import (
 	"hotmount/internal/report"
 )
 
-// TestFormerDirectories checks that hotmount keeps the record of a former class directory as long as something of
-// hotmount's is in it. The record ends once the directory is empty.
+// TestFormerDirectories checks that a former class directory stays on record while a mount, mount point or link of
+// hotmount is in it. The record must end once nothing of hotmount is in the directory.
 func TestFormerDirectories(t *testing.T) {
 	const uuid = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
 	h := nodetest.New(t)
@@ -72,7 +72,7 @@ func TestFormerDirectories(t *testing.T) {
 	check("without their classes", "now", "new", "leftover", "draft", "linked", "mounted")
 	save("now")
 	check("once more", "now", "leftover", "draft", "linked", "mounted")
-	// The mount that has ended may have been the last thing of hotmount's in the directory.
+	// When the mounts and leftovers are gone, the record of their directories must end.
 	nodetest.Write(t, h.Root, map[string]string{"proc/1/mountinfo": root})
 	for _, name := range []string{"leftover", "draft", "linked"} {
 		if err := os.RemoveAll(at(name)); err != nil {
@@ -81,7 +81,7 @@ func TestFormerDirectories(t *testing.T) {
 	}
 	save("now")
 	check("cleaned up", "now")
-	// A directory that cannot be read may contain something.
+	// A directory that cannot be read must stay on record, because a mount point of hotmount may be in it.
 	barred := strings.Repeat("x", 300) // ENAMETOOLONG
 	save("now", "empty", barred)
 	save("now", "empty")
@@ -109,7 +109,8 @@ func loggingTo(t *testing.T, file string) *report.Log {
 	return log
 }
 
-// TestEndedDriver checks that a driver counts after its socket has gone. An error is reported once.
+// TestEndedDriver checks that a storage driver still counts after its socket is gone. An error that repeats must be
+// reported only once.
 func TestEndedDriver(t *testing.T) {
 	h := nodetest.New(t)
 	h.Shared = new(inventory.Shared)

@@ -26,11 +26,11 @@ type observer struct {
 	metrics *metrics.Metrics // written only if MetricsDirectory exists
 	status  *sync.Mutex      // held while the status is published
 	host    inventory.Host
-	rescan  *time.Time // time of the last entry for a lost event; only the goroutine that hears udev uses it
+	rescan  *time.Time // time of the last journal entry for lost events, used only by the goroutine that receives udev's events
 }
 
-// rescanEntryEvery is the least time between two journal entries for lost or unreadable events. A pod can cause such
-// events: an event is unreadable if the filesystem label on the pod's block volume contains an equals sign.
+// rescanEntryEvery is the least time between two journal entries for lost or unreadable events. A pod can cause
+// unreadable events: an event is unreadable if the filesystem label on a block volume contains an equals sign.
 const rescanEntryEvery = time.Minute
 
 // Report reports an event. Report does not write to the journal what an earlier daemon reported in the same words.
@@ -51,8 +51,8 @@ func (o observer) Report(e disk.Event) {
 	o.board.Report(e)
 }
 
-// Notify passes a state to systemd. When hotmount is ready, Notify first publishes the status, because other users may
-// read the status from that moment on.
+// Notify passes a state to systemd. Notify publishes the status before it sends READY, because other programs may read
+// the status from then on.
 func (o observer) Notify(state string) {
 	if state == agent.Ready {
 		o.Problem(o.publishStatus())
@@ -78,7 +78,7 @@ func (o observer) recordEvent(h uevent.Hint) {
 }
 
 // metricsFile is the name of the file for node_exporter. metricsPeriod is the time between two writes of the metrics
-// without events: the default scrape interval of Prometheus.
+// while no disk changes: the default scrape interval of Prometheus.
 const (
 	metricsFile   = "hotmount.prom"
 	metricsPeriod = time.Minute
@@ -117,7 +117,7 @@ func (o observer) publish(ctx context.Context, directory string) error {
 			case <-ctx.Done():
 			case <-time.After(max(publishAfter, time.Until(published.Add(publishEvery)))):
 			}
-			// The write that follows contains all changes so far, so a signal for an earlier change is removed.
+			// The next write contains all changes so far, so a pending signal for an earlier change is discarded.
 			select {
 			case <-o.board.Changed():
 			default:
@@ -176,7 +176,7 @@ func (o observer) filesystems(ctx context.Context, lines []disk.Line, hung map[s
 }
 
 // measured fills in the sizes of the filesystems at the paths. measured skips a filesystem whose mount does not
-// propagate into the mount namespace of this process. At the path of such a mount, the process would measure another
+// propagate into the mount namespace of this process. A path whose mount is missing in this namespace leads to another
 // filesystem.
 func measured(tree []mounts.Mount, paths []string, at map[string]metrics.Filesystem, sizes map[string]usage.Space) []metrics.Filesystem {
 	var all []metrics.Filesystem

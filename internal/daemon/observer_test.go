@@ -92,7 +92,7 @@ func TestNamesDoubtTheMountTable(t *testing.T) {
 		}
 		return &table[0]
 	}
-	// Other processes may mount something while the test runs.
+	// Other processes may mount something while the test runs, so the test repeats the check 100 times.
 	kept, anew := false, false
 	for range 100 {
 		n := node{Host: inventory.Host{Shared: new(inventory.Shared)}, metrics: metrics.New("test")}

@@ -25,11 +25,12 @@ func sh(t *testing.T, script string) {
 	}
 }
 
-// fillUp fills a filesystem. ext4 reserves blocks for the metadata of files, and directories can take these blocks.
+// fillUp fills a filesystem. fillUp also makes directories, because directories use the blocks that ext4 reserves for
+// the metadata of files.
 const fillUp = "mkdir fill; for i in 1 2; do cat /dev/zero >>fill/f 2>/dev/null || [ $? = 1 ]; sync; done; while mkdir fill/$i 2>/dev/null; do i=$((i+1)); done"
 
-// TestFullRoot checks that hotmount makes mount points and records from its reserve when root has filled the
-// filesystem. Formatting is off only until the check succeeds.
+// TestFullRoot checks that hotmount makes mount points and records from its reserve when the filesystem is full even
+// for root. Formatting must stay off until the check of the state directory succeeds.
 func TestFullRoot(t *testing.T) {
 	for name, tt := range map[string]struct{ mkfs, fill string }{
 		"ext4":                 {"mkfs.ext4 -q -F", fillUp},
@@ -53,7 +54,7 @@ func TestFullRoot(t *testing.T) {
 			}
 			sh(t, "mkdir "+class+"; cd "+root+"; "+tt.fill+"; sync")
 			uuid := func(i int) string { return fmt.Sprintf("aaaaaaaa-0000-4000-8000-%012d", i) }
-			for i := 0; ; i++ { // records that fit without the reserve
+			for i := 0; ; i++ { // mount points that fit without the reserve
 				if err := unit.MakeMountPoint(class, uuid(i)); errors.Is(err, unix.ENOSPC) {
 					break
 				} else if err != nil || i > 20 {

@@ -10,7 +10,7 @@ import (
 	"hotmount/internal/unit"
 )
 
-// TestRunOnlyWithWork checks that no program runs to remove a directory that is gone. Nor does a program run for a
+// TestRunOnlyWithWork checks that no program runs to remove a directory that is gone. No program must run to unmount a
 // device whose filesystem is not mounted anywhere.
 func TestRunOnlyWithWork(t *testing.T) {
 	h := nodetest.New(t)

@@ -28,8 +28,8 @@ func (f *Facts) Lost() *Underlying {
 	return nil
 }
 
-// RecallBelow fills in the serials of the disks beneath the device that are gone. RecallBelow takes the serials from
-// before, the earlier facts of the same attachment.
+// RecallBelow fills in the serials of the disks beneath the device that are gone. The serials come from earlier facts
+// of the same attachment.
 func (f *Facts) RecallBelow(before *Facts) {
 	for i := range f.Below {
 		u := &f.Below[i]
@@ -52,7 +52,7 @@ func (f *Facts) Reopen() string {
 	switch kind {
 	case "LVM":
 		if volume := f.logicalVolume(); volume != "" {
-			// Other volumes of the group may be in use.
+			// The commands name one volume, because other volumes of the group may be in use.
 			return fmt.Sprintf("lvchange -an %s; lvchange -ay %[1]s", volume)
 		}
 	case "CRYPT":

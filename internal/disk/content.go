@@ -55,7 +55,7 @@ func (f *Facts) KnownContent() Content {
 	return c
 }
 
-// knownContent is KnownContent without the evidence from udev, which is slow to write compared with the rest. FindPeers
+// knownContent is KnownContent without the evidence from udev, because it takes time to write the evidence. FindPeers
 // compares many disks and needs no evidence. proof reports whether c comes from the last proof.
 func (f *Facts) knownContent() (c Content, proof bool) {
 	if v := f.Standing.Verdict; v.Valid(f) && v.Content.Kind != "" {

@@ -189,8 +189,8 @@ func RemoveCommands(dir string) string {
 	return fmt.Sprintf("chattr -i %[1]s %[1]s/%[2]s; rm -f %[1]s/%[2]s; rmdir %[1]s", dir, Marker)
 }
 
-// Unmarked returns the first of the names that is not Marker, or "" if there is none. names are the entries of a mount
-// point.
+// Unmarked returns the first of the names that is not Marker, or "" if there is none. The names are the entries of a
+// mount point.
 func Unmarked(names []string) string {
 	for _, name := range names {
 		if name != Marker {

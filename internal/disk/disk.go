@@ -89,7 +89,8 @@ func (id ID) DiskSeq() uint64 { return id.Seq & (1<<partitionShift - 1) }
 func (id ID) Node() string { return "/dev/" + id.Name }
 
 // BySeq returns the path of udev's link to the disk or partition by disk sequence number (60-persistent-storage.rules).
-// A link by disk sequence number, unlike the links in by-uuid and by-id, can never lead to another disk.
+// udev removes the link when udev handles the removal of the disk. No other disk gets the same link, unlike the links
+// in by-uuid and by-id.
 func (id ID) BySeq() string {
 	link := fmt.Sprintf("/dev/disk/by-diskseq/%d", id.DiskSeq())
 	if n := id.Partition(); n > 0 {

@@ -132,7 +132,7 @@ func TestKnown(t *testing.T) {
 		put  func(*Facts)
 		kind Kind
 		uuid string
-		// says is the evidence that is expected.
+		// says is the expected evidence.
 		says string
 	}{
 		{"nothing", func(*Facts) {}, Unread, "", ""},

@@ -52,7 +52,7 @@ type Fit struct {
 	Recorded bool `json:"recorded,omitempty"`
 }
 
-// Valid reports whether the disk still has the attachment and the size for which v was recorded.
+// Valid reports whether the disk still has the attachment and the size that it had when the result was recorded.
 func (v *Fit) Valid(f *Facts) bool { return v != nil && v.Seq == f.Seq && v.Size == f.Size }
 
 // Adopted returns the size in bytes that the disk had when its filesystem was first mounted on this node. Adopted

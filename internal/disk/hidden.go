@@ -2,7 +2,7 @@ package disk
 
 import "strings"
 
-// Hidden reports whether the daemon's unit hides the path, which must be clean. ProtectHome= and PrivateTmp=
+// Hidden reports whether the daemon's unit hides a clean path (path.Clean). ProtectHome= and PrivateTmp=
 // (systemd.exec(5)) show the daemon an empty or private directory at such paths.
 func Hidden(path string) bool {
 	for _, dir := range []string{"/home", "/root", "/run/user", "/tmp", "/var/tmp"} {

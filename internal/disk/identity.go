@@ -44,8 +44,8 @@ func (f *Facts) Identity(boot string) Identity {
 	return Identity{Boot: boot, Seq: f.Seq, Serial: f.Serial, WWN: f.WorldWide(), Slot: f.Slot, Size: f.Size}
 }
 
-// Is reports whether i and other may be the same disk. Within one boot, only the sequence numbers are compared. If the
-// boots differ, Is returns the result of Like.
+// Is reports whether the two identities may be of one disk. Within one boot, only the sequence numbers are compared. If
+// the boots differ, Is returns the result of Like.
 func (i Identity) Is(other Identity) bool {
 	if i.Boot == other.Boot {
 		return i.Seq == other.Seq
@@ -65,8 +65,8 @@ func OtherSerial(a, b string) bool {
 // SameSerial reports whether the serials may belong to one disk, even if they were read on different buses.
 func SameSerial(a, b string) bool { return a != "" && b != "" && !OtherSerial(a, b) }
 
-// Same reports whether serial or WWN show that i and other are one disk, on any bus. If both have a serial, only the
-// serials are compared.
+// Same reports whether serial or WWN show that the two identities are of one disk, on any bus. If both disks have a
+// serial, Same compares only the serials.
 func (i Identity) Same(other Identity) bool {
 	if i.Serial != "" && other.Serial != "" {
 		return SameSerial(i.Serial, other.Serial)
@@ -74,8 +74,8 @@ func (i Identity) Same(other Identity) bool {
 	return i.WWN != "" && i.WWN == other.WWN
 }
 
-// Other reports whether serial or WWN show that i and other are two different disks. If both have a serial, only the
-// serials are compared.
+// Other reports whether serial or WWN show that the two identities are of different disks. If both disks have a serial,
+// Other compares only the serials.
 func (i Identity) Other(other Identity) bool {
 	if i.Serial != "" && other.Serial != "" {
 		return OtherSerial(i.Serial, other.Serial)
@@ -93,7 +93,7 @@ func (i Identity) Hardware(other Identity) (same, decides bool) {
 }
 
 // Like reports whether i and other may be the same disk, perhaps attached again within the same boot. The serial or the
-// WWN decides, or else the slot. Like requires the same size.
+// WWN decides. If serial and WWN decide nothing, the slot decides. Like requires the same size.
 func (i Identity) Like(other Identity) bool {
 	if i.Size != other.Size {
 		return false
@@ -117,8 +117,8 @@ func (i Identity) ResizedTo(other Identity) bool {
 }
 
 // MayBe reports whether i may be the disk that was recorded as other in an earlier boot, even if facts of the disk have
-// changed. A disk with another size or with a new serial may still be the same disk. The serial or the WWN decides, or
-// else the slot. Within one boot, only the sequence numbers are compared.
+// changed. A disk with another size or with a new serial may still be the same disk. The serial or the WWN decides. If
+// serial and WWN decide nothing, the slot decides. Within one boot, MayBe compares only the sequence numbers.
 func (i Identity) MayBe(other Identity) bool {
 	if i.Boot == other.Boot {
 		return i.Seq == other.Seq

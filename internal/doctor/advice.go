@@ -11,7 +11,8 @@ import (
 //go:embed advice.txt
 var adviceText string
 
-// advice returns the lines of the named section of advice.txt. values are pairs of a placeholder's name and its value.
+// advice returns the lines of the section of advice.txt with the given name. The parameter values has pairs: the name
+// of a placeholder, and the value of the placeholder.
 func advice(name string, values ...string) []string {
 	_, text, _ := strings.Cut(adviceText, "\n== "+name+" ==\n")
 	text, _, _ = strings.Cut(text, "\n== ")
@@ -25,8 +26,8 @@ func advice(name string, values ...string) []string {
 // plain are the bytes without a special meaning in any shell, path or unit file.
 const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-"
 
-// shellQuote quotes a word for a shell. shellQuote makes bytes visible that a terminal does not show. A word with such
-// bytes becomes a different word, because nobody should type the original.
+// shellQuote quotes a word for a shell. shellQuote makes bytes visible that a terminal does not show. A word with
+// invisible bytes becomes a different word, because nobody should type the original.
 func shellQuote(s string) string {
 	if s != "" && strings.Trim(s, plain+":@+") == "" {
 		return s
@@ -45,13 +46,13 @@ func remedy(p *Process, dir string) []string {
 	return kubeletAdvice(p, dir, "rslave", "HostToContainer")
 }
 
-// remedyRoot returns the advice that lets the container runtime see the mounts of a kubelet.
+// remedyRoot returns the advice that lets the container runtime see the mounts of kubelet for pods.
 func remedyRoot(p *Process, dir string) []string {
 	return kubeletAdvice(p, dir, "rshared", "Bidirectional")
 }
 
-// kubeletAdvice returns the advice for the kubelet's service or its distribution. hotmount-doctor(8) explains the
-// advice for kubelets in full.
+// kubeletAdvice returns the advice for the kubelet's systemd service or for the Kubernetes distribution.
+// hotmount-doctor(8) has the full explanation of the advice for kubelets.
 func kubeletAdvice(p *Process, dir, propagation, kubernetes string) []string {
 	name, s := distribution(p), &p.Service
 	switch {

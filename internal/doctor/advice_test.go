@@ -92,14 +92,14 @@ func TestRemedy(t *testing.T) {
 		want, dont string
 	}{
 		{"a DaemonSet", remedy(&Process{Role: Provisioner}, dir), "mountPropagation: HostToContainer", ""},
-		// ReadWritePaths= would help only against a read-only path.
+		// The advice must not contain ReadWritePaths=, which would help only against a read-only path.
 		{"the daemon", remedy(&Process{Role: Agent}, dir), "systemctl cat hotmount", "ReadWritePaths"},
 		{"the daemon, read-only", advice("daemon-read-only", "dir", dir), "\n  ReadWritePaths=/mnt/disks\n", ""},
 		{"a container", remedy(plain, dir), "--volume /mnt/disks:/mnt/disks:rslave", ""},
 		{"kind", remedy(plain, dir), "propagation: HostToContainer", ""},
 		{"a container's root", remedyRoot(plain, defaultRoot), "--volume /var/lib/kubelet:/var/lib/kubelet:rshared", ""},
 		{"kind's root", remedyRoot(plain, defaultRoot), "propagation: Bidirectional", ""},
-		// A channel of MicroK8s is a version of Kubernetes, which the advice must not change.
+		// The advice must not change the channel of MicroK8s, because a channel is a version of Kubernetes.
 		{"microk8s", remedy(microk8s, dir), "strict", "channel="},
 		{"microk8s is not refreshed into another snap", remedy(microk8s, dir), "drain", "refresh"},
 		{"talos", remedy(talos, dir), "options: [rbind, rslave, rw]", ""},

@@ -17,8 +17,8 @@ import (
 	"hotmount/internal/run"
 )
 
-// Live returns the source for the running system. The source runs child processes: systemctl, and this program with
-// the command that calls Child.
+// Live returns the Source for the running system. The Source of Live runs child processes: systemctl, and this program
+// with the command that calls Child.
 func Live() Source {
 	return Source{
 		Look: askLook,
@@ -52,7 +52,8 @@ func askLook(ctx context.Context, pid int, paths []string) ([]Answer, error) {
 	return ask(ctx, given, "look", strconv.Itoa(pid))
 }
 
-// ask runs a child and returns its answers. If the last answer is a Failure, ask returns it as the error.
+// ask runs a child and returns its answers. If the last answer of the child is a Failure, ask returns the Failure as
+// the error.
 func ask(ctx context.Context, stdin *os.File, args ...string) ([]Answer, error) {
 	all, err := run.Self[Answer](ctx, stdin, args...)
 	if n := len(all); n > 0 && all[n-1].Failure != "" {
@@ -61,9 +62,9 @@ func ask(ctx context.Context, stdin *os.File, args ...string) ([]Answer, error) 
 	return all, err
 }
 
-// Child answers one question of Live. If list is true, Child runs List for the directory target. If list is false,
-// Child runs Look for the process target and the NUL-separated paths in r. After an error, the last answer that Child
-// writes has the error.
+// Child runs in the child processes of Live, and answers one question. If the parameter list is true, Child runs List,
+// and target is a directory. If the parameter list is false, Child runs Look, target is a PID, and r contains
+// NUL-separated paths. If an error occurs, the last answer that Child writes contains the error.
 func Child(list bool, target string, r io.Reader, w io.Writer) error {
 	err := func() error {
 		if list {

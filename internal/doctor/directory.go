@@ -11,7 +11,7 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// directory judges one class directory and every mount in it.
+// directory adds the findings about one class directory and the mounts in the directory.
 func (e *examiner) directory(c *disk.Class) {
 	host := &e.s.Host
 	at, ok := host.place(c.Directory)
@@ -45,11 +45,11 @@ func (e *examiner) directory(c *disk.Class) {
 	e.judgeViewers(c, at, disks)
 }
 
-// readOnly reports whether options include ro. options are the options of a mount or of a superblock. When the kernel
-// finds an error in a filesystem, only the superblock options change to ro.
+// readOnly reports whether the options of a mount or of a superblock include ro. When the kernel finds an error in a
+// filesystem, only the superblock options change to ro.
 func readOnly(options string) bool { return slices.Contains(strings.Split(options, ","), "ro") }
 
-// noDirectory reports why the host does not have the class directory.
+// noDirectory adds a finding with the reason why the host does not have the class directory.
 func (e *examiner) noDirectory(c *disk.Class) {
 	f := Finding{Class: c.Name, Paths: []string{c.Directory}}
 	switch hidden := e.s.Host.mountsIn(c.Directory); {
@@ -64,7 +64,7 @@ func (e *examiner) noDirectory(c *disk.Class) {
 	}
 }
 
-// covered reports mounts at the path p that are hidden by another mount.
+// covered adds a finding for each mount at a path that another mount hides.
 func (e *examiner) covered(c *disk.Class, p string, top place, known bool) {
 	f, shown := Finding{Class: c.Name, Paths: []string{p}}, disk.Visible(p)
 	for i := range e.s.Host.Mounts {
@@ -88,7 +88,7 @@ func (e *examiner) covered(c *disk.Class, p string, top place, known bool) {
 	}
 }
 
-// describe returns a description of the directory dir of the filesystem of m.
+// describe describes a directory of a mounted filesystem, with the type, source and device of the filesystem.
 func describe(m *mounts.Mount, dir string) string {
 	name := fmt.Sprintf("%s %s (%s)", disk.Visible(m.Type), disk.Visible(m.Source), m.Dev)
 	if dir != "/" {
@@ -97,7 +97,7 @@ func describe(m *mounts.Mount, dir string) string {
 	return name
 }
 
-// entry judges an entry of the class directory itself.
+// entry adds a finding if something is wrong with an entry of a class directory.
 func (e *examiner) entry(c *disk.Class, entry *Entry, mounted bool) {
 	p := path.Join(c.Directory, entry.Name)
 	f, shown := Finding{Class: c.Name, Paths: []string{p}}, disk.Visible(p)

@@ -1,8 +1,8 @@
 // Package doctor finds out which process sees which mount. Package doctor checks whether every kubelet, provisioner
 // and pod has the host's disk at each path, or writes to the system disk instead. Package doctor changes nothing.
 //
-// Take gathers a Snapshot. Examine, a pure function, judges each class directory, each mount of each view, and the rest
-// of the system. advice.txt has the remedy for each finding.
+// Take gathers a Snapshot. Examine is a pure function that judges each class directory, each mount of each view, and
+// the rest of the system. advice.txt has the remedy for each finding.
 package doctor
 
 import (
@@ -13,7 +13,7 @@ import (
 // Role is what a process does with the disks.
 type Role string
 
-// The roles. For a process without a role, the doctor examines only the mount table.
+// The constants are the roles of processes. For a process without a role, the doctor examines only the mount table.
 const (
 	// Kubelet binds volumes into the directories of pods.
 	Kubelet Role = "kubelet"
@@ -25,7 +25,7 @@ const (
 	Agent Role = "hotmount"
 )
 
-// Process is one process. The name and the executable of a Process are foreign bytes.
+// Process is one process of the node. The name and the executable of a Process are foreign bytes.
 type Process struct {
 	PID  int    `json:"pid"`
 	Name string `json:"name"`
@@ -76,7 +76,7 @@ type Entry struct {
 	Name string `json:"name"`
 	// Kind is "directory", "file", "symlink", "fifo", "socket" or "device".
 	Kind string `json:"kind"`
-	// First is the name of something in the directory, or empty if the directory is empty.
+	// First is the name of one file in the entry, if the entry is a directory that is not empty.
 	First string `json:"first,omitempty"`
 	// Target is the target of a symlink.
 	Target string `json:"target,omitempty"`
@@ -87,7 +87,7 @@ type Entry struct {
 // PodName is the Kubernetes name of a pod.
 type PodName struct{ Namespace, Name string }
 
-// Snapshot is what Examine judges.
+// Snapshot has the facts that Examine judges.
 type Snapshot struct {
 	// Host is the view of PID 1. Views are all views except the host's.
 	Host    View
@@ -97,14 +97,14 @@ type Snapshot struct {
 	Node string
 	// Disks are the disks that a class selects.
 	Disks []disk.Dev
-	// Gone maps each mounted block device to whether it has gone from sysfs.
+	// Gone reports for each mounted block device whether the device has disappeared from sysfs.
 	Gone map[disk.Dev]bool
 	// Entries maps each class directory to its entries.
 	Entries map[string][]Entry
 	// Pods maps the UIDs of pods to their names. Containers maps the ids of containers to their names.
 	Pods       map[string]PodName
 	Containers map[string]string
-	// Found are the findings that do not depend on mounts.
+	// Found are the findings that need no examination of mounts.
 	Found Findings
 	// roots are the root directories of all kubelets.
 	roots []string

@@ -28,7 +28,7 @@ func Examine(s *Snapshot) *Report {
 type examiner struct {
 	s      *Snapshot
 	report *Report
-	// rescued are the directories that earlier findings name for their copies.
+	// rescued are the directories that earlier findings propose for copies of data.
 	rescued map[string]bool
 }
 
@@ -36,7 +36,7 @@ func (e *examiner) find(f Finding, level Level, kind Kind, do []string, what str
 	e.report.Findings.Add(f, level, kind, do, what, args...)
 }
 
-// receivers returns the peer groups whose mounts receive a new mount that is made on a mount of group.
+// receivers returns the peer groups to which the kernel propagates a new mount on a mount of the given group.
 func (e *examiner) receivers(group int) map[int]bool {
 	var tables [][]mounts.Mount
 	for _, v := range e.s.allViews() {
@@ -79,8 +79,9 @@ func (v *View) place(p string) (place, bool) {
 	return place{}, false
 }
 
-// compare compares what the view has at a path with the host's place. compare returns seesSame, seesOther, seesAbsent
-// or seesUnknown. For seesSame or seesOther, compare also returns the view's place, and otherwise a zero place.
+// compare compares the place of a path in the view with the place of the same path on the host. compare returns
+// seesSame, seesOther, seesAbsent or seesUnknown. For seesSame or seesOther, compare also returns the view's place,
+// and otherwise a zero place.
 func (v *View) compare(p string, host place) (string, place) {
 	at, ok := v.place(p)
 	switch {
@@ -94,7 +95,7 @@ func (v *View) compare(p string, host place) (string, place) {
 	return seesOther, at
 }
 
-// unknown returns why the view's place at a path cannot be compared.
+// unknown returns the reason why the doctor does not know where a path ends in the view.
 func (v *View) unknown(p string) string {
 	return cmp.Or(v.Sights[p].Failure, "the mount at this path is not in the mount table")
 }

@@ -23,7 +23,7 @@ const (
 	id  = "89abcdef0123456789abcdef0123456789abcdef0123456789abcdef01234567"
 )
 
-// hostTable is the mount table of a worker with two disks. Kubelet has bound the first disk for a pod.
+// hostTable is the mount table of a worker with two disks. Kubelet has bind-mounted the first disk for a pod.
 const hostTable = `27 1 254:1 / / rw shared:1 - ext4 /dev/vda1 rw
 30 27 254:16 / ` + a + ` rw shared:50 - xfs /dev/vdb rw
 31 27 254:32 / ` + b + ` rw shared:51 - xfs /dev/vdc rw
@@ -137,7 +137,8 @@ func TestExamine(t *testing.T) {
 			s.Host = view(t, "mnt:[1]", hostTable+more+"60 27 "+mount+" rw shared:1 - ext4 none rw\n", nil, Process{PID: 1}, kubelet)
 		})
 	}
-	// named adds a volume with the name that the volume of disk a has, and sets the names of node and StorageClass.
+	// named adds the mount of a pod's volume that has the name of the volume on disk a. named also sets the names of the
+	// node and the StorageClass.
 	nameOfA := disk.VolumeName(path.Base(a), "worker-1", "fast")
 	named := func(mount, below string) func(*testing.T, *Snapshot) {
 		return on(func(s *Snapshot) {
@@ -426,7 +427,8 @@ func TestVolumeFinding(t *testing.T) {
 	}
 }
 
-// TestRescue checks that each copy has its own directory, whatever the names of pods and volumes are.
+// TestRescue checks that each finding proposes another directory for its copy, whatever the names of pods and volumes
+// are.
 func TestRescue(t *testing.T) {
 	s := node(t)
 	// Two pods with similar names each have two mounts of the system disk.
@@ -458,7 +460,7 @@ func TestRescue(t *testing.T) {
 	}
 }
 
-// TestWhereTheDataIs checks the path of the data below the disk's own mount, and the path through the container.
+// TestWhereTheDataIs checks the host path of the data, and the path at which root can read the data now.
 func TestWhereTheDataIs(t *testing.T) {
 	s := node(t)
 	s.Views = append(s.Views, view(t, "mnt:[3]", "200 190 0:70 / / rw - overlay overlay rw\n201 200 254:1 "+a+"/sub /data rw - ext4 /dev/vda1 rw\n", nil, Process{PID: 900, Pod: uid}))
@@ -472,8 +474,8 @@ func TestWhereTheDataIs(t *testing.T) {
 	}
 }
 
-// TestReachesTheData checks that the finding prefers the container's mount to kubelet's mount. Through the
-// container's mount, removed data is still readable.
+// TestReachesTheData checks that a finding names the container's mount, and not kubelet's mount. Data that was removed
+// on the host is still readable through the container's mount.
 func TestReachesTheData(t *testing.T) {
 	s := node(t)
 	s.Host = view(t, "mnt:[1]", hostTable+"40 27 254:1 "+a+" "+pv+"x rw shared:1 - ext4 /dev/vda1 rw\n", nil, Process{PID: 1})
@@ -526,7 +528,7 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// TestCovered checks that the command unmounts the mount that covers the disk, not the disk.
+// TestCovered checks that the command in the advice unmounts the mount that hides the disk, and not the disk.
 func TestCovered(t *testing.T) {
 	for mount, want := range map[string]string{
 		"40 30 254:48 / " + a + " rw - xfs /dev/vdd rw\n": "umount " + a + " ",

@@ -19,9 +19,10 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// Answer is one JSON line from Look or List. Each Answer has one of the following parts.
+// Answer is one JSON line from Look or List. Each Answer has only one part: Namespace, Args, At with Sight, Entry, or
+// Failure.
 type Answer struct {
-	// Namespace is the mount namespace of the process. Look sends it first.
+	// Namespace is the mount namespace of the process. Look sends the namespace before all other answers.
 	Namespace string `json:"namespace,omitempty"`
 	// Args is the command line of the process.
 	Args []string `json:"args,omitempty"`
@@ -40,9 +41,9 @@ const maxArgs = 64 << 10
 // Look finds out what a process has at each path, resolved inside the root directory of the process. Look writes one
 // Answer a line, in any order. Without paths, Look writes the command line of the process.
 //
-// Look can hang forever, on the command line of a process, or on a path on a dead or foreign filesystem. Look runs in
-// its own process, so that its caller does not hang. While one path hangs, Look answers for the other paths.
-// Look opens paths only with O_PATH, so it reads no file and touches no device or FIFO.
+// Look can hang forever, on the command line of a process, or on a path on a dead or foreign filesystem. The caller
+// must run Look in a separate process, so that the caller does not hang. While one path hangs, Look answers for the
+// other paths. Look opens paths only with O_PATH, so it reads no file and touches no device or FIFO.
 func Look(pid int, paths []string, w io.Writer) error {
 	out := json.NewEncoder(w)
 	dir, err := os.Open("/proc/" + strconv.Itoa(pid))
@@ -50,7 +51,7 @@ func Look(pid int, paths []string, w io.Writer) error {
 		return err
 	}
 	defer dir.Close()
-	// Even if the process ends and another one gets its PID, the open directory never leads to that other process.
+	// An open directory /proc/PID never leads to a later process with the same PID.
 	proc := fmt.Sprintf("/proc/self/fd/%d", dir.Fd())
 	namespace, err := os.Readlink(proc + "/ns/mnt")
 	if err != nil {
@@ -79,7 +80,8 @@ func Look(pid int, paths []string, w io.Writer) error {
 // maxHung is how many paths may hang before Look stops looking at further paths. Each hanging path occupies a thread.
 const maxHung = 16
 
-// sights looks at several paths at once. sights passes each result to tell as soon as the result is known.
+// sights looks at several paths at once. sights passes each result to the function tell as soon as the result is
+// known.
 func sights(paths []string, look func(string) Sight, tell func(Answer) error) error {
 	var telling sync.Mutex
 	var failure error
@@ -106,7 +108,7 @@ func sight(root int, path string) Sight {
 	// filesystem.
 	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
 	id, idErr := strconv.Atoi(mounts.Field(string(info), "mnt_id"))
-	// d_path() gives the path in the mount namespace of the file.
+	// The kernel (d_path) returns the path in the mount namespace of the file.
 	real, linkErr := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err := cmp.Or(err, idErr, linkErr); err != nil {
 		return Sight{Failure: err.Error()}
@@ -143,7 +145,7 @@ func List(dir string, w io.Writer) error {
 		}
 		one, err := entry(path.Join(dir, e.Name()), e)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // the entry was removed after ReadDir
+			continue // the entry was removed after the directory was read
 		}
 		if err != nil {
 			one.Failure = err.Error()
@@ -168,8 +170,8 @@ func entry(p string, e fs.DirEntry) (one Entry, err error) {
 	return one, err
 }
 
-// first returns the name of something in a directory other than hotmount's marker. first returns "" if the directory
-// has nothing else.
+// first returns the name of one file in a directory, except hotmount's marker file. first returns "" if the directory
+// has no file other than the marker file.
 func first(dir string) (string, error) {
 	d, err := openDirectory(dir)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// TestHarmless checks that bytes are escaped before they are printed, even if a finding has not escaped them.
+// TestHarmless checks that Print escapes the foreign bytes in a finding.
 func TestHarmless(t *testing.T) {
 	r := &Report{Findings: []Finding{{Level: Problem, What: "a\x1b[2J\nnothing found\u009b\xff", Do: []string{"x '\\'' y", "\r\n  curl|sh"}}}}
 	var b strings.Builder

@@ -18,7 +18,7 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// views sets the view of PID 1, and all other views.
+// views stores the view of PID 1 and all other views in the snapshot.
 func (src Source) views(s *Snapshot) error {
 	pids, err := mounts.PIDs(src.Root)
 	if err != nil {
@@ -55,7 +55,7 @@ func (src Source) views(s *Snapshot) error {
 			views = append(views, View{Namespace: k.namespace, Root: k.root})
 		}
 		if i == 0 && p.Role == "" && pid != 1 {
-			continue // the host has hundreds of processes without a role, and nothing needs them
+			continue // the doctor does not need the hundreds of processes without a role on the host
 		}
 		views[i].Processes = append(views[i].Processes, p)
 	}
@@ -117,8 +117,8 @@ func (src Source) table(v *View) error {
 	return err
 }
 
-// process reads the name of a process, the role that the name claims, and the control group. process does not read
-// files of /proc that can hang on the memory of the process.
+// process reads the name of a process, the role that the name claims, and the control group. process does not read the
+// files in /proc/PID whose reads can hang on the memory of the process.
 func (src Source) process(pid int) (Process, error) {
 	p := Process{PID: pid}
 	name, err := os.ReadFile(src.proc(pid, "comm"))
@@ -145,8 +145,8 @@ var roles = map[string]Role{
 	"hotmount": Agent,
 }
 
-// isPlausible reports whether a process can have the role that its name claims, because any program in a pod can take
-// any name. Kubelets and runtimes mount on the host, so they have CAP_SYS_ADMIN (capabilities(7)) in the host's user
+// isPlausible reports whether a process can have the role that its name claims. Any program in a pod can take any
+// name. Kubelets and runtimes mount on the host, so they have CAP_SYS_ADMIN (capabilities(7)) in the host's user
 // namespace. CAP_SYS_ADMIN in another user namespace proves nothing, because any process can have it there
 // (user_namespaces(7)).
 func (src Source) isPlausible(p *Process) bool {
@@ -195,7 +195,7 @@ func (src Source) arguments(ctx context.Context, p *Process) {
 	}
 	p.Args = answers[len(answers)-1].Args
 	agent := p.Role != Agent || slices.Contains(p.Args, "run")
-	// Hyperkube is one executable for all of Kubernetes: "hyperkube kubelet".
+	// Hyperkube is one executable for all Kubernetes components, and runs kubelet as "hyperkube kubelet".
 	kubelet := !isHyperkube(p) || slices.ContainsFunc(p.Args, func(a string) bool { return path.Base(a) == "kubelet" })
 	if !agent || !kubelet {
 		p.Role = ""
@@ -207,12 +207,14 @@ func isHyperkube(p *Process) bool { return path.Base(p.Exe) == "hyperkube" || p.
 // defaultRoot is the default of kubelet's --root-dir.
 const defaultRoot = csi.DefaultRoot
 
-// maxRoots is the maximum number of root directories that the doctor examines for one kubelet. One is usual.
+// maxRoots is the maximum number of root directories that the doctor examines for one kubelet. A kubelet usually has
+// one root directory.
 const maxRoots = 8
 
-// rootDirectories returns a kubelet's root directories from its command line and its mounts. left are the directories
-// that rootDirectories leaves out. rootDirectories leaves out directories beyond maxRoots, and names with bytes that
-// the configuration does not allow in a directory's name. The advice prints directory names as lines to paste.
+// rootDirectories returns a kubelet's root directories from its command line and its mounts. The result left has the
+// directories that rootDirectories leaves out. rootDirectories leaves out directories beyond maxRoots, and names with
+// bytes that the configuration does not allow in a directory's name. Names with special bytes are not safe in the
+// advice, because users paste lines of the advice into a shell.
 func rootDirectories(p *Process, table []mounts.Mount) (dirs, left []string) {
 	if p.Role != Kubelet {
 		return nil, nil

@@ -11,13 +11,13 @@ import (
 // Level is the severity of a finding.
 type Level string
 
-// The levels. Problems and warnings ask for action. Notes do not.
+// The constants are the levels of findings. Problems and warnings need an action of the operator, notes do not.
 const (
 	// Problem means that data is or will be in an unexpected place, or cannot be kept.
 	Problem Level = "problem"
 	// Warning means that something does not work or may cause trouble, but no data is lost unnoticed.
 	Warning Level = "warning"
-	// Note means something worth knowing that asks for no action.
+	// Note means something worth knowing that needs no action.
 	Note Level = "note"
 )
 
@@ -26,7 +26,7 @@ type Kind string
 
 // The kinds of findings.
 const (
-	// NotPropagated: new mounts on the host do not arrive at a process.
+	// NotPropagated: new mounts on the host do not propagate to a process.
 	NotPropagated Kind = "not-propagated"
 	// OtherDirectory: the process has another directory at the path of the class directory.
 	OtherDirectory Kind = "other-directory"
@@ -46,7 +46,7 @@ const (
 	NotItsDisk Kind = "volume-not-on-its-disk"
 	// BareDirectory: a container has the directory at which kubelet mounts a volume, without the volume.
 	BareDirectory Kind = "bare-pod-directory"
-	// NotSharedBack: kubelet's mounts for pods do not arrive at the container runtime.
+	// NotSharedBack: kubelet's mounts for pods do not propagate to the container runtime.
 	NotSharedBack Kind = "not-shared-back"
 	// StaleCopy: a process still holds a mount that the host no longer has.
 	StaleCopy Kind = "stale-copy"
@@ -64,7 +64,7 @@ const (
 	NoHelper Kind = "missing-helper"
 	// FailedDisk: reads or writes of a disk fail.
 	FailedDisk Kind = "failed-disk"
-	// NewDisksHeld: a class holds new disks because of the drivers on the node.
+	// NewDisksHeld: a class holds new disks because of the storage drivers on the node.
 	NewDisksHeld Kind = "new-disks-held"
 	// LoopDevices: a class selects loop devices.
 	LoopDevices Kind = "loop-devices"
@@ -107,16 +107,16 @@ type Finding struct {
 // Findings are findings in the order in which they were found.
 type Findings []Finding
 
-// Add adds a finding. The parameter what is a format string for args. The caller makes all foreign bytes in args
-// visible.
+// Add adds a finding. The parameter what is a format string for args. The caller must escape all foreign bytes in
+// args.
 func (all *Findings) Add(f Finding, level Level, kind Kind, do []string, what string, args ...any) {
 	f.Level, f.Kind, f.Do, f.What = level, kind, do, fmt.Sprintf(what, args...)
 	f.Processes = f.Processes[:min(len(f.Processes), 10)]
 	*all = append(*all, f)
 }
 
-// isSameFault reports whether f and o are the same fault, found in two examinations. Counts in the text of the two
-// findings may differ.
+// isSameFault reports whether two findings from two examinations are the same fault. Numbers in the texts of two
+// findings of the same fault may differ.
 func (f *Finding) isSameFault(o *Finding) bool {
 	if f.Kind != o.Kind || f.Class != o.Class {
 		return false
@@ -127,7 +127,7 @@ func (f *Finding) isSameFault(o *Finding) bool {
 	return slices.ContainsFunc(f.Paths, func(p string) bool { return slices.Contains(o.Paths, p) })
 }
 
-// Results of comparing what a process sees at a path with what the host has at that path.
+// The constants are the results of comparing what a process sees at a path with what the host has at that path.
 const (
 	seesSame      = "same"
 	seesOther     = "other"
@@ -211,8 +211,8 @@ func Confirmed(take func() (*Snapshot, error)) (*Report, error) {
 	return r, nil
 }
 
-// confirm keeps only the findings that r and again both have. A fault that only one of the reports has may come from
-// a mount in progress.
+// confirm keeps only the findings that occur in both reports. A fault that only one of the reports has may come from a
+// mount in progress.
 func (r *Report) confirm(again *Report) {
 	before := r.Findings
 	*r = *again

@@ -22,7 +22,7 @@ type Service struct {
 // name returns the name of the unit.
 func (s *Service) name() string { return path.Base(s.Group) }
 
-// services reads the service settings of kubelets and runtimes in views other than the host's.
+// services reads the systemd settings of the kubelets and runtimes whose view is not the host's view.
 func (src Source) services(ctx context.Context, s *Snapshot) {
 	for i := range s.Views {
 		v := &s.Views[i]
@@ -38,8 +38,8 @@ func (src Source) services(ctx context.Context, s *Snapshot) {
 	}
 }
 
-// service asks systemd for the settings of a service. service clears s if the service belongs to another systemd,
-// such as one in a container.
+// service asks systemd for the settings of a service. If the service belongs to another systemd, such as one in a
+// container, service sets the Service to its zero value.
 func (src Source) service(ctx context.Context, s *Service) error {
 	properties := []string{"ControlGroup", "FragmentPath", "DropInPaths"}
 	settings := advice("host-mounts")

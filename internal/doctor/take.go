@@ -22,19 +22,21 @@ import (
 type Source struct {
 	// Root is the directory below which the node's files lie, or "" for the live system.
 	Root string
-	// Look and List are the functions of this package, run in child processes with a time limit. Look and List return
-	// the answers so far, and an error if some answers are missing.
+	// The fields Look and List run the functions with the same names in child processes, with a time limit. If some
+	// answers are missing, Look and List return an error with the other answers.
 	Look func(ctx context.Context, pid int, paths []string) ([]Answer, error)
 	List func(ctx context.Context, dir string) ([]Answer, error)
 	// Show returns properties of a unit in the format of systemctl show.
 	Show func(ctx context.Context, unit string, properties []string) (string, error)
 }
 
-// initialPIDs is the link of the host's PID namespace (PROC_PID_INIT_INO in include/linux/proc_ns.h).
+// initialPIDs is the target of /proc/PID/ns/pid for the host's PID namespace (PROC_PID_INIT_INO in
+// include/linux/proc_ns.h).
 const initialPIDs = "pid:[4026531836]"
 
 // Take gathers a snapshot. Take leaves out processes that end before Take has looked at them. Take adds a finding for
-// what it cannot see. Take returns an error only if it cannot read PID 1's mount table, which every verdict needs.
+// everything that hotmount cannot see. Take returns an error only if PID 1's mount table cannot be read, because every
+// verdict needs PID 1's mount table.
 func (src Source) Take(ctx context.Context, settings *disk.Settings, disks []disk.Dev) (*Snapshot, error) {
 	s := &Snapshot{Classes: settings.Classes, Disks: disks, Gone: map[disk.Dev]bool{}, Entries: map[string][]Entry{}}
 	if pids, err := os.Readlink(src.path("/proc/self/ns/pid")); err == nil && pids != initialPIDs {
@@ -46,7 +48,7 @@ func (src Source) Take(ctx context.Context, settings *disk.Settings, disks []dis
 	src.kubelets(ctx, s)
 	src.services(ctx, s)
 	src.lookAll(ctx, s)
-	// A process that has ended sees nothing any more.
+	// A view is of no interest after all of its processes have ended.
 	s.Views = slices.DeleteFunc(s.Views, func(v View) bool { return len(v.Processes) == 0 })
 	for _, v := range s.allViews() {
 		for _, m := range v.Mounts {
@@ -153,7 +155,8 @@ func (src Source) lookAll(ctx context.Context, s *Snapshot) {
 }
 
 // paths returns where to look in a view: the class directories, each mount in them, and the kubelets' root
-// directories. For a runtime, paths returns only the root directories of kubelets. paths also sets the view's Bases.
+// directories. For a container runtime, paths returns only the root directories of kubelets. paths also sets the
+// view's Bases.
 func (s *Snapshot) paths(v *View) []string {
 	v.Bases = map[string]string{}
 	paths := slices.Clone(s.roots)
@@ -176,8 +179,8 @@ func (s *Snapshot) paths(v *View) []string {
 	return slices.Compact(paths)
 }
 
-// placeOf returns the path at which a directory of a filesystem is mounted in the view. placeOf returns the value of
-// otherwise if the directory is not mounted in the view.
+// placeOf returns the path at which a directory of a filesystem is mounted in the view. If the directory is not
+// mounted in the view, placeOf returns the parameter otherwise.
 func (v *View) placeOf(p place, otherwise string) string {
 	for i := range v.Mounts {
 		if m := &v.Mounts[i]; (point{m.Dev, m.Root}) == p.point {
@@ -187,8 +190,8 @@ func (v *View) placeOf(p place, otherwise string) string {
 	return otherwise
 }
 
-// readPaths sets what the view's first process that answers has at each path. If a living process gives no answer, look
-// sets the reason.
+// readPaths stores in the view what the first answering process of the view has at each path. If a living process
+// gives no answer, readPaths sets the field unseen.
 func (src Source) readPaths(ctx context.Context, v *View, paths []string) {
 	for v.Sights = map[string]Sight{}; len(v.Processes) > 0; v.Processes = v.Processes[1:] {
 		pid := v.Processes[0].PID
@@ -205,8 +208,8 @@ func (src Source) readPaths(ctx context.Context, v *View, paths []string) {
 		}
 		for _, a := range answers[1:] {
 			if v.Root != "/" {
-				// d_path() begins the path at the root directory of this process, but the view's table begins it at the
-				// view's root.
+				// The kernel (d_path) returns the path from the root directory of this process. The paths in the view's mount
+				// table begin at the root directory of the view.
 				a.Sight.Path = "/" + strings.TrimPrefix(strings.TrimPrefix(a.Sight.Path, v.Root), "/")
 			}
 			v.Sights[a.At] = *a.Sight
@@ -243,7 +246,7 @@ func (v *View) mountsIn(dir string) []string {
 
 func (v *View) hasRole(r Role) bool { return v.first(r) != nil }
 
-// first returns the view's first process with the role, or nil if there is none.
+// first returns the view's first process with the role, or nil if no process has the role.
 func (v *View) first(r Role) *Process {
 	if i := slices.IndexFunc(v.Processes, func(p Process) bool { return p.Role == r }); i >= 0 {
 		return &v.Processes[i]

@@ -29,10 +29,10 @@ type machine struct {
 	t     *testing.T
 	root  string
 	looks []string
-	// looking guards looks, because several looks run at once.
+	// looking guards the field looks, because several looks run at once.
 	looking sync.Mutex
-	// args maps each process to its command line. ended has the processes that end before the look. hung is a path that
-	// hangs.
+	// args maps each process to its command line. ended has the processes that end before the look. hung is a path on
+	// which each look hangs.
 	args  map[int][]string
 	ended map[int]bool
 	hung  string
@@ -173,7 +173,7 @@ func TestRoles(t *testing.T) {
 	m.write("proc/20/status", "CapEff:\t00000000a80425fb\n")
 	m.process(21, "containerd", "/usr/bin/containerd", "mnt:[1]", hostTable)
 	m.write("proc/21/cgroup", "0::/kubepods.slice/kubepods-pod6a6e9d0c_1111_4222_8333_444455556666.slice/cri-containerd-"+id+".scope\n")
-	// A process of "unshare -Ur" has all capabilities, but in its own user namespace.
+	// A process of "unshare -Ur" has all capabilities, but only in its own user namespace.
 	m.process(22, "kubelet", "/tmp/kubelet", "mnt:[1]", hostTable)
 	m.process(23, "containerd", "/tmp/containerd", "mnt:[1]", hostTable)
 	for _, pid := range []int{22, 23} {
@@ -231,8 +231,8 @@ func TestRootDirectories(t *testing.T) {
 	}
 }
 
-// TestTake checks that 100 pods need as many looks as one pod. TestTake also checks that each mount table is read
-// once, and that only processes with a role get a look.
+// TestTake checks that the doctor needs no more looks for 100 pods than for one pod. TestTake also checks that each
+// mount table is read once, and that only processes with a role get a look.
 func TestTake(t *testing.T) {
 	for _, pods := range []int{1, 100} {
 		m := newMachine(t)
@@ -315,8 +315,8 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// TestRuntimeService checks that a kubelet with the host's mounts is not blamed if its runtime lacks the host's
-// mounts.
+// TestRuntimeService checks that the advice changes the service of the container runtime, if only the runtime lacks
+// the host's mounts.
 func TestRuntimeService(t *testing.T) {
 	m := newMachine(t)
 	m.process(10, "kubelet", "/usr/bin/kubelet", "mnt:[1]", hostTable)
@@ -390,8 +390,8 @@ func TestHostileKubelet(t *testing.T) {
 	}
 }
 
-// TestHang checks that a path that hangs is named in a finding. The other paths get their looks although one path
-// hangs.
+// TestHang checks that a path that hangs is named in a finding. While one path hangs, the doctor must look at the
+// other paths.
 func TestHang(t *testing.T) {
 	m := newMachine(t)
 	m.process(10, "kubelet", "/usr/bin/kubelet", "mnt:[2]", container("master:1", both, "shared:1"))
@@ -409,8 +409,8 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// TestManyHang checks that many hanging provisioners take no longer than a few of them. The processes of the node
-// come before the provisioners.
+// TestManyHang checks that many hanging provisioners take no longer than a few of them. The doctor must look at the
+// processes of the node before the provisioners.
 func TestManyHang(t *testing.T) {
 	m := newMachine(t)
 	const table = "100 90 0:60 / / rw - overlay overlay rw\n101 100 0:61 / /mnt/disks rw - fuse evil rw\n"
@@ -539,8 +539,8 @@ func TestSystem(t *testing.T) {
 	}
 }
 
-// TestLook checks a look at the test's own process. Look does not follow a link out of the root directory, and opens
-// nothing.
+// TestLook checks what Look finds for the test's own process. Look does not follow a link out of the root directory,
+// and opens nothing.
 func TestLook(t *testing.T) {
 	d := t.TempDir()
 	if err := os.Symlink("/proc/self/root/../../etc", filepath.Join(d, "out")); err != nil {

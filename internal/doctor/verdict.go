@@ -21,7 +21,7 @@ func pattern(expr string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }
 
-// volume is a volume of a pod, as the path of a mount names it.
+// volume is a pod's volume, as parsed from the path of a mount.
 type volume struct {
 	// root is kubelet's root directory.
 	root, pod, name, container string
@@ -34,8 +34,8 @@ var (
 	provisioned = pattern(`^local-pv-[0-9a-f]{1,8}$`)
 )
 
-// podVolume parses a path at which kubelet mounts a pod's local volume, or a container's part of the volume
-// (pkg/volume/local and pkg/volume/util/subpath of Kubernetes).
+// podVolume parses a path at which kubelet mounts a pod's local volume or a subPath of the volume (pkg/volume/local
+// and pkg/volume/util/subpath of Kubernetes).
 func podVolume(p string) (volume, bool) {
 	if !strings.Contains(p, "/pods/") {
 		return volume{}, false
@@ -57,7 +57,7 @@ type hit struct {
 	why   string
 }
 
-// process returns the process that holds the mount. process prefers a container's process to kubelet.
+// process returns one process that has the mount. process prefers a container's process to kubelet's process.
 func (h *hit) process() *Process {
 	if p := h.view.first(""); p != nil {
 		return p
@@ -65,14 +65,14 @@ func (h *hit) process() *Process {
 	return &h.view.Processes[0]
 }
 
-// group identifies the mounts of one finding. key is the entry of a class directory, the volume, or the device. Each
-// pod has its own finding, except for a StaleCopy.
+// group is the key by which mounts are combined to one finding. The field key is the entry of a class directory, the
+// volume, or the device. Each pod has its own finding, except for a StaleCopy.
 type group struct {
 	kind            Kind
 	class, key, pod string
 }
 
-// hostFacts are the facts from the host's mount table by which each mount is judged.
+// hostFacts are the facts from the host's mount table that the verdicts on all mounts use.
 type hostFacts struct {
 	// classes maps each place of a class directory to the class's name. A later mount may hide the place of a class
 	// directory.
@@ -125,8 +125,8 @@ func (e *examiner) mounts() {
 	}
 	for g := range hits {
 		if g.pod != "" {
-			// If a mount of a pod has a fault, copies of the mount in views without a pod add nothing. Every service
-			// with its own mount namespace has copies of kubelet's mounts.
+			// If a pod's mount has a fault, copies of the mount in views without a pod need no finding of their own. Every
+			// service with its own mount namespace has copies of kubelet's mounts.
 			g.pod = ""
 			delete(hits, g)
 		}
@@ -180,13 +180,13 @@ func (e *examiner) judgeMount(host *hostFacts, v *View, m *mounts.Mount, hits ma
 	}
 }
 
-// stale reports whether a mount is a finding although its disk, or the host's mount of the disk, is gone. The mount is
-// a finding if it belongs to a pod or to a disk of a class.
+// stale reports whether a mount is a StaleCopy: its disk is gone, or the host does not have the disk mounted. A mount
+// is a StaleCopy only if the mount belongs to a pod, or if its disk is gone or belongs to a class.
 func (e *examiner) stale(host *hostFacts, v *View, m *mounts.Mount, ofPod bool) bool {
-	// staging is the RuntimeDirectory= of hotmount-stage@.service, which holds a disk's mount for a moment.
+	// staging is the RuntimeDirectory= of hotmount-stage@.service, in which a disk is mounted for a moment.
 	const staging = "/run/hotmount-stage/"
 	if v != &e.s.Host {
-		// A mount that follows a mount of the host ends together with the host's mount.
+		// A mount that propagates from the host disappears together with the host's mount.
 		follows := m.Shared != 0 && host.groups[m.Shared] || m.Master != 0 && host.groups[m.Master]
 		if follows || strings.HasPrefix(m.Path, staging) {
 			return false
@@ -206,7 +206,7 @@ func (h *hostFacts) wrongDisk(m *mounts.Mount, root string, of volume) (Level, s
 	case slices.ContainsFunc(disks, func(d *mounts.Mount) bool { return d.Dev == m.Dev && disk.IsBelow(root, d.Root) }):
 	case len(disks) > 0:
 		return Problem, "not on the disk at " + disk.Visible(disks[0].Path)
-	case of.container != "": // a container's part of any kind of volume
+	case of.container != "": // a subPath of any kind of volume
 	case m.Type == "overlay":
 		return Problem, "which is deleted with the container"
 	case provisioned().MatchString(of.name) && !h.points[point{m.Dev, root}]:
@@ -215,8 +215,8 @@ func (h *hostFacts) wrongDisk(m *mounts.Mount, root string, of volume) (Level, s
 	return "", ""
 }
 
-// rank returns how well a mount gives access to the data. A container's mount ranks highest, because it keeps data that
-// was removed elsewhere.
+// rank returns a higher number for a mount that gives better access to the data. A container's mount ranks highest,
+// because removed data is still readable through the container's mount.
 func (e *examiner) rank(h *hit) int {
 	switch {
 	case h.process().Pod != "":
@@ -291,9 +291,9 @@ func (p *Pod) words() string {
 	return words
 }
 
-// copyDirectory returns a directory for a copy, different for each finding. The advice creates the directory, and fails
-// if it exists. Two copies in one directory would overwrite each other, and cp(1) writes through symlinks that an
-// earlier copy left.
+// copyDirectory returns a directory for the copy of a finding's data. Each finding gets another directory. The command
+// in the advice creates the directory, and fails if the directory exists. Two copies in one directory would overwrite
+// each other, and cp(1) writes through symlinks that an earlier copy left.
 func (e *examiner) copyDirectory(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r == '/' || !strings.ContainsRune(plain, r) {

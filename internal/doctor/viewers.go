@@ -9,7 +9,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// judgeViewers judges what every kubelet, provisioner and daemon sees of a class directory.
+// judgeViewers adds the findings about what each kubelet, provisioner and daemon sees of a class directory.
 func (e *examiner) judgeViewers(c *disk.Class, host place, disks map[string]place) {
 	groups := e.receivers(host.mount.Shared)
 	count := map[Role]int{}
@@ -41,8 +41,8 @@ func (e *examiner) judgeViewers(c *disk.Class, host place, disks map[string]plac
 	}
 }
 
-// judgeViewer judges what one process sees of a class directory, and returns the result in the form of Seen.Sees.
-// groups are the peer groups that receive new mounts in the host's directory.
+// judgeViewer judges what one process sees of a class directory, and returns the result in the form of Seen.Sees. The
+// parameter groups has the peer groups that receive new mounts in the host's directory.
 func (e *examiner) judgeViewer(c *disk.Class, v *View, p *Process, host place, groups map[int]bool, disks map[string]place) string {
 	base := v.Bases[c.Directory]
 	f := Finding{Class: c.Name, Paths: []string{base}, Processes: []Process{*p}}
@@ -76,7 +76,7 @@ func (e *examiner) judgeViewer(c *disk.Class, v *View, p *Process, host place, g
 	return sees
 }
 
-// describeProcess describes a process.
+// describeProcess returns the role, PID and name of a process as text.
 func describeProcess(p *Process) string {
 	if p.Role == "" {
 		return fmt.Sprintf("process %d (%s)", p.PID, disk.Visible(p.Name))
@@ -138,7 +138,7 @@ func summarizePaths(paths []string) string {
 	return fmt.Sprintf("%s and %d more", disk.Visible(paths[0]), len(paths)-1)
 }
 
-// sharedBack judges whether the kubelets' mounts for pods arrive at the container runtime.
+// sharedBack adds a finding if the kubelets' mounts for pods do not propagate to the container runtime.
 func (e *examiner) sharedBack() {
 	var runtimes []*View
 	for _, v := range e.s.allViews() {
@@ -172,7 +172,7 @@ func (e *examiner) sharedBack() {
 	}
 }
 
-// arrives reports whether what is mounted below a kubelet's root directory arrives at a runtime.
+// arrives reports whether new mounts below a kubelet's root directory propagate to a container runtime.
 func (e *examiner) arrives(at place, dir string, runtimes []*View) bool {
 	groups := e.receivers(at.mount.Shared)
 	return slices.ContainsFunc(runtimes, func(r *View) bool {
@@ -181,7 +181,7 @@ func (e *examiner) arrives(at place, dir string, runtimes []*View) bool {
 	})
 }
 
-// lostVolumes returns the paths of the view's pod volumes that no runtime has.
+// lostVolumes returns the paths of the view's pod volumes that no container runtime sees.
 func (v *View) lostVolumes(runtimes []*View) []string {
 	type volumeMount struct {
 		path string

@@ -15,11 +15,12 @@ import (
 // mkfs.
 //
 // mkfs.xfs bypasses the page cache, so the kernel's counts decide. The bytes counted for the disk must equal the bytes
-// counted for mkfs.xfs, plus its log. mkfs.xfs asks the kernel to zero the log (libxfs_log_clear in xfsprogs). The
-// kernel counts the bytes of the log twice if it first asks the disk to zero them and the disk cannot, otherwise once.
+// counted for mkfs.xfs, plus the size of the XFS log. mkfs.xfs asks the kernel to zero the XFS log (libxfs_log_clear in
+// xfsprogs). If the disk fails to zero the XFS log itself, the kernel writes the zeros and counts the log twice,
+// otherwise once.
 //
-// If the counts of the disk and of mkfs.xfs differ, isOurs reads the disk again with the plan of the proof. isOurs must
-// read every byte, and find only zeros and our filesystem.
+// If the counts of the disk and of mkfs.xfs differ, isOurs reads the disk again with the plan of the proof. isOurs then
+// returns an error unless it reads every byte, and finds only zeros and hotmount's filesystem.
 //
 // mkfs.ext4 writes through the page cache, so the kernel's counts prove nothing and the disk is always read again. If
 // the reading after mkfs.ext4 is interrupted, the filesystem is not in doubt, because nothing suggests another writer.
@@ -46,7 +47,7 @@ func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uin
 		if !zeros {
 			return fmt.Errorf("%w: %s; hotmount cannot tell whether any of these writes are somebody else's, because the disk was not all zeros before", ErrWritten, counts)
 		}
-		// The doubt is recorded first, because the second reading may take long and be interrupted.
+		// The doubt about other writers is recorded before the second reading, which may take long and be interrupted.
 		o.Intent.Doubt = counts + ", and the disk was not read again to the end"
 		if err := s.deps.Intents.Amend(o.Intent); err != nil {
 			return err
@@ -78,8 +79,8 @@ func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uin
 	return s.deps.Intents.Amend(o.Intent)
 }
 
-// again verifies with a short look that the proof still holds, and that nobody has written since the proof began. With
-// a token, again compares the samples instead of a short look.
+// again returns an error if the content of the disk has changed since the proof, or anybody has written to the disk.
+// With a token, again compares samples of the content. Without a token, again compares the result of a short look.
 func (s *Session) again(ctx context.Context, o MakeOptions) error {
 	if o.Token != "" {
 		return s.verifyToken(ctx)
@@ -88,7 +89,7 @@ func (s *Session) again(ctx context.Context, o MakeOptions) error {
 	if err != nil {
 		return err
 	}
-	// The short look finds the disk blank if a half-made filesystem has lost its superblock.
+	// If a half-made filesystem has lost its superblock, a short look may find the disk blank.
 	same := c.Kind == s.proven.Kind && c.UUID == s.proven.UUID || c.Kind == disk.Blank && s.proven.Kind == disk.HalfMade
 	if !same {
 		return s.changed(fmt.Errorf("the disk was %s and is %s now: %q", s.proven.Kind, c.Kind, c.Evidence))
@@ -96,7 +97,7 @@ func (s *Session) again(ctx context.Context, o MakeOptions) error {
 	return s.isUntouched()
 }
 
-// changed returns ErrWritten if the kernel counted writes of this machine to the changed disk, otherwise ErrShared.
+// changed returns ErrWritten if the kernel counted writes of this machine to the disk, otherwise ErrShared.
 func (s *Session) changed(what error) error {
 	switch err := s.isUntouched(); {
 	case err == nil:

@@ -27,16 +27,16 @@ const (
 type ext4 struct {
 	node, uuid string
 	program    disk.MkfsExt4
-	// dry makes mkfs.ext4 write nothing. like makes mkfs.ext4 write to a file the bytes that it would write to the
-	// disk.
+	// If dry is set, mkfs.ext4 writes nothing (-n). If like is set, mkfs.ext4 writes to a file the bytes that it would
+	// write to the disk.
 	dry, like bool
 }
 
-// args is the only place where arguments for mkfs.ext4 are put together.
+// args returns the arguments of mkfs.ext4.
 //
-// With -F, mkfs.ext4 would accept a disk that is in use, so args never contains -F. mkfs.ext4 asks before it overwrites
-// something, but only on a terminal. mkfs.ext4 does not prove that the disk is blank: only hotmount does. Discard is
-// disabled, as with mkfs.xfs.
+// With -F, mkfs.ext4 would accept a disk that is in use, so args never contains -F. Without a terminal, mkfs.ext4
+// overwrites content without a question, so hotmount itself proves that the disk is blank. The options of mkfs.ext4
+// disable discard, like those of mkfs.xfs.
 //
 // The kernel zeroes the inode tables later, when the filesystem is in use. On a large disk, zeroing in mkfs.ext4 would
 // take hours. Checksums protect the inode tables until the kernel has zeroed them. The journal is zeroed. The seed of
@@ -55,7 +55,7 @@ func (e ext4) args() []string {
 	}
 	args = append(args, "-b", "4096", "-O", "metadata_csum")
 	for _, o := range e.program.Options {
-		// mkfs.ext4 uses only the last -E.
+		// mkfs.ext4 uses only the last -E option, so args joins the values of all -E options.
 		if values, ok := strings.CutPrefix(o, "-E "); ok {
 			extended = append(extended, values)
 			continue
@@ -76,8 +76,8 @@ func (e ext4) run(ctx context.Context, r run.Runner) ([]string, uint64, error) {
 	return runMkfs(ctx, r, run.Command{Path: mkfsExt4, Args: e.args(), Env: e.env(), Timeout: MkfsTime}, e.dry)
 }
 
-// onFile runs mkfs.ext4 on a sparse file of the disk's size. onFile returns the open file, whose name is already
-// removed.
+// onFile runs mkfs.ext4 on a sparse file of the disk's size. onFile removes the name of the file and returns the open
+// file.
 func (s *Session) onFile(ctx context.Context, r run.Runner, e ext4) (*os.File, error) {
 	f, err := s.sys.temp()
 	if err != nil {
@@ -97,8 +97,8 @@ func (s *Session) onFile(ctx context.Context, r run.Runner, e ext4) (*os.File, e
 	return f, nil
 }
 
-// ownFilesystem describes the intent's filesystem, a part of which may be on the disk. For an ext4 filesystem, Like
-// returns a file on which mkfs.ext4 has written the same bytes as on the disk.
+// ownFilesystem describes the filesystem of the intent, which may be on the disk in whole or in part. For an ext4
+// filesystem, Like returns a file on which mkfs.ext4 has written the same bytes as on the disk.
 func (s *Session) ownFilesystem(i *disk.Intent) probe.Own {
 	return probe.Own{Type: i.Type(), UUID: i.UUID, Like: func(ctx context.Context) (io.ReaderAt, error) {
 		if s.like != nil && s.likeOf == i {
@@ -131,7 +131,7 @@ func (d ext4Dry) run(ctx context.Context, r run.Runner) ([]string, uint64, error
 	return nil, 0, err
 }
 
-// sameExt4 reports whether mkfs.ext4 would write the same bytes with the parameters a as with the parameters b.
+// sameExt4 reports whether mkfs.ext4 would write the same bytes with the two sets of parameters.
 func sameExt4(a, b *disk.MkfsExt4) bool {
 	return a != nil && b != nil && a.Owner == b.Owner && a.Time == b.Time && slices.Equal(a.Options, b.Options)
 }
@@ -150,7 +150,8 @@ func rootMode(i *disk.Intent) (uint16, error) {
 
 // setRootMode gives the root directory the intent's mode, unless the filesystem was already mounted and so may be in
 // use. debugfs changes only one sector, so a crash leaves either the old or the new mode. The exit code of debugfs does
-// not show whether the write succeeded. setRootMode calls allowed only if debugfs must write.
+// not show whether the write succeeded. setRootMode calls the function allowed only if the mode must change, and
+// returns its error.
 func (s *Session) setRootMode(ctx context.Context, i *disk.Intent, allowed func() error) error {
 	mode, err := rootMode(i)
 	if err != nil || mode == 0 {

@@ -40,9 +40,9 @@ func (l *loop) root() string {
 	return sh(l.t, "debugfs -R 'stat <2>' "+l.facts.Node()+" 2>/dev/null | grep -oE '(Mode|User|Group): *[0-9]+' | tr -s '\\n ' ' '")
 }
 
-// TestRealExt4Mode checks that hotmount sets the mode that mkfs.ext4 cannot set. If debugfs was killed, the next look
-// sets the mode in one write. hotmount does not change a filesystem that was already mounted, or that may belong to
-// another disk.
+// TestRealExt4Mode checks that hotmount sets the mode that mkfs.ext4 cannot set. After debugfs was killed, hotmount
+// must set the mode with one write at the next look. hotmount must not change a filesystem that was already mounted, or
+// that may belong to another disk.
 func TestRealExt4Mode(t *testing.T) {
 	const before = "Mode: 0755 User: 1000 Group: 2000"
 	for name, tc := range map[string]struct {
@@ -77,8 +77,8 @@ func TestRealExt4Mode(t *testing.T) {
 			}
 		}
 	}
-	// While formatting is switched off, hotmount does not write the missing mode, and the intent stays. If the mode is
-	// already right, the intent ends.
+	// While formatting is switched off, hotmount must not write a missing mode, and the intent must stay. If the root
+	// directory already has the right mode, the intent must end.
 	off := errors.New("the hold file is there")
 	held := ext4Loop(t, 300<<20)
 	if !held.killedBy(crash{n: 1, debugfs: true}) {
@@ -174,7 +174,7 @@ func TestRealExt4Crash(t *testing.T) {
 }
 
 // TestRealExt4SuperblockIsLast checks that mkfs.ext4 writes the superblock last. If mkfs.ext4 is killed before the
-// write of the superblock, no tool recognises anything. A filesystem that a tool recognises is whole.
+// write of the superblock, blkid must find nothing. A filesystem that blkid recognises must be whole.
 func TestRealExt4SuperblockIsLast(t *testing.T) {
 	n := 52
 	for ; ; n++ {
@@ -193,8 +193,8 @@ func TestRealExt4SuperblockIsLast(t *testing.T) {
 }
 
 // TestRealExt4Foreign checks that hotmount does not recognise the remains of a killed mkfs.ext4 if anything else is on
-// the disk. A node with another intent does not recognise the remains at all. hotmount does not change a disk with
-// remains that it does not recognise.
+// the disk. A node with another intent must not recognise the remains of mkfs.ext4. hotmount must not change a disk
+// with remains that it does not recognise.
 func TestRealExt4Foreign(t *testing.T) {
 	for name, tc := range map[string]struct {
 		script string
@@ -228,7 +228,8 @@ func TestRealExt4Foreign(t *testing.T) {
 	}
 }
 
-// TestRealExt4Confirmed formats disks with content by token. Afterwards no tool recognises the old content.
+// TestRealExt4Confirmed formats disks with content by token. After a format by token, wipefs must find only the ext4
+// filesystem.
 func TestRealExt4Confirmed(t *testing.T) {
 	for name, script := range map[string]string{
 		"xfs": "mkfs.xfs -q $d", "gpt": "echo ',,' | sfdisk -q -X gpt $d; blockdev --rereadpt $d || true", "swap": "mkswap -q $d", "random": "dd if=/dev/urandom of=$d bs=1M count=200 oflag=direct", "lvm": "pvcreate -qq -y $d",

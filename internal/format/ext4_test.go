@@ -68,7 +68,7 @@ func TestExt4IsAskedFirst(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
 				ran := false
-				// On the disk, mkfs.ext4 -n would send a flush, which counts as a write.
+				// mkfs.ext4 -n must not run on the disk, because its flush counts as a write.
 				ext4Dry := strings.Replace("/usr/sbin/mkfs.ext4 -n "+ext4Args, "/dev/vdb", w.image+".like", 1)
 				for line, answer := range map[string]runtest.Answer{dryLine: tc.xfs, ext4Dry: tc.dry} {
 					if answer == nil {

@@ -1,12 +1,12 @@
 // Package format makes filesystems on blank disks. Only package format writes to disks, through mkfs.xfs, mkfs.ext4 and
 // debugfs. The caller chooses the disk, and runs a process for each disk. Package format itself proves that the disk is
-// blank, and gives up at the first doubt.
+// blank, and ends the format with an error at the first doubt.
 //
-// The steps of a session are Open, Prove, Make and Close. A session keeps a descriptor on the disk open, so the kernel
-// gives the name of a pulled disk to no other disk.
+// The steps of a session are Open, Prove, Make and Close. A session keeps the disk open, so the kernel does not give
+// the name of a pulled disk to another disk.
 //
-// The proof depends on the disk sequence number, the size and the kernel's count of writes. If the number, the size or
-// the count has changed right before mkfs, or a write is in flight, nothing is written.
+// The proof depends on the disk sequence number, the size and the kernel's count of writes. Nothing is written if the
+// disk sequence number, the size or the count of writes has changed, or if a write is in flight.
 package format
 
 import (
@@ -29,8 +29,8 @@ var (
 	ErrBusy = errors.New("somebody else uses the disk")
 	// ErrWritten reports that another process wrote to the disk during the proof or the format.
 	ErrWritten = errors.New("somebody writes to the disk")
-	// ErrRefused reports that mkfs refuses the disk, or an option of the class, before it writes. Another attempt with
-	// the same disk and options would also fail.
+	// ErrRefused reports that mkfs refuses the disk, or an option of the class, before it writes. ErrRefused is
+	// permanent: mkfs refuses the same disk with the same options again.
 	ErrRefused = errors.New("mkfs refuses the disk")
 	// ErrMade reports that a filesystem was made with the operator's token, but cannot be used yet. For example, tools
 	// may still find old content on the disk besides the new filesystem.
@@ -49,12 +49,13 @@ type Intents interface {
 	Begin(disk.Intent) error
 	// Amend changes a recorded intent.
 	Amend(disk.Intent) error
-	// End removes the intent and records the result. failure is nil if the filesystem was made.
+	// End removes the intent and records the result. The argument failure is nil if the filesystem was made, otherwise
+	// the reason of the failure.
 	End(uuid string, failure error) error
 }
 
-// Deps are the dependencies of a session. Intents may be nil if the session only proves. Progress and ReadAgain may be
-// nil.
+// Deps are the dependencies of a session. Intents may be nil in a session that never calls Make. Progress and ReadAgain
+// may be nil.
 type Deps struct {
 	Runner run.Runner
 	// Writes reads Facts.Writes of the disk from the kernel. Writes first reads how many writes and discards are in
@@ -62,13 +63,13 @@ type Deps struct {
 	Writes func() (done, inFlight uint64, err error)
 	// Bytes reads from the kernel how many bytes were read from the disk and how many were written to it.
 	Bytes func() (read, written uint64, err error)
-	// Settle is how long no process may have written to the disk before mkfs. If Settle is zero, no process may write
+	// Settle is the time before mkfs in which no process may write to the disk. If Settle is zero, no process may write
 	// while the disk is read.
 	Settle time.Duration
 	// SecondLook is the time from mkfs to a second reading of the filesystem, which must be unchanged. The second
 	// reading finds the writes of another machine that formats the disk at the same time.
 	SecondLook time.Duration
-	// Rate and Progress are used as in probe.Source.
+	// Rate and Progress have the same meaning as in probe.Source.
 	Rate     uint64
 	Progress func(context.Context, probe.Progress)
 	// ReadAgain waits until the whole disk may be read once more after mkfs. ReadAgain returns the Progress function
@@ -82,9 +83,9 @@ type Deps struct {
 	Log func(msg string, evidence ...string)
 }
 
-// lockTime is how long to wait for udev, which holds a shared lock while it probes (systemd.io/BLOCK_DEVICE_LOCKING).
-// lockEvery is the time between two attempts to lock, because flock(2) cannot wait with a context. udev also retries
-// its lock at intervals.
+// lockTime is how long a session waits for the disk's lock. udev may hold a shared lock on the disk while udev probes
+// the disk (systemd.io/BLOCK_DEVICE_LOCKING). lockEvery is the time between two attempts to lock, because flock(2)
+// cannot wait with a context. udev also retries its lock at intervals.
 const (
 	lockTime  = 30 * time.Second
 	lockEvery = 100 * time.Millisecond
@@ -100,26 +101,27 @@ type Session struct {
 	// disk, or nil after its release for mkfs.
 	keep, excl *os.File
 
-	// like is a file with the bytes that mkfs.ext4 writes for the intent likeOf, or nil if nothing has needed the file
-	// yet.
+	// like is a file with the bytes that mkfs.ext4 writes, or nil until ownFilesystem needs the file. likeOf is the
+	// intent for which mkfs.ext4 wrote the file.
 	like   *os.File
 	likeOf *disk.Intent
 
-	// proven is the content that Prove found. plan is the plan by which Prove read the disk.
+	// proven is the content that Prove found. plan states which bytes of the disk Prove read.
 	proven disk.Content
 	plan   probe.Plan
 	// samples is the digest of the samples that were read when the token was verified. writes is the kernel's count of
 	// writes before the content was read.
 	samples [sha256.Size]byte
 	writes  uint64
-	// written is what Deps.Bytes returned before the proof as the number of bytes written to the disk. counted reports
+	// written is the number of bytes written to the disk that Deps.Bytes returned before the proof. counted reports
 	// whether the kernel counted the proof's reads.
 	written uint64
 	counted bool
 }
 
 // Open opens the disk, claims it and takes the shared lock. Open fails with ErrBusy if another process has claimed the
-// disk. Open also fails unless the disk has the device number, disk sequence number and size in f.
+// disk. Open also fails if the disk does not have the device number, disk sequence number and size that the facts f
+// name.
 func Open(ctx context.Context, f disk.Facts, d Deps) (*Session, error) {
 	return open(ctx, f, d, linux{})
 }
@@ -142,7 +144,7 @@ func (s *Session) open(ctx context.Context) (err error) {
 		}
 		return err
 	}
-	// A device name may lead to another disk by now, so keep and excl must both be verified.
+	// The device name may lead to another disk by now, so open checks the disk behind each of the two descriptors.
 	for _, f := range []*os.File{s.keep, s.excl} {
 		if err := s.isSame(f); err != nil {
 			return err
@@ -165,7 +167,7 @@ func (s *Session) Close() error {
 	return err
 }
 
-// release ends the exclusive claim. The descriptor keep stays open.
+// release ends the exclusive claim on the disk. The session keeps its other descriptor on the disk open.
 func (s *Session) release() error {
 	if s.excl == nil {
 		return nil
@@ -189,7 +191,7 @@ func (s *Session) lock(ctx context.Context, how int) error {
 	}
 }
 
-// wait waits for the time d. If ctx ends first, wait returns the cause.
+// wait waits for the time d. If the context ends earlier, wait returns the cause of the context.
 func wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

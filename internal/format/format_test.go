@@ -36,7 +36,7 @@ const (
 	other = "99999999-1111-4222-8333-abcdefabcdef"
 	size  = 40 << 20
 
-	ourUUID = uuid // another name for uuid, for functions with a parameter named uuid
+	ourUUID = uuid // the value of uuid, for functions whose parameter uuid hides the constant
 
 	wipefsLine  = "/usr/sbin/wipefs -n -J /dev/vdb"
 	blkidLine   = "/usr/sbin/blkid -p -o udev /dev/vdb"
@@ -49,7 +49,8 @@ const (
 
 // world is a disk in a file, with everything else that a session uses.
 type world struct {
-	// claimed is the exclusively opened file. other is the identity of claimed, or nil if claimed is the disk itself.
+	// claimed is the file that the session opened exclusively. other is the identity of claimed, or nil if claimed is
+	// the disk itself.
 	claimed *os.File
 	other   *identity
 	*runtest.Runner
@@ -59,7 +60,7 @@ type world struct {
 	intent
 	// mu guards the fields that change while a session waits for the settle time.
 	mu        sync.Mutex
-	running   sync.Mutex // guards the record of commands while tools start
+	running   sync.Mutex // guards the record of the commands, because tools start at the same time
 	now       identity
 	nodeDev   disk.Dev
 	writes    uint64
@@ -73,14 +74,14 @@ type world struct {
 	counters  error
 	lts       bool
 	openErr   map[bool]error
-	off       error // the error if formatting is switched off
+	off       error // the reason why formatting is switched off, or nil
 	story     []string
 
 	readAgain func(context.Context) (func(context.Context, probe.Progress), error)
 	log       []string
 }
 
-// intent records the calls to the store.
+// intent is an Intents that records the calls of a session.
 type intent struct {
 	last                       disk.Intent
 	beginErr, endErr, amendErr error
@@ -161,7 +162,7 @@ func super(t *testing.T, name, uuid string) []byte {
 	return b
 }
 
-// inGroups sets the number of allocation groups in the superblock.
+// inGroups sets the number of allocation groups in an XFS superblock.
 func inGroups(b []byte, n uint32) {
 	binary.BigEndian.PutUint32(b[84:], size/4096/n)
 	binary.BigEndian.PutUint32(b[88:], n)
@@ -234,7 +235,7 @@ func (w *world) count() (done, inFlight uint64, err error) {
 	return w.writes, w.inFlight, w.counters
 }
 
-// moved implements Deps.Bytes. Before each call of moved, a read is counted.
+// moved implements Deps.Bytes. Each call of moved first counts a read of 4 KiB.
 func (w *world) moved() (read, written uint64, err error) {
 	if !w.uncounted {
 		w.read += 4096
@@ -315,8 +316,8 @@ func (w *world) mkfsRan() bool {
 }
 
 // TestDriverThatDoesNotCount checks that nothing is written if the kernel has not counted the reads of the proof. A
-// driver that does not count reads would not count writes of other processes either. Even with a token nothing is
-// written.
+// driver that does not count reads would not count writes of other processes either. Even with a token, hotmount must
+// write nothing to a disk whose driver does not count.
 func TestDriverThatDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -368,8 +369,8 @@ func TestBlankDisk(t *testing.T) {
 	}
 }
 
-// TestWritesOfWhatWasRead checks that Writes returns the count from before the reading, plus only the writes of
-// mkfs.xfs.
+// TestWritesOfWhatWasRead checks that Writes returns the count of writes from before the reading. After Make, Writes
+// must return the count from right after mkfs.xfs.
 func TestWritesOfWhatWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -454,14 +455,14 @@ func TestObstacles(t *testing.T) {
 	const unanswered = "somebody writes to the disk: 1 writes are not complete yet"
 	for _, tc := range []struct {
 		name string
-		// before runs before Open, and between runs between Prove and Make.
+		// The function before is called before Open, and the function between is called after Prove and before Make.
 		before, between func(*world)
 		blank           string
 		recover         bool
 		err             string
-		// byte reports that the obstacle is a byte beyond the first 4 KiB.
+		// If byte is set, the obstacle is a byte other than zero beyond the first 4 KiB of the disk.
 		byte bool
-		// begun reports that the intent was recorded and must be removed again.
+		// If begun is set, Make records the intent before it finds the obstacle, and must remove the intent.
 		begun bool
 	}{
 		// Obstacles for Open.
@@ -474,7 +475,7 @@ func TestObstacles(t *testing.T) {
 		{name: "another device node", before: func(w *world) { w.nodeDev.Minor = 32 }, err: "/dev/vdb is device number 254:32"},
 		{name: "locked by somebody", before: func(w *world) { w.lockedBy(unix.LOCK_EX) }, err: "locked for 30s"},
 
-		// Obstacles when the disk is read.
+		// Obstacles while Prove reads the disk.
 		{name: "a byte at the start", before: func(w *world) { w.put(0, []byte{1}) }, err: "not proven"},
 		{name: "a byte at the end", byte: true, before: func(w *world) { w.put(size-1, []byte{1}) }, err: "not proven"},
 		{name: "a byte in the middle", byte: true, before: func(w *world) { w.put(size/2, []byte{1}) }, err: "not proven"},
@@ -642,7 +643,7 @@ func (w *world) lockedBy(how int) {
 	}
 }
 
-// whenRun calls the function do when the command runs for the first time.
+// whenRun calls a function when the given command runs for the first time.
 func (w *world) whenRun(line string, do func(*world)) {
 	answer := map[string]runtest.Answer{blkidLine: runtest.Print("", 2), dryLine: runtest.Print("", 0)}[line]
 	w.On(line, func(c run.Command) (run.Result, error) {
@@ -652,7 +653,7 @@ func (w *world) whenRun(line string, do func(*world)) {
 	})
 }
 
-// after calls the function do when the time d has passed since the first read.
+// after calls a function when the given time has passed since the first run of blkid.
 func (w *world) after(d time.Duration, do func(*world)) {
 	w.whenRun(blkidLine, func(w *world) {
 		time.AfterFunc(d, func() {
@@ -823,9 +824,9 @@ func TestMkfsGoesWrong(t *testing.T) {
 	}
 }
 
-// TestSecondLook checks that a filesystem is not ours if another machine made one at the same time and wrote last. A
-// filesystem is not ours either if a process on this machine has written, or begun to write, after mkfs. The intent
-// records the doubt, because the next look may find the filesystem whole.
+// TestSecondLook checks that Make returns an error if another machine formats the disk at the same time and writes
+// last. Make must also return an error if a process on this machine has written, or begun to write, after mkfs. The
+// intent must record the doubt, because the next look may find the filesystem whole.
 func TestSecondLook(t *testing.T) {
 	for name, tc := range map[string]struct {
 		later func(*world)
@@ -898,8 +899,8 @@ func TestOwnWritesAreNoOthers(t *testing.T) {
 	})
 }
 
-// TestClaimOfAnotherDisk checks that Open notices if the device name leads to another disk when Open opens the name for
-// the second time.
+// TestClaimOfAnotherDisk checks that Open returns an error if the device name leads to another disk when Open claims
+// the disk.
 func TestClaimOfAnotherDisk(t *testing.T) {
 	w := newWorld(t)
 	other := w.now
@@ -910,7 +911,8 @@ func TestClaimOfAnotherDisk(t *testing.T) {
 	}
 }
 
-// TestOwnIsOfOneDisk checks that the UUID of an intent is ours only on the intent's own disk.
+// TestOwnIsOfOneDisk checks that the UUID of an intent identifies hotmount's own filesystem only on the disk of the
+// intent.
 func TestOwnIsOfOneDisk(t *testing.T) {
 	w := newWorld(t)
 	w.facts.Standing.Intent = &disk.Intent{UUID: ourUUID}
@@ -1087,7 +1089,7 @@ func TestMadeByToken(t *testing.T) {
 }
 
 // TestOver checks that an intent still records an overwrite by token when the filesystem is made again. Without the
-// record of the overwrite, a copy of the disk could pass for the disk, and old data for data of another writer.
+// recorded overwrite, hotmount could take a copy of the disk for the disk, or old data for data of another writer.
 func TestOver(t *testing.T) {
 	for name, tc := range map[string]struct {
 		former *disk.Intent
@@ -1159,9 +1161,9 @@ func TestOverwritten(t *testing.T) {
 }
 
 // TestWrittenDuringMkfs checks that a write by another process between the last look and the end of mkfs is found. The
-// kernel's count of requests does not show a write during mkfs, but its count of bytes does. If every byte is read
-// again, a doubtful count does not hold the disk. If only samples are read, or if the disk was not all zeros, a
-// doubtful count holds the disk.
+// kernel's count of written bytes shows a foreign write during mkfs, but its count of requests does not. If hotmount
+// reads every byte again, a doubtful count of writes must not hold the disk. If hotmount reads only samples, or if the
+// disk was not all zeros, a doubtful count of writes must hold the disk.
 func TestWrittenDuringMkfs(t *testing.T) {
 	const gib = 1 << 30
 	const unread = -1 // an offset outside all samples
@@ -1170,7 +1172,7 @@ func TestWrittenDuringMkfs(t *testing.T) {
 		size  int64
 		over  bool
 		asks  bool
-		// nowhere is the message if no reading finds the extra bytes, or empty if hotmount then accepts the disk.
+		// nowhere is the expected message if no reading finds the extra bytes, or empty if hotmount must use the disk.
 		nowhere string
 	}{
 		"full":            {"full", size, false, true, ""},
@@ -1182,7 +1184,7 @@ func TestWrittenDuringMkfs(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		counted int64 // bytes counted besides those that mkfs.xfs wrote; zeros that mkfs.xfs wrote count once
-		at      int64 // offset of another process's bytes, 0 for none
+		at      int64 // offset in bytes at which another process writes, or 0 for no write
 	}{
 		"nobody":                            {0, 0},
 		"nobody, zeros counted twice":       {64 << 20, 0},
@@ -1196,7 +1198,7 @@ func TestWrittenDuringMkfs(t *testing.T) {
 		differ := tc.counted%(64<<20) != 0
 		for plan, p := range plans {
 			if p.size > gib && tc.counted != 0 && tc.at != unread {
-				continue // the result is the same as for 1 GiB, and the samples of a large disk take long to read
+				continue // this saves the slow reading of 100 GiB, because a disk of 1 GiB has the same result
 			}
 			t.Run(plan+", "+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -1273,8 +1275,8 @@ func TestNotReadAgain(t *testing.T) {
 	})
 }
 
-// TestTokenIsForAllThatWasRead checks that a token covers every byte that Prove reads, not only the samples. The token
-// must cover all bytes, because the kernel's count does not show writes of another machine.
+// TestTokenIsForAllThatWasRead checks that a token covers every byte that Prove reads, not only the samples. The
+// kernel's count of writes does not show writes of another machine, but a digest of all bytes does.
 func TestTokenIsForAllThatWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -1399,8 +1401,8 @@ func TestIntentThatStaysIsLogged(t *testing.T) {
 	})
 }
 
-// TestRecoveryKeepsItsIntent checks that a cancelled recovery keeps the intent. Without the intent, the half-made
-// filesystem would look like one of another machine.
+// TestRecoveryKeepsItsIntent checks that a cancelled recovery keeps the intent. Without the intent, hotmount would take
+// its own half-made filesystem for the filesystem of another machine.
 func TestRecoveryKeepsItsIntent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -1416,7 +1418,7 @@ func TestRecoveryKeepsItsIntent(t *testing.T) {
 }
 
 // TestNewIntentOverACopyIsTakenBack checks that a cancelled format removes its new intent, because nothing was written.
-// On a copy of a disk, the intent of the original disk makes no difference.
+// On a copy of a disk, hotmount must ignore the intent of the original disk.
 func TestNewIntentOverACopyIsTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -1483,7 +1485,7 @@ func TestNothingWithoutProof(t *testing.T) {
 		if err := s.Make(t.Context(), w.makeOptions(false)); err == nil {
 			t.Error("formatted without a proof")
 		}
-		// A failed proof invalidates an earlier proof.
+		// If a second proof fails, the first proof of the session is no longer valid.
 		if _, err := s.Prove(t.Context(), "full"); err != nil {
 			t.Fatal(err)
 		}
@@ -1572,8 +1574,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestForceStandsOnce checks that only args adds -f. The option -f occurs once in the code, so that one place decides
-// when to use it.
+// TestForceStandsOnce checks that only args adds -f. The option -f must occur only once in the code of package format.
 func TestForceStandsOnce(t *testing.T) {
 	var files []string
 	for _, dir := range []string{"..", "../../cmd"} {

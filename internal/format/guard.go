@@ -13,14 +13,14 @@ import (
 )
 
 // lts is the path of the mkfs.xfs configuration file with the features that Linux 6.1 and Debian 12's xfs_repair
-// support (mkfs.xfs(8), "-c options="). The file has a line for each feature that the installed mkfs.xfs may choose, so
-// a newer mkfs.xfs brings a newer file.
+// support (mkfs.xfs(8), "-c options="). xfsprogs brings the file, so the file has a line for each feature that the
+// installed mkfs.xfs may choose.
 const lts = "/usr/share/xfsprogs/mkfs/lts_6.1.conf"
 
-// guard keeps out XFS features that not every supported kernel can mount. The zero value is for an older mkfs.xfs,
-// which chooses only features that every supported kernel can mount.
+// guard switches off the XFS features that some supported kernels cannot mount. The zero guard is for mkfs.xfs before
+// version 6.5, which chooses only features that every supported kernel can mount.
 type guard struct {
-	// file is lts, or empty if the file lts is missing. features are the features to set, from the file lts or from
+	// file is the path lts, or empty if no file is there. features are the features to set, from the file or from
 	// ltsFeatures.
 	file     string
 	features []feature
@@ -37,8 +37,8 @@ func (f feature) isNamedIn(class []string) bool {
 	})
 }
 
-// ltsFeatures replace the file lts if it is missing. since is the minor version of mkfs.xfs 6 that brought the option,
-// or 5 for all older options (doc/CHANGES in xfsprogs).
+// ltsFeatures replace the mkfs.xfs configuration file lts if the file is missing. since is the minor version of
+// mkfs.xfs 6 that brought the option, or 5 for all older options (doc/CHANGES in xfsprogs).
 var ltsFeatures = []struct {
 	feature
 	since int
@@ -49,8 +49,8 @@ var ltsFeatures = []struct {
 }
 
 // chooseGuard returns the guard for the installed mkfs.xfs. From version 6.5 on, mkfs.xfs enables features by default
-// that not every supported kernel can mount. mkfs.xfs 6.1.0 does not accept its own file lts, in which nrext64 is in
-// the wrong section.
+// that some supported kernels cannot mount. mkfs.xfs 6.1.0 does not accept its own configuration file lts, in which
+// nrext64 is in the wrong section.
 func chooseGuard(ctx context.Context, r run.Runner, sys system) (guard, error) {
 	c := run.Command{Path: mkfs, Args: []string{"-V"}, Timeout: MkfsTime}
 	res, err := r.Run(ctx, c)

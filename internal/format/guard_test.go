@@ -26,8 +26,8 @@ func newest(t *testing.T) guard {
 	return guard{lts, features}
 }
 
-// TestNewestFeatures checks the list ltsFeatures, which replaces a missing file lts. The list must equal the file of
-// Debian's newest xfsprogs, and have every feature of the installed file.
+// TestNewestFeatures checks the list ltsFeatures, which replaces a missing file lts. The list ltsFeatures must equal
+// the configuration file of Debian's newest xfsprogs, and have every feature of the installed configuration file.
 func TestNewestFeatures(t *testing.T) {
 	var known []feature
 	for _, f := range ltsFeatures {
@@ -45,7 +45,8 @@ func TestNewestFeatures(t *testing.T) {
 		t.Error(err)
 	}
 	for _, f := range installed {
-		// xfsprogs 6.1.0 has nrext64 in the wrong section, and gets no features.
+		// The configuration file of xfsprogs 6.1.0 has nrext64 in the wrong section, so chooseGuard must not use the
+		// file.
 		if !slices.Contains(known, f) && f != (feature{"-m", "nrext64", "0"}) {
 			t.Errorf("%s has %v", lts, f)
 		}
@@ -99,8 +100,9 @@ func TestParseFeatures(t *testing.T) {
 	}
 }
 
-// TestClassFeatures checks that an option of the class replaces the option in the file. mkfs.xfs refuses an option that
-// is given twice ("-m reflink option respecified"). An option of the class does not switch on any other feature.
+// TestClassFeatures checks that an option of the class replaces the same feature in the mkfs.xfs configuration file.
+// mkfs.xfs refuses an option that is given twice ("-m reflink option respecified"). If a class sets one feature, all
+// other features must stay as in the mkfs.xfs configuration file.
 func TestClassFeatures(t *testing.T) {
 	g := newest(t)
 	for want, class := range map[string][]string{

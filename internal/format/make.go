@@ -16,18 +16,18 @@ import (
 
 // MakeOptions are the options of Make.
 type MakeOptions struct {
-	// Intent is recorded before the first write. The UUID of Intent becomes the UUID of the filesystem. Make itself
-	// sets Intent.Over and Intent.Was.
+	// Intent is recorded before the first write. The UUID of Intent becomes the UUID of the filesystem. Make sets
+	// Intent.Over and Intent.Was, so the caller need not.
 	Intent disk.Intent
 	// RecoverHalfMade lets Make repeat the format of the half-made filesystem that Prove found. The half-made
-	// filesystem must have the UUID of the intent. The UUID was chosen at random and recorded before the first write,
-	// so it proves that the filesystem is ours.
+	// filesystem must have the UUID of the intent. The intent's UUID was random and recorded before the first write, so
+	// it proves that hotmount made the filesystem.
 	//
-	// The proof holds after any number of crashes: mkfs.xfs writes only zeros and structures with the intent's UUID.
-	// With the intent's Ext4 parameters, mkfs.ext4 writes the same bytes each time.
+	// Crashes do not weaken the proof, because mkfs.xfs writes only zeros and structures with the intent's UUID.
+	// mkfs.ext4 writes the same bytes each time that it runs with the parameters in the intent.
 	RecoverHalfMade bool
-	// Token is the operator's token, or empty for none. A token lets Make overwrite whatever Prove found. Token must
-	// equal what Session.Token returns for Boot.
+	// Token is the operator's token, or empty for none. A token lets Make overwrite whatever Prove found. Make accepts
+	// only the token that Session.Token returns for Boot.
 	Token, Boot string
 	// Mkfs are the class's options for mkfs.xfs, which package config has checked. Proto is the path of a prototype
 	// file (Prototype), or empty for none. Options for mkfs.ext4 are in the intent.
@@ -35,16 +35,17 @@ type MakeOptions struct {
 	Proto string
 }
 
-// Writes returns the value that Facts.Writes had before the first read of Prove. After Make, Writes returns the value
-// from before the filesystem was read back. While Facts.Writes stays the same, the content of the disk stays the same.
+// Writes returns the kernel's count of writes (Facts.Writes) from before the first read of Prove. After Make, Writes
+// returns the count from before the new filesystem was read back. While Facts.Writes stays the same, the content of the
+// disk stays the same.
 func (s *Session) Writes() uint64 { return s.writes }
 
-// Make makes an XFS, or the ext4 filesystem of the intent. Make needs a proof that the disk is blank, our own half-made
-// filesystem, or the operator's token.
+// Make makes an XFS, or the ext4 filesystem of the intent. Make needs a disk that is proven blank or holds hotmount's
+// own half-made filesystem. On any other disk, Make needs the operator's token.
 //
-// When Make returns nil, the finished filesystem has been read back from the disk. The session ends, with or without an
-// error. After an error before mkfs starts, nothing is written and a new intent is removed. If mkfs or a later step
-// fails, the intent stays, except with ErrMade.
+// When Make returns nil, the finished filesystem has been read back from the disk. After Make, the caller must close
+// the session, also if Make failed. If a step before mkfs fails, nothing is written and Make removes a new intent. If
+// mkfs or a later step fails, the intent stays. Make returns ErrMade only after the end of the intent.
 func (s *Session) Make(ctx context.Context, o MakeOptions) error {
 	err := s.make(ctx, o)
 	if errors.Is(err, ErrMade) {
@@ -56,7 +57,7 @@ func (s *Session) Make(ctx context.Context, o MakeOptions) error {
 	return nil
 }
 
-// making returns the dry run of mkfs.xfs with the options o.
+// making returns the dry run of mkfs.xfs with the caller's options.
 func (o *MakeOptions) making(node string, g guard) making {
 	return making{node: node, uuid: o.Intent.UUID, guard: g, class: o.Mkfs, proto: o.Proto, dry: true, overwrite: o.RecoverHalfMade || o.Token != ""}
 }
@@ -66,8 +67,8 @@ type mkfsRun interface {
 	run(context.Context, run.Runner) (lines []string, wrote uint64, err error)
 }
 
-// runs returns the dry runs and the run that writes. The dry runs write nothing and must succeed first. mkfs.ext4
-// checks the disk's content only if it can ask a person, so a dry run of mkfs.xfs checks the content for ext4, too.
+// runs returns the dry runs and the run that writes. The dry runs write nothing, and must succeed before the run that
+// writes. Without a terminal, mkfs.ext4 does not check the disk's content, so a dry run of mkfs.xfs does.
 func (s *Session) runs(ctx context.Context, o MakeOptions) (dry []mkfsRun, real mkfsRun, err error) {
 	if o.Intent.Ext4 == nil {
 		g, err := chooseGuard(ctx, s.deps.Runner, s.sys)
@@ -130,8 +131,8 @@ func title(o *MakeOptions) string {
 	return "XFS"
 }
 
-// checkOptions refuses options that a class may not give. Package config has already refused such options. checkOptions
-// is the last check before the format.
+// checkOptions refuses options that a class may not give. Package config has the same check, and checkOptions repeats
+// it right before the format.
 func checkOptions(o *MakeOptions) error {
 	class, kind := o.Mkfs, o.Intent.Type()
 	if kind == disk.Ext4 {
@@ -164,7 +165,7 @@ func (s *Session) rehearse(ctx context.Context, o MakeOptions, dry []mkfsRun) er
 	}
 	for _, m := range dry {
 		if _, _, err := m.run(ctx, s.deps.Runner); err != nil {
-			// If the content of the disk has just changed, mkfs refuses the disk because of the change.
+			// If mkfs refuses the disk because its content has just changed, rehearse reports the change instead.
 			if now := s.again(ctx, o); now != nil {
 				return fmt.Errorf("%w: %v", now, err)
 			}
@@ -186,7 +187,7 @@ func (s *Session) recordIntent(ctx context.Context, o *MakeOptions) error {
 		return err
 	}
 	if err := s.again(ctx, *o); err != nil {
-		// The filesystem of an earlier intent with the same UUID may be on the disk.
+		// An earlier intent with the same UUID stays, because its half-made filesystem may be on the disk.
 		if former == nil || former.UUID != o.Intent.UUID {
 			err = errors.Join(err, s.deps.Intents.End(o.Intent.UUID, err))
 		}
@@ -195,11 +196,11 @@ func (s *Session) recordIntent(ctx context.Context, o *MakeOptions) error {
 	return nil
 }
 
-// confirm reads the filesystem back twice, and returns an error unless the filesystem is whole and nobody else has
-// written.
+// confirm reads the new filesystem back twice. confirm returns an error if the filesystem is not whole, or if anybody
+// except mkfs has written to the disk.
 func (s *Session) confirm(ctx context.Context, o *MakeOptions, wrote uint64) error {
 	kind := o.Intent.Type()
-	// The page cache may still hold writes of mkfs.
+	// The page cache may still hold writes of mkfs, which the kernel has not counted yet.
 	if err := s.sys.writeOut(s.keep); err != nil {
 		return err
 	}
@@ -218,7 +219,7 @@ func (s *Session) confirm(ctx context.Context, o *MakeOptions, wrote uint64) err
 	if err := s.lock(ctx, unix.LOCK_SH); err != nil {
 		return err
 	}
-	// During the wait, the memory is free for other processes.
+	// The session needs little memory during the wait for the second reading, so Go returns free memory to the kernel.
 	debug.FreeOSMemory()
 	if err := wait(ctx, s.deps.SecondLook); err != nil {
 		return err
@@ -229,20 +230,21 @@ func (s *Session) confirm(ctx context.Context, o *MakeOptions, wrote uint64) err
 		err = s.isOurs(ctx, o, counted-s.written, wrote)
 	}
 	if errors.Is(err, ErrShared) || errors.Is(err, ErrWritten) {
-		// The doubt is recorded, because the next look may find the filesystem whole.
+		// Without a recorded doubt, hotmount would mount the filesystem if the next look finds it whole.
 		o.Intent.Doubt = err.Error()
 		err = errors.Join(err, s.deps.Intents.Amend(o.Intent))
 	}
 	return err
 }
 
-// checkNothingElse returns an error if the tools find anything besides the filesystem that was made with the token.
-// mkfs does not overwrite every place that identifies content. ZFS labels (vdev_impl.h of OpenZFS) and the second LUKS2
-// header (lib/luks2/luks2.h of cryptsetup) may remain. udev calls a disk with two signatures ambivalent, and hotmount
-// would refuse it at the next boot.
+// checkNothingElse returns an error if wipefs finds a signature of anything besides the filesystem that was made with
+// the token. mkfs does not overwrite every place that identifies content. ZFS labels (vdev_impl.h of OpenZFS) and the
+// second LUKS2 header (lib/luks2/luks2.h of cryptsetup) may remain. udev calls a disk with two signatures ambivalent,
+// and hotmount would refuse this disk at the next boot.
 //
-// The kernel forgets the old partitions only on request. udevd requests a new read of the partition table after a
-// write, but not while the disk is locked (systemd.io/BLOCK_DEVICE_LOCKING).
+// After mkfs, the kernel keeps the old partitions of the disk until a process requests a new read of the partition
+// table. udevd requests a new read of the partition table after a write, but not while the disk is locked
+// (systemd.io/BLOCK_DEVICE_LOCKING).
 func (s *Session) checkNothingElse(ctx context.Context, kind string) error {
 	if len(s.disk.Partitions) > 0 {
 		if err := s.sys.rereadPartitions(s.keep); err != nil {
@@ -262,7 +264,7 @@ func (s *Session) checkNothingElse(ctx context.Context, kind string) error {
 	return nil
 }
 
-// checkPermitted returns an error unless the findings of Prove in this session allow the format with the options o.
+// checkPermitted returns an error unless the content that Prove found allows the format.
 func (s *Session) checkPermitted(o MakeOptions) error {
 	want := disk.Blank
 	if o.RecoverHalfMade {
@@ -278,7 +280,7 @@ func (s *Session) checkPermitted(o MakeOptions) error {
 	case id.Seq != s.disk.Seq || id.Size != s.disk.Size:
 		return errors.New("the intent is for another disk")
 	case o.Token != "":
-		// A token also allows a format of a former block volume that looks blank.
+		// On a disk that looks blank, a token is valid only if the disk was a block volume before.
 		if !s.proven.Proven || s.proven.Kind == disk.Blank && s.disk.Standing.Given == nil {
 			return fmt.Errorf("the disk has no proven content that the token may overwrite: the content is %q", s.proven.Kind)
 		}
@@ -297,8 +299,8 @@ func (s *Session) checkPermitted(o MakeOptions) error {
 }
 
 // overwritten reports whether the format overwrites content with a token, and returns the UUID of the old filesystem,
-// if known. A format that is started again keeps both values, because a later proof may not have read all of the old
-// data.
+// if known. If the intent repeats an earlier format, the values of the earlier intent stay, because the new proof may
+// miss old data.
 func (s *Session) overwritten(o MakeOptions) (over bool, was string) {
 	over = o.Token != ""
 	if former := s.disk.Standing.Intent; former != nil && former.UUID == o.Intent.UUID {

@@ -24,14 +24,14 @@ type making struct {
 	// or empty for none.
 	class []string
 	proto string
-	// dry makes mkfs.xfs run its checks without a write.
+	// If dry is set, mkfs.xfs only runs its checks and writes nothing (-N).
 	dry bool
-	// overwrite makes mkfs.xfs overwrite content: our own half-made XFS, or any content with a token.
+	// If overwrite is set, mkfs.xfs overwrites content (-f): hotmount's own half-made XFS, or any content with a token.
 	overwrite bool
 }
 
-// args is the only place where arguments for mkfs.xfs are put together. -K disables discard, so that most of the old
-// data would survive if all proofs were wrong. args does not contain -q, because the journal needs the output.
+// args returns the arguments of mkfs.xfs. -K disables discard, so that most of the old data would survive if all proofs
+// were wrong. The option -q is absent, because hotmount logs the output of mkfs.xfs to the journal.
 func (m making) args() []string {
 	var args []string
 	if m.dry {
@@ -50,8 +50,9 @@ func (m making) args() []string {
 	return append(args, "-K", "-m", "uuid="+m.uuid, m.node)
 }
 
-// features returns the arguments for the guard. mkfs.xfs rejects a feature that both the file and an option name. If
-// the class names a feature of the file, features returns the other features as arguments, without the file.
+// features returns the arguments that set the XFS features of the guard. mkfs.xfs rejects a feature that stands in the
+// configuration file and in an option. If the class sets a feature of the configuration file, features returns an
+// option for each other feature instead of the file.
 func (m making) features() []string {
 	var rest []string
 	for _, f := range m.guard.features {
@@ -66,7 +67,7 @@ func (m making) features() []string {
 }
 
 // run returns the lines that mkfs.xfs printed, and the number of bytes that mkfs.xfs wrote. If mkfs.xfs refuses a disk,
-// it suggests -f. hotmount reports the suggestion and never follows it.
+// its message suggests -f. hotmount reports the message of mkfs.xfs, but does not add -f.
 func (m making) run(ctx context.Context, r run.Runner) ([]string, uint64, error) {
 	return runMkfs(ctx, r, run.Command{Path: mkfs, Args: m.args(), Timeout: MkfsTime}, m.dry)
 }

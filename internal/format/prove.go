@@ -10,9 +10,10 @@ import (
 	"hotmount/internal/probe"
 )
 
-// Prove returns the content of the disk. blank is the class's probe.Plan, which determines how much is read. If the
-// disk may be formatted, Prove waits until the time Settle has passed since the first read without a write. If Prove
-// returns an error, the content is Unknown, with the error as evidence.
+// Prove returns the content of the disk. The argument blank is the class's probe.Plan, which determines how much of the
+// disk Prove reads. If the disk is blank or half-made, Prove waits until the time Deps.Settle has passed since the
+// first read. Prove returns an error if the kernel counts a write to the disk before Prove ends. If Prove returns an
+// error, the returned content is Unknown and has the error as evidence.
 func (s *Session) Prove(ctx context.Context, blank string) (disk.Content, error) {
 	c, err := s.prove(ctx, probe.Plan(blank))
 	if err != nil {
@@ -61,9 +62,9 @@ func (s *Session) prove(ctx context.Context, plan probe.Plan) (c disk.Content, e
 	return c, s.isUntouched()
 }
 
-// counts returns an error unless the kernel has counted the reads of the proof. If the kernel counts reads, it also
-// counts writes. queue/iostats does not prove that a driver counts: NVMe multipath before Linux 6.3 never counts
-// (drivers/nvme/host/multipath.c).
+// counts returns an error unless the kernel has counted the reads of the proof. A kernel that counts the reads of a
+// disk also counts its writes. The sysfs file queue/iostats does not prove that a driver counts, because NVMe multipath
+// before Linux 6.3 never counts (drivers/nvme/host/multipath.c).
 func (s *Session) counts() error {
 	if s.counted {
 		return nil
@@ -71,9 +72,9 @@ func (s *Session) counts() error {
 	return errors.New("the kernel has not counted hotmount's reads of the disk, because its driver does not count; hotmount cannot tell whether somebody writes to the disk")
 }
 
-// markTorn sets Torn if the filesystem of the disk's intent is incomplete. A power cut before mkfs's last flush can
-// leave only the superblock. markTorn does not check a filesystem that was already mounted, or that may belong to
-// another disk.
+// markTorn sets Torn if the filesystem of the disk's intent is incomplete. After a power cut before the last flush of
+// mkfs, the superblock may be the only part on the disk. markTorn does not check a filesystem that was already mounted,
+// or that may belong to another disk.
 func (s *Session) markTorn(c *disk.Content) error {
 	st := &s.disk.Standing
 	if c.Kind != disk.Filesystem || st.Intent == nil || c.UUID != st.Intent.UUID || st.IntentDoubt || st.Volume != nil && st.Volume.UUID == c.UUID {

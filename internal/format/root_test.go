@@ -37,9 +37,9 @@ type loop struct {
 	ended int
 	// off is the reason why formatting is switched off, or nil if formatting is on.
 	off error
-	// runner is run.Exec unless a test replaces it.
+	// runner runs the commands: run.Exec, or the replacement of a test.
 	runner run.Runner
-	// class has the options of the disk's class.
+	// class has the options of Make that come from the disk's class.
 	class MakeOptions
 	// progress is called for each read of a scan.
 	progress func(context.Context, probe.Progress)
@@ -55,7 +55,8 @@ func newLoop(t *testing.T, size int64) *loop {
 	return l
 }
 
-// free detaches the disk and removes its file, because the files of hundreds of disks may fill the machine's own disk.
+// free detaches the loop device and removes its file, because the files of hundreds of tests may fill the machine's own
+// disk.
 func (l *loop) free() {
 	if l.image != "" {
 		sh(l.t, "losetup -d "+l.facts.Node()+"; rm "+l.image)
@@ -264,8 +265,8 @@ func TestRealCountsAgreeOverOldData(t *testing.T) {
 	}
 }
 
-// TestRealContent checks the content that Debian's own tools make, and damaged copies of it. hotmount takes no disk
-// with content for blank, and changes no byte of it.
+// TestRealContent checks disks with content that Debian's own tools make, and damaged copies of this content. hotmount
+// must not find a disk with content blank, and must not change a byte of the disk.
 func TestRealContent(t *testing.T) {
 	for name, tc := range map[string]struct {
 		script string
@@ -313,8 +314,8 @@ func TestRealContent(t *testing.T) {
 	}
 }
 
-// crash kills mkfs.xfs at its n-th write, including writes of zeros and of the log (strace(1), "-e inject"). With
-// debugfs set, crash kills debugfs, which writes after mkfs.ext4, instead of mkfs.xfs.
+// crash kills mkfs.xfs at its n-th write, including writes of zeros and of the log (strace(1), "-e inject"). If the
+// field debugfs is set, crash kills debugfs instead of mkfs.xfs. debugfs writes after mkfs.ext4.
 type crash struct {
 	n       int
 	debugfs bool
@@ -353,8 +354,8 @@ func (l *loop) killedBy(k crash) bool {
 	return true
 }
 
-// isMade proves the disk once more, formats it if necessary, and returns the kind of its earlier content. isMade fails
-// the test unless the disk then has a filesystem with the intended UUID.
+// isMade proves the disk once more, formats the disk if necessary, and returns the kind of the earlier content. isMade
+// fails the test if the disk does not end with a filesystem of the intended UUID.
 func (l *loop) isMade() disk.Kind {
 	l.t.Helper()
 	before, err := l.work()
@@ -370,14 +371,14 @@ func (l *loop) isMade() disk.Kind {
 // full reports whether the tests try every case, and not only a selection.
 var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 
-// TestRealCrash checks that one more run makes the filesystem whole after mkfs.xfs was killed at any write. The next
-// look finds the disk blank, the filesystem half made with our UUID, or the filesystem whole.
+// TestRealCrash checks that one more run makes the filesystem whole after mkfs.xfs was killed at any write. After the
+// kill, hotmount must find the disk blank, a half-made filesystem with the UUID of the intent, or a whole filesystem.
 func TestRealCrash(t *testing.T) {
 	found := map[disk.Kind]int{}
 	n := 1
 	for ; ; n++ {
 		if !full && n > 8 && n%9 != 0 {
-			continue // only the first writes are of different kinds
+			continue // the later writes of mkfs.xfs resemble each other, so every ninth is enough
 		}
 		l := newLoop(t, 300<<20)
 		if !l.killed(n) {
@@ -393,8 +394,8 @@ func TestRealCrash(t *testing.T) {
 	}
 }
 
-// TestRealClassOptions repeats a killed format with every option that a class may give. The root directory must have
-// the owner and mode of the class.
+// TestRealClassOptions repeats a killed format with every option that a class may give. The root directory of the new
+// filesystem must have the owner and mode of the class.
 func TestRealClassOptions(t *testing.T) {
 	text, err := Prototype("1000:2000", "2770")
 	proto := filepath.Join(t.TempDir(), "root")
@@ -490,7 +491,7 @@ func TestRealTornFormat(t *testing.T) {
 			}
 			sh(t, map[string]string{disk.XFS: "xfs_repair -n ", disk.Ext4: "e2fsck -fn "}[kind]+l.facts.Node())
 
-			// The filesystem was mounted, but the removal of the intent failed and the mount was not recorded.
+			// The test mounts the filesystem as if hotmount could neither remove the intent nor record the mount.
 			dir := t.TempDir()
 			sh(t, "mount "+l.facts.Node()+" "+dir+"; echo precious >"+dir+"/f; umount "+dir+"; dd if=/dev/zero of="+l.facts.Node()+" "+lost+" conv=notrunc; sync "+l.facts.Node())
 			l.facts.Standing.Intent, ended = intent, l.ended
@@ -564,8 +565,8 @@ func (l *loop) confirm() error {
 }
 
 // TestRealTokenOverASecondHeader checks a format over the last possible second header of LUKS2, which no mkfs
-// overwrites. udev calls a disk with two signatures ambivalent. The error of the format reports the header, and names
-// the command that helps.
+// overwrites. udev calls a disk with two signatures ambivalent. The error of the format must report the LUKS2 header,
+// and name the command that removes the header.
 func TestRealTokenOverASecondHeader(t *testing.T) {
 	l := newLoop(t, 300<<20)
 	header := make([]byte, 4096)
@@ -631,8 +632,9 @@ func TestRealCrashOverOldData(t *testing.T) {
 	}
 }
 
-// TestRealForeignBytesInTheHalfMade checks when the format of a half-made filesystem is repeated, even without its
-// superblock. The format is repeated only if nothing else is on the disk, and only by the node that has the intent.
+// TestRealForeignBytesInTheHalfMade checks when hotmount repeats the format of a half-made filesystem, even without its
+// superblock. hotmount must repeat the format only if nothing else is on the disk, and only on the node that has the
+// intent.
 func TestRealForeignBytesInTheHalfMade(t *testing.T) {
 	for name, tc := range map[string]struct {
 		first, second int
@@ -677,7 +679,7 @@ func TestRealBusy(t *testing.T) {
 	}
 }
 
-// TestRealClaim checks that the claim lasts through the proof.
+// TestRealClaim checks that no other process can claim the disk during the proof.
 func TestRealClaim(t *testing.T) {
 	l := newLoop(t, 300<<20)
 	s, err := Open(t.Context(), l.facts, l.deps())
@@ -703,7 +705,7 @@ func TestRealWrites(t *testing.T) {
 	if _, err := s.Prove(t.Context(), "auto"); err != nil {
 		t.Fatal(err)
 	}
-	// Only the kernel's count shows zeros that are written in the middle of the disk.
+	// On a blank disk, only the kernel's count shows that another process wrote zeros in the middle.
 	sh(t, "dd if=/dev/zero of="+l.facts.Node()+" bs=4096 seek=30000 count=1 oflag=direct")
 	o := MakeOptions{Intent: disk.Intent{Identity: l.facts.Identity("boot"), UUID: uuid}}
 	if err := s.Make(t.Context(), o); !errors.Is(err, ErrWritten) {
@@ -714,7 +716,7 @@ func TestRealWrites(t *testing.T) {
 	}
 }
 
-// TestRealOtherDisk checks that hotmount refuses a name that now belongs to another disk.
+// TestRealOtherDisk checks that hotmount refuses a device name that now belongs to another disk.
 func TestRealOtherDisk(t *testing.T) {
 	l := newLoop(t, 300<<20)
 	old := l.facts
@@ -754,8 +756,7 @@ func TestRealNoDisk(t *testing.T) {
 	}
 }
 
-// TestRealScanGoesPastThePageCache checks that a scan leaves nothing in the page cache and does not trust the page
-// cache.
+// TestRealScanGoesPastThePageCache checks that a scan neither reads from the page cache nor leaves pages in it.
 func TestRealScanGoesPastThePageCache(t *testing.T) {
 	const size = 64 << 20
 	l := newLoop(t, size)
@@ -798,7 +799,7 @@ func TestRealScanGoesPastThePageCache(t *testing.T) {
 	}
 }
 
-// leastOfDD is the least speed of the scan of an idle disk, as a share of the speed of dd iflag=direct bs=1M.
+// leastOfDD is the lowest allowed speed of a scan of an idle disk, as a share of the speed of dd iflag=direct bs=1M.
 const leastOfDD = 0.8
 
 // BenchmarkRealScan reads 1 GiB of a loop device by scan and by dd in turn, and reports the median ratio of the speeds.

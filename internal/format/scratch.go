@@ -12,7 +12,7 @@ import (
 // scratchSize is the size of the test file in bytes, a little more than the smallest filesystem that mkfs.xfs makes.
 const scratchSize = 320 << 20
 
-// Scratch makes a filesystem of the type kind in a new file, for a test of mount options.
+// Scratch makes an XFS or ext4 filesystem in a new file, for a test of mount options.
 func Scratch(ctx context.Context, r run.Runner, kind, file string) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

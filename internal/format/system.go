@@ -11,13 +11,14 @@ import (
 	"hotmount/internal/disk"
 )
 
-// system has the operations that a session needs from the kernel besides reading. Tests use files instead of disks.
+// system has the kernel operations of a session, except reads. Tests replace system to use files instead of disks.
 type system interface {
 	// open opens the device node for direct reads. With exclusive set, open also claims the disk.
 	open(node string, exclusive bool) (*os.File, error)
 	// identify returns the identity of the open disk.
 	identify(f *os.File) (identity, error)
-	// writeOut writes dirty pages of other processes to the disk, because the kernel counts only writes to the disk.
+	// writeOut writes the dirty pages of all processes to the disk, because the kernel does not count writes to the
+	// page cache.
 	writeOut(f *os.File) error
 	// rereadPartitions makes the kernel read the partition table again.
 	rereadPartitions(f *os.File) error
@@ -37,7 +38,7 @@ type identity struct {
 
 type linux struct{}
 
-// writeOut does not use fsync(2), which would end with a flush, because the kernel counts a flush as a write.
+// writeOut does not use fsync(2), because fsync sends a flush and the kernel counts a flush as a write.
 func (linux) writeOut(f *os.File) error {
 	const all = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
 	if err := unix.SyncFileRange(int(f.Fd()), 0, 0, all); err != nil {

@@ -12,10 +12,10 @@ import (
 // ErrToken reports that a token is not valid.
 var ErrToken = errors.New("the token is not valid: it is for another disk or other content, or it has expired: the disk was written to, attached again or held for another reason, or the machine restarted")
 
-// Token returns the token that binds the operator's order to this disk in its present state. boot is the boot's id,
-// followed by the other conditions of the token. The token covers the serial, the disk sequence number, the size and
-// the kernel's count of writes. The token also covers a digest of everything that Prove read, or of the samples if
-// Prove read less. The token is not a secret, because only root can use it.
+// Token returns the token that binds the operator's order to this disk in its present state. The argument boot is the
+// boot ID, followed by the other conditions of the token. The token covers the serial, the disk sequence number, the
+// size and the kernel's count of writes. The token also covers a digest of all bytes that Prove read, and at least of
+// the samples. The token is not a secret, because only root can use it.
 func (s *Session) Token(ctx context.Context, boot string) (string, error) {
 	token, err := s.token(ctx, boot)
 	if err != nil {
@@ -45,8 +45,9 @@ func (s *Session) token(ctx context.Context, boot string) (string, error) {
 	return fmt.Sprintf("%x", sum[:16]), nil
 }
 
-// hold verifies the token, and takes the samples with which verifyToken verifies the token again. verifyToken reads
-// only samples, because udev gives up on a disk that is locked for three minutes, and a full reading may take longer.
+// hold verifies the operator's token, and stores a digest of samples with which verifyToken repeats the check later.
+// verifyToken reads only samples, because udev gives up on a disk that is locked for three minutes, and a full reading
+// may take longer.
 func (s *Session) hold(ctx context.Context, token, boot string) error {
 	got, err := s.token(ctx, boot)
 	if err == nil && got != token {
@@ -58,7 +59,8 @@ func (s *Session) hold(ctx context.Context, token, boot string) error {
 	return err
 }
 
-// verifyToken verifies a token again: the samples and the kernel's count of this machine's writes must be unchanged.
+// verifyToken returns an error if the samples or the kernel's count of writes have changed since hold verified the
+// token.
 func (s *Session) verifyToken(ctx context.Context) error {
 	got, err := probe.Digest(ctx, s.source(), probe.Sampled)
 	switch {

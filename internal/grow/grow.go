@@ -1,4 +1,4 @@
-// Package grow grows a mounted or unmounted filesystem to the size of its disk. Only xfs_growfs and resize2fs write.
+// Package grow grows a mounted or unmounted filesystem to the size of its disk. xfs_growfs and resize2fs do the growth.
 // Package grow verifies, before and after the growth, that the disk is the intended disk.
 package grow
 
@@ -28,29 +28,30 @@ const (
 	umount    = "/usr/bin/umount"
 )
 
-// Time is the time limit for an online growth, and mountTime is the limit for a mount with the recovery of a log. A
-// disk that answers needs far less time.
+// Time is the time limit for an online growth, and mountTime is the limit for a mount, which may replay the log. Growth
+// and mount on a responsive disk take far less time.
 const (
 	Time      = 10 * time.Minute
 	mountTime = 15 * time.Minute
 )
 
 // ErrShrunk reports that the filesystem is larger than the disk. ErrUnmountable reports that the filesystem cannot be
-// mounted. ErrRecorded reports that the kernel refuses to grow the ext4 filesystem (ext4_resize_begin in
-// fs/ext4/resize.c).
+// mounted. ErrRecorded reports that the ext4 filesystem has recorded errors, so that the kernel refuses the growth
+// (ext4_resize_begin in fs/ext4/resize.c).
 var (
 	ErrShrunk      = errors.New("the filesystem is larger than its disk")
 	ErrUnmountable = errors.New("the filesystem cannot be mounted")
 	ErrRecorded    = errors.New("the ext4 filesystem has recorded errors, and the kernel does not grow such a filesystem")
 )
 
-// Mounted measures the XFS or ext4 filesystem with that UUID, which is mounted from f at path. Mounted grows the
-// filesystem if the filesystem can take more of the disk.
+// Mounted measures the XFS or ext4 filesystem with the given UUID, which is mounted from the disk at the given path.
+// Mounted grows the filesystem if the filesystem can take more of the disk.
 //
-// Mounted returns the geometry of the filesystem before and after the growth. The geometries are equal if there was
-// nothing to gain, or if the filesystem must not grow (Facts.Fixed). Both geometries are zero if path has another XFS,
-// which Mounted does not change. The error wraps disk.ErrGone if the disk has been replaced, ErrShrunk if the disk is
-// too small, and ErrRecorded if the kernel would refuse.
+// Mounted returns the geometry of the filesystem before and after the growth. The two geometries are equal if the disk
+// has no room for growth, or if the filesystem must not grow (Facts.Fixed). If an XFS with another UUID is mounted at
+// the path, Mounted changes nothing, and returns zero geometries and an error. The error wraps disk.ErrGone if the disk
+// has been replaced, and ErrShrunk if the disk is smaller than the filesystem. The error wraps ErrRecorded if the ext4
+// filesystem has recorded errors.
 func Mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype, uuid string) (before, after disk.Geometry, err error) {
 	before, after, err = mounted(ctx, r, f, path, fstype, uuid)
 	if err != nil {
@@ -59,12 +60,13 @@ func Mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype, uui
 	return before, after, err
 }
 
-// Unmounted grows a filesystem that is not mounted, and returns the same results as Mounted. Unmounted measures the
-// filesystem by the superblock. If the filesystem can take more of the disk, Unmounted mounts it at dir with the
-// options and grows it. The caller must have its own mount namespace, so that nobody else sees the mount and a crash
-// leaves no mount. The error can also wrap ErrUnmountable.
+// Unmounted grows a filesystem that is not mounted, and returns the same results as Mounted. Unmounted takes the
+// geometry of the unmounted filesystem from the superblock. If the filesystem can take more of the disk, Unmounted
+// mounts the filesystem at dir with the options and grows the filesystem. The caller must have its own mount namespace,
+// so that nobody else sees the mount and a crash leaves no mount. The error of Unmounted can wrap ErrUnmountable, in
+// addition to the errors of Mounted.
 func Unmounted(ctx context.Context, r run.Runner, f *disk.Facts, dir, fstype, uuid string, options []string) (before, after disk.Geometry, err error) {
-	// While the device is open, the kernel gives its name and number to no other device.
+	// While the block device is open, the kernel gives the device's name and number to no other device.
 	device, err := os.OpenFile(f.Node(), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return before, after, f.Sandboxed("hotmount-stage", err)
@@ -93,7 +95,7 @@ func Unmounted(ctx context.Context, r run.Runner, f *disk.Facts, dir, fstype, uu
 }
 
 // checkUUID returns an error if the measured filesystem has another UUID. The content of the disk may have changed
-// since udev read it. An unknown UUID is not an error.
+// since udev read it. checkUUID returns nil if the UUID of the measured filesystem is unknown.
 func checkUUID(g *disk.Geometry, uuid string) error {
 	if g.UUID != "" && g.UUID != uuid {
 		return fmt.Errorf("the disk holds the XFS filesystem %s, not %s", g.UUID, uuid)
@@ -158,7 +160,8 @@ func mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype, uui
 	return before, after, errors.Join(err, measureErr)
 }
 
-// hasRoom reports whether the filesystem can take more of the disk. The error of hasRoom wraps ErrShrunk.
+// hasRoom reports whether the filesystem can take more of the disk. The error wraps ErrShrunk if the filesystem is
+// larger than the disk.
 func hasRoom(g disk.Geometry, f *disk.Facts) (bool, error) {
 	if g.Size > f.Size {
 		return false, fmt.Errorf("%w: %s of %s", ErrShrunk, disk.ExactSize(g.Size), disk.ExactSize(f.Size))
@@ -166,8 +169,8 @@ func hasRoom(g disk.Geometry, f *disk.Facts) (bool, error) {
 	return g.Usable(f.Size) > g.Size, nil
 }
 
-// check returns an error unless the open device is the disk with that sequence number and still has the disk's name.
-// check ignores the size: the next look at the disk handles a changed size.
+// check returns an error if the open device is not the disk with that sequence number, or if another device now has the
+// disk's name. check ignores the size: the next look at the disk handles a changed size.
 func check(device *os.File, f *disk.Facts) error {
 	var open, named unix.Stat_t
 	if err := unix.Fstat(int(device.Fd()), &open); err != nil {
@@ -189,8 +192,8 @@ func check(device *os.File, f *disk.Facts) error {
 	return nil
 }
 
-// Measure returns how much of the disk at the device node an unmounted XFS or ext4 filesystem takes, according to its
-// superblock. For other types, Measure returns zero.
+// Measure returns the geometry of the unmounted XFS or ext4 filesystem on the device, according to its superblock. For
+// other filesystem types, Measure returns the zero geometry.
 func Measure(node, fstype string) (g disk.Geometry, err error) {
 	device, err := os.OpenFile(node, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -224,10 +227,10 @@ func errorsRecorded(r io.ReaderAt) error {
 	return nil
 }
 
-// ext4 returns how much of the disk an ext4 filesystem takes, according to its superblock.
+// ext4 returns the geometry of the ext4 filesystem on the disk, according to its superblock.
 func ext4(r io.ReaderAt) (disk.Geometry, error) {
-	// The superblock begins at byte 1024 and has 1024 bytes (Linux, Documentation/filesystems/ext4/super.rst). A read
-	// through the page cache returns the current superblock of the mounted filesystem.
+	// An ext4 superblock begins at byte 1024 and has 1024 bytes (Linux, Documentation/filesystems/ext4/super.rst). A
+	// read through the page cache returns the current superblock of the mounted filesystem.
 	var b [1024]byte
 	if _, err := r.ReadAt(b[:], 1024); err != nil {
 		return disk.Geometry{}, err

@@ -81,7 +81,7 @@ func TestUnmounted(t *testing.T) {
 	if g, err := Measure(node, "xfs"); err != nil || g.Size != 512<<20 || g.Usable(f.Size) != 1<<30 {
 		t.Errorf("before: %+v, %v", g, err)
 	}
-	// Unmounted does not mount a filesystem that fills its disk, is larger than its disk, or has no sound superblock.
+	// Unmounted must not mount a filesystem that fills its disk, is larger than its disk, or has no sound superblock.
 	for size, want := range map[uint64]error{512 << 20: nil, 512<<20 + 63*4096: nil, 512<<20 - 1: ErrShrunk} {
 		there := *f
 		there.Size = size
@@ -109,7 +109,7 @@ func TestUnmounted(t *testing.T) {
 		t.Errorf("damaged: %v", err)
 	}
 	flip()
-	// Mounted measures a foreign filesystem but does not change it.
+	// Unmounted must measure an adopted filesystem, but must not grow the filesystem.
 	foreign := *f
 	foreign.Standing = disk.Standing{Volume: &disk.Sighting{Adopted: f.Size}}
 	if before, after, err := Unmounted(t.Context(), run.Exec{}, &foreign, dir, "xfs", uuid, options); err != nil || before.Size != 512<<20 || after != before {

@@ -25,7 +25,7 @@ func TestAttached(t *testing.T) {
 	}
 }
 
-// TestIntentOfAnAttachedDisk checks that two disks with one serial or WWN do not get the same UUID.
+// TestIntentOfAnAttachedDisk checks that two disks with the same serial or WWN do not get the same UUID.
 func TestIntentOfAnAttachedDisk(t *testing.T) {
 	const begun = "0a0b0c0d-1111-4222-8333-abcdefabcdef"
 	f := &disk.Facts{ID: disk.ID{Seq: 3}}

@@ -21,9 +21,9 @@ import (
 	"hotmount/internal/unit"
 )
 
-// GiveOut makes the link to the disk, and becomes a process that only keeps the disk open. While a process has the disk
-// open, the kernel does not reuse the disk's name, so the link cannot lead to another disk. When the disk is detached,
-// TakeBack removes the link and then PID 1 stops the process.
+// GiveOut makes the link to a block volume's disk, and then becomes a process that only keeps the disk open. While a
+// process has the disk open, the kernel does not reuse the disk's name, so the link cannot lead to another disk. When
+// the disk is detached, TakeBack removes the link and then PID 1 stops the process.
 func GiveOut(_ context.Context, h inventory.Host, seq uint64) error {
 	s, f, err := settingsAndDisk(h, seq)
 	if err != nil {
@@ -56,7 +56,8 @@ func GiveOut(_ context.Context, h inventory.Host, seq uint64) error {
 	if _, err := daemon.SdNotify(false, "STATUS=holds "+f.Node()+" for "+link+"\n"+daemon.SdNotifyReady); err != nil {
 		return fmt.Errorf("cannot notify the service manager: %w", err)
 	}
-	// sleep needs half a megabyte of memory, and this process needs ten megabytes. The descriptor stays open in sleep.
+	// sleep(1) replaces this process, because it needs half a megabyte of memory instead of ten megabytes. sleep(1)
+	// inherits the descriptor that keeps the disk open.
 	if _, err := unix.FcntlInt(device.Fd(), unix.F_SETFD, 0); err != nil {
 		return os.NewSyscallError("fcntl", err)
 	}
@@ -80,8 +81,8 @@ func hold(h inventory.Host, f *disk.Facts, s *disk.Settings) (*os.File, error) {
 	if err := unix.Flock(int(device.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
 		return nil, errors.Join(fmt.Errorf("another process, such as a running format, has locked the disk: %w", err), device.Close())
 	}
-	// The facts in f were read before the disk was opened and locked. Before the lock, the disk may have been attached
-	// again, or a format may have begun or ended.
+	// The caller read the facts before hold opened and locked the disk. Between the reading and the lock, the disk may
+	// have been attached again, or a format may have begun or ended.
 	now, err := h.For(s).BySeq(f.Seq)
 	if err == nil && now.Serial != f.Serial {
 		err = disk.ErrGone
@@ -99,12 +100,13 @@ func hold(h inventory.Host, f *disk.Facts, s *disk.Settings) (*os.File, error) {
 	return device, nil
 }
 
-// hintPatience is the time limit for the hint to the daemon. The unit of TakeBack has TimeoutStopSec=30.
+// hintPatience is the time limit for the request that makes the daemon look at a disk. hotmount-block@.service, which
+// runs TakeBack, has TimeoutStopSec=30.
 const hintPatience = 5 * time.Second
 
-// TakeBack removes the link to the disk, which may be gone. TakeBack makes the daemon behind the control socket look at
-// the disk, because nothing else shows the daemon that the link is removed. The daemon gives the disk out again if
-// policy still requires this.
+// TakeBack removes the link to the disk, even if the disk is gone. TakeBack makes the daemon behind the control socket
+// look at the disk, because nothing else shows the daemon that the link is removed. The daemon gives the disk out again
+// if policy still requires this.
 func TakeBack(ctx context.Context, h inventory.Host, seq uint64, socket string) error {
 	link, err := h.Store.Link(seq)
 	if err != nil || link == "" {

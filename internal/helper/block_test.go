@@ -10,8 +10,8 @@ import (
 	"hotmount/internal/nodetest"
 )
 
-// TestTakeBack checks that the daemon gets one hint after the removal of a link. If the daemon is down, TakeBack does
-// not fail.
+// TestTakeBack checks that the daemon gets only one request to look at the disk after TakeBack has removed a link. If
+// the daemon is down, TakeBack does not fail.
 func TestTakeBack(t *testing.T) {
 	h := nodetest.New(t)
 	f, err := h.Look("vdb")
@@ -47,7 +47,7 @@ func TestTakeBack(t *testing.T) {
 		}
 	}()
 	give()
-	for range 2 { // first as ExecStop=, then as ExecStopPost=
+	for range 2 { // systemd runs TakeBack first as ExecStop=, then as ExecStopPost=
 		if err := TakeBack(t.Context(), h, f.Seq, socket); err != nil {
 			t.Error(err)
 		}

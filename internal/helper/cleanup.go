@@ -10,8 +10,8 @@ import (
 	"hotmount/internal/unit"
 )
 
-// RemoveMountPoint removes the mount point name from the directory if the mount point is empty. In a mount namespace
-// that does not see the host's mounts, RemoveMountPoint removes nothing.
+// RemoveMountPoint removes the mount point name from the directory if the mount point is empty. RemoveMountPoint
+// returns an error in a mount namespace that does not see the host's mounts.
 func RemoveMountPoint(h inventory.Host, dir, name string) error {
 	if err := h.Propagates(dir); err != nil {
 		return err
@@ -38,7 +38,7 @@ func CleanupAll(h inventory.Host, load func() (*disk.Settings, error)) error {
 			continue
 		}
 		for _, name := range names {
-			// The entry may be a link to a disk that was given out, perhaps in an earlier boot.
+			// An entry of a class directory may be a link to a disk that was given out, perhaps in an earlier boot.
 			err = errors.Join(err, unit.RemoveDeadLink(dir, name))
 			// A mount point that is being made or removed has a "." before its name.
 			name = strings.TrimPrefix(name, ".")

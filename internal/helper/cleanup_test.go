@@ -12,11 +12,11 @@ import (
 )
 
 // TestCleanup checks that a mount point is removed only where the host's mounts are visible. In another mount
-// namespace, rmdir(2) would remove the mount point of a live mount. The cleanup also works with a fault in the
-// configuration.
+// namespace, rmdir(2) would remove the mount point of a live mount. CleanupAll also works if the configuration has a
+// fault.
 func TestCleanup(t *testing.T) {
 	const uuid = "aaaaaaaa-0000-4000-8000-000000000001"
-	const ours = "27 1 254:0 / / rw shared:1 - ext4 /dev/vda rw\n" // the mounts of PID 1 in nodetest
+	const ours = "27 1 254:0 / / rw shared:1 - ext4 /dev/vda rw\n" // the mount table of PID 1 in package nodetest
 	const another = "127 99 254:0 / / rw - ext4 /dev/vda rw\n"
 	for name, tt := range map[string]struct {
 		table   string

@@ -1,4 +1,4 @@
-// Package helper has the one-shot programs. hotmount's units run most programs for one disk with few rights, and root
-// runs the others by hand. Each program has its own file in the package. The programs decide with the same function as
-// the daemon (package policy), on facts that they gather themselves.
+// Package helper has hotmount's one-shot programs. systemd units run most programs, each for one disk and with few
+// rights. Root runs the other programs by hand. Each program has its own file in the package. Each program decides with
+// the same function as the daemon (package policy), on facts that the program gathers itself.
 package helper

@@ -22,12 +22,13 @@ import (
 type job struct {
 	host  inventory.Host
 	log   *report.Log
-	place *store.Place // is freed once the disk has been read
-	token string       // is the operator's token, or empty for none
+	place *store.Place // the right to read the disk in full, given back after the reading
+	token string       // the operator's token, or empty if there is none
 	// again reports whether the disk is known to hold a filesystem that could not be mounted. The daemon reports the
-	// failure, so the job logs nothing unless the disk turns out to hold something else.
+	// failed mount, so the job logs the content only if the disk is not to be mounted.
 	again bool
-	// facts and settings are from the last look. The look before the first write replaces facts and settings.
+	// The facts and settings are from the last look at the disk. decideAgain replaces the facts and settings before the
+	// first write.
 	facts    *disk.Facts
 	settings *disk.Settings
 }
@@ -44,7 +45,7 @@ func Format(ctx context.Context, h inventory.Host, seq uint64) error {
 	scan := report.NewScan(log, nil)
 	place := h.Store.LaterPlace(func() {
 		scan.Status("waiting until other disks have been read", readPatience)
-		// Many processes may wait at the same time, so each frees its memory first.
+		// Many processes may wait at the same time for the right to read, so each process first frees its memory.
 		debug.FreeOSMemory()
 	})
 	defer place.Free()
@@ -66,8 +67,8 @@ func Format(ctx context.Context, h inventory.Host, seq uint64) error {
 		return j.nothingToProve(&c, d)
 	}
 	j.again = d.Action == disk.Mount
-	// A full state directory must be noticed before the disk is read in vain. A disk with an intent skips the check,
-	// because the disk may hold a whole filesystem, which must be mounted.
+	// A full state directory must be noticed before the disk is read in vain. The state directory is not checked for a
+	// disk with an unfinished format, because the disk may hold a complete filesystem that must be mounted.
 	if f.Standing.Intent == nil && c.Kind == disk.Unread {
 		if err := h.Store.Check(); errors.Is(err, unix.ENOSPC) {
 			return nil // hotmount holds the disk from now on
@@ -82,14 +83,15 @@ func Format(ctx context.Context, h inventory.Host, seq uint64) error {
 	return h.Store.SaveVerdict(v)
 }
 
-// awaitTurn returns the facts of the disk. If the disk may have to be read in full, awaitTurn first waits for a place.
+// awaitTurn returns the facts of the disk. If the disk may have to be read in full, awaitTurn first waits for the right
+// to read (store.Place).
 func awaitTurn(ctx context.Context, h inventory.Host, s *disk.Settings, seq uint64, place *store.Place) (*disk.Facts, error) {
 	f, err := asking(h, s).BySeq(seq)
 	if err != nil {
 		return nil, err
 	}
-	// A disk whose filesystem could not be mounted need not wait for a place. A disk whose filesystem could not be
-	// mounted is read in full only if the tools find nothing on the disk.
+	// A disk whose filesystem could not be mounted is examined without a wait. A disk whose filesystem could not be
+	// mounted is read in full only if wipefs(8) and blkid(8) find nothing on it.
 	noToken, err := h.Store.Taken(seq)
 	if err != nil {
 		return nil, err
@@ -103,7 +105,7 @@ func awaitTurn(ctx context.Context, h inventory.Host, s *disk.Settings, seq uint
 	if err := place.Progress(ctx); err != nil {
 		return nil, err
 	}
-	// The facts are read again, because the wait may have been long.
+	// awaitTurn reads the facts again, because the wait may have been long.
 	return asking(h, s).BySeq(seq)
 }
 
@@ -115,11 +117,11 @@ func (j *job) nothingToProve(c *disk.Content, d disk.Decision) error {
 	if len(f.Loops) == 0 {
 		return nil
 	}
-	// The daemon may not open loop devices, and so may not see which loop devices lie on the disk.
+	// The daemon has no right to open loop devices, and possibly does not see the loop devices on the disk.
 	return j.host.Store.SaveVerdict(disk.Verdict{Seq: f.Seq, Size: f.Size, Writes: f.Writes, Failure: why, Retry: true})
 }
 
-// verdict proves the disk, formats it if policy allows this, and returns the result for the daemon.
+// verdict proves what is on the disk, formats the disk if policy allows this, and returns the result for the daemon.
 func (j *job) verdict(ctx context.Context) (disk.Verdict, error) {
 	f := j.facts // the facts before the proof
 	v := disk.Verdict{Seq: f.Seq, Size: f.Size}
@@ -135,16 +137,18 @@ func (j *job) verdict(ctx context.Context) (disk.Verdict, error) {
 	}
 	v.Content, v.Failure, v.Shared = disk.Content{}, err.Error(), errors.Is(err, format.ErrShared)
 	v.Retry = format.Retry(err)
-	if last := f.Standing.Verdict; last == nil || last.Failure != v.Failure { // otherwise the failure was logged before
+	if last := f.Standing.Verdict; last == nil || last.Failure != v.Failure { // otherwise an earlier attempt has logged the same failure
 		j.log.Event(report.KindFailed, journal.PriErr, f, disk.Decision{Action: disk.Prove}, "", fmt.Sprintf("%s: %v", f.Node(), err))
 	}
-	// A verdict is valid only with the kernel's count of writes. The verdict of a failure only delays the next attempt.
+	// A verdict is valid only while the kernel's count of writes to the disk does not change. A verdict that reports a
+	// failure only delays the next attempt.
 	now, err := j.host.Counters(f.Name)
 	v.Writes = now.Writes
 	return v, err
 }
 
-// formatConfirmed formats the disk with the operator's token, and leaves the answer for the waiting command.
+// formatConfirmed formats the disk with the operator's token, and saves the answer for the waiting hotmount format
+// command.
 func (j *job) formatConfirmed(ctx context.Context) error {
 	f := j.facts
 	j.log.Event(report.KindProven, journal.PriNotice, f, disk.Decision{}, "", fmt.Sprintf("%s: the operator ordered a format, whatever is on the disk", report.Name(f)))
@@ -163,7 +167,7 @@ func (j *job) formatConfirmed(ctx context.Context) error {
 		return j.host.Store.SaveAnswer(f.Seq, answer)
 	}
 	answer.UUID, answer.Type = v.Content.UUID, v.Content.Type
-	// With the old records, the new filesystem would be held until the operator accepts the disk.
+	// If the old records stayed, hotmount would hold the newly formatted disk until the operator accepts it.
 	if f.Standing.Given != nil {
 		err = j.host.Store.RemoveGiven(f)
 	}
@@ -192,7 +196,7 @@ func notConfirmable(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Dec
 		why += "; " + next
 	}
 	but := "the disk's content is not the reason for the decision "
-	if d.Action == disk.Hold || d.Reason == disk.ReasonSerialTwice { // the content may be a reason, too
+	if d.Action == disk.Hold || d.Reason == disk.ReasonSerialTwice { // the disk's content may be a reason, too
 		but = ""
 	}
 	return fmt.Errorf("cannot format %s: %s%s: %s", f.Name, but, d.Action, why)

@@ -9,7 +9,7 @@ import (
 	"hotmount/internal/report"
 )
 
-// TestIntentOfAnother checks that a copy of a disk does not end the intent of the disk.
+// TestIntentOfAnother checks that a copy of a disk does not end the intent of the original disk.
 func TestIntentOfAnother(t *testing.T) {
 	const begun, found = "0a0b0c0d-1111-4222-8333-abcdefabcdef", "99999999-1111-4222-8333-abcdefabcdef"
 	itself := disk.Identity{Serial: "A", Size: 1 << 30}
@@ -20,7 +20,7 @@ func TestIntentOfAnother(t *testing.T) {
 		do    disk.Action
 
 		made, ends, failed bool
-		// own reports whether a format by token gets a new UUID.
+		// own reports whether a format with the operator's token gets a new UUID.
 		own bool
 	}{
 		"no intent":                        {nil, false, disk.Content{Kind: disk.Filesystem, UUID: found}, disk.Mount, false, false, false, true},
@@ -59,8 +59,8 @@ func TestIntentOfAnother(t *testing.T) {
 	}
 }
 
-// TestAsProven checks that a disk that was proven for one class is not formatted for another class. A disk is not
-// formatted either if its class has changed since the proof.
+// TestAsProven checks that a disk that was proven for one class is not formatted for another class. A disk must also
+// not be formatted if its class has changed since the proof.
 func TestAsProven(t *testing.T) {
 	then := disk.Class{Name: "a", Blank: "full", Directory: "/mnt/a", Create: disk.XFS}
 	if now := then; !asProven(&then, &now) {
@@ -82,8 +82,8 @@ func TestAsProven(t *testing.T) {
 	}
 }
 
-// TestIntentBySlot checks that the next disk in a slot does not get the UUID of an unfinished format. The next disk
-// does not end the intent of the unfinished format either.
+// TestIntentBySlot checks that the next disk in a slot does not get the UUID of an unfinished format in that slot. The
+// next disk must also not end the intent of the unfinished format.
 func TestIntentBySlot(t *testing.T) {
 	const begun, found = "0a0b0c0d-1111-4222-8333-abcdefabcdef", "99999999-1111-4222-8333-abcdefabcdef"
 	f := &disk.Facts{Slot: "pci-0000:04:00.0", Size: 1 << 30}
@@ -173,8 +173,8 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// TestWrites checks that a count that the kernel has stopped, or a count of another disk, does not prove that no
-// process writes.
+// TestWrites checks that the count of writes is an error if the kernel has stopped the count, or if it belongs to
+// another disk.
 func TestWrites(t *testing.T) {
 	const dir = "sys/block/vdb/"
 	for name, tc := range map[string]struct {
@@ -202,8 +202,8 @@ func TestWrites(t *testing.T) {
 	}
 }
 
-// TestSameIntent checks that a disk that was proven with one intent is not formatted if the intent has changed. A disk
-// that was proven without an intent is not formatted if it now has an intent.
+// TestSameIntent checks that a disk is not formatted if its intent has changed since the proof. A disk must also not be
+// formatted if its intent was recorded after the proof.
 func TestSameIntent(t *testing.T) {
 	const begun, found = "0a0b0c0d-1111-4222-8333-abcdefabcdef", "99999999-1111-4222-8333-abcdefabcdef"
 	then := disk.Standing{Intent: &disk.Intent{UUID: begun}}
@@ -222,7 +222,7 @@ func TestSameIntent(t *testing.T) {
 	}
 }
 
-// TestReadFor checks that a disk that the operator overwrites is not reported as proven blank.
+// TestReadFor checks that hotmount does not report "proven blank" for a disk that the operator overwrites.
 func TestReadFor(t *testing.T) {
 	scan := report.NewScan(nil, &disk.Facts{})
 	blank, comparing := readFor(scan, false)

@@ -18,8 +18,8 @@ import (
 	"hotmount/internal/unit"
 )
 
-// ParseID parses a disk or partition from a uevent, such as vdb1:7:1:254:17. The fields are the kernel name, the disk
-// sequence number, the partition number (empty for a disk) and the device number.
+// ParseID parses the id of a disk or partition from a uevent, such as vdb1:7:1:254:17. The fields are the kernel name,
+// the disk sequence number, the partition number (empty for a disk) and the device number.
 func ParseID(s string) (id disk.ID, err error) {
 	f := strings.SplitN(s, ":", 4)
 	if len(f) < 4 || f[0] == "" || strings.Contains(f[0], "/") {
@@ -38,19 +38,19 @@ func ParseID(s string) (id disk.ID, err error) {
 	return id, err
 }
 
-// PID 1 has the time goneFirst to unmount a disk that nobody uses. Gone checks the disk repeatedly, because a daemon
-// may end before it has unmounted the disk. Each wait between two checks is twice as long as the last wait, up to
-// goneMost.
+// Gone first waits goneFirst, in which PID 1 unmounts a disk that nobody uses. While a daemon runs, Gone checks the
+// disk repeatedly, because the daemon may end before it has unmounted the disk. Each wait between two checks is twice
+// as long as the last wait, up to goneMost.
 const (
 	goneFirst = 2 * time.Second
 	goneMost  = 30 * time.Second
 )
 
-// unmounter makes PID 1 unmount the filesystem of a detached disk at path, and name the users.
+// unmounter makes PID 1 run the unit that unmounts the filesystem of a detached disk and names its users.
 type unmounter func(ctx context.Context, path string, dev disk.Dev) error
 
-// Gone handles a detached disk as the daemon does (agent.Agent), but only once, because the unit of Gone retries after
-// a failure. While a daemon answers at the socket, Gone leaves the work to the daemon.
+// Gone unmounts a detached disk as the daemon does (agent.Agent). Gone tries only once, because systemd restarts its
+// unit after a failure. While a daemon answers at the socket, Gone leaves the work to the daemon.
 func Gone(ctx context.Context, h inventory.Host, id disk.ID, socket string) error {
 	unmount := func(ctx context.Context, path string, dev disk.Dev) error {
 		return new(unit.Manager).Run(ctx, disk.ProgramUnmount, disk.ID{Dev: dev}, path)
@@ -59,7 +59,7 @@ func Gone(ctx context.Context, h inventory.Host, id disk.ID, socket string) erro
 }
 
 func handleGone(ctx context.Context, h inventory.Host, unmount unmounter, id disk.ID, isDaemon func() bool) error {
-	// Gone uses only the directories of the last daemon, because a readable configuration may not exist.
+	// Gone uses only the class directories that the last daemon recorded, because the configuration may be unreadable.
 	var s disk.Settings
 	daemon := isDaemon()
 	for wait := goneFirst; ; wait = min(2*wait, goneMost) {
@@ -90,7 +90,7 @@ func handleGone(ctx context.Context, h inventory.Host, unmount unmounter, id dis
 	}
 }
 
-// nameHolders makes PID 1 name the users, such as pods, that have a filesystem of the disk mounted elsewhere. The
+// nameHolders makes PID 1 name the users, such as pods, that still have a filesystem of the detached disk mounted. The
 // mounts of users may remain when hotmount's own mount has ended.
 func nameHolders(ctx context.Context, h inventory.Host, unmount unmounter, id disk.ID) error {
 	if !mounts.MountedAnywhere(h.Root, id.Name) {

@@ -12,7 +12,7 @@ import (
 	"hotmount/internal/nodetest"
 )
 
-// asked has the commands that PID 1 would get.
+// asked has the commands that a real PID 1 would get.
 type asked []string
 
 func (a *asked) unmount(_ context.Context, path string, dev disk.Dev) error {
@@ -20,19 +20,19 @@ func (a *asked) unmount(_ context.Context, path string, dev disk.Dev) error {
 	return nil
 }
 
-// TestGone checks that Gone unmounts the leftover mounts of a detached disk if no daemon does. If a daemon starts, Gone
-// leaves the mounts to the daemon until the daemon ends.
+// TestGone checks that Gone unmounts the leftover mounts of a detached disk if no daemon unmounts them. If a daemon
+// starts, Gone leaves the mounts to the daemon until the daemon ends.
 func TestGone(t *testing.T) {
 	const uuid = "aaaaaaaa-0000-4000-8000-000000000001"
 	const where = "/mnt/disks/" + uuid
 	const root = "27 1 254:0 / / rw shared:1 - ext4 /dev/vda rw\n"
 	id := disk.ID{Name: "vde", Seq: 7, Dev: disk.Dev{Major: 254, Minor: 64}}
 	for name, tt := range map[string]struct {
-		// daemon reports for each query whether the daemon answers. If the daemon answers at the last query, nothing is
-		// mounted any more.
+		// Each element of daemon is the result of one query whether a daemon answers. If the last element is true, the
+		// daemon has unmounted the disk.
 		daemon []bool
 		idle   bool
-		// held reports whether a process has its own mount of the filesystem.
+		// held reports whether a process still has its own mount of the filesystem.
 		held  bool
 		want  asked
 		after time.Duration

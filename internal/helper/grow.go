@@ -19,8 +19,8 @@ import (
 // the program of hotmount-stage@.service, which grows a filesystem before the daemon mounts it. stage is the directory
 // for a temporary mount.
 //
-// Grow saves the result as a disk.Fit for the daemon. Grow returns an error only if it cannot save a Fit. If an
-// administrator starts the unit, Grow repeats an earlier attempt.
+// Grow saves the result as a disk.Fit for the daemon. Grow returns an error only if it cannot save a Fit. Grow ignores
+// an earlier Fit, so that an administrator can start the unit to repeat an attempt.
 func Grow(ctx context.Context, h inventory.Host, seq uint64, stage string) error {
 	log := report.New()
 	s, f, err := settingsAndDisk(h, seq)
@@ -44,7 +44,7 @@ func Grow(ctx context.Context, h inventory.Host, seq uint64, stage string) error
 		return nil
 	}
 	switch {
-	case errors.Is(err, grow.ErrUnmountable): // the daemon tries the mount next, and reports the failure
+	case errors.Is(err, grow.ErrUnmountable): // the daemon tries to mount the filesystem next, and reports the failure
 		return nil
 	case errors.Is(err, disk.ErrGone):
 		return err
@@ -65,7 +65,7 @@ func Grow(ctx context.Context, h inventory.Host, seq uint64, stage string) error
 	return h.Store.SaveFit(fit)
 }
 
-// volumeWords returns in words which PersistentVolume keeps its old capacity.
+// volumeWords describes which PersistentVolume keeps its old capacity after its filesystem has grown.
 func volumeWords(uuid, node, class string) string {
 	const keeps = "the provisioner does not update the capacity of an existing PersistentVolume: "
 	if class == "" {

@@ -10,7 +10,7 @@ func TestVolumeWords(t *testing.T) {
 	if got := volumeWords(uuid, "worker-1", "local-storage"); !strings.Contains(got, "local-pv-fb8928b8 keeps its old capacity (node worker-1, StorageClass local-storage)") {
 		t.Error(got)
 	}
-	// Without a storage class the name of the volume is not known, and so is not in the message.
+	// Without a storage class, the name of the volume is unknown, so the message must not contain a name.
 	if got := volumeWords(uuid, "worker-1", ""); strings.Contains(got, "local-pv-") || !strings.Contains(got, uuid) || !strings.Contains(got, "storage_class") {
 		t.Error(got)
 	}

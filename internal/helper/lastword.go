@@ -11,8 +11,8 @@ import (
 	"hotmount/internal/policy"
 )
 
-// lastWord decides once more after the disk was read. The class and the unfinished format, if any, must still be the
-// same as before the reading. over reports whether the operator gave a token.
+// lastWord makes the final decision after the disk has been read. The disk's class and its unfinished format, if any,
+// must be the same as before the reading. If over is set, the operator has ordered the format with a token.
 func lastWord(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Class, proven *disk.Standing, over bool) (disk.Decision, error) {
 	d := policy.Decide(f, c, s)
 	if over {
@@ -32,14 +32,14 @@ func lastWord(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Clas
 	return d, nil
 }
 
-// asProven reports whether the disk still has the class for which it was proven blank. asProven compares the fields
-// that matter to the proof and the format.
+// asProven reports whether the disk still has the class for which it was proven blank. asProven compares the settings
+// of the class that affect the proof and the format.
 func asProven(then, now *disk.Class) bool {
 	return now != nil && now.Name == then.Name && now.Blank == then.Blank && now.Directory == then.Directory && now.Create == then.Create
 }
 
-// sameIntent reports whether the intent with which the disk was proven is still recorded. The intent identifies a
-// half-made filesystem, and determines which bytes of the disk are ours.
+// sameIntent reports whether the record of the disk's unfinished format (the intent) is the same as at the proof. The
+// intent identifies a half-made filesystem, and determines which bytes on the disk come from hotmount.
 func sameIntent(then, now *disk.Standing) bool {
 	if then.Intent == nil || now.Intent == nil {
 		return then.Intent == now.Intent
@@ -48,7 +48,7 @@ func sameIntent(then, now *disk.Standing) bool {
 }
 
 // intentFor returns the intent to record before the first write. A half-made ext4 filesystem is made again with the
-// parameters of the first format, so that it is recognised after another crash.
+// parameters of the first format, so that hotmount recognises it after another crash.
 func intentFor(f *disk.Facts, class *disk.Class, uuid, boot string, again bool) disk.Intent {
 	intent := disk.Intent{Identity: f.Identity(boot), Class: class.Name, UUID: uuid}
 	switch {
@@ -83,20 +83,21 @@ func intendedUUID(f *disk.Facts, over bool) (string, error) {
 	return uuid, nil
 }
 
-// ending is the result of an earlier format on a disk that will not be formatted.
+// ending is the result of an earlier format, for a disk that will not be formatted now.
 type ending struct {
 	// made reports whether mkfs had finished the filesystem.
 	made bool
-	// ends reports whether the intent ends. If failure is set, the intent ends because the operator has accepted other
-	// content.
+	// ends reports whether the record of the earlier format (the intent) is removed. failure is set if the intent is
+	// removed because the operator has accepted other content.
 	ends    bool
 	failure error
-	// leaves reports whether the accepted disk may be only the next disk in the slot. If leaves is set, the intent
-	// stays, for the disk with the UUID of the intent.
+	// leaves reports whether the accepted disk is perhaps another disk, which is now in the slot of the intent's disk.
+	// If leaves is set, the intent stays recorded for the disk that has the intent's UUID.
 	leaves bool
 }
 
-// outcome returns the result of the format that began on the disk, unless the decision is to format the disk.
+// outcome returns the result of an earlier format that began on the disk. outcome returns an empty result if the disk
+// is to be formatted now.
 func outcome(f *disk.Facts, c *disk.Content, d disk.Decision) ending {
 	i := policy.Intent(f, c)
 	ours := i != nil && !ofAnother(f)
@@ -113,8 +114,8 @@ func outcome(f *disk.Facts, c *disk.Content, d disk.Decision) ending {
 	return ending{}
 }
 
-// ofAnother reports whether the intent belongs to another disk, of which f is a copy. The intent of the other disk does
-// not end on f.
+// ofAnother reports whether the intent belongs to another disk, of which this disk is a copy. The content of a copy
+// does not end the intent of the original disk.
 func ofAnother(f *disk.Facts) bool {
 	return f.Standing.IntentDoubt && !f.Standing.Intent.Identity.Like(f.Identity(""))
 }

@@ -22,11 +22,11 @@ import (
 // making is the work from one proof to the finished filesystem, if any.
 type making struct {
 	*job
-	class      *disk.Class // is the disk's class at the time of the proof
+	class      *disk.Class // the disk's class at the time of the proof
 	uuid, path string
 	decision   disk.Decision
 	scan       *report.Scan
-	comparing  func() // reports that the token is being compared
+	comparing  func() // makes the status show that the disk is compared with the token
 	record     *store.Format
 	session    *format.Session
 	// logContent logs the content found on a disk that is read again, or is nil if nothing must be logged.
@@ -37,7 +37,7 @@ type making struct {
 // error nothing is known about the content. With the operator's token, proveAndMake overwrites the content or returns
 // an error.
 func (j *job) proveAndMake(ctx context.Context) (c disk.Content, writes uint64, err error) {
-	// A blank disk is not read again while the class's options are wrong.
+	// A blank disk is not read again while the class's mount options are wrong.
 	if last := j.facts.Standing.Verdict; last.Valid(j.facts) && last.Failure != "" {
 		if err := canMount(j.host.Store, policy.Select(j.facts, j.settings), j.facts.ID); err != nil && err.Error() == last.Failure {
 			return c, 0, err
@@ -80,12 +80,12 @@ func (j *job) openDisk(ctx context.Context) (*making, error) {
 	class := policy.Select(f, s)
 	m := &making{job: j, class: class, uuid: uuid, path: class.MountPoint(uuid), scan: report.NewScan(log, f), record: &store.Format{Store: j.host.Store, Attached: j.attached}}
 	m.decision = disk.Decision{Action: disk.Prove, Class: class.Name, UUID: uuid}
-	// The journal entries from here on belong to the new filesystem.
+	// The journal entries that follow belong to the filesystem that the format makes.
 	var condition string
 	condition, m.comparing = readFor(m.scan, j.token != "")
 	if j.again {
 		m.scan.Doing = "reading the disk, because it could not be mounted"
-	} else if v := f.Standing.Verdict; j.token != "" || v == nil || v.Failure == "" { // otherwise the first try logged the message
+	} else if v := f.Standing.Verdict; j.token != "" || v == nil || v.Failure == "" { // otherwise an earlier attempt has logged this message
 		log.Event(report.KindSeen, journal.PriInfo, f, m.decision, m.path, report.Name(f)+": seen: it is read"+m.plannedFilesystem(condition))
 	}
 	readAgain := func(ctx context.Context) (func(context.Context, probe.Progress), error) {
@@ -110,8 +110,8 @@ func (j *job) openDisk(ctx context.Context) (*making, error) {
 	return m, nil
 }
 
-// plannedFilesystem returns a clause with the filesystem that a format would make, or empty if the disk would not be
-// formatted even if blank.
+// plannedFilesystem returns a clause that names the filesystem that a format would make. The clause is empty if policy
+// would not format even a blank disk.
 func (m *making) plannedFilesystem(condition string) string {
 	blank := disk.Content{Kind: disk.Blank, Proven: true}
 	if m.token == "" && policy.Decide(m.facts, &blank, m.settings).Action != disk.Format {
@@ -135,14 +135,14 @@ func (m *making) progress(ctx context.Context, p probe.Progress) {
 	m.scan.Progress(p.At, p.Size, p.Read, m.settings.Settle+readPatience)
 }
 
-// prove reads the disk, and frees the place for the next disk.
+// prove reads the disk, and then lets another unit read its disk.
 func (m *making) prove(ctx context.Context) (disk.Content, error) {
 	// The unit waits for the settle time even if little is read.
 	m.scan.Status("reading "+m.facts.Node(), m.settings.Settle+readPatience)
-	// The unit frees the memory that its looks needed, because many units may read disks at once.
+	// The unit frees the memory that its looks at the disks needed, because many units may run at once.
 	debug.FreeOSMemory()
 	c, err := m.session.Prove(ctx, m.class.Blank)
-	if m.token == "" { // with a token, the samples are read again
+	if m.token == "" { // with a token, Make reads samples of the disk again
 		// Another unit may need the memory for its own proof.
 		debug.FreeOSMemory()
 		m.place.Free()
@@ -175,8 +175,8 @@ func (m *making) decideAgain(c *disk.Content) (err error) {
 	return nil
 }
 
-// conclude ends the intent of an earlier format on a disk that will not be formatted, if the content is the result of
-// that format.
+// conclude handles a disk that will not be formatted. conclude ends the intent of an earlier format if the disk holds
+// the result of that format, or accepted other content.
 func (m *making) conclude(ctx context.Context, c *disk.Content) error {
 	f, d, log := m.facts, m.decision, m.log
 	if !m.again || d.Action != disk.Mount {
@@ -215,7 +215,7 @@ func (m *making) makeFilesystem(ctx context.Context, c *disk.Content) error {
 		return err
 	}
 	intent := intentFor(f, class, m.uuid, boot, again)
-	// The token is also bound to the conditions that were shown with the token.
+	// The token is valid only for the conditions that hotmount showed with the token.
 	boot = tokenText(boot, unmetConditions(f, c, m.settings))
 	m.record.Record = disk.Record{Name: f.Name, Identity: intent.Identity, Class: class.Name, UUID: m.uuid, Type: class.Create, By: disk.ByDaemon, Evidence: c.Evidence}
 	switch {
@@ -238,8 +238,9 @@ func (m *making) makeFilesystem(ctx context.Context, c *disk.Content) error {
 	return err
 }
 
-// readFor makes the scan show why the disk is read. condition is the condition for a format in words. The caller calls
-// comparing when the token is compared. over reports whether the operator gave a token.
+// readFor makes the status of the scan show why the disk is read. readFor returns in words the condition for a format.
+// The caller must call comparing before the disk is compared with the token. If over is set, the operator has ordered
+// the format with a token.
 func readFor(scan *report.Scan, over bool) (condition string, comparing func()) {
 	if !over {
 		return "the disk is proven blank", func() {}
@@ -248,8 +249,8 @@ func readFor(scan *report.Scan, over bool) (condition string, comparing func()) 
 	return "the token is valid", func() { scan.Doing = "comparing the disk with the token" }
 }
 
-// prototype makes the file that gives mkfs.xfs the owner and mode of the root directory. The path is empty if mkfs.xfs
-// needs no such file.
+// prototype makes the file that gives mkfs.xfs the owner and mode of the root directory. The path is empty if mkfs
+// needs no prototype file.
 func prototype(class *disk.Class) (path string, remove func(), err error) {
 	remove = func() {}
 	if class.Create != disk.XFS {

@@ -28,8 +28,8 @@ var ofAnyMount = []string{
 }
 
 // kernelTakes returns an error if the kernel does not have the filesystem type, or refuses a mount option. kernelTakes
-// mounts no disk, so it accepts options that depend on the content of a filesystem. If kernelTakes cannot check the
-// options, it returns nil.
+// mounts nothing, so it cannot detect an option that fails only with the content of a filesystem. If kernelTakes cannot
+// check the options, it returns nil.
 func kernelTakes(fstype string, options []string) error {
 	fd, err := unix.Fsopen(fstype, unix.FSOPEN_CLOEXEC)
 	if errors.Is(err, unix.ENODEV) {
@@ -67,8 +67,8 @@ func kernelSays(fd int, otherwise error) string {
 	return otherwise.Error()
 }
 
-// refused returns an error if the kernel refuses the class's options for the filesystem type, or if TryClasses could not
-// mount a new filesystem of the type with them.
+// refused returns an error if the kernel refuses the class's mount options for the filesystem type. refused also
+// returns an error if TryClasses could not mount a new filesystem with these options.
 func refused(st store.Store, class *disk.Class, fstype string) error {
 	if err := kernelTakes(fstype, class.MountOptions(fstype)); err != nil {
 		return err
@@ -80,7 +80,7 @@ func refused(st store.Store, class *disk.Class, fstype string) error {
 	return err
 }
 
-// canMount returns an error if the filesystem that the class creates could not be mounted with the class's options.
+// canMount returns an error if a new filesystem of the class could not be mounted with the class's mount options.
 func canMount(st store.Store, class *disk.Class, id disk.ID) error {
 	if err := refused(st, class, class.Create); err != nil {
 		return fmt.Errorf("cannot format %s: its class could not mount the new filesystem: %w; nothing is written; %s", id, err, optionsRemedy(class))
@@ -88,14 +88,14 @@ func canMount(st store.Store, class *disk.Class, id disk.ID) error {
 	return nil
 }
 
-// triedKey returns the name of a scratch filesystem in the record: its type and the class's mount options.
+// triedKey returns the key of a scratch filesystem in the record of SaveTried: its type and the class's mount options.
 func triedKey(class *disk.Class, fstype string) string {
 	return fstype + " " + strings.Join(class.MountOptions(fstype), ",")
 }
 
-// TryClasses mounts a scratch filesystem for each class that formats disks and does not have the options usual, and
-// records the result for the format of disks. TryClasses tries no options twice in one boot. TryClasses must run in a
-// mount namespace of its own.
+// TryClasses mounts a scratch filesystem with the mount options of each class that formats disks, and records the
+// result for later formats. TryClasses skips a class with the usual (default) options. TryClasses tries no options
+// twice in one boot. TryClasses must run in a mount namespace of its own.
 func TryClasses(ctx context.Context, h inventory.Host, r run.Runner, usual []string) error {
 	s, err := h.Store.Settings()
 	if err != nil {
@@ -132,9 +132,10 @@ func optionsRemedy(class *disk.Class) string {
 }
 
 // TryOptions tries each class's mount options on a scratch filesystem of each type that the class mounts. TryOptions
-// returns an error if the type of the class's new filesystems, or every type, refuses the options. A refusal by another
-// type is a warning, because an existing filesystem may have a feature that the option needs. If a class has the
-// options usual, TryOptions makes no scratch filesystem.
+// returns an error if the options fail for the filesystem type that the class creates, or for every type that the class
+// mounts. If the options fail only for another type, TryOptions returns a warning, because an existing filesystem may
+// have the feature that an option needs. TryOptions makes no scratch filesystem for a class with the usual (default)
+// options.
 func TryOptions(ctx context.Context, r run.Runner, s *disk.Settings, usual []string, origin func(key string) string) (warnings []string, err error) {
 	if os.Geteuid() != 0 {
 		return []string{"the mount options were not tried, because only root can try them: sudo hotmount config check"}, nil
@@ -169,14 +170,14 @@ func TryOptions(ctx context.Context, r run.Runner, s *disk.Settings, usual []str
 	return warnings, err
 }
 
-// tryPatience is the time limit for mount(8) of a small file.
+// tryPatience is the time limit for mount(8), which mounts a small file.
 const tryPatience = time.Minute
 
-// errUntried reports that this machine cannot mount a scratch filesystem with any options.
+// errUntried reports that this machine cannot mount a scratch filesystem, whatever the options are.
 var errUntried = errors.New("mount options cannot be tried on this machine")
 
-// tryMount makes a filesystem in a temporary file and mounts the file. Unless the process is private, which means that it
-// has a mount namespace of its own, mount(8) gets one that ends with mount(8).
+// tryMount makes a filesystem in a temporary file and mounts the file. If private is set, the process already has a
+// mount namespace of its own. Otherwise mount(8) runs in a new mount namespace, which ends with mount(8).
 func tryMount(ctx context.Context, r run.Runner, fstype string, options []string, private bool) (err error) {
 	dir, err := os.MkdirTemp("", "hotmount-check-")
 	if err != nil {

@@ -34,8 +34,8 @@ func TestKernelTakes(t *testing.T) {
 	}
 }
 
-// TestNoTokenForOptions checks that hotmount offers no token because of wrong mount options of the class, whatever the
-// journal reports. hotmount offers no token either if the kernel does not have the filesystem type.
+// TestNoTokenForOptions checks that hotmount offers no token if the class's mount options are wrong, whatever the
+// journal reports. hotmount must also offer no token if the kernel does not have the filesystem type.
 func TestNoTokenForOptions(t *testing.T) {
 	h := nodetest.New(t)
 	for _, test := range []struct{ fstype, option, want string }{
@@ -98,8 +98,8 @@ func (r *countingRunner) Run(ctx context.Context, c run.Command) (run.Result, er
 	return run.Exec{}.Run(ctx, c)
 }
 
-// TestTryClasses checks that the options of each class that formats are tried once, and that no disk is formatted if the
-// kernel has refused them.
+// TestTryClasses checks that the mount options of each class that formats disks are tried once. If the kernel has
+// refused the options, the class must format no disk.
 func TestTryClasses(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	h, usual := nodetest.New(t), []string{"noatime", "nodev", "nosuid"}

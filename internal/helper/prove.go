@@ -20,15 +20,15 @@ import (
 // far less time between its last look and the first write of its mkfs.
 const secondLook = 3 * time.Second
 
-// readPatience and mkfsPatience limit how long the unit may run without a message to PID 1, besides the settle time.
-// readPatience is the limit while the unit reads the disk. mkfsPatience is the limit during mkfs, which has its own
-// time limit (format.MkfsTime).
+// readPatience and mkfsPatience limit how long the unit may run without a message to PID 1, in addition to the settle
+// time. readPatience is the limit while the unit reads the disk. mkfsPatience is the limit during mkfs, which has its
+// own time limit (format.MkfsTime).
 const (
 	readPatience = 5 * time.Minute
 	mkfsPatience = format.MkfsTime + readPatience
 )
 
-// Prove returns the content of the disk after a proof.
+// Prove reads the disk and returns its proven content.
 func Prove(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Settings) (c disk.Content, err error) {
 	err = proven(ctx, h, f, s, func(_ *format.Session, content disk.Content) error {
 		c = content
@@ -37,7 +37,8 @@ func Prove(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Setting
 	return c, err
 }
 
-// proven waits until it may read the disk, and passes the content to use before it closes the disk.
+// proven waits for the right to read, proves the content of the disk, and passes it to the function use while the disk
+// is open.
 func proven(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Settings, use func(*format.Session, disk.Content) error) (err error) {
 	progress, free, err := scanPlace(ctx, h)
 	if err != nil {
@@ -83,8 +84,8 @@ func open(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Settings
 	return format.Open(ctx, *f, deps)
 }
 
-// writes implements format.Deps.Writes. writes returns an error if the name belongs to another disk, or if the kernel
-// no longer counts.
+// writes implements format.Deps.Writes. writes returns an error if the disk's name now belongs to another disk, or if
+// the kernel no longer counts writes.
 func writes(h inventory.Host, f *disk.Facts) (done, inFlight uint64, err error) {
 	now, err := h.Counters(f.Name)
 	return now.Writes, now.InFlightWrites, counted(f, now.Seq, now.Uncounted, err)
@@ -97,8 +98,7 @@ func bytesTransferred(h inventory.Host, f *disk.Facts) (read, written uint64, er
 	return now.BytesRead, now.BytesWritten, counted(f, now.Seq, now.Uncounted, err)
 }
 
-// counted returns an error if the counters could not be read or belong to another disk, or if the kernel no longer
-// counts.
+// counted returns an error if the kernel's I/O counters could not be read, belong to another disk, or are switched off.
 func counted(f *disk.Facts, seq uint64, uncounted bool, err error) error {
 	switch {
 	case err != nil:
@@ -136,8 +136,8 @@ func settingsAndDisk(h inventory.Host, seq uint64) (*disk.Settings, *disk.Facts,
 	return s, f, err
 }
 
-// asking returns the host for a program that writes to a disk. The host from asking opens the loop devices to see on
-// which disks they lie. The unit may open loop devices only if the loop driver was loaded when the unit started.
+// asking returns a Host that opens loop devices to see on which disks they lie, for a program that writes to a disk.
+// The unit may open loop devices only if the loop driver was loaded when the unit started.
 func asking(h inventory.Host, s *disk.Settings) inventory.Host {
 	h = h.For(s)
 	h.Asks = true

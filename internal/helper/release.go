@@ -18,13 +18,13 @@ import (
 	"hotmount/internal/policy"
 )
 
-// Release is one run of `hotmount release`. The daemon behind Socket unmounts the disk, and Release prints whether the
-// disk is safe to detach.
+// Release is one run of `hotmount release`. The daemon behind the control socket unmounts the disk, and Release prints
+// whether the disk is safe to detach.
 type Release struct {
 	Host   inventory.Host
 	Socket string
 	Out    io.Writer
-	// Force unmounts the disk although pods still use it.
+	// If Force is set, Release unmounts the disk although pods still use it.
 	Force bool
 	// Sync writes out the data of the filesystem mounted at path (SyncFilesystem).
 	Sync func(path string) error
@@ -54,12 +54,12 @@ func (r *Release) Do(ctx context.Context, which string) error {
 		}
 		fmt.Fprintf(r.Out, "%s is in use, and these pods must be deleted before it can be detached (for their names: kubectl get pods -A -o custom-columns=:metadata.namespace,:metadata.name,:metadata.uid):\n  %s\n  %s\n", f.ID, strings.Join(pods, "\n  "), mounts.Lines(users))
 	}
-	// The command writes the data before the daemon unmounts, so that the command waits for the disk, and not the
-	// daemon.
+	// The command writes out the data before the daemon unmounts the disk. A slow disk therefore blocks the command,
+	// and not the daemon.
 	switch err := r.Sync(path); {
 	case err != nil && f.Fault == "":
 		return fmt.Errorf("cannot release %s: cannot write its data: %w", f.ID, err)
-	case err != nil: // the kernel writes no more data, and a repair needs an unmounted filesystem
+	case err != nil: // after a fault, the kernel writes no more data, and a repair needs an unmounted filesystem
 		fmt.Fprintf(r.Out, "%s: %s: data that was not written yet is lost: %v\n", f.ID, f.Fault, err)
 	}
 	if _, err := control.Ask(ctx, r.Socket, control.Request{Do: "release", Disk: f.Name, Seq: f.Seq}); err != nil {
@@ -67,8 +67,7 @@ func (r *Release) Do(ctx context.Context, which string) error {
 	}
 	var said strings.Builder
 	if err = r.saySafe(ctx, &said, f); err != nil && !r.Force {
-		// If a process began to use the disk after the first check, or cannot be seen, hotmount keeps the disk in use
-		// as before.
+		// A process that the first check did not find still uses the disk, so hotmount mounts the disk again.
 		_, backErr := control.Ask(ctx, r.Socket, control.Request{Do: "accept", Disk: f.Name, Seq: f.Seq})
 		if backErr == nil {
 			backErr = errors.New("hotmount mounts the disk again until hotmount release succeeds")
@@ -91,7 +90,7 @@ func (r *Release) saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error
 	if lookErr != nil {
 		return errors.Join(err, fmt.Errorf("cannot tell whether %s is safe to detach: %w", f.ID, lookErr))
 	}
-	// A process with a block volume open may not have claimed the disk, and a loop device never claims a disk.
+	// isFree does not detect a process that has a block volume open without O_EXCL, and does not detect a loop device.
 	if err != nil || f.Standing.Given != nil || len(now.Loops) > 0 {
 		opened, openErr := deviceUsers(&now)
 		mounted, mountErr := mounts.Users("", f.Dev, "")
@@ -114,14 +113,14 @@ func (r *Release) saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error
 	return nil
 }
 
-// detachedItself reports whether the error look shows that a loop device has lost its file. If a loop device was
-// detached while mounted, the kernel removes it at the unmount (LO_FLAGS_AUTOCLEAR, loop(4)).
+// detachedItself reports whether the error of a look shows that the disk was a loop device that the kernel has removed.
+// If a loop device was detached while mounted, the kernel removes it at the unmount (LO_FLAGS_AUTOCLEAR, loop(4)).
 func detachedItself(f *disk.Facts, look error) bool {
 	return f.Transport == "loop" && errors.Is(look, disk.ErrGone)
 }
 
-// currentFacts returns the present facts of the disk or partition. currentFacts does not touch other disks, which may
-// not answer.
+// currentFacts returns the present facts of the disk or partition. currentFacts looks at no other disk, because another
+// disk may not answer.
 func (r *Release) currentFacts(f *disk.Facts) (disk.Facts, error) {
 	s, err := r.Host.Store.Settings()
 	if err != nil {
@@ -134,9 +133,9 @@ func (r *Release) currentFacts(f *disk.Facts) (disk.Facts, error) {
 	return now, err
 }
 
-// toDetach returns in words what to detach if nobody uses the disk, and how to find the disk on the host. virsh needs
-// the target name of libvirt. The disk's name on this node may differ, because it depends on the order in which the
-// kernel found the disks.
+// toDetach describes what to detach, and how to find the disk on the virtual machine's host. virsh needs the target
+// name that libvirt has for the disk. The disk's kernel name may differ from libvirt's target name, because it depends
+// on the order in which the kernel found the disks.
 func toDetach(f *disk.Facts) string {
 	switch {
 	case f.Whole != "":
@@ -162,8 +161,8 @@ func toDetach(f *disk.Facts) string {
 	return fmt.Sprintf("safe to detach: %s\nthe host may have another name for the disk than %s; to see the host's name, the TARGET: %s\nthen: virsh detach-disk NODE TARGET --persistent", which, f.Name, find)
 }
 
-// deviceUsers returns the users of the device itself, except hotmount's own unit. The users include loop devices on the
-// disk or its parts, because kubelet holds a block volume through a loop device.
+// deviceUsers returns the users of the block device, except hotmount's own unit. The users include loop devices on the
+// disk, because kubelet holds a block volume through a loop device.
 func deviceUsers(f *disk.Facts) ([]mounts.User, error) {
 	users, err := mounts.DeviceUsers("", f.ID)
 	users = slices.DeleteFunc(users, func(u mounts.User) bool { return u.Unit == fmt.Sprintf("hotmount-block@%d.service", f.Seq) })
@@ -234,8 +233,8 @@ func (r *Release) find(which string) (*disk.Facts, string, error) {
 	return unmounted, "", nil
 }
 
-// givenOut reports whether f itself is given out as a block volume, and not only the whole disk to which f belongs. The
-// class of the block volume may no longer be configured.
+// givenOut reports whether the disk or partition itself is given out as a block volume, and not only its whole disk.
+// The class of the block volume may no longer be configured.
 func givenOut(f *disk.Facts, d disk.Decision) bool {
 	return f.OwnLink() != "" && (d.GivenOut() || d.Action == disk.Ignore)
 }
@@ -266,9 +265,9 @@ func SyncFilesystem(path string) error {
 	return unix.Syncfs(fd)
 }
 
-// isFree returns nil if an exclusive open succeeds (open(2), O_EXCL on a block device). A disk that opens exclusively
-// is not mounted or claimed by anybody on this machine. isFree retries for 5 seconds, because the kernel may take a
-// moment for the last unmount of a namespace that ends.
+// isFree returns nil if an exclusive open succeeds (open(2), O_EXCL on a block device). A disk on which an exclusive
+// open succeeds is neither mounted nor claimed on this machine. isFree retries for 5 seconds, because the kernel may
+// unmount a filesystem only some time after its last mount namespace has ended.
 func isFree(ctx context.Context, f *disk.Facts) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

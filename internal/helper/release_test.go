@@ -17,7 +17,7 @@ import (
 )
 
 // TestReleaseWritesFirst checks that the data of pods is on the disk before the release unmounts the disk. The daemon
-// gets the request only after a successful sync.
+// must get the release request only after a successful sync.
 func TestReleaseWritesFirst(t *testing.T) {
 	const where = "/mnt/disks/0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
 	const pod = "5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
@@ -67,7 +67,7 @@ func TestReleaseWritesFirst(t *testing.T) {
 	nodetest.Write(t, h.Root, map[string]string{"proc/1/mountinfo": string(table)})
 }
 
-// TestDetachedItself checks that a released loop device may be gone. Only loop devices detach themselves.
+// TestDetachedItself checks that detachedItself reports true only for a loop device that is gone.
 func TestDetachedItself(t *testing.T) {
 	gone := fmt.Errorf("cannot look at it: %w", disk.ErrGone)
 	for transport, want := range map[string][3]bool{"loop": {false, true, false}, "virtio": {}, "": {}} {
@@ -78,8 +78,8 @@ func TestDetachedItself(t *testing.T) {
 	}
 }
 
-// TestToDetach checks that virsh never gets the disk's name on the worker, or foreign bytes. A device that is not a
-// disk of the host is not reported as safe to detach.
+// TestToDetach checks that the virsh command never contains the disk's kernel name, or unsafe bytes of its serial. A
+// partition or a device-mapper volume must not be reported as safe to detach.
 func TestToDetach(t *testing.T) {
 	vdc := disk.ID{Name: "vdc", Seq: 9}
 	for name, tt := range map[string]struct {

@@ -12,11 +12,11 @@ import (
 	"hotmount/internal/run"
 )
 
-// Announce makes udevd process the disks that it has not processed since they were attached. udevadm's own options for
-// initialized devices do not suffice: if udev missed the detachment, its entry describes the previous disk with the
+// Announce makes udevd process the disks that udevd has not processed since their attachment. udevadm's own options for
+// initialized devices do not suffice: if udev missed a detachment, udev's database describes the previous disk with the
 // same device number.
 func Announce(ctx context.Context, h inventory.Host, r run.Runner) error {
-	if s, err := h.Store.Settings(); err == nil { // without saved settings, no daemon has run in this boot
+	if s, err := h.Store.Settings(); err == nil { // if there are no saved settings, no daemon has run in this boot
 		h = h.For(s)
 	}
 	names, err := h.Unknown()
@@ -42,8 +42,8 @@ func Rescan(ctx context.Context, socket string) error {
 	return ask(ctx, socket, control.Request{Do: "look"})
 }
 
-// ask sends the daemon a request to look at disks. If no daemon runs, ask does nothing, because the daemon looks when
-// it starts.
+// ask sends the daemon a request to look at disks. If no daemon runs, ask does nothing, because a daemon looks at all
+// disks when it starts.
 func ask(ctx context.Context, socket string, r control.Request) error {
 	if _, err := control.Ask(ctx, socket, r); !errors.Is(err, control.ErrDown) {
 		return err

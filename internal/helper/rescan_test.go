@@ -13,7 +13,7 @@ import (
 )
 
 // TestAnnounce checks that a disk is announced only if udev does not know the disk, or knows an earlier disk with the
-// same number.
+// same device number.
 func TestAnnounce(t *testing.T) {
 	h := nodetest.New(t)
 	r := runtest.New(t)

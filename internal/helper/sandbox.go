@@ -20,8 +20,8 @@ const SandboxDropIn = "/etc/systemd/system/hotmount.service.d/50-classes.conf"
 // ShippedDirectory is the directory to which hotmount.service allows writes.
 const ShippedDirectory = "/mnt/disks"
 
-// ApplySandbox writes the drop-in that the settings need to the path, or removes the drop-in if the settings need none.
-// changed reports whether the drop-in changed.
+// ApplySandbox writes the drop-in file, or removes the file if the settings need no drop-in. changed reports whether
+// the drop-in changed.
 func ApplySandbox(s *disk.Settings, path string) (changed bool, err error) {
 	want := sandbox(s)
 	has, err := os.ReadFile(path)
@@ -49,7 +49,7 @@ func sandbox(s *disk.Settings) string {
 			continue
 		}
 		seen[dir] = true
-		// With "-", a missing directory does not affect the other directories.
+		// With the prefix "-", systemd ignores a directory that does not exist (systemd.exec(5)).
 		b.WriteString("ReadWritePaths=-" + dir + "\n")
 		for above := dir; above != "/"; above = filepath.Dir(above) {
 			if mount := unit.Name(above); !slices.Contains(after, mount) {

@@ -31,7 +31,8 @@ func InitState(ctx context.Context, h inventory.Host, socket string, w io.Writer
 	if err != nil {
 		return err
 	}
-	// The settings only decide which disks are printed. A fault in the settings does not prevent a hold.
+	// The settings decide only which disks InitState prints. InitState records all disks as attached, whatever the
+	// settings are.
 	settings, err := settingsOr(h, load)
 	if err != nil {
 		return err
@@ -63,7 +64,8 @@ func InitState(ctx context.Context, h inventory.Host, socket string, w io.Writer
 	return nil
 }
 
-// settingsOr returns the daemon's settings. If no daemon has run, settingsOr returns the result of load.
+// settingsOr returns the daemon's settings. If no daemon has run since boot, settingsOr returns the result of the
+// function load.
 func settingsOr(h inventory.Host, load func() (*disk.Settings, error)) (*disk.Settings, error) {
 	if s, err := h.Store.Settings(); err == nil {
 		return s, nil
@@ -82,8 +84,8 @@ func wordsOfHeld(f *disk.Facts, s *disk.Settings) string {
 	return why + "; " + next
 }
 
-// presentAndHeld returns the identities of all disks. presentAndHeld also returns the disks that are held once the
-// identities are recorded as present.
+// presentAndHeld returns the identities of all disks. presentAndHeld also returns the disks that hotmount will hold
+// after their identities have been recorded.
 func presentAndHeld(disks []disk.Facts, boot string, s *disk.Settings) (present []disk.Identity, held []*disk.Facts) {
 	for i := range disks {
 		f := &disks[i]
@@ -171,8 +173,8 @@ func resettable(ctx context.Context, h inventory.Host, socket string, load func(
 	return nil
 }
 
-// nothingFormats returns an error while a unit proves or formats a disk, because the record of the format would be
-// lost. Without a running systemd, no unit proves or formats a disk.
+// nothingFormats returns an error while a unit proves or formats a disk, because a reset would lose the record of the
+// format. Without a running systemd, no unit proves or formats a disk.
 func nothingFormats(ctx context.Context, h inventory.Host) error {
 	if _, err := os.Lstat(path.Join("/", h.Root, "run/systemd/private")); errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -37,7 +37,7 @@ func PrintToken(ctx context.Context, h inventory.Host, w io.Writer, name string)
 	if err != nil {
 		return err
 	}
-	// A disk that is refused whatever is on it need not be read.
+	// If hotmount refuses the disk whatever its content is, the disk need not be read.
 	if err := checkConfirmable(f, s); err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func learnFailure(h inventory.Host, f *disk.Facts, class *disk.Class) error {
 		if l.OfNode {
 			return fmt.Errorf("cannot format %s: the content of the disk is not at fault; nothing is written: %s", f.Name, l.Failure)
 		}
-		// The daemon may not try the options with the kernel, and its journal may lack the kernel's message.
+		// The daemon has no right to try mount options with the kernel, and the journal may lack the kernel's message.
 		fstype := l.Decision.Type
 		if fault := refused(h.Store, class, fstype); fault != nil {
 			return fmt.Errorf("cannot format %s: the content of the disk is not at fault, but the node or the class: %w; nothing is written; %s", f.Name, fault, optionsRemedy(class))
@@ -97,11 +97,11 @@ func learnFailure(h inventory.Host, f *disk.Facts, class *disk.Class) error {
 // is blank.
 func unmetConditions(f *disk.Facts, c *disk.Content, s *disk.Settings) []policy.Condition {
 	all := policy.Conditions(f, c, s, policy.Select(f, s))
-	all = all[:len(all)-1] // the last condition is blankness
+	all = all[:len(all)-1] // the last condition is that the disk is blank
 	return slices.DeleteFunc(all, func(c policy.Condition) bool { return c.Held })
 }
 
-// tokenText returns the boot and the conditions that a token overrides, as a text to which the token is bound. The
+// tokenText returns the text to which a token is bound: the boot id and the conditions that the token overrides. The
 // token becomes invalid if another hold arises after the token was shown, or if a condition names other data or another
 // disk.
 func tokenText(boot string, overridden []policy.Condition) string {
@@ -141,9 +141,9 @@ var tokenPattern = regexp.MustCompile(`^[0-9a-f]{32}$`)
 // ValidToken reports whether the text has the form of a token from PrintToken.
 func ValidToken(text string) bool { return tokenPattern.MatchString(text) }
 
-// Confirm makes PID 1 run the unit that formats, and prints the answer of the unit. The unit itself checks whether the
-// token is valid. Confirm finally makes the daemon behind the control socket look at the disk, which may have been held
-// until now.
+// Confirm makes PID 1 run the unit that formats, and prints the answer of the unit. hotmount-format@.service itself
+// checks whether the token is valid. At the end, Confirm makes the daemon behind the control socket look at the disk,
+// which may have been held until now.
 func Confirm(ctx context.Context, h inventory.Host, w io.Writer, name, token, socket string) (err error) {
 	s, err := h.Store.Settings()
 	if err != nil {
@@ -172,7 +172,7 @@ func Confirm(ctx context.Context, h inventory.Host, w io.Writer, name, token, so
 			return errors.Join(err, withdraw(), jobErr)
 		}
 	}
-	// After the withdrawal no unit can take the token, but a unit may have taken the token just before.
+	// After the withdrawal no unit can take the token, but a unit may have taken the token just before the withdrawal.
 	err = withdraw()
 	if err == nil && !taken {
 		taken, err = h.Store.Taken(f.Seq)

@@ -73,11 +73,11 @@ func TestFormatWithoutAToken(t *testing.T) {
 	}
 }
 
-// TestLearnFailure checks that learnFailure ignores failures to mount an earlier attachment of the disk. A failure of
-// the node is an error, because a format cannot repair the node.
+// TestLearnFailure checks that learnFailure ignores failures to mount an earlier attachment of the disk. learnFailure
+// must return an error for a failure of the node, because a format cannot repair the node.
 func TestLearnFailure(t *testing.T) {
 	h := nodetest.New(t)
-	mount := disk.Decision{Action: disk.Mount, Type: "tmpfs"} // each kernel has this type
+	mount := disk.Decision{Action: disk.Mount, Type: "tmpfs"} // every kernel has this filesystem type
 	for name, tt := range map[string]struct {
 		line       disk.Line
 		want, says string
@@ -101,8 +101,8 @@ func TestLearnFailure(t *testing.T) {
 	}
 }
 
-// TestUnmet checks that a token depends on the conditions that it overrides. If another condition is not met, the token
-// is different.
+// TestUnmet checks that a token is bound to the conditions that it overrides. If another condition is not met, the text
+// to which the token is bound must be different.
 func TestUnmet(t *testing.T) {
 	s := config.Default()
 	f := &disk.Facts{ID: disk.ID{Name: "vdb", Seq: 7}, Size: 1 << 30, Transport: "virtio", Vendor: "0x1af4", Udev: disk.Udev{Initialized: true}}

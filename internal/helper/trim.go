@@ -31,8 +31,8 @@ type mounted struct {
 	running  disk.Running
 }
 
-// Trim records how long each filesystem has been in use. Trim trims each filesystem for which a trim is due, so that
-// the free space goes back to the storage.
+// Trim records how long each filesystem has been in use. Trim runs fstrim(8) on each filesystem for which a trim is
+// due, so that the storage gets the free space back.
 func Trim(ctx context.Context, h inventory.Host) error {
 	s, err := h.Store.Settings()
 	if err != nil {
@@ -56,7 +56,7 @@ func running(ctx context.Context, h inventory.Host, s *disk.Settings) ([]*mounte
 		return nil, err
 	}
 	if memory := h.Store.Load(boot, nil); memory.Lost != nil {
-		// After the loss of records, it is not certain how long each filesystem has been in use.
+		// If records are lost, hotmount does not know for certain how long each filesystem has been in use.
 		return nil, fmt.Errorf("cannot trim: %w", memory.Lost)
 	}
 	disks, _, err := usage.Scan(ctx, h.For(s), map[string]int{})

@@ -15,8 +15,8 @@ import (
 	"hotmount/internal/report"
 )
 
-// ParseGone parses a mount point of hotmount, followed by the number of the device that is or was mounted on the mount
-// point. An example is /mnt/disks/UUID:254:16.
+// ParseGone parses the path of a mount point and the device number of the disk that is or was mounted there. An example
+// of the argument is /mnt/disks/UUID:254:16.
 func ParseGone(s string) (where string, dev disk.Dev, err error) {
 	dir, rest := path.Split(s)
 	uuid, number, _ := strings.Cut(rest, ":")
@@ -33,9 +33,9 @@ const holdersTold = 8
 // UnmountGone shuts down the filesystem of a detached disk, and names the users of the filesystem. If the filesystem is
 // still mounted at the path, UnmountGone unmounts it, lazily if necessary.
 //
-// The shutdown comes before the unmount. After an unmount without a shutdown, the provisioner would no longer find
-// files of the volume and take them for deleted. UnmountGone names the users before the unmount, because nobody can
-// find their mount afterwards.
+// The shutdown comes before the unmount. Without the shutdown, the provisioner would find an empty directory after the
+// unmount, and take the volume's files for deleted. UnmountGone looks for the users before the unmount, because
+// hotmount cannot find the users of a detached mount.
 func UnmountGone(h inventory.Host, where string, dev disk.Dev) error {
 	return unmountGone(report.New(), h, where, dev, unix.Unmount)
 }
@@ -53,7 +53,7 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, 
 	case attached != 0 && there:
 		return fail(fmt.Errorf("the disk %s of the filesystem is attached", dev))
 	case attached != 0:
-		return nil // the number belongs to another disk, and nobody has the old disk's filesystem mounted any more
+		return nil // the device number belongs to another disk now, so nobody has the old disk's filesystem mounted any more
 	}
 	at := ""
 	if there {
@@ -75,7 +75,7 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, 
 		if what, err = unmount(h, where, dev, umount); err != nil {
 			return fail(err)
 		}
-		// As in the first check, the disk may have returned, or another disk may have the device number.
+		// Meanwhile the disk may have returned, or another disk may have got the device number.
 		if attached, err = h.Attached(dev); err != nil {
 			return fail(err)
 		} else if attached != 0 {
@@ -93,15 +93,14 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, 
 	return h.Store.SaveHolders(path.Base(where), words)
 }
 
-// shutDown shuts the filesystem down and reports failures. If shutDown fails, the kernel shuts the filesystem down
-// later.
+// shutDown shuts the filesystem down and logs a failure. If shutDown fails, the kernel shuts the filesystem down later.
 func shutDown(log *report.Log, root, where string, dev disk.Dev) {
 	if err := mounts.ShutDown(root, dev); err != nil {
 		log.Event(report.KindProblem, journal.PriWarning, nil, disk.Decision{}, where, strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 }
 
-// The constants are words for what happened to the mount.
+// The constants describe what happened to the mount.
 const (
 	unmounted   = "was unmounted"
 	takenOff    = "was detached from the mount tree"
@@ -124,7 +123,7 @@ func unmount(h inventory.Host, where string, dev disk.Dev, umount func(where str
 		flags int
 		what  string
 	}{
-		// The errors that the shutdown causes may have ended the use of the mount.
+		// The first try is not lazy, because the I/O errors after the shutdown may have ended every use of the mount.
 		{unix.UMOUNT_NOFOLLOW, unmounted},
 		{unix.UMOUNT_NOFOLLOW | unix.MNT_DETACH, takenOff},
 	} {

@@ -32,8 +32,8 @@ func ownNamespace(t *testing.T) {
 	}
 }
 
-// ownMachine returns a machine whose PID 1 has the mounts of the test's thread. The machine's only other process has
-// nothing open.
+// ownMachine returns a simulated machine whose PID 1 has the mounts of the test's thread. Apart from PID 1, the
+// simulated machine has one process, which has no file open.
 func ownMachine(t *testing.T) inventory.Host {
 	t.Helper()
 	h := nodetest.New(t)
@@ -116,7 +116,7 @@ func TestUnmountGoneLeavesTheDiskThatHasReturned(t *testing.T) {
 			ownNamespace(t)
 			h, where := ownMachine(t), mountPoint(t)
 			dead := mountDisk(t, where)
-			// The open file keeps the kernel from giving the number of the dead mount to another mount.
+			// The open file keeps the kernel from giving the device number of the first tmpfs to another tmpfs.
 			held, err := os.Create(filepath.Join(where, "f"))
 			if err != nil {
 				t.Fatal(err)
@@ -155,9 +155,8 @@ func TestUnmountGoneLeavesTheDiskThatHasReturned(t *testing.T) {
 	}
 }
 
-// TestUnmountGoneSaysNothingOfWhatHasReturned checks that no holders are recorded if the disk has returned, or if its
-// number belongs to another disk. If the disk has returned or another disk has its number, no process holds the
-// leftover mount any more.
+// TestUnmountGoneSaysNothingOfWhatHasReturned checks that no users are recorded if the disk has returned, or if another
+// disk has its device number.
 func TestUnmountGoneSaysNothingOfWhatHasReturned(t *testing.T) {
 	for name, returns := range map[string]bool{"gone": false, "returned": true} {
 		t.Run(name, func(t *testing.T) {
@@ -177,8 +176,8 @@ func TestUnmountGoneSaysNothingOfWhatHasReturned(t *testing.T) {
 	}
 }
 
-// TestUnmountGoneByPID1 checks that UnmountGone succeeds if PID 1 has unmounted the path first. Any other error of
-// umount2(2) is a failure.
+// TestUnmountGoneByPID1 checks that UnmountGone succeeds if PID 1 has unmounted the path first. If the path is still
+// mounted, an error of umount2(2) must be a failure.
 func TestUnmountGoneByPID1(t *testing.T) {
 	for name, first := range map[string]bool{"PID 1 is first": true, "nobody else does it": false} {
 		t.Run(name, func(t *testing.T) {

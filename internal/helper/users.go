@@ -16,7 +16,7 @@ import (
 )
 
 // openAgain is the time between two looks at the processes that have the disk open. A program that only probes a new
-// disk closes the disk sooner.
+// disk closes the disk in less time than openAgain.
 const openAgain = time.Second
 
 // Users is the whole program of hotmount-users@.service. Users records for the daemon which process has the disk open.
@@ -52,9 +52,9 @@ func openers(h inventory.Host, f *disk.Facts) ([]mounts.User, error) {
 	return users, err
 }
 
-// opener returns the process that uses the disk, or nil if none does. look finds the processes that have the disk open.
-// A virtual machine monitor counts in one look, and any other process counts if it has the disk open for writing in two
-// looks.
+// opener returns the process that uses the disk, or nil if no process uses the disk. The function look returns the
+// processes that have the disk open. A virtual machine monitor counts in one look, and any other process counts if it
+// has the disk open for writing in two looks.
 func opener(ctx context.Context, look func() ([]mounts.User, error)) (*disk.Opener, error) {
 	first, err := counting(look())
 	if err != nil || len(first) == 0 {
@@ -77,10 +77,11 @@ func opener(ctx context.Context, look func() ([]mounts.User, error)) (*disk.Open
 	return nil, err
 }
 
-// counting leaves out the processes that only read the disk, and the processes of udev and of hotmount.
+// counting removes the processes of udev and hotmount, and the processes that only read the disk. counting never
+// removes a virtual machine monitor.
 func counting(users []mounts.User, err error) ([]mounts.User, error) {
 	return slices.DeleteFunc(users, func(u mounts.User) bool {
-		// The control group of udevd below its unit is "udev".
+		// udevd runs in the control group "udev" below the control group of its unit.
 		own := u.Unit == "systemd-udevd.service" || u.Unit == "udev" || strings.HasPrefix(u.Unit, "hotmount")
 		return !u.Machine && (!u.Writes || own)
 	}), err
@@ -90,8 +91,9 @@ func asOpener(u mounts.User) *disk.Opener {
 	return &disk.Opener{PID: u.PID, Command: u.Command, Machine: u.Machine}
 }
 
-// checkUnopened returns an error if a process has opened the disk since the daemon asked for openers before the proof.
-// A separate unit looks for openers, because the unit of the proof does not see the processes of other users.
+// checkUnopened returns an error if a process has opened the disk since the daemon's check before the proof. A separate
+// unit looks for processes that have the disk open, because the unit that proves the disk does not see other users'
+// processes.
 func (m *making) checkUnopened(ctx context.Context, c *disk.Content) error {
 	f := m.facts
 	if !policy.Asks(f, c, m.decision) {
@@ -104,8 +106,8 @@ func (m *making) checkUnopened(ctx context.Context, c *disk.Content) error {
 	return m.checkOpener()
 }
 
-// checkOpener returns an error if the unit has found a process. If a virtual machine uses the disk, checkOpener makes a
-// record that holds the disk from then on.
+// checkOpener returns an error if hotmount-users@.service has found a process that has the disk open. If a virtual
+// machine uses the disk, checkOpener makes a record that holds the disk from then on.
 func (m *making) checkOpener() error {
 	f := m.facts
 	by, err := m.host.Store.TakeOpener(f.Seq)

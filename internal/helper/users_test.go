@@ -75,8 +75,9 @@ func TestOpenerEnds(t *testing.T) {
 	}
 }
 
-// TestMonitorIsRecorded checks that a disk with an opener is not formatted. A virtual machine that has the disk open
-// leaves a record that holds the disk in every later boot. Another process leaves no record.
+// TestMonitorIsRecorded checks that hotmount does not format a disk that another process has open. If the process is a
+// virtual machine, a record must hold the disk in every later boot. A process that is not a virtual machine must leave
+// no record.
 func TestMonitorIsRecorded(t *testing.T) {
 	for name, test := range map[string]struct {
 		by       *disk.Opener

@@ -30,8 +30,8 @@ func (h Host) ByName(name string) (*disk.Facts, error) {
 	return h.find(func(f *disk.Facts) bool { return f.Name == name }, none)
 }
 
-// find scans all disks, because the facts of one disk include its peers. find returns the error none if no disk
-// satisfies the function match.
+// find scans all disks, because the facts of one disk include its peers. If the function match accepts no disk, find
+// returns the error none.
 func (h Host) find(match func(*disk.Facts) bool, none error) (*disk.Facts, error) {
 	disks, err := h.Scan()
 	if err != nil {
@@ -45,7 +45,7 @@ func (h Host) find(match func(*disk.Facts) bool, none error) (*disk.Facts, error
 	return nil, none
 }
 
-// NodeName returns the configured name of the node, or kubelet's default (GetHostname in pkg/util/node).
+// NodeName returns the configured name of the node, or kubelet's default (GetHostname in Kubernetes' pkg/util/node).
 func NodeName(configured string) (string, error) {
 	if configured != "" {
 		return configured, nil

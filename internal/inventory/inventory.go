@@ -29,7 +29,7 @@ var systemPaths = map[string]bool{"/": true, "/boot": true, "/boot/efi": true, "
 type Host struct {
 	Root  string
 	Store store.Store
-	// Shared is the state that looks at disks share, so that frequent looks at many disks stay cheap. Shared may be
+	// Shared is the state that the looks at disks share, so that frequent looks at many disks stay cheap. Shared may be
 	// nil.
 	Shared *Shared
 	// Measure returns the geometry of the XFS filesystem that is mounted at the path. The disk must be idle when
@@ -37,11 +37,11 @@ type Host struct {
 	Measure func(path string, dev disk.Dev) (disk.Geometry, error)
 	// Partitions reports whether partitions count as well as whole disks. If Partitions is nil, only whole disks count.
 	Partitions func() bool
-	// CameAfter reports whether the attached disk called name certainly came after the removal of the disk called gone
-	// (kernel names). If CameAfter is nil, nothing is known about the order.
+	// CameAfter reports whether the disk name certainly appeared only after the disk gone had disappeared (kernel
+	// names). If CameAfter is nil, the order is unknown.
 	CameAfter func(name, gone string) bool
-	// Asks reports whether only the kernel's answer shows which device lies below a loop device. If Asks is set, a loop
-	// device that this process may not open counts as lying on every disk.
+	// Asks is set by programs that write to disks. If Asks is set, a loop device that this process has no right to open
+	// counts as lying on every disk.
 	Asks bool
 }
 
@@ -67,7 +67,7 @@ func (h Host) MountedAt(path string, dev disk.Dev) (bool, error) {
 	return mounts.OnTop(tree, path, dev)
 }
 
-// DoubtMounts makes the next call of Mounts read the mount table again (mounts.Reader.Doubt).
+// DoubtMounts makes the next call of Mounts read the mount table again (mounts.Reader.ForceReread).
 func (h Host) DoubtMounts() { h.Shared.reader().ForceReread() }
 
 // Propagates returns nil if PID 1's mounts below the directory appear in this process's mount namespace
@@ -76,8 +76,8 @@ func (h Host) Propagates(directory string) error {
 	return h.Shared.reader().Propagates(h.Root, directory)
 }
 
-// Drivers returns the drivers that are or were on the node and attach or take disks (csi.Drivers). Each call of Drivers
-// reads the node again.
+// Drivers returns the storage drivers on the node that attach or use disks, including earlier drivers (csi.Drivers).
+// Each call of Drivers examines the node again.
 func (h Host) Drivers() []disk.Driver { return csi.Drivers(h.Root, h.Store.Drivers()...) }
 
 // Unknown returns the names of the attached disks that udev has not finished processing (disk.Udev.Initialized).
@@ -99,8 +99,8 @@ func (h Host) Unknown() ([]string, error) {
 	return unknown, nil
 }
 
-// gatherEach calls look for every name and returns the facts. gatherEach leaves out disks for which look returns
-// disk.ErrGone.
+// gatherEach calls the function look for every name and returns the facts. gatherEach leaves out disks for which look
+// returns disk.ErrGone.
 func gatherEach(names []string, look func(name string) (disk.Facts, error)) ([]disk.Facts, error) {
 	var all []disk.Facts
 	for _, name := range names {
@@ -121,8 +121,8 @@ func gatherEach(names []string, look func(name string) (disk.Facts, error)) ([]d
 func (h Host) Look(name string) (disk.Facts, error) { return h.Gather()(name) }
 
 // Gather reads what all disks have in common, and returns a function like Look that uses this data. Many looks after
-// one Gather cost little more than one look. Call look only for looks that became necessary before the call of Gather,
-// so that they see nothing outdated. Several looks may run at once.
+// one Gather cost little more than one look. Call look only for events that came before the call of Gather, because
+// look does not see later changes of this data. Several looks may run at once.
 func (h Host) Gather() (look func(name string) (disk.Facts, error)) {
 	common, commonErr := h.gather()
 	return func(name string) (f disk.Facts, err error) {
@@ -180,7 +180,7 @@ type common struct {
 	memory    store.Memory
 	// formatOff is the reason why all formatting is off, or empty if formatting is on.
 	formatOff string
-	// bound is the result of mounts.Bound for tree. neighbours is the value of Facts.Neighbours.
+	// bound is the result of mounts.Bound for the mount table. neighbours is the value of Facts.Neighbours.
 	bound      map[string][]string
 	neighbours bool
 }
@@ -207,8 +207,8 @@ func (h Host) gather() (common, error) {
 	return c, cmp.Or(errs[:]...)
 }
 
-// formattingOff returns in words which switch of this node stops all formatting, or "". An unreadable switch also stops
-// formatting.
+// formattingOff describes which switch of this node stops all formatting, or returns "" if none does. An unreadable
+// switch also stops formatting.
 func (h Host) formattingOff(forbidden bool) string {
 	_, err := os.Lstat(filepath.Join("/", h.Root, disk.HoldFile))
 	switch {
@@ -328,8 +328,8 @@ func (h Host) ofDisk(f *disk.Facts, c *common) error {
 	return nil
 }
 
-// onVolume records what is below a device-mapper or md device, and whether a disk below it is or was a block volume.
-// The user of a block volume may have made the logical volume on it.
+// onVolume records the disks below a device-mapper or md device, and whether one of these disks is or was a block
+// volume. The user of a block volume may have made a logical volume on it.
 func (h Host) onVolume(f *disk.Facts, c *common) (err error) {
 	if f.Below, err = h.sysfs().Underlying(f.Name); err != nil {
 		return err
@@ -372,9 +372,9 @@ func (h Host) leadsTo(link string, seq uint64) bool {
 	return err == nil && second == disk.ID{Seq: seq}.BySeq()
 }
 
-// fault returns in words what the kernel did to a filesystem that is damaged or not writable, or "". device is the
-// kernel name of the disk. ask reports whether the path leads to this mount, so that fault may ask the filesystem for
-// attributes.
+// fault describes what the kernel did to a damaged or read-only filesystem, or returns "" if the filesystem has no
+// fault. device is the kernel name of the disk. If ask is set, the mount's path leads to this mount, and fault may ask
+// the filesystem for attributes.
 //
 // fault opens nothing, because an open can wait for a dead disk forever.
 func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
@@ -384,16 +384,15 @@ func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 	}
 	// An ext4 filesystem counts its errors in its superblock until e2fsck repairs them. With errors=remount-ro, the
 	// filesystem may refuse writes although the mount stays "rw" since Linux 6.1 (ext4_handle_error in
-	// fs/ext4/super.c). Only the count of errors shows that such a filesystem refuses writes.
+	// fs/ext4/super.c). Only the count of errors shows that an ext4 filesystem with an "rw" mount refuses writes.
 	if m.Type == "ext4" {
 		count, err := os.ReadFile(filepath.Join("/", h.Root, "sys/fs/ext4", device, "errors_count"))
 		if n := strings.TrimSpace(string(count)); err == nil && n != "0" {
 			return fmt.Sprintf("the kernel has counted errors in the ext4 filesystem (%s) and may no longer write to it", disk.Visible(n))
 		}
 	}
-	// An XFS filesystem that is shut down answers EIO when asked for the attributes of its root directory. The caller
-	// of stat needs no permission to read the directory. stat takes no lock and reads nothing from the disk
-	// (xfs_vn_getattr in fs/xfs/xfs_iops.c).
+	// stat(2) of the root directory fails with EIO if the XFS filesystem is shut down. stat(2) needs no permission to
+	// read the directory. stat(2) takes no lock and reads nothing from the disk (xfs_vn_getattr in fs/xfs/xfs_iops.c).
 	var st unix.Stat_t
 	if m.Type == "xfs" && ask && errors.Is(unix.Lstat(filepath.Join("/", h.Root, m.Path), &st), unix.EIO) {
 		return "the kernel has shut the filesystem down"
@@ -404,9 +403,9 @@ func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 // Changed returns the names of the disks whose mounts, covering mounts or filesystem faults differ from the given
 // facts.
 //
-// If Shared is set, Changed uses the mount table that was read last, and misses changes without a notice from the
-// kernel (mounts.Reader.Tree). The next look at every disk finds such changes. A damaged filesystem is found at once,
-// because not only the mount table shows the damage.
+// If Shared is set, Changed uses the mount table that was read last, and misses changes that the kernel did not
+// announce (mounts.Reader.Tree). The next look at every disk finds the missed changes. Changed finds a damaged
+// filesystem at once, because the damage also shows outside the mount table.
 func (h Host) Changed(mounted []disk.Facts) ([]string, error) {
 	tree := h.Shared.reader().Last()
 	if tree == nil {
@@ -449,16 +448,16 @@ func (h Host) changed(f *disk.Facts, tree []mounts.Mount, paths mounts.Paths) bo
 	return fault != f.Fault
 }
 
-// IsPlace reports whether the mount has the form of hotmount's mounts in a class directory. A look asks only mounts of
-// this form for attributes.
+// IsPlace reports whether the mount has the form of hotmount's mounts in a class directory. A look asks a filesystem
+// for attributes only if IsPlace is true for its mount.
 func IsPlace(m *disk.MountPoint) bool {
 	return m.Root == "/" && m.Dev.Major != 0 && disk.ValidUUID(filepath.Base(m.Path))
 }
 
-// measure fills in the size and the UUID of the filesystem that hotmount has mounted. The size is
-// that of hotmount's last attempt to grow the filesystem. This size stays true, because a mounted filesystem does not
-// shrink. If hotmount never tried to grow the filesystem, the size comes from the daemon's measurement. Only the kernel knows the UUID of a
-// mounted filesystem.
+// measure fills in the size and the UUID of the filesystem that hotmount has mounted. The size comes from hotmount's
+// last attempt to grow the filesystem. The recorded size stays true, because a mounted filesystem does not shrink. If
+// hotmount never tried to grow the filesystem, the size comes from the daemon's measurement. Only the kernel knows the
+// UUID of a mounted filesystem.
 func (h Host) measure(f *disk.Facts) {
 	f.Geometry = h.Shared.geometry(f, h.Measure)
 	fit := f.Standing.Fit

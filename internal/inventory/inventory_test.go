@@ -29,8 +29,8 @@ const (
 	fstab   = "etc/fstab"
 )
 
-// tree maps the paths of a file system to their content. "-> X" is a symbolic link to X. A path with a slash at its end
-// is a directory.
+// tree maps paths of files to the content of the files. The content "-> X" makes a symbolic link to X. A path with a
+// slash at its end makes a directory.
 type tree map[string]string
 
 // with returns a changed copy of the tree. A path whose content is changed to "-" is removed.
@@ -88,7 +88,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// block returns what sysfs and udev's database have about one disk. more are additional properties from udev.
+// block returns what sysfs and udev's database have about one disk. more has additional udev properties of the disk.
 func block(name string, minor, seq int, serial string, more ...string) tree {
 	dir := "sys/devices/pci0000:00/0000:" + fmt.Sprintf("%02x", minor) + ":00.0/virtio/block/" + name + "/"
 	entry := fmt.Sprintf("S:disk/by-diskseq/%d\nS:disk/by-id/virtio-%s\nI:3037919\nV:1\n", seq, serial)
@@ -252,7 +252,7 @@ func TestFault(t *testing.T) {
 	}
 }
 
-// TestChanged checks that Changed finds a change of a filesystem since the last look, without another look.
+// TestChanged checks that Changed, without a new look, finds a filesystem that has changed since the last look.
 func TestChanged(t *testing.T) {
 	at := "40 27 254:16 / /mnt/disks/" + uuid
 	const count = "sys/fs/ext4/vdb/errors_count"
@@ -319,8 +319,8 @@ func TestChangedOfATableThatWasRead(t *testing.T) {
 	changed(true)
 }
 
-// TestCovered checks that a mount over the disk's mount does not count as a mount of the disk. A FUSE mount never
-// counts as a disk's mount, whatever source its user has chosen.
+// TestCovered checks that another mount over the disk's mount does not count as a mount of the disk. A FUSE mount must
+// never count as a disk's mount, whatever source its user has chosen.
 func TestCovered(t *testing.T) {
 	at := "/mnt/disks/" + uuid
 	f := scan(t, node.with(tree{table: "27 1 254:1 / / rw - ext4 /dev/vda1 rw\n40 27 254:16 / " + at + " rw - xfs /dev/vdb rw\n" +
@@ -328,8 +328,8 @@ func TestCovered(t *testing.T) {
 	if len(f.Mounts) != 2 || !f.Mounts[0].Covered || f.Mounts[0].CoveredBy != at || f.Mounts[1].Covered {
 		t.Errorf("%+v", f.Mounts)
 	}
-	// A mount on a directory above the disk's mount covers it, too. The same filesystem, mounted on top, hides nothing,
-	// so CoveredBy is empty.
+	// A mount on a directory above the disk's mount covers it, too. A second mount of the same filesystem at the same
+	// path hides nothing, so CoveredBy must be empty.
 	for over, by := range map[string]string{"41 27 0:50 / /mnt rw - tmpfs none rw": "/mnt", "41 40 254:16 / " + at + " rw - xfs /dev/vdb rw": ""} {
 		f := scan(t, node.with(tree{table: "27 1 254:1 / / rw - ext4 /dev/vda1 rw\n40 27 254:16 / " + at + " rw - xfs /dev/vdb rw\n" + over + "\n"}).make(t))["vdb"]
 		if !f.Mounts[0].Covered || f.Mounts[0].CoveredBy != by {
@@ -338,8 +338,8 @@ func TestCovered(t *testing.T) {
 	}
 }
 
-// TestMeasure checks that the open that may hang is done only once for each mount. The kernel is asked only if the path
-// leads to the mount and the disk has no request in flight.
+// TestMeasure checks that hotmount opens the filesystem only once for each mount, because the open may hang. hotmount
+// must measure only if the path leads to the mount and the disk has no request in flight.
 func TestMeasure(t *testing.T) {
 	const line = "40 27 254:16 / /mnt/disks/" + uuid + " rw - xfs /dev/vdb rw\n"
 	const vdb = "sys/devices/pci0000:00/0000:10:00.0/virtio/block/vdb/"
@@ -400,8 +400,8 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// TestMeasuresAnother checks that the kernel is asked once for each mount, even if the wrong filesystem is mounted.
-// After an unmount, the kernel is asked about the next mount.
+// TestMeasuresAnother checks that hotmount measures once for each mount, even if the wrong filesystem is mounted. After
+// an unmount, hotmount must measure the next mount.
 func TestMeasuresAnother(t *testing.T) {
 	other := strings.Replace(uuid, "5", "6", 1)
 	there := []disk.MountPoint{{Dev: disk.Dev{Major: 254, Minor: 16}, Root: "/", Path: "/mnt/disks/" + uuid, Type: "xfs"}}
@@ -526,7 +526,8 @@ func (t tree) host(tb testing.TB) Host {
 	return node.with(t).make(tb)
 }
 
-// TestFormattingOffByTheStore checks that a lost store stops only formatting, whatever the other switches.
+// TestFormattingOffByTheStore checks that a lost state directory stops only formatting, whatever the other switches
+// are.
 func TestFormattingOffByTheStore(t *testing.T) {
 	for _, changes := range []tree{nil, {"etc/hotmount/hold": ""}} {
 		h := changes.host(t)
@@ -571,14 +572,15 @@ func TestStanding(t *testing.T) {
 	}
 }
 
-// TestScanWithoutWhoIsGone checks that a scan leaves out a disk that is detached during the scan, and returns no error.
+// TestScanWithoutWhoIsGone checks that a scan returns no error if a disk is detached during the scan, and leaves out
+// that disk.
 func TestScanWithoutWhoIsGone(t *testing.T) {
 	h := node.with(block("vdc", 32, 13, "NEW")).make(t)
 	names, err := h.Names()
 	if diff := cmp.Diff([]string{"vda", "vdb", "vdc"}, names); err != nil || diff != "" {
 		t.Fatalf("%v (-want +got):\n%s", err, diff)
 	}
-	// The name of the disk is still listed, but the link with this name leads nowhere.
+	// sysfs still lists the name of the removed disk, but the link with this name leads nowhere.
 	if err := os.RemoveAll(filepath.Join(h.Root, "sys/devices/pci0000:00/0000:20:00.0")); err != nil {
 		t.Fatal(err)
 	}
@@ -636,8 +638,8 @@ func mapValues(by map[string]disk.Facts) []*disk.Facts {
 	return all
 }
 
-// TestUnreadable checks that an unreadable disk does not count as gone, because hotmount would clean up the mount of a
-// gone disk.
+// TestUnreadable checks that a disk with unreadable facts does not count as gone, because hotmount unmounts a disk that
+// is gone.
 func TestUnreadable(t *testing.T) {
 	const dir = "sys/devices/pci0000:00/0000:10:00.0/virtio/block/vdb/"
 	for name, changes := range map[string]tree{
@@ -705,8 +707,8 @@ func BenchmarkLook(b *testing.B) {
 	}
 }
 
-// TestExpect checks that the next look uses a sighting even if the sighting cannot be recorded. The sighting is
-// recorded as soon as possible.
+// TestExpect checks that the next look uses a new sighting of a filesystem even if hotmount cannot record the sighting.
+// hotmount must record the sighting as soon as possible.
 func TestExpect(t *testing.T) {
 	h := node.make(t)
 	h.Shared = new(Shared)
@@ -741,7 +743,7 @@ func TestExpect(t *testing.T) {
 	}
 }
 
-// TestSharedLooks checks that a shared look never returns facts that are older than the call for them.
+// TestSharedLooks checks that a look with shared state never returns facts that are older than its call of Gather.
 func TestSharedLooks(t *testing.T) {
 	h := node.make(t)
 	h.Shared = new(Shared)

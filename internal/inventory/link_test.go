@@ -35,8 +35,8 @@ func TestGivenOut(t *testing.T) {
 	}
 }
 
-// TestOwnEntries checks that only hotmount's own entries in class directories are not strays. Entries that only look
-// like hotmount's entries are strays.
+// TestOwnEntries checks that describeStrays does not report hotmount's own entries in class directories. describeStrays
+// must report entries that only look like hotmount's own entries.
 func TestOwnEntries(t *testing.T) {
 	root := t.TempDir()
 	class := filepath.Join(root, "mnt/disks")

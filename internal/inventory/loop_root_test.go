@@ -44,7 +44,7 @@ func attachFile(t *testing.T, file string) (name string, detach func()) {
 	return name, detach
 }
 
-// TestRealLoopDevices checks with this kernel that a class selects only the loop devices on the files that the class
+// TestRealLoopDevices checks with real loop devices that a class selects only loop devices on the files that the class
 // names.
 func TestRealLoopDevices(t *testing.T) {
 	dir := t.TempDir()
@@ -110,7 +110,7 @@ func TestRealLoopDevices(t *testing.T) {
 		t.Errorf("a loop device on a deleted file is selected: %+v", f)
 	}
 	detach()
-	// The kernel waits until all processes, such as udev, have closed the loop device.
+	// The kernel detaches the file only after all processes, such as udev, have closed the loop device.
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(10 * time.Second); ; <-tick.C {

@@ -7,9 +7,9 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// addLoops adds to f the loop devices that lie on the disk. devices are the disk itself, its partitions and every
-// device built on them. If the disk is itself a loop device, addLoops also adds the other loop devices with the same
-// file.
+// addLoops adds the loop devices on a disk (base) to the facts of the disk or its partition (f). The map devices has
+// the disk, its partitions and every device built on them. If the disk is itself a loop device, addLoops also adds the
+// other loop devices with the same file.
 func (h Host) addLoops(f, base *disk.Facts, c *common, devices map[disk.Dev]string) {
 	own := slices.IndexFunc(c.loops, func(l mounts.Loop) bool { return l.Name == base.Name })
 	for i := range c.loops {
@@ -26,9 +26,9 @@ func (h Host) addLoops(f, base *disk.Facts, c *common, devices map[disk.Dev]stri
 	}
 }
 
-// seemsBelow reports whether a loop device may lie on the disk although the kernel does not report that it does.
-// seemsBelow looks for a file with the name of one of the devices, and for a filesystem that udev found on the loop
-// device and on the disk.
+// seemsBelow reports whether a loop device may lie on the disk, if the kernel does not report the device below the loop
+// device. seemsBelow compares the loop device's file name with the names of the devices, and the filesystem UUIDs that
+// udev found.
 func (h Host) seemsBelow(l *mounts.Loop, f *disk.Facts, c *common, devices map[disk.Dev]string) bool {
 	if l.Denied && h.Asks {
 		return true
@@ -41,8 +41,8 @@ func (h Host) seemsBelow(l *mounts.Loop, f *disk.Facts, c *common, devices map[d
 	return f.Udev.FSUUID != "" && c.loopUUIDs()[l.Name] == f.Udev.FSUUID
 }
 
-// loopUUIDs returns the map for common.loopUUIDs. loopUUIDs leaves out unreadable loop devices, because they may be
-// gone.
+// loopUUIDs returns the filesystem UUID that udev found on each loop device, by kernel name. loopUUIDs leaves out
+// unreadable loop devices, because they may be gone.
 func (h Host) loopUUIDs(loops []mounts.Loop) map[string]string {
 	all := map[string]string{}
 	for i := range loops {

@@ -23,7 +23,7 @@ func (h Host) Notices(s *disk.Settings) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(missing) > 0 { // no scan is needed in the usual case, where no filesystem is missing
+	if len(missing) > 0 { // in the usual case no filesystem is missing, and no scan is needed
 		disks, err := h.Scan()
 		if err != nil {
 			return nil, err
@@ -65,14 +65,14 @@ func Absence(m *disk.Sighting) (what, next string) {
 }
 
 // Missing returns the filesystems that were mounted at an earlier boot and are on none of the disks. Missing leaves out
-// a filesystem whose disk was seen leaving.
+// a filesystem if hotmount noticed the removal of its disk.
 func (h Host) Missing(disks []disk.Facts) ([]disk.Sighting, error) {
 	earlier, err := h.earlierFilesystems()
 	return filesystemsWithoutDisk(earlier, disks), err
 }
 
 // earlierFilesystems returns the filesystems that were mounted at an earlier boot but not in this boot.
-// earlierFilesystems leaves out a filesystem whose disk was seen leaving.
+// earlierFilesystems leaves out a filesystem if hotmount noticed the removal of its disk.
 func (h Host) earlierFilesystems() ([]disk.Sighting, error) {
 	boot, err := h.Boot()
 	if err != nil {
@@ -94,8 +94,8 @@ func filesystemsWithoutDisk(all []disk.Sighting, disks []disk.Facts) []disk.Sigh
 	return slices.DeleteFunc(all, func(m disk.Sighting) bool { return here[m.UUID] })
 }
 
-// describeStrays describes the entries that do not belong in a class directory. A mount point in use and an empty
-// directory for the next mount are not strays.
+// describeStrays describes the entries that do not belong in a class directory. A mount point in use, and an empty
+// directory for the next mount, belong in a class directory.
 func (h Host) describeStrays(dir string) ([]string, error) {
 	real := filepath.Join("/", h.Root, dir)
 	entries, err := os.ReadDir(real)
@@ -114,8 +114,8 @@ func (h Host) describeStrays(dir string) ([]string, error) {
 	for _, m := range before {
 		mounted[m.Path] = true
 	}
-	// A directory whose name begins with a dot is being made or removed. A directory with such a name may also hold
-	// only the marker.
+	// While hotmount makes or removes a mount point, its name begins with a dot. A directory whose name is a UUID after
+	// a dot must also hold nothing but the marker.
 	point := func(name string) bool { return disk.ValidUUID(strings.TrimPrefix(name, ".")) }
 	full := map[string]string{}
 	for _, e := range entries {
@@ -127,8 +127,8 @@ func (h Host) describeStrays(dir string) ([]string, error) {
 			full[e.Name()] = first
 		}
 	}
-	// describeStrays reads the mount table after the directories. A mount that appears between the two reads is
-	// therefore not reported as a stray.
+	// describeStrays reads the mount table after the directories. A volume that is mounted between the two reads is
+	// therefore not reported as foreign.
 	table, err := h.Mounts()
 	if err != nil {
 		return nil, err
@@ -163,7 +163,7 @@ func (h Host) describeStrays(dir string) ([]string, error) {
 	return all, nil
 }
 
-// given reports whether the entry of a class directory is the link of a block volume, even of one that was just
+// given reports whether the entry of a class directory is the link of a block volume, even if the block volume was just
 // released.
 func (h Host) given(dir, name string) bool {
 	target, err := os.Readlink(filepath.Join("/", h.Root, dir, name))

@@ -55,7 +55,7 @@ func TestStrays(t *testing.T) {
 		"91 90 254:16 /x /mnt/disks/"+uuidA+"/inner rw shared:55 - xfs /dev/vdb rw\n"+
 		"92 24 254:1 /srv /mnt/disks/bound rw shared:1 - ext4 /dev/vda1 rw\n"+
 		"93 24 254:1 /srv /mnt/disks/data/deep rw shared:1 - ext4 /dev/vda1 rw\n")
-	// describeStrays must open no mount, because the open may hang forever.
+	// describeStrays must open no mounted directory, because the open may hang forever.
 	opened, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestStrays(t *testing.T) {
 	if n, err := unix.Read(opened, make([]byte, 4096)); err != unix.EAGAIN {
 		t.Errorf("the mount %s was opened (%d, %v)", uuidA, n, err)
 	}
-	// Each wanted text has the path of a stray and the reason.
+	// Each wanted text has the path of a foreign entry and the reason for the report.
 	want := []string{
 		"/mnt/disks/bound is mounted in the class directory",
 		"/mnt/disks/data/deep is mounted in the class directory",
@@ -151,7 +151,7 @@ func TestMissing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The other records do not change, and neither does their order.
+	// The other records must not change, and their order must not change.
 	was[1].Left = true
 	if diff := cmp.Diff(was, after); diff != "" {
 		t.Error(diff)

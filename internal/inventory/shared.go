@@ -9,8 +9,8 @@ import (
 	"hotmount/internal/store"
 )
 
-// Shared is the state that several looks have in common, so that not every look has to gather it. The zero value of
-// Shared is ready for use. Use each Shared for one Host only.
+// Shared is the state that all looks of a Host share, so that each look need not gather the state again. The zero value
+// of Shared is ready for use. Use each Shared for one Host only.
 type Shared struct {
 	tables   mounts.Reader
 	expected store.Expectations
@@ -36,10 +36,10 @@ func (s *Shared) expectations() *store.Expectations {
 	return &s.expected
 }
 
-// Expect makes looks use the sighting, with the id of this boot, from now on, even if Remember cannot record the
-// sighting. Expect needs Shared.
+// Expect adds the id of this boot to the sighting. All later looks use the sighting, even if Remember cannot record it.
+// Expect needs Shared.
 func (h Host) Expect(seen disk.Sighting) {
-	// An error is ignored. Without a boot id, the sighting counts as a sighting of another boot, and no look is
+	// Expect ignores an error: without a boot id, the sighting counts as a sighting of another boot, and no look is
 	// possible.
 	seen.Identity.Boot, _ = h.Boot()
 	h.Shared.expected.Expect(seen)
@@ -67,10 +67,10 @@ type measured struct {
 // geometry returns the geometry of the disk's XFS filesystem at its place in a class directory. geometry returns nil if
 // the geometry is unknown.
 //
-// Measuring needs an open. The open may wait for a process that holds a lock on the root directory and waits for the
-// disk itself (xfs_dir_open in fs/xfs/xfs_file.c). Nothing can end the wait for this lock. geometry therefore measures
-// once for each mount, and only while the disk has no request in flight. If geometry does not measure,
-// hotmount-grow@.service does, which may wait.
+// The measurement opens the root directory of the filesystem. The open may wait for a process that holds a lock on the
+// root directory and waits for the disk itself (xfs_dir_open in fs/xfs/xfs_file.c). Nothing can end the wait for this
+// lock. geometry therefore measures once for each mount, and only while the disk has no request in flight. If geometry
+// does not measure a filesystem, hotmount-grow@.service measures it, because that unit may wait.
 func (s *Shared) geometry(f *disk.Facts, measure func(string, disk.Dev) (disk.Geometry, error)) *disk.Geometry {
 	if s == nil || measure == nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Stale returns the mounts whose disk is gone, in the directories of all classes and of earlier classes
+// Stale returns the mounts whose disk is gone, in the directories of all present and earlier classes
 // (store.Store.Directories). Each result has the facts on record about the disk, and one stale mount. If Stale also
 // returns an error, some mounts may be missing from the result.
 func (h Host) Stale(s *disk.Settings) ([]disk.Facts, error) {

@@ -43,7 +43,7 @@ func TestStale(t *testing.T) {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
 		}
 	}
-	// The mount is found even without a record. A mount of an earlier class is also found.
+	// Stale must find the mount even without a record of the disk. Stale must also find a mount of an earlier class.
 	identity.Boot = "another"
 	h := node.with(tree{table: gone + "41 27 254:64 / /mnt/fast/" + uuidB + " rw - xfs /dev/vde rw\n"}).make(t)
 	if err := h.Store.Remember([]disk.Sighting{{Identity: identity, UUID: uuidA, Type: "xfs"}}); err != nil {
@@ -61,7 +61,7 @@ func TestStale(t *testing.T) {
 }
 
 // TestStaleInAFormerDirectory checks that a stale mount is found after its class was removed from the configuration.
-// The mount is also found if there is no configuration.
+// Stale must also find the mount if there is no configuration.
 func TestStaleInAFormerDirectory(t *testing.T) {
 	const where = "/mnt/former/" + uuidA
 	h := node.with(tree{table: "40 27 254:64 / " + where + " rw,noatime - xfs /dev/vde rw\n"}).make(t)

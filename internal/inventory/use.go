@@ -8,7 +8,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// boundAt returns the places at which the disk's device node is bind-mounted (disk.Facts.Bound). The map bound comes
+// boundAt returns the paths at which the disk's device node is bind-mounted (disk.Facts.Bound). The map bound comes
 // from mounts.Bound.
 func boundAt(f *disk.Facts, bound map[string][]string) []string {
 	at := slices.Concat(bound[f.Name], bound[f.Whole])
@@ -36,7 +36,7 @@ const (
 	kubeVirt = "/var/lib/kubelet/device-plugins/kubevirt-*.sock"
 )
 
-// hasMonitor reports whether one of the monitors or KubeVirt exists.
+// hasMonitor reports whether the node has one of the virtual machine monitors, or KubeVirt.
 func (h Host) hasMonitor() bool {
 	for _, file := range monitors {
 		if _, err := os.Lstat(h.Root + file); err == nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestBoundAsADevice checks that a bind mount of a disk's node, or of a node on the disk, is a use of the disk.
+// TestBoundAsADevice checks that a bind mount of the device node of a disk, or of its partition, counts as a use of the
+// disk.
 func TestBoundAsADevice(t *testing.T) {
 	const root = "27 1 0:2 / / rw - rootfs rootfs rw\n"
 	for name, test := range map[string]struct {
@@ -33,8 +34,7 @@ func TestBoundAsADevice(t *testing.T) {
 	}
 }
 
-// TestMonitors checks that one file of a monitor is enough to show that other programs, such as a CSI driver, may open
-// disks.
+// TestMonitors checks that one file of a virtual machine monitor is enough to show that other programs may open disks.
 func TestMonitors(t *testing.T) {
 	h := node.make(t)
 	if h.hasMonitor() || scan(t, h)["vdb"].Neighbours {

@@ -27,7 +27,7 @@ type Filesystem struct {
 	Inodes, FreeInodes    uint64
 }
 
-// Metrics are the metrics of the daemon. The metrics count from the start of the process. Make one with New. The
+// Metrics are the metrics of the daemon. The counters begin at 0 when the process starts. Make Metrics with New. The
 // methods of Metrics are safe for concurrent use.
 type Metrics struct {
 	mu sync.Mutex
@@ -42,18 +42,18 @@ type Metrics struct {
 	arrival                             *family
 	allocations                         *family
 
-	// added are the disks whose event has arrived and that are not mounted yet, by disk sequence number.
+	// added are the new disks that are not mounted yet, by disk sequence number.
 	added map[uint64]added
 }
 
-// added is the time of a disk's event. made reports whether the disk was formatted after the event.
+// added is when the event of a new disk arrived. made reports whether the disk was formatted after the event.
 type added struct {
 	at   time.Time
 	made bool
 }
 
-// arrivalsKept is the largest number of events in added. Loop devices that do not concern hotmount come and go without
-// a report of their end.
+// arrivalsKept is the largest number of events in added. The number is limited because the end of a loop device that
+// does not concern hotmount is never reported.
 const arrivalsKept = 1024
 
 // New returns the metrics of a daemon of the given version.
@@ -74,7 +74,7 @@ func New(version string) *Metrics {
 	m.watchdog = add(gauge, "watchdog_timestamp_seconds", "Time when the daemon's loop last fed the service manager's watchdog.")
 	m.faulty = add(gauge, "configuration_fault", "1 while the configuration has a fault and the daemon runs on its last good settings, else 0.")
 	for _, f := range []*family{m.overruns, m.rescan, m.watchdog, m.faulty} {
-		f.seriesWith() // the metric is written even before it has counted anything
+		f.seriesWith() // the metric is written even while its value is 0
 	}
 	m.disks = add(gauge, "disks", "Attached disks that hotmount uses or could use.", "class", "reason", "state")
 	m.size = add(gauge, "filesystem_size_bytes", "Size of a mounted filesystem.", "class", "device", "uuid")
@@ -108,7 +108,7 @@ func (m *Metrics) Decided(f *disk.Facts, c *disk.Content, d disk.Decision) {
 	switch d.Action {
 	case disk.Refuse, disk.Hold:
 		m.refusals.seriesWith(d.Class, string(d.Reason)).sum++
-		delete(m.added, f.Seq) // from now on, the time does not depend on hotmount
+		delete(m.added, f.Seq) // from now on, the time until the mount depends on the operator
 	case disk.Ignore, disk.Keep:
 		delete(m.added, f.Seq)
 	case disk.Mount:
@@ -204,8 +204,8 @@ func (m *Metrics) text(lines []disk.Line, filesystems []Filesystem) []byte {
 			f.seriesWith(fs.Class, fs.Device, fs.UUID).sum = float64(n)
 		}
 	}
-	// runtime/metrics leaves out the objects that each processor has allocated since it last looked for free memory.
-	// runtime/metrics can leave out more objects than hotmount allocates for a disk.
+	// runtime/metrics leaves out the most recent allocations of each processor. The objects that runtime/metrics leaves
+	// out can outnumber the objects that hotmount allocates for a disk.
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	m.allocations.seriesWith().sum = float64(memory.Mallocs)

@@ -31,12 +31,12 @@ func used(t *testing.T) string {
 	m.Decided(blank, &blank.Standing.Verdict.Content, ours)
 	m.Failed(ours)
 	m.Failed(disk.Decision{})
-	// Once the disk is mounted, the properties from udev are known, and the result of the proof is not.
+	// Once the disk is mounted, the result of the proof is no longer known.
 	blank.Standing.Verdict = nil
 	m.Mounted(blank, ours, at.Add(10*time.Second))
 	// The disk is mounted again without an event, so no duration is recorded.
 	m.Mounted(blank, ours, at.Add(time.Hour))
-	// The disk was held, and accepted a day later. The wait for the accept does not count as hotmount's time.
+	// The disk was held, and accepted a day later. The time that a held disk waits for its accept must not be recorded.
 	held := &disk.Facts{ID: disk.ID{Name: "vdc", Seq: 3}}
 	m.Added(3, at)
 	m.Decided(held, &disk.Content{}, disk.Decision{Action: disk.Hold, Class: "default", Reason: disk.ReasonPresent})

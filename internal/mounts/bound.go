@@ -6,9 +6,9 @@ import (
 )
 
 // Bound returns the places at which device nodes are bind-mounted, by the kernel names of the devices. kubelet and
-// other programs hand a disk to a container by such a bind mount. A device node lies in devtmpfs, or in the tmpfs of a
-// container. Any file of a tmpfs counts as a device node, because the mount table does not show the kind of the file. A
-// bind mount of a node over itself does not count.
+// other programs give a disk to a container by a bind mount of its device node. A device node lies in devtmpfs, or in
+// the tmpfs of a container. Any file of a tmpfs counts as a device node, because the mount table does not show the kind
+// of the file. A bind mount of a device node over itself does not count.
 func Bound(tree []Mount) map[string][]string {
 	bound := map[string][]string{}
 	for i := range tree {
@@ -16,7 +16,7 @@ func Bound(tree []Mount) map[string][]string {
 		if m.Root == "/" || m.Type != "devtmpfs" && m.Type != "tmpfs" {
 			continue
 		}
-		// If the node was removed, Root ends in "//deleted".
+		// The Root of a removed device node ends in "//deleted", so its name in the result is "deleted".
 		if name := path.Base(m.Root); m.Path != "/dev/"+name {
 			bound[name] = append(bound[name], m.Path)
 		}

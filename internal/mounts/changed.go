@@ -9,12 +9,12 @@ import (
 )
 
 // Changed returns the devices whose mounts differ between two tables. Each device is listed once, ordered by device
-// number. A mount that is new or gone may have covered or uncovered a volume. Changed therefore also returns the
-// devices of volumes at or below such a mount. A volume is a mount whose path ends in a UUID. The order of the mounts
-// in a table does not matter.
+// number. Changed also returns the devices of volumes at or below a new or removed mount, because the mount may cover
+// or uncover the volumes. A volume is a mount whose path ends in a UUID. The order of the mounts in a table does not
+// matter.
 func Changed(before, now []Mount) []disk.Dev {
 	all := now
-	// Usually only one line differs, so the equal lines at both ends are left out first.
+	// Changed first skips equal lines at the start and the end of both tables, because usually only one line differs.
 	for len(before) > 0 && len(now) > 0 && before[0] == now[0] {
 		before, now = before[1:], now[1:]
 	}
@@ -28,7 +28,7 @@ func Changed(before, now []Mount) []disk.Dev {
 	for _, m := range now {
 		newSet[m] = true
 	}
-	// changed has the mounts that are in only one of the tables.
+	// The slice changed has the mounts that are in only one of the two tables.
 	changed := slices.DeleteFunc(slices.Concat(before, now), func(m Mount) bool { return oldSet[m] && newSet[m] })
 	var devices []disk.Dev
 	for _, m := range changed {

@@ -51,7 +51,7 @@ func TestChanged(t *testing.T) {
 		{"above no volume", table{volume, vdb}, table{volume, vdb, mount(0, 50, "/mn")}, []disk.Dev{tmpfs}},
 		{"in the order of the numbers", table{vdc}, table{sda, vdb}, []disk.Dev{sda.Dev, vdb.Dev, vdc.Dev}},
 	} {
-		// The order of the result must not depend on the order of a map.
+		// The order of the returned devices must not depend on the order of a map.
 		for range 10 {
 			if diff := cmp.Diff(test.want, Changed(test.before, test.now)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", test.name, diff)
@@ -62,7 +62,7 @@ func TestChanged(t *testing.T) {
 }
 
 // TestChangedIsWhatDiffers checks that a device is returned if and only if its lines differ between the tables. The
-// order of the lines does not matter.
+// order of the lines in a mount table must not matter.
 func TestChangedIsWhatDiffers(t *testing.T) {
 	mount := rapid.Custom(func(t *rapid.T) Mount {
 		return Mount{

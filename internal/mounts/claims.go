@@ -22,14 +22,14 @@ type Claim struct {
 	// Where is the file and the line, such as "/etc/fstab:4".
 	Where string
 	// Spec names the device: a path, a pattern of paths (mdadm.conf(5)), or a tag such as UUID=… (fstab(5)). In Spec,
-	// quotes are removed and octal escapes are decoded. Spec is empty if the device is unknown, and may then mean any
-	// disk.
+	// quotes are removed and octal escapes are decoded. Spec is empty if the device is unknown, so the claim may be on
+	// any disk.
 	Spec string
 }
 
 // unitDirectories are where administrators, packages and generators put unit files (systemd.unit(5)). unitDirectories
-// does not have /run/systemd/transient, where hotmount's own units are. Generated units repeat the lines of fstab, and
-// only they have the mounts of the kernel command line (systemd.mount-extra=).
+// does not have /run/systemd/transient, where hotmount's own units are. Generated units repeat the lines of fstab.
+// Mounts of the kernel command line (systemd.mount-extra=) are only in generated units.
 var unitDirectories = []string{
 	"/etc/systemd/system.control",
 	"/run/systemd/system.control",
@@ -47,7 +47,8 @@ var unitDirectories = []string{
 // another unit file overrides it (systemd.unit(5)).
 //
 // A missing file claims nothing. An unreadable unit file, such as a link into a home directory, is a claim without a
-// Spec. An unreadable domain is also a claim without a Spec. Any other unreadable file is an error.
+// Spec. An unreadable file of a libvirt domain is also a claim without a Spec. Claims returns an error if it cannot
+// read fstab, crypttab, mdadm.conf or a directory of unit files.
 func Claims(root string) ([]Claim, error) {
 	claims, err := claimsBelow(filepath.Join("/", root))
 	if err != nil {
@@ -60,7 +61,8 @@ func claimsBelow(root string) ([]Claim, error) {
 	r := claimReader{root: root}
 	r.file("/etc/fstab", parseFstab)
 	r.file("/etc/crypttab", parseCrypttab)
-	// Debian has its own path for the file of mdadm.conf(5). Both paths have a drop-in directory.
+	// Debian has mdadm.conf(5) at its own path. mdadm.conf has a drop-in directory at Debian's path and at mdadm's
+	// path.
 	for _, name := range []string{"/etc/mdadm/mdadm.conf", "/etc/mdadm.conf"} {
 		r.file(name, parseMdadm)
 		for _, dropIn := range r.list(name+".d", ".conf") {
@@ -109,7 +111,7 @@ func (r *claimReader) file(name string, parse func(text, where string) []Claim) 
 	r.add(parse(text, name))
 }
 
-// add adds the claims that have a Spec. A claim without a Spec comes from a line that names no device.
+// add adds the claims that have a Spec. In a readable file, a claim without a Spec is from a line that names no device.
 func (r *claimReader) add(all []Claim) {
 	r.claims = append(r.claims, slices.DeleteFunc(all, func(c Claim) bool { return c.Spec == "" })...)
 }
@@ -124,10 +126,10 @@ func (r *claimReader) unit(name string) {
 }
 
 // hidden reports whether a unit file or a directory of drop-ins is a link into a place that the daemon cannot see
-// (disk.Hidden). The daemon's sandbox denies access below /home and shows an empty /tmp. Processes that can see these
-// places do not read them either, so that `hotmount plan` agrees with the daemon.
+// (disk.Hidden). The daemon's sandbox denies access below /home and shows an empty /tmp. Every hotmount process treats
+// a link to /home or /tmp as unreadable, so that `hotmount plan` agrees with the daemon.
 func hidden(root, name string) bool {
-	// The kernel also follows at most 40 symlinks in a path (MAXSYMLINKS in include/linux/namei.h).
+	// Like the kernel, hidden follows at most 40 symlinks (MAXSYMLINKS in include/linux/namei.h).
 	for range 40 {
 		target, err := os.Readlink(filepath.Join(root, name))
 		if err != nil {
@@ -295,7 +297,7 @@ func parseUnit(text, where string) []Claim {
 			return
 		}
 		if value = strings.TrimSpace(value); value != "" {
-			// No specifier other than %% can be part of a device's name.
+			// Only the specifier %% is decoded, because a device's name has no other specifier.
 			claims = append(claims, Claim{lineLocation(where, first), unquote(strings.ReplaceAll(value, "%%", "%"))})
 		}
 	}
@@ -332,9 +334,9 @@ func unquote(s string) string {
 	return s
 }
 
-// Matches reports whether the claim names the disk, one of its partitions, or a partition that the disk might have. In
-// doubt Matches returns true: a partition's name counts even if the disk has no such partition now. A claim on a device
-// built on this disk does not match, but the disk is refused anyway because the device holds it.
+// Matches reports whether the claim names the disk or a partition of the disk. Matches also returns true for the name
+// of a partition that the disk does not have now. A claim on a device built on the disk, such as an LVM volume, does
+// not match. hotmount refuses a disk with an LVM volume anyway, because the volume is a holder of the disk in sysfs.
 func (c Claim) Matches(f *disk.Facts) bool {
 	if strings.HasPrefix(c.Spec, "/") {
 		return matchesPath(path.Clean(c.Spec), f)
@@ -372,8 +374,8 @@ func matchesLabel(label string, f *disk.Facts) bool {
 func matchesPath(p string, f *disk.Facts) bool {
 	switch dir, name := path.Split(p); dir {
 	case "/dev/disk/by-uuid/":
-		// Of two disks with the same UUID, only one has the link in /dev/disk/by-uuid. matchesPath therefore compares
-		// the UUID and not the link.
+		// Of two disks with the same UUID, only one has the link in /dev/disk/by-uuid. matchesPath compares the UUID of
+		// the disk and not the link in /dev/disk/by-uuid.
 		if matchesUUID(disk.Unescape(name), f) {
 			return true
 		}
@@ -393,7 +395,8 @@ func matchesPath(p string, f *disk.Facts) bool {
 	return slices.ContainsFunc(own, func(o string) bool { return matchesPattern(p, o) }) || isPartitionOf(p, node, f)
 }
 
-// matchesPattern reports whether p is the path, or a pattern that matches the path (DEVICE in mdadm.conf(5)).
+// matchesPattern reports whether the path in a claim equals a path of the disk, or is a pattern that matches it (DEVICE
+// in mdadm.conf(5)).
 func matchesPattern(p, own string) bool {
 	match, err := path.Match(p, own)
 	return p == own || match && err == nil

@@ -127,8 +127,8 @@ func TestUnreadableClaims(t *testing.T) {
 	}
 }
 
-// TestUnseenClaims checks that an unreadable unit does not hide other units. A link into a directory that the daemon
-// cannot see must not be read.
+// TestUnseenClaims checks that an unreadable unit file does not hide other unit files. hotmount must not read a link
+// into a directory that the daemon cannot see.
 func TestUnseenClaims(t *testing.T) {
 	hidden := filepath.Join(t.TempDir(), "x")
 	if err := os.WriteFile(hidden, []byte("[Mount]\nWhat=/dev/vdx\n"), 0o644); err != nil {
@@ -257,7 +257,7 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// fuzzParser checks that everything that a parser finds is in a line of the text.
+// fuzzParser checks that each claim that a parser returns names a line of the text.
 func fuzzParser(t *testing.T, text string, parse func(text, where string) []Claim) {
 	t.Helper()
 	f := disk.Facts{ID: disk.ID{Name: "vdb"}, Udev: disk.Udev{FSUUID: "x", Links: []string{"/dev/x"}}}
@@ -308,7 +308,7 @@ func FuzzMatches(f *testing.F) {
 	})
 }
 
-// TestLiveClaims reads the files of this machine. None of the machine's files causes an error.
+// TestLiveClaims reads the files of this machine. Claims must not return an error for any file of this machine.
 func TestLiveClaims(t *testing.T) {
 	if _, err := Claims(""); err != nil && !os.IsPermission(err) {
 		t.Error(err)

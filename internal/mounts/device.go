@@ -32,7 +32,7 @@ func DeviceUsers(root string, id disk.ID) ([]User, error) {
 		open, writes := false, false
 		for _, fd := range fds {
 			var st unix.Statx_t
-			// With AT_STATX_DONT_SYNC, statx asks no file server, which may be dead.
+			// With AT_STATX_DONT_SYNC, statx sends no request to a file server that may be dead.
 			err := unix.Statx(unix.AT_FDCWD, filepath.Join(dir, "fd", fd.Name()), unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st)
 			if err == nil && st.Mode&unix.S_IFMT == unix.S_IFBLK && (disk.Dev{Major: st.Rdev_major, Minor: st.Rdev_minor}) == id.Dev {
 				info, _ := os.ReadFile(filepath.Join(dir, "fdinfo", fd.Name()))
@@ -48,8 +48,8 @@ func DeviceUsers(root string, id disk.ID) ([]User, error) {
 	return users, nil
 }
 
-// forWriting reports whether a file is open for writing. info is the text of the fdinfo file of the open file, with
-// octal flags (proc_pid_fdinfo(5)).
+// forWriting reports whether a file is open for writing. The argument is the text of its fdinfo file, which has octal
+// flags (proc_pid_fdinfo(5)).
 func forWriting(info string) bool {
 	flags, err := strconv.ParseUint(Field(info, "flags"), 8, 64)
 	return err == nil && flags&unix.O_ACCMODE != unix.O_RDONLY

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// domainDirectories have the configuration of libvirt's virtual machines. The first directory is for all defined
-// machines, the second for the running machines.
+// domainDirectories have the configuration of libvirt's virtual machines. /etc/libvirt/qemu has all defined virtual
+// machines, and /run/libvirt/qemu has the running virtual machines.
 var domainDirectories = []string{"/etc/libvirt/qemu", "/run/libvirt/qemu"}
 
 // domainClaims returns the claims of libvirt's domains. A directory or file that cannot be read, or that is not XML, is
@@ -35,8 +35,8 @@ func domainClaims(root string) []Claim {
 	return claims
 }
 
-// parseDomain adds a claim for each device below /dev that a domain names in <source dev=…> or <source file=…>
-// (https://libvirt.org/formatdomain.html). The position of the elements in the file does not matter.
+// parseDomain adds a claim for each path below /dev that a libvirt domain names in <source dev=…> or <source file=…>
+// (https://libvirt.org/formatdomain.html). The <source> elements count anywhere in the file.
 func parseDomain(claims []Claim, text, where string) ([]Claim, error) {
 	d := xml.NewDecoder(strings.NewReader(text))
 	for {

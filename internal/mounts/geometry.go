@@ -12,8 +12,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// xfsGeometry is XFS_IOC_FSGEOMETRY_V1, _IOR('X', 100, struct xfs_fsop_geom_v1) (fs/xfs/libxfs/xfs_fs.h of Linux). This
-// ioctl(2) needs no capability.
+// xfsGeometry is XFS_IOC_FSGEOMETRY_V1, _IOR('X', 100, struct xfs_fsop_geom_v1) (fs/xfs/libxfs/xfs_fs.h of Linux).
+// XFS_IOC_FSGEOMETRY_V1 needs no capability.
 const xfsGeometry = 0x80705864
 
 // XFSGeometry returns the size and the UUID of a mounted XFS filesystem. The device must be mounted at the path in this
@@ -48,8 +48,8 @@ func xfsGeometryOf(path string, dev disk.Dev) (g disk.Geometry, err error) {
 	return g, nil
 }
 
-// OpenMount opens the root directory of the device's filesystem, which must be mounted at that path. While the
-// directory is open, the filesystem cannot be unmounted.
+// OpenMount opens the root directory of the filesystem at the path. OpenMount returns an error if another device is
+// mounted at the path. While the directory is open, the filesystem cannot be unmounted.
 func OpenMount(path string, dev disk.Dev) (*os.File, error) {
 	dir, err := os.OpenFile(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -66,7 +66,7 @@ func OpenMount(path string, dev disk.Dev) (*os.File, error) {
 	return dir, nil
 }
 
-// otherError reports that a device other than want is mounted at the path.
+// otherError reports that another device than the expected device is mounted at a path.
 type otherError struct{ found, want disk.Dev }
 
 func (e *otherError) Error() string {

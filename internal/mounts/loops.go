@@ -23,15 +23,15 @@ type Loop struct {
 	// have any bytes.
 	File string
 	// Below is the block device below the loop device, or zero if none is found. FromKernel reports whether the kernel
-	// itself named the device. If FromKernel is false, Below comes from the path, which may name another device in this
-	// mount namespace.
+	// itself named this block device. If FromKernel is false, Below is the device at the path File, which may be
+	// another device in this mount namespace.
 	Below      disk.Dev
 	FromKernel bool
 	// Device and Inode are st_dev and st_ino of the backing file (stat(2)). Device and Inode are valid only if FromKernel is
 	// true.
 	Device, Inode uint64
-	// Denied reports whether the process lacks permission to open the loop device, and so cannot ask the kernel about
-	// it.
+	// Denied reports whether the process lacks permission to open the loop device. Without permission to open the loop
+	// device, a process cannot ask the kernel for the backing file.
 	Denied bool
 }
 
@@ -43,7 +43,7 @@ func (l *Loop) Called(name string) bool {
 }
 
 // SameFile reports whether the two loop devices have the same backing file. SameFile compares the inodes of the two
-// files if the kernel named both, and their paths otherwise.
+// backing files if the kernel named them, otherwise their paths.
 func (l *Loop) SameFile(other *Loop) bool {
 	if l.FromKernel && other.FromKernel {
 		return l.Device == other.Device && l.Inode == other.Inode
@@ -51,13 +51,13 @@ func (l *Loop) SameFile(other *Loop) bool {
 	return l.File != "" && l.File == other.File
 }
 
-// Loops returns the loop devices with a backing file. A loop device can hide a use of a disk, because the kernel
-// neither lists it among the disk's holders nor lets it claim the disk.
+// Loops returns the loop devices with a backing file. A loop device can hide a use of a disk, because it neither claims
+// the disk nor appears among the disk's holders in sysfs.
 //
-// The kernel names the device below to a process that may open the loop device. The daemon may not open loop devices,
-// and looks for the path in PID 1's mount table instead.
+// The kernel names the backing file of a loop device to a process that has permission to open the loop device. The
+// daemon has no permission to open loop devices, and looks for the path of the backing file in PID 1's mount table.
 func Loops(root string, table Paths) ([]Loop, error) {
-	// /proc/partitions omits unused loop devices, but it also lists all disks.
+	// Loops reads sysfs and not /proc/partitions, which also lists all disks of the machine.
 	const where = "sys/devices/virtual/block"
 	entries, err := os.ReadDir(filepath.Join("/", root, where))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -73,7 +73,8 @@ func Loops(root string, table Paths) ([]Loop, error) {
 			continue
 		}
 		// Documentation/ABI/testing/sysfs-block-loop describes the file backing_file. backing_file is missing if the
-		// loop device has no backing file, or has just lost it. A read fails if the path is too long for the kernel.
+		// loop device has no backing file, or has just lost it. A read of backing_file fails if the path of the backing
+		// file is too long for the kernel.
 		file, err := os.ReadFile(filepath.Join("/", root, where, l.Name, "loop/backing_file"))
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO) {
 			continue
@@ -90,9 +91,10 @@ func Loops(root string, table Paths) ([]Loop, error) {
 	return all, nil
 }
 
-// ask asks the kernel for the backing file (LOOP_GET_STATUS64, loop(4)). For a regular file, the device number is zero
-// or does not belong to a block device. To answer, the kernel reads the file's attributes (loop_get_status in
-// drivers/block/loop.c). ask therefore skips files on a file server, which may never answer.
+// ask asks the kernel for the backing file (LOOP_GET_STATUS64, loop(4)). For a regular backing file, the kernel returns
+// a device number that is zero or belongs to no block device. LOOP_GET_STATUS64 reads the attributes of the backing
+// file (loop_get_status in drivers/block/loop.c). ask skips backing files on a file server, because a dead server never
+// answers.
 func (l *Loop) ask(root string, table Paths) {
 	if m := table.At(l.File); m != nil && !slices.Contains(local, m.Type) {
 		return
@@ -111,7 +113,7 @@ func (l *Loop) ask(root string, table Paths) {
 	l.Device, l.Inode = info.Device, info.Inode
 }
 
-// local are the filesystems whose file attributes come only from this kernel, and not from a server.
+// local are the filesystems whose file attributes come from this kernel, without a request to a file server.
 var local = []string{
 	"bcachefs", "btrfs", "devtmpfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "hfsplus", "iso9660", "jfs", "nilfs2",
 	"ntfs3", "overlay", "ramfs", "reiserfs", "rootfs", "squashfs", "tmpfs", "udf", "vfat", "xfs", "zfs",
@@ -127,8 +129,8 @@ func (l *Loop) Regular(root string, table Paths) bool {
 	return mode == unix.S_IFREG
 }
 
-// stat returns the type of the file at the path. If the file is a device node, stat also returns the device number.
-// stat returns zeros if the path crosses a filesystem of a server.
+// stat returns the type of the backing file. If the backing file is a device node, stat also returns the device number.
+// stat returns zeros if the path crosses a filesystem of a file server.
 func (l *Loop) stat(root string, table Paths) (mode uint16, dev disk.Dev) {
 	if slices.ContainsFunc(table.onWay(l.File), func(m *Mount) bool { return !slices.Contains(local, m.Type) }) {
 		return 0, disk.Dev{}
@@ -140,9 +142,9 @@ func (l *Loop) stat(root string, table Paths) (mode uint16, dev disk.Dev) {
 	return st.Mode & unix.S_IFMT, disk.Dev{Major: st.Rdev_major, Minor: st.Rdev_minor}
 }
 
-// follow sets Below to the device at the path. follow uses only paths on a devtmpfs or tmpfs, where device nodes and
-// their bind mounts are, and only without a server's filesystem on the way. A path on another filesystem may lead
-// through a directory of a dead disk.
+// follow sets Below to the device at the path of the backing file. follow uses only paths on a devtmpfs or tmpfs, where
+// device nodes and their bind mounts are. A path on another filesystem may lead through a directory of a dead disk,
+// where a process may block.
 func (l *Loop) follow(root string, table Paths) {
 	if m := table.At(l.File); m == nil || m.Type != "devtmpfs" && m.Type != "tmpfs" {
 		return

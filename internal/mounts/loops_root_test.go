@@ -15,8 +15,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestRealLoops checks that the device number identifies the device below a loop device, whatever the path. The path
-// may lead to another node of the device, or to a bind mount of its node, as kubelet makes them.
+// TestRealLoops checks that the device number identifies the device below a loop device, whatever the path. The path of
+// the backing file may lead to another node of the device, or to a bind mount of its node by kubelet.
 func TestRealLoops(t *testing.T) {
 	dir := t.TempDir()
 	image := filepath.Join(dir, "image")
@@ -62,7 +62,7 @@ func TestRealLoops(t *testing.T) {
 	for _, path := range []string{lower, node, bound} {
 		want[filepath.Base(over(path))] = path
 	}
-	// The path belongs to another mount namespace, and does not exist in this mount namespace.
+	// The path of this loop device's backing file exists only in another mount namespace.
 	foreign := filepath.Join(dir, "foreign")
 	if err := os.Mkdir(foreign, 0o700); err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func TestRealLoops(t *testing.T) {
 		if ours && l.FromKernel {
 			delete(want, l.Name)
 		}
-		// Like the daemon, this loop device uses only the path.
+		// The daemon lacks permission to open the loop device, so it has only the path of the backing file.
 		byPath := Loop{File: l.File}
 		byPath.follow("", ByPath(tree))
 		switch seen := byPath.Below == id.Dev; {
@@ -103,7 +103,7 @@ func TestRealLoops(t *testing.T) {
 		case path == "from elsewhere":
 			ours = !seen && byPath.Called(id.Name)
 		default:
-			ours = !seen // a node in an unusual place
+			ours = !seen // hotmount does not recognise a device node in an unusual place
 		}
 		if !ours {
 			t.Errorf("by its path: %+v, set up over %q", byPath, path)
@@ -123,7 +123,7 @@ func TestRealLoops(t *testing.T) {
 	if past.follow("", ByPath(append(slices.Clone(tree), Mount{MountPoint: disk.MountPoint{Path: dir, Type: "nfs4"}}))); past.Below != (disk.Dev{}) {
 		t.Error("the path was followed past a server")
 	}
-	// The daemon may not open a loop device. In this test, the open fails because the mount allows no devices.
+	// The daemon has no permission to open a loop device. In this test, the mount option nodev makes the open fail.
 	root := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(root, "dev"), 0o755); err != nil {
 		t.Fatal(err)
@@ -154,7 +154,8 @@ func TestRealLoops(t *testing.T) {
 	}
 }
 
-// TestRegular checks that a file counts as regular only if its type is known. The node of a disk may have any path.
+// TestRegular checks that a file counts as regular only if its type is known. A loop device over a disk must not count
+// as regular, whatever the path of the disk's node.
 func TestRegular(t *testing.T) {
 	dir := t.TempDir()
 	file, node, link := filepath.Join(dir, "file"), filepath.Join(dir, "node"), filepath.Join(dir, "link")

@@ -40,7 +40,7 @@ func TestLoops(t *testing.T) {
 	if none, err := Loops(files(t, nil), ByPath(tree)); err != nil || none != nil {
 		t.Errorf("without a block device: %v, %v", none, err)
 	}
-	// The path of the loop device's file is unknown.
+	// For this loop device, the path of the backing file is unknown.
 	if got, err = Loops(files(t, map[string]string{"sys/devices/virtual/block/loop0/loop/backing_file/x": ""}), ByPath(tree)); err != nil || len(got) != 1 || got[0].FromKernel {
 		t.Errorf("%+v, %v", got, err)
 	}

@@ -1,5 +1,6 @@
-// Package mounts reads the mount table and watches it for changes. Package mounts also reads which disks are claimed by
-// swap space or by the system's configuration. The package asks the kernel and reads files, but never asks systemd.
+// Package mounts reads the mount table and watches the mount table for changes. Package mounts also reads which disks
+// are claimed by swap space or by the system's configuration. The package asks the kernel and reads files, but never
+// asks systemd.
 package mounts
 
 import (
@@ -22,32 +23,32 @@ import (
 )
 
 const (
-	// tablePath is the mount table of PID 1, which shows the host's mounts. The table of a sandboxed service itself
-	// shows mounts twice.
+	// tablePath is the mount table of PID 1, which shows the host's mounts. In the mount table of a sandboxed service,
+	// some mounts appear twice.
 	tablePath = "/proc/1/mountinfo"
 	// ownTablePath is the mount table of this process.
 	ownTablePath = "/proc/self/mountinfo"
 )
 
-// maxLine bounds a line of the table in bytes. A line longer than maxLine is cut. Only the options of the filesystem,
-// at the end of the line, can make a line longer than maxLine, because overlayfs lists all its layers there. The
-// library's reader fails on lines of 64 KiB or more.
+// maxLine is the maximum length in bytes of a mount table line. The rest of a longer line is cut. Only the filesystem
+// options at the end of a line can be so long, because overlayfs lists its layers in them. The reader of package
+// mountinfo fails on lines of 64 KiB or more.
 const maxLine = 32 << 10
 
 // Tree reads the mount table once, like Reader.Tree.
 func Tree(root string) ([]Mount, error) { return new(Reader).Tree(root) }
 
-// At returns the mount of the tree to which a path leads, or nil. A process that opens the path reaches this mount's
-// filesystem.
+// At returns the mount whose filesystem a process reaches when it opens the path, or nil.
 func At(tree []Mount, path string) *Mount { return ByPath(tree).At(path) }
 
-// Paths finds the mounts of a tree by path. A Paths makes many lookups fast. ByPath returns a Paths.
+// Paths finds the mounts of a tree by path. For many lookups in one tree, Paths is faster than the function At. ByPath
+// returns a Paths.
 type Paths struct {
 	at  map[string][]*Mount // mounts in the kernel's order
 	ids map[int]bool
 }
 
-// ByPath returns the Paths of a tree, which must not change afterwards.
+// ByPath returns the Paths of a tree. The caller must not change the tree afterwards.
 func ByPath(tree []Mount) Paths {
 	p := Paths{make(map[string][]*Mount, len(tree)), make(map[int]bool, len(tree))}
 	for i := range tree {
@@ -57,19 +58,20 @@ func ByPath(tree []Mount) Paths {
 	return p
 }
 
-// At returns the mount to which a path leads, or nil, like the function At.
+// At returns the mount whose filesystem a process reaches when it opens the path, or nil.
 func (p Paths) At(path string) *Mount {
 	way := p.onWay(path)
 	var at *Mount
 	for range way {
 		var next *Mount
 		for _, m := range way {
-			// The mount table of a process has the process's root mount, but not the parent of the root mount.
+			// A walk starts at the root mount, which has no parent in the mount table of the process.
 			first := m.Parent == m.ID || !p.ids[m.Parent]
 			if at != nil && (m.Parent != at.ID || m == at) || at == nil && !first {
 				continue
 			}
-			// A walk reaches the mount with the shortest path first. The last of several mounts at one path is on top.
+			// A walk reaches the mount with the shortest path first. If several mounts have the same path, the last
+			// mount is on top.
 			if next == nil || len(m.Path) <= len(next.Path) {
 				next = m
 			}
@@ -97,8 +99,8 @@ func (p Paths) onWay(path string) []*Mount {
 	return way
 }
 
-// OnTop reports whether the device is mounted at the path. OnTop returns an error if another device is mounted over it,
-// because umount(8) would unmount the other device.
+// OnTop reports whether the device is mounted at the path. OnTop returns an error if another device is mounted over
+// this mount, because umount(8) would unmount the other device.
 func OnTop(tree []Mount, path string, dev disk.Dev) (bool, error) {
 	there := slices.ContainsFunc(tree, func(m Mount) bool { return m.Path == path && m.Dev == dev })
 	if at := At(tree, path); there && at != nil && (at.Path != path || at.Dev != dev) {
@@ -111,13 +113,13 @@ func OnTop(tree []Mount, path string, dev disk.Dev) (bool, error) {
 // mount_namespaces(7)).
 type Mount struct {
 	disk.MountPoint
-	// ID identifies the mount. Parent identifies the mount that carries this mount's mount point. Compare IDs only
-	// within one namespace.
+	// ID identifies the mount. Parent is the ID of the parent mount, which contains the mount point. IDs are comparable
+	// only within one mount namespace.
 	ID     int `json:"id"`
 	Parent int `json:"parent"`
 	// Shared is the peer group of which the mount is a member. Master is the peer group of which the mount is a slave.
 	// From is the nearest dominating group with a member that the process can reach. Shared, Master and From are 0 if
-	// there is no such group. A peer group has the same number in all namespaces.
+	// the mount has no such peer group. A peer group has the same number in all namespaces.
 	Shared int `json:"shared,omitempty"`
 	Master int `json:"master,omitempty"`
 	From   int `json:"from,omitempty"`
@@ -132,7 +134,7 @@ func ParseTree(r io.Reader) ([]Mount, error) {
 	}
 	infos, err := mountinfo.GetMountsFromReader(bounded, nil)
 	if err != nil {
-		// The library's error quotes the line of the table, which can have any bytes.
+		// The error of package mountinfo quotes a line of the mount table, which can have any bytes.
 		return nil, errors.New(disk.Visible(err.Error()))
 	}
 	var tree []Mount
@@ -164,12 +166,12 @@ func group(m *mountinfo.Info, name string) int {
 	return 0
 }
 
-// maxTable bounds the size of a mount table in bytes. A pod may make as many mounts as /proc/sys/fs/mount-max allows,
-// and each may have a long path.
+// maxTable is the maximum size of a mount table in bytes. A pod can make as many mounts as /proc/sys/fs/mount-max
+// allows, each with a long path.
 const maxTable = 32 << 20
 
-// ReadTable reads the mount table of a process from its file in /proc. If the process has ended, Gone returns true for
-// the error.
+// ReadTable reads the mount table of a process from its file in /proc. If the process has ended, ProcessEnded returns
+// true for the error of ReadTable.
 func ReadTable(name string) ([]Mount, error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -187,12 +189,12 @@ func ReadTable(name string) ([]Mount, error) {
 	return tree, err
 }
 
-// boundLines reads a mount table and cuts lines that are too long. boundLines also checks that numbers are valid,
-// because the library reads an invalid number as 0.
+// boundLines reads a mount table and cuts lines that are too long. boundLines also checks the device numbers, because
+// package mountinfo reads an invalid number as 0.
 func boundLines(r io.Reader) (io.Reader, error) {
 	var out bytes.Buffer
-	// The buffer has the default size. Each read of a table allocates a buffer, and the buffers are most of the garbage
-	// of a look.
+	// The buffer has the default size, because each read of a mount table allocates a buffer. These buffers are most of
+	// the garbage of a look.
 	lines := bufio.NewReader(r)
 	for {
 		line, long, err := lines.ReadLine()
@@ -272,5 +274,5 @@ func unescapeOctal(s string) string {
 
 func isOctal(c, highest byte) bool { return c >= '0' && c <= highest }
 
-// maxFile bounds the size in bytes of a file that is read as a whole.
+// maxFile is the maximum size in bytes of a configuration file.
 const maxFile = 1 << 20

@@ -16,7 +16,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// files makes a directory with the given files. Content that begins with "-> " makes a symbolic link.
+// files makes a directory with the given files. If the content of a file begins with "-> ", files makes a symbolic link
+// to the rest.
 func files(t *testing.T, content map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -144,7 +145,7 @@ func FuzzTable(f *testing.F) {
 		if want := strings.Count(strings.TrimSuffix(text, "\n"), "\n") + 1; text != "" && len(got) != want {
 			t.Errorf("%d mounts of %d lines", len(got), want)
 		}
-		// The result does not depend on the lines that are known from the last table.
+		// The mounts must not depend on the lines that the reader knows from the previous table.
 		var known oneTable
 		for range 2 {
 			if _, err := known.parse(strings.NewReader(debian)); err != nil {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PIDs returns the ids of all processes, in order.
+// PIDs returns the IDs of all processes, in ascending order.
 func PIDs(root string) ([]int, error) {
 	entries, err := os.ReadDir(filepath.Join("/", root, "proc"))
 	if err != nil {
@@ -31,13 +31,14 @@ func PIDs(root string) ([]int, error) {
 	return all, nil
 }
 
-// ProcessEnded reports whether an error from a file of /proc means that the process has ended (proc(5)). The reason for
-// EINVAL is in m_start (fs/namespace.c).
+// ProcessEnded reports whether an error from a file of /proc means that the process has ended (proc(5)). EINVAL comes
+// from a process without a mount namespace (mounts_open_common in fs/proc_namespace.c).
 func ProcessEnded(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL)
 }
 
-// Field returns the value of a line of a fdinfo or status file, or "" (proc_pid_fdinfo(5), proc_pid_status(5)).
+// Field returns the value of the line "name:" in a fdinfo or status file, or "" (proc_pid_fdinfo(5),
+// proc_pid_status(5)).
 func Field(text, name string) string {
 	_, value, _ := strings.Cut("\n"+text, "\n"+name+":")
 	value, _, _ = strings.Cut(value, "\n")
@@ -59,8 +60,8 @@ func Pod(groups string) string {
 	return ""
 }
 
-// podOf returns the result of Pod for the process with the given directory in /proc. podOf returns "" for a static pod,
-// because nobody can delete a static pod by its UID.
+// podOf returns the UID of the Kubernetes pod to which the process with the given directory in /proc belongs, or "".
+// podOf returns "" for a static pod, because nobody can delete a static pod by its UID.
 func podOf(dir string) string {
 	groups, _ := os.ReadFile(filepath.Join(dir, "cgroup"))
 	if uid := Pod(string(groups)); strings.Contains(uid, "-") {
@@ -74,7 +75,7 @@ func command(dir string) string {
 	return strings.TrimSuffix(string(name), "\n")
 }
 
-// user returns a use by the process with the given directory in /proc.
+// user returns a User for the process with the given directory in /proc.
 func user(dir, how string) User {
 	pid, _ := strconv.Atoi(filepath.Base(dir))
 	return User{PID: pid, Command: command(dir), Pod: podOf(dir), How: how}

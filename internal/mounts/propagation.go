@@ -9,7 +9,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Propagates does the same as Reader.Propagates, for a single call.
+// Propagates calls Reader.Propagates of a new Reader.
 func Propagates(root, dir string) error { return new(Reader).Propagates(root, dir) }
 
 func propagates(hosts, owns []Mount, dir string) error {
@@ -31,14 +31,14 @@ func propagates(hosts, owns []Mount, dir string) error {
 	case own.Shared != host.Shared && own.Master != host.Shared:
 		return fmt.Errorf("cannot see what is mounted below %s: this process sees the path through another mount than the host does", dir)
 	case pathInMount(own, dir) != pathInMount(host, dir):
-		// A bind mount is a peer of its original, even if it shows only a part of the filesystem. A mount on a
-		// directory of the original appears on the same directory of the bind mount, and vice versa.
+		// A bind mount of a subdirectory is a peer of the original mount. A new mount appears at the same directory of
+		// each peer, which can have different paths.
 		return fmt.Errorf("cannot see what is mounted below %s: this process has another directory there than the host has", dir)
 	}
 	return nil
 }
 
-// mountContaining returns the mount through which a path reaches the directory.
+// mountContaining returns the mount that contains the directory, or an error if the table has no root.
 func mountContaining(tree []Mount, dir string) (*Mount, error) {
 	at := At(tree, dir)
 	if at == nil {
@@ -47,13 +47,13 @@ func mountContaining(tree []Mount, dir string) (*Mount, error) {
 	return at, nil
 }
 
-// pathInMount returns the path of the directory in the filesystem of the mount.
+// pathInMount returns the path of a directory of the mount, relative to the root of the mount's filesystem.
 func pathInMount(m *Mount, dir string) string {
 	return path.Join("/", m.Root, strings.TrimPrefix(dir, m.Path))
 }
 
 // Receivers returns the peer groups that receive the mounts and unmounts made in a group: the group itself, its slaves,
-// their slaves, and so on (mount_namespaces(7)). Receivers returns nothing for 0, which is not a group.
+// their slaves, and so on (mount_namespaces(7)). Receivers returns an empty map for the group 0, which means no group.
 func Receivers(group int, tables [][]Mount) map[int]bool {
 	slaves := map[int][]int{}
 	for _, table := range tables {
@@ -74,7 +74,7 @@ func Receivers(group int, tables [][]Mount) map[int]bool {
 	return groups
 }
 
-// Receives reports whether the mount belongs to one of the groups or is a slave of one.
+// Receives reports whether the mount is a member or a slave of one of the peer groups.
 func (m *Mount) Receives(groups map[int]bool) bool {
 	return groups[m.Shared] || groups[m.Master] || groups[m.From]
 }

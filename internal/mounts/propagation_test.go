@@ -22,7 +22,7 @@ func TestPropagates(t *testing.T) {
 	for _, test := range []struct {
 		name      string
 		host, own string
-		// want is a part of the error, or empty if no error is expected.
+		// want is a part of the expected error, or empty if Propagates must return nil.
 		want string
 	}{
 		{"PID 1's namespace", hostRoot, hostRoot, ""},
@@ -85,7 +85,7 @@ func TestPropagates(t *testing.T) {
 	}
 }
 
-// TestPropagatesHolds checks that a nil result stays valid for a second. An error does not stay valid.
+// TestPropagatesHolds checks that Propagates keeps a nil result for a second, and does not keep an error.
 func TestPropagatesHolds(t *testing.T) {
 	root := files(t, map[string]string{"proc/1/mountinfo": hostRoot, "proc/self/mountinfo": hostRoot})
 	host := func(table string) {
@@ -114,7 +114,8 @@ func TestPropagatesHolds(t *testing.T) {
 	})
 }
 
-// TestPropagatesUnreadable checks that an error results if one of the two tables is unreadable.
+// TestPropagatesUnreadable checks that Propagates returns an error if the mount table of PID 1 or of this process is
+// unreadable.
 func TestPropagatesUnreadable(t *testing.T) {
 	for name, text := range map[string]string{
 		"nonsense":           "nonsense\n",

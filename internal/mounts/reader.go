@@ -16,10 +16,10 @@ import (
 )
 
 // Reader reads the mount tables of PID 1 and of this process repeatedly. Reader reads PID 1's table only after a
-// change, and parses only lines that are new. A node with pods has many mounts, and a long table costs the kernel much
-// time.
+// change, and parses only lines that are new. A node with many pods has a long mount table, and the kernel needs much
+// time to print a long table.
 //
-// The zero value is ready for use and safe for concurrent use. Use each Reader for one root only.
+// The zero Reader is ready for use and safe for concurrent use. Use each Reader for only one root directory.
 type Reader struct {
 	host, own oneTable
 
@@ -31,38 +31,39 @@ type Reader struct {
 // propagationHolds is how long a nil result of Propagates stays valid.
 const propagationHolds = time.Second
 
-// Tree returns PID 1's mount table (proc_pid_mountinfo(5)). root is the directory with /proc, and "" or "/" for the
-// live system. The mounts are in the kernel's order: the later of two mounts at one path is on top. Very long
-// SuperOptions are cut. The caller must not change the table.
+// Tree returns PID 1's mount table (proc_pid_mountinfo(5)). The argument root is the directory that contains proc, and
+// "" or "/" for the live system. The mounts are in the kernel's order: the later of two mounts at one path is on top.
+// The field SuperOptions is cut in lines longer than maxLine. The caller must not change the returned slice, which
+// Reader keeps.
 //
-// The kernel gives no notice of some changes (see changed). The result may lack a change without a notice until the
-// table changes again, or until ForceReread is called.
+// The kernel does not report some changes of the mount table (see changed). Tree returns an unreported change only
+// after the next reported change or after ForceReread.
 func (r *Reader) Tree(root string) ([]Mount, error) {
 	return r.host.read(filepath.Join("/", root, tablePath), true)
 }
 
-// Last returns the table that Tree returned last, or nil if Tree was never called. The caller must not change the
-// table.
+// Last returns the mount table that Tree returned last, or nil if there is none. The caller must not change the
+// returned slice, which Reader keeps.
 func (r *Reader) Last() []Mount {
 	r.host.mu.Lock()
 	defer r.host.mu.Unlock()
 	return r.host.last
 }
 
-// ForceReread makes Tree read the table again, even without a notice from the kernel.
+// ForceReread makes the next call of Tree read the mount table, even if the kernel has reported no change.
 func (r *Reader) ForceReread() {
 	r.host.mu.Lock()
 	defer r.host.mu.Unlock()
 	r.host.mustReread = true
 }
 
-// Propagates returns nil if PID 1's mounts below the directory appear in this process's mount namespace. If PID 1's
-// mounts do not appear, a directory can be a mount point on the host although this process sees no mount on it. A
-// removal of such a directory would also remove the mount on the host.
+// Propagates returns nil if PID 1's mounts below the directory appear in this process's mount namespace. Without
+// propagation, a directory can be a mount point on the host although this process sees no mount there. If this process
+// removed the directory, the kernel would also remove the mount on the host.
 //
-// Propagates reads both tables, because the kernel gives no notice if only the propagation changes. A nil result stays
-// valid for a second, and an error is not kept. When disks come one after the other, each mount changes both tables,
-// and reading long tables takes time.
+// Propagates reads the mount tables of PID 1 and of this process, because the kernel does not report changes of
+// propagation. Propagates keeps a nil result for a second, but does not keep an error. The kept result saves time when
+// many disks are mounted in a row, because reading a long mount table takes time.
 func (r *Reader) Propagates(root, dir string) error {
 	begun := time.Now()
 	r.mu.Lock()
@@ -96,16 +97,17 @@ func (r *Reader) Propagates(root, dir string) error {
 type oneTable struct {
 	mu   sync.Mutex
 	file *os.File // the open table, or nil
-	// mustReread reports that the next call of read has to read the table even without a notice from the kernel.
+	// If mustReread is set, the next call of read reads the mount table even if the kernel has reported no change.
 	mustReread bool
-	// last has the mounts of lines. The lines are slices of text. next is the buffer for the next text.
+	// last has one mount for each of the lines, which are slices of the buffer text. next is the buffer for the next
+	// read.
 	last       []Mount
 	lines      [][]byte
 	text, next bytes.Buffer
 }
 
-// read returns the table. If keep is set, the third call and later calls read the table only after a change. A single
-// call of read leaves no file open.
+// read returns the table. If keep is set, the third call and later calls read the table only after a change. The file
+// stays open only from the second call of read on.
 func (t *oneTable) read(path string, keep bool) ([]Mount, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -132,12 +134,12 @@ func (t *oneTable) reread(path string, keep bool) ([]Mount, error) {
 		return t.last, nil
 	}
 	t.mustReread = false
-	// The next call of the function changed reports changes that come after this point.
+	// The kernel reports each later change to the next call of the function changed.
 	return t.parse(io.NewSectionReader(file, 0, math.MaxInt64))
 }
 
-// openUnwatched opens a file that Go's poller does not watch. In a file from os.Open, the poller would consume the
-// kernel's notices of changes, which the function changed needs.
+// openUnwatched opens a file without Go's poller. For a file from os.Open, Go's poller would consume the kernel's
+// reports of changes that the function changed needs.
 func openUnwatched(path string) (*os.File, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -146,8 +148,8 @@ func openUnwatched(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// supportsChanged reports whether the function changed works for the file, which must be a mount table of procfs and
-// not a copy.
+// supportsChanged reports whether the function changed works for the file. The function changed needs a file of procfs,
+// and not a copy of a mount table.
 func supportsChanged(file *os.File) bool {
 	var st unix.Statfs_t
 	return unix.Fstatfs(int(file.Fd()), &st) == nil && st.Type == unix.PROC_SUPER_MAGIC
@@ -165,10 +167,11 @@ func changed(file *os.File) bool {
 }
 
 // parse returns the mounts of the table. parse reuses the mounts of unchanged lines from the previous table. The kernel
-// keeps the order of mounts that stay. A line that has moved is parsed again.
+// keeps the order of the mounts, so parse searches each line only after the previous line found. A line that has moved
+// is parsed again.
 func (t *oneTable) parse(r io.Reader) ([]Mount, error) {
 	last, lines := t.last, t.lines
-	t.last, t.lines = nil, nil // so that a failed parse leaves no old table
+	t.last, t.lines = nil, nil // if the parse fails, the Reader must not keep the old table
 	t.next.Reset()
 	if _, err := t.next.ReadFrom(r); err != nil {
 		return nil, err

@@ -10,8 +10,9 @@ import (
 	"testing/iotest"
 )
 
-// TestReader checks that earlier tables do not change the result. Lines of the next table may be known, doubled or
-// gone. An unreadable table has no effect on the next result.
+// TestReader checks that an earlier mount table does not change the mounts that Reader returns for the next table. The
+// lines of the next mount table may be known, doubled or gone. After an unreadable mount table, Reader must return the
+// mounts of the next mount table.
 func TestReader(t *testing.T) {
 	var known oneTable
 	lines := slices.Collect(strings.Lines(debian))
@@ -38,7 +39,7 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// TestLongTable checks that a long table is read to its end.
+// TestLongTable checks that Reader reads a long mount table to its end.
 func TestLongTable(t *testing.T) {
 	const last = "99 1 0:9 / /srv/last rw - tmpfs none rw\n"
 	root := files(t, map[string]string{"proc/1/mountinfo": strings.Repeat(debian, 1<<20/len(debian)) + last})
@@ -48,7 +49,7 @@ func TestLongTable(t *testing.T) {
 	}
 }
 
-// TestReaderKeepsLines checks that a known line is not parsed again, and that a line that is gone is not kept.
+// TestReaderKeepsLines checks that Reader does not parse a known line again, and does not keep a line that is gone.
 func TestReaderKeepsLines(t *testing.T) {
 	var known oneTable
 	lines := slices.Collect(strings.Lines(debian))
@@ -73,8 +74,8 @@ func TestReaderKeepsLines(t *testing.T) {
 	}
 }
 
-// TestTreeIsReadOnce checks that a table is read again only if the kernel reports a change. The kernel reports no
-// change of a plain file. The functions Tree and Propagates, which read the table once, leave no file open.
+// TestTreeIsReadOnce checks that Reader reads a mount table again only if the kernel reports a change. The kernel
+// reports no changes of a plain file. The functions Tree and Propagates must leave no file open.
 func TestTreeIsReadOnce(t *testing.T) {
 	same := func(r *Reader, root string) bool {
 		if _, err := r.Tree(root); err != nil {
@@ -102,7 +103,7 @@ func TestTreeIsReadOnce(t *testing.T) {
 	if same(new(Reader), root) {
 		t.Error("a file was not read again")
 	}
-	// After ForceReread, the table is read once without asking the kernel.
+	// After ForceReread, the next call of Tree must read the mount table once.
 	for name, read := range map[string]func(r *Reader) error{
 		"doubted":    func(r *Reader) error { r.ForceReread(); _, err := r.Tree(""); return err },
 		"Propagates": func(r *Reader) error { return r.Propagates("", "/") },

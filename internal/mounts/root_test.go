@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestWatchMounts mounts in the host's mount namespace, because hotmount watches the table of PID 1. The test mounts
-// only in its own directory.
+// TestWatchMounts mounts in the host's mount namespace, because hotmount watches the table of PID 1. The test makes
+// mounts only in its own directory.
 func TestWatchMounts(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -48,7 +48,7 @@ func TestWatchMounts(t *testing.T) {
 			t.Fatal("no wake-up after a change")
 		}
 	}
-	// Other mounts may change during the test.
+	// Other processes may mount or unmount something during the test.
 	until := func(want bool) {
 		t.Helper()
 		for next(); mounted() != want; next() {
@@ -74,8 +74,8 @@ func TestWatchMounts(t *testing.T) {
 	}
 }
 
-// TestTreeIsAsItIs checks that the table shows a mount, a remount and an unmount at once. The mount table is read only
-// after a change.
+// TestTreeIsAsItIs checks that Tree shows a mount, a remount and an unmount at once. Tree must read the mount table
+// only after a change.
 func TestTreeIsAsItIs(t *testing.T) {
 	dir := t.TempDir()
 	var r Reader
@@ -92,7 +92,7 @@ func TestTreeIsAsItIs(t *testing.T) {
 		return ""
 	}
 	t.Cleanup(func() {
-		// After a successful test, nothing is mounted at dir, and the unmount returns EINVAL.
+		// After a successful test, nothing is mounted any more, and unmount returns EINVAL.
 		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil && err != unix.EINVAL {
 			t.Error(err)
 		}

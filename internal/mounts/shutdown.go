@@ -16,17 +16,18 @@ const (
 	// goingDown is XFS_IOC_GOINGDOWN (fs/xfs/libxfs/xfs_fs.h) and also EXT4_IOC_SHUTDOWN (fs/ext4/ext4.h): _IOR('X',
 	// 125, __u32), which needs CAP_SYS_ADMIN.
 	goingDown = 0x8004587d
-	// noLogFlush is XFS_FSOP_GOING_FLAGS_NOLOGFLUSH and also EXT4_GOING_FLAGS_NOLOGFLUSH. With this flag, the kernel
+	// noLogFlush is XFS_FSOP_GOING_FLAGS_NOLOGFLUSH and also EXT4_GOING_FLAGS_NOLOGFLUSH. With noLogFlush, the kernel
 	// writes nothing to the disk, not even the log.
 	noLogFlush = 2
 )
 
-// ShutDown makes the filesystem of a removed device answer EIO to every process, through any remaining mount in any
-// namespace. Without ShutDown, an XFS or ext4 filesystem continues in memory until the kernel writes its log. Linux
-// before 6.6 may write the log only after half a minute, and loses all changes of that time.
+// ShutDown makes the filesystem of a removed device answer EIO to every process in every mount namespace. Without
+// ShutDown, an XFS or ext4 filesystem seems to work until the kernel writes its log and gets an error. Linux before 6.6
+// may write the log only after half a minute, and all changes of this half minute are lost.
 //
 // ShutDown returns nil if the device is not mounted anywhere. ShutDown returns an error if the device still exists.
-// ShutDown reads nothing from the disk. ShutDown may block if a container's path leads to a file server.
+// ShutDown reads nothing from the disk. ShutDown may block if the path of a mount in a container leads to a dead file
+// server.
 func ShutDown(root string, dev disk.Dev) error {
 	if err := shutDownAll(root, dev); err != nil {
 		return fmt.Errorf("cannot shut down the filesystem of %s: %w", dev, err)
@@ -39,7 +40,7 @@ func shutDownAll(root string, dev disk.Dev) error {
 	if err != nil {
 		return err
 	}
-	// shutDownBy tries the host's mounts first, because time matters and usually one of them works.
+	// The mounts of the host come first, because they are fast to find and usually one of them works.
 	down, errs := shutDownBy(filepath.Join("/", root), root, host, dev)
 	if down {
 		return nil
@@ -58,19 +59,20 @@ func shutDownAll(root string, dev disk.Dev) error {
 	return errs
 }
 
-// shutDownBy tries each mount of the device's filesystem in the table. base is the root directory of a process that has
-// the given mount table.
+// shutDownBy tries each mount of the device's filesystem in the table, until a shutdown succeeds. The argument base is
+// the root directory of a process that has the given mount table.
 func shutDownBy(base, root string, table []Mount, dev disk.Dev) (down bool, err error) {
 	for i := range table {
 		if m := &table[i]; m.Dev == dev && (m.Type == disk.XFS || m.Type == disk.Ext4) {
-			// A container's path can lead anywhere, so shutDown checks what it has opened.
+			// The path of a mount in a container can lead anywhere, so shutDown checks the device of the directory that
+			// it opens.
 			one := shutDown(filepath.Join(base, m.Path), root, dev)
 			var other *otherError
 			switch {
 			case one == nil:
 				return true, nil
 			case ProcessEnded(one), errors.As(one, &other):
-				continue // the mount has been unmounted since the table was read
+				continue // the filesystem is no longer mounted at this path
 			}
 			err = errors.Join(err, errors.New(disk.Visible("by "+m.Path+": "+one.Error())))
 		}
@@ -87,7 +89,7 @@ func shutDown(path, root string, dev disk.Dev) error {
 		return err
 	}
 	defer dir.Close()
-	// While the filesystem is open, no other disk gets the same device number.
+	// While the directory is open, the kernel gives the device number to no other disk.
 	_, err = os.Lstat(filepath.Join("/", root, "sys/dev/block", dev.String()))
 	switch {
 	case err == nil:

@@ -17,8 +17,8 @@ import (
 )
 
 // TestShutDown checks that the filesystem of a gone device fails for every process, in every mount namespace.
-// TestShutDown also checks that a filesystem whose device exists, or a filesystem of another device, does not fail. The
-// test uses a loop device, and a root directory whose sysfs lacks this device.
+// TestShutDown also checks that ShutDown does not touch a filesystem whose device exists, or a filesystem of another
+// device. The test uses a loop device, and a root directory in which sysfs lacks this loop device.
 func TestShutDown(t *testing.T) {
 	for _, fstype := range []string{disk.XFS, disk.Ext4} {
 		t.Run(fstype, func(t *testing.T) {

@@ -17,9 +17,10 @@ import (
 	"hotmount/internal/disk"
 )
 
-// User is one use of a mounted filesystem, which keeps the filesystem in use after it is unmounted at its mount point.
+// User is one use of a filesystem that keeps the filesystem busy after an unmount at its mount point.
 type User struct {
-	// PID and Command describe the process, or are zero and empty if the use is a mount on the host.
+	// PID and Command describe the process that uses the filesystem. PID and Command are empty if the use is a mount on
+	// the host.
 	PID     int    `json:"pid,omitempty"`
 	Command string `json:"command,omitempty"`
 	// Pod is the UID of the Kubernetes pod to which the use belongs, or empty.
@@ -29,11 +30,11 @@ type User struct {
 	Unit    string `json:"unit,omitempty"`
 	Writes  bool   `json:"writes,omitempty"`
 	Machine bool   `json:"machine,omitempty"`
-	// How is the kind of use in words that are safe to print.
+	// How describes the kind of use, in text without control characters.
 	How string `json:"how"`
 }
 
-// String returns the user in words.
+// String describes the use, with the process and the pod if known.
 func (u User) String() string {
 	s := u.How
 	if u.PID != 0 {
@@ -66,13 +67,13 @@ func MountedAnywhere(root, name string) bool {
 	return false
 }
 
-// Users returns the users of the filesystem with that device number that is mounted at the path. The users are other
-// mounts of the filesystem, in any mount namespace, and processes. A process is a user if it has a file of the
-// filesystem open or mapped, or has its working or root directory on the filesystem. A process that uses a mount that
-// is no longer in any table also counts.
+// Users returns the users of the filesystem that is mounted at the path. The users are processes, and other mounts of
+// the filesystem in any mount namespace. A process is a user if an open file, a mapped file, its working directory or
+// its root directory is on the filesystem. A process also counts if the mount that it uses is no longer in any mount
+// table.
 //
-// Users reads nothing from the disk, which may be dead. Only root with all capabilities sees every user. Users leaves
-// out processes that end during the call.
+// Users reads nothing from the disk, because the disk may be dead. Only root with all capabilities sees every user.
+// Users leaves out processes that end during the call.
 func Users(root string, dev disk.Dev, path string) ([]User, error) {
 	all, err := namespaces(root)
 	if err != nil {
@@ -103,17 +104,17 @@ func Users(root string, dev disk.Dev, path string) ([]User, error) {
 	return users, nil
 }
 
-// namespace is a mount namespace and its processes.
+// namespace is a mount namespace with its processes.
 type namespace struct {
-	// root is the root directory of the namespace's first process. mounts is the mount table as the namespace's first
-	// process sees it.
+	// root is the root directory of the namespace's first process. mounts is the mount table of the namespace's first
+	// process.
 	root   string
 	mounts []Mount
 	// processes are the /proc directories of the namespace's processes.
 	processes []string
 }
 
-// namespaces returns all mount namespaces, the host's first.
+// namespaces returns all mount namespaces. The mount namespace of the host is the first in the list.
 func namespaces(root string) ([]*namespace, error) {
 	host := &namespace{root: filepath.Join("/", root)}
 	var err error
@@ -150,12 +151,13 @@ func namespaces(root string) ([]*namespace, error) {
 	return all, nil
 }
 
-// follower identifies the mounts in other namespaces that end when the host's mount ends. The kernel unmounts the same
-// place on each mount that receives the events of the mount below the host's mount (propagate_umount in fs/pnode.c,
-// mount_namespaces(7)). The mount below a copy therefore decides, and not the peer group of the copy.
+// follower identifies the mounts in other namespaces that the kernel removes when the host unmounts the filesystem. An
+// unmount propagates from the parent mount of the host's mount to all mounts that receive its events (propagate_umount
+// in fs/pnode.c, mount_namespaces(7)). The kernel removes a mount only if its parent mount receives the unmount,
+// whatever the peer group of the mount itself.
 type follower struct {
-	// groups are the peer groups that receive an unmount from the mount below the host's mount. place is the directory
-	// of the host's mount, as a path in the filesystem of the mount below.
+	// groups are the peer groups that receive an unmount from the parent mount of the host's mount. place is the mount
+	// point of the host's mount, as a path in the parent mount's filesystem.
 	groups map[int]bool
 	place  string
 	dev    disk.Dev
@@ -175,8 +177,8 @@ func newFollower(all []*namespace, dev disk.Dev, path string) (f follower) {
 	return f
 }
 
-// follows reports whether the mount ends when the host's mount ends. follows returns false if the process cannot see
-// the mount below m.
+// follows reports whether the kernel removes the mount when the host unmounts the filesystem. follows returns false if
+// the process cannot see the parent mount.
 func (f *follower) follows(tree []Mount, m *Mount) bool {
 	below := parent(tree, m)
 	return below != nil && below.Receives(f.groups) && below.Dev == f.dev && pathInMount(below, m.Path) == f.place
@@ -190,8 +192,8 @@ func parent(tree []Mount, m *Mount) *Mount {
 	return &tree[i]
 }
 
-// uses returns the kinds of use of the filesystem by the process, each kind once. ours has the IDs of all mounts that
-// the process sees, with the value true for mounts of the filesystem. uses returns nothing for a process that has
+// uses returns how the process uses the filesystem, and each kind of use once. The map ours has the IDs of all mounts
+// that the process sees, with the value true for mounts of the filesystem. uses returns nil for a process that has
 // ended.
 func uses(dir string, ours map[int]bool, dev disk.Dev) []string {
 	var how []string
@@ -204,7 +206,7 @@ func uses(dir string, ours map[int]bool, dev disk.Dev) []string {
 	}
 	for _, link := range [][2]string{{"cwd", "has its working directory there"}, {"root", "has its root directory there"}} {
 		name := filepath.Join(dir, link[0])
-		// O_PATH opens the target of the link without asking the filesystem.
+		// With O_PATH, open(2) opens the target of the link without a request to the filesystem.
 		if f, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
 			info, _ := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", f))
 			unix.Close(f)
@@ -224,9 +226,9 @@ func uses(dir string, ours map[int]bool, dev disk.Dev) []string {
 	return how
 }
 
-// isOnDevice reports whether an open file lies on the device's filesystem. The file's mount ID shows the filesystem. If
-// no table has the mount, the file's device number shows it. A table can lack the mount because the removal of a mount
-// point in another namespace detaches the mount (rmdir(2), detach_mounts in fs/namespace.c).
+// isOnDevice reports whether an open file lies on the device's filesystem. isOnDevice compares the mount ID of the
+// file, or its device number if the mount table lacks the mount. The removal of a mount point in another namespace
+// detaches a mount, and a detached mount is in no mount table (rmdir(2), detach_mounts in fs/namespace.c).
 func isOnDevice(info, open string, ours map[int]bool, dev disk.Dev) bool {
 	if id, err := strconv.Atoi(Field(info, "mnt_id")); err == nil {
 		if onDevice, known := ours[id]; known {
@@ -242,9 +244,9 @@ func isOnDevice(info, open string, ours map[int]bool, dev disk.Dev) bool {
 	return err == nil && st.Dev_major == dev.Major && st.Dev_minor == dev.Minor
 }
 
-// deadOn reports whether a file that answers EIO lies on an XFS filesystem of the device that is shut down. On such a
-// filesystem stat fails (xfs_vn_getattr in fs/xfs/xfs_iops.c), but statfs(2) succeeds and names the device
-// (xfs_fs_statfs in fs/xfs/xfs_super.c).
+// deadOn reports whether a file that answers EIO lies on the device's XFS filesystem after its shutdown. On a shut-down
+// XFS, stat(2) fails (xfs_vn_getattr in fs/xfs/xfs_iops.c), but statfs(2) succeeds and names the device (xfs_fs_statfs
+// in fs/xfs/xfs_super.c).
 func deadOn(path string, dev disk.Dev) bool {
 	var fs unix.Statfs_t
 	if unix.Statfs(path, &fs) != nil {
@@ -254,7 +256,7 @@ func deadOn(path string, dev disk.Dev) bool {
 	return dev == disk.Dev{Major: unix.Major(number), Minor: unix.Minor(number)}
 }
 
-// podPath matches the directories that kubelet makes for a pod (/var/lib/kubelet/pods/UID).
+// podPath matches paths in the directory that kubelet makes for a pod (/var/lib/kubelet/pods/UID).
 var podPath = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`/pods/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/`)
 })

@@ -12,7 +12,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// process makes the files and links of a process in /proc, as far as Users reads them.
+// process makes the files and links in /proc that Users reads for a process.
 func process(t *testing.T, root, pid string, files, links map[string]string) {
 	t.Helper()
 	dir := filepath.Join(root, "proc", pid)
@@ -73,8 +73,8 @@ func TestUsers(t *testing.T) {
 			process(t, root, "81", map[string]string{"comm": "app\n", "mountinfo": "280 270 254:1 / /host rw master:9 - ext4 /dev/vda1 rw\n290 280 254:16 / /host" + where + " rw master:55 - xfs /dev/vdb rw\n"}, map[string]string{"ns/mnt": "mnt:[3]"})
 			process(t, root, "82", map[string]string{"comm": "app\n", "mountinfo": "380 370 254:1 / /host rw master:8 propagate_from:1 - ext4 /dev/vda1 rw\n390 380 254:16 / /host" + where + " rw master:55 - xfs /dev/vdb rw\n"}, map[string]string{"ns/mnt": "mnt:[4]"})
 		}, nil},
-		// A copy that is a slave comes from docker -v UUID:/data:rslave, from BindPaths=, or from a volume with
-		// HostToContainer.
+		// docker -v UUID:/data:rslave, BindPaths= of systemd and a volume with HostToContainer each make a slave copy
+		// of a mount.
 		{"a copy that is a slave, on what is the container's own", host, func(root string) {
 			process(t, root, "80", map[string]string{"comm": "app\n", "mountinfo": "180 170 0:40 / / rw - overlay overlay rw\n190 180 254:16 / " + where + " rw master:55 - xfs /dev/vdb rw\n"}, map[string]string{"ns/mnt": "mnt:[2]"})
 		}, []User{{PID: 80, Command: "app", How: "mounted at " + where + " in its mount namespace"}}},
@@ -115,7 +115,8 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// TestUsersByAMountOffTheTree checks that Users finds a process that uses a mount that is no longer in any table.
+// TestUsersByAMountOffTheTree checks that Users finds a process even if the mount that it uses is no longer in any
+// mount table.
 func TestUsersByAMountOffTheTree(t *testing.T) {
 	root := t.TempDir()
 	var st unix.Stat_t

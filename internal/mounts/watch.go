@@ -8,12 +8,13 @@ import (
 	"time"
 )
 
-// Watch calls changed at the start and after each mount, unmount or remount in PID 1's mount namespace. A change during
-// a call of changed causes one more call. A call may also come without a change. Watch returns nil when the context
-// ends.
+// Watch calls the function changed at the start and after each mount, unmount or remount in PID 1's mount namespace. If
+// the mount table changes during a call of the function, Watch calls the function once more. Watch may also call the
+// function without a change of the mount table. Watch returns nil when the context ends.
 //
-// If Watch cannot open PID 1's table, it watches the table of this process. hidepid= in proc(5) hides PID 1's table
-// from all users but root. Mounts by systemd propagate into this process's table, which is enough for a hint.
+// If Watch cannot open PID 1's mount table, Watch watches the mount table of this process. The mount option hidepid=
+// (proc(5)) hides PID 1's mount table from all users but root. Mounts by systemd also change the mount table of this
+// process, because they propagate.
 func Watch(ctx context.Context, changed func()) error {
 	if err := watch(ctx, changed, tablePath, ownTablePath); err != nil {
 		return fmt.Errorf("cannot watch mount table: %w", err)
@@ -31,11 +32,11 @@ func watch(ctx context.Context, changed func(), paths ...string) error {
 	if err != nil {
 		return err
 	}
-	// The deadline ends Read when the context ends. Read also returns any error of the table.
+	// When the context ends, the deadline makes conn.Read return an error.
 	defer context.AfterFunc(ctx, func() { _ = table.SetReadDeadline(time.Now()) })()
-	// The kernel wakes Go's poller at each change (mounts_poll in fs/proc_namespace.c), and Read then calls the
-	// function again. A change during a call of the function also wakes the poller. One call of Read is therefore
-	// enough for all changes.
+	// The kernel wakes Go's poller at each change of the mount table (mounts_poll in fs/proc_namespace.c). After each
+	// wakeup, conn.Read calls the function again, so one call of conn.Read is enough for all changes. A change while
+	// the function runs also wakes the poller.
 	err = conn.Read(func(uintptr) (done bool) {
 		if ctx.Err() == nil {
 			changed()

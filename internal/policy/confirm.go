@@ -2,12 +2,12 @@ package policy
 
 import "hotmount/internal/disk"
 
-// Confirmable reports whether the token of `hotmount format` may be used to overwrite the disk. Confirmable requires
-// that the disk is refused for its proven content c, was a block volume, or has a filesystem that cannot be mounted.
-// The disk must also be one that its class would format if the disk were blank. A hold because the disk may belong to
-// somebody else must be accepted first. The disk must not be a second path to a disk in use, because without multipathd
-// the kernel does not prevent writes through the second path. If Confirmable reports false, the returned decision shows
-// why.
+// Confirmable reports whether the token of `hotmount format` may be used to overwrite the disk. The token is valid only
+// for a disk that is refused for its proven content, was a block volume, or holds a filesystem that failed to mount.
+// The class of the disk must be one that would format the disk if the disk were blank. If the disk is held because it
+// may belong to somebody else, the operator must accept the disk first. The disk must not be a second path to a disk in
+// use, because without multipathd the kernel does not prevent writes through the second path. If Confirmable reports
+// false, the returned decision shows why.
 //
 // The token of `hotmount format` is valid even if somebody unmounted or released the disk.
 func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decision, bool) {
@@ -17,7 +17,7 @@ func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decisio
 	if r.lift&byToken == 0 && !unmountable {
 		return d, false
 	}
-	// The user of a block volume has made the content of the device. The record of a block volume also protects the
+	// The content of a block volume belongs to the user of the volume. The record of a block volume also protects the
 	// other volumes on its device.
 	if g := f.Standing.Given; g != nil && !g.Is(f) {
 		d.Action, d.Reason = disk.Refuse, disk.ReasonNeverFormat
@@ -27,17 +27,16 @@ func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decisio
 		d.Action, d.Reason = disk.Refuse, disk.ReasonSerialTwice
 		return d, false
 	}
-	// The token covers the content, and every hold that an accept would lift. A disk from which content has vanished
-	// looks blank. A disk that looks blank has a token only if the disk was a block volume. The token of a former block
-	// volume is printed with the former content.
+	// The token covers the content, and every hold that an accept would lift. A disk that looks blank has a token only
+	// if the disk was a block volume. The token of a former block volume is printed with the former content.
 	in := inputOf(f, &disk.Content{Kind: disk.Blank, Proven: true}, s)
 	d, _ = decide(in, byAccept|byRetry|withToken)
 	return d, d.Action == disk.Format
 }
 
 // secondPath returns the disk in use (Peer.InUse) to which this disk may be a second path, or nil. The serial decides.
-// If no serial distinguishes the disks, the WWN decides, and without a WWN the filesystem. An open of the disk by
-// another program does not count as use, because hotmount does not know of it.
+// If no serial distinguishes the disks, the WWN decides, and without a WWN the filesystem. A disk that another program
+// merely has open does not count as in use, because hotmount does not know which programs open disks.
 func secondPath(f *disk.Facts) *disk.Peer {
 	for _, same := range [][]disk.Peer{f.SameSerial, f.SameWWN, f.SameUUID} {
 		for i := range same {

@@ -160,7 +160,7 @@ func halfExt4(f *disk.Facts) {
 }
 
 // TestWord checks that accept lifts the hold of a disk. For a disk without a hold, accept only makes hotmount try
-// again. A twin can be accepted only once its peer is gone.
+// again. A disk that is refused for a duplicate UUID can be accepted only after the other disk is gone.
 func TestWord(t *testing.T) {
 	for name, tt := range map[string]struct {
 		facts   func(*disk.Facts)

@@ -6,8 +6,9 @@ import (
 	"hotmount/internal/disk"
 )
 
-// giving contains the rules for a disk of a class in block mode. Once the disk was given out, its content belongs to
-// the user of the volume. Before a class gives a disk out, hotmount protects all content that it knows of.
+// giving contains the rules for a disk of a class in block mode. The content of a disk that was given out belongs to
+// the user of the block volume. Before a class gives out a disk, hotmount holds the disk if udev or the records show
+// content.
 var giving = []rule{{
 	// The link of this disk would have the same name as the volume of another disk.
 	reason: disk.ReasonOtherBlock, action: disk.Hold, situations: raw, lift: byAccept, kind: HoldIdentity,
@@ -61,7 +62,8 @@ var unfinished = []rule{{
 		return onlyPath(w.f, say("if nothing on the disk is needed, by hand: mkfs.%s %s", byHand(w), w.f.Node()))
 	},
 }, {
-	// The result of udev is not sufficient, because libblkid takes an unfinished XFS filesystem for a finished one.
+	// After an unfinished format the disk must be read, because libblkid takes an unfinished XFS filesystem for a
+	// finished one.
 	reason: disk.ReasonIntent, action: disk.Prove, situations: content,
 	when:  unproven,
 	means: "an earlier format of the disk did not finish",
@@ -139,7 +141,7 @@ var mountable = []rule{{
 		return say("add %s to the class's accept, or detach the disk", visible(w.c.Type))
 	},
 }, {
-	// The user of the block volume made the filesystem.
+	// A filesystem on a disk that was given out was made by the user of the block volume.
 	reason: disk.ReasonFormerBlock, action: disk.Hold, situations: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldData,
 	when:  func(in input) bool { return in.f.Standing.Given != nil && !in.accepted(disk.ReasonFormerBlock) },
 	means: "the disk, or a disk below it, was given out as a block volume, and now holds a filesystem",
@@ -158,11 +160,13 @@ var mountable = []rule{{
 	why:      twinWhy,
 	remedy:   twinRemedy,
 }, {
-	// A mount in the new class would take the filesystem from its user and show the data to another user.
+	// If a new class mounted the volume of another class, the user would lose the data and another user would see the
+	// data.
 	reason: disk.ReasonOtherClass, action: disk.Hold, situations: filesystem, names: theFilesystem,
 	when: func(in input) bool { return formerClass(in.f.Standing.Volume.Place(), in.s, in.class) != nil },
 }, {
-	// If hotmount mounted the filesystem, another user of it could lose data, and claims could bind to the volume.
+	// If hotmount mounted an unfamiliar filesystem, another user of the filesystem could lose data, and Kubernetes
+	// claims could bind to the volume.
 	reason: disk.ReasonNotAdopted, action: disk.Hold, situations: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldData,
 	when: func(in input) bool {
 		return in.class.Adopt == disk.AdoptKnown && !onRecord(in) && !in.f.Standing.Made && !in.accepted(disk.ReasonNotAdopted)

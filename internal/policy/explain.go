@@ -13,9 +13,9 @@ type Condition struct {
 	Wanted string
 	Held   bool
 	Found  string
-	// Names reports that Found names the data or the disk for which a token is valid.
+	// Names reports whether Found names the data or the disk for which a token is valid.
 	Names bool
-	// Open reports that only reading the disk can show whether the condition is met.
+	// Open reports whether only reading the disk can show whether the condition is met.
 	Open bool
 }
 
@@ -78,10 +78,10 @@ type Considered struct {
 	// Matches are the results of the selectors of the class. If the disk is a partition and the class selects whole
 	// disks, Matches are the results for the partition's disk.
 	Matches []Match
-	// Selected reports that the class selects the disk. Other reports that the class selects a partition of the disk,
-	// or the disk of the partition.
+	// Selected reports whether the class selects the disk. Other reports whether the class selects a partition of the
+	// disk, or the disk of the partition.
 	Selected, Other bool
-	// Has reports that the disk belongs to the class. Verdict is the result in words, as a sentence that begins with
+	// Has reports whether the disk belongs to the class. Verdict is the result in words, as a sentence that begins with
 	// the name of the class.
 	Has     bool
 	Verdict string
@@ -96,8 +96,8 @@ type Excluded struct {
 }
 
 // Consider returns the results for every class in order, and every exclusion that matches the disk. If no exclusion
-// matches, the first class that is Selected or Other decides. Only a volume stays with its class, whatever the
-// exclusions and selectors say (Select).
+// matches, the first class with Selected or Other set decides. A volume stays with its class even if an exclusion or
+// the selectors of another class match (Select).
 func Consider(f *disk.Facts, s *disk.Settings) (classes []Considered, exclusions []Excluded) {
 	for i := range s.Exclude {
 		e := &s.Exclude[i]

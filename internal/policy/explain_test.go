@@ -39,8 +39,8 @@ func TestConditionsAreTheDecision(t *testing.T) {
 	})
 }
 
-// TestConditionsOfWhatIsMadeAgain checks a disk on which this node's format did not finish. The content that
-// the disk had before this format blocks neither the decision nor its explanation.
+// TestConditionsOfWhatIsMadeAgain checks a disk on which this node's format did not finish. Content from before this
+// format must not prevent a new format, and must not make a condition fail.
 func TestConditionsOfWhatIsMadeAgain(t *testing.T) {
 	before := &disk.Sighting{UUID: otherUUID, Type: "xfs"}
 	for name, put := range map[string]func(*disk.Standing){
@@ -174,8 +174,8 @@ func TestConsiderPartitions(t *testing.T) {
 	}
 }
 
-// TestConsiderIsTheDecision checks that the first class that selects the disk or its partitions gets them, if no
-// exclusion matches. A disk does not belong to a class if a partition of the disk belongs to a class.
+// TestConsiderIsTheDecision checks that the first class that selects the disk or its partitions gets the disk or
+// partitions, if no exclusion matches. A disk does not belong to a class if a partition of the disk belongs to a class.
 func TestConsiderIsTheDecision(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		selectors := func(label string) disk.Selectors {

@@ -7,8 +7,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestFilesAreNotDestroyed checks the remedies for a file that was attached as a raw disk. No remedy destroys the file,
-// except a token that is valid.
+// TestFilesAreNotDestroyed checks the remedies for a file that was attached as a raw disk. A remedy may destroy the
+// file only if the remedy offers a valid token.
 func TestFilesAreNotDestroyed(t *testing.T) {
 	for name, tt := range map[string]struct {
 		put   func(*disk.Facts, *disk.Settings)

@@ -11,8 +11,8 @@ const leastGain = 64 * 4096
 // last mounted the filesystem. If this node never mounted the filesystem, the disk may have room, and the unit that
 // grows filesystems reads the size.
 //
-// The unit that grows filesystems also runs before the first mount of a filesystem that must not grow. The log of a
-// filesystem from another machine may contain a growth.
+// The unit that grows filesystems also runs before the first mount of a filesystem that must not grow. The journal of a
+// filesystem from another machine may contain a growth of the filesystem.
 func ShouldGrow(f *disk.Facts, class *disk.Class) bool {
 	span, v := f.KnownContent().Span, f.Standing.Volume
 	if span == 0 && v != nil {

@@ -35,7 +35,8 @@ func ofThisNode(in input) bool {
 	return onRecord(in) || st.Made || i != nil && !st.IntentDoubt && (!st.IntentBySlot || i.UUID == in.c.UUID)
 }
 
-// copied reports whether the filesystem is a copy: the records have it on a disk with another serial or WWN.
+// copied reports whether the filesystem is a copy: the records show the filesystem on a disk with another serial or
+// WWN.
 func copied(in input) bool {
 	l := in.f.Standing.LastOn
 	return l != nil && l.UUID == in.c.UUID && l.Identity.Other(in.f.Identity(""))
@@ -52,7 +53,7 @@ func singledOut(in input) bool {
 }
 
 // matchesLiterally reports whether one of the patterns matches the value and spells at least leastLiterals characters
-// of the value. count is literals or wwnLiterals.
+// of the value. The parameter count is the function literals or wwnLiterals.
 func matchesLiterally(s *disk.Selectors, patterns []string, value string, count func(string) int) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return count(p) >= leastLiterals && pattern(s, p, value) })
 }

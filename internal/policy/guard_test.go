@@ -14,7 +14,7 @@ var cinder = disk.Driver{Name: "cinder.csi.openstack.org", Reach: disk.Local}
 // driven puts the disk on a node with a driver that may have brought it.
 func driven(f *disk.Facts) { f.Drivers = []disk.Driver{cinder} }
 
-// drivenWith returns a function that calls driven and then put.
+// drivenWith returns a function that calls driven and then the function put.
 func drivenWith(put func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) { driven(f); put(f) }
 }

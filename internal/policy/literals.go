@@ -18,12 +18,13 @@ func wwnLiterals(pattern string) int { return spelled(pattern).afterDot }
 // spelling counts the characters that are in every value that a pattern matches.
 type spelling struct {
 	all int
-	// dot reports whether the pattern spells a "." in every value. afterDot counts after that "."; without one it is 0.
+	// dot reports whether the pattern spells a "." in every value. afterDot is the number of literal characters after
+	// that ".", or 0 without a ".".
 	dot      bool
 	afterDot int
 }
 
-// then returns the spelling of a pattern that is followed by another.
+// then returns the spelling of one pattern followed by another pattern.
 func (s spelling) then(next spelling) spelling {
 	if s.dot {
 		return spelling{s.all + next.all, true, s.afterDot + next.all}
@@ -31,7 +32,7 @@ func (s spelling) then(next spelling) spelling {
 	return spelling{s.all + next.all, next.dot, next.afterDot}
 }
 
-// or returns the spelling of two alternatives.
+// or returns the spelling of a pattern with two alternatives.
 func (s spelling) or(other spelling) spelling {
 	return spelling{min(s.all, other.all), s.dot && other.dot, min(s.afterDot, other.afterDot)}
 }

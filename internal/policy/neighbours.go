@@ -12,7 +12,7 @@ import (
 func driversOf(w *wording) string { return joinVisible(Drivers(w.f, w.s)) }
 
 // Drivers returns the names of the drivers on the node that may have brought the disk, or can take the disk. The names
-// contain foreign bytes.
+// may contain unescaped bytes that the drivers chose.
 func Drivers(f *disk.Facts, s *disk.Settings) []string {
 	var names []string
 	for _, d := range f.Drivers {
@@ -80,7 +80,7 @@ func Neighbours(drivers []disk.Driver, s *disk.Settings) []string {
 }
 
 // allSpell reports whether every pattern spells at least leastLiterals characters, so that each matching disk is
-// singled out. count is literals or wwnLiterals.
+// singled out. The parameter count is the function literals or wwnLiterals.
 func allSpell(patterns []string, count func(string) int) bool {
 	return len(patterns) > 0 && !slices.ContainsFunc(patterns, func(p string) bool { return count(p) < leastLiterals })
 }

@@ -1,5 +1,6 @@
-// Package policy decides what is done with a disk. The package is pure: a decision depends only on the arguments. As a
-// result, the daemon, the process that formats and `hotmount plan` always agree. The rules are one table (rules.go).
+// Package policy decides what is done with a disk. The package is pure: a decision depends only on the arguments of
+// Decide. Because the rules are pure, the daemon, the process that formats and `hotmount plan` always agree. The rules
+// are one table (rules.go).
 package policy
 
 import (
@@ -113,29 +114,29 @@ func Intent(f *disk.Facts, c *disk.Content) *disk.Intent {
 	return f.Standing.Intent
 }
 
-// begunOn reports whether the disk's unfinished format began on the peer. Because the peer is attached, the format is
-// finished on the peer and not on this disk.
+// begunOn reports whether the disk's unfinished format began on the peer. If the peer on which the format began is
+// attached, hotmount finishes the format on the peer and not on this disk.
 func begunOn(f *disk.Facts, p *disk.Peer) bool {
 	i := f.Standing.Intent
 	return i != nil && i.Identity.Seq == p.Seq
 }
 
-// nextInSlot reports whether only the slot connects the intent to this disk, although the intent is for another disk. It
-// is for another disk if this disk holds a filesystem that this node made or mounted, and that was not to be overwritten.
+// nextInSlot reports whether the intent matches this disk only by slot, but is for another disk. The intent is for
+// another disk if this disk holds a filesystem that this node made or mounted and was not ordered to overwrite.
 func nextInSlot(f *disk.Facts, c *disk.Content) bool {
 	i, v := f.Standing.Intent, f.Standing.Volume
 	return f.Standing.IntentBySlot && c.UUID != i.UUID && c.UUID != i.Was && (c.Made || v != nil && v.UUID == c.UUID)
 }
 
-// begunHere reports whether this node began the half-made filesystem on this disk. If two disks have the filesystem,
-// only the disk with the serial or slot of the intent counts, so that only one is formatted.
+// begunHere reports whether this node began the half-made filesystem on this disk. If two disks have the half-made
+// filesystem, only the disk with the serial or slot of the intent counts, so that hotmount formats only one.
 func begunHere(f *disk.Facts, c *disk.Content) bool {
 	i := f.Standing.Intent
 	return i != nil && c.UUID == i.UUID && !f.Standing.IntentDoubt && (len(f.SameUUID) == 0 || i.Identity.Like(f.Identity("")))
 }
 
-// ownMount returns the mount of the disk at a place that only the class uses, or nil. It does not matter who made the
-// mount, so that hotmount can take over the mounts of a node that used the udev rule.
+// ownMount returns the mount of the disk at a place that only the class uses, or nil. The mount counts whoever made it,
+// so that hotmount can take over the mounts of a node that used the udev rule.
 func ownMount(f *disk.Facts, class *disk.Class) *disk.MountPoint {
 	for i := range f.Mounts {
 		m := &f.Mounts[i]
@@ -171,8 +172,8 @@ func wasMounted(f *disk.Facts, uuid string) bool {
 	return !f.Standing.WasMounted.IsZero() && v != nil && v.Identity.Seq == f.Seq && v.UUID == uuid
 }
 
-// Grows reports whether the filesystem of the disk is to be measured and, unless it is Fixed, grown. Grows reports
-// false if the disk was already measured at its present size.
+// Grows reports whether to measure the filesystem of the disk. A measured filesystem is then grown, except a Fixed one.
+// Grows reports false if the disk was already measured at its present size.
 func Grows(f *disk.Facts, class *disk.Class) bool {
 	return class.Grow && f.Whole == "" && !f.ReadOnly && !f.Standing.Fit.Valid(f)
 }
@@ -229,7 +230,7 @@ func formerClass(v disk.Place, s *disk.Settings, class *disk.Class) *disk.Class 
 	return nil
 }
 
-// made reports whether the filesystem on the disk was made by this node's unfinished format.
+// made reports whether this node's unfinished format made the filesystem on the disk.
 func made(in input) bool {
 	i := Intent(in.f, in.c)
 	return i != nil && i.UUID == in.c.UUID
@@ -242,8 +243,8 @@ func replaced(in input, over bool) bool {
 	return i != nil && i.UUID != in.c.UUID && i.Over == over
 }
 
-// foreign reports whether another machine made the filesystem. A foreign filesystem appeared while this node proved the
-// disk blank, or after udev saw a blank disk to which this node did not write.
+// foreign reports whether another machine made the filesystem. A filesystem is foreign if it appeared while this node
+// proved the disk blank, or after udev saw a blank disk to which this node did not write.
 func foreign(in input) bool {
 	v := in.f.Standing.Verdict
 	return v.Valid(in.f) && v.Shared ||
@@ -275,12 +276,13 @@ func wasDisturbed(f *disk.Facts) bool {
 // this disk came.
 //
 // The choice between two twins must not depend on the order in which the disks come. A volume must not show another
-// disk's data because a disk left or was slower at boot. The twin on record is mounted. If neither is on record, the
-// twin that was resized while the machine was off is mounted.
+// disk's data because a disk left or was slower at boot. Of two disks with the same UUID, hotmount mounts the disk on
+// record. If neither of two disks with the same UUID is on record, hotmount mounts the disk that was resized while the
+// machine was off.
 //
-// A refused disk stays refused until the operator accepts it. A lone disk with the serial of a refused disk stays
-// refused too, because it may be the refused disk in another slot. A disk is also refused if it replaces another disk
-// that was not seen leaving.
+// A disk refused for a duplicate UUID stays refused until the operator accepts the disk. A lone disk with the serial of
+// a refused disk stays refused too, because the lone disk may be the refused disk in another slot. A disk is also
+// refused if the filesystem was last on another disk and nobody saw that disk leave.
 func isTwin(f *disk.Facts) bool {
 	if len(f.SameUUID) == 0 {
 		return f.Standing.Twin || replaces(f)
@@ -325,14 +327,14 @@ func missing(in input, l *disk.Sighting, r disk.Reason) bool {
 }
 
 // givenUpBeforeFormat reports whether the operator gave up the missing content before the format that left the
-// half-made filesystem. An accept and a token do not outlast a reboot or a crash, so only the unfinished format shows
+// half-made filesystem. Accepts and tokens end with a reboot or a crash. After that, only the unfinished format shows
 // that the operator gave up the content. If the missing content is the half-made filesystem itself, it was mounted
 // after the format: the storage shows an old state, and nothing was given up.
 func givenUpBeforeFormat(c *disk.Content, l *disk.Sighting) bool {
 	return c.Kind == disk.HalfMade && l.UUID != c.UUID
 }
 
-// failed reports whether an earlier format of the disk failed and is not tried again.
+// failed reports whether an earlier format of the disk failed and hotmount must not try again.
 func failed(f *disk.Facts) bool {
 	v := f.Standing.Verdict
 	return v.Valid(f) && v.Failure != "" && !v.Retry
@@ -355,9 +357,9 @@ func sameSerial(f *disk.Facts) *disk.Peer {
 // sameWWN returns the disk to which a blank disk may be a second path because both have the same WWN, or nil.
 func sameWWN(f *disk.Facts) *disk.Peer { return sameDisk(f, f.SameWWN, disk.ReasonSameWWN) }
 
-// sameDisk returns a peer that may be the same disk as a blank disk, and that the operator has not accepted, or nil. A
-// peer counts if it came earlier, holds something, is in use, or is being formatted. Of two blank disks, the disk that
-// came first is used.
+// sameDisk returns a peer that may be the same disk as a blank disk, or nil. A peer that the operator has accepted does
+// not count. A peer counts if it came earlier, holds something, is in use, or is being formatted. Of two blank disks,
+// the disk that came first is used.
 func sameDisk(f *disk.Facts, peers []disk.Peer, r disk.Reason) *disk.Peer {
 	for i := range peers {
 		p := &peers[i]

@@ -152,7 +152,7 @@ func another(g disk.Given) func(*disk.Facts) {
 	return func(f *disk.Facts) { f.Standing.Given = &g }
 }
 
-// bound sets a disk that was mounted in its place, and of which only a bind mount for a pod is left.
+// bound sets a disk that was mounted in its class directory and now has only a bind mount for a pod.
 func bound(put func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		f.Mounts = []disk.MountPoint{mountedAt("/var/lib/kubelet/pods/p/volumes/kubernetes.io~local-volume/local-pv-1")}
@@ -163,8 +163,8 @@ func bound(put func(*disk.Facts)) func(*disk.Facts) {
 	}
 }
 
-// onRecordInPlace sets a disk that was mounted in its place and is on record there. udev does not know the filesystem
-// of the disk.
+// onRecordInPlace sets a disk that is on record as mounted in its class directory. udev does not know the filesystem of
+// the disk.
 func onRecordInPlace(put func(*disk.Facts)) func(*disk.Facts) {
 	return bound(func(f *disk.Facts) {
 		f.Mounts, f.Udev.Initialized = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, false
@@ -176,7 +176,8 @@ func onRecordInPlace(put func(*disk.Facts)) func(*disk.Facts) {
 
 func looped(f *disk.Facts) { f.Loops = []string{"loop3"} }
 
-// wwn adds another disk with the same WWN. seq is the sequence number of the other disk, and holds is its content.
+// wwn adds another disk with the same WWN. The parameter seq is the sequence number of the other disk, and holds is the
+// content of the other disk.
 func wwn(seq uint64, holds string) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		f.Serial, f.WWN = "", "naa.1"
@@ -1118,7 +1119,7 @@ func TestWordsOfAnUnfinishedFormat(t *testing.T) {
 			t.Errorf("%s: %q", name, why)
 		}
 	}
-	// The intent in this slot belongs to another disk, so the message does not mention the intent.
+	// The message must not mention an unfinished format in the same slot that belongs to another disk.
 	f, s := blankDisk(), settings()
 	f.Serial, f.Standing.Intent, f.Standing.IntentBySlot, f.Standing.Volume = "", &disk.Intent{UUID: otherUUID}, true, &disk.Sighting{UUID: uuid}
 	f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Writes: f.Writes, Shared: true}
@@ -1296,8 +1297,8 @@ func TestWordsOfAFixedFilesystem(t *testing.T) {
 	}
 }
 
-// TestWordsOfTwins checks the message about two twins. If neither twin is mounted, the twin that stays attached may
-// need an accept.
+// TestWordsOfTwins checks the message about two disks with the same UUID. If neither of two disks with the same UUID is
+// mounted, the one that stays attached may need an accept.
 func TestWordsOfTwins(t *testing.T) {
 	for mounted, accept := range map[string]bool{"": true, "/mnt/disks/" + uuid: false} {
 		for kind, own := range map[string]string{"xfs": "xfs_admin -U generate", "ext4": "tune2fs -U random"} {
@@ -1319,7 +1320,8 @@ func TestWordsOfASecondPath(t *testing.T) {
 		c      *disk.Content
 		facts  func(*disk.Facts)
 		config func(*disk.Settings)
-		// never is why no token formats the disk, even if the disk is not a second path.
+		// never is the reason why no token formats this disk, second path or not. never is empty if a token may format
+		// the disk.
 		never disk.Reason
 	}{
 		"a twin":                {xfs(), nil, nil, ""},
@@ -1361,7 +1363,8 @@ func TestWordsOfASecondPath(t *testing.T) {
 }
 
 // TestWordsOfATwinWithoutASerial checks a twin without a serial, which may be a second path to a disk in use. The
-// message warns of the second path before it gives the command that writes to the disk. No token overwrites the disk.
+// message warns of the second path before it gives the command that writes to the disk. No token may overwrite a disk
+// that may be a second path.
 func TestWordsOfATwinWithoutASerial(t *testing.T) {
 	const warned = "if this disk is not a second path to vdd: give this disk a UUID"
 	const left = "if this disk is a second path to vdd: leave this disk to multipathd"
@@ -1707,8 +1710,9 @@ func TestEachConditionAloneBlocksFormat(t *testing.T) {
 	}
 }
 
-// TestAnAcceptLiftsWhatWasTold checks a disk with two holds, of which the operator sees one. An accept of the hold that
-// the operator sees does not lift the other hold, which is reported next. A second accept lifts the other hold.
+// TestAnAcceptLiftsWhatWasTold checks a disk with two holds, of which hotmount shows only the first. An accept of the
+// hold that the operator sees does not lift the other hold, which is reported next. A second accept lifts the second of
+// the two holds.
 func TestAnAcceptLiftsWhatWasTold(t *testing.T) {
 	for _, one := range conditions {
 		for _, other := range conditions {

@@ -20,8 +20,8 @@ type rule struct {
 	names func(input) (uuid, fstype string)
 	// lift is the set of actions that can lift the rule.
 	lift lift
-	// givesUp reports that an accept for this reason gives up the filesystem that the reason names. After such an
-	// accept, other rules do not treat the filesystem as missing.
+	// givesUp reports whether an accept for this reason gives up the filesystem that the reason names. After the
+	// operator gives up a filesystem, other rules do not treat the filesystem as missing.
 	givesUp bool
 	// kind is the kind of the hold, or empty for a rule that does not hold a disk.
 	kind Hold
@@ -35,10 +35,10 @@ type rule struct {
 
 	// condition is the condition as `hotmount explain` prints it, or empty for a rule that prevents nothing.
 	condition string
-	// means is the general explanation, as in the manual page. found returns the details about the disk. means and
-	// found together are the message, unless why is set. remedy returns the step that helps the operator. found, why
-	// and remedy make foreign bytes visible, and may be nil or return "". Of several rows with the same reason, one has
-	// the words and everything else that belongs to the reason.
+	// means is the general explanation, as in the manual page. found returns the details about the disk on which the
+	// rule is based. means and found together are the message, unless why is set. remedy returns the step that helps
+	// the operator. found, why and remedy make foreign bytes visible, and may be nil or return "". Of several rows with
+	// the same reason, one has the words and everything else that belongs to the reason.
 	means              string
 	found, why, remedy func(*wording) string
 }
@@ -70,7 +70,7 @@ const (
 )
 
 // rules are all rules, in the order in which they are checked. The functions of the rules call Decide, and Decide reads
-// rules. To avoid an initialisation cycle, init sets the variable.
+// rules. The function init sets the variable rules to avoid an initialisation cycle.
 var rules []rule
 
 func init() {
@@ -96,8 +96,8 @@ func HoldOf(d disk.Decision) Hold {
 }
 
 // Word returns what `hotmount accept` lifts: the reason for the hold, and the filesystem that was named with it. Word
-// is empty if `hotmount accept` only makes hotmount try again, or does not help. A twin can be accepted only once its
-// peer is gone.
+// is empty if `hotmount accept` only makes hotmount try again, or does not help. A disk with a duplicate UUID can be
+// accepted only after the other disk is gone.
 func Word(f *disk.Facts, d disk.Decision) disk.Word {
 	if ruleOf(d.Reason).lift&byAccept == 0 || d.Reason == disk.ReasonTwin && len(f.SameUUID) > 0 {
 		return disk.Word{}
@@ -149,7 +149,7 @@ func withWWN(f *disk.Facts) []disk.Peer { return f.SameWWN }
 
 func withUUID(f *disk.Facts) []disk.Peer { return f.SameUUID }
 
-// atItsSlot returns no disk, because the missing content may turn up on any disk.
+// atItsSlot returns no peer, because missing content may reappear on any disk.
 func atItsSlot(*disk.Facts) []disk.Peer { return nil }
 
 func theFilesystem(in input) (uuid, fstype string) { return in.c.UUID, in.c.Type }
@@ -205,7 +205,7 @@ var othersUse = []rule{{
 	means: "the disk is given out as a block volume",
 	found: func(w *wording) string { return visible(w.f.Standing.Link) },
 }, {
-	// Pods may need this volume, unless the operator has released it, so the disk is refused and not ignored.
+	// The disk is refused and not ignored, because pods may need a volume that the operator has not released.
 	reason: disk.ReasonInUse, action: disk.Refuse, situations: filesystem, names: theFilesystem,
 	when:  func(in input) bool { return in.f.Standing.Unmounted != disk.ReasonReleased && volumeInUse(in) },
 	means: "the disk is a volume of this node, and is not mounted while somebody else uses it",
@@ -248,7 +248,8 @@ var othersUse = []rule{{
 	when:      func(in input) bool { return in.f.Swap },
 	condition: "the disk is not swap space in use", means: "the disk is swap space in use",
 }, {
-	// multipathd informs udev only of the paths that multipathd uses.
+	// The udev property for multipath is not sufficient, because multipathd informs udev only of the paths that
+	// multipathd uses.
 	reason: disk.ReasonMultipath, action: disk.Ignore, situations: free, peers: withWWN,
 	when:      func(in input) bool { return in.f.Udev.Multipath || multipath(in.f) != nil },
 	condition: "the disk is not a path of a multipath device", means: "the disk is a path of a multipath device",
@@ -314,8 +315,8 @@ var readiness = []rule{{
 	remedy: lostRemedy,
 }, {
 	reason: disk.ReasonUdev, action: disk.Wait, situations: free | mountedInClass,
-	// The kernel reuses device numbers. A mount that began for an earlier disk may therefore have become a mount of
-	// this disk.
+	// The kernel reuses device numbers. A mount that began for an earlier disk may have become a mount of a later disk
+	// with the same device number.
 	when: func(in input) bool {
 		return !in.f.Udev.Initialized && (in.situation != mountedInClass || !wasMounted(in.f, mountedUUID(in)))
 	},

@@ -28,9 +28,9 @@ func Select(f *disk.Facts, s *disk.Settings) *disk.Class {
 	return class
 }
 
-// first returns the first class that selects the disk. other reports that this class selects something else: a
-// partition of the disk, or the disk of the partition. Either a disk belongs to a class with all its partitions, or
-// only its partitions belong to classes.
+// first returns the first class that selects the disk. The result other reports whether this class selects a partition
+// of the disk, or the disk of the partition. Either a disk belongs to a class with all its partitions, or only its
+// partitions belong to classes.
 func first(f *disk.Facts, s *disk.Settings) (class *disk.Class, other bool) {
 	raw := volume(f, s)
 	for i := range s.Classes {
@@ -126,7 +126,7 @@ func selectsRelated(f *disk.Facts, c *disk.Class) bool {
 }
 
 // volume reports whether the disk, or the disk of the partition, was given out and a class selects it as a block
-// volume. The partitions on a block volume may be the work of its user.
+// volume. The user of a block volume may have made the partitions on the volume.
 func volume(f *disk.Facts, s *disk.Settings) bool {
 	if f.Standing.Given == nil && f.Standing.Link == "" {
 		return false
@@ -140,8 +140,9 @@ func volume(f *disk.Facts, s *disk.Settings) bool {
 }
 
 // placed returns the class in whose directory the disk is mounted or given out, or nil. The disk stays a volume of its
-// class until the mount or the link ends. If the directories of several classes have the disk, the class that selects
-// the disk takes precedence. A disk that no class selects must have been mounted by hotmount to belong to the class.
+// class until the mount or the link ends. If the disk is in the directories of several classes, the class that selects
+// the disk takes precedence. A disk that no class selects belongs to the class of the directory only if hotmount
+// mounted the disk.
 func placed(f *disk.Facts, s *disk.Settings, class *disk.Class) *disk.Class {
 	var at *disk.Class
 	for i := range s.Classes {
@@ -281,7 +282,7 @@ func expressions(s *disk.Selectors) map[string]*regexp.Regexp {
 	return all
 }
 
-// pattern returns the same as Pattern, and uses the compiled expression of the selectors if they have one.
+// pattern reports the same as Pattern, but uses a compiled expression of the selectors if there is one.
 func pattern(s *disk.Selectors, pattern, value string) bool {
 	if re := s.Compiled[pattern]; re != nil {
 		return re.MatchString(value)

@@ -56,7 +56,7 @@ func serialTwiceRemedy(w *wording) string {
 
 func misplacedRemedy(w *wording) string {
 	m, again := ownMount(w.f, w.class), ""
-	// If only the kernel knows which filesystem is mounted, udev has to read the disk again. Without the trigger,
+	// If only the kernel knows which filesystem is mounted, udev has to read the disk again. Without udevadm trigger,
 	// hotmount would mount the disk at the same place again.
 	if !strings.EqualFold(w.f.Udev.FSUUID, misplacedUUID(w.f, m)) {
 		again = "udevadm trigger --action=change " + w.f.Node() + "; "
@@ -146,8 +146,8 @@ func sameWWNWhy(w *wording) string {
 	return describePossiblySame(w.f, sameWWN(w.f), "WWN "+visible(w.f.WWN)) + "; the two may be paths to one disk"
 }
 
-// describePossiblySame names the peer that may be the same disk as a blank disk. what is the serial or WWN that both
-// disks have.
+// describePossiblySame names the peer that may be the same disk as a blank disk. The parameter what describes the
+// serial or WWN that the two disks share.
 func describePossiblySame(f *disk.Facts, p *disk.Peer, what string) string {
 	why := say("the disk looks blank, and another disk has the same %s: %s; this disk is %s", what, place(p.ID, p.Slot), place(f.ID, f.Slot))
 	if content := strings.TrimSpace(p.Type + " " + p.UUID); content != "" {
@@ -234,8 +234,8 @@ func filesystemWhy(w *wording) string {
 	return why
 }
 
-// rival returns the disk that is the reason for the refusal of a twin. path reports whether this disk may be a second
-// path to the rival, which is then in use.
+// rival returns the disk that is the reason for the refusal of a twin. The result path reports whether this disk may be
+// a second path to the rival while the rival is in use.
 func rival(f *disk.Facts) (p *disk.Peer, path bool) {
 	i := slices.IndexFunc(f.SameUUID, func(p disk.Peer) bool { return p.InUse != "" && p.Same(f) })
 	return &f.SameUUID[max(i, 0)], i >= 0
@@ -271,10 +271,10 @@ func twinWhy(w *wording) string {
 // operator who follows the remedy makes one.
 const twinMount = "/run/twin"
 
-// twinRemedy returns how to give the disk a UUID of its own. A copy of a mounted filesystem has a log, which must be
-// recovered before xfs_admin can run. The kernel refuses to mount the twin of a mounted filesystem without nouuid.
-// twinRemedy mounts the twin below /run and not in a class directory. udev may miss the last write to the disk, so the
-// remedy triggers udev.
+// twinRemedy returns how to give the disk a UUID of its own. The log of a copied XFS filesystem must be recovered
+// before xfs_admin can run. Without nouuid, the kernel refuses to mount an XFS filesystem whose UUID is already
+// mounted. The mount of the copy is below /run and not in a class directory. udev may miss the last write to the disk,
+// so the remedy triggers udev.
 func twinRemedy(w *wording) string {
 	f := w.f
 	own := say("give this disk a UUID of its own: mkdir -p %[2]s && mount -o nouuid %[1]s %[2]s && umount %[2]s && xfs_admin -U generate %[1]s && udevadm trigger %[1]s", f.Node(), twinMount)

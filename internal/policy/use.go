@@ -4,7 +4,7 @@ import "hotmount/internal/disk"
 
 // Use returns how somebody else uses the disk, or "" if no use has to be recorded. A volume of this node stays a
 // volume, whatever other software does with it. For a disk without a class, Use returns a use only if the disk may
-// later belong to a class. The returned text contains foreign bytes.
+// later belong to a class. The returned text may contain unescaped bytes that other software chose.
 func Use(f *disk.Facts, d disk.Decision) string {
 	st, c := &f.Standing, f.KnownContent()
 	volume := st.Volume != nil && !copied(input{f: f, c: &c})
@@ -39,7 +39,8 @@ func mountedElsewhere(f *disk.Facts) string {
 	return ""
 }
 
-// user returns how somebody else uses the disk, or "". The returned text contains foreign bytes.
+// user returns how somebody else uses the disk, or "". The returned text may contain unescaped bytes that other
+// software chose.
 func user(f *disk.Facts) string {
 	switch at := mountedElsewhere(f); {
 	case at != "":
@@ -52,9 +53,9 @@ func user(f *disk.Facts) string {
 	return ""
 }
 
-// Asks reports whether the decision must wait until hotmount knows who has the disk open. The decision must wait only
-// on a node where other software opens disks without claiming them. The decision waits before the first use of a disk
-// that is not on record, and before advice to overwrite the disk.
+// Asks reports whether the decision must wait until hotmount knows who has the disk open. Asks reports false on a node
+// where no other software opens disks without claiming them. The decision waits before the first use of a disk that is
+// not on record, and before advice to overwrite the disk.
 func Asks(f *disk.Facts, c *disk.Content, d disk.Decision) bool {
 	if !f.Neighbours || f.Standing.Given != nil && d.Action == disk.Link {
 		return false

@@ -51,7 +51,7 @@ func TestUse(t *testing.T) {
 }
 
 // TestWordsOfAVolumeInUse checks that the message says who uses the volume and what the operator must end. The claim
-// contains foreign bytes.
+// contains bytes that the message must escape.
 func TestWordsOfAVolumeInUse(t *testing.T) {
 	const means = "the disk is a volume of this node, and is not mounted while somebody else uses it: "
 	for how, put := range map[string]func(*disk.Facts){

@@ -21,7 +21,7 @@ type wording struct {
 }
 
 // Words returns why the decision was made, and the command or other step that helps, or "" if nothing needs to be done.
-// Words makes foreign bytes visible.
+// Words escapes control characters and invalid bytes that come from outside hotmount.
 func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (why, next string) {
 	w := &wording{f, c, s, d, s.Class(d.Class), ruleOf(d.Reason)}
 	if w.rule.why != nil {
@@ -37,8 +37,8 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 		next = w.rule.remedy(w)
 	}
 	if w.rule.lift&(byAccept|byRetry) != 0 {
-		// An accept with the reason lifts no hold that arises after this text was shown. A remedy may also name an
-		// accept with another reason, which stays unchanged.
+		// The reason in an accept command keeps the command from lifting a hold that arises later. An accept command
+		// that already names another reason stays unchanged.
 		accept := "hotmount accept " + f.Name
 		next = strings.TrimSuffix(strings.ReplaceAll(next+";", accept+";", accept+" "+string(d.Reason)+";"), ";")
 	}
@@ -172,8 +172,8 @@ func lostRemedy(w *wording) string {
 }
 
 // wipe returns the remedy for a disk whose content is not needed. The remedy names only steps that help: on the host,
-// on the node, or with a token. hotmount cannot see a change that the host makes beneath an attached disk, and the disk
-// may be in use.
+// on the node, or with a token. The host must not change an attached disk, because hotmount cannot see the change and
+// the disk may be in use.
 func wipe(w *wording) string {
 	f := w.f
 	if p := secondPath(f); p != nil {
@@ -197,7 +197,7 @@ func wipe(w *wording) string {
 	case d.Reason == disk.ReasonTooSmall:
 		return "attach a larger disk"
 	}
-	// If its input is a terminal, blkdiscard refuses a disk on which libblkid recognises content.
+	// If standard input is a terminal, blkdiscard refuses a disk on which libblkid recognises content.
 	return say("if nothing on the disk is needed: blkdiscard -z %s </dev/null; or detach it and attach a new volume", f.Node())
 }
 
@@ -232,8 +232,8 @@ func sharedWith(f *disk.Facts, p *disk.Peer) string {
 	return "filesystem " + p.UUID + " (no serial tells the two disks apart)"
 }
 
-// twoPaths returns the remedy for a disk that may be a second path to the disk p. A write to a second path reaches p,
-// which is in use.
+// twoPaths returns the remedy for a disk that may be a second path to the disk p. A write to a second path reaches the
+// disk p, which is in use.
 func twoPaths(p *disk.Peer) string {
 	return say("if this disk is a second path to %s: leave this disk to multipathd, or exclude this disk in the configuration; otherwise attach this disk with a serial of its own", p.Name)
 }

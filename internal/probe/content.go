@@ -16,7 +16,7 @@ import (
 
 // Source is a disk that is open for reading.
 type Source struct {
-	// Reader reads the disk itself, through a descriptor opened with O_DIRECT.
+	// Reader reads the disk without the page cache, through a file descriptor opened with O_DIRECT.
 	Reader io.ReaderAt
 	// Node is the path of the device node, for wipefs and blkid. Size is the size of the disk in bytes.
 	Node string
@@ -29,7 +29,7 @@ type Source struct {
 	Progress func(context.Context, Progress)
 }
 
-// Progress is how far a scan has come, in bytes. Read is the number of bytes read so far. At is the offset that the
+// Progress is the progress of a scan, in bytes. Read is the number of bytes read so far. At is the byte offset that the
 // scan has reached, at most Size.
 type Progress struct{ At, Size, Read uint64 }
 
@@ -39,20 +39,21 @@ type Own struct {
 	Type string
 	// UUID is the UUID of the filesystem, or empty for none.
 	UUID string
-	// Like is used for ext4 only. Like returns a file of the disk's size that holds what mkfs.ext4 would have written
-	// to the disk.
+	// Like is required for ext4, and unused for XFS. Like returns a file of the disk's size that holds what mkfs.ext4
+	// would have written to the disk.
 	Like func(context.Context) (io.ReaderAt, error)
 }
 
-// isXFS reports whether o is the XFS to which the superblock belongs.
+// isXFS reports whether our own filesystem is the XFS with that superblock.
 func (o *Own) isXFS(super *XFSSuper) bool { return o.Type != disk.Ext4 && super.UUID == o.UUID }
 
-// Look returns the content of the disk. The scan takes more time than the tools, and runs only if the tools name
-// nothing, or only an unfinished XFS that is s.Own. After an error nothing is known about the content.
+// Look returns the content of the disk. A scan takes longer than wipefs and blkid. Look needs the scan only if both
+// tools name nothing, or only the unfinished XFS in s.Own. If Look returns an error, the content of the disk is
+// unknown.
 //
-// If the disk begins with zeros, the scan starts at the same time as the tools, which take longer to start than to
-// read. Most content that the tools name does not begin with zeros, so the scan seldom reads in vain from a disk that
-// may be dying.
+// If the disk begins with zeros, the scan starts at the same time as wipefs and blkid, because both tools start slowly.
+// Look avoids an unneeded scan, because the disk may be failing. Most content that wipefs and blkid name does not begin
+// with zeros, so the early scan is seldom unneeded.
 func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content, error) {
 	var super *XFSSuper
 	zeros, file := false, ""
@@ -73,7 +74,7 @@ func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content,
 	defer stop()
 	scan := sync.OnceValues(func() (Finding, error) { return Scan(scanning, s, plan) })
 	if zeros {
-		earlyScan.Go(func() { _, _ = scan() }) // the call of scan below returns the result
+		earlyScan.Go(func() { _, _ = scan() }) // Look gets the result from the later call of scan
 	}
 	sigs, err := Signatures(ctx, r, s.Node)
 	if err != nil {
@@ -99,8 +100,9 @@ func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content,
 	return c, nil
 }
 
-// file returns the format of the file that was attached as the disk, or empty if no format is recognised. begins is the
-// format that the first bytes show. file reads the last bytes only if they can help to recognise the format.
+// file returns the format of the file whose bytes fill the disk, such as qcow2, or empty if file recognises no format.
+// The parameter begins is the format that the first bytes of the disk show. file reads the last bytes of the disk only
+// if these bytes can help to recognise the format.
 func (s *Source) file(f *Finding, begins string, zeros bool) (string, error) {
 	if f.clean() || begins != "" || zeros && f.Offset+sector < s.Size {
 		return begins, nil
@@ -108,13 +110,14 @@ func (s *Source) file(f *Finding, begins string, zeros bool) (string, error) {
 	return readFooter(s.Reader, s.Size)
 }
 
-// Content combines what the tools name, what the scan found and the XFS superblock. finding is zero if no scan ran.
-// super is nil if the disk has no sound superblock. own is Source.Own.
+// Content combines what wipefs and blkid name, what the scan found and the XFS superblock. The finding is the zero
+// Finding if no scan ran. super is nil if the disk has no sound XFS superblock. The parameter own is Source.Own.
 //
-// Blank requires that nothing is named and nothing contradicts blankness. HalfMade is a filesystem whose mkfs did not
-// finish. A half-made filesystem is our own if the scan found nothing but zeros and this filesystem. Our own XFS may
-// have lost its superblock, and an ext4 filesystem gets its superblock last. A half-made XFS of another machine is
-// recognised only by its superblock.
+// A disk is Blank if wipefs and blkid name nothing, the scan read only zeros, and the disk has no XFS superblock. A
+// disk is HalfMade if mkfs did not finish the disk's filesystem. A half-made filesystem is our own if the scan found
+// only zeros and bytes of our own filesystem. A half-made filesystem may lack a superblock: an XFS may have lost its
+// superblock, and mkfs.ext4 writes the superblock last. A half-made XFS of another machine is recognised only by its
+// superblock.
 func Content(sigs []Signature, finding Finding, super *XFSSuper, own Own) disk.Content {
 	c := disk.Content{Kind: disk.Unknown, Proven: true, Evidence: evidence(sigs, finding, super)}
 	switch {
@@ -135,7 +138,7 @@ func Content(sigs []Signature, finding Finding, super *XFSSuper, own Own) disk.C
 	return c
 }
 
-// namedContent returns the content of a disk on which a tool names something.
+// namedContent returns the content of a disk on which wipefs or blkid names something.
 func namedContent(c disk.Content, sigs []Signature, super *XFSSuper) disk.Content {
 	c.Kind, c.Type = disk.Other, sigs[0].Type
 	// namedContent prefers the name from blkid, because wipefs lists signatures without judging them.
@@ -151,7 +154,7 @@ func namedContent(c disk.Content, sigs []Signature, super *XFSSuper) disk.Conten
 	case s.Usage != "filesystem" || !agree || !disk.ValidUUID(uuid):
 		return c
 	case s.Type == "xfs" && (super == nil || super.InProgress || super.UUID != uuid):
-		// The tools name an XFS, but its superblock is damaged, unfinished or has another UUID.
+		// wipefs and blkid name an XFS, but the XFS superblock is damaged, unfinished or has another UUID.
 		c.Kind = disk.Unknown
 		return c
 	}
@@ -159,7 +162,7 @@ func namedContent(c disk.Content, sigs []Signature, super *XFSSuper) disk.Conten
 	return c
 }
 
-// allOfKind reports whether every signature has the type kind.
+// allOfKind reports whether every signature has the given type.
 func allOfKind(sigs []Signature, kind string) bool {
 	return !slices.ContainsFunc(sigs, func(s Signature) bool { return s.Type != kind })
 }
@@ -201,7 +204,7 @@ func (s *Signature) evidence() string {
 	return line
 }
 
-// Evidence returns the findings of the scan, one a line, or nil if no scan ran.
+// Evidence returns the result of the scan as lines of text, or nil if no scan ran.
 func (f *Finding) Evidence() []string {
 	switch {
 	case f.Size == 0:

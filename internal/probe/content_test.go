@@ -39,7 +39,7 @@ func TestReadXFS(t *testing.T) {
 		b[at] = c
 		return b
 	}
-	// XFS version 4 has no checksum.
+	// A superblock of XFS version 4 has no checksum.
 	v4 := func(b []byte) []byte { return change(b, 101, 0xa4) }
 	for _, tc := range []struct {
 		name string
@@ -231,7 +231,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// watched sends the offset of each read beyond the head to a channel.
+// watched sends the byte offset of each read of a scan to a channel.
 type watched struct {
 	io.ReaderAt
 	read chan int64
@@ -244,8 +244,8 @@ func (w watched) ReadAt(b []byte, at int64) (int, error) {
 	return w.ReaderAt.ReadAt(b, at)
 }
 
-// TestLookReadsWhileTheToolsStart checks that a disk is read while the tools run only if it begins with zeros. If the
-// tools name content, Look returns the named content, whatever the scan has read.
+// TestLookReadsWhileTheToolsStart checks that the scan runs at the same time as wipefs and blkid, but only on a disk
+// that begins with zeros. If wipefs and blkid name content, Look must return that content, whatever the scan has read.
 func TestLookReadsWhileTheToolsStart(t *testing.T) {
 	whole := append(head(t, "xfs.head"), make([]byte, 3*mib-4096)...)
 	half := append(head(t, "xfs-half-made.head"), make([]byte, 3*mib-4096)...)
@@ -287,13 +287,13 @@ func TestLookReadsWhileTheToolsStart(t *testing.T) {
 				if scanned := strings.Contains(strings.Join(got.Evidence, " "), "blank"); scanned && tc.want == disk.Other {
 					t.Errorf("a scan is in the evidence although the tools named something: %q", got.Evidence)
 				}
-				close(w.read) // from now on no goroutine may read
+				close(w.read) // a later read panics: no goroutine may read after Look has returned
 			})
 		})
 	}
 }
 
-// slow is a reader: the first read beyond the head takes one second, the second takes two seconds, and so on.
+// slow delays the reads of a scan: the first read takes one second, the second read takes two seconds, and so on.
 type slow struct{ io.ReaderAt }
 
 func (s slow) ReadAt(b []byte, at int64) (int, error) {
@@ -303,8 +303,8 @@ func (s slow) ReadAt(b []byte, at int64) (int, error) {
 	return s.ReaderAt.ReadAt(b, at)
 }
 
-// TestLookEndsTheScanOfWhatIsNamed checks that Look cancels the scan if the tools name content. Look waits only for the
-// read in progress, not for the Progress function, which blocks until the cancellation.
+// TestLookEndsTheScanOfWhatIsNamed checks that Look cancels the scan if wipefs and blkid name content. Look must wait
+// for the read in progress only. The test's Progress function returns only when the scan is cancelled.
 func TestLookEndsTheScanOfWhatIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := runtest.New(t)
@@ -325,7 +325,8 @@ func TestLookEndsTheScanOfWhatIsNamed(t *testing.T) {
 }
 
 // TestLookAtADamagedSuperblock checks that a damaged superblock is never ours, because mkfs.xfs does not write a
-// damaged superblock. A damaged superblock is not ours even if every sector has the UUID of the intent.
+// damaged superblock. With a damaged superblock, Look must return Unknown even if every sector has the UUID of our own
+// filesystem.
 func TestLookAtADamagedSuperblock(t *testing.T) {
 	whole := append(head(t, "xfs.head"), make([]byte, 3*mib-4096)...)
 	for want, damage := range map[disk.Kind]func([]byte){

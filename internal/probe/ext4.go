@@ -11,7 +11,8 @@ import (
 	"io"
 )
 
-// Parts of the layout of an ext4 filesystem (Linux, Documentation/filesystems/ext4). Offsets and sizes are in bytes.
+// The constants describe parts of the layout of an ext4 filesystem (Linux, Documentation/filesystems/ext4). Offsets and
+// sizes are in bytes.
 const (
 	superSize   = 1024
 	superMagic  = 0xef53 // s_magic
@@ -26,7 +27,8 @@ const (
 	metaBG      = 0x10   // s_feature_incompat: INCOMPAT_META_BG
 )
 
-// ext4Super has the fields that hotmount needs. The superblock is sound and has checksums.
+// ext4Super has the fields of an ext4 superblock that hotmount needs. parseExt4 returns an ext4Super only for a sound
+// superblock with metadata checksums.
 type ext4Super struct {
 	uuid                  string
 	seed                  uint32
@@ -35,8 +37,8 @@ type ext4Super struct {
 	perGroup, inodesGroup uint64
 	first                 uint64
 	descriptor, inode     int
-	// whole reports whether the writer of the superblock had finished (s_state is EXT2_VALID_FS). used reports whether
-	// the filesystem was ever mounted (s_mtime, s_mnt_count).
+	// whole reports whether s_state is EXT2_VALID_FS: mkfs.ext4 or the kernel had finished its work on the filesystem.
+	// used reports whether the filesystem was ever mounted (s_mtime, s_mnt_count).
 	whole, used bool
 }
 
@@ -82,15 +84,15 @@ func ext4Sum(seed uint32, b []byte) uint32 {
 	return ^crc32.Update(^seed, crc32.MakeTable(crc32.Castagnoli), b)
 }
 
-// readExt4 reads the first superblock.
+// readExt4 reads the first superblock of the ext4 filesystem.
 func readExt4(r io.ReaderAt) (ext4Super, error) {
 	return readHead(r, func(b []byte) (ext4Super, error) { return parseExt4(b[superSize : 2*superSize]) })
 }
 
-// IsWholeExt4 returns nil if the disk holds the finished ext4 filesystem with that UUID, as mkfs.ext4 leaves it. The
-// superblock, which is written last, its copies and the descriptors of all groups must have that UUID, directly or in
-// their checksums. If two machines made filesystems on one disk at the same time, some superblocks or descriptors have
-// the other UUID.
+// IsWholeExt4 returns nil if the disk holds the finished ext4 filesystem with that UUID, in the state in which
+// mkfs.ext4 leaves a filesystem. The superblock, its copies and all group descriptors must have that UUID, directly or
+// in their checksums. mkfs.ext4 writes the superblock last. If two machines made filesystems on one disk at the same
+// time, some superblocks or group descriptors have another UUID.
 func IsWholeExt4(r io.ReaderAt, uuid string) error {
 	super, err := readExt4(r)
 	switch {
@@ -136,8 +138,8 @@ func IsWholeExt4(r io.ReaderAt, uuid string) error {
 	return nil
 }
 
-// Ext4Used reports whether the disk has an ext4 superblock with that UUID, and the filesystem was mounted since
-// mkfs.ext4 made it.
+// Ext4Used reports whether the disk has the ext4 filesystem with that UUID, and the filesystem has been mounted since
+// mkfs.ext4 made the filesystem.
 func Ext4Used(r io.ReaderAt, uuid string) bool {
 	super, err := readExt4(r)
 	return err == nil && super.uuid == uuid && super.used
@@ -165,17 +167,18 @@ func hasCopy(group uint64) bool {
 	return false
 }
 
-// ext4Owner recognises the bytes of one unfinished ext4 filesystem of our own. With the same UUID, options and time,
-// mkfs.ext4 writes the same bytes into a file as to the disk. Each sector of the disk must be zero or equal the sector
-// of the file at the same offset.
+// ext4Owner recognises the bytes of one unfinished ext4 filesystem of our own. If UUID, options and time are the same,
+// mkfs.ext4 writes the same bytes to a file as to the disk. Each sector of the disk must be zero, or equal the sector
+// at the same offset in a file that mkfs.ext4 has written.
 //
-// Inodes and superblocks may differ from the file, and are recognised by checksums that include the UUID. mkfs.ext4
-// writes inodes more than once, so the disk may have an earlier version of an inode. A superblock may describe another
-// geometry of the disk.
+// Inodes and superblocks on the disk may differ from the file, and are recognised by checksums that include the UUID.
+// mkfs.ext4 writes inodes more than once, so the disk may have an earlier version of an inode. A superblock on the disk
+// may have another geometry than the superblock in the file.
 type ext4Owner struct {
 	like  io.ReaderAt
 	super ext4Super
-	// inodes is the range of the first group's inodes. mkfs.ext4 writes only inodes of the first group.
+	// inodes is the byte range on the disk of the first block group's inodes. mkfs.ext4 writes inodes only in the first
+	// block group.
 	inodes extent
 	buf    []byte
 }
@@ -197,7 +200,8 @@ func newExt4Owner(ctx context.Context, own Own) (*ext4Owner, error) {
 	return o, err
 }
 
-// inodes returns the byte offset of the first group's inodes. inodes overwrites buf, which has the size of a block.
+// inodes returns the byte offset of the first block group's inodes. inodes uses buf, one block in size, as scratch
+// memory.
 func (s *ext4Super) inodes(r io.ReaderAt, buf []byte) (uint64, error) {
 	if err := readFull(r, buf, block); err != nil {
 		return 0, err
@@ -210,8 +214,8 @@ func (s *ext4Super) inodes(r io.ReaderAt, buf []byte) (uint64, error) {
 	return table * block, nil
 }
 
-// Ext4Root returns the permissions of the root directory of the ext4 filesystem with that UUID. used reports whether
-// the filesystem was mounted since mkfs.ext4 made it.
+// Ext4Root returns the mode bits, without the file type, of the root directory of the ext4 filesystem with that UUID.
+// The result used reports whether the filesystem has been mounted since mkfs.ext4 made the filesystem.
 func Ext4Root(r io.ReaderAt, uuid string) (mode uint16, used bool, err error) {
 	super, err := readExt4(r)
 	if err == nil && (super.uuid != uuid || super.block != block) {
@@ -233,7 +237,7 @@ func Ext4Root(r io.ReaderAt, uuid string) (mode uint16, used bool, err error) {
 		return 0, false, err
 	}
 	const (
-		number    = 2      // EXT4_ROOT_INO; the first inode is 1
+		number    = 2      // EXT4_ROOT_INO; inode numbers begin at 1
 		kind      = 0xf000 // S_IFMT
 		directory = 0x4000 // S_IFDIR
 	)
@@ -267,8 +271,9 @@ func (o *ext4Owner) foreign(b []byte, offset uint64) (i int, own uint64) {
 	return -1, own
 }
 
-// knows reports whether the sector at s is part of a superblock, or of inodes, with our UUID in the checksums. b is the
-// block that was read from the disk at offset. like is the block of the file at the same offset.
+// knows reports whether a sector of a block is part of a superblock, or of inodes, with our UUID in the checksums. The
+// sector begins at byte s of the block b, which begins at the given byte offset of the disk. The block like comes from
+// the same byte offset of the file that mkfs.ext4 has written.
 func (o *ext4Owner) knows(b, like []byte, s int, offset uint64) bool {
 	if at := s / superSize * superSize; at+superSize <= len(b) && (offset == 0 && at == superSize || offset > 0 && at == 0) {
 		if super, err := parseExt4(b[at : at+superSize]); err == nil && super.uuid == o.super.uuid {
@@ -289,7 +294,8 @@ func (o *ext4Owner) knows(b, like []byte, s int, offset uint64) bool {
 	return true
 }
 
-// isInode reports whether the checksum of the inode is right, as ext4_inode_csum computes it (Linux, fs/ext4/inode.c).
+// isInode reports whether the checksum of the inode is right, by the algorithm of ext4_inode_csum (Linux,
+// fs/ext4/inode.c).
 func (s *ext4Super) isInode(number uint32, b []byte) bool {
 	le := binary.LittleEndian
 	sum := ext4Sum(s.seed, le.AppendUint32(nil, number))

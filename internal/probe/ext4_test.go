@@ -15,8 +15,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// madeExt4 returns a sparse file with a filesystem that the real mkfs.ext4 has made. The creation time is when, and
-// args are the arguments that package format uses.
+// madeExt4 returns a sparse file in which the real mkfs.ext4 has made a filesystem. The parameter when is the creation
+// time, and args are more arguments of mkfs.ext4.
 func madeExt4(t *testing.T, size int64, uuid, when string, args ...string) *os.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "disk")
@@ -82,7 +82,8 @@ func TestIsWholeExt4(t *testing.T) {
 	if err := IsWholeExt4(f, ownUUID); err != nil {
 		t.Error(err)
 	}
-	// mkfs.ext4 and the kernel set s_state to 0 while they work.
+	// If s_state is 0, IsWholeExt4 must return an error, because mkfs.ext4 or the kernel may still write to the
+	// filesystem.
 	b := make([]byte, superSize)
 	if err := read(f, b, superSize); err != nil {
 		t.Fatal(err)
@@ -97,8 +98,9 @@ func TestIsWholeExt4(t *testing.T) {
 	}
 }
 
-// TestExt4Root checks the mode that hotmount reads from a root directory that mkfs.ext4 made. TestExt4Root also checks
-// a filesystem that was mounted or changed later. Unsound content must be an error.
+// TestExt4Root checks that Ext4Root returns the mode of a root directory that mkfs.ext4 made. Ext4Root must also return
+// the mode of a root directory that was changed later, and whether the filesystem was mounted. Ext4Root must return an
+// error for a damaged inode or another UUID.
 func TestExt4Root(t *testing.T) {
 	const size = 1 << 30
 	debugfs := func(f *os.File, request string) {
@@ -149,7 +151,7 @@ func read(r io.ReaderAt, b []byte, at int64) error {
 	return err
 }
 
-// TestOwnExt4 checks that all bytes of mkfs.ext4 with the same UUID, options and time are ours, even if some bytes are
+// TestOwnExt4 checks that bytes of mkfs.ext4 with the same UUID, options and time are ours, even if other bytes are
 // missing. Any other byte is foreign, and so is a filesystem with another UUID or other options.
 func TestOwnExt4(t *testing.T) {
 	const size = 1 << 30
@@ -162,7 +164,7 @@ func TestOwnExt4(t *testing.T) {
 	if err != nil || !got.clean() || got.Own == 0 || got.Zero() || got.Read != size {
 		t.Errorf("%+v, error %v", got, err)
 	}
-	// The sectors in each gap may be zero if mkfs.ext4 is killed before its last write.
+	// If mkfs.ext4 is killed before its last write, the sectors in each of these gaps may be zero.
 	for _, gap := range [][2]int64{{0, block}, {block + 3*sector, sector}, {3 * 32768 * block, sector}} {
 		if _, err := f.WriteAt(make([]byte, gap[1]), gap[0]); err != nil {
 			t.Fatal(err)
@@ -203,8 +205,8 @@ func TestOwnExt4(t *testing.T) {
 	}
 }
 
-// TestOwnExt4Inode checks that an earlier version of an inode by mkfs.ext4 is ours. The inode must have the right
-// checksum, which covers the number of the inode.
+// TestOwnExt4Inode checks that an inode of mkfs.ext4 with our UUID is ours, even if the times in the inode differ. The
+// inode must have the right checksum, which covers the UUID and the number of the inode.
 func TestOwnExt4Inode(t *testing.T) {
 	const size = 1 << 30
 	like, later := madeExt4(t, size, ownUUID, when), madeExt4(t, size, ownUUID, "1795000099")

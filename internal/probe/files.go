@@ -6,8 +6,8 @@ import (
 )
 
 // fileFormats are formats of files that may be written raw to a disk: disk images, and compressed or encrypted data.
-// wipefs and blkid do not name these formats. at is the offset of the bytes in the disk, or in the disk's last sector
-// if last is set.
+// wipefs and blkid do not name these formats. The field at is the byte offset of the magic bytes in the disk, or in the
+// disk's last sector if last is set.
 var fileFormats = []struct {
 	format string
 	at     int
@@ -20,7 +20,7 @@ var fileFormats = []struct {
 	{format: "vmdk", bytes: "# Disk DescriptorFile"},   // VMware, Virtual Disk Format: the text file that names the data files
 	{format: "vdi", at: 64, bytes: "\x7f\x10\xda\xbe"}, // QEMU, block/vdi.c, VDI_SIGNATURE
 	{format: "vhd", bytes: "conectix"},                 // Microsoft, Virtual Hard Disk Image Format: a dynamic image
-	{format: "vhd", bytes: "conectix", last: true},     // a fixed image, which has only a footer
+	{format: "vhd", bytes: "conectix", last: true},     // a VHD image of fixed size, which has only a footer
 	{format: "vhdx", bytes: "vhdxfile"},                // [MS-VHDX] 2.2.1
 	{format: "gzip", bytes: "\x1f\x8b\x08"},            // RFC 1952, 2.3.1
 	{format: "xz", bytes: "\xfd7zXZ\x00"},              // The .xz File Format, 2.1.1.1
@@ -36,8 +36,8 @@ var fileFormats = []struct {
 	{format: "openssl", bytes: "Salted__"},                    // OpenSSL, apps/enc.c
 }
 
-// fileFormat returns the format of a file that begins with b, or that ends with b if last is set. The result is empty
-// for an unknown format.
+// fileFormat returns the format of a file that begins with the bytes b, or that ends with b if last is set. fileFormat
+// returns an empty string for an unknown format.
 func fileFormat(b []byte, last bool) string {
 	for _, f := range fileFormats {
 		if f.last == last && len(b) >= f.at && bytes.HasPrefix(b[f.at:], []byte(f.bytes)) {

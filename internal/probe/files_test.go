@@ -9,8 +9,9 @@ import (
 	"hotmount/internal/run/runtest"
 )
 
-// TestLookAtAFile checks that Look names the format of a file that is attached as a raw disk. The test includes small
-// files, and formats with only a footer. Look does not name a format for other bytes.
+// TestLookAtAFile checks that Look returns the format of a file whose bytes are the content of a raw disk. Look must
+// also recognise a format that has only a footer. Look must return no format for bytes that are not the header or the
+// footer of a known file format.
 func TestLookAtAFile(t *testing.T) {
 	const size = 192 << 10
 	at := func(offset int, text string, more ...string) []byte {

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// sector is the smallest unit in bytes that mkfs.xfs writes, and block is its unit of layout in bytes.
+	// sector is the smallest unit that mkfs.xfs writes, and block is the block size of the filesystem, both in bytes.
 	sector = 512
 	block  = 4096
 
@@ -19,19 +19,19 @@ const (
 	logMagic     = 0xfeedbabe
 )
 
-// stamps maps the magic number of each structure that mkfs.xfs writes to the offset of the filesystem's UUID in the
-// structure. XFS version 5 puts the UUID into each structure, to distinguish the structure from remains of another
-// filesystem (Linux, fs/xfs/libxfs/xfs_format.h). whole is set for the structures that fill a block.
+// stamps maps the magic number of each XFS structure to the byte offset of the filesystem's UUID in the structure. XFS
+// version 5 puts the UUID into each structure, so that remains of another filesystem can be recognised (Linux,
+// fs/xfs/libxfs/xfs_format.h). whole is set for the structures that fill a whole block.
 var stamps = map[uint32]struct {
 	offset int
 	whole  bool
 }{
 	0x58465342: {offset: 32},              // XFSB, the superblock
-	0x58414746: {offset: 64},              // XAGF, free space of a group
-	0x58414749: {offset: 296},             // XAGI, inodes of a group
-	0x5841464c: {offset: 8},               // XAFL, free list of a group
-	0x41423342: {offset: 32, whole: true}, // AB3B, free space by block
-	0x41423343: {offset: 32, whole: true}, // AB3C, free space by size
+	0x58414746: {offset: 64},              // XAGF, free space of an allocation group
+	0x58414749: {offset: 296},             // XAGI, inodes of an allocation group
+	0x5841464c: {offset: 8},               // XAFL, free list of an allocation group
+	0x41423342: {offset: 32, whole: true}, // AB3B, B-tree of free space by block number
+	0x41423343: {offset: 32, whole: true}, // AB3C, B-tree of free space by size
 	0x49414233: {offset: 32, whole: true}, // IAB3, inodes
 	0x46494233: {offset: 32, whole: true}, // FIB3, free inodes
 	0x52334643: {offset: 32, whole: true}, // R3FC, reference counts
@@ -44,21 +44,22 @@ const (
 	freeListMagic          = 0x5841464c
 )
 
-// owner recognises the bytes of one unfinished filesystem of our own. mkfs.xfs writes only zeros and structures with
-// the filesystem's UUID, wherever and however often mkfs.xfs is killed.
+// owner recognises the bytes of one unfinished XFS of our own. A killed mkfs.xfs leaves only zeros and structures with
+// the filesystem's UUID, however often mkfs.xfs ran.
 type owner struct {
 	uuid []byte
-	// at is the offset at which the last read ended. If the next read begins elsewhere, no structure continues in it.
+	// The field at is the byte offset at which the last read ended. A structure continues only into a read that begins
+	// where the last read ended.
 	at uint64
-	// record is the number of bytes of the last log record that are not read yet. list is the number of bytes of the
-	// last free list that may not be read yet. words reports whether the log record's only sector with content is not
-	// read yet.
+	// record is the number of bytes that are still to be read of the last log record. list is the highest possible
+	// number of bytes that are still to be read of the last free list. words reports whether the log record's one
+	// sector with an unmount entry is still to be read.
 	record, list int
 	words        bool
 }
 
-// newOwner returns the owner for the UUID, or nil for an empty UUID. For a nil owner, every byte except zero is
-// foreign.
+// newOwner returns the owner for the UUID, or nil for an empty or invalid UUID. For a nil owner, every byte that is not
+// zero is foreign.
 func newOwner(uuid string) *owner {
 	raw, err := hex.DecodeString(strings.ReplaceAll(uuid, "-", ""))
 	if err != nil || len(raw) != 16 {
@@ -67,9 +68,9 @@ func newOwner(uuid string) *owner {
 	return &owner{uuid: raw}
 }
 
-// foreign returns the index of the first foreign byte of b, or -1. b was read from the disk at offset. A byte is
-// foreign if it is neither zero nor written by the filesystem's mkfs. own is the number of bytes in blocks that mkfs
-// wrote before the foreign byte.
+// foreign returns the index of the first foreign byte in the bytes b, or -1 if no byte is foreign. The bytes b were
+// read from the disk at the given byte offset. A byte is foreign if it is neither zero nor written by the filesystem's
+// mkfs. The result own is the size in bytes of all blocks that mkfs wrote before the foreign byte.
 func (o *owner) foreign(b []byte, offset uint64) (i int, own uint64) {
 	if o == nil {
 		return nonZero(b), 0
@@ -91,8 +92,8 @@ func (o *owner) foreign(b []byte, offset uint64) (i int, own uint64) {
 	return -1, own
 }
 
-// inBlock returns how many bytes of the block are zero or written by the filesystem's mkfs. inBlock returns the length
-// of the block, or the start of the first foreign sector.
+// inBlock returns the number of bytes at the start of the block that are zero or written by the filesystem's mkfs.
+// inBlock returns the length of the block, or the byte offset in the block of the first foreign sector.
 func (o *owner) inBlock(b []byte) int {
 	for at := 0; at < len(b); at += sector {
 		s := b[at:min(at+sector, len(b))]
@@ -110,7 +111,7 @@ func (o *owner) inBlock(b []byte) int {
 	return len(b)
 }
 
-// stamped reports whether the sector begins a structure that has the UUID.
+// stamped reports whether the sector begins an XFS structure with the UUID of our own filesystem.
 func (o *owner) stamped(s []byte) bool {
 	be := binary.BigEndian
 	magic := be.Uint32(s)
@@ -123,8 +124,8 @@ func (o *owner) stamped(s []byte) bool {
 	}
 	switch magic {
 	case logMagic:
-		// struct xlog_rec_header has h_len and h_size. A log record of up to h_size bytes has one header for each 32
-		// KiB, and the record follows the headers.
+		// The fields h_len and h_size come from struct xlog_rec_header. A log record begins with one header for each 32
+		// KiB of h_size, and h_len more bytes follow the headers.
 		headers := (min(be.Uint32(s[320:]), maxRecord) + headerCovers - 1) / headerCovers
 		o.record, o.words = int(min(be.Uint32(s[12:]), maxRecord)+max(headers, 1)*sector)-sector, true
 	case freeListMagic:
@@ -133,9 +134,10 @@ func (o *owner) stamped(s []byte) bool {
 	return true
 }
 
-// continues reports whether the sector continues the only record in the log or a free list. One sector of the log
-// record has the entry for an unmount. The other sectors of the record have only a cycle number in the first four bytes
-// (xfsprogs, libxfs/rdwr.c, libxfs_log_header). The unused entries of a free list are all ones.
+// continues reports whether the sector continues a log record or a free list that began in an earlier sector. One
+// sector of a log record by mkfs.xfs has the entry for an unmount. Each other sector of the log record has only a cycle
+// number, in the first four bytes (xfsprogs, libxfs/rdwr.c, libxfs_log_header). In the unused entries of an XFS free
+// list, every bit is one.
 func (o *owner) continues(s []byte) bool {
 	if o.record > 0 {
 		o.record -= sector

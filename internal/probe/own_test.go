@@ -14,7 +14,7 @@ import (
 
 const ownUUID = "0a0b0c0d-1111-4222-8333-abcdefabcdef"
 
-// made returns a sparse file with a filesystem that the real mkfs.xfs has made.
+// made returns a sparse file in which the real mkfs.xfs has made a filesystem.
 func made(t *testing.T, size int64, args ...string) *os.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "disk")
@@ -33,20 +33,20 @@ func made(t *testing.T, size int64, args ...string) *os.File {
 	return f
 }
 
-// TestOwnIsAllThatMkfsWrites checks that every byte of mkfs.xfs is ours, with every geometry. For an owner with another
-// UUID, nothing is ours.
+// TestOwnIsAllThatMkfsWrites checks that every byte that mkfs.xfs writes is ours, with several mkfs.xfs options. If the
+// owner has another UUID, the first byte of the superblock must be foreign.
 func TestOwnIsAllThatMkfsWrites(t *testing.T) {
 	for _, options := range []string{"", "-d su=256k,sw=2", "-s size=4096", "-m rmapbt=1,reflink=0"} {
 		size := uint64(320 * mib)
 		if strings.Contains(options, "su=") {
-			size = 640 * mib // large enough for more groups: with 320 MiB, each group would be too small for the log
+			size = 640 * mib // with stripe options on 320 MiB, each allocation group would be too small for the log
 		}
 		f := made(t, int64(size), append([]string{"-m", "uuid=" + ownUUID}, strings.Fields(options)...)...)
 		got, err := Scan(t.Context(), Source{Reader: f, Size: size, Own: Own{UUID: madeUUID}}, Full)
 		if err != nil || got.clean() || got.Offset != 0 {
 			t.Errorf("mkfs.xfs %s, another UUID: %+v, error %v", options, got, err)
 		}
-		if options == "" { // mkfs.xfs -f first writes zeros
+		if options == "" { // mkfs.xfs -f first writes zeros, which remain if mkfs.xfs is killed
 			if _, err := f.WriteAt(make([]byte, 128*kib), 0); err != nil {
 				t.Fatal(err)
 			}
@@ -58,8 +58,8 @@ func TestOwnIsAllThatMkfsWrites(t *testing.T) {
 	}
 }
 
-// TestOwnFindsForeignBytes checks that one foreign byte is found anywhere, even after one of our sectors, blocks or log
-// records.
+// TestOwnFindsForeignBytes checks that a scan finds one foreign byte anywhere, even directly after our own sectors,
+// blocks or log records.
 func TestOwnFindsForeignBytes(t *testing.T) {
 	const size = 320 * mib
 	f := made(t, size, "-m", "uuid="+ownUUID)
@@ -91,7 +91,8 @@ func TestOwnFindsForeignBytes(t *testing.T) {
 		}
 		put(t, f, at, 0)
 	}
-	// A header with another UUID is foreign. A block that does not begin with our header is foreign, too.
+	// An XFS header with another UUID must be foreign. A block without the magic number of an XFS structure must be
+	// foreign.
 	for name, at := range map[string]int64{"superblock": 32, "free space": sector + 64, "inodes of the group": 2*sector + 296, "free list": 3*sector + 8, "B-tree": block + 32, "inode": 64*kib + 160, "log": log + 304, "magic number": block} {
 		var was [1]byte
 		if _, err := f.ReadAt(was[:], at); err != nil {
@@ -115,7 +116,8 @@ func TestIsWholeXFS(t *testing.T) {
 		if err := IsWholeXFS(f, madeUUID); err == nil || !strings.Contains(err.Error(), "holds the XFS filesystem "+ownUUID) {
 			t.Errorf("another UUID: %v", err)
 		}
-		// One of the four headers of a group may be lost, because mkfs.xfs writes each header separately.
+		// IsWholeXFS must notice one lost header of a group, because mkfs.xfs writes each of the four headers
+		// separately.
 		sector := int64(512)
 		if strings.HasSuffix(options, "4096") {
 			sector = 4096
@@ -139,7 +141,7 @@ func TestIsWholeXFS(t *testing.T) {
 		if err := IsWholeXFS(f, ownUUID); err != nil {
 			t.Error(err)
 		}
-		// A free list in use has a block number in its last entry.
+		// IsWholeXFS must accept a free list in use, which may have a block number in its last entry.
 		last := 160*mib + 4*sector - 4
 		put(t, f, last+3, 7)
 		if err := IsWholeXFS(f, ownUUID); err != nil {
@@ -149,7 +151,7 @@ func TestIsWholeXFS(t *testing.T) {
 			t.Errorf("a free list in use counts as half made: %+v, error %v", got, err)
 		}
 		put(t, f, last+3, 0xff)
-		// mkfs.xfs writes nothing behind the headers of a group, so older data behind the headers is not an error.
+		// IsWholeXFS must accept old data behind the headers of a group, because mkfs.xfs writes nothing there.
 		for at := range int64(4) {
 			if _, err := f.WriteAt([]byte("old"), at*80*mib+4*sector); err != nil {
 				t.Fatal(err)
@@ -158,7 +160,8 @@ func TestIsWholeXFS(t *testing.T) {
 		if err := IsWholeXFS(f, ownUUID); err != nil {
 			t.Errorf("old data behind the headers: %v", err)
 		}
-		// The headers of one group come from another machine's mkfs.xfs, or are zero.
+		// IsWholeXFS must return an error if the headers of one group are zero or have the UUID of another machine's
+		// filesystem.
 		other := made(t, size, append([]string{"-m", "uuid=" + madeUUID}, strings.Fields(options)...)...)
 		group := make([]byte, 64*kib)
 		if _, err := other.ReadAt(group, 160*mib); err != nil {
@@ -191,7 +194,8 @@ func put(t *testing.T, w io.WriterAt, at int64, c byte) {
 	}
 }
 
-// FuzzOwner checks that foreign returns for all bytes. For an owner without a UUID, only zeros are ours.
+// FuzzOwner checks that the method foreign returns an index inside its input, and never the index of a zero byte. If
+// the input does not contain the owner's UUID, only zeros are ours.
 func FuzzOwner(f *testing.F) {
 	f.Add([]byte("XFSB"), uint64(0))
 	f.Add(append([]byte{0xfe, 0xed, 0xba, 0xbe, 0, 0, 0, 1, 0, 0, 0, 2, 0xff, 0xff, 0xff, 0xff}, make([]byte, 600)...), uint64(4096))

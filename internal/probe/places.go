@@ -2,19 +2,21 @@ package probe
 
 import "slices"
 
-// secondary lists for each format the places of second superblocks, labels and backups outside the two windows.
+// secondary lists, for each format, the places of second superblocks, labels and backups outside the first and the last
+// 16 MiB of the disk.
 //
-// The two windows cover the first and last 16 MiB of the disk, and so these formats:
+// Every sampled scan reads the first and the last 16 MiB, which cover the superblocks and labels of these formats:
 //   - partition tables: GPT's backup is in the last sector.
-//   - md: 0.90 is in the last 128 KiB, 1.0 in the last 12 KiB, 1.1 and 1.2 in the first 8 KiB.
-//   - DDF, IMSM, LVM2, LUKS (second headers of LUKS2 up to 4 MiB), ZFS (two labels of 256 KiB at each end).
-//   - swap, VeraCrypt (last 128 KiB), DRBD's internal metadata, iso9660 and UDF (32 KiB, sectors 256 and N-256).
-//   - NTFS' backup boot sector, HFS+ (1 KiB before the end), reiserfs (64 KiB), JFS (32 and 60 KiB).
-//   - f2fs (1 and 5 KiB), nilfs2, exFAT, FAT, bcache, Stratis, VMFS.
+//   - md: metadata 0.90 is in the last 128 KiB, 1.0 in the last 12 KiB, and 1.1 and 1.2 in the first 8 KiB.
+//   - DDF, IMSM, LVM2, LUKS (LUKS2 has a second header at up to 4 MiB), ZFS (two labels of 256 KiB at each end).
+//   - swap, VeraCrypt (last 128 KiB), DRBD's internal metadata, iso9660 and UDF (at 32 KiB, sectors 256 and N-256).
+//   - NTFS' backup boot sector, HFS+ (1 KiB before the end), reiserfs (at 64 KiB), JFS (at 32 and 60 KiB).
+//   - f2fs (superblocks at 1 and 5 KiB), nilfs2, exFAT, FAT, bcache, Stratis, VMFS.
 var secondary = []struct {
 	format string
 	source string
-	// at returns the offsets in bytes for a disk of that size. The caller drops offsets beyond the end of the disk.
+	// The function at returns the byte offsets for a disk of that size in bytes. The caller of at drops offsets beyond
+	// the end of the disk.
 	at func(size uint64) []uint64
 }{
 	{"xfs", "xfsprogs, libxfs/topology.c, calc_default_ag_geometry: the start of every allocation group", xfsGroups},
@@ -27,7 +29,7 @@ var secondary = []struct {
 
 func fixed(at ...uint64) func(uint64) []uint64 { return func(uint64) []uint64 { return at } }
 
-// places returns the offsets of all second superblocks, rounded down for direct reads, in ascending order.
+// places returns the byte offsets of all second superblocks in ascending order, rounded down for O_DIRECT.
 func places(size uint64) []uint64 {
 	var all []uint64
 	for _, s := range secondary {
@@ -41,18 +43,20 @@ func places(size uint64) []uint64 {
 	return slices.Compact(all)
 }
 
-// xfsGroups returns the starts of the allocation groups that mkfs.xfs would make with its default block size. On a
-// plain disk below 4 TiB, mkfs.xfs makes 4 groups. On a disk that reports a stripe, mkfs.xfs makes 8 to 32 groups,
-// depending on the size of the disk. On a disk of 4 TiB or more, each group has just under 1 TiB. The first 1024 groups
-// are enough for 1 PiB.
+// xfsGroups returns the byte offsets of the allocation groups that mkfs.xfs would make with its default block size. On
+// a plain disk below 4 TiB, mkfs.xfs makes 4 allocation groups. On a disk that reports a stripe, mkfs.xfs makes 8 to 32
+// allocation groups, depending on the size of the disk. On a disk of 4 TiB or more, each allocation group has just
+// under 1 TiB. xfsGroups returns at most 1024 allocation groups for each layout, which is enough for a disk of 1 PiB.
 //
-// On a striped disk, the size of a group is a multiple of the stripe unit. A group is one stripe unit smaller if all
-// groups would otherwise begin on the same member disk (xfsprogs, mkfs/xfs_mkfs.c, align_ag_geometry).
+// On a striped disk, the size of an allocation group is a multiple of the stripe unit. If all allocation groups would
+// begin on the same member disk, mkfs.xfs makes each group one stripe unit smaller (xfsprogs, mkfs/xfs_mkfs.c,
+// align_ag_geometry).
 //
-// On solid-state disks, mkfs.xfs 6.8 and later make one group for each CPU. mkfs.xfs makes fewer groups than CPUs if a
-// group would be below 4 GiB. mkfs.xfs makes two or more groups for each CPU if a group would be above 1 TiB
-// (calc_concurrency_ag_geometry). Above 32 CPUs, xfsGroups covers only CPU counts that are sold: multiples of 4 to 32,
-// up to 512. All CPU counts would need 130,000 places.
+// On solid-state disks, mkfs.xfs 6.8 and later make one allocation group for each CPU. mkfs.xfs makes fewer allocation
+// groups than CPUs if a group would otherwise be smaller than 4 GiB. mkfs.xfs makes two or more allocation groups for
+// each CPU if a group would otherwise be larger than 1 TiB (calc_concurrency_ag_geometry). xfsGroups covers the CPU
+// counts of real machines, up to 512. Above 32 CPUs, the counts have steps of 4, above 64 of 8, above 128 of 16, and
+// above 256 of 32. A scan for all CPU counts up to 512 would need 130,000 places.
 func xfsGroups(size uint64) []uint64 {
 	const (
 		block     = 4096
@@ -74,7 +78,7 @@ func xfsGroups(size uint64) []uint64 {
 		if group >= max4K {
 			continue
 		}
-		for unit := uint64(4); unit <= 256; unit *= 2 { // 16 KiB to 1 MiB
+		for unit := uint64(4); unit <= 256; unit *= 2 { // stripe units of 16 KiB to 1 MiB, in blocks
 			whole := (group + unit - 1) / unit * unit
 			add(whole)
 			if whole > unit {
@@ -100,8 +104,9 @@ func xfsGroups(size uint64) []uint64 {
 	return all
 }
 
-// extGroups returns the starts of the block groups that hold a copy of the superblock. Group 1, the groups whose number
-// is a power of 3, 5 or 7, and the last group hold copies. A group has as many blocks as one block has bits.
+// extGroups returns the byte offsets of the ext2, ext3 or ext4 block groups that hold a copy of the superblock. Group
+// 1, the groups whose number is a power of 3, 5 or 7, and the last group hold copies of the superblock. A block group
+// has as many blocks as one block has bits.
 func extGroups(size uint64) []uint64 {
 	var all []uint64
 	for _, block := range []uint64{1 << 10, 2 << 10, 4 << 10, 64 << 10} {

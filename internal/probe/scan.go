@@ -1,5 +1,6 @@
 // Package probe finds out what is on a disk: blank, a filesystem, something else, or unknown, with the evidence.
-// Package probe only reads. Content that cannot be read or recognised is an error or Unknown, never Blank.
+// Package probe writes nothing to a disk. Content that cannot be read or recognised is an error or Unknown, never
+// Blank.
 package probe
 
 import (
@@ -20,26 +21,26 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Plan is how much of a disk is read to prove it blank.
+// Plan determines how much of a disk is read to prove that the disk is blank.
 type Plan string
 
-// A class can choose Auto, Full, Sampled or Unsigned, but not ends.
+// The configuration of a class can name Auto, Full, Sampled or Unsigned. Only ShortLook returns the plan ends.
 const (
-	// Auto is Full for a disk of up to FullLimit, and Sampled for a larger disk.
+	// Auto is the plan Full for a disk of up to FullLimit bytes, and the plan Sampled for a larger disk.
 	Auto Plan = "auto"
-	// Full reads every byte.
+	// Full reads every byte of the disk.
 	Full Plan = "full"
 	// Sampled reads Window bytes at both ends of the disk, and the places where a known format keeps a second
-	// superblock. Sampled also reads 64 KiB at least every 64 MiB, and in at least 4,096 places.
+	// superblock. Sampled also reads at least 4,096 samples of 64 KiB, and at least one sample in each 64 MiB.
 	Sampled Plan = "sampled"
-	// Unsigned requires zeros in the first 4 KiB. Unsigned also requires that Window bytes at both ends are readable,
-	// because the tools do not name what they cannot read.
+	// Unsigned requires zeros only in the first 4 KiB of the disk. Unsigned also requires that Window bytes at both
+	// ends are readable, because wipefs and blkid name nothing that they cannot read.
 	Unsigned Plan = "unsigned"
-	// ends reads Window bytes at both ends of the disk.
+	// The plan ends reads Window bytes at the start and Window bytes at the end of the disk.
 	ends Plan = "ends"
 )
 
-// All values are sizes in bytes, except minSamples, which is the least number of samples (packaging/doc/adr/0002).
+// All values are sizes in bytes, except the numbers buffers and minSamples (packaging/doc/adr/0002).
 const (
 	// FullLimit is the size of the largest disk of which Auto reads every byte.
 	FullLimit = 64 << 30
@@ -53,24 +54,24 @@ const (
 	// unsigned is the number of bytes at the start of the disk that must be zero for the plan Unsigned.
 	unsigned = 4 << 10
 
-	// chunk is the size of one read. A smaller chunk needs more calls, and a larger chunk needs more memory. Eight
-	// disks that are formatted, four of them at once, may use 32 MiB of memory in all (test/bench). chunk and every
-	// offset are multiples of align, because O_DIRECT requires this on disks with sectors of up to align bytes.
+	// chunk is the size of one read of the plan Full. A smaller chunk needs more calls, and a larger chunk needs more
+	// memory. test/bench allows 32 MiB for eight disks, of which hotmount formats four at once. chunk and every offset
+	// are multiples of align, because O_DIRECT reads whole sectors, of up to align bytes.
 	//
-	// shortChunk is the size of one read of a disk that is not read in full. Any number of processes may read with
-	// shortChunk at once, without waiting for a place (package store).
+	// shortChunk is the size of one read of every plan except Full. shortChunk is small, because any number of
+	// processes may read with shortChunk at once (package store).
 	chunk      = 1 << 20
 	shortChunk = 256 << 10
 	align      = 4096
-	// buffers is the number of chunks in memory. One chunk is examined while the next chunk is read, or both chunks are
-	// read.
+	// buffers is the number of chunks that a scan keeps in memory. While one goroutine examines a chunk, the other
+	// goroutine can read the next chunk.
 	buffers = 2
 	// hugePage is the size in bytes of a huge page on x86-64, which holds the chunks of a disk that is read in full.
-	// For each read the kernel must find each page of the chunk, so one huge page makes the reads faster.
+	// One huge page makes reads faster, because for each read the kernel must look up each page of the chunk.
 	hugePage = 2 << 20
 )
 
-// ShortLook returns the plan for the short look right before the format of a disk that the plan p proved blank.
+// ShortLook returns the plan for the short look right before a format, after the plan p has proved the disk blank.
 func (p Plan) ShortLook() Plan {
 	if p == Unsigned {
 		return Unsigned
@@ -78,7 +79,7 @@ func (p Plan) ShortLook() Plan {
 	return ends
 }
 
-// chunk returns the size in bytes of one read of the plan.
+// chunk returns the size in bytes of one read under the plan.
 func (p Plan) chunk() int {
 	if p == Full {
 		return chunk
@@ -86,7 +87,7 @@ func (p Plan) chunk() int {
 	return shortChunk
 }
 
-// forSize returns the plan for a disk of that size in bytes: Auto becomes Full or Sampled.
+// forSize returns the plan for a disk of that size in bytes: Auto becomes Full or Sampled, and other plans stay.
 func (p Plan) forSize(size uint64) Plan {
 	switch {
 	case p != Auto:
@@ -99,18 +100,18 @@ func (p Plan) forSize(size uint64) Plan {
 
 // Finding is the result of a scan.
 type Finding struct {
-	// Plan is the plan by which the scan read the disk, and never Auto.
+	// Plan is the plan by which the scan read the disk: Full or Sampled in place of Auto.
 	Plan Plan
 	Size uint64
 	// Read is the number of bytes read that are zero or belong to Source.Own. Places is the number of separate
-	// stretches in which the scan read. Own is the number of bytes in blocks that belong to Source.Own.
+	// stretches of the disk that the scan read. Own is the size in bytes of all blocks that belong to Source.Own.
 	Read, Places, Own uint64
-	// Bytes are up to 16 bytes from Offset on. The byte at Offset is the first byte that is neither zero nor part of
-	// Source.Own. Bytes is empty if every byte read is zero or part of Source.Own.
+	// Bytes has up to 16 bytes of the disk, from Offset on. The byte at Offset is the first byte that is neither zero
+	// nor part of Source.Own. Bytes is empty if every byte read is zero or part of Source.Own.
 	Bytes  []byte
 	Offset uint64
-	// File is the format of the file that was attached as the disk, or empty if no format was recognised. Look sets
-	// File.
+	// File is the format of the file whose bytes fill the disk, such as qcow2, or empty if no format was recognised.
+	// Look sets File.
 	File string
 }
 
@@ -120,7 +121,7 @@ func (f *Finding) Zero() bool { return f.clean() && f.Own == 0 }
 // clean reports whether the scan finished and every byte read was zero or part of Source.Own.
 func (f *Finding) clean() bool { return f.Size != 0 && len(f.Bytes) == 0 }
 
-// ReadError reports that a byte that the plan requires could not be read.
+// ReadError is the error of a read: the disk did not return the byte at Offset.
 type ReadError struct {
 	Offset uint64
 	Err    error
@@ -132,8 +133,8 @@ func (e *ReadError) Error() string { return fmt.Sprintf("cannot read byte %d: %v
 func (e *ReadError) Unwrap() error { return e.Err }
 
 // Scan reads the disk according to the plan and stops at the first byte that is neither zero nor part of s.Own. If
-// s.Reader is a file opened with O_DIRECT, the page cache is neither trusted nor filled. The error is a *ReadError or
-// the cause of ctx. After an error nothing is known about the content.
+// s.Reader is a file opened with O_DIRECT, Scan does not use the page cache. If a read fails, the error is a
+// *ReadError. If ctx ends, the error is the cause of ctx. If Scan returns an error, the content of the disk is unknown.
 func Scan(ctx context.Context, s Source, plan Plan) (Finding, error) {
 	f := Finding{Plan: plan.forSize(s.Size), Size: s.Size}
 	if s.Size == 0 {
@@ -168,11 +169,12 @@ func Scan(ctx context.Context, s Source, plan Plan) (Finding, error) {
 	return f, nil
 }
 
-// amount is the number of bytes that were read and passed on, and the number of their places.
+// amount has the number of bytes that were read and accepted, and the number of separate places that were read.
 type amount struct{ bytes, places uint64 }
 
-// read reads the disk according to the plan. read passes each piece of data in order to the function take, until
-// take returns false. read returns only when all reads have ended, because memory must not be freed while a read uses it.
+// read reads the disk according to the plan. read passes the data to the function take, in the order of the offsets,
+// until take returns false. read returns only after all disk reads have ended, because the disk reads use memory that
+// read frees.
 func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset uint64) bool) (amount, error) {
 	var a amount
 	extents, err := plan.extents(s.Size)
@@ -189,7 +191,7 @@ func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset
 	defer stop()
 	begun := time.Now()
 	enough := false
-	// Only one goroutine at a time calls hand, in the order of the pieces.
+	// The goroutines call hand one after the other, in the order of the pieces.
 	hand := func(p piece, b []byte, failed error) (more bool) {
 		if err = failed; err != nil {
 			return false
@@ -216,7 +218,7 @@ func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset
 		})
 	}
 	readers.Wait()
-	// A result stays valid even if ctx ends while read waits for the other goroutine.
+	// A result stays valid even if ctx ends while read waits for a goroutine.
 	switch {
 	case err != nil || enough:
 	case ctx.Err() != nil:
@@ -227,13 +229,13 @@ func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset
 	return a, err
 }
 
-// piece is the extent of one read. first reports whether the piece is the first piece of its place.
+// piece is the extent of one read of the disk. first reports whether the piece begins an extent of the plan.
 type piece struct {
 	extent
 	first bool
 }
 
-// pieces cuts extents into reads of at most size bytes.
+// pieces cuts the extents of a plan into reads of at most the given size in bytes.
 func pieces(extents iter.Seq[extent], size uint64) iter.Seq[piece] {
 	return func(yield func(piece) bool) {
 		for e := range extents {
@@ -246,22 +248,22 @@ func pieces(extents iter.Seq[extent], size uint64) iter.Seq[piece] {
 	}
 }
 
-// turns lets several goroutines read at the same time and pass on their data one after the other, in order. Each
-// goroutine passes on its own data, because waking another goroutine for each read would take longer than examining the
-// data.
+// turns lets several goroutines read the disk at the same time, but pass on their data one after the other, in order.
+// Each goroutine examines its own data, because waking another goroutine for each read would take longer.
 type turns struct {
 	mu   sync.Mutex
 	next func() (piece, bool)
-	// given is the number of pieces that goroutines have taken to read. handed is the number of pieces whose data was
+	// given is the number of pieces that goroutines have begun to read. handed is the number of pieces whose data was
 	// passed on.
 	given, handed int
-	// over reports that no goroutine may take another piece. changed signals a change of over or handed.
+	// The field over is set when no goroutine may begin another piece. The condition variable changed signals a change
+	// of the field over or handed.
 	over    bool
 	changed sync.Cond
 }
 
-// read reads pieces into b until no piece is left, hand returns false or ctx ends. Each goroutine calls read with its
-// own buffer b.
+// read reads pieces of the disk into the buffer b until no piece is left, hand returns false or ctx ends. Each
+// goroutine must call read with a buffer of its own.
 func (t *turns) read(ctx context.Context, r io.ReaderAt, b []byte, hand func(p piece, b []byte, failed error) (more bool)) {
 	t.mu.Lock()
 	all := false
@@ -288,22 +290,22 @@ func (t *turns) read(ctx context.Context, r io.ReaderAt, b []byte, hand func(p p
 		if t.over || ctx.Err() != nil {
 			return
 		}
-		// Until handed changes, no other goroutine may pass on data.
+		// The other goroutines wait until the counter handed changes, so only this goroutine calls hand now.
 		t.unlocked(func() { more = hand(p, got, err) })
 		t.handed, t.over = t.handed+1, t.over || !more
 		t.changed.Broadcast()
 	}
 }
 
-// unlocked runs f without the lock. unlocked takes the lock again even if f panics, because a second unlock by the
-// caller would hide the panic.
+// unlocked releases the lock, runs f and takes the lock again. Even if f panics, unlocked takes the lock again, because
+// a second unlock by the caller would hide the panic.
 func (t *turns) unlocked(f func()) {
 	t.mu.Unlock()
 	defer t.mu.Lock()
 	f()
 }
 
-// Digest returns a digest of all bytes that the plan reads.
+// Digest returns the SHA-256 digest of all bytes that the plan reads, and of their offsets.
 func Digest(ctx context.Context, s Source, plan Plan) ([sha256.Size]byte, error) {
 	var sum [sha256.Size]byte
 	h := sha256.New()
@@ -316,7 +318,7 @@ func Digest(ctx context.Context, s Source, plan Plan) ([sha256.Size]byte, error)
 	return sum, err
 }
 
-// throttle waits until the average rate of the scan since begun is at most Rate.
+// throttle waits until the average rate since the start of the scan is at most Rate.
 func (s *Source) throttle(ctx context.Context, begun time.Time, read uint64) error {
 	if s.Rate == 0 {
 		return nil
@@ -335,7 +337,8 @@ func (s *Source) throttle(ctx context.Context, begun time.Time, read uint64) err
 	}
 }
 
-// readFull reads all of b or fails. A read from a disk that is gone returns no bytes and no error.
+// readFull fills the buffer b from the disk, or returns a *ReadError. The kernel may answer a read of a removed disk
+// with no bytes and no error.
 func readFull(r io.ReaderAt, b []byte, offset uint64) error {
 	n, err := r.ReadAt(b, int64(offset))
 	if n == len(b) && (err == nil || err == io.EOF) {
@@ -349,11 +352,11 @@ func readFull(r io.ReaderAt, b []byte, offset uint64) error {
 
 // nonZero returns the index of the first byte of b that is not zero, or -1. nonZero compares 64-bit words, because the
 // vector instructions of bytes.Equal are several times slower under QEMU's emulation. The race detector would make
-// nonZero hundreds of times slower, and is not needed because only the caller uses b.
+// nonZero hundreds of times slower, and is not needed, because only the caller uses the bytes.
 //
 //go:norace
 func nonZero(b []byte) int {
-	const line = 64 // bytes of a cache line: eight words
+	const line = 64 // the bytes of a cache line, which are eight 64-bit words
 	i := 0
 	for ; i+line <= len(b); i += line {
 		w := b[i : i+line : i+line]
@@ -372,10 +375,10 @@ func nonZero(b []byte) int {
 	return -1
 }
 
-// extent is a stretch of the disk in bytes. end is the first byte after the stretch.
+// extent is a stretch of the disk, given by two byte offsets. end is the offset of the first byte after the stretch.
 type extent struct{ start, end uint64 }
 
-// extents returns the stretches that the plan reads, in ascending order and without overlap.
+// extents returns the stretches of the disk that the plan reads, in ascending order and without overlap.
 func (p Plan) extents(size uint64) (iter.Seq[extent], error) {
 	if size > 1<<63-1 {
 		return nil, fmt.Errorf("cannot scan: a size of %d bytes", size)
@@ -391,7 +394,7 @@ func (p Plan) extents(size uint64) (iter.Seq[extent], error) {
 	return nil, fmt.Errorf("cannot scan: unknown plan %q", string(p))
 }
 
-// tailOffset returns the offset of the window at the end: Window bytes before the end, rounded down for a direct read.
+// tailOffset returns the byte offset of the window at the end of the disk, rounded down for O_DIRECT.
 func tailOffset(size uint64) uint64 {
 	if size < Window {
 		return 0
@@ -409,8 +412,8 @@ func extentsOf(list ...extent) iter.Seq[extent] {
 	}
 }
 
-// samples returns the two windows, the samples and the places of second superblocks, ordered by their start. samples
-// never holds the whole list in memory, because the list of a disk of 1 PiB has 16 million entries.
+// samples returns all extents of the plan Sampled in order: both windows, the samples and the places of second
+// superblocks. samples never holds the whole list, which has 16 million entries for a disk of 1 PiB.
 func samples(size uint64) iter.Seq[extent] {
 	count := max(minSamples, (size+sampleStride-1)/sampleStride)
 	stride := max(sample, size/count/sample*sample)
@@ -440,7 +443,7 @@ func samples(size uint64) iter.Seq[extent] {
 }
 
 // clip drops extents beyond the end of the disk, drops overlaps, and joins adjacent extents. The samples of a small
-// disk cover the whole disk, and one read for each sample would take several times as long as joined reads.
+// disk cover the whole disk, and joined reads are several times faster than one read for each sample.
 func clip(size uint64, list iter.Seq[extent]) iter.Seq[extent] {
 	return func(yield func(extent) bool) {
 		var next extent
@@ -474,9 +477,9 @@ func alignedBuffer(size int) (buffer, error) {
 	return b, nil
 }
 
-// hugeBuffer returns the buffer b of the given size, which is a part of the mapping all. The caller frees all. If the
-// size is a multiple of a huge page, hugeBuffer asks the kernel for huge pages, which the kernel may not have. For a
-// buffer of any other size, a huge page would waste memory.
+// hugeBuffer returns the memory mapping all, and the buffer b of the given size in bytes inside the mapping. The caller
+// must free the mapping all. If the size is a multiple of a huge page, hugeBuffer requests huge pages, but the kernel
+// may have none. For a buffer of any other size, a huge page would waste memory.
 func hugeBuffer(size int) (all buffer, b []byte, err error) {
 	if size%hugePage != 0 {
 		all, err = alignedBuffer(size)
@@ -490,8 +493,8 @@ func hugeBuffer(size int) (all buffer, b []byte, err error) {
 	return all, b, nil
 }
 
-// toHugePage returns the number of bytes from the address to the next boundary of a huge page.
+// toHugePage returns the number of bytes from the memory address to the next boundary of a huge page.
 func toHugePage(address uintptr) int { return -int(address) & (hugePage - 1) }
 
-// free ignores the error, because munmap(2) fails only for memory that is not from Mmap.
+// free ignores the error of munmap(2), which fails only for memory that is not from mmap(2).
 func (b buffer) free() { _ = unix.Munmap(b) }

@@ -26,19 +26,19 @@ const (
 	tib = 1 << 40
 )
 
-// sparse is a disk of zeros with single other bytes.
+// sparse is a simulated disk of zeros, except for the single bytes in the map.
 type sparse struct {
 	size  uint64
 	bytes map[uint64]byte
-	// fail maps an offset to the error of a read at this offset.
+	// fail maps a byte offset to the error of a read at this offset.
 	fail map[uint64]error
-	// after is called after each read.
+	// The disk calls the function after when a read has ended.
 	after func()
 	read  uint64
 	// most is the length of the longest read in bytes.
 	most int
 	bad  []string
-	// mu is needed because a scan makes two reads at once.
+	// A scan makes two reads at once, so mu guards the other fields.
 	mu sync.Mutex
 }
 
@@ -67,8 +67,8 @@ func (s *sparse) ReadAt(b []byte, offset int64) (int, error) {
 	return len(b), nil
 }
 
-// TestReadsAreShort checks that only a full scan uses large buffers, because the daemon runs at most two full scans at
-// once.
+// TestReadsAreShort checks that only a full scan makes long reads, because the daemon limits only the number of full
+// scans at once.
 func TestReadsAreShort(t *testing.T) {
 	for plan, want := range map[Plan]int{Full: chunk, Sampled: shortChunk, Unsigned: shortChunk, Full.ShortLook(): shortChunk} {
 		d := &sparse{size: 300*mib + 12*kib}
@@ -82,7 +82,7 @@ func TestReadsAreShort(t *testing.T) {
 }
 
 func TestScanFinds(t *testing.T) {
-	// A disk of an odd size has no sample at a multiple of a large power of two.
+	// On a disk of this odd size, no sample begins at a multiple of a large power of two.
 	const odd = 777*gib + 12*kib
 	for _, tc := range []struct {
 		name  string
@@ -121,7 +121,7 @@ func TestScanFinds(t *testing.T) {
 		{"ends, head", 100 * gib, ends, 16*mib - 1, true},
 		{"ends, tail", 100 * gib, ends, 100*gib - 1, true},
 
-		// The plans of the following cases do not read the byte.
+		// In the following cases, the plan does not read the byte, so the scan must not find the byte.
 		{"after 4 KiB", 300 * mib, Unsigned, 4096, false},
 		{"between samples", 777 * gib, Sampled, 48*mib + 64*kib, false},
 		{"larger than what is read in full", 64*gib + 512, Auto, 17*mib + 4097, false},
@@ -230,8 +230,8 @@ func TestScanErrors(t *testing.T) {
 	}
 }
 
-// TestScanWhoseReaderEnds checks a scan in which a goroutine exits, as in a failed test. The goroutine that did not
-// exit must not wait forever, and the scan must not find the disk blank.
+// TestScanWhoseReaderEnds ends one goroutine of a scan by runtime.Goexit, as a failed test does. The scan must not wait
+// forever for the ended goroutine, and must not find the disk blank.
 func TestScanWhoseReaderEnds(t *testing.T) {
 	f, err := Scan(t.Context(), Source{Reader: &sparse{size: gib}, Size: gib, Progress: func(context.Context, Progress) { runtime.Goexit() }}, Full)
 	if err == nil || f.Zero() {
@@ -249,13 +249,14 @@ func TestScanEndsWithItsContext(t *testing.T) {
 		}
 	}
 	f, err := Scan(ctx, Source{Reader: d, Size: d.size}, Full)
-	// The other goroutine may have begun a read.
+	// The scan may have read one chunk more, because its second goroutine may have begun a read.
 	if !errors.Is(err, why) || f.Zero() || d.read < 4*chunk || d.read > 5*chunk {
 		t.Errorf("%+v after %d bytes, error %v", f, d.read, err)
 	}
 }
 
-// TestScanIsInOrder checks that the bytes of two reads at once are handled in order, even if the later read ends first.
+// TestScanIsInOrder checks that a scan examines the data of two parallel reads in the order of the offsets, even if the
+// second read ends first.
 func TestScanIsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		data := make([]byte, 4*chunk)
@@ -275,7 +276,7 @@ func TestScanIsInOrder(t *testing.T) {
 	})
 }
 
-// overtaken ends the read of the first chunk after the read of the second chunk.
+// overtaken is a reader that ends the read of the first chunk only after the read of the second chunk.
 type overtaken struct {
 	io.ReaderAt
 	second chan struct{}
@@ -293,8 +294,8 @@ func (o overtaken) ReadAt(b []byte, at int64) (int, error) {
 	return n, err
 }
 
-// TestScanWhoseContextEndsDuringARead checks that a finding stays valid if ctx ends during the next read. The scan
-// ignores a read that ends after ctx.
+// TestScanWhoseContextEndsDuringARead checks that Scan returns a byte that it found, even if ctx ends during the next
+// read. Scan must ignore the data of a read that ends after ctx has ended.
 func TestScanWhoseContextEndsDuringARead(t *testing.T) {
 	why := errors.New("stopped")
 	for _, found := range []bool{true, false} {
@@ -338,7 +339,7 @@ func TestScanRate(t *testing.T) {
 		if took := time.Since(begun); err != nil || !f.Zero() || took != 30*time.Second {
 			t.Errorf("300 MiB at 10 MiB a second: took %s, error %v", took, err)
 		}
-		// A scan that waits because of its Rate ends with its context, too.
+		// A scan that waits because of its Rate must end when its context ends.
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		begun = time.Now()
@@ -348,7 +349,7 @@ func TestScanRate(t *testing.T) {
 	})
 }
 
-// TestScanMemory checks that a scan has two buffers, and that the two scans that run at once need less than 16 MiB.
+// TestScanMemory checks that a full scan has two buffers in one huge page, and that two scans need at most 16 MiB.
 func TestScanMemory(t *testing.T) {
 	into := map[*byte]int{}
 	d := &sparse{size: 100 * gib}
@@ -369,8 +370,8 @@ func TestScanMemory(t *testing.T) {
 	}
 }
 
-// TestToHugePage checks the offset to the next huge page. Debian 12's kernel does not align large mappings itself, as
-// Linux 6.7 and later do.
+// TestToHugePage checks the number of bytes from an address to the next huge page. The kernel of Debian 12 (Linux 6.1)
+// does not align large mappings. Linux 6.7 and later align large mappings.
 func TestToHugePage(t *testing.T) {
 	for address, want := range map[uintptr]int{0: 0, 4096: hugePage - 4096, 3 * hugePage: 0, 5*hugePage - 4096: 4096} {
 		if got := toHugePage(address); got != want {
@@ -453,8 +454,9 @@ func TestExtents(t *testing.T) {
 	})
 }
 
-// TestXFSGroups compares groups with the output of mkfs.xfs 6.1.0 -N, without and with "-d su=64k,sw=4". TestXFSGroups
-// compares other groups with the output of mkfs.xfs 6.13.0 with "-d concurrency=CPUS". agsize is in blocks of 4 KiB.
+// TestXFSGroups compares the allocation groups with the output of mkfs.xfs 6.1.0 -N, without and with "-d su=64k,sw=4".
+// In the cases with CPUs, TestXFSGroups compares the groups with the output of mkfs.xfs 6.13.0 with "-d
+// concurrency=CPUS". The field agsize is the size of an allocation group in blocks of 4 KiB.
 func TestXFSGroups(t *testing.T) {
 	for _, tc := range []struct {
 		size, agsize, agcount uint64
@@ -556,7 +558,7 @@ func BenchmarkNonZero(b *testing.B) {
 	}
 }
 
-// BenchmarkScan and BenchmarkPlainRead read the same 256 MiB from memory. BenchmarkScan minus BenchmarkPlainRead is the
+// BenchmarkScan and BenchmarkPlainRead read the same 256 MiB from memory. The difference of the two benchmarks is the
 // cost of the check for zeros.
 func BenchmarkScan(b *testing.B)      { benchmark(b, true) }
 func BenchmarkPlainRead(b *testing.B) { benchmark(b, false) }

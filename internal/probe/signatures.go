@@ -15,33 +15,36 @@ import (
 	"hotmount/internal/run"
 )
 
-// The constants are the paths of wipefs and blkid in Debian's util-linux.
+// Debian's util-linux installs wipefs and blkid at these paths.
 const (
 	wipefs = "/usr/sbin/wipefs"
 	blkid  = "/usr/sbin/blkid"
 )
 
-// toolTime is the time limit for wipefs and for blkid. Each tool makes a few hundred reads, so a disk that answers
-// needs far less time.
+// toolTime is the time limit for wipefs and for blkid. Each tool makes a few hundred reads, which take far less time on
+// a responsive disk.
 const toolTime = 2 * time.Minute
 
-// Signature is one thing that a tool names on the disk. All strings are foreign bytes.
+// Signature is one format that wipefs or blkid has recognised on the disk. All strings of a Signature may come from the
+// disk, so their content is untrusted.
 type Signature struct {
 	// Tool is "wipefs" or "blkid".
 	Tool string
-	// Type is the name that libblkid uses: "xfs", "LVM2_member", "gpt".
+	// Type is the name that libblkid uses for the format, such as "xfs", "LVM2_member" or "gpt".
 	Type string
-	// Usage is the usage that libblkid gives: "filesystem", "raid", "crypto", "other". If blkid gives no usage, Usage
-	// is one of hotmount's own terms: "partition table", "ambivalent". Usage is empty for signatures from wipefs.
+	// Usage is ID_FS_USAGE from libblkid: "filesystem", "raid", "crypto" or "other". For a partition table or an
+	// ambivalent result of blkid, Usage is hotmount's own term "partition table" or "ambivalent". Usage is empty for
+	// signatures from wipefs.
 	Usage       string
 	UUID, Label string
 	// Offset is the offset of the magic number in bytes, or zero for signatures from blkid.
 	Offset uint64
 }
 
-// Signatures returns what wipefs(8) and blkid(8) recognise on the disk with that device node. wipefs and blkid only
-// read. If blkid stops at two names, wipefs still lists all signatures. blkid names content without a magic number,
-// which wipefs does not list. After an error nothing is known about the content.
+// Signatures returns what wipefs(8) and blkid(8) recognise on the disk with that device node. wipefs and blkid do not
+// write to the disk. Even if the result of blkid is ambivalent, wipefs lists all signatures. blkid also names content
+// without a magic number, which wipefs does not list. If Signatures returns an error, the content of the disk is
+// unknown.
 func Signatures(ctx context.Context, r run.Runner, node string) ([]Signature, error) {
 	var w, b []Signature
 	var errW, errB error
@@ -56,8 +59,8 @@ func Signatures(ctx context.Context, r run.Runner, node string) ([]Signature, er
 	return append(w, b...), nil
 }
 
-// askWipefs runs wipefs and requires exit code 0, with or without a finding. wipefs returns 1 for a disk that it cannot
-// open.
+// askWipefs runs wipefs and requires exit code 0, whether wipefs finds a signature or not. wipefs returns 1 for a disk
+// that it cannot open.
 func askWipefs(ctx context.Context, r run.Runner, node string) ([]Signature, error) {
 	c := run.Command{Path: wipefs, Args: []string{"-n", "-J", node}, Timeout: toolTime}
 	res, err := r.Run(ctx, c)
@@ -97,8 +100,8 @@ func notUnderstood(c run.Command, res run.Result, err error) error {
 		c, err, res.ExitCode, disk.Visible(string(res.Stdout)), disk.Visible(string(res.Stderr)))
 }
 
-// parseWipefs parses the output of `wipefs -n -J`. The output is always one JSON object, which is {"signatures":[]} for
-// a disk without signatures (util-linux 2.38.1).
+// parseWipefs parses the output of `wipefs -n -J`. The output of wipefs is always one JSON object, which is
+// {"signatures":[]} for a disk without signatures (util-linux 2.38.1).
 func parseWipefs(out []byte) ([]Signature, error) {
 	var doc struct {
 		Signatures *[]struct {
@@ -141,8 +144,9 @@ func word(s *string) string {
 	return *s
 }
 
-// parseBlkid parses the output of `blkid -p -o udev`: one KEY=value a line, with \x escapes in values whose keys end in
-// _ENC. Any output means content, so output without a type becomes a signature of the type "unknown".
+// parseBlkid parses the output of `blkid -p -o udev`, which has one KEY=value in each line. Values of keys that end in
+// _ENC have \x escapes. Any output of blkid means content, so output without a type becomes a signature of the type
+// "unknown".
 func parseBlkid(out []byte) ([]Signature, error) {
 	if len(out) == 0 {
 		return nil, nil

@@ -11,7 +11,7 @@ import (
 	"hotmount/internal/run/runtest"
 )
 
-// The outputs are captured from util-linux 2.38.1 (Debian 12).
+// The constants are outputs of wipefs and blkid from util-linux 2.38.1 (Debian 12).
 const (
 	wipefsNothing = "{\n   \"signatures\": [\n\n   ]\n}\n"
 	wipefsXFS     = `{

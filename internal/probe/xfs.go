@@ -12,14 +12,14 @@ import (
 
 // XFSSuper has the fields of an XFS superblock that hotmount needs.
 type XFSSuper struct {
-	// UUID is in the 8-4-4-4-12 form, in lower case.
+	// UUID has the 8-4-4-4-12 form, in lower case.
 	UUID string
-	// InProgress reports whether mkfs.xfs has begun and not finished.
+	// InProgress reports whether mkfs.xfs has begun and not finished the filesystem.
 	InProgress bool
-	// Size is the size of the filesystem in bytes. Block is the size of a block in bytes.
+	// Size is the size of the filesystem in bytes. Block is the block size of the filesystem in bytes.
 	Size, Block uint64
-	// Group is the size of an allocation group in bytes, and Groups is the number of groups. Sector is the size of a
-	// sector in bytes.
+	// Group is the size of an allocation group in bytes, and Groups is the number of groups. Sector is the sector size
+	// of the filesystem in bytes.
 	Group  uint64
 	Groups uint32
 	Sector uint32
@@ -30,16 +30,17 @@ type XFSSuper struct {
 // unfinished reports whether the disk has an XFS superblock and mkfs.xfs has not finished.
 func (s *XFSSuper) unfinished() bool { return s != nil && s.InProgress }
 
-// ErrNoXFS reports that the disk does not begin with the superblock of an XFS.
+// ErrNoXFS reports that the disk does not begin with the magic number of an XFS superblock.
 var ErrNoXFS = errors.New("no XFS superblock")
 
-// ReadXFS reads the superblock at the start of the disk. The error is ErrNoXFS if the disk has no XFS superblock, and a
-// *ReadError if the disk could not be read. Any other error means a damaged superblock with the right magic number.
+// ReadXFS reads the XFS superblock at the start of the disk. The error is ErrNoXFS if the disk has no XFS superblock,
+// and a *ReadError if the disk could not be read. Any other error of ReadXFS means a damaged superblock with the right
+// magic number.
 func ReadXFS(r io.ReaderAt) (XFSSuper, error) {
 	return readHead(r, parseXFS)
 }
 
-// readHead passes the first bytes of the disk to parse, which must not keep the slice.
+// readHead passes the first 4096 bytes of the disk to the function parse, which must not keep the slice.
 func readHead[T any](r io.ReaderAt, parse func([]byte) (T, error)) (super T, err error) {
 	buf, err := alignedBuffer(align)
 	if err != nil {
@@ -53,8 +54,8 @@ func readHead[T any](r io.ReaderAt, parse func([]byte) (T, error)) (super T, err
 }
 
 // IsWholeXFS returns nil if the disk holds the finished XFS with that UUID, even if the XFS was used since mkfs.xfs
-// made it. The superblock and the headers of all groups must have that UUID. If two machines made filesystems on one
-// disk at the same time, some headers have the other UUID.
+// made it. IsWholeXFS requires that UUID in the superblock and in the headers of all allocation groups. If two machines
+// made filesystems on one disk at the same time, the headers of some allocation groups have another UUID.
 func IsWholeXFS(r io.ReaderAt, uuid string) error {
 	super, err := ReadXFS(r)
 	switch {
@@ -65,8 +66,8 @@ func IsWholeXFS(r io.ReaderAt, uuid string) error {
 	case super.InProgress:
 		return errors.New("mkfs.xfs still works on the disk, or was stopped")
 	}
-	// The superblock, AGF, AGI and AGFL have one sector each. mkfs.xfs writes each sector separately, so any of the
-	// four writes may be lost.
+	// In each allocation group, the superblock, AGF, AGI and AGFL have one sector each. mkfs.xfs writes each of the
+	// four sectors separately, so any of the writes may be lost.
 	buf, err := alignedBuffer(max(4*int(super.Sector), align))
 	if err != nil {
 		return err
@@ -77,8 +78,8 @@ func IsWholeXFS(r io.ReaderAt, uuid string) error {
 		if err := readFull(r, buf, at); err != nil {
 			return err
 		}
-		// mkfs.xfs never writes the rest of the AGFL's block, where old data may remain. A free list in use has block
-		// numbers in all of its sector.
+		// mkfs.xfs does not write the rest of the AGFL's block, so old data may remain there. An AGFL in use can have
+		// block numbers anywhere in its sector.
 		bad, _ := newOwner(uuid).foreign(buf[:3*super.Sector+sector], at)
 		for n := 0; n < 4 && bad < 0; n++ {
 			if header := n * int(super.Sector); nonZero(buf[header:][:super.Sector]) < 0 {
@@ -93,7 +94,7 @@ func IsWholeXFS(r io.ReaderAt, uuid string) error {
 }
 
 // parseXFS parses the first 4096 bytes of a disk as struct xfs_dsb (Linux, fs/xfs/libxfs/xfs_format.h). parseXFS
-// accepts version 5, and version 4, which has no checksum.
+// accepts XFS version 5, and XFS version 4, which has no checksum.
 func parseXFS(b []byte) (XFSSuper, error) {
 	const (
 		magic      = 0x58465342 // "XFSB"
@@ -114,7 +115,7 @@ func parseXFS(b []byte) (XFSSuper, error) {
 	case blockSize < 512 || blockSize > 64<<10 || blocks == 0 || blocks > (1<<63-1)/blockSize:
 		return XFSSuper{}, fmt.Errorf("cannot use the XFS superblock: %d blocks of %d bytes", blocks, blockSize)
 	}
-	// As in xfs_end_cksum, the checksum is a CRC32c over the sector with zeros in the checksum field.
+	// As in the kernel's xfs_end_cksum, the checksum is a CRC32c of the sector with zeros in the checksum field.
 	table := crc32.MakeTable(crc32.Castagnoli)
 	sum := crc32.Update(0, table, b[:crcOffset])
 	sum = crc32.Update(sum, table, make([]byte, 4))

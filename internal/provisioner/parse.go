@@ -20,7 +20,7 @@ type object struct {
 	Items []object          `yaml:"items"`
 }
 
-// parse returns the provisioner's configuration from a file.
+// parse returns the provisioner's configuration from the content of a file.
 func parse(data []byte) (*values, error) {
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	for {
@@ -32,7 +32,7 @@ func parse(data []byte) (*values, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Objects of other kinds, and texts that are not objects, may have any form.
+		// Kubernetes objects other than ConfigMaps, and YAML documents that are not objects, may have any form.
 		var o object
 		if n.Decode(&o) == nil && o.Kind != "" {
 			for _, o := range append(o.Items, o) {
@@ -80,7 +80,7 @@ func configMap(data map[string]string) (*values, error) {
 	return v.withDefaults(), nil
 }
 
-// withDefaults returns v, in which empty fields now have the defaults of the chart and the provisioner.
+// withDefaults sets empty fields of v to the defaults of the chart and the provisioner, and returns v.
 func (v *values) withDefaults() *values {
 	for i := range v.Classes {
 		c := &v.Classes[i]

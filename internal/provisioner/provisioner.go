@@ -45,7 +45,7 @@ type values struct {
 	Cleanup         cleanup `yaml:"nodeCleanupController"`
 	Classes         []class `yaml:"classes"`
 
-	// In charts before version 2, Common has some of the keys of values.
+	// In charts before version 2, the key common contained some of the keys that are now at the top level.
 	Common yaml.Node `yaml:"common,omitempty"`
 }
 
@@ -159,7 +159,7 @@ type checker struct {
 	found []string
 }
 
-// require adds a finding, with the words in format, if fits is false.
+// require adds a finding, formatted like fmt.Sprintf, if fits is false.
 func (k *checker) require(fits bool, format string, args ...any) {
 	if !fits {
 		k.found = append(k.found, fmt.Sprintf(format, args...))

@@ -18,7 +18,7 @@ func settings() *disk.Settings {
 	}}
 }
 
-// fitting is a values file that fits settings.
+// fitting is a values file that fits the settings of these tests.
 const fitting = `useNodeNameOnly: true
 classes:
   - name: local-ssd
@@ -167,7 +167,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// asConfigMap is the ConfigMap that helm makes of fitting.
+// asConfigMap is the ConfigMap that helm makes from the values file fitting.
 const asConfigMap = `apiVersion: v1
 kind: ConfigMap
 metadata: {name: local-provisioner-config}
@@ -221,7 +221,8 @@ func TestCheckNonsense(t *testing.T) {
 	}
 }
 
-// TestCheckHostile checks that foreign bytes from the file are shown, and have no effect on the terminal.
+// TestCheckHostile checks that control characters from the file are escaped, so that they have no effect on the
+// terminal.
 func TestCheckHostile(t *testing.T) {
 	found, err := Check(settings(), []byte("classes: [{name: \"\\e[2J\", hostDir: \"/var/lib/disks/ssd\\e\", volumeMode: \"\\r\", namePattern: \"\\e\", fsType: \"\\e\"}]"))
 	if err != nil {

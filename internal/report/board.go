@@ -19,12 +19,12 @@ type Board struct {
 	// former are the lines of an earlier daemon in this boot, by the name of the disk.
 	former  map[string]disk.Line
 	changed chan struct{}
-	// unselected maps each name to the sequence number of the last disk that was logged because no class selects it.
+	// unselected has the names and disk sequence numbers of disks that were logged because no class selects the disk.
 	unselected map[string]uint64
 }
 
-// NewBoard returns an empty board. former are the lines that an earlier daemon published in this boot. A decision that
-// is made again keeps the date of its line in former.
+// NewBoard returns an empty board. The parameter former has the lines that an earlier daemon published in this boot. A
+// decision that an earlier daemon already made keeps the date of the former line.
 func NewBoard(former []disk.Line) *Board {
 	b := &Board{lines: map[string]disk.Line{}, former: map[string]disk.Line{}, changed: make(chan struct{}, 1), unselected: map[string]uint64{}}
 	for _, l := range former {
@@ -95,9 +95,9 @@ func line(e disk.Event) disk.Line {
 	return l
 }
 
-// Repeats reports whether the earlier daemon logged this refusal or hold in the same words. A restart of the daemon is
-// not a reason to log a decision again. A disk that no class selects is logged once in each attachment, even if other
-// software uses it from time to time.
+// Repeats reports whether an earlier daemon already logged this refusal or hold in the same words. A restart of the
+// daemon is not a reason to log a decision again. A disk that no class selects is logged once in each attachment, even
+// if other software uses it from time to time.
 func (b *Board) Repeats(e disk.Event) bool {
 	d := e.Decision
 	switch {
@@ -114,8 +114,8 @@ func (b *Board) Repeats(e disk.Event) bool {
 	return former.Seq == l.Seq && former.Decision == l.Decision && former.Why == l.Why
 }
 
-// wasMentioned reports whether the disk was already logged as a disk that no class selects. wasMentioned records that
-// the disk is logged now.
+// wasMentioned reports whether the disk was already logged as a disk that no class selects. wasMentioned also records
+// that the disk is logged now.
 func (b *Board) wasMentioned(f *disk.Facts) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -136,8 +136,8 @@ func (b *Board) put(l disk.Line) {
 	b.lines[l.Disk] = l
 }
 
-// failed records a failure, and the time at which the action is tried again. A failure that concerns what is left of a removed disk
-// is recorded only if the board has a line for that attachment.
+// failed records a failure, and the time of the next try. failed ignores a failure of an attachment that has no line
+// on the board, such as a failed cleanup after a removed disk.
 func (b *Board) failed(e disk.Event) {
 	f, again := e.Facts, e.Tries
 	l, ok := b.lines[f.Name]
@@ -152,7 +152,7 @@ func (b *Board) failed(e disk.Event) {
 	b.lines[f.Name] = l
 }
 
-// tryAgain returns the command that makes hotmount try again and does not lift a hold.
+// tryAgain returns a command that makes hotmount try again at once, but does not lift a hold.
 func tryAgain(f *disk.Facts, d disk.Decision) string {
 	if d.Reason == "" || d.Action == disk.Hold || d.Action == disk.Refuse {
 		return "hotmount rescan"

@@ -55,7 +55,7 @@ func TestBoard(t *testing.T) {
 	if diff := cmp.Diff(disk.Line{Disk: "vdb", Seq: 12, Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Decision: ours, Why: "the disk is mounted at /mnt/disks/" + uuid}, one("mounted"), cmpopts.IgnoreFields(disk.Line{}, "Since")); diff != "" {
 		t.Error(diff)
 	}
-	// The failure is about the mount of a disk that had this name earlier and is gone.
+	// The failure belongs to a disk that had the same name earlier and is gone, so the board must ignore the failure.
 	former := facts("S")
 	former.Seq = 11
 	b.Report(failed(former, disk.Decision{UUID: uuid}, "", errors.New("busy"), disk.Tries{Wait: time.Second}))
@@ -64,7 +64,7 @@ func TestBoard(t *testing.T) {
 	}
 	b.Report(gone(f, ""))
 	changed("gone")
-	// A disk that has not been looked at has no sequence number yet.
+	// The board must record the failure of a disk without a sequence number, which hotmount has not looked at yet.
 	b.Report(failed(&disk.Facts{ID: disk.ID{Name: "vdb"}}, disk.Decision{}, "", errors.New("no"), disk.Tries{Wait: time.Second}))
 	if l = one("not seen"); l.Failure != "no" {
 		t.Errorf("not seen: %+v", l)
@@ -75,8 +75,8 @@ func TestBoard(t *testing.T) {
 	}
 }
 
-// TestFailedRemedy checks that the command that tries again does not lift a hold. The command must not lift even a hold
-// that arises before the operator types the command.
+// TestFailedRemedy checks that the command in the remedy makes hotmount try again, but does not lift a hold. The
+// command must not lift a hold that begins after hotmount has printed the command.
 func TestFailedRemedy(t *testing.T) {
 	for name, tt := range map[string]struct {
 		d    disk.Decision
@@ -95,8 +95,8 @@ func TestFailedRemedy(t *testing.T) {
 	}
 }
 
-// TestUnselected checks that a disk without a class has a line until somebody uses the disk. The disk is logged once
-// for each attachment.
+// TestUnselected checks that a disk that no class selects has a line on the board until something uses the disk. A
+// disk that no class selects must be logged once for each attachment.
 func TestUnselected(t *testing.T) {
 	f, c := facts("S"), &disk.Content{Kind: disk.Unread}
 	unselected, used := disk.Decision{Action: disk.Ignore, Reason: disk.ReasonUnselected}, disk.Decision{Action: disk.Ignore, Reason: disk.ReasonNoClass}
@@ -121,8 +121,8 @@ func TestUnselected(t *testing.T) {
 	}
 }
 
-// TestSince checks that a decision keeps the time when it was first made for this attachment. An earlier daemon may
-// have made the decision.
+// TestSince checks that the board keeps the time when a decision was first made for an attachment. The board must keep
+// the time even if an earlier daemon made the decision.
 func TestSince(t *testing.T) {
 	then := time.Now().UTC().Add(-time.Hour)
 	refused := disk.Decision{Action: disk.Refuse, Reason: disk.ReasonUnknown, Class: "default"}

@@ -16,8 +16,8 @@ import (
 // journalSocket is the socket on which journald receives entries.
 const journalSocket = "/run/systemd/journal/socket"
 
-// journalPatience is how long send waits for journald to read earlier entries. A journald that is stopped or hangs
-// delays only one entry. Until journald reads again, later entries do not wait.
+// journalPatience is how long send waits for journald to read earlier entries. If journald is stopped or hangs,
+// hotmount waits only for one entry. As long as journald does not read, send does not wait again, and fails at once.
 const journalPatience = 2 * time.Second
 
 // send sends an entry to journald (systemd.io/JOURNAL_NATIVE_PROTOCOL). send does not use journal.Send of go-systemd,
@@ -33,9 +33,9 @@ func (l *Log) send(fields map[string]string) error {
 		err = l.sendData(data.Bytes(), false)
 	}
 	if err != nil {
-		// All entries that journald has not read yet count against the buffer of its connection (SO_SNDBUF). The buffer
-		// of one connection is full long before journald's queue is full. The socket outlives journald, but may have
-		// been replaced since.
+		// All entries that journald has not read yet count against the send buffer of the connection (SO_SNDBUF). The buffer
+		// of one connection is full long before journald's queue is full. journald's socket outlives journald, but may have
+		// been replaced since the last entry.
 		if err = l.connect(); err == nil {
 			err = l.sendData(data.Bytes(), !l.stuck)
 		}
@@ -57,7 +57,7 @@ func (l *Log) connect() error {
 	return err
 }
 
-// sendData sends an entry. If wait is true, sendData waits until the socket has room, as give does.
+// sendData sends an entry. If the parameter wait is true, sendData waits until the socket has room.
 func (l *Log) sendData(data []byte, wait bool) error {
 	err := l.give(data, nil, wait)
 	if errors.Is(err, unix.EMSGSIZE) || errors.Is(err, unix.ENOBUFS) {
@@ -72,7 +72,7 @@ func (l *Log) sendData(data []byte, wait bool) error {
 	return err
 }
 
-// give sends one message. If wait is true, give waits until the socket has room.
+// give sends one message. If the parameter wait is true, give waits until the socket has room.
 func (l *Log) give(data, rights []byte, wait bool) error {
 	raw, err := l.journald.SyscallConn()
 	if err != nil {
@@ -111,7 +111,7 @@ func sealedFile(data []byte) (*os.File, error) {
 }
 
 // toStderr writes a line to standard error. Under the journal, standard error is a stream to journald with a buffer of
-// a few hundred KiB. toStderr does not wait for room in the buffer of this stream.
+// a few hundred KiB. toStderr does not wait if the buffer of standard error is full.
 func toStderr(line string) error {
 	err := unix.Send(int(os.Stderr.Fd()), []byte(line), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 	if errors.Is(err, unix.ENOTSOCK) {

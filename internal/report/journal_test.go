@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// deaf returns a socket that replaces journald's socket and whose queue is full.
+// deaf returns a socket with a full queue, which the test uses instead of journald's socket.
 func deaf(t *testing.T) (c *net.UnixConn, full int) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "socket")
@@ -23,7 +23,7 @@ func deaf(t *testing.T) (c *net.UnixConn, full int) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	l := &Log{socket: path, stuck: true} // stuck makes this log not wait
+	l := &Log{socket: path, stuck: true} // stuck is true, so that the log does not wait
 	for ; l.send(map[string]string{"MESSAGE": "earlier"}) == nil; full++ {
 	}
 	return c, full
@@ -46,8 +46,8 @@ func read(t *testing.T, c *net.UnixConn, n int) (all []string) {
 	return all
 }
 
-// journalStderr makes standard error a stream to journald while f runs. journalStderr returns the other end of the
-// stream, which nobody reads.
+// journalStderr makes standard error a stream to journald while f runs. journalStderr returns the reading end of the
+// stream, from which nobody reads.
 func journalStderr(t *testing.T, f func()) *os.File {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -123,14 +123,14 @@ func TestStderrHangs(t *testing.T) {
 	})
 }
 
-// TestJournaldIsSlow checks that a waiting message is sent as soon as journald's socket has room.
+// TestJournaldIsSlow checks that hotmount sends a waiting message as soon as journald's socket has room.
 func TestJournaldIsSlow(t *testing.T) {
 	c, full := deaf(t)
 	a := &Log{socket: c.LocalAddr().String()}
 	said := make(chan struct{})
 	text := stderr(t, func() {
 		go func() { defer close(said); a.Problem(errors.New("no way")) }()
-		time.Sleep(50 * time.Millisecond) // a message that is sent later only makes the test pass more easily
+		time.Sleep(50 * time.Millisecond) // the message probably waits by now; the test also passes if the message is sent later
 		read(t, c, full)
 		<-said
 	})

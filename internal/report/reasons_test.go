@@ -45,7 +45,8 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// put replaces the table with that name in the text. The table is between two comments that contain the name.
+// put replaces the table with the given name in a text. In the text, the table is between two comments that contain
+// the name of the table.
 func put(t *testing.T, file, text, name, table string) string {
 	t.Helper()
 	head, rest, begins := strings.Cut(text, "generated from internal/policy: "+name+"\n")

@@ -1,5 +1,5 @@
-// Package report reports hotmount's work to people and to the service manager. The package writes to the journal, or as
-// text if there is no journal, and uses sd_notify.
+// Package report reports hotmount's work to people and to the service manager. Package report writes to the journal,
+// or to standard error, and notifies the service manager with sd_notify(3).
 package report
 
 import (
@@ -66,8 +66,8 @@ type Log struct {
 	mu sync.Mutex
 	// journald is the connection to journald, or nil before the first connection.
 	journald *net.UnixConn
-	// stuck reports whether journald failed to read the last entry in time. lostEntries is the number of entries lost
-	// since the last entry that was written.
+	// stuck reports whether journald did not read the last entry in time. lostEntries is the number of entries lost since
+	// the last entry that was written.
 	stuck       bool
 	lostEntries int
 }
@@ -84,8 +84,9 @@ func New() *Log {
 	return &Log{text: os.Stderr}
 }
 
-// NewAs returns a log of that format. The format "auto" chooses the same log as New. The formats "text" and "json"
-// write to standard error, even under the journal. NewAs returns an error if the format is not one of Formats.
+// NewAs returns a log of the given format. The format "auto" makes the same log as the function New. The formats
+// "text" and "json" write to standard error, even under the journal. NewAs returns an error if the format is not one
+// of Formats.
 func NewAs(format string) (*Log, error) {
 	switch format {
 	case "auto":
@@ -96,9 +97,9 @@ func NewAs(format string) (*Log, error) {
 	return nil, fmt.Errorf("cannot log in the format %q: use %s", disk.Visible(format), strings.Join(Formats, ", "))
 }
 
-// Event writes one event. f is the disk, or nil if the event concerns no disk. The event belongs to the mount unit of
-// the mount point path. If path is empty, the event belongs to no mount unit. The message must not contain foreign
-// bytes.
+// Event writes one event. The parameter f is the disk, or nil if the event concerns no disk. The parameter path is the
+// mount point whose mount unit the event belongs to. If path is empty, the event belongs to no mount unit. The message
+// must not contain foreign bytes.
 func (l *Log) Event(kind Kind, p journal.Priority, f *disk.Facts, d disk.Decision, path, message string) {
 	fields := map[string]string{"MESSAGE_ID": string(kind)}
 	if f != nil {
@@ -150,7 +151,7 @@ func (l *Log) write(fields map[string]string) error {
 		for k, v := range fields {
 			object[strings.ToLower(strings.TrimPrefix(k, "HOTMOUNT_"))] = v
 		}
-		// A map of strings can always be encoded.
+		// The error is ignored, because a map of strings can always be encoded as JSON.
 		text, _ := json.Marshal(object)
 		line = string(disk.VisibleJSON(text))
 	}
@@ -174,13 +175,13 @@ func Name(f *disk.Facts) string {
 	return s
 }
 
-// Report reports an event of the daemon's loop. Report does not report disks that every node has, or a failure that the
-// journal already has.
+// Report reports an event of the daemon's loop. Report omits disks that every node has, and failures that the journal
+// already contains.
 func (l *Log) Report(e disk.Event) {
 	f, d, at := e.Facts, e.Decision, e.Path
 	switch e.Kind {
 	case disk.EventDecided:
-		if d.Reason != disk.ReasonNoClass { // hotmount plan shows these disks
+		if d.Reason != disk.ReasonNoClass { // hotmount plan shows the disks that no class selects
 			l.logDecision(e)
 		}
 	case disk.EventMounted:
@@ -236,7 +237,7 @@ func (l *Log) logDecision(e disk.Event) {
 	l.Event(kind, journal.Priority(policy.Priority(d)), e.Facts, d, where, message)
 }
 
-// uuidOf returns the UUID of the filesystem that the name of its mount point contains, or "" for any other path.
+// uuidOf returns the UUID that is the name of the mount point, or "" if the name is not a UUID.
 func uuidOf(mountPoint string) string {
 	if name := path.Base(mountPoint); disk.ValidUUID(name) {
 		return name
@@ -244,7 +245,7 @@ func uuidOf(mountPoint string) string {
 	return ""
 }
 
-// Rescan reports that every disk is looked at because events were lost.
+// Rescan reports that hotmount looks at all disks, for the given cause, such as lost udev events.
 func (l *Log) Rescan(cause string) {
 	l.Event(KindRescan, journal.PriInfo, nil, disk.Decision{}, "", "looking at all disks: "+disk.OneLine(cause))
 }

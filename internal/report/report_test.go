@@ -32,11 +32,11 @@ const uuid = "5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
 //go:linkname librarySocket github.com/coreos/go-systemd/v22/journal.journalSocket
 var librarySocket string
 
-// entry is what journald reads from one datagram. A field may occur several times.
+// entry is what journald reads from one datagram. A journal field may occur several times in one entry.
 type entry map[string][]string
 
-// inbox receives datagrams from a socket as soon as they arrive. The kernel's queue is short (net.unix.max_dgram_qlen),
-// and a sender waits while it is full.
+// inbox reads datagrams from a socket as soon as the datagrams arrive. The kernel's queue for datagrams is short
+// (net.unix.max_dgram_qlen), and a sender waits while the queue is full.
 type inbox struct {
 	socket    *net.UnixConn
 	path      string
@@ -112,7 +112,7 @@ func (i inbox) next(t *testing.T) entry {
 				t.Fatalf("%s ends with %q, %v", name, end, err)
 			}
 		}
-		// journald drops a field whose name does not match this pattern (journal_field_valid in systemd).
+		// journald drops a field whose name does not match the pattern below (journal_field_valid in systemd).
 		if !regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,63}$`).MatchString(name) {
 			t.Errorf("invalid name of a field: %q", name)
 		}
@@ -121,7 +121,7 @@ func (i inbox) next(t *testing.T) entry {
 	return e
 }
 
-// one returns the values of an entry in which no field is repeated.
+// one returns the fields of an entry, and fails the test if a field occurs several times.
 func (e entry) one(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -200,7 +200,7 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%s is no MESSAGE_ID", kind)
 		}
 	}
-	// The kinds above must be all kinds in report.go.
+	// The test must list all kinds of events in report.go.
 	source, err := os.ReadFile("report.go")
 	if err != nil {
 		t.Fatal(err)
@@ -227,7 +227,7 @@ func TestJournalFields(t *testing.T) {
 		id       Kind
 		unit     string
 		message  string
-		// disk has the fields that name the disk, but not the fields that every entry has.
+		// The map disk has the journal fields that name the disk, but not the fields that every entry has.
 		disk map[string]string
 	}{
 		{"mounted", func() { a.Report(mounted(facts("DATA-1"), d, path)) }, "5", KindMounted, mountUnit, name + ": mounted xfs " + uuid + " at " + path, of},
@@ -282,7 +282,7 @@ func TestPriorities(t *testing.T) {
 			t.Errorf("%s has priority %s, want %s", action, got, want)
 		}
 	}
-	// Every node has disks that no class selects, so the decision is not logged.
+	// Report must not log that no class selects a disk, because every node has disks without a class.
 	a.Report(decisionEvent(facts("S"), c, settings(), disk.Decision{Action: disk.Ignore, Reason: disk.ReasonNoClass}))
 	a.Problem(errors.New("the next"))
 	if got := in.next(t).one(t)["MESSAGE"]; got != "the next" {
@@ -314,7 +314,7 @@ func TestUnitOfDecision(t *testing.T) {
 	}
 }
 
-// TestUnitNames compares the names with those of `systemd-escape --path --suffix=mount`.
+// TestUnitNames compares hotmount's unit names with the output of `systemd-escape --path --suffix=mount`.
 func TestUnitNames(t *testing.T) {
 	in := newInbox(t)
 	log := in.log()
@@ -408,8 +408,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// cut shortens an error to a length that the journal accepts. The code that makes an error already limits the length of
-// its parts.
+// cut shortens the text of an error to 200 bytes. In hotmount, the code that makes an error limits the length of the
+// error's parts.
 func cut(s string) string { return s[:min(len(s), 200)] }
 
 func TestName(t *testing.T) {
@@ -503,7 +503,7 @@ func TestNotify(t *testing.T) {
 		{"RELOADING=1", "RELOADING=1"},
 		{"WATCHDOG=1", "WATCHDOG=1"},
 		{"STATUS=2 mounted", "STATUS=2 mounted"},
-		// A status text must not be able to set more than one state.
+		// A line break in a status text must not let the text set another state, such as READY=1.
 		{"STATUS=vdb\nREADY=1\nMAINPID=1", "STATUS=vdb; READY=1; MAINPID=1"},
 	} {
 		a.Notify(test.state)

@@ -10,17 +10,17 @@ import (
 	"hotmount/internal/disk"
 )
 
-// The intervals at which a long scan is reported, in the journal and in the status of the unit.
+// The constants are the intervals of reports about a long scan, in the journal and in the status of the unit.
 const (
 	firstWord   = 5 * time.Second
 	everyWord   = 30 * time.Second
 	everyStatus = time.Second
 )
 
-// Scan reports the progress of the proof of one disk. The process that proves the disk blank uses a Scan. Make it with
-// NewScan.
+// Scan reports the progress of the proof of one disk. The process that proves the disk blank uses a Scan. Make a Scan
+// with NewScan.
 type Scan struct {
-	// Doing is what the scan is for, in words.
+	// Doing is a text that describes the purpose of the scan.
 	Doing string
 
 	log    *Log
@@ -31,7 +31,7 @@ type Scan struct {
 	read                uint64
 }
 
-// NewScan returns the report of a proof that begins now.
+// NewScan returns a Scan for a proof that begins now.
 func NewScan(log *Log, f *disk.Facts) *Scan {
 	return &Scan{Doing: "proving that the disk is blank", log: log, facts: f, notify: func(state string) {
 		// The error is ignored, because the journal has the report even if there is no service manager.
@@ -39,9 +39,9 @@ func NewScan(log *Log, f *disk.Facts) *Scan {
 	}}
 }
 
-// Progress reports that a scan has read up to the position at, which ends at size. read is the number of bytes read so
-// far. Progress asks the service manager to wait for the duration patience from now on. The service manager therefore
-// ends a proof only if the proof makes no progress.
+// Progress reports the current position of a scan, the end of the scan, and the number of bytes that were read.
+// Progress extends the unit's timeout to the duration patience from now on. The service manager therefore ends a proof
+// only if the proof makes no progress for the duration patience.
 func (s *Scan) Progress(at, size, read uint64, patience time.Duration) {
 	now := time.Now()
 	if s.begun.IsZero() || read < s.read {
@@ -66,8 +66,8 @@ func (s *Scan) Progress(at, size, read uint64, patience time.Duration) {
 	}
 }
 
-// Status sends the service manager the state in one line, and asks it to wait for the duration patience from now on
-// (STATUS= and EXTEND_TIMEOUT_USEC= in sd_notify(3)).
+// Status sends a line of status to the service manager (STATUS= in sd_notify(3)). Status also extends the unit's
+// timeout to the duration patience from now on (EXTEND_TIMEOUT_USEC=).
 func (s *Scan) Status(line string, patience time.Duration) {
 	s.notify(fmt.Sprintf("STATUS=%s\nEXTEND_TIMEOUT_USEC=%d", disk.OneLine(line), patience.Microseconds()))
 }

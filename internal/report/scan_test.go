@@ -35,7 +35,7 @@ func TestScanProgress(t *testing.T) {
 		if len(states) != 70 || states[10] != "STATUS=vdb: proving that the disk is blank: 1 % of 64 GiB, 100 MiB/s, 10m45s to go\nEXTEND_TIMEOUT_USEC=300000000" {
 			t.Errorf("got %d states, for example %q", len(states), states[10])
 		}
-		// The short scan right before the format starts at byte 0 again, and ends soon.
+		// The second scan, right before the format, must cause no message, because the scan ends within five seconds.
 		journal.Reset()
 		s.Progress(0, size, 0, time.Minute)
 		time.Sleep(4 * time.Second)

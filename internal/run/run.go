@@ -98,8 +98,8 @@ func start(ctx context.Context, c Command) (Result, error) {
 	cmd.WaitDelay = outputDelay
 	cmd.Cancel = func() error { return killGroup(cmd) }
 	// The child must not outlive this process, which keeps the disk open so that no other disk gets its name. The
-	// kernel sends Pdeathsig when the thread that started the child ends, so the goroutine keeps its thread until the
-	// child has ended (PR_SET_PDEATHSIG in prctl(2)).
+	// kernel sends Pdeathsig when the thread that started the child ends, so the goroutine keeps its thread
+	// (PR_SET_PDEATHSIG in prctl(2)).
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}

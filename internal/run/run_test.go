@@ -117,7 +117,7 @@ func TestCancelKillsTheGroup(t *testing.T) {
 		_, err := Exec{}.Run(ctx, sh("sleep 1000 & echo $! >"+pidFile+"; wait"))
 		done <- err
 	}()
-	text, err := os.ReadFile(pidFile) // the read waits for the writer
+	text, err := os.ReadFile(pidFile) // opening the FIFO waits until the child opens it for writing
 	if err != nil {
 		t.Fatal(err)
 	}

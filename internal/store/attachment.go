@@ -10,7 +10,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// kind is the subject of a record of one attachment, and the name of the directory for records of this kind.
+// kind is a kind of record about one attachment. The value of a kind is the name of the directory for its records.
 type kind string
 
 const (
@@ -38,7 +38,7 @@ func (s Store) keep(k kind, seq uint64, v any) error {
 	return writeJSON(path, v, false)
 }
 
-// keepText writes a record that is not JSON. keepText replaces any earlier file.
+// keepText writes a record as plain text. keepText replaces any earlier file.
 func keepText(path, text string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -48,8 +48,8 @@ func keepText(path, text string) error {
 
 func (s Store) drop(k kind, seq uint64) error { return removeIfThere(s.record(k, seq)) }
 
-// readRecord returns a record of an attachment, or nil. An unreadable record counts as missing. A missing record is
-// safe: no hold is lifted, the proof runs again, and the filesystem is measured again.
+// readRecord returns a record of an attachment, or nil if there is none. An unreadable record counts as missing. A
+// missing record is safe: no hold is lifted, the proof runs again, and the filesystem is measured again.
 func readRecord[T any](s Store, k kind, seq uint64) *T {
 	var v T
 	if readJSON(s.record(k, seq), &v) != nil {
@@ -58,7 +58,7 @@ func readRecord[T any](s Store, k kind, seq uint64) *T {
 	return &v
 }
 
-// attachment returns the part of a disk's standing that is on record for the attachment with the sequence number seq.
+// attachment returns what the runtime directory records about the attachment with that disk sequence number.
 func (s Store) attachment(seq uint64) disk.Standing {
 	st := disk.Standing{Verdict: readRecord[disk.Verdict](s, verdictDir, seq), Fit: readRecord[disk.Fit](s, fitDir, seq), Used: readRecord[disk.Use](s, usedDir, seq)}
 	if all := readRecord[[]disk.Word](s, acceptedDir, seq); all != nil {

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// ErrNoAnswer reports that there is no answer to the operator's token.
+// ErrNoAnswer reports that the process that formats has left no answer to the operator's token.
 var ErrNoAnswer = errors.New("there is no answer")
 
 // Answer is the result of formatting with an operator's token.
@@ -25,9 +25,9 @@ type Answer struct {
 // ErrConfirming reports that another process already waits for the result of a token for the same disk.
 var ErrConfirming = errors.New("another hotmount format --confirm already formats the disk; see hotmount history")
 
-// Confirming gives only this process the right to confirm formatting the disk with that sequence number. Confirming
-// returns ErrConfirming if another process has this right. Two processes with this right could get each other's
-// answers. The right ends when end is called or the process ends.
+// Confirming gives this process the exclusive right to confirm the format of the disk with that sequence number.
+// Confirming returns ErrConfirming if another process has this right. Two processes with this right could get each
+// other's answers. The right ends when the caller calls end, or when the process ends.
 func (s Store) Confirming(seq uint64) (end func() error, err error) {
 	err = os.MkdirAll(filepath.Dir(s.confirmingFile(seq)), 0o700)
 	var f *os.File
@@ -44,8 +44,8 @@ func (s Store) Confirming(seq uint64) (end func() error, err error) {
 }
 
 // Confirm leaves the operator's token for the process that formats the disk with that sequence number. The token is
-// valid until withdraw is called or this process ends for any reason. The end of the validity ensures that nothing is
-// formatted long after the operator has seen a failure. Only root can read the directory of the token.
+// valid until the caller calls withdraw, or this process ends for any reason. A token that stayed valid could format
+// the disk long after the operator has seen a failure. Only root can read the directory of the token.
 func (s Store) Confirm(seq uint64, token string) (withdraw func() error, err error) {
 	path := s.record(confirmedDir, seq)
 	err = errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), removeIfThere(s.answerFile(seq)))

@@ -18,7 +18,7 @@ func TestConfirm(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = withdraw() }) // withdraw keeps the file, and so its lock, from garbage collection
+		t.Cleanup(func() { _ = withdraw() }) // the reference to withdraw keeps the token's file open, and so locked
 		return withdraw
 	}
 	confirm("abc")
@@ -49,7 +49,8 @@ func TestConfirm(t *testing.T) {
 		t.Errorf("%+v, %v", a, err)
 	}
 
-	// An answer can be taken once, for the token to which it belongs. A token that no daemon took is withdrawn.
+	// An answer can be taken once, for the token to which it belongs. A token that no process has taken must be
+	// withdrawn.
 	if err := s.SaveAnswer(7, Answer{UUID: uuid}); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +61,7 @@ func TestConfirm(t *testing.T) {
 	if token, err := s.TakeToken(7); token != "" || err != nil {
 		t.Errorf("the word that was taken back is %q, %v", token, err)
 	}
-	// A token is no longer valid once its process is gone.
+	// A token must not be valid any more when its process has ended.
 	if err := confirm("def")(); err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +71,7 @@ func TestConfirm(t *testing.T) {
 	if taken, err := s.Taken(7); !taken || err != nil {
 		t.Errorf("the word that was withdrawn is there: %v", err)
 	}
-	// The token ends with the attachment of its disk.
+	// The token must become invalid when the attachment of its disk ends.
 	confirm("def")
 	if err := s.Forget(7); err != nil {
 		t.Fatal(err)
@@ -100,7 +101,7 @@ func TestConfirmByTwo(t *testing.T) {
 		t.Fatalf("when the first has ended: %v", err)
 	}
 	defer end()
-	// The answer to the first process comes now, after that process has stopped waiting.
+	// The answer for the first process comes only after that process has stopped waiting.
 	withdraw, err := s.Confirm(7, "def")
 	if err != nil {
 		t.Fatal(err)

@@ -43,8 +43,8 @@ func (e *Expectations) Recorded(seen []disk.Sighting) {
 	}
 }
 
-// sightings returns the recorded sightings merged with the expected ones. sightings reads the expected sightings first,
-// because a sighting that Recorded then drops is already in the file.
+// sightings returns the recorded sightings merged with the expected ones. sightings reads the expected sightings before
+// the file, because Recorded drops a sighting only after the file has it.
 func (e *Expectations) sightings(s Store) ([]disk.Sighting, error) {
 	if e == nil {
 		return s.Sightings()

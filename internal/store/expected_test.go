@@ -8,8 +8,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestExpected checks that an expected sighting counts before it is written just as it does afterwards. Once written,
-// the sighting is no longer kept as expected.
+// TestExpected checks that an expected sighting has the same effect before it is written to the file as afterwards.
+// After the write, the sighting must no longer be expected.
 func TestExpected(t *testing.T) {
 	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
 	if _, err := s.Init(nil); err != nil {
@@ -42,7 +42,7 @@ func TestExpected(t *testing.T) {
 			t.Errorf("%s: %+v, expected %+v", step.what, got, step.want)
 		}
 	}
-	// A sighting that could not be written does not return after a newer sighting was recorded.
+	// An older sighting that could not be written must not return after a newer sighting was recorded.
 	gone := other
 	gone.Left = true
 	known.Expect(gone)
@@ -64,7 +64,8 @@ func TestExpected(t *testing.T) {
 	}
 }
 
-// TestExpectedWhileItIsRecorded checks that a sighting is always known, even while it is being recorded.
+// TestExpectedWhileItIsRecorded checks that Load always has a sighting, even while another goroutine records the
+// sighting.
 func TestExpectedWhileItIsRecorded(t *testing.T) {
 	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
 	if _, err := s.Init(nil); err != nil {

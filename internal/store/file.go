@@ -91,7 +91,7 @@ func saveList[T any](s Store, path string, all []T) error {
 	return s.save(path, list[T]{version, lastKept(all)})
 }
 
-// mostKept bounds the length of each list that grows without an operator's action.
+// mostKept is the largest number of entries in a list that grows without an operator's action.
 const mostKept = 1024
 
 // lastKept returns the last mostKept entries of the list, or all entries if there are fewer.
@@ -120,7 +120,7 @@ func replace(path string, data []byte, synced bool) error {
 	return nil
 }
 
-// makeSynced makes a directory, which survives a power cut, in an existing directory.
+// makeSynced makes a directory in an existing directory. The new directory survives a power cut.
 func makeSynced(dir string) error {
 	err := os.Mkdir(dir, 0o700)
 	if errors.Is(err, fs.ErrExist) {
@@ -156,7 +156,7 @@ func removeIfThere(path string) error {
 	return nil
 }
 
-// wrap returns the error preceded by what could not be done. wrap returns nil if err is nil.
+// wrap puts the formatted text before the error. wrap returns nil if err is nil.
 func wrap(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
@@ -164,7 +164,7 @@ func wrap(err error, format string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
 }
 
-// locked calls f while no other process runs a function under locked.
+// locked calls f while this process has the lock of the state directory.
 func (s Store) locked(f func() error) (err error) {
 	lock, err := os.OpenFile(filepath.Join(s.State, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestFutureIsNoticedOnce checks the effect of a clock that once stood in 2099. No format has to wait until 2099, and
-// the recorded time does not change.
+// TestFutureIsNoticedOnce checks the effect of a clock that once stood in 2099. A format must not have to wait until
+// 2099, and the recorded times must not change.
 func TestFutureIsNoticedOnce(t *testing.T) {
 	s := made(t)
 	write := func(year string, uuids ...int) {
@@ -50,7 +50,7 @@ func TestFutureIsNoticedOnce(t *testing.T) {
 			t.Errorf("the record is %+v", r)
 		}
 	}
-	// The format counts from the moment when its wrong time was noticed.
+	// For format_limit, the format's time must be the moment at which hotmount noticed the wrong time.
 	m := s.Load("boot1", new(Expectations))
 	if len(m.Formats) != 1 || m.Formats[0] < 0 || m.Formats[0] > time.Minute {
 		t.Errorf("formats %v", m.Formats)
@@ -68,7 +68,8 @@ func TestFutureIsNoticedOnce(t *testing.T) {
 		t.Errorf("after the period: %v", err)
 	}
 
-	// The notice remains when a long history is rewritten. A clock that was set back by a little is not wrong.
+	// The notice remains when a long history is rewritten. A clock that was set back by less than futureFrom must not
+	// count as wrong.
 	all := history(t, s)
 	kept, err := newest(all)
 	if err != nil {

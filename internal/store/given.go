@@ -50,8 +50,8 @@ func (s Store) changeGiven(change func([]disk.Given) []disk.Given) error {
 	})
 }
 
-// GiveOut durably records that the class is about to give the disk out by the given link, in the given boot. GiveOut
-// makes one permanent record and one for this attachment only. GiveOut fails if the state directory was never
+// GiveOut durably records that hotmount is about to give the disk out as a block volume of the class at that link.
+// GiveOut makes one permanent record and one for this attachment only. GiveOut fails if the state directory was never
 // initialised.
 func (s Store) GiveOut(f *disk.Facts, boot, class, link string) error {
 	_, err := s.load()
@@ -86,7 +86,7 @@ func (s Store) amendGiven(f *disk.Facts, amend func(*disk.Given)) error {
 }
 
 // RemoveGiven durably removes the disk's block volume record after the operator had the disk overwritten. RemoveGiven
-// keeps records with another WWN, and records of one of several disks with the same serial, because they may be about
+// keeps a record with another WWN, and a record whose serial several disks have, because the record may be about
 // another disk.
 func (s Store) RemoveGiven(f *disk.Facts) error {
 	err := s.changeGiven(func(all []disk.Given) []disk.Given {

@@ -8,7 +8,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestGiven checks that a disk that was given out once is always recognised by its serial or its WWN, whatever else has
+// TestGiven checks that hotmount always recognises a former block volume by its serial or WWN, whatever else has
 // changed.
 func TestGiven(t *testing.T) {
 	dir := t.TempDir()
@@ -61,7 +61,7 @@ func TestGiven(t *testing.T) {
 		}
 	}
 
-	// An unreadable record stops all formatting.
+	// An unreadable record of block volumes must stop all formatting.
 	if err := os.WriteFile(filepath.Join(s.State, "given-out.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -73,8 +73,8 @@ func TestGiven(t *testing.T) {
 	}
 }
 
-// TestGivenTwice checks a block volume after another disk with its serial was seen. The other disk and the slot of the
-// first disk stay on record when a disk is given out again.
+// TestGivenTwice checks the record of a block volume after hotmount has seen another disk with the same serial. When
+// one of the disks is given out again, hotmount must still know that two disks have the serial.
 func TestGivenTwice(t *testing.T) {
 	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
 	if _, err := s.Init(nil); err != nil {
@@ -96,7 +96,7 @@ func TestGivenTwice(t *testing.T) {
 	if same(first) || same(second) {
 		t.Error("one of the two is taken for the first in another boot")
 	}
-	// The slot of the first disk may hold the second disk by now. Only the attachment that was given out is certainly
+	// By now, the second disk may be in the slot of the first disk. Only the attachment that was given out is certainly
 	// the first disk.
 	again := *first
 	again.Seq = 9

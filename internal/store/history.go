@@ -34,7 +34,7 @@ type entry struct {
 	Noticed time.Time    `json:"noticed,omitzero"`
 }
 
-// ending is the end of the last record with that UUID.
+// ending is the result of a format: it completes the last record with that UUID.
 type ending struct {
 	UUID    string    `json:"uuid"`
 	Ended   time.Time `json:"ended"`
@@ -57,8 +57,8 @@ func (s Store) History() ([]disk.Record, error) {
 	return all, nil
 }
 
-// parseHistory returns the records. whole is the number of bytes of data that the records take. An incomplete last line
-// is not a record. Because an incomplete line was never synced, its format never wrote to a disk.
+// parseHistory returns the records. parseHistory also returns how many bytes of the data are complete lines (whole). An
+// incomplete last line is not a record. Because an incomplete line was never synced, its format never wrote to a disk.
 func parseHistory(data []byte) (all []disk.Record, whole int, err error) {
 	for rest := data; len(rest) > 0; {
 		n := bytes.IndexByte(rest, '\n') + 1
@@ -90,10 +90,10 @@ func parseHistory(data []byte) (all []disk.Record, whole int, err error) {
 }
 
 // futureFrom is how far in the future a recorded time may be, because an adjustment of the clock may step back a
-// little. A later time shows that the clock was wrong.
+// little. A recorded time that is further in the future shows that the clock was wrong.
 const futureFrom = time.Minute
 
-// futureAt notes the time now in the records whose times are later than now, and returns the number of these records.
+// futureAt sets Noticed in the records whose time is in the future of now, and returns the number of these records.
 func futureAt(all []disk.Record, now time.Time) (count int) {
 	for i := range all {
 		if all[i].Time(now).After(now.Add(futureFrom)) {
@@ -104,12 +104,12 @@ func futureAt(all []disk.Record, now time.Time) (count int) {
 	return count
 }
 
-// NoticeFuture records only once that the history has times in the future, and returns the number of records with such
-// times. The clock was wrong when these records were written. Without the notice, these records would count towards
-// format_limit until their time has come.
+// NoticeFuture adds a notice if the history has records with times in the future. NoticeFuture returns the number of
+// these records, and a later call does not count them again. The clock was wrong when these records were written.
+// Without the notice, a record with a time in the future would count towards format_limit until that time.
 func (s Store) NoticeFuture() (count int, err error) {
 	all, err := s.History()
-	now := time.Now().UTC().Round(0) // taken after the history was read, because another process may have begun a format by then
+	now := time.Now().UTC().Round(0) // read the clock after the history, because another process may begin a format during the read
 	if count = futureAt(all, now); err != nil || count == 0 {
 		return 0, nil // Load reports the error of an unreadable history
 	}
@@ -125,8 +125,8 @@ func (e *ending) close(all []disk.Record) {
 	}
 }
 
-// Format is the durable record of one format that is about to begin. Format implements the interface of package format
-// that records intents. Format is not safe for use by several goroutines at once.
+// Format is the durable record of one format that is about to begin. Format implements format.Intents. Format is not
+// safe for use by several goroutines at once.
 type Format struct {
 	Store Store
 	// Record is the record of the format. Begin fills in the times of the record.
@@ -134,17 +134,18 @@ type Format struct {
 	// Limit is how many disks may be formatted within Period, or 0 for any number.
 	Limit  int
 	Period time.Duration
-	// Attached reports whether a disk with that sequence number is or may be attached. A nil Attached means that no
-	// disk is.
+	// Attached reports whether a disk with that sequence number is or may be attached. If Attached is nil, no disk
+	// counts as attached.
 	Attached func(seq uint64) bool
 
-	// open reports that the record has a beginning but no end yet.
+	// open reports whether the record has a beginning but no end yet.
 	open bool
 }
 
-// Begin records the decision and the intent. If Begin returns nil, the decision and the intent survive a power cut. If
-// the limit is reached, the error wraps ErrBrake. When several processes call Begin at the same time, their formats are
-// counted one after the other. Begin also returns an error if a format of the same disk has begun on another path.
+// Begin records the beginning of the format in the history, and then records the intent. If Begin returns nil, the
+// history and the intent survive a power cut. If the limit is reached, the error wraps ErrBrake. When several processes
+// call Begin at the same time, their formats are counted one after the other. Begin also returns an error if a format
+// of the same disk has begun on another path.
 func (f *Format) Begin(i disk.Intent) error {
 	err := f.Store.begin(f)
 	if err == nil {
@@ -157,8 +158,8 @@ func (f *Format) Begin(i disk.Intent) error {
 // Amend records the changed intent. If Amend returns nil, the changed intent survives a power cut.
 func (f *Format) Amend(i disk.Intent) error { return f.Store.Begin(i) }
 
-// End records the result of the format, and then removes the intent. After a crash between the two steps, the disk is
-// examined once more.
+// End records the result of the format, and then removes the intent. After a crash between the two steps of End,
+// hotmount examines the disk again.
 func (f *Format) End(uuid string, failure error) error {
 	f.open = false
 	return f.Store.EndFormat(uuid, failure)
@@ -205,7 +206,7 @@ func (s Store) begin(f *Format) error {
 	})
 }
 
-// append adds a line to the history and syncs the file. next makes the line from the current history.
+// append adds a line to the history and syncs the file. The function next makes the line from the current records.
 func (s Store) append(next func([]disk.Record) (entry, error)) error {
 	err := s.locked(func() error { return s.appendLocked(next) })
 	if errors.Is(err, ErrBrake) {

@@ -69,7 +69,7 @@ func TestHistoryTellsWhatWasDecidedAndWhatCameOfIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A later change of an intent does not count as another format.
+	// A later change of an intent must not count as another format.
 	doubtful := facts("vdb", 3, "S3")
 	if err := open.Amend(disk.Intent{Identity: doubtful.Identity("boot1"), UUID: numbered(3), Doubt: "x"}); err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func TestHistoryTellsWhatWasDecidedAndWhatCameOfIt(t *testing.T) {
 }
 
 // TestHistorySurvivesACutAtEveryByte checks that the earlier lines are read after a power cut, which may leave any part
-// of the last line. After the cut, the next line can be written.
+// of the last line. After the power cut, hotmount must be able to write the next line.
 func TestHistorySurvivesACutAtEveryByte(t *testing.T) {
 	s := made(t)
 	for i := range 2 {
@@ -112,7 +112,7 @@ func TestHistorySurvivesACutAtEveryByte(t *testing.T) {
 	first := bytes.IndexByte(data, '\n') + 1
 	for n := first; n < len(data); n++ {
 		tails := map[string][]byte{"cut": data[:n], "zeros": append(bytes.Clone(data[:n]), make([]byte, len(data)-n)...)}
-		// The line has a page of zeros in the middle, and its end is complete.
+		// The last line has zeros in the middle, but its end was written.
 		tails["hole"] = bytes.Clone(data)
 		tails["hole"][n-1] = 0
 		if n == first {
@@ -138,7 +138,8 @@ func TestHistorySurvivesACutAtEveryByte(t *testing.T) {
 	}
 }
 
-// TestADamagedHistoryFormatsNothing checks that damage that a power cut cannot explain is not ignored.
+// TestADamagedHistoryFormatsNothing checks that a damaged history stops all formatting, if a power cut cannot have
+// caused the damage.
 func TestADamagedHistoryFormatsNothing(t *testing.T) {
 	for what, damage := range map[string]func([]byte) []byte{
 		"a line in the middle": func(b []byte) []byte { b[0] = 'x'; return b },
@@ -237,8 +238,8 @@ func TestParallelFormatsDoNotSlipThroughTheBrake(t *testing.T) {
 	}
 }
 
-// TestTheBrakeCountsDisks checks that a restarted format counts once, by its UUID or by its disk. Earlier attempts on a
-// disk do not stop another attempt on the disk.
+// TestTheBrakeCountsDisks checks that a format and its restart count as one format, because they have the same UUID or
+// the same disk. Earlier attempts on a disk must not stop another attempt on the same disk.
 func TestTheBrakeCountsDisks(t *testing.T) {
 	s := made(t)
 	try := func(f *disk.Facts, boot, uuid string, limit int) error {
@@ -255,7 +256,7 @@ func TestTheBrakeCountsDisks(t *testing.T) {
 	if own, other := standing(s, again, "boot2"), standing(s, vdc, "boot2"); len(own.Formats) != 0 || len(other.Formats) != 1 {
 		t.Errorf("for itself %v, for another %v", own.Formats, other.Formats)
 	}
-	// The disk came back. The unfinished format of the disk is found by the UUID.
+	// The disk was attached again. The unfinished format of the disk is found by the UUID.
 	if own := standing(s, facts("vdd", 9, "B"), "boot3"); len(own.Formats) != 0 {
 		t.Errorf("for itself, attached again: %v", own.Formats)
 	}
@@ -265,7 +266,7 @@ func TestTheBrakeCountsDisks(t *testing.T) {
 	if err := try(vdc, "boot2", numbered(3), 2); err != nil {
 		t.Errorf("another disk, with room: %v", err)
 	}
-	// The attachment is the same, but the attachment's format has ended.
+	// The disk is still attached, but its format has ended.
 	if err := s.EndFormat(numbered(3), errors.New("x")); err != nil {
 		t.Fatal(err)
 	}
@@ -292,8 +293,8 @@ func TestTheBrakeHoldsUntilAccepted(t *testing.T) {
 	}
 }
 
-// TestUseIsKeptUntilAccepted checks that a use stays on record over boots and attachments until an accept. Each use is
-// recorded once, and only for this disk.
+// TestUseIsKeptUntilAccepted checks that the use of a disk by another program stays on record until the operator
+// accepts the disk. Each use must be recorded only once, and only for this disk.
 func TestUseIsKeptUntilAccepted(t *testing.T) {
 	s, f := made(t), facts("vdb", 4, "S")
 	for range 2 {
@@ -337,7 +338,8 @@ func TestUseIsKeptUntilAccepted(t *testing.T) {
 	}
 }
 
-// TestOpener checks that the record of an opener can be taken only once, and is removed when the attachment ends.
+// TestOpener checks that the record of a process with the disk open can be read only once, and is removed when the
+// attachment ends.
 func TestOpener(t *testing.T) {
 	s := made(t)
 	if o, err := s.TakeOpener(4); o != nil || err == nil {
@@ -443,8 +445,8 @@ func found(f *disk.Facts, boot, what, uuid string) disk.Sighting {
 	return disk.Sighting{Identity: f.Identity(boot), Type: what, UUID: uuid, Mounted: time.Unix(1e9, 0).UTC()}
 }
 
-// TestFormerContents checks that content that was never mounted counts as missing, at a later boot, on a disk in the
-// same slot. Content does not count if it was seen leaving, or if other content is in the slot now.
+// TestFormerContents checks that hotmount remembers unmounted content over a boot, for a disk in the same slot or with
+// the same serial. The content must not count if hotmount noticed its removal, or if other content is in the slot now.
 func TestFormerContents(t *testing.T) {
 	one, two := numbered(1), numbered(2)
 	plain, serial := facts("vdb", 2, ""), facts("vdb", 2, "S")
@@ -508,8 +510,8 @@ func TestFormerContents(t *testing.T) {
 	}
 }
 
-// TestNotedIsWrittenWhenItChanges checks that the file of the notes is written only when the notes change, and has a
-// bounded length. A file that a newer version of hotmount wrote is not replaced.
+// TestNotedIsWrittenWhenItChanges checks that Note writes its file only if the content changes, and bounds the file's
+// length. Note must not replace a file that a newer version of hotmount wrote.
 func TestNotedIsWrittenWhenItChanges(t *testing.T) {
 	s, f := made(t), facts("vdb", 2, "S")
 	n := found(f, "boot1", "btrfs", numbered(1))
@@ -548,7 +550,8 @@ func TestNotedIsWrittenWhenItChanges(t *testing.T) {
 	}
 }
 
-// TestTheSerialOfADiskThatWasFormattedOnly checks that the serial is known although the disk was never seen mounted.
+// TestTheSerialOfADiskThatWasFormattedOnly checks that hotmount knows the serial of a disk that was formatted but never
+// mounted.
 func TestTheSerialOfADiskThatWasFormattedOnly(t *testing.T) {
 	s := made(t)
 	r, err := begin(s, 1, 0)
@@ -591,12 +594,13 @@ func TestSightingsAreBoundedAndReadWhole(t *testing.T) {
 	}
 }
 
-// TestAFailedWriteFormatsNothingUntilInit checks a failed write of each record. The write fails because a directory
-// lies where the file should be. The system test uses a full or read-only filesystem.
+// TestAFailedWriteFormatsNothingUntilInit checks that a failed write of any record stops all formatting until Init
+// runs. The write fails because a directory lies where the file should be. A separate system test uses a full or
+// read-only filesystem.
 func TestAFailedWriteFormatsNothingUntilInit(t *testing.T) {
 	f := facts("vdb", 1, "S")
 	for what, tt := range map[string]struct {
-		blocked string // the path of the file, where the test makes a directory that is not empty
+		blocked string // the path at which the test makes a directory instead of the file
 		write   func(Store) error
 	}{
 		"check":       {"check", func(s Store) error { return s.Check() }},
@@ -629,7 +633,8 @@ func TestAFailedWriteFormatsNothingUntilInit(t *testing.T) {
 	}
 }
 
-// FuzzParseHistory checks that the records of a damaged history stay the same when the unreadable rest is cut off.
+// FuzzParseHistory checks that parseHistory returns the same records after the unreadable end of the history is cut
+// off.
 func FuzzParseHistory(f *testing.F) {
 	f.Add([]byte(`{"version":1,"begin":{"uuid":"a","evidence":["x"]}}` + "\n" + `{"version":1,"end":{"uuid":"a","failure":"y"}}` + "\n{"))
 	f.Add([]byte("{\"version\":1}\n\x00\x00\n"))
@@ -649,8 +654,8 @@ func FuzzParseHistory(f *testing.F) {
 	})
 }
 
-// TestFull checks that a filesystem that fills its disk has one file, which is named for the size of the disk. The file
-// exists only as long as the filesystem is on record.
+// TestFull checks that a filesystem that fills its disk has one file. The disk's size is in the file's name. The file
+// must exist only as long as the filesystem is on record.
 func TestFull(t *testing.T) {
 	s := made(t)
 	full := func(n int, size uint64) disk.Sighting {
@@ -673,7 +678,7 @@ func TestFull(t *testing.T) {
 	for _, step := range []struct {
 		what string
 		seen []disk.Sighting
-		want string // the size in the file of numbered(1)
+		want string // the size in the file name for the UUID numbered(1)
 	}{
 		{"mounted", []disk.Sighting{full(1, 1<<30)}, "2097152"},
 		{"resized", []disk.Sighting{partly}, ""},

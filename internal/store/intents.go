@@ -11,12 +11,13 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Begin durably records that a filesystem is about to be made. Begin also drops the noted content of the disk. After
-// Begin, the noted content does not count as missing, even if a crash leaves a half-made filesystem.
+// Begin durably records that a filesystem is about to be made. Begin also drops the records of content that was found
+// on the disk (Note). After Begin, the disk's former content does not count as missing, even if a crash leaves a
+// half-made filesystem.
 func (s Store) Begin(i disk.Intent) error { return s.begins(i, nil) }
 
-// begins does the same as Begin. If attached is not nil, begins also fails if a format of the same disk has begun on
-// another attached path.
+// begins is Begin with an additional check. If attached is set, begins fails if a format of the same disk has begun on
+// another attached path to the disk.
 func (s Store) begins(i disk.Intent, attached func(seq uint64) bool) error {
 	if !disk.ValidUUID(i.UUID) {
 		return fmt.Errorf("cannot record the intent: %q is not a UUID", i.UUID)
@@ -48,8 +49,8 @@ func (s Store) saveIntent(i disk.Intent) error {
 }
 
 // overlap returns an error if another attached disk has an unfinished format and may be the same disk, by serial or
-// WWN. The two disks may be two paths to one disk, or two disks with one serial. The second format waits until the
-// first is finished.
+// WWN. The two disks may be two paths to one disk, or two disks with one serial. The second format must wait until the
+// first format is finished.
 func overlap(all []disk.Intent, by *disk.Intent, attached func(seq uint64) bool) error {
 	for i := range all {
 		was := all[i].Identity
@@ -60,12 +61,13 @@ func overlap(all []disk.Intent, by *disk.Intent, attached func(seq uint64) bool)
 	return nil
 }
 
-// displaced reports whether the intents n and by belong to different disks, although both have the same slot and size.
-// The disk of by was found to be blank, and only slot and size connected n with this disk.
+// displaced reports whether two intents belong to different disks, although the disks have the same slot and size. n is
+// the older intent, and by is the new one. The disk of the new intent was found blank, and only its slot and size
+// connected it with the older intent.
 //
-// An operator's order to overwrite content stays with the slot, because the content may lie on another disk. An order
-// to overwrite stays until the operator gives the same order again. An intent whose format was disturbed also stays
-// with the slot.
+// If the operator ordered to overwrite content, the intent stays with the slot, because the content may lie on another
+// disk. The intent of an order to overwrite stays until the operator gives the same order again. An intent whose format
+// was disturbed also stays with the slot.
 func displaced(n, by *disk.Intent) bool {
 	was := n.Identity
 	if n.UUID == by.UUID || n.Doubt != "" || n.Over && !(by.Over && by.Was == n.Was) {
@@ -88,7 +90,8 @@ func (s Store) RecordLeft(uuid string) error {
 	return wrap(err, "cannot record that the disk of the intent %s has left its slot", uuid)
 }
 
-// markLeft records, for each intent for which has returns true, that the intent's disk has left its slot.
+// markLeft calls the function has for each intent. If the result is true, markLeft records that the intent's disk has
+// left its slot.
 func (s Store) markLeft(all []disk.Intent, has func(*disk.Intent) bool) error {
 	for _, n := range all {
 		if n.Left || !has(&n) {
@@ -116,12 +119,12 @@ func (s Store) End(uuid string) error {
 	return wrap(err, "cannot remove the intent")
 }
 
-// intents returns the formats whose end is not recorded. For an unreadable record, intents returns an error and an
-// intent in doubt with the UUID from the file name. An unreadable record therefore hides no other intent, and a
-// filesystem with its UUID does not count as complete.
+// intents returns the intents of all formats that have begun and not ended. For an unreadable record, intents returns
+// an error and an intent in doubt with the UUID from the file name. An unreadable record therefore hides no other
+// intent, and a filesystem with its UUID does not count as complete.
 func (s Store) intents() ([]disk.Intent, error) {
 	var all []disk.Intent
-	var first error // returned alone, because each error says what helps
+	var first error // only the first error is returned, because each error names its own remedy
 	list, err := os.ReadDir(s.intentDir())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

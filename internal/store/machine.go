@@ -67,8 +67,9 @@ func (s Store) First() bool {
 	return exists(s.firstFile())
 }
 
-// Start records to which worker the disks belong, before the daemon looks at the first disk. Start calls attached if it
-// has to record the attached disks: at the first start, and at the first start under another machine-id.
+// Start records the worker's machine-id and, if necessary, the attached disks, before the daemon looks at the first
+// disk. Start calls attached if it has to record the attached disks: at the first start, and at the first start under
+// another machine-id.
 func (s Store) Start(attached func() ([]disk.Identity, error)) error {
 	return wrap(s.start(attached), "cannot record which disks are attached at the first start, so no disk is formatted")
 }
@@ -119,9 +120,9 @@ func (s Store) KeepMachine() error {
 	return wrap(err, "cannot record that this is the same worker")
 }
 
-// Reset removes all records of the worker. After Reset, the next start of the daemon counts as its first. The list of
-// class directories stays, because the directories are part of this system. No other process may use the store during
-// Reset.
+// Reset removes all records of the worker. After Reset, the next start of the daemon counts as its first. Reset keeps
+// the list of class directories, because the directories are part of this system. No other process may use the store
+// during Reset.
 func (s Store) Reset() error {
 	err := os.MkdirAll(s.State, 0o700)
 	if err == nil {
@@ -139,7 +140,7 @@ func (s Store) Reset() error {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(s.State, e.Name())))
 		}
 	}
-	// Without the directory of accepts, no accept of the former worker remains valid.
+	// Reset also removes the operator's accepts on the former worker, so that none of them remains valid.
 	err = errors.Join(err, os.RemoveAll(filepath.Join(s.Runtime, string(acceptedDir))), syncDir(s.State))
 	return wrap(err, "cannot reset the state directory")
 }

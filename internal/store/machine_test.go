@@ -12,7 +12,7 @@ import (
 
 const builder, clone, third = "0f3b5c6d7e8f4a1b9c2d3e4f5a6b7c8d", "11111111222233334444555555555555", "99999999222233334444555555555555"
 
-// on returns the store of a worker with that machine-id. If id is empty, the worker has no machine-id.
+// on returns the Store of a worker with that machine-id. If id is empty, the worker has no machine-id.
 func on(t *testing.T, s Store, id string) Store {
 	t.Helper()
 	s.MachineID = filepath.Join(filepath.Dir(s.State), "machine-id")
@@ -26,7 +26,8 @@ func on(t *testing.T, s Store, id string) Store {
 	return s
 }
 
-// starts starts the daemon while the given disks are attached. starts reports whether the store asked for the disks.
+// starts calls Start, as the daemon does, while the given disks are attached. starts reports whether Start asked for
+// the attached disks.
 func starts(t *testing.T, s Store, boot string, attached ...*disk.Facts) (asked bool) {
 	t.Helper()
 	err := s.Start(func() (all []disk.Identity, err error) {
@@ -42,7 +43,7 @@ func starts(t *testing.T, s Store, boot string, attached ...*disk.Facts) (asked 
 	return asked
 }
 
-// holds returns what the records mean for a blank disk: "" for nothing, "off", "present" or "arrived".
+// holds returns the effect of the records on a blank disk: "off", "present", "arrived", or "" for none.
 func holds(s Store, f *disk.Facts, boot string) string {
 	switch st := standing(s, f, boot); {
 	case st.Formatting != "":
@@ -57,7 +58,7 @@ func holds(s Store, f *disk.Facts, boot string) string {
 	return "nothing"
 }
 
-// expect checks what the records mean for several disks.
+// expect checks the effect of the records on several disks (holds).
 func expect(t *testing.T, when string, s Store, boot string, want map[*disk.Facts]string) {
 	t.Helper()
 	for f, w := range want {
@@ -67,8 +68,8 @@ func expect(t *testing.T, when string, s Store, boot string, want map[*disk.Fact
 	}
 }
 
-// TestAnotherMachineID checks that a clone holds the disks of its first start, and that the records of the builder's
-// slots hold no disk. The holds last over boots until the operator decides whether the clone is the same worker.
+// TestAnotherMachineID checks that a clone of a machine holds the disks of its first start. The records of the original
+// machine must hold no disk. The holds last over boots until the operator decides whether the clone is the same worker.
 func TestAnotherMachineID(t *testing.T) {
 	seed, old := facts("vdb", 2, ""), facts("vdc", 3, "OLD")
 	was := made(t, seed.Identity("boot1"), old.Identity("boot1"))
@@ -102,7 +103,7 @@ func TestAnotherMachineID(t *testing.T) {
 	}
 	expect(t, "accepted, the next boot", s, "boot4", map[*disk.Facts]string{facts("vdd", 4, "NEW"): "nothing"})
 
-	// Each new machine-id counts, even if it changes at each boot.
+	// hotmount must treat each new machine-id as a new worker, even if the id changes at each boot.
 	s = on(t, s, third)
 	expect(t, "a third id", s, "boot5", map[*disk.Facts]string{later: "off"})
 	if !starts(t, s, "boot5", later) {
@@ -142,8 +143,8 @@ func TestKeepMachine(t *testing.T) {
 	}
 }
 
-// TestNoMachineID checks that nothing is formatted if the worker is unknown. A state without a machine-id keeps its
-// meaning.
+// TestNoMachineID checks that nothing is formatted if the worker is unknown. Records without a machine-id must have the
+// same effect as before.
 func TestNoMachineID(t *testing.T) {
 	f := facts("vdb", 2, "S1")
 	s := on(t, made(t), builder)
@@ -173,7 +174,7 @@ func TestFirstStart(t *testing.T) {
 		}
 	}
 	s = on(t, s, clone)
-	// The package's postinst makes this file, too.
+	// The package's postinst script makes this file, too.
 	if err := os.WriteFile(s.firstFile(), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +214,7 @@ func TestFirstStart(t *testing.T) {
 }
 
 // TestReset checks that only the class directories of the former worker remain. After a reset, even a very recent
-// accept is gone.
+// accept must be gone.
 func TestReset(t *testing.T) {
 	f, block := facts("vdb", 2, "S1"), facts("vdc", 3, "S2")
 	s := on(t, made(t, f.Identity("boot1")), builder)
@@ -254,15 +255,15 @@ func TestReset(t *testing.T) {
 	if all := s.Drivers(); len(all) > 0 {
 		t.Errorf("the drivers of the former worker: %v", all)
 	}
-	// A reset also succeeds without a state.
+	// Reset must also succeed without a state directory.
 	none := newStore(t)
 	if err := none.Reset(); err != nil || !none.First() {
 		t.Errorf("without a state directory: %v", err)
 	}
 }
 
-// TestUngive checks that a disk that was overwritten with a token does not count as a block volume any more. The other
-// records stay.
+// TestUngive checks that a disk that was overwritten with a token does not count as a block volume any more. The
+// records of other disks must stay.
 func TestUngive(t *testing.T) {
 	s := made(t)
 	one, two, other := facts("vdb", 2, "S1"), facts("vdc", 3, "S2"), facts("vdd", 4, "S1")
@@ -278,8 +279,8 @@ func TestUngive(t *testing.T) {
 	if standing(s, two, "boot2").Given == nil {
 		t.Error("not the one that was overwritten")
 	}
-	// A record of another disk with the same serial stays. The remaining records still prevent a format of this disk
-	// without an operator.
+	// A record of another disk with the same serial must stay. The remaining records must still prevent a format of
+	// this disk without an operator.
 	if left, err := s.Given(); err != nil || len(left) != 2 || left[0].WWN == "naa.1" || left[1].WWN == "naa.1" {
 		t.Errorf("%+v, %v", left, err)
 	}

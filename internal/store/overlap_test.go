@@ -9,7 +9,7 @@ import (
 )
 
 // TestFormatsOfOneDiskDoNotOverlap checks that two formats of one disk, known by its serial or its WWN, do not overlap.
-// The second format is refused until the first has ended or its disk is detached.
+// The second format must be refused until the first format has ended or its disk is detached.
 func TestFormatsOfOneDiskDoNotOverlap(t *testing.T) {
 	of := func(seq uint64, serial, wwn string) *disk.Facts {
 		f := facts("sda", seq, serial)
@@ -64,8 +64,8 @@ func TestFormatsOfOneDiskDoNotOverlap(t *testing.T) {
 	}
 }
 
-// TestWhatAWWNKeeps checks a disk without a serial. The records of an unfinished format and of content follow the
-// disk's WWN.
+// TestWhatAWWNKeeps checks that hotmount recognises a disk without a serial by its WWN. hotmount must find the records
+// of an unfinished format and of former content by the WWN.
 func TestWhatAWWNKeeps(t *testing.T) {
 	f := facts("sda", 1, "")
 	f.WWN = "naa.1"
@@ -99,7 +99,7 @@ func TestWhatAWWNKeeps(t *testing.T) {
 		t.Errorf("noted: %+v, %v", all, err)
 	}
 
-	// An accept applies to only one of two paths.
+	// An accept must apply to only one of two paths to a disk.
 	s = made(t, f.Identity("boot1"), moved.Identity("boot1"))
 	moved.SameWWN = []disk.Peer{{ID: f.ID, WWN: f.WWN}}
 	if err := s.Accept(&moved, "boot2", disk.Word{Reason: disk.ReasonPresent}); err != nil {

@@ -15,14 +15,15 @@ import (
 // scansAtOnce is how many disks may be read in full at the same time, by all processes of this node together.
 const scansAtOnce = 2
 
-// placeEvery is the time between two attempts to lock a place. hotmount polls because flock(2) can wait for only one
-// file, and does not end with a context. placeWord is the time between two reports that a reader still waits.
+// placeEvery is the time between two attempts to get the right to read a disk (a place). hotmount polls, because
+// flock(2) can wait for only one file, and a context cannot end its wait. placeWord is the time between two reports
+// that a reader still waits.
 const (
 	placeEvery = 100 * time.Millisecond
 	placeWord  = 10 * time.Second
 )
 
-// stallTimeout is how long a disk may keep a place without completing a read. Without the bound stalled, two disks on
+// stallTimeout is how long a process may keep its place without completing a read. Without stallTimeout, two disks on
 // dead storage would keep all other disks from being read.
 const stallTimeout = 30 * time.Second
 
@@ -37,9 +38,9 @@ type Place struct {
 	done bool
 }
 
-// ScanPlace waits for a place and returns it. A place ends with a call of Free or with the process. A reader loses its
-// place if it does not call Progress for 30 seconds. ScanPlace calls waiting when it begins to wait, and then every ten
-// seconds.
+// ScanPlace waits for a place and returns it. The place ends when Free is called, or when the process ends. A reader
+// loses its place if it does not call Progress for 30 seconds. ScanPlace calls the function waiting when it begins to
+// wait, and then every ten seconds.
 func (s Store) ScanPlace(ctx context.Context, waiting func()) (*Place, error) {
 	p := s.LaterPlace(waiting)
 	if err := p.Progress(ctx); err != nil {
@@ -54,8 +55,9 @@ func (s Store) LaterPlace(waiting func()) *Place {
 	return &Place{store: s, waiting: waiting}
 }
 
-// Progress reports that a read has ended. If the place was given away since the last call, Progress waits for another
-// place. If Progress returns an error, the caller has no place.
+// Progress notes that a read has ended, so that the caller keeps its place for another 30 seconds. If the caller has
+// lost its place since the last call, Progress waits for another place. If Progress returns an error, the caller has no
+// place.
 func (p *Place) Progress(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,7 +86,7 @@ func (p *Place) Reacquire(ctx context.Context) error {
 	return p.Progress(ctx)
 }
 
-// Free gives the place back. Free may be called more than once.
+// Free gives the right to read back. Free may be called more than once.
 func (p *Place) Free() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,7 +97,7 @@ func (p *Place) Free() {
 	p.release()
 }
 
-// giveAway gives the place away because no read has ended within the time stalled.
+// giveAway lets another process take the place, because no read has ended within stallTimeout.
 func (p *Place) giveAway() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,7 +137,7 @@ func (s Store) takePlace(ctx context.Context, waiting func()) (*os.File, error) 
 	}
 }
 
-// lockPlace locks the file of a place, or returns nil without an error if another process has the place.
+// lockPlace locks the file at the path. If another process has the lock, lockPlace returns nil without an error.
 func lockPlace(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestScanPlace checks that two readers may read their disks at the same time. A third reader waits until one of the
-// first two ends, and reports that it waits.
+// TestScanPlace checks that two readers may read their disks at the same time. A third reader must wait until one of
+// the first two ends, and must report that it waits.
 func TestScanPlace(t *testing.T) {
 	s := Store{Runtime: t.TempDir()}
 	var places []*Place
@@ -47,7 +47,7 @@ func TestScanPlace(t *testing.T) {
 	if err := <-done; err != nil || !waited.Load() {
 		t.Errorf("error %v, waited %v", err, waited.Load())
 	}
-	// A reader that reads once more waits like all other readers.
+	// A reader that reads its disk again must wait like all other readers.
 	fourth, err := s.ScanPlace(t.Context(), func() {})
 	if err != nil {
 		t.Fatal(err)
@@ -68,8 +68,8 @@ func TestScanPlace(t *testing.T) {
 	}
 }
 
-// TestScanPlaceOfAStalledDisk checks that a disk whose reads hang keeps its place for only half a minute. The disk gets
-// another place when the reads continue.
+// TestScanPlaceOfAStalledDisk checks that a disk whose reads hang keeps its place for only half a minute. When the
+// reads continue, the reader must wait for another place.
 func TestScanPlaceOfAStalledDisk(t *testing.T) {
 	s := Store{Runtime: t.TempDir()}
 	synctest.Test(t, func(t *testing.T) {
@@ -114,7 +114,8 @@ func TestScanPlaceOfAStalledDisk(t *testing.T) {
 	})
 }
 
-// TestALongWaitForAPlace checks that a reader keeps the place for which it has waited longer than stalled.
+// TestALongWaitForAPlace checks that a reader keeps its place even if it has waited for the place longer than
+// stallTimeout.
 func TestALongWaitForAPlace(t *testing.T) {
 	s := Store{Runtime: t.TempDir()}
 	synctest.Test(t, func(t *testing.T) {

@@ -22,7 +22,7 @@ func (s Store) Publish(lines []disk.Line) error {
 		err = os.WriteFile(tmp, append(data, '\n'), 0o600)
 	}
 	if err == nil {
-		// The daemon's umask does not suit this file, which every user may read.
+		// Every user may read this file, whatever the daemon's umask is.
 		err = os.Chmod(tmp, 0o644)
 	}
 	if err == nil {

@@ -11,7 +11,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestPublished checks that every user may read the file, whatever the daemon's umask is.
+// TestPublished checks that every user may read the published status, whatever the daemon's umask is.
 func TestPublished(t *testing.T) {
 	s := Store{Runtime: t.TempDir()}
 	if lines, err := s.Published(); err != nil || len(lines) != 0 {

@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The reserve is space on the filesystem of the state directory, which is usually the root filesystem. The reserve
-// consists of small files, because a filesystem may also run out of inodes. A mount point needs two inodes and a block.
-// XFS makes no inode if less than 200 KiB is free.
+// The reserve is space that hotmount occupies in advance on the filesystem of the state directory, usually the root
+// filesystem. The reserve consists of small files, because a filesystem may also run out of inodes. A mount point needs
+// two inodes and a block. XFS makes no inode if less than 200 KiB is free.
 const (
 	reserveFiles = 64
 	reserveSize  = 64 << 10
 )
 
-// WithReserve calls do. If do fails because the filesystem is full, WithReserve gives the reserve back and calls do
-// again. After do, WithReserve takes as much of the reserve again as the free space allows.
+// WithReserve calls do. If do fails because the filesystem is full, WithReserve frees the reserve and calls do again.
+// After the second call, WithReserve occupies as much of the reserve again as the free space allows.
 func (s Store) WithReserve(do func() error) error {
 	err := do()
 	if !errors.Is(err, unix.ENOSPC) {
@@ -30,7 +30,7 @@ func (s Store) WithReserve(do func() error) error {
 		return err // the reserve was never taken
 	}
 	defer dir.Close()
-	// The lock keeps other hotmount processes from taking the free space.
+	// The lock keeps other hotmount processes from occupying the freed space.
 	if lockErr := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX); lockErr != nil {
 		return errors.Join(err, lockErr)
 	}
@@ -47,9 +47,9 @@ func (s Store) WithReserve(do func() error) error {
 	return err
 }
 
-// Recover repeats the check of a state directory that was full. If there is plenty of room, Recover also takes the
-// missing part of the reserve. Recover does nothing while another process uses the reserve, because space that was
-// given back would count as room. Recover reports no error, because its next call tries again.
+// Recover checks whether a state directory that was full can be written again. If enough space is free (hasRoom),
+// Recover also occupies the missing part of the reserve. Recover does nothing while another process uses the reserve,
+// because the freed reserve would count as free space. Recover reports no error, because its next call tries again.
 func (s Store) Recover() {
 	if makeSynced(s.reserveDir()) != nil {
 		return
@@ -78,7 +78,8 @@ func (s Store) Recover() {
 	takeAll(missing)
 }
 
-// hasRoom reports whether there is plenty of room for the reserve. A filesystem that does not count inodes has 0 Files.
+// hasRoom reports whether four times the size of the reserve is free, in bytes and in inodes. Files is 0 for a
+// filesystem that does not count inodes.
 func hasRoom(st *unix.Statfs_t) bool {
 	return st.Bavail*uint64(st.Bsize) >= 4*reserveFiles*reserveSize && (st.Files == 0 || st.Ffree >= 4*reserveFiles)
 }
@@ -98,20 +99,20 @@ func takeAll(paths []string) {
 	}
 }
 
-// unwritable returns in words why nothing can be written to the filesystem now, or "" if no reason is visible. Space
-// that is reserved for root does not count as room.
+// unwritable describes why nothing can be written to the filesystem now, or returns "" if no reason is visible. Space
+// that the filesystem reserves for root does not count as free.
 func unwritable(st *unix.Statfs_t) string {
 	switch {
 	case st.Flags&unix.ST_RDONLY != 0:
 		return "the directory is read-only now"
-	// A filesystem that does not count inodes, such as Btrfs, has 0 Files.
+	// Files is 0 for a filesystem that does not count inodes, such as Btrfs.
 	case st.Bavail*uint64(st.Bsize) < 512<<10, st.Files != 0 && st.Ffree < 2:
 		return "the filesystem of the directory is full now"
 	}
 	return ""
 }
 
-// fullFile returns the path of a file that exists if the last check found no room.
+// fullFile returns the path of a file that exists if the last check found the filesystem full.
 func (s Store) fullFile() string { return filepath.Join(s.Runtime, "state-full") }
 
 func (s Store) reserveDir() string { return filepath.Join(s.State, "reserve") }

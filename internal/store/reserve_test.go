@@ -12,7 +12,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// kept returns how many files of the reserve exist in full size.
+// kept returns how many files of the reserve exist and have their full size.
 func kept(t *testing.T, s Store) (n int) {
 	t.Helper()
 	for i := range reserveFiles {
@@ -26,7 +26,8 @@ func kept(t *testing.T, s Store) (n int) {
 	return n
 }
 
-// TestReserve checks that the reserve is given back only if the filesystem is full, and is taken again afterwards.
+// TestReserve checks that hotmount frees the reserve only if the filesystem is full, and occupies the reserve again
+// afterwards.
 func TestReserve(t *testing.T) {
 	s := made(t)
 	full := fmt.Errorf("cannot make it: %w", unix.ENOSPC)
@@ -74,8 +75,8 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// TestRecover checks that a file that a crash has cut is completed. On a small filesystem no reserve is taken
-// (TestFullRoot in internal/daemon).
+// TestRecover checks that Recover completes a file of the reserve that a crash has cut short. TestFullRoot in
+// internal/daemon checks that a small filesystem gets no reserve.
 func TestRecover(t *testing.T) {
 	s := made(t)
 	s.Recover()
@@ -89,8 +90,8 @@ func TestRecover(t *testing.T) {
 	Store{State: t.TempDir() + "/none"}.Recover()
 }
 
-// TestRecoverWaits checks that Recover does not take space back before the step that needs the space has ended. The
-// space given back does not count as room for a format.
+// TestRecoverWaits checks that Recover does not occupy freed space while another step still needs the space. The freed
+// space must not count as free space for a format.
 func TestRecoverWaits(t *testing.T) {
 	s := made(t)
 	s.Recover()
@@ -116,8 +117,7 @@ func TestRecoverWaits(t *testing.T) {
 	}
 }
 
-// TestRoomy checks that the reserve is taken only if four times the size of the reserve is free, in bytes and in
-// inodes.
+// TestRoomy checks that hasRoom requires four times the size of the reserve, in bytes and in inodes.
 func TestRoomy(t *testing.T) {
 	for want, all := range map[bool][]unix.Statfs_t{
 		true:  {{Bsize: 4096, Bavail: 4096, Files: 512, Ffree: 256}, {Bsize: 4096, Bavail: 4096}},
@@ -131,8 +131,8 @@ func TestRoomy(t *testing.T) {
 	}
 }
 
-// TestFullEnds checks that a full filesystem stops formatting until a check succeeds. No record counts as missing while
-// the filesystem is full.
+// TestFullEnds checks that a full state directory stops formatting until Check succeeds. A full state directory must
+// not count as the loss of a record.
 func TestFullEnds(t *testing.T) {
 	s := made(t)
 	if err := replace(s.fullFile(), nil, false); err != nil {
@@ -162,8 +162,8 @@ func TestUnwritable(t *testing.T) {
 	}
 }
 
-// TestGapWords checks that the first failure stays recorded with its time. The text of the failure also says that its
-// cause has ended.
+// TestGapWords checks that the first failed write stays recorded with its time. The recorded text must also state that
+// the directory can be written again.
 func TestGapWords(t *testing.T) {
 	s := made(t)
 	_ = s.failed(errors.New("no space left\non device"))

@@ -7,8 +7,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Runs calls change with the record of each UUID, or an empty record if the UUID has none. Runs durably records the
-// results.
+// Runs calls the function change with the running-time record of each UUID, or with an empty record if there is none.
+// Runs durably saves the records that change returns.
 func (s Store) Runs(uuids []string, change func(disk.Running) disk.Running) error {
 	err := s.locked(func() error {
 		all, err := readList[disk.Running](s.runningFile())

@@ -32,17 +32,16 @@ func (s Store) SaveDirectories(st *disk.Settings, former ...string) error {
 	return wrap(s.save(s.directoriesFile(), dirs), "cannot record the class directories")
 }
 
-// keptHead and keptVersion are the first line of the last good settings, and keptEnd is the last line. A file without
-// the last line is incomplete.
+// keptHead and keptVersion are the first line of the file with the last good settings, and keptEnd is its last line. A
+// settings file without the last line is incomplete.
 const (
 	keptHead    = "# hotmount's last good settings, version "
 	keptVersion = "1"
 	keptEnd     = "# end\n"
 )
 
-// KeepSettings durably records a configuration file with settings that were loaded without a fault. A failure of
-// KeepSettings is not a gap in the record of formats, because only a start with a faulty configuration needs the kept
-// settings.
+// KeepSettings durably saves the text of a configuration file that the daemon loaded without a fault. A failure of
+// KeepSettings does not stop formatting, because only a start with a faulty configuration needs the kept settings.
 func (s Store) KeepSettings(text string) error {
 	text = keptHead + keptVersion + "\n" + text + keptEnd
 	if old, err := readFile(s.keptFile()); err == nil && string(old) == text {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestKeptSettings checks that a file that is incomplete or of another version is not used.
+// TestKeptSettings checks that hotmount does not use a settings file that is incomplete or of another version.
 func TestKeptSettings(t *testing.T) {
 	s := made(t)
 	if path, err := s.KeptSettings(); path != "" || !errors.Is(err, fs.ErrNotExist) {
@@ -29,7 +29,7 @@ func TestKeptSettings(t *testing.T) {
 	if err != nil || !strings.Contains(string(whole), "\nsettle: 1s\n") {
 		t.Fatalf("%q, %v", whole, err)
 	}
-	// The same settings are not written again. Other settings are written.
+	// KeepSettings must not write the same settings again. KeepSettings must write other settings.
 	if err := s.KeepSettings("settle: 1s\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestKeptSettings(t *testing.T) {
 	}
 }
 
-// TestSettingsThatCannotBeKept checks that a failure to keep the settings is not a gap in the record of formats.
+// TestSettingsThatCannotBeKept checks that formatting continues if hotmount cannot keep the settings.
 func TestSettingsThatCannotBeKept(t *testing.T) {
 	s := made(t)
 	if err := os.Mkdir(s.keptFile(), 0o700); err != nil {

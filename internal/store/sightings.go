@@ -31,7 +31,8 @@ func (s Store) Remember(seen []disk.Sighting) error {
 	return wrap(err, "cannot record which filesystem lies on which disk")
 }
 
-// merge adds the sightings in seen to all. The result has one sighting for each filesystem. merge may change all.
+// merge adds the new sightings in seen to the list all. The result has one sighting for each filesystem. merge may
+// change the list all in place.
 func merge(all, seen []disk.Sighting) []disk.Sighting {
 	for _, n := range seen {
 		i := slices.IndexFunc(all, func(o disk.Sighting) bool { return o.UUID == n.UUID })
@@ -46,7 +47,8 @@ func merge(all, seen []disk.Sighting) []disk.Sighting {
 	return all
 }
 
-// dropRenamed removes the records of refused disks whose filesystem now has a UUID of its own.
+// dropRenamed removes the records of disks that were refused because of their UUID, if the filesystem now has its own
+// UUID.
 func (s Store) dropRenamed(seen []disk.Sighting) error {
 	// If the state is unreadable, dropRenamed has nothing to drop. Records.Lost reports the error.
 	if _, err := s.load(); err != nil {
@@ -59,8 +61,8 @@ func (s Store) dropRenamed(seen []disk.Sighting) error {
 
 // markFull makes a file for each filesystem that fills its disk, and removes all other such files. markFull serves
 // udev/90-hotmount.rules. The name of a file has the filesystem's UUID and the size of its disk in sectors of 512
-// bytes, as in sysfs. The files are not synced. If a file is lost, the udev rule only leads to one more check whether
-// the filesystem fills its disk.
+// bytes, as in sysfs. markFull does not sync the files. If a file is lost, the udev rule only leads to one more check
+// whether the filesystem fills its disk.
 func (s Store) markFull(all []disk.Sighting) error {
 	dir, want := filepath.Join(s.State, "full"), map[string]bool{}
 	for _, n := range all {
@@ -84,8 +86,8 @@ func (s Store) markFull(all []disk.Sighting) error {
 	return err
 }
 
-// Note durably records content that was found on disks and is not mounted. If Left is set, Note records that the
-// content is gone. Remember, and not Note, records filesystems that are mounted.
+// Note durably records content that was found on disks and is not mounted. If Left is set in an element of found, Note
+// records that the content is gone. Remember, and not Note, records filesystems that are mounted.
 func (s Store) Note(found []disk.Sighting) error {
 	return wrap(s.locked(func() error { return s.note(found, true) }), "cannot record what lies on which disk")
 }
@@ -118,9 +120,9 @@ func (s Store) note(found []disk.Sighting, add bool) error {
 	return saveList(s, s.notedFile(), all)
 }
 
-// GiveUp durably records that the filesystem's disk has left and will not come back, though nobody saw it leaving. The
-// record keeps its other fields and its position. Because of the position, content that was found later in the slot
-// still counts as later.
+// GiveUp durably records that the filesystem's disk will not come back, although hotmount did not notice its removal.
+// GiveUp changes neither the other fields of the record nor its position in the list. Because of the position, content
+// that was found in the slot afterwards still counts as later.
 func (s Store) GiveUp(uuid string) error {
 	err := s.locked(func() error {
 		all, err := s.Sightings()

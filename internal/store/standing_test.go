@@ -19,7 +19,7 @@ func standingDisk() *disk.Facts {
 	}
 }
 
-// TestWasMounted checks that a filesystem counts as unmounted by hand only if it was found mounted during this
+// TestWasMounted checks that a filesystem counts as unmounted by hand only if hotmount found it mounted during this
 // attachment.
 func TestWasMounted(t *testing.T) {
 	mounted := time.Unix(1700000000, 0).UTC()
@@ -50,8 +50,8 @@ func TestWasMounted(t *testing.T) {
 	}
 }
 
-// TestOnRecord checks whether the filesystem was last mounted from this disk, in any attachment. The size of the disk
-// may have changed since the mount, but a disk without a serial may only have grown.
+// TestOnRecord checks that hotmount knows whether a filesystem was last mounted from this disk, in any attachment. A
+// disk with a serial may have changed its size since the mount, and a disk without a serial may only have grown.
 func TestOnRecord(t *testing.T) {
 	type change = func(*disk.Facts)
 	bare := func(f *disk.Facts) { f.Serial = "" }
@@ -91,8 +91,8 @@ func TestOnRecord(t *testing.T) {
 	}
 }
 
-// TestVolume checks that the class of a filesystem is known on any disk until the operator frees the filesystem. An
-// accept for another reason does not free the filesystem.
+// TestVolume checks that hotmount knows the class of a filesystem on any disk until the operator accepts a change of
+// the class. An accept for another reason must not free the filesystem from its class.
 func TestVolume(t *testing.T) {
 	s, f := Store{State: t.TempDir(), Runtime: t.TempDir()}, standingDisk()
 	if _, err := s.Init(nil); err != nil {
@@ -152,7 +152,7 @@ func TestVolume(t *testing.T) {
 	}
 }
 
-// TestKept checks for each hold whether it lasts beyond the attachment. Each hold ends with an accept.
+// TestKept checks for each hold whether it lasts beyond the attachment. Each hold must end with an accept.
 func TestKept(t *testing.T) {
 	s, f := Store{State: t.TempDir(), Runtime: t.TempDir()}, standingDisk()
 	if _, err := s.Init(nil); err != nil {
@@ -216,7 +216,7 @@ func TestKept(t *testing.T) {
 	if st := standing(); st.Unmounted != "" || st.Remount {
 		t.Errorf("taken back: %q", st.Unmounted)
 	}
-	// After an accept, a released filesystem stays on record as to be mounted again, until it is mounted.
+	// After an accept, the record must state that the released filesystem is to be mounted again.
 	f.Standing.WasMounted = time.Unix(1700000000, 0)
 	if err := errors.Join(s.KeepUnmounted(f, disk.ReasonReleased), s.Accept(f, "boot1", disk.Word{})); err != nil {
 		t.Fatal(err)
@@ -232,8 +232,8 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestTwinWithoutSerial checks disks that no serial distinguishes. Any of these disks except the disk on record may be
-// the twin.
+// TestTwinWithoutSerial checks two disks that have the same filesystem UUID and no serial. Any disk except the disk on
+// record may be the refused copy (the twin).
 func TestTwinWithoutSerial(t *testing.T) {
 	s, f := Store{State: t.TempDir(), Runtime: t.TempDir()}, standingDisk()
 	if _, err := s.Init(nil); err != nil {
@@ -269,7 +269,7 @@ func TestTwinWithoutSerial(t *testing.T) {
 			t.Errorf("%s: twin %v", name, got)
 		}
 	}
-	// The test makes no look between the two steps, because an accept can come at any time.
+	// The test accepts the disk without a new look, because an accept can come at any time.
 	if err := s.Accept(&twin, "boot1", disk.Word{Reason: disk.ReasonTwin}); err != nil {
 		t.Fatal(err)
 	}
@@ -278,8 +278,8 @@ func TestTwinWithoutSerial(t *testing.T) {
 	}
 }
 
-// TestLastOn checks a filesystem that appears on a disk with another serial, and is known to come from the first disk.
-// A serial that is cut, or that another bus does not show, does not count as a different serial.
+// TestLastOn checks that hotmount knows on which disk a filesystem was before, if the filesystem appears on a disk with
+// another serial. A serial that is cut, or that another bus does not show, must not count as a different serial.
 func TestLastOn(t *testing.T) {
 	const long = "20-bytes-of-a-serial"
 	for name, tt := range map[string]struct {
@@ -312,8 +312,8 @@ func TestLastOn(t *testing.T) {
 	}
 }
 
-// TestBeside checks a disk that was already attached when the disk on record left. A disk that was beside the disk on
-// record is another disk, whatever its serial is.
+// TestBeside checks a filesystem on a disk that was already attached when the disk on record was removed. Two disks
+// that were attached at the same time must count as different disks, whatever their serials are.
 func TestBeside(t *testing.T) {
 	part := func(number uint32) func(*disk.Facts) {
 		return func(f *disk.Facts) { f.Seq, f.Slot = disk.PartitionSeq(14, number), "pci-0000:06:00.0-part1" }
@@ -352,8 +352,8 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// TestElsewhere checks content that appears in another slot in the same boot. Content in another slot may be a copy if
-// the disk on record was not seen leaving and a serial is missing.
+// TestElsewhere checks a filesystem that appears in another slot in the same boot. The filesystem may be a copy if
+// hotmount did not notice the removal of the disk on record, and a serial is missing.
 func TestElsewhere(t *testing.T) {
 	for name, tt := range map[string]struct {
 		boot string
@@ -387,15 +387,15 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
-// TestIntentOfAnotherDisk checks that content that an intent names belongs to the intent only on the intent's own disk.
-// A copy made on the host also has the half-made filesystem, and the content that was to be overwritten.
+// TestIntentOfAnotherDisk checks that an intent applies only to its own disk, and not to a copy of the disk. A copy of
+// the disk has the same half-made filesystem, and the same content that was to be overwritten.
 func TestIntentOfAnotherDisk(t *testing.T) {
 	tests := []struct {
 		name string
 		over bool
 		boot string
 		put  func(*disk.Facts)
-		want bool // doubt
+		want bool // whether the intent is in doubt
 	}{
 		{"this attachment", false, "boot1", func(*disk.Facts) {}, false},
 		{"this attachment, grown meanwhile", false, "boot1", func(f *disk.Facts) { f.Size++ }, false},
@@ -432,8 +432,8 @@ func TestIntentOfAnotherDisk(t *testing.T) {
 	}
 }
 
-// TestBefore checks a disk on which a filesystem lay at some time since the disk was attached. Only an accept for
-// ReasonBefore ends the hold, and the accept does not apply to the next filesystem.
+// TestBefore checks that hotmount holds a disk on which it saw another filesystem since the disk was attached. Only an
+// accept for ReasonBefore must end the hold, and the accept must not apply to the next filesystem.
 func TestBefore(t *testing.T) {
 	s, f := Store{State: t.TempDir(), Runtime: t.TempDir()}, standingDisk()
 	if _, err := s.Init(nil); err != nil {
@@ -491,8 +491,8 @@ func TestBefore(t *testing.T) {
 	}
 }
 
-// TestIntentIsFoundAgain checks that the intent of a disk is found after the disk was attached again. The intent is
-// also found if udev knows only the filesystem's UUID.
+// TestIntentIsFoundAgain checks that hotmount finds the intent of a disk after the disk was attached again. hotmount
+// must also find the intent if udev knows only the filesystem's UUID.
 func TestIntentIsFoundAgain(t *testing.T) {
 	f := standingDisk()
 	tests := []struct {
@@ -523,7 +523,7 @@ func TestIntentIsFoundAgain(t *testing.T) {
 	}
 }
 
-// TestAGapLasts checks that a failed write to the state directory stays known over a boot, until an accept.
+// TestAGapLasts checks that hotmount remembers a failed write to the state directory over a boot, until Init runs.
 func TestAGapLasts(t *testing.T) {
 	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
 	initialise := func() {
@@ -568,7 +568,7 @@ func TestHolders(t *testing.T) {
 	}
 }
 
-// TestKeptByManyAtOnce checks that all records exist after several processes have recorded at once.
+// TestKeptByManyAtOnce checks that no record is lost if several processes write records at once.
 func TestKeptByManyAtOnce(t *testing.T) {
 	s := made(t)
 	var all sync.WaitGroup
@@ -587,8 +587,8 @@ func TestKeptByManyAtOnce(t *testing.T) {
 	}
 }
 
-// TestNextInASlot checks intents without a serial. Only the slot identifies an intent without a serial, and another
-// disk can be in that slot.
+// TestNextInASlot checks the intents of disks without a serial. Only the slot identifies the disk of an intent without
+// a serial, and another disk can be in that slot now.
 func TestNextInASlot(t *testing.T) {
 	const first, second = "aaaaaaaa-0000-4000-8000-000000000001", "bbbbbbbb-0000-4000-8000-000000000002"
 	const old = "cccccccc-0000-4000-8000-000000000003"
@@ -663,7 +663,7 @@ func TestNextInASlot(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
 		}
 	}
-	// The cases show which intents lose their slot to a later format, and which keep their slot.
+	// A later format in the same slot must end the claim of some intents to the slot, but not of others.
 	blank, overwrites := intent(second, at(13, here, "")), intent(second, at(13, here, ""), over)
 	for name, tt := range map[string]struct {
 		former, by disk.Intent
@@ -692,8 +692,8 @@ func TestNextInASlot(t *testing.T) {
 	}
 }
 
-// TestLeave checks an intent after the content of the disk in its slot was accepted. The intent waits for the disk with
-// its UUID, and keeps all its fields.
+// TestLeave checks an intent after the operator has accepted the content of the disk in the intent's slot. The intent
+// must wait for the disk with its UUID, and must keep all its fields.
 func TestLeave(t *testing.T) {
 	const uuidA, uuidB = "aaaaaaaa-0000-4000-8000-000000000001", "bbbbbbbb-0000-4000-8000-000000000002"
 	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
@@ -712,8 +712,8 @@ func TestLeave(t *testing.T) {
 	}
 }
 
-// TestIntentsAtOnce checks that many disks can be formatted at once, each by its own process. One format may end while
-// another begins. An intent that ends while the intents are read is not a fault of the state directory.
+// TestIntentsAtOnce checks that many disks can be formatted at once, each by its own process. An intent that ends while
+// the intents are read must not count as a fault of the state directory.
 func TestIntentsAtOnce(t *testing.T) {
 	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
 	if _, err := s.Init(nil); err != nil {
@@ -745,8 +745,8 @@ func TestIntentsAtOnce(t *testing.T) {
 	}
 }
 
-// TestTwinRenamed checks that a refused disk that got its own UUID is not a twin any more. Another disk with the former
-// UUID is not a twin either.
+// TestTwinRenamed checks that hotmount no longer refuses a copied filesystem (a twin) that has got its own UUID.
+// Another disk with the former UUID must also not count as a twin.
 func TestTwinRenamed(t *testing.T) {
 	s := made(t)
 	const other = "0b7bf53a-6f0c-4a4c-a2c0-6c1f1d2c8c11"
@@ -815,9 +815,9 @@ func TestTwinRenamed(t *testing.T) {
 	check("when it has another itself, and no serial", "boot5", false)
 }
 
-// TestTwinOfOneSerial checks two disks with one serial and one filesystem. The slot shows which of the two is on
-// record, until that disk is seen leaving or another attachment is in its slot. If only one of the disks is attached,
-// the slot does not show which disk is attached.
+// TestTwinOfOneSerial checks two disks with the same serial and the same filesystem UUID. The slot shows which disk is
+// on record, until hotmount notices the removal of that disk, or another attachment in that slot. If only one of the
+// two disks is attached after a boot, its slot does not show which disk it is.
 func TestTwinOfOneSerial(t *testing.T) {
 	s := made(t)
 	f, copied := facts("vdb", 2, "S1"), facts("vdc", 3, "S1")

@@ -1,6 +1,7 @@
-// Package store keeps what cannot be derived from the disks, systemd and the kernel. Package store has two stores. The
-// state directory (/var/lib/hotmount) is synced and survives reboots. The runtime directory (/run/hotmount) survives
-// restarts of the service, but not a reboot. The key of the runtime records is the disk sequence number.
+// Package store keeps the facts that hotmount cannot derive from the disks, systemd and the kernel. Package store has
+// two stores. The state directory (/var/lib/hotmount) is synced and survives reboots. The runtime directory
+// (/run/hotmount) survives restarts of the service, but not a reboot. The file of a record about one attachment is
+// named for the disk sequence number.
 package store
 
 import (
@@ -36,8 +37,8 @@ const version = 1
 // Nothing may be formatted until the directory is initialised.
 var ErrLost = errors.New("the state directory is not initialised" + disk.Helps + "hotmount state init")
 
-// Store gives access to the two stores. Several processes may call the methods of Store at once. A file is always
-// replaced as a whole, and a change that depends on the old content takes a lock.
+// Store gives access to the state directory and the runtime directory. Several processes may call the methods of Store
+// at once. A file is always replaced as a whole, and a change that depends on the old content takes a lock.
 type Store struct {
 	State   string
 	Runtime string
@@ -57,19 +58,20 @@ type state struct {
 	// Machine is the machine-id of the worker to which the records belong, or empty if the daemon has not recorded it
 	// yet.
 	Machine string `json:"machine,omitempty"`
-	// Arrival has the disks of the first start under another machine-id, without disks that were accepted later, or is
-	// nil if the machine-id never changed.
+	// Arrival has the disks of the first start under another machine-id, without disks that were accepted later.
+	// Arrival is nil if the machine-id never changed.
 	Arrival *arrival `json:"arrival,omitempty"`
 	// Present has the disks that were attached when hotmount was installed or reinstalled, without disks that were
 	// accepted later.
 	Present []disk.Identity `json:"present"`
 	// Braked has the disks that were attached while the format limit was reached, without disks that were accepted
-	// later. The newest disk is last.
+	// later. The disk that was added last is at the end.
 	Braked []disk.Identity `json:"braked,omitempty"`
 	// Twins has the disks that were refused because another disk had the same UUID, without disks that were accepted
-	// later. The newest disk is last.
+	// later. The disk that was added last is at the end.
 	Twins []identity.Twin `json:"twins,omitempty"`
-	// Used has the disks that another program used, without disks that were accepted later. The newest disk is last.
+	// Used has the disks that another program used, without disks that were accepted later. The disk that was added
+	// last is at the end.
 	Used []disk.Use `json:"used,omitempty"`
 	// Drivers has the names of the storage drivers that were seen on this worker, sorted.
 	Drivers []string `json:"drivers,omitempty"`
@@ -78,9 +80,9 @@ type state struct {
 func (s Store) stateFile() string { return filepath.Join(s.State, "state.json") }
 
 // Init initialises the state directory with the disks that are attached now. In an initialised directory, the content
-// stays, and Init adds the attached disks only if the package was removed or the first start is still to come. made
-// reports whether Init recorded the disks. If Init returns no error, the directory is writable and earlier failures are
-// forgotten.
+// stays, and Init adds the attached disks only if the package was removed or the first start is still to come. The
+// result made reports whether Init recorded the disks. If Init returns no error, the directory is writable and earlier
+// failures are forgotten.
 func (s Store) Init(present []disk.Identity) (made bool, err error) {
 	_, err = s.load()
 	if err != nil && !errors.Is(err, ErrLost) {
@@ -105,7 +107,7 @@ func (s Store) Init(present []disk.Identity) (made bool, err error) {
 			}
 			st.Version, st.Present = version, present
 			if st.Machine == "" {
-				st.Machine, _ = s.machine() // if the id is unknown now, a start of the daemon records it
+				st.Machine, _ = s.machine() // if the machine-id is unknown now, the daemon records it at a later start
 			}
 			return writeJSON(s.stateFile(), st, true)
 		})
@@ -122,7 +124,8 @@ func (s Store) Init(present []disk.Identity) (made bool, err error) {
 	return made, err
 }
 
-// Exists reports whether the state directory exists. Only the package's installation and InitState make it.
+// Exists reports whether the state directory exists. Only the installation of the package and InitState make the state
+// directory.
 func (s Store) Exists() bool { return exists(s.State) }
 
 // Removed reports whether the package was removed since Init. Disks that were attached while the package was removed
@@ -134,9 +137,9 @@ func (s Store) Removed() bool {
 
 func (s Store) removedFile() string { return filepath.Join(s.State, "removed") }
 
-// Check reports whether the state directory can be written, by writing to it. If the directory cannot be written,
-// nothing is formatted until Init runs. If the filesystem was only full, no record is lost, so formatting continues
-// after a Check that succeeds.
+// Check writes a file to the state directory, and returns an error if the write fails. If the directory cannot be
+// written, nothing is formatted until Init runs. If the filesystem is only full, no record is lost, and formatting
+// continues after the next Check that succeeds.
 func (s Store) Check() error {
 	path := filepath.Join(s.State, "check")
 	err := replace(path, make([]byte, 4*evidenceSize), true)
@@ -196,8 +199,7 @@ func (s Store) failure() error {
 	return s.gap(string(text))
 }
 
-// gap returns the error of the first failed write, which says when the write failed, and whether writing is possible
-// now.
+// gap returns an error that reports the first failed write, its time, and whether the directory can be written now.
 func (s Store) gap(text string) error {
 	at := "earlier"
 	if info, err := os.Stat(s.failedFile()); err == nil {
@@ -233,7 +235,8 @@ func (s Store) load() (state, error) {
 	return st, nil
 }
 
-// Memory is the content of the stores. The part from the state directory is a snapshot of one moment.
+// Memory is the content of the state directory and the runtime directory. Load reads the state directory, and Standing
+// reads the runtime directory.
 type Memory struct {
 	identity.Records
 	// Drivers is the result of Store.Drivers.
@@ -241,8 +244,8 @@ type Memory struct {
 	store   Store
 }
 
-// Load reads the state directory for the given boot. Memory.Lost has the error if a part is unreadable, which does not
-// prevent mounting.
+// Load reads the state directory for the given boot. If a record is unreadable, Memory.Lost has the error. An
+// unreadable record stops formatting, but not mounting.
 func (s Store) Load(boot string, e *Expectations) Memory {
 	m := Memory{store: s, Records: identity.Records{Boot: boot}}
 	var errs [8]error
@@ -265,7 +268,7 @@ func (s Store) Load(boot string, e *Expectations) Memory {
 	return m
 }
 
-// Standing returns the disk's standing according to the stores.
+// Standing returns what is on record about the disk and its attachment.
 func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 	return m.Records.Standing(f, m.store.attachment(f.Seq))
 }
@@ -287,7 +290,7 @@ func (s Store) Accept(f *disk.Facts, boot string, w disk.Word) error {
 		return errors.Join(err, s.KeepUnmounted(f, ""))
 	}
 	// Without a record, a daemon that starts before the disk is mounted again would assume that the disk was unmounted
-	// by hand. The running daemon knows that the disk is to be mounted, even if it cannot write the record.
+	// by hand. The running daemon knows that the disk is to be mounted, even if the record cannot be written.
 	if s.KeepUnmounted(f, remount) != nil {
 		err = errors.Join(err, s.KeepUnmounted(f, ""))
 	}

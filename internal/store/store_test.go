@@ -71,7 +71,7 @@ func TestALostStoreFormatsNothing(t *testing.T) {
 	if got := standing(s, facts("vdb", 1, ""), "b"); got.Formatting == "" {
 		t.Error("with an unreadable intent: may be formatted")
 	}
-	// Both the unreadable intent and the readable intents stay.
+	// The unreadable intent must not hide the readable intents.
 	broken, other := facts("vdb", 1, ""), facts("vdc", 2, "S")
 	broken.Udev = disk.Udev{Initialized: true, FSUUID: uuid, FSType: "xfs", FSUsage: "filesystem"}
 	intent := disk.Intent{UUID: "11111111-2222-4333-8444-555555555555", Identity: other.Identity("b"), Doubt: "somebody was at work"}
@@ -193,8 +193,8 @@ func TestPresentUntilAccepted(t *testing.T) {
 	}
 }
 
-// TestAWordIsForOneDisk checks several disks with the same serial, because virtio cuts serials to 20 characters. Only
-// the accepted disk leaves the list.
+// TestAWordIsForOneDisk checks an accept for one of several disks with the same serial, because virtio cuts serials to
+// 20 characters. Accept must remove only the accepted disk from the list.
 func TestAWordIsForOneDisk(t *testing.T) {
 	one, two := facts("vdb", 2, "S1"), facts("vdc", 3, "S1")
 	two.Slot = "pci-2"
@@ -211,8 +211,8 @@ func TestAWordIsForOneDisk(t *testing.T) {
 	}
 }
 
-// TestAWordIsForWhatWasTold checks that an accept ends only the record that it names. Several accepts are valid at the
-// same time. A file that an older version of hotmount wrote lifts no hold.
+// TestAWordIsForWhatWasTold checks that an accept ends only a hold for the same reason. Several accepts for one disk
+// must be valid at the same time. The file of accepts of an older version of hotmount must end no hold.
 func TestAWordIsForWhatWasTold(t *testing.T) {
 	f := facts("vdb", 2, "S1")
 	f.Udev = disk.Udev{Initialized: true, FSUsage: "filesystem", FSType: "xfs", FSUUID: uuid}
@@ -263,8 +263,8 @@ func TestAWordIsForWhatWasTold(t *testing.T) {
 	}
 }
 
-// TestAcceptWithoutRoom checks an accept after an unmount. If the accept cannot be recorded, Accept removes the record
-// of the unmount.
+// TestAcceptWithoutRoom checks an accept after an unmount. If Accept cannot write the new record, Accept must remove
+// the record of the unmount.
 func TestAcceptWithoutRoom(t *testing.T) {
 	s, f := made(t), facts("vdb", 2, "S")
 	f.Standing.WasMounted = time.Now()
@@ -287,8 +287,8 @@ func TestAcceptWithoutRoom(t *testing.T) {
 	}
 }
 
-// TestRemoved checks that a disk that is attached at a second installation counts as present, as at the first
-// installation. Nothing is formatted until the disks of a second installation are recorded.
+// TestRemoved checks that a disk that is attached when hotmount is installed again counts as present, as at the first
+// installation. hotmount must format nothing until it has recorded the disks of the second installation.
 func TestRemoved(t *testing.T) {
 	first, accepted, meanwhile := facts("vdb", 2, "S1"), facts("vdc", 3, ""), facts("vdd", 4, "")
 	s := made(t, first.Identity("boot1"), accepted.Identity("boot1"))
@@ -374,7 +374,7 @@ func TestSettingsAreHandedOn(t *testing.T) {
 	}
 }
 
-// FuzzLoad checks a store in which one file has any content. If any record is not understood, no format may start.
+// FuzzLoad checks Load with a file of any content. If Load does not understand a record, hotmount must format nothing.
 func FuzzLoad(f *testing.F) {
 	files := []string{"state/state.json", "state/filesystems.json", "state/history.jsonl", "state/intents/" + uuid + ".json", "run/verdicts/12", "run/unmounted/12", "state/contents.json"}
 	f.Add(byte(0), []byte(`{"version":1,"present":[{"boot":"b","seq":12,"size":1}]}`))
@@ -414,7 +414,7 @@ func FuzzLoad(f *testing.F) {
 		if (m.Lost != nil) != (st.Formatting != "") {
 			t.Errorf("lost %v, formatting %q", m.Lost, st.Formatting)
 		}
-		lines := strings.HasSuffix(name, ".jsonl") // the last line may be incomplete
+		lines := strings.HasSuffix(name, ".jsonl") // the last line of a .jsonl file may be incomplete
 		if strings.HasPrefix(name, "state/") && !lines && !json.Valid(data) && m.Lost == nil {
 			t.Errorf("%s: understood %q", name, data)
 		}
@@ -427,8 +427,8 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// TestAcceptWritesOnlyChanges checks that an accept that lifts no lasting record does not write the state, which may be
-// read-only.
+// TestAcceptWritesOnlyChanges checks that an accept that removes no lasting record does not write the state directory,
+// which may be read-only.
 func TestAcceptWritesOnlyChanges(t *testing.T) {
 	s := made(t)
 	f := facts("vdb", 1, "S")

@@ -9,8 +9,8 @@ import (
 // triedFile is in the runtime directory, because the kernel of the next boot may take other mount options.
 func (s Store) triedFile() string { return filepath.Join(s.Runtime, "options.json") }
 
-// SaveTried records for each filesystem type with mount options why a new filesystem cannot be mounted, or "" if it
-// can.
+// SaveTried records, for each filesystem type and its mount options, why a new filesystem cannot be mounted. An empty
+// reason means that the filesystem can be mounted.
 func (s Store) SaveTried(tried map[string]string) error {
 	return wrap(writeJSON(s.triedFile(), tried, false), "cannot record which mount options were tried")
 }

@@ -26,8 +26,8 @@ func (s Store) KeepUse(f *disk.Facts, boot, how string) error {
 	return fmt.Errorf("cannot record that somebody else uses %s; after a reboot hotmount may mount the disk: %w", f.Name, errors.Join(err, s.keep(usedDir, f.Seq, use)))
 }
 
-// SaveOpener records which process has the disk with that sequence number open. o is nil if no process has the disk
-// open.
+// SaveOpener records which process has the disk with that sequence number open. If o is nil, SaveOpener records that no
+// process has the disk open.
 func (s Store) SaveOpener(seq uint64, o *disk.Opener) error {
 	return wrap(s.keep(openerDir, seq, o), "cannot record who has the disk open")
 }
@@ -48,8 +48,8 @@ func (s Store) TakeOpener(seq uint64) (*disk.Opener, error) {
 	return o, nil
 }
 
-// RememberDrivers durably adds the names to the storage drivers that were seen on this worker. A driver that ends in
-// order removes its sockets, but its disks may still be attached.
+// RememberDrivers durably adds the names to the storage drivers that were seen on this worker. A storage driver removes
+// its sockets when it ends, but its disks may still be attached.
 func (s Store) RememberDrivers(names []string) error {
 	err := s.change(func(st *state) {
 		st.Drivers = append(st.Drivers, names...)

@@ -14,7 +14,7 @@ func TestUnderlying(t *testing.T) {
 		pci     = "sys/devices/pci0000:00/0000:00:10.0/virtio4/block/"
 		virtual = "sys/devices/virtual/block/"
 	)
-	// on returns a device built on other devices, whose directories are in below.
+	// The function on returns the sysfs tree of a device that is built on the devices with the given directories.
 	on := func(name string, below ...string) tree {
 		made := tree{"sys/block/" + name: "-> ../../" + virtual + name, virtual + name + "/dm/name": name + "\n"}
 		for _, dir := range below {
@@ -32,7 +32,8 @@ func TestUnderlying(t *testing.T) {
 		}
 		return made
 	}
-	// without removes a directory from the tree, as the kernel removes the directory of a detached disk.
+	// The function without returns the tree without a directory, as the kernel removes the directory of a detached
+	// disk.
 	without := func(t tree, dir string) tree {
 		t = maps.Clone(t)
 		maps.DeleteFunc(t, func(path, _ string) bool { return strings.HasPrefix(path, dir+"/") })

@@ -17,12 +17,12 @@ type Counters struct {
 	Writes uint64
 	// InFlightWrites is the number of write and discard requests that the disk has not answered yet. InFlightWrites is
 	// read before Writes, so that each request is in at least one of the two numbers. disk.Facts.InFlight also counts
-	// reads, and is read after Writes.
+	// reads, and does not give this guarantee.
 	InFlightWrites uint64
-	// BytesRead and BytesWritten are the numbers of bytes transferred. BytesWritten includes zeros that the disk itself
-	// writes at the kernel's request.
+	// BytesRead and BytesWritten are the numbers of bytes transferred. BytesWritten includes the bytes of write-zeroes
+	// requests, for which the disk itself writes the zeros.
 	BytesRead, BytesWritten uint64
-	// Uncounted reports whether the kernel has stopped counting (disk.Facts.Uncounted).
+	// Uncounted reports whether the kernel does not count the I/O (disk.Facts.Uncounted).
 	Uncounted bool
 }
 
@@ -79,13 +79,13 @@ func uncounted(dir string) (bool, error) {
 	return strings.TrimSpace(text) != "1", nil
 }
 
-// stat has the fields of a disk's I/O statistics that hotmount needs (Documentation/block/stat.rst). A sector has 512
-// bytes.
+// stat has the fields of a disk's I/O statistics that hotmount needs (Documentation/block/stat.rst). In these
+// statistics, a sector has 512 bytes for every disk.
 type stat struct {
 	sectorsRead, writes, sectorsWritten, inFlight, discards uint64
 }
 
-// statFields is the number of fields before Linux 4.18, which was the first version to count discards.
+// statFields is the number of fields in the file stat before Linux 4.18, which added the count of discards.
 const statFields = 11
 
 func readStat(dir string) (stat, error) {

@@ -11,7 +11,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// counted is the disk virtio while writes are in flight.
+// counted is the sysfs tree of a virtio-blk disk with writes in flight.
 var counted = virtio.with(tree{vdb + "inflight": "       3        2\n"})
 
 func TestCounters(t *testing.T) {
@@ -65,8 +65,8 @@ func TestCountersFail(t *testing.T) {
 	}
 }
 
-// TestCountersOfPartition checks that a partition has its own counters. The iostats of the partition's disk show
-// whether the kernel counts.
+// TestCountersOfPartition checks that a partition has its own counters. The attribute queue/iostats of the whole disk
+// shows whether the kernel counts the I/O of a partition.
 func TestCountersOfPartition(t *testing.T) {
 	for iostats, uncounted := range map[string]bool{"1\n": false, "0\n": true} {
 		fs := wanting(parted.with(tree{vdb + "vdb1/inflight": "0 4\n", vdb + "queue/iostats": iostats}).make(t))
@@ -77,8 +77,9 @@ func TestCountersOfPartition(t *testing.T) {
 	}
 }
 
-// TestCountersWhileRead replaces the statistics by a FIFO, which stops the reader. Counters must read the writes in
-// flight before the statistics, and return no counters if another disk has the name afterwards.
+// TestCountersWhileRead replaces the file stat by a FIFO, so that Counters waits while the test changes another file.
+// Counters must read the file inflight before the file stat, and must return an error if another disk takes the name
+// meanwhile.
 func TestCountersWhileRead(t *testing.T) {
 	for _, tc := range []struct {
 		attribute, text string
@@ -91,7 +92,7 @@ func TestCountersWhileRead(t *testing.T) {
 		}
 		done := make(chan error)
 		go func() {
-			w, err := os.OpenFile(stat, os.O_WRONLY, 0) // the open waits for the reader
+			w, err := os.OpenFile(stat, os.O_WRONLY, 0) // the open waits until Counters opens the FIFO
 			if err == nil {
 				err = os.WriteFile(filepath.Join(fs.Root, vdb, tc.attribute), []byte(tc.text), 0o644)
 				_, wErr := w.WriteString("1 2 3 4 5 6 7 8 9 10 11\n")

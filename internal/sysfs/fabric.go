@@ -8,8 +8,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// fabric returns Facts.Fabric for the whole disk in the directory dir. The transport and the slot must already be in
-// facts.
+// fabric returns the value of Facts.Fabric for the whole disk with that sysfs directory. The facts must already have
+// the disk's transport and slot.
 func (f FS) fabric(facts *disk.Facts, dir string) bool {
 	// udev's path_id names an iSCSI disk ip-ADDRESS-iscsi-…, and a Fibre Channel disk pci-…-fc-PORT-lun-0.
 	for _, part := range []string{"ip-", "fc-"} {
@@ -20,7 +20,7 @@ func (f FS) fabric(facts *disk.Facts, dir string) bool {
 	return f.onFabric(facts.Name, dir, facts.Transport)
 }
 
-// onFabric reports whether the disk is on a fabric, according to sysfs only.
+// onFabric reports whether sysfs shows that the disk is on a storage fabric, such as iSCSI or Fibre Channel.
 func (f FS) onFabric(name, dir, transport string) bool {
 	switch transport {
 	case "virtio", disk.VirtioSCSI, "loop":
@@ -32,13 +32,13 @@ func (f FS) onFabric(name, dir, transport string) bool {
 	case "dm", "md":
 		return f.aboveFabric(name)
 	}
-	// The path of an nbd, rbd, drbd or similar device shows no bus.
+	// The sysfs path of a network block device, such as nbd, rbd or drbd, contains no bus.
 	return strings.Contains(dir, "/virtual/") || strings.Contains(dir, "/rbd/")
 }
 
 // onSCSIFabric reports whether the path of a SCSI disk contains an iSCSI session or a Fibre Channel remote port
-// (iscsi_add_session in drivers/scsi/scsi_transport_iscsi.c, fc_remote_port_create in scsi_transport_fc.c). Only the
-// name of the driver shows SRP (drivers/infiniband/ulp/srp).
+// (iscsi_add_session in drivers/scsi/scsi_transport_iscsi.c, fc_remote_port_create in scsi_transport_fc.c). For a SCSI
+// disk over SRP, only the name of the driver shows the fabric (drivers/infiniband/ulp/srp).
 func onSCSIFabric(dir string) bool {
 	if strings.Contains(dir, "/session") || strings.Contains(dir, "/rport-") {
 		return true
@@ -51,8 +51,9 @@ func onSCSIFabric(dir string) bool {
 	return err == nil && driver == "ib_srp\n"
 }
 
-// onNVMeFabric reports whether a controller of an NVMe disk is not on PCIe, or no controller shows its transport
-// (drivers/nvme/host/sysfs.c). A disk with several paths belongs to a subsystem, which has a link to each controller.
+// onNVMeFabric reports whether any controller of an NVMe disk has a transport other than PCIe, or an unknown transport
+// (drivers/nvme/host/sysfs.c). An NVMe disk with several paths belongs to an NVMe subsystem, which has a link to each
+// controller.
 func onNVMeFabric(dir string) bool {
 	controllers := []string{filepath.Join(dir, "device/transport")}
 	if _, err := readAttribute(controllers[0]); err != nil {
@@ -64,7 +65,7 @@ func onNVMeFabric(dir string) bool {
 	})
 }
 
-// aboveFabric reports whether a disk below the device is on a fabric, or cannot be examined.
+// aboveFabric reports whether any disk below a dm or md device is on a fabric, or cannot be examined.
 func (f FS) aboveFabric(name string) bool {
 	below, err := f.Below(name)
 	return err != nil || slices.ContainsFunc(below, func(part string) bool {
@@ -73,7 +74,7 @@ func (f FS) aboveFabric(name string) bool {
 			return true
 		}
 		kind, err := transport(part, dir)
-		// Below has returned the disks at any depth, so a dm or md device in the list need not be examined itself.
+		// Below returns the disks at any depth, so the disks below a dm or md device in the list are in the list, too.
 		return err != nil || kind != "dm" && kind != "md" && f.onFabric(part, dir, kind)
 	})
 }

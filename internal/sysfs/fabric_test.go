@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestFabric checks that a disk is local only if its path shows no fabric. The paths in the test have the form that the
-// kernel gives them.
+// TestFabric checks that onFabric returns true for a sysfs path that shows a storage fabric, and false for a local
+// disk. The sysfs paths in the test have the same form as the kernel's paths.
 func TestFabric(t *testing.T) {
 	const (
 		pci      = "sys/devices/pci0000:00/0000:00:02.0/0000:02:00.0/"
@@ -18,7 +18,8 @@ func TestFabric(t *testing.T) {
 		subsys   = "sys/devices/virtual/nvme-subsystem/nvme-subsys0/"
 		volume   = "sys/devices/virtual/block/dm-0/"
 	)
-	// lies returns a disk at the path at. bus is the disk's bus, such as SCSI, or empty for a disk without a driver.
+	// lies returns the sysfs tree of a disk with the given directory. The parameter bus is the subsystem of the disk's
+	// device, such as scsi, or empty for a disk without a device.
 	lies := func(name, at, bus string) tree {
 		made := tree{"sys/block/" + name: "-> ../../" + at, at + "/size": "1\n"}
 		if bus != "" {
@@ -60,8 +61,8 @@ func TestFabric(t *testing.T) {
 	}
 }
 
-// TestFabricBySlot checks that Disk also uses the path_id from udev, because the path in sysfs does not show every
-// fabric.
+// TestFabricBySlot checks that Disk also recognises a fabric by ID_PATH from udev, because the sysfs path does not show
+// every fabric.
 func TestFabricBySlot(t *testing.T) {
 	for path, want := range map[string]bool{
 		"pci-0000:05:00.0": false, "acpi-x": false, "pci-0000:00:06.0-scsi-0:0:1:0": false, "platform-fc000000.sata": false,

@@ -15,16 +15,16 @@ import (
 	"hotmount/internal/disk"
 )
 
-// fillHardware reads the facts that identify the hardware. The driver of a disk determines which attributes the disk
-// has.
+// fillHardware reads the facts that identify the hardware of a disk, such as model and serial. The driver of a disk
+// determines which sysfs attributes the disk has.
 func fillHardware(facts *disk.Facts, dir string) error {
 	var err error
 	if facts.Transport, err = transport(facts.Name, dir); err != nil {
 		return err
 	}
 	if facts.Transport == "loop" {
-		// The kernel does not show a path that is longer than a page. A loop device with a longer path matches no
-		// class.
+		// The kernel does not show the path of a backing file if the path is longer than a page. A loop device without
+		// a shown path matches no class.
 		file, err := readAttribute(filepath.Join(dir, "loop/backing_file"))
 		if missing(err) {
 			return fmt.Errorf("%w: %w", disk.ErrGone, err) // the file was detached from the loop device during the look
@@ -33,15 +33,15 @@ func fillHardware(facts *disk.Facts, dir string) error {
 	}
 	for _, from := range []struct {
 		to *string
-		// attributes are the names of attributes to try in order. The first attribute that exists and is not empty
-		// counts.
+		// attributes are the names of sysfs attributes in the order of preference. fillHardware uses the first sysfs
+		// attribute that exists and is not empty.
 		attributes []string
 		// trim has the characters to remove from the end of the value: SCSI and NVMe pad values with spaces (SPC,
 		// INQUIRY; NVMe, Identify Controller).
 		trim string
 		// virtio reports whether a virtio-blk disk may have the attribute (drivers/block/virtio_blk.c and
-		// drivers/virtio/virtio.c). Without virtio, attempts to open missing files would take a large part of the time
-		// of a look.
+		// drivers/virtio/virtio.c). The field virtio saves time, because attempts to open missing files would take a
+		// large part of a look.
 		virtio bool
 	}{
 		{&facts.Serial, []string{"serial"}, "", true},
@@ -76,9 +76,9 @@ func fillHardware(facts *disk.Facts, dir string) error {
 		facts.Serial = unitSerial(page)
 	}
 	if facts.Serial != "" && strings.HasPrefix(facts.Name, "nvme") {
-		// The namespaces of an NVMe controller share its serial (nsid in drivers/nvme/host/sysfs.c), so the number of
-		// the namespace becomes part of the serial. The number comes first, because virtio may cut off the end of a
-		// serial.
+		// The namespaces of an NVMe controller share the controller's serial (nsid in drivers/nvme/host/sysfs.c), so
+		// the namespace number becomes part of the serial. The namespace number comes first, because virtio may cut off
+		// the end of a serial.
 		id, err := readAttribute(filepath.Join(dir, "nsid"))
 		if err != nil && !isMissingValue(err) {
 			return err
@@ -89,8 +89,9 @@ func fillHardware(facts *disk.Facts, dir string) error {
 	return nil
 }
 
-// recordable returns a serial or WWN in a form that JSON keeps unchanged. Each byte that is not UTF-8 becomes %xx. A
-// virtio serial may end with bytes that are not UTF-8, because virtio cuts a serial after 20 bytes.
+// recordable returns a serial or WWN in a form that JSON keeps unchanged. recordable replaces each byte that is not
+// UTF-8 by % and two hexadecimal digits. A virtio serial may end with bytes that are not UTF-8, because virtio cuts a
+// serial after 20 bytes.
 func recordable(serial string) string {
 	if utf8.ValidString(serial) {
 		return serial
@@ -109,7 +110,8 @@ func recordable(serial string) string {
 }
 
 // unitSerial returns the serial number of a SCSI disk from page 80h of its vital product data (SPC, "Unit Serial Number
-// VPD page"). The page has a header of four bytes, the last two of which are the length, and text padded with spaces.
+// VPD page"). Page 80h begins with a header of four bytes, which ends with the length of the serial. The serial is
+// padded with spaces.
 func unitSerial(page string) string {
 	if len(page) < 4 || page[1] != 0x80 {
 		return ""
@@ -119,7 +121,7 @@ func unitSerial(page string) string {
 }
 
 // isMissingValue reports whether the error means that the disk does not have the attribute, or that the attribute has
-// no value. sdev_show_wwid returns EINVAL for a missing value (drivers/scsi/scsi_sysfs.c).
+// no value. The kernel's sdev_show_wwid returns EINVAL for a missing value (drivers/scsi/scsi_sysfs.c).
 func isMissingValue(err error) bool {
 	for _, e := range []error{fs.ErrNotExist, syscall.ENOTDIR, syscall.EINVAL, syscall.ENXIO, syscall.EOPNOTSUPP} {
 		if errors.Is(err, e) {
@@ -167,8 +169,8 @@ func transport(name, dir string) (string, error) {
 	return "", nil
 }
 
-// onVirtio reports whether the path of a SCSI device has a virtio-scsi host. Only a virtio-scsi host is the direct
-// child of a virtio device (virtscsi_probe in drivers/scsi/virtio_scsi.c).
+// onVirtio reports whether the sysfs path of a SCSI device contains a virtio-scsi host. Of all SCSI hosts, only a
+// virtio-scsi host is the direct child of a virtio device (virtscsi_probe in drivers/scsi/virtio_scsi.c).
 func onVirtio(dir string) bool {
 	above := ""
 	for e := range strings.SplitSeq(dir, "/") {
@@ -183,8 +185,8 @@ func onVirtio(dir string) bool {
 // pciAddress matches the kernel's name of a function on a PCI bus (pci_dev_name).
 var pciAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 
-// busAddress returns the last PCI address on the path of a device, in the form of ID_PATH from udev's path_id. The
-// result is empty if the path has no PCI address.
+// busAddress returns the last PCI address in the sysfs path of a device, in the form of ID_PATH from udev's path_id.
+// busAddress returns an empty string if the path has no PCI address.
 func busAddress(dir string) string {
 	elements := strings.Split(dir, "/")
 	for _, e := range slices.Backward(elements) {

@@ -23,8 +23,8 @@ func (f FS) BootID() (string, error) {
 }
 
 // KernelFormatOff reports whether hotmount.format= on the kernel command line (/proc/cmdline) forbids formatting. Any
-// value except yes, true, on or 1 forbids formatting, even a misspelt value, because the purpose of the word is to turn
-// formatting off.
+// value except yes, true, on or 1 forbids formatting. A misspelt value forbids formatting, too, because administrators
+// use hotmount.format= to turn formatting off.
 func (f FS) KernelFormatOff() (bool, error) {
 	text, err := os.ReadFile(f.path("proc/cmdline"))
 	if err != nil {

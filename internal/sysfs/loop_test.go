@@ -9,7 +9,7 @@ import (
 
 const loop7 = "sys/devices/virtual/block/loop7/"
 
-// looped is a loop device with a file and a partition, as in Linux 6.18.
+// looped is the sysfs tree of a loop device with a backing file and a partition, as in Linux 6.18.
 var looped = tree{
 	"sys/block/loop7":                   "-> ../devices/virtual/block/loop7",
 	"sys/class/block/loop7":             "-> ../../devices/virtual/block/loop7",
@@ -37,8 +37,8 @@ var looped = tree{
 	"sys/devices/virtual/block/loop8/x": "",
 }
 
-// TestLoopDevice checks that a loop device and its partition have the path of the file. Only the newline that the
-// kernel adds is removed from the path.
+// TestLoopDevice checks that Disk returns the path of the backing file for a loop device and for its partition. Disk
+// must remove only the newline that the kernel adds to the path.
 func TestLoopDevice(t *testing.T) {
 	fs := wanting(looped.make(t))
 	for _, name := range []string{"loop7", "loop7p1"} {
@@ -53,7 +53,7 @@ func TestLoopDevice(t *testing.T) {
 }
 
 // TestLoopDetached checks that a loop device without a file does not count as a disk. A loop device whose file is
-// detached during the read does not count either.
+// detached while Disk reads the facts must not count as a disk either.
 func TestLoopDetached(t *testing.T) {
 	for what, changes := range map[string]tree{
 		"without a file":        {loop7 + "loop/backing_file": "-"},

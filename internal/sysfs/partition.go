@@ -9,8 +9,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// sequence reads ID.Seq. A partition's sequence number is in the directory of its disk, so sequence first follows a
-// symbolic link to the partition.
+// sequence reads ID.Seq. Only the sysfs directory of a whole disk has diskseq, so sequence resolves a partition's
+// symbolic link to find the directory of the partition's disk.
 func sequence(dir string) (uint64, error) {
 	seq, err := number(dir, "diskseq")
 	if !missing(err) {
@@ -70,7 +70,7 @@ func (f FS) fillPartition(facts *disk.Facts, dir string) error {
 		return err
 	}
 	facts.Writes, facts.InFlight = stat.writes+stat.discards, stat.inFlight
-	// A holder of the whole disk also holds the partition.
+	// A holder of the whole disk also holds each partition of the disk.
 	of, err := f.holders(filepath.Dir(dir), nil)
 	if err != nil {
 		return err
@@ -95,7 +95,8 @@ func (f FS) fillPartition(facts *disk.Facts, dir string) error {
 
 // removeDiskProperties removes the disk's properties from the properties that udev's database has for a partition.
 // udev's rules copy a disk's ID_* properties to its partitions before the partitions are probed
-// (60-persistent-storage.rules). udev copies the properties of the partition table and, in older versions, ID_FS_*.
+// (60-persistent-storage.rules). From a disk to its partitions, udev copies the properties of the partition table and,
+// in older versions, ID_FS_*.
 func removeDiskProperties(part, whole *disk.Udev) {
 	if part.PartTable == whole.PartTable && part.PartTableUUID == whole.PartTableUUID {
 		part.PartTable, part.PartTableUUID = "", ""

@@ -10,7 +10,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// parted is vdb with two partitions. udev has processed the first partition.
+// parted is the sysfs tree of the disk vdb with two partitions. In udev's database, only the entry of the first
+// partition has the by-diskseq link of its own partition.
 var parted = scsi.with(tree{
 	"sys/class/block/vdb":   "-> ../../devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/block/vdb",
 	"sys/class/block/vdb1":  "-> ../../devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/block/vdb/vdb1",
@@ -65,25 +66,25 @@ func TestPartitions(t *testing.T) {
 	if diff := cmp.Diff(map[disk.Dev]string{{Major: 254, Minor: 17}: "vdb1"}, devices); diff != "" || err != nil {
 		t.Errorf("devices (-want +got):\n%s, error %v", diff, err)
 	}
-	// udev's entries for the disk and for another partition do not count.
+	// Disk must ignore the entry of vdb2 in udev's database, because the links in the entry name other devices.
 	second, err := fs.Disk("vdb2")
 	if err != nil || second.Udev.Initialized || second.Seq == got.Seq {
 		t.Errorf("vdb2: %+v, error %v", second, err)
 	}
-	// The holders of the whole disk also hold its partitions. If udev forbids the use of the disk, it forbids the use
-	// of the partitions.
+	// The holders of the whole disk must also count as holders of its partitions. If udev marks the whole disk as not
+	// ready or as a multipath path, Disk must also mark its partitions.
 	fs = wanting(parted.with(tree{vdb + "holders/md0": "", "run/udev/data/b254:16": "S:disk/by-diskseq/12\nI:1\nE:SYSTEMD_READY=0\nE:DM_MULTIPATH_DEVICE_PATH=1\n"}).make(t))
 	if got, err = fs.Disk("vdb1"); err != nil || strings.Join(got.Holders, " ") != "md0 x" || !got.Udev.NotReady || !got.Udev.Multipath {
 		t.Errorf("vdb1: %+v, error %v", got, err)
 	}
-	// The name belongs to another disk now.
+	// Devices must return ErrGone if the disk's name now belongs to a disk with another sequence number.
 	if _, err := fs.Devices(&disk.Facts{ID: disk.ID{Name: "vdb1", Seq: disk.PartitionSeq(11, 1)}}); !errors.Is(err, disk.ErrGone) {
 		t.Errorf("error %v", err)
 	}
 }
 
-// TestHandedOn checks that properties that a partition inherits from its disk in udev do not count. The partition's own
-// properties count, including its own partition table.
+// TestHandedOn checks that Disk ignores the properties that udev has copied from a disk to its partition. Disk must
+// keep the partition's own properties, including those of a partition table inside the partition.
 func TestHandedOn(t *testing.T) {
 	const table = "E:ID_PART_TABLE_TYPE=gpt\nE:ID_PART_TABLE_UUID=1\n"
 	const fs = "E:ID_FS_TYPE=xfs\nE:ID_FS_UUID=2\nE:ID_FS_USAGE=filesystem\nE:ID_FS_LABEL=x\n"
@@ -111,7 +112,7 @@ func TestHandedOn(t *testing.T) {
 	}
 }
 
-// TestNoPartitions checks that partitions do not count if no class has partitions.
+// TestNoPartitions checks that Disk and Names ignore partitions if FS.Partitions is not set.
 func TestNoPartitions(t *testing.T) {
 	fs := parted.make(t)
 	if _, err := fs.Disk("vdb1"); !errors.Is(err, disk.ErrGone) {

@@ -50,7 +50,7 @@ func (f FS) holders(dir string, partitions []string) ([]string, error) {
 }
 
 // Below returns the sorted kernel names of the attached disks below a device-mapper or md device, at any depth. If the
-// device lies on a partition, Below returns the disk of the partition.
+// device-mapper or md device lies on a partition, Below returns the disk of the partition.
 func (f FS) Below(name string) ([]string, error) {
 	below, err := f.Underlying(name)
 	var names []string
@@ -63,16 +63,16 @@ func (f FS) Below(name string) ([]string, error) {
 }
 
 // Underlying returns the disks below a device-mapper or md device, at any depth, sorted by name. Underlying leaves out
-// disks that are gone and that the device does not need, such as a leg of a mirror.
+// a removed disk if the device works without the disk, such as one leg of a mirror.
 //
-// The device keeps its link to a disk that was pulled. The link to a pulled disk leads nowhere, or to a new disk in the
-// slot, which does not name the device as holder.
+// When a disk is pulled, the device-mapper or md device keeps its link to the disk in the directory slaves. The link to
+// a pulled disk leads nowhere, or to a new disk in the slot that does not list the device in holders.
 func (f FS) Underlying(name string) ([]disk.Underlying, error) {
 	below, err := f.underlying(name, 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list what is below %s: %w", disk.Visible(name), err)
 	}
-	// If several volumes below one volume lie on one disk, the list has the disk more than once.
+	// A disk is in the list more than once if several devices between the disk and the top device lie on the disk.
 	slices.SortFunc(below, func(a, b disk.Underlying) int { return cmp.Compare(a.Name, b.Name) })
 	return slices.Compact(below), nil
 }
@@ -93,7 +93,7 @@ func (f FS) underlying(name string, depth int) (below []disk.Underlying, err err
 		return nil, errors.New("the stack of devices is too deep")
 	}
 	if len(entries) == 0 && isMultipath(dir) {
-		// multipathd has removed every path from a device that is in use.
+		// multipathd has removed every path from the multipath device.
 		return []disk.Underlying{{Name: "all paths", Gone: true}}, nil
 	}
 	gone := 0
@@ -114,8 +114,8 @@ func (f FS) underlying(name string, depth int) (below []disk.Underlying, err err
 	return below, nil
 }
 
-// readSlave returns the disk to which a link in slaves leads, and the disks below that disk. above is the device that
-// has the link.
+// readSlave returns the disk to which a link in slaves leads, and the disks below that disk. The parameter above is the
+// kernel name of the device that has the link.
 func (f FS) readSlave(link, above string, depth int) ([]disk.Underlying, error) {
 	target, err := os.Readlink(link)
 	if missing(err) {
@@ -150,7 +150,8 @@ func partitionOf(whole, name string) bool {
 	return ok && number != "" && strings.Trim(number, "0123456789") == ""
 }
 
-// spare returns how many of its legs a device can lose and still work. legs is the number of links in slaves.
+// spare returns the number of legs (underlying devices) that a device can lose and still work. The parameter legs is
+// the number of links in the device's directory slaves.
 func spare(dir string, legs int) int {
 	if level, err := readAttribute(filepath.Join(dir, "md/level")); err == nil {
 		return spareOfArray(dir, strings.TrimSpace(level), legs)
@@ -166,8 +167,9 @@ func isMultipath(dir string) bool {
 	return err == nil && strings.HasPrefix(uuid, "mpath-")
 }
 
-// spareOfArray returns how many more legs an md array can lose. The array may have lost legs that md has already removed
-// from slaves. spareOfArray cannot tell which two legs of a raid10 mirror each other.
+// spareOfArray returns the number of legs that an md array can lose and still work. spareOfArray subtracts the legs
+// that the array has lost and that md has already removed from slaves. For raid10, spareOfArray returns the highest
+// possible number, because it is unknown which two legs mirror each other.
 func spareOfArray(dir, level string, legs int) int {
 	total := legs
 	if text, err := readAttribute(filepath.Join(dir, "md/raid_disks")); err == nil {
@@ -179,9 +181,10 @@ func spareOfArray(dir, level string, legs int) int {
 	return tolerated - (total - legs)
 }
 
-// spareImages returns how many of its legs a logical volume can lose. LVM reserves the names of images and metadata
-// (lvm(8)). Images without metadata are striped (raid0). The names do not tell the level of images with metadata, so one
-// image that is left counts as enough.
+// spareImages returns the number of legs that a logical volume can lose and still work. LVM reserves names with _rmeta_
+// and _mimage_ for parts of raid and mirror volumes (lvm(8)). A raid volume without metadata volumes is striped
+// (raid0), and can lose no leg. The names do not show the RAID level, so spareImages assumes that any other raid or
+// mirror volume works with one leg.
 func spareImages(dir string, legs int) int {
 	names, _ := filepath.Glob(filepath.Join(dir, "slaves/*/dm/name"))
 	for _, path := range names {
@@ -192,7 +195,7 @@ func spareImages(dir string, legs int) int {
 	return 0
 }
 
-// partitionsOf returns the partitions of a holder, or none if the holder is gone.
+// partitionsOf returns the kernel names of the partitions of a holder, or none if the holder is gone.
 func partitionsOf(holder string) ([]string, error) {
 	names, err := partitions(holder)
 	if missing(err) {

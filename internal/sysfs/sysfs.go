@@ -20,7 +20,7 @@ import (
 type FS struct {
 	// Root is the root directory of the tree: "" or "/" for the live system.
 	Root string
-	// Partitions reports whether partitions count as well as whole disks.
+	// Partitions reports whether partitions count as disks, too.
 	Partitions bool
 }
 
@@ -28,12 +28,12 @@ func (f FS) path(elements ...string) string {
 	return filepath.Join(append([]string{"/", f.Root}, elements...)...)
 }
 
-// Names returns the sorted kernel names of all whole disks. With Partitions, the partitions of each disk follow its
-// name.
+// Names returns the sorted kernel names of all whole disks. If FS.Partitions is set, the names of a disk's partitions
+// follow the name of the disk.
 //
 // Names lists all entries of /sys/block, whether virtual, empty or removable, except hidden entries and unused loop
 // devices. Hidden entries, such as the single paths of NVMe multipath (GENHD_FL_HIDDEN), have no device node. A loop
-// device without a file is unused.
+// device without a backing file is unused.
 func (f FS) Names() ([]string, error) {
 	entries, err := os.ReadDir(f.path("sys/block"))
 	if err != nil {
@@ -59,11 +59,11 @@ func (f FS) Names() ([]string, error) {
 	return names, nil
 }
 
-// Newest returns the highest sequence number of the attached disks that may have been attached together with a removed
-// disk. name is the kernel name of the removed disk.
+// Newest returns the highest sequence number of the attached disks that may have been attached before the removal of
+// another disk. The parameter name is the kernel name of the removed disk.
 //
-// An attached disk with that name came after the removal, and so did all disks with higher numbers. later, if not nil,
-// reports whether another disk came after the removal.
+// If an attached disk has the removed disk's name, the attached disk and all disks with higher sequence numbers came
+// after the removal. The function later, if not nil, reports whether the disk with a given name came after the removal.
 func (f FS) Newest(name string, later func(other string) bool) (uint64, error) {
 	names, err := FS{Root: f.Root}.Names()
 	if err != nil {
@@ -118,7 +118,7 @@ func (f FS) disk(name string) (disk.Facts, error) {
 	} else {
 		err = f.fill(&facts, at.dir)
 	}
-	// If the directory no longer belongs to the disk, an error while reading it is not about the disk.
+	// If the disk is gone, a read error may come from another disk, so the method disk returns the error of check.
 	if gone := at.check(); gone != nil {
 		return disk.Facts{}, gone
 	}
@@ -131,7 +131,7 @@ func (f FS) disk(name string) (disk.Facts, error) {
 // attachment is a disk or a partition that is attached now.
 type attachment struct {
 	seq uint64
-	// entry is the path in /sys/block or /sys/class/block, which leads to dir until the disk is detached.
+	// entry is a path in /sys/block or /sys/class/block, which leads to the directory dir until the disk is detached.
 	entry, dir string
 	// whole is the directory of the whole disk.
 	whole string
@@ -163,7 +163,7 @@ func (f FS) find(name string) (at attachment, err error) {
 	return at, nil
 }
 
-// check returns an error that wraps disk.ErrGone if the disk has been detached since find.
+// check returns an error that wraps disk.ErrGone if the disk has been detached since find returned the attachment.
 func (at *attachment) check() error {
 	seq, err := sequence(at.entry)
 	switch {
@@ -175,7 +175,7 @@ func (at *attachment) check() error {
 	return nil
 }
 
-// entry returns the path of a disk's entry in /sys/block or, with Partitions, of a partition's entry in
+// entry returns the path of a disk's entry in /sys/block. If FS.Partitions is set, entry returns a partition's entry in
 // /sys/class/block.
 func (f FS) entry(name string) (string, error) {
 	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
@@ -192,9 +192,9 @@ func (f FS) entry(name string) (string, error) {
 	return f.path("sys/block", name), nil
 }
 
-// resolveEntry returns the directory to which an entry of /sys/block or /sys/class/block leads. An entry is one
-// symbolic link, whose target contains no other link. An entry can also be the directory itself
-// (CONFIG_SYSFS_DEPRECATED, until Linux 6.0).
+// resolveEntry returns the directory to which an entry of /sys/block or /sys/class/block leads. An entry is a symbolic
+// link, whose target contains no other link. An entry can also be the directory itself (CONFIG_SYSFS_DEPRECATED, until
+// Linux 6.0).
 func resolveEntry(entry string) (string, error) {
 	target, err := os.Readlink(entry)
 	switch {
@@ -224,8 +224,8 @@ func goneOr(dir string, err error) error {
 	return err
 }
 
-// missing reports whether the error means that a file or directory of sysfs does not exist. The error is ENOENT for a
-// missing file, or ENODEV for a file that disappeared while it was open (kernfs_get_active in fs/kernfs/dir.c).
+// missing reports whether the error means that a file or directory of sysfs does not exist. The kernel returns ENOENT
+// for a missing file, and ENODEV for a file that disappeared while open (kernfs_get_active in fs/kernfs/dir.c).
 func missing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV)
 }
@@ -306,7 +306,7 @@ func readAttribute(path string) (string, error) {
 	return string(b), err
 }
 
-// number reads an attribute whose value is a decimal number.
+// number reads a sysfs attribute whose value is a decimal number.
 func number(dir, attribute string) (uint64, error) {
 	name := filepath.Join(dir, attribute)
 	text, err := readAttribute(name)

@@ -50,7 +50,7 @@ func sdaFacts() disk.Facts {
 	}
 }
 
-// as returns the facts of vdb after the function change has changed them.
+// The helper as returns the facts of the disk vdb with the changes that the given function makes.
 func as(change func(*disk.Facts)) disk.Facts {
 	f := vdbFacts()
 	change(&f)
@@ -143,7 +143,7 @@ func TestDisk(t *testing.T) {
 	}
 }
 
-// flat returns vdb on no bus: the files of vdb without the link that shows its bus.
+// flat returns the sysfs tree of the disk vdb without the link that shows the disk's bus.
 func flat() tree {
 	t := tree{}
 	for path, content := range virtio {
@@ -193,8 +193,8 @@ func TestDiskFails(t *testing.T) {
 	}
 }
 
-// TestDiskGoesWhileRead pulls the disk, or gives its name to another disk, while its facts are read. A FIFO in place of
-// an attribute stops the reader until the disk is gone.
+// TestDiskGoesWhileRead removes the disk, or gives the disk's name to another disk, while Disk reads the facts. A FIFO
+// in place of an attribute stops the call of Disk until the test has changed the tree.
 func TestDiskGoesWhileRead(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -224,7 +224,7 @@ func TestDiskGoesWhileRead(t *testing.T) {
 			}
 			done := make(chan error)
 			go func() {
-				// Opening the FIFO waits for the reader.
+				// The open waits until Disk opens the FIFO for reading.
 				w, err := os.OpenFile(ro, os.O_WRONLY, 0)
 				if err == nil {
 					err = test.meddle(fs.Root)
@@ -361,8 +361,8 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// TestOnVirtio checks that only the place of the SCSI host shows virtio-scsi. Another virtio device in the path does
-// not show virtio-scsi.
+// TestOnVirtio checks that onVirtio recognises virtio-scsi by a SCSI host directly below a virtio device. A virtio
+// device elsewhere in the sysfs path must not count as virtio-scsi.
 func TestOnVirtio(t *testing.T) {
 	for path, want := range map[string]bool{
 		"/sys/devices/pci0000:00/0000:00:06.0/virtio2/host2/target2:0:1/2:0:1:0/block/sda":          true,

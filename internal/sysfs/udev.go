@@ -15,7 +15,7 @@ import (
 // maxDatabase bounds the size in bytes of one device's entry in udev's database. Real entries have one or two KiB.
 const maxDatabase = 64 << 10
 
-// udev returns a disk's properties from udev's database, and the value of its property ID_PATH.
+// The method udev returns the disk's properties from udev's database, and the value of the disk's property ID_PATH.
 func (f FS) udev(id disk.ID) (disk.Udev, string, error) {
 	text, err := readBounded(f.path("run/udev/data", "b"+id.Dev.String()), maxDatabase)
 	if missing(err) {
@@ -28,7 +28,7 @@ func (f FS) udev(id disk.ID) (disk.Udev, string, error) {
 	return u, path, nil
 }
 
-// readBounded reads a file of at most limit bytes.
+// readBounded reads a file, and returns an error if the file has more than limit bytes.
 func readBounded(path string, limit int) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -72,13 +72,14 @@ func (f FS) udevOf(name string) (disk.Udev, error) {
 	return u, err
 }
 
-// parseUdev parses an entry of udev's database, and also returns ID_PATH. udev writes the entries in device_update_db
-// (systemd's src/libsystemd/sd-device/device-private.c).
+// parseUdev returns the disk's properties and ID_PATH from an entry of udev's database. udev writes the entries in
+// device_update_db (systemd's src/libsystemd/sd-device/device-private.c).
 //
 // The key of an entry in udev's database is the device number, which another disk may have by now. An entry stores not
 // DISKSEQ itself, but the link disk/by-diskseq/N, which 60-persistent-storage.rules make from DISKSEQ. parseUdev
-// ignores an entry without the link: the entry belongs to another disk, or to a kind of device without the link (dm,
-// md). udev stores the time of initialisation once all rules have run.
+// ignores an entry without the disk's by-diskseq link: the entry belongs to another disk, or to a device without this
+// link (dm, md). udev stores the time of initialisation when all rules have run, and parseUdev ignores an entry without
+// this time.
 func parseUdev(text string, id disk.ID) (disk.Udev, string) {
 	var (
 		u           disk.Udev
@@ -100,7 +101,8 @@ func parseUdev(text string, id disk.ID) (disk.Udev, string) {
 			properties[key] = v
 		}
 	}
-	// Rules of other programs may store DISKSEQ. A stored DISKSEQ must equal the disk sequence number of the disk.
+	// The udev rules of other programs may store the property DISKSEQ. A stored DISKSEQ must equal the disk sequence
+	// number of the disk.
 	if stored, found := properties["DISKSEQ"]; found && stored != strconv.FormatUint(id.DiskSeq(), 10) {
 		ours = false
 	}
@@ -115,7 +117,7 @@ func parseUdev(text string, id disk.ID) (disk.Udev, string) {
 	u.FSLabel = encoded(properties, "ID_FS_LABEL")
 	u.FSSpan = product(properties["ID_FS_LASTBLOCK"], properties["ID_FS_BLOCKSIZE"], 10)
 	if f := strings.Fields(properties["HOTMOUNT_XFS"]); u.FSSpan == 0 && u.FSType == "xfs" && len(f) == 3 && len(f[2]) == 8 {
-		// hotmount's own udev rules read HOTMOUNT_XFS from the superblock.
+		// hotmount's own udev rules set HOTMOUNT_XFS from the XFS superblock.
 		u.FSSpan = product(f[0], f[1]+f[2], 16)
 	}
 	u.Ambivalent = properties["ID_FS_AMBIVALENT"]
@@ -125,8 +127,8 @@ func parseUdev(text string, id disk.ID) (disk.Udev, string) {
 	return u, properties["ID_PATH"]
 }
 
-// product multiplies two numbers in the given base. product returns 0 if a or b is not a number, or if the result is
-// larger than any disk.
+// product multiplies two numbers in the given base. product returns 0 if a factor is not a number, or if the product is
+// larger than the size of any disk.
 func product(a, b string, base int) uint64 {
 	x, errX := strconv.ParseUint(a, base, 64)
 	y, errY := strconv.ParseUint(b, base, 64)
@@ -145,8 +147,9 @@ func isFalse(s string) bool {
 	return false
 }
 
-// encoded returns the value of a property. encoded decodes the escaped form of the property, which is complete. Without
-// an escaped form, encoded returns the plain property, in which udev has replaced some characters.
+// encoded returns the value of a udev property. encoded decodes the escaped form of the property (_ENC), which has all
+// characters of the value. Without an escaped form, encoded returns the plain property, in which udev has replaced some
+// characters.
 func encoded(properties map[string]string, key string) string {
 	if v, found := properties[key+"_ENC"]; found {
 		return disk.Unescape(v)

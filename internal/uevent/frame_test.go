@@ -83,7 +83,7 @@ func build(subsystem, devtype string, properties ...string) []byte {
 
 func disk(properties ...string) []byte { return build("block", "disk", properties...) }
 
-// change returns a frame about vdb in which the property key has another value, or is missing if value is empty.
+// change returns a frame about vdb in which one property has another value, or is missing if that value is empty.
 func change(key, value string) []byte {
 	var properties []string
 	for _, p := range added {

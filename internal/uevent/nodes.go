@@ -74,8 +74,8 @@ func (n *Nodes) Run(ctx context.Context) error {
 }
 
 // CameAfter reports whether the entry called name is known to have appeared after the entry called other had
-// disappeared. CameAfter returns false if name no longer exists, or if other exists again. An earlier disappearance of
-// name does not matter.
+// disappeared. CameAfter returns false if name no longer exists, or if other exists again. CameAfter also returns true
+// if the entry called name had existed before, had disappeared, and came back.
 func (n *Nodes) CameAfter(name, other string) bool {
 	if n == nil {
 		return false
@@ -107,15 +107,15 @@ func (n *Nodes) read(fd int) error {
 			return os.NewSyscallError("read", err)
 		}
 		for at := n.buf[:size]; len(at) >= unix.SizeofInotifyEvent; {
-			// The second word of struct inotify_event is the event (inotify(7)). The last word of the struct is the
-			// length of the name that follows, with its padding of zeros.
+			// The second word of struct inotify_event is the mask of the event (inotify(7)). The last word of struct
+			// inotify_event is the length of the name that follows, with its padding of zeros.
 			mask, length := binary.NativeEndian.Uint32(at[4:]), int(binary.NativeEndian.Uint32(at[12:]))
 			padded, rest := at[unix.SizeofInotifyEvent:][:length], at[unix.SizeofInotifyEvent+length:]
 			raw, _, _ := bytes.Cut(padded, []byte{0})
 			n.heard++
 			switch name := string(raw); {
 			case mask&unix.IN_Q_OVERFLOW != 0:
-				clear(n.gone) // an entry that had disappeared may exist again
+				clear(n.gone) // after lost events, an entry that had disappeared may exist again
 			case name == "" || !n.wanted(name):
 			case mask&unix.IN_CREATE != 0:
 				n.made[name] = n.heard

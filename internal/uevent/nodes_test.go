@@ -35,7 +35,7 @@ func TestNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The removal of another name must not remove the name from made.
+	// create renames each entry before it removes the entry, so the first name stays in nodes.made.
 	made := func(name string) uint64 {
 		nodes.mu.Lock()
 		defer nodes.mu.Unlock()
@@ -65,8 +65,8 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// TestCameAfter checks that the order in which the kernel made and removed nodes is known even if Run is late.
-// CameAfter never guesses the order.
+// TestCameAfter checks that CameAfter knows the order of events even if Run has not read them yet. If the order is not
+// known, CameAfter must return false.
 func TestCameAfter(t *testing.T) {
 	dir := t.TempDir()
 	do := func(names ...string) {
@@ -119,7 +119,7 @@ func TestCameAfter(t *testing.T) {
 	if (*Nodes)(nil).CameAfter("vdf", "vdb") {
 		t.Error("the order is known without a watch")
 	}
-	// If the queue of events is full, the kernel drops events, and so their order is lost.
+	// If the queue of events is full, the kernel drops events, and CameAfter must return false.
 	most, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func TestCameAfter(t *testing.T) {
 	if do("vdg"); nodes.CameAfter("vdg", "vdb") {
 		t.Error("a node came after one that still exists")
 	}
-	// After the end of Run, Nodes learns of no new events.
+	// After the end of Run, CameAfter must return false for new nodes, because their events are no longer read.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := nodes.Run(ctx); err != nil {

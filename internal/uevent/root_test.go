@@ -21,8 +21,8 @@ func sender(t *testing.T) func(frame []byte, uid uint32) {
 	group := &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: udevGroup}
 	return func(frame []byte, uid uint32) {
 		t.Helper()
-		// Root may claim any uid in the credentials of a message (CAP_SETUID). The kernel confirms a claimed uid like
-		// the uid of a real sender.
+		// Root may claim any uid in the credentials of a message (CAP_SETUID). The receiver gets the claimed uid as if
+		// a process with that uid had sent the message.
 		err := unix.Sendmsg(fd, frame, unix.UnixCredentials(&unix.Ucred{Pid: int32(unix.Getpid()), Uid: uid}), group, 0)
 		if err != nil {
 			t.Fatalf("cannot send to udev's group (this needs root): %v", err)
@@ -30,7 +30,7 @@ func sender(t *testing.T) func(frame []byte, uid uint32) {
 	}
 }
 
-// collect runs the listener until it emits the hint with the name last, and returns all earlier hints.
+// collect runs the listener until it emits a hint about the disk called last, and returns all earlier hints.
 func collect(t *testing.T, l *Listener, last string) []Hint {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

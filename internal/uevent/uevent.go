@@ -102,8 +102,8 @@ func setUp(fd, buffer int) error {
 }
 
 // filter returns a socket filter, so that the many network events of a node do not wake the daemon. filter passes
-// frames with udev's magic number and the hashes of SUBSYSTEM=block and of DEVTYPE=disk or partition. If a load goes
-// beyond the end of a frame, the kernel drops the frame (Documentation/networking/filter.rst).
+// frames with udev's magic number and the hashes of SUBSYSTEM=block and of DEVTYPE=disk or partition. If an instruction
+// of the filter loads beyond the end of a frame, the kernel drops the frame (Documentation/networking/filter.rst).
 func filter() []unix.SockFilter {
 	const (
 		load = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
@@ -221,7 +221,7 @@ func (m *message) fromRoot() bool {
 	return err == nil && sender.Uid == 0
 }
 
-// errEmpty reports that the socket of a lossy receiver is empty.
+// errEmpty reports that, after an overrun, the socket is empty for the first time.
 var errEmpty = errors.New("socket is empty")
 
 // receiver receives messages into reused buffers.

@@ -12,7 +12,7 @@ import (
 )
 
 // MakeLink makes the link at that path in a class directory. The link leads through disk.LinkDirectory to the disk.
-// MakeLink replaces a link of an earlier attachment, and fails if the path has any other entry.
+// MakeLink replaces a link of an earlier attachment, and fails if any other entry has the same path.
 //
 // The caller keeps the disk open, so that the kernel cannot give the disk's name to another disk.
 func MakeLink(link string, id disk.ID) (err error) {
@@ -22,7 +22,7 @@ func MakeLink(link string, id disk.ID) (err error) {
 		return err
 	}
 	defer class.Close()
-	// The link in the class directory is made last, so that it always leads to the disk.
+	// MakeLink makes the link in the class directory last, so that the link always leads to the disk.
 	if err := os.Mkdir(disk.LinkDirectory, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
 		return err
 	}
@@ -70,7 +70,7 @@ func RemoveLink(link string, id disk.ID) (err error) {
 	case err != nil:
 		return err
 	case target != id.BySeq():
-		return nil // the link belongs to another attachment by now
+		return nil // the link now belongs to another attachment
 	}
 	if err := removeDead(class, name); err != nil {
 		return err

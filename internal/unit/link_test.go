@@ -61,8 +61,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestLinkAfterReboot checks that a link from an earlier boot or from before a crash is replaced. An old link is also
-// removed when its disk is removed.
+// TestLinkAfterReboot checks that a link from an earlier boot or from before a crash is replaced. RemoveLink must also
+// remove an old link whose target in disk.LinkDirectory is missing.
 func TestLinkAfterReboot(t *testing.T) {
 	class := ownDev(t)
 	link, via := filepath.Join(class, "virtio-A"), disk.LinkDirectory+"/virtio-A"

@@ -30,7 +30,7 @@ const privateSocket = "/run/systemd/private"
 // unit_remove_transient in systemd's src/core/unit.c).
 const transientUnits = "/run/systemd/transient"
 
-// patience bounds the time for a connection to PID 1, and for a call. patience equals PID 1's own limit for a
+// patience is the time limit for a connection to PID 1, and for a call. patience equals PID 1's own limit for a
 // connecting client (BUS_AUTH_TIMEOUT in systemd's src/libsystemd/sd-bus/bus-socket.c). During many events, a PID 1 in
 // an emulated machine has taken 30 seconds to answer. dialEvery is the time between attempts to connect while PID 1
 // re-executes itself.
@@ -77,8 +77,8 @@ const (
 	systemdPath = "/org/freedesktop/systemd1"
 )
 
-// withConnection calls the function use with a connection that receives the signals about jobs. The context of use ends
-// when the connection ends.
+// withConnection calls the function use with a connection that receives the signals about jobs. When the connection
+// ends, the context that the function use gets is cancelled.
 func (m *Manager) withConnection(ctx context.Context, use func(context.Context, *sd.Conn) error) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -91,10 +91,11 @@ func (m *Manager) withConnection(ctx context.Context, use func(context.Context, 
 }
 
 // connect connects through go-systemd. go-systemd asks for one connection for calls and another for signals. connect
-// returns the same connection for calls and signals, because each connection costs PID 1 seconds during many events.
+// returns one connection for calls and signals, because each connection costs PID 1 seconds while PID 1 handles many
+// events.
 //
-// The connection ends with ctx. If the connection breaks, or PID 1 does not answer, connect calls the function end with
-// the reason.
+// The connection ends when the context ends. If the connection breaks, or PID 1 does not answer, connect calls the
+// function end with the reason.
 func (m *Manager) connect(ctx context.Context, end context.CancelCauseFunc) (*sd.Conn, error) {
 	late := time.AfterFunc(patience, func() { end(errSilent) })
 	defer late.Stop()
@@ -120,7 +121,7 @@ func noConnection(err error) error {
 	return disk.OfNode(fmt.Errorf("cannot connect to systemd: %w", err))
 }
 
-// dial connects to PID 1. The connection ends with ctx.
+// dial connects to PID 1. The connection ends when the context ends.
 func (m *Manager) dial(ctx context.Context) (*dbus.Conn, error) {
 	for limit := time.Now().Add(patience); ; {
 		c, err := m.dialOnce(ctx)
@@ -164,8 +165,8 @@ func (m *Manager) dialOnce(ctx context.Context) (*dbus.Conn, error) {
 	return c, nil
 }
 
-// job starts a job and waits until the job has ended. If ctx ends first, job returns while PID 1 continues the job. If
-// the connection breaks, job starts the job again, which is harmless for every job that hotmount starts.
+// job starts a job and waits until the job has ended. If the context ends first, job returns, and PID 1 continues the
+// job. If the connection breaks, job starts the job again, which is harmless for every job that hotmount starts.
 func (m *Manager) job(ctx context.Context, unit string, start func(context.Context, *sd.Conn, chan<- string) (int, error)) error {
 	for {
 		if err := m.jobOnce(ctx, unit, start); !errors.Is(err, errLost) {
@@ -176,8 +177,8 @@ func (m *Manager) job(ctx context.Context, unit string, start func(context.Conte
 
 func (m *Manager) jobOnce(ctx context.Context, unit string, start func(context.Context, *sd.Conn, chan<- string) (int, error)) error {
 	return m.withConnection(ctx, func(connected context.Context, c *sd.Conn) error {
-		// go-systemd sends the result while it holds a lock. The buffer of the channel lets go-systemd send without a
-		// wait.
+		// go-systemd sends the job's result while it holds a lock. Because the channel has a buffer, go-systemd sends
+		// the result without a wait.
 		result := make(chan string, 1)
 		if _, err := start(connected, c, result); err != nil && c.Connected() {
 			return refusal(unit, err)
@@ -209,12 +210,12 @@ func (m *Manager) startAlone(ctx context.Context, u MountUnit) error {
 	return errors.Join(err, m.Run(ctx, disk.ProgramCleanup, u.ID, u.Path))
 }
 
-// startTransient asks PID 1 to make and start a transient unit, and to make the units in others with it. startTransient
-// returns ErrExists if the unit exists. startTransient needs no connection for signals, because it does not wait for
-// the job.
+// startTransient asks PID 1 to make and start a transient unit, and to make the other units together with it.
+// startTransient returns ErrExists if the unit exists. startTransient needs no connection for signals, because it does
+// not wait for the job.
 //
-// If the answer is lost, for example because PID 1 re-executes itself, startTransient asks once more. If PID 1 already
-// has the job, PID 1 answers that the unit exists.
+// If the answer is lost, for example because PID 1 re-executes itself, startTransient asks once more. If PID 1 has
+// already got the first request, PID 1 answers to the second request that the unit exists.
 func (m *Manager) startTransient(ctx context.Context, name string, properties []sd.Property, others []sd.PropertyCollection) error {
 	var job dbus.ObjectPath
 	start := func() error { return m.call(ctx, "StartTransientUnit", &job, name, "fail", properties, others) }
@@ -242,8 +243,8 @@ func (m *Manager) call(ctx context.Context, method string, result any, args ...a
 // MountEnded reports whether the job of StartMount has ended. If the job has ended and nothing is mounted, the error is
 // a *JobError.
 //
-// While the unit's file exists, PID 1 has the unit. As long as PID 1 has the unit, MountEnded asks PID 1 only if sure
-// is true, because each connection costs PID 1 time.
+// While the file of a transient unit exists, PID 1 has the unit loaded. While PID 1 has the unit loaded, MountEnded
+// asks PID 1 only if sure is set, because each connection costs PID 1 time.
 func (m *Manager) MountEnded(ctx context.Context, path string, sure bool) (bool, error) {
 	if err := checkPath(path); err != nil {
 		return false, err
@@ -287,9 +288,10 @@ func mountEnded(ctx context.Context, c *sd.Conn, name string) (bool, error) {
 	return true, nil
 }
 
-// MissingAbove returns the name of the mount unit above the mount point that made a mount's job end with that result,
-// or empty for none. If fstab or a unit file has a mount above the mount point, PID 1 requires that mount
-// (systemd.mount(5), "Implicit Dependencies"). The named unit has failed, or has waited in vain for its own device.
+// MissingAbove returns the nearest mount unit above the mount point that is loaded but not active, or "" for none.
+// MissingAbove looks only if a mount's job ended with the result "dependency". If fstab or a unit file has a mount
+// above the mount point, PID 1 requires that mount (systemd.mount(5), "Implicit Dependencies"). The returned unit has
+// failed, or has waited in vain for its own device.
 func (m *Manager) MissingAbove(ctx context.Context, path, result string) (name string, err error) {
 	if err := checkPath(path); err != nil || result != "dependency" {
 		return "", err
@@ -316,7 +318,7 @@ func (m *Manager) hasMountUnit(path string) bool {
 }
 
 // refusal returns the reason why PID 1 did not take a job for the unit, or nil if PID 1 took the job. The error of
-// refusal never blames the disk: only the result of a job can.
+// refusal never blames the disk, because only the result of a job can show a fault of the disk.
 func refusal(unit string, err error) error {
 	var e dbus.Error
 	switch {
@@ -357,7 +359,8 @@ func noSuchUnit(err error) bool {
 // is not plugged, Plugged returns zero.
 //
 // A soft reboot ends all mounts, but keeps the device units with their times (manager_timestamp_shall_serialize in
-// systemd's src/core/manager-serialize.c). So Plugged never returns a time before the start of the current userspace.
+// systemd's src/core/manager-serialize.c). Plugged therefore never returns a time before the start of the current
+// userspace.
 func (m *Manager) Plugged(ctx context.Context, id disk.ID) (time.Duration, error) {
 	device := unit.UnitNamePathEscape(id.Node()) + ".device"
 	var properties map[string]any
@@ -387,8 +390,8 @@ func (m *Manager) Plugged(ctx context.Context, id disk.ID) (time.Duration, error
 }
 
 // Run starts the program's unit for the disk and the mount point, and waits until the program has ended. If the unit
-// runs already, Run waits for the running program, but starts ProgramBlock again. ProgramBlock does not end, so Run
-// waits only until PID 1 has started ProgramBlock.
+// already runs, Run waits for the running program, but restarts ProgramBlock. ProgramBlock does not end, so Run waits
+// only until PID 1 has started ProgramBlock.
 func (m *Manager) Run(ctx context.Context, p disk.Program, id disk.ID, path string) error {
 	name, err := programUnit(p, id, path)
 	if err != nil {
@@ -435,7 +438,7 @@ func (m *Manager) AwaitCleanup(ctx context.Context, path string) error {
 	if !m.leftover(path) {
 		return nil
 	}
-	// PID 1 has the unit loaded while the unit has a job or runs.
+	// PID 1 has the cleanup unit loaded while the unit has a job or runs.
 	var unit dbus.ObjectPath
 	if noSuchUnit(m.call(ctx, "GetUnit", &unit, cleanupUnit(path))) {
 		return nil
@@ -443,8 +446,8 @@ func (m *Manager) AwaitCleanup(ctx context.Context, path string) error {
 	return m.Run(ctx, disk.ProgramCleanup, disk.ID{}, path)
 }
 
-// leftover reports whether a mount point exists without a mount unit. While PID 1 has the mount unit, the directory
-// belongs to that unit.
+// leftover reports whether a mount point exists without a mount unit. While PID 1 has a mount unit for the mount point,
+// the directory belongs to that unit.
 func (m *Manager) leftover(path string) bool {
 	_, err := os.Lstat(path)
 	return !errors.Is(err, os.ErrNotExist) && !m.hasMountUnit(path)

@@ -33,7 +33,7 @@ func mountUnit() MountUnit {
 	}
 }
 
-// wanted has every call that PID 1 may get, with each property, in the form in which it arrives on the socket.
+// wanted has every call that PID 1 may get, with all properties, as the call arrives on the socket.
 const wanted = `StartTransientUnit mnt-disks-5f0c8f3e\x2d2b3c\x2d4d61\x2d9c2e\x2d0a1b2c3d4e5f.mount fail [
   Description "xfs 5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f on /dev/vdb"
   What "/dev/disk/by-diskseq/12"
@@ -109,8 +109,8 @@ var everything = append(slices.Clone(jobs), []struct {
 		_, err := m.MountEnded(ctx, mountUnit().Path, false)
 		return err
 	}},
-	{"CheckHeldBack", func(_ context.Context, m *Manager) error { return m.CheckHeldBack(mountUnit().Path) }},      // no call
-	{"AwaitCleanup", func(ctx context.Context, m *Manager) error { return m.AwaitCleanup(ctx, mountUnit().Path) }}, // no call without a directory
+	{"CheckHeldBack", func(_ context.Context, m *Manager) error { return m.CheckHeldBack(mountUnit().Path) }},      // CheckHeldBack makes no call
+	{"AwaitCleanup", func(ctx context.Context, m *Manager) error { return m.AwaitCleanup(ctx, mountUnit().Path) }}, // without a directory, AwaitCleanup makes no call
 	{"MissingAbove", func(ctx context.Context, m *Manager) error {
 		_, err := m.MissingAbove(ctx, mountUnit().Path, "dependency")
 		return err
@@ -160,7 +160,7 @@ func TestResults(t *testing.T) {
 		p.result = result
 		for _, e := range jobs {
 			if e.name == "StartMount" {
-				continue // StartMount returns before the job has ended
+				continue // StartMount does not report the job's result, because StartMount returns before the job has ended
 			}
 			err := e.call(background(t), p.manager())
 			var job *JobError
@@ -171,7 +171,8 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// TestMountEnded checks that hotmount asks PID 1 whether a mount has ended. hotmount does not wait for a signal.
+// TestMountEnded checks that hotmount asks PID 1 whether the job of a mount has ended. hotmount must not wait for a
+// signal from PID 1.
 func TestMountEnded(t *testing.T) {
 	type job struct {
 		ID   uint32
@@ -224,14 +225,14 @@ func TestMountEnded(t *testing.T) {
 	}
 }
 
-// TestAwaitCleanup checks that hotmount uses an old directory again. If PID 1 is cleaning up the directory, hotmount
-// waits until the cleanup has ended.
+// TestAwaitCleanup checks that hotmount can use the directory of an earlier mount again. If PID 1 is cleaning up the
+// directory, hotmount must wait until the cleanup has ended.
 func TestAwaitCleanup(t *testing.T) {
 	const none, other = "org.freedesktop.systemd1.NoSuchUnit", "org.freedesktop.DBus.Error.LimitsExceeded"
 	for name, tt := range map[string]struct {
 		directory, loaded bool
 		refuse            string
-		asked             string // UNIT stands for the cleanup unit
+		asked             string // UNIT stands for the name of the cleanup unit
 		fails             bool
 	}{
 		"a new mount point":                    {},
@@ -304,9 +305,9 @@ func TestFaultsOfTheNode(t *testing.T) {
 	}
 }
 
-// TestMissingAbove checks which mount unit MissingAbove names if a mount's job ended because of a required unit. The
-// right unit is the nearest configured mount unit above the mount that is not mounted. PID 1 also leaves a mount unit
-// unmounted if one of its conditions fails.
+// TestMissingAbove checks which mount unit MissingAbove returns if a mount's job failed because of a required unit.
+// MissingAbove must return the nearest loaded mount unit above the mount point that is not active. PID 1 also does not
+// mount a mount unit if one of the unit's conditions fails.
 func TestMissingAbove(t *testing.T) {
 	for _, test := range []struct{ load, active, result, want string }{
 		{"loaded", "failed", "dependency", "mnt-disks.mount"},
@@ -324,7 +325,7 @@ func TestMissingAbove(t *testing.T) {
 	}
 }
 
-// TestPlugged checks that a device unit that survived a soft reboot counts from the start of the new userspace.
+// TestPlugged checks that after a soft reboot, a disk counts as plugged since the start of the new userspace.
 func TestPlugged(t *testing.T) {
 	for name, test := range map[string]struct {
 		state            string
@@ -345,7 +346,7 @@ func TestPlugged(t *testing.T) {
 }
 
 // TestRefusedMount checks that no mount point remains after a refused mount. If PID 1 may still mount the disk, the
-// mount point stays.
+// mount point must stay.
 func TestRefusedMount(t *testing.T) {
 	for name, test := range map[string]struct {
 		refuse string
@@ -405,8 +406,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestLost checks that a job is started again if PID 1 re-executes itself while the job runs. If PID 1 re-executes
-// itself, no signal reports the end of the job.
+// TestLost checks that hotmount starts a job again if PID 1 re-executes itself while the job runs. After PID 1 has
+// re-executed itself, no signal on the old connection reports the end of the job.
 func TestLost(t *testing.T) {
 	p := startPID1(t)
 	p.result = ""
@@ -426,8 +427,8 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce checks that each connection ends with its request. PID 1 would send the changes of every unit on an
-// open connection.
+// TestManyAtOnce checks that hotmount closes each connection when its request has ended. PID 1 would send the changes
+// of every unit on an open connection.
 func TestManyAtOnce(t *testing.T) {
 	p := startPID1(t)
 	m := p.manager()
@@ -443,7 +444,7 @@ func TestManyAtOnce(t *testing.T) {
 	p.noConnections(t)
 }
 
-// TestMountConnection checks that a mount needs only one connection, which ends with the request.
+// TestMountConnection checks that a mount needs only one connection, and that hotmount closes it after the request.
 func TestMountConnection(t *testing.T) {
 	p := startPID1(t)
 	if err := startMount(background(t), p.manager(), mountUnit()); err != nil {
@@ -474,7 +475,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestNotAuthenticated checks that the error contains PID 1's answer and does not blame the disk.
+// TestNotAuthenticated checks that the error contains PID 1's answer if PID 1 rejects the connection, and does not
+// blame the disk.
 func TestNotAuthenticated(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "private")
 	l, err := net.Listen("unix", socket)
@@ -596,7 +598,7 @@ func TestExecuting(t *testing.T) {
 	accepted := make(chan error, 1)
 	go func() {
 		c, err := l.Accept()
-		// From here on, nothing listens until the new socket exists.
+		// From here on, nothing listens for connections until the new socket exists.
 		l.(*net.UnixListener).SetUnlinkOnClose(false)
 		accepted <- errors.Join(err, c.Close(), l.Close())
 	}()

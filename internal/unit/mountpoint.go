@@ -19,8 +19,9 @@ var ErrNotEmpty = errors.New("the directory is not empty although nothing is mou
 
 const marker = disk.Marker
 
-// MakeMountPoint makes the directory for a UUID in a class directory. When the directory appears, it already contains
-// the marker. MakeMountPoint accepts an existing directory that contains nothing but the marker.
+// MakeMountPoint makes the directory for a UUID in a class directory. The new directory already contains the marker
+// when it appears under its final name. MakeMountPoint accepts an existing directory that contains nothing but the
+// marker.
 func MakeMountPoint(dir, uuid string) (err error) {
 	defer wrap(&err, "cannot make the mount point %s/%s", dir, disk.Visible(uuid))
 	class, err := openDirectory(dir)
@@ -42,7 +43,7 @@ func MakeMountPoint(dir, uuid string) (err error) {
 	if err := isBare(point); err != nil {
 		return err
 	}
-	// A directory from before a crash that already has the marker need not become writable.
+	// A directory that already has the marker need not be made writable.
 	if m, err := openMarker(point, 0); err == nil {
 		m.Close()
 	} else if err := errors.Join(setImmutable(point, false), mark(point)); err != nil {
@@ -134,7 +135,7 @@ func unmark(d *os.File) error {
 }
 
 // RemoveMountPoint removes the directory of a UUID from a class directory if it holds nothing but the marker.
-// RemoveMountPoint does not touch a directory with a mount. A missing directory is not an error.
+// RemoveMountPoint does not change a directory on which a filesystem is mounted. A missing directory is not an error.
 func RemoveMountPoint(dir, uuid string) (err error) {
 	defer wrap(&err, "cannot remove the mount point %s/%s", dir, disk.Visible(uuid))
 	class, err := openDirectory(dir)
@@ -197,8 +198,9 @@ func Leftovers(dir string) ([]string, error) {
 var errMounted = errors.New("something is mounted there")
 
 // openDirectory opens a directory step by step from the root and follows no symlink. A pod that can write to a class
-// directory cannot lead hotmount elsewhere. openat2(2) would need only one step, but RestrictSUIDSGID= makes openat2(2)
-// fail with ENOSYS (seccomp_restrict_sxid in systemd's src/shared/seccomp-util.c).
+// directory therefore cannot lead hotmount to another directory with a symlink. openat2(2) would need only one step,
+// but RestrictSUIDSGID= makes openat2(2) fail with ENOSYS (seccomp_restrict_sxid in systemd's
+// src/shared/seccomp-util.c).
 func openDirectory(dir string) (*os.File, error) {
 	if !path.IsAbs(dir) || path.Clean(dir) != dir {
 		return nil, fmt.Errorf("%q is not a clean absolute path", dir)
@@ -218,8 +220,8 @@ func openDirectory(dir string) (*os.File, error) {
 	return d, nil
 }
 
-// openPoint opens a mount point, or returns errMounted if something is mounted on it. openPoint does not touch the
-// mounted filesystem, which may be dead.
+// openPoint opens a mount point, or returns errMounted if something is mounted on it. openPoint does not access the
+// mounted filesystem, whose disk may be gone.
 func openPoint(class *os.File, uuid string) (*os.File, error) {
 	place, err := openBelow(class, uuid, unix.O_PATH)
 	if err != nil {

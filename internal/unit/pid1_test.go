@@ -20,22 +20,24 @@ import (
 )
 
 // pid1 acts as systemd on its own socket. pid1 logs each call as text, answers the call, and signals the end of the job
-// to subscribers. The real PID 1 signals the end to all connections of its private socket, but other versions may not.
+// to subscribers. The real PID 1 of systemd 252 signals the end of a job to all connections, but other versions may
+// signal only to subscribers.
 type pid1 struct {
 	socket string
-	// refuse is the D-Bus error for each call, or empty if calls succeed. With refuseOnly, only calls with the text
-	// refuseOnly in their first argument get the error.
+	// refuse is the D-Bus error with which each call fails, or empty if the calls succeed. If refuseOnly is set, a call
+	// fails only if its first argument contains refuseOnly.
 	refuse, refuseOnly string
-	// lose is the number of answers that are lost. Each lost answer ends its connection.
+	// lose is the number of answers that pid1 does not send. Instead of sending a lost answer, pid1 closes the
+	// connection.
 	lose int
 	// result is the result of each job. If result is empty, no signal reports the end of a job.
 	result string
-	// unit holds the properties of every unit.
+	// unit has the properties that pid1 reports for every unit.
 	unit map[string]any
 
 	mu  sync.Mutex
 	log []string
-	// conns maps each open connection to whether the connection has subscribed.
+	// conns has the open connections. The value in conns reports whether the connection has subscribed to signals.
 	conns  map[net.Conn]bool
 	all    int // number of connections so far
 	serial uint32
@@ -72,7 +74,7 @@ func startPID1(t *testing.T) *pid1 {
 	return p
 }
 
-// closed reports whether the error means that the client has gone.
+// closed reports whether the error means that the client has closed the connection.
 func closed(err error) bool {
 	var op *net.OpError
 	return errors.Is(err, io.EOF) || errors.As(err, &op)
@@ -213,7 +215,8 @@ func (p *pid1) answer(c net.Conn, m *dbus.Message) error {
 	return nil
 }
 
-// show formats an argument as busctl(1) does, but with each structure on its own line and bytes as text.
+// show formats an argument of a call as busctl(1) does, but with each structure on its own line, and with bytes as
+// text.
 func show(v any) string {
 	switch v := v.(type) {
 	case [][]any:
@@ -267,7 +270,7 @@ func (p *pid1) send(c net.Conn, to *dbus.Message, kind dbus.Type, name string, b
 	return err
 }
 
-// manager returns a Manager that connects to p.
+// manager returns a Manager that connects to the simulated PID 1.
 func (p *pid1) manager() *Manager { return &Manager{socket: p.socket} }
 
 func background(t *testing.T) context.Context {

@@ -16,7 +16,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// MountTimeout bounds the time for a mount. The recovery of a large XFS log takes less time than MountTimeout.
+// MountTimeout is the time limit for a mount. The recovery of a large XFS log takes less time than MountTimeout.
 const MountTimeout = 15 * time.Minute
 
 // MountUnit is a transient mount unit.
@@ -30,7 +30,7 @@ type MountUnit struct {
 	Options []string
 	// Description is a text for people. Description must be safe to print.
 	Description string
-	// Timeout bounds the time for mount(8).
+	// Timeout is the time limit for mount(8).
 	Timeout time.Duration
 }
 
@@ -48,9 +48,9 @@ var types = []string{"xfs", "ext4"}
 // have, and their D-Bus types, are in bus_mount_set_transient_property (systemd's src/core/dbus-mount.c). The general
 // properties and the allowed dependencies are in bus_unit_set_transient_property (src/core/dbus-unit.c).
 //
-// The unit has no BindsTo= on the device. With BindsTo=, systemd would try endlessly to unmount a busy mount of a lost
-// disk. Without BindsTo=, a dependency that systemd itself adds stops the unit once. The unit does not use
-// systemd-fsck@.service: for XFS this service does nothing, and ext4 replays its journal at the mount.
+// The mount unit has no BindsTo= on the device. With BindsTo=, systemd would try endlessly to unmount a busy mount of a
+// lost disk. Without BindsTo=, a dependency on the device that systemd itself adds stops the unit only once. The unit
+// does not use systemd-fsck@.service: for XFS this service does nothing, and ext4 replays its journal at the mount.
 func (u *MountUnit) properties() ([]sd.Property, error) {
 	if err := u.check(); err != nil {
 		return nil, fmt.Errorf("cannot mount %s: %w", u.ID, err)
@@ -70,8 +70,8 @@ func (u *MountUnit) properties() ([]sd.Property, error) {
 		p("Environment", environment),
 		// CollectMode frees the unit's name after a failed mount.
 		p("CollectMode", "inactive-or-failed"),
-		// Because of nofail, systemd does not order the mount against local-fs.target. With Before=, systemd unmounts
-		// the filesystem only after it has stopped the services that may use the mount, such as kubelet.
+		// Because of nofail, systemd does not order the mount against local-fs.target. With Before=, systemd stops the
+		// services that may use the mount, such as kubelet, before it unmounts the filesystem.
 		p("Before", []string{"local-fs.target"}),
 		// PID 1 removes the directory when the mount ends, even while the daemon is down. The job for the cleanup never
 		// replaces another job, such as a job of a shutdown.

@@ -101,7 +101,7 @@ func exists(t *testing.T, path string) bool {
 func TestMakeAndRemove(t *testing.T) {
 	dir := classDir(t)
 	point := filepath.Join(dir, uuid)
-	for range 2 { // the second time, the mount point exists
+	for range 2 { // the second call finds an existing mount point
 		if err := MakeMountPoint(dir, uuid); err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +125,7 @@ func TestMakeAndRemove(t *testing.T) {
 	} else if !known && MakeMountPoint(dir, uuid) != nil {
 		t.Fatal("cannot go on")
 	}
-	// The marker is also safe while hotmount makes or removes the directory.
+	// The marker must also stay while the directory is not immutable, because hotmount makes or removes it.
 	setFlag(t, point, false)
 	if err := os.RemoveAll(filepath.Join(point, marker)); known && !errors.Is(err, unix.EPERM) {
 		t.Errorf("the marker was removed: %v", err)
@@ -135,7 +135,7 @@ func TestMakeAndRemove(t *testing.T) {
 	if err != nil || !slices.Equal(names, []string{uuid}) {
 		t.Errorf("leftovers %q, %v", names, err)
 	}
-	for range 2 { // the second time, the mount point does not exist
+	for range 2 { // the second call finds no mount point
 		if err := RemoveMountPoint(dir, uuid); err != nil {
 			t.Error(err)
 		}
@@ -193,8 +193,9 @@ func TestLiveMount(t *testing.T) {
 	}
 }
 
-// TestMountedInBetween checks that a mount point stays unchanged if something is mounted on it during its removal. The
-// test mounts through another path to the directory, so the mount point's own path does not show the mount.
+// TestMountedInBetween checks that RemoveMountPoint leaves a mount point unchanged if a filesystem is mounted on it
+// during the removal. The test mounts the filesystem through another path to the directory, so the mount point's own
+// path does not show the mount.
 func TestMountedInBetween(t *testing.T) {
 	ownNamespace(t)
 	dir, other := classDir(t), t.TempDir()
@@ -217,7 +218,7 @@ func TestMountedInBetween(t *testing.T) {
 	}
 }
 
-// TestBindMount makes the checks of TestLiveMount with a bind mount of the filesystem of the class directory.
+// TestBindMount makes the checks of TestLiveMount with a bind mount from the same filesystem as the class directory.
 func TestBindMount(t *testing.T) {
 	ownNamespace(t)
 	dir := classDir(t)
@@ -240,7 +241,7 @@ func TestBindMount(t *testing.T) {
 	}
 }
 
-// remedy moves a file away with the commands from the error err.
+// remedy moves a file away with the commands that the error message contains.
 func remedy(t *testing.T, err error, file string) {
 	t.Helper()
 	_, what, _ := strings.Cut(err.Error(), "move them away (")
@@ -255,8 +256,8 @@ func remedy(t *testing.T, err error, file string) {
 	}
 }
 
-// TestNotEmpty checks that another program's files stay, even in a directory that hotmount was making or removing. The
-// command in the error message removes the cause.
+// TestNotEmpty checks that hotmount keeps another program's files, even in a directory that hotmount was making or
+// removing. The commands in the error message must remove the cause of the error.
 func TestNotEmpty(t *testing.T) {
 	for _, name := range []string{uuid, draftName(uuid)} {
 		dir := classDir(t)
@@ -293,7 +294,7 @@ func TestNotEmpty(t *testing.T) {
 	}
 }
 
-// TestDraftInTheWay checks that a mount point that cannot be removed stays unchanged.
+// TestDraftInTheWay checks that a mount point stays unchanged if hotmount cannot remove it.
 func TestDraftInTheWay(t *testing.T) {
 	dir := classDir(t)
 	if err := MakeMountPoint(dir, uuid); err != nil {
@@ -311,8 +312,8 @@ func TestDraftInTheWay(t *testing.T) {
 	}
 }
 
-// TestInterrupted checks a mount point that a crash or an older version left incomplete. hotmount completes or removes
-// an incomplete mount point. A mount point never has its final name without the marker.
+// TestInterrupted checks a mount point that a crash or an older version left incomplete. hotmount must be able to
+// complete or remove an incomplete mount point. A mount point without the marker must never have its final name.
 func TestInterrupted(t *testing.T) {
 	for _, step := range []string{"mkdir", "mark", "renamed", "old", "old, immutable"} {
 		for _, remove := range []bool{false, true} {
@@ -354,8 +355,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestMarkerThatIsNone checks that another program's file with the name of the marker stays. The command in the error
-// message removes the cause.
+// TestMarkerThatIsNone checks that hotmount keeps another program's file that has the name of the marker. The commands
+// in the error message must remove the cause of the error.
 func TestMarkerThatIsNone(t *testing.T) {
 	for _, content := range []string{"-> /etc/passwd", "data", "/"} {
 		dir := classDir(t)
@@ -369,7 +370,7 @@ func TestMarkerThatIsNone(t *testing.T) {
 		case content == "/":
 			err = os.Mkdir(file, 0o755)
 		default:
-			// Another program has written to hotmount's marker, which is immutable again.
+			// Another program has written to hotmount's marker, and the marker is immutable again.
 			if err = os.WriteFile(file, []byte(content), 0o600); err == nil {
 				d, openErr := openDirectory(point)
 				err = errors.Join(openErr, mark(d), d.Close())

@@ -15,16 +15,17 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// starts batches mounts. While mounts are under way, new requests wait, and go to PID 1 together when the mounts are
-// over. For many disks at once, one unit with its own mount(8) for each disk would be the largest cost for PID 1 and
-// the processors. The slower the mounts are, the larger a batch becomes. The zero value is ready for use.
+// starts combines the mounts of several disks into one request (a batch). While mounts are under way, new requests
+// wait, and go to PID 1 together when the mounts are over. If many disks arrive at once, a separate mount(8) for each
+// disk would be the largest cost for PID 1 and the processors. The slower the mounts are, the larger a batch becomes.
+// The zero value is ready for use.
 type starts struct {
 	mu      sync.Mutex
 	waiting []*start
-	// turn has room for one request: the request whose mounts are under way. turn is a channel, because a request waits
-	// for turn and for the answer to another request at the same time.
+	// turn is a channel with room for one request: the request whose mounts are under way. turn is a channel, so that a
+	// request can wait for its turn and for the answer to another request at the same time.
 	turn chan struct{}
-	// lastBatch is the time when a service for several mounts was last started.
+	// lastBatch is the last time at which hotmount started a service for several mounts.
 	lastBatch time.Time
 	// maxWait replaces waitMost in tests.
 	maxWait time.Duration
@@ -34,14 +35,14 @@ type starts struct {
 type start struct {
 	unit MountUnit
 	over func()
-	// answered is closed when the mount was requested together with other mounts. answered is also closed, with byItself
-	// set, when the mount must be requested by itself.
+	// answered is closed when hotmount has requested the mount together with other mounts. If the mount must be
+	// requested alone, byItself is set before answered is closed.
 	answered chan struct{}
 	byItself bool
 }
 
-// waitMost bounds how long new mounts wait for the mounts under way. A mount under way may have a log to recover, or a
-// disk that does not answer.
+// waitMost is how long new mounts wait for the mounts that are under way. A mount under way may have a log to recover,
+// or a disk that does not answer.
 const waitMost = 500 * time.Millisecond
 
 // add adds a mount to the queue and returns the channel turn.
@@ -77,11 +78,11 @@ func (s *starts) withdraw(one *start) bool {
 	return false
 }
 
-// StartMount starts a transient mount unit for a filesystem, and returns when PID 1 has the request. The mount table
-// shows when the filesystem is mounted. MountEnded reports whether the mount has failed.
+// StartMount starts a transient mount unit for a filesystem, and returns when PID 1 has the request. The mount table,
+// and not StartMount, shows when the filesystem is mounted. MountEnded reports whether the mount has failed.
 //
-// The caller must call over when it no longer waits for the mount, even after an error. Later requests wait until the
-// caller calls over.
+// The caller must call the function over when it no longer waits for the mount, even after an error. Later requests
+// wait until the caller calls the function over.
 func (m *Manager) StartMount(ctx context.Context, u MountUnit) (over func(), err error) {
 	if err := u.check(); err != nil {
 		return func() {}, fmt.Errorf("cannot mount %s: %w", u.ID, err)
@@ -105,9 +106,9 @@ func (m *Manager) StartMount(ctx context.Context, u MountUnit) (over func(), err
 	return s.over, nil
 }
 
-// endTurn calls the function turn when all mounts in all are over, or after the time most.
+// endTurn calls the function turn when all the mounts are over, or when the time limit most has passed.
 func endTurn(all []*start, most time.Duration, turn func()) {
-	if len(all) == 0 { // another request had the mount in its batch
+	if len(all) == 0 { // another request already has the mount in its batch
 		turn()
 		return
 	}
@@ -125,30 +126,31 @@ func endTurn(all []*start, most time.Duration, turn func()) {
 	}
 }
 
-// heldBack is how long PID 1 may hold back jobs of mount units after several mounts. PID 1 reads the mount table at
+// heldBack is how long PID 1 may delay the jobs of mount units after several mounts. PID 1 reads the mount table at
 // most five times a second (mount_enumerate in systemd's src/core/mount.c). PID 1 runs no job of a mount unit until it
 // has read the mount table.
 const heldBack = 1500 * time.Millisecond
 
-// mayBeHeldBack reports whether PID 1 may hold back jobs of mount units now.
+// mayBeHeldBack reports whether PID 1 may delay the jobs of mount units now.
 func (s *starts) mayBeHeldBack() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Since(s.lastBatch) <= heldBack
 }
 
-// service records that a service for several mounts was started.
+// service records the present time as the last start of a service for several mounts.
 func (s *starts) service() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastBatch = time.Now()
 }
 
-// ask requests the mounts from PID 1, several mounts through one service. While PID 1 may hold back jobs of mount
-// units, ask requests even a single mount through a service. PID 1 does not hold back services.
+// ask requests the mounts from PID 1. For several mounts, ask requests one service that makes all of them. While PID 1
+// may delay the jobs of mount units, ask requests even a single mount through a service. PID 1 does not delay the jobs
+// of services.
 //
-// If the service fails, each mount must be requested by itself. PID 1 refuses the whole batch if one of the mount units
-// is already loaded or masked.
+// If the request for the service fails, each mount must be requested alone. PID 1 refuses the whole batch if one of the
+// mount units is already loaded or masked.
 func (m *Manager) ask(ctx context.Context, all []*start) {
 	byItself := len(all) == 1 && !m.starts.mayBeHeldBack()
 	if len(all) > 0 && !byItself {
@@ -162,8 +164,8 @@ func (m *Manager) ask(ctx context.Context, all []*start) {
 	}
 }
 
-// togetherUnit is the beginning of the name of a service that mounts several disks. The name does not begin with
-// "hotmount-", because the sandbox of the services with that prefix would apply to mount(8).
+// togetherUnit is the beginning of the name of a service that mounts several disks. The service's name does not begin
+// with "hotmount-", because the sandbox of the services with that prefix would apply to mount(8).
 const togetherUnit = "hotmounts-"
 
 // condition is a condition of a unit (Conditions in org.freedesktop.systemd1(5)).
@@ -173,9 +175,9 @@ type condition struct {
 	Parameter       string
 }
 
-// startTogether asks PID 1 to start a service that runs one mount(8) for all mounts, and to start the mount units after
-// it. As soon as PID 1 sees a mount, the job of the mount unit is done. If the service did not make a mount, PID 1
-// itself makes the mount.
+// startTogether asks PID 1 to start a service that runs one mount(8) for all mounts. PID 1 starts the mount units after
+// this service. As soon as PID 1 sees a mount in the mount table, the job of the mount unit is done. If the service did
+// not make a mount, PID 1 itself makes the mount.
 func (m *Manager) startTogether(ctx context.Context, all []*start) error {
 	var table strings.Builder
 	var names []string
@@ -192,7 +194,7 @@ func (m *Manager) startTogether(ctx context.Context, all []*start) error {
 		}
 		// PID 1 would log "Condition check resulted in … being skipped" for the job of a mount that the service has
 		// made. LogLevelMax= drops the message, which would be misleading (job_emit_done_message in systemd's
-		// src/core/job.c). The message has the level info, and the output of mount(8) has the level notice.
+		// src/core/job.c). The dropped message has the level info, and the output of mount(8) has the level notice.
 		properties = append(properties, p("LogLevelMax", int32(syslog.LOG_NOTICE)), p("SyslogLevel", int32(syslog.LOG_NOTICE)))
 		names = append(names, Name(s.unit.Path))
 		mounts = append(mounts, sd.PropertyCollection{Name: Name(s.unit.Path), Properties: properties})
@@ -221,8 +223,8 @@ func (m *Manager) startTogether(ctx context.Context, all []*start) error {
 	}, mounts)
 }
 
-// CheckHeldBack returns an error if PID 1 may hold back the unit of a mount point because of its batch. PID 1 holds
-// back a mount unit while another disk of the same batch does not answer.
+// CheckHeldBack returns an error if the unit of a mount point may belong to a batch of mounts that has not ended. PID 1
+// does not start the mount units of a batch while one disk of the batch does not answer.
 func (m *Manager) CheckHeldBack(path string) error {
 	at := filepath.Join(cmp.Or(m.transient, transientUnits), togetherUnit)
 	if found, err := filepath.Glob(at + "*.service"); err != nil || len(found) == 0 || !m.hasMountUnit(path) {

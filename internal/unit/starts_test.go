@@ -18,7 +18,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// nth returns the mount unit with the number i. Each number has its own disk and mount point.
+// nth returns a mount unit for the test disk with that number.
 func nth(i int) MountUnit {
 	u := mountUnit()
 	u.ID = disk.ID{Name: fmt.Sprintf("vd%c", 'b'+i), Seq: uint64(12 + i)}
@@ -26,13 +26,13 @@ func nth(i int) MountUnit {
 	return u
 }
 
-// asked is the result of StartMount.
+// asked has the results of StartMount.
 type asked struct {
 	over func()
 	err  error
 }
 
-// waits calls StartMount, and returns when the call waits for its turn.
+// waits calls StartMount in a goroutine, and returns when that call waits for its turn.
 func waits(t *testing.T, ctx context.Context, m *Manager, u MountUnit) <-chan asked {
 	t.Helper()
 	waiting := func() int {
@@ -53,7 +53,7 @@ func waits(t *testing.T, ctx context.Context, m *Manager, u MountUnit) <-chan as
 	return answer
 }
 
-// busy returns a Manager with one mount under way, for which new mounts wait without a time limit.
+// busy returns a Manager with one mount under way. New mounts wait for this mount without a time limit.
 func busy(t *testing.T, p *pid1) (m *Manager, over func()) {
 	t.Helper()
 	m = p.manager()
@@ -65,7 +65,7 @@ func busy(t *testing.T, p *pid1) (m *Manager, over func()) {
 	return m, over
 }
 
-// wantedTogether has every call to PID 1 after two mounts have waited for another mount.
+// wantedTogether is the request that PID 1 must get after two mounts have waited for another mount.
 const wantedTogether = `StartTransientUnit hotmounts-13.service fail [
   Description "Mount disks that come together (2)"
   Type "oneshot"
@@ -85,8 +85,8 @@ const wantedTogether = `StartTransientUnit hotmounts-13.service fail [
   UNIT 2
 ]`
 
-// TestTogether checks that mounts wait while another mount is under way, and then start together. Each mount unit has
-// the same properties as a mount unit that starts by itself, but logs less.
+// TestTogether checks that mounts wait while another mount is under way, and then start together. Each mount unit must
+// have the same properties as a mount unit that starts alone, except for its log level.
 func TestTogether(t *testing.T) {
 	p := startPID1(t)
 	m, over := busy(t, p)
@@ -147,7 +147,7 @@ func TestTurn(t *testing.T) {
 	if got, want := p.calls(), fmt.Sprintf("\nStartTransientUnit %s%d.service fail [", togetherUnit, nth(3).ID.Seq); !strings.Contains(got, want) {
 		t.Errorf("a mount just after several was not started by a service: %s", got)
 	}
-	// After the time heldBack, PID 1 does not hold back jobs any more.
+	// After the time heldBack, PID 1 no longer delays jobs of mount units.
 	m.starts.lastBatch = time.Now().Add(-2 * heldBack)
 	if over, err := m.StartMount(background(t), nth(4)); err != nil {
 		t.Error(err)
@@ -197,7 +197,7 @@ func TestWaitMost(t *testing.T) {
 	})
 }
 
-// TestGivenUp checks that hotmount does not start a waiting mount after its caller has cancelled it.
+// TestGivenUp checks that hotmount does not start a waiting mount whose caller has cancelled the call.
 func TestGivenUp(t *testing.T) {
 	p := startPID1(t)
 	m, over := busy(t, p)
@@ -221,7 +221,7 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// TestNotTogether checks that each mount starts by itself, with its own result, if the common request fails.
+// TestNotTogether checks that each mount is requested alone, and gets its own result, if the common request fails.
 func TestNotTogether(t *testing.T) {
 	for name, tt := range map[string]struct {
 		refuse string
@@ -253,8 +253,7 @@ func TestNotTogether(t *testing.T) {
 	}
 }
 
-// TestHeld checks that CheckHeldBack returns an error if PID 1 may hold back a mount unit because of a service that
-// mounts several disks.
+// TestHeld checks that CheckHeldBack returns an error if a mount unit exists while a service mounts several disks.
 func TestHeld(t *testing.T) {
 	for name, tt := range map[string]struct {
 		files []string
@@ -278,7 +277,7 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// TestLine checks that libmount reads the values of the mount unit from the line of fstab(5).
+// TestLine checks that libmount reads the values of a mount unit from the fstab(5) line that hotmount writes.
 func TestLine(t *testing.T) {
 	u := mountUnit()
 	u.Path = "/srv/a b\\040\t#\n\"c/" + uuid

@@ -18,10 +18,10 @@ import (
 	"hotmount/internal/run"
 )
 
-// Space is the usage of a mounted filesystem. Sizes are in bytes (statfs(2)).
+// Space is the usage of a mounted filesystem.
 type Space struct {
 	At string
-	// Size, Free and Available are the sizes from statvfs(3) in bytes. Inodes and FreeInodes are counts.
+	// Size, Free and Available are in bytes (statfs(2)). Inodes and FreeInodes are counts.
 	Size, Free, Available, Inodes, FreeInodes uint64
 	// Dev is the filesystem's device. Geometry describes an XFS filesystem, or is nil if the caller may not open the
 	// filesystem.
@@ -29,7 +29,8 @@ type Space struct {
 	Geometry *disk.Geometry
 }
 
-// Scan gathers the facts of all disks, and the usage of their mounted filesystems by path. Scan passes hung on to Of.
+// Scan gathers the facts of all disks, and the usage of their mounted filesystems by path. Scan passes the map hung on
+// to Of, which reads and changes the map.
 func Scan(ctx context.Context, h inventory.Host, hung map[string]int) ([]disk.Facts, map[string]Space, error) {
 	disks, err := h.Scan()
 	if err != nil {

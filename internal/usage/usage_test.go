@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case "usage":
-			// A dead filesystem does not delay the answers of other filesystems.
+			// The child answers for all other filesystems before it hangs for /dead.
 			for _, p := range os.Args[2:] {
 				if p != "/dead" {
 					fmt.Printf("{\"At\":%q,\"Size\":%d}\n", p, len(os.Args)-2)
@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestOf checks that a filesystem that does not answer does not delay other filesystems. Of skips a path as long as the
-// process that measures its filesystem cannot be killed.
+// TestOf checks that a filesystem that does not answer does not delay other filesystems. Of must skip a path as long as
+// the process that hangs for the path exists.
 func TestOf(t *testing.T) {
 	hung := map[string]int{}
 	asks := func(paths []string, answers int, asked uint64) {
@@ -65,7 +65,7 @@ func TestOf(t *testing.T) {
 	asks([]string{"/a", "/b"}, 2, 2)
 }
 
-// TestAt checks that at returns how full a filesystem is, and on which device it lies.
+// TestAt checks that measure returns how full a filesystem is, and on which device it lies.
 func TestAt(t *testing.T) {
 	dir := t.TempDir()
 	info, err := os.Stat(dir)

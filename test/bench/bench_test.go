@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// mountedTurn returns a turn of the method way with one disk, which was mounted after ms milliseconds.
+// mountedTurn returns a turn of a method with one disk that was mounted after the given number of milliseconds.
 func mountedTurn(figure, way string, ms float64, busy bool) Turn {
 	t := Turn{
 		Figure: figure, Way: way, Disks: 1, Idle: 1, Added: map[string]float64{"loop100": 1000}, Probed: map[string]float64{"loop100": 1000 + ms/2},
@@ -78,8 +78,8 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
-// TestOrder checks that each round begins with another method, and that a seldom method is measured only in some
-// rounds.
+// TestOrder checks that each round begins with another method, and that the methods in seldom are measured only in
+// some rounds.
 func TestOrder(t *testing.T) {
 	ways, seldom := []string{"a", "b", "c"}, map[string]int{"b": 3}
 	for round, want := range []string{"abc", "ca", "ca", "abc", "ca"} {
@@ -107,8 +107,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// tracedTurn is the turn of testdata/trace.txt, which lacks most lines of sched_switch. tracedSplit is the split of
-// tracedTurn, which a person read from the trace.
+// tracedTurn is the turn of testdata/trace.txt, which lacks most lines of sched_switch. tracedSplit is the expected
+// split of tracedTurn, which a person has read from the trace.
 var (
 	tracedTurn = Turn{
 		Way: hotmount, Disks: 1, Added: map[string]float64{"loop308": 3342100.186042}, Probed: map[string]float64{"loop308": 3342116.932068},
@@ -172,7 +172,7 @@ func TestPlots(t *testing.T) {
 	if n := elements(t, r.plotMany(), "series"); n != 4 {
 		t.Errorf("the plot of many disks has %d lines, not one for each of two methods and two figures", n)
 	}
-	// A panel that lacks a method has the same colours.
+	// A panel without some of the methods must have the same colours for the other methods.
 	fewer := Result{Turns: []Turn{mountedTurn("hundreds", rule, 20, false)}}
 	colour := colours[slices.Index(plottedWays, rule)]
 	if many := fewer.plotMany(); strings.Count(many, `"`+colour+`"`) != 2 {
@@ -205,8 +205,8 @@ func luminance(t *testing.T, colour string) float64 {
 	return sum
 }
 
-// TestColours checks the contrast of each series and of the text with the light and with the dark paper. WCAG 2.2 asks
-// for 3 for pictures and 4.5 for text.
+// TestColours checks the contrast of each series and of the text with the light and with the dark paper. WCAG 2.2
+// requires a contrast ratio of 3 for graphics and of 4.5 for text.
 func TestColours(t *testing.T) {
 	check := func(colour, paper string, least float64) {
 		a, b := luminance(t, colour), luminance(t, paper)
@@ -233,7 +233,7 @@ func TestMedianTurn(t *testing.T) {
 	}
 }
 
-// TestAFaultMeetsNoBound checks that one turn with an unmounted disk misses the bound, whatever the times of the
+// TestAFaultMeetsNoBound checks that the bound is missed if one turn did not mount its disk, whatever the times of the
 // other turns.
 func TestAFaultMeetsNoBound(t *testing.T) {
 	r := Result{Turns: []Turn{mountedTurn("one", hotmount, 1, false), mountedTurn("one", rule, 10, false)}}

@@ -21,7 +21,8 @@ const (
 	bytesPerSecond = 500_000_000
 )
 
-// blanks measures blank disks at the speed of memory: the kernel returns zeros for blocks that were never written.
+// blanks measures the methods with blank disks as fast as memory, because the kernel returns zeros for blocks that
+// were never written.
 func (in *insideBench) blanks(ctx context.Context) error {
 	for r := range in.Turns {
 		for _, way := range order(in.Ways, nil, r) {
@@ -84,7 +85,7 @@ systemd-mount -q --fsck=no -t xfs %[1]s %[2]sparts; e=$(date +%%s%%N); echo $(( 
 	return n[0] / 1000, nil
 }
 
-// throttled measures blank disks at the speed of a good SATA disk.
+// throttled measures the methods with blank disks as fast as a good SATA disk.
 func (in *insideBench) throttled(ctx context.Context) error {
 	loops, err := in.loops(1)
 	if err != nil {
@@ -97,7 +98,8 @@ func (in *insideBench) throttled(ctx context.Context) error {
 	return errors.Join(in.blanks(ctx), lift())
 }
 
-// throttle limits the container's reads from a device. The caller ends the limit with the returned function.
+// throttle limits the container's reads from a device. The caller ends the limit with the function that throttle
+// returns.
 func throttle(dev string) (lift func() error, err error) {
 	lift = func() error { return nil }
 	controllers, err := os.ReadFile(filepath.Join(cgroups, "cgroup.controllers"))
@@ -112,7 +114,8 @@ func throttle(dev string) (lift func() error, err error) {
 	return throttleLegacy(dev)
 }
 
-// throttleUnified limits PID 1's units with cgroup v2. The limit ends with the container's control groups.
+// throttleUnified limits the reads of PID 1's units with cgroup v2. The limit ends with the container's control
+// groups.
 func throttleUnified(dev string) error {
 	limit := fmt.Sprintf("%s rbps=%d", dev, bytesPerSecond)
 	return errors.Join(
@@ -120,8 +123,8 @@ func throttleUnified(dev string) error {
 		os.WriteFile(filepath.Join(cgroups, "system.slice/io.max"), []byte(limit), 0o644))
 }
 
-// throttleLegacy limits all processes of the container with cgroup v1. throttleLegacy moves the processes to a new
-// group, because a root group cannot be limited. The function lift moves the processes back.
+// throttleLegacy limits the reads of all processes of the container with cgroup v1. throttleLegacy moves the processes
+// to a new group, because a root group cannot be limited. The function lift moves the processes back.
 func throttleLegacy(dev string) (lift func() error, err error) {
 	lift = func() error { return nil }
 	root, err := os.MkdirTemp("", "bench-blkio-")
@@ -146,8 +149,8 @@ func throttleLegacy(dev string) (lift func() error, err error) {
 	return lift, moveAll(group)
 }
 
-// moveAll moves all processes of the container into a group. moveAll makes three passes, because a process can fork
-// during a pass.
+// moveAll moves all processes of the container into a group. moveAll passes over the processes three times, because a
+// process can fork during a pass.
 func moveAll(group string) error {
 	for range 3 {
 		pids, err := filepath.Glob("/proc/[0-9]*")

@@ -16,8 +16,8 @@ import (
 // rulesAtBoot is the directory of the udev rules that exist when the container boots.
 const rulesAtBoot = "/etc/udev/rules.d/"
 
-// boots measures boots of the whole container with disks that each hold an XFS filesystem. The times run from the start
-// of PID 1 to READY and to the last mount, as PID 1 records them.
+// boots measures boots of the whole container with disks that each hold an XFS filesystem. The times run from the
+// start of PID 1 to the daemon's READY=1 and to the last mount, as PID 1 records these times.
 func (b *bench) boots(ctx context.Context, c *worker.Container, f figure) ([]Turn, error) {
 	// The running daemon would format and mount the new disks.
 	if _, err := c.Run(ctx, "systemctl stop hotmount"); err != nil {

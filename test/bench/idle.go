@@ -9,9 +9,9 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// dropIn is the daemon's configuration for the turns of all methods. dropIn disables the watchdog, because a frozen
-// daemon cannot answer the watchdog. dropIn also sets the settle time to 0, because the daemon would do nothing in
-// that time.
+// dropIn is the systemd drop-in for the daemon during the turns of all methods. dropIn disables the watchdog, because
+// a frozen daemon cannot answer the watchdog. dropIn also sets the settle time to 0, because the daemon only waits
+// during the settle time.
 const (
 	dropIn     = "/etc/systemd/system/hotmount.service.d/bench.conf"
 	dropInText = "[Service]\nWatchdogSec=0\nEnvironment=HOTMOUNT_SETTLE=0s\n"
@@ -92,7 +92,7 @@ func (in *insideBench) switches(ctx context.Context) (n float64, err error) {
 	return n, nil
 }
 
-// asMeasured configures the daemon for turns again, and detaches the disks.
+// asMeasured restores the daemon's configuration for turns, and detaches the disks.
 func (in *insideBench) asMeasured(ctx context.Context, loops []*loop, err error) error {
 	text := "mkdir -p $(dirname " + dropIn + "); printf %s " + quote(dropInText) + " >" + dropIn + "; systemctl daemon-reload; systemctl restart hotmount"
 	return errors.Join(err, in.clear(ctx, loops), in.script(ctx, text))

@@ -30,7 +30,7 @@ type task struct {
 	Dir   string `json:"dir"`
 	// Idle is how long the figure "idle" is measured, in seconds.
 	Idle int `json:"idle"`
-	// Packages maps methods to the packages that they measure.
+	// Packages maps each method to the path of the Debian package that the method measures.
 	Packages map[string]string `json:"packages"`
 }
 
@@ -39,20 +39,20 @@ type insideBench struct {
 	task
 	turns *json.Encoder
 	out   io.Writer
-	// patience is how long the current figure may still wait for an idle machine.
+	// patience is the time that the current figure may still wait for an idle machine.
 	patience time.Duration
 	// installed is the method whose package is installed.
 	installed string
 }
 
-// patience bounds how long one figure waits for an idle machine, summed over all its turns.
+// patience is the maximum time that all turns of one figure together wait for an idle machine.
 const patience = 90 * time.Second
 
 func runInside(ctx context.Context, text string, host io.Reader, turns, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
-	// This goroutine runs as long as the process.
+	// The goroutine below runs until the process ends.
 	go func() {
-		_, _ = io.Copy(io.Discard, host) // returns when the host ends the input, for whatever reason
+		_, _ = io.Copy(io.Discard, host) // returns when the host closes the input or ends
 		cancel()
 	}()
 	in := insideBench{turns: json.NewEncoder(turns), out: out, patience: patience, installed: hotmount}
@@ -76,7 +76,7 @@ func (in *insideBench) withPackage(way string, f func() error) error {
 
 // resume restores the state that the container had after the installation.
 func (in *insideBench) resume() error {
-	ctx := context.Background() // a caller's ended context must not prevent the restoration
+	ctx := context.Background() // the restoration must also run if the caller's context has ended
 	return errors.Join(in.clear(ctx, nil), in.script(ctx, setUp(hotmount, in.Dir)))
 }
 
@@ -113,7 +113,7 @@ func (in *insideBench) numbers(ctx context.Context, text string) ([]float64, err
 	return all, nil
 }
 
-// install installs the package of a method, unless it is installed.
+// install installs the package of a method, unless the package is already installed.
 func (in *insideBench) install(way string) error {
 	deb := in.Packages[way]
 	if deb == "" || way == in.installed {
@@ -125,7 +125,7 @@ said=$(DEBIAN_FRONTEND=noninteractive dpkg -i --force-confold,downgrade `+quote(
 systemctl daemon-reload; systemctl restart hotmount`)
 }
 
-// clear ends all methods, unmounts their mounts, and detaches the disks.
+// clear stops all methods, removes their mounts, and detaches the disks.
 func (in *insideBench) clear(ctx context.Context, loops []*loop) error {
 	if err := in.script(ctx, stopMethods); err != nil {
 		return err

@@ -53,8 +53,8 @@ func (l *loop) attach(file string) (err error) {
 	return err
 }
 
-// letGo reopens the devices only for reading. If hotmount looks for open files, it does not mount a disk that is open
-// for writing. Each reopened device causes one more udev event.
+// letGo reopens the devices only for reading. In the method neighbour, hotmount does not mount a disk that a process
+// has open for writing. Each reopened device causes one more udev event.
 func letGo(loops []*loop) error {
 	for _, l := range loops {
 		reader, err := os.Open(l.node())
@@ -96,7 +96,7 @@ func (in *insideBench) uuid(i int) string {
 	return fmt.Sprintf("%08x-0000-4000-8000-%012d", in.First, i)
 }
 
-// disks makes sparse files, each with an XFS filesystem. The function disks keeps files that exist.
+// disks makes sparse files, each with an XFS filesystem. The function disks does not change files that exist.
 func (in *insideBench) disks(ctx context.Context, n int) ([]string, error) {
 	all := make([]string, n)
 	for i := range all {
@@ -107,7 +107,7 @@ func (in *insideBench) disks(ctx context.Context, n int) ([]string, error) {
 		if err := sparse(all[i], diskSize); err != nil {
 			return nil, err
 		}
-		// Holes save memory, because the XFS logs of 200 disks would take much memory.
+		// The holes in the files save memory, because the XFS logs of 200 disks would take much memory.
 		for _, args := range [][]string{{"mkfs.xfs", "-q", "-m", "uuid=" + in.uuid(i)}, {"fallocate", "--dig-holes"}} {
 			if said, err := exec.CommandContext(ctx, args[0], append(args[1:], all[i])...).CombinedOutput(); err != nil {
 				return nil, fmt.Errorf("cannot make the disk %s: %s: %w: %s", all[i], args[0], err, said)

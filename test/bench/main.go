@@ -1,5 +1,6 @@
-// Command bench compares hotmount with other methods to mount a new disk. bench boots a container (test/worker) in
-// which the methods take turns. bench writes a table, all turns as JSON, and two plots. make bench calls it.
+// Command bench compares hotmount with other methods to mount a new disk. bench boots a container (test/worker), and
+// measures the methods in turns in the container. bench writes a table, all turns as JSON, and two plots. make bench
+// runs the command bench.
 package main
 
 import (

@@ -21,7 +21,7 @@ func udevToMounted(t Turn) (float64, bool) {
 	return lastTime(t.Mounted) - lastTime(t.Probed), len(t.Mounted) > 0
 }
 
-// cpu returns a function that computes the CPU time of a group per disk.
+// cpu returns a function that computes the CPU time per disk of a control group.
 func cpu(group string) func(Turn) (float64, bool) {
 	return func(t Turn) (float64, bool) {
 		ms, ok := t.CPU[group]
@@ -80,7 +80,7 @@ func cpus(figure, group string) []measure {
 	}
 }
 
-// triggeredToMounted ignores the turns that start the daemon, because they have no event.
+// triggeredToMounted ignores the turns that start the daemon, because these turns have no event.
 func triggeredToMounted(t Turn) (float64, bool) {
 	ms, ok := toMounted(t)
 	return ms, ok && len(t.Added) == t.Disks
@@ -99,7 +99,7 @@ type sampled struct {
 	of          func(Turn) (float64, bool)
 }
 
-// ratioBound returns a bound on the ratio of hotmount to another method.
+// ratioBound returns a bound on the value of hotmount divided by the value of another method.
 func ratioBound(figure, title, way string, of func(Turn) (float64, bool), most, goal float64) bound {
 	return bound{title, "", ratio, []sampled{{figure, hotmount, of}, {figure, way, of}}, most, goal}
 }

@@ -14,8 +14,8 @@ import (
 
 const mib = 1 << 20
 
-// blankOne is a disk size that no other disk has. hotmount does not format a disk that may have existed before
-// hotmount's installation. Without a serial number only the size identifies a disk, and loop devices of other
+// blankOne is a disk size in bytes that no other disk has. hotmount does not format a disk that may have existed
+// before hotmount's installation. Without a serial number only the size identifies a disk, and loop devices of other
 // containers are visible too.
 const blankOne = diskSize + 12*mib
 
@@ -101,8 +101,8 @@ func (in *insideBench) status(ctx context.Context) (procfs.ProcStatus, error) {
 	return p.NewStatus()
 }
 
-// peak is the highest memory use seen, in MiB. own is the memory of hotmount's processes, processes is their number,
-// and all is the memory including the tools.
+// peak is the highest memory use seen, in MiB. The field own is the memory of hotmount's processes, and all is the
+// memory including the tools. The field processes is the number of hotmount's processes.
 type peak struct{ own, processes, all float64 }
 
 // peakUntil samples the private memory (RssAnon in proc_pid_status(5)) of the processes in hotmount's units. peakUntil
@@ -139,13 +139,13 @@ func memoryNow() (sum peak, err error) {
 	}
 	for _, p := range all {
 		parent, ours := parents[p.PID]
-		// Before a child becomes a tool, it shares its parent's memory (vfork(2)).
+		// Before a child process executes a tool, the child shares the memory of its parent (vfork(2)).
 		if _, child := parents[parent]; !ours || child && !tools[p.PID] {
 			continue
 		}
 		status, err := p.NewStatus()
 		if err != nil {
-			continue // the process has just ended
+			continue // the process has ended meanwhile
 		}
 		n := float64(status.RssAnon) / mib
 		if sum.all += n; !tools[p.PID] {

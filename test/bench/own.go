@@ -14,7 +14,8 @@ import (
 // probed is a disk that udev has announced, with the UUID of its filesystem.
 type probed struct{ name, uuid string }
 
-// ownWay is a mount method that this program implements: a thread that mounts the disks that udev announces.
+// ownWay is a mount method that this program implements with a thread. The thread mounts each disk that udev
+// announces.
 type ownWay struct {
 	disks chan probed
 	done  chan error
@@ -22,8 +23,8 @@ type ownWay struct {
 	ms    float64 // CPU time of the method's calls and processes, in milliseconds
 }
 
-// startOwn starts the method, or returns nil if this program does not implement the method. end waits for the
-// method's goroutine.
+// startOwn starts the method, or returns nil if this program does not implement the method. The function end waits for
+// the method's goroutine.
 func startOwn(way string, disks int) *ownWay {
 	mount := map[string]func(*ownWay, probed) error{mountCall: (*ownWay).call, systemdMount: (*ownWay).run}[way]
 	if mount == nil {
@@ -72,7 +73,7 @@ func (o *ownWay) call(d probed) error {
 	return nil
 }
 
-// run starts systemd-mount. end waits for the process that run starts.
+// run starts systemd-mount for the disk. The function end waits for the process that run starts.
 func (o *ownWay) run(d probed) error {
 	tool := exec.Command("systemd-mount", "-q", "--no-block", "--collect", "--fsck=no", "-t", "xfs", "-o", "noatime", "/dev/"+d.name, filepath.Join(mountsDir, d.uuid))
 	if err := tool.Start(); err != nil {
@@ -86,7 +87,7 @@ func (o *ownWay) run(d probed) error {
 func usage(of int) float64 {
 	var u unix.Rusage
 	if err := unix.Getrusage(of, &u); err != nil {
-		panic(err) // the arguments are valid
+		panic(err) // getrusage(2) cannot fail with valid arguments
 	}
 	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e6
 }

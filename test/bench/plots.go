@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// plotOne returns the plot for one disk, from the turns that ftrace did not record. Each bar has the time to the mount,
-// and its first part is the time to udev's event.
+// plotOne returns the plot for one disk, from the turns that ftrace did not record. Each bar shows the time to the
+// mount, and the first part of a bar shows the time to udev's event.
 func (r *Result) plotOne() string {
 	var bars []bar
 	for _, way := range r.methodsOf("one") {
@@ -20,8 +20,9 @@ func (r *Result) plotOne() string {
 	return stacked("One disk: time from the kernel's event to the mount (median of each method)", "ms", []string{"to udev's event", "from udev's event to the mount"}, bars)
 }
 
-// plottedWays are the methods in the plot for bursts. A method's index is the index of its colour, so that a method has
-// one colour in all panels. In one plot with the slow shell loop, all other methods would shrink to one line.
+// plottedWays are the methods in the plot for bursts. A method's index is the index of its colour, so that a method
+// has one colour in all panels. plottedWays omits the slow shell loop, beside which all other methods would shrink to
+// one line.
 var plottedWays = []string{hotmount, rule, tuned, mountCall, systemdMount, hotmountBase}
 
 // plotMany returns the plot for bursts: the number of mounted disks over time, in each method's median burst.

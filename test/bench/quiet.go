@@ -16,11 +16,12 @@ import (
 
 const (
 	// busyBefore is the maximum busy share of the processors (0 to 1) just before a turn on an idle machine.
-	// busyMeanwhile is the maximum share of the processors that processes outside the container take during a turn on
-	// an idle machine. Kernel threads count as processes outside the container, even when they work for the disks.
+	// busyMeanwhile is the maximum share of the processors that processes outside the container take during a turn on an
+	// idle machine. Kernel threads count as processes outside the container, even if a thread works for the container's
+	// disks.
 	busyBefore    = 0.1
 	busyMeanwhile = 0.2
-	// gate bounds how long one turn waits for an idle machine.
+	// gate is the maximum time that one turn waits for an idle machine.
 	gate = 10 * time.Second
 	// sample is the time between two readings of the processors' counters.
 	sample = 500 * time.Millisecond
@@ -62,8 +63,8 @@ func load() (float64, error) {
 	return l.Load1, nil
 }
 
-// waitQuiet waits until the machine is idle, at most for gate and for the remaining patience of the figure. waitQuiet
-// returns the idle share of the last sample.
+// waitQuiet waits until the machine is idle, at most for the time gate and for the remaining patience of the figure.
+// waitQuiet returns the idle share of the last sample.
 func (in *insideBench) waitQuiet(ctx context.Context) (idle float64, err error) {
 	begun := time.Now()
 	for {

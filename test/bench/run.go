@@ -44,8 +44,8 @@ func (b *bench) run(ctx context.Context, wanted []figure) error {
 	return b.result.table().write(os.Stdout)
 }
 
-// figure measures one figure in a separate container. The container has only the loop devices that it needs, because
-// hotmount looks at all of them.
+// figure measures one figure in a separate container. The container has only the loop devices that the figure needs,
+// because hotmount looks at every loop device.
 func (b *bench) figure(ctx context.Context, f figure) (err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -162,14 +162,14 @@ func readTurns(from io.Reader) ([]Turn, error) {
 		if err := d.Decode(&t); errors.Is(err, io.EOF) {
 			return turns, nil
 		} else if err != nil {
-			_, _ = io.Copy(io.Discard, from) // unread output would block the writer
+			_, _ = io.Copy(io.Discard, from) // the program in the container would block if nobody read its output
 			return turns, fmt.Errorf("cannot read the turns: %w", err)
 		}
 		turns = append(turns, t)
 	}
 }
 
-// redraw writes the table and the plots of the turns of a bench.json.
+// redraw writes the table and the plots again, from the turns in a file bench.json.
 func (b *bench) redraw(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -2,7 +2,7 @@ package main
 
 import "strings"
 
-// The constants are names in Turn.Values of the parts of the time from the kernel's event to the mount.
+// The constants are the keys in Turn.Values for the parts of the time from the kernel's event to the mount.
 const (
 	splitUdev  = "split: udev"
 	splitOwn   = "split: hotmount"
@@ -24,8 +24,8 @@ func splitTurn(t *Turn, events []traceEvent) {
 			t.Fault = "the trace does not have its mount(8)"
 			return
 		}
-		// A udev rule asks PID 1 for the mount before udev sends its event. The time until udev's event belongs to
-		// udev.
+		// A udev rule asks PID 1 for the mount before udev sends its event. The time until udev's event counts as udev's
+		// time.
 		requested = max(probed, requested)
 		started = max(requested, started)
 	}
@@ -34,8 +34,8 @@ func splitTurn(t *Turn, events []traceEvent) {
 	}
 }
 
-// phases returns when PID 1 received the request for a mount, and when mount(8) began. mounted is when the mount
-// appeared. Both returned times lie between after and mounted.
+// phases returns when PID 1 received the request for a mount, and when mount(8) began. phases uses only events between
+// the kernel's event and the appearance of the mount.
 func phases(events []traceEvent, after, mounted float64) (requested, started float64, ok bool) {
 	within := func(from, to float64, matches func(traceEvent) bool) (found traceEvent) {
 		for _, e := range events {

@@ -49,7 +49,7 @@ func (in *insideBench) ready(ctx context.Context) error {
 	return nil
 }
 
-// attachPresent attaches the disks while no method runs, and leaves mount points as a power cut does.
+// attachPresent attaches the disks while no method runs, and creates the mount points that a power cut would leave.
 func (in *insideBench) attachPresent(ctx context.Context, loops []*loop, files []string) error {
 	if err := in.script(ctx, stopped+stopMethods); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (in *insideBench) triggered(ctx context.Context, way string, loops []*loop,
 	if err := in.attachPresent(ctx, loops, files); err != nil {
 		return err
 	}
-	// The mount points are removed first, because a udev rule makes its own.
+	// The bench program removes the mount points first, because a udev rule makes its own mount points.
 	if err := in.script(ctx, "hotmount cleanup --all; ln -sf /dev/null "+masked); err != nil {
 		return err
 	}
@@ -88,8 +88,7 @@ func (in *insideBench) triggered(ctx context.Context, way string, loops []*loop,
 	return in.turns.Encode(t)
 }
 
-// started measures three kinds of start: a start that mounts the disks, a start with all disks mounted, and a start as
-// at boot.
+// started measures three starts of the daemon: with unmounted disks, with all disks mounted, and as at boot.
 func (in *insideBench) started(ctx context.Context, way string, loops []*loop, files []string) error {
 	if err := in.attachPresent(ctx, loops, files); err != nil {
 		return err
@@ -113,11 +112,11 @@ func (in *insideBench) started(ctx context.Context, way string, loops []*loop, f
 }
 
 func (in *insideBench) starts(ctx context.Context, way string, loops []*loop) (Turn, error) {
-	// setUp would start the daemon too early.
+	// The turn has another name than the method, because setUp would start the daemon too early.
 	return in.observe(ctx, way+", started", awaited{mounts: true}, loops, func() error { return in.script(ctx, "systemctl start hotmount") })
 }
 
-// restarted measures a start while all disks are mounted.
+// restarted measures a start of the daemon while all disks are mounted.
 func (in *insideBench) restarted(ctx context.Context, way string) error {
 	t := Turn{Figure: in.Figure, Way: way + ", restarted", Disks: in.Disks, Values: map[string]float64{}}
 	var err error
@@ -146,7 +145,7 @@ func (in *insideBench) restarted(ctx context.Context, way string) error {
 	return in.turns.Encode(t)
 }
 
-// booted measures a start as at boot after a power cut: hotmount-tidy runs first, and /run is empty.
+// booted measures a start of the daemon as at boot after a power cut: hotmount-tidy runs first, and /run is empty.
 func (in *insideBench) booted(ctx context.Context, way string, loops []*loop, files []string) error {
 	if err := in.attachPresent(ctx, loops, files); err != nil {
 		return err
@@ -171,7 +170,8 @@ func (in *insideBench) booted(ctx context.Context, way string, loops []*loop, fi
 	return in.turns.Encode(t)
 }
 
-// leaveMountPoint makes a mount point with its marker, as a power cut leaves it (packaging/doc/adr/0004).
+// leaveMountPoint makes a mount point with a marker file, like a mount point after a power cut
+// (packaging/doc/adr/0004).
 func leaveMountPoint(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

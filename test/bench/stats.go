@@ -15,8 +15,9 @@ type Interval struct {
 // resamples is the number of bootstrap samples from which an interval is computed.
 const resamples = 2000
 
-// estimate returns f of the samples, with the interval of the percentile bootstrap. estimate always returns the same
-// interval for the same samples. An interval from one or two turns means little.
+// estimate returns the value of f for the samples, with the confidence interval of the percentile bootstrap. estimate
+// always returns the same interval for the same samples. A confidence interval from only one or two turns is not
+// reliable.
 func estimate(f func(samples ...[]float64) float64, samples ...[]float64) Interval {
 	random := rand.New(rand.NewPCG(38, 38))
 	drawn := make([][]float64, len(samples))
@@ -48,7 +49,7 @@ func medianOf(s ...[]float64) float64 { return median(s[0]) }
 // ratio returns the median of the first samples divided by the median of the second samples.
 func ratio(s ...[]float64) float64 { return median(s[0]) / median(s[1]) }
 
-// ratioOfDifferences subtracts the third median from the first and from the second, and returns the ratio of the two
+// ratioOfDifferences subtracts the third median from the first two medians, and returns the ratio of the two
 // differences.
 func ratioOfDifferences(s ...[]float64) float64 {
 	return (median(s[0]) - median(s[2])) / (median(s[1]) - median(s[2]))

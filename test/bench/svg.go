@@ -14,7 +14,8 @@ type svg struct {
 	left, right, top, bottom float64 // the edges of the plot area
 }
 
-// colours are the colours of the series. TestColours checks that each can be seen on the light and on the dark paper.
+// colours are the colours of the series. TestColours checks that each colour can be seen on the light and on the dark
+// paper.
 var colours = []string{"#4477aa", "#d1495b", "#228833", "#a07800", "#0e8cb0", "#aa3377", "#777777"}
 
 const (
@@ -22,7 +23,7 @@ const (
 	darkPaper, darkInk   = "#0d1117", "#f0f6fc"
 )
 
-// style makes paper, text and axes light or dark, as the reader's screen is.
+// style makes paper, text and axes light or dark, to match the colour scheme of the reader's browser.
 const style = `<style>
 .paper { fill: ` + lightPaper + ` } text { fill: ` + lightInk + ` } .axis { stroke: ` + lightInk + ` } .grid { stroke: #d1d9e0 }
 @media (prefers-color-scheme: dark) {
@@ -41,7 +42,7 @@ func newSVG(width, height, left float64) *svg {
 
 func (s *svg) end() string { return s.String() + "</svg>\n" }
 
-// text writes a text at a position. anchor is start, middle or end.
+// text writes a text at a position. The parameter anchor is the SVG attribute text-anchor: start, middle or end.
 func (s *svg) text(x, y float64, anchor, text string) {
 	fmt.Fprintf(s, `<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`+"\n", x, y, anchor, escape(text))
 }
@@ -68,7 +69,8 @@ func (s *svg) legend(names, colours []string) {
 	}
 }
 
-// xAxis draws the axis from 0 to most. xAxis returns a function that maps a value to its position.
+// xAxis draws the horizontal axis from 0 to the value most. xAxis returns a function that maps a value to its
+// position.
 func (s *svg) xAxis(most float64, title string) func(float64) float64 {
 	at := func(v float64) float64 { return s.left + v/most*(s.right-s.left) }
 	for v := 0.0; v <= most; v += step(most) {
@@ -80,7 +82,7 @@ func (s *svg) xAxis(most float64, title string) func(float64) float64 {
 	return at
 }
 
-// yAxis draws the vertical axis from 0 to most. yAxis returns a function that maps a value to its position.
+// yAxis draws the vertical axis from 0 to the value most. yAxis returns a function that maps a value to its position.
 func (s *svg) yAxis(most float64, title string) func(float64) float64 {
 	at := func(v float64) float64 { return s.bottom - v/most*(s.bottom-s.top) }
 	for v := 0.0; v <= most; v += step(most) {
@@ -92,7 +94,7 @@ func (s *svg) yAxis(most float64, title string) func(float64) float64 {
 	return at
 }
 
-// step returns a round distance between the marks of an axis that reaches to most. The axis gets 4 to 10 marks.
+// step returns a round distance between the marks of an axis that ends at the value most. The axis gets 4 to 10 marks.
 func step(most float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(most/4)))
 	for _, factor := range []float64{1, 2, 5, 10} {
@@ -146,7 +148,7 @@ type series struct {
 	times        []float64
 }
 
-// panel draws each series as a line of steps in a separate picture, which is shifted down.
+// panel draws a picture with one step line for each series. The parameter down is the picture's vertical position.
 func panel(title string, all []series, down float64) string {
 	s := newSVG(860, 380, 70)
 	s.text(s.left, 20, "start", title)

@@ -28,7 +28,7 @@ type Table struct {
 	Notes  []string `json:"notes"`
 }
 
-// Row is one measure of one method.
+// Row has the values of one measure for one method.
 type Row struct {
 	Group  string   `json:"group"`
 	Figure string   `json:"figure"`
@@ -52,8 +52,8 @@ type Bound struct {
 	Met  bool    `json:"met"`
 }
 
-// values returns f of each turn of a method in a figure. The function values uses the turns on an idle machine, or
-// all turns if the machine was never idle. Turns for which f returns false do not count.
+// values returns the results of the function f for the turns of a method in a figure. The function values uses the
+// turns on an idle machine, or all turns if the machine was never idle. Turns for which f returns false do not count.
 func (r *Result) values(figure, way string, f func(Turn) (float64, bool)) (values []float64, quiet, turns int) {
 	var all []float64
 	for _, t := range r.Turns {
@@ -80,7 +80,7 @@ func (r *Result) table() Table {
 	t := Table{Made: r.Made, Notes: slices.Clone(r.Notes)}
 	for _, m := range measures {
 		for _, way := range r.methodsOf(m.figure) {
-			// The condition omits values that a method does not have, such as the CPU time of a frozen daemon.
+			// The table omits measures that a method does not have, such as the CPU time of a frozen daemon.
 			if values, quiet, turns := r.values(m.figure, way, m.of); len(values) > 0 && slices.Max(values) > 0 {
 				t.Rows = append(t.Rows, Row{m.group, m.title, way, m.unit, estimate(medianOf, values), slices.Min(values), slices.Max(values), quiet, turns})
 			}

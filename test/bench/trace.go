@@ -15,19 +15,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// trace is an instance of the kernel's tracer. The program on the host, not the container, owns the tracer's
-// instance.
+// trace is an instance of the kernel's tracer. The bench program on the host, not the program in the container, owns
+// the tracer's instance.
 type trace struct {
-	tracefs *os.File // a detached mount, which ends when the descriptor is closed
+	tracefs *os.File // a detached mount, which the kernel removes when the file is closed
 	dir     string
 }
 
 // instance is the name of the tracer instance. The next run reuses an instance that a killed run has left.
 const instance = "hotmount-bench"
 
-// traced maps the events to their filters: wake-ups of PID 1, forks of PID 1, and starts of processes. The tracer
-// does not know the names of all processes that ran before the trace. sched_switch names the processes that ask PID
-// 1.
+// traced maps the events to their filters: wake-ups of PID 1, forks of PID 1, and starts of processes. The trace lacks
+// the names of some processes that ran before the trace began. The event sched_switch gives the names of the processes
+// that ask PID 1 for a mount.
 var traced = map[string]string{
 	"sched/sched_waking":       `comm == "systemd"`,
 	"sched/sched_process_fork": `parent_comm == "systemd"`,

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// tail is how long the CPU time is counted after the last mount.
+	// tail is the time after the last mount during which the CPU time is still counted.
 	tail = time.Second
 	// rest is the time between the last unmount and the next turn. After many mounts and unmounts PID 1 reads its
 	// mount table only once a second (the rate limit in mount_setup_proc_self_mountinfo in systemd's
@@ -20,7 +20,7 @@ const (
 	rest = 2 * time.Second
 )
 
-// rounds lets the methods take turns.
+// rounds measures the methods in turns, round by round.
 func (in *insideBench) rounds(ctx context.Context) error {
 	files, err := in.disks(ctx, in.Disks)
 	if err != nil {
@@ -53,7 +53,7 @@ func (in *insideBench) rounds(ctx context.Context) error {
 }
 
 // order returns the methods that are measured in a round. Each round begins with another method than the previous
-// round. A method is measured in every nth round, where n is seldom[way].
+// round. If the map seldom has a number n for a method, the method is measured only in every nth round.
 func order(ways []string, seldom map[string]int, round int) []string {
 	var all []string
 	for i := range ways {
@@ -85,7 +85,7 @@ func (in *insideBench) prepare(ctx context.Context, way string) (idle float64, e
 	return in.waitQuiet(ctx)
 }
 
-// takeTurn attaches the files, watches until the method has mounted them, and then cleans up.
+// takeTurn attaches the files as disks, watches until the method has mounted the disks, and then cleans up.
 func (in *insideBench) takeTurn(ctx context.Context, way string, files []string) (Turn, error) {
 	loops, err := in.loops(len(files))
 	if err != nil {
@@ -111,7 +111,7 @@ func attachAll(loops []*loop, files []string) func() error {
 	}
 }
 
-// observe prepares the method, calls begin, and watches until the awaited events have come.
+// observe prepares the method, calls the function begin, and watches until the awaited events and mounts have come.
 func (in *insideBench) observe(ctx context.Context, way string, want awaited, loops []*loop, begin func() error) (Turn, error) {
 	t := Turn{
 		Figure: in.Figure, Way: way, Disks: len(loops), Values: map[string]float64{},
@@ -167,7 +167,7 @@ func (t Turn) line() string {
 	return s
 }
 
-// meter counts the CPU time from newMeter on.
+// meter counts the CPU time since the call of newMeter.
 type meter struct {
 	groups    map[string]float64
 	busy, all float64
@@ -183,7 +183,8 @@ func newMeter() (m meter, err error) {
 	return m, err
 }
 
-// read stores in t the CPU time used since newMeter. own is the CPU time of this program as a mount method.
+// read stores in the turn the CPU time that was used since the call of newMeter. The parameter own is the CPU time
+// that this program has used as a mount method.
 func (m meter) read(t *Turn, own float64) error {
 	after, err := newMeter()
 	if err != nil {
@@ -192,7 +193,7 @@ func (m meter) read(t *Turn, own float64) error {
 	t.CPU = map[string]float64{}
 	for name, ms := range after.groups {
 		t.CPU[name] = ms - m.groups[name]
-		if t.CPU[name] < 0 { // the group was made after newMeter
+		if t.CPU[name] < 0 { // the control group was made after newMeter
 			t.CPU[name] = ms
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// awaited names what a turn waits for on each device.
+// awaited has the kinds of changes that a turn waits for on each device.
 type awaited struct{ events, mounts bool }
 
 // watcher receives the events of the kernel and of udev, and watches the mount table.
@@ -24,8 +24,8 @@ type watcher struct {
 	events int
 	table  int
 	buffer []byte
-	// probed receives the announced disks for a method that this program implements. The channel probed is nil for a
-	// method that this program does not implement.
+	// probed is the channel for disks that udev has announced, for a method that this program implements. probed is nil
+	// if this program does not implement the method.
 	probed chan<- probed
 }
 
@@ -48,7 +48,7 @@ func (w *watcher) open() (err error) {
 	if err := unix.SetsockoptInt(w.events, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20); err != nil {
 		return err
 	}
-	// The two groups are the multicast groups of the kernel and of udev.
+	// The netlink groups 1 and 2 are the multicast groups of the kernel and of udev.
 	if err := unix.Bind(w.events, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1 | 2}); err != nil {
 		return err
 	}
@@ -68,8 +68,8 @@ func (w *watcher) close() error {
 
 // waitForAll waits for all awaited events, and reports whether they came in time.
 func (w *watcher) waitForAll(limit time.Duration) (bool, error) {
-	// The time of an event is the time when this thread reads the event. The thread gets a real-time priority, so
-	// that it reads events at once. If the kernel does not allow the priority, the times are a little late.
+	// The time of an event is the time when this thread reads the event. The thread gets a real-time priority, so that
+	// the thread reads events at once. If the kernel does not allow the priority, the times are a little late.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	realTime := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 10, Flags: unix.SCHED_FLAG_RESET_ON_FORK}

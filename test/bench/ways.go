@@ -9,8 +9,8 @@ import (
 const (
 	hotmount     = "hotmount"
 	hotmountBase = "hotmount (base)"
-	// neighbour is hotmount beside a virtual machine monitor, for a disk that hotmount has not recorded. For such a
-	// disk, hotmount looks which processes have the disk open.
+	// neighbour is the method hotmount on a node with a virtual machine monitor, with a disk that hotmount has not
+	// recorded. On a node with a virtual machine monitor, hotmount checks which processes have an unrecorded disk open.
 	neighbour    = "hotmount, looking for open files"
 	rule         = "rule"
 	tuned        = "rule tuned"
@@ -26,7 +26,7 @@ const (
 	mountsDir = "/mnt/disks/"
 	rules     = "/run/udev/rules.d/99-bench.rules"
 	masked    = "/run/udev/rules.d/90-hotmount.rules"
-	// monitor is a directory from which hotmount concludes that a virtual machine monitor may have disks open.
+	// monitor is a directory whose existence shows hotmount that a virtual machine monitor may have disks open.
 	monitor = "/run/libvirt"
 )
 
@@ -68,23 +68,23 @@ const looping = `while :; do
 	sleep 1
 done`
 
-// stopMethods ends all methods. stopMethods freezes the daemon instead of stopping it, because the daemon of a real
-// node has run for a long time. stopMethods also masks hotmount's udev rules, so that they do not act during the turns
-// of other methods.
+// stopMethods is the script that ends all methods. stopMethods freezes the daemon instead of stopping it, because the
+// daemon of a real node has run for a long time. stopMethods also masks hotmount's udev rules, so that they do not act
+// during the turns of other methods.
 const stopMethods = `! systemctl -q is-active bench-loop || systemctl stop bench-loop
 ! systemctl -q is-active hotmount || systemctl freeze hotmount
 mkdir -p /run/udev/rules.d; rm -rf ` + monitor + `; rm -f ` + rules + `; ln -sf /dev/null ` + masked + `; udevadm control --reload`
 
-// stopped stops the daemon, even if stopMethods has frozen it.
+// stopped is the script that stops the daemon, even if stopMethods has frozen the daemon.
 const stopped = "systemctl thaw hotmount 2>/dev/null; systemctl stop hotmount\n"
 
-// idleAgain waits until udev has no queued events, and PID 1 has no mounts and no jobs. PID 1 can notice many unmounts
-// with a delay.
+// idleAgain is the script that waits until udev has no queued events, and PID 1 has no mounts and no jobs. After many
+// unmounts, PID 1 can notice the last unmounts late.
 const idleAgain = `udevadm settle
 busy() { systemctl list-units --no-legend --state=activating,active,deactivating 'mnt-disks-*.mount'; systemctl list-jobs --no-legend; }
 for i in $(seq 600); do [ -n "$(busy)" ] || break; sleep 0.1; done
 [ -z "$(busy)" ] || { busy >&2; exit 1; }`
 
-// rulesRead makes udevd read its rules. udevd reads its rules at the first event after a reload (event_queue_start in
-// systemd's src/udev/udevd.c).
+// rulesRead is the script that makes udevd read its rules. udevd reads its rules at the first event after a reload
+// (event_queue_start in systemd's src/udev/udevd.c).
 const rulesRead = "udevadm trigger --action=change --settle /sys/class/mem/null; systemctl reset-failed"

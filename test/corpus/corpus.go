@@ -1,6 +1,6 @@
-// Package corpus makes disk images that are not blank, for tests. The images have formats made by Debian's own tools,
-// bytes that no tool recognises, or damaged versions of such content. Each image stands for a user's data, so no image
-// may ever be formatted.
+// Package corpus makes disk images that are not blank, for tests. The images contain formats of Debian's own tools,
+// bytes that no tool recognises, or damaged formats. Each image stands for a user's data, so no image may ever be
+// formatted.
 package corpus
 
 import (
@@ -38,12 +38,12 @@ type Kind struct {
 	Name string
 	// Class is the class of the format.
 	Class Class
-	// Is is the kind that hotmount must recognise.
+	// The field Is is the kind of content that hotmount must recognise.
 	Is disk.Kind
 	// Type is the name that libblkid must report, or "" if the name does not matter.
 	Type string
-	// Mounts reports whether the filesystem is intact and of a type that hotmount mounts. A filesystem with Mounts has
-	// the files that the function Files returns.
+	// Mounts reports whether the filesystem is intact and of a type that hotmount mounts. If Mounts is true, the
+	// filesystem has the files that the function Files returns.
 	Mounts bool
 
 	format *format
@@ -136,7 +136,7 @@ func (k *Kind) make(ctx context.Context, path string) (err error) {
 	return nil
 }
 
-// prelude has shell functions for the scripts that make formats. $d is the image.
+// prelude has shell functions for the scripts that make formats. In the scripts, $d is the path of the image.
 const prelude = `set -eu
 export LC_ALL=C.UTF-8 MKE2FS_CONFIG=/dev/null
 tmp=$(mktemp -d "$d.XXXXXX")
@@ -153,8 +153,8 @@ proto() {
 ext4=has_journal,extent,huge_file,flex_bg,metadata_csum,64bit,dir_nlink,extra_isize,sparse_super,large_file,filetype,resize_inode,dir_index,ext_attr
 `
 
-// Files returns the files that each filesystem with Mounts has. The result maps the path of each file to the SHA-256
-// digest of its content.
+// Files returns the files of each filesystem whose Kind has the field Mounts set. The result maps the path of each
+// file to the SHA-256 digest of its content.
 func Files() map[string]string {
 	var numbers []byte
 	for i := 1; i <= 20000; i++ {
@@ -176,7 +176,7 @@ func script(ctx context.Context, text, image string) error {
 	return nil
 }
 
-// image is a disk image that is being written. err is the first error.
+// image is a disk image that is being written. err is the first error of a read or a write of the image.
 type image struct {
 	f    *os.File
 	size int64
@@ -197,7 +197,7 @@ func (im *image) get(at int64, n int) []byte {
 	return b
 }
 
-// zero zeroes the bytes from at up to end.
+// zero sets all bytes between two offsets to 0.
 func (im *image) zero(at, end int64) {
 	if im.err == nil {
 		im.err = unix.Fallocate(int(im.f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at, min(end, im.size)-at)
@@ -213,8 +213,8 @@ func (im *image) flip(at int64) {
 // ErrBlank reports that all bytes of an image are zero.
 var ErrBlank = errors.New("every byte is zero")
 
-// Digest returns a digest of an image's size, and of the blocks that are not zero with their offsets. Digest does not
-// read holes in the file. The error is ErrBlank if every block is zero.
+// Digest returns a digest of an image's size, and of the offset and content of each block that is not zero. Digest
+// does not read holes in the file. The error is ErrBlank if every block is zero.
 func Digest(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -2,7 +2,7 @@ package corpus
 
 import "hotmount/internal/disk"
 
-// damage is a method to damage formats.
+// damage is a way to damage an image, with the expected results.
 type damage struct {
 	name string
 	do   func(*image, *format)
@@ -84,8 +84,8 @@ var damages = []damage{
 		),
 	},
 	{
-		// The test only needs that nothing is formatted. The kernel decides whether it mounts a filesystem with a wrong
-		// checksum.
+		// The test requires only that hotmount does not format the damaged disk. The kernel decides whether it mounts a
+		// filesystem with a wrong checksum.
 		name: "one bit of the superblock flipped",
 		do:   func(im *image, f *format) { im.flip(f.super + 100) },
 		of: concatOutcomes(

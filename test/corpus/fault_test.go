@@ -16,7 +16,7 @@ import (
 	"hotmount/internal/run/runtest"
 )
 
-// full selects all cases instead of a random choice.
+// full makes the tests run many more cases instead of a few random cases.
 var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 
 // faulty is a disk of zeros on which one read goes wrong. bad is the number of the read that goes wrong, counted from
@@ -39,8 +39,8 @@ func (d *faulty) ReadAt(b []byte, _ int64) (int, error) {
 	return len(b), nil
 }
 
-// TestEveryReadCounts checks that a disk of zeros is not taken for blank if one read goes wrong. The read fails, is
-// short, or returns a bit that is not zero.
+// TestEveryReadCounts checks that a disk of zeros is not taken for blank if one read goes wrong. The bad read fails,
+// is short, or returns a bit that is not zero.
 func TestEveryReadCounts(t *testing.T) {
 	ways := map[string]func([]byte) (int, error){
 		"an error":                  func([]byte) (int, error) { return 0, syscall.EIO },
@@ -52,7 +52,7 @@ func TestEveryReadCounts(t *testing.T) {
 		"a bit at its start":        func(b []byte) (int, error) { b[0] = 1; return len(b), nil },
 		"a bit at its end":          func(b []byte) (int, error) { b[len(b)-1] = 0x80; return len(b), nil },
 	}
-	// The tools find no signature.
+	// In the test, wipefs and blkid find no signature on the disk.
 	runner := runtest.New(t)
 	runner.On("/usr/sbin/wipefs -n -J /dev/vdb", runtest.Print(`{"signatures": []}`, 0))
 	runner.On("/usr/sbin/blkid -p -o udev /dev/vdb", runtest.Print("", 2))
@@ -70,11 +70,10 @@ func TestEveryReadCounts(t *testing.T) {
 		for _, bad := range someNumbers(chance, sound.reads) {
 			for way, how := range ways {
 				if bad == 0 && strings.HasPrefix(way, "a bit") {
-					continue // the first read only looks for XFS, and is repeated later
+					continue // the first read only looks for XFS, and a later read covers the same bytes
 				}
 				d := &faulty{bad: bad, how: how}
-				// Two reads run at once, and either of the two may begin first. When the result of the earlier read
-				// arrives, a third read may have begun.
+				// Two reads run at once, in any order. When hotmount learns of the bad read, two further reads may have begun.
 				const ahead = 2
 				if kind, err := look(d); kind == "blank" || d.reads <= bad || d.reads > bad+1+ahead {
 					t.Errorf("%d bytes, read %d of %d, %s: %q, %v, after %d reads", size, bad, sound.reads, way, kind, err, d.reads)
@@ -84,18 +83,19 @@ func TestEveryReadCounts(t *testing.T) {
 	}
 }
 
-// someNumbers returns the first, the last and some other numbers below n. In the full test someNumbers returns many
-// numbers.
+// someNumbers returns the first, the last and some other numbers below n. In the full test, someNumbers returns up to
+// 402 numbers.
 func someNumbers(r *rand.Rand, n int) []int {
 	if full {
-		// Each case reads everything before the bad read. Not all of the thousands of reads of a large disk are tried.
+		// The test does not try all of the thousands of reads of a large disk, because each case repeats all reads before
+		// the bad read.
 		return append(r.Perm(n)[:min(400, n)], n-2, n-1)
 	}
 	return append(r.Perm(n)[:min(12, n)], 0, 1, 2, n/2, n-2, n-1)
 }
 
-// seeded returns the source of a test's random choices. seeded prints the seed. The variable HOTMOUNT_TEST_SEED repeats
-// the choices of a seed.
+// seeded returns the source of a test's random choices. seeded prints the seed. If the variable HOTMOUNT_TEST_SEED has
+// the seed of an earlier test, the test repeats the earlier choices.
 func seeded(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())

@@ -10,20 +10,21 @@ import (
 type format struct {
 	name  string
 	class Class
-	// kind is the kind that hotmount must recognise. blkid is libblkid's name of the format, or hotmount's name of a file
-	// format.
+	// kind is the kind of content that hotmount must recognise. blkid is libblkid's name of the format, or hotmount's
+	// name of a file format.
 	kind  disk.Kind
 	blkid string
-	// mounts reports whether hotmount mounts the filesystem, which then has the content that files or proto makes.
+	// mounts reports whether hotmount mounts the filesystem. A filesystem that hotmount mounts has the content of the
+	// shell function files or proto.
 	mounts bool
-	// script makes the format. If script is "", write makes it.
+	// script is the shell script that makes the format. If the script is empty, the function write makes the format.
 	script string
 	write  func(*image)
-	// size is the size of the disk in bytes. 0 stands for Size.
+	// size is the size of the disk in bytes. A size of 0 stands for the constant Size.
 	size int64
 
 	// The damages use the offsets super, magic and backup, in bytes. super is where the superblock begins, and magic is
-	// where its magic number begins. A damage that leaves only backups zeroes everything before backup.
+	// where its magic number begins. A damage that leaves only backups zeroes everything before the offset backup.
 	super, magic, backup int64
 }
 
@@ -172,7 +173,7 @@ func bluestore(offsets ...int64) func(*image) {
 	}
 }
 
-// fillRandom fills a range with bytes that look random. The bytes are the same in each call.
+// fillRandom fills a range with bytes that look random. Each call of fillRandom writes the same bytes.
 func (im *image) fillRandom(from, to int64) {
 	r := rand.NewChaCha8([32]byte{byte(from), byte(from >> 20), 1})
 	buf := make([]byte, 1<<20)

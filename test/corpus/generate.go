@@ -5,8 +5,8 @@ import (
 	"hash/crc32"
 )
 
-// These functions write formats whose tools are not in Debian or need a kernel that supports the format. wipefs(8) must
-// recognise the results.
+// The functions in this file write formats whose tools are not in Debian, or need a kernel that supports the format.
+// wipefs(8) must recognise the formats that the functions write.
 
 var (
 	le = binary.LittleEndian

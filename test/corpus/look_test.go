@@ -35,8 +35,8 @@ func (e otherDebian) Run(ctx context.Context, c run.Command) (run.Result, error)
 	return run.Exec{}.Run(ctx, c)
 }
 
-// runners returns the tools of this machine. In the full test runners adds the tools of Debian 13, which verify
-// checksums and therefore recognise less than older tools.
+// runners returns a runner for the tools of this machine. In the full test, runners adds the tools of Debian 13, which
+// verify checksums and therefore recognise less than older tools.
 func runners(t *testing.T) map[string]run.Runner {
 	all := map[string]run.Runner{"here": run.Exec{}}
 	if !full {
@@ -142,7 +142,8 @@ func TestNothingIsBlank(t *testing.T) {
 	}
 	slices.Sort(names)
 	t.Logf("%d kinds; the plan unsigned takes %d of them for blank: %q", len(kinds), len(names), names)
-	// If even the weakest plan recognised most kinds, the corpus would show nothing.
+	// The weakest plan must take at least 40 kinds for blank, because otherwise the corpus would be too easy to
+	// recognise.
 	if len(names) < 40 {
 		t.Errorf("the plan unsigned takes only %d kinds for blank", len(names))
 	}

@@ -1,5 +1,5 @@
 // Command demo shows hotmount as a user sees it. demo boots a Debian worker under libvirt, installs the package, runs
-// virsh attach-disk and shows the results. make demo calls it.
+// virsh attach-disk and shows the results. The command make demo calls this program.
 package main
 
 import (
@@ -61,7 +61,7 @@ func demo(ctx context.Context, out io.Writer, deb string) (err error) {
 	}
 	for _, look := range []struct {
 		command string
-		// says has the words that the output must contain.
+		// The command's output must contain each of these words.
 		says []string
 	}{
 		{"lsblk -o NAME,SIZE,SERIAL,FSTYPE,UUID,MOUNTPOINT", []string{"vdb", "DEMO-1", "xfs", "/mnt/disks/"}},

@@ -1,6 +1,6 @@
-// Command full runs every test, two at a time, for hours, and updates a dated report. full skips tests that a report
-// lists as passed for the same sources. A user can stop the command and start it again. Another machine can continue if
-// the report was committed. make test-full calls the command full.
+// Command full runs every test, two at a time, for hours, and updates a dated report. full skips a test that an earlier
+// report lists as passed for the same sources, so a stopped run can continue. If the report is committed, another
+// machine can continue the run. make test-full calls the command full.
 package main
 
 import (
@@ -44,10 +44,10 @@ func main() {
 	}
 }
 
-// longest names the steps that take about an hour or more. The last step of the list takes longest.
+// longest lists, shortest first, the steps of a full test run that take about an hour or more.
 var longest = []string{"TestSwap", "TestSoakPulled"}
 
-// step is one command. The step has passed if the exit code is 0.
+// step is one command of the full test run. A step passes if the exit code of its command is 0.
 type step struct {
 	name    string
 	command []string
@@ -86,8 +86,9 @@ func full(ctx context.Context, commit, tree, date string, fuzz time.Duration, di
 		fmt.Printf("==> %d of %d: %s: %s\n", i+1, len(steps), steps[i].name, result)
 		errs = append(errs, err, report.set(i, result))
 	}
-	// The steps of make share build/ or need the whole machine, except for the unit tests. A step without make mostly
-	// waits for one or two virtual machines.
+	// Except for the unit tests, a step that calls make runs alone, because it uses the directory build/ or the whole
+	// machine. Steps that need not run alone run two at a time, because most of them wait for one or two virtual
+	// machines.
 	var todo []int
 	for i, s := range steps {
 		if s.command[0] == "make" && s.command[1] != "test-unit" {
@@ -96,7 +97,7 @@ func full(ctx context.Context, commit, tree, date string, fuzz time.Duration, di
 			todo = append(todo, i)
 		}
 	}
-	// The longest steps begin first, so that the run does not end with them.
+	// The longest steps begin first, so that the test run does not end with a long step that runs alone.
 	slices.SortStableFunc(todo, func(a, b int) int { return slices.Index(longest, steps[b].name) - slices.Index(longest, steps[a].name) })
 	next := make(chan int)
 	var workers sync.WaitGroup
@@ -121,7 +122,7 @@ func full(ctx context.Context, commit, tree, date string, fuzz time.Duration, di
 	return errors.Join(errs...)
 }
 
-// steps returns the checks without virtual machines, each test with a virtual machine, and each fuzz test.
+// steps returns one step for each make target, for each test that needs a virtual machine, and for each fuzz test.
 func steps(ctx context.Context, fuzz time.Duration) ([]step, error) {
 	var all []step
 	for _, target := range []string{"lint", "test-deb", "test-same", "bench-scan", "demo", "test-unit"} {
@@ -145,8 +146,8 @@ func steps(ctx context.Context, fuzz time.Duration) ([]step, error) {
 		return nil, err
 	}
 	for _, t := range targets {
-		// The loop lets -fuzztime count inputs. With a time limit, go test sometimes reports a failure when the time
-		// ends within an input.
+		// Here -fuzztime limits the number of inputs, and the shell's loop limits the time. If -fuzztime is a time, go
+		// test sometimes reports a failure when the time ends during an input.
 		script := fmt.Sprintf("end=$((SECONDS + %d)); while ((SECONDS < end)); do go test '-run=^$' '-fuzz=^%s$' -fuzztime=200000x %s; done", int(fuzz.Seconds()), t.name, t.pkg)
 		all = append(all, step{filepath.Base(t.pkg) + "." + t.name + " for " + fuzz.String(), []string{"bash", "-ec", script}})
 	}
@@ -164,7 +165,7 @@ func contains(all []test, t test) bool {
 	return false
 }
 
-// list returns the tests in the packages whose names match the pattern.
+// list returns the tests whose names match the pattern, in the packages that go list finds.
 func list(ctx context.Context, pattern string, args ...string) ([]test, error) {
 	var all []test
 	packages, err := output(ctx, append([]string{"go", "list"}, args...)...)
@@ -216,7 +217,7 @@ func (s step) run(ctx context.Context, dir string) (string, error) {
 	out := bufio.NewWriter(log)
 	begun := time.Now()
 	c := exec.CommandContext(ctx, s.command[0], s.command[1:]...)
-	// go test would leave its test process running, so the signal goes to the process group.
+	// The signal goes to the process group, because go test would leave its test process running.
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGTERM) }
 	c.Env = append(os.Environ(), "HOTMOUNT_TEST_FULL=1")
@@ -233,12 +234,12 @@ func (s step) run(ctx context.Context, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// The report gets only the seed. The log remains on this machine.
+	// The report contains the test's random seed, but not the log, which remains on this machine.
 	if found := seed.Find(text); found != nil {
 		result += ", " + string(found)
 	}
 	return fmt.Sprintf("%s | %s | %s", result, now.Sub(begun).Round(time.Second), now.UTC().Format("2006-01-02 15:04")), nil
 }
 
-// seed matches the setting with which a randomised test repeats its choices.
+// seed matches the environment setting with which a randomised test repeats its random choices.
 var seed = regexp.MustCompile("HOTMOUNT_TEST_SEED=[0-9]+")

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// report is a table in a file, with one line for each step.
+// report is a Markdown file with a table that has one line for each test step.
 type report struct {
 	path  string
 	head  string
@@ -18,7 +18,7 @@ type report struct {
 
 const notRun = "NOT RUN | | "
 
-// openReport continues the report of the same sources, or begins a new one.
+// openReport reads the existing report for the same sources, or begins a new report if none exists.
 func openReport(dir, commit, tree, date string, steps []step) (*report, error) {
 	r := &report{steps: steps, path: filepath.Join(dir, fmt.Sprintf("%s-%.12s.md", date, commit))}
 	r.head = fmt.Sprintf("# All tests, begun on %s\n\nCommit %s, sources %s (what make test-full digests), %s, %d processors.\n\n| test | result | took | ended (UTC) |\n|---|---|---|---|\n",
@@ -67,7 +67,7 @@ func (r *report) missing() int {
 	return n
 }
 
-// set writes the result of a step to the file at once, because the next steps take hours.
+// set writes each result to the report file at once, because a stopped run must not lose the results of hours.
 func (r *report) set(i int, result string) error {
 	r.rows[i] = result
 	var b strings.Builder

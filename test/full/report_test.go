@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestReport checks that a run skips steps that have passed for the same sources, whatever the commit. A step that
-// failed, or passed only for other sources, must run.
+// TestReport checks that a full test run skips the steps that have passed for the same sources, even at another commit.
+// A step must run again if it has failed, or has passed only for other sources.
 func TestReport(t *testing.T) {
 	dir := t.TempDir()
 	steps := []step{{name: "make lint"}, {name: "TestA"}, {name: "config.FuzzLoad for 1m0s"}, {name: "report.FuzzLoad for 1m0s"}}
@@ -52,7 +52,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestRun checks that a result shows how the step ended and which seed it used.
+// TestRun checks that the result of a step shows how the step ended and which random seed it used.
 func TestRun(t *testing.T) {
 	for script, want := range map[string]string{
 		"echo all well":                             "passed | ",

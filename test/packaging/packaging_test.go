@@ -1,7 +1,8 @@
 //go:build deb
 
-// Package packaging tests the Debian package that HOTMOUNT_DEB names. Package packaging also tests that the units and
-// security.md agree. PACKAGES_test in the Makefile lists the Debian packages of the tools that the tests run.
+// Package packaging tests the Debian package that the environment variable HOTMOUNT_DEB names. Package packaging also
+// tests that security.md agrees with the systemd units. PACKAGES_test in the Makefile lists the Debian packages of the
+// tools that the tests run.
 package packaging
 
 import (
@@ -18,7 +19,7 @@ import (
 
 const root = "../.."
 
-// deb returns the path of the package.
+// deb returns the path of the Debian package under test.
 func deb(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("HOTMOUNT_DEB")
@@ -53,7 +54,7 @@ func TestLintian(t *testing.T) {
 	run(t, nil, "lintian", "--pedantic", "--tag-display-limit", "0", "--fail-on", "error,warning,pedantic", "--allow-root", deb(t))
 }
 
-// TestContents checks the package of each architecture with packaging/check.
+// TestContents runs packaging/check on the Debian package of each architecture.
 func TestContents(t *testing.T) {
 	for path := range strings.SplitSeq(os.Getenv("HOTMOUNT_DEBS"), " ") {
 		field := func(name string) string { return run(t, nil, "dpkg-deb", "-f", path, name) }
@@ -61,7 +62,7 @@ func TestContents(t *testing.T) {
 	}
 }
 
-// TestSize checks that the package has less than 4 MB, and that it takes less than 14 MB when it is installed.
+// TestSize checks that the Debian package is smaller than 4 MB, and takes less than 14 MB after the installation.
 func TestSize(t *testing.T) {
 	info, err := os.Stat(deb(t))
 	if err != nil {
@@ -128,7 +129,8 @@ func TestAlerts(t *testing.T) {
 	run(t, nil, "promtool", "test", "rules", "hotmount-alerts.test.yaml")
 }
 
-// TestCompletion checks that each shell reads its completion script and completes a command.
+// TestCompletion checks the syntax of the completion scripts for bash, zsh and fish, and completes a command in zsh and
+// fish.
 func TestCompletion(t *testing.T) {
 	tree := t.TempDir()
 	run(t, nil, "dpkg-deb", "-x", deb(t), tree)

@@ -1,14 +1,14 @@
-// Command standin stands in for Kubernetes on a worker. The command runs as root.
+// Command standin plays the part of Kubernetes on a worker in tests. The command runs as root.
 //
 //	standin COUNT SOURCE
 //
-// makes containers as a container runtime does: processes in their own mount namespaces, each with one volume. The
-// command binds SOURCE where kubelet binds a pod's volume, and the container sees the volume as /data. The containers
-// run until they are killed.
+// standin COUNT SOURCE makes COUNT containers: processes in their own mount namespaces, each with one volume. standin
+// bind-mounts SOURCE where kubelet bind-mounts a pod's volume, and the container sees the volume as /data. The
+// containers run until they are killed.
 //
 //	standin provisioner DIRECTORY NODE PERIOD CLASS:MODE:DIRECTORY...
 //
-// plays the local-static-provisioner.
+// standin provisioner plays the part of the local-static-provisioner of Kubernetes.
 package main
 
 import (
@@ -52,7 +52,7 @@ func pods(count, source string) error {
 		}
 		c := exec.Command("/proc/self/exe", "container", volume)
 		c.Stderr = os.Stderr
-		// Go makes all mounts in the new namespace private.
+		// For CLONE_NEWNS in Unshareflags, Go makes all mounts in the new mount namespace private.
 		c.SysProcAttr = &unix.SysProcAttr{Unshareflags: unix.CLONE_NEWNS, Setsid: true}
 		if err := c.Start(); err != nil {
 			return fmt.Errorf("cannot start container %d: %w", i, err)
@@ -61,7 +61,7 @@ func pods(count, source string) error {
 	return nil
 }
 
-// container changes to its own root directory and becomes a process that does nothing.
+// container moves this process to a root directory of its own, and then replaces the process by sleep(1).
 func container(volume string) error {
 	const root = "/run/standin-root"
 	if err := os.MkdirAll(root, 0o755); err != nil {
@@ -86,7 +86,8 @@ func container(volume string) error {
 	if err := os.Chdir(root); err != nil {
 		return err
 	}
-	// After pivot_root(2), the old root is mounted on top of the new root (NOTES in the manual page).
+	// pivot_root(".", ".") mounts the old root on top of the new root (NOTES in pivot_root(2)). Unmount then removes
+	// the old root.
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return fmt.Errorf("pivot_root: %w", err)
 	}

@@ -31,27 +31,29 @@ type class struct {
 	block           bool
 }
 
-// provision plays sig-storage-local-static-provisioner 2.9. In each period provision cleans the released volumes and
-// then looks for new volumes, as DeletePVs (pkg/deleter/deleter.go) and DiscoverLocalVolumes
-// (pkg/discovery/discovery.go) do.
+// provision plays the part of sig-storage-local-static-provisioner 2.9. Once per period, provision first cleans the
+// released volumes, as DeletePVs (pkg/deleter/deleter.go) does. Then provision looks for new volumes, as
+// DiscoverLocalVolumes (pkg/discovery/discovery.go) does.
 //
-// A directory stands for the cluster. volumes.json has the volumes, and a file released/NAME marks the volume NAME as
-// released. A goroutine cleans a volume while the passes continue. The first pass after the end of the cleaning deletes
-// the volume.
+// A directory replaces the Kubernetes API: its file volumes.json lists the volumes, and a file released/NAME marks the
+// volume NAME as released. A goroutine cleans each released volume in the background. In the first period after the
+// cleaning, provision deletes the cleaned volume.
 //
-// A line of the log is an "error" as the provisioner would log it, or a volume that the provisioner "created" or
-// "cleaned". A "created" or "cleaned" line also shows what was really at the path, according to PID 1's mount table.
+// The log has a line for each "error" that the provisioner would log, and for each volume that is "created" or
+// "cleaned". A "created" or "cleaned" line also shows the disk or filesystem that was at the volume's path: see
+// whatIsAt.
 type provision struct {
 	dir, node string
 	classes   []class
 	volumes   map[string]volume
-	// cleaning maps volumes to their cleaners.
+	// cleaning maps the name of a released volume to its cleaner.
 	cleaning map[string]*cleaner
 	log      *os.File
 }
 
-// cleaner cleans a volume until ended is closed. err is the result. before and after are what was at the volume's path
-// before and after the cleaning.
+// cleaner is the state of a goroutine that cleans one volume. At the end of the cleaning, the goroutine sets the error
+// err and closes the channel ended. The fields before and after show what was at the volume's path before and after the
+// cleaning.
 type cleaner struct {
 	ended         chan struct{}
 	err           error
@@ -99,8 +101,8 @@ func (p *provision) say(format string, args ...any) {
 	fmt.Fprintf(p.log, time.Now().UTC().Format("2006-01-02T15:04:05.000Z ")+format+"\n", args...)
 }
 
-// save replaces volumes.json atomically and makes it durable. A real cluster also remembers its volumes when a node
-// crashes.
+// save replaces the file volumes.json atomically, so that the list of volumes survives a crash of the node, as in a
+// real cluster.
 func (p *provision) save() error {
 	data, err := json.Marshal(p.volumes)
 	if err != nil {
@@ -123,9 +125,10 @@ func (p *provision) save() error {
 	return os.Rename(name+".new", name)
 }
 
-// whatIsAt returns what is really at the path. For a mounted filesystem whatIsAt returns the device, the type, and the
-// UUID that udev knows. For a link whatIsAt returns the disk sequence number of the target. If nothing is there,
-// whatIsAt returns "nothing".
+// whatIsAt describes the disk or the filesystem at a volume's path. For a filesystem, whatIsAt returns the device
+// number, root and type from PID 1's mount table, and the UUID from udev's database. For a link to a disk, whatIsAt
+// returns the disk's sequence number (diskseq). If the path leads to no disk and no mounted filesystem, whatIsAt
+// returns "nothing".
 func whatIsAt(path string, block bool) string {
 	if block {
 		var st unix.Stat_t
@@ -206,7 +209,8 @@ func begin(v volume) *cleaner {
 
 func cleanVolume(v volume) error {
 	if v.Block {
-		// The dd command does what dd_zero.sh does with the setting that "hotmount provisioner values" prints.
+		// The real provisioner runs this dd command in dd_zero.sh, the cleaning script in the output of "hotmount
+		// provisioner values".
 		info, err := os.Stat(v.Path)
 		if err == nil && info.Mode()&fs.ModeDevice == 0 {
 			err = errors.New("the disk is not a block device")
@@ -221,7 +225,7 @@ func cleanVolume(v volume) error {
 		}
 		return nil
 	}
-	// The loop does what the provisioner's DeleteContents does, which has the directory open until the end.
+	// Like the provisioner's DeleteContents, this code keeps the directory open until all files are removed.
 	dir, err := os.Open(v.Path)
 	if err != nil {
 		return err
@@ -234,7 +238,7 @@ func cleanVolume(v volume) error {
 	return err
 }
 
-// ownMountPoints returns the mount points in the provisioner's own mount table. Escaped characters remain escaped.
+// ownMountPoints returns the mount points in the mount table of this process. Escaped characters remain escaped.
 func ownMountPoints() (map[string]bool, error) {
 	table, err := os.ReadFile("/proc/mounts")
 	points := map[string]bool{}
@@ -284,7 +288,8 @@ func (p *provision) entry(c class, file string, points map[string]bool) error {
 	}
 	name := disk.VolumeName(file, p.node, c.name)
 	if _, exists := p.volumes[name]; exists {
-		// The real provisioner would not look at a known volume. The stand-in looks.
+		// The real provisioner does not check the path of a known volume again. provision logs an error for a known
+		// volume whose disk or filesystem is gone.
 		if whatIsAt(path, c.block) == "nothing" {
 			return fmt.Errorf("path %q is a volume's, and nothing is there", path)
 		}
@@ -330,8 +335,8 @@ func deviceSize(path string) (uint64, error) {
 	return uint64(size), errors.Join(err, f.Close())
 }
 
-// roundDownCapacity does what roundDownCapacityPretty does. roundDownCapacity rounds down to full GiB from 10 GiB on,
-// and to full MiB from 10 MiB on.
+// roundDownCapacity rounds a size in bytes, as the provisioner's roundDownCapacityPretty does. A size of 10 GiB or more
+// is rounded down to full GiB, and a size of 10 MiB or more to full MiB.
 func roundDownCapacity(n uint64) uint64 {
 	for _, unit := range []uint64{1 << 30, 1 << 20} {
 		if n/unit >= 10 {

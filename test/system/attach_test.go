@@ -168,7 +168,7 @@ func TestTwentyDisks(t *testing.T) {
 	if got := m.run("journalctl -b -o cat --no-pager | grep -c ': formatted: xfs'"); got != "10" {
 		t.Errorf("%s disks were formatted", got)
 	}
-	m.startsNothing() // with all disks mounted (issue 8)
+	m.startsNothing() // a start with all disks mounted runs no other program (issue 8)
 }
 
 // TestDetach checks that the mount unit and the directory of an idle disk go when the disk is detached, even while the
@@ -210,8 +210,8 @@ func TestTogether(t *testing.T) { attachTogether(t, worker.Options{}) }
 func attachTogether(t *testing.T, o worker.Options) {
 	m, w := start(t, o)
 	// The daemon is stopped for a moment, so that it sees all disks at once. The daemon may still see one of the three
-	// disks that do not answer before it sees the other two. A disk that the daemon sees first is mounted without the
-	// others.
+	// disks that do not answer before it sees the other two. A disk that the daemon sees before all other disks is
+	// mounted without them.
 	m.run("systemctl kill -s STOP hotmount")
 	const good, sick, slow, all = 4, 4, 5, 8 // disks 0 to 3 are good, disk 4 is damaged, and disks 5 to 7 do not answer
 	var names, ids, uuids, images []string
@@ -402,8 +402,8 @@ func TestVirsh(t *testing.T) {
 	if got := m.run(fmt.Sprintf("cat /mnt/disks/%s/f", uuid)); got != "kept" {
 		t.Errorf("the data is %q", got)
 	}
-	// hotmount prints how to attach a qcow2 image that was attached as raw by mistake. The test follows the printed
-	// steps.
+	// hotmount prints how to attach a qcow2 image that was attached as raw by mistake. The test follows the steps that
+	// hotmount prints for a qcow2 image.
 	raw, qcow2 := made(t, 320<<20), blank(t, 0)
 	if out, err := exec.CommandContext(ctx(t), "qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, qcow2).CombinedOutput(); err != nil {
 		t.Fatalf("qemu-img: %v: %s", err, out)
@@ -481,7 +481,7 @@ func TestExchangedBeforeItsMount(t *testing.T) {
 			t.Errorf("%s is mounted as %s", name, got)
 		}
 	}
-	for _, name := range []string{next, late} { // shows that the check above reads the right file
+	for _, name := range []string{next, late} { // shows that filesystems.json has the records
 		m.wait("the record of "+name, "grep -q $(blkid -o value -s UUID /dev/"+name+") /var/lib/hotmount/filesystems.json")
 	}
 	if got := m.run("ls -A /mnt/disks | wc -l; hotmount status"); !strings.HasPrefix(got, "2\n") || strings.Contains(got, uuid) {
@@ -555,8 +555,8 @@ func TestLoopDevices(t *testing.T) {
 	}
 	m.mounted(empty)
 
-	// This loop device uses a bind mount of the disk's device node, as kubelet's loop devices do. The daemon sees the
-	// bind mount of the device node.
+	// Loop device 4 uses a bind mount of the disk's device node, as kubelet's loop devices do. The daemon sees the bind
+	// mount of the device node.
 	bound, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "BOUND"})
 	boundAt := "/mnt/disks/" + m.mounted(bound)
 	m.run("umount " + boundAt + "; touch /run/volume; mount --bind /dev/" + bound + " /run/volume; losetup /dev/loop4 /run/volume; udevadm settle; hotmount accept " + bound)
@@ -688,9 +688,9 @@ func TestVirtioSCSI(t *testing.T) {
 	m.waitForLog("/dev/" + twin + " .*refuse: the disk has the UUID " + uuid)
 	m.detach(w, twinID)
 
-	// The next disk gets the target of a disk that was pulled while it was busy, but another name: the kernel keeps the
-	// name while a process uses the filesystem. The unit does not use WorkingDirectory=, with which systemd would stop
-	// the unit before the unmount.
+	// The next disk gets the SCSI target of a disk that was pulled while busy, but another kernel name. The kernel
+	// keeps a disk's name while a process uses the disk's filesystem. The unit uses cd, because with WorkingDirectory=
+	// systemd would stop the unit before the unmount.
 	m.run("systemd-run --unit busy sh -c 'cd " + where + " && exec sleep infinity'")
 	m.wait("the disk to be in use", "[ $(readlink /proc/$(systemctl show -P MainPID busy)/cwd) = "+where+" ]")
 	target := m.scsiTarget(name)

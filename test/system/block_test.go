@@ -45,9 +45,9 @@ func (m machine) exchanged(w *worker.Worker, name, id, link string, other worker
 // unexpectedLines returns the unexpected lines of the provisioner's log. Lines about the provisioner's start and about
 // volumes with a disk sequence number are expected.
 //
-// gone is a period in which each pass of the provisioner may log the missing disk once. The period begins before the
-// disk is detached, and ends after the removal of the link. The last line about the missing disk may come one pass of
-// the provisioner late.
+// gone has the start and the end of a period in which each pass of the provisioner may log the missing disk once. The
+// period in gone begins before the disk is detached, and ends after the disk's link is removed. The last line about the
+// missing disk may come one pass of the provisioner late.
 func unexpectedLines(t *testing.T, log string, gone [2]string) (lines []string) {
 	t.Helper()
 	const pass = time.Second

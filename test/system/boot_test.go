@@ -119,7 +119,7 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	alive("an upgrade")
 	m.run("dpkg -r hotmount")
 	alive("removal")
-	// The disk with the name in old is attached before the package is installed again.
+	// hotmount must hold a disk that is attached before the package is installed again.
 	old, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	if said := m.run("udevadm settle; dpkg -i /root/next.deb 2>&1"); !strings.Contains(said, "hotmount accept "+old) {
 		t.Errorf("the installation says: %s", said)
@@ -247,8 +247,8 @@ func numbers(t *testing.T, text string) (all []float64) {
 	return all
 }
 
-// lookAt returns a text that occurs in a trace of the daemon once for each look at the disk. Reads of udev's database
-// cannot be counted, because a look at another disk also reads the database entries of loop devices.
+// lookAt returns a text that a trace of the daemon has once for each look at the disk. Reads of udev's database cannot
+// be counted, because a look at another disk also reads the database entries of loop devices.
 func lookAt(name string) string { return "/block/" + name + "/queue/iostats\"" }
 
 // TestStorm checks that no disk is lost in a storm of two thousand events, and that the daemon looks at each disk once
@@ -269,7 +269,7 @@ func TestStorm(t *testing.T) {
 	if _, is := w.(*worker.Worker); is {
 		stormed = append(stormed, "vda") // a container has no system disk
 	}
-	const events = 500 // for each disk; make bench sends five times as many
+	const events = 500 // number of events for each disk; make bench sends five times as many
 	// udevd handles no event until a disk has been attached and another disk has been detached during the storm.
 	m.run(`udevadm settle; udevadm control --stop-exec-queue; pid=$(systemctl show -P MainPID hotmount)
 		strace -f -qq -ttt -s 400 -e trace=openat -e signal=none -o /root/trace -p $pid </dev/null >/dev/null 2>/root/said &
@@ -296,8 +296,8 @@ func TestStorm(t *testing.T) {
 			t.Logf("%d looks at %s, which had %d events in %.0f seconds", len(all), name, events, times[2]-times[0])
 		}
 		// The daemon still receives events after udevd is done, and looks at a disk every five seconds. The daemon
-		// looks at all disks once more when the detached disk's mount point is removed. After a short storm, some of
-		// the first eight looks are still to come.
+		// looks at all disks once more when the detached disk's mount point is removed. After a short storm, the daemon
+		// has not yet made all of its first eight looks at a disk.
 		end, last := slices.IndexFunc(all, func(at float64) bool { return at > times[2] }), all[len(all)-1]
 		if end < 0 {
 			continue
@@ -317,8 +317,8 @@ func TestStorm(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 
-	// forgets runs the function what, and makes udevd forget the resulting events. A restarted udevd forgets the events
-	// in its queue.
+	// forgets runs a function, and makes udevd forget the events that the function causes. A restarted udevd forgets
+	// the events in its queue.
 	forgets := func(what func()) {
 		t.Helper()
 		m.run("udevadm settle; udevadm control --stop-exec-queue")
@@ -331,11 +331,11 @@ func TestStorm(t *testing.T) {
 	uuid := m.mounted(name)
 	forgets(func() { m.detach(w, id) })
 	m.wait("mount and directory to go", "! findmnt /mnt/disks/"+uuid+" && [ ! -e /mnt/disks/"+uuid+" ]")
-	// udevd forgot that the previous disk with this device number is gone, and takes the next disk for the previous
-	// one.
+	// udevd has lost the event of the detached disk, and takes the next disk with the same device number for the
+	// detached disk.
 	forgets(func() { name, id = m.attach(w, worker.Disk{File: image}) })
 	m.mounted(name)
-	m.wait("its release", "hotmount release "+name) // the daemon learns of the mount a little later
+	m.wait("its release", "hotmount release "+name) // the daemon learns of a mount shortly after it appears
 	forgets(func() {
 		m.detach(w, id)
 		name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -619,7 +619,7 @@ func TestSoftReboot(t *testing.T) {
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	where := "/mnt/disks/" + m.mounted(name)
 	boot, mount := m.run("cat /proc/sys/kernel/random/boot_id"), m.run("findmnt -no ID "+where)
-	// The connection may end before the command's answer arrives.
+	// The soft reboot may end the connection before systemctl answers, so the test ignores the error.
 	_, _ = m.Run(ctx(t), "systemctl soft-reboot")
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -663,7 +663,7 @@ func TestCoveredByAMount(t *testing.T) {
 	is("mounted")
 	m.mounted(late)
 
-	// cloud-init writes lines like the following line to fstab.
+	// cloud-init writes lines with nofail and x-systemd.requires= to fstab.
 	m.run(`printf '[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/sleep 5\n' >/etc/systemd/system/slow.service
 echo 'none /mnt tmpfs nofail,x-systemd.requires=slow.service,x-systemd.after=slow.service 0 0' >>/etc/fstab`)
 	if err := w.Reboot(ctx(t)); err != nil {
@@ -745,7 +745,7 @@ func TestFaultyConfigurationAtBoot(t *testing.T) {
 	m.run("! hotmount status | grep 'has a fault'")
 	m.wait("the line for systemctl status", "systemctl show -p StatusText --value hotmount | grep '^3 mounted, 0 held, 0 refused, 0 failing$'")
 
-	// The file of the last good settings has an unknown version at first, and is missing later.
+	// The test first gives the file of the last good settings an unknown version, and later deletes the file.
 	m.run("chmod 664 /etc/hotmount/config.yaml; sed -i '1s/version 1/version 9/' /var/lib/hotmount/settings.yaml; systemctl restart --no-block hotmount")
 	m.waitForLog("the file's mode is 0664")
 	m.waitForLog("cannot use the last good settings instead: .*has version .9., but this hotmount knows version 1")
@@ -775,11 +775,12 @@ func TestMountCannotRun(t *testing.T) {
 		}
 		return n
 	}
-	// The journal has one line for the failure. The other lines about the disk report a decision.
+	// After four equal tries to mount, the journal has one line for the failure. At most two other journal lines are
+	// about the disk, and each of them reports a decision.
 	if failures, lines := count("^/dev/"+name+" .*tried again in"), count("/dev/"+name); failures != 1 || lines > 3 {
 		t.Errorf("%d failures in %d lines, after four equal tries", failures, lines)
 	}
-	// PID 1 does not log each removal of a mount point, and the journal still has the error of a removal that fails.
+	// PID 1 does not log the removal of a mount point. The journal still has the error of a removal that fails.
 	m.run("! journalctl -b -o cat --no-pager _PID=1 | grep -E '^(Starting|Finished) hotmount-cleanup@|^hotmount-cleanup@.*Deactivated'")
 	const uuid = "5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
 	m.run(`mkdir -p /mnt/disks/` + uuid + `/theirs; systemctl start "$(systemd-escape -p --template hotmount-cleanup@.service /mnt/disks/` + uuid + `)" || [ $? = 1 ]; rm -r /mnt/disks/` + uuid)

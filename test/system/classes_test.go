@@ -216,7 +216,7 @@ func TestDropIns(t *testing.T) {
 		t.Errorf("hotmount config check: %s", got)
 	}
 	fresh, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "DATA-2"})
-	own := m.mounted(fresh) // format: false was not applied
+	own := m.mounted(fresh) // the disk is formatted, so format: false was not applied
 	if got := m.run("stat -c '%a %u:%g' /mnt/disks/" + own + "; xfs_info /mnt/disks/" + own + " | grep -o isize=1024"); got != "2770 1000:2000\nisize=1024" {
 		t.Errorf("the filesystem that was made has %s", got)
 	}

@@ -139,7 +139,7 @@ func TestStatusOfTheDead(t *testing.T) {
 		}
 	}
 	m.run("timeout 60 systemctl restart hotmount && (" + trigger + ") && timeout 60 systemctl reload hotmount")
-	// A covered volume counts as failing.
+	// hotmount must count a volume as failing while another mount covers the volume.
 	m.wait("the daemon", "systemctl show -P StatusText hotmount | grep -x '0 mounted, 0 held, 0 refused, 1 failing'")
 	m.run("systemctl stop dead; umount -l /mnt/disks/" + uuid)
 	m.wait("the volume to be uncovered", "systemctl show -P StatusText hotmount | grep -x '1 mounted, 0 held, 0 refused, 0 failing'")
@@ -148,8 +148,8 @@ func TestStatusOfTheDead(t *testing.T) {
 // failing is the name of the environment variable that makes TestThatFails start its workers.
 const failing = "HOTMOUNT_TEST_FAILS"
 
-// TestThatFails fails if TestLogsAreKept has set the environment variable in failing to "yes". One of the test's two
-// workers starts, and the setup of the other worker fails.
+// TestThatFails fails if TestLogsAreKept has set the environment variable in failing to "yes". One of TestThatFails's
+// two workers starts, and the setup of the other worker fails.
 func TestThatFails(t *testing.T) {
 	how := os.Getenv(failing)
 	if how == "" {
@@ -344,8 +344,8 @@ func (m machine) offer(name string) (text, token string) {
 	return text, found[1]
 }
 
-// writeRandom writes n random bytes to the file of a disk. at is the offset of the first random byte, whose value is
-// never zero.
+// writeRandom writes n random bytes to the file of a disk, from a byte offset on. The first byte that writeRandom
+// writes is never zero.
 func writeRandom(t *testing.T, image string, at int64, n int) {
 	t.Helper()
 	c := randomSource(t)

@@ -45,8 +45,8 @@ func (m machine) traceStart() {
 		systemctl daemon-reload; systemctl restart hotmount; systemctl show -P StatusText hotmount >/dev/null`)
 }
 
-// programs traces which programs PID 1, udevd and their children run, until ran is called. ran counts the programs that
-// serve disks, such as mount and blkid.
+// programs traces which programs PID 1, udevd and their children run, until the returned function is called. The
+// returned function counts the programs that serve disks, such as mount and blkid.
 func (m machine) programs() (ran func() string) {
 	m.t.Helper()
 	m.run(`rm -f /root/programs; udev=$(systemctl show -P MainPID systemd-udevd)
@@ -67,7 +67,7 @@ func TestCounts(t *testing.T) {
 	exclusive(t) // the daemon also receives events of other containers' disks
 	m, w := startNode(t, worker.Options{})
 	image := made(t, gib)
-	// The first attachment has costs that occur only once, so the test does not count them.
+	// The first attachment of a disk has one-time costs, so the test counts only later attachments.
 	name, id := m.attach(w, worker.Disk{File: image})
 	m.mounted(name)
 	m.wait("the status", "systemctl show -P StatusText hotmount | grep -q '^1 mounted.*failing$'")
@@ -142,7 +142,7 @@ func TestCounts(t *testing.T) {
 		name2, id2 := m.attach(w, worker.Disk{File: another})
 		m.mounted(name2)
 		programs := ran()
-		if i > 0 && strings.Join(strings.Fields(programs), " ") != "1 mount" { // at first the disk is new to the node
+		if i > 0 && strings.Join(strings.Fields(programs), " ") != "1 mount" { // the first attachment runs more programs
 			t.Errorf("the programs that an attach runs: %s", programs)
 		}
 		m.detach(w, id2)

@@ -109,7 +109,7 @@ func (m machine) ordered(w worker.Node, image, orders string) worker.Disk {
 const crashSize = 300 << 20
 
 // mkfsWrites returns the writes of mkfs.xfs to a disk of crashSize, in order. Each write has the name that orders use,
-// such as p1 or f1. super is the index of the first write of the superblock.
+// such as p1 or f1. mkfsWrites also returns the index of the first write of the superblock.
 func (m machine) mkfsWrites(w worker.Node) (all []string, super int) {
 	m.t.Helper()
 	m.run("systemctl stop hotmount")
@@ -173,7 +173,7 @@ func (m machine) victims(w worker.Node, first int, orders ...string) []victim {
 
 func (v victim) dir() string { return "/var/lib/orders/" + v.serial }
 
-// stopped waits until mkfs.xfs has stopped, as the disk's order says.
+// stopped waits until mkfs.xfs has stopped at the write that the disk's order names.
 func (m machine) stopped(v victim) {
 	m.t.Helper()
 	m.wait("mkfs.xfs to be stopped at "+v.order, "grep stopped "+v.dir()+"/trace.1")
@@ -505,7 +505,7 @@ func TestStalledWrite(t *testing.T) {
 	write := func(from, at string) string {
 		return fmt.Sprintf("dd if=%s of=/dev/%s bs=4096 count=1 seek=%s oflag=direct conv=notrunc status=none", from, name, at)
 	}
-	m.run(write("/dev/zero", "0")) // the first write completes, and the next write waits for ever
+	m.run(write("/dev/zero", "0")) // the storage completes the first write, and stalls the next write
 	before := m.writes(name)
 	m.run("yes theirs | head -c 4096 >/root/theirs; systemctl start hotmount")
 	unit := "hotmount-format@" + m.run("cat /sys/block/"+name+"/diskseq")

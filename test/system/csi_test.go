@@ -32,7 +32,8 @@ func (m machine) register(drivers ...string) {
 	}
 }
 
-// ignoredDrivers is the drop-in with the drivers that unregister has removed. Its name sorts before dropIn.
+// ignoredDrivers is the drop-in with the drivers that unregister has removed. The file ignoredDrivers has a name that
+// sorts before the name of the file dropIn.
 const ignoredDrivers = "/etc/hotmount/config.d/drivers.yaml"
 
 // hetzner's driver names its socket in another form than other drivers.
@@ -433,12 +434,12 @@ type csiVolume struct {
 // csiChange is what happens to a node while a CSI driver's volumes are attached to the node.
 type csiChange struct {
 	apart bool   // hotmount is not installed before the change
-	stays bool   // pods continue to run over the change
+	stays bool   // pods continue to run during the change
 	make  func() // makes the change
 }
 
-// csiBatches runs csiLives for csiRounds volumes of each kind, a few at once. The function before runs before each
-// batch of volumes is attached.
+// csiBatches runs csiLives for csiRounds volumes of each kind, a few at once. csiBatches calls the given function
+// before each batch of volumes is attached.
 func (m machine) csiBatches(w worker.Node, before func(), change csiChange) {
 	m.t.Helper()
 	const atOnce = 5

@@ -148,7 +148,7 @@ func TestSurpriseRemoval(t *testing.T) {
 	}
 	// A mount in another namespace holds the filesystem, as a container's mount does. A mount in another namespace does
 	// not keep the host's mount from being unmounted. The process also has a file open on its namespace's copy of the
-	// host's mount. The copy disappears when the mount point is removed.
+	// host's mount. The copy of the mount disappears when the host's mount point is removed.
 	m.run("systemd-run -q --unit=pod unshare --mount --propagation private sh -c 'mount --bind " + where + " /srv; exec 3<" + where + "/f; exec sleep 1001'")
 	m.wait("the pod", "[ -e /proc/$(pgrep -f '^sleep 1001')/fd/3 ]")
 	if err := w.DetachSurprise(ctx(t), id2); err != nil {
@@ -334,8 +334,8 @@ func TestDiskBelowAVolumeIsPulled(t *testing.T) {
 	m.run("findmnt /srv")
 }
 
-// TestDiskBelowLUKSIsPulled checks a LUKS device whose disk is pulled. The device is failed at once. After the disk is
-// attached again, the printed commands open the device again, and the volume is mounted.
+// TestDiskBelowLUKSIsPulled checks a LUKS device whose disk is pulled. hotmount must report the LUKS device as failed
+// at once. After the disk is attached again, the printed commands open the device again, and the volume is mounted.
 func TestDiskBelowLUKSIsPulled(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run(`printf 'classes:\n  - {name: secret, names: ["dm-*"], mapper_names: [secret], directory: /mnt/disks}\n' >/etc/hotmount/config.yaml; hotmount config check && systemctl restart hotmount`)
@@ -358,8 +358,8 @@ func TestDiskBelowLUKSIsPulled(t *testing.T) {
 	m.wait("the volume to be mounted again", "[ \"$(cat "+file+")\" = precious ] && findmnt /mnt/disks/"+uuid)
 }
 
-// follow checks that the status advises the given commands for the disk, and runs the commands. input goes to the
-// commands.
+// follow checks that the status advises the given commands for the disk, and runs the commands. follow passes the given
+// input to the commands on stdin.
 func (m machine) follow(name, when, commands, input string) {
 	m.t.Helper()
 	if got := m.next(name); got != when+commands {

@@ -132,8 +132,8 @@ func TestDoctorPods(t *testing.T) {
 		trappedPart = "/var/lib/kubelet/pods/" + uid + "/volume-subpaths/local-pv-7/side/0"
 	)
 	place := "/mnt/disks/" + uuid
-	// named has the name that the provisioner gives the disk's volume. local-pv-1 is not the name of this disk's
-	// volume.
+	// named has the name that the provisioner gives the disk's volume. The name local-pv-1 belongs to no volume of this
+	// disk.
 	m.run("mkdir -p /etc/hotmount/config.d; printf 'classes:\\n- name: default\\n  directory: /mnt/disks\\n  storage_class: fast\\n' >/etc/hotmount/config.d/fast.yaml")
 	named := volumes + disk.VolumeName(uuid, m.run("hostname"), "fast")
 	// A kubelet, a volume, and a directory of the volume by subPath are set up correctly.
@@ -189,8 +189,7 @@ func TestDoctorPods(t *testing.T) {
 	if got := m.run("cat " + trapped.Reach + "/file"); got != "lost" {
 		t.Errorf("%s holds %q", trapped.Reach, got)
 	}
-	// The test runs the printed lines. The printed lines rescue files of the same name from two pods, and overwrite no
-	// existing file.
+	// The lines that the doctor prints rescue files of the same name from two pods, and overwrite no existing file.
 	also := find(doctor.OnSystemDisk, volumes+"local-pv-4")
 	lines := trapped.Do[0] + "\n" + also.Do[0] + "\n" + find(doctor.DataHidden, place).Do[1]
 	if got := m.run(lines + "\ncd /root/rescued; cat *-local-pv-2/file *-local-pv-4/file " + uuid + "/file; readlink *-local-pv-2/link; ls | wc -l"); got != "lost\nalso lost\nlost\n/etc/cron.d/x\n3" {
@@ -500,8 +499,8 @@ func TestDoctorReadOnly(t *testing.T) {
 	}
 }
 
-// namespaceSetting is a setting of a unit that gives the service a mount namespace. version is the first version of
-// systemd for which this is so.
+// namespaceSetting is a setting of a unit that gives the service a mount namespace. The version is the first version of
+// systemd in which the setting makes a mount namespace.
 type namespaceSetting struct {
 	line    string
 	version int
@@ -574,14 +573,15 @@ func doctorServices(t *testing.T, suite string) {
 		m.runRemedy(t, s.line, dropIn)
 		m.run(inHosts)
 	}
-	// Here the unit has no setting that makes a mount namespace. The unit's command makes the mount namespace.
+	// kubelet's unit now has no setting that makes a mount namespace. The unit's command unshare makes the mount
+	// namespace.
 	m.run(`rm -r /etc/systemd/system/kubelet.service.d; sed -i 's|^ExecStart=|&/usr/bin/unshare -m --propagation slave |' /etc/systemd/system/kubelet.service
 		systemctl daemon-reload; systemctl restart kubelet
 		for i in $(seq 1 100); do [ "$(cat /proc/$(systemctl show -P MainPID kubelet)/comm)" != kubelet ] || exit 0; sleep 0.1; done; exit 1`)
 	if do := m.notSharedBack(t); len(do) != 1 || !strings.HasPrefix(do[0], "systemctl restart kubelet.service ") {
 		t.Errorf("a command that makes the namespace: %q", do)
 	}
-	// Here a transient unit has several settings at once.
+	// A transient unit for kubelet now has several settings at once.
 	m.run(`systemctl stop kubelet; rm -r /etc/systemd/system/kubelet.service; systemctl daemon-reload
 		systemd-run -q --unit=kubelet -p Type=exec -p MountFlags=slave -p PrivateMounts=no -p PrivateTmp=no -p ProtectSystem=no -p ProtectHome=no -p ReadOnlyPaths=/opt kubelet infinity`)
 	m.runRemedy(t, "MountFlags=slave", "/run/systemd/transient/kubelet.service")

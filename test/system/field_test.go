@@ -58,14 +58,14 @@ func TestPluggedAndUnplugged(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := made(t, 320<<20)
 	// PID 1 may wait 10 seconds for a disk that was detached again (JobRunningTimeoutSec=). Without hotmount's drop-in
-	// PID 1 waits 90 seconds (DefaultDeviceTimeoutSec=). limit leaves time for a machine under load.
+	// PID 1 waits 90 seconds (DefaultDeviceTimeoutSec=). The limit of 40 seconds leaves time for a machine under load.
 	const limit = 40 * time.Second
 	early, quick := 0, 0
 	for i := range 10 {
 		begun := time.Now()
 		name, id := m.attach(w, worker.Disk{File: image})
 		if i%3 == 2 {
-			m.run("udevadm settle") // so that hotmount is at work on the disk
+			m.run("udevadm settle") // lets hotmount begin with the disk before the detach
 		}
 		err := w.Detach(ctx(t), id)
 		took := time.Since(begun)

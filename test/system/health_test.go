@@ -28,13 +28,14 @@ func TestDamaged(t *testing.T) {
 	m.detach(w, id)
 	m.run("systemctl stop hotmount")
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: "SICK"})
-	// The random bytes overwrite the header of the first inodes in sector 2, which a mount reads.
+	// The random bytes overwrite sector 2, which has the header of the first inodes (AGI). A mount reads this sector.
 	m.run(fmt.Sprintf("dd if=/dev/%[1]s of=/root/agi bs=512 skip=2 count=1 status=none; head -c 512 /dev/urandom | dd of=/dev/%[1]s bs=512 seek=2 conv=notrunc,fsync status=none; dd if=/dev/%[1]s bs=512 skip=2 count=1 status=none | sha256sum >/root/sum; udevadm settle; systemctl start hotmount", name))
 	m.waitForLog("/dev/" + name + " .*the kernel says: .*XFS .*; check the filesystem with: xfs_repair -n /dev/" + name + "; or, if its data is not needed: hotmount format " + name + ";")
 	m.wait("it to be counted", "systemctl show -p StatusText --value hotmount | grep -q '1 failing'")
 	m.checkStatus(name + " is failed: .*the kernel says: .*XFS .*xfs_repair -n /dev/" + name)
 	m.run("if " + m.printed("xfs_repair -n /dev/"+name) + " >/root/check 2>&1; then exit 1; fi; grep 'agi .*bad\\|bad .*agi' /root/check || { cat /root/check; exit 1; }")
-	// Only sector 2 is compared, because a failing mount may write to the log. A repair would change the sector.
+	// Only sector 2 is compared, because a failing mount may write to the log. A repair by hotmount would change sector
+	// 2.
 	m.run("dd if=/dev/" + name + " bs=512 skip=2 count=1 iflag=direct status=none | sha256sum -c --quiet /root/sum")
 	m.run(fmt.Sprintf("dd if=/root/agi of=/dev/%s bs=512 seek=2 conv=notrunc,fsync status=none", name))
 	if got := m.mounted(name); got != uuid {
@@ -45,7 +46,7 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// checkStatus checks that the status has a text that matches words, with line breaks as spaces.
+// checkStatus checks that the output of `hotmount status` matches the pattern words, with line breaks as spaces.
 func (m machine) checkStatus(words string) {
 	m.t.Helper()
 	m.run("(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep -E " + quote(words))
@@ -60,7 +61,8 @@ func TestGivenUp(t *testing.T) {
 	uuid := m.mounted(name)
 	// No event reports that the kernel has shut a filesystem down. The periodic rescan finds the shutdown.
 	m.run("echo 'rescan: 10s' >/etc/hotmount/config.yaml; systemctl reload hotmount")
-	// The root directory belongs to a pod's user here, and hotmount must find the shutdown even so.
+	// The filesystem's root directory belongs to a pod's user, and hotmount must still find that the filesystem is shut
+	// down.
 	m.run("chown 1000:1000 /mnt/disks/" + uuid + "; chmod 0700 /mnt/disks/" + uuid + "; xfs_io -x -c shutdown /mnt/disks/" + uuid)
 	m.waitForLog("/dev/" + name + " .*the kernel has shut the filesystem down")
 	failed := func(name string) {
@@ -79,7 +81,7 @@ func TestGivenUp(t *testing.T) {
 	name, _ = m.attach(w, worker.Disk{File: ext4})
 	uuid = m.mounted(name)
 	m.run("echo 1 >/sys/fs/ext4/" + name + "/trigger_fs_error; ! touch /mnt/disks/" + uuid + "/f 2>/dev/null")
-	// The filesystem is read-only, although the mount table still shows "rw" (Linux 6.1).
+	// After the error the ext4 filesystem is read-only, although the mount table of Linux 6.1 still shows "rw".
 	m.run("touch /mnt/disks/" + uuid + "/f 2>&1 | grep 'Read-only file system'")
 	m.waitForLog("/dev/" + name + " .*the kernel has counted errors in the ext4 filesystem .[0-9]+. and may no longer write to it.*e2fsck -fn /dev/" + name)
 	failed(name)
@@ -126,7 +128,7 @@ func TestRepairedLate(t *testing.T) {
 	}
 	writeRandom(t, image, 1024, 512)
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: "SICK"})
-	// The ninth attempt comes at least 96 seconds after the eighth, which leaves time for the checks.
+	// The ninth attempt to mount comes at least 96 seconds after the eighth, so the checks run between the two.
 	m.waitMinutes(5, "the eighth try", "(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep '"+name+" is failed: .*failed 8 times so far'")
 	m.checkStatus(name + " is failed: .*failed 8 times so far, tried again at")
 	m.run("hotmount plan | grep '^" + name + " .*failed 8 times so far'; hotmount explain " + name + " | grep '^It fails: .*failed 8 times so far'")
@@ -243,7 +245,7 @@ func TestShutDownWhileItRests(t *testing.T) {
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	uuid := m.mounted(name)
 	m.run("sleep 5; xfs_io -x -c shutdown /mnt/disks/" + uuid)
-	m.run("sleep 300") // the wait is in two scripts, because a script may take only ten minutes
+	m.run("sleep 300") // the wait is split into two scripts, because one script must end within ten minutes
 	m.run("for i in $(seq 70); do journalctl -b -u hotmount -o cat --no-pager | grep -q '^/dev/" + name + " .*the kernel has shut the filesystem down' && exit 0; sleep 5; done; exit 1")
 }
 
@@ -282,8 +284,8 @@ func TestTrim(t *testing.T) {
 	if a, b := used(t, own), used(t, foreign); a < least || b < least {
 		t.Errorf("before a day, the own image takes %d and the foreign one %d; journal: %s", a, b, m.run("journalctl -b -u hotmount-trim --no-pager -o cat"))
 	}
-	// The test sets the recorded time in use to 30 seconds less than a day, and then waits for the rest. As long as the
-	// time in use is less than a day, another run trims nothing.
+	// The test sets the recorded time in use to 30 seconds less than a day, and later waits for these 30 seconds. While
+	// the time in use is less than a day, a run of hotmount-trim trims nothing.
 	m.run(`systemctl start hotmount-trim; sed -i -E 's/"ran": [0-9]+/"ran": 86370000000000/' /var/lib/hotmount/running.json; systemctl start hotmount-trim`)
 	ran := m.run(`awk '{print int($1)}' /proc/uptime; grep -c '"ran": 863[789]' /var/lib/hotmount/running.json`)
 	if a, b := used(t, own), used(t, foreign); a < least || b < least || !strings.HasSuffix(ran, "\n3") {
@@ -295,8 +297,8 @@ func TestTrim(t *testing.T) {
 	if a, b := used(t, own), used(t, foreign); a < least || b < least {
 		t.Errorf("after a day, switched off, they take %d and %d", a, b)
 	}
-	// The test sets the clock to the timer's time. The test also turns the timer's random delay off. With a random
-	// delay, systemd would choose a new delay of up to three hours when the clock is set.
+	// The test sets the clock to the next elapse of hotmount-trim.timer. The test also turns the timer's random delay
+	// off. With a random delay, systemd would choose a new delay of up to three hours when the clock is set.
 	m.run(`mkdir -p /run/systemd/system/hotmount-trim.timer.d; printf '[Timer]\nRandomizedDelaySec=0\nAccuracySec=1s\n' >/run/systemd/system/hotmount-trim.timer.d/test.conf; systemctl daemon-reload`)
 	m.run("rm /etc/hotmount/config.yaml; systemctl reload hotmount; date -s \"$(systemctl show -P NextElapseUSecRealtime hotmount-trim.timer)\"")
 	m.wait("the timer to have it trimmed", "[ $(journalctl -b --no-pager -o cat -u hotmount-trim | grep -c 'trimmed: /mnt') = 2 ]")
@@ -313,7 +315,7 @@ func TestTrim(t *testing.T) {
 		t.Errorf("trimmed %s times, want once for each filesystem", got)
 	}
 
-	// The status also shows a growth that has failed.
+	// `hotmount status` shows that xfs_growfs failed to grow the filesystem.
 	tool := m.run("command -v xfs_growfs")
 	m.run("mount --bind /bin/false " + tool)
 	m.resize(w, xID, gib+gib/2)
@@ -329,7 +331,7 @@ func (m machine) options(options string) {
 	m.run("printf 'classes:\\n- {name: default, options: [noatime, nodev, " + options + "]}\\n' >/etc/hotmount/config.d/90-options.yaml; systemctl reload hotmount")
 }
 
-// corrected removes the options again, and runs the commands that the messages print.
+// corrected removes the wrong mount options from the configuration, checks the configuration and reloads the daemon.
 func (m machine) corrected() {
 	m.t.Helper()
 	m.run("rm /etc/hotmount/config.d/90-options.yaml; hotmount config check && systemctl reload hotmount")
@@ -382,7 +384,7 @@ func TestWhyNotMounted(t *testing.T) {
 	m.corrected()
 	m.mounted(name)
 
-	// The class directory is a mount point in fstab here, and its device never appears.
+	// fstab has an entry for the class directory, and the device of the entry never appears.
 	m.run("echo 'UUID=00000000-0000-4000-8000-00000000dead /mnt/disks xfs nofail,x-systemd.device-timeout=3s 0 0' >>/etc/fstab; systemctl daemon-reload")
 	name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	m.waitForLog("/dev/" + name + " .*cannot mount " + name + " .*: systemd requires mnt-disks.mount for this mount, but mnt-disks.mount is not mounted: nothing is wrong with the disk; to see why: systemctl status mnt-disks.mount; if mnt-disks.mount is not needed: remove it from /etc/fstab, then systemctl daemon-reload")
@@ -401,8 +403,8 @@ func TestWhyNotMounted(t *testing.T) {
 	m.run("[ $(systemctl show -P LoadState mnt-disks.mount)-$(systemctl show -P ActiveState mnt-disks.mount) = loaded-inactive ]")
 }
 
-// TestMovedClass checks a mounted volume whose class gets another directory. hotmount does not report that somebody else
-// uses the volume. The printed command moves the volume to the other directory.
+// TestMovedClass checks a mounted volume whose class gets another directory. hotmount does not report that somebody
+// else uses the volume. The printed command moves the volume to the other directory.
 func TestMovedClass(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -437,7 +439,7 @@ func newer(t *testing.T, path string) string {
 }
 
 // TestWhyTheKernelDoesNotMount checks how hotmount explains the kernel's messages about failed mounts. Only a virtual
-// machine has the kernel's messages in its journal. The first case is a missing module for XFS.
+// machine has the kernel's messages in its journal. In the first case the kernel's XFS module is missing.
 func TestWhyTheKernelDoesNotMount(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /etc/hotmount/config.d; printf 'classes:\\n- {name: default, directory: /mnt/disks, names: [\"vd[b-z]\"]}\\n' >/etc/hotmount/config.d/10-default.yaml; hotmount config check && systemctl reload hotmount")
@@ -473,7 +475,7 @@ func TestWhyTheKernelDoesNotMount(t *testing.T) {
 	m.waitForLog("/dev/" + name + " .*cannot mount " + name + " .*: the kernel says: .*unsupported optional features .*; the filesystem is newer than this kernel, and is not damaged")
 	m.checkNoRepair(name)
 
-	// s_journal_inum (0xe0) names no inode, and s_journal_dev (0xe4) names a device that does not exist.
+	// The ext4 superblock's s_journal_inum (0xe0) names no inode, and s_journal_dev (0xe4) names a missing device.
 	elsewhere := madeExt4(t, 320<<20)
 	putBytes(t, elsewhere, 1024+0xe0, "\x00\x00\x00\x00\x10\x08\x00\x00")
 	name, _ = m.attach(w, worker.Disk{File: elsewhere, Serial: "APART-E"})
@@ -506,7 +508,7 @@ func TestWhyTheKernelDoesNotMount(t *testing.T) {
 	m.corrected()
 	m.mounted(name)
 
-	// The kernel refuses this option only when it mounts a filesystem.
+	// The kernel refuses the option logbsize=17k only when it mounts a filesystem.
 	m.options("logbsize=17k")
 	m.run("out=$(hotmount config check 2>&1) || [ $? = 3 ]; grep -F 'with which a new xfs filesystem cannot be mounted: wrong fs type, bad option' <<<\"$out\"")
 	name, _ = m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "SCRATCH"})
@@ -556,7 +558,7 @@ func TestFullRoot(t *testing.T) {
 				m.mounted(name)
 				ids = append(ids, id)
 			}
-			m.fillRoot() // fills the space of the reserve that is still free
+			m.fillRoot() // fills the space that hotmount has freed from its reserve
 			name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 			m.waitForLog("/dev/" + name + " .*hold: nothing is formatted: the filesystem of /var/lib/hotmount is full; make room in /var/lib/hotmount, then: hotmount rescan")
 			m.checkUntouched(name)

@@ -55,7 +55,7 @@ func TestASickFilesystemVanishes(t *testing.T) {
 	uuid := m.mounted(name)
 	m.wait("the filesystem to be remembered", "grep -q "+uuid+" /var/lib/hotmount/filesystems.json")
 	m.detach(w, id)
-	writeRandom(t, image, 1024, 512) // damages the header of the first inodes, as in TestDamaged
+	writeRandom(t, image, 1024, 512) // overwrites sector 2, the header of the first inodes
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: "SICK"})
 	m.waitForLog("/dev/" + name + " .*tried again in")
 	m.run("hotmount accept " + name)
@@ -72,8 +72,8 @@ func TestASickFilesystemVanishes(t *testing.T) {
 }
 
 // TestHistoryAndFormerSerial checks that a format is recorded with the disk, the evidence and the UUID. A blank disk
-// with the serial of the formatted disk is held, even after a reboot. The hold names the UUID. Only an accept of the
-// hold for the serial lifts that hold.
+// with the serial of the formatted disk is held, even after a reboot. The hold names the UUID of the former filesystem.
+// Only an accept of the hold for the serial lifts that hold.
 func TestHistoryAndFormerSerial(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, id := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "H1"})
@@ -112,8 +112,8 @@ func TestHistoryAndFormerSerial(t *testing.T) {
 	m.waitForLog(fmt.Sprintf(held, again, again))
 	m.checkUntouched(again)
 
-	// An accept of one hold does not lift another hold that was not shown at that time. The disk gets another hold
-	// here, because it is attached when the package is installed again.
+	// An accept of one hold does not lift another hold that was not shown at that time. The disk gets a second hold,
+	// because it is attached while the package is installed again.
 	m.run("touch /var/lib/hotmount/removed; hotmount state init; systemctl reload hotmount")
 	m.waitForLog(fmt.Sprintf("/dev/%s .*hold: .*attached before hotmount was installed: .*hotmount accept %s", again, again))
 	m.run("hotmount accept " + again)
@@ -183,16 +183,17 @@ func TestPresentDisksAreHeld(t *testing.T) {
 	m.mounted(held)
 }
 
-// TestBrake checks that disks over the limit of format_limit formats are held until they are accepted. A restarted
-// daemon also holds the disks over the limit. If two disks are proven blank at the same time and the limit allows one
-// format, only one disk is formatted.
+// TestBrake checks that hotmount holds blank disks, once format_limit disks were formatted, until an operator accepts
+// them. A restarted daemon still holds the blank disks over the limit. If two disks are proven blank at the same time
+// and the limit allows one format, only one disk is formatted.
 func TestBrake(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("printf 'format_limit: 1\\nformat_period: 24h\\n' >/etc/hotmount/config.yaml; systemctl stop hotmount")
 	for range 3 {
 		m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	}
-	// The daemon sees all three disks at once. The daemon proves two disks at a time, so the third proof comes later.
+	// The started daemon finds all three disks at once. The daemon proves two disks at a time, so the third proof comes
+	// later.
 	m.run("systemctl start hotmount")
 	both := "systemctl show -p StatusText --value hotmount | grep -q '^1 mounted, 2 held, 0 refused, 0 failing'"
 	m.wait("a mount and two holds", both)
@@ -319,8 +320,8 @@ func TestSwitchesStopFormatting(t *testing.T) {
 		m.run(tt.off + "; systemctl reload hotmount")
 		m.mounted(name)
 	}
-	// Here a process locks the disk, as udev does, until the proof is complete. hotmount checks each switch again once
-	// the disk is no longer locked.
+	// A process holds a lock on the disk, as udev does, until hotmount has proven the disk blank. Once the disk is
+	// unlocked, hotmount checks each switch that stops formatting again.
 	for _, tt := range []struct{ on, off, says string }{
 		{"touch /etc/hotmount/hold", "rm /etc/hotmount/hold", "/etc/hotmount/hold exists"},
 		{"echo 'format: false' >/etc/hotmount/config.yaml; systemctl reload hotmount", "rm /etc/hotmount/config.yaml", "format: false in the configuration"},
@@ -382,7 +383,8 @@ func TestSeen(t *testing.T) {
 		t.Errorf("the metrics of a mounted disk:\n%s", out)
 	}
 
-	// No tool recognises the bytes in the file unknown. Only root may read the bytes that the proof found.
+	// The disk has bytes that no tool recognises. The status file, which every user can read, must not show the found
+	// bytes.
 	unknown := blank(t, gib)
 	f, err := os.OpenFile(unknown, os.O_WRONLY, 0)
 	if err != nil {
@@ -574,8 +576,8 @@ func TestNextInASlot(t *testing.T) {
 }
 
 // TestBackAtOnceInAnotherSlot detaches a disk and attaches it to another slot before the daemon sees either event. The
-// kernel's sequence numbers show that the disk was detached before it was attached, so it is mounted again. hotmount
-// takes a disk that is attached before the first disk is detached for another disk, even with the same serial.
+// kernel's sequence numbers show that the disk was detached before it was attached, so it is mounted again. If a second
+// disk with the same serial is attached before the first is detached, hotmount treats it as another disk.
 func TestBackAtOnceInAnotherSlot(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := blank(t, 320<<20)
@@ -649,7 +651,7 @@ func TestUnmountedByHand(t *testing.T) {
 
 	m.run("hotmount accept " + name)
 	m.mounted(name)
-	// A release that was killed leaves the file in left, and the volume is still mounted.
+	// After a killed `hotmount release`, its file in /run/hotmount/unmounted remains and the volume is still mounted.
 	left := "/run/hotmount/unmounted/" + m.run("cat /sys/block/"+name+"/diskseq")
 	m.run("printf released >" + left + "; systemctl restart hotmount")
 	m.wait("the release to be forgotten", "[ ! -e "+left+" ]")
@@ -691,7 +693,7 @@ func TestUnmountedByHand(t *testing.T) {
 	m.wait("the mounts after a reboot", "findmnt "+where+" && findmnt "+second+" && findmnt /mnt/disks/"+third)
 }
 
-// putBytes writes b into a disk file at the offset at.
+// putBytes writes bytes into a disk's file at the given offset in bytes.
 func putBytes(t *testing.T, image string, at int64, b string) {
 	t.Helper()
 	f, err := os.OpenFile(image, os.O_WRONLY, 0)
@@ -750,7 +752,8 @@ func TestFileAsADisk(t *testing.T) {
 		}
 		m.detach(w, id)
 	}
-	// An empty disk that is too small is still refused for its size. hotmount has not promised to format the disk.
+	// An empty disk that is too small is still refused for its size. Before the refusal, the journal does not announce
+	// a format of the disk.
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 1<<20)})
 	m.waitForLog("^/dev/" + name + " .*: seen: it is read$")
 	m.waitForLog("^/dev/" + name + " .*refuse: the disk is too small for its class: 1 MiB, minimum_size: 300 MiB; .*attach a larger disk")
@@ -809,9 +812,10 @@ func TestRemediesForFiles(t *testing.T) {
 	}
 }
 
-// TestOneWishOneCommand checks a disk that was unmounted by hand and wiped. The token is enough to format the disk, and
-// the offer lists what the token overrides. A later hold makes the token invalid. If the later hold protects another
-// owner's disk, the disk needs a separate accept. An accept with the reason of another hold lifts nothing.
+// TestOneWishOneCommand checks a disk that was unmounted by hand and wiped. One token is enough to format the disk, and
+// the command that offers the token lists the holds that the token overrides. A hold that appears after the token was
+// printed makes the token invalid. A hold that protects another owner's data needs a separate accept. An accept with
+// the reason of another hold lifts nothing.
 func TestOneWishOneCommand(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: madeExt4(t, 320<<20)})
@@ -849,11 +853,11 @@ func TestOneWishOneCommand(t *testing.T) {
 }
 
 // TestUnmountable checks a disk whose filesystem can never be mounted. The token formats the disk, and its offer names
-// what will be lost. Before the offer, no message about a failed mount promises a format.
+// what will be lost. No message about a failed mount announces a format.
 func TestUnmountable(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := madeExt4(t, 320<<20)
-	putBytes(t, image, 1024+0x60+2, "\x08") // s_feature_incompat: a bit that no kernel knows
+	putBytes(t, image, 1024+0x60+2, "\x08") // sets a bit of s_feature_incompat that no kernel knows
 	before := digest(t, image)
 	name, _ := m.attach(w, worker.Disk{File: image})
 	m.waitForLog("/dev/" + name + " .*tried again in")

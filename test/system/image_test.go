@@ -67,7 +67,7 @@ func TestStateReset(t *testing.T) {
 	refuses("systemctl stop hotmount")
 	m.run("systemctl stop hotmount")
 	refuses("umount /mnt/disks/" + uuid)
-	// The unit that reads a disk for the proof still runs after the daemon was stopped.
+	// The unit that proves a disk blank still runs after the daemon was stopped, so `hotmount state reset` must refuse.
 	m.run("systemctl start hotmount")
 	proven, provenID := m.attach(w, worker.Disk{File: blank(t, 310<<20)})
 	m.wait("the proof", "systemctl list-units --no-legend 'hotmount-format@*' | grep -q activating")
@@ -137,7 +137,7 @@ func TestImage(t *testing.T) {
 }
 
 // imageOf returns a copy of the containers' root filesystem, into which the script has installed the package. The
-// script gets the directory of the copy as $1, with the package in /root/hotmount.deb.
+// script gets the directory of the copy as $1. In the copy the package is the file /root/hotmount.deb.
 func imageOf(t *testing.T, script string) string {
 	t.Helper()
 	from, release, err := worker.ContainerRoot(ctx(t), worker.DefaultSuite, os.Stderr)

@@ -42,8 +42,8 @@ func (m machine) next(name string) string {
 	return ""
 }
 
-// liftBy matches the advice of the status for a held disk with the pattern printed. liftBy runs the script that the
-// function script makes from the match, and returns the script's output.
+// liftBy waits for the hold of a disk, and matches the advice in the status with the regular expression printed. liftBy
+// then calls script to turn the match into a shell script, runs it, and returns its output.
 func (m machine) liftBy(name string, reason disk.Reason, printed string, script func(found []string) string) string {
 	m.t.Helper()
 	next := m.remedy(name, reason)
@@ -64,9 +64,9 @@ func (m machine) lift(name string, reason disk.Reason) string {
 	return m.liftBy(name, reason, "(hotmount accept "+name+" "+string(reason)+")(;|$)", asPrinted)
 }
 
-// liftedElsewhere has the test of each hold that needs a serial, a WWN, a slot or a boot. These tests need a
-// virtual machine, because a container's loop devices have no serial, no WWN and no slot, and share the host's boot. Each
-// test in liftedElsewhere calls lift.
+// liftedElsewhere maps each hold that needs a serial, a WWN, a slot or a boot to the test that lifts the hold. These
+// tests need a virtual machine, because a container's loop devices have no serial, no WWN and no slot, and share the
+// host's boot. Each test in liftedElsewhere calls lift.
 var liftedElsewhere = map[disk.Reason]string{
 	disk.ReasonSameSerial:   "TestSerials",
 	disk.ReasonSameWWN:      "TestTwoPaths",
@@ -80,10 +80,10 @@ var liftedElsewhere = map[disk.Reason]string{
 // held is a hold and one command that lifts it.
 type held struct {
 	reason disk.Reason
-	// cause causes the hold and returns the kernel name of the held disk.
+	// cause brings about the hold and returns the kernel name of the held disk.
 	cause func() (name string)
 	// printed is a pattern for the advice, and script returns the script to run for a match. If printed is empty, the
-	// test runs the accept.
+	// test runs the `hotmount accept` that the status prints.
 	printed string
 	script  func(found []string) string
 	// lifted waits until the hold is lifted. If lifted is nil, the test waits until the disk is mounted.
@@ -94,7 +94,7 @@ type held struct {
 // rules. The tests in liftedElsewhere lift the holds that a container cannot cause.
 func TestEachHoldIsLifted(t *testing.T) {
 	o := obedientOptions()
-	o.Files = o.Files[:2] // without the drop-in that raises the format limit
+	o.Files = o.Files[:2] // leaves out the drop-in that raises the format limit
 	m, w := startNode(t, o)
 	rows := m.holdsOf(w)
 	for _, e := range policy.Reasons() {
@@ -238,7 +238,7 @@ func (m machine) holdsOf(w worker.Node) []held {
 	second := ""
 	return append(rows, held{reason: disk.ReasonPresent, cause: func() string {
 		return away(empty, "touch /var/lib/hotmount/removed; hotmount state init")
-	}}, held{reason: disk.ReasonNewMachine, cause: func() string { // last: the journal belongs to the former machine-id
+	}}, held{reason: disk.ReasonNewMachine, cause: func() string { // this hold comes last, because afterwards the journal belongs to the former machine-id
 		return away(func() string { second = empty(); return empty() }, changeID+"true")
 	}}, held{reason: disk.ReasonNewMachine, cause: func() string { return second }, printed: "as before: (hotmount state keep)$", script: asPrinted})
 }
@@ -247,8 +247,8 @@ func (m machine) holdsOf(w worker.Node) []held {
 // which has the token.
 func byToken(found []string) string { return "$(" + found[1] + " | tail -n 1)" }
 
-// unfinishedHolds returns the holds after formats that were disturbed or did not finish. The serials of the disks
-// contain orders for mkfs.xfs.
+// unfinishedHolds returns the holds after formats that were disturbed or did not finish. The disks' serials carry
+// orders for the test script that replaces mkfs.xfs.
 func (m machine) unfinishedHolds(w worker.Node) []held {
 	n := 0
 	begun := func(order string) victim { n++; return m.victims(w, n, order)[0] }

@@ -3,9 +3,9 @@
 // Package system checks the installed package on a real Debian system. Each test starts on a worker of its own, on
 // which the .deb was just installed.
 //
-// Most workers are containers ([startNode]). Tests that need hot-plug of a real bus, a serial number, a real boot, a
-// kernel of their own, a power cut or QEMU run in a virtual machine ([start]). With HOTMOUNT_TEST_WORKER=vm all tests
-// run in virtual machines.
+// Most workers are containers ([startNode]). Tests run in a virtual machine ([start]) if they need hot-plug, a serial
+// number, a real boot, a kernel of their own, a power cut or QEMU. With HOTMOUNT_TEST_WORKER=vm all tests run in
+// virtual machines.
 //
 // Some tests need a kernel of their own for these reasons:
 //   - The growth of ext4 needs CAP_SYS_RESOURCE, which root may lack on a build machine.
@@ -174,7 +174,7 @@ func (m machine) run(script string) string {
 	return strings.TrimSpace(out)
 }
 
-// wait runs the script until it succeeds. The test fails after a minute or a little more.
+// wait runs the script until it succeeds. If the script has not succeeded after about a minute, the test fails.
 func (m machine) wait(what, script string) {
 	m.t.Helper()
 	m.waitMinutes(1, what, script)
@@ -209,15 +209,15 @@ func (m machine) waitForLog(pattern string) {
 	m.wait("the journal to say "+pattern, fmt.Sprintf("journalctl -b --no-pager -o cat | grep -E -- %s", quote(pattern)))
 }
 
-// printed returns the newest match of the pattern in what hotmount wrote to this boot's journal. The match is a command to
-// run.
+// printed returns the newest match of the pattern in what hotmount wrote to this boot's journal. Its result is a
+// command that the test then runs.
 func (m machine) printed(pattern string) string {
 	m.t.Helper()
 	return m.run("journalctl -b --no-pager -o cat _COMM=hotmount | grep -oE -- " + quote(pattern) + " | tail -n 1 | grep .")
 }
 
-// make makes a filesystem on a disk, as an operator does. udev may be working on the disk and miss the write, so make
-// triggers another event of udev.
+// make makes a filesystem on a disk, as an operator does. udev may still read the disk and miss the write, so make
+// triggers udev events until udev knows the filesystem.
 func (m machine) make(name, mkfs string) {
 	m.t.Helper()
 	m.run("udevadm settle; " + mkfs + " /dev/" + name)
@@ -386,8 +386,8 @@ func randomSource(t *testing.T) *rand.Rand {
 // show write access to /proc and /sys (systemd/hotmount.service).
 func (m machine) kernelReadOnly() {
 	m.t.Helper()
-	// If a path has several mounts, the last line of the path in the mount table is the topmost mount. memory.pressure
-	// is left out, because systemd makes this file writable for the daemon.
+	// If a path has several mounts, the last line of the path in the mount table is the topmost mount. The check skips
+	// memory.pressure, because systemd makes this file writable for the daemon.
 	const modes = `awk '$5 ~ "^/(proc|sys)(/|$)" && $5 !~ "hotmount.service/memory.pressure$" {sub(/,.*/, "", $6); top[$5] = $6} END {for (p in top) print p, top[p]}' /proc/$(systemctl show -P MainPID hotmount)/mountinfo`
 	got := m.run(modes)
 	if writable := m.run(modes + " | grep -v ' ro$' || true"); writable != "" || !strings.Contains("\n"+got, "\n/proc ro") || !strings.Contains("\n"+got, "\n/sys ro") {

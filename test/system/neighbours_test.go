@@ -66,14 +66,14 @@ func TestUdevRuleTakenOver(t *testing.T) {
 	if after := table(); after != before {
 		t.Errorf("the mounts were\n%s\nand are\n%s", before, after)
 	}
-	// Either the rule or hotmount came too late for the third disk. In a container, the detach also unmounts the disk
-	// by hand first.
+	// For the third disk one of the two, the udev rule or hotmount, came too late, which may cause a warning. In a
+	// container, the test unmounts a disk by hand before it detaches the disk.
 	of := "/dev/" + third + " .*(the unit exists already; tried again|hold: somebody unmounted the disk)"
 	if got := m.run("systemctl is-active writer; journalctl -b -o cat -u hotmount -p warning -q --no-pager | grep -vE '" + of + "' || true"); got != "active" {
 		t.Errorf("got %s", got)
 	}
 
-	// After its adoption a mount behaves like any other mount.
+	// hotmount handles an adopted mount like a mount that it has made.
 	m.resize(w, firstID, 2*gib)
 	m.takes(one, 19*gib/10)
 	m.run("systemctl stop writer; sync")
@@ -168,7 +168,7 @@ func roundDownCapacity(n uint64) uint64 {
 
 var (
 	// bare matches a log line about a directory whose mount is missing. bare also matches a line about a directory that
-	// disappeared between the listing and the stat.
+	// disappeared before the provisioner called stat(2) on it.
 	bare = regexp.MustCompile(` error (?:path "|stat )/mnt/disks/([0-9a-f-]{36})(?:" is (?:not an actual mountpoint|a volume's, and nothing is there)|: no such file or directory)$`)
 	// being matches a log line about a mount point that is being made or removed. The provisioner makes no volume of a
 	// mount point that is being made or removed.
@@ -202,7 +202,7 @@ func (m machine) changes() map[string][][2]time.Time {
 		at := time.UnixMicro(micro)
 		name := strings.TrimSuffix(strings.TrimSuffix(e.Unit, ".service"), ".mount")
 		name = strings.ReplaceAll(name[strings.LastIndex(name, "mnt-disks-")+len("mnt-disks-"):], `\x2d`, "-")
-		// hotmount-unmount@ names the device after the directory.
+		// The instance name of hotmount-unmount@ is the directory, a colon and the device.
 		name, _, _ = strings.Cut(name, ":")
 		windows := all[name]
 		switch e.ID {
@@ -221,7 +221,7 @@ func (m machine) changes() map[string][][2]time.Time {
 
 // TestProvisioner runs the stand-in for the provisioner at ten times the real rate, through attach, release, detach,
 // grow, restart and reboot. After a power cut a disk with a volume is missing. Volumes are released before and during
-// an attach and a boot. A disk is pulled while its released volume is cleaned.
+// an attach and a boot. A disk is pulled while the provisioner deletes the data of its released volume.
 //
 // The stand-in must make and clean volumes only of finished mounts that have their own filesystem. The stand-in must
 // publish the same names and sizes as the real provisioner. A directory may lack its mount only during the mount or the
@@ -279,15 +279,17 @@ func TestProvisioner(t *testing.T) {
 	smallVolume := published(small, 0)
 	m.run(fmt.Sprintf("for i in %s %s %s; do echo tenant >/mnt/disks/$i/data; done; sync", small, big, other))
 
-	// Release: the tenant's data is deleted, and the provisioner creates a new volume. While the disk is away, nothing
-	// can be cleaned. The data is deleted when the disk is back.
+	// Release: the tenant's data is deleted, and the provisioner creates a new volume. While the disk is detached, the
+	// provisioner cannot delete the data of the released volume. When the disk is attached again, the provisioner
+	// deletes the data.
 	since := m.lines()
 	m.release(smallVolume)
 	published(small, since)
 	if got := m.run(fmt.Sprintf("ls -A /mnt/disks/%s; cat /mnt/disks/%s/data", small, big)); got != "tenant" {
 		t.Errorf("after cleaning the files are %q", got)
 	}
-	// emptied waits until the provisioner has created the released volume again, and checks that it is empty.
+	// emptied waits until the provisioner has created the released volume again, and checks that the new volume is
+	// empty.
 	emptied := func(uuid, volume string, since int) {
 		t.Helper()
 		m.log(" cleaned "+volume, since)
@@ -310,7 +312,7 @@ func TestProvisioner(t *testing.T) {
 		}
 		return time.Unix(0, nanoseconds)
 	}
-	// Each entry of pulls begins before the disk was pulled and ends when its directory was gone.
+	// Each entry of pulls is a period that begins before the disk was pulled and ends when its mount point was removed.
 	var pulls [][2]time.Time
 	rounds := 1
 	if os.Getenv("HOTMOUNT_TEST_FULL") != "" {
@@ -331,7 +333,7 @@ func TestProvisioner(t *testing.T) {
 		}
 		emptied(small, smallVolume, since)
 
-		// The volume is released after the attachment of its disk: before, during or after the mount.
+		// The volume is released at a random moment after its disk is attached: before, during or after the mount.
 		tenant(small, 100)
 		m.detach(w, smallID)
 		m.wait("the directory to go", "! [ -e /mnt/disks/"+small+" ]")
@@ -342,8 +344,8 @@ func TestProvisioner(t *testing.T) {
 		m.release(smallVolume)
 		emptied(small, smallVolume, since)
 
-		// The disk is pulled while the cleaner works, and is away for a long time. After the pull the cleaner could
-		// only delete in memory. The cleaner would take a file that it cannot find for a deleted file.
+		// The disk is pulled while the cleaner works, and is away for a long time. After the pull the cleaner can
+		// delete files only in memory, not on the disk. The cleaner counts a file that it cannot find as deleted.
 		tenant(small, 1000)
 		since = m.lines()
 		m.release(smallVolume)
@@ -371,7 +373,7 @@ func TestProvisioner(t *testing.T) {
 	m.release(bigVolume)
 	emptied(big, bigVolume, since)
 
-	// The daemon is restarted, and so is the machine.
+	// The daemon is restarted, and then the machine.
 	m.run("echo stays >/mnt/disks/" + other + "/data; systemctl kill -s KILL hotmount")
 	m.wait("a new daemon", "[ $(systemctl show -p NRestarts --value hotmount) -ge 1 ]")
 	m.run("systemctl restart hotmount; systemctl stop hotmount; systemctl start hotmount")
@@ -389,9 +391,9 @@ func TestProvisioner(t *testing.T) {
 		emptied(small, smallVolume, since)
 		changes = append(changes, m.changes())
 	}
-	// Two volumes are released, and the disk of one of them is missing after the power cut. If the mount point of the
-	// missing disk were left, the cleaner would clean its directory. From its first pass on, the cleaner cleans the
-	// volume whose disk is not missing.
+	// Two volumes are released, and the disk of one of them is missing after the power cut. If hotmount left the mount
+	// point of the missing disk, the cleaner would clean that empty directory. The cleaner cleans the volume of the
+	// present disk from its first pass on.
 	tenant(big, 100)
 	m.run("systemctl stop kubelet; cd /var/lib/standin/released && touch " + smallVolume + " " + bigVolume + "; sync")
 	since = m.lines()
@@ -408,7 +410,7 @@ func TestProvisioner(t *testing.T) {
 	m.log(" event cleaning "+smallVolume, since)
 	m.wait("the mounts", "[ $(findmnt -rno TARGET | grep -c ^/mnt/disks/) = 2 ]")
 	emptied(big, bigVolume, since)
-	// Each of the next two passes logs the event.
+	// Each of the provisioner's next two passes must log the event for the missing disk.
 	since = m.lines()
 	m.log(" event cleaning "+smallVolume, since)
 	m.log(" event cleaning "+smallVolume, m.lines())
@@ -442,8 +444,9 @@ func TestProvisioner(t *testing.T) {
 			}
 		case b != nil:
 			lines++
-			// pass is the longest delay of a pass of the provisioner. moment is how long the directory can exist before
-			// PID 1 begins the mount, or after the unmount. Each pass logs a directory without a mount once.
+			// pass is the longest delay of one pass of the provisioner over the directories. moment is the longest time
+			// that the directory exists without its mount, before PID 1 begins the mount or after the unmount. Each
+			// pass of the provisioner logs a directory without a mount once.
 			const pass, moment = time.Second, time.Second / 2
 			// A detach and the next attach are two changes. A log line belongs to the change that is nearest in time.
 			var one change
@@ -496,8 +499,8 @@ func nfsServer(t *testing.T, packages []worker.File) (machine, *worker.Worker) {
 	return m, w
 }
 
-// lan gives the worker a network card with the given address, on a network that two workers share. The worker for which
-// listen is true listens on the port; the other worker connects to it.
+// lan gives the worker a network card with the given address, on a network that two workers share. The worker with
+// listen set listens on the TCP port for the network's frames, and the second worker connects to this port.
 func (m machine) lan(w *worker.Worker, port int, listen bool, address string) {
 	m.t.Helper()
 	end := "connect"
@@ -607,7 +610,7 @@ systemctl daemon-reload; systemctl start client`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// No line is missing, and no line is duplicated.
+	// The file has each line of the client exactly once.
 	b.run(fmt.Sprintf("head -n %d /srv/nfs/log | cmp - <(seq %[1]d)", n))
 	t.Logf("%d lines", n)
 }

@@ -53,7 +53,7 @@ func TestPackage(t *testing.T) {
 	this, next := m.run("dpkg-deb -f /root/this.deb Version"), m.run("dpkg-deb -f /root/next.deb Version")
 	const install = "DEBIAN_FRONTEND=noninteractive dpkg --force-confdef --force-confold -i "
 
-	// stands checks the daemon, the package and the mount while the package is installed.
+	// stands checks that the daemon runs, that the package has the given version and that the disk is still mounted.
 	stands := func(after, version string) {
 		t.Helper()
 		m.wait("the daemon after "+after, "systemctl is-active hotmount && systemctl show -p StatusText hotmount | grep -q '1 mounted'")
@@ -91,7 +91,7 @@ func TestPackage(t *testing.T) {
 
 	// A maintainer script kills dpkg. The next dpkg completes the interrupted work.
 	version := this
-	// Other parts of this test interrupt prerm at the removal, and postinst at the first installation.
+	// Other parts of this test kill dpkg in prerm, at the removal, and in postinst, at the first installation.
 	cuts := []string{"postrm-end", "postinst-begin"}
 	if os.Getenv("HOTMOUNT_TEST_FULL") != "" {
 		cuts = append(cuts, "prerm-begin", "prerm-end", "postrm-begin", "postinst-end")
@@ -151,8 +151,8 @@ func TestPackage(t *testing.T) {
 		t.Errorf("mounted by the static unit: %s", got)
 	}
 
-	// The administrator runs `hotmount plan` before the first installation. The installation meets a preset, a mask, a
-	// blank disk and an interruption.
+	// The administrator runs `hotmount plan` before the first installation. The first installation is tested with a
+	// preset, a mask, a blank disk and an interruption.
 	held, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "BLANK"})
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -290,13 +290,14 @@ func TestTryOnDebian12(t *testing.T) { tryOn(t, worker.Options{Memory: 2048}) }
 // TestTryOnDebian13 checks make try and make bench with the kernel and the systemd of Debian 13.
 func TestTryOnDebian13(t *testing.T) { tryOn(t, worker.Options{Suite: "trixie", Memory: 2048}) }
 
-// tryOn runs try to its end, once more after a killed run, and then one turn of bench. Neither try nor bench leaves
-// anything on the worker. The worker's hotmount does not touch the container's disks, and the container's hotmount does
-// not touch the worker's disks.
+// tryOn runs `make try` to its end, a second time after a killed run, and then one round of `make bench`. `make try`
+// and `make bench` leave nothing on the worker. The worker's hotmount does not touch the container's disks, and the
+// container's hotmount does not touch the worker's disks.
 func tryOn(t *testing.T, o worker.Options) {
 	m, w := start(t, o)
 	m.putTry()
-	// try names the missing modules and loads none. Only the host may load modules.
+	// `make try` names the missing kernel modules and does not load them. Only the operator of the host may load kernel
+	// modules.
 	loaded := m.run("cut -d ' ' -f 1 /proc/modules")
 	if _, err := m.Run(ctx(t), tryCommand); err == nil || !strings.Contains(err.Error(), "modprobe -a overlay xfs") {
 		t.Errorf("without modules: %v", err)
@@ -378,7 +379,7 @@ func (m machine) runTry(own string) {
 	}
 }
 
-// benched runs one turn of each method that mounts one disk.
+// benched runs one round of the benchmark, with each method that mounts one disk.
 func (m machine) benched() {
 	m.t.Helper()
 	m.t.Log(m.run("time " + benchCommand + " 2>&1"))

@@ -38,7 +38,8 @@ udevadm control --reload`
 // perWorker is the maximum number of disks that are attached to one worker.
 const perWorker = 24
 
-// someKinds returns one intact and one damaged kind of each class. In the full test someKinds returns all kinds.
+// someKinds returns one intact and one damaged kind of content of each class in the corpus. In the full test someKinds
+// returns all kinds.
 func someKinds(r *rand.Rand) []corpus.Kind {
 	all := corpus.Kinds()
 	if full {
@@ -53,7 +54,7 @@ func someKinds(r *rand.Rand) []corpus.Kind {
 			some = append(some, k)
 		}
 	}
-	// At least one of the kinds must be a kind that hotmount mounts.
+	// At least one of the returned kinds of content must be a filesystem that hotmount mounts.
 	if !slices.ContainsFunc(some, func(k corpus.Kind) bool { return k.Mounts }) {
 		some = append(some, all[slices.IndexFunc(all, func(k corpus.Kind) bool { return k.Mounts })])
 	}
@@ -190,7 +191,7 @@ func TestBlanks(t *testing.T) {
 				t.Logf("%s: %s", name, b.what)
 			}
 			for name, size := range sizes {
-				if size > 1<<40 { // a slow processor reads such a large disk for minutes
+				if size > 1<<40 { // an emulated processor needs minutes to read more than 1 TiB
 					m.waitMinutes(10, name+" to be formatted", "journalctl -b -o cat --no-pager | grep '^/dev/"+name+" .*: formatted: '")
 				}
 				uuid := m.mounted(name)
@@ -227,9 +228,9 @@ func writeZeros(t *testing.T, path string, size int64) {
 type readFault struct {
 	// at is the offset of the sector in bytes.
 	at int64
-	// times is the number of reads that fail, or 0 if every read fails.
+	// times is the number of reads of the sector that fail, or 0 if every read fails.
 	times int
-	// data reports whether the sector contains data.
+	// data reports whether the faulty sector contains data and not zeros.
 	data bool
 	// slow limits the speed of reads, in bytes per second. 0 means no limit.
 	slow int
@@ -244,9 +245,9 @@ func (f *readFault) String() string {
 const faultySize = 320 << 20
 
 // chooseFaults returns n disks with a random fault, and two slow disks. None of the disks may be formatted. On each
-// disk a sector can never be read, or some reads of the sector do not show its content.
+// faulty disk, reads of one sector fail always, or a limited number of times.
 func chooseFaults(r *rand.Rand, n int) []*readFault {
-	// The blank check's tools and its second reads look at the offsets in places.
+	// places has the offsets in bytes that the tools and the second reads of the blank check read.
 	places := []int64{0, 512, 1024, 4096, 32 << 10, 64 << 10, 1 << 20, 16<<20 - 512, 16 << 20, faultySize / 4, faultySize / 2,
 		faultySize - 16<<20, faultySize - 64<<10, faultySize - 4096, faultySize - 512}
 	var all []*readFault
@@ -263,8 +264,8 @@ func chooseFaults(r *rand.Rand, n int) []*readFault {
 	return append(all, &readFault{at: faultySize - 512, times: 1, data: true, slow: 24 << 20}, &readFault{at: faultySize / 2, data: false, slow: 24 << 20})
 }
 
-// TestReadFaults checks that a disk with an unreadable sector is not formatted. The disk is not formatted, however long
-// and however slowly it fails (issue 3).
+// TestReadFaults checks that a disk with an unreadable sector is not formatted. hotmount must not format a disk,
+// however long or slowly its reads fail (issue 3).
 func TestReadFaults(t *testing.T) {
 	chance := randomSource(t)
 	rounds, disks := 1, 9
@@ -384,28 +385,29 @@ func TestWritesThatAreNotCounted(t *testing.T) {
 }
 
 // TestDriverThatDoesNotCount checks a driver that accepts the switch for counting but never counts. The driver's writes
-// remain unseen, so hotmount does not format the disk. Examples on this kernel are the heads of NVMe multipath, and
-// null_blk without a queue.
+// remain unseen, so hotmount does not format the disk. On this kernel, NVMe multipath devices and null_blk devices
+// without a queue have such a driver.
 func TestDriverThatDoesNotCount(t *testing.T) {
 	m, _ := start(t, worker.Options{})
 	m.run("printf 'classes:\\n  - name: nulls\\n    names: [nullb0]\\n    directory: /mnt/disks\\n' >/etc/hotmount/config.yaml; systemctl reload hotmount")
-	// udev makes no link by sequence number for a null_blk disk.
+	// udev makes no /dev/disk/by-diskseq link for a null_blk disk.
 	m.run(`echo 'KERNEL=="nullb0", SYMLINK+="disk/by-diskseq/$env{DISKSEQ}"' >/etc/udev/rules.d/99-null.rules; udevadm control --reload`)
 	m.run("modprobe null_blk queue_mode=0 memory_backed=1 gb=1 nr_devices=1; udevadm settle")
 	m.waitForLog("/dev/nullb0 .*refuse: the kernel does not count the writes to the disk .*echo 1 >/sys/block/nullb0/queue/iostats")
 	m.run("echo 1 >/sys/block/nullb0/queue/iostats; systemctl reload hotmount")
 	m.waitForLog("/dev/nullb0 .*its driver does not count")
-	// The disk reads as zeros, and the kernel counts no read.
+	// The disk reads as zeros, but the kernel's statistics must still show no read and no write.
 	if got := m.run("cmp -n 1073741824 /dev/nullb0 /dev/zero; awk '{print $3, $7}' /sys/block/nullb0/stat; ls -A /mnt/disks"); got != "0 0" {
 		t.Errorf("counted, written to, or mounted: %q", got)
 	}
 }
 
 // TestSlowProof checks that a long proof reports its progress, continues when the daemon is killed, and ends when its
-// disk is detached. The next daemon waits for the proof. Other disks do not wait for the proof.
+// disk is detached. A restarted daemon waits for the running proof. Other disks do not wait for the proof.
 func TestSlowProof(t *testing.T) {
 	m, w := start(t, worker.Options{})
-	// The proof takes longer than the timeout of 20 seconds. The unit requests more time while the proof advances.
+	// The proof takes longer than the unit's start timeout of 20 seconds. While the proof advances, the unit requests
+	// more time from systemd.
 	m.run("mkdir /etc/systemd/system/hotmount-format@.service.d; printf '[Service]\\nTimeoutStartSec=20s\\n' >/etc/systemd/system/hotmount-format@.service.d/short.conf; systemctl daemon-reload; systemctl stop hotmount")
 	slow, slowID := m.attach(w, worker.Disk{File: blank(t, 2<<30), Serial: "SLOW"})
 	throttle(t, w, slowID+"/virtio-backend", 10<<20, 0)
@@ -468,7 +470,7 @@ func TestSlowProof(t *testing.T) {
 	m.wait("the end of the unit", "! systemctl is-active "+unit+" | grep -E 'activating|deactivating'")
 	took := time.Since(begun)
 	t.Logf("from the detaching to the end of the unit: %s", took)
-	if took > 30*time.Second { // emulated; the whole proof would take minutes
+	if took > 30*time.Second { // 30 seconds, because the machine is emulated; the whole proof would take minutes
 		t.Errorf("the unit went on for %s after its disk was gone", took)
 	}
 	t.Log(m.run("journalctl -b --no-pager -o cat -u " + unit + " | tail -n 4"))
@@ -539,7 +541,7 @@ func TestZerosWhereAFilesystemWas(t *testing.T) {
 	if err := w.Shutdown(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
-	// The disk would also read as zeros after a rollback to a snapshot from before the format.
+	// The test turns the disks to zeros, as a rollback to a snapshot from before the format does.
 	for _, size := range []int64{0, 320 << 20} {
 		if err := errors.Join(os.Truncate(image, size), os.Truncate(foreign, size)); err != nil {
 			t.Fatal(err)
@@ -577,8 +579,8 @@ func TestSerials(t *testing.T) {
 	for _, serial := range []string{"a=b", "with space", "esc\x1b[31m\nnl\t", ""} {
 		name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: serial})
 		uuid := m.mounted(name)
-		// The kernel keeps the serial without a change. Output for people shows a serial's control characters in a
-		// visible form.
+		// The kernel shows each serial unchanged. Output for people shows a serial's control characters in a visible
+		// form.
 		if got := m.run("cat /sys/block/" + name + "/serial | od -An -v -tx1 | tr -d ' \\n'"); got != fmt.Sprintf("%x", serial) {
 			t.Errorf("the kernel has the serial %q as %s", serial, got)
 		}
@@ -608,7 +610,7 @@ func TestSerials(t *testing.T) {
 	second, id := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: cut + "disk2"})
 	m.waitForLog(fmt.Sprintf("/dev/%s .*hold: the disk looks blank, and another disk has the same serial %s: %s .*; this disk is %s .*; the other disk holds xfs %s; virtio passes on only the first 20 characters of a serial; .*on the host, give each disk a serial that differs in its first 20 characters .virsh attach-disk --serial.; or, if these are two different disks: hotmount accept %[1]s", second, cut, first, second, uuid))
 	m.checkUntouched(second)
-	// On the host the disk gets a serial with another beginning, as the message advises.
+	// The test gives the disk a serial that differs in the first 20 characters, as the message advises.
 	m.detach(w, id)
 	second, _ = m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "disk2-" + cut})
 	m.mounted(second)
@@ -665,8 +667,7 @@ func TestUntouched(t *testing.T) {
 		m.detach(w, id)
 		disks = append(disks, filled{what: what, image: image, digest: digest(t, image)})
 	}
-	// The system writes to its own disk. The system does not write before the first partition, or to files of Debian
-	// packages.
+	// The system writes to its own disk, but not before the first partition, and not to files of Debian packages.
 	const systemDisk = "lsblk -no NAME,PARTUUID,FSTYPE,UUID /dev/vda; dd if=/dev/vda bs=1M count=1 iflag=direct status=none | sha256sum; dpkg --verify coreutils systemd udev util-linux xfsprogs || true"
 	system := m.run(systemDisk)
 	m.run("printf 'classes:\\n  - name: default\\n    directory: /mnt/disks\\n    accept: [xfs]\\n' >/etc/hotmount/config.yaml; systemctl start hotmount")

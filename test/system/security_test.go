@@ -15,8 +15,8 @@ import (
 )
 
 // TestThreats tries the threats in packaging/doc/threat-model.md. The attackers are a pod with the class directory, a
-// local user, a tenant's filesystem and a mistaken administrator. None may gain anything. TestForgedEvents has a pod
-// with NET_ADMIN.
+// local user, a tenant's filesystem and a mistaken administrator. None may gain anything. TestForgedEvents covers the
+// threat of a pod with the capability NET_ADMIN.
 func TestThreats(t *testing.T) {
 	m, w := start(t, worker.Options{})
 
@@ -27,8 +27,8 @@ func TestThreats(t *testing.T) {
 	if out, err := exec.CommandContext(ctx(t), "mkfs.xfs", "-q", "-m", "uuid="+uuid, image).CombinedOutput(); err != nil {
 		t.Fatalf("mkfs.xfs: %v: %s", err, out)
 	}
-	// The daemon's sandbox allows writes to the directory victim. The symlink must stop the daemon, because the sandbox
-	// does not.
+	// The daemon's sandbox allows writes to the directory /mnt/disks/.victim, to which the symlinks lead. The daemon
+	// itself must refuse to follow the symlinks, because its sandbox does not prevent that.
 	const victim = "/mnt/disks/.victim"
 	m.run("mkdir " + victim + "; ln -s " + victim + " " + where + "; ln -s " + victim + " /mnt/disks/." + uuid)
 	name, _ := m.attach(w, worker.Disk{File: image, Serial: "LED"})
@@ -68,8 +68,8 @@ func TestThreats(t *testing.T) {
 		}
 	}
 
-	// A local user cannot reach the socket or the state, and cannot forge an event. Root can run each of the commands
-	// below.
+	// A local user cannot reach the socket or the state, and cannot forge an event. As a check of the test, root can
+	// run each command that the local user cannot run.
 	if err := m.Write(ctx(t), "/tmp/forge.pl", []byte(forge), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,8 @@ func TestForgedEvents(t *testing.T) {
 	data := withData(t, crashSize, 200<<20)
 	foreign, _ := m.attach(w, worker.Disk{File: data, Serial: "FOREIGN"})
 	m.waitForLog("^/dev/" + foreign + " .*refuse: ")
-	// The disk is held because of its serial. Only the hold for the serial prevents the format of the disk.
+	// hotmount holds the disk because of its serial. No rule but the hold for the serial prevents the format of the
+	// disk.
 	held, _ := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "OURS"})
 	m.waitForLog("^/dev/" + held + " .*hold: ")
 	before := digest(t, data)
@@ -205,13 +206,15 @@ func TestNoCapabilityTooMany(t *testing.T) {
 	e, eID := m.attach(w, worker.Disk{File: image, Serial: "CAP-E"})
 	ext4 := m.mounted(e)
 
-	// given changes a unit's sandbox until the next change. If lines is "", given restores the sandbox of the package.
+	// given puts the lines into a drop-in that changes a unit's sandbox, and replaces an earlier drop-in. Without
+	// lines, given restores the sandbox of the package.
 	given := func(unit, lines string) {
 		t.Helper()
 		dir := "/run/systemd/system/" + unit + ".d"
 		script := "rm -rf " + dir
 		if lines != "" {
-			// The file appears complete, because PID 1 may read it for another disk at any time.
+			// The drop-in is renamed into place when complete, because PID 1 may read it at any time for another disk's
+			// unit.
 			script = "mkdir -p " + dir + "; printf '[Service]\\n" + lines + "' >" + dir + "/new; mv " + dir + "/new " + dir + "/sandbox.conf"
 		}
 		m.run(script + "; systemctl daemon-reload")
@@ -250,8 +253,8 @@ func TestNoCapabilityTooMany(t *testing.T) {
 		}
 	}
 
-	// The formatting unit may not open its disk. The disk remains untouched. The disk is formatted when the package's
-	// sandbox is restored.
+	// A drop-in forbids the formatting unit to open its disk. The disk remains untouched. The disk is formatted when
+	// the package's sandbox is restored.
 	const format = "hotmount-format@.service"
 	given(format, "DeviceAllow=\\n")
 	barred, _ := m.attach(w, worker.Disk{File: blank(t, 320*mib), Serial: "BARRED"})
@@ -287,7 +290,7 @@ done 2>/dev/null; echo $n`, x, e, size-300*mib)))
 	}
 	needsEach(grow, grown)
 
-	// The next two disks are not mounted.
+	// The test of hotmount-stage@ unmounts its two disks first.
 	const stage = "hotmount-stage@.service"
 	image = blank(t, gib)
 	if out, err := exec.Command("mkfs.ext4", "-q", "-F", "-E", "root_owner=1000:1000", image).CombinedOutput(); err != nil {
@@ -321,7 +324,7 @@ done 2>/dev/null; echo $n`, x, e, size-300*mib)))
 	m.detach(w, seID)
 
 	const trim = "hotmount-trim.service"
-	// The record says that the filesystem has been mounted for a day.
+	// The test sets the recorded time in use to 24 hours, so that hotmount-trim trims the filesystem.
 	m.run("systemctl start " + trim + `; sed -i -E 's/"ran": [0-9]+/"ran": 86400000000000/' /var/lib/hotmount/running.json; grep '"ran": 86400000000000' /var/lib/hotmount/running.json`)
 	for _, capability := range all(trim) {
 		given(trim, without(trim, capability))
@@ -406,7 +409,8 @@ echo 'echo $$ >/sys/fs/cgroup$(systemctl show -p ControlGroup --value "$1")/cgro
 			t.Errorf("%s may have the capabilities %s", unit, got)
 		}
 	}
-	// The units below run only for a short time. In this test the units run reach instead of their programs.
+	// The following units run only for a short time. A drop-in makes these units run the script reach instead of their
+	// programs.
 	seq := m.run("cat /sys/block/" + one + "/diskseq")
 	for unit, want := range map[string]string{"grow@": want, "stage@": want, "block@": one + " <\n" + none, "wait@": none, "cleanup@": none, "unmount@": none, "gone@": none, "udev": none, "options": none, "trim": none, "tidy": none} {
 		m.run("d=/run/systemd/system/hotmount-" + unit + ".service.d; mkdir $d; printf '[Service]\\nExecStart=\\nExecStart=/bin/bash /usr/local/bin/reach\\nStandardOutput=append:/run/reach\\n' >$d/reach.conf; systemctl daemon-reload")

@@ -66,9 +66,9 @@ awk '/^writes-/ && $3 == "active" {print "writer", $1}' /run/units | sort
 awk '$3 == "failed" {print "failed", $1}' /run/units
 `
 
-// soakSettled waits until the actual state is the given state. With "rest" the state must be the same when the daemon
-// has no work left. With "pass" the state must also be the same after a reload, in which the daemon looks at each disk
-// again.
+// soakSettled is a script that waits until the actual state, as soakTruth prints it, is the given state. With "rest"
+// the state must be the same when the daemon has no work left. With "pass" the state must also be the same after a
+// reload, in which the daemon looks at each disk again.
 const soakSettled = `#!/bin/bash
 comes() { for i in {1..400}; do "$@" && return; sleep 0.2; done; return 1; }
 right() { [[ $(bash /root/truth) = "$want" ]]; }
@@ -92,11 +92,11 @@ esac
 type soaked struct {
 	serial, image, uuid string
 	size                int64
-	id, name            string // set while the disk is attached, otherwise empty
-	away                bool   // kept unmounted: released, or unmounted by hand
+	id, name            string // empty while the disk is detached
+	away                bool   // attached but not mounted, because the disk was released or unmounted by hand
 	writing             bool
 	durable             int    // the disk has at least this number of records
-	mounting            string // the invocation of the mount unit, or ""
+	mounting            string // systemd's invocation ID of the mount unit, or ""
 }
 
 func (d *soaked) mounted() bool  { return d.id != "" && !d.away }
@@ -106,7 +106,7 @@ func (d *soaked) writer() string { return "writes-" + d.uuid }
 type soak struct {
 	machine
 	w      worker.Node
-	vm     *worker.Worker // w as a virtual machine, or nil if w is a container
+	vm     *worker.Worker // the worker, if it is a virtual machine; nil for a container
 	disks  []*soaked
 	chance *rand.Rand
 	errors []string // patterns of the errors that the daemon may log in this step
@@ -120,9 +120,9 @@ func (s *soak) waitForModel(after string) {
 	s.compare(after, "")
 }
 
-// settled checks what waitForModel checks. settled also checks that the state does not change until the daemon has no
-// work left. In the full test only about every third call makes the daemon look at each disk again, because these looks
-// take as long as a step.
+// settled makes the same checks as waitForModel. settled also checks that the state does not change until the daemon
+// has no work left. In the full test only about every third call makes the daemon look at each disk again, because that
+// takes as long as a step.
 func (s *soak) settled(after string) {
 	s.t.Helper()
 	how := "pass"
@@ -179,13 +179,13 @@ func (s *soak) allowError(d *soaked, pattern string) {
 }
 
 // checkErrors checks that hotmount has logged no error in this boot since the last call, except the errors that this
-// step may log. The next step may not log the errors of this step.
+// step may log. checkErrors then clears the list of permitted errors, so the next step starts with none.
 func (s *soak) checkErrors(after string) {
 	s.t.Helper()
 	const mark = "the soak has looked"
 	cursor := "/run/cursor"
 	if s.vm == nil {
-		cursor = "/root/cursor" // all boots of a container are one boot for the journal
+		cursor = "/root/cursor" // the journal counts all boots of a container as one boot, so the cursor must outlast a reboot
 	}
 	may := strings.Join(append(s.errors, "^"+mark+"$"), "|")
 	// If no line matches, journalctl writes no cursor and fails (systemd 252).
@@ -248,7 +248,7 @@ func (s *soak) plug(d *soaked, meanwhile string) {
 	s.called(d)
 }
 
-// called waits until the disk has a kernel name.
+// called waits until the disk has a kernel name, and stores the name.
 func (s *soak) called(d *soaked) {
 	s.t.Helper()
 	var err error
@@ -295,7 +295,7 @@ func (s *soak) formatted(d *soaked) {
 }
 
 // holds starts a unit that keeps a file of the disk open. The unit has its own mount namespace, as a container has, or
-// uses the host's mount. hotmount must retry the unmount.
+// uses the host's mount. While the unit runs, hotmount may log errors about the unmount, and must retry the unmount.
 func (s *soak) holds(d *soaked, unshare string) {
 	s.t.Helper()
 	s.allowError(d, "cannot unmount ")
@@ -310,7 +310,7 @@ func (s *soak) acknowledged() {
 		uuid, n, _ := strings.Cut(strings.TrimSpace(line), ":")
 		count, err := strconv.Atoi(n)
 		if err != nil {
-			continue // the writer is just writing the number
+			continue // the number is incomplete, because the writer is just writing the file
 		}
 		for _, d := range s.disks {
 			if d.uuid == uuid {
@@ -418,7 +418,7 @@ func (s *soak) soak(steps []aStep) {
 			t.Fatal(err)
 		}
 	}
-	m.run("sync") // without sync the power cut would lose the new files
+	m.run("sync") // without sync, a power cut would lose the files just made
 	for range disks {
 		d := s.newDisk(made(t, 320*mib))
 		out, err := exec.CommandContext(ctx(t), "blkid", "-p", "-o", "value", "-s", "UUID", d.image).Output()
@@ -458,8 +458,8 @@ const (
 	out place = iota
 	mounted
 	away // attached but kept unmounted
-	// anywhere is for a step that is possible in each state and does not change it. boot is for a step after which all
-	// disks that were away are mounted.
+	// anywhere marks a step that is possible in each state of a disk and does not change the state. boot marks a step,
+	// such as a reboot, after which all attached disks are mounted.
 	anywhere
 	boot
 )
@@ -552,7 +552,8 @@ var disturbances = []disturbance{
 // tests. The disturbance happens at a random moment within formatSeconds.
 const formatSeconds = 7
 
-// act is a step during which a disturbance can happen. The script meanwhile may be "".
+// act is a step during which a disturbance can happen. The function do runs the script meanwhile during the step; an
+// empty script means no disturbance.
 type act struct {
 	name     string
 	weight   int
@@ -623,15 +624,15 @@ func soakSteps() []aStep {
 	return steps
 }
 
-// pulling names the single steps that pull a mounted disk or cut the power. The act "pull" also pulls a mounted disk. A
-// container supports neither kind of pull nor a power cut.
+// pulling lists the names of the steps that pull a mounted disk or cut the power. The act "pull" also pulls a mounted
+// disk. In a container a mounted disk cannot be pulled, and the power cannot be cut.
 var pulling = []string{
 	"pull and attach again at once", "pull and attach again while a pod has it", "pull while it is down",
 	"pull while it is down and somebody has it", "a twin, and the first goes", "power cut",
 }
 
-// soakPulled returns the pulling steps and the acts that they need, each act during a random disturbance. A disk can
-// be pulled in two ways while no daemon runs. soakPulled pulls only a disk that a process holds; the full test does both.
+// soakPulled returns the pulling steps and the acts that they need, each act during a random disturbance. While the
+// daemon is stopped, soakPulled pulls only a disk that a process holds; the full test also pulls an unused disk.
 func soakPulled(c *rand.Rand) []aStep {
 	steps := slices.DeleteFunc(slices.Clone(soakSingle), func(s aStep) bool {
 		return !slices.Contains(pulling, s.name) || s.name == "pull while it is down"
@@ -737,7 +738,7 @@ var soakSingle = []aStep{
 		if s.vm != nil {
 			s.run("udevadm trigger -s block; udevadm settle")
 		} else {
-			s.run(trigger) // without triggering disks of the host
+			s.run(trigger) // a plain udevadm trigger would also trigger the host's disks
 		}
 	}},
 	{"reboot", 1, anywhere, boot, func(s *soak, _ *soaked) {

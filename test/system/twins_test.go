@@ -32,13 +32,13 @@ func TestTwins(t *testing.T) {
 	refused := "/dev/" + twin + " .*refuse: the disk has the UUID " + uuid + " of another disk: .*FIRST.*SECOND.*xfs_admin -U generate /dev/" + twin + " && udevadm trigger /dev/" + twin
 	m.waitForLog(refused)
 	m.wait("the link by UUID to move", "[ $(readlink -f /dev/disk/by-uuid/"+uuid+") = /dev/"+twin+" ]")
-	// The remedy in the journal works, even for a copy whose log must be replayed.
+	// The command that the journal prints gives a copy a UUID of its own, even if the copy's log must be replayed.
 	cured := func(d worker.Disk) {
 		t.Helper()
 		name, id := m.attach(w, d)
 		command := "journalctl -b -u hotmount -o cat --no-pager | sed -n 's|^/dev/" + name + " .*" + d.Serial + ".* a UUID of its own: ||p' | grep ."
 		m.wait("the remedy for "+name, command)
-		m.run("sh -c " + quote(m.run(command))) // e2fsck exits with 1 if it has replayed a journal
+		m.run("sh -c " + quote(m.run(command))) // without set -e, because e2fsck exits with 1 after it has replayed a journal
 		m.mounted(name)
 		m.detach(w, id)
 		m.wait(name+" to go", "! findmnt -n /dev/"+name)
@@ -100,11 +100,11 @@ func TestTwins(t *testing.T) {
 	}
 	m.run("hotmount accept " + name)
 	m.mounted(name)
-	// The twin is attached once more. The first disk is detached before udev has handled the twin.
+	// The twin is attached once more, and the first disk is detached before udev has handled the twin.
 	m.run("journalctl --rotate -q; journalctl --vacuum-size=1 -q; udevadm control --stop-exec-queue")
 	twin, twinID = m.attach(w, worker.Disk{File: copied, Serial: "SECOND"})
 	m.detach(w, id)
-	m.run("hotmount rescan") // udev's event for the detach waits in the stopped queue
+	m.run("hotmount rescan") // the rescan is needed, because udev's event for the detach waits in the stopped queue
 	m.wait("the first to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
 	m.run("udevadm control --start-exec-queue")
 	m.waitForLog("/dev/" + twin + " .*refuse: the filesystem " + uuid + " was last mounted from another disk, which was detached while this one was attached: .*FIRST.*hotmount accept " + twin)
@@ -149,7 +149,8 @@ func TestTwins(t *testing.T) {
 		m.detach(w, a.ID)
 	}
 
-	// Two twins are present at boot, and neither is recorded. hotmount cannot know which of two twins to mount.
+	// Two twins are present at boot, and hotmount has no record of either twin. hotmount cannot know which of two twins
+	// to mount.
 	m.wait("the mount to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
 	if err := w.Shutdown(ctx(t)); err != nil {
 		t.Fatal(err)
@@ -171,8 +172,8 @@ func TestTwins(t *testing.T) {
 	}
 }
 
-// TestTwoMachines checks two machines that share a disk. Both machines run hotmount. At most one filesystem is made.
-// The machine that did not make the filesystem does not mount it.
+// TestTwoMachines checks two machines that share a disk. Both machines run hotmount. The two machines together make at
+// most one filesystem on the shared disk. The machine that did not make the filesystem does not mount it.
 func TestTwoMachines(t *testing.T) {
 	one, w1 := start(t, worker.Options{})
 	two, w2 := start(t, worker.Options{})
@@ -183,7 +184,8 @@ func TestTwoMachines(t *testing.T) {
 		rounds = 20
 	}
 	mounted := 0
-	// In some rounds both machines may give up. In at least one round one machine must succeed.
+	// In a round both machines may fail to format the shared disk. In at least one round one of the machines must
+	// format the disk.
 	for round := 0; round < rounds || mounted == 0 && round < 20; round++ {
 		shared := worker.Disk{File: blank(t, crashSize+int64(round)<<12), Serial: fmt.Sprint("SHARED", round), Shared: true}
 		var ids, names [2]string
@@ -196,7 +198,7 @@ func TestTwoMachines(t *testing.T) {
 			}
 			ids[i] = a.ID
 			if i == 0 {
-				time.Sleep(skew) // random, so that the machines begin at different times
+				time.Sleep(skew) // a random delay, so that the machines begin at different times
 			}
 		}
 		for i, m := range machines {
@@ -215,7 +217,7 @@ func TestTwoMachines(t *testing.T) {
 		var by []int
 		for i, m := range machines {
 			t.Logf("skew %s, machine %d: %s", skew, i, m.run("journalctl -b -o cat --no-pager -u hotmount | grep -E '^/dev/"+names[i]+" .*SHARED' | tail -n 3 | cut -c1-400"))
-			// Later udev events change nothing.
+			// Later udev events and a reload of the daemon must not change the result.
 			m.run("udevadm settle; i=$(stat -c %i /run/hotmount/settings.json); systemctl reload hotmount; for n in $(seq 300); do [ $(stat -c %i /run/hotmount/settings.json) = $i ] || exit 0; sleep 0.1; done; exit 1")
 			m.wait("quiet", "systemctl is-active hotmount && ! systemctl show -p StatusText --value hotmount | grep 'working on'")
 			where := m.run("findmnt -no TARGET /dev/" + names[i] + " || true")
@@ -233,7 +235,7 @@ func TestTwoMachines(t *testing.T) {
 		}
 		for _, i := range by {
 			mounted++
-			// One machine wrote the whole filesystem.
+			// The filesystem must be sound, because one machine alone wrote it.
 			machines[i].run(fmt.Sprintf("echo x >$(findmnt -no TARGET /dev/%s)/f; umount /dev/%[1]s; xfs_repair -n /dev/%[1]s 2>&1 || { echo 'the filesystem is damaged' >&2; exit 1; }", names[i]))
 		}
 		one.detach(w1, ids[0])
@@ -245,8 +247,8 @@ func TestTwoMachines(t *testing.T) {
 }
 
 // TestRivals lets another program, the rival, write to a disk. The rival writes at a random moment of the scan or the
-// settle time, or before hotmount looks at the disk. The rival wins (issue 3): its data is intact, and hotmount makes
-// no filesystem.
+// settle time, or before hotmount looks at the disk. If the rival writes, its data must stay intact and hotmount must
+// make no filesystem (issue 3).
 //
 // hotmount opens the disk exclusively before its first read. A rival that also opens the disk exclusively gets the
 // error "busy" before it writes. A rival that gets the error "busy" loses nothing, and hotmount's filesystem is sound.
@@ -269,8 +271,8 @@ func TestRivals(t *testing.T) {
 	for round := range rounds {
 		begin, here := "", rivals
 		if round == 0 {
-			// The first round uses each rival that opens the disk exclusively twice. At its second use a rival begins
-			// before hotmount.
+			// In the first round each rival that opens the disk exclusively writes to two disks. On the second disk the
+			// rival begins before hotmount.
 			m.run("systemctl stop hotmount")
 			here = slices.Concat(rivals, slices.DeleteFunc(slices.Clone(rivals), func(r rival) bool { return !r.asks }))
 		}
@@ -318,7 +320,8 @@ rm -f /root/%[1]s.code; nohup bash /root/%[1]s >/root/%[1]s.log 2>&1 </dev/null 
 				won[o.what]++
 				m.run(o.env + "; udevadm settle; { " + o.check + "; } >&2")
 				for _, f := range formats {
-					// The record of the format is written before hotmount looks at the disk for the last time.
+					// The history may have a failed format, because hotmount records a format before its last look at
+					// the disk.
 					if !regexpLine(f.Failure, "somebody writes to the disk|somebody else uses the disk|(?i)busy") {
 						t.Errorf("%s was first, but the history has %+v", o.what, f)
 					}
@@ -345,17 +348,17 @@ rm -f /root/%[1]s.code; nohup bash /root/%[1]s >/root/%[1]s.log 2>&1 </dev/null 
 	}
 	t.Logf("of %d rounds each, these won: %v; these found the disk busy: %v", rounds, won, busy)
 	for _, r := range rivals {
-		// A rival that opens the disk exclusively meets both outcomes: it begins before hotmount once, and after
-		// hotmount in each round.
+		// A rival that opens the disk exclusively must win at least once and find the disk busy at least once. Any
+		// other rival must win every round.
 		if r.asks && (won[r.what] == 0 || busy[r.what] == 0) || !r.asks && won[r.what] != rounds {
 			t.Errorf("%s has won %d times, and found the disk busy %d times, in %d rounds", r.what, won[r.what], busy[r.what], rounds)
 		}
 	}
 }
 
-// rival is another program. The script in the field write changes the disk $d while hotmount looks at the disk. check
-// succeeds if the rival's data is intact. $u is the rival's own UUID. asks means that the rival opens the disk
-// exclusively first.
+// rival is another program. write is a shell script that changes the disk $d while hotmount looks at the disk. check is
+// a shell script that succeeds if the rival's data on the disk is intact. In these scripts $u is the UUID that the
+// rival gives its data. asks is true if the rival opens the disk exclusively before it writes.
 type rival struct {
 	what, write, check string
 	asks               bool
@@ -389,7 +392,7 @@ func withData(t *testing.T, size, at int64) string {
 }
 
 // TestSwap pulls a disk while hotmount proves it blank or formats it. TestSwap then attaches another disk, with data,
-// that may get the same name. The second disk is never written to. In most rounds mkfs.xfs is stopped before its first
+// that may get the same name. The second disk is never written to. In most rounds mkfs.xfs is paused before its first
 // write or after some writes.
 func TestSwap(t *testing.T) {
 	m, w := obedientWorker(t)
@@ -398,7 +401,8 @@ func TestSwap(t *testing.T) {
 	if full {
 		rounds = 200
 	}
-	// took is the time from the attachment of a disk to its mount. The random moments lie within the time took.
+	// took is the time from the attachment of a disk to its mount. The test pulls disks at random moments within this
+	// time after the attachment.
 	begun := time.Now()
 	name, id := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "TIME"})
 	m.mounted(name)
@@ -426,8 +430,9 @@ func TestSwap(t *testing.T) {
 		if err := w.DetachSurprise(ctx(t), victim.ID); err != nil {
 			t.Fatal(err)
 		}
-		// The second disk is attached at once, or when the kernel has released the first disk. In the other rounds the
-		// second disk is attached when no process has the first disk open and the first disk's name is free.
+		// The second disk is attached at once, when the kernel has released the first disk, or when the formatting unit
+		// has also ended. Once that unit has ended, no process has the first disk open, and the disk's kernel name is
+		// free.
 		patience := c.IntN(4)
 		if patience > 0 {
 			if err := w.WaitDetached(ctx(t), victim.ID); err != nil {
@@ -500,7 +505,7 @@ func TestHangingMkfs(t *testing.T) {
 	var ids []string
 	for i := range hanging {
 		_, id := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: fmt.Sprint("DEAD", i), Bus: worker.BusSCSI})
-		throttle(t, w, id, 0, 1) // the first write completes, the next write never does
+		throttle(t, w, id, 0, 1) // the disk completes its first write and no later write
 		ids = append(ids, id)
 	}
 	// hotmount reads at most two disks at once. The disk DEAF does not answer any read.
@@ -512,7 +517,8 @@ func TestHangingMkfs(t *testing.T) {
 	count := "[ $(pgrep -a mkfs.xfs | grep -vc -- -N) = " + fmt.Sprint(hanging) + " ]"
 	m.wait("mkfs.xfs on all of them", count)
 	name, _ := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "ALIVE"})
-	// The hanging disks occupy all places until they have hung for a minute.
+	// The hanging disks occupy all places for proofs (proofsAtOnce) until their units have run for a minute
+	// (proofPatience).
 	m.waitMinutes(3, "the disk that answers", "findmnt -n /dev/"+name)
 	m.mounted(name)
 	m.run(count)
@@ -550,7 +556,7 @@ func (m machine) onePath(names []string, identity string) (first, second int, uu
 		m.t.Errorf("%s has the filesystem %s, and the formats are %+v", name, uuid, formats)
 	}
 	m.checkUntouched(other)
-	// Now udev has seen the filesystem on the other path.
+	// The event makes udev find the new filesystem on the other path.
 	m.run("udevadm trigger --action=change /dev/" + other)
 	m.waitForLog("^/dev/" + other + " .*refuse: the disk has the UUID " + uuid + " of another disk: " + name + " .*" + identity + ".*second path to it.*multipathd")
 	m.checkUntouched(other)
@@ -588,7 +594,8 @@ func TestTwoPaths(t *testing.T) {
 		}
 		first, second, uuid := m.onePath(names, "WWN "+m.run("cat /sys/block/"+names[0]+"/device/wwid"))
 		m.detach(w, ids[second])
-		// Another disk has the same WWN. Only the operator can know that two disks have one WWN.
+		// The test attaches a different disk with the same WWN. Only the operator can know that the disk is not a
+		// second path to the first disk.
 		another, anotherID := m.attach(w, worker.Disk{Bus: worker.BusSCSI, File: blank(t, 320<<20), Device: map[string]any{"wwn": wwn}})
 		m.lift(another, "same-wwn")
 		m.mounted(another)
@@ -655,7 +662,8 @@ func TestTwoPathsOfNVMe(t *testing.T) {
 		t.Fatal(err)
 	}
 	both(2, "Y", " ")
-	// hotmount remembers that the filesystem was on two disks. The accept that hotmount prints says that it is on one.
+	// hotmount remembers that it has seen two disks with the UUID of this filesystem. With the printed accept the
+	// operator confirms that both paths lead to the same data.
 	m.waitForLog("^/dev/nvme0n1 .*refuse: a disk with the same WWN .* was refused while another disk had the UUID " + uuid + ".*if this disk holds the same data as the other disk: hotmount accept nvme0n1 twin;")
 	m.run("hotmount accept nvme0n1 twin")
 	if got := m.mounted("nvme0n1"); got != uuid {

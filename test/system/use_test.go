@@ -20,8 +20,8 @@ const usedHold = " .*hold: somebody else on this node used the disk, and it is n
 
 // TestUsedByAnother checks a disk that is mounted elsewhere, bound as a device, or named in a libvirt domain. hotmount
 // does not use the disk. When the use by another program ends, hotmount holds the disk, even after a restart or a
-// reboot, until an accept. A hotmount volume in another use is not held: it is failed, and mounted again after that
-// use.
+// reboot, until an accept. hotmount does not hold its own volume that another program uses: the volume has failed, and
+// is mounted again after the use.
 func TestUsedByAnother(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("mkdir -p /var/lib/prometheus/node-exporter; systemctl restart hotmount")
@@ -51,7 +51,7 @@ func TestUsedByAnother(t *testing.T) {
 		m.run("hotmount accept " + name)
 		where := "/mnt/disks/" + m.mounted(name)
 
-		// The disk is now a hotmount volume.
+		// After the accept the disk is a volume of this node, and the same use begins again.
 		m.run("systemctl stop hotmount; umount " + where + "; " + fmt.Sprintf(use.begin, name) + "; systemctl start hotmount")
 		const inUse = " .*refuse: the disk is a volume of this node, and is not mounted while somebody else uses it: "
 		m.waitForLog("/dev/" + name + inUse + use.how)
@@ -94,10 +94,10 @@ func TestABindOfADiskThatIsHeld(t *testing.T) {
 	m.mounted(name)
 }
 
-// opens starts a process with the name comm that opens the disk with the given flags of open(2).
+// opens starts a unit whose process is named comm and opens the disk with the given flags of open(2).
 func (m machine) opens(unit, comm, name, flags string) {
 	m.t.Helper()
-	// The program is in a file, because systemd would expand variables in a command line.
+	// The Perl program is in a file, because systemd would expand the program's variables in a command line.
 	m.run(fmt.Sprintf(`cat >/root/opens <<'X'
 use Fcntl; $0 = $ARGV[0]; sysopen(F, $ARGV[1], eval $ARGV[2]) or die $!; sleep;
 X
@@ -108,7 +108,7 @@ for i in $(seq 1 50); do grep -qx '%[3]s' /proc/$(systemctl show -P MainPID %[1]
 // TestOpenInAMachine checks disks that a virtual machine monitor has open, with and without O_EXCL. hotmount holds a
 // disk that a monitor has open, whatever is on the disk, even after the monitor ends. hotmount does not use an accepted
 // disk while the monitor has it open. A disk that another program has open for writing is used after the program ends.
-// A program that only reads does not matter.
+// A program that only reads the disk does not keep hotmount from using the disk.
 func TestOpenInAMachine(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("mkdir -p /etc/libvirt/qemu")
@@ -129,8 +129,8 @@ func TestOpenInAMachine(t *testing.T) {
 		for _, name := range []string{full, empty, encrypted} {
 			m.waitForLog("/dev/" + name + usedHold + `opened by the virtual machine monitor qemu-system-x86 \(process [0-9]+\), seen .*; .*hotmount accept ` + name)
 		}
-		// Before the accept no message advises the user to overwrite the disk. After the accept hotmount still refuses
-		// the disk.
+		// Before the accept no message advises the user to overwrite the disk. Even after an accept hotmount refuses
+		// the disk while the monitor has the disk open.
 		if got := advised(); got != before {
 			t.Errorf("%s: the journal advises to format it %s times, before %s", flags, got, before)
 		}
@@ -189,7 +189,7 @@ func TestOpenInAMachine(t *testing.T) {
 // TestAMachinesDiskAfterABoot checks what a container cannot show: another boot ID, other sequence numbers, and disks
 // that exist before the daemon starts. A disk that QEMU had open remains held after a reboot, even if QEMU does not
 // run. A disk that was mounted elsewhere also remains held, with or without a serial. A disk that a libvirt domain
-// names by a udev link is not used. The disk is held when the domain is removed. No disk's data changes.
+// names by a udev link is not used. When the domain is removed, hotmount holds the disk. No disk's data changes.
 func TestAMachinesDiskAfterABoot(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /etc/libvirt/qemu; systemctl stop hotmount")
@@ -255,7 +255,7 @@ func (m machine) putQEMU(w worker.Node) {
 		if at == qemu {
 			to = qemu
 		}
-		// The worker must use its own C library.
+		// The host's C library is not copied, because the worker must use its own C library.
 		if strings.HasPrefix(filepath.Base(at), "libc.") || strings.HasPrefix(filepath.Base(at), "libm.") {
 			continue
 		}

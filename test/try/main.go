@@ -1,6 +1,6 @@
-// Command try shows hotmount without a virtual machine. try boots a container with the package, attaches three disks,
-// shows the results, and starts a shell for the user. The disks are loop devices. make try calls it. With -screen, try
-// also writes the picture that the README shows.
+// Command try shows hotmount without a virtual machine. try boots a container with the hotmount package, attaches three
+// disks, shows the results, and starts a shell for the user. The disks of try are loop devices. The command make try
+// calls this program. With -screen, try also writes the picture that the README shows.
 package main
 
 import (
@@ -35,13 +35,13 @@ func main() {
 	}
 }
 
-// makeDisks is a script that makes the files of two disks. makeDisks makes LVM's physical volume on a loop device
-// whose file no class selects.
+// makeDisks is a script that makes the files of two disks, with an ext4 filesystem and with LVM. For pvcreate,
+// makeDisks uses a loop device whose file no class selects.
 //
 //go:embed disks.sh
 var makeDisks string
 
-// profile defines the commands attach and detach for the shell.
+// profile is a shell script that defines the commands attach and detach.
 //
 //go:embed profile.sh
 var profile string
@@ -76,16 +76,17 @@ func try(ctx context.Context, out io.Writer, deb, suite, root, screen string) (e
 	return shell(ctx, out, c)
 }
 
-// look is a command that the user sees, and the words that its output must contain.
+// look is a command that try shows to the user, with the words that the command's output must contain.
 type look struct {
 	command string
 	words   []string
 }
 
-// prompt stands before each command that the user sees.
+// prompt is printed before each command that try shows to the user.
 const prompt = "try# "
 
-// show attaches the disks one by one and shows the results. show returns what attach and status have shown.
+// show attaches the disks one by one and prints the results. show returns the printed output of attach and of hotmount
+// status.
 func show(ctx context.Context, out io.Writer, c *worker.Container) (screen string, err error) {
 	blank, data, lvm := device(c, 0), device(c, 1), device(c, 2)
 	for _, l := range []look{
@@ -110,7 +111,7 @@ func show(ctx context.Context, out io.Writer, c *worker.Container) (screen strin
 		if l.words == nil {
 			continue
 		}
-		command, _, _ := strings.Cut(l.command, " ||") // the screen shows only the command
+		command, _, _ := strings.Cut(l.command, " ||") // the user does not see the error handling after ||
 		shown := prompt + command + "\n" + output + "\n"
 		fmt.Fprint(out, "\n", shown)
 		if strings.HasPrefix(command, "attach ") || command == "hotmount status" {
@@ -127,7 +128,7 @@ func waitForState(name, state string) string {
 
 // run runs the command and returns its output.
 func (l look) run(ctx context.Context, c *worker.Container) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute) // long enough for an emulated processor
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute) // enough time even on an emulated processor
 	defer cancel()
 	output, err := c.Run(ctx, ". /root/.bashrc\n"+l.command)
 	if err != nil {
@@ -144,7 +145,8 @@ func (l look) run(ctx context.Context, c *worker.Container) (string, error) {
 // device returns the name of the container's loop device n, counted from 0.
 func device(c *worker.Container, n int) string { return fmt.Sprintf("loop%d", c.First()+n) }
 
-// shell runs a shell in the container until the user leaves it. Without a terminal shell does nothing.
+// shell runs a shell in the container until the user leaves the shell. If standard input is not a terminal, shell does
+// nothing.
 func shell(ctx context.Context, out io.Writer, c *worker.Container) error {
 	if _, err := unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS); err != nil {
 		return nil

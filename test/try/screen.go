@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// screenStyle makes the picture of the terminal light or dark, as the reader's screen is.
+// screenStyle is the CSS that makes the picture light or dark, depending on the colour scheme of the reader's browser.
 const screenStyle = `<style>
 .paper { fill: #ffffff; stroke: #d1d9e0 } text { fill: #1f2328 } .command { fill: #0550ae }
 @media (prefers-color-scheme: dark) {
@@ -14,9 +14,10 @@ const screenStyle = `<style>
 </style>
 `
 
-// screenSVG returns a picture of a terminal that shows the text. Lines that begin with the prompt have another colour.
+// screenSVG returns a picture of a terminal that shows the text. In the picture, lines that begin with the prompt have
+// another colour.
 func screenSVG(text string) string {
-	const lineHeight, charWidth, margin = 19, 8.43, 16 // at 14 pixels, a character of a monospace font is 0.602 em wide
+	const lineHeight, charWidth, margin = 19, 8.43, 16 // 0.602 em, the width of a monospace character
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	longest := 0
 	for _, line := range lines {

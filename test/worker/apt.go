@@ -36,9 +36,9 @@ func (s aptSource) line() string {
 	return fmt.Sprintf("deb %s%s %s main", bracket, s.URI, s.Suite)
 }
 
-// debianSources returns the sources.list for suite. debianSources keeps only the main component of this machine's
-// Debian sources for apt, and replaces the release in each source by suite. The parameter root is the directory that
-// contains etc.
+// debianSources returns a sources.list(5) for the Debian release suite. debianSources takes the Debian sources of this
+// machine's apt, keeps only the component main, and replaces the release by suite. The machine's settings are read from
+// the directory etc below root.
 func debianSources(root, suite string) (string, error) {
 	own, err := ownSuite(root)
 	if err != nil {
@@ -65,8 +65,8 @@ func debianSources(root, suite string) (string, error) {
 	return strings.Join(lines, "\n") + "\n", nil
 }
 
-// rewriteSuite replaces one release (own) by another (want) in the name of a suite. rewriteSuite reports false for a
-// suite that is not from a Debian release, and for backports and proposed updates.
+// rewriteSuite replaces this machine's Debian release (own) by another release (want) in the name of an apt suite.
+// rewriteSuite returns false for any suite except the release itself, its updates and its security updates.
 func rewriteSuite(s, own, want string) (string, bool) {
 	switch strings.TrimSuffix(s, "/") {
 	case own:
@@ -79,8 +79,8 @@ func rewriteSuite(s, own, want string) (string, bool) {
 	return "", false
 }
 
-// debianSigned reports whether a source that names a Debian release comes from Debian. The source of another vendor
-// names that vendor's keyring.
+// debianSigned reports whether an apt source comes from Debian, and not from a vendor that uses Debian's release names.
+// An apt source of another vendor names the vendor's own keyring.
 func debianSigned(s aptSource) bool {
 	return s.SignedBy == "" || strings.HasPrefix(filepath.Base(s.SignedBy), "debian-archive-")
 }
@@ -104,7 +104,7 @@ func ownSuite(root string) (string, error) {
 	return values["VERSION_CODENAME"], nil
 }
 
-// readSources returns all enabled binary sources in the apt settings below root that offer the component main.
+// readSources returns the enabled binary sources with the component main from the apt settings below root.
 func readSources(root string) ([]aptSource, error) {
 	etc := filepath.Join(root, "etc/apt")
 	files := []string{filepath.Join(etc, "sources.list")}

@@ -16,7 +16,7 @@ func TestDebianSources(t *testing.T) {
 		name  string
 		files map[string]string
 		suite string
-		want  []string // nil if an error is expected
+		want  []string // nil if the test case expects an error
 	}{
 		{
 			name: "deb822, as Debian's images have it",
@@ -135,8 +135,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// TestNeed checks that need names the missing packages to a user who is not root. Need does not name installed
-// packages.
+// TestNeed checks that requirePackages names the missing packages, and only these, to a user who is not root.
 func TestNeed(t *testing.T) {
 	err := requirePackages(t.Context(), io.Discard, []string{"bash", "hotmount-no-such"}, 1000)
 	if err == nil || err.Error() != "these Debian packages are missing: hotmount-no-such" {

@@ -18,8 +18,9 @@ import (
 	"time"
 )
 
-// CacheDir returns the directory for images and saved states. The directory is $HOTMOUNT_TEST_CACHE, or hotmount in the
-// user's cache directory. If the user has no cache directory, CacheDir returns a directory in /var/cache.
+// CacheDir returns the directory for images and saved states. The directory is $HOTMOUNT_TEST_CACHE, or by default the
+// directory hotmount in the user's cache directory. If the user has no cache directory, CacheDir returns a directory in
+// /var/cache.
 func CacheDir() (string, error) {
 	if dir := os.Getenv("HOTMOUNT_TEST_CACHE"); dir != "" {
 		abs, err := filepath.Abs(dir)
@@ -56,7 +57,7 @@ func openCache() (*cache, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("cannot make the cache directory: %w", err)
 	}
-	// An overlay names its base by path, so the path must stay valid when a symbolic link changes.
+	// A qcow2 overlay names its base image by path, so the path must stay valid when a symbolic link changes.
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return nil, fmt.Errorf("cannot resolve the cache directory: %w", err)
@@ -64,8 +65,8 @@ func openCache() (*cache, error) {
 	return &cache{dir: real}, nil
 }
 
-// get returns the named entry, with a shared lock that lasts until the entry is released. A missing entry is built in a
-// temporary directory, which is renamed when it is complete.
+// get returns the named cache entry, with a shared lock that lasts until the entry is released. get builds a missing
+// cache entry in a temporary directory, and renames the directory when the build is complete.
 func (c *cache) get(ctx context.Context, name string, build func(dir string) error) (*entry, error) {
 	dir := filepath.Join(c.dir, name)
 	for {
@@ -75,7 +76,7 @@ func (c *cache) get(ctx context.Context, name string, build func(dir string) err
 		}
 		if exists(dir) {
 			now := time.Now()
-			_ = os.Chtimes(dir, now, now) // removeOld uses the time to find the newest entries
+			_ = os.Chtimes(dir, now, now) // removeOld finds the newest entries by their modification time
 			return &entry{dir: dir, lock: lock}, nil
 		}
 		_ = lock.Close()
@@ -95,7 +96,7 @@ func (c *cache) build(ctx context.Context, name string, build func(dir string) e
 	if exists(dir) { // another process was faster
 		return nil
 	}
-	// The lock protects the temporary directory. An older temporary directory is from a killed build.
+	// The lock protects the temporary directory, so a temporary directory that exists now is from a killed build.
 	tmp := dir + ".tmp"
 	if err := os.RemoveAll(tmp); err != nil {
 		return fmt.Errorf("cannot remove a killed build: %w", err)
@@ -115,7 +116,7 @@ func (c *cache) build(ctx context.Context, name string, build func(dir string) e
 	return nil
 }
 
-// drop removes an unusable entry, unless another process uses it.
+// drop removes an unusable cache entry. If another process uses the cache entry, drop returns errLocked.
 func (c *cache) drop(name string) error {
 	lock, err := c.tryLock(name, syscall.LOCK_EX)
 	if err != nil {
@@ -125,7 +126,8 @@ func (c *cache) drop(name string) error {
 	return os.RemoveAll(filepath.Join(c.dir, name))
 }
 
-// removeOld removes all but the newest keep entries whose names begin with prefix. Entries in use remain.
+// removeOld removes the oldest cache entries whose names begin with prefix, until only the given number (keep) remains.
+// Cache entries in use remain, too.
 func (c *cache) removeOld(prefix string, keep int) {
 	found, err := os.ReadDir(c.dir)
 	if err != nil {
@@ -161,8 +163,8 @@ func (e *entry) release() {
 	}
 }
 
-// id returns the random name that the entry got when it was built. An entry that was deleted and built again has a new
-// name, even under the same key.
+// id returns the random identifier of the build that made the cache entry. A cache entry that is deleted and built
+// again has a new identifier, even if its key is the same.
 func (e *entry) id() (string, error) {
 	b, err := os.ReadFile(e.path("id"))
 	if err != nil {
@@ -227,8 +229,8 @@ func flock(path string, how int) (*os.File, error) {
 	return f, nil
 }
 
-// syncTree writes a build to disk. Without syncTree, a crash of this machine could leave incomplete files in a
-// finished entry.
+// syncTree makes the files of a build durable. Without syncTree, a crash of this machine could leave incomplete files
+// in a finished entry.
 func syncTree(dir string) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
@@ -251,7 +253,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// key returns a short name that depends on all of v.
+// key returns a hash of the value v as a short name for a cache entry.
 func key(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -19,31 +19,33 @@ import (
 // because the container uses the kernel of this machine.
 type ContainerOptions struct {
 	Options
-	// Name is the name of the container's cgroup, its host name, and the directory /srv/Name of its disks. Name
-	// consists of lower-case letters, digits and "-". No two containers of this machine may have the same name. By
-	// default, Name is a name that no container has.
+	// Name is the container's host name, and is a part of the names of its cgroup and of its disk directory /srv/Name.
+	// Name consists of lower-case letters, digits and "-". No two containers of this machine may have the same name. By
+	// default, the container gets a name that no other container has.
 	Name string
-	// Root is a root filesystem that [ContainerRoot] made, as a directory or a tarball. By default, the container
-	// uses the root filesystem that [ContainerRoot] returns.
+	// Root is the path of a root filesystem: a directory from [ContainerRoot] or a tarball from [NewContainerRoot]. By
+	// default, the container uses the root filesystem that [ContainerRoot] returns.
 	Root string
 	// Loops is the number of the container's loop devices, 32 by default.
 	Loops int
-	// BackingDirs are directories of the host with disk files. The container's default class selects the files in
-	// BackingDirs, as it selects the files in Disks.
+	// BackingDirs are directories of the host that contain disk files. The container's default class selects loop
+	// devices with files in BackingDirs, in addition to the container's own disk directory.
 	BackingDirs []string
 }
 
-// Container is a Debian whose systemd is PID 1 of its own namespaces, on this machine's kernel. A container's disks
-// are loop devices. A device filter denies the container all other disks. A container needs root.
+// Container is a Debian system in its own namespaces on this machine's kernel, with systemd as PID 1. A container's
+// disks are loop devices. A BPF device filter denies the container all disks except its own loop devices. A container
+// needs root.
 //
-// A container has no partitions, no surprise removal and no kernel of its own. A container's clock is the host's clock.
-// The machine can mount only one XFS filesystem with a given UUID at a time, even across containers.
+// A container has no kernel of its own, no partitions on its disks, and no surprise removal of its disks. A container's
+// clock is the host's clock. XFS filesystems with the same UUID cannot be mounted at the same time, even in different
+// containers.
 type Container struct {
 	o     ContainerOptions
 	work  *containerWork
 	group *controlGroup
-	lower string // the directories of the root filesystem, as overlayfs expects them
-	leave func() // releases the directories in lower
+	lower string // the directory of the root filesystem, which is overlayfs's lowerdir
+	leave func() // releases the cache entry that contains the directory lower
 	first int
 
 	mu       sync.Mutex
@@ -79,8 +81,8 @@ func StartContainer(ctx context.Context, o ContainerOptions) (*Container, error)
 	return c, nil
 }
 
-// checkContainer returns an error if this machine lacks something that a container needs. A container cannot load a
-// kernel module.
+// checkContainer returns an error if the caller is not root, the name is invalid, or the host has not loaded a
+// necessary kernel module. A container cannot load a kernel module itself.
 func checkContainer(o ContainerOptions) error {
 	if os.Getuid() != 0 {
 		return errors.New("only root can")
@@ -95,7 +97,8 @@ func checkContainer(o ContainerOptions) error {
 			missing = append(missing, name)
 		}
 	}
-	// /dev/loop-control may exist before the module loop is loaded. Opening /dev/loop-control loads the module loop.
+	// The file /dev/loop-control can exist before the kernel module loop is loaded, and opening the file loads the
+	// module.
 	if !exists("/sys/module/loop") {
 		missing = append(missing, "loop")
 	}
@@ -105,8 +108,8 @@ func checkContainer(o ContainerOptions) error {
 	return nil
 }
 
-// bootContainer boots a container whose root filesystem consists of the directories in lower, and installs what the
-// options name. The container calls the function leave when it ends.
+// bootContainer boots a container with the root filesystem lower, installs the files and the package of the options,
+// and runs the setup script. The container's method Stop calls the function leave.
 func bootContainer(ctx context.Context, o ContainerOptions, lower string, leave func()) (_ *Container, err error) {
 	c := &Container{o: o, lower: lower, leave: leave, used: map[int]bool{}}
 	defer func() {
@@ -130,7 +133,8 @@ func bootContainer(ctx context.Context, o ContainerOptions, lower string, leave 
 	return c, install(ctx, c, o.Options)
 }
 
-// prepare makes everything that remains from one boot of the container to the next.
+// prepare makes the parts of a container that a reboot does not change: directory, loop devices, cgroup, device filter
+// and class.
 func (c *Container) prepare(ctx context.Context) error {
 	lock, err := lockContainers(ctx)
 	if err != nil {
@@ -162,8 +166,8 @@ func (c *Container) prepare(ctx context.Context) error {
 	return c.writeClass()
 }
 
-// classFile is the file with the container's class, unless Options.Files has a file of this name. The file classFile
-// exists before the package is installed.
+// classFile is the path of the configuration file with the container's class. A file with this path in Options.Files
+// replaces the default configuration file. The configuration file exists before the hotmount package is installed.
 const classFile = "/etc/hotmount/config.d/container.yaml"
 
 func (c *Container) writeClass() error {
@@ -180,12 +184,13 @@ func (c *Container) writeClass() error {
 	return nil
 }
 
-// Class returns a configuration whose only class selects the container's disks.
+// Class returns a hotmount configuration with one class, which selects the container's disks.
 func (c *Container) Class() string {
 	return "classes:\n- name: default\n  directory: /mnt/disks\n" + c.Selectors("  ")
 }
 
-// Selectors returns the lines of a class that select the container's disks. Each returned line begins with indent.
+// Selectors returns the configuration lines with which a class selects the container's disks. Each returned line begins
+// with the string indent.
 func (c *Container) Selectors(indent string) string {
 	var patterns []string
 	for _, dir := range append([]string{c.Disks(), c.HostDisks()}, c.o.BackingDirs...) {

@@ -81,8 +81,8 @@ func attach(t *testing.T, c *Container, d Disk) (id, name string) {
 
 const untilNamed = "for i in $(seq 100); do udevadm info -q property /dev/%s | grep -x ID_FS_TYPE=xfs && exit; sleep 0.1; done; exit 1"
 
-// TestContainer checks that systemd runs in a container and that udev names its disks. TestContainer also resizes and
-// detaches a disk, reboots the container, and saves the logs.
+// TestContainer checks that systemd runs in a container and that udev names the container's disks. TestContainer also
+// resizes and detaches a disk, reboots the container, and saves the logs.
 func TestContainer(t *testing.T) {
 	c := startContainer(t, ContainerOptions{Options: Options{Setup: "echo set up >/root/setup", KernelArgs: []string{"hotmount.format=no"}}})
 	if state := runIn(t, c, "systemctl is-system-running || systemctl --failed --no-legend"); state != "running" {
@@ -125,8 +125,8 @@ func TestContainer(t *testing.T) {
 	}
 }
 
-// TestContainerFiles copies files to the container and back. TestContainerFiles also checks that a script that takes
-// too long is ended.
+// TestContainerFiles copies files to the container and back. TestContainerFiles also checks that all processes of a
+// script end when its context ends.
 func TestContainerFiles(t *testing.T) {
 	c := startContainer(t, ContainerOptions{})
 	dir := t.TempDir()
@@ -154,7 +154,7 @@ func TestContainerFiles(t *testing.T) {
 	runIn(t, c, "for i in $(seq 50); do pgrep -x sleep || exit 0; sleep 0.1; done; exit 1")
 }
 
-// TestContainerDisks attaches disks with supported and unsupported options, and a disk that is in use.
+// TestContainerDisks attaches disks with supported and unsupported options, and tries to detach a disk that is in use.
 func TestContainerDisks(t *testing.T) {
 	c := startContainer(t, ContainerOptions{Loops: 2})
 	for _, d := range []Disk{{Serial: "x"}, {Bus: BusSCSI}, {Format: "qcow2"}, {Shared: true}, {Blkdebug: map[string]any{}}, {Device: map[string]any{}}} {
@@ -214,7 +214,8 @@ func hostDisk(t *testing.T, file string) (name string, number int) {
 	return fmt.Sprintf("loop%d", number), number
 }
 
-// node makes a device node in the container, which the container itself cannot make.
+// node makes a device node in the container from the host, because the container itself is not allowed to make the
+// node.
 func node(t *testing.T, c *Container, name string, number int) {
 	t.Helper()
 	path := fmt.Sprintf("/proc/%d/root/dev/%s", c.init.cmd.Process.Pid, name)
@@ -251,7 +252,7 @@ func TestContainerHost(t *testing.T) {
 	}
 }
 
-// TestContainerUnits checks that units in the container have their own device filters.
+// TestContainerUnits checks that a systemd unit in the container can have a device filter of its own (DevicePolicy=).
 func TestContainerUnits(t *testing.T) {
 	c := startContainer(t, ContainerOptions{})
 	_, name := attach(t, c, Disk{File: xfsFile(t)})
@@ -263,7 +264,7 @@ func TestContainerUnits(t *testing.T) {
 	}
 }
 
-// TestContainerTwo checks that two containers that run together cannot use each other's disks.
+// TestContainerTwo checks that each of two running containers cannot use the disks of the other container.
 func TestContainerTwo(t *testing.T) {
 	a, b := startContainer(t, ContainerOptions{}), startContainer(t, ContainerOptions{})
 	_, name := attach(t, a, Disk{File: xfsFile(t)})

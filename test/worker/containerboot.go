@@ -39,7 +39,8 @@ func (c *Container) PowerOn(ctx context.Context) (err error) {
 	return nil
 }
 
-// bootLog returns the file with the output of the container's first process before that process becomes systemd.
+// bootLog returns the path of the log with the output of the container's first process until this process becomes
+// systemd.
 func (c *Container) bootLog() string { return filepath.Join(c.work.path, "boot.log") }
 
 // startInit starts the process that becomes systemd. The caller holds c.mu.
@@ -67,16 +68,17 @@ func (c *Container) startInit() error {
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWNET | syscall.CLONE_NEWCGROUP,
-		// The kernel makes the joined cgroup the root of the cgroup namespace (clone3(2), since Linux 5.7).
+		// clone3(2) starts the process in this cgroup (since Linux 5.7), so that this cgroup is the root of the new
+		// cgroup namespace.
 		UseCgroupFD: true, CgroupFD: int(dir.Fd()),
 	}
 	c.init, err = startProcess("the container's systemd", cmd)
 	return err
 }
 
-// awaitSystemd waits until PID 1 is systemd and answers. The caller holds c.mu.
+// awaitSystemd waits until the container's PID 1 is systemd and answers. The caller holds c.mu.
 func (c *Container) awaitSystemd(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute) // long enough for an emulated processor
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute) // enough time even on an emulated processor
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -96,8 +98,8 @@ func (c *Container) awaitSystemd(ctx context.Context) error {
 	return nil
 }
 
-// answers reports whether the process is a systemd with its private socket. The root directory of the boot script may
-// be the host's until the script becomes systemd. The host's root directory contains the private socket of the host's
+// answers reports whether the process is systemd and has made its private socket. The socket alone proves nothing,
+// because the container's boot script first has the host's root directory, with the private socket of the host's
 // systemd.
 func answers(pid int) bool {
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
@@ -120,8 +122,8 @@ func (c *Container) killAll() error {
 	return err
 }
 
-// PowerCut always returns an error. The kernel continues to run after the end of a container, so a power cut would
-// lose no write.
+// PowerCut always returns an error. A container cannot lose writes in a power cut, because the host's kernel continues
+// to run.
 func (c *Container) PowerCut(context.Context) error {
 	return errors.New("cannot cut a container's power: it needs the virtual machine")
 }

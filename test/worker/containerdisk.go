@@ -18,14 +18,15 @@ import (
 type loopDisk struct {
 	Attached
 	number int
-	// device is open while the disk is attached. Closing a device that is open for writing would cause a uevent.
+	// device is the loop device, which is open as long as the disk is attached. Closing a loop device that is open for
+	// writing would cause a uevent.
 	device *os.File
 }
 
 func (d *loopDisk) name() string { return fmt.Sprintf("loop%d", d.number) }
 
-// Attach connects a loop device with the disk's file. A loop device has no serial, no bus and no image format. A disk
-// with a serial, a bus or an image format needs a [Worker].
+// Attach attaches the disk's file to a free loop device of the container. For a disk with a serial, a bus or an image
+// format other than raw, Attach returns an error: only a [Worker] supports such disks.
 func (c *Container) Attach(_ context.Context, d Disk) (Attached, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,7 +61,7 @@ func (c *Container) place(d Disk) (*loopDisk, error) {
 	}
 	d.File = file
 	for n := c.first; n < c.first+c.o.Loops; n++ {
-		// A program inside the container may have taken some of the loop devices.
+		// A program inside the container may have attached files to some of the container's loop devices.
 		if !bound(n) && !taken(func(l *loopDisk) bool { return l.number == n }) {
 			return &loopDisk{Attached: Attached{Disk: d}, number: n}, nil
 		}
@@ -68,8 +69,8 @@ func (c *Container) place(d Disk) (*loopDisk, error) {
 	return nil, errors.New("no loop device is free")
 }
 
-// plug makes the device node in the container, as devtmpfs does for a new disk, and connects the device. The caller
-// holds c.mu.
+// plug makes the loop device's node in the container, as devtmpfs does for a new disk, and attaches the disk's file.
+// The caller holds c.mu.
 func (c *Container) plug(l *loopDisk) (err error) {
 	if err := c.renew(l.number); err != nil {
 		return err
@@ -99,8 +100,8 @@ func (c *Container) renew(n int) error {
 	return renewLoop(n)
 }
 
-// node returns the host's path of the disk's node in the container, or "" while the container is off. The caller holds
-// c.mu.
+// node returns the path, on the host, of the disk's device node in the container. While the container is off, node
+// returns "". The caller holds c.mu.
 func (c *Container) node(l *loopDisk) string {
 	if c.init == nil {
 		return ""
@@ -108,7 +109,7 @@ func (c *Container) node(l *loopDisk) string {
 	return fmt.Sprintf("/proc/%d/root/dev/%s", c.init.cmd.Process.Pid, l.name())
 }
 
-// find returns the disk called id. The caller holds c.mu.
+// find returns the attached disk with the given ID. The caller holds c.mu.
 func (c *Container) find(id string) (*loopDisk, error) {
 	i := slices.IndexFunc(c.attached, func(l *loopDisk) bool { return l.ID == id })
 	if i < 0 {
@@ -143,7 +144,8 @@ func (c *Container) Detach(ctx context.Context, id string) error {
 	return c.renew(l.number)
 }
 
-// DetachSurprise detaches a disk without waiting for its users. The kernel keeps the disk until its users close it.
+// DetachSurprise detaches a disk without waiting for its users. The kernel keeps the disk until its last user closes
+// the disk.
 func (c *Container) DetachSurprise(_ context.Context, id string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,8 +179,8 @@ func (c *Container) Resize(_ context.Context, id string, size int64) error {
 	return nil
 }
 
-// BlockDevice returns the kernel's name of the disk, such as loop100. The disk's loop device exists when Attach
-// returns.
+// BlockDevice returns the kernel's name of the disk, such as loop100. BlockDevice does not wait, because the disk's
+// loop device exists as soon as Attach returns.
 func (c *Container) BlockDevice(_ context.Context, id string) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

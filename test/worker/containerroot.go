@@ -13,7 +13,8 @@ import (
 //go:embed recipe/containerroot.sh
 var containerHook string
 
-// containerPackages includes recommended packages explicitly, because a minimal Debian does not install them.
+// containerPackages lists the Debian packages of a container. The list names recommended packages, too, because a
+// minimal Debian would not install the recommended packages by itself.
 var containerPackages = []string{
 	"systemd", "systemd-sysv", "udev", "dbus", "kmod", "xfsprogs", "e2fsprogs", "btrfs-progs", "dosfstools", "attr", "util-linux", "mount",
 	"fdisk", "lvm2", "mdadm", "gdisk", "parted", "iproute2", "procps", "psmisc", "lsof", "strace",
@@ -22,9 +23,9 @@ var containerPackages = []string{
 // containerTools are the Debian packages that the host needs to make a container.
 var containerTools = []string{"mmdebstrap", "debian-archive-keyring", "util-linux", "mount"}
 
-// ContainerRoot returns the directory of the suite's root filesystem for containers. ContainerRoot builds the directory
-// once and keeps it in the cache. The caller must not change the directory. The directory remains until the caller
-// calls release.
+// ContainerRoot returns a directory with the root filesystem for containers of the given Debian release. ContainerRoot
+// builds the directory once and keeps it in the cache. The caller must not change the directory. The directory remains
+// at least until the caller calls the function release.
 func ContainerRoot(ctx context.Context, suite string, progress io.Writer) (dir string, release func(), err error) {
 	if err := Need(ctx, progress, containerTools); err != nil {
 		return "", nil, err
@@ -50,7 +51,8 @@ func ContainerRoot(ctx context.Context, suite string, progress io.Writer) (dir s
 	return e.path("tree"), e.release, nil
 }
 
-// givenRoot returns the root filesystem that ContainerOptions.Root names. givenRoot unpacks a tarball only once.
+// givenRoot returns the directory of the root filesystem that ContainerOptions.Root names. givenRoot unpacks a tarball
+// into the cache, and only once.
 func givenRoot(ctx context.Context, root string) (dir string, release func(), err error) {
 	info, err := os.Stat(root)
 	if err != nil {
@@ -84,7 +86,8 @@ func givenRoot(ctx context.Context, root string) (dir string, release func(), er
 	return e.path("tree"), e.release, nil
 }
 
-// containerLower returns the directories of the root filesystem that the options name, as overlayfs expects them.
+// containerLower returns the directory of the root filesystem that the options name. The directory becomes the lowerdir
+// of an overlayfs.
 func containerLower(ctx context.Context, o ContainerOptions) (lower string, release func(), err error) {
 	if o.Root == "" {
 		return ContainerRoot(ctx, o.Suite, o.Progress)
@@ -92,7 +95,8 @@ func containerLower(ctx context.Context, o ContainerOptions) (lower string, rele
 	return givenRoot(ctx, o.Root)
 }
 
-// NewContainerRoot writes the suite's root filesystem as a tarball, for a machine that cannot reach an archive.
+// NewContainerRoot writes the root filesystem for containers of a Debian release to a tarball, for machines that cannot
+// reach a Debian archive.
 func NewContainerRoot(ctx context.Context, suite, tarball string, progress io.Writer) error {
 	dir, release, err := ContainerRoot(ctx, suite, progress)
 	if err != nil {

@@ -15,12 +15,13 @@ import (
 	"time"
 )
 
-// foreignCapabilities are the capabilities that the container lacks, as setpriv(1) expects them. Modules, hardware,
-// clock, audit and the kernel's log belong to the host.
+// foreignCapabilities are the capabilities that a container does not get, in the syntax of setpriv(1). Kernel modules,
+// hardware, the clock, audit and the kernel's log belong to the host.
 const foreignCapabilities = "-sys_module,-sys_rawio,-sys_time,-syslog,-audit_control,-audit_read,-wake_alarm"
 
-// Command returns a command that runs in all namespaces of the container, in a cgroup beside the container's cgroup.
-// The caller sets the standard input and output of the command. The command ends when the context ends.
+// Command returns a command that runs in all namespaces of the container, but in a cgroup beside the cgroup of the
+// container's systemd. The caller sets the standard input and output of the command. The command ends when the context
+// ends.
 func (c *Container) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -29,7 +30,8 @@ func (c *Container) Command(ctx context.Context, name string, args ...string) *e
 	}
 	enter := []string{
 		"--target", strconv.Itoa(c.init.cmd.Process.Pid), "--pid", "--mount", "--uts", "--ipc", "--net", "--cgroup", "--wdns=/root",
-		// nsenter waits outside the container, and the command inside must not outlive nsenter.
+		// With --pdeathsig, the kernel kills the command in the container when nsenter, which waits on the host, has
+		// ended.
 		"setpriv", "--pdeathsig=KILL", "--bounding-set=" + foreignCapabilities, "env", "-i",
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8", "TERM=" + os.Getenv("TERM"), name,
 	}
@@ -39,7 +41,7 @@ func (c *Container) Command(ctx context.Context, name string, args ...string) *e
 }
 
 // Run runs a bash script as root, with -e and no input, and returns its standard output. guest.Run is the counterpart
-// of Container.Run for virtual machines. If the exit code is not 0, the error is an [*ExitError].
+// of Container.Run for virtual machines. If the script's exit code is not 0, the error is an [*ExitError].
 func (c *Container) Run(ctx context.Context, script string) (string, error) {
 	var out bytes.Buffer
 	var err error
@@ -56,7 +58,7 @@ func (c *Container) exec(ctx context.Context, what, script string, stdin io.Read
 	if cmd.Err != nil {
 		return cmd.Err
 	}
-	// When the context ends, the script's process group ends too.
+	// When the context ends, all processes in the script's process group are killed.
 	cmd.SysProcAttr.Setpgid = true
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
@@ -114,9 +116,9 @@ func (c *Container) Get(ctx context.Context, remote, local string) error {
 // Install installs a package in the running container.
 func (c *Container) Install(ctx context.Context, deb string) error { return installDeb(ctx, c, deb) }
 
-// BootID returns an identifier of the current boot, which is the identifier of the PID namespace. The kernel's own
-// boot ID belongs to the host. A replaced file in /proc would not reach a service with ProtectProc=, which has its
-// own /proc.
+// BootID returns an identifier of the container's current boot, which is the identifier of its PID namespace. The
+// kernel's own boot ID belongs to the host. A bind mount over boot_id in /proc would not help, because a service with
+// ProtectProc= mounts its own /proc.
 func (c *Container) BootID(ctx context.Context) (string, error) {
 	out, err := c.Run(ctx, "readlink /proc/1/ns/pid")
 	return strings.TrimSpace(out), err
@@ -138,7 +140,8 @@ func (c *Container) Serial() (string, error) {
 	return string(b), nil
 }
 
-// SaveLogs copies the container's journal and state to dir. SaveLogs omits the kernel's log, which belongs to the host.
+// SaveLogs saves the container's boot log, its journal, and lists of its units, mounts, disks and processes in dir.
+// SaveLogs omits the kernel's log, which belongs to the host.
 func (c *Container) SaveLogs(ctx context.Context, dir string) error {
 	if c.work == nil {
 		return nil

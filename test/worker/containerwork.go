@@ -14,22 +14,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// containerBase is the directory that has a subdirectory and a lock for each container of this machine.
+// containerBase is the directory with one subdirectory and one lock file for each container of this machine.
 const containerBase = "/run/hotmount-container"
 
-// containerWork records what a container uses on the host. From this record, the next container can remove what a
-// killed process left. The process that runs the container holds the lock.
+// containerWork is a container's directory below containerBase. The directory records the loop devices and the cgroup
+// of the container, so that the next container can remove the leftovers of a killed process. The process that runs the
+// container holds the lock of the directory.
 type containerWork struct {
 	name, path string
 	lock       *os.File
 }
 
-// memory returns the tmpfs that receives the container's writes. The container's disk files are in the subdirectory
-// disks of the tmpfs.
+// memory returns the path of the tmpfs that receives the container's writes. The container's disk files are in the
+// subdirectory disks of the tmpfs.
 func (w *containerWork) memory() string { return filepath.Join(w.path, "memory") }
 
-// takeWork takes the given name, or a free name if name is empty, and makes the container's directory. The caller
-// holds the lock of containerBase.
+// takeWork reserves the given container name, or a free name if the name is empty, and makes the container's directory.
+// The caller holds the lock of containerBase.
 func takeWork(name string) (_ *containerWork, err error) {
 	names := []string{name}
 	if name == "" {
@@ -72,7 +73,7 @@ func (w *containerWork) fill() error {
 	return nil
 }
 
-// note records something that the container is about to use.
+// note records, in the container's directory, a resource of the host that the container is about to use.
 func (w *containerWork) note(what, text string) error {
 	if err := os.WriteFile(filepath.Join(w.path, what), []byte(text+"\n"), 0o644); err != nil {
 		return fmt.Errorf("cannot note what the container has: %w", err)
@@ -80,7 +81,8 @@ func (w *containerWork) note(what, text string) error {
 	return nil
 }
 
-// remove removes what an ended container has left. remove keeps the record until everything else is removed.
+// remove removes what an ended container has left on the host. remove deletes the container's directory last, because
+// the directory records what must be removed.
 func (w *containerWork) remove() error {
 	defer w.lock.Close()
 	var errs []error
@@ -105,7 +107,8 @@ func (w *containerWork) remove() error {
 	return os.RemoveAll(w.path)
 }
 
-// lockContainers prevents other processes from making or removing containers until the lock is closed.
+// lockContainers prevents other processes from making or cleaning containers until the caller closes the returned lock
+// file.
 func lockContainers(ctx context.Context) (*os.File, error) {
 	if err := os.MkdirAll(containerBase, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make a working directory: %w", err)
@@ -113,7 +116,8 @@ func lockContainers(ctx context.Context) (*os.File, error) {
 	return (&cache{dir: containerBase}).lock(ctx, ".all", lockExclusive)
 }
 
-// cleanContainers removes what killed processes have left. The caller holds the lock of containerBase.
+// cleanContainers removes what the containers of killed processes have left on the host. The caller holds the lock of
+// containerBase.
 func cleanContainers() error {
 	found, err := os.ReadDir(containerBase)
 	if err != nil {
@@ -139,7 +143,7 @@ func cleanContainers() error {
 	return nil
 }
 
-// lines returns the lines of a file, or none if the file does not exist.
+// lines returns the lines of a file that are not empty, or no lines if the file is unreadable.
 func lines(path string) []string {
 	b, err := os.ReadFile(path)
 	if err != nil {

@@ -19,21 +19,21 @@ import (
 	"github.com/moby/sys/mountinfo"
 )
 
-// controlGroup is the cgroup2 directory of a container. A controlGroup has two subdirectories. The subdirectory
-// "inside" is for the container's own processes, and the container's systemd sees it as the root. The subdirectory
-// "harness" is for host processes that run inside the container.
+// controlGroup is the cgroup2 directory of a container. The subdirectory "inside" is for the container's own processes,
+// and is the root of the container's cgroup namespace. The subdirectory "harness" is for processes that the host starts
+// inside the container.
 type controlGroup struct {
 	dir string
-	// holder is a process that keeps a scope of the host's systemd active, or nil if there is no scope.
+	// holder is a process that keeps the cgroup's systemd scope active, or nil if the host does not run systemd.
 	holder *process
 }
 
 func (g *controlGroup) insideDir() string  { return filepath.Join(g.dir, "inside") }
 func (g *controlGroup) harnessDir() string { return filepath.Join(g.dir, "harness") }
 
-// newControlGroup makes a cgroup. If the host runs systemd, which owns the hierarchy, the cgroup is a delegated scope
-// (systemd's CGROUP_DELEGATION). newControlGroup calls the function made with the cgroup's directory before it makes
-// the subdirectories.
+// newControlGroup makes a cgroup. If the host runs systemd, which owns the cgroup hierarchy, the cgroup is a delegated
+// scope (systemd's CGROUP_DELEGATION). newControlGroup passes the cgroup's directory to the function made, and then
+// makes the subdirectories.
 func newControlGroup(ctx context.Context, name string, made func(dir string) error) (_ *controlGroup, err error) {
 	mounts, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup2"))
 	if err != nil {
@@ -55,7 +55,7 @@ func newControlGroup(ctx context.Context, name string, made func(dir string) err
 	return g, nil
 }
 
-// newScope makes a scope of the host's systemd with a process that keeps the scope active.
+// newScope asks the host's systemd for a scope with a process that keeps the scope active.
 func newScope(ctx context.Context, top, name string) (_ *controlGroup, err error) {
 	conn, err := dbus.NewSystemdConnectionContext(ctx)
 	if err != nil {
@@ -94,14 +94,16 @@ func newScope(ctx context.Context, top, name string) (_ *controlGroup, err error
 	return nil, fmt.Errorf("cannot find the cgroup of %s", name)
 }
 
-// fill makes the subdirectories "inside" and "harness", and passes the host's controllers on to both.
+// fill makes the subdirectories "inside" and "harness", and enables all available cgroup controllers in both
+// subdirectories.
 func (g *controlGroup) fill() error {
 	for _, dir := range []string{g.insideDir(), g.harnessDir()} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("cannot make a cgroup: %w", err)
 		}
 	}
-	// A cgroup that passes controllers on to its children cannot have processes.
+	// A cgroup that enables controllers for its children cannot contain processes, so the scope's process moves to
+	// "harness".
 	if g.holder != nil {
 		pid := strconv.Itoa(g.holder.cmd.Process.Pid)
 		if err := os.WriteFile(filepath.Join(g.harnessDir(), "cgroup.procs"), []byte(pid), 0); err != nil {
@@ -120,7 +122,7 @@ func (g *controlGroup) fill() error {
 	return nil
 }
 
-// recreate recreates the cgroup of the container's systemd after that systemd has ended.
+// recreate replaces the subdirectory "inside" by a new cgroup after the container's systemd has ended.
 func (g *controlGroup) recreate() error {
 	if err := removeGroups(g.insideDir()); err != nil {
 		return err
@@ -156,8 +158,8 @@ func endGroup(dir string) error {
 	return removeGroups(dir)
 }
 
-// killGroup kills all processes in a cgroup. Linux has cgroup.kill since version 5.14. Before Linux 5.14, the end of
-// the container's first process has already killed all its other processes.
+// killGroup kills all processes in a cgroup. Before Linux 5.14, which added cgroup.kill, killGroup does nothing.
+// Without cgroup.kill, the kernel has already killed the container's processes at the end of the container's PID 1.
 func killGroup(dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot end what runs in the cgroup %s: %w", dir, err)

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// deb returns the package that the Makefile built.
+// deb returns the path of the Debian package that the Makefile has built.
 func deb(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("HOTMOUNT_DEB")
@@ -36,8 +36,8 @@ func digest(t *testing.T, path string) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// written returns the kernel's counts of a disk's writes and discards, in requests and in sectors
-// (Documentation/block/stat in the kernel).
+// written returns the kernel's counters of a disk's writes, discards and flushes (Documentation/block/stat in the
+// kernel).
 func written(t *testing.T, name string) string {
 	t.Helper()
 	b, err := os.ReadFile("/sys/block/" + name + "/stat")
@@ -50,16 +50,16 @@ func written(t *testing.T, name string) string {
 
 const untilMounted = "for i in $(seq 300); do findmnt -no TARGET /dev/%s && exit; sleep 0.1; done; hotmount status; exit 1"
 
-// TestContainerDecoy attaches a file that the container's class selects to a blank loop device of the host. hotmount
-// in the container formats and mounts its own disks. The hotmount in the container cannot touch the host's disk, even
-// if udev announces the disk again.
+// TestContainerDecoy attaches a blank file to a loop device of the host, although the class of a container selects the
+// file. hotmount in the container must format and mount the container's own disks. hotmount in the container must not
+// change the host's disk, even if udev announces the host's disk again.
 func TestContainerDecoy(t *testing.T) {
-	dir, err := os.MkdirTemp("/run", "hotmount-decoy-") // the daemon can read /run, but has its own /tmp
+	dir, err := os.MkdirTemp("/run", "hotmount-decoy-") // hotmount's daemon can read /run, but has a private /tmp
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	// The disks differ in size, because hotmount holds a disk that may be older than hotmount's installation.
+	// The disks differ in size, because hotmount may take a disk without a serial for an older disk of the same size.
 	blank := func(path string, mib int64) string {
 		if err := NewDisk(path, mib<<20); err != nil {
 			t.Fatal(err)
@@ -86,8 +86,8 @@ func TestContainerDecoy(t *testing.T) {
 	_, third := attach(t, c, Disk{File: blank(filepath.Join(dir, "third.img"), 480)})
 	runIn(t, c, fmt.Sprintf(untilMounted, third))
 	for i, name := range []string{early, late} {
-		// The journal must show that hotmount tried to prove the disk blank. Without this line in the journal, the
-		// test would show nothing.
+		// The journal must show that hotmount tried to prove the host's disk blank, because otherwise the test would
+		// show nothing.
 		runIn(t, c, "journalctl -q -u hotmount | grep -F '"+name+" ' | grep -F prove:")
 		if got := written(t, name); got != before[i] {
 			t.Errorf("%s was written: %s, before %s", name, got, before[i])

@@ -10,14 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// device is a device number that a cgroup may use. A minor of -1 stands for every minor number.
+// device is the number of a device that the processes of a cgroup may use. A minor number of -1 stands for all minor
+// numbers.
 type device struct {
 	block        bool
 	major, minor int32
 }
 
 // basicDevices are null, zero, full, random, urandom, tty, ptmx and the pseudo-terminals
-// (Documentation/admin-guide/devices.txt in the kernel). basicDevices omits memory, the console and the kernel's log.
+// (Documentation/admin-guide/devices.txt in the kernel). basicDevices omits /dev/mem, /dev/console and /dev/kmsg.
 // basicDevices also omits loop-control, which can add and remove loop devices of the host.
 var basicDevices = []device{
 	{false, 1, 3}, {false, 1, 5}, {false, 1, 7}, {false, 1, 8}, {false, 1, 9},
@@ -25,7 +26,8 @@ var basicDevices = []device{
 }
 
 // allowDevices denies the cgroup all devices except the given ones, as long as the cgroup exists. The device filter
-// also denies mknod(2). The device filter works with cgroup v1 and v2, provided that cgroup2 is mounted.
+// also denies mknod(2) for the other devices. The device filter needs a mounted cgroup2, but the machine may use cgroup
+// v1 beside cgroup2.
 func allowDevices(group string, all []device) error {
 	dir, err := os.Open(group)
 	if err != nil {
@@ -36,11 +38,11 @@ func allowDevices(group string, all []device) error {
 	if err != nil {
 		return fmt.Errorf("cannot load the container's device filter: %w", err)
 	}
-	defer program.Close() // the cgroup holds its own reference to the program
+	defer program.Close() // the cgroup holds its own reference to the BPF program
 	err = link.RawAttachProgram(link.RawAttachProgramOptions{
 		Target: int(dir.Fd()), Program: program, Attach: ebpf.AttachCGroupDevice,
-		// The systemd in the container adds filters for its units (BPF_F_ALLOW_MULTI). A device is allowed only if
-		// every filter allows it.
+		// With BPF_F_ALLOW_MULTI, the container's systemd can add device filters for its units. A device is allowed
+		// only if every device filter allows the device.
 		Flags: unix.BPF_F_ALLOW_MULTI,
 	})
 	if err != nil {
@@ -49,9 +51,9 @@ func allowDevices(group string, all []device) error {
 	return nil
 }
 
-// deviceFilter returns a BPF program that returns 1 for the given devices and 0 for all others. The program's context
-// is struct bpf_cgroup_dev_ctx (linux/bpf.h): access_type, whose low 16 bits are the device's type, then major and
-// minor.
+// deviceFilter returns a BPF program that returns 1 (allow) for the given devices, and 0 (deny) for all other devices.
+// The BPF program reads three words of struct bpf_cgroup_dev_ctx (linux/bpf.h): access_type, major and minor. The low
+// 16 bits of access_type are the device's type.
 func deviceFilter(all []device) asm.Instructions {
 	const typeBlock, typeCharacter = 1, 2 // BPF_DEVCG_DEV_BLOCK, BPF_DEVCG_DEV_CHAR
 	program := asm.Instructions{

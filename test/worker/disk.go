@@ -34,8 +34,8 @@ type Disk struct {
 	File string
 	// Format is raw (the default) or qcow2.
 	Format string
-	// Serial is the serial number that the guest sees. A serial has at most 20 bytes for virtio-blk and nvme, and 36
-	// bytes for scsi. The serial may be any UTF-8 without NUL.
+	// Serial is the serial number that the guest sees. A serial number has at most 20 bytes for virtio-blk and nvme,
+	// and at most 36 bytes for scsi. The serial number can be any UTF-8 text without NUL.
 	Serial string
 	// Bus is BusVirtio by default.
 	Bus              Bus
@@ -55,11 +55,12 @@ type Disk struct {
 // Attached is a disk that is attached to a worker.
 type Attached struct {
 	Disk
-	slot int // the hot-plug port, or the SCSI target
+	slot int // the number of the hot-plug port, or of the SCSI target
 }
 
-// fileNode describes a file to QEMU. QEMU cannot lock a file that other workers share. QEMU does not flush to the
-// host's own disk, because the host's page cache remains after QEMU ends.
+// fileNode returns QEMU's description of a block node for a file. QEMU does not lock a file that several workers share.
+// QEMU does not flush writes to the host's disk (no-flush), because the host's page cache remains after the end of
+// QEMU.
 func fileNode(path, name string, readOnly, shared, direct bool) map[string]any {
 	return map[string]any{
 		"driver": "file", "node-name": name, "filename": path, "read-only": readOnly, "locking": onOff(!shared),
@@ -67,7 +68,7 @@ func fileNode(path, name string, readOnly, shared, direct bool) map[string]any {
 	}
 }
 
-// node returns the name of the block node below the disk's device.
+// node returns the name of the QEMU block node that the disk's device uses.
 func (a *Attached) node() string { return a.ID + "-disk" }
 
 // nodes returns QEMU's description of the disk's block nodes, the lowest node first.
@@ -130,8 +131,8 @@ func (a *Attached) sysfs() string {
 
 var goodID = regexp.MustCompile(`^[a-z][a-z0-9-]{0,24}$`)
 
-// Attach attaches a disk. The guest detects the disk a little after Attach returns: see BlockDevice. A worker that is
-// off finds the disk when it is switched on.
+// Attach attaches a disk. The guest's kernel detects the disk a little after Attach returns: see BlockDevice. If the
+// worker is off, its kernel detects the disk in the next boot.
 func (w *Worker) Attach(ctx context.Context, d Disk) (Attached, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -148,7 +149,7 @@ func (w *Worker) Attach(ctx context.Context, d Disk) (Attached, error) {
 	return *a, nil
 }
 
-// place completes the disk with defaults and finds a free slot.
+// place completes the disk with defaults and finds a free hot-plug port or SCSI target.
 func (w *Worker) place(d Disk) (*Attached, error) {
 	if d.Format == "" {
 		d.Format = "raw"
@@ -182,7 +183,7 @@ func (w *Worker) place(d Disk) (*Attached, error) {
 	scsi := d.Bus == BusSCSI
 	first, end := 0, hotplugPorts
 	if scsi {
-		first, end = 1, 200 // target 0 may be the system disk
+		first, end = 1, 200 // SCSI target 0 may be the system disk
 	}
 	for slot := first; slot < end; slot++ {
 		if !taken(func(a *Attached) bool { return a.slot == slot && (a.Bus == BusSCSI) == scsi }) {
@@ -213,7 +214,7 @@ func (w *Worker) plug(ctx context.Context, a *Attached) error {
 	return nil
 }
 
-// find returns the disk called id. The caller holds w.mu.
+// find returns the attached disk with the given ID. The caller holds w.mu.
 func (w *Worker) find(id string) (*Attached, error) {
 	i := slices.IndexFunc(w.disks, func(a *Attached) bool { return a.ID == id })
 	if i < 0 {
@@ -222,7 +223,7 @@ func (w *Worker) find(id string) (*Attached, error) {
 	return w.disks[i], nil
 }
 
-// Attached returns the disks that the worker has now, besides its system disk.
+// Attached returns the disks that are attached to the worker now, without the system disk.
 func (w *Worker) Attached() []Attached {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -241,9 +242,9 @@ func (w *Worker) Detach(ctx context.Context, id string) error {
 	return w.WaitDetached(ctx, id)
 }
 
-// DetachSurprise unplugs a disk without waiting for the guest. DetachSurprise removes a SCSI disk at once. A PCI
-// device is gone when the guest's kernel has answered; the kernel cannot refuse the removal. The caller of
-// DetachSurprise must call WaitDetached.
+// DetachSurprise unplugs a disk without waiting for the guest. DetachSurprise removes a SCSI disk at once. A virtio-blk
+// or nvme disk is gone only after the guest's kernel has answered, but the kernel cannot refuse the removal. The caller
+// of DetachSurprise must call WaitDetached afterwards.
 func (w *Worker) DetachSurprise(ctx context.Context, id string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -263,7 +264,7 @@ func (w *Worker) DetachSurprise(ctx context.Context, id string) error {
 	return nil
 }
 
-// patience bounds the time until a guest releases a disk.
+// patience is the maximum time that a guest may need to release a disk.
 const patience = 3 * time.Minute
 
 // WaitDetached waits until an unplugged disk is gone.
@@ -297,8 +298,8 @@ func (w *Worker) WaitDetached(ctx context.Context, id string) error {
 	return nil
 }
 
-// deleteNode deletes a block node. deleteNode tries for 10 s, because the device that uses the node may not be gone
-// yet.
+// deleteNode deletes a QEMU block node. deleteNode tries for 10 s, because the device that uses the block node may not
+// be gone yet.
 func (m *machine) deleteNode(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -1,22 +1,23 @@
 // Package worker runs real Debian workers, for the benchmark, the demo, and tests that need a kernel, udev and systemd
 // together.
 //
-// A [Worker] is a QEMU virtual machine that this package starts and controls by QMP. A [Libvirt] is a domain of a
-// real libvirtd, which the real virsh controls. A Worker and a Libvirt are both a [Machine], which has a root shell
-// by ssh, a serial log and a reboot.
+// A [Worker] is a QEMU virtual machine that this package starts and controls by QMP. A [Libvirt] is a virtual machine
+// (a domain) of a real libvirtd, which a test controls with the real virsh. Worker and Libvirt implement [Machine],
+// with a root shell over ssh, a serial log and reboots.
 //
-// mmdebstrap builds the image once from the machine's own apt sources. The memory of a booted worker is saved beside
-// the image. Every further start restores the saved memory, with a temporary overlay of the disk, so that a test has
-// its worker in seconds. Images and saved states are in one cache directory (see [CacheDir]). The cache directory may
-// be deleted when no test runs.
+// mmdebstrap builds the disk image of the virtual machines once, from the apt sources of the host. This package boots a
+// worker once and saves its memory beside the disk image. Every later start restores the saved memory, with a temporary
+// overlay of the disk image, and takes only seconds. Disk images and saved states are in one cache directory (see
+// [CacheDir]). The cache directory may be deleted when no test runs.
 //
-// A [Container] is a Debian whose systemd is PID 1 of its own namespaces, on this machine's kernel. A container boots
-// in half a second, and nothing in it is emulated. A container's disks are loop devices, and a BPF program on the
-// container's cgroup denies it all other devices. Like a Worker, a Container is a [Node].
+// A [Container] is a Debian system in its own namespaces on this machine's kernel, with systemd as PID 1. A container
+// boots in half a second, and nothing in the container is emulated. A container's disks are loop devices, and a BPF
+// program on the container's cgroup denies all other disks. Worker and Container implement [Node], so a test can attach
+// disks to a running worker or container.
 //
-// Tests need the virtual machine if they need hot-plug, their own kernel, power cuts or QEMU. The directory
-// /run/hotmount-container records what each container uses on the host. With this record, the next container can
-// remove what a killed process has left.
+// A test must use a virtual machine if the test needs hot-plug, a kernel of its own, power cuts or QEMU. The directory
+// /run/hotmount-container records what each container uses on the host, so that the next container can remove a killed
+// container's leftovers.
 //
-// This package does not need KVM, because the virtual machines are emulated.
+// This package does not need KVM, because QEMU emulates the processor.
 package worker

@@ -21,7 +21,7 @@ const DefaultSuite = "bookworm"
 
 const lockExclusive = syscall.LOCK_EX
 
-// recipeVersion must be increased when a change of the code below changes the image.
+// recipeVersion must be increased when a change of the code in this file changes the built image.
 const recipeVersion = 1
 
 // keptImages is the number of images that stay in the cache.
@@ -38,7 +38,8 @@ var essentialHook string
 //go:embed recipe/customize.sh
 var customizeHook string
 
-// imagePackages includes recommended packages explicitly, because a minimal Debian does not install them.
+// imagePackages lists the Debian packages of a worker image. The list names recommended packages, too, because a
+// minimal Debian would not install the recommended packages by itself.
 var imagePackages = []string{
 	"systemd", "systemd-sysv", "udev", "dbus", "openssh-server",
 	"linux-image-cloud-amd64", "initramfs-tools", "kmod",
@@ -47,11 +48,11 @@ var imagePackages = []string{
 	"iproute2", "procps", "psmisc", "lsof", "strace",
 }
 
-// unwanted are parts of an initramfs that a worker does not need and that would slow its boot. The initramfs loads
-// the worker's drivers by name and finds the root filesystem with blkid.
+// unwanted lists hooks and scripts of initramfs-tools that a worker does not need and that would slow its boot. The
+// initramfs works without udev, because it loads the worker's drivers by name and finds the root filesystem with blkid.
 var unwanted = []string{"udev", "lvm2", "mdadm", "btrfs", "dmsetup", "fsck", "thermal", "keymap", "resume", "fuse"}
 
-// recipe is everything that determines an image, except the contents of the archive.
+// recipe has everything that determines a worker image, except the contents of the Debian archive.
 type recipe struct {
 	Version              int
 	Suite                string
@@ -72,7 +73,8 @@ func imageRecipe(suite string) recipe {
 
 func (r recipe) name() string { return "image-" + r.Suite + "-" + key(r) }
 
-// image is the directory of a finished image, with disk.raw, vmlinuz, initrd.img, id_ed25519 and root.
+// image is the cache entry of a finished worker image, with the files disk.raw, vmlinuz, initrd.img, id_ed25519 and
+// root-uuid.
 type image struct {
 	*entry
 	suite string
@@ -92,12 +94,12 @@ func (i image) rootUUID() (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
-// cpu returns QEMU's processor model for the suite's kernel, and the processor features that must be off.
+// cpu returns QEMU's processor model for the kernel of a Debian release, and the processor features that must be off.
 func cpu(suite string) (model string, disabled []string) {
 	switch suite {
 	case "bookworm", "bullseye":
 		return "max", nil
-	default: // with cx16, kernels since 6.12 panic under QEMU 7.2
+	default: // if the feature cx16 is on, kernels since Linux 6.12 panic under QEMU 7.2
 		return "max", []string{"cx16"}
 	}
 }
@@ -152,8 +154,8 @@ func (r recipe) build(ctx context.Context, dir string) error {
 	return writeID(dir)
 }
 
-// MountRoot mounts the root filesystem of the suite's image read-only at the directory, until unmount is called. With
-// MountRoot a test can run the tools of another Debian release. MountRoot needs root.
+// MountRoot mounts the root filesystem of a worker image read-only at dir, until the caller calls the function unmount.
+// With MountRoot a test can run the tools of another Debian release. MountRoot needs root.
 func MountRoot(ctx context.Context, suite, dir string, progress io.Writer) (unmount func() error, err error) {
 	if err := Prepare(ctx, progress); err != nil {
 		return nil, err
@@ -178,7 +180,7 @@ func MountRoot(ctx context.Context, suite, dir string, progress io.Writer) (unmo
 	}, nil
 }
 
-// bootstrap unpacks a Debian into tree, from the archives that this machine's apt uses.
+// bootstrap installs a Debian system into the directory tree, from the archives that this machine's apt uses.
 func (r recipe) bootstrap(ctx context.Context, dir, tree, public string) error {
 	sources, err := debianSources("/", r.Suite)
 	if err != nil {
@@ -217,7 +219,8 @@ func (r recipe) bootstrap(ctx context.Context, dir, tree, public string) error {
 	return err
 }
 
-// makeDisk makes disk.raw. The file disk.raw has a partition table with one partition, which holds the files of tree.
+// makeDisk makes disk.raw. The file disk.raw has a partition table with one partition, whose filesystem contains the
+// files of the directory tree.
 func (r recipe) makeDisk(ctx context.Context, dir, tree string) error {
 	disk := filepath.Join(dir, "disk.raw")
 	if err := NewDisk(disk, r.RootStart+r.RootSize); err != nil {
@@ -249,7 +252,7 @@ func masterBootRecord(start, size int64) []byte {
 	mbr := make([]byte, 512)
 	copy(mbr[440:], "hotm") // the disk's identifier
 	entry := mbr[446:]
-	copy(entry[1:], []byte{0xfe, 0xff, 0xff}) // the beginning of the partition is too far for CHS addresses
+	copy(entry[1:], []byte{0xfe, 0xff, 0xff}) // fe ff ff marks a CHS address that is not used
 	entry[4] = 0x83
 	copy(entry[5:], []byte{0xfe, 0xff, 0xff})
 	binary.LittleEndian.PutUint32(entry[8:], uint32(start/512))

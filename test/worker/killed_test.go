@@ -15,8 +15,8 @@ import (
 // killedName is the environment variable that passes the path of a disk file to TestToBeKilled.
 const killedName = "HOTMOUNT_TEST_TO_BE_KILLED"
 
-// TestToBeKilled is the process that TestContainerKilled starts and kills. Unless TestContainerKilled starts it,
-// TestToBeKilled does nothing.
+// TestToBeKilled runs in a process that TestContainerKilled starts and kills. Without the environment variable
+// killedName, TestToBeKilled does nothing.
 func TestToBeKilled(t *testing.T) {
 	file := os.Getenv(killedName)
 	if file == "" {
@@ -24,7 +24,7 @@ func TestToBeKilled(t *testing.T) {
 	}
 	c := startContainer(t, ContainerOptions{Name: "killed"})
 	_, name := attach(t, c, Disk{File: file})
-	// systemd mounts one disk, and a program in the container attaches another.
+	// In the container, systemd mounts one disk, and losetup attaches a second disk.
 	runIn(t, c, fmt.Sprintf(untilNamed, name))
 	runIn(t, c, fmt.Sprintf(`systemd-mount /dev/%s /mnt/held; n=%d; truncate -s 1G %s/x.img
 mknod /dev/loop$n b 7 $n; losetup /dev/loop$n %[3]s/x.img`, name, c.First()+1, c.Disks()))
@@ -32,8 +32,8 @@ mknod /dev/loop$n b 7 $n; losetup /dev/loop$n %[3]s/x.img`, name, c.First()+1, c
 	select {}
 }
 
-// TestContainerKilled checks that a container ends when its process is killed. The next container removes what the
-// killed container has left.
+// TestContainerKilled checks that a container ends when the process that started the container is killed. The next
+// container must remove what the killed container has left on the host.
 func TestContainerKilled(t *testing.T) {
 	var pid, first int
 	var group string
@@ -53,17 +53,18 @@ func TestContainerKilled(t *testing.T) {
 	if err := test.Process.Kill(); err != nil || group == "" {
 		t.Fatalf("the container is not there: %v", err)
 	}
-	_ = test.Wait() // returns an error, because the process was killed
+	_ = test.Wait() // Wait returns an error, because the process was killed
 	if !bound(first+1) || !exists(group) {
 		t.Error("the killed run has left nothing: this test shows nothing")
 	}
 
-	for _, name := range []string{"", "killed"} { // a free name, and the name of the killed container
+	for _, name := range []string{"", "killed"} { // one container with a free name, and one with the killed container's name
 		c := startContainer(t, ContainerOptions{Name: name})
 		if exists(fmt.Sprintf("/proc/%d/root/run/systemd", pid)) {
 			t.Errorf("process %d goes on", pid)
 		}
-		// After the end of the killed container, another program may have attached a file to the loop device.
+		// Another program may use the loop device by now, so the test reports only a backing file of the killed
+		// container.
 		file, _ := os.ReadFile(fmt.Sprintf("/sys/block/loop%d/loop/backing_file", first+1))
 		if strings.Contains(string(file), "/srv/killed/") {
 			t.Errorf("loop%d still has %s", first+1, file)
@@ -77,7 +78,7 @@ func TestContainerKilled(t *testing.T) {
 	if err != nil || strings.Contains(string(mounts), filepath.Join(containerBase, "killed")) {
 		t.Errorf("a mount is left: %v", err)
 	}
-	// The container's directory is removed after everything else: see containerWork.remove.
+	// containerWork.remove removes the container's directory last, so nothing is left if the directory is gone.
 	for _, path := range []string{group, filepath.Join(containerBase, "killed")} {
 		if exists(path) {
 			t.Errorf("%s is left", path)

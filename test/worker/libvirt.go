@@ -20,28 +20,28 @@ import (
 //go:embed recipe/libvirt.sh
 var libvirtScript string
 
-// domainName is the name of a [Libvirt]'s only domain.
+// domainName is the name of the only libvirt domain of a [Libvirt].
 const domainName = "worker"
 
-// Libvirt is a worker that runs as a domain of a real libvirtd. Each Libvirt has its own libvirtd. The real virsh
-// attaches the disks of a Libvirt.
+// Libvirt is a worker that runs as a domain of a real libvirtd. Each Libvirt has its own libvirtd. A test attaches
+// disks with the real virsh: see [Libvirt.Virsh].
 type Libvirt struct {
 	*guest
 	image image
 	state *entry
 	logs  *logs
 	work  *workDir
-	turn  *os.File // a lock, because only one libvirt may run at a time
+	turn  *os.File // a lock, because only one Libvirt may run at a time
 
-	daemon *process // process 1 of the namespace with all processes of libvirt
+	daemon *process // the first process of a PID namespace with all processes of libvirt
 
 	mu      sync.Mutex
-	checked time.Time // when the domain was last known to run
+	checked time.Time // the last time at which the domain was known to run
 }
 
 // StartLibvirt boots a domain from the disk that [Start] would use for the given options, and returns the domain.
-// StartLibvirt cannot restore a saved state, because libvirt defines other hardware. StartLibvirt waits while another
-// libvirt runs. The caller must Stop the domain.
+// StartLibvirt cannot restore a saved state, because libvirt's virtual hardware differs from the hardware of the saved
+// state. StartLibvirt waits while another Libvirt runs. The caller must Stop the domain.
 func StartLibvirt(ctx context.Context, o Options) (*Libvirt, error) {
 	l, err := startLibvirt(ctx, o.withDefaults())
 	if err != nil {
@@ -100,7 +100,7 @@ func (l *Libvirt) startDaemon(ctx context.Context) error {
 	cmd := exec.Command("sh", "-c", libvirtScript, "libvirt", l.root())
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "XDG_RUNTIME_DIR=")
 	cmd.Stdout, cmd.Stderr = l.logs.stderr, l.logs.stderr
-	// The first process of a PID namespace ends only after all other processes in the namespace.
+	// When the first process of a PID namespace has ended, no other process of the PID namespace is left.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
 	var err error
 	if l.daemon, err = startProcess("libvirtd", cmd); err != nil {
@@ -171,7 +171,7 @@ func escapeXML(s string) (string, error) {
 	return b.String(), err
 }
 
-// define defines the domain, with its own overlay of the disk.
+// define defines the libvirt domain, with a new overlay of the saved state's disk.
 func (l *Libvirt) define(ctx context.Context, o Options) error {
 	overlay := filepath.Join(l.work.path, "disk.qcow2")
 	if err := makeOverlay(ctx, overlay, l.state.path("disk.qcow2"), "qcow2"); err != nil {
@@ -187,7 +187,7 @@ func (l *Libvirt) define(ctx context.Context, o Options) error {
 	}
 	_, disabled := cpu(o.Suite)
 	var ports []int
-	for i := range hotplugPorts + 4 { // libvirt uses some ports for the domain's own devices
+	for i := range hotplugPorts + 4 { // libvirt uses some PCI ports for the domain's own devices
 		ports = append(ports, i+1)
 	}
 	var b bytes.Buffer
@@ -208,10 +208,10 @@ func (l *Libvirt) define(ctx context.Context, o Options) error {
 	return err
 }
 
-// Domain returns the name of the domain, for Virsh.
+// Domain returns the name of the libvirt domain, for use with [Libvirt.Virsh].
 func (l *Libvirt) Domain() string { return domainName }
 
-// Virsh runs virsh against the worker's libvirt and returns its standard output.
+// Virsh runs virsh against the worker's libvirtd and returns the standard output of virsh.
 func (l *Libvirt) Virsh(ctx context.Context, args ...string) (string, error) {
 	socket := filepath.Join(l.root(), "run/libvirt/libvirt-sock")
 	start := time.Now()
@@ -263,7 +263,7 @@ func (l *Libvirt) PowerOn(ctx context.Context) error {
 
 // daemonEnded returns an error that says how libvirtd ended.
 func (l *Libvirt) daemonEnded() error {
-	// The two logs are only for the error text.
+	// An unreadable log is no error, because the logs are only for the error text.
 	shell, _ := os.ReadFile(l.logs.stderr.Name())
 	own, _ := os.ReadFile(filepath.Join(l.root(), "var/log/libvirt/libvirtd.log"))
 	return fmt.Errorf("libvirtd has ended (%v): %s%s", l.daemon.cmd.ProcessState, tail(string(shell), 2000), tail(string(own), 3000))
@@ -303,10 +303,10 @@ func (l *Libvirt) SaveLogs(ctx context.Context, dir string) error {
 		filepath.Join(logs, "libvirtd.log"), filepath.Join(logs, "qemu", domainName+".log"))
 }
 
-// Stop ends the domain and libvirt, and removes what they have left.
+// Stop ends the domain and libvirtd, and removes their temporary files.
 func (l *Libvirt) Stop() error {
 	if l.daemon != nil {
-		l.daemon.kill() // without its first process, the kernel kills every process of the namespace
+		l.daemon.kill() // when the first process ends, the kernel kills all processes of the PID namespace
 	}
 	if l.guest != nil {
 		l.disconnect()

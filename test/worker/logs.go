@@ -50,9 +50,9 @@ func (l *logs) close() {
 	}
 }
 
-// LogDir makes a directory for the logs of a worker of the named test, below $HOTMOUNT_TEST_LOGS or the temporary
-// directory. Each worker has its own directory, so no log is overwritten. A caller that does not need the logs removes
-// the directory.
+// LogDir makes a directory for the logs of one worker of the named test. The directory is below $HOTMOUNT_TEST_LOGS, or
+// by default below the directory for temporary files. Each worker has its own directory, so no log is overwritten. A
+// caller that does not need the logs removes the directory.
 func LogDir(test string) (string, error) {
 	base := os.Getenv("HOTMOUNT_TEST_LOGS")
 	if base == "" {
@@ -85,14 +85,15 @@ type runner interface {
 	Run(ctx context.Context, script string) (stdout string, err error)
 }
 
-// shell runs scripts in a worker and writes files there.
+// shell runs scripts in a worker and writes files in the worker.
 type shell interface {
 	runner
 	Put(ctx context.Context, local, remote string) error
 	Write(ctx context.Context, remote string, data []byte, mode os.FileMode) error
 }
 
-// saveLogs copies the files to dir. saveLogs adds the journal of g, unless g is nil.
+// saveLogs copies the log files to dir. If g is not nil, saveLogs also saves the journal and the state of the worker
+// behind g.
 func saveLogs(ctx context.Context, g runner, dir string, files ...string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("cannot save logs: %w", err)
@@ -132,7 +133,7 @@ func same(a, b string) bool {
 	return err1 == nil && err2 == nil && os.SameFile(x, y)
 }
 
-// workDir is a temporary directory, which the next run removes if this process cannot.
+// workDir is a temporary directory. If this process is killed, the next run removes the directory.
 type workDir struct {
 	path string
 	lock *os.File
@@ -140,7 +141,7 @@ type workDir struct {
 
 const workPrefix = "hotmount-vm-"
 
-// A socket's name has at most 107 bytes, and ssh appends 18 bytes.
+// The path of a Unix socket has at most 107 bytes, and ssh appends 18 bytes to the path.
 const maxControlDir = 107 - 18 - len("/s12345")
 
 func newWorkDir() (*workDir, error) {
@@ -166,7 +167,7 @@ func (d *workDir) remove() error {
 	return err
 }
 
-// removeAbandoned removes the working directories of processes that have ended.
+// removeAbandoned removes the working directories that killed processes have left.
 func removeAbandoned(parent string) {
 	found, err := os.ReadDir(parent)
 	if err != nil {

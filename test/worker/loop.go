@@ -18,8 +18,8 @@ const firstLoop = 100
 // loopMajor is the major number of loop devices.
 const loopMajor = 7
 
-// addLoops makes count loop devices with consecutive numbers, and returns the first number. addLoops calls the
-// function note before it makes a device, so that the devices of a killed run can be removed.
+// addLoops makes count loop devices with consecutive numbers, and returns the first number. Before addLoops makes a
+// device, it calls the function note, so that a later run can remove the devices of a killed run.
 func addLoops(count int, note func(first int) error) (int, error) {
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
@@ -38,7 +38,7 @@ func addLoops(count int, note func(first int) error) (int, error) {
 		if err == nil {
 			return first, nil
 		}
-		// EEXIST means that another program has made the device first.
+		// EEXIST means that another program has made a loop device with one of these numbers first.
 		if removed := removeLoops(first, made); removed != nil || !errors.Is(err, unix.EEXIST) {
 			return 0, errors.Join(err, removed)
 		}
@@ -46,7 +46,7 @@ func addLoops(count int, note func(first int) error) (int, error) {
 	return 0, errors.New("cannot make loop devices: no numbers are free")
 }
 
-// takenLoop returns the highest of the count numbers from first whose loop device exists, or -1.
+// takenLoop returns the highest number from first to first+count-1 whose loop device exists, or -1 if none exists.
 func takenLoop(first, count int) int {
 	for n := first + count - 1; n >= first; n-- {
 		if exists(fmt.Sprintf("/sys/block/loop%d", n)) {
@@ -56,7 +56,7 @@ func takenLoop(first, count int) int {
 	return -1
 }
 
-// addRow makes count loop devices from the number first on, and returns how many it made.
+// addRow makes the loop devices first to first+count-1, and returns the number of devices that it has made.
 func addRow(control, first, count int) (int, error) {
 	for i := range count {
 		if err := unix.IoctlSetInt(control, unix.LOOP_CTL_ADD, first+i); err != nil {
@@ -66,8 +66,8 @@ func addRow(control, first, count int) (int, error) {
 	return count, nil
 }
 
-// removeLoops detaches count loop devices from the number first on, and makes the kernel remove them. removeLoops
-// waits for the last user of each device for a while.
+// removeLoops detaches the files of the loop devices first to first+count-1, and removes the loop devices. removeLoops
+// waits up to ten seconds for the last user of each loop device.
 func removeLoops(first, count int) error {
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
@@ -86,8 +86,8 @@ func removeLoops(first, count int) error {
 	return errors.Join(errs...)
 }
 
-// renewLoop removes a loop device and adds it again. Between the removal and the addition, another container that
-// looks for consecutive numbers may take the number.
+// renewLoop removes a loop device and adds it again. Another container may take the number between the removal and the
+// addition, so renewLoop tries to add the device for ten seconds.
 func renewLoop(n int) error {
 	if err := removeLoops(n, 1); err != nil {
 		return err
@@ -111,7 +111,8 @@ func renewLoop(n int) error {
 }
 
 func removeLoop(control, n int) error {
-	// A program in the container attached the file without LO_FLAGS_AUTOCLEAR.
+	// The kernel does not detach a file by itself if a program in the container has attached the file without
+	// LO_FLAGS_AUTOCLEAR.
 	if bound(n) {
 		f, err := openLoop(n, os.O_RDONLY)
 		if err != nil {
@@ -127,7 +128,7 @@ func removeLoop(control, n int) error {
 	return nil
 }
 
-// poll calls try until the result is not EBUSY, or until the time long is over.
+// poll calls the function try until its error is not EBUSY, or until the given duration is over.
 func poll(long time.Duration, try func() error) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -141,8 +142,8 @@ func poll(long time.Duration, try func() error) error {
 // bound reports whether a file is attached to the loop device.
 func bound(n int) bool { return exists(fmt.Sprintf("/sys/block/loop%d/loop", n)) }
 
-// openLoop opens a loop device through a temporary node. /dev may have no node for the device. Closing a node in /dev
-// would also cause an event in the udev that watches /dev.
+// openLoop opens a loop device through a temporary device node, because /dev may have no node for the loop device.
+// Also, closing the usual node in /dev would cause an event in the udev that watches /dev.
 func openLoop(n, mode int) (*os.File, error) {
 	dir, err := os.MkdirTemp("/dev", ".hotmount-")
 	if err != nil {
@@ -161,8 +162,8 @@ func openLoop(n, mode int) (*os.File, error) {
 }
 
 // ConfigureLoop attaches the file to the loop device of the given node, and returns the open device. When the last user
-// closes the device, the kernel detaches the file. blockSize is in bytes; 0 selects the kernel's default. Close the
-// device with [ClearLoop].
+// closes the device, the kernel detaches the file. The block size is in bytes; 0 selects the kernel's default. The
+// caller closes the device with [ClearLoop].
 func ConfigureLoop(node, file string, readOnly bool, blockSize int) (*os.File, error) {
 	device, err := os.OpenFile(node, loopMode(readOnly), 0)
 	if err != nil {
@@ -175,10 +176,10 @@ func ConfigureLoop(node, file string, readOnly bool, blockSize int) (*os.File, e
 }
 
 // ClearLoop detaches the file from the loop device and closes the device. If the device is in use, for example by a
-// mounted filesystem, the kernel waits for the last user (LOOP_CLR_FD in loop(4)).
+// mounted filesystem, the kernel detaches the file after the last user (LOOP_CLR_FD in loop(4)).
 func ClearLoop(device *os.File) error {
 	err := unix.IoctlSetInt(int(device.Fd()), unix.LOOP_CLR_FD, 0)
-	if errors.Is(err, unix.ENXIO) { // another process has detached the file
+	if errors.Is(err, unix.ENXIO) { // another process has already detached the file
 		err = nil
 	}
 	if err = errors.Join(err, device.Close()); err != nil {
@@ -205,6 +206,6 @@ func configure(device *os.File, file string, readOnly bool, blockSize int) error
 		flags |= unix.LO_FLAGS_READ_ONLY
 	}
 	config := unix.LoopConfig{Fd: uint32(back.Fd()), Size: uint32(blockSize), Info: unix.LoopInfo64{Flags: flags}}
-	// EBUSY means that the device is still releasing its previous file.
+	// EBUSY means that the loop device is still releasing its previous file.
 	return poll(5*time.Second, func() error { return unix.IoctlLoopConfigure(int(device.Fd()), &config) })
 }

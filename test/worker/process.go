@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// process is a long-running child process. A process ends when the process that started it ends, for whatever reason.
+// process is a long-running child process. The kernel kills a process when its parent process ends, for whatever
+// reason.
 type process struct {
 	name string
 	cmd  *exec.Cmd
@@ -20,10 +21,10 @@ type process struct {
 	err  error         // the result of Wait; valid when done is closed
 }
 
-// startProcess starts cmd so that the kernel kills it when the calling process dies.
+// startProcess starts a command that the kernel kills when the calling process ends.
 //
-// PR_SET_PDEATHSIG applies to the parent's thread, not to the process. The goroutine that forks stays locked to its
-// thread until the child is gone.
+// With PR_SET_PDEATHSIG, the kernel kills the child when the parent's thread ends, even if the parent process
+// continues. The goroutine that starts the child therefore stays locked to its thread until the child has ended.
 func startProcess(name string, cmd *exec.Cmd) (*process, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -32,9 +33,9 @@ func startProcess(name string, cmd *exec.Cmd) (*process, error) {
 	cmd.SysProcAttr.Setpgid = true // a terminal's ^C reaches only the test, which cleans up
 	p := &process{name: name, cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
-	// The methods kill, end and wait return only after the end of this goroutine.
+	// The methods kill and end return only after this goroutine has closed the channel done.
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // the thread is never unlocked, and ends with the goroutine
 		err := cmd.Start()
 		started <- err
 		if err == nil {
@@ -65,7 +66,7 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// end asks the process to end, and kills it after grace.
+// end sends SIGTERM to the process, and kills the process if it still runs after the time grace.
 func (p *process) end(grace time.Duration) {
 	if p.running() {
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)
@@ -77,7 +78,7 @@ func (p *process) end(grace time.Duration) {
 	}
 }
 
-// wait waits until the process has ended by itself.
+// wait waits until the process has ended by itself, or until the context ends.
 func (p *process) wait(ctx context.Context) error {
 	select {
 	case <-p.done:
@@ -87,13 +88,14 @@ func (p *process) wait(ctx context.Context) error {
 	}
 }
 
-// command runs a tool to its end and returns its standard output. The error contains the tool's output.
+// command runs a tool to its end and returns its standard output. If the tool fails, the error contains the tool's
+// standard error.
 func command(ctx context.Context, env []string, name string, args ...string) (string, error) {
 	return runTool(ctx, &syscall.SysProcAttr{}, env, name, args...)
 }
 
-// contained runs a tool as command does, in its own mount and PID namespaces. No process or mount of the tool remains
-// when it ends or is killed. contained needs root.
+// contained runs a tool as the function command does, but in new mount and PID namespaces. When the tool ends or is
+// killed, no process and no mount of the tool remains. contained needs root.
 func contained(ctx context.Context, env []string, name string, args ...string) (string, error) {
 	const script = `set -e; mount --make-rprivate /; mount -t proc proc /proc; "$@"`
 	attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
@@ -139,7 +141,7 @@ func toolError(ctx context.Context, name string, args []string, stderr string, e
 	return fmt.Errorf("cannot run %s: %w", what, err)
 }
 
-// tail returns the last n bytes of s, or all of s if it is shorter.
+// tail returns "…" and the last n bytes of s, or s itself if s has at most n bytes.
 func tail(s string, n int) string {
 	if len(s) <= n {
 		return s

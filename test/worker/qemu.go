@@ -18,12 +18,12 @@ import (
 
 const emulator = "qemu-system-x86_64"
 
-// hotplugPorts is the number of disks that can have their own port.
+// hotplugPorts is the number of a worker's PCIe hot-plug ports, each for one virtio-blk or nvme disk.
 const hotplugPorts = 32
 
-// hardware is what must be the same when a state is saved and when it is restored.
+// hardware has the properties of a virtual machine that must be the same when its state is saved and restored.
 type hardware struct {
-	Layout    int // to be changed when a change of the code below changes the devices
+	Layout    int // must be increased with each change of QEMU's devices in the code below
 	QEMU      string
 	Suite     string
 	Memory    int // in MiB
@@ -31,15 +31,15 @@ type hardware struct {
 	SystemBus Bus
 }
 
-// launch is one start of a QEMU.
+// launch has the settings for one start of QEMU.
 type launch struct {
 	hardware
 	image        image
 	overlay      string
 	kernelArgs   []string
 	translations int    // as Options.Translations
-	ram          string // a file for the guest's memory, or ""
-	ramShared    bool   // the file ram receives the guest's writes
+	ram          string // a file for the guest's memory, or "" for memory without a file
+	ramShared    bool   // QEMU writes the guest's changes of the memory to the file ram
 	incoming     bool   // QEMU waits for a saved state
 	disks        []*Attached
 	serial       string
@@ -51,10 +51,10 @@ type launch struct {
 type machine struct {
 	*process
 	*qmp
-	port int // the port of the guest's ssh, on the loopback address
+	port int // the host's TCP port for the guest's ssh, on the loopback address
 }
 
-// reset presses the reset button (system_reset in QEMU's QMP reference).
+// reset resets the virtual machine like a reset button (system_reset in QEMU's QMP reference).
 func (m *machine) reset(ctx context.Context) error {
 	_, err := m.execute(ctx, "system_reset", nil)
 	return err
@@ -74,18 +74,18 @@ func kernelLine(img image, extra []string) (string, error) {
 	}
 	args := []string{
 		"root=UUID=" + uuid, "rootfstype=ext4", "rw", "console=ttyS0", "net.ifnames=0",
-		"panic=-1",        // reboots at once after a panic, which the serial log shows
-		"mitigations=off", // an emulated processor would emulate mitigations too
+		"panic=-1",        // the kernel reboots at once after a panic, and the serial log shows the panic
+		"mitigations=off", // mitigations would only slow down an emulated processor
 		"tsc=reliable",    // all emulated processors have the same time stamp counter
 		"random.trust_cpu=on",
 	}
 	return strings.Join(append(args, extra...), " "), nil
 }
 
-// portAddress returns the address of hot-plug port i on the root bus.
+// portAddress returns the PCI slot and function of hot-plug port i on the root bus.
 func portAddress(i int) (slot, function int) { return 0x10 + i/8, i % 8 }
 
-// ownPrefix is the prefix of all device names except the names of the test's disks.
+// ownPrefix begins the QEMU names of this package's own devices, so that no disk of a test has such a name.
 const ownPrefix = "worker-"
 
 const scsiName = ownPrefix + "scsi"
@@ -94,10 +94,10 @@ func portName(i int) string { return ownPrefix + "port" + strconv.Itoa(i) }
 
 // args returns QEMU's command line.
 //
-// The TCG of QEMU 7.2 has a fault. After a TEST of a negative number, SETGE can store 1 in memory, although a real
-// processor stores 0. The wrong value appears only if the store causes a page fault, because the memory was never
-// written before. Go uses TEST and SETGE to assign some comparisons to a bool. In a worker, a bool in a new page of the
-// heap can therefore be wrong.
+// The emulator TCG of QEMU 7.2 has a fault. After the instruction TEST of a negative number, the instruction SETGE can
+// store 1 in memory, although a real processor stores 0. SETGE stores the wrong value only if the store causes a page
+// fault, because the memory page was never written before. Go uses TEST and SETGE to assign some comparisons to a bool.
+// In a Go program in a worker, a bool in a new page of the heap can therefore be wrong.
 func (l launch) args() ([]string, error) {
 	kernel, err := kernelLine(l.image, l.kernelArgs)
 	if err != nil {
@@ -177,18 +177,18 @@ func (l launch) start(ctx context.Context) (*machine, error) {
 	}
 	defer theirs.Close()
 	cmd := exec.Command(emulator, args...)
-	cmd.ExtraFiles = []*os.File{theirs} // the child's file descriptor 3
+	cmd.ExtraFiles = []*os.File{theirs} // becomes the file descriptor 3 of QEMU
 	cmd.Stdout, cmd.Stderr = l.stderr, l.stderr
 	p, err := startProcess("QEMU", cmd)
 	if err != nil {
 		return nil, errors.Join(err, ours.Close())
 	}
-	_ = theirs.Close() // if this copy of QEMU's socket stayed open, the end of QEMU would not be noticed
+	_ = theirs.Close() // the end of QEMU ends the connection only if this process has closed its copy of QEMU's socket
 	fmt.Fprintf(l.qmpLog, "%s == %s %q\n", time.Now().Format("15:04:05.000"), emulator, args)
 	q, err := newQMP(ctx, ours, l.qmpLog)
 	if err != nil {
 		p.kill()
-		said, _ := os.ReadFile(l.stderr.Name()) // read only for the error text
+		said, _ := os.ReadFile(l.stderr.Name()) // an unreadable log only shortens the error text
 		return nil, fmt.Errorf("cannot start QEMU: %w: %s", err, tail(strings.TrimSpace(string(said)), 4000))
 	}
 	m := &machine{process: p, qmp: q}
@@ -207,8 +207,8 @@ func (m *machine) stop() {
 
 var forward = regexp.MustCompile(`TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s+\S+\s+22\s`)
 
-// parseForward returns the host port that the kernel chose for the guest's ssh. usernet is the output of QEMU's "info
-// usernet".
+// parseForward finds the host's TCP port for the guest's ssh in the output of QEMU's "info usernet". The host's kernel
+// has chosen the port.
 func parseForward(usernet string) (int, error) {
 	m := forward.FindStringSubmatch(usernet)
 	if m == nil {
@@ -229,7 +229,7 @@ func (m *machine) sshPort(ctx context.Context) (int, error) {
 	return parseForward(text)
 }
 
-// monitorPair returns a connected pair of sockets, so that a monitor needs no socket in the filesystem.
+// monitorPair returns a connected pair of sockets for QEMU's monitor, which then needs no socket in the filesystem.
 func monitorPair() (*net.UnixConn, *os.File, error) {
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {

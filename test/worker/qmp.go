@@ -31,20 +31,20 @@ func (e *QMPError) Error() string {
 	return fmt.Sprintf("QEMU refuses %s: %s (%s)", e.Command, e.Desc, e.Class)
 }
 
-// qmp is a client of QEMU's monitor, which has no other client.
+// qmp is the only client of a QEMU's monitor.
 type qmp struct {
 	conn *net.UnixConn
-	log  io.Writer // one line for each message; only used while mu is held
+	log  io.Writer // has one line for each message; is only written while mu is held
 	done chan struct{}
 
 	mu      sync.Mutex
 	nextID  int
 	pending map[int]chan qmpMessage
 	waiters []*eventWaiter
-	err     error // why the reader ended; valid when done is closed
+	err     error // why the reading goroutine ended; valid when done is closed
 }
 
-// qmpMessage is any line that QEMU sends.
+// qmpMessage is any message that QEMU's monitor sends.
 type qmpMessage struct {
 	Greeting json.RawMessage `json:"QMP"`
 	ID       *int            `json:"id"`
@@ -59,10 +59,11 @@ type qmpMessage struct {
 // eventWaiter waits for the first event for which match returns true.
 type eventWaiter struct {
 	match func(Event) bool
-	got   chan Event // buffered, so that the reader never waits
+	got   chan Event // buffered, so that the reading goroutine never waits
 }
 
-// newQMP starts a client on conn, and the client closes conn. newQMP writes all messages in both directions to log.
+// newQMP starts a monitor client on the connection conn, which the client closes. The client logs all messages in both
+// directions.
 func newQMP(ctx context.Context, conn *net.UnixConn, log io.Writer) (*qmp, error) {
 	q := &qmp{conn: conn, log: log, done: make(chan struct{}), pending: map[int]chan qmpMessage{}}
 	greeting := make(chan struct{})
@@ -82,7 +83,7 @@ func newQMP(ctx context.Context, conn *net.UnixConn, log io.Writer) (*qmp, error
 	return q, nil
 }
 
-// close ends the connection and waits for the reader.
+// close ends the connection to the monitor and waits for the end of the reading goroutine.
 func (q *qmp) close() {
 	_ = q.conn.Close()
 	<-q.done
@@ -136,7 +137,7 @@ func (q *qmp) logLine(direction string, raw []byte) {
 	fmt.Fprintf(q.log, "%s %s %s\n", time.Now().Format("15:04:05.000"), direction, raw)
 }
 
-// execute runs one command and passes the files to QEMU.
+// execute runs one QMP command and passes the given open files to QEMU.
 func (q *qmp) execute(ctx context.Context, name string, args any, files ...*os.File) (json.RawMessage, error) {
 	answer := make(chan qmpMessage, 1)
 	q.mu.Lock()
@@ -183,8 +184,8 @@ func (q *qmp) execute(ctx context.Context, name string, args any, files ...*os.F
 	}
 }
 
-// expect returns a waiter for the next event for which match returns true. The caller calls expect before the command
-// that causes the event.
+// expect returns a waiter for the next event for which match returns true. The caller must call expect before the
+// command that causes the event.
 func (q *qmp) expect(match func(Event) bool) *eventWaiter {
 	w := &eventWaiter{match: match, got: make(chan Event, 1)}
 	q.mu.Lock()
@@ -202,7 +203,8 @@ func (q *qmp) forget(w *eventWaiter) {
 
 var errMonitorClosed = errors.New("QEMU's monitor closed")
 
-// await waits for the event that w expects. A caller that stops waiting must forget w.
+// await waits for the event that the waiter w expects. If await returns an error, the caller must pass the waiter to
+// forget.
 func (q *qmp) await(ctx context.Context, w *eventWaiter) (Event, error) {
 	select {
 	case e := <-w.got:

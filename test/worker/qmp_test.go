@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// fakeQEMU returns a client of a fake QEMU. For every command, the fake QEMU sends the lines that respond returns.
+// fakeQEMU returns a client of a fake QEMU. For every command, the fake QEMU sends the lines that the function respond
+// returns.
 func fakeQEMU(t *testing.T, respond func(command string, id int) []string) (*qmp, *bytes.Buffer) {
 	t.Helper()
 	ours, theirs, err := monitorPair()
@@ -46,7 +47,8 @@ func fakeQEMU(t *testing.T, respond func(command string, id int) []string) (*qmp
 			if lines == nil {
 				return
 			}
-			// All lines go out in one write, because a client must also handle several messages in one read.
+			// The fake QEMU sends all lines in one write, because a client must also handle several messages in one
+			// read.
 			fmt.Fprint(conn, strings.Join(lines, "\r\n")+"\r\n")
 		}
 	}()

@@ -17,7 +17,7 @@ import (
 const scopeName = "HOTMOUNT_TEST_SCOPE"
 
 // TestScopeInside makes a cgroup on a machine whose PID 1 is systemd. TestScope runs TestScopeInside in a container.
-// Unless TestScope runs it, TestScopeInside does nothing.
+// Without the environment variable scopeName, TestScopeInside does nothing.
 func TestScopeInside(t *testing.T) {
 	if os.Getenv(scopeName) == "" {
 		return
@@ -51,7 +51,7 @@ func TestScopeInside(t *testing.T) {
 	}
 }
 
-// TestScope checks that the cgroup is a delegated scope if PID 1 is systemd.
+// TestScope checks that newControlGroup makes a delegated scope on a machine whose PID 1 is systemd.
 func TestScope(t *testing.T) {
 	c := startContainer(t, ContainerOptions{})
 	if err := c.Put(t.Context(), os.Args[0], "/root/worker.test"); err != nil {
@@ -63,9 +63,9 @@ func TestScope(t *testing.T) {
 	}
 }
 
-// TestAnswers checks that the function answers does not confuse the host's systemd with the container's. At first the
-// container's first process has the host's root directory. If answers confused them, a script for the container would
-// change the host.
+// TestAnswers checks that the function answers does not take a container's boot script for systemd. At first, the boot
+// script has the host's root directory, with the private socket of the host's systemd. If answers took the boot script
+// for systemd, a script for the container would change the host.
 func TestAnswers(t *testing.T) {
 	host := exec.Command("unshare", "--mount", "sh", "-c", "mount -t tmpfs x /run; mkdir /run/systemd; : >/run/systemd/private; echo there; read end")
 	stdin, err1 := host.StdinPipe()

@@ -67,7 +67,7 @@ type guest struct {
 	mu         sync.Mutex
 	alive      func() error // returns nil, or the reason why no connection is possible
 	reset      func(context.Context) error
-	port       int // the port of ssh, on the loopback address
+	port       int // the host's TCP port for the guest's ssh, on the loopback address
 	serialFrom int64
 	master     *process
 	socket     string
@@ -75,8 +75,8 @@ type guest struct {
 	seq        int
 }
 
-// restart prepares g for the next boot of a machine. The machine of that boot is reachable on port, and the function
-// reset resets it.
+// restart prepares the guest for the next boot of its machine. In that boot, the guest's ssh is on the given port, and
+// the function reset resets the machine.
 func (g *guest) restart(port int, alive func() error, reset func(context.Context) error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -98,16 +98,16 @@ func (g *guest) sshArgs(socket string) []string {
 	}
 }
 
-// firstOutputWait bounds the time without kernel output before the first process starts. On a busy machine, an emulated
-// kernel once wrote nothing for five seconds.
+// firstOutputWait is the time that a booting kernel may write nothing before it has started its first process. On a
+// busy machine, an emulated kernel once wrote nothing for five seconds.
 const firstOutputWait = time.Minute
 
-// bootLimit bounds the time until a worker answers. On a busy machine, an emulated worker once took a minute to
-// answer.
+// bootLimit is the maximum time until a booting worker answers. On a busy machine, an emulated worker once took a
+// minute to answer.
 const bootLimit = 5 * time.Minute
 
-// connect waits until the worker answers. After the worker's first answer, connect runs the script first in the
-// worker, and returns the identifier of the boot.
+// connect waits until the worker's ssh server answers. Then connect runs the given script before any other script, and
+// returns the kernel's boot ID.
 func (g *guest) connect(ctx context.Context, first string) (bootID string, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -123,8 +123,8 @@ func (g *guest) connectLocked(ctx context.Context, first string) (string, error)
 	var last error
 	said, since, resets := "", time.Now(), 0
 	for {
-		// QEMU's emulation can lose an interrupt while the kernel detects its hardware (seen once in some thousand
-		// boots). No process of the worker runs yet, so a reset has the same effect as a later start.
+		// QEMU's emulation can lose an interrupt while the kernel detects the hardware (seen once in some thousand
+		// boots). Before the kernel has started its first process, a reset loses nothing.
 		if now := g.firstWords(); now != said || now == "" {
 			said, since = now, time.Now()
 		} else if time.Since(since) > firstOutputWait && resets < 2 {
@@ -154,8 +154,8 @@ func (g *guest) connectLocked(ctx context.Context, first string) (string, error)
 	}
 }
 
-// probe checks whether an ssh server sends its greeting. QEMU accepts connections long before the guest does. ssh would
-// wait for the guest as for a slow server.
+// probe returns nil if the guest's ssh server sends its greeting. QEMU accepts connections long before the guest does,
+// and ssh would wait for the guest as for a slow server.
 func (g *guest) probe(ctx context.Context) error {
 	dialer := net.Dialer{Timeout: time.Second}
 	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(g.port)))
@@ -173,8 +173,8 @@ func (g *guest) probe(ctx context.Context) error {
 	return nil
 }
 
-// startMaster makes the connection that all sessions share. The connection lasts as long as its first session, which
-// waits for the end of its input.
+// startMaster opens the ssh connection that all scripts share. The ssh connection lasts as long as its first session,
+// whose command waits for the end of standard input.
 func (g *guest) startMaster(ctx context.Context, first string) (string, error) {
 	g.seq++
 	socket := filepath.Join(g.control, fmt.Sprintf("s%d", g.seq))
@@ -185,13 +185,13 @@ func (g *guest) startMaster(ctx context.Context, first string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot start ssh: %w", err)
 	}
-	// Wait would close a pipe from exec too early.
+	// startMaster makes a pipe itself, because Wait would close a pipe of StdoutPipe too early.
 	out, in, err := os.Pipe()
 	if err != nil {
 		return "", fmt.Errorf("cannot start ssh: %w", err)
 	}
 	defer out.Close()
-	var stderr bytes.Buffer // not read before the process has ended
+	var stderr bytes.Buffer // read only after the process has ended
 	cmd.Stdout, cmd.Stderr = in, &stderr
 	master, err := startProcess("ssh", cmd)
 	_ = in.Close()
@@ -228,7 +228,8 @@ func (g *guest) disconnectLocked() {
 	g.master = nil
 }
 
-// session returns the socket of a connection that works.
+// session returns the socket and the master process of a working ssh connection, and opens a new connection if
+// necessary.
 func (g *guest) session(ctx context.Context) (string, *process, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -240,12 +241,12 @@ func (g *guest) session(ctx context.Context) (string, *process, error) {
 	return g.socket, g.master, nil
 }
 
-// maxArgument is less than the maximum length of one command line argument in Linux.
+// maxArgument is a length in bytes below Linux's limit of 128 KiB for one command line argument.
 const maxArgument = 120 << 10
 
 // Run runs a bash script as root, with -e and no input, and returns its standard output. If the exit code is not 0, the
-// error is an [*ExitError] with the standard error; see [ExitCode]. Run waits for every background process of the
-// script that has not redirected all three streams.
+// error is an [*ExitError] with the standard error; see [ExitCode]. Run waits for each background process that still
+// has the script's standard input, output or error open.
 func (g *guest) Run(ctx context.Context, script string) (stdout string, err error) {
 	var out bytes.Buffer
 	prefix := "set -e; export LC_ALL=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; "
@@ -263,7 +264,7 @@ func (g *guest) exec(ctx context.Context, name, script string, stdin io.Reader, 
 	if err != nil {
 		return err
 	}
-	// Without the master, ssh must fail instead of opening a new connection.
+	// If the master connection is gone, ssh must fail instead of opening a new connection.
 	args := append(g.sshArgs(socket), "-o", "ControlMaster=no", "-o", "ProxyCommand=false")
 	if stdin == nil {
 		args = append(args, "-n")
@@ -296,8 +297,9 @@ func (g *guest) exec(ctx context.Context, name, script string, stdin io.Reader, 
 	return fmt.Errorf("cannot run %.100q in the worker: %w: %s", name, err, stderr.String())
 }
 
-// connectionLost reports whether the connection is lost. At first, a script that exits with 255 looks like a lost
-// connection. ssh's master ends with the connection, but not always at once.
+// connectionLost reports whether the ssh connection has ended. The exit code 255 of ssh does not show this, because a
+// script may also exit with 255. connectionLost waits up to a second, because ssh's master process can end a little
+// after the connection.
 func (g *guest) connectionLost(ctx context.Context, master *process) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -364,7 +366,7 @@ func (g *guest) Reboot(ctx context.Context) error {
 	return g.awaitBoot(ctx, before)
 }
 
-// awaitBoot waits until a boot with an identifier other than before answers.
+// awaitBoot waits until the worker answers with a boot ID that differs from the given boot ID.
 func (g *guest) awaitBoot(ctx context.Context, before string) error {
 	for {
 		now, err := g.connect(ctx, "")
@@ -374,7 +376,7 @@ func (g *guest) awaitBoot(ctx context.Context, before string) error {
 		if now != before {
 			return nil
 		}
-		// The old boot has answered. The connection to the old boot ends with the old boot.
+		// The worker has not rebooted yet, so awaitBoot waits until the end of the old boot ends the connection.
 		g.mu.Lock()
 		master := g.master
 		g.mu.Unlock()
@@ -415,8 +417,8 @@ func (g *guest) console() []byte {
 	return b
 }
 
-// firstWords returns the kernel's output in its last boot, until the kernel starts the first process. After the start
-// of the first process, firstWords returns "". The caller holds g.mu.
+// firstWords returns the kernel's output of the last boot while the kernel has not started its first process. After the
+// start of the first process, firstWords returns "". The caller holds g.mu.
 func (g *guest) firstWords() string {
 	b := g.console()
 	at := bytes.LastIndex(b, []byte("] Linux version "))

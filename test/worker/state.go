@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A saved state has three files. disk.qcow2 is an overlay of the image's disk, ram is the memory, and devices is the
-// state of the devices. A worker maps the memory privately, so that a restore copies nothing.
+// In a saved state, disk.qcow2 is an overlay of the image's disk, ram is the memory, and devices is the state of QEMU's
+// devices. A restored worker maps the file ram copy-on-write, so that a restore copies nothing.
 
 // keptStates is the number of saved states that remain in the cache. Each saved state is as large as the memory that
 // its worker used.
@@ -28,23 +28,23 @@ type File struct {
 	Mode os.FileMode // 0644 by default
 }
 
-// baseKey is everything that determines the state of a booted worker.
+// baseKey has everything that determines the saved state of a booted worker.
 type baseKey struct {
 	Hardware hardware
-	Image    string // the random name of the image's build
-	Dir      string // the cache directory, because overlays name their base by path
+	Image    string // the random identifier of the image's build
+	Dir      string // the image's directory, because an overlay names its base by path
 	Kernel   string
 }
 
-// setupKey is everything that determines the state of a worker with an installation.
+// setupKey has everything that determines the saved state of a worker with an installation.
 type setupKey struct {
-	Base  string // the random name of the base's build
+	Base  string // the random identifier of the saved state without the installation
 	Deb   string // the hash of the package
 	Files []File
 	Setup string
 }
 
-// getState returns the saved state for o. getState makes the state if none exists.
+// getState returns the saved state for the options o, and makes a saved state if none exists.
 func getState(ctx context.Context, c *cache, img image, hw hardware, o Options) (*entry, error) {
 	id, err := img.id()
 	if err != nil {
@@ -66,7 +66,7 @@ func getState(ctx context.Context, c *cache, img image, hw hardware, o Options) 
 	if err != nil || !o.customised() {
 		return base, err
 	}
-	// The new state has its own copy of the memory and the disk: see makeState.
+	// The new saved state does not need the state base any longer, because makeState copies the memory and the disk.
 	defer base.release()
 	state, err := getSetup(ctx, c, img, hw, o, base)
 	if errors.Is(err, errRestore) {
@@ -105,8 +105,8 @@ func getSetup(ctx context.Context, c *cache, img image, hw hardware, o Options, 
 	})
 }
 
-// makeState boots a worker, or restores it from base, prepares it, and saves its state in dir. If the preparation
-// fails, makeState saves the logs in logDir, unless logDir is "".
+// makeState boots a worker, or restores the saved state base, then prepares the worker and saves its state in dir. If
+// the preparation fails and logDir is not "", makeState saves the logs in logDir.
 func makeState(ctx context.Context, dir, logDir string, img image, hw hardware, base *entry, prepare func(context.Context, *guest) error) (err error) {
 	work, err := newWorkDir()
 	if err != nil {
@@ -127,7 +127,8 @@ func makeState(ctx context.Context, dir, logDir string, img image, hw hardware, 
 	if base == nil {
 		err = makeOverlay(ctx, l.overlay, img.disk(), "raw")
 	} else {
-		// The overlay is a copy, because the base may be pruned while the new state is in use.
+		// The new saved state gets its own disk and memory, because the cache may remove the state base before the new
+		// state.
 		_, err = command(ctx, nil, "cp", "--sparse=auto", "--reflink=auto", base.path("disk.qcow2"), l.overlay)
 		if err == nil {
 			_, err = command(ctx, nil, "cp", "--sparse=auto", "--reflink=auto", base.path("ram"), ram)
@@ -158,7 +159,7 @@ func makeState(ctx context.Context, dir, logDir string, img image, hw hardware, 
 	return writeID(dir)
 }
 
-// startMachine starts QEMU, restores the state if it is not nil, and connects to the guest.
+// startMachine starts QEMU, restores the saved state if one is given, and connects to the guest.
 func startMachine(ctx context.Context, l launch, work *workDir, state *entry) (*machine, *guest, error) {
 	m, err := l.start(ctx)
 	if err != nil {
@@ -173,7 +174,7 @@ func startMachine(ctx context.Context, l launch, work *workDir, state *entry) (*
 	return m, g, nil
 }
 
-// come waits until the guest of a started QEMU answers.
+// come restores the saved state if one is given, and waits until the guest answers.
 func come(ctx context.Context, m *machine, g *guest, state *entry) error {
 	g.restart(m.port, m.alive, m.reset)
 	if state == nil {
@@ -187,8 +188,8 @@ func come(ctx context.Context, m *machine, g *guest, state *entry) error {
 	return err
 }
 
-// freshenScript returns a script for a restored worker. The clock of a restored worker shows the time of the save. All
-// workers of one saved state would also draw the same random numbers.
+// freshenScript returns a script that sets the clock of a restored worker and reseeds its random numbers. Without the
+// script, the clock shows the time of the save, and all workers of one saved state draw the same random numbers.
 func freshenScript() string {
 	now := time.Now()
 	return fmt.Sprintf(`date -u -s @%d.%09d >/dev/null
@@ -196,7 +197,7 @@ perl -e 'open(F, ">", "/dev/urandom"); syswrite(F, "%s"); ioctl(F, 0x5207, 0)'`,
 		now.Unix(), now.Nanosecond(), randomHex(32))
 }
 
-// settle waits until a worker has no work left.
+// settle waits until systemd and udev in the worker have no jobs left, and then syncs the disks.
 func settle(ctx context.Context, g *guest) error {
 	_, err := g.Run(ctx, "timeout 300 systemctl is-system-running --wait >/dev/null || true; udevadm settle; journalctl --sync; sync")
 	return err
@@ -244,7 +245,7 @@ func makeOverlay(ctx context.Context, overlay, base, format string) error {
 	return err
 }
 
-// With stateCapabilities QEMU does not copy the memory, which is in a file, and reports the end of a migration by an
+// stateCapabilities makes a migration of QEMU omit the memory, which is in a file, and makes QEMU report the end by an
 // event.
 var stateCapabilities = map[string]any{"capabilities": []map[string]any{
 	{"capability": "x-ignore-shared", "state": true},

@@ -79,7 +79,7 @@ func TestMachine(t *testing.T) {
 	wantDisk()
 }
 
-// TestLibvirt follows the steps that people take with virsh.
+// TestLibvirt attaches, resizes and detaches a disk with virsh, as administrators do.
 func TestLibvirt(t *testing.T) {
 	ctx := limited(t)
 	var l *Libvirt
@@ -130,8 +130,8 @@ func TestLibvirt(t *testing.T) {
 	}
 }
 
-// TestInstalled checks that a worker has the installation when it starts, whether the worker is restored or booted.
-// Two workers can make the same installation at the same time.
+// TestInstalled checks that a restored worker and a booted worker have the package, the files and the results of the
+// setup script. Two workers must be able to make the same installation at the same time.
 func TestInstalled(t *testing.T) {
 	o := Options{
 		Deb:   buildDeb(t),
@@ -175,7 +175,7 @@ func TestInstalled(t *testing.T) {
 	})
 }
 
-// buildDeb makes a package with a service. When the package is installed, its maintainer script copies a file.
+// buildDeb makes a Debian package with a service, and with a postinst script that copies a file.
 func buildDeb(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -290,7 +290,7 @@ func TestSCSISystem(t *testing.T) {
 	}
 }
 
-// TestKilled checks that no worker continues after its process is killed.
+// TestKilled checks that a worker ends when the process that started the worker is killed.
 func TestKilled(t *testing.T) {
 	if dir := os.Getenv("WORKER_TO_BE_KILLED"); dir != "" { // this is the process that TestKilled kills
 		ctx := context.Background()
@@ -345,7 +345,7 @@ func waitUntil(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// qemus returns the number of QEMU processes that have a file below dir.
+// qemus returns the number of QEMU processes whose command line contains the directory dir.
 func qemus(t *testing.T, dir string) (n int) {
 	t.Helper()
 	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -413,8 +413,8 @@ func nearNow(t *testing.T, seconds string) bool {
 	return (time.Duration(time.Now().Unix())*time.Second - got).Abs() < 20*time.Second
 }
 
-// limited returns a context for the test. The context ends two minutes before go test would panic. A panic saves no
-// logs and ends no worker.
+// limited returns a context that ends two minutes before the time limit of go test. At the time limit go test panics,
+// and a panic saves no logs and ends no worker.
 func limited(t *testing.T) context.Context {
 	last, ok := t.Deadline()
 	if !ok {

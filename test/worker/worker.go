@@ -29,7 +29,7 @@ type Machine interface {
 	Stop() error
 }
 
-// Node is a machine to which disks are attached while it runs.
+// Node is a Machine to which a test can attach disks while the machine runs.
 type Node interface {
 	Machine
 	Attach(ctx context.Context, d Disk) (Attached, error)
@@ -38,7 +38,8 @@ type Node interface {
 	BlockDevice(ctx context.Context, id string) (string, error)
 	// Shutdown switches the machine off through systemd, and waits until it is off.
 	Shutdown(ctx context.Context) error
-	// Selectors returns the lines of a class that select the machine's disks. Each returned line begins with indent.
+	// Selectors returns the configuration lines with which a class selects the machine's disks. Each returned line
+	// begins with the string indent.
 	Selectors(indent string) string
 }
 
@@ -52,9 +53,9 @@ var (
 type Options struct {
 	// Suite is the Debian release, DefaultSuite by default.
 	Suite string
-	// Files are placed in the worker first. The package at the path Deb is installed after Files are in place. The
-	// script Setup runs after the installation of the package. The worker is saved after Setup, and the next worker
-	// with the same Files, Deb and Setup restores it.
+	// A new worker first gets the files Files, then installs the package at the path Deb, and then runs the script
+	// Setup. The state after Setup is saved, and the next worker with the same Files, Deb and Setup restores the saved
+	// state.
 	Files []File
 	Deb   string
 	Setup string
@@ -65,14 +66,14 @@ type Options struct {
 	Translations int
 	// SystemBus is BusVirtio (the system disk is vda) or BusSCSI (sda).
 	SystemBus Bus
-	// KernelArgs are added to the kernel's command line. A worker with KernelArgs boots, because a restore cannot
-	// apply them.
+	// KernelArgs are added to the kernel's command line. A worker with KernelArgs is booted and not restored, because a
+	// restored kernel keeps its old command line.
 	KernelArgs []string
-	// NoSavedState boots the worker instead of restoring it. Files, Deb and Setup are in place before the worker
-	// boots.
+	// NoSavedState boots the worker instead of restoring it. Even with NoSavedState, Files, Deb and Setup are in place
+	// before the worker boots.
 	NoSavedState bool
 	// Dir is the directory for the logs: serial.log, qmp.log, qemu.log. Dir also receives the logs of a worker whose
-	// preparation failed. By default the logs are temporary and Stop removes them.
+	// preparation failed. By default, the logs are temporary, and Stop removes the logs.
 	Dir string
 	// Progress receives messages about steps that take a long time.
 	Progress io.Writer
@@ -96,7 +97,7 @@ func (o Options) withDefaults() Options {
 
 func (o Options) customised() bool { return o.Deb != "" || len(o.Files) > 0 || o.Setup != "" }
 
-// The method what lists, for a message, everything that o installs in the worker.
+// description lists, for a message, everything that the options install in a worker.
 func (o Options) description() string {
 	var parts []string
 	if o.Deb != "" {
@@ -150,7 +151,7 @@ func Start(ctx context.Context, o Options) (*Worker, error) {
 	}
 }
 
-// Warm makes and saves everything that Start needs for the same options.
+// Warm prepares the image and the saved state for the options, so that the next Start with these options is fast.
 func Warm(ctx context.Context, o Options) error {
 	w, err := Start(ctx, o)
 	if err != nil {
@@ -159,7 +160,7 @@ func Warm(ctx context.Context, o Options) error {
 	return w.Stop()
 }
 
-// prerequisites returns the image and the saved state for o.
+// prerequisites returns the image and the saved state for the options o.
 func prerequisites(ctx context.Context, o Options) (c *cache, img image, state *entry, hw hardware, err error) {
 	if err = Prepare(ctx, o.Progress); err != nil {
 		return
@@ -232,7 +233,7 @@ func start(ctx context.Context, o Options) (_ *Worker, err error) {
 
 func (w *Worker) overlay() string { return filepath.Join(w.work.path, "disk.qcow2") }
 
-// launch describes a cold start with the current disks.
+// launch returns the settings for a start of QEMU with the worker's current disks and without a saved state.
 func (w *Worker) launch() launch {
 	return launch{
 		hardware: w.hw, image: w.image, overlay: w.overlay(), kernelArgs: w.kernelArgs, translations: w.translations, disks: w.disks,
@@ -274,7 +275,7 @@ func (w *Worker) ExpectEvent(match func(Event) bool) (wait func(context.Context)
 	return func(ctx context.Context) (Event, error) { return m.await(ctx, waiter) }, nil
 }
 
-// Selectors returns the line of a class that selects virtio disks.
+// Selectors returns the configuration line with which a class selects virtio disks.
 func (w *Worker) Selectors(indent string) string { return indent + "names: [\"vd*\"]\n" }
 
 // Install installs a package in the running worker.
@@ -292,12 +293,13 @@ func (w *Worker) PowerCut(context.Context) error {
 	w.mu.Lock()
 	w.removeMachine()
 	w.mu.Unlock()
-	// Disconnect after off: a connection attempt keeps the lock until the machine is gone.
+	// PowerCut disconnects after the end of QEMU, because a connection attempt keeps the guest's lock until QEMU is
+	// gone.
 	w.disconnect()
 	return nil
 }
 
-// removeMachine removes the machine, and the disks that were unplugged from it. The caller holds w.mu.
+// removeMachine ends QEMU, and removes the disks that were unplugged from the worker. The caller holds w.mu.
 func (w *Worker) removeMachine() {
 	if w.machine == nil {
 		return
@@ -357,7 +359,7 @@ func (w *Worker) switchOn(ctx context.Context) (*machine, error) {
 	return m, err
 }
 
-// Stop ends the worker and removes what it has left.
+// Stop ends the worker and removes its temporary files.
 func (w *Worker) Stop() error {
 	w.mu.Lock()
 	w.removeMachine()

@@ -27,8 +27,8 @@ type Records struct {
 	// and Contents end with the newest sighting.
 	Sightings, Contents []disk.Sighting
 	Given               []disk.Given
-	// Formatted is the last record of each disk (func Formatted). Formats are the times since the formats of Formatted
-	// began.
+	// Formatted is the last record of each disk (func Formatted). Formats are the times that have passed since each
+	// format in Formatted began.
 	Formatted []disk.Record
 	Formats   []time.Duration
 	// Arrived are the disks that were attached at the first start under another machine-id and that no operator has
@@ -109,7 +109,7 @@ func (r *Records) place(st *disk.Standing, f *disk.Facts, id disk.Identity, uuid
 	if v := st.Volume; st.OnRecord && v != nil && !v.Left && (v.Identity.Boot != r.Boot || v.Identity.Seq == f.Seq) {
 		mounted = v.Identity.Boot == r.Boot
 		// If the disk was refused while no other disk with its UUID was attached, its slot did not identify the disk.
-		// When a disk with the same UUID comes later, the slot does not identify the refused disk either.
+		// If a disk with the same UUID comes later, the slot still does not identify the refused disk.
 		refusedAlone := slices.ContainsFunc(r.Twins, func(t Twin) bool { return t.UUID == uuid && t.attached(id) })
 		// An LVM volume cannot be attached twice, and it has no slot.
 		st.InSameSlot = v.Identity.Slot == id.Slot && (id.Slot != "" || f.Transport == "dm") && !refusedAlone
@@ -136,9 +136,8 @@ func attachedTogether(s *disk.Sighting, id disk.Identity) bool {
 	return s.Left && s.Identity.Boot == id.Boot && s.Identity.Seq != id.Seq && whole <= s.Newest && (id.Slot == "" || s.Identity.Slot != id.Slot)
 }
 
-// isInOtherSlot reports whether the disk is not in the slot in which the sighting's disk was in this boot. A copy that
-// was attached after the sighting is elsewhere if nobody saw the first disk leave, and neither serial nor WWN show the
-// same disk.
+// isInOtherSlot reports whether the disk is not in the slot in which the sighting's disk was in this boot. A later copy
+// is in another slot if nobody saw the first disk leave, and neither serial nor WWN show the same disk.
 func isInOtherSlot(s *disk.Sighting, id disk.Identity) bool {
 	was := s.Identity
 	return !s.Left && was.Boot == id.Boot && was.Seq != id.Seq && !was.Same(id) &&
@@ -147,7 +146,8 @@ func isInOtherSlot(s *disk.Sighting, id disk.Identity) bool {
 
 // intent returns the unfinished format that belongs to the disk or may belong to it, or nil. The format may have begun
 // in an earlier attachment, or its UUID may be the UUID that udev knows on this disk. If several formats may belong to
-// the disk, intent returns the most certain one. doubt and bySlot are Standing.IntentDoubt and Standing.IntentBySlot.
+// the disk, intent returns the most certain one. The results doubt and bySlot are the values for Standing.IntentDoubt
+// and Standing.IntentBySlot.
 func (r *Records) intent(id disk.Identity, uuid string) (of *disk.Intent, doubt, bySlot bool) {
 	sure := func(n *disk.Intent) int {
 		was := n.Identity
@@ -158,8 +158,8 @@ func (r *Records) intent(id disk.Identity, uuid string) (of *disk.Intent, doubt,
 			return 4
 		case n.UUID == uuid:
 			return 3
-		// If several formats began in one slot, the last one counts. Only the last format's slot has not been taken by
-		// a later format (Store.displace).
+		// If several formats began in one slot, the last one counts. A later format in the same slot usually marks the
+		// earlier record as left (displaced in package store).
 		case was.Like(id) && !n.Left && !n.Over && n.Doubt == "":
 			return 2
 		case was.Like(id) && !n.Left:
@@ -204,9 +204,9 @@ type Twin struct {
 	UUID     string        `json:"uuid"`
 }
 
-// Is reports whether t may be the disk with that identity and filesystem, in any attachment, slot or size. If neither
-// serial nor WWN decide, any disk except the disk on record may be t. If the filesystem was mounted from this
-// attachment (mounted), the disk is t only if this same attachment was refused.
+// Is reports whether the refused disk t may be the disk with that identity and filesystem, in any attachment, slot or
+// size. If neither serial nor WWN decide, any disk except the disk on record may be the refused disk. If the filesystem
+// was mounted during this attachment, the disk is the refused disk only if this same attachment was refused.
 func (t Twin) Is(id disk.Identity, uuid string, onRecord, mounted bool) bool {
 	switch {
 	case t.UUID != uuid:
@@ -224,7 +224,7 @@ func (t Twin) Is(id disk.Identity, uuid string, onRecord, mounted bool) bool {
 	return t.Identity.Serial == id.Serial && !onRecord
 }
 
-// attached reports whether t is the disk in the attachment that id describes.
+// attached reports whether the refused disk t is the disk in the attachment that id describes.
 func (t Twin) attached(id disk.Identity) bool {
 	return t.Identity.Boot == id.Boot && t.Identity.Seq == id.Seq
 }
