@@ -74,7 +74,7 @@ func TestAcceptOfAnotherReason(t *testing.T) {
 		settle()
 		m.change(func() { m.log = nil })
 		_, err := a.Accept(t.Context(), "vdb", 0, disk.ReasonUsed)
-		if err == nil || !strings.Contains(err.Error(), "the reason is attached-before-installation and not used-elsewhere: hold: nothing is known on the disk") {
+		if err == nil || !strings.Contains(err.Error(), "the reason is attached-before-installation and not used-elsewhere: hold: no known content was found on the disk") {
 			t.Errorf("error %v", err)
 		}
 		m.expect(t, ``)

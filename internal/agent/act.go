@@ -60,10 +60,10 @@ func (a *Agent) lane(st *state, c *disk.Content) *lane {
 // without effect, so the mount table and the disk decide.
 func unconfirmed(st *state, done disk.Action) error {
 	if done == disk.Mount {
-		return fmt.Errorf("the mount unit's job is done, but the mount table does not show %s", st.facts.Dev)
+		return fmt.Errorf("systemd has finished the job of the mount unit, but the mount table does not show %s", st.facts.Dev)
 	}
 	if st.decision.Action == disk.Link {
-		return fmt.Errorf("the unit is started, but the disk's link does not exist; see journalctl -u hotmount-block@%d", st.facts.Seq)
+		return fmt.Errorf("the unit has started, but the disk's link does not exist; see journalctl -u hotmount-block@%d", st.facts.Seq)
 	}
 	if st.decision.Action == disk.Grow {
 		return errors.New("the filesystem was not measured")
@@ -71,7 +71,7 @@ func unconfirmed(st *state, done disk.Action) error {
 	if v := st.facts.Standing.Verdict; v.Valid(&st.facts) && v.Failure != "" {
 		return errors.New(v.Failure)
 	}
-	return fmt.Errorf("the proof left no result; see journalctl -u hotmount-format@%d", st.facts.Seq)
+	return fmt.Errorf("the unit that reads the disk left no result; see journalctl -u hotmount-format@%d", st.facts.Seq)
 }
 
 // startMounts starts the mounts whose turn has come, and the links of block volumes.

@@ -1233,7 +1233,7 @@ func TestAJobThatIsDoneIsNotBelieved(t *testing.T) {
 		m.expect(t, `
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
-			vdb: failed: the mount unit's job is done, but the mount table does not show 254:16`)
+			vdb: failed: systemd has finished the job of the mount unit, but the mount table does not show 254:16`)
 		time.Sleep(retryFirst)
 		settle()
 		m.change(func() {
@@ -1869,7 +1869,7 @@ func TestProofsBeforeAMountKeepADistance(t *testing.T) {
 		time.Sleep(time.Hour)
 		settle()
 		log := strings.Join(m.log, "\n")
-		if n := strings.Count(log, "format seq 2"); n < 2 || n > longest || !strings.Contains(log, "vdb: failed: the proof left no result") {
+		if n := strings.Count(log, "format seq 2"); n < 2 || n > longest || !strings.Contains(log, "vdb: failed: the unit that reads the disk left no result") {
 			t.Errorf("%d proofs:\n%s", n, log)
 		}
 	})

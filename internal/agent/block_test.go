@@ -270,7 +270,7 @@ func TestBlockWithoutEffect(t *testing.T) {
 		m.expect(t, `
 			vdb: link (block-mode)
 			give out seq 2
-			vdb: failed: the unit is started, but the disk's link does not exist; see journalctl -u hotmount-block@2`)
+			vdb: failed: the unit has started, but the disk's link does not exist; see journalctl -u hotmount-block@2`)
 	})
 }
 

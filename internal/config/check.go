@@ -93,7 +93,7 @@ func (c class) checkActions() {
 		c.add(c.places["mode"], "found %s, expected filesystem: a partition cannot be a block volume", quote(c.Mode))
 	}
 	if c.Create != "none" && !slices.Contains(c.Accept, c.Create) {
-		c.add(c.places["accept"], "found no %[1]s, expected %[1]s in the list, because create names it", c.Create)
+		c.add(c.places["accept"], "found no %[1]s, expected %[1]s in the list, because create has this value", c.Create)
 	}
 	if c.Create != "none" && c.MinimumSize < minimumXFS {
 		c.add(c.places["minimum_size"], "found %s, expected at least 300MiB: mkfs.xfs needs that", quote(sizeText(c.MinimumSize)))
@@ -108,7 +108,7 @@ func (c class) checkOverlap(earlier class) {
 		name = fmt.Sprintf("%s (%s)", other.key, other)
 	}
 	if !reflect.DeepEqual(c.Selectors, classDefaults().Selectors) && reflect.DeepEqual(c.Selectors, earlier.Selectors) {
-		c.add(at, "found the same selectors as in %s, which gets all these disks, expected other selectors", name)
+		c.add(at, "found the same selectors as in %s, which comes first and gets all these disks, expected other selectors", name)
 	}
 	if a, b := c.Directory, earlier.Directory; a != "" && b != "" && (isWithin(a, b) || isWithin(b, a)) {
 		c.add(c.places["directory"], "found %s, and %s has %s, expected directories that do not contain each other", quote(a), name, quote(b))

@@ -237,10 +237,10 @@ func TestFaultsOfFile(t *testing.T) {
 		{"\"a\\e[1m\\u202e\": 1", `FILE:1: a\x1b[1m\u202e: unknown key, expected one of ` + rootWords},
 		{"1: x", `FILE:1: 1: unknown key, expected one of ` + rootWords},
 		{"? [a]\n: x", `FILE:1: found a list as a key, expected one of ` + rootWords},
-		{"settle: 5s\nworkers: 4\nsettle: 5s", `FILE:3: settle: found a second time, expected once: the first is in line 1`},
+		{"settle: 5s\nworkers: 4\nsettle: 5s", `FILE:3: settle: found this key a second time, expected the key once: its first place is line 1`},
 		{"classes:\n- name: a\n  directory: /a\n- name: b\n  directory: /b\n  settle: 5s", `FILE:6: classes[1].settle: unknown key, expected one of name, names, mapper_names, backing_file, transport, serial, wwn, model, vendor, by_path, size, rotational, removable, local, logical_sector, partitions, directory, mode, neighbours, create, mkfs_options, root_owner, root_mode, accept, adopt, options, blank, minimum_size, grow, trim, provision, storage_class`},
 		{class("blanc: full"), `FILE:4: classes[0].blanc: unknown key, did you mean "blank"?`},
-		{class("name: b"), `FILE:4: classes[0].name: found a second time, expected once: the first is in line 2`},
+		{class("name: b"), `FILE:4: classes[0].name: found this key a second time, expected the key once: its first place is line 2`},
 
 		// The following cases use other features of YAML.
 		{"settle: &a 5s\nrescan: *a", "FILE:1: settle: found the anchor &a, expected only the value\nFILE:2: rescan: found the alias *a, expected the value itself"},
@@ -316,7 +316,7 @@ func TestFaultsOfFile(t *testing.T) {
 		{"classes: [a]", `FILE:1: classes[0]: found "a", expected keys with values`},
 		{"classes:\n- blank: full", "FILE:2: classes[0]: found no name, expected one\nFILE:2: classes[0]: found no directory, expected one"},
 		{"classes: [" + strings.Repeat("{},", 65) + "]", `FILE:1: classes: found a list of 65 entries, expected at most 64`},
-		{"classes:\n- {name: a, directory: /a}\n- {name: a, directory: /b}", `FILE:3: classes[1].name: found "a", which is the name of classes[0] (line 2), expected a name that nothing else has`},
+		{"classes:\n- {name: a, directory: /a}\n- {name: a, directory: /b}", `FILE:3: classes[1].name: found "a", which is already the name of classes[0] (line 2), expected a name that is not used yet`},
 		{"classes:\n- {name: a, directory: /a}\n- {name: b, directory: /a}", `FILE:3: classes[1].directory: found "/a", and classes[0] (line 2) has "/a", expected directories that do not contain each other`},
 		{"classes:\n- {name: a, directory: /a}\n- {name: b, directory: /a/b}", `FILE:3: classes[1].directory: found "/a/b", and classes[0] (line 2) has "/a", expected directories that do not contain each other`},
 		{"classes:\n- {name: a, directory: /a/b}\n- {name: b, directory: /a}", `FILE:3: classes[1].directory: found "/a", and classes[0] (line 2) has "/a/b", expected directories that do not contain each other`},
@@ -368,7 +368,7 @@ func TestFaultsOfFile(t *testing.T) {
 		{class("names: &a [vdb]"), `FILE:4: classes[0].names: found the anchor &a, expected only the value`},
 
 		{class("create: btrfs"), `FILE:4: classes[0].create: found "btrfs", expected xfs, ext4 or none`},
-		{class("create: ext4\n  accept: [xfs]"), `FILE:5: classes[0].accept: found no ext4, expected ext4 in the list, because create names it`},
+		{class("create: ext4\n  accept: [xfs]"), `FILE:5: classes[0].accept: found no ext4, expected ext4 in the list, because create has this value`},
 		{class("create: ext4\n  minimum_size: 100MiB"), `FILE:5: classes[0].minimum_size: found "100MiB", expected at least 300MiB: mkfs.xfs needs that`},
 		{class("create: ext4\n  mkfs_options: [\"-i size=512\"]"), `FILE:5: classes[0].mkfs_options[0]: found "-i size=512", expected ` + expectedMkfsExt4},
 		{class("create: ext4\n  mkfs_options: [\"-F\"]"), `FILE:5: classes[0].mkfs_options[0]: found "-F", expected ` + expectedMkfsExt4},
@@ -380,7 +380,7 @@ func TestFaultsOfFile(t *testing.T) {
 		{class("adopt: all"), `FILE:4: classes[0].adopt: found "all", expected any or known`},
 		{class("adopt: [known]"), `FILE:4: classes[0].adopt: found a list, expected any or known`},
 		{class("accept: []"), `FILE:4: classes[0].accept: found an empty list, expected at least 1 entry, each xfs or ext4`},
-		{class("accept: [ext4]"), `FILE:4: classes[0].accept: found no xfs, expected xfs in the list, because create names it`},
+		{class("accept: [ext4]"), `FILE:4: classes[0].accept: found no xfs, expected xfs in the list, because create has this value`},
 		{class("blank: none"), `FILE:4: classes[0].blank: found "none", expected auto, full, sampled or unsigned`},
 
 		{class("grow: yes"), `FILE:4: classes[0].grow: found "yes", expected true or false`},
@@ -434,8 +434,8 @@ func TestOptions(t *testing.T) {
 	const (
 		forSystemd  = "an option of the filesystem, not an option for systemd or mount(8)"
 		forOthers   = "no option that lets users other than root mount and unmount"
-		when        = "no option about when to mount: hotmount decides this"
-		act         = "no option that makes mount(8) do anything but mount the disk"
+		when        = "no option that sets the time of the mount: hotmount decides when to mount"
+		act         = "no option that makes mount(8) do something other than mount the disk"
 		propagation = "no option for propagation: the mount of the class directory sets the propagation"
 		helper      = "no option that makes a helper unmount the disk"
 		device      = "no option that adds another device"
@@ -583,7 +583,7 @@ func TestRootAlone(t *testing.T) {
 		{info{mode: 0o664, sys: &syscall.Stat_t{}}, "the file's mode is 0664, expected a file that only root can write (0644)"},
 		{info{mode: 0o602, sys: &syscall.Stat_t{}}, "the file's mode is 0602, expected a file that only root can write (0644)"},
 		{info{mode: 0o600, sys: &syscall.Stat_t{Uid: 1000}}, "the file belongs to user 1000, expected root"},
-		{info{mode: 0o600}, "cannot tell the file's owner, expected root"},
+		{info{mode: 0o600}, "cannot find out who owns the file, expected root"},
 	} {
 		got := ""
 		if err := rootAlone(tt.info); err != nil {

@@ -150,7 +150,7 @@ func rootAlone(info fs.FileInfo) error {
 	}
 	switch {
 	case !ok:
-		return errors.New("cannot tell the file's owner, expected root")
+		return errors.New("cannot find out who owns the file, expected root")
 	case st.Uid != 0:
 		return fmt.Errorf("the file belongs to user %d, expected root", st.Uid)
 	case info.Mode().Perm()&0o022 != 0:

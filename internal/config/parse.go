@@ -157,7 +157,7 @@ func (p *parser) addClasses(n *yaml.Node) {
 		}
 		name := c.values["name"]
 		if same := named(own, name); same >= 0 {
-			p.add(c.from["name"], "found %s, which is the name of %s (line %d), expected a name that nothing else has", quote(name.(string)), own[same].at.key, own[same].at.line)
+			p.add(c.from["name"], "found %s, which is already the name of %s (line %d), expected a name that is not used yet", quote(name.(string)), own[same].at.key, own[same].at.line)
 		}
 		own = append(own, c)
 		if same := named(p.classes[:before], name); same >= 0 {
@@ -261,7 +261,7 @@ func (p *parser) mapping(n *yaml.Node, key string, known []string) map[string]*y
 		case k.ShortTag() == "!!merge":
 			p.addAt(k, full, "found a merge key, expected every key to be written out")
 		case twice:
-			p.addAt(k, full, "found a second time, expected once: the first is in line %d", first.Line)
+			p.addAt(k, full, "found this key a second time, expected the key once: its first place is line %d", first.Line)
 		case !slices.Contains(known, k.Value):
 			p.addAt(k, full, "unknown key, %s", suggest(k.Value, known))
 		default:

@@ -127,7 +127,7 @@ func TestFaultsOfSelectors(t *testing.T) {
 		"exclude: [{transport: [virtio], names: ['*'], wwn: [x]}]":                                   `FILE:1: exclude[0].wwn: found "x", expected none: virtio disks have no wwn`,
 		"exclude: [{names: [dm-]}]":                                                                  `FILE:1: exclude[0].names[0]: found "dm-", ` + diskWords,
 		"exclude: [{nane: x}]":                                                                       `FILE:1: exclude[0].nane: unknown key, did you mean "names"?`,
-		"classes:\n- {name: a, directory: /a, serial: [x]}\n- {name: b, directory: /b, serial: [x]}": "FILE:3: classes[1]: found the same selectors as in classes[0] (line 2), which gets all these disks, expected other selectors",
+		"classes:\n- {name: a, directory: /a, serial: [x]}\n- {name: b, directory: /b, serial: [x]}": "FILE:3: classes[1]: found the same selectors as in classes[0] (line 2), which comes first and gets all these disks, expected other selectors",
 	} {
 		src := source(t, file, nil)
 		_, err := Load(src)

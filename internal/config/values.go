@@ -157,9 +157,9 @@ func refusal(name string) string {
 	case "user", "users", "owner", "group":
 		return "no option that lets users other than root mount and unmount"
 	case "auto", "noauto", "_netdev":
-		return "no option about when to mount: hotmount decides this"
+		return "no option that sets the time of the mount: hotmount decides when to mount"
 	case "remount", "bind", "rbind", "move", "loop", "offset", "sizelimit", "encryption":
-		return "no option that makes mount(8) do anything but mount the disk"
+		return "no option that makes mount(8) do something other than mount the disk"
 	case "shared", "rshared", "slave", "rslave", "private", "rprivate", "unbindable", "runbindable":
 		return "no option for propagation: the mount of the class directory sets the propagation"
 	case "helper", "uhelper":

@@ -56,16 +56,16 @@ type Handler func(ctx context.Context, r Request) (string, error)
 // Serve listens at the path and answers requests until ctx ends.
 func Serve(ctx context.Context, path string, handle Handler) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("cannot listen for the command line: %w", err)
+		return fmt.Errorf("cannot open the socket for hotmount's commands: %w", err)
 	}
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
-		return fmt.Errorf("cannot listen for the command line: %w", err)
+		return fmt.Errorf("cannot open the socket for hotmount's commands: %w", err)
 	}
 	// The umask of the service already gives only root access to the socket. The daemon also checks the uid of the
 	// process at the other end.
 	if err := os.Chmod(path, 0o600); err != nil {
-		return errors.Join(fmt.Errorf("cannot listen for the command line: %w", err), l.Close())
+		return errors.Join(fmt.Errorf("cannot open the socket for hotmount's commands: %w", err), l.Close())
 	}
 	var conns sync.WaitGroup
 	defer conns.Wait()
@@ -77,7 +77,7 @@ func Serve(ctx context.Context, path string, handle Handler) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("cannot listen for the command line: %w", err)
+			return fmt.Errorf("cannot open the socket for hotmount's commands: %w", err)
 		}
 		conns.Go(func() { serve(ctx, c, handle) })
 	}

@@ -116,7 +116,7 @@ func (d Daemon) connect() (*parts, error) {
 	// The watch may fail because the user has no free inotify instance (fs.inotify.max_user_instances).
 	p.nodes, err = uevent.WatchNodes("/dev", func(name string) bool { return mayBeDisk(name, p.loops.Load()) })
 	if err != nil {
-		d.Log.Problem(fmt.Errorf("%w; if you move a disk to another slot at once, hotmount may hold the disk; to let hotmount use the disk: hotmount accept DISK", err))
+		d.Log.Problem(fmt.Errorf("%w; if you detach a disk and immediately attach the disk at another slot, hotmount may hold the disk; to let hotmount use the disk: hotmount accept DISK", err))
 	}
 	p.host.CameAfter = p.nodes.CameAfter
 	p.node = node{p.host, d.Log, p.observer.metrics, &p.partitions, &p.loops, new(atomic.Value)}

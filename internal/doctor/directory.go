@@ -58,7 +58,7 @@ func (e *examiner) noDirectory(c *disk.Class) {
 	case len(hidden) > 0:
 		f.Paths = hidden
 		e.find(f, Problem, Covered, advice("hidden-directory", "dir", c.Directory),
-			"%s does not exist on the host, although something is mounted at %s: a mount on a directory above hides it", c.Directory, summarizePaths(hidden))
+			"%s does not exist on the host, although something is mounted at %s, because a mount on a parent directory hides that mount", c.Directory, summarizePaths(hidden))
 	default:
 		e.find(f, Note, NoDirectory, advice("make-directory", "dir", c.Directory), "%s does not exist on the host", c.Directory)
 	}

@@ -419,7 +419,7 @@ func TestVolumeFinding(t *testing.T) {
 	if f.Data != "" || f.Reach != "/proc/900/root/da ta" {
 		t.Errorf("data %q, reach %q", f.Data, f.Reach)
 	}
-	if want := "pod prod/db-0 (" + uid + "), container postgres: the data is on the system disk, in " + a + " of ext4 /dev/vda1 (254:1); that directory was removed: the data is gone when the directory's last user ends"; f.What != want {
+	if want := "pod prod/db-0 (" + uid + "), container postgres: the data is on the system disk, in " + a + " of ext4 /dev/vda1 (254:1); that directory was removed, and the data is lost when the last process that uses the directory ends"; f.What != want {
 		t.Errorf("got  %s\nwant %s", f.What, want)
 	}
 	if want := []string{"mkdir -p /root/rescued && mkdir /root/rescued/" + uid + "-" + path.Base(a) + " && cp -a '/proc/900/root/da ta'/. /root/rescued/" + uid + "-" + path.Base(a) + "/", "# when the copy is complete and kubelet sees the right disks: kubectl -n prod delete pod db-0"}; !slices.Equal(f.Do, want) {

@@ -32,7 +32,7 @@ func (src Source) services(ctx context.Context, s *Snapshot) {
 				continue
 			}
 			if err := src.service(ctx, &p.Service); err != nil {
-				s.blind("cannot see the settings of %s: %v", disk.Visible(p.Service.name()), err)
+				s.blind("cannot read systemd's settings of %s: %v", disk.Visible(p.Service.name()), err)
 			}
 		}
 	}

@@ -52,7 +52,7 @@ func (src Source) system(s *Snapshot, fault string) {
 	for i := range s.Host.Mounts {
 		if m := &s.Host.Mounts[i]; m.Type == "nsfs" && strings.HasPrefix(m.Root, "mnt:[") && !seen[m.Root] {
 			s.Found.Add(Finding{Paths: []string{m.Path}}, Note, NotSeen, advice("pinned", "path", m.Path),
-				"no process is in the mount namespace %s: its mounts cannot be seen", disk.Visible(m.Path))
+				"no process is in the mount namespace %s, so hotmount cannot see the mounts of that namespace", disk.Visible(m.Path))
 		}
 	}
 }
@@ -107,7 +107,7 @@ func (src Source) udevRules(s *Snapshot) error {
 					file := path.Join(dir, disk.Visible(name))
 					rule := fmt.Sprintf("%s:%d", file, i+1)
 					s.Found.Add(Finding{Paths: []string{rule}}, Warning, UdevRule, advice("udev-rule", "file", file),
-						"the udev rule %s runs systemd-mount: it may mount the same disks, even disks that hotmount refuses", rule)
+						"the udev rule %s runs systemd-mount, which may mount the same disks, even disks that hotmount refuses", rule)
 				}
 			}
 		}

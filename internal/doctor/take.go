@@ -92,7 +92,7 @@ func (src Source) kubelets(ctx context.Context, s *Snapshot) {
 			p := &v.Processes[i]
 			var left []string
 			if p.Roots, left = rootDirectories(p, v.Mounts); len(left) > 0 {
-				s.blind("%s has %d root directories that were not looked at, because they are too many or have odd names: %s", describeProcess(p), len(left), summarizePaths(left))
+				s.blind("hotmount could not look at %[2]d root directories of %[1]s, because there are too many or their names are odd: %[3]s", describeProcess(p), len(left), summarizePaths(left))
 			}
 			s.roots = append(s.roots, p.Roots...)
 		}

@@ -256,7 +256,7 @@ func (e *examiner) volume(g group, hits []hit) {
 		what = fmt.Sprintf("the data is in %s, %s", where, best.why)
 	}
 	if deleted {
-		what += "; that directory was removed: the data is gone when the directory's last user ends"
+		what += "; that directory was removed, and the data is lost when the last process that uses the directory ends"
 	} else {
 		f.Data = e.hostPath(point{best.mount.Dev, best.mount.Root})
 	}
@@ -332,15 +332,15 @@ func (e *examiner) staleCopy(hits []hit) {
 		}
 		holders, do = append(holders, holder), append(do, line...)
 	}
-	why := "whose own mount on the host is gone"
+	why := "its own mount on the host is gone"
 	m := hits[0].mount
 	if e.s.Gone[m.Dev] {
-		why = "whose disk is gone"
+		why = "its disk is gone"
 	}
 	more := ""
 	if len(holders) > 3 {
 		more = fmt.Sprintf(" and %d more", len(holders)-3)
 		holders, do = holders[:3], do[:3]
 	}
-	e.find(f, Warning, StaleCopy, do, "a mount of %s, %s, is still held by %s%s", describe(m, m.Root), why, strings.Join(holders, ", "), more)
+	e.find(f, Warning, StaleCopy, do, "a mount of %s (%s) is still held by %s%s", describe(m, m.Root), why, strings.Join(holders, ", "), more)
 }

@@ -37,7 +37,7 @@ func (e *examiner) judgeViewers(c *disk.Class, host place, disks map[string]plac
 	}
 	if count[Provisioner] > 0 && have == 0 {
 		e.find(Finding{Class: c.Name, Paths: []string{c.Directory}}, Warning, NoDirectory, remedy(&Process{Role: Provisioner}, c.Directory),
-			"no provisioner on this node has %s: nothing makes volumes of the disks there", c.Directory)
+			"no provisioner on this node has the directory %s, so the disks there do not become volumes", c.Directory)
 	}
 }
 
@@ -87,7 +87,7 @@ func describeProcess(p *Process) string {
 func consequence(r Role) string {
 	switch r {
 	case Provisioner:
-		return "the provisioner makes no volumes of new disks, and keeps removed disks in use"
+		return "the provisioner makes no volumes of new disks, and still uses disks that were removed"
 	case Agent:
 		return "hotmount mounts nothing there"
 	}

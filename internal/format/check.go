@@ -43,7 +43,7 @@ func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uin
 		if n == 0 {
 			return nil
 		}
-		counts = fmt.Sprintf("since the disk was first read, the kernel has counted %d written bytes; mkfs.xfs wrote %d of them, not counting its log of %d bytes", counted, wrote, log)
+		counts = fmt.Sprintf("since the first read of the disk, the kernel has counted %d written bytes; mkfs.xfs wrote %d of these bytes, and its log of %d bytes in addition", counted, wrote, log)
 		if !zeros {
 			return fmt.Errorf("%w: %s; hotmount cannot tell whether any of these writes are somebody else's, because the disk was not all zeros before", ErrWritten, counts)
 		}
@@ -136,7 +136,7 @@ func (s *Session) isSame(f *os.File) error {
 		return err
 	}
 	if got != want {
-		return fmt.Errorf("this is another disk, or the disk has another size: device number %s, disk sequence number %d, %d bytes instead of %s, %d, %d",
+		return fmt.Errorf("this is another disk, or the disk has another size: found device number %s, disk sequence number %d and %d bytes, expected %s, %d and %d bytes",
 			got.dev, got.seq, got.size, want.dev, want.seq, want.size)
 	}
 	dev, err := s.sys.node(s.disk.Node())
@@ -144,7 +144,7 @@ func (s *Session) isSame(f *os.File) error {
 		return err
 	}
 	if dev != want.dev {
-		return fmt.Errorf("%s is device number %s now, not %s", s.disk.Node(), dev, want.dev)
+		return fmt.Errorf("%s is device number %s now, but was device number %s", s.disk.Node(), dev, want.dev)
 	}
 	return nil
 }

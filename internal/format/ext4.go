@@ -159,7 +159,7 @@ func (s *Session) setRootMode(ctx context.Context, i *disk.Intent, allowed func(
 	}
 	current, used, err := probe.Ext4Root(s.keep, i.UUID)
 	if err == nil && used {
-		s.deps.Log(fmt.Sprintf("the root directory of %s keeps its mode: the filesystem was mounted", i.UUID))
+		s.deps.Log(fmt.Sprintf("the root directory of %s keeps its mode, because the filesystem was already mounted", i.UUID))
 	}
 	if err != nil || used || current == mode {
 		return err

@@ -1053,7 +1053,7 @@ func TestMadeByToken(t *testing.T) {
 	}{
 		"no partitions":     {nil, errors.New("no"), nil, "", 0},
 		"partitions":        {[]string{"vdb1"}, nil, nil, "", 1},
-		"partitions in use": {[]string{"vdb1"}, unix.EBUSY, nil, "the filesystem is made, but the kernel still has the old partitions: device or resource busy; to make the kernel forget them: blockdev --rereadpt /dev/vdb", 1},
+		"partitions in use": {[]string{"vdb1"}, unix.EBUSY, nil, "the filesystem is made, but the kernel still has the disk's old partitions: device or resource busy; to make the kernel forget these partitions: blockdev --rereadpt /dev/vdb", 1},
 		"the tools fail":    {nil, nil, func(w *world) { w.On(wipefsLine, runtest.Print("", 1)) }, "the filesystem is made, but hotmount cannot check whether other signatures are left on the disk", 0},
 		"something else is left": {nil, nil, func(w *world) {
 			w.On(wipefsLine, runtest.Print(`{"signatures": [{"device": "vdb", "offset": "0x40000", "type": "zfs_member", "uuid": null, "label": null}]}`, 0))
@@ -1244,7 +1244,7 @@ func TestWrittenDuringMkfs(t *testing.T) {
 					}
 					want := ""
 					if differ && p.nowhere != "" {
-						want = fmt.Sprintf("counted %d written bytes; mkfs.xfs wrote %d of them, not counting its log of %d bytes%s", 65<<12+64<<20+tc.counted, 65<<12, 64<<20, p.nowhere)
+						want = fmt.Sprintf("counted %d written bytes; mkfs.xfs wrote %d of these bytes, and its log of %d bytes in addition%s", 65<<12+64<<20+tc.counted, 65<<12, 64<<20, p.nowhere)
 					}
 					if at != 0 && p.asks && (p.nowhere == "" || tc.at != unread) {
 						want = fmt.Sprintf("byte %d was written: 7468656972730000", at)

@@ -115,7 +115,7 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	// The filesystem is whole. A leftover intent must not prevent the use of the filesystem, because the intent costs
 	// only a look at the disk at every start.
 	if err := s.deps.Intents.End(o.Intent.UUID, nil); err != nil {
-		s.deps.Log(fmt.Sprintf("the intent for %s %s remains", title(&o), o.Intent.UUID), err.Error())
+		s.deps.Log(fmt.Sprintf("cannot remove the record of the finished format of %s %s", title(&o), o.Intent.UUID), err.Error())
 	}
 	if o.Token != "" {
 		return s.checkNothingElse(ctx, o.Intent.Type())
@@ -248,7 +248,7 @@ func (s *Session) confirm(ctx context.Context, o *MakeOptions, wrote uint64) err
 func (s *Session) checkNothingElse(ctx context.Context, kind string) error {
 	if len(s.disk.Partitions) > 0 {
 		if err := s.sys.rereadPartitions(s.keep); err != nil {
-			return fmt.Errorf("%w, but the kernel still has the old partitions: %w; to make the kernel forget them: blockdev --rereadpt %s", ErrMade, err, s.disk.Node())
+			return fmt.Errorf("%w, but the kernel still has the disk's old partitions: %w; to make the kernel forget these partitions: blockdev --rereadpt %s", ErrMade, err, s.disk.Node())
 		}
 	}
 	sigs, err := probe.Signatures(ctx, s.deps.Runner, s.disk.Node())
@@ -282,18 +282,18 @@ func (s *Session) checkPermitted(o MakeOptions) error {
 	case o.Token != "":
 		// On a disk that looks blank, a token is valid only if the disk was a block volume before.
 		if !s.proven.Proven || s.proven.Kind == disk.Blank && s.disk.Standing.Given == nil {
-			return fmt.Errorf("the disk has no proven content that the token may overwrite: the content is %q", s.proven.Kind)
+			return fmt.Errorf("the disk has no proven content that the token may overwrite: the content was found to be %q", s.proven.Kind)
 		}
 	case s.proven.Kind != want || !s.proven.Proven:
 		return fmt.Errorf("the disk was not proven %s: the content is %q", want, s.proven.Kind)
 	case o.RecoverHalfMade && s.disk.Standing.IntentDoubt:
-		return fmt.Errorf("the half-made filesystem %s may be another disk's", s.proven.UUID)
+		return fmt.Errorf("the half-made filesystem %s may belong to another disk", s.proven.UUID)
 	case o.RecoverHalfMade && s.proven.UUID != o.Intent.UUID:
-		return fmt.Errorf("the half-made filesystem on the disk is %s, not %s", s.proven.UUID, o.Intent.UUID)
+		return fmt.Errorf("expected the half-made filesystem %s, but the disk holds the half-made filesystem %s", o.Intent.UUID, s.proven.UUID)
 	case o.RecoverHalfMade && s.proven.Type != o.Intent.Type():
-		return fmt.Errorf("the half-made filesystem on the disk is %s, not %s", s.proven.Type, o.Intent.Type())
+		return fmt.Errorf("expected a half-made filesystem of the type %s, but the disk holds one of the type %s", o.Intent.Type(), s.proven.Type)
 	case o.RecoverHalfMade && o.Intent.Ext4 != nil && !sameExt4(o.Intent.Ext4, s.disk.Standing.Intent.Ext4):
-		return errors.New("the half-made ext4 filesystem on the disk was begun with other options")
+		return errors.New("mkfs.ext4 began the half-made filesystem on the disk with other options")
 	}
 	return nil
 }

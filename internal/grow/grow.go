@@ -251,7 +251,7 @@ func ext4(r io.ReaderAt) (disk.Geometry, error) {
 	}
 	block := uint64(1024) << shift
 	if blocks == 0 || blocks > (1<<63-1)/block {
-		return disk.Geometry{}, fmt.Errorf("the superblock names %d blocks of %d bytes", blocks, block)
+		return disk.Geometry{}, fmt.Errorf("the superblock states %d blocks of %d bytes", blocks, block)
 	}
 	return disk.Geometry{Size: blocks * block, Block: block}, nil
 }

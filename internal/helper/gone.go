@@ -23,7 +23,7 @@ import (
 func ParseID(s string) (id disk.ID, err error) {
 	f := strings.SplitN(s, ":", 4)
 	if len(f) < 4 || f[0] == "" || strings.Contains(f[0], "/") {
-		return id, fmt.Errorf("%q names no disk", disk.Visible(s))
+		return id, fmt.Errorf("%q does not describe a disk", disk.Visible(s))
 	}
 	id.Name = f[0]
 	if id.Seq, err = strconv.ParseUint(f[1], 10, 64); err != nil {

@@ -60,7 +60,7 @@ func (r *Release) Do(ctx context.Context, which string) error {
 	case err != nil && f.Fault == "":
 		return fmt.Errorf("cannot release %s: cannot write its data: %w", f.ID, err)
 	case err != nil: // after a fault, the kernel writes no more data, and a repair needs an unmounted filesystem
-		fmt.Fprintf(r.Out, "%s: %s: data that was not written yet is lost: %v\n", f.ID, f.Fault, err)
+		fmt.Fprintf(r.Out, "%s: %s: the data that was not yet written to the disk is lost: %v\n", f.ID, f.Fault, err)
 	}
 	if _, err := control.Ask(ctx, r.Socket, control.Request{Do: "release", Disk: f.Name, Seq: f.Seq}); err != nil {
 		return err
@@ -100,7 +100,7 @@ func (r *Release) saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error
 		}
 		words := mounts.Lines(users)
 		if words == "" {
-			words = "no user was found; another device, or a mount in a namespace without a process, may use the disk"
+			words = "no process was found that uses the disk; another device or a mount in a namespace without a process may use the disk"
 		}
 		if err != nil {
 			err = fmt.Errorf("NOT safe to detach: %s is still held: %w:\n  %s\nwhen nothing uses it any more, run again: hotmount release %s", f.ID, err, words, f.Name)
@@ -139,9 +139,9 @@ func (r *Release) currentFacts(f *disk.Facts) (disk.Facts, error) {
 func toDetach(f *disk.Facts) string {
 	switch {
 	case f.Whole != "":
-		return fmt.Sprintf("the disk is a partition of %s, which is safe to detach when hotmount status shows no other mounted partition of %[1]s", f.Whole)
+		return fmt.Sprintf("the disk is a partition of %s; %[1]s is safe to detach when hotmount status shows no other mounted partition of %[1]s", f.Whole)
 	case f.Transport == "dm":
-		return fmt.Sprintf("the disk is a volume on other disks (lsblk -s %s), which may have other volumes: before you detach one of these disks, lsblk must show no mount on that disk", f.Node())
+		return fmt.Sprintf("the disk is a volume on other disks, and these disks may have more volumes (lsblk -s %s); before you detach one of these disks, lsblk must show no mount on that disk", f.Node())
 	}
 	if f.Transport == "loop" {
 		return fmt.Sprintf("safe to detach: the file of the loop device is %s\nthen: losetup -d %s", disk.Visible(f.BackingFile), f.Node())

@@ -61,7 +61,7 @@ func TestReleaseWritesFirst(t *testing.T) {
 	nodetest.Write(t, h.Root, map[string]string{"proc/1/mountinfo": strings.ReplaceAll(string(table), where+" rw - xfs /dev/vdb rw", where+" rw - xfs /dev/vdb ro")})
 	var said strings.Builder
 	err = (&Release{Host: h, Socket: socket, Out: &said, Force: true, Sync: func(string) error { return broken }}).Do(t.Context(), "vdb")
-	if !errors.Is(err, control.ErrDown) || !strings.Contains(said.String(), "data that was not written yet is lost: input/output error") {
+	if !errors.Is(err, control.ErrDown) || !strings.Contains(said.String(), "the data that was not yet written to the disk is lost: input/output error") {
 		t.Errorf("given up by the kernel: %q, %v", said.String(), err)
 	}
 	nodetest.Write(t, h.Root, map[string]string{"proc/1/mountinfo": string(table)})
@@ -95,11 +95,11 @@ func TestToDetach(t *testing.T) {
 		"no serial": {disk.Facts{ID: vdc, Transport: "virtio", Size: 1 << 30},
 			"safe to detach: size 1 GiB\nthe host may have another name for the disk than vdc; to see the host's name, the TARGET: virsh dumpxml NODE, which has a <target> and an <address> for each disk\nthen: virsh detach-disk NODE TARGET --persistent"},
 		"partition": {disk.Facts{ID: disk.ID{Name: "vdc1", Seq: 9}, Whole: "vdc", Transport: "virtio", Serial: "S"},
-			"the disk is a partition of vdc, which is safe to detach when hotmount status shows no other mounted partition of vdc"},
+			"the disk is a partition of vdc; vdc is safe to detach when hotmount status shows no other mounted partition of vdc"},
 		"loop device": {disk.Facts{ID: disk.ID{Name: "loop7", Seq: 9}, Transport: "loop", BackingFile: "/srv/ci/a\x1b.img", Size: 1 << 30},
 			"safe to detach: the file of the loop device is /srv/ci/a\\x1b.img\nthen: losetup -d /dev/loop7"},
 		"volume": {disk.Facts{ID: disk.ID{Name: "dm-3", Seq: 9}, Transport: "dm", Size: 1 << 30},
-			"the disk is a volume on other disks (lsblk -s /dev/dm-3), which may have other volumes: before you detach one of these disks, lsblk must show no mount on that disk"},
+			"the disk is a volume on other disks, and these disks may have more volumes (lsblk -s /dev/dm-3); before you detach one of these disks, lsblk must show no mount on that disk"},
 	} {
 		if got := toDetach(&tt.f); got != tt.want {
 			t.Errorf("%s:\n%s\nwant\n%s", name, got, tt.want)

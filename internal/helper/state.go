@@ -134,7 +134,7 @@ func ResetState(ctx context.Context, h inventory.Host, socket string, w io.Write
 
 func resettable(ctx context.Context, h inventory.Host, socket string, load func() (*disk.Settings, error)) error {
 	if _, err := control.Ask(ctx, socket, control.Request{Do: "look"}); err == nil {
-		return errors.New("hotmount.service runs and would record the disks again; first: systemctl stop hotmount")
+		return errors.New("hotmount.service still runs, and would record the disks again; to stop the service first: systemctl stop hotmount")
 	} else if !errors.Is(err, control.ErrDown) {
 		return err
 	}

@@ -66,7 +66,7 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, 
 	case err != nil:
 		words = err.Error()
 	case len(users) == 0 && there:
-		words = "a user that cannot be found"
+		words = "something that hotmount cannot find"
 	case len(users) == 0:
 		return nil // the users have just ended their use
 	}

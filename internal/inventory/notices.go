@@ -155,7 +155,7 @@ func (h Host) describeStrays(dir string) ([]string, error) {
 		case !e.IsDir():
 			all = append(all, fmt.Sprintf("%s is %s that hotmount did not make: the provisioner reports it as an error", path, cmp.Or(kinds[e.Type()], "a device node")))
 		case !point(name):
-			all = append(all, fmt.Sprintf("%s is a directory that hotmount did not make, and nothing is mounted on it: the provisioner reports it as an error", path))
+			all = append(all, fmt.Sprintf("%s is a directory that hotmount did not make, and nothing is mounted there: the provisioner reports the directory as an error", path))
 		case full[name] != "":
 			all = append(all, fmt.Sprintf("%s holds files although nothing is mounted there (the first: %s): they are on the system disk, and hotmount mounts nothing over them; move them away (chattr -i %[1]s %[1]s/%[3]s first), then: %[4]s", path, disk.Visible(full[name]), disk.Marker, disk.RemoveCommands(path)))
 		}

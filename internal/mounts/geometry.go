@@ -70,5 +70,5 @@ func OpenMount(path string, dev disk.Dev) (*os.File, error) {
 type otherError struct{ found, want disk.Dev }
 
 func (e *otherError) Error() string {
-	return fmt.Sprintf("device %s is mounted there, not %s", e.found, e.want)
+	return fmt.Sprintf("expected the device %s there, but the device %s is mounted", e.want, e.found)
 }

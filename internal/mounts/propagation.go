@@ -42,7 +42,7 @@ func propagates(hosts, owns []Mount, dir string) error {
 func mountContaining(tree []Mount, dir string) (*Mount, error) {
 	at := At(tree, dir)
 	if at == nil {
-		return nil, errors.New("cannot read mount table: the table has no root")
+		return nil, errors.New("cannot read the mount table: the table has no root")
 	}
 	return at, nil
 }

@@ -113,7 +113,7 @@ func (t *oneTable) read(path string, keep bool) ([]Mount, error) {
 	defer t.mu.Unlock()
 	all, err := t.reread(path, keep)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read mount table: %w", err)
+		return nil, fmt.Errorf("cannot read the mount table: %w", err)
 	}
 	return all, nil
 }

@@ -17,7 +17,7 @@ import (
 // process, because they propagate.
 func Watch(ctx context.Context, changed func()) error {
 	if err := watch(ctx, changed, tablePath, ownTablePath); err != nil {
-		return fmt.Errorf("cannot watch mount table: %w", err)
+		return fmt.Errorf("cannot watch the mount table: %w", err)
 	}
 	return nil
 }

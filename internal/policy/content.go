@@ -17,7 +17,7 @@ var giving = []rule{{
 		return g != nil && !g.Same(in.f) && !in.f.Standing.Lifted(disk.ReasonOtherBlock, "")
 	},
 	condition: "no other disk was given out under this name",
-	means:     "the disk has the serial of a block volume that was given out, but may be another disk",
+	means:     "a disk with this serial was given out as a block volume, but this may be a different disk",
 	why:       otherBlockWhy,
 	remedy: func(w *wording) string {
 		return "if this is the disk of the block volume, or nobody needs that volume: hotmount accept " + w.f.Name
@@ -25,10 +25,10 @@ var giving = []rule{{
 }, {
 	reason: disk.ReasonOtherClass, action: disk.Hold, situations: raw, lift: byAccept, kind: HoldData,
 	when:      func(in input) bool { return formerClass(in.f.Standing.Given.Place(), in.s, in.class) != nil },
-	condition: "the disk is not a volume of another class", means: "the disk was a volume of another class, and this class would show its data under another name",
+	condition: "the disk is not a volume of another class", means: "the disk was a volume of another class, and this class would show the disk's data at another path",
 	why: otherClassWhy,
 	remedy: func(w *wording) string {
-		return say("if nobody needs the old volume: hotmount accept %s; otherwise correct the selectors (hotmount explain %[1]s)", w.f.Name)
+		return say("if nobody needs the old volume: hotmount accept %s; otherwise correct the selectors of the classes (hotmount explain %[1]s)", w.f.Name)
 	},
 }, {
 	reason: disk.ReasonContent, action: disk.Hold, situations: raw, lift: byAccept, givesUp: true, kind: HoldData,
@@ -69,7 +69,7 @@ var unfinished = []rule{{
 	means: "an earlier format of the disk did not finish",
 	why: func(w *wording) string {
 		if w.f.Standing.IntentBySlot {
-			return "an earlier format of the disk, or of a disk that was in its slot, did not finish"
+			return "an earlier format of the disk, or of another disk in the same slot, did not finish"
 		}
 		return w.rule.means
 	},
@@ -94,7 +94,7 @@ var mountable = []rule{{
 	// The filesystem that the operator ordered to overwrite is still on the disk, perhaps only in part.
 	reason: disk.ReasonOverwrite, action: disk.Hold, situations: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldData,
 	when:  func(in input) bool { return replaced(in, true) && !in.accepted(disk.ReasonOverwrite) },
-	means: "an operator began to format the disk and the format did not finish; the filesystem that the disk held is still there and may be damaged",
+	means: "an operator's format of the disk did not finish; the old filesystem is still on the disk and may be damaged",
 	why:   overwriteWhy,
 	remedy: func(w *wording) string {
 		return say("to use the disk as it is: hotmount accept %s; ", w.f.Name) + wipe(w)
@@ -103,7 +103,7 @@ var mountable = []rule{{
 	// The disk was blank when this node began to format it, but the filesystem on the disk is not from this node.
 	reason: disk.ReasonShared, action: disk.Hold, situations: filesystem, names: theFilesystem, lift: byAccept, kind: HoldUser,
 	when:  func(in input) bool { return replaced(in, false) && !in.accepted(disk.ReasonShared) },
-	means: "the disk was blank, and now holds a filesystem that this node did not make: another machine may use the disk, or have used it",
+	means: "the disk was blank, and now holds a filesystem that this node did not make; perhaps another machine uses or used the disk",
 	why:   sharedWhy,
 	remedy: func(w *wording) string {
 		return "make sure that no other machine uses the disk, then: hotmount accept " + w.f.Name
@@ -121,7 +121,7 @@ var mountable = []rule{{
 }, {
 	reason: disk.ReasonDisturbed, action: disk.Hold, situations: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldUser,
 	when:  func(in input) bool { return made(in) && wasDisturbed(in.f) },
-	means: "somebody else used the disk, or may have used it, while this node formatted it; the filesystem may be damaged",
+	means: "somebody else may have used the disk while this node formatted the disk; the filesystem may be damaged",
 	why:   disturbedWhy,
 	remedy: func(w *wording) string {
 		if w.c.Kind != disk.Filesystem {
@@ -138,7 +138,7 @@ var mountable = []rule{{
 	means: "the disk's class does not accept the type of its filesystem",
 	found: func(w *wording) string { return visible(w.c.Type) },
 	remedy: func(w *wording) string {
-		return say("add %s to the class's accept, or detach the disk", visible(w.c.Type))
+		return say("add %s to the list accept of the class, or detach the disk", visible(w.c.Type))
 	},
 }, {
 	// A filesystem on a disk that was given out was made by the user of the block volume.
@@ -156,7 +156,7 @@ var mountable = []rule{{
 	reason: disk.ReasonTwin, action: disk.Refuse, situations: filesystem, names: theFilesystem, lift: byAccept | byToken, peers: withUUID,
 	recorded: func(f *disk.Facts) bool { return f.Standing.Twin },
 	when:     func(in input) bool { return isTwin(in.f) },
-	means:    "another disk has, or had, the same UUID: volumes of that UUID would show this disk's data",
+	means:    "another disk has or had the same filesystem UUID, so the volume of that UUID would show this disk's data",
 	why:      twinWhy,
 	remedy:   twinRemedy,
 }, {
@@ -191,7 +191,7 @@ var mountable = []rule{{
 var unknown = []rule{{
 	reason: disk.ReasonHalfMade, action: disk.Refuse, situations: other, lift: byToken,
 	when:   func(in input) bool { return in.c.Kind == disk.HalfMade },
-	means:  "a format of the disk did not finish, and this node has no record of having begun it",
+	means:  "a format of the disk did not finish, and this node has no record of that format",
 	why:    halfMadeWhy,
 	remedy: wipe,
 }, {

@@ -145,7 +145,7 @@ func Consider(f *disk.Facts, s *disk.Settings) (classes []Considered, exclusions
 // hasIt returns the verdict on the class to which the disk belongs.
 func hasIt(one *Considered) string {
 	if !one.Selected {
-		return "does not select the disk, but keeps the disk while it is mounted or given out in this class"
+		return "does not select the disk, but keeps the disk as long as the disk is mounted or given out in this class"
 	}
 	return "has it"
 }
@@ -169,7 +169,7 @@ func passedOver(of subject, c *disk.Class, isGivenOut bool) string {
 	case !nameMayMatch(of.name, &c.Selectors):
 		return "may not select this kind of device: no pattern in names begins with the letters of the disk's name"
 	case unbacked(of, &c.Selectors) != "":
-		return "may not select it: " + unbacked(of, &c.Selectors)
+		return "may not select the disk: " + unbacked(of, &c.Selectors)
 	}
-	return "does not select it"
+	return "does not select the disk"
 }

@@ -118,12 +118,12 @@ func TestConsider(t *testing.T) {
 // all match.
 func TestConsiderLoopDevices(t *testing.T) {
 	for want, f := range map[string]disk.Facts{
-		"has it":                                 {BackingFile: "/srv/ci/a.img"},
-		"does not select it":                     {BackingFile: "/srv/a/b/c.img"},
-		"may not select it: its file is deleted": {BackingFile: "/srv/ci/a.img (deleted)"},
-		"may not select it: its file is a block device, or is below /dev":     {BackingFile: "/srv/ci/a.img", BackingDevice: true},
-		"may not select it: its file lies below a kubelet's root directory":   {BackingFile: "/srv/kubelet/a.img"},
-		"may not select it: loop devices are selected only with backing_file": {Model: "no pattern"},
+		"has it":                   {BackingFile: "/srv/ci/a.img"},
+		"does not select the disk": {BackingFile: "/srv/a/b/c.img"},
+		"may not select the disk: its file is deleted":                              {BackingFile: "/srv/ci/a.img (deleted)"},
+		"may not select the disk: its file is a block device, or is below /dev":     {BackingFile: "/srv/ci/a.img", BackingDevice: true},
+		"may not select the disk: its file lies below a kubelet's root directory":   {BackingFile: "/srv/kubelet/a.img"},
+		"may not select the disk: loop devices are selected only with backing_file": {Model: "no pattern"},
 	} {
 		s := settings()
 		s.Classes[0].Selectors = disk.Selectors{Names: []string{"loop*"}, BackingFile: []string{"/srv/*/*"}}
@@ -150,7 +150,7 @@ func TestConsiderPartitions(t *testing.T) {
 		"partition, disk's class last":  {part, after, []string{"has it", "would select its disk vdb, but default comes first"}},
 		"disk, its class first":         {parted, before, []string{"has it", "would select its partitions, but hdd comes first"}},
 		"disk, its class last":          {parted, after, []string{"has its partitions", "would select it, but default comes first"}},
-		"disk without partitions":       {func(*disk.Facts) {}, after, []string{"does not select it", "has it"}},
+		"disk without partitions":       {func(*disk.Facts) {}, after, []string{"does not select the disk", "has it"}},
 	} {
 		f, s := blankDisk(), settings()
 		c.facts(f)

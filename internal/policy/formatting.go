@@ -24,19 +24,19 @@ var formattable = []rule{{
 }, {
 	reason: disk.ReasonNoCreate, action: disk.Refuse, situations: blank, lift: byToken,
 	when:      func(in input) bool { return !creates(in.class, in.c) },
-	condition: "the disk's class makes filesystems on blank disks", means: "no filesystem is known on the disk, and its class does not create one",
+	condition: "the disk's class makes filesystems on blank disks", means: "no filesystem was found on the disk, and the disk's class makes no filesystems",
 	found: func(w *wording) string { return "create: " + w.class.Create },
 	why: func(w *wording) string {
 		if w.c.Kind == disk.HalfMade {
-			return say("this node's format of the disk with %s did not finish, and class %s no longer creates that type", visible(w.c.Type), w.d.Class)
+			return say("this node's format of the disk with %s did not finish, and class %s no longer makes filesystems of that type", visible(w.c.Type), w.d.Class)
 		}
-		return say("no filesystem is known on the disk, and class %s creates none", w.d.Class)
+		return say("no filesystem was found on the disk, and class %s makes no filesystems", w.d.Class)
 	},
 	remedy: func(w *wording) string {
 		if w.c.Kind != disk.HalfMade {
 			return ""
 		}
-		return say("to have the format finished: create: %s in the class; or ", visible(w.c.Type)) + wipe(w)
+		return say("to have the format finished, set create: %s in the class; or ", visible(w.c.Type)) + wipe(w)
 	},
 }, {
 	reason: disk.ReasonFormatFailed, action: disk.Refuse, situations: blank, lift: byRetry | withToken,
@@ -89,7 +89,7 @@ var formattable = []rule{{
 	when: func(in input) bool {
 		return in.f.Standing.Present != nil && in.f.Standing.Given == nil && !in.s.FormatPresent && !in.f.Standing.Lifted(disk.ReasonPresent, "")
 	},
-	condition: "the disk was attached after hotmount was installed", means: "nothing is known on the disk, and it was attached before hotmount was installed",
+	condition: "the disk was attached after hotmount was installed", means: "no known content was found on the disk, but the disk was attached before hotmount was installed",
 	found:  func(w *wording) string { return possiblySameDisk(w.f.Standing.Present) },
 	remedy: func(w *wording) string { return "to let hotmount use the disk: hotmount accept " + w.f.Name },
 }, {
@@ -97,7 +97,7 @@ var formattable = []rule{{
 	when: func(in input) bool {
 		return in.f.Standing.Arrived != nil && in.f.Standing.Given == nil && !in.s.FormatPresent && !in.f.Standing.Lifted(disk.ReasonNewMachine, "")
 	},
-	condition: "the disk was attached after the first start under this machine-id", means: "nothing is known on the disk, and it was attached when hotmount first started under another machine-id",
+	condition: "the disk was attached after hotmount first started with this machine-id", means: "no known content was found on the disk, and it was attached when hotmount first started under another machine-id",
 	found: func(w *wording) string { return possiblySameDisk(w.f.Standing.Arrived) },
 	remedy: func(w *wording) string {
 		return say("to let hotmount use the disk: hotmount accept %s; for all such disks, if this is the same worker as before: hotmount state keep", w.f.Name)
@@ -136,7 +136,7 @@ var formattable = []rule{{
 		return in.f.Moved == nil && missing(in, in.f.Standing.FormerSlot, disk.ReasonFormerSlot)
 	},
 	names:     func(in input) (string, string) { return in.f.Standing.FormerSlot.UUID, "" },
-	condition: "no missing data was in the disk's slot at the last boot", means: "the disk looks blank, but data that was in its slot at the last boot is missing",
+	condition: "no data is missing that was in the disk's slot at the last boot", means: "the disk looks blank, but data that was in its slot at the last boot is missing",
 	found:  inItsSlot,
 	remedy: giveUp,
 }, {
@@ -145,7 +145,7 @@ var formattable = []rule{{
 	when:      func(in input) bool { return braked(in) && !in.f.Standing.Lifted(disk.ReasonBrake, "") },
 	condition: "fewer disks than format_limit were formatted within format_period",
 	found: func(w *wording) string {
-		return say("at most %d within %s, now %d", w.s.FormatLimit, w.s.FormatPeriod, recent(w.f, w.s))
+		return say("at most %d formats within %s are allowed, and %d were counted", w.s.FormatLimit, w.s.FormatPeriod, recent(w.f, w.s))
 	},
 	means: "the limit of formatted disks was reached (format_limit)",
 	remedy: func(w *wording) string {
@@ -158,7 +158,7 @@ var formattable = []rule{{
 }, {
 	reason: disk.ReasonUnread, action: disk.Prove, situations: blank,
 	when:  func(in input) bool { return !in.c.Proven || in.c.Kind == disk.Unread },
-	means: "nothing is known on the disk, and hotmount must first prove it blank",
+	means: "no known content was found on the disk, but hotmount must first prove that the disk is blank",
 }, {
 	// The disk is read first, because the image of a larger disk may have been attached as a small raw disk.
 	reason: disk.ReasonTooSmall, action: disk.Refuse, situations: blank,

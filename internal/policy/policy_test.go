@@ -1070,7 +1070,7 @@ func TestWordsOfPresent(t *testing.T) {
 func TestWordsOfLoopDevice(t *testing.T) {
 	f := blankDisk()
 	f.Transport, f.Serial = "loop", ""
-	if why, next := Words(f, proven(disk.Unread), settings(), disk.Decision{Action: disk.Refuse, Reason: disk.ReasonNoSerial}); !strings.Contains(why, "a loop device has none") || strings.Contains(next, "virsh") {
+	if why, next := Words(f, proven(disk.Unread), settings(), disk.Decision{Action: disk.Refuse, Reason: disk.ReasonNoSerial}); !strings.Contains(why, "a loop device has no serial") || strings.Contains(next, "virsh") {
 		t.Errorf("%q, %q", why, next)
 	}
 }
@@ -1107,8 +1107,8 @@ func TestWordsOfAnUnfinishedFormat(t *testing.T) {
 		"another's":                                {"S1", &disk.Intent{UUID: otherUUID}, foreign, "the disk was blank, and now holds xfs"},
 		"another's, known by its slot":             {"", &disk.Intent{UUID: otherUUID}, foreign, "the disk, or a disk that was in its slot, was blank, and now holds xfs"},
 		"unknown, the slot's was overwritten":      {"", &disk.Intent{UUID: otherUUID, Over: true}, proven(disk.Unknown), "an operator began to format the disk, or a disk of 0 B (no serial, at an unknown slot), and the format did not finish"},
-		"a filesystem, the slot's was overwritten": {"", &disk.Intent{UUID: otherUUID, Over: true}, foreign, "an operator began to format the disk, or a disk of 0 B (no serial, at an unknown slot), and the format did not finish; if the format was of this disk, the xfs"},
-		"a filesystem, overwritten":                {"S1", &disk.Intent{UUID: otherUUID, Over: true}, foreign, "an operator began to format the disk and the format did not finish; the xfs"},
+		"a filesystem, the slot's was overwritten": {"", &disk.Intent{UUID: otherUUID, Over: true}, foreign, "an operator's format of the disk, or a disk of 0 B (no serial, at an unknown slot), did not finish; if this disk was formatted, the filesystem xfs"},
+		"a filesystem, overwritten":                {"S1", &disk.Intent{UUID: otherUUID, Over: true}, foreign, "an operator's format of the disk did not finish; the old filesystem xfs"},
 		"half-made, the slot's":                    {"", &disk.Intent{UUID: otherUUID}, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, "mkfs.xfs did not finish on the disk, and this node has no record of having begun the unfinished filesystem"},
 		"disturbed, the slot's":                    {"", &disk.Intent{UUID: otherUUID, Doubt: "x"}, proven(disk.Blank), "this node made xfs " + otherUUID + " on the disk, or a disk that was in its slot; somebody else"},
 	} {
@@ -1128,7 +1128,7 @@ func TestWordsOfAnUnfinishedFormat(t *testing.T) {
 	}
 	f.Standing.Verdict = nil
 	unread := &disk.Content{Kind: disk.Unread}
-	if why, _ := Words(f, unread, s, Decide(f, unread, s)); why != "an earlier format of the disk, or of a disk that was in its slot, did not finish" {
+	if why, _ := Words(f, unread, s, Decide(f, unread, s)); why != "an earlier format of the disk, or of another disk in the same slot, did not finish" {
 		t.Errorf("to be proven: %q", why)
 	}
 }
@@ -1227,7 +1227,7 @@ func TestWordsOfTwoPaths(t *testing.T) {
 	f, s := blankDisk(), settings()
 	wwn(11, otherUUID)(f)
 	why, next := Words(f, proven(disk.Blank), s, Decide(f, proven(disk.Blank), s))
-	if !strings.Contains(why, "another disk has the same WWN naa.1: sda (disk sequence number 11); this disk is vdb") || !strings.HasSuffix(why, "; the other disk holds "+otherUUID+"; the two may be paths to one disk") ||
+	if !strings.Contains(why, "another disk has the same WWN naa.1: sda (disk sequence number 11); this disk is vdb") || !strings.HasSuffix(why, "; the other disk holds "+otherUUID+"; both may be paths to one disk") ||
 		next != "if this disk is a second path to sda: leave both to multipathd, or exclude this disk in the configuration; if these are two different disks: hotmount accept vdb same-wwn" {
 		t.Errorf("blank: %s; %s", why, next)
 	}
@@ -1433,7 +1433,7 @@ func TestWordsOfAReplacement(t *testing.T) {
 	for want, standing := range map[string]disk.Standing{
 		", which hotmount did not see leave: a disk of":               {LastOn: &disk.Sighting{UUID: uuid}, Twin: true},
 		", which was detached while this one was attached: a disk of": {LastOn: &disk.Sighting{UUID: uuid, Left: true}, Beside: true, Twin: true},
-		"the disk was attached while another disk had its UUID":       {LastOn: &disk.Sighting{UUID: uuid, Left: true}, Twin: true},
+		"when this disk was attached, another disk had the same UUID": {LastOn: &disk.Sighting{UUID: uuid, Left: true}, Twin: true},
 		"was refused while another disk had the UUID":                 {OnRecord: true, Twin: true},
 	} {
 		f, s := blankDisk(), settings()

@@ -334,13 +334,13 @@ var readiness = []rule{{
 	when: func(in input) bool {
 		return in.f.Standing.Used != nil && !isVolume(in) && !in.isAccepted(disk.ReasonUsed)
 	},
-	condition: "nobody else on this node was seen using the disk", means: "somebody else on this node used the disk, and it is not a hotmount volume",
+	condition: "hotmount saw nobody else on this node use the disk", means: "somebody else on this node used the disk, and it is not a hotmount volume",
 	found:  usedHow,
 	remedy: func(w *wording) string { return "if nobody else needs the disk: hotmount accept " + w.f.Name },
 }, {
 	reason: disk.ReasonUnseen, action: disk.Hold, situations: free, names: theContent, lift: byAccept, kind: HoldUser,
 	when:      func(in input) bool { return in.f.Unseen != "" && !isVolume(in) && !in.isAccepted(disk.ReasonUnseen) },
-	condition: "hotmount can read every file that may claim the disk", means: "a unit file or libvirt domain may claim the disk, and cannot be read",
+	condition: "hotmount can read every file that may claim the disk", means: "a unit file or libvirt domain that hotmount cannot read may claim the disk",
 	found: func(w *wording) string { return visible(w.f.Unseen) },
 	remedy: func(w *wording) string {
 		return say("look at the file: cat %s; if it does not name this disk: hotmount accept %s", visible(w.f.Unseen), w.f.Name)
@@ -348,7 +348,7 @@ var readiness = []rule{{
 }, {
 	reason: disk.ReasonCSI, action: disk.Hold, situations: free, names: theContent, lift: byAccept, kind: HoldUser,
 	when:      mayBeCSI,
-	condition: "no storage driver on the node can attach or take such a disk, or the disk's class or a record shows that the disk is the node's own", means: "a Kubernetes storage driver seen on this node may have attached the disk, or may take it, so hotmount does not open the disk",
+	condition: "the disk's class or a record shows that the disk is the node's own, or no storage driver can attach or take such a disk", means: "a Kubernetes storage driver seen on this node may have attached the disk, or may take it, so hotmount does not open the disk",
 	found:  driversOf,
 	why:    csiWhy,
 	remedy: csiRemedy,
@@ -366,16 +366,16 @@ var readiness = []rule{{
 }, {
 	reason: disk.ReasonNoSerial, action: disk.Refuse, situations: raw,
 	when:      func(in input) bool { return in.f.Nameless() },
-	condition: "the disk has a serial that can name its volume", means: "the disk has no serial, or one that is too long, and a block volume is known by its serial",
+	condition: "the disk has a serial that can name its volume", means: "the disk has no serial or a serial that is too long, but hotmount names a block volume after the disk's serial",
 	why: func(w *wording) string {
 		if w.f.Transport == "loop" {
-			return "a block volume is known by its serial, and a loop device has none"
+			return "hotmount names a block volume after the disk's serial, but a loop device has no serial"
 		}
 		return w.rule.means
 	},
 	remedy: func(w *wording) string {
 		if w.f.Transport == "loop" {
-			return "let a class with mode: filesystem select the disk"
+			return "select the disk in a class with mode: filesystem"
 		}
 		return "attach the disk with a serial (virsh attach-disk --serial)"
 	},
@@ -385,7 +385,7 @@ var readiness = []rule{{
 	peers:     withSerial,
 	when:      func(in input) bool { return len(in.f.SameSerial) > 0 },
 	condition: "no other disk has the same serial",
-	means:     "another attached disk has the same serial, and a block volume is known only by its serial",
+	means:     "another attached disk has the same serial, so hotmount could not tell the two block volumes apart",
 	why:       serialTwiceWhy,
 	remedy:    serialTwiceRemedy,
 }, {
@@ -437,7 +437,7 @@ var mounting = []rule{{
 	means: "the disk is mounted, and another mount covers it: the disk's data is safe, but pods that start now see the other mount",
 	found: func(w *wording) string { return visible(coveredBy(w.f, w.class)) },
 	remedy: func(w *wording) string {
-		return "if nothing needs the covering mount: umount " + visible(coveredBy(w.f, w.class)) + "; otherwise mount its filesystem elsewhere"
+		return "if nothing needs the covering mount: umount " + visible(coveredBy(w.f, w.class)) + "; otherwise mount that other filesystem at another path"
 	},
 }, {
 	reason: disk.ReasonUnmeasured, action: disk.Grow, situations: mountedInClass, names: theMounted, priority: asDebug,

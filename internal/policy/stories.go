@@ -32,7 +32,7 @@ func formatOffRemedy(w *wording) string {
 	case off == disk.OffAtBoot:
 		return "once disks may be formatted: remove hotmount.format=no from the kernel command line, and reboot"
 	case off == disk.StateFull:
-		return "make room in /var/lib/hotmount, then: hotmount rescan; otherwise hotmount notices the room at the next periodic rescan"
+		return "make room in /var/lib/hotmount, then: hotmount rescan; without this command hotmount notices the free space at the next periodic rescan"
 	case strings.HasPrefix(off, disk.StateGap):
 		return "once the state directory can be written: hotmount state init"
 	default:
@@ -73,7 +73,7 @@ func shrunkWhy(w *wording) string {
 }
 
 func shrunkRemedy(w *wording) string {
-	return say("make the disk at least %d bytes again, at once (on the host: virsh blockresize), and check the filesystem before it is used", shrunkFrom(w))
+	return say("at once make the disk at least %d bytes large again (on the host: virsh blockresize); then check the filesystem before anything uses it", shrunkFrom(w))
 }
 
 func shrunkFrom(w *wording) uint64 {
@@ -131,7 +131,7 @@ func otherClassWhy(w *wording) string {
 	if old == nil {
 		return w.rule.means
 	}
-	return say("the disk was a volume of class %s (%s), and class %s (%s) selects it now; class %[3]s would show its data under another name", visible(old.Name), old.Directory, visible(w.class.Name), w.class.Directory)
+	return say("the disk was a volume of class %s (%s), and is now selected by class %s (%s), which would show the disk's data at another path", visible(old.Name), old.Directory, visible(w.class.Name), w.class.Directory)
 }
 
 func sameSerialWhy(w *wording) string {
@@ -143,7 +143,7 @@ func sameSerialWhy(w *wording) string {
 }
 
 func sameWWNWhy(w *wording) string {
-	return describePossiblySame(w.f, sameWWN(w.f), "WWN "+visible(w.f.WWN)) + "; the two may be paths to one disk"
+	return describePossiblySame(w.f, sameWWN(w.f), "WWN "+visible(w.f.WWN)) + "; both may be paths to one disk"
 }
 
 // describePossiblySame names the peer that may be the same disk as a blank disk. The parameter what describes the
@@ -192,15 +192,15 @@ func sharedWhy(w *wording) string {
 	if Intent(w.f, w.c) != nil {
 		it = itOrItsSlots(w.f)
 	}
-	return say("%s was blank, and now holds %s %s, which this node did not make: another machine may use the disk, or have used it", it, visible(w.d.Type), w.d.UUID)
+	return say("%s was blank, and now holds %s %s, which this node did not make; perhaps another machine uses or used the disk", it, visible(w.d.Type), w.d.UUID)
 }
 
 func overwriteWhy(w *wording) string {
 	what := say("%s %s", visible(w.d.Type), w.d.UUID)
 	if w.f.Standing.IntentDoubt {
-		return say("an operator began to format %s and the format did not finish; if the format was of this disk, the %s that the disk holds may be damaged", intendedDisk(w.f), what)
+		return say("an operator's format of %s did not finish; if this disk was formatted, the filesystem %s on the disk may be damaged", intendedDisk(w.f), what)
 	}
-	return say("an operator began to format the disk and the format did not finish; the %s that the disk held is still there and may be damaged", what)
+	return say("an operator's format of the disk did not finish; the old filesystem %s is still on the disk and may be damaged", what)
 }
 
 func disturbedWhy(w *wording) string {
@@ -209,7 +209,7 @@ func disturbedWhy(w *wording) string {
 	if w.c.Kind != disk.Filesystem {
 		return why + "; the filesystem is no longer there"
 	}
-	return why + "; the filesystem may be damaged, and so may the other user's data"
+	return why + "; the filesystem and the other user's data may be damaged"
 }
 
 func halfMadeWhy(w *wording) string {
@@ -243,7 +243,7 @@ func rival(f *disk.Facts) (p *disk.Peer, path bool) {
 
 func twinWhy(w *wording) string {
 	f, d := w.f, w.d
-	const danger = "volumes of that UUID would show this disk's data"
+	const danger = "the volume of that UUID would show this disk's data"
 	switch {
 	case len(f.SameUUID) > 0:
 		p, path := rival(f)
@@ -262,9 +262,9 @@ func twinWhy(w *wording) string {
 		}
 		return say("the filesystem %s was last mounted from another disk, which %s: %s; %s (%s)", d.UUID, left, sightedOn(f.Standing.LastOn), danger, hardware(f.Serial, f.WWN))
 	case (f.Serial != "" || f.WorldWide() != "") && f.Standing.OnRecord:
-		return say("a disk with the same %s was refused while another disk had the UUID %s, and this may be the refused disk: %s", hardware(f.Serial, f.WWN), d.UUID, danger)
+		return say("a disk with the same %s was refused while another disk had the UUID %s, and this may be the refused disk; %s", hardware(f.Serial, f.WWN), d.UUID, danger)
 	}
-	return say("the disk was attached while another disk had its UUID %s, and that other disk is gone: %s", d.UUID, danger)
+	return say("when this disk was attached, another disk had the same UUID %s; the other disk is gone now; %s", d.UUID, danger)
 }
 
 // twinMount is where twinRemedy mounts a disk. A mount at twinMount is not a use by somebody else, because only an

@@ -26,7 +26,7 @@ func Trim(f *disk.Facts, d disk.Decision, s *disk.Settings, r disk.Running, sinc
 	case f.ReadOnly:
 		return false, "the kernel refuses writes to the disk"
 	case !f.Discards:
-		return false, "the disk takes no space back (attach it with discard='unmap')"
+		return false, "the disk does not support discard (attach the disk with discard='unmap')"
 	case d.Reason == disk.ReasonShrunk:
 		return false, "the disk has shrunk"
 	case f.Fault != "":
@@ -35,7 +35,7 @@ func Trim(f *disk.Facts, d disk.Decision, s *disk.Settings, r disk.Running, sinc
 	case Intent(f, &known) != nil:
 		return false, "an earlier format of the disk did not finish"
 	case r.Ran < trimAge:
-		return false, "hotmount gives nothing back in a filesystem's first 24 hours in use on this node, so that a wrong format can be undone"
+		return false, "hotmount trims a filesystem only after 24 hours in use on this node, so that a wrong format can be undone"
 	case since >= 0 && since < trimPeriod:
 		return false, "the filesystem was trimmed within the last week"
 	}

@@ -86,7 +86,7 @@ func udevWhy(w *wording) string {
 	// LVM hides a new volume from other rules while LVM zeroes its start. The event that ends the hiding can be lost,
 	// because udev starts to watch the device only after it has let LVM continue.
 	if w.f.MapperName != "" {
-		return "udev has not finished with the disk, or LVM has hidden it"
+		return "udev has not finished with the disk, or LVM has hidden the disk from udev's rules"
 	}
 	return w.rule.means
 }
@@ -198,7 +198,7 @@ func wipe(w *wording) string {
 		return "attach a larger disk"
 	}
 	// If standard input is a terminal, blkdiscard refuses a disk on which libblkid recognises content.
-	return say("if nothing on the disk is needed: blkdiscard -z %s </dev/null; or detach it and attach a new volume", f.Node())
+	return say("if nothing on the disk is needed: blkdiscard -z %s </dev/null; or detach the disk and attach a new volume", f.Node())
 }
 
 // recordsUnread returns the words for a disk that nobody may overwrite because hotmount could not read the records or

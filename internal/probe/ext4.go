@@ -99,11 +99,11 @@ func IsWholeExt4(r io.ReaderAt, uuid string) error {
 	case err != nil:
 		return err
 	case super.uuid != uuid:
-		return fmt.Errorf("the disk holds the ext4 filesystem %s, not %s", super.uuid, uuid)
+		return fmt.Errorf("expected the filesystem %s, but the disk holds the ext4 filesystem %s", uuid, super.uuid)
 	case !super.whole:
-		return errors.New("mkfs.ext4 still works on the disk, or was stopped")
+		return errors.New("mkfs.ext4 still works on the disk, or was stopped before its end")
 	case super.block != block:
-		return fmt.Errorf("the blocks of the filesystem have %d bytes, not %d", super.block, block)
+		return fmt.Errorf("expected a filesystem with a block size of %d bytes, found %d bytes", block, super.block)
 	}
 	size := (super.groups*uint64(super.descriptor) + block - 1) / block * block
 	if size > 1<<30 {
@@ -132,7 +132,7 @@ func IsWholeExt4(r io.ReaderAt, uuid string) error {
 			return err
 		}
 		if c, err := parseExt4(buf[:superSize]); err != nil || c.uuid != uuid {
-			return fmt.Errorf("byte %d does not begin a copy of the superblock of the ext4 filesystem %s", at, uuid)
+			return fmt.Errorf("at byte %d there is no copy of the superblock of the ext4 filesystem %s", at, uuid)
 		}
 	}
 	return nil
@@ -219,7 +219,7 @@ func (s *ext4Super) inodes(r io.ReaderAt, buf []byte) (uint64, error) {
 func Ext4Root(r io.ReaderAt, uuid string) (mode uint16, used bool, err error) {
 	super, err := readExt4(r)
 	if err == nil && (super.uuid != uuid || super.block != block) {
-		err = fmt.Errorf("the disk holds the ext4 filesystem %s with blocks of %d bytes, not %s", super.uuid, super.block, uuid)
+		err = fmt.Errorf("expected the filesystem %s, but the disk holds the ext4 filesystem %s (block size %d)", uuid, super.uuid, super.block)
 	}
 	if err != nil {
 		return 0, false, err

@@ -58,7 +58,7 @@ func TestIsWholeExt4(t *testing.T) {
 		at, n int64
 		want  string
 	}{
-		"the copy of group 3":    {3 * 32768 * block, superSize, "byte 402653184 does not begin a copy"},
+		"the copy of group 3":    {3 * 32768 * block, superSize, "at byte 402653184 there is no copy"},
 		"the group descriptors":  {block, block, "the descriptor of group 0 does not belong to"},
 		"the last descriptor":    {block + 7*64, 64, "the descriptor of group 7 does not belong to"},
 		"the primary superblock": {superSize, superSize, "holds the ext4 filesystem " + madeUUID},

@@ -138,7 +138,7 @@ func (e *ReadError) Unwrap() error { return e.Err }
 func Scan(ctx context.Context, s Source, plan Plan) (Finding, error) {
 	f := Finding{Plan: plan.forSize(s.Size), Size: s.Size}
 	if s.Size == 0 {
-		return Finding{}, errors.New("cannot scan: the size is 0")
+		return Finding{}, errors.New("cannot scan the disk: its size is 0")
 	}
 	var own interface {
 		foreign(b []byte, offset uint64) (i int, own uint64)
@@ -345,7 +345,7 @@ func readFull(r io.ReaderAt, b []byte, offset uint64) error {
 		return nil
 	}
 	if err == nil || err == io.EOF {
-		err = fmt.Errorf("got %d bytes instead of %d: %w", n, len(b), io.ErrUnexpectedEOF)
+		err = fmt.Errorf("read %d bytes instead of %d bytes: %w", n, len(b), io.ErrUnexpectedEOF)
 	}
 	return &ReadError{Offset: offset + uint64(max(n, 0)), Err: err}
 }
@@ -381,7 +381,7 @@ type extent struct{ start, end uint64 }
 // extents returns the stretches of the disk that the plan reads, in ascending order and without overlap.
 func (p Plan) extents(size uint64) (iter.Seq[extent], error) {
 	if size > 1<<63-1 {
-		return nil, fmt.Errorf("cannot scan: a size of %d bytes", size)
+		return nil, fmt.Errorf("cannot scan the disk: its size is %d bytes", size)
 	}
 	switch p {
 	case Full:
@@ -391,7 +391,7 @@ func (p Plan) extents(size uint64) (iter.Seq[extent], error) {
 	case Sampled:
 		return clip(size, samples(size)), nil
 	}
-	return nil, fmt.Errorf("cannot scan: unknown plan %q", string(p))
+	return nil, fmt.Errorf("cannot scan the disk: unknown plan %q", string(p))
 }
 
 // tailOffset returns the byte offset of the window at the end of the disk, rounded down for O_DIRECT.

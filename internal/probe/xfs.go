@@ -62,9 +62,9 @@ func IsWholeXFS(r io.ReaderAt, uuid string) error {
 	case err != nil:
 		return err
 	case super.UUID != uuid:
-		return fmt.Errorf("the disk holds the XFS filesystem %s, not %s", super.UUID, uuid)
+		return fmt.Errorf("expected the filesystem %s, but the disk holds the XFS filesystem %s", uuid, super.UUID)
 	case super.InProgress:
-		return errors.New("mkfs.xfs still works on the disk, or was stopped")
+		return errors.New("mkfs.xfs still works on the disk, or was stopped before its end")
 	}
 	// In each allocation group, the superblock, AGF, AGI and AGFL have one sector each. mkfs.xfs writes each of the
 	// four sectors separately, so any of the writes may be lost.
@@ -109,11 +109,11 @@ func parseXFS(b []byte) (XFSSuper, error) {
 	version, sector := be.Uint16(b[100:])&0xf, int(be.Uint16(b[102:]))
 	switch {
 	case version != 4 && version != 5:
-		return XFSSuper{}, fmt.Errorf("cannot use the XFS superblock: version %d", version)
+		return XFSSuper{}, fmt.Errorf("cannot use the XFS superblock: its version is %d", version)
 	case sector < 512 || sector > len(b):
-		return XFSSuper{}, fmt.Errorf("cannot use the XFS superblock: a sector of %d bytes", sector)
+		return XFSSuper{}, fmt.Errorf("cannot use the XFS superblock: its sector size is %d bytes", sector)
 	case blockSize < 512 || blockSize > 64<<10 || blocks == 0 || blocks > (1<<63-1)/blockSize:
-		return XFSSuper{}, fmt.Errorf("cannot use the XFS superblock: %d blocks of %d bytes", blocks, blockSize)
+		return XFSSuper{}, fmt.Errorf("cannot use the XFS superblock: it states %d blocks of %d bytes", blocks, blockSize)
 	}
 	// As in the kernel's xfs_end_cksum, the checksum is a CRC32c of the sector with zeros in the checksum field.
 	table := crc32.MakeTable(crc32.Castagnoli)
@@ -125,7 +125,7 @@ func parseXFS(b []byte) (XFSSuper, error) {
 	}
 	group, groups := uint64(be.Uint32(b[84:]))*blockSize, be.Uint32(b[88:])
 	if group == 0 || groups == 0 || uint64(groups-1) > (blockSize*blocks)/group {
-		return XFSSuper{}, fmt.Errorf("cannot use the XFS superblock: %d groups of %d bytes", groups, group)
+		return XFSSuper{}, fmt.Errorf("cannot use the XFS superblock: it states %d allocation groups of %d bytes", groups, group)
 	}
 	return XFSSuper{
 		UUID:       disk.UUID([16]byte(b[32:48])),

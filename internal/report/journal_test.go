@@ -97,7 +97,7 @@ func TestJournaldHangs(t *testing.T) {
 		a.Problem(errors.New("the last"))
 	})
 	got := read(t, c, 3)
-	if !strings.Contains(got[0], "3 entries of hotmount are missing in the journal") || !strings.Contains(got[1], "the next") || !strings.Contains(got[2], "the last") {
+	if !strings.Contains(got[0], "the journal lacks 3 entries of hotmount") || !strings.Contains(got[1], "the next") || !strings.Contains(got[2], "the last") {
 		t.Errorf("journald got %q", got)
 	}
 	if text, err := io.ReadAll(stderr); err != nil || !strings.HasPrefix(string(text), "the first\nx") || strings.Contains(string(text), "the next") {

@@ -126,7 +126,7 @@ func (l *Log) Event(kind Kind, p journal.Priority, f *disk.Facts, d disk.Decisio
 	if l.lostEntries > 0 {
 		if l.write(map[string]string{
 			"MESSAGE_ID": string(KindProblem), "PRIORITY": strconv.Itoa(int(journal.PriErr)),
-			"MESSAGE": fmt.Sprintf("%d entries of hotmount are missing in the journal, because journald did not read them; to see the disks: hotmount status", l.lostEntries),
+			"MESSAGE": fmt.Sprintf("the journal lacks %d entries of hotmount, because journald did not read these entries; to see the disks: hotmount status", l.lostEntries),
 		}) == nil {
 			l.lostEntries = 0
 		}

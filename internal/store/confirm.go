@@ -38,7 +38,7 @@ func (s Store) Confirming(seq uint64) (end func() error, err error) {
 		err = ErrConfirming
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot pass on the token: %w", err)
+		return nil, fmt.Errorf("cannot pass the token to the unit that formats: %w", err)
 	}
 	return f.Close, nil
 }
@@ -54,7 +54,7 @@ func (s Store) Confirm(seq uint64, token string) (withdraw func() error, err err
 		f, err = os.CreateTemp(filepath.Dir(path), ".new-*")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot pass on the token: %w", err)
+		return nil, fmt.Errorf("cannot pass the token to the unit that formats: %w", err)
 	}
 	err = json.NewEncoder(f).Encode(token)
 	if err == nil {
@@ -64,7 +64,7 @@ func (s Store) Confirm(seq uint64, token string) (withdraw func() error, err err
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot pass on the token: %w", errors.Join(err, f.Close(), removeIfThere(f.Name())))
+		return nil, fmt.Errorf("cannot pass the token to the unit that formats: %w", errors.Join(err, f.Close(), removeIfThere(f.Name())))
 	}
 	return f.Close, nil
 }

@@ -119,7 +119,7 @@ func (s Store) Link(seq uint64) (string, error) {
 		return "", fmt.Errorf("cannot read where the disk is given out: %w", err)
 	}
 	if p := string(link); !path.IsAbs(p) || path.Clean(p) != p {
-		return "", fmt.Errorf("cannot use %q as the place where a disk is given out", disk.Visible(p))
+		return "", fmt.Errorf("cannot use the recorded place of the link to a disk: %q is not a clean absolute path", disk.Visible(p))
 	}
 	return string(link), nil
 }

@@ -55,7 +55,7 @@ func overlap(all []disk.Intent, by *disk.Intent, attached func(seq uint64) bool)
 	for i := range all {
 		was := all[i].Identity
 		if attached != nil && was.Boot == by.Identity.Boot && was.Seq != by.Identity.Seq && was.Same(by.Identity) && attached(was.Seq) {
-			return fmt.Errorf("another disk, with sequence number %d, has the same serial or WWN, and a format of that disk has not ended", was.Seq)
+			return fmt.Errorf("a format of another disk (sequence number %d) with the same serial or WWN has not ended", was.Seq)
 		}
 	}
 	return nil
@@ -87,7 +87,7 @@ func (s Store) RecordLeft(uuid string) error {
 		}
 		return s.markLeft(all, func(n *disk.Intent) bool { return n.UUID == uuid })
 	})
-	return wrap(err, "cannot record that the disk of the intent %s has left its slot", uuid)
+	return wrap(err, "cannot record that the disk of the unfinished format %s has left its slot", uuid)
 }
 
 // markLeft calls the function has for each intent. If the result is true, markLeft records that the intent's disk has
@@ -147,7 +147,7 @@ func (s Store) intents() ([]disk.Intent, error) {
 		case err != nil:
 			err = fmt.Errorf("cannot read the intent %s: %w", path, err)
 		case uuid != i.UUID || !disk.ValidUUID(uuid):
-			err = fmt.Errorf("cannot use the intent %s: it names the UUID %q", path, i.UUID)
+			err = fmt.Errorf("cannot use the intent %s: its file name and the UUID %q in the file must be the same valid UUID", path, i.UUID)
 		}
 		if err != nil {
 			if first == nil {

@@ -14,7 +14,7 @@ import (
 // SaveSettings records the daemon's effective settings for the processes that format. Through these settings, the
 // daemon's flags and environment also apply to the processes that format.
 func (s Store) SaveSettings(st *disk.Settings) error {
-	return wrap(writeJSON(s.settingsFile(), st, false), "cannot pass on the settings")
+	return wrap(writeJSON(s.settingsFile(), st, false), "cannot save the daemon's settings for the units that format")
 }
 
 // SaveDirectories records the class directories in the state directory. A boot with a broken configuration needs the

@@ -13,11 +13,11 @@ import (
 func (f FS) BootID() (string, error) {
 	text, err := os.ReadFile(f.path("proc/sys/kernel/random/boot_id"))
 	if err != nil {
-		return "", fmt.Errorf("cannot read boot id: %w", err)
+		return "", fmt.Errorf("cannot read the boot id: %w", err)
 	}
 	id := strings.TrimSuffix(string(text), "\n")
 	if !disk.ValidUUID(id) {
-		return "", fmt.Errorf("cannot read boot id: %q is not a UUID", disk.Visible(id))
+		return "", fmt.Errorf("cannot read the boot id: %q is not a UUID", disk.Visible(id))
 	}
 	return id, nil
 }
@@ -28,7 +28,7 @@ func (f FS) BootID() (string, error) {
 func (f FS) KernelFormatOff() (bool, error) {
 	text, err := os.ReadFile(f.path("proc/cmdline"))
 	if err != nil {
-		return false, fmt.Errorf("cannot read kernel command line: %w", err)
+		return false, fmt.Errorf("cannot read the kernel command line: %w", err)
 	}
 	for _, word := range strings.Fields(strings.ReplaceAll(string(text), `"`, "")) {
 		value, found := strings.CutPrefix(word, "hotmount.format=")

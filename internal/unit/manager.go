@@ -44,7 +44,7 @@ const (
 var errLost = errors.New("the connection to systemd was lost")
 
 // errSilent reports that PID 1 accepts connections but does not answer.
-var errSilent = fmt.Errorf("no answer for %s", patience)
+var errSilent = fmt.Errorf("systemd has not answered for %s", patience)
 
 // ErrExists reports that the unit is already loaded (org.freedesktop.systemd1.UnitExists).
 var ErrExists = errors.New("the unit exists already")
@@ -423,7 +423,7 @@ func programUnit(p disk.Program, id disk.ID, path string) (string, error) {
 		return fmt.Sprintf("%s@%s:%s.service", p, unit.UnitNamePathEscape(path), id.Dev), checkPath(path)
 	}
 	if id.Seq == 0 {
-		return "", fmt.Errorf("cannot run %s for a disk without a disk sequence number", p)
+		return "", fmt.Errorf("cannot run %s: the disk has no disk sequence number", p)
 	}
 	return fmt.Sprintf("%s@%d.service", p, id.Seq), nil
 }
