@@ -66,7 +66,7 @@ func TestExplain(t *testing.T) {
 	out = explained()
 	for _, want := range []string{
 		"vdb (disk sequence number 1016): 5 GiB, serial DATA-1",
-		"Class fast does not select it.\n  NO   transport: nvme: found virtio\n  yes  serial: DATA-*: found DATA-1\n",
+		"Class fast does not select the disk.\n  NO   transport: nvme: found virtio\n  yes  serial: DATA-*: found DATA-1\n",
 		"Class rest would select it, but default comes first.\n  yes  size: 1 GiB (1073741824 bytes)..: found 5 GiB (5368709120 bytes)\n",
 		"  NO   udev reports nothing on the disk: ID_FS_TYPE=xfs ",
 		"  NO   the disk is proven blank (blank: auto): filesystem xfs",

@@ -49,8 +49,7 @@ func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, 
 	for i := range disks {
 		f := &disks[i]
 		if !installed {
-			// Before the installation, Plan treats each attached disk as recorded, because the installation will record the
-			// attached disks.
+			// An installation records the attached disks, so Plan treats each attached disk as recorded.
 			id := f.Identity(boot)
 			f.Standing.Present, f.Standing.Formatting = &id, ""
 		}

@@ -204,7 +204,7 @@ func TestPlanSaysWhatIsOff(t *testing.T) {
 			t.Errorf("%s: %q, %q", what, by["vdb"], by["vdd"])
 		}
 	}
-	check("not installed", "it was attached before hotmount was installed")
+	check("not installed", "the disk was attached before hotmount was installed")
 	makeState(t, h)
 	check("lost", "hotmount state init")
 	if _, err := h.Store.Init(nil); err != nil {

@@ -553,7 +553,7 @@ func TestObstacles(t *testing.T) {
 
 		// Half-made filesystems.
 		{name: "half made, not asked to make it again", before: func(w *world) { w.halfMade(uuid) }, err: `not proven blank: the content is "half-made"`},
-		{name: "half made by somebody else", before: func(w *world) { w.halfMade(other) }, recover: true, err: "is " + other + ", not " + uuid},
+		{name: "half made by somebody else", before: func(w *world) { w.halfMade(other) }, recover: true, err: "expected the half-made filesystem " + uuid + ", but the disk holds the half-made filesystem " + other},
 		{name: "asked to make again a blank disk", recover: true, err: `not proven half-made: the content is "blank"`},
 		{name: "asked to make again a whole filesystem", before: func(w *world) { w.mkfs(run.Command{}) }, recover: true, err: `not proven half-made: the content is "filesystem"`},
 		{name: "half made, and something else", before: func(w *world) {

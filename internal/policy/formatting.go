@@ -145,7 +145,7 @@ var formattable = []rule{{
 	when:      func(in input) bool { return braked(in) && !in.f.Standing.Lifted(disk.ReasonBrake, "") },
 	condition: "fewer disks than format_limit were formatted within format_period",
 	found: func(w *wording) string {
-		return say("at most %d formats within %s are allowed, and %d were counted", w.s.FormatLimit, w.s.FormatPeriod, recent(w.f, w.s))
+		return say("at most %d within %s, now %d", w.s.FormatLimit, w.s.FormatPeriod, recent(w.f, w.s))
 	},
 	means: "the limit of formatted disks was reached (format_limit)",
 	remedy: func(w *wording) string {

@@ -55,7 +55,7 @@ func TestReadXFS(t *testing.T) {
 		{"another UUID", change(whole, 33, 0), XFSSuper{}, "checksum"},
 		{"finished by one flipped bit", change(half, 126, 0), XFSSuper{}, "checksum"},
 		{"last byte of the sector", change(whole, 511, 1), XFSSuper{}, "checksum"},
-		{"version", change(whole, 101, 0xa6), XFSSuper{}, "version 6"},
+		{"version", change(whole, 101, 0xa6), XFSSuper{}, "its version is 6"},
 		{"sector", change(whole, 102, 0x40), XFSSuper{}, "sector"},
 		{"block size", change(whole, 4, 1), XFSSuper{}, "blocks of"},
 		{"too many blocks", change(whole, 8, 0xff), XFSSuper{}, "blocks of"},

@@ -50,7 +50,7 @@ func TestTableHasMediansOfQuietTurns(t *testing.T) {
 	if err := table.write(&text); err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"MISSED", "hotmount  3 of 4       20 (10 to 30)", "1 turns do not count"} {
+	for _, line := range []string{"MISSED", "hotmount  3 of 4       20 (10 to 30)", "turns that do not count: 1, because no"} {
 		if !strings.Contains(text.String(), line) {
 			t.Errorf("the table lacks %q:\n%s", line, text.String())
 		}

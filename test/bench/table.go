@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -101,14 +102,14 @@ func (r *Result) table() Table {
 			t.Bounds = append(t.Bounds, Bound{b.title, value, b.unit, b.most, b.goal, met})
 		}
 	}
-	faults := 0
+	faults := map[string]int{}
 	for _, turn := range r.Turns {
 		if turn.Fault != "" {
-			faults++
+			faults[turn.Fault]++
 		}
 	}
-	if faults > 0 {
-		t.Notes = append(t.Notes, fmt.Sprintf("%d turns do not count, for a disk was not mounted in time", faults))
+	for _, fault := range slices.Sorted(maps.Keys(faults)) {
+		t.Notes = append(t.Notes, fmt.Sprintf("turns that do not count: %d, because %s", faults[fault], fault))
 	}
 	return t
 }

@@ -25,7 +25,7 @@ func (m machine) holds(name, why string) {
 
 const (
 	newID   = "it was attached when hotmount first started under another machine-id"
-	present = "it was attached before hotmount was installed"
+	present = "the disk was attached before hotmount was installed"
 )
 
 // TestAnotherMachineID checks a worker whose machine-id has changed. The volumes stay mounted. Blank disks that are
