@@ -150,7 +150,7 @@ func (src Source) lookAll(ctx context.Context, s *Snapshot) {
 		}
 	}
 	if len(late) > 0 {
-		s.blind("there are more provisioners, or processes with that name, than hotmount could look at in %s", podsTime)
+		s.blind("hotmount could not look at all processes with a provisioner's name within %s, because there are too many", podsTime)
 	}
 }
 

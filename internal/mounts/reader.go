@@ -36,8 +36,8 @@ const propagationHolds = time.Second
 // The field SuperOptions is cut in lines longer than maxLine. The caller must not change the returned slice, which
 // Reader keeps.
 //
-// The kernel does not report some changes of the mount table (see changed). Tree returns an unreported change only
-// after the next reported change or after ForceReread.
+// The kernel does not report some changes of the mount table (see changed). If the kernel does not report a change, the
+// result of Tree lacks this change until the next reported change, or until ForceReread.
 func (r *Reader) Tree(root string) ([]Mount, error) {
 	return r.host.read(filepath.Join("/", root, tablePath), true)
 }

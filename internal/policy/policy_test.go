@@ -101,7 +101,7 @@ func knownOnly(s *disk.Settings) { s.Classes[0].Adopt = disk.AdoptKnown }
 // lay is a filesystem that was mounted earlier.
 var lay = disk.Sighting{UUID: otherUUID, Type: "xfs"}
 
-// word returns the accept by an operator who saw the hold r and the filesystem uuid.
+// word returns the record of `hotmount accept`, run by an operator who saw this hold of this filesystem.
 func word(r disk.Reason, uuid string) []disk.Word { return []disk.Word{{Reason: r, UUID: uuid}} }
 
 // everyWord contains the accepts of all holds, each with one of the two filesystems or with none.

@@ -129,7 +129,7 @@ func Values(s *disk.Settings) ([]byte, error) {
 	e := yaml.NewEncoder(b)
 	e.SetIndent(2)
 	if err := e.Encode(&list); err != nil {
-		return nil, fmt.Errorf("cannot make the values: %w", err)
+		return nil, fmt.Errorf("cannot write the values of the Helm chart: %w", err)
 	}
 	return b.Bytes(), e.Close()
 }

@@ -125,7 +125,7 @@ said=$(DEBIAN_FRONTEND=noninteractive dpkg -i --force-confold,downgrade `+quote(
 systemctl daemon-reload; systemctl restart hotmount`)
 }
 
-// clear stops all methods, removes their mounts, and detaches the disks.
+// clear stops all programs and rules that mount disks, removes their mounts, and detaches the disks.
 func (in *insideBench) clear(ctx context.Context, loops []*loop) error {
 	if err := in.script(ctx, stopMethods); err != nil {
 		return err

@@ -94,7 +94,7 @@ func (b *bench) made(ctx context.Context, c *worker.Container) (string, error) {
 	return fmt.Sprintf("hotmount %s, %s, in a container: %s, %d processors", b.commit, time.Now().UTC().Format("2006-01-02 15:04 MST"), strings.TrimSpace(said), runtime.NumCPU()), nil
 }
 
-// measure takes the turns of a figure.
+// measure runs all measurements of a figure.
 func (b *bench) measure(ctx context.Context, c *worker.Container, f figure) error {
 	t := task{
 		Figure: f.name, Ways: f.ways, Disks: f.disks, Turns: min(f.turns, b.turns), Idle: b.idle,

@@ -559,7 +559,9 @@ func TestLoopDevices(t *testing.T) {
 	// mount of the device node.
 	bound, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "BOUND"})
 	boundAt := "/mnt/disks/" + m.mounted(bound)
-	m.run("umount " + boundAt + "; touch /run/volume; mount --bind /dev/" + bound + " /run/volume; losetup /dev/loop4 /run/volume; udevadm settle; hotmount accept " + bound)
+	m.run("umount " + boundAt)
+	m.wait("the unmount by hand to be noticed", "hotmount plan | grep -q '^"+bound+" .*hold .*somebody unmounted the disk'")
+	m.run("touch /run/volume; mount --bind /dev/" + bound + " /run/volume; losetup /dev/loop4 /run/volume; udevadm settle; hotmount accept " + bound)
 	m.waitForLog("/dev/" + bound + " .*refuse: the disk is a volume of this node, and is not mounted while somebody else uses it: bound as a device at /run/volume")
 	m.run("losetup -d /dev/loop4; umount /run/volume; hotmount rescan")
 	m.wait("the mount", "findmnt "+boundAt)

@@ -224,7 +224,7 @@ func (t Twin) Is(id disk.Identity, uuid string, onRecord, mounted bool) bool {
 	return t.Identity.Serial == id.Serial && !onRecord
 }
 
-// attached reports whether the refused disk t is the disk in the attachment that id describes.
+// attached reports whether the identity describes the same attachment of the refused disk.
 func (t Twin) attached(id disk.Identity) bool {
 	return t.Identity.Boot == id.Boot && t.Identity.Seq == id.Seq
 }
