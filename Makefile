@@ -101,7 +101,7 @@ test-same: check-go deps deb ## check that two builds are identical
 test-fuzz: check-go deps ## test each parser with 20000 random inputs
 	$(call say,each parser fuzzed)
 	@test/fuzz 20000x
-test-container: deps deb ## test the container of the tests; RUN=Name for some of the tests
+test-container: deps deb ## test the container in which other tests run; RUN=Name for some of these tests
 	$(call say,tests of the container)
 	@go test -race -tags root -timeout 20m -count 1 $(if $(RUN),-run '$(RUN)') ./test/worker
 # RUN names tests of any length. With WORKER=vm all tests run in virtual machines.

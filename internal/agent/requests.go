@@ -22,8 +22,7 @@ func (a *Agent) reload(s *disk.Settings) {
 	a.rescans.Reset(s.Rescan)
 	a.lanes.setLimits(s.Workers)
 	a.retry()
-	// Whoever requested the reload may wait for READY, so the status line that shows the new work must come before
-	// READY.
+	// The status line must show the new work before READY, because the caller of the reload may wait for READY.
 	a.status.due = time.Now()
 	a.sendStatus()
 	if a.ready {

@@ -34,8 +34,7 @@ func backoff(failures int) time.Duration {
 
 // attempts are the failures in a row of one action.
 type attempts struct {
-	// count is the number of failures in a row. step is the number from which the wait is computed; it has an upper
-	// limit.
+	// count is the number of failures in a row. step determines how long the agent waits, and stops growing at a limit.
 	count, step int
 	// reported is the last failure that was reported, or empty if there is none or its end was reported. reportedAt is
 	// when the failure in reported was last logged.

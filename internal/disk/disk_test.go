@@ -132,7 +132,7 @@ func TestKnown(t *testing.T) {
 		put  func(*Facts)
 		kind Kind
 		uuid string
-		// says is the expected evidence.
+		// The field says is the evidence that the test expects.
 		says string
 	}{
 		{"nothing", func(*Facts) {}, Unread, "", ""},

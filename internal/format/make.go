@@ -43,8 +43,8 @@ func (s *Session) Writes() uint64 { return s.writes }
 // Make makes an XFS, or the ext4 filesystem of the intent. Make needs a disk that is proven blank or holds hotmount's
 // own half-made filesystem. On any other disk, Make needs the operator's token.
 //
-// When Make returns nil, the finished filesystem has been read back from the disk. After Make, the caller must close
-// the session, also if Make failed. If a step before mkfs fails, nothing is written and Make removes a new intent. If
+// When Make returns nil, the finished filesystem has been read back from the disk. The caller must close the session
+// after Make, even after an error. If a step before mkfs fails, nothing is written and Make removes a new intent. If
 // mkfs or a later step fails, the intent stays. Make returns ErrMade only after the end of the intent.
 func (s *Session) Make(ctx context.Context, o MakeOptions) error {
 	err := s.make(ctx, o)

@@ -135,8 +135,8 @@ func begunHere(f *disk.Facts, c *disk.Content) bool {
 	return i != nil && c.UUID == i.UUID && !f.Standing.IntentDoubt && (len(f.SameUUID) == 0 || i.Identity.Like(f.Identity("")))
 }
 
-// ownMount returns the mount of the disk at a place that only the class uses, or nil. The mount counts whoever made it,
-// so that hotmount can take over the mounts of a node that used the udev rule.
+// ownMount returns the mount of the disk at a place that only the class uses, or nil. ownMount also returns a mount
+// that another program made, so that hotmount takes over the mounts of the udev rule.
 func ownMount(f *disk.Facts, class *disk.Class) *disk.MountPoint {
 	for i := range f.Mounts {
 		m := &f.Mounts[i]

@@ -97,7 +97,7 @@ func (s Store) Init(present []disk.Identity) (made bool, err error) {
 			if err != nil && !errors.Is(err, ErrLost) {
 				return err
 			}
-			if st.Arrival != nil { // if the machine-id has changed, only the list of Arrival counts
+			if st.Arrival != nil { // after a change of the machine-id, hotmount uses only the disks in Arrival
 				st.Arrival.Present = slices.Concat(st.Arrival.Present, present)
 			}
 			for _, p := range st.Present {

@@ -390,8 +390,8 @@ func (m *Manager) Plugged(ctx context.Context, id disk.ID) (time.Duration, error
 }
 
 // Run starts the program's unit for the disk and the mount point, and waits until the program has ended. If the unit
-// already runs, Run waits for the running program, but restarts ProgramBlock. ProgramBlock does not end, so Run waits
-// only until PID 1 has started ProgramBlock.
+// already runs, Run waits until its program ends. ProgramBlock is the exception: Run restarts its unit if it runs, and
+// waits only until the start, because ProgramBlock does not end.
 func (m *Manager) Run(ctx context.Context, p disk.Program, id disk.ID, path string) error {
 	name, err := programUnit(p, id, path)
 	if err != nil {

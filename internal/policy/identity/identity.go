@@ -144,10 +144,10 @@ func isInOtherSlot(s *disk.Sighting, id disk.Identity) bool {
 		was.Slot != "" && id.Slot != "" && was.Slot != id.Slot
 }
 
-// intent returns the unfinished format that belongs to the disk or may belong to it, or nil. The format may have begun
-// in an earlier attachment, or its UUID may be the UUID that udev knows on this disk. If several formats may belong to
-// the disk, intent returns the most certain one. The results doubt and bySlot are the values for Standing.IntentDoubt
-// and Standing.IntentBySlot.
+// intent returns the unfinished format that belongs to the disk or may belong to it, or nil. A format belongs to the
+// disk if its record matches an earlier attachment of the disk, or if udev reports its UUID on the disk. If several
+// formats may belong to the disk, intent returns the most certain one. The results doubt and bySlot are the values for
+// Standing.IntentDoubt and Standing.IntentBySlot.
 func (r *Records) intent(id disk.Identity, uuid string) (of *disk.Intent, doubt, bySlot bool) {
 	sure := func(n *disk.Intent) int {
 		was := n.Identity

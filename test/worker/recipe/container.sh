@@ -19,8 +19,9 @@ if [ -e proc/sysrq-trigger ]; then
 	mount -o remount,bind,ro proc/sysrq-trigger
 fi
 
-# The container can read the attributes of the host's devices, drivers and modules. It cannot write them, because udev
-# rules would change some. It can write those of virtual block devices and memory devices, because udevadm trigger does.
+# The container can read the attributes of the host's devices, drivers and modules. The container cannot write
+# these attributes, because udev rules would change some. udevadm trigger must write the attributes of virtual block
+# devices and memory devices, so the container can write those.
 # /sys itself is writable, because systemd otherwise has no devices (device_supported in systemd's src/core/device.c).
 mount -t sysfs sysfs sys
 for dir in bus devices module power; do
