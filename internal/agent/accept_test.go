@@ -117,6 +117,26 @@ func TestAcceptOfADiskThatWasNeverSeen(t *testing.T) {
 	})
 }
 
+// TestAcceptBeforeTheFirstLook checks that an accept fails until the first look at the disk has ended. A success would
+// make the operator believe that a hold that the first look finds is already accepted.
+func TestAcceptBeforeTheFirstLook(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA))
+	m.hangs = "vdb"
+	with(t, m, func(t *testing.T, a *Agent) {
+		answer, err := a.Accept(t.Context(), "vdb", 0, "")
+		if answer != "" || err == nil || !strings.Contains(err.Error(), "cannot accept vdb: hotmount has not looked at the disk yet") {
+			t.Errorf("%q, %v", answer, err)
+		}
+		m.change(func() { m.hangs = "" })
+		close(m.hang)
+		m.expect(t, `
+			vdb: mount (filesystem)
+			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
+			vdb: mounted at `+uuidA+`
+			ready`)
+	})
+}
+
 // TestAcceptAfterAReload checks that the error of an accept names the reason under the current settings. After a
 // reload, a disk may belong to no class any more, even before the next look at the disk.
 func TestAcceptAfterAReload(t *testing.T) {

@@ -36,6 +36,8 @@ func (a *Agent) accept(name string, seq uint64, shown disk.Reason) (string, erro
 	switch {
 	case st == nil:
 		return "", fmt.Errorf("cannot accept %s: no disk with this name is known; see hotmount plan", name)
+	case !st.seen && st.tries.failedFacts == nil:
+		return "", fmt.Errorf("cannot accept %s: hotmount has not looked at the disk yet; to see when it has: hotmount status", name)
 	case !st.seen && seq == 0:
 		st.tries.count, st.tries.step = 0, 0
 		a.requestLook(name)
