@@ -44,8 +44,12 @@ func main() {
 	}
 }
 
-// longest lists, shortest first, the steps of a full test run that take about an hour or more.
+// longest lists, shortest first, the tests of a full test run that take about an hour or more.
 var longest = []string{"TestSwap", "TestSoakPulled"}
+
+// parts is how many steps a test is divided into. Each step runs the test with another random seed. If a test run is
+// stopped, only the steps that were running have to begin again.
+var parts = map[string]int{"TestSoakPulled": 5}
 
 // step is one command of the full test run. A step passes if the exit code of its command is 0.
 type step struct {
@@ -98,7 +102,11 @@ func full(ctx context.Context, commit, tree, date string, fuzz time.Duration, di
 		}
 	}
 	// The longest steps begin first, so that the test run does not end with a long step that runs alone.
-	slices.SortStableFunc(todo, func(a, b int) int { return slices.Index(longest, steps[b].name) - slices.Index(longest, steps[a].name) })
+	rank := func(i int) int {
+		test, _, _ := strings.Cut(steps[i].name, ",")
+		return slices.Index(longest, test)
+	}
+	slices.SortStableFunc(todo, func(a, b int) int { return rank(b) - rank(a) })
 	next := make(chan int)
 	var workers sync.WaitGroup
 	for range 2 {
@@ -138,7 +146,7 @@ func steps(ctx context.Context, fuzz time.Duration) ([]step, error) {
 	}
 	for _, t := range vm {
 		if !contains(without, t) {
-			all = append(all, step{t.name, []string{"go", "test", "-tags=vm,full", "-count=1", "-timeout=0", "-parallel=1", "-v", "-run=^" + t.name + "$", t.pkg}})
+			all = append(all, t.steps()...)
 		}
 	}
 	targets, err := list(ctx, "^Fuzz", "./internal/...", "./cmd/...")
@@ -155,6 +163,19 @@ func steps(ctx context.Context, fuzz time.Duration) ([]step, error) {
 }
 
 type test struct{ pkg, name string }
+
+// steps returns one step, or one step for each of the test's parts.
+func (t test) steps() (all []step) {
+	command := []string{"go", "test", "-tags=vm,full", "-count=1", "-timeout=0", "-parallel=1", "-v", "-run=^" + t.name + "$", t.pkg}
+	n := parts[t.name]
+	if n == 0 {
+		return []step{{t.name, command}}
+	}
+	for part := range n {
+		all = append(all, step{fmt.Sprintf("%s, part %d of %d", t.name, part+1, n), command})
+	}
+	return all
+}
 
 func contains(all []test, t test) bool {
 	for _, other := range all {

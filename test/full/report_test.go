@@ -52,6 +52,25 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// TestParts checks that a test with parts has a step for each part, and that the report knows the parts apart.
+func TestParts(t *testing.T) {
+	steps := append(test{"hotmount/test/system", "TestSoakPulled"}.steps(), test{"hotmount/test/system", "TestSwap"}.steps()...)
+	if len(steps) != 6 || steps[1].name != "TestSoakPulled, part 2 of 5" || steps[5].name != "TestSwap" {
+		t.Errorf("steps: %v", steps)
+	}
+	dir := t.TempDir()
+	r, err := openReport(dir, "0123456789abcdef", "feed", "2026-01-02", steps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.set(1, "passed | 2s | 2026-01-02 03:04"); err != nil {
+		t.Fatal(err)
+	}
+	if later, err := openReport(dir, "0123456789abcdef", "feed", "2026-01-02", steps); err != nil || later.missing() != 5 || !later.passed(1) {
+		t.Errorf("known: %q, %v", later.rows, err)
+	}
+}
+
 // TestRun checks that the result of a step shows how the step ended and which random seed it used.
 func TestRun(t *testing.T) {
 	for script, want := range map[string]string{

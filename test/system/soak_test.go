@@ -393,11 +393,11 @@ func TestSoak(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	s := &soak{machine: m, w: w, chance: randomSource(t)}
 	s.vm, _ = w.(*worker.Worker)
-	s.soak(soakStill(s.chance))
+	s.soak(soakStill(s.chance), 500)
 }
 
 // TestSoakPulled does the same as TestSoak, with the steps that pull a mounted disk or cut the power. The full test has
-// all steps.
+// all steps, and make test-full runs it five times.
 func TestSoakPulled(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	s := &soak{machine: m, w: w, vm: w, chance: randomSource(t)}
@@ -405,13 +405,14 @@ func TestSoakPulled(t *testing.T) {
 	if full {
 		steps = soakSteps()
 	}
-	s.soak(steps)
+	s.soak(steps, 100)
 }
 
-func (s *soak) soak(steps []aStep) {
-	t, m, least, disks := s.t, s.machine, 0, 3
-	if full {
-		least, disks = 500, 10
+// soak runs the steps. The full test runs at least the given number of random steps.
+func (s *soak) soak(steps []aStep, least int) {
+	t, m, disks := s.t, s.machine, 10
+	if !full {
+		least, disks = 0, 3
 	}
 	for path, text := range map[string]string{"/root/writer.pl": soakWriter, "/root/truth": soakTruth, "/root/settled": soakSettled} {
 		if err := m.Write(ctx(t), path, []byte(text), 0o644); err != nil {
