@@ -21,9 +21,8 @@ var (
 	each = flag.Int("each", 40, "how many sentences -draw prints of each")
 )
 
-// maxWords is the maximum number of words in a sentence. The guideline in .github/CONTRIBUTING.md is 25 words.
-// TestWords lets a colon or a semicolon end a sentence, because hotmount's messages have the form "cannot X: why;
-// command".
+// maxWords is the maximum number of words in a sentence. The guideline in .github/CONTRIBUTING.md is 25 words. In
+// messages, which have the form "cannot X: why; command", a colon or a semicolon also ends a sentence.
 const maxWords = 35
 
 // TestWords checks each sentence of the documents, the manual pages, the messages and the comments. TestWords checks
@@ -44,7 +43,7 @@ func TestWords(t *testing.T) {
 					t.Errorf("%s: %q in: %s", name, found, paragraph)
 				}
 			}
-			for _, s := range sentencesOf(paragraph) {
+			for _, s := range sentencesOf(kindOf(name), paragraph) {
 				sentences++
 				if n := len(words(s)); n > maxWords {
 					t.Errorf("%s: a sentence of %d words: %s", name, n, s)
@@ -66,15 +65,9 @@ func TestWords(t *testing.T) {
 func printDraw(t *testing.T, text map[string][]string) {
 	of := map[string][]string{}
 	for _, name := range slices.Sorted(maps.Keys(text)) {
-		kind := "documents"
-		switch {
-		case strings.HasSuffix(name, ".go"):
-			kind = "comments"
-		case strings.HasSuffix(name, "messages.txt"), strings.HasPrefix(name, "packaging/catalog/"):
-			kind = "messages"
-		}
+		kind := kindOf(name)
 		for _, paragraph := range text[name] {
-			for _, s := range strings.Split(fullStop.ReplaceAllString(strings.Join(strings.Fields(paragraph), " "), "$1\n"), "\n") {
+			for _, s := range sentencesOf("", strings.Join(strings.Fields(paragraph), " ")) {
 				if len(words(s)) >= 5 && !heading.MatchString(s) {
 					of[kind] = append(of[kind], name+": "+s)
 				}
@@ -88,6 +81,17 @@ func printDraw(t *testing.T, text map[string][]string) {
 			t.Logf("%d. %s", i+1, of[kind][n])
 		}
 	}
+}
+
+// kindOf returns whether a file has "comments", "messages" or "documents".
+func kindOf(name string) string {
+	switch {
+	case strings.HasSuffix(name, ".go"):
+		return "comments"
+	case strings.HasSuffix(name, "messages.txt"), strings.HasPrefix(name, "packaging/catalog/"):
+		return "messages"
+	}
+	return "documents"
 }
 
 // readPhrases returns the unwanted phrases of phrases.txt as regular expressions, and the files that may quote the
@@ -291,18 +295,25 @@ func comments(path string) ([]string, error) {
 	return all, nil
 }
 
-// stop matches the punctuation mark at the end of a sentence, and the white space after the mark.
-var stop = regexp.MustCompile(`[.!?:;][)"]?\s+`)
-
 // heading matches a heading such as "system-disk (ignore): " in internal/policy/testdata/messages.txt.
 var heading = regexp.MustCompile(`^[a-z-]+ \([a-z]+\): `)
 
-// fullStop matches a full stop, an exclamation mark or a question mark at the end of a sentence.
-var fullStop = regexp.MustCompile(`([.!?][)"]?) `)
+// fullStop matches a full stop, an exclamation mark or a question mark at the end of a sentence. pause also matches a
+// colon or a semicolon.
+var (
+	fullStop = regexp.MustCompile(`([.!?][)"]?) `)
+	pause    = regexp.MustCompile(`([.!?:;][)"]?) `)
+)
 
-// sentencesOf splits a paragraph into sentences. sentencesOf also splits at a colon or a semicolon, where a reader can
-// pause.
-func sentencesOf(paragraph string) []string { return stop.Split(paragraph, -1) }
+// sentencesOf splits a paragraph that is one line into sentences. In messages, sentencesOf also splits at a colon or a
+// semicolon.
+func sentencesOf(kind, paragraph string) []string {
+	end := fullStop
+	if kind == "messages" {
+		end = pause
+	}
+	return strings.Split(end.ReplaceAllString(paragraph, "$1\n"), "\n")
+}
 
 var word = regexp.MustCompile(`[A-Za-z0-9]`)
 

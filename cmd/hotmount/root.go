@@ -48,6 +48,7 @@ func root() *cobra.Command {
 		releaseCommand(),
 		forgetCommand(),
 		formatCommand(),
+		rescanCommand(),
 		waitCommand(),
 		historyCommand(),
 		exportUnitsCommand(),

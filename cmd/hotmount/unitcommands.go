@@ -49,9 +49,18 @@ func unitCommands() []*cobra.Command {
 		hidden("trim", "Return the free space of filesystems to the storage", 0, func(ctx context.Context, _ []string) error {
 			return helper.Trim(ctx, host())
 		}),
-		hidden("rescan", "Trigger events for disks that udev does not know, and let the daemon look at each disk", 0, func(ctx context.Context, _ []string) error {
-			return errors.Join(helper.Announce(ctx, host(), run.Exec{}), helper.Rescan(ctx, socket))
-		}),
+	}
+}
+
+func rescanCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "rescan",
+		Short: "Let the daemon look at every disk again",
+		Long:  "Let the daemon look at every disk again, as it does every hour.\nhotmount also triggers events for the disks that udev does not know.",
+		Args:  args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return errors.Join(helper.Announce(c.Context(), host(), run.Exec{}), helper.Rescan(c.Context(), socket))
+		},
 	}
 }
 

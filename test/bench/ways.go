@@ -58,7 +58,9 @@ func asRule(text string) string {
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-const looping = `while :; do
+// looping waits up to a second before its first pass, because a disk may be attached at any moment between two passes.
+const looping = `sleep $(printf 0.%03d $((RANDOM % 1000)))
+while :; do
 	for d in /dev/loop[0-9]*; do
 		grep -q "^DIR/" "/sys/block/${d#/dev/}/loop/backing_file" 2>/dev/null || continue
 		findmnt -n "$d" >/dev/null && continue

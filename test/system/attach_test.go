@@ -391,6 +391,18 @@ func TestVirsh(t *testing.T) {
 	if err != nil || strings.TrimSpace(target) != `dev="vdc"` {
 		t.Errorf("%s gives %q, %v", find[1], target, err)
 	}
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	find = regexp.MustCompile(`(?m)^    virsh dumpxml NODE --xpath "(\S+serial='DATA-1'\S+)"`).FindStringSubmatch(string(readme))
+	if find == nil {
+		t.Fatal("README.md has no command that finds the disk's name")
+	}
+	target, err = l.Virsh(ctx(t), "dumpxml", l.Domain(), "--xpath", strings.Replace(find[1], "DATA-1", "VIRSH-1", 1))
+	if err != nil || strings.TrimSpace(target) != `dev="vdc"` {
+		t.Errorf("README.md: %s gives %q, %v", find[1], target, err)
+	}
 	virsh("detach-disk", l.Domain(), "vdc", "--persistent")
 	m.wait("unit and directory to go", fmt.Sprintf(`[ ! -e /mnt/disks/%s ] && [ -z "$(systemctl list-units --all --no-legend %s)" ]`, uuid, quote(unitOf(uuid))))
 	const control = "XFS (none): log I/O error, as a control"
