@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,6 +75,10 @@ func unconfirmed(st *state, done disk.Action) error {
 	return fmt.Errorf("the unit that reads the disk left no result; see journalctl -u hotmount-format@%d", st.facts.Seq)
 }
 
+// oldestFacts is how old the facts about a disk may be when its mount begins. A use of the disk by another program does
+// not always cause an event. The other actions run in programs that look at the disk themselves.
+const oldestFacts = 5 * time.Second
+
 // startMounts starts the mounts whose turn has come, and the links of block volumes.
 func (a *Agent) startMounts(ctx context.Context, now time.Time) {
 	l := &a.lanes.mounts
@@ -87,6 +92,11 @@ func (a *Agent) startMounts(ctx context.Context, now time.Time) {
 			// A disk that the agent has not seen yet may have this disk's serial, or a filesystem with this disk's
 			// UUID.
 			deferred = append(deferred, name)
+			continue
+		}
+		if now.Sub(st.looked) > oldestFacts {
+			st.phase = idle
+			a.requestLook(name)
 			continue
 		}
 		if a.asksFirst(ctx, name, l) {
@@ -215,13 +225,14 @@ func (a *Agent) startQuestions(ctx context.Context) {
 }
 
 // decisionUnchanged reports whether the decision for a waiting disk is still the same. Disks may have come or gone
-// since the decision, or the settings may have changed. If the decision has changed, the disk is looked at again.
+// since the decision, or the settings may have changed. If the decision has changed, or the disk has had an event since
+// the last look, the disk is looked at again.
 func (a *Agent) decisionUnchanged(name string) bool {
 	st := a.disks[name]
 	f := st.facts
 	f.FindPeers(a.facts())
 	c := f.KnownContent()
-	if policy.Decide(&f, &c, a.settings) == st.decision && !a.outdated(st, st.decision) {
+	if !st.again && policy.Decide(&f, &c, a.settings) == st.decision && !a.outdated(st, st.decision) {
 		return true
 	}
 	st.phase = idle
@@ -261,7 +272,7 @@ func (a *Agent) unmounted(name string, seq uint64, plugged time.Duration, err er
 	st := a.disks[name]
 	st.phase = idle
 	if st.facts.Seq == seq && err != nil {
-		a.failed(name, fmt.Errorf("cannot tell who unmounted %s: %w", a.path(st), err))
+		a.failed(name, fmt.Errorf("cannot tell who unmounted %s: %w", cmp.Or(a.path(st), "the disk"), err))
 		return
 	}
 	a.requestLook(name)

@@ -1601,6 +1601,77 @@ func TestACloneBesideADiskThatHangs(t *testing.T) {
 	})
 }
 
+// TestLongWaitForAMount checks a disk whose mount waits until the agent has seen another disk. If another program has
+// used the disk meanwhile, the agent must not mount the disk, even if the use has caused no event.
+func TestLongWaitForAMount(t *testing.T) {
+	for name, use := range map[string]func(m *machine, vdb *disk.Facts){
+		"mounted by another program": func(m *machine, vdb *disk.Facts) {
+			m.table = append(m.table, disk.MountPoint{Dev: vdb.Dev, Root: "/", Path: "/srv", Type: "xfs"})
+		},
+		"below a device": func(_ *machine, vdb *disk.Facts) { vdb.Holders = []string{"dm-0"} },
+	} {
+		for _, event := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, ", event ", event), func(t *testing.T) {
+				vdb := xfsDisk("vdb", 2, uuidA)
+				m := newMachine(vdb, blankDisk("vdc", 3))
+				m.hangs = "vdc"
+				with(t, m, func(t *testing.T, a *Agent) {
+					m.expect(t, "vdb: mount (filesystem)")
+					m.change(func() { use(m, vdb) })
+					if event {
+						a.Look("vdb")
+					} else {
+						time.Sleep(oldestFacts)
+					}
+					m.unhang()
+					settle()
+					m.mu.Lock()
+					log := strings.Join(m.log, "\n")
+					m.mu.Unlock()
+					if strings.Contains(log, "mount vdb") || !strings.Contains(log, "vdb: ignore") {
+						t.Errorf("log:\n%s", log)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestEventsBeforeALook checks that a look answers the events that come before the look begins. Such an event must not
+// cause another look before the mount.
+func TestEventsBeforeALook(t *testing.T) {
+	m := newMachine()
+	with(t, m, func(t *testing.T, a *Agent) {
+		settle()
+		m.change(func() {
+			m.disks["vdb"], m.disks["vdc"] = xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB)
+			m.gate = func(work, name string) {
+				if work == "gather" {
+					time.Sleep(time.Second)
+				}
+			}
+		})
+		a.Look("vdb")
+		synctest.Wait()
+		for range 3 { // vdc waits until the look at vdb has gathered its facts
+			a.Look("vdc")
+			synctest.Wait()
+		}
+		time.Sleep(time.Minute)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		looks := 0
+		for _, l := range m.lookedBy {
+			if strings.HasPrefix(l, "vdc ") {
+				looks++
+			}
+		}
+		if looks != 2 {
+			t.Errorf("%d looks at vdc, want one before the mount and one after it: %q", looks, m.lookedBy)
+		}
+	})
+}
+
 // TestFewLooksWhileADiskHangs checks two disks whose decisions wait for a third disk, the look at which hangs. The
 // waiting disks must not cause looks at each other, or further looks at the disk that hangs.
 func TestFewLooksWhileADiskHangs(t *testing.T) {
@@ -1890,6 +1961,55 @@ func TestTakenBackBeforeTheAgentEnded(t *testing.T) {
 			vdb may be mounted
 			vdb: mounted at `+uuidA+`
 			ready`)
+	})
+}
+
+// TestGoneWhilePID1DoesNotAnswer checks a disk whose mount had ended before the agent started. If the disk leaves before
+// PID 1 has answered who ended the mount, the agent records that the disk has left.
+func TestGoneWhilePID1DoesNotAnswer(t *testing.T) {
+	for name, leave := range map[string]func(m *machine){
+		"no disk has its name":      func(m *machine) { delete(m.disks, "vdb") },
+		"another disk has its name": func(m *machine) { m.disks["vdb"] = xfsDisk("vdb", 3, uuidB) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := xfsDisk("vdb", 2, uuidA)
+			f.Standing.WasMounted = time.Now()
+			f.Standing.Volume = &disk.Sighting{UUID: uuidA, Identity: disk.Identity{Seq: 2}}
+			m := newMachine(f)
+			m.plugged, m.pluggedErr = map[uint64]time.Time{2: time.Now()}, errors.New("no answer")
+			with(t, m, func(t *testing.T, a *Agent) {
+				m.expect(t, `
+					vdb: failed: cannot tell who unmounted the disk: no answer`)
+				m.change(func() { leave(m) })
+				a.Look("vdb")
+				settle()
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				log := strings.Join(m.log, "\n")
+				if !strings.Contains(log, "vdb: gone") || len(m.sightings) == 0 || !m.sightings[0].Left || m.sightings[0].Identity.Seq != 2 {
+					t.Errorf("log:\n%s\nsightings: %+v", log, m.sightings)
+				}
+			})
+		})
+	}
+}
+
+// TestTwinWhilePID1DoesNotAnswer checks that a disk whose mount had ended before the agent started counts as a disk
+// with its UUID, even before PID 1 has answered who ended the mount.
+func TestTwinWhilePID1DoesNotAnswer(t *testing.T) {
+	vdb, vdc := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
+	vdb.Serial, vdc.Serial = "B", "C"
+	vdb.Standing.WasMounted = time.Now()
+	m := newMachine(vdb, vdc)
+	m.plugged, m.pluggedErr = map[uint64]time.Time{2: time.Now()}, errors.New("no answer")
+	with(t, m, func(t *testing.T, _ *Agent) {
+		time.Sleep(2 * testSettings().ReadyTimeout)
+		settle()
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if log := strings.Join(m.log, "\n"); strings.Contains(log, "mount vdc") || !strings.Contains(log, "vdc: refuse (twin)") {
+			t.Errorf("log:\n%s", log)
+		}
 	})
 }
 

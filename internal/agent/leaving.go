@@ -193,8 +193,8 @@ func (a *Agent) forgetDisk(name string) {
 	st := a.disks[name]
 	delete(a.disks, name)
 	a.wakeAbove(name)
-	if !st.seen {
-		return
+	if st.facts.Seq == 0 {
+		return // no look at the disk has succeeded
 	}
 	where := a.path(st)
 	// If the mount of another disk is still being removed at the path, the mount at the path belongs to that other

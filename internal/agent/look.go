@@ -30,7 +30,8 @@ func (a *Agent) startLooks(ctx context.Context, now time.Time) {
 	gathered := make(chan struct{})
 	for name, ok := a.lanes.looks.next(); ok; name, ok = a.lanes.looks.next() {
 		a.gathering = true
-		a.disks[name].peers.since = a.leftCount
+		st := a.disks[name]
+		st.peers.since, st.again = a.leftCount, false
 		a.startWork(ctx, &a.lanes.looks, func() func() {
 			<-gathered
 			f, err := look(name)
@@ -66,7 +67,7 @@ func (a *Agent) busy() (n int) {
 func (a *Agent) handleFacts(name string, f disk.Facts, err error) {
 	st := a.disks[name]
 	st.phase = idle
-	gone, another := errors.Is(err, disk.ErrGone), err == nil && st.seen && st.facts.Seq != f.Seq
+	gone, another := errors.Is(err, disk.ErrGone), err == nil && st.facts.Seq != 0 && st.facts.Seq != f.Seq
 	if st.again || (gone || another) && !st.hints.due.IsZero() {
 		defer a.requestLook(name) // an event that was postponed may concern the next disk
 	}
@@ -91,6 +92,7 @@ func (a *Agent) handleFacts(name string, f disk.Facts, err error) {
 	}
 	st.tries.mayHaveWritten = false
 	f.RecallBelow(&st.facts)
+	st.looked = time.Now()
 	if st.lostMount(&f) {
 		st.facts, st.phase = f, waiting
 		a.lanes.questions.add(name)
@@ -273,7 +275,7 @@ func (a *Agent) wakeAbove(name string) {
 func (a *Agent) facts() []*disk.Facts {
 	all := make([]*disk.Facts, 0, len(a.disks))
 	for _, st := range a.disks {
-		if st.seen {
+		if st.facts.Seq != 0 {
 			all = append(all, &st.facts)
 		}
 	}
