@@ -6,9 +6,53 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
+
+// TestPromises checks that each promise of the README in threat-model.md names a test.
+func TestPromises(t *testing.T) {
+	text, err := os.ReadFile("../packaging/doc/threat-model.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "\n## What the README promises\n")
+	section, _, _ := strings.Cut(rest, "\n## ")
+	rows := 0
+	for line := range strings.Lines(section) {
+		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "|---") || strings.HasPrefix(line, "| promise ") {
+			continue
+		}
+		rows++
+		if !strings.Contains(line, "`Test") {
+			t.Errorf("no test shows: %s", line)
+		}
+	}
+	if rows < 10 {
+		t.Errorf("only %d promises were found", rows)
+	}
+}
+
+// TestPhases checks that architecture.md and the comment of package agent show the same changes of a disk's phase.
+func TestPhases(t *testing.T) {
+	changes := func(file, pattern string) (all []string) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(string(text), -1) {
+			all = append(all, m[1]+" to "+m[2])
+		}
+		return all
+	}
+	const phase = `(\(unknown\)|idle|backing off|looking|waiting|acting)`
+	page := changes("../packaging/doc/architecture.md", `(?m)^\| `+phase+` \|.*\| (as if|`+phase[1:]+`.* \|$`)
+	comment := changes("../internal/agent/agent.go", `(?m)^//\t`+phase+` .* {2,}(as if|`+phase[1:]+`.*$`)
+	if len(page) < 10 || !slices.Equal(page, comment) {
+		t.Errorf("architecture.md: %q\npackage agent:   %q", page, comment)
+	}
+}
 
 // TestClaims checks that the tests named in threat-model.md, field.md, long.txt and full.txt exist.
 func TestClaims(t *testing.T) {

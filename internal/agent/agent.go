@@ -5,18 +5,23 @@
 // The loop keeps a phase for each disk. This table shows how the phase changes:
 //
 //	phase        what happens                                   next phase
-//	(unknown)    an event, or a scan finds the disk             looking
-//	idle         an event, a scan, a peer came or went          looking
-//	backing off  as for idle, the retry is due, an accept       looking
+//	(unknown)    an event or a scan finds the disk              looking
+//	idle         an event, a scan, a check, an accept           looking
+//	idle         a peer came or went, a mount point is free     looking
+//	backing off  as for idle, or the retry is due               looking
 //	looking      the disk is gone                               (unknown); its mount is leaving
+//	looking      another disk has the name                      as if gone, and then found
 //	looking      the look failed                                backing off
 //	looking      nothing is to be done                          idle
 //	looking      its mount ended for an unknown reason          waiting (to ask PID 1)
-//	looking      something is to be done                        waiting (for its turn)
+//	looking      a refusal needs to know who has the disk open  waiting (to ask)
+//	looking      an action is to be done                        waiting (for its turn)
+//	looking      a disk left meanwhile, and this may be a copy  looking
 //	looking      another disk has the mount point               idle
 //	looking      the action to be done failed a moment ago      backing off
 //	waiting      its turn has come, the decision still holds    acting
 //	waiting      the decision no longer holds                   looking
+//	waiting      an event came, or the facts are old            looking
 //	acting       the action ends, with or without success       looking
 //
 // On a node where other software opens disks without claiming them, the agent first finds out who has a disk open

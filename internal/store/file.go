@@ -71,7 +71,8 @@ type list[T any] struct {
 	Filesystems []T `json:"filesystems"`
 }
 
-// readList returns the records of a list, or none if the file does not exist.
+// readList returns the records of a list, or none if the file does not exist. If the file has another version, readList
+// returns an error and the records, as far as this version understands them, so that volumes are still recognised.
 func readList[T any](path string) ([]T, error) {
 	var all list[T]
 	err := readJSON(path, &all)
@@ -81,7 +82,7 @@ func readList[T any](path string) ([]T, error) {
 	case err != nil:
 		return nil, damaged(path, err, rescan)
 	case all.Version != version:
-		return nil, newer(path, all.Version)
+		return all.Filesystems, newer(path, all.Version)
 	}
 	return all.Filesystems, nil
 }

@@ -20,7 +20,8 @@ type givenOut struct {
 }
 
 // Given returns the records of all disks that were ever given out as block volumes. A disk has no record if it was
-// later formatted with an operator's token.
+// later formatted with an operator's token. If the file has another version, Given returns an error and the records, as
+// far as this version understands them.
 func (s Store) Given() ([]disk.Given, error) {
 	var all givenOut
 	err := readJSON(s.givenFile(), &all)
@@ -30,7 +31,7 @@ func (s Store) Given() ([]disk.Given, error) {
 	case err != nil:
 		return nil, fmt.Errorf("cannot read %s: %w"+disk.Helps+"put it back from a backup, then: hotmount rescan; without the file, disks that were given out as block volumes and look blank are formatted", s.givenFile(), err)
 	case all.Version != version:
-		return nil, newer(s.givenFile(), all.Version)
+		return all.Disks, newer(s.givenFile(), all.Version)
 	}
 	return all.Disks, nil
 }

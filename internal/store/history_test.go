@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -591,6 +592,40 @@ func TestSightingsAreBoundedAndReadWhole(t *testing.T) {
 	}
 	if s.Remember(many[:1]) == nil {
 		t.Error("a newer memory of filesystems was replaced")
+	}
+}
+
+// TestRecordsOfAnotherVersion checks that hotmount still recognises its volumes and its block volumes if the records
+// have an unknown version and unknown keys. hotmount then formats nothing, and does not replace the records.
+func TestRecordsOfAnotherVersion(t *testing.T) {
+	s := made(t)
+	f := facts("vdb", 12, "A")
+	if err := s.Remember([]disk.Sighting{sighting(f, "boot1", numbered(1))}); err != nil {
+		t.Fatal(err)
+	}
+	given := facts("vdc", 13, "B")
+	if err := s.GiveOut(given, "boot1", "raw", "/mnt/disks/B"); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{s.sightingsFile(), s.givenFile()} {
+		before, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := regexp.MustCompile(`"version": ?1`).ReplaceAllString(string(before), `"new": true, "version": 9`)
+		if next == string(before) {
+			t.Fatalf("%s has no version", path)
+		}
+		if err := os.WriteFile(path, []byte(next), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := s.Load("boot2", nil)
+	if m.Lost == nil || len(m.Sightings) != 1 || m.Sightings[0].UUID != numbered(1) || len(m.Given) != 1 || m.Given[0].Link != "/mnt/disks/B" {
+		t.Errorf("lost %v, sightings %+v, given out %+v", m.Lost, m.Sightings, m.Given)
+	}
+	if s.Remember([]disk.Sighting{sighting(f, "boot2", numbered(2))}) == nil || s.GiveOut(given, "boot2", "raw", "/mnt/disks/C") == nil {
+		t.Error("the records were replaced")
 	}
 }
 

@@ -92,7 +92,7 @@ func (s Store) start(attached func() ([]disk.Identity, error)) error {
 	switch {
 	case err != nil || id == "" || st.Machine == id || st.Arrival != nil && st.Arrival.Machine == id:
 		return nil
-	case st.Machine == "": // an older version of hotmount wrote the state
+	case st.Machine == "": // the package was installed into an image that had no machine-id
 		return s.change(func(st *state) { st.Machine = id })
 	}
 	all, err := attached()
