@@ -225,14 +225,14 @@ func (a *Agent) startQuestions(ctx context.Context) {
 }
 
 // decisionUnchanged reports whether the decision for a waiting disk is still the same. Disks may have come or gone
-// since the decision, or the settings may have changed. If the decision has changed, or the disk has had an event since
-// the last look, the disk is looked at again.
+// since the decision, or the settings may have changed. If the decision has changed, or the disk has had an event while
+// it waited, the disk is looked at again.
 func (a *Agent) decisionUnchanged(name string) bool {
 	st := a.disks[name]
 	f := st.facts
 	f.FindPeers(a.facts())
 	c := f.KnownContent()
-	if !st.again && policy.Decide(&f, &c, a.settings) == st.decision && !a.outdated(st, st.decision) {
+	if !st.stale && policy.Decide(&f, &c, a.settings) == st.decision && !a.outdated(st, st.decision) {
 		return true
 	}
 	st.phase = idle

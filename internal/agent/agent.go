@@ -21,7 +21,7 @@
 //	looking      the action to be done failed a moment ago      backing off
 //	waiting      its turn has come, the decision still holds    acting
 //	waiting      the decision no longer holds                   looking
-//	waiting      an event came, or the facts are old            looking
+//	waiting      an event came meanwhile, or the facts are old  looking
 //	acting       the action ends, with or without success       looking
 //
 // On a node where other software opens disks without claiming them, the agent first finds out who has a disk open

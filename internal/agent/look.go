@@ -68,8 +68,11 @@ func (a *Agent) handleFacts(name string, f disk.Facts, err error) {
 	st := a.disks[name]
 	st.phase = idle
 	gone, another := errors.Is(err, disk.ErrGone), err == nil && st.facts.Seq != 0 && st.facts.Seq != f.Seq
-	if st.again || (gone || another) && !st.hints.due.IsZero() {
+	switch {
+	case (gone || another) && !st.hints.due.IsZero():
 		defer a.requestLook(name) // an event that was postponed may concern the next disk
+	case st.again:
+		defer a.lookAgain(name)
 	}
 	switch {
 	case gone && a.isUnselectedPartition(&st.facts):
@@ -99,6 +102,16 @@ func (a *Agent) handleFacts(name string, f disk.Facts, err error) {
 		return
 	}
 	a.decide(name, &f)
+}
+
+// lookAgain requests a look because of an event that came during a look. If the decision of that look is carried out,
+// the look comes after the action.
+func (a *Agent) lookAgain(name string) {
+	if st := a.disks[name]; st != nil && st.phase.busy() {
+		st.again = true
+		return
+	}
+	a.requestLook(name)
 }
 
 // decide makes the decision from the facts of a look.

@@ -30,6 +30,8 @@ type state struct {
 	phase phase
 	// again reports that the disk is to be looked at once more when it is no longer busy.
 	again bool
+	// stale reports that a look was requested while the disk waited for its turn, so its facts may no longer be true.
+	stale bool
 	// seen reports that facts and decision come from a look; before the first look both are zero. If the disk's mount
 	// had ended before the first look, facts is set first, and decision follows when PID 1 has answered.
 	seen     bool
