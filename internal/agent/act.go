@@ -75,9 +75,13 @@ func unconfirmed(st *state, done disk.Action) error {
 	return fmt.Errorf("the unit that reads the disk left no result; see journalctl -u hotmount-format@%d", st.facts.Seq)
 }
 
-// oldestFacts is how old the facts about a disk may be when its mount begins. A use of the disk by another program does
-// not always cause an event. The other actions run in programs that look at the disk themselves.
-const oldestFacts = 5 * time.Second
+// A mount that waits longer than oldestLook after the last look at its disk needs another look, because a use of the
+// disk by another program does not always cause an event. After an event, oldestLookBefore applies instead. The other
+// actions run in programs that look at the disk themselves.
+const (
+	oldestLook       = 5 * time.Second
+	oldestLookBefore = 100 * time.Millisecond
+)
 
 // startMounts starts the mounts whose turn has come, and the links of block volumes.
 func (a *Agent) startMounts(ctx context.Context, now time.Time) {
@@ -94,7 +98,7 @@ func (a *Agent) startMounts(ctx context.Context, now time.Time) {
 			deferred = append(deferred, name)
 			continue
 		}
-		if now.Sub(st.looked) > oldestFacts {
+		if age := now.Sub(st.looked); age > oldestLook || st.again && age > oldestLookBefore {
 			st.phase = idle
 			a.requestLook(name)
 			continue
@@ -124,15 +128,10 @@ func (a *Agent) run(ctx context.Context, l *lane, name string, p disk.Program, a
 	st := a.disks[name]
 	st.phase = acting
 	id := st.facts.ID
-	work := func() func() {
+	a.startWork(ctx, l, func() func() {
 		err := a.units.Run(ctx, p, id, "")
 		return func() { a.actionEnded(name, id.Seq, action, err) }
-	}
-	if p == disk.ProgramFormat {
-		a.beginProof(ctx, work)
-	} else {
-		a.startWork(ctx, l, work)
-	}
+	})
 }
 
 // startFill starts to grow a filesystem to the size of its disk before the filesystem is mounted. After the growth, the
@@ -225,14 +224,13 @@ func (a *Agent) startQuestions(ctx context.Context) {
 }
 
 // decisionUnchanged reports whether the decision for a waiting disk is still the same. Disks may have come or gone
-// since the decision, or the settings may have changed. If the decision has changed, or the disk has had an event while
-// it waited, the disk is looked at again.
+// since the decision, or the settings may have changed. If the decision has changed, the disk is looked at again.
 func (a *Agent) decisionUnchanged(name string) bool {
 	st := a.disks[name]
 	f := st.facts
 	f.FindPeers(a.facts())
 	c := f.KnownContent()
-	if !st.stale && policy.Decide(&f, &c, a.settings) == st.decision && !a.outdated(st, st.decision) {
+	if policy.Decide(&f, &c, a.settings) == st.decision && !a.outdated(st, st.decision) {
 		return true
 	}
 	st.phase = idle

@@ -21,7 +21,7 @@
 //	looking      the action to be done failed a moment ago      backing off
 //	waiting      its turn has come, the decision still holds    acting
 //	waiting      the decision no longer holds                   looking
-//	waiting      an event came meanwhile, or the facts are old  looking
+//	waiting      the look is too old for a mount                looking
 //	acting       the action ends, with or without success       looking
 //
 // On a node where other software opens disks without claiming them, the agent first finds out who has a disk open
@@ -103,7 +103,7 @@ func (a *Agent) LookAtAll() { a.queue.addAll() }
 func (a *Agent) LookAt(ctx context.Context, seq uint64) error {
 	return a.ask(ctx, func() {
 		for name, st := range a.disks {
-			if st.seen && st.facts.Seq == seq {
+			if st.facts.Seq == seq {
 				a.hinted(name)
 			}
 		}

@@ -1620,8 +1620,9 @@ func TestLongWaitForAMount(t *testing.T) {
 					m.change(func() { use(m, vdb) })
 					if event {
 						a.Look("vdb")
+						time.Sleep(time.Second)
 					} else {
-						time.Sleep(oldestFacts)
+						time.Sleep(oldestLook)
 					}
 					m.unhang()
 					settle()
@@ -1637,9 +1638,36 @@ func TestLongWaitForAMount(t *testing.T) {
 	}
 }
 
-// TestEventsBeforeALook checks that a look answers the events that come before the look begins. Such an event must not
-// cause another look before the mount.
-func TestEventsBeforeALook(t *testing.T) {
+// TestHungLooksHoldBackNoOtherDisk checks that looks that hang do not stop the looks at other disks, even if as many
+// looks hang as there are workers. Without the looks, a disk that has waited for its mount would never be mounted.
+func TestHungLooksHoldBackNoOtherDisk(t *testing.T) {
+	m := newMachine(xfsDisk("vdb", 2, uuidA), blankDisk("vdc", 3))
+	m.hangs = "vdc"
+	with(t, m, func(t *testing.T, a *Agent) {
+		s := testSettings()
+		s.Workers = 1
+		if err := a.Reload(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(testSettings().ReadyTimeout + 2*lookPatience)
+		m.change(func() { m.disks["vdd"] = xfsDisk("vdd", 4, uuidB) })
+		a.Look("vdd")
+		settle()
+		m.mu.Lock()
+		log := strings.Join(m.log, "\n")
+		m.mu.Unlock()
+		for _, want := range []string{"mount vdb seq 2", "mount vdd seq 4"} {
+			if !strings.Contains(log, want) {
+				t.Errorf("no %q in the log:\n%s", want, log)
+			}
+		}
+		m.unhang()
+	})
+}
+
+// TestEventsAroundALook checks that an event that comes before a look begins, or during a look, causes no other look
+// before the mount. The look after the mount answers an event that comes during a look.
+func TestEventsAroundALook(t *testing.T) {
 	m := newMachine()
 	with(t, m, func(t *testing.T, a *Agent) {
 		settle()
@@ -1654,20 +1682,19 @@ func TestEventsBeforeALook(t *testing.T) {
 		a.Look("vdb")
 		synctest.Wait()
 		for range 3 { // vdc waits until the look at vdb has gathered its facts
+			a.Look("vdb")
 			a.Look("vdc")
 			synctest.Wait()
 		}
 		time.Sleep(time.Minute)
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		looks := 0
+		looks := map[string]int{}
 		for _, l := range m.lookedBy {
-			if strings.HasPrefix(l, "vdc ") {
-				looks++
-			}
+			looks[l[:3]]++
 		}
-		if looks != 2 {
-			t.Errorf("%d looks at vdc, want one before the mount and one after it: %q", looks, m.lookedBy)
+		if looks["vdb"] != 2 || looks["vdc"] != 2 {
+			t.Errorf("want one look at each disk before its mount and one after it: %q", m.lookedBy)
 		}
 	})
 }

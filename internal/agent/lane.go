@@ -12,9 +12,10 @@ type lane struct {
 	waiting []string
 	running int
 	limit   int
-	// overdue counts work that has taken too long and no longer counts in running. The sum of running and overdue is at
-	// most maxStarted, or has no limit if maxStarted is 0.
+	// overdue counts work that has taken longer than patience and no longer counts in running. If patience is 0, no work
+	// becomes overdue. The sum of running and overdue is at most maxStarted, or has no limit if maxStarted is 0.
 	overdue, maxStarted int
+	patience            time.Duration
 }
 
 func (l *lane) add(name string) { l.waiting = append(l.waiting, name) }
@@ -41,6 +42,8 @@ const (
 	// takes longer than proofPatience counts only against proofsInAll, and no longer against proofsAtOnce.
 	proofsInAll   = 64
 	proofPatience = time.Minute
+	// A look that takes longer than lookPatience hangs on dead storage. Each disk has at most one look at a time.
+	lookPatience = 10 * time.Second
 	// growthsAtOnce is how many filesystems are measured and grown at the same time.
 	growthsAtOnce = 2
 )
@@ -50,47 +53,40 @@ type lanes struct{ looks, mounts, proofs, grows, questions lane }
 
 // setLimits sets the limits of the lanes. workers is the value of the configuration key workers.
 func (l *lanes) setLimits(workers int) {
-	l.looks.limit = workers
+	l.looks.limit, l.looks.patience = workers, lookPatience
 	l.mounts.limit = mountsPerWorker * workers
-	l.proofs.limit, l.proofs.maxStarted = proofsAtOnce, proofsInAll
+	l.proofs.limit, l.proofs.maxStarted, l.proofs.patience = proofsAtOnce, proofsInAll, proofPatience
 	l.grows.limit = growthsAtOnce
 	l.questions.limit = workers
 }
 
-// startWork runs work in a new goroutine. The function that work returns is then run by the loop.
+// startWork runs work in a new goroutine. The function that work returns is then run by the loop. After the lane's
+// patience, the work counts as overdue.
 func (a *Agent) startWork(ctx context.Context, l *lane, work func() func()) {
 	l.running++
+	var overdue, ended bool // used only by the loop
+	patience := l.patience
 	a.work.Go(func() {
+		if patience > 0 {
+			late := time.AfterFunc(patience, func() {
+				a.give(ctx, func() {
+					if overdue = !ended; overdue {
+						l.running--
+						l.overdue++
+					}
+				})
+			})
+			defer late.Stop()
+		}
 		result := work()
 		a.give(ctx, func() {
-			l.running--
-			result()
-		})
-	})
-}
-
-// beginProof starts work in the lane of proofs. After proofPatience the work counts as overdue.
-func (a *Agent) beginProof(ctx context.Context, work func() func()) {
-	l := &a.lanes.proofs
-	var overdue, ended bool // used only by the loop
-	a.startWork(ctx, l, func() func() {
-		late := time.AfterFunc(proofPatience, func() {
-			a.give(ctx, func() {
-				if overdue = !ended; overdue {
-					l.running--
-					l.overdue++
-				}
-			})
-		})
-		defer late.Stop()
-		result := work()
-		return func() {
-			if ended = true; overdue { // startWork has subtracted the work from running a second time
-				l.running++
+			if ended = true; overdue {
 				l.overdue--
+			} else {
+				l.running--
 			}
 			result()
-		}
+		})
 	})
 }
 

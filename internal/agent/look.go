@@ -30,8 +30,7 @@ func (a *Agent) startLooks(ctx context.Context, now time.Time) {
 	gathered := make(chan struct{})
 	for name, ok := a.lanes.looks.next(); ok; name, ok = a.lanes.looks.next() {
 		a.gathering = true
-		st := a.disks[name]
-		st.peers.since, st.again = a.leftCount, false
+		a.disks[name].peers.since = a.leftCount
 		a.startWork(ctx, &a.lanes.looks, func() func() {
 			<-gathered
 			f, err := look(name)
@@ -68,11 +67,8 @@ func (a *Agent) handleFacts(name string, f disk.Facts, err error) {
 	st := a.disks[name]
 	st.phase = idle
 	gone, another := errors.Is(err, disk.ErrGone), err == nil && st.facts.Seq != 0 && st.facts.Seq != f.Seq
-	switch {
-	case (gone || another) && !st.hints.due.IsZero():
+	if st.again || (gone || another) && !st.hints.due.IsZero() {
 		defer a.requestLook(name) // an event that was postponed may concern the next disk
-	case st.again:
-		defer a.lookAgain(name)
 	}
 	switch {
 	case gone && a.isUnselectedPartition(&st.facts):
@@ -102,16 +98,6 @@ func (a *Agent) handleFacts(name string, f disk.Facts, err error) {
 		return
 	}
 	a.decide(name, &f)
-}
-
-// lookAgain requests a look because of an event that came during a look. If the decision of that look is carried out,
-// the look comes after the action.
-func (a *Agent) lookAgain(name string) {
-	if st := a.disks[name]; st != nil && st.phase.busy() {
-		st.again = true
-		return
-	}
-	a.requestLook(name)
 }
 
 // decide makes the decision from the facts of a look.

@@ -198,10 +198,10 @@ func (a *Agent) requestLook(name string) {
 		a.disks[name] = st
 	}
 	if st.phase.busy() {
-		st.again, st.stale = true, st.stale || st.phase == waiting
+		st.again = true
 		return
 	}
-	st.phase, st.again, st.stale, st.tries.retry = looking, false, false, time.Time{}
+	st.phase, st.again, st.tries.retry = looking, false, time.Time{}
 	a.lanes.looks.add(name)
 }
 

@@ -30,14 +30,12 @@ type state struct {
 	phase phase
 	// again reports that the disk is to be looked at once more when it is no longer busy.
 	again bool
-	// stale reports that a look was requested while the disk waited for its turn, so its facts may no longer be true.
-	stale bool
 	// seen reports that facts and decision come from a look; before the first look both are zero. If the disk's mount
 	// had ended before the first look, facts is set first, and decision follows when PID 1 has answered.
 	seen     bool
 	facts    disk.Facts
 	decision disk.Decision
-	// looked is when the last look at the disk ended that succeeded.
+	// looked is the end of the last look at the disk that succeeded.
 	looked time.Time
 	// initial reports that the disk was present at start and still delays READY.
 	initial bool

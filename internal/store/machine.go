@@ -92,7 +92,7 @@ func (s Store) start(attached func() ([]disk.Identity, error)) error {
 	switch {
 	case err != nil || id == "" || st.Machine == id || st.Arrival != nil && st.Arrival.Machine == id:
 		return nil
-	case st.Machine == "": // the package was installed into an image that had no machine-id
+	case st.Machine == "": // the machine-id was unknown when the records were made
 		return s.change(func(st *state) { st.Machine = id })
 	}
 	all, err := attached()
