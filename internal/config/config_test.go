@@ -210,7 +210,7 @@ const (
 	sizeWords     = `expected a whole number with one of the units KiB, MiB, GiB, TiB, KB, MB, GB, TB, such as 300MiB`
 	rateWords     = `expected none, or a whole number with one of the units KiB, MiB, GiB, TiB, KB, MB, GB, TB, such as 300MiB, at least 4MiB per second`
 	hidden        = `expected a directory that the daemon can see: ProtectHome= and PrivateTmp= of the daemon's unit hide /home, /root, /tmp and /var/tmp`
-	outside       = `expected a directory outside of /proc, /sys, /dev, /run, /etc, /usr, /boot`
+	outside       = `expected a directory outside of /proc, /sys, /dev, /run, /etc, /usr, /boot, /var/lib/hotmount`
 	pathWords     = `expected an absolute path such as /mnt/disks, of letters, digits, '.', '_' and '-', without '.', '..' or an extra slash`
 	nameWords     = `expected a name of 1 to 63 lower-case letters, digits and hyphens that does not begin with a hyphen`
 	patternWords  = `expected a pattern of kernel names such as vd[a-z], of at most 128 characters without slashes and spaces`
@@ -348,6 +348,7 @@ func TestFaultsOfFile(t *testing.T) {
 		{"classes: [{name: a, directory: /etc/a}]", `FILE:1: classes[0].directory: found "/etc/a", ` + outside},
 		{"classes: [{name: a, directory: /usr/a}]", `FILE:1: classes[0].directory: found "/usr/a", ` + outside},
 		{"classes: [{name: a, directory: /boot/a}]", `FILE:1: classes[0].directory: found "/boot/a", ` + outside},
+		{"classes: [{name: a, directory: /var/lib/hotmount/disks}]", `FILE:1: classes[0].directory: found "/var/lib/hotmount/disks", ` + outside},
 		{"classes: [{name: a, directory: /home}]", `FILE:1: classes[0].directory: found "/home", ` + hidden},
 		{"classes: [{name: a, directory: /root/a}]", `FILE:1: classes[0].directory: found "/root/a", ` + hidden},
 		{"classes: [{name: a, directory: /tmp/a}]", `FILE:1: classes[0].directory: found "/tmp/a", ` + hidden},

@@ -109,8 +109,9 @@ func emptyBracket(glob string) bool {
 	})
 }
 
-// reserved are directories that the system needs unchanged.
-var reserved = []string{"/proc", "/sys", "/dev", "/run", "/etc", "/usr", "/boot"}
+// reserved are directories that the system needs unchanged, and hotmount's state directory, which a purge of the
+// package removes with all that is below.
+var reserved = []string{"/proc", "/sys", "/dev", "/run", "/etc", "/usr", "/boot", "/var/lib/hotmount"}
 
 func wrongDirectory(s, expected string) string {
 	switch {

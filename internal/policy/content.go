@@ -2,6 +2,7 @@ package policy
 
 import (
 	"slices"
+	"strings"
 
 	"hotmount/internal/disk"
 )
@@ -33,11 +34,16 @@ var giving = []rule{{
 }, {
 	reason: disk.ReasonContent, action: disk.Hold, situations: raw, lift: byAccept, givesUp: true, kind: HoldData,
 	when: func(in input) bool {
-		return in.f.Standing.Given == nil && in.f.Holds() && !in.f.Standing.Lifted(disk.ReasonContent, knownUUID(in.f))
+		return in.f.Standing.Given == nil && (in.f.Holds() || foundData(in.c)) && !in.f.Standing.Lifted(disk.ReasonContent, knownUUID(in.f))
 	},
 	names:     func(in input) (string, string) { return knownUUID(in.f), "" },
-	condition: "udev reports nothing on the disk, or the disk was already given out as a block volume", means: "the disk holds data, and the user of a block volume would overwrite it",
-	found:  func(w *wording) string { return textIf(w.f.Holds(), held(w.f)) },
+	condition: "nothing is known on the disk, or the disk was already given out as a block volume", means: "the disk holds data, and the user of a block volume would overwrite it",
+	found: func(w *wording) string {
+		if !w.f.Holds() {
+			return textIf(foundData(w.c), visible(strings.Join(w.c.Evidence, "; ")))
+		}
+		return held(w.f)
+	},
 	remedy: func(w *wording) string { return "if nothing on the disk is needed: hotmount accept " + w.f.Name },
 }, {
 	reason: disk.ReasonFormerSerial, action: disk.Hold, situations: raw, lift: byAccept, givesUp: true, kind: HoldData,
@@ -49,6 +55,9 @@ var giving = []rule{{
 	found:  func(w *wording) string { return sighted(w.f.Standing.FormerSerial) },
 	remedy: giveUp,
 }}
+
+// foundData reports whether udev found data, or hotmount did when it read the disk for a class with filesystems.
+func foundData(c *disk.Content) bool { return c.Kind != disk.Blank && c.Kind != disk.Unread }
 
 // unfinished contains the rules for unfinished formats and for partitions.
 var unfinished = []rule{{

@@ -462,43 +462,70 @@ systemctl reload hotmount`)
 }
 
 // TestExchangedBeforeItsMount replaces a disk by another disk with the same kernel name while the first disk's mount
-// waits at the daemon's start. udev sees neither event. PID 1 mounts the new disk through the first disk's link, which
-// udev has not changed. The test checks that hotmount unmounts the new disk again and does not record it as the first
-// disk.
+// waits. udev sees neither event, so the first disk's link leads to the second disk. A mount that waits in hotmount
+// needs another look, which finds the first disk gone. If a mount waits in PID 1, PID 1 mounts the second disk through
+// the link. The test checks that hotmount unmounts the second disk again and does not record it as the first disk.
 func TestExchangedBeforeItsMount(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
+	// exchanged replaces the disk, and returns the kernel name of the second disk.
+	exchanged := func(name, id string) string {
+		t.Helper()
+		seq := m.run("cat /sys/block/" + name + "/diskseq")
+		m.detach(w, id)
+		m.wait("the kernel to let it go", "! [ -e /sys/block/"+name+"/diskseq ] || [ $(cat /sys/block/"+name+"/diskseq) != "+seq+" ]")
+		next, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+		if got := m.run("readlink /dev/disk/by-diskseq/" + seq); next != name || got != "../../"+name {
+			t.Fatalf("%s is %s now, the first disk's link leads to %s", name, next, got)
+		}
+		return next
+	}
+	// settled lets udev see the events, and checks that each disk is mounted and recorded as itself.
+	settled := func(gone string, names ...string) {
+		t.Helper()
+		m.run("udevadm control --start-exec-queue")
+		for _, name := range names {
+			if got := m.mounted(name); got == gone {
+				t.Errorf("%s is mounted as %s", name, got)
+			}
+		}
+		for _, name := range names { // shows that filesystems.json has the records
+			m.wait("the record of "+name, "grep -q $(blkid -o value -s UUID /dev/"+name+") /var/lib/hotmount/filesystems.json")
+		}
+		if got := m.run("ls -A /mnt/disks | wc -l; cat /var/lib/hotmount/filesystems.json; hotmount status"); !strings.HasPrefix(got, fmt.Sprintf("%d\n", len(names))) || strings.Contains(got, gone) {
+			t.Errorf("%s", got)
+		}
+	}
+
 	m.run("systemctl stop hotmount; echo 'ready_timeout: 30s' >/etc/hotmount/config.yaml")
 	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	uuid := m.run("udevadm settle; blkid -o value -s UUID /dev/" + name)
-	seq := m.run("cat /sys/block/" + name + "/diskseq")
 	// The mount of a disk that is new on this worker waits until udev has handled the late disk.
 	m.run("udevadm control --stop-exec-queue")
 	late, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	m.run("systemctl start --no-block hotmount")
 	m.waitForLog(name + ".*the disk holds xfs " + uuid)
-	m.detach(w, id)
-	m.wait("the kernel to let it go", "! [ -e /sys/block/"+name+"/diskseq ] || [ $(cat /sys/block/"+name+"/diskseq) != "+seq+" ]")
-	next, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
-	if got := m.run("readlink /dev/disk/by-diskseq/" + seq); next != name || got != "../../"+name {
-		t.Fatalf("%s is %s now, the first disk's link leads to %s", name, next, got)
+	next := exchanged(name, id)
+	m.waitForLog("/dev/" + name + " .*: gone$")
+	if got := m.run("ls -A /mnt/disks; journalctl -b -o cat -u hotmount"); strings.Contains(got, uuid+"/") || strings.Contains(got, "was mounted instead") {
+		t.Errorf("mounted: %s", got)
 	}
+	settled(uuid, next, late)
+
+	m.run(`mkdir /etc/systemd/system/mnt-disks-.mount.d && printf '[Unit]\nAfter=slow.service\n' >/etc/systemd/system/mnt-disks-.mount.d/slow.conf
+		printf '[Service]\nType=oneshot\nExecStart=sh -c "until [ -e /run/go ]; do sleep 0.1; done"\n' >/etc/systemd/system/slow.service
+		systemctl daemon-reload; systemctl start --no-block slow`)
+	name, id = m.attach(w, worker.Disk{File: made(t, 320<<20)})
+	uuid = m.run("udevadm settle; blkid -o value -s UUID /dev/" + name)
+	m.wait("the mount to wait in PID 1", "systemctl list-jobs --no-legend | grep 'mnt-disks-.*start waiting'")
+	m.run("udevadm control --stop-exec-queue")
+	third := exchanged(name, id)
+	m.run("touch /run/go")
 	m.waitForLog("which has the disk's name now, was mounted instead, and is unmounted again")
-	m.wait("the mount point to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
-	if got := m.run("findmnt -rno TARGET /dev/" + name + " || true; if [ -e /var/lib/hotmount/filesystems.json ]; then cat /var/lib/hotmount/filesystems.json; fi"); strings.Contains(got, "/mnt/disks/") || strings.Contains(got, uuid) {
+	m.wait("the mount point to go", "[ ! -e /mnt/disks/"+uuid+" ]")
+	if got := m.run("findmnt -rno TARGET /dev/" + name + " || true; cat /var/lib/hotmount/filesystems.json"); strings.Contains(got, "/mnt/disks/") || strings.Contains(got, uuid) {
 		t.Errorf("left behind: %s", got)
 	}
-	m.run("udevadm control --start-exec-queue")
-	for _, name := range []string{next, late} {
-		if got := m.mounted(name); got == uuid {
-			t.Errorf("%s is mounted as %s", name, got)
-		}
-	}
-	for _, name := range []string{next, late} { // shows that filesystems.json has the records
-		m.wait("the record of "+name, "grep -q $(blkid -o value -s UUID /dev/"+name+") /var/lib/hotmount/filesystems.json")
-	}
-	if got := m.run("ls -A /mnt/disks | wc -l; hotmount status"); !strings.HasPrefix(got, "2\n") || strings.Contains(got, uuid) {
-		t.Errorf("%s", got)
-	}
+	settled(uuid, next, late, third)
 }
 
 // TestRewrittenBeforeItsMount changes the content of a disk through its storage, between udev's look and the mount. The

@@ -252,6 +252,17 @@ func TestBlockVolumes(t *testing.T) {
 	given("RAW-3", full)
 	m.detach(w, fullID)
 	m.wait("the link to go", "! [ -L "+raw+"RAW-3 ]")
+	// udev does not recognise these bytes, but hotmount has read them for a class that makes filesystems.
+	m.run("mv /etc/hotmount/config.yaml /root; systemctl reload hotmount")
+	unknown := blank(t, 320<<20)
+	writeRandom(t, unknown, 100<<20, 512)
+	read, readID := m.attach(w, worker.Disk{File: unknown, Serial: "RAW-4"})
+	m.waitForLog("/dev/" + read + " .*refuse: ")
+	m.run("mv /root/config.yaml /etc/hotmount; systemctl reload hotmount")
+	m.lift(read, "content-to-be-given-out")
+	given("RAW-4", read)
+	m.detach(w, readID)
+	m.wait("the link to go", "! [ -L "+raw+"RAW-4 ]")
 	// Removing the package leaves the link in place and prints the link's name. A purge removes links that lead
 	// nowhere.
 	if out := m.run("dpkg --remove hotmount 2>&1"); !strings.Contains(out, "lead nowhere when their disk is detached or the machine reboots:\n  "+raw+"RAW-2\n") {

@@ -138,7 +138,9 @@ func TestPackage(t *testing.T) {
 	}
 	leftover := "/mnt/disks/11111111-2222-4333-8444-555555555555"
 	m.run("mkdir " + leftover + " " + strings.Replace(leftover, "1111", "2222", 1) + "; touch " + leftover + "/not-mounted " + strings.Replace(leftover, "1111", "2222", 1) + "/data; chattr +i " + leftover + "/not-mounted " + leftover)
-	purged := m.run("dpkg -P hotmount 2>&1")
+	// A purge empties no filesystem that somebody has mounted in the state directory.
+	m.run("mkdir /var/lib/hotmount/data; mount -t tmpfs none /var/lib/hotmount/data; touch /var/lib/hotmount/data/kept")
+	purged := m.run("dpkg -P hotmount 2>&1; rm /var/lib/hotmount/data/kept; umount /var/lib/hotmount/data; rmdir /var/lib/hotmount/data /var/lib/hotmount")
 	if got := m.run("ls /var/lib/hotmount /etc/hotmount /run/hotmount 2>&1 | grep -v 'No such' || true; find / -xdev -path /root -prune -o -path /proc -prune -o \\( -name 50-classes.conf -o -name '*hotmount*' -not -path /etc/systemd/system/hotmount.service.d -not -path '/run/*' -not -path '/var/log/*' -not -path '/sys/*' -print \\); systemctl is-active writer; findmnt -no ID " + where + "; ls /mnt/disks | sort"); got != fmt.Sprintf("active\n%s\n%s", mountID, strings.Join(sorted("22221111-2222-4333-8444-555555555555", uuid), "\n")) {
 		t.Errorf("after a purge: %s\nit said: %s", got, purged)
 	}
