@@ -293,7 +293,7 @@ func (s *Session) checkPermitted(o MakeOptions) error {
 	case o.RecoverHalfMade && s.proven.Type != o.Intent.Type():
 		return fmt.Errorf("expected a half-made filesystem of the type %s, but the disk holds one of the type %s", o.Intent.Type(), s.proven.Type)
 	case o.RecoverHalfMade && o.Intent.Ext4 != nil && !sameExt4(o.Intent.Ext4, s.disk.Standing.Intent.Ext4):
-		return errors.New("mkfs.ext4 began the half-made filesystem on the disk with other options")
+		return errors.New("the half-made filesystem on the disk is from a run of mkfs.ext4 with different options")
 	}
 	return nil
 }

@@ -81,7 +81,7 @@ func learnFailure(h inventory.Host, f *disk.Facts, class *disk.Class) error {
 			continue
 		}
 		if l.OfNode {
-			return fmt.Errorf("cannot format %s: the content of the disk is not at fault; nothing is written: %s", f.Name, l.Failure)
+			return fmt.Errorf("cannot format %s: the content of the disk is not at fault, and nothing is written; the mount fails because of the node: %s", f.Name, l.Failure)
 		}
 		// The daemon has no right to try mount options with the kernel, and the journal may lack the kernel's message.
 		fstype := l.Decision.Type

@@ -1564,16 +1564,16 @@ var conditions = []condition{
 		f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 1}}}
 	}},
 	{name: "the serial of a disk with a filesystem", reason: disk.ReasonSameSerial, lift: word(disk.ReasonSameSerial, otherUUID), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
-		f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 99}}, {ID: disk.ID{Seq: 99}, UUID: otherUUID}}
+		f.SameSerial = []disk.Peer{{ID: disk.ID{Name: "vdc", Seq: 99}}, {ID: disk.ID{Name: "vdd", Seq: 99}, UUID: otherUUID}}
 	}},
 	{name: "the serial of a mounted disk", reason: disk.ReasonSameSerial, lift: word(disk.ReasonSameSerial, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
-		f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 99}, Mounted: "/x"}}
+		f.SameSerial = []disk.Peer{{ID: disk.ID{Name: "vdc", Seq: 99}, Mounted: "/x"}}
 	}},
 	{name: "the serial of a later disk that holds something", reason: disk.ReasonSameSerial, lift: word(disk.ReasonSameSerial, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
-		f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 99}, HasContent: true}}
+		f.SameSerial = []disk.Peer{{ID: disk.ID{Name: "vdc", Seq: 99}, HasContent: true}}
 	}},
 	{name: "the serial of a later disk in use", reason: disk.ReasonSameSerial, lift: word(disk.ReasonSameSerial, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
-		f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 99}, InUse: "dm-0"}}
+		f.SameSerial = []disk.Peer{{ID: disk.ID{Name: "vdc", Seq: 99}, InUse: "dm-0"}}
 	}},
 	{name: "the WWN of an earlier disk", reason: disk.ReasonSameWWN, lift: word(disk.ReasonSameWWN, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
 		f.WWN, f.SameWWN = "naa.1", append(f.SameWWN, disk.Peer{ID: disk.ID{Name: "sda", Seq: 1}})

@@ -204,7 +204,7 @@ func (k *checker) pair(c *disk.Class, got, want *class) {
 		k.require(k.v.MountDevVolume == nil || *k.v.MountDevVolume, "mountDevVolume: found false, expected true: class %s has block volumes", c.Name)
 	}
 	match, _ := path.Match(got.NamePattern, sample)
-	k.require(match, "%s: namePattern: found %s, which does not match %s, expected %s", name, disk.Visible(got.NamePattern), sample, want.NamePattern)
+	k.require(match, "%s: namePattern: found %s, which does not match a name such as %s, expected %s", name, disk.Visible(got.NamePattern), sample, want.NamePattern)
 	k.require(!match || got.NamePattern == want.NamePattern,
 		"%s: namePattern: found %s, expected %s: otherwise anything else in that directory would become a volume", name, disk.Visible(got.NamePattern), want.NamePattern)
 	k.require(c.Mode == disk.ModeBlock || got.FSType == "" || slices.Contains(c.Accept, got.FSType), "%s: fsType: found %s, expected %s", name, disk.Visible(got.FSType), want.FSType)

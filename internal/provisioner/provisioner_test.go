@@ -91,7 +91,7 @@ func TestBlock(t *testing.T) {
 		{"dd_zero.sh", "quick_reset.sh", "class raw: blockCleanerCommand: found quick_reset.sh"},
 		{`    blockCleanerCommand: [/scripts/dd_zero.sh, "1"]` + "\n", "", "class raw: blockCleanerCommand: found quick_reset.sh"},
 		{"dd_zero.sh", "shred.sh", ""},
-		{"'[a-z]*-*'", MountPattern, "class raw: namePattern: found " + MountPattern + ", which does not match virtio-DATA-1"},
+		{"'[a-z]*-*'", MountPattern, "class raw: namePattern: found " + MountPattern + ", which does not match a name such as virtio-DATA-1"},
 		{"useNodeNameOnly", "mountDevVolume: false\nuseNodeNameOnly", "mountDevVolume: found false"},
 	} {
 		found, err := Check(s, []byte(strings.Replace(string(got), test.old, test.new, 1)))

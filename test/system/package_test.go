@@ -148,7 +148,7 @@ func TestPackage(t *testing.T) {
 		t.Errorf("the purge says: %s", purged)
 	}
 	static := "'" + unitOf(uuid) + "'"
-	m.run("cp /root/units/*.mount /etc/systemd/system; systemctl stop writer " + static + "; systemctl daemon-reload; systemctl enable " + static + "; systemctl start " + static)
+	m.run("cp /root/units/*.mount /etc/systemd/system; systemctl stop writer; systemctl stop " + static + "; systemctl daemon-reload; systemctl enable " + static + "; systemctl start " + static)
 	if got := m.run("findmnt -no TARGET /dev/" + name + "; systemctl show -p FragmentPath --value " + static); got != where+"\n/etc/systemd/system/"+unitOf(uuid) {
 		t.Errorf("mounted by the static unit: %s", got)
 	}
