@@ -20,9 +20,9 @@ func TestMain(m *testing.M) {
 
 // TestLookMany checks a look at more paths than fit on a command line (128 KiB for one argument, 2 MiB in all).
 func TestLookMany(t *testing.T) {
-	paths := []string{"/", "/no\nsuch", "/" + strings.Repeat("x", 130<<10)}
-	for i := range 700 {
-		paths = append(paths, fmt.Sprintf("/no/%d/", i)+strings.Repeat("x", 3000))
+	paths := []string{"/", "/no\nsuch"}
+	for i := range 22 {
+		paths = append(paths, fmt.Sprintf("/%d/", i)+strings.Repeat("x", 100<<10))
 	}
 	all, err := askLook(t.Context(), os.Getpid(), paths)
 	if err != nil || len(all) != len(paths)+1 {
