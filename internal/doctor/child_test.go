@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestMain lets the tests run the test program as their child process.
@@ -18,10 +20,23 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestLookMany checks a look at more paths than fit on a command line (128 KiB for one argument, 2 MiB in all).
+// TestLookMany checks a look at more paths than fit on a command line: a quarter of the limit for the stack, and at
+// least 128 KiB (execve(2)).
 func TestLookMany(t *testing.T) {
+	var stack unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_STACK, &stack); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_STACK, &unix.Rlimit{Cur: 256 << 10, Max: stack.Max}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Setrlimit(unix.RLIMIT_STACK, &stack); err != nil {
+			t.Error(err)
+		}
+	})
 	paths := []string{"/", "/no\nsuch"}
-	for i := range 22 {
+	for i := range 3 {
 		paths = append(paths, fmt.Sprintf("/%d/", i)+strings.Repeat("x", 100<<10))
 	}
 	all, err := askLook(t.Context(), os.Getpid(), paths)
