@@ -23,6 +23,7 @@
 //	waiting      the decision no longer holds                   looking
 //	waiting      the look is too old for a mount                looking
 //	acting       the action ends, with or without success       looking
+//	acting       PID 1 does not tell why a mount ended          backing off
 //
 // On a node where other software opens disks without claiming them, the agent first finds out who has a disk open
 // (ask.go).

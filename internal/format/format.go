@@ -1,5 +1,5 @@
-// Package format makes filesystems on blank disks. Only package format writes to disks, through mkfs.xfs, mkfs.ext4 and
-// debugfs. The caller chooses the disk, and runs a process for each disk. Package format itself proves that the disk is
+// Package format makes filesystems on blank disks. Package format writes to disks through mkfs.xfs, mkfs.ext4 and
+// debugfs. Only packages format and grow write to disks. The caller chooses the disk, and runs a process for each disk. Package format itself proves that the disk is
 // blank, and ends the format with an error at the first doubt.
 //
 // The steps of a session are Open, Prove, Make and Close. A session keeps the disk open, so the kernel does not give
