@@ -39,7 +39,8 @@ const ignoredDrivers = "/etc/hotmount/config.d/drivers.yaml"
 // hetzner is the name of Hetzner's driver, whose socket has a different path from the sockets of other drivers.
 const hetzner = "csi.hetzner.cloud"
 
-// unregister removes all drivers' sockets and directories, and lists the drivers in csi_ignore, as an administrator does.
+// unregister removes all drivers' sockets and directories, and lists the drivers in csi_ignore, as an administrator
+// does.
 func (m machine) unregister() {
 	m.t.Helper()
 	m.run(`set -e; cd ` + kubeletRoot + `; f=` + ignoredDrivers + `; mkdir -p ${f%/*}; [ -e $f ] || echo csi_ignore: >$f
