@@ -130,7 +130,8 @@ func full(ctx context.Context, commit, tree, date string, fuzz time.Duration, di
 	return errors.Join(errs...)
 }
 
-// steps returns one step for each make target, for each test that needs a virtual machine, and for each fuzz test.
+// steps returns the steps of the full test run: some make targets, the tests that need a virtual machine, and the fuzz
+// tests. A test with parts has one step for each part.
 func steps(ctx context.Context, fuzz time.Duration) ([]step, error) {
 	var all []step
 	for _, target := range []string{"lint", "test-deb", "test-same", "bench-scan", "demo", "test-unit"} {
@@ -164,7 +165,7 @@ func steps(ctx context.Context, fuzz time.Duration) ([]step, error) {
 
 type test struct{ pkg, name string }
 
-// steps returns one step, or one step for each of the test's parts.
+// steps returns one step for each part of the test, or one step if the test has no parts.
 func (t test) steps() (all []step) {
 	command := []string{"go", "test", "-tags=vm,full", "-count=1", "-timeout=0", "-parallel=1", "-v", "-run=^" + t.name + "$", t.pkg}
 	n := parts[t.name]
@@ -238,7 +239,8 @@ func (s step) run(ctx context.Context, dir string) (string, error) {
 	out := bufio.NewWriter(log)
 	begun := time.Now()
 	c := exec.CommandContext(ctx, s.command[0], s.command[1:]...)
-	// The signal goes to the process group, because go test would leave its test process running.
+	// The signal goes to the whole process group. If only go test got the signal, its test process would continue to
+	// run.
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGTERM) }
 	c.Env = append(os.Environ(), "HOTMOUNT_TEST_FULL=1")

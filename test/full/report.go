@@ -67,7 +67,8 @@ func (r *report) missing() int {
 	return n
 }
 
-// set writes each result to the report file at once, because a stopped run must not lose the results of hours.
+// set records the result of step i, and writes the report file at once. A stopped run must not lose the results of
+// hours.
 func (r *report) set(i int, result string) error {
 	r.rows[i] = result
 	var b strings.Builder

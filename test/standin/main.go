@@ -52,7 +52,7 @@ func pods(count, source string) error {
 		}
 		c := exec.Command("/proc/self/exe", "container", volume)
 		c.Stderr = os.Stderr
-		// For CLONE_NEWNS in Unshareflags, Go makes all mounts in the new mount namespace private.
+		// If Unshareflags contains CLONE_NEWNS, Go makes all mounts in the new mount namespace private.
 		c.SysProcAttr = &unix.SysProcAttr{Unshareflags: unix.CLONE_NEWNS, Setsid: true}
 		if err := c.Start(); err != nil {
 			return fmt.Errorf("cannot start container %d: %w", i, err)
@@ -86,8 +86,8 @@ func container(volume string) error {
 	if err := os.Chdir(root); err != nil {
 		return err
 	}
-	// pivot_root(".", ".") mounts the old root on top of the new root (NOTES in pivot_root(2)). Unmount then removes
-	// the old root.
+	// pivot_root(".", ".") mounts the old root on top of the new root (NOTES in pivot_root(2)). The call of Unmount
+	// then detaches the old root.
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return fmt.Errorf("pivot_root: %w", err)
 	}

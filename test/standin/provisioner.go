@@ -127,8 +127,8 @@ func (p *provision) save() error {
 
 // whatIsAt describes the disk or the filesystem at a volume's path. For a filesystem, whatIsAt returns the device
 // number, root and type from PID 1's mount table, and the UUID from udev's database. For a link to a disk, whatIsAt
-// returns the disk's sequence number (diskseq). If the path leads to no disk and no mounted filesystem, whatIsAt
-// returns "nothing".
+// returns the disk's sequence number (diskseq). If the path leads neither to a disk nor to a mounted filesystem,
+// whatIsAt returns "nothing".
 func whatIsAt(path string, block bool) string {
 	if block {
 		var st unix.Stat_t
@@ -166,7 +166,7 @@ func (p *provision) clean() {
 		if !ok {
 			continue
 		}
-		if _, err := os.Stat(v.Path); err != nil { // as getVolMode does
+		if _, err := os.Stat(v.Path); err != nil { // the provisioner's getVolMode also calls stat(2)
 			p.say("event cleaning %s: %v", n.Name(), err)
 			continue
 		}

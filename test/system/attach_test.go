@@ -17,7 +17,7 @@ import (
 // (issue 2, shown 2).
 func TestForeignXFS(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
-	// While hotmount is stopped, the worker plays another node, which makes the filesystem.
+	// While hotmount is stopped, the test makes the filesystem on this worker, as another node would.
 	image := blank(t, gib)
 	m.run("systemctl stop hotmount")
 	name, id := m.attach(w, worker.Disk{File: image})
@@ -171,8 +171,8 @@ func TestTwentyDisks(t *testing.T) {
 	m.startsNothing() // a start with all disks mounted runs no other program (issue 8)
 }
 
-// TestDetach checks that the mount unit and the directory of an idle disk go when the disk is detached, even while the
-// daemon is down. A disk that is attached again is mounted at the same path with its data (issue 2, shown 6).
+// TestDetach checks that the detach of an idle disk removes the disk's mount unit and directory, even while the daemon
+// is down. A disk that is attached again is mounted at the same path with its data (issue 2, shown 6).
 func TestDetach(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -209,9 +209,9 @@ func TestTogether(t *testing.T) { attachTogether(t, worker.Options{}) }
 
 func attachTogether(t *testing.T, o worker.Options) {
 	m, w := start(t, o)
-	// The daemon is stopped for a moment, so that it sees all disks at once. The daemon may still see one of the three
-	// disks that do not answer before it sees the other two. A disk that the daemon sees before all other disks is
-	// mounted without them.
+	// The daemon is stopped for a moment, so that it sees all disks at once. Three of the disks do not answer, and the
+	// daemon may still see one of these three before the other two. A disk that the daemon sees earlier than the other
+	// disks is mounted alone.
 	m.run("systemctl kill -s STOP hotmount")
 	const good, sick, slow, all = 4, 4, 5, 8 // disks 0 to 3 are good, disk 4 is damaged, and disks 5 to 7 do not answer
 	var names, ids, uuids, images []string
@@ -265,8 +265,8 @@ func attachTogether(t *testing.T, o worker.Options) {
 	if got := m.run("findmnt -rno SOURCE,TARGET | grep -c ' /mnt/disks/'; journalctl -b -u hotmount -o cat --no-pager"); !strings.HasPrefix(got, "4\n") || regexpLine(got, "^/dev/("+awaited+") .*(cannot|ended)") {
 		t.Errorf("while some do not answer: %s", got)
 	}
-	// A disk that is released while the service that mounts it still runs stays released. The journal says why a disk
-	// that is attached again has to wait.
+	// The service that mounts the disks still runs when a disk is released. The disk must stay released. The journal
+	// says why a disk that is attached again has to wait.
 	m.run("hotmount release " + uuids[2] + "; hotmount release " + uuids[3])
 	m.detach(w, ids[2])
 	kept := m.run("systemctl show -P Wants '" + service + "'")
@@ -432,9 +432,9 @@ func TestVirsh(t *testing.T) {
 	m.wait("the mount", "findmnt /mnt/disks/"+strings.TrimSpace(string(inside)))
 }
 
-// TestExchange checks that a link to a block volume never leads to another disk that replaces the volume's disk while
-// udev is late. TestExchange covers SCSI and NVMe, because udev names the disks of each bus in another form.
-// TestBlockVolumes covers virtio.
+// TestExchange replaces the disk of a block volume by another disk while udev is late. The volume's link must never
+// lead to the other disk. TestExchange covers SCSI and NVMe, because udev forms the names of SCSI disks and of NVMe
+// disks differently. TestBlockVolumes covers virtio.
 func TestExchange(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run(`mkdir -p /var/lib/disks/block && cat >/etc/hotmount/config.yaml <<'X'
@@ -462,9 +462,10 @@ systemctl reload hotmount`)
 }
 
 // TestExchangedBeforeItsMount replaces a disk by another disk with the same kernel name while the first disk's mount
-// waits. udev sees neither event, so the first disk's link leads to the second disk. A mount that waits in hotmount
-// needs another look, which finds the first disk gone. If a mount waits in PID 1, PID 1 mounts the second disk through
-// the link. The test checks that hotmount unmounts the second disk again and does not record it as the first disk.
+// waits. udev handles neither the detach nor the attach, so the first disk's link leads to the second disk. Before a
+// mount that waits in hotmount, hotmount looks at the disk again and finds the first disk gone. If a mount waits in PID
+// 1, PID 1 mounts the second disk through the link. The test checks that hotmount unmounts the second disk again and
+// does not record it as the first disk.
 func TestExchangedBeforeItsMount(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	// exchanged replaces the disk, and returns the kernel name of the second disk.
@@ -479,7 +480,8 @@ func TestExchangedBeforeItsMount(t *testing.T) {
 		}
 		return next
 	}
-	// settled lets udev see the events, and checks that each disk is mounted and recorded as itself.
+	// settled lets udev handle the events, and checks that each disk is mounted at its own path and recorded with its
+	// own UUID.
 	settled := func(gone string, names ...string) {
 		t.Helper()
 		m.run("udevadm control --start-exec-queue")
@@ -488,7 +490,7 @@ func TestExchangedBeforeItsMount(t *testing.T) {
 				t.Errorf("%s is mounted as %s", name, got)
 			}
 		}
-		for _, name := range names { // shows that filesystems.json has the records
+		for _, name := range names { // without these records, the absence of gone would prove nothing
 			m.wait("the record of "+name, "grep -q $(blkid -o value -s UUID /dev/"+name+") /var/lib/hotmount/filesystems.json")
 		}
 		if got := m.run("ls -A /mnt/disks | wc -l; cat /var/lib/hotmount/filesystems.json; hotmount status"); !strings.HasPrefix(got, fmt.Sprintf("%d\n", len(names))) || strings.Contains(got, gone) {
@@ -559,9 +561,9 @@ func TestRewrittenBeforeItsMount(t *testing.T) {
 	}
 }
 
-// TestLoopDevices checks a disk in use through a loop device. The kernel shows neither a claim nor a holder of a disk
-// that a loop device uses. hotmount neither mounts nor formats a disk that a loop device uses, even if the operator
-// accepts the disk. hotmount does not report a disk as safe to detach while a loop device uses it.
+// TestLoopDevices checks a disk that is in use through a loop device. For such a disk the kernel shows neither a claim
+// nor a holder. hotmount neither mounts nor formats a disk that a loop device uses, even if the operator accepts the
+// disk. hotmount does not report a disk as safe to detach while a loop device uses it.
 func TestLoopDevices(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -571,8 +573,8 @@ func TestLoopDevices(t *testing.T) {
 	}
 	used, _ := m.attach(w, worker.Disk{File: image, Serial: "USED"})
 	empty, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "EMPTY"})
-	// Each loop device uses another device node of its disk, which the daemon does not see, as if a container had made
-	// the node.
+	// Each loop device uses a second device node of its disk. The daemon does not see the second node, as if a
+	// container had made it.
 	m.run("udevadm settle; for d in " + used + " " + empty + "; do mknod /root/node-$d b $(sed 's/:/ /' /sys/block/$d/dev); done; losetup /dev/loop3 /root/node-" + used + "; mount /dev/loop3 /srv; echo kept >/srv/f; sync; losetup /dev/loop4 /root/node-" + empty + "; udevadm settle; systemctl start hotmount")
 	m.waitForLog("/dev/" + used + " .*ignore: the disk seems to be in use through /dev/loop3")
 	m.waitForLog("/dev/" + empty + " .* the disk is in use through /dev/loop4; tried again in")
@@ -699,8 +701,8 @@ func (m machine) scsiTarget(name string) string {
 
 // TestVirtioSCSI checks disks on virtio-scsi. A disk that no class selects is reported once, with the class to add.
 // With the built-in class the test covers hot-plug, resize, a copy, removal while busy, a reused target, and a power
-// cut. A disk of another vendor is not selected. A class in block mode gets the disks that it selects, before the next
-// class.
+// cut. A disk of another vendor is not selected. If a class in block mode and a later class both select a disk, the
+// class in block mode gets the disk.
 func TestVirtioSCSI(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /var/lib/prometheus/node-exporter /var/lib/disks/block; printf 'classes:\\n  - name: default\\n    names: [\"vd*\"]\\n    directory: /mnt/disks\\n' >/etc/hotmount/config.yaml; systemctl restart hotmount")
@@ -729,9 +731,9 @@ func TestVirtioSCSI(t *testing.T) {
 	m.waitForLog("/dev/" + twin + " .*refuse: the disk has the UUID " + uuid)
 	m.detach(w, twinID)
 
-	// The next disk gets the SCSI target of a disk that was pulled while busy, but another kernel name. The kernel
-	// keeps a disk's name while a process uses the disk's filesystem. The unit uses cd, because with WorkingDirectory=
-	// systemd would stop the unit before the unmount.
+	// A disk is pulled while busy. The next disk gets the pulled disk's SCSI target, but gets another kernel name. The
+	// kernel keeps a disk's name while a process uses the disk's filesystem. The unit uses cd, because with
+	// WorkingDirectory= systemd would stop the unit before the unmount.
 	m.run("systemd-run --unit busy sh -c 'cd " + where + " && exec sleep infinity'")
 	m.wait("the disk to be in use", "[ $(readlink /proc/$(systemctl show -P MainPID busy)/cwd) = "+where+" ]")
 	target := m.scsiTarget(name)

@@ -93,7 +93,7 @@ func (m machine) formatsFormerBlock(w *worker.Worker, disk worker.Disk) {
 
 // TestBlockVolumes checks that a class in block mode gives out disks by links, and that a link leads to its disk or
 // nowhere. A stand-in plays the provisioner. The test covers attach, use, cleaning, detach with a late udev, restart
-// and power cut. If a disk was given out once, hotmount never formats it by itself.
+// and power cut. hotmount never formats a disk that was once given out, except by the operator's order.
 func TestBlockVolumes(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /var/lib/disks/block && cat >/etc/hotmount/config.yaml <<'X'\n" + fmt.Sprintf(blockConfig, "block") + "X\nsystemctl reload hotmount")
@@ -131,8 +131,8 @@ func TestBlockVolumes(t *testing.T) {
 	m.detach(w, secondID)
 	m.detach(w, noneID)
 
-	// A daemon that is killed and restarted does not touch a link that works. A reload makes the link again after
-	// somebody killed the process that keeps the disk open.
+	// A daemon that is killed and restarted does not touch a link that works. If somebody kills the process that keeps
+	// the disk open, hotmount makes the link again.
 	before := m.run("stat -c %i " + raw + "RAW-1")
 	m.run("systemctl kill -s KILL hotmount; sleep 1; systemctl restart hotmount")
 	m.wait("the daemon", "systemctl show -p StatusText hotmount | grep -q '1 given out'")
@@ -238,7 +238,7 @@ func TestBlockVolumes(t *testing.T) {
 	}
 	t.Log(log)
 
-	// `hotmount release` takes back a disk that another class gave out before.
+	// `hotmount release` takes a disk back, even if the class that gave the disk out no longer selects it.
 	if name, err = w.BlockDevice(ctx(t), otherID); err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +252,8 @@ func TestBlockVolumes(t *testing.T) {
 	given("RAW-3", full)
 	m.detach(w, fullID)
 	m.wait("the link to go", "! [ -L "+raw+"RAW-3 ]")
-	// udev does not recognise these bytes, but hotmount has read them for a class that makes filesystems.
+	// The disk RAW-4 has bytes that udev does not recognise. hotmount has read these bytes before for a class that
+	// makes filesystems.
 	m.run("mv /etc/hotmount/config.yaml /root; systemctl reload hotmount")
 	unknown := blank(t, 320<<20)
 	writeRandom(t, unknown, 100<<20, 512)

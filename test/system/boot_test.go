@@ -104,8 +104,8 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	// dpkg is killed when it reports one of the package's states before "installed". dpkg is not killed at the first
-	// report, because it reports a state before it records the state. The shell keeps the pipe open, so that dpkg does not
-	// end by itself when grep ends.
+	// report, because it reports a state before it records the state. The shell keeps the pipe open, because dpkg would
+	// otherwise end when grep ends.
 	m.run("mkfifo /root/states; exec 4<>/root/states; DEBIAN_FRONTEND=noninteractive dpkg --status-fd 3 -i /root/next.deb >/dev/null 2>&1 3>&4 &" +
 		fmt.Sprintf("grep --line-buffered -m %d '^status: hotmount[:a-z0-9]*: ' <&4; kill -KILL $!; ! wait $!", 2+randomSource(t).IntN(4)))
 	if got := m.run("dpkg-query -W -f '${Status}' hotmount"); got == "install ok installed" {
@@ -247,12 +247,12 @@ func numbers(t *testing.T, text string) (all []float64) {
 	return all
 }
 
-// lookAt returns a text that a trace of the daemon has once for each look at the disk. Reads of udev's database cannot
-// be counted, because a look at another disk also reads the database entries of loop devices.
+// lookAt returns a text that occurs in a trace of the daemon once for each look at the disk. Reads of udev's database
+// cannot be counted, because a look at another disk also reads the database entries of loop devices.
 func lookAt(name string) string { return "/block/" + name + "/queue/iostats\"" }
 
-// TestStorm checks that no disk is lost in a storm of two thousand events, and that the daemon looks at each disk once
-// more at the end. No disk is lost even if udevd forgets some events.
+// TestStorm checks that no disk is lost in a storm of 500 events for each disk. After the last event the daemon must
+// look at each disk once more. No disk is lost even if udevd forgets some events.
 func TestStorm(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	var names []string
@@ -335,7 +335,7 @@ func TestStorm(t *testing.T) {
 	// detached disk.
 	forgets(func() { name, id = m.attach(w, worker.Disk{File: image}) })
 	m.mounted(name)
-	m.wait("its release", "hotmount release "+name) // the daemon learns of a mount shortly after it appears
+	m.wait("its release", "hotmount release "+name) // the daemon sees a new mount only after a moment
 	forgets(func() {
 		m.detach(w, id)
 		name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -685,8 +685,8 @@ echo 'none /mnt tmpfs nofail,x-systemd.requires=slow.service,x-systemd.after=slo
 
 // TestFaultyConfigurationAtBoot checks that volumes are mounted at a restart and at boot despite a faulty
 // configuration, such as a file with a wrong mode. Until the fault is corrected, no disk is formatted and no new disk
-// is mounted. The daemon uses a corrected configuration by itself. Without last good settings the daemon does not
-// start.
+// is mounted. Once the configuration is corrected, the daemon uses it without a reload. If the configuration has a
+// fault and no last good settings exist, the daemon does not start.
 func TestFaultyConfigurationAtBoot(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	const gauge = "/var/lib/prometheus/node-exporter/hotmount.prom"
@@ -756,8 +756,8 @@ func TestFaultyConfigurationAtBoot(t *testing.T) {
 }
 
 // TestMountCannotRun checks that hotmount retries a mount while the node cannot mount anything. Once mount(8) works
-// again, the disk is mounted without help. Until the mount succeeds, status, plan and explain all show the number of
-// attempts. The journal mentions no format, because the disk is known to hold XFS.
+// again, hotmount mounts the disk without a command. Until the mount succeeds, status, plan and explain all show the
+// number of attempts. The journal mentions no format, because the disk is known to hold XFS.
 func TestMountCannotRun(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("chmod -x /usr/bin/mount")
@@ -791,8 +791,9 @@ func TestMountCannotRun(t *testing.T) {
 	m.wait("it to be no failure any more", "hotmount status | grep '^"+name+" .* mounted '")
 }
 
-// TestClockOfTheFuture checks formats that were recorded in 2099 by a wrong clock. Formats with a time in the future
-// delay other formats no longer than format_period. hotmount records the discovery of formats in the future only once.
+// TestClockOfTheFuture checks a format that a wrong clock has recorded with the year 2099. A format with a time in the
+// future delays other formats no longer than format_period. hotmount records once that it noticed such a format, and
+// not again after a restart.
 func TestClockOfTheFuture(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	const history = "/var/lib/hotmount/history.jsonl"

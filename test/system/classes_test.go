@@ -93,8 +93,9 @@ func TestFastAndSlow(t *testing.T) {
 	name := attach("SLOW-3", worker.BusSCSI, made(t, gib), "/var/lib/disks/hdd")
 	m.wait(name+" mounted with the new options", "findmnt -no OPTIONS /dev/"+name+" | grep nodev | grep -v nosuid")
 
-	// A mounted volume keeps its class, even if another class now selects it. After a release, the new class causes
-	// another hold, which the accept of the release does not lift.
+	// A mounted volume keeps its class, even if another class now selects it. After a release, the volume is also held
+	// because of its new class. The accept that lifts the hold for the release does not lift the hold for the new
+	// class.
 	moved := all[3].name
 	m.run("printf 'classes:\\n- {name: ssd, transport: [nvme, virtio]}\\n' >/etc/hotmount/config.d/60-moved.yaml; systemctl reload hotmount; hotmount plan | grep -E '^" + moved + " .*keep'; hotmount release " + moved + "; hotmount accept " + moved)
 	m.wait("the volume to be held", "hotmount plan | grep -E '^"+moved+" .*hold .*the disk was a volume of class hdd '")
@@ -103,8 +104,8 @@ func TestFastAndSlow(t *testing.T) {
 }
 
 // TestThreeClasses attaches six disks on three buses, some blank and some with a filesystem. Each disk is mounted in
-// its class's directory. The provisioner's stand-in publishes each disk with the values that hotmount prints. No class
-// selects the excluded disk or the disk that is too small.
+// its class's directory, or given out there as a block volume. The stand-in for the provisioner makes a volume of each
+// disk. No class selects the excluded disk or the disk that is too small.
 func TestThreeClasses(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.example("fast-slow.yaml")
@@ -241,13 +242,14 @@ func TestDropIns(t *testing.T) {
 	}
 }
 
-// TestPartitions checks a disk that another installer partitioned, with the configuration of the example. Partitions
-// with a filesystem are mounted. A partition without a filesystem is refused and not written to, and the disk is not
-// reported as a problem. A release of one partition leaves the other partitions mounted.
+// TestPartitions checks a disk that another installer has partitioned. The node has the example configuration
+// partitions.yaml. Partitions with a filesystem are mounted. A partition without a filesystem is refused and not
+// written to, and the disk is not reported as a problem. A release of one partition leaves the other partitions
+// mounted.
 //
-// The partitions are mounted again after a reboot, and all mounts go when the disk is detached. A guest may make a
-// filesystem on a partition of its raw volume. hotmount never mounts a filesystem that a guest made, neither before nor
-// after the reboot.
+// After a reboot hotmount mounts the partitions again. When the disk is detached, all its mounts disappear. A guest may
+// make a filesystem on a partition of its raw volume. hotmount never mounts a filesystem that a guest made, neither
+// before nor after the reboot.
 func TestPartitions(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -343,7 +345,7 @@ func TestPartitions(t *testing.T) {
 
 // TestLogicalVolumes checks that ten logical volumes of 5 GB, selected by name, are formatted and mounted. Volumes with
 // other names on the same disk are not formatted. After a reboot the ten volumes are mounted again. The node has the
-// configuration of the example.
+// example configuration lvm.yaml.
 func TestLogicalVolumes(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	example, err := os.ReadFile("../../packaging/examples/lvm.yaml")

@@ -123,8 +123,8 @@ func TestStatus(t *testing.T) {
 	m.run("systemctl stop watch")
 }
 
-// TestStatusOfTheDead mounts a filesystem that never answers over the disk's filesystem. TestStatusOfTheDead checks
-// that neither the daemon nor the commands wait for a filesystem that never answers.
+// TestStatusOfTheDead covers the disk's filesystem with another filesystem, which never answers. TestStatusOfTheDead
+// checks that neither the daemon nor the commands wait for an answer.
 func TestStatusOfTheDead(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, gib)})

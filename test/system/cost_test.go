@@ -108,7 +108,7 @@ func TestCounts(t *testing.T) {
 	lines := traced()
 	looks := count(lines, `openat\(.*`+lookAt(name))
 	threads := count(lines, `CLONE_THREAD`)
-	dbus := count(lines, `(write|sendmsg|sendto)\(.*org\.freedesktop\.`) // to any D-Bus interface
+	dbus := count(lines, `(write|sendmsg|sendto)\(.*org\.freedesktop\.`) // calls to any D-Bus interface
 	connections := count(lines, `connect\(.*/run/systemd/private`)
 	children := count(lines, `(execve|fork|clone3?)\(`) - threads
 	t.Logf("%d looks, %d D-Bus calls, %d connections, %d child processes", looks, dbus, connections, children)

@@ -18,8 +18,8 @@ import (
 // full reports whether the tests run all cases instead of a random choice (make test-full).
 var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 
-// obedient is a script that replaces mkfs.xfs and takes its orders from the disk's serial number. In the serial
-// number, the n-th field after the colon is for the n-th run of mkfs.xfs that writes. An order has a letter for the
+// obedient is a script that replaces mkfs.xfs and takes its orders from the disk's serial number. The n-th field after
+// the colon in the serial number is the order for the n-th run of mkfs.xfs that writes. An order has a letter for the
 // action, a letter for the system call, and the number of the call:
 //
 //	kp7  mkfs.xfs is killed instead of the 7th pwrite64
@@ -391,10 +391,10 @@ func TestPowerCutAfterGrowth(t *testing.T) {
 	}
 }
 
-// ownOrders puts obedient's records on a filesystem of their own, and lets the system's filesystem commit by itself
-// only once an hour. If an ext4 filesystem makes one file durable, it also makes all earlier writes durable. On the
-// system's filesystem, obedient's records would also make hotmount's intent durable, even if the daemon did not wait
-// for that.
+// ownOrders puts obedient's records on a filesystem of their own, and sets the commit interval of the system's
+// filesystem to one hour. If an ext4 filesystem makes one file durable, it also makes all earlier writes durable. On
+// the system's filesystem, obedient's records would also make hotmount's record of the intended format durable, even if
+// the daemon did not sync it.
 func (m machine) ownOrders(w *worker.Worker) {
 	m.t.Helper()
 	image := blank(m.t, 64<<20)
@@ -453,9 +453,9 @@ func TestPowerCutDuringMkfs(t *testing.T) {
 	}
 }
 
-// TestCopyOfAHalfMade cuts the power while hotmount overwrites a disk by the operator's order, and attaches a copy of
-// the disk. hotmount does not overwrite the copy. hotmount overwrites the disk itself only after another order of the
-// operator.
+// TestCopyOfAHalfMade cuts the power while hotmount formats a disk by the operator's order, and then attaches a copy of
+// the disk. hotmount must not overwrite the copy. hotmount must refuse the original disk until the operator orders a
+// second format.
 func TestCopyOfAHalfMade(t *testing.T) {
 	m, w := obedientWorker(t)
 	image := blank(t, crashSize)

@@ -17,7 +17,7 @@ import (
 const kubeletRoot = "/var/lib/kubelet"
 
 // register makes the sockets of the drivers in kubelet's directories. No process listens on the sockets, as after a
-// power cut. The drivers count again if unregister has removed them before.
+// power cut. If unregister has listed the drivers in csi_ignore, register removes them from the list.
 func (m machine) register(drivers ...string) {
 	m.t.Helper()
 	for _, driver := range drivers {
@@ -36,10 +36,11 @@ func (m machine) register(drivers ...string) {
 // sorts before the name of the file dropIn.
 const ignoredDrivers = "/etc/hotmount/config.d/drivers.yaml"
 
-// hetzner's driver names its socket in another form than other drivers.
+// hetzner is the name of Hetzner's driver, whose socket has a different path from the sockets of other drivers.
 const hetzner = "csi.hetzner.cloud"
 
-// unregister removes all drivers' sockets and directories, and lists the drivers in csi_ignore, as an administrator does.
+// unregister removes all drivers' sockets and directories, and lists the drivers in csi_ignore, as an administrator
+// does.
 func (m machine) unregister() {
 	m.t.Helper()
 	m.run(`set -e; cd ` + kubeletRoot + `; f=` + ignoredDrivers + `; mkdir -p ${f%/*}; [ -e $f ] || echo csi_ignore: >$f
@@ -251,8 +252,8 @@ func TestCSIVolumes(t *testing.T) {
 	m.driversThatDoNot(w)
 }
 
-// driversThatCount checks that a disk is held beside each of these drivers: an unknown driver, a driver that takes
-// whole disks of the node, and drivers that attach disks.
+// driversThatCount checks that each of these drivers causes a hold of a new disk: an unknown driver, a driver that
+// takes whole disks of the node, and drivers that attach disks.
 func (m machine) driversThatCount(w worker.Node) {
 	m.t.Helper()
 	for _, driver := range []string{"csi.example.com", "directpv-min-io", hetzner, "cinder.csi.openstack.org"} {
@@ -276,8 +277,8 @@ func (m machine) driversThatDoNot(w worker.Node) {
 	}
 }
 
-// TestADriverThatEnds checks that an unknown driver that was seen still counts after it has ended in order, over a
-// reboot. Its disks stay held and untouched until csi_ignore names the driver.
+// TestADriverThatEnds checks that disks stay held after an unknown driver has removed its sockets, even over a reboot.
+// The disks stay held and untouched until csi_ignore names the driver.
 func TestADriverThatEnds(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	const driver = "csi.example.com"
@@ -551,7 +552,7 @@ func (m machine) endOfLife(w worker.Node, v *csiVolume, stays bool) {
 	m.stored(w, v.name, v.id, v.image, times)
 }
 
-// reboots reboots the node. The end of a kernel also ends loop devices, but a container's shutdown does not.
+// reboots reboots the node. reboots detaches the loop devices first, because they survive the shutdown of a container.
 func (m machine) reboots(w worker.Node) {
 	m.t.Helper()
 	m.run("for f in /root/loop-*; do losetup -d $(cat $f); rm $f; done")

@@ -37,7 +37,7 @@ func TestRelease(t *testing.T) {
 	m.run("systemd-run -q --unit=dweller -p WorkingDirectory=" + where + " sleep 1000")
 	refused("has its working directory there")
 	m.run("systemctl stop dweller")
-	// The bind mount is like the one that kubelet makes for a pod's volume. A container has the bind mount in a mount
+	// The bind mount is like kubelet's bind mount of a pod's volume. A container has the bind mount in a mount
 	// namespace of its own.
 	pod := "/var/lib/kubelet/pods/0e3b1b0a-1111-2222-3333-444444444444/volumes/kubernetes.io~local-volume/pv"
 	m.run("mkdir -p " + pod + "; mount --bind " + where + " " + pod)
@@ -158,7 +158,8 @@ func TestSurpriseRemoval(t *testing.T) {
 	m.waitForLog(where + " was unmounted: its disk .* is gone, and it was still used by")
 	again, id3 := m.attach(w, worker.Disk{File: image, Serial: "PULLED"})
 	m.waitForLog("/dev/" + again + " .*used by: process .*\\(sleep\\): mounted at /srv in its mount namespace; .*: has a file open.*; to see what uses the disk: hotmount doctor; tried again in")
-	// The restart replaces a wait of hours, after which the daemon would also have forgotten the filesystem.
+	// After a wait of hours the daemon would have forgotten the filesystem. A restart of the daemon has the same
+	// effect.
 	m.run("systemctl restart hotmount")
 	m.wait("it to fail again", "[ $(journalctl -b -o cat --no-pager -u hotmount | grep -c 'still has the filesystem mounted') -ge 2 ]")
 	if got := m.run("journalctl -b -o cat --no-pager -u hotmount >/run/said; grep xfs_repair /run/said || [ $? = 1 ]"); got != "" {

@@ -127,8 +127,8 @@ func TestDoctorPods(t *testing.T) {
 		scope    = "89abcdef0123456789abcdef0123456789abcdef0123456789abcdef01234567"
 		volumes  = "/var/lib/kubelet/pods/" + uid + "/volumes/kubernetes.io~local-volume/"
 		subPaths = "/var/lib/kubelet/pods/" + uid + "/volume-subpaths/local-pv-1/main/0"
-		// trappedPart is a directory of a trapped volume that a pod uses by subPath. The doctor names the directory by
-		// its path in trappedPart.
+		// trappedPart is the mount point of a subPath. The subPath is a directory on the system disk and not on the
+		// volume. The doctor names the directory by its path in trappedPart.
 		trappedPart = "/var/lib/kubelet/pods/" + uid + "/volume-subpaths/local-pv-7/side/0"
 	)
 	place := "/mnt/disks/" + uuid
@@ -320,8 +320,8 @@ func TestDoctorSystem(t *testing.T) {
 }
 
 // TestDoctorKubelets checks that the doctor distinguishes all kinds of mounts through which a kubelet can have the
-// class directory. The doctor runs before and after another disk is mounted that a wrongly configured kubelet does not
-// see. The kernel behaves as the doctor predicts.
+// class directory. The doctor runs twice: before and after the mount of a second disk, which a wrongly configured
+// kubelet does not see. The kernel behaves as the doctor predicts.
 func TestDoctorKubelets(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "FIRST"})
@@ -430,7 +430,8 @@ func TestDoctorManyPods(t *testing.T) {
 		t.Helper()
 		m.run(fmt.Sprintf(`before=$(pgrep -xc sleep || true); standin %d %s </dev/null >/run/standin.log 2>&1; for i in $(seq 1 600); do [ $(pgrep -xc sleep) = $((before + %[1]d)) ] && exit 0; sleep 0.1; done; cat /run/standin.log; pgrep -xc sleep; exit 1`, n, source))
 	}
-	// Two pods get the directory below the mount. All other pods are correct, and start later.
+	// Two pods get the mount point's own directory, which the mount covers. All other pods get the mount, and start
+	// later.
 	m.run("mkdir /run/below; mount --bind /mnt/disks /run/below")
 	containers(2, "/run/below/"+uuid)
 	m.run("umount /run/below; for i in 0 1; do mv /var/lib/kubelet/pods/6a6e9d0c-1111-4222-8333-00000000000$i /var/lib/kubelet/pods/6a6e9d0c-1111-4222-9999-00000000000$i; done")

@@ -50,10 +50,10 @@ func TestStaleUdevDatabase(t *testing.T) {
 	m.waitForLog("/dev/" + was + " .*refuse: ")
 }
 
-// TestPluggedAndUnplugged attaches and detaches a loop device ten times, mostly within 100 ms. A virtual machine takes
-// longer to let a virtio disk go. Most times the disk is detached
-// before hotmount has mounted it. The test checks the final state of the mounts, first with the disk attached and then
-// with the disk detached (udisks#886).
+// TestPluggedAndUnplugged attaches and detaches a loop device ten times, at least three times within 100 ms. The detach
+// of a virtio disk from a virtual machine would take longer than 100 ms. In most rounds the disk is detached before
+// hotmount has mounted it. The test checks the final state of the mounts, first with the disk attached and then with
+// the disk detached (udisks#886).
 func TestPluggedAndUnplugged(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -89,7 +89,7 @@ func TestPluggedAndUnplugged(t *testing.T) {
 		t.Errorf("hotmount had mounted all but %d of ten disks before they were detached", early)
 	}
 	m.wait("the last mount to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
-	// A start of a unit for a disk that is gone delays the next disk with the same kernel name.
+	// If a unit starts for a disk that is gone, the start delays the next disk with the same kernel name.
 	begun := time.Now()
 	m.run("timeout 60 systemctl start hotmount-format@999999 2>/dev/null || [ $? = 1 ]")
 	if took := time.Since(begun); took < 8*time.Second || took > limit {
@@ -121,8 +121,8 @@ func TestDamagedLog(t *testing.T) {
 	image := made(t, 320<<20)
 	name, id := m.attach(w, worker.Disk{File: image, Serial: "LOG"})
 	uuid := m.mounted(name)
-	// The repair discards the log. A freeze writes the file f back before the repair, because f is until then only in
-	// the log.
+	// The repair discards the log. The file f is at first only in the log, so a freeze writes f to its final place
+	// before the repair.
 	m.run("cd /mnt/disks/" + uuid + "; echo kept >f; sync; xfs_freeze -f .; xfs_freeze -u .; for i in {1..60}; do mkdir d$i; touch d$i/x; sync -f .; done; cd /; xfs_io -x -c 'shutdown -f' /mnt/disks/" + uuid)
 	m.detach(w, id)
 	damageLog(t, image)
@@ -287,7 +287,7 @@ func TestMultipathdTakesADisk(t *testing.T) {
 	}
 	m.wait("one mount", "systemctl show -P StatusText hotmount | grep -qx '1 mounted, 0 held, 0 refused, 0 failing'")
 
-	// Both paths go, and one path comes back.
+	// Both paths are detached, and one path is attached again.
 	for _, id := range ids {
 		m.detach(w, id)
 	}

@@ -50,7 +50,7 @@ func (m machine) count(pattern string) int {
 const fill = `cd /mnt/disks/%s && mkdir -p data && head -c 50M /dev/urandom >data/f && sync && sha256sum data/f`
 
 // TestGrow checks that XFS and ext4 filesystems grow online with their disks, at once or when the daemon starts. If the
-// disk grew while it was detached, the filesystem grows before the volume is mounted in its place. The data stays. If
+// disk grew while it was detached, the filesystem grows before the volume is mounted at its path. The data stays. If
 // the new space is too small for XFS, hotmount does not try to grow the filesystem. If the new space is too small for
 // ext4, hotmount tries to grow the filesystem once.
 func TestGrow(t *testing.T) {
@@ -168,8 +168,8 @@ func TestGrow(t *testing.T) {
 		}
 	}
 	same("growing while detached")
-	// The udev rule does not read an XFS that fills a disk of this size according to hotmount's record. hotmount makes
-	// the record from the superblock in udev's event. A growth by itself makes no record.
+	// If hotmount has recorded that an XFS fills its disk, the udev rule does not read the XFS. hotmount makes the
+	// record from the superblock in udev's event. When an XFS grows, hotmount makes no record.
 	back := func() {
 		t.Helper()
 		m.detach(w, xID)

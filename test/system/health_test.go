@@ -46,7 +46,8 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// checkStatus checks that the output of `hotmount status` matches the pattern words, with line breaks as spaces.
+// checkStatus checks that the output of `hotmount status` matches the pattern. Before the match, each line break in the
+// output becomes a space.
 func (m machine) checkStatus(words string) {
 	m.t.Helper()
 	m.run("(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep -E " + quote(words))
@@ -249,9 +250,9 @@ func TestShutDownWhileItRests(t *testing.T) {
 	m.run("for i in $(seq 70); do journalctl -b -u hotmount -o cat --no-pager | grep -q '^/dev/" + name + " .*the kernel has shut the filesystem down' && exit 0; sleep 5; done; exit 1")
 }
 
-// TestTrim checks that hotmount gives the free space of a filesystem back to the host, but not before it was in use for
-// 24 hours. hotmount trims its own filesystems and filesystems that were made elsewhere. With "trim: false", hotmount
-// trims nothing.
+// TestTrim checks that hotmount gives the free space of a filesystem back to the host, but only once the filesystem has
+// been in use for 24 hours. hotmount trims its own filesystems and filesystems that were made elsewhere. With "trim:
+// false", hotmount trims nothing.
 func TestTrim(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	if got := m.run("systemctl is-active hotmount-trim.timer; systemctl is-enabled hotmount-trim.timer"); got != "active\nenabled" {
@@ -393,8 +394,8 @@ func TestWhyNotMounted(t *testing.T) {
 	m.run("sed -i '/dead/d' /etc/fstab; " + m.printed("systemctl daemon-reload"))
 	m.waitMinutes(3, "the next try", "findmnt /dev/"+name)
 
-	// The class directory's mount unit is not mounted, but is not the cause of the disk's failed mount. The condition
-	// of the class directory's mount unit fails, and PID 1 starts the disk's mount unit even so. The message has only
+	// The class directory's mount unit is inactive, but did not cause the failure of the disk's mount. The condition of
+	// the class directory's mount unit fails, and PID 1 starts the disk's mount unit even so. The message has only
 	// mount(8)'s words, because a container does not receive the kernel's log.
 	m.run("printf '[Unit]\\nConditionPathExists=!/etc\\n[Mount]\\nWhat=tmpfs\\nType=tmpfs\\nWhere=/mnt/disks\\n' >/etc/systemd/system/mnt-disks.mount; systemctl daemon-reload")
 	name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20), LogicalBlockSize: 4096})

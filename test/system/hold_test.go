@@ -183,9 +183,9 @@ func TestPresentDisksAreHeld(t *testing.T) {
 	m.mounted(held)
 }
 
-// TestBrake checks that hotmount holds blank disks, once format_limit disks were formatted, until an operator accepts
-// them. A restarted daemon still holds the blank disks over the limit. If two disks are proven blank at the same time
-// and the limit allows one format, only one disk is formatted.
+// TestBrake checks format_limit: once hotmount has formatted this number of disks, it holds each further blank disk
+// until an accept. A restarted daemon still holds the blank disks over the limit. If two disks are proven blank at the
+// same time and the limit allows one format, only one disk is formatted.
 func TestBrake(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("printf 'format_limit: 1\\nformat_period: 24h\\n' >/etc/hotmount/config.yaml; systemctl stop hotmount")
@@ -305,8 +305,8 @@ func TestSwitchesStopFormatting(t *testing.T) {
 		{"echo 'format: false' >/etc/hotmount/config.yaml; systemctl reload hotmount", "rm /etc/hotmount/config.yaml", "format: false in the configuration"},
 		{"touch /etc/hotmount/hold", "rm /etc/hotmount/hold", "/etc/hotmount/hold exists"},
 	} {
-		// The switch that stops formatting is set while hotmount reads the disk. hotmount checks the switch that stops
-		// formatting again before it runs mkfs.
+		// The switch that stops formatting is set while hotmount reads the disk. Before hotmount runs mkfs, it checks a
+		// second time whether a switch stops formatting.
 		name, id := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 		throttle(t, w, id+"/virtio-backend", 20<<20, 0)
 		m.wait("the proof", "systemctl is-active hotmount-format@$(cat /sys/block/"+name+"/diskseq) | grep activating")
@@ -321,7 +321,7 @@ func TestSwitchesStopFormatting(t *testing.T) {
 		m.mounted(name)
 	}
 	// A process holds a lock on the disk, as udev does, until hotmount has proven the disk blank. Once the disk is
-	// unlocked, hotmount checks each switch that stops formatting again.
+	// unlocked, hotmount checks a second time whether a switch stops formatting.
 	for _, tt := range []struct{ on, off, says string }{
 		{"touch /etc/hotmount/hold", "rm /etc/hotmount/hold", "/etc/hotmount/hold exists"},
 		{"echo 'format: false' >/etc/hotmount/config.yaml; systemctl reload hotmount", "rm /etc/hotmount/config.yaml", "format: false in the configuration"},
@@ -651,7 +651,8 @@ func TestUnmountedByHand(t *testing.T) {
 
 	m.run("hotmount accept " + name)
 	m.mounted(name)
-	// After a killed `hotmount release`, its file in /run/hotmount/unmounted remains and the volume is still mounted.
+	// The test makes the file in /run/hotmount/unmounted that a killed `hotmount release` leaves while the volume is
+	// still mounted.
 	left := "/run/hotmount/unmounted/" + m.run("cat /sys/block/"+name+"/diskseq")
 	m.run("printf released >" + left + "; systemctl restart hotmount")
 	m.wait("the release to be forgotten", "[ ! -e "+left+" ]")
@@ -836,9 +837,9 @@ func TestOneWishOneCommand(t *testing.T) {
 	if !strings.Contains(text, "the token overrides them:\n") || !strings.Contains(text, "  nobody has unmounted the disk by hand\n") || !strings.Contains(text, vanished+uuid) {
 		t.Errorf("the offer:\n%s", text)
 	}
-	// After the token was printed, a claim appears that hotmount cannot read.
+	// After the token was printed, a mount unit appears that hotmount cannot read and that may name the disk.
 	m.run("ln -s /root/srv.mount /etc/systemd/system/srv.mount; hotmount rescan")
-	// A hold about the owner of the disk needs a separate accept.
+	// The token does not lift a hold for a possible owner of the disk; such a hold needs a separate accept.
 	for _, command := range []string{"hotmount format " + name + " --confirm " + token, "hotmount format " + name} {
 		if out := m.fails(command); !strings.Contains(out, "/etc/systemd/system/srv.mount; if it does not name this disk: hotmount accept "+name+" claims-unseen") {
 			t.Error(out)

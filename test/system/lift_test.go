@@ -42,8 +42,9 @@ func (m machine) next(name string) string {
 	return ""
 }
 
-// liftBy waits for the hold of a disk, and matches the advice in the status with the regular expression printed. liftBy
-// then calls script to turn the match into a shell script, runs it, and returns its output.
+// liftBy waits for the hold of a disk, and matches the status's advice with the regular expression in the parameter
+// printed. liftBy then calls script, which turns the match into a shell script. liftBy runs the shell script, and
+// returns its output.
 func (m machine) liftBy(name string, reason disk.Reason, printed string, script func(found []string) string) string {
 	m.t.Helper()
 	next := m.remedy(name, reason)

@@ -36,8 +36,8 @@ import (
 	"hotmount/test/worker"
 )
 
-// deb returns the path of the package under test, and nextDeb the path of the package for an upgrade. The Makefile sets
-// HOTMOUNT_DEB and HOTMOUNT_DEB_NEXT.
+// deb returns the path of the package under test. nextDeb returns the path of the package for an upgrade. The Makefile
+// sets HOTMOUNT_DEB and HOTMOUNT_DEB_NEXT.
 func deb(t *testing.T) string     { t.Helper(); return fileOf(t, "HOTMOUNT_DEB") }
 func nextDeb(t *testing.T) string { t.Helper(); return fileOf(t, "HOTMOUNT_DEB_NEXT") }
 
@@ -56,8 +56,8 @@ type machine struct {
 	t *testing.T
 }
 
-// ctx returns a context that ends after ten minutes, or earlier, two minutes before the deadline of go test. At the
-// deadline go test panics, and then no logs are kept and no worker is stopped.
+// ctx returns a context that ends after ten minutes, but at the latest two minutes before the deadline of go test. At
+// the deadline go test panics, and then no logs are kept and no worker is stopped.
 func ctx(t *testing.T) context.Context {
 	end := time.Now().Add(10 * time.Minute)
 	if last, ok := t.Deadline(); ok && last.Add(-2*time.Minute).Before(end) {
@@ -209,8 +209,8 @@ func (m machine) waitForLog(pattern string) {
 	m.wait("the journal to say "+pattern, fmt.Sprintf("journalctl -b --no-pager -o cat | grep -E -- %s", quote(pattern)))
 }
 
-// printed returns the newest match of the pattern in what hotmount wrote to this boot's journal. Its result is a
-// command that the test then runs.
+// printed returns the newest match of the pattern in what hotmount wrote to this boot's journal. The test then runs the
+// returned match as a command.
 func (m machine) printed(pattern string) string {
 	m.t.Helper()
 	return m.run("journalctl -b --no-pager -o cat _COMM=hotmount | grep -oE -- " + quote(pattern) + " | tail -n 1 | grep .")
@@ -289,8 +289,8 @@ func blank(t *testing.T, size int64) string {
 	return f.Name()
 }
 
-// made makes the file of a disk with an empty XFS filesystem. Tests that are not about formatting use made, because
-// such a disk is mounted in a tenth of the time of a blank disk.
+// made makes the file of a disk with an empty XFS filesystem. Tests that are not about formatting use made, because a
+// blank disk needs ten times as long until it is mounted.
 func made(t *testing.T, size int64) string {
 	t.Helper()
 	path := blank(t, size)
@@ -363,7 +363,7 @@ func digest(t *testing.T, path string) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// randomSource returns the source of a test's random choices. It prints the seed. With the printed seed in
+// randomSource returns the source of a test's random choices. randomSource prints the seed. With the printed seed in
 // HOTMOUNT_TEST_SEED, a test makes the same choices again.
 func randomSource(t *testing.T) *rand.Rand {
 	t.Helper()

@@ -51,8 +51,7 @@ func TestUdevRuleTakenOver(t *testing.T) {
 	m.run("systemctl start hotmount")
 	m.wait("both to be adopted", "systemctl show -p StatusText hotmount | grep -q '2 mounted, 0 held, 0 refused, 0 failing'")
 
-	// The udev rule and hotmount both act on the third disk, as between the installation of hotmount and the removal of
-	// the rule.
+	// hotmount is installed and the udev rule is not yet removed, so both act on the third disk.
 	third, thirdID := m.attach(w, worker.Disk{File: made(t, gib)})
 	three := m.mounted(third)
 	m.wait("three", "systemctl show -p StatusText hotmount | grep -q '3 mounted, 0 held, 0 refused, 0 failing'")
@@ -66,8 +65,8 @@ func TestUdevRuleTakenOver(t *testing.T) {
 	if after := table(); after != before {
 		t.Errorf("the mounts were\n%s\nand are\n%s", before, after)
 	}
-	// For the third disk one of the two, the udev rule or hotmount, came too late, which may cause a warning. In a
-	// container, the test unmounts a disk by hand before it detaches the disk.
+	// Either the udev rule or hotmount came too late to mount the third disk, so hotmount may have logged a warning. In
+	// a container, the test unmounts a disk by hand before it detaches the disk.
 	of := "/dev/" + third + " .*(the unit exists already; tried again|hold: somebody unmounted the disk)"
 	if got := m.run("systemctl is-active writer; journalctl -b -o cat -u hotmount -p warning -q --no-pager | grep -vE '" + of + "' || true"); got != "active" {
 		t.Errorf("got %s", got)
@@ -111,7 +110,7 @@ func (m machine) putStandin(w worker.Node) {
 }
 
 // provision runs the stand-in for the provisioner at ten times the real rate, as kubelet.service. The stand-in has its
-// own mount namespace, as a provisioner with HostToContainer has.
+// own mount namespace, like a provisioner with mountPropagation: HostToContainer.
 func (m machine) provision(w worker.Node, classes string) {
 	m.t.Helper()
 	m.putStandin(w)
@@ -125,7 +124,7 @@ X
 systemctl -q enable --now kubelet`)
 }
 
-// volume waits until the provisioner creates a volume of the directory entry. The parameter since is the number of
+// volume waits until the provisioner creates the volume for the directory entry. The parameter since is the number of
 // lines to skip at the beginning of the provisioner's log. volume returns the volume's name and size.
 func (m machine) volume(entry, class string, since int) (name string, size uint64) {
 	m.t.Helper()
@@ -223,7 +222,7 @@ func (m machine) changes() map[string][][2]time.Time {
 // grow, restart and reboot. After a power cut a disk with a volume is missing. Volumes are released before and during
 // an attach and a boot. A disk is pulled while the provisioner deletes the data of its released volume.
 //
-// The stand-in must make and clean volumes only of finished mounts that have their own filesystem. The stand-in must
+// The stand-in must make or clean a volume only while the volume's filesystem is mounted at its path. The stand-in must
 // publish the same names and sizes as the real provisioner. A directory may lack its mount only during the mount or the
 // unmount.
 func TestProvisioner(t *testing.T) {
@@ -533,7 +532,7 @@ systemctl daemon-reload; systemctl -q enable --now lan`)
 
 // TestNFSServer checks Debian's NFS server, whose exports and state are on a disk that hotmount mounts. The test
 // restarts the server and its worker, and moves the disk to another worker. The data and the server's identity remain.
-// A client that writes constantly continues.
+// A client writes constantly, and continues after each restart and after the move.
 func TestNFSServer(t *testing.T) {
 	parallel(t)
 	var packages []worker.File

@@ -292,9 +292,9 @@ func TestTryOnDebian12(t *testing.T) { tryOn(t, worker.Options{Memory: 2048}) }
 // TestTryOnDebian13 checks make try and make bench with the kernel and the systemd of Debian 13.
 func TestTryOnDebian13(t *testing.T) { tryOn(t, worker.Options{Suite: "trixie", Memory: 2048}) }
 
-// tryOn runs `make try` to its end, a second time after a killed run, and then one round of `make bench`. `make try`
-// and `make bench` leave nothing on the worker. The worker's hotmount does not touch the container's disks, and the
-// container's hotmount does not touch the worker's disks.
+// tryOn runs `make try` to its end, kills a second run, and runs `make try` to its end again. Then tryOn runs one round
+// of `make bench`. `make try` and `make bench` leave nothing on the worker. The worker's hotmount does not touch the
+// container's disks, and the container's hotmount does not touch the worker's disks.
 func tryOn(t *testing.T, o worker.Options) {
 	m, w := start(t, o)
 	m.putTry()

@@ -484,8 +484,8 @@ func TestSlowProof(t *testing.T) {
 	m.mounted(changed)
 }
 
-// TestHangingReads attaches disks whose storage no longer answers reads, as many as hotmount reads at once.
-// TestHangingReads checks that other disks do not wait for long.
+// TestHangingReads attaches two disks whose storage does not answer reads. hotmount reads at most two disks at once.
+// TestHangingReads checks that a third disk is mounted even so.
 func TestHangingReads(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("printf 'classes:\\n  - name: default\\n    directory: /mnt/disks\\n    names: [\"vd[a-z]\", \"sd[a-z]\"]\\n' >/etc/hotmount/config.yaml; systemctl stop hotmount")

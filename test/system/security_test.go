@@ -68,8 +68,8 @@ func TestThreats(t *testing.T) {
 		}
 	}
 
-	// A local user cannot reach the socket or the state, and cannot forge an event. As a check of the test, root can
-	// run each command that the local user cannot run.
+	// A local user cannot reach the socket or the state, and cannot forge an event. Root must be able to run each
+	// command that fails for the local user, or the failure would prove nothing.
 	if err := m.Write(ctx(t), "/tmp/forge.pl", []byte(forge), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -235,8 +235,8 @@ func TestNoCapabilityTooMany(t *testing.T) {
 		return "CapabilityBoundingSet=\\nCapabilityBoundingSet=" + strings.Join(rest, " ") + "\\n"
 	}
 
-	// needsEach runs the unit for two disks, first without each of its capabilities, and then with all. did runs the
-	// unit and returns the number of disks for which it worked.
+	// needsEach runs the unit for two disks, in turn without each one of the unit's capabilities, and at the end with
+	// all capabilities. did runs the unit and returns the number of disks for which it worked.
 	needsEach := func(unit string, did func() int) {
 		t.Helper()
 		for _, capability := range all(unit) {

@@ -387,8 +387,8 @@ func (s *soak) startUp(after string) {
 
 // TestSoak runs random steps on disks with writers, each kind of step at least once. After each step the mounts,
 // directories, units and writers must match a small model, and no mount may have been replaced. Each mounted disk must
-// have all its durable data (issue 4). hotmount may log only errors that the step causes. A disk that was attached
-// blank must become one filesystem.
+// have all its durable data (issue 4). hotmount may log only errors that the step causes. A blank disk must be
+// formatted exactly once.
 func TestSoak(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	s := &soak{machine: m, w: w, chance: randomSource(t)}
@@ -537,7 +537,7 @@ func script(text string) func(*soak, *soaked) {
 	return func(s *soak, _ *soaked) { s.run(text) }
 }
 
-// disturbance is a disturbance that must have no lasting effect, whenever it happens.
+// disturbance is a script, such as a restart of udevd, that must have no lasting effect, whenever it runs.
 type disturbance struct{ name, script string }
 
 var disturbances = []disturbance{
@@ -553,8 +553,8 @@ var disturbances = []disturbance{
 // tests. The disturbance happens at a random moment within formatSeconds.
 const formatSeconds = 7
 
-// act is a step during which a disturbance can happen. The function do runs the script meanwhile during the step; an
-// empty script means no disturbance.
+// act is a step during which a disturbance can happen. The function do carries out the step and, during the step, runs
+// the script in its parameter meanwhile. An empty script means no disturbance.
 type act struct {
 	name     string
 	weight   int

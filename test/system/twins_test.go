@@ -64,7 +64,7 @@ func TestTwins(t *testing.T) {
 	if err := w.Shutdown(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
-	// hotmount also recognises the recorded disk by its serial if the disk's size has changed.
+	// Even if the size of the recorded disk has changed, hotmount recognises the disk by its serial.
 	if err := os.Truncate(image, 384<<20); err != nil {
 		t.Fatal(err)
 	}
@@ -430,9 +430,9 @@ func TestSwap(t *testing.T) {
 		if err := w.DetachSurprise(ctx(t), victim.ID); err != nil {
 			t.Fatal(err)
 		}
-		// The second disk is attached at once, when the kernel has released the first disk, or when the formatting unit
-		// has also ended. Once that unit has ended, no process has the first disk open, and the disk's kernel name is
-		// free.
+		// The second disk is attached at one of three moments: at once, after the kernel has released the first disk,
+		// or after the formatting unit has also ended. Once the formatting unit has ended, no process has the first
+		// disk open, and the disk's kernel name is free.
 		patience := c.IntN(4)
 		if patience > 0 {
 			if err := w.WaitDetached(ctx(t), victim.ID); err != nil {

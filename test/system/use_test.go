@@ -19,9 +19,9 @@ import (
 const usedHold = " .*hold: somebody else on this node used the disk, and it is not a hotmount volume: "
 
 // TestUsedByAnother checks a disk that is mounted elsewhere, bound as a device, or named in a libvirt domain. hotmount
-// does not use the disk. When the use by another program ends, hotmount holds the disk, even after a restart or a
-// reboot, until an accept. hotmount does not hold its own volume that another program uses: the volume has failed, and
-// is mounted again after the use.
+// does not use the disk. After the use by another program has ended, hotmount holds the disk until an accept. The hold
+// outlasts a restart and a reboot. If another program uses a volume of hotmount, hotmount does not hold the volume, but
+// reports it as failed. After the use the volume is mounted again.
 func TestUsedByAnother(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("mkdir -p /var/lib/prometheus/node-exporter; systemctl restart hotmount")
@@ -337,9 +337,9 @@ X
 chmod 0755 /root/guest; systemctl daemon-reload`
 
 // TestOpenInQEMUOnVirtio checks virtio disks that a real QEMU opens, with and without O_EXCL. QEMU opens some of the
-// disks while hotmount runs and holds the disks for another reason. QEMU opens the other disks at a boot, before
-// hotmount starts and sees these disks for the first time. All disks remain held after QEMU has ended, and after a
-// reboot. No sector is written.
+// disks while hotmount runs, and while hotmount already holds these disks for another reason. QEMU opens the other
+// disks at a boot, before hotmount starts and sees these disks for the first time. All disks remain held after QEMU has
+// ended, and after a reboot. Until an accept, no sector of a disk is written.
 func TestOpenInQEMUOnVirtio(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.putQEMU(w)

@@ -35,8 +35,8 @@ func main() {
 	}
 }
 
-// makeDisks is a script that makes the files of two disks, with an ext4 filesystem and with LVM. For pvcreate,
-// makeDisks uses a loop device whose file no class selects.
+// makeDisks is a script that makes the files of two disks: one disk has an ext4 filesystem, and one has LVM. For
+// pvcreate, makeDisks uses a loop device whose file no class selects.
 //
 //go:embed disks.sh
 var makeDisks string

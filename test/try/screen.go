@@ -14,10 +14,10 @@ const screenStyle = `<style>
 </style>
 `
 
-// screenSVG returns a picture of a terminal that shows the text. In the picture, lines that begin with the prompt have
-// another colour.
+// screenSVG returns a picture of a terminal that shows the text. Lines that begin with the prompt have the colour of
+// the CSS class command.
 func screenSVG(text string) string {
-	const lineHeight, charWidth, margin = 19, 8.43, 16 // 0.602 em, the width of a monospace character
+	const lineHeight, charWidth, margin = 19, 8.43, 16 // charWidth is 0.602 em, as in monospace fonts
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	longest := 0
 	for _, line := range lines {
