@@ -17,8 +17,8 @@ func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decisio
 	if r.lift&byToken == 0 && !unmountable {
 		return d, false
 	}
-	// The content of a block volume belongs to the user of the volume. If the block volume is the whole disk of this
-	// partition or a disk below this device, the record also protects everything else on that volume.
+	// The content of a block volume belongs to the user of the volume. If the block volume is this partition's whole
+	// disk or a disk below this device, the record also protects everything else on that volume.
 	if g := f.Standing.Given; g != nil && !g.Is(f) {
 		d.Action, d.Reason = disk.Refuse, disk.ReasonNeverFormat
 		return d, false
