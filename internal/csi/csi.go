@@ -35,9 +35,10 @@ var roots = []string{
 }
 
 // Drivers returns the storage drivers of the node that attach or take disks, sorted by name. The parameter root is the
-// node's root directory, or "" for the live system. A directory that cannot be read counts as a driver about which
-// nothing is known. For a caller other than root, who may read little, an unreadable directory counts as empty.
-// Drivers counts each driver named in the parameter seen, even if the driver has no files.
+// node's root directory, or "" for the live system. An unreadable directory of a plugin counts as the driver with the
+// directory's name. Any other unreadable directory counts as an unknown driver. For a caller other than root, a
+// directory without read permission counts as empty. Drivers counts each driver named in the parameter seen, even if
+// the driver has no files.
 func Drivers(root string, seen ...string) []disk.Driver {
 	names := finder{root: root, found: map[string]bool{}}
 	for _, kubelet := range roots {
@@ -63,10 +64,10 @@ type finder struct {
 
 // kubelet finds the drivers in the root directory of one kubelet.
 //
-// A driver's registrar makes plugins_registry/NAME-reg.sock, and removes the socket at a normal end (buildSocketPath
-// and removeRegSocket in kubernetes-csi/node-driver-registrar). The driver itself makes a socket in a directory that
-// usually has the driver's name. The directory with the driver's socket is below plugins or, in old manifests, below
-// csi-plugins.
+// A driver's registrar makes plugins_registry/NAME-reg.sock, and removes the socket when the registrar ends normally
+// (buildSocketPath and removeRegSocket in kubernetes-csi/node-driver-registrar). The driver itself makes a socket in a
+// directory that usually has the driver's name. The directory with the driver's socket is below plugins or, in old
+// manifests, below csi-plugins.
 func (n *finder) kubelet(dir string) {
 	if _, err := os.Stat(filepath.Join("/", n.root, dir)); errors.Is(err, fs.ErrNotExist) {
 		return

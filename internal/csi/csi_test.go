@@ -90,8 +90,8 @@ func TestDrivers(t *testing.T) {
 	}
 }
 
-// TestDriversSeenEarlier checks that a driver that was seen earlier counts without files, with its row in the table of
-// drivers.
+// TestDriversSeenEarlier checks that a driver that was seen earlier counts even without files. The driver's reach comes
+// from the table of drivers.
 func TestDriversSeenEarlier(t *testing.T) {
 	root := node(t, "var/lib/kubelet/plugins/csi.example.com/", "var/lib/kubelet/plugins_registry/b.example.com-reg.sock")
 	want := []disk.Driver{{Name: "b.example.com", Reach: disk.Anything}, {Name: "csi.example.com", Reach: disk.Anything}, {Name: "csi.hetzner.cloud", Reach: disk.Local}}
@@ -119,7 +119,8 @@ func TestDriversOfAnUnreadableDirectory(t *testing.T) {
 	}
 }
 
-// TestDriversOfAnUnreadablePlugin checks that an unreadable plugin directory still counts under its name.
+// TestDriversOfAnUnreadablePlugin checks that an unreadable plugin directory counts as the driver with the directory's
+// name.
 func TestDriversOfAnUnreadablePlugin(t *testing.T) {
 	root := node(t, "var/lib/kubelet/plugins/csi.example.com/", "var/lib/kubelet/plugins/csi.tigera.io/")
 	for _, name := range []string{"csi.example.com", "csi.tigera.io"} {

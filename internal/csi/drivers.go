@@ -10,7 +10,7 @@ import (
 // directory below plugins has another name, the directory's name is a key too. The sources of the table are the
 // manifests and constants in the repositories, and the provider's documentation if there is no public repository.
 var known = map[string]disk.Reach{
-	// The following drivers attach no disks: network filesystems, secrets, files of the node.
+	// The following drivers attach network filesystems, secrets or files of the node, and no disks.
 	"csi.tigera.io":                    0, // projectcalico/calico
 	"nfs.csi.k8s.io":                   0, // kubernetes-csi/csi-driver-nfs
 	"csi-nfsplugin":                    0, // directory of nfs.csi.k8s.io

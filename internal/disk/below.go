@@ -69,8 +69,8 @@ func (f *Facts) Reopen() string {
 // Multipath reports whether the device is the multipath device of several paths.
 func (f *Facts) Multipath() bool { return strings.HasPrefix(f.Serial, "mpath-") }
 
-// logicalVolume returns the group and the name of a logical volume as LVM's tools take it ("vg0/disk1"). In the name of
-// the mapper device, LVM joins group and volume with a hyphen, and doubles each hyphen within them.
+// logicalVolume returns the group and the name of a logical volume as LVM's tools accept them ("vg0/disk1"). In the
+// name of the mapper device, LVM joins group and volume with a hyphen, and doubles each hyphen within them.
 func (f *Facts) logicalVolume() string {
 	const hyphen = "\x00"
 	group, volume, found := strings.Cut(strings.ReplaceAll(f.MapperName, "--", hyphen), "-")

@@ -45,8 +45,8 @@ type Content struct {
 	Evidence []string `json:"evidence,omitempty"`
 }
 
-// KnownContent returns what is known of the disk's content without reading the disk. The content is the last proof
-// while the proof is valid, otherwise what udev has found.
+// KnownContent returns what is known of the disk's content without reading the disk. The content is the result of the
+// last proof while the proof is valid, otherwise what udev has found.
 func (f *Facts) KnownContent() Content {
 	c, proof := f.knownContent()
 	if !proof {

@@ -57,7 +57,8 @@ type Settings struct {
 	// Format turns all formatting on or off.
 	Format bool `json:"format"`
 	// FormatPresent lifts the hold on blank disks that were attached before hotmount was installed. FormatPresent also
-	// lifts the hold on blank disks that were attached at the first start of a clone or under a new machine-id.
+	// lifts the hold on blank disks that were attached when hotmount first started under a new machine-id, as on a
+	// clone.
 	FormatPresent bool `json:"format_present"`
 	// FormatLimit is how many disks may be formatted within FormatPeriod. Further disks within FormatPeriod are held.
 	FormatLimit  int           `json:"format_limit"`

@@ -89,8 +89,8 @@ func (id ID) DiskSeq() uint64 { return id.Seq & (1<<partitionShift - 1) }
 func (id ID) Node() string { return "/dev/" + id.Name }
 
 // BySeq returns the path of udev's link to the disk or partition by disk sequence number (60-persistent-storage.rules).
-// udev removes the link when udev handles the removal of the disk. No other disk gets the same link, unlike the links
-// in by-uuid and by-id.
+// udev removes the link when udev handles the removal of the disk. No other disk gets the same link. A link in by-uuid
+// or by-id, however, can lead to another disk later.
 func (id ID) BySeq() string {
 	link := fmt.Sprintf("/dev/disk/by-diskseq/%d", id.DiskSeq())
 	if n := id.Partition(); n > 0 {
@@ -99,8 +99,8 @@ func (id ID) BySeq() string {
 	return link
 }
 
-// Sandboxed explains err, the error with which root could not open the disk in an instance of the template unit. EPERM
-// and EACCES (open(2)) come from the unit's sandbox and not from the disk. For a disk outside DeviceAllow= the error is
+// Sandboxed explains the error err that root got when it opened the disk in an instance of the template unit. EPERM and
+// EACCES (open(2)) come from the unit's sandbox and not from the disk. For a disk outside DeviceAllow= the error is
 // EPERM (systemd.resource-control(5)). If root does not own the device node, root without capabilities gets EACCES.
 func (id ID) Sandboxed(template string, err error) error {
 	if !errors.Is(err, fs.ErrPermission) {

@@ -67,9 +67,9 @@ func (f *Facts) Adopted() uint64 {
 	return f.Size
 }
 
-// Fixed reports whether the filesystem on the disk must not grow. A filesystem is fixed if the node did not make the
-// filesystem and the disk has not grown since its first mount here. The owner of a fixed filesystem may need the rest
-// of the disk.
+// Fixed reports whether the filesystem on the disk must not grow. A filesystem is fixed if this node did not make it,
+// and the disk has not grown since this node first mounted the filesystem. The owner of a fixed filesystem may need the
+// rest of the disk.
 func (f *Facts) Fixed() bool { return f.Size <= f.Adopted() }
 
 // Spans returns the geometry of the disk's mounted filesystem, or nil if unknown.

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Line is the state of one disk that the daemon last published. A Line contains nothing that was read from the disk,
+// Line is the state of one disk, as the daemon last published it. A Line contains nothing that was read from the disk,
 // except names, so every user may read it.
 type Line struct {
 	Disk string `json:"disk"`

@@ -7,7 +7,7 @@ type Program string
 const (
 	// ProgramFormat formats a disk if it proves that the disk is blank.
 	ProgramFormat Program = "hotmount-format"
-	// ProgramFill grows the filesystem of a disk that is not mounted yet to the size of the disk.
+	// ProgramFill grows the filesystem of an unmounted disk to the size of the disk.
 	ProgramFill Program = "hotmount-stage"
 	// ProgramGrow grows the mounted filesystem of a disk to the size of the disk.
 	ProgramGrow Program = "hotmount-grow"

@@ -61,8 +61,8 @@ type Sighting struct {
 	Directory string `json:"directory,omitempty"`
 	// Mounted is when the filesystem was last found mounted.
 	Mounted time.Time `json:"mounted"`
-	// At is the same moment as Mounted by CLOCK_MONOTONIC (clock_gettime(2)), in the boot that Identity names.
-	// CLOCK_MONOTONIC cannot be set.
+	// At is the time of Mounted on CLOCK_MONOTONIC (clock_gettime(2)), in the boot that Identity names. CLOCK_MONOTONIC
+	// cannot be set.
 	At time.Duration `json:"at,omitempty"`
 	// Left reports that hotmount saw the disk being detached after the time Mounted.
 	Left bool `json:"left,omitempty"`

@@ -27,8 +27,8 @@ type Selectors struct {
 	ByPath []string `json:"by_path,omitempty"`
 	// Size is the range of the disk's size.
 	Size SizeRange `json:"size,omitzero"`
-	// Rotational and Removable are the values in Facts that a disk must have. Local is the opposite of the value of
-	// Facts.Fabric that a disk must have. A nil Rotational, Removable or Local matches any disk.
+	// Rotational and Removable are the values in Facts that a disk must have. If Local is true, Facts.Fabric must be
+	// false; if Local is false, Facts.Fabric must be true. A nil Rotational, Removable or Local matches any disk.
 	Rotational *bool `json:"rotational,omitempty"`
 	Removable  *bool `json:"removable,omitempty"`
 	Local      *bool `json:"local,omitempty"`

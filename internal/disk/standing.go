@@ -36,12 +36,13 @@ type Standing struct {
 	Accepted []Word `json:"accepted,omitempty"`
 	// Intent is the record of a format of this disk that has begun and has no recorded end, or nil if there is none.
 	Intent *Intent `json:"intent,omitempty"`
-	// IntentDoubt reports that Intent may belong to another disk. Only the UUID of the filesystem matches, and a copy
-	// of the filesystem has the same UUID. If the intent overwrites content, a copy of the disk may match as well.
+	// IntentDoubt reports that Intent may belong to another disk. Only the UUID of the filesystem matches the disk, and
+	// a copy of the filesystem has the same UUID. If the intent overwrites content, a copy of the disk may match as
+	// well.
 	IntentDoubt bool `json:"intent_doubt,omitempty"`
 	// IntentBySlot reports that only slot and size show that Intent belongs to this disk. Serial and WWN do not
-	// identify the disk, the attachment has changed, and udev does not find the intent's UUID on the disk. The next
-	// disk in the slot would match in the same way.
+	// identify the disk, the attachment has changed, and the intent's UUID is not known on the disk. The next disk in
+	// the slot would match in the same way.
 	IntentBySlot bool `json:"intent_by_slot,omitempty"`
 	// Verdict is the result of the last proof in this attachment.
 	Verdict *Verdict `json:"verdict,omitempty"`
@@ -57,7 +58,7 @@ type Standing struct {
 	FormerSlot *Sighting `json:"former_slot,omitempty"`
 	// Noted is the content on record for this attachment, apart from mounted filesystems, or nil if there is none.
 	Noted *Sighting `json:"noted,omitempty"`
-	// Braked reports that the disk was found while the format limit was exceeded, and has not been accepted since.
+	// Braked reports that the disk was found while the format limit was reached, and has not been accepted since.
 	Braked bool `json:"braked,omitempty"`
 	// Unmounted is why the disk is kept unmounted: ReasonReleased or ReasonUnmounted, or empty if the disk may be
 	// mounted. A new attachment, an accept or a reboot clears Unmounted.
@@ -66,13 +67,14 @@ type Standing struct {
 	Remount bool `json:"remount,omitempty"`
 	// WasMounted is when hotmount last found the disk's filesystem newly mounted during this attachment, or zero.
 	WasMounted time.Time `json:"was_mounted,omitzero"`
-	// MountedAt is the same moment as WasMounted by CLOCK_MONOTONIC.
+	// MountedAt is the time of WasMounted on CLOCK_MONOTONIC.
 	MountedAt time.Duration `json:"mounted_at,omitempty"`
 	// OnRecord reports that the filesystem was last mounted from this disk, as far as serial, slot and size show.
 	OnRecord bool `json:"on_record,omitempty"`
 	// InSameSlot reports that OnRecord is true, and that the disk is in the same slot as at its last mount.
 	InSameSlot bool `json:"in_place,omitempty"`
-	// Resized reports OnRecord for a disk that had another size at the last mount of its filesystem.
+	// Resized reports that the filesystem was last mounted from this disk, and that the disk had another size at that
+	// time.
 	Resized bool `json:"resized,omitempty"`
 	// LastOn is the record of the filesystem on the disk if the record is of another disk, or nil. Serial, WWN, slot or
 	// Beside show that the disk of the record is another disk.
@@ -82,7 +84,7 @@ type Standing struct {
 	// Twin reports that the disk was refused because another disk had the same UUID, and that the disk has not been
 	// accepted since.
 	Twin bool `json:"twin,omitempty"`
-	// Made reports that this node made the filesystem on the disk, or began to.
+	// Made reports that this node made the filesystem on the disk, or began to make the filesystem.
 	Made bool `json:"made,omitempty"`
 	// Used is the record that somebody else used the disk, or nil if there is none or the disk has been accepted since.
 	Used *Use `json:"used,omitempty"`
@@ -94,8 +96,8 @@ type Standing struct {
 	// Link is the path at which the disk is given out now, empty if it is not given out. Link is a path in a class
 	// directory. The link leads to this attachment and can lead to no other attachment.
 	Link string `json:"link,omitempty"`
-	// MountFailure is why the daemon has failed to mount the disk, or empty if it has not failed or the caller did not
-	// ask.
+	// MountFailure is why the daemon failed to mount the disk, or empty if no failure is known. Only package helper
+	// sets MountFailure, before it checks a token.
 	MountFailure string `json:"-"`
 	// Formats contains, for each other disk on this node, the time since its last format began. The newest format is
 	// the last entry. A negative time means that the clock was set back.

@@ -21,7 +21,8 @@ func (f *Facts) WorldWide() string {
 }
 
 // otherWWN reports whether the WWNs belong to two different disks. An empty WWN can belong to any disk. WWNs of two
-// kinds can belong to one disk: a disk can have several WWNs, and the kernel's version decides which WWN it shows.
+// kinds can belong to one disk: a disk can have several WWNs, and the version of the kernel decides which WWN the
+// kernel shows.
 func otherWWN(a, b string) bool {
 	kind, _, _ := strings.Cut(a, ".")
 	return a != b && a != "" && strings.HasPrefix(b, kind+".")

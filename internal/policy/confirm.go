@@ -17,8 +17,8 @@ func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decisio
 	if r.lift&byToken == 0 && !unmountable {
 		return d, false
 	}
-	// The content of a block volume belongs to the user of the volume. The record of a block volume also protects the
-	// other volumes on its device.
+	// The content of a block volume belongs to the user of the volume. If the block volume is this partition's whole
+	// disk or a disk below this device, the record also protects everything else on that volume.
 	if g := f.Standing.Given; g != nil && !g.Is(f) {
 		d.Action, d.Reason = disk.Refuse, disk.ReasonNeverFormat
 		return d, false
@@ -34,9 +34,10 @@ func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decisio
 	return d, d.Action == disk.Format
 }
 
-// secondPath returns the disk in use (Peer.InUse) to which this disk may be a second path, or nil. The serial decides.
-// If no serial distinguishes the disks, the WWN decides, and without a WWN the filesystem. A disk that another program
-// merely has open does not count as in use, because hotmount does not know which programs open disks.
+// secondPath returns the disk in use (Peer.InUse) to which this disk may be a second path, or nil. The serials decide.
+// If the serials decide nothing, the WWNs decide. If the WWNs decide nothing either, the UUID of the filesystem
+// decides. A disk that another program merely has open does not count as in use, because hotmount does not know which
+// programs open disks.
 func secondPath(f *disk.Facts) *disk.Peer {
 	for _, same := range [][]disk.Peer{f.SameSerial, f.SameWWN, f.SameUUID} {
 		for i := range same {

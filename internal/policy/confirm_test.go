@@ -213,7 +213,7 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// TestUnrecorded checks that a hold that stays in force after its cause is recorded once.
+// TestUnrecorded checks that a hold is recorded once if the hold stays in force after its cause has ended.
 func TestUnrecorded(t *testing.T) {
 	for _, tt := range []struct {
 		reason disk.Reason

@@ -56,7 +56,7 @@ var giving = []rule{{
 	remedy: giveUp,
 }}
 
-// foundData reports whether udev found data, or hotmount did when it read the disk for a class with filesystems.
+// foundData reports whether udev found data on the disk, or an earlier proof by hotmount did.
 func foundData(c *disk.Content) bool { return c.Kind != disk.Blank && c.Kind != disk.Unread }
 
 // unfinished contains the rules for unfinished formats and for partitions.
@@ -100,7 +100,7 @@ var mountable = []rule{{
 	why:    func(w *wording) string { return say("the disk holds %s%s", describe(w.c), evidence(w.c)) },
 	remedy: otherRemedy,
 }, {
-	// The filesystem that the operator ordered to overwrite is still on the disk, perhaps only in part.
+	// The filesystem that the operator ordered hotmount to overwrite is still on the disk, perhaps only in part.
 	reason: disk.ReasonOverwrite, action: disk.Hold, situations: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldData,
 	when:  func(in input) bool { return replaced(in, true) && !in.accepted(disk.ReasonOverwrite) },
 	means: "an operator's format of the disk did not finish; the old filesystem is still on the disk and may be damaged",
@@ -169,8 +169,8 @@ var mountable = []rule{{
 	why:      twinWhy,
 	remedy:   twinRemedy,
 }, {
-	// If a new class mounted the volume of another class, the user would lose the data and another user would see the
-	// data.
+	// If a new class mounted the volume of another class, the volume's user would lose the data, and somebody else
+	// would see the data.
 	reason: disk.ReasonOtherClass, action: disk.Hold, situations: filesystem, names: theFilesystem,
 	when: func(in input) bool { return formerClass(in.f.Standing.Volume.Place(), in.s, in.class) != nil },
 }, {

@@ -89,15 +89,15 @@ type Considered struct {
 
 // Excluded is one exclusion that matches a disk.
 type Excluded struct {
-	// Index is the position of the exclusion in the configuration. Matches are the results of the exclusion's
-	// selectors, for the partition or for the partition's disk.
+	// Index is the position of the exclusion in the configuration. Matches are the results of the exclusion's selectors
+	// for the disk, or for the whole disk of a partition.
 	Index   int
 	Matches []Match
 }
 
 // Consider returns the results for every class in order, and every exclusion that matches the disk. If no exclusion
-// matches, the first class with Selected or Other set decides. A volume stays with its class even if an exclusion or
-// the selectors of another class match (Select).
+// matches, the first class with Selected or Other set decides. A volume that no exclusion matches stays with its class,
+// even if the selectors of another class match (Select).
 func Consider(f *disk.Facts, s *disk.Settings) (classes []Considered, exclusions []Excluded) {
 	for i := range s.Exclude {
 		e := &s.Exclude[i]

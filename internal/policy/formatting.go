@@ -207,7 +207,7 @@ func udevKnows(w *wording) string {
 	return say("ID_FS_TYPE=%s ID_FS_USAGE=%s ID_FS_AMBIVALENT=%s ID_PART_TABLE_TYPE=%s", visible(u.FSType), visible(u.FSUsage), visible(u.Ambivalent), visible(u.PartTable))
 }
 
-// possiblySameDisk returns the name of the recorded disk that may be the same as this disk.
+// possiblySameDisk describes the recorded disk that may be this disk, or returns "".
 func possiblySameDisk(p *disk.Identity) string {
 	if p == nil {
 		return ""

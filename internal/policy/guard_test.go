@@ -219,8 +219,8 @@ func TestLiterals(t *testing.T) {
 	}
 }
 
-// TestSelectorOfADisk checks that the selector that a hold prints lifts the hold once it is in the configuration. The
-// printed selector selects no other disk.
+// TestSelectorOfADisk checks that the selector that a hold prints lifts the hold once the selector is in the
+// configuration. The printed selector selects no other disk.
 func TestSelectorOfADisk(t *testing.T) {
 	for _, tt := range []struct {
 		put  func(*disk.Facts)

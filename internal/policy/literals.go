@@ -8,17 +8,18 @@ import (
 // leastLiterals is the least number of literal characters in a pattern that counts as selecting only a few disks.
 const leastLiterals = 4
 
-// literals returns how many characters are in every value that the pattern matches, or 0 for a faulty pattern.
+// literals returns how many characters of the pattern each matching value must contain, or 0 for a faulty pattern.
 func literals(pattern string) int { return spelled(pattern).all }
 
-// wwnLiterals returns the same as literals, but counts only after the first ".". The part of a WWN up to the first "."
-// names a kind of identifier and not a disk (wwid_show in drivers/nvme/host and drivers/scsi/scsi_sysfs.c).
+// wwnLiterals returns the same as literals, but counts only the characters after the first ".". The part of a WWN up to
+// the first "." names a kind of identifier and not a disk (wwid_show in drivers/nvme/host and
+// drivers/scsi/scsi_sysfs.c).
 func wwnLiterals(pattern string) int { return spelled(pattern).afterDot }
 
-// spelling counts the characters that are in every value that a pattern matches.
+// spelling counts the characters of a pattern that each matching value must contain.
 type spelling struct {
 	all int
-	// dot reports whether the pattern spells a "." in every value. afterDot is the number of literal characters after
+	// dot reports whether each matching value must contain a ".". afterDot is the number of literal characters after
 	// that ".", or 0 without a ".".
 	dot      bool
 	afterDot int

@@ -31,8 +31,8 @@ func csiRemedy(w *wording) string {
 	return say("if the disk is the node's own: hotmount accept %s; if the driver was removed: csi_ignore, see hotmount.yaml(5); to allow such disks in advance, in the class: %s", w.f.Name, cmp.Or(selectorOf(w.f), "neighbours: ignore"))
 }
 
-// selectorOf returns a line for a class that selects only this disk, or "" if a class cannot contain its serial, WWN or
-// mapper name.
+// selectorOf returns a line for a class that selects only this disk. selectorOf returns "" if none of the disk's
+// serial, WWN and mapper name can be a selector.
 func selectorOf(f *disk.Facts) string {
 	wwn := f.WWN
 	if f.WorldWide() == "" {
@@ -106,7 +106,7 @@ func reachOf(s *disk.Selectors) disk.Reach {
 		if len(kind) == 2 && strings.Trim(kind, "abcdefghijklmnopqrstuvwxyz") == "" {
 			all |= of(transports[kind])
 		} else {
-			all |= disk.Local | disk.Fabric // all virtio-blk, SCSI and NVMe disks, as in named
+			all |= disk.Local | disk.Fabric // all virtio-blk, SCSI and NVMe disks, as in nameMayMatch
 		}
 	}
 	if all == 0 {

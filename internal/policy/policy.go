@@ -97,8 +97,8 @@ func inputOf(f *disk.Facts, c *disk.Content, s *disk.Settings) input {
 // disk.
 func (in input) accepted(r disk.Reason) bool { return in.f.Standing.Lifted(r, in.c.UUID) }
 
-// isAccepted reports whether the operator has accepted the disk for the reason r, with its filesystem. For a disk that
-// is refused for its content, an accept with any filesystem counts, because a proof may find another UUID.
+// isAccepted reports whether the operator has accepted the disk for the reason r, with the filesystem that theContent
+// returns. In the situation other, an accept that names any filesystem counts, because a proof may find another UUID.
 func (in input) isAccepted(r disk.Reason) bool {
 	uuid, _ := theContent(in)
 	return in.f.Standing.Lifted(r, uuid) ||
@@ -122,7 +122,8 @@ func begunOn(f *disk.Facts, p *disk.Peer) bool {
 }
 
 // nextInSlot reports whether the intent matches this disk only by slot, but is for another disk. The intent is for
-// another disk if this disk holds a filesystem that this node made or mounted and was not ordered to overwrite.
+// another disk if this disk holds another filesystem that this node made or mounted, unless the intent overwrites that
+// filesystem.
 func nextInSlot(f *disk.Facts, c *disk.Content) bool {
 	i, v := f.Standing.Intent, f.Standing.Volume
 	return f.Standing.IntentBySlot && c.UUID != i.UUID && c.UUID != i.Was && (c.Made || v != nil && v.UUID == c.UUID)
@@ -136,7 +137,7 @@ func begunHere(f *disk.Facts, c *disk.Content) bool {
 }
 
 // ownMount returns the mount of the disk at a place that only the class uses, or nil. ownMount also returns a mount
-// that another program made, so that hotmount takes over the mounts of the udev rule.
+// that another program made, so that hotmount takes over the mounts of a udev rule that the operator removed.
 func ownMount(f *disk.Facts, class *disk.Class) *disk.MountPoint {
 	for i := range f.Mounts {
 		m := &f.Mounts[i]
@@ -172,8 +173,8 @@ func wasMounted(f *disk.Facts, uuid string) bool {
 	return !f.Standing.WasMounted.IsZero() && v != nil && v.Identity.Seq == f.Seq && v.UUID == uuid
 }
 
-// Grows reports whether to measure the filesystem of the disk. A measured filesystem is then grown, except a Fixed one.
-// Grows reports false if the disk was already measured at its present size.
+// Grows reports whether to measure the filesystem of the disk. A measured filesystem is then grown, unless Facts.Fixed
+// reports true. Grows reports false if the disk was already measured at its present size.
 func Grows(f *disk.Facts, class *disk.Class) bool {
 	return class.Grow && f.Whole == "" && !f.ReadOnly && !f.Standing.Fit.Valid(f)
 }
@@ -237,7 +238,7 @@ func made(in input) bool {
 }
 
 // replaced reports whether a format is unfinished and the disk holds a filesystem that this format does not make. If
-// over is set, replaced counts only formats by token, and otherwise only formats of blank disks.
+// over is true, only a format by token counts; otherwise only a format of a blank disk counts.
 func replaced(in input, over bool) bool {
 	i := Intent(in.f, in.c)
 	return i != nil && i.UUID != in.c.UUID && i.Over == over
@@ -275,10 +276,10 @@ func wasDisturbed(f *disk.Facts) bool {
 // isTwin reports whether to refuse this disk because another disk has a filesystem with the same UUID, or had one when
 // this disk came.
 //
-// The choice between two twins must not depend on the order in which the disks come. A volume must not show another
-// disk's data because a disk left or was slower at boot. Of two disks with the same UUID, hotmount mounts the disk on
-// record. If neither of two disks with the same UUID is on record, hotmount mounts the disk that was resized while the
-// machine was off.
+// The choice between two twins must not depend on the order in which the disks come. If a disk leaves or is slower at
+// boot, the disk's volume must not show another disk's data. Of two disks with the same UUID, hotmount mounts the disk
+// on record. If neither of two disks with the same UUID is on record, hotmount mounts the disk that was resized while
+// the machine was off.
 //
 // A disk refused for a duplicate UUID stays refused until the operator accepts the disk. A lone disk with the serial of
 // a refused disk stays refused too, because the lone disk may be the refused disk in another slot. A disk is also
@@ -327,9 +328,10 @@ func missing(in input, l *disk.Sighting, r disk.Reason) bool {
 }
 
 // givenUpBeforeFormat reports whether the operator gave up the missing content before the format that left the
-// half-made filesystem. Accepts and tokens end with a reboot or a crash. After that, only the unfinished format shows
-// that the operator gave up the content. If the missing content is the half-made filesystem itself, it was mounted
-// after the format: the storage shows an old state, and nothing was given up.
+// half-made filesystem. Accepts and tokens end with a reboot or a crash. After a reboot or a crash, only the unfinished
+// format shows that the operator gave up the content. If the missing content is the half-made filesystem itself, the
+// filesystem was mounted after its format, and the storage now shows an older state. The operator did not give up such
+// a filesystem.
 func givenUpBeforeFormat(c *disk.Content, l *disk.Sighting) bool {
 	return c.Kind == disk.HalfMade && l.UUID != c.UUID
 }

@@ -1301,7 +1301,7 @@ func TestWordsOfAFixedFilesystem(t *testing.T) {
 }
 
 // TestWordsOfTwins checks the message about two disks with the same UUID. If neither of two disks with the same UUID is
-// mounted, the one that stays attached may need an accept.
+// mounted, the disk that stays attached may need an accept.
 func TestWordsOfTwins(t *testing.T) {
 	for mounted, accept := range map[string]bool{"": true, "/mnt/disks/" + uuid: false} {
 		for kind, own := range map[string]string{"xfs": "xfs_admin -U generate", "ext4": "tune2fs -U random"} {
@@ -1323,8 +1323,8 @@ func TestWordsOfASecondPath(t *testing.T) {
 		c      *disk.Content
 		facts  func(*disk.Facts)
 		config func(*disk.Settings)
-		// never is the reason why no token formats this disk, second path or not. never is empty if a token may format
-		// the disk.
+		// never is the reason why no token formats this disk, even if the disk is not a second path. never is empty if
+		// a token may format the disk.
 		never disk.Reason
 	}{
 		"a twin":                {xfs(), nil, nil, ""},
@@ -1451,7 +1451,7 @@ func TestWordsOfAReplacement(t *testing.T) {
 type condition struct {
 	name   string
 	reason disk.Reason
-	// lift contains the accepts that lift the condition, each by itself, or is empty if none does.
+	// lift contains the accepts of which each alone lifts the condition, or is empty if no accept does.
 	lift []disk.Word
 	put  func(*disk.Facts, *disk.Content, *disk.Settings)
 }

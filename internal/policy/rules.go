@@ -197,8 +197,8 @@ var selection = []rule{{
 	means: "no class selects the disk",
 }}
 
-// othersUse contains the rules for a disk that something else uses. Use of a disk that is given out as a block volume
-// is intended.
+// othersUse contains the rules for a disk that something else uses. Other software may use a disk that is given out as
+// a block volume.
 var othersUse = []rule{{
 	reason: disk.ReasonGivenOut, action: disk.Keep, situations: raw,
 	when:  func(in input) bool { return in.class.Links(in.f, in.f.Standing.Link) },
@@ -464,7 +464,7 @@ var mounting = []rule{{
 	why:   mountedWhy,
 }}
 
-// coveredBy returns the path of the mount that covers the disk's mount in its place, or "".
+// coveredBy returns the path of the mount that covers the disk's mount in the class directory, or "".
 func coveredBy(f *disk.Facts, class *disk.Class) string { return ownMount(f, class).CoveredBy }
 
 func givenOut(in input) bool {

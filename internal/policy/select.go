@@ -11,9 +11,9 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Select returns the class to which the disk belongs, or nil. A volume belongs to the class whose directory contains
-// the volume. Any other disk belongs to the first class that selects it. No configuration can make a class select a
-// disk of the running system.
+// Select returns the class to which the disk belongs, or nil. An excluded disk belongs to no class, even if the disk is
+// a volume. A volume belongs to the class whose directory contains the volume. Any other disk belongs to the first
+// class that selects it. No configuration can make a class select a disk of the running system.
 func Select(f *disk.Facts, s *disk.Settings) *disk.Class {
 	if f.System != "" || excluded(f, s) >= 0 {
 		return nil
@@ -29,8 +29,7 @@ func Select(f *disk.Facts, s *disk.Settings) *disk.Class {
 }
 
 // first returns the first class that selects the disk. The result other reports whether this class selects a partition
-// of the disk, or the disk of the partition. Either a disk belongs to a class with all its partitions, or only its
-// partitions belong to classes.
+// of the disk, or the disk of the partition. Classes have either the whole disk or partitions of the disk, never both.
 func first(f *disk.Facts, s *disk.Settings) (class *disk.Class, other bool) {
 	raw := volume(f, s)
 	for i := range s.Classes {
@@ -125,8 +124,8 @@ func selectsRelated(f *disk.Facts, c *disk.Class) bool {
 	})
 }
 
-// volume reports whether the disk, or the disk of the partition, was given out and a class selects it as a block
-// volume. The user of a block volume may have made the partitions on the volume.
+// volume reports whether the whole disk was given out, and is still selected by a class in block mode. The user of a
+// block volume may have made the partitions on the volume.
 func volume(f *disk.Facts, s *disk.Settings) bool {
 	if f.Standing.Given == nil && f.Standing.Link == "" {
 		return false

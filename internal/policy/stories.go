@@ -171,7 +171,8 @@ func pathOrDisk(w *wording, p *disk.Peer) string {
 	return say("if this disk is a second path to %s: leave both to multipathd, or exclude this disk in the configuration; if these are two different disks: hotmount accept %s", p.Name, w.f.Name)
 }
 
-// itOrItsSlots names the disk on which the unfinished format began: this disk, or one that was in its slot before.
+// itOrItsSlots names the disk on which the unfinished format began: this disk, or a disk that was in the same slot
+// earlier.
 func itOrItsSlots(f *disk.Facts) string {
 	if f.Standing.IntentBySlot {
 		return "the disk, or a disk that was in its slot,"
@@ -179,7 +180,7 @@ func itOrItsSlots(f *disk.Facts) string {
 	return "the disk"
 }
 
-// intendedDisk names the disk that the operator ordered to format.
+// intendedDisk names the disk that the operator ordered hotmount to format.
 func intendedDisk(f *disk.Facts) string {
 	if f.Standing.IntentDoubt {
 		return "the disk, or " + identified(f.Standing.Intent.Identity) + ","
@@ -268,7 +269,7 @@ func twinWhy(w *wording) string {
 }
 
 // twinMount is where twinRemedy mounts a disk. A mount at twinMount is not a use by somebody else, because only an
-// operator who follows the remedy makes one.
+// operator who follows twinRemedy mounts a disk there.
 const twinMount = "/run/twin"
 
 // twinRemedy returns how to give the disk a UUID of its own. The log of a copied XFS filesystem must be recovered

@@ -6,9 +6,9 @@ import (
 	"hotmount/internal/disk"
 )
 
-// usable reports whether hotmount could use a disk that belongs to no class. hotmount could use a disk that is usual
-// and not in use, and that is empty or has a filesystem according to udev. Every node also has disks without a class
-// that hotmount could not use.
+// usable reports whether hotmount could use a disk that belongs to no class. hotmount could use a usual disk that is
+// not in use, and that seems empty or holds a filesystem. Every node also has unselected disks that hotmount could not
+// use.
 func usable(f *disk.Facts, c *disk.Content) bool {
 	switch c.Kind {
 	case disk.Unread, disk.Blank, disk.HalfMade, disk.Filesystem:

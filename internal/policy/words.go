@@ -83,8 +83,8 @@ func claimedRemedy(w *wording) string {
 }
 
 func udevWhy(w *wording) string {
-	// LVM hides a new volume from other rules while LVM zeroes its start. The event that ends the hiding can be lost,
-	// because udev starts to watch the device only after it has let LVM continue.
+	// LVM hides a new volume from other udev rules while LVM zeroes the start of the volume. The event that ends the
+	// hiding can be lost, because udev first lets LVM continue, and only then watches the device.
 	if w.f.MapperName != "" {
 		return "udev has not finished with the disk, or LVM has hidden the disk from udev's rules"
 	}
@@ -213,7 +213,7 @@ func recordsUnread(f *disk.Facts) string {
 }
 
 // onlyPath returns the given remedy, which writes to the disk. For a disk that may be a second path to a disk in use,
-// onlyPath returns twoPaths instead.
+// onlyPath returns twoPaths instead. If hotmount could not read the records, onlyPath returns recordsUnread.
 func onlyPath(f *disk.Facts, remedy string) string {
 	if p := secondPath(f); p != nil {
 		return twoPaths(p)

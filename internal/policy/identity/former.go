@@ -41,9 +41,9 @@ func (r *Records) notedContent(id disk.Identity) *disk.Sighting {
 }
 
 // formerSerial returns the last content on a disk with the serial or WWN of id. Content that was never mounted, and
-// that lay on the disk when an earlier boot ended, takes precedence. Content that was never mounted is the newest,
-// because Remember removes the records of content that a mounted filesystem replaces. Mounted filesystems take
-// precedence over filesystems that were only made.
+// that lay on the disk when an earlier boot ended, takes precedence over filesystems. Content that was never mounted is
+// newer than mounted filesystems, because Remember removes the record of content that a mounted filesystem replaces.
+// Mounted filesystems take precedence over filesystems that were only made.
 func (r *Records) formerSerial(id disk.Identity) *disk.Sighting {
 	for i := range slices.Backward(r.Contents) {
 		if l := &r.Contents[i]; l.Identity.Boot != r.Boot && sameDisk(l, id) {
@@ -75,7 +75,8 @@ func otherDisk(l *disk.Sighting, id disk.Identity) bool {
 	return l.Identity.Other(id) && wholeDiskIdentity(l.Identity).Other(id)
 }
 
-// wholeDiskIdentity returns the identity id, but for a partition with the serial and WWN of the whole disk.
+// wholeDiskIdentity returns the identity id. If id is the identity of a partition, the result has the serial and the
+// WWN of the whole disk.
 func wholeDiskIdentity(id disk.Identity) disk.Identity {
 	for _, s := range [...]*string{&id.Serial, &id.WWN} {
 		if i := strings.LastIndex(*s, disk.PartitionSuffix); i > 0 {
@@ -85,9 +86,9 @@ func wholeDiskIdentity(id disk.Identity) disk.Identity {
 	return id
 }
 
-// formerSlot returns the content in the slot of id when an earlier boot ended, on a disk that may have been this disk.
-// Only the last content in the slot counts, and only if its disk was neither seen in this boot nor seen leaving. As in
-// formerSerial, content that was never mounted is newer than mounted filesystems.
+// formerSlot returns the content that was in the slot of id when an earlier boot ended, if the content's disk may be
+// this disk. Only the last content in the slot counts, and only if its disk was neither seen in this boot nor seen
+// leaving. As in formerSerial, content that was never mounted is newer than mounted filesystems.
 func (r *Records) formerSlot(id disk.Identity) *disk.Sighting {
 	if id.Slot == "" {
 		return nil
@@ -113,8 +114,8 @@ func (r *Records) lastInSlot(all []disk.Sighting, id disk.Identity) *disk.Sighti
 	return nil
 }
 
-// Formatted returns the last record of each disk, with the newest at the end. The record of a restarted format has the
-// UUID or the attachment of the record of the first try.
+// Formatted returns the last record of each disk, with the newest at the end. A restarted format has a record with the
+// same UUID, or the same attachment, as the first try.
 func Formatted(all []disk.Record) []disk.Record {
 	type attachment struct {
 		boot string

@@ -1,6 +1,6 @@
-// Package identity matches records to attached disks. A record may belong to the attached disk (perhaps resized), to a
-// disk that may be the same, to a copy, or to an unrelated disk. The package is pure: it turns records into a
-// disk.Standing.
+// Package identity matches records to attached disks. The package decides whether a record's disk is certainly,
+// possibly or not the attached disk, or whether the attached disk is a copy. The package is pure: it turns records into
+// a disk.Standing.
 package identity
 
 import (
@@ -15,7 +15,7 @@ type Records struct {
 	// Boot is the boot id of the present boot.
 	Boot string
 	// Present are the disks that were attached when hotmount was installed. Braked are the disks that came while the
-	// format limit was reached. Present and Braked have no disks that were accepted later.
+	// format limit was reached. Present and Braked do not contain disks that the operator accepted later.
 	Present, Braked []disk.Identity
 	Twins           []Twin
 	// Used are the disks that another program has used and that no operator has accepted since.
@@ -136,8 +136,9 @@ func attachedTogether(s *disk.Sighting, id disk.Identity) bool {
 	return s.Left && s.Identity.Boot == id.Boot && s.Identity.Seq != id.Seq && whole <= s.Newest && (id.Slot == "" || s.Identity.Slot != id.Slot)
 }
 
-// isInOtherSlot reports whether the disk is not in the slot in which the sighting's disk was in this boot. A later copy
-// is in another slot if nobody saw the first disk leave, and neither serial nor WWN show the same disk.
+// isInOtherSlot reports whether the disk is in another slot than the sighting's disk, which was attached in the same
+// boot. A later disk in another slot counts as a copy, unless hotmount saw the first disk leave, or serial or WWN show
+// the same disk.
 func isInOtherSlot(s *disk.Sighting, id disk.Identity) bool {
 	was := s.Identity
 	return !s.Left && was.Boot == id.Boot && was.Seq != id.Seq && !was.Same(id) &&
@@ -145,8 +146,8 @@ func isInOtherSlot(s *disk.Sighting, id disk.Identity) bool {
 }
 
 // intent returns the unfinished format that belongs to the disk or may belong to it, or nil. A format belongs to the
-// disk if its record matches an earlier attachment of the disk, or if udev reports its UUID on the disk. If several
-// formats may belong to the disk, intent returns the most certain one. The results doubt and bySlot are the values for
+// disk if the format's record matches the disk, or if the format's UUID is known on the disk. If several formats may
+// belong to the disk, intent returns the most certain one. The results doubt and bySlot are the values for
 // Standing.IntentDoubt and Standing.IntentBySlot.
 func (r *Records) intent(id disk.Identity, uuid string) (of *disk.Intent, doubt, bySlot bool) {
 	sure := func(n *disk.Intent) int {
@@ -179,11 +180,11 @@ func (r *Records) intent(id disk.Identity, uuid string) (of *disk.Intent, doubt,
 	return of, !isOf(of, id), most <= 2
 }
 
-// isOf reports whether the intent belongs to the disk, as far as slot, size and the UUID on the disk show.
+// isOf reports whether the intent belongs to the disk, as far as attachment, serial, WWN, slot and size show.
 //
-// The unfinished filesystem of a disk that was blank contains nothing that can be lost. For the intent of a blank disk,
-// it is sufficient that the disk looks like the disk of an earlier attachment. The slot of a disk without serial and
-// WWN may also differ, once slots may have been reassigned.
+// The unfinished filesystem of a disk that was blank contains nothing that can be lost. An intent for a blank disk
+// therefore belongs to any disk that looks like the intent's disk. After a reboot, or if Left is set, the slot of a
+// disk without a serial may differ, because slots may have been reassigned.
 //
 // Content that was to be overwritten may also be on another disk, which may hold the last copy. For an intent to
 // overwrite, the disk must therefore be the same disk.
@@ -205,8 +206,9 @@ type Twin struct {
 }
 
 // Is reports whether the refused disk t may be the disk with that identity and filesystem, in any attachment, slot or
-// size. If neither serial nor WWN decide, any disk except the disk on record may be the refused disk. If the filesystem
-// was mounted during this attachment, the disk is the refused disk only if this same attachment was refused.
+// size. If neither disk has a serial and the WWNs decide nothing, the disk may be the refused disk, unless the disk is
+// on record. If the filesystem was mounted during this attachment, the disk is the refused disk only if this same
+// attachment was refused.
 func (t Twin) Is(id disk.Identity, uuid string, onRecord, mounted bool) bool {
 	switch {
 	case t.UUID != uuid:
@@ -230,8 +232,8 @@ func (t Twin) attached(id disk.Identity) bool {
 }
 
 // Renamed reports whether the refused disk now has a new UUID and was mounted with it. After a renaming, a disk with
-// the old UUID is another disk. Renamed reports false if serial and WWN do not identify the disk, because another disk
-// in its slot would look the same.
+// the old UUID is another disk. In a later attachment, Renamed reports false unless serial or WWN identify the disk,
+// because another disk in the slot would look the same.
 func (t Twin) Renamed(n disk.Sighting) bool {
 	same := t.attached(n.Identity) || t.Identity.Same(n.Identity) && n.Identity.Slot != "" && t.Identity.Slot == n.Identity.Slot && t.Identity.Like(n.Identity)
 	return !n.Left && t.UUID != n.UUID && same
