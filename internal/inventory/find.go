@@ -11,9 +11,13 @@ import (
 	"hotmount/internal/disk"
 )
 
-// For returns a copy of the host that includes partitions if the settings ask for partitions.
+// For returns a copy of the host for the settings. The copy includes partitions if the settings ask for partitions, and
+// finds the disks that are linked into a class directory.
 func (h Host) For(s *disk.Settings) Host {
-	h.Partitions = s.Partitions
+	h.Partitions, h.Directories = s.Partitions, nil
+	for i := range s.Classes {
+		h.Directories = append(h.Directories, s.Classes[i].Directory)
+	}
 	return h
 }
 

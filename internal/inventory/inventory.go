@@ -37,6 +37,8 @@ type Host struct {
 	Measure func(path string, dev disk.Dev) (disk.Geometry, error)
 	// Partitions reports whether partitions count as well as whole disks. If Partitions is nil, only whole disks count.
 	Partitions func() bool
+	// Directories are the class directories (For).
+	Directories []string
 	// CameAfter reports whether the disk name certainly appeared only after the disk gone had disappeared (kernel
 	// names). If CameAfter is nil, the order is unknown.
 	CameAfter func(name, gone string) bool
@@ -198,7 +200,7 @@ func (h Host) gather() (common, error) {
 	c.tree, errs[2] = h.Mounts()
 	c.paths, c.bound = mounts.ByPath(c.tree), mounts.Bound(c.tree)
 	c.swaps, errs[3] = mounts.Swaps(h.Root)
-	c.claims, errs[4] = mounts.Claims(h.Root)
+	c.claims, errs[4] = h.claims()
 	c.loops, errs[5] = mounts.Loops(h.Root, c.paths)
 	c.loopUUIDs = sync.OnceValue(func() map[string]string { return h.loopUUIDs(c.loops) })
 	c.drivers = csi.Drivers(h.Root, c.memory.Drivers...)

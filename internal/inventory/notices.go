@@ -152,6 +152,8 @@ func (h Host) describeStrays(dir string) ([]string, error) {
 		switch {
 		case mounted[dir+"/"+name]:
 		case e.Type()&fs.ModeSymlink != 0 && h.given(dir, name):
+		case e.Type()&fs.ModeSymlink != 0:
+			all = append(all, fmt.Sprintf("%s is a symlink that hotmount did not make: if it leads to a disk, the provisioner offers the disk as a volume, and hotmount leaves the disk alone; otherwise the provisioner reports the symlink as an error", path))
 		case !e.IsDir():
 			all = append(all, fmt.Sprintf("%s is %s that hotmount did not make: the provisioner reports it as an error", path, cmp.Or(kinds[e.Type()], "a device node")))
 		case !point(name):
@@ -194,4 +196,4 @@ func firstEntry(path string) (string, error) {
 	return "", nil // the marker is valid, or has just been removed
 }
 
-var kinds = map[fs.FileMode]string{0: "a file", fs.ModeSymlink: "a symlink", fs.ModeNamedPipe: "a FIFO", fs.ModeSocket: "a socket"}
+var kinds = map[fs.FileMode]string{0: "a file", fs.ModeNamedPipe: "a FIFO", fs.ModeSocket: "a socket"}

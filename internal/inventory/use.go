@@ -1,11 +1,14 @@
 package inventory
 
 import (
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 
 	"hotmount/internal/disk"
+	"hotmount/internal/mounts"
 )
 
 // boundAt returns the paths at which the disk's device node is bind-mounted (disk.Facts.Bound). The map bound comes
@@ -16,6 +19,28 @@ func boundAt(f *disk.Facts, bound map[string][]string) []string {
 		at = append(at, bound[part]...)
 	}
 	return at
+}
+
+// claims returns the claims of the system's configuration (mounts.Claims), and a claim for each symlink in a class
+// directory, except hotmount's own links. The provisioner makes a volume of a symlink that leads to a disk. claims
+// ignores an unreadable class directory, because hotmount cannot use that directory either.
+func (h Host) claims() ([]mounts.Claim, error) {
+	all, err := mounts.Claims(h.Root)
+	for _, dir := range h.Directories {
+		entries, _ := os.ReadDir(filepath.Join("/", h.Root, dir))
+		for _, e := range entries {
+			if e.Type() != fs.ModeSymlink || h.given(dir, e.Name()) {
+				continue
+			}
+			if target, err := os.Readlink(filepath.Join("/", h.Root, dir, e.Name())); err == nil {
+				if !path.IsAbs(target) {
+					target = path.Join(dir, target)
+				}
+				all = append(all, mounts.Claim{Where: path.Join(dir, e.Name()), Spec: target})
+			}
+		}
+	}
+	return all, err
 }
 
 // monitors are paths whose existence shows that a virtual machine monitor may open disks: directories of libvirt and

@@ -1521,6 +1521,7 @@ var conditions = []condition{
 	{name: "udev says not ready", reason: disk.ReasonNotReady, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.NotReady = true }},
 	{name: "something is built on it", reason: disk.ReasonHeld, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Holders = []string{"md0"} }},
 	{name: "a loop device lies on it", reason: disk.ReasonHeld, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { looped(f) }},
+	{name: "a link in a class directory leads to it", reason: disk.ReasonClaimed, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) { f.Claim = s.Classes[0].Directory + "/vdb" }},
 	{name: "it is claimed", reason: disk.ReasonClaimed, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Claim = "/etc/crypttab:1" }},
 	{name: "it is a volume on record, and claimed", reason: disk.ReasonInUse, put: func(f *disk.Facts, c *disk.Content, _ *disk.Settings) {
 		*c = *xfs()

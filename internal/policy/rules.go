@@ -293,7 +293,7 @@ var othersUse = []rule{{
 }, {
 	reason: disk.ReasonClaimed, action: disk.Ignore, situations: free,
 	when:      func(in input) bool { return in.f.Claim != "" && (in.situation != raw || in.f.Standing.Given == nil) },
-	condition: "the system's configuration does not claim the disk", means: "the system's configuration claims the disk",
+	condition: "neither the system's configuration nor a link in a class directory claims the disk", means: "the system's configuration or a link in a class directory claims the disk",
 	found:  func(w *wording) string { return visible(w.f.Claim) },
 	remedy: claimedRemedy,
 }, {

@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -76,6 +77,9 @@ func firstMount(f *disk.Facts) string {
 }
 
 func claimedRemedy(w *wording) string {
+	if slices.ContainsFunc(w.s.Classes, func(c disk.Class) bool { return c.Directory == path.Dir(w.f.Claim) }) {
+		return say("if no volume of the provisioner uses the link: rm %s; hotmount rescan", visible(w.f.Claim))
+	}
 	if !strings.HasPrefix(w.f.Claim, "/run/systemd/generator") {
 		return ""
 	}
