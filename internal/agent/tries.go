@@ -9,8 +9,8 @@ import (
 )
 
 // Limits of the retries. A failed step is tried again after retryFirst, and after each further failure the wait
-// doubles. Retries never end. Each wait is shortened by up to a quarter at random, so that many disks do not come back
-// at once.
+// doubles. Retries never end. Each wait is shortened by up to a quarter at random, so that many disks are not retried
+// at the same moment.
 const (
 	retryFirst = time.Second
 	retryMost  = time.Hour
@@ -69,8 +69,8 @@ type tries struct {
 	mayHaveWritten bool
 }
 
-// blocked reports whether an action would only fail again, because not enough time has passed and the disk has not
-// changed.
+// blocked reports whether an action must not be retried yet. The action is blocked until retryAfter, unless the disk
+// has changed since the failure.
 func (t *tries) blocked(f *disk.Facts, now time.Time) bool {
 	return t.failedFacts != nil && t.failedFacts.Writes == f.Writes && t.failedFacts.Size == f.Size && now.Before(t.retryAfter)
 }
