@@ -29,8 +29,8 @@ type attempt struct {
 	unread error
 }
 
-// mostLines is the largest number of lines of an attempt that a message repeats. mostEntries is the largest number of
-// entries that are read.
+// mostLines limits the lines of mount(8) in a message, and separately the lines of the kernel. mostEntries is the
+// largest number of journal entries that are read.
 const (
 	mostLines   = 10
 	mostEntries = "500"
@@ -43,7 +43,8 @@ func readAttempt(ctx context.Context, r run.Runner, h inventory.Host, f *disk.Fa
 	// already written are still read.
 	_, _ = r.Run(ctx, run.Command{Path: "/usr/bin/journalctl", Timeout: 10 * time.Second, Args: []string{"--sync"}})
 	res, err := r.Run(ctx, run.Command{Path: "/usr/bin/journalctl", Timeout: 10 * time.Second, Args: []string{
-		// With --since, the option -n of Debian 12's journalctl selects the first entries instead of the last.
+		// The option --since is not used, because with --since, -n of Debian 12's journalctl selects the first entries
+		// instead of the last entries.
 		"-b", "-q", "-o", "json", "--no-pager", "-n", mostEntries,
 		"_TRANSPORT=kernel", "+", "_SYSTEMD_UNIT=" + mountUnit, "+", "_PID=1", "UNIT=" + mountUnit, "+",
 		// A child of PID 1 that cannot execute mount(8) may end before journald sees to which unit it belongs.
