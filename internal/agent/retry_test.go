@@ -263,8 +263,8 @@ func TestReloadEndsWithReady(t *testing.T) {
 	})
 }
 
-// TestADiskThatFailsHasItsTime checks that a disk that fails delays READY until it is mounted or ReadyTimeout is over
-// (DESIGN.md, "Ready, and boot"). Before READY, the agent must not report a filesystem as missing.
+// TestADiskThatFailsHasItsTime checks that a disk that fails delays READY until it is mounted or ReadyTimeout is over.
+// Before READY, the agent must not report a filesystem as missing.
 func TestADiskThatFailsHasItsTime(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"] = errors.New("no")
