@@ -11,7 +11,8 @@ import (
 	"hotmount/internal/policy"
 )
 
-// active reports whether the action is work for the agent, such as a mount, and not only a state, such as a hold.
+// active reports whether the agent must carry out the action, as in the case of a mount. A hold, for example, is only a
+// state.
 func active(a disk.Action) bool {
 	return a == disk.Mount || a == disk.Link || a == disk.Prove || a == disk.Format || a == disk.Grow
 }

@@ -805,7 +805,7 @@ func TestRemembersWhatIsFull(t *testing.T) {
 	})
 }
 
-// TestGrows checks that a filesystem grows once each time its disk has become larger. A growth that fails must not
+// TestGrows checks that each enlargement of a disk makes the disk's filesystem grow once. A growth that fails must not
 // unmount the disk.
 func TestGrows(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
@@ -1100,8 +1100,8 @@ func TestHangingFormatsHoldBackNoBlankDisk(t *testing.T) {
 // 0, 1, 3, …, 2047 and 4095 seconds, or up to a quarter earlier.
 func inAnHour(tries int) bool { return tries == 12 || tries == 13 }
 
-// TestRetriesLaterAndLaterForEver checks that the retries of a mount never end. A failure that has not changed must be
-// logged again once a day.
+// TestRetriesLaterAndLaterForEver checks that the retries of a mount never end. An unchanged failure must be logged
+// once a day.
 func TestRetriesLaterAndLaterForEver(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"] = errors.New("no")
@@ -2763,8 +2763,8 @@ func TestAPulledDiskInAnotherSlot(t *testing.T) {
 	}
 }
 
-// TestNotesWhatIsNotMounted checks that content that is not mounted is recorded once, and that its departure is
-// recorded. Content without which the node does not boot, such as the content of the system's disk, must not be
+// TestNotesWhatIsNotMounted checks that content that is not mounted is recorded once, and that the departure of its
+// disk is recorded. Content without which the node does not boot, such as the content of the system's disk, must not be
 // recorded.
 func TestNotesWhatIsNotMounted(t *testing.T) {
 	at := func(f *disk.Facts, put func(*disk.Facts)) *disk.Facts { f.Slot = "pci-5"; put(f); return f }

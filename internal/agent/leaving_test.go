@@ -295,9 +295,9 @@ func TestReleasedAndItsDirectoryStays(t *testing.T) {
 	})
 }
 
-// TestPulledTwice checks a disk that returns while its old mount cannot be removed yet, and is pulled again. The second
-// departure of the disk must not make the agent forget the old mount of the disk. Once the old mount is removed and the
-// disk is back again, the disk must be mounted without a command of the operator.
+// TestPulledTwice checks a disk that returns and is pulled again, while its first mount cannot be removed yet. The
+// second departure of the disk must not make the agent forget the old mount of the disk. Once the old mount is removed
+// and the disk is back again, the disk must be mounted without a command of the operator.
 func TestPulledTwice(t *testing.T) {
 	where := "/mnt/disks/" + uuidA
 	m := newMachine(xfsDisk("vdb", 2, uuidA))

@@ -19,8 +19,8 @@ const disksPerGathering = 40
 const longestRest = time.Second
 
 // startLooks starts the looks whose turn has come. The looks share one call of Host.Gather, because the call reads the
-// mounts and loop devices of all disks. A look that becomes due while Host.Gather runs waits for the next call, because
-// the facts of a look must not be older than the look.
+// mounts and loop devices of all disks. A look that becomes due while Host.Gather runs waits for the next call. The
+// facts of a look must not be older than the look.
 func (a *Agent) startLooks(ctx context.Context, now time.Time) {
 	if a.gathering || now.Before(a.gatherDue) {
 		return
@@ -62,7 +62,8 @@ func (a *Agent) busy() (n int) {
 	return n
 }
 
-// handleFacts handles the facts from a look at a disk: it makes the decision and starts to carry it out.
+// handleFacts handles the facts from a look at a disk. handleFacts makes the decision and starts to carry out the
+// decision.
 func (a *Agent) handleFacts(name string, f disk.Facts, err error) {
 	st := a.disks[name]
 	st.phase = idle
@@ -171,9 +172,9 @@ func (a *Agent) rest(st *state) {
 	}
 }
 
-// unkeepUnmounted removes the record that the disk is to stay unmounted, if the disk is mounted. A mounted disk can
-// have this record if the agent ended during a release, or if somebody mounted the disk again. If another look is
-// already requested, this look may be too old to decide, so the record stays.
+// unkeepUnmounted removes the record that the disk is to stay unmounted, if the disk is mounted or given out. A mounted
+// disk can have this record if the agent ended during a release, or if somebody mounted the disk again. If another look
+// is already requested, this look may be too old to decide, so the record stays.
 func (a *Agent) unkeepUnmounted(st *state) {
 	s := &st.facts.Standing
 	if s.Unmounted == "" && !s.Remount || !st.decision.Mounted() && !st.decision.GivenOut() {

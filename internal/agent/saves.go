@@ -14,7 +14,7 @@ const saveAfter = time.Second
 
 // saveEvery is the least time between two records of mounted filesystems, because each record rewrites and syncs a
 // file. When several disks come within saveEvery, the later records wait. The daemon itself uses its sightings at once
-// (Host.Expect). A departure is recorded without delay, because it cannot be seen again.
+// (Host.Expect). A departure is recorded without delay, because no later look can find the departure.
 const saveEvery = 250 * time.Millisecond
 
 // saves are the sightings that are still to be recorded.

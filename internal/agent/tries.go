@@ -36,8 +36,8 @@ func backoff(failures int) time.Duration {
 type attempts struct {
 	// count is the number of failures in a row. step determines how long the agent waits, and stops growing at a limit.
 	count, step int
-	// reported is the last failure that was reported, or empty if there is none or its end was reported. reportedAt is
-	// when the failure in reported was last logged.
+	// reported is the last failure that was reported. reported is empty if no failure was reported, or if the end of
+	// the failure was reported. reportedAt is when the failure in reported was last logged.
 	reported   string
 	reportedAt time.Time
 }
@@ -65,7 +65,7 @@ type tries struct {
 	// retry is when the disk is to be looked at again, or zero if no retry is due.
 	retry time.Time
 	// mayHaveWritten reports that the failed action may have written to the disk since the last look. The next look
-	// adds the writes of the failed action to failedFacts, because they do not count as a change of the disk.
+	// adds the writes of the failed action to failedFacts, because these writes do not count as a change of the disk.
 	mayHaveWritten bool
 }
 
