@@ -20,8 +20,8 @@ import (
 
 // attempt is what the journal contains about one attempt to mount.
 type attempt struct {
-	// mount contains the messages of mount(8), or the message of PID 1 when it ended mount(8) after the timeout. kernel
-	// contains the kernel's messages. mount and kernel are in the order of the journal.
+	// mount contains the messages of mount(8), and the message of PID 1 if PID 1 ended mount(8) after the timeout.
+	// kernel contains the kernel's messages. mount and kernel are in the order of the journal.
 	mount, kernel []string
 	// result is the result of the mount unit's job (JOB_RESULT in systemd.journal-fields(7)), empty if unknown.
 	result string
@@ -143,8 +143,8 @@ var causes = []struct {
 	{`I/O error|Input/output error`, "the disk has read or write errors, and the filesystem may still be good; to see the errors: journalctl -k -b -g NAME", false},
 }
 
-// mountError returns an error that contains the messages of the attempt, what they mean for the disk, and what helps.
-// The error wraps a *disk.NodeError for a fault of the node or of the configuration.
+// mountError returns an error that contains the messages of the attempt, the meaning of these messages for the disk,
+// and a remedy. The error wraps a *disk.NodeError for a fault of the node or of the configuration.
 func (a *attempt) mountError(f *disk.Facts, class *disk.Class, fstype string) error {
 	kernel, mount := strings.Join(a.kernel, " / "), strings.Join(a.mount, " / ")
 	meaning := "nothing reports damage; to check the options of class CLASS: hotmount config check"

@@ -50,7 +50,7 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 		err = errors.Join(err, u.Manager.Run(ctx, disk.ProgramCleanup, f.ID, path))
 	}
 	if err == nil {
-		// The mount shows that the processes that used the filesystem before have closed it.
+		// The success of the mount shows that all processes that used the filesystem earlier have closed it.
 		err = disk.OfNode(u.host.Store.ForgetHolders(uuid))
 	}
 	return err

@@ -53,7 +53,7 @@ func (o observer) Report(e disk.Event) {
 }
 
 // Notify passes a state to systemd. Notify publishes the status before it sends READY, because other programs may read
-// the status from then on.
+// the status after READY.
 func (o observer) Notify(state string) {
 	if state == agent.Ready {
 		o.Problem(o.publishStatus())
