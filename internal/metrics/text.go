@@ -12,8 +12,8 @@ import (
 )
 
 // This package writes the text format (https://prometheus.io/docs/instrumenting/exposition_formats/) itself.
-// client_golang imports net/http, crypto/tls and protobuf, which would take five of the program's thirteen megabytes. A
-// third of the initialisation of each hotmount process, before its main function, would be for client_golang.
+// client_golang imports net/http, crypto/tls and protobuf, which would take five of the program's thirteen megabytes.
+// client_golang would also take a third of the initialisation of each hotmount process, before the main function.
 
 // The kinds of metrics.
 const (
@@ -41,8 +41,8 @@ type series struct {
 	buckets []uint64
 }
 
-// seriesWith returns the series with the given values of the labels. If the family has no series with these values,
-// seriesWith adds one with the value 0.
+// seriesWith returns the series with the given values of the labels. If the family has no such series, seriesWith adds
+// a series with the value 0.
 func (f *family) seriesWith(values ...string) *series {
 	var pairs []string
 	for i, label := range f.labels {
