@@ -117,8 +117,8 @@ func TestAcceptOfADiskThatWasNeverSeen(t *testing.T) {
 	})
 }
 
-// TestAcceptBeforeTheFirstLook checks that an accept fails until the first look at the disk has ended. A success would
-// make the operator believe that a hold that the first look finds is already accepted.
+// TestAcceptBeforeTheFirstLook checks that an accept fails until the first look at the disk has ended. If the accept
+// succeeded, the operator would believe that it also covers a hold that the first look finds.
 func TestAcceptBeforeTheFirstLook(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.hangs = "vdb"
@@ -137,8 +137,8 @@ func TestAcceptBeforeTheFirstLook(t *testing.T) {
 	})
 }
 
-// TestAcceptAfterAReload checks that the error of an accept names the reason under the current settings. After a
-// reload, a disk may belong to no class any more, even before the next look at the disk.
+// TestAcceptAfterAReload checks that the error of an accept names the reason under the current settings. A reload can
+// take the disk out of its class before the next look at the disk.
 func TestAcceptAfterAReload(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	m := newMachine(vdb)

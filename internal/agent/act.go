@@ -11,7 +11,8 @@ import (
 	"hotmount/internal/policy"
 )
 
-// active reports whether the action is work for the agent, such as a mount, and not only a state, such as a hold.
+// active reports whether the agent must carry out the action, as in the case of a mount. A hold, for example, is only a
+// state.
 func active(a disk.Action) bool {
 	return a == disk.Mount || a == disk.Link || a == disk.Prove || a == disk.Format || a == disk.Grow
 }
@@ -75,9 +76,10 @@ func unconfirmed(st *state, done disk.Action) error {
 	return fmt.Errorf("the unit that reads the disk left no result; see journalctl -u hotmount-format@%d", st.facts.Seq)
 }
 
-// A mount that waits longer than oldestLook after the last look at its disk needs another look, because a use of the
-// disk by another program does not always cause an event. After an event, oldestLookBefore applies instead. The other
-// actions run in programs that look at the disk themselves.
+// If the last look at a disk is older than oldestLook, the agent looks at the disk again before the mount. The reason
+// is that another program can begin to use the disk without an event. If the disk has had an event since that look
+// began, oldestLookBefore applies instead of oldestLook. The other actions run in programs that look at the disk
+// themselves.
 const (
 	oldestLook       = 5 * time.Second
 	oldestLookBefore = 100 * time.Millisecond
@@ -205,8 +207,9 @@ func (a *Agent) startPrograms(ctx context.Context, l *lane, p disk.Program, acti
 	}
 }
 
-// startQuestions asks PID 1, for each waiting disk whose mount ended, since when the disk's device unit has been
-// plugged. For a disk that is refused or held, startQuestions finds out which process has the disk open.
+// startQuestions starts the questions about the disks whose turn has come. If the mount of a disk has ended,
+// startQuestions asks PID 1 when the disk's device unit became plugged. If a disk is refused or held, startQuestions
+// starts the program that finds out which process has the disk open.
 func (a *Agent) startQuestions(ctx context.Context) {
 	l := &a.lanes.questions
 	for name, ok := l.next(); ok; name, ok = l.next() {
@@ -263,9 +266,10 @@ const stopPatience = 15 * time.Minute
 // unit became plugged (CLOCK_MONOTONIC), or 0 if the unit is not plugged.
 //
 // PID 1 ends a mount when the disk's device unit becomes unplugged. PID 1 may consider an attached disk unplugged when
-// systemd is upgraded or a udev rule changes. A soft reboot also ends all mounts, and the disk then counts as plugged
-// since userspace began again. If PID 1 did not end the mount, somebody unmounted the disk by hand. PID 1 tries only
-// once to end a mount, so a mount that still existed stopPatience after plugged was later ended by hand.
+// systemd is upgraded or a udev rule changes. A soft reboot also ends all mounts. After a soft reboot, the device unit
+// counts as plugged since the start of the new userspace. If PID 1 did not end the mount, somebody unmounted the disk
+// by hand. PID 1 tries only once to end a mount. If the mount still existed when stopPatience had passed since plugged,
+// somebody unmounted the disk by hand.
 func (a *Agent) unmounted(name string, seq uint64, plugged time.Duration, err error) {
 	st := a.disks[name]
 	st.phase = idle

@@ -13,10 +13,10 @@
 //	looking      another disk has the name                      as if gone, and then found
 //	looking      the look failed                                backing off
 //	looking      nothing is to be done                          idle
-//	looking      its mount ended for an unknown reason          waiting (to ask PID 1)
+//	looking      the mount ended for an unknown reason          waiting (to ask PID 1)
 //	looking      a refusal needs to know who has the disk open  waiting (to ask)
 //	looking      an action is to be done                        waiting (for its turn)
-//	looking      a disk left meanwhile, and this may be a copy  looking
+//	looking      a disk left, and this disk may be its copy     looking
 //	looking      another disk has the mount point               idle
 //	looking      the action to be done failed a moment ago      backing off
 //	waiting      its turn has come, the decision still holds    acting
@@ -25,15 +25,15 @@
 //	acting       the action ends, with or without success       looking
 //	acting       PID 1 does not tell why a mount ended          backing off
 //
-// On a node where other software opens disks without claiming them, the agent first finds out who has a disk open
-// (ask.go).
+// Where other software opens disks without claiming them, the agent finds out who has a disk open before the first use
+// of the disk (ask.go).
 //
 // If a disk has an event while it is looking, waiting or acting, the agent looks at the disk once more afterwards. If
 // the look after a failed action shows that the action is still needed, the agent retries the action later.
 //
-// A mount whose disk is gone, or was released by the operator, is leaving (type departure). The agent unmounts the
-// leaving mount and removes its directory. Once the mount point is free, the agent looks at every disk that waits for
-// the mount point.
+// A mount is leaving (type departure) if its disk is gone, or if the operator has released the disk. The agent unmounts
+// the leaving mount and removes its directory. Once the mount point is free, the agent looks at every disk that waits
+// for the mount point.
 package agent
 
 import (
@@ -93,10 +93,10 @@ func New(h Host, u Units, r Reporter, s *disk.Settings, watchdog time.Duration, 
 	return a
 }
 
-// Look requests a look at the disk with that kernel name. It never blocks.
+// Look requests a look at the disk with that kernel name. Look never blocks.
 func (a *Agent) Look(name string) { a.queue.add(name) }
 
-// LookAtAll requests a look at every disk. It never blocks.
+// LookAtAll requests a look at every disk. LookAtAll never blocks.
 func (a *Agent) LookAtAll() { a.queue.addAll() }
 
 // LookAt requests a look at the attachment with that disk sequence number. LookAt is for an event that has the sequence
@@ -115,8 +115,8 @@ func (a *Agent) LookAt(ctx context.Context, seq uint64) error {
 func (a *Agent) Retry(ctx context.Context) error { return a.ask(ctx, a.retry) }
 
 // Accept accepts a held disk, or allows another try after a failure. Accept returns the answer for the operator. seq is
-// the disk sequence number of the intended attachment, 0 for any disk with that name. shown is the reason of the hold
-// that the operator has seen. If shown is empty, any reason is accepted.
+// the disk sequence number of the intended attachment, 0 for any disk with that name. shown is the reason that the
+// operator has seen for the hold. If shown is empty, Accept accepts the hold for any reason.
 func (a *Agent) Accept(ctx context.Context, name string, seq uint64, shown disk.Reason) (answer string, err error) {
 	if askErr := a.ask(ctx, func() { answer, err = a.accept(name, seq, shown) }); askErr != nil {
 		return "", fmt.Errorf("cannot accept %s: %w", name, askErr)

@@ -805,7 +805,7 @@ func TestRemembersWhatIsFull(t *testing.T) {
 	})
 }
 
-// TestGrows checks that a filesystem grows once each time its disk has become larger. A growth that fails must not
+// TestGrows checks that each enlargement of a disk makes the disk's filesystem grow once. A growth that fails must not
 // unmount the disk.
 func TestGrows(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
@@ -1100,8 +1100,8 @@ func TestHangingFormatsHoldBackNoBlankDisk(t *testing.T) {
 // 0, 1, 3, …, 2047 and 4095 seconds, or up to a quarter earlier.
 func inAnHour(tries int) bool { return tries == 12 || tries == 13 }
 
-// TestRetriesLaterAndLaterForEver checks that the retries of a mount never end. A failure that has not changed must be
-// logged again once a day.
+// TestRetriesLaterAndLaterForEver checks that the retries of a mount never end. An unchanged failure must be logged
+// once a day.
 func TestRetriesLaterAndLaterForEver(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"] = errors.New("no")
@@ -1437,8 +1437,8 @@ func TestATwinIsRefusedUntilTheOtherGoes(t *testing.T) {
 	})
 }
 
-// TestWhatIsNotItselfIsATwinAtOnce checks that a disk with a known UUID but another serial is refused at once. A disk
-// must also be refused at once if a record shows that it was attached together with the original.
+// TestWhatIsNotItselfIsATwinAtOnce checks that a disk with another disk's UUID and a different serial is refused at
+// once. A disk must also be refused at once if a record shows that it was attached together with the original.
 func TestWhatIsNotItselfIsATwinAtOnce(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.disks["vdb"].Serial = "A"
@@ -1665,8 +1665,8 @@ func TestHungLooksHoldBackNoOtherDisk(t *testing.T) {
 	})
 }
 
-// TestEventsAroundALook checks that an event that comes before a look begins, or during a look, causes no other look
-// before the mount. The look after the mount answers an event that comes during a look.
+// TestEventsAroundALook checks that an event that comes before a look begins, or during a look, causes no additional
+// look before the mount. The look after the mount answers an event that comes during a look.
 func TestEventsAroundALook(t *testing.T) {
 	m := newMachine()
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -1699,8 +1699,8 @@ func TestEventsAroundALook(t *testing.T) {
 	})
 }
 
-// TestFewLooksWhileADiskHangs checks two disks whose decisions wait for a third disk, the look at which hangs. The
-// waiting disks must not cause looks at each other, or further looks at the disk that hangs.
+// TestFewLooksWhileADiskHangs checks two disks whose decisions wait for a third disk. The look at the third disk hangs.
+// The waiting disks must not cause looks at each other, or further looks at the disk that hangs.
 func TestFewLooksWhileADiskHangs(t *testing.T) {
 	waiting := func(name string, seq uint64, uuid, serial string) *disk.Facts {
 		f := xfsDisk(name, seq, uuid)
@@ -2021,8 +2021,8 @@ func TestGoneWhilePID1DoesNotAnswer(t *testing.T) {
 	}
 }
 
-// TestTwinWhilePID1DoesNotAnswer checks that a disk whose mount had ended before the agent started counts as a disk
-// with its UUID, even before PID 1 has answered who ended the mount.
+// TestTwinWhilePID1DoesNotAnswer checks a disk whose mount had ended before the agent started. Even if PID 1 does not
+// answer who ended that mount, a second disk with the same UUID must be refused.
 func TestTwinWhilePID1DoesNotAnswer(t *testing.T) {
 	vdb, vdc := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
 	vdb.Serial, vdc.Serial = "B", "C"
@@ -2160,7 +2160,7 @@ func TestBeats(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan error, 1)
 				go func() { ended <- a.Run(ctx) }()
-				// The sleep ends after the first check, which runs when the loop first rests.
+				// The sleep ends after the first check, which runs once the loop has been idle for restAfter.
 				time.Sleep(restAfter + 10*time.Second + time.Millisecond)
 				var checks, feeds int
 				m.change(func() { checks, feeds = len(m.checked), m.alive })
@@ -2462,8 +2462,9 @@ func TestRecordsKeepTheirDistance(t *testing.T) {
 	}
 }
 
-// TestRemembersOnceAtStart checks that all sightings are recorded together once all disks were looked at, after a
-// second at the latest. If the agent ends within its first second, the agent must record the sightings before it ends.
+// TestRemembersOnceAtStart checks that all sightings at start are recorded together. The agent records the sightings
+// when it has looked at all disks, or after one second at the latest. If the agent ends within its first second, the
+// agent must record the sightings before it ends.
 func TestRemembersOnceAtStart(t *testing.T) {
 	mounted := func(hangs string) *machine {
 		m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB), xfsDisk("vdd", 4, uuidC), blankDisk("vde", 5))
@@ -2762,8 +2763,9 @@ func TestAPulledDiskInAnotherSlot(t *testing.T) {
 	}
 }
 
-// TestNotesWhatIsNotMounted checks that content that is not mounted is recorded once, and that its departure is
-// recorded. Content without which the node does not boot, such as the system's, must not be recorded.
+// TestNotesWhatIsNotMounted checks that content that is not mounted is recorded once, and that the departure of its
+// disk is recorded. Content without which the node does not boot, such as the content of the system's disk, must not be
+// recorded.
 func TestNotesWhatIsNotMounted(t *testing.T) {
 	at := func(f *disk.Facts, put func(*disk.Facts)) *disk.Facts { f.Slot = "pci-5"; put(f); return f }
 	lvm := func(id string) func(*disk.Facts) {

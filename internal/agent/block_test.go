@@ -47,7 +47,7 @@ func rawDisk(name string, seq uint64, serial string) *disk.Facts {
 }
 
 // TestBlock checks that a disk is given out as a block volume, and stays given out. A disk whose link was removed must
-// be given out again. A release of the disk, and its detachment, must remove the link.
+// be given out again. A release or a detachment of the disk must remove the link.
 func TestBlock(t *testing.T) {
 	m := newMachine(rawDisk("vdb", 2, "A"))
 	m.mode = disk.ModeBlock
@@ -290,7 +290,7 @@ func TestTakenBackWithoutEffect(t *testing.T) {
 
 // TestOfOneSerialInLine checks a disk that has the serial of a block volume, and waits to be given out. The disk has
 // waited since before the agent first looked at the block volume. If the block volume leaves during the wait, the
-// waiting disk must not be given out in its place.
+// waiting disk must not be given out instead of the block volume.
 func TestOfOneSerialInLine(t *testing.T) {
 	vdb, vdc := rawDisk("vdb", 2, "A"), rawDisk("vdc", 3, "A")
 	vdb.Slot, vdc.Slot = "pci-5", "pci-6"

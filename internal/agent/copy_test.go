@@ -255,8 +255,8 @@ func TestACopyThatWaitsInLine(t *testing.T) {
 	}
 }
 
-// TestInLineWhenOneLeaves checks that a disk that waits for its mount is looked at once more when another disk leaves.
-// Only a new look can show whether the disk that left was the original of the waiting disk.
+// TestInLineWhenOneLeaves checks that a disk that waits for its mount gets another look when another disk leaves. Only
+// a new look can show whether the disk that left was the original of the waiting disk.
 func TestInLineWhenOneLeaves(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB))
 	m.table = []disk.MountPoint{{Path: "/mnt/disks/" + uuidA, Root: "/", Type: "xfs", Dev: m.disks["vdb"].Dev}}

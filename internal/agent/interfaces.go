@@ -11,9 +11,10 @@ import (
 type Host interface {
 	// Names returns the kernel names of all attached disks, and of their partitions if the settings ask for them.
 	Names(s *disk.Settings) ([]string, error)
-	// Gather reads the facts that all disks have in common, and returns the function look. look returns the facts of
-	// one disk, except the facts about related disks (peers). look may be called concurrently. The error of look wraps
-	// disk.ErrGone if Names does not list the disk. Gather and look may hang on dead storage.
+	// Gather reads the data that the looks at all disks share, such as the mounts. Gather returns the function look.
+	// look returns the facts of one disk, except the facts about related disks (peers). look may be called
+	// concurrently. The error of look wraps disk.ErrGone if Names does not list the disk. Gather and look may hang on
+	// dead storage.
 	Gather(s *disk.Settings) (look func(name string) (disk.Facts, error))
 	// MountedAt reports whether the device is mounted at the path, according to PID 1's mount table. If another mount
 	// covers the device's mount, MountedAt returns true and an error.
@@ -21,36 +22,36 @@ type Host interface {
 	// Attached returns the sequence number of the disk or partition with that device number. Attached returns 0 if no
 	// disk or partition has the number.
 	Attached(dev disk.Dev) (seq uint64, err error)
-	// Stale returns disks that are gone but still mounted where a class mounts disks. Each entry is the known facts of
-	// one disk with its remaining mount. If err is not nil, the list may be incomplete.
+	// Stale returns the mounts of gone disks in the directories of present and former classes. Each entry has the facts
+	// on record about one gone disk, and one of the remaining mounts. If err is not nil, the list may be incomplete.
 	Stale(s *disk.Settings) ([]disk.Facts, error)
 	// Changed returns the names of those disks whose mounts or kernel faults (Facts.Fault) have changed since the last
 	// look. mounted are the disks that were mounted at the last look. Changed costs much less than a look. Like a look,
 	// Changed may hang.
 	Changed(mounted []disk.Facts) ([]string, error)
-	// Notices returns, in words, the problems that do not concern a single disk.
+	// Notices returns messages about problems that do not concern an attached disk, such as a missing filesystem.
 	Notices(s *disk.Settings) ([]string, error)
 
-	// Accept records that the operator has accepted this attachment of the disk. If w has no reason, the record only
-	// allows another try of a failed action.
+	// Accept records that the operator has accepted the hold w of this attachment of the disk. If w's reason is empty,
+	// the record only lets the agent retry a failed action, or mount an unmounted disk again.
 	Accept(f *disk.Facts, w disk.Word) error
 	// RecordHold records that the disk stays held, refused or unmounted for that reason until Accept, even when the
-	// cause is gone. For ReasonUsed, how describes how somebody else uses the disk. An empty reason allows the disk to
-	// be mounted again.
+	// cause is gone. For ReasonUsed, the parameter how describes the use of the disk by somebody else. An empty reason
+	// allows the disk to be mounted again.
 	RecordHold(f *disk.Facts, reason disk.Reason, how string) error
 	// Forget removes the records of an attachment that has ended.
 	Forget(seq uint64) error
-	// Expect makes later looks use a sighting: that a filesystem was found mounted on the named disk, or that the disk
-	// has left. Expect fills in the boot ID of the sighting. For a disk that has left, Expect also fills in which disks
-	// may have been attached at the same time.
+	// Expect makes later looks use the sighting before it is recorded. A sighting is either that a filesystem of the
+	// named disk was found mounted, or that the disk has left. Expect fills in the boot ID of the sighting. For a disk
+	// that has left, Expect also fills in which disks may have been attached at the same time.
 	Expect(seen disk.Sighting, name string) error
-	// Remember records the noted content: what is on a disk from which hotmount mounts nothing, or that the content is
-	// gone. If expected is set, Remember first records all sightings that Expect received and that are not recorded
-	// yet.
+	// Remember records the sightings in noted. Such a sighting is content on a disk from which hotmount mounts nothing,
+	// or that the content is gone. If expected is set, Remember first records all sightings that Expect received and
+	// that are not recorded yet.
 	Remember(expected bool, noted []disk.Sighting) error
 }
 
-// Units does through PID 1 what the daemon itself cannot do. The end of ctx does not stop work that PID 1 has begun.
+// Units makes PID 1 do what the daemon itself cannot do. The end of ctx does not stop work that PID 1 has begun.
 type Units interface {
 	// Mount mounts the filesystem of that type and UUID for the class, and returns when the job of the mount unit has
 	// ended. The error wraps disk.ErrHeld if the kernel still has the filesystem mounted in a place that the host

@@ -32,8 +32,8 @@ func (l *lane) next() (name string, ok bool) {
 
 // Limits of the lanes.
 const (
-	// mountsPerWorker is above 1, because a mount mostly waits for PID 1, which also starts the mounts of /etc/fstab
-	// all at once.
+	// mountsPerWorker is more than 1, because a mount mostly waits for PID 1. PID 1 itself starts all mounts of
+	// /etc/fstab at once.
 	mountsPerWorker = 4
 	// proofsAtOnce allows two units that read a disk (store.ScanPlace), and two more units that begin or end. Each unit
 	// that proves a disk blank takes at least 3 MiB of memory.

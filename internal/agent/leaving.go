@@ -23,10 +23,11 @@ type departure struct {
 	unnamed error
 	// unmounted reports that the mount is unmounted and only its directory remains to be removed.
 	unmounted bool
-	// leftover reports that the mount ended before the disk left, so at most the directory of the mount is left. If the
+	// leftover reports that the mount ended before the disk left, so at most the directory of the mount remains. If the
 	// mount ended before the disk left, the removal of its directory is tried only once.
 	leftover bool
-	// answer receives the result of an operator's release, which is not retried, or is nil if the disk is gone.
+	// answer receives the result of a release by the operator, and is nil if the disk is gone. A release by the
+	// operator is not retried.
 	answer chan error
 }
 
@@ -113,8 +114,8 @@ func (a *Agent) release(ctx context.Context, dep *departure, s *disk.Settings) e
 	return nil
 }
 
-// startMissedDepartures starts departures for mounts of gone disks that no look will notice. A disk can leave while no
-// agent is running, or an agent can end before it has removed the mount of a gone disk.
+// startMissedDepartures starts the departure of each mount whose disk is gone, if no look will notice that the disk is
+// gone. A disk can leave while no agent is running, or an agent can end before it has removed the mount of a gone disk.
 func (a *Agent) startMissedDepartures() {
 	stale, err := a.host.Stale(a.settings)
 	a.problem(err)
@@ -175,8 +176,8 @@ func (a *Agent) released(dep *departure, err error) {
 	a.report.Report(disk.Event{Kind: disk.EventFailed, Facts: &dep.facts, Decision: disk.Decision{UUID: path.Base(dep.path)}, Path: dep.path, Err: err, Tries: again})
 }
 
-// removeLeftover removes the directory of a disk whose mount ended before the disk left. A mount unit that somebody
-// else made, such as one of systemd-mount, does not remove hotmount's directory.
+// removeLeftover removes the directory of a disk whose mount ended before the disk left. If somebody else made the
+// mount unit, for example with systemd-mount, the unit does not remove hotmount's directory.
 func (a *Agent) removeLeftover(st *state) {
 	seen := st.record.sighting
 	if seen == nil {

@@ -295,9 +295,9 @@ func TestReleasedAndItsDirectoryStays(t *testing.T) {
 	})
 }
 
-// TestPulledTwice checks a disk that returns while its old mount cannot be removed yet, and is pulled again. The second
-// departure of the disk must not make the agent forget the old mount of the disk. Once the old mount is removed and the
-// disk is back again, the disk must be mounted without a command of the operator.
+// TestPulledTwice checks a disk that returns and is pulled again, while its first mount cannot be removed yet. The
+// second departure of the disk must not make the agent forget the old mount of the disk. Once the old mount is removed
+// and the disk is back again, the disk must be mounted without a command of the operator.
 func TestPulledTwice(t *testing.T) {
 	where := "/mnt/disks/" + uuidA
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
@@ -446,7 +446,7 @@ func TestAHandAfterABounce(t *testing.T) {
 	}
 }
 
-// TestAHandAfterABounceWithoutALook checks that the periodic check is sufficient, without a look, to know that a disk
+// TestAHandAfterABounceWithoutALook checks that the agent knows from a periodic check, even without a look, that a disk
 // was still mounted.
 func TestAHandAfterABounceWithoutALook(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
@@ -503,7 +503,7 @@ func TestUnmountedByHandAndTheClockWasSet(t *testing.T) {
 }
 
 // TestLeftoverIsTriedOnce checks that a directory that cannot be removed after its disk left is reported once. The
-// directory that is left must not count as a mount, and must not prevent a later mount of the disk there.
+// directory that remains must not count as a mount, and must not prevent a later mount of the disk there.
 func TestLeftoverIsTriedOnce(t *testing.T) {
 	where := "/mnt/disks/" + uuidA
 	m := newMachine(xfsDisk("vdb", 2, uuidA))

@@ -19,8 +19,8 @@ const disksPerGathering = 40
 const longestRest = time.Second
 
 // startLooks starts the looks whose turn has come. The looks share one call of Host.Gather, because the call reads the
-// mounts and loop devices of all disks. A look that becomes due while Host.Gather runs waits for the next call, because
-// no fact may be older than its look.
+// mounts and loop devices of all disks. A look that becomes due while Host.Gather runs waits for the next call. The
+// facts of a look must not be older than the look.
 func (a *Agent) startLooks(ctx context.Context, now time.Time) {
 	if a.gathering || now.Before(a.gatherDue) {
 		return
@@ -62,7 +62,8 @@ func (a *Agent) busy() (n int) {
 	return n
 }
 
-// handleFacts handles the facts from a look at a disk: it makes the decision and starts to carry it out.
+// handleFacts handles the facts from a look at a disk. handleFacts makes the decision and starts to carry out the
+// decision.
 func (a *Agent) handleFacts(name string, f disk.Facts, err error) {
 	st := a.disks[name]
 	st.phase = idle
@@ -148,15 +149,15 @@ func (a *Agent) decide(name string, f *disk.Facts) {
 	} else {
 		a.rest(st)
 	}
-	// READY waits until a filesystem that could not be measured before its mount has grown, so that kubelet and the
-	// provisioner see its size.
+	// READY also waits for the growth of a mounted filesystem, so that kubelet and the provisioner see the final size.
+	// A filesystem grows after its mount if it could not be measured before its mount.
 	if d.Action != disk.Mount && d.Action != disk.Link && d.Action != disk.Wait && d.Action != disk.Grow {
 		st.initial = false
 	}
 }
 
-// outdated reports whether the decision is to mount although a disk has left since the look began. The filesystem may
-// be a copy of the one on the disk that left, and the look may not have seen that disk.
+// outdated reports whether the decision is a mount, and another disk has left since the look began. The filesystem may
+// be a copy of the filesystem on the disk that left, and the look may not have found that disk.
 func (a *Agent) outdated(st *state, d disk.Decision) bool {
 	return d.Action == disk.Mount && st.peers.since != a.leftCount
 }
@@ -171,9 +172,9 @@ func (a *Agent) rest(st *state) {
 	}
 }
 
-// unkeepUnmounted removes the record that the disk is to stay unmounted, if the disk is mounted. A mounted disk can
-// have this record if the agent ended during a release, or if somebody mounted the disk again. If another look is
-// already requested, this look may be too old to decide, so the record stays.
+// unkeepUnmounted removes the record that the disk is to stay unmounted, if the disk is mounted or given out. A mounted
+// disk can have this record if the agent ended during a release, or if somebody mounted the disk again. If another look
+// is already requested, this look may be too old to decide, so the record stays.
 func (a *Agent) unkeepUnmounted(st *state) {
 	s := &st.facts.Standing
 	if s.Unmounted == "" && !s.Remount || !st.decision.Mounted() && !st.decision.GivenOut() {
@@ -240,8 +241,9 @@ func (a *Agent) path(st *state) string {
 	return class.MountPoint(st.decision.UUID)
 }
 
-// wakePeers requests a look at the disks whose decision may depend on the disk with the facts f. The decision for a
-// waiting mount of a related disk is made again at once, because the disk may be gone later.
+// wakePeers requests a look at the disks whose decision may depend on the disk with the facts f. wakePeers repeats the
+// decision about each waiting mount of a related disk at once. The disk with the facts f may be gone when the mount
+// starts.
 func (a *Agent) wakePeers(f *disk.Facts) {
 	uuid := f.KnownContent().UUID
 	mounts := &a.lanes.mounts

@@ -8,12 +8,12 @@ import (
 	"hotmount/internal/disk"
 )
 
-// checkPeriod is the time between two checks of the mounted disks for faults, which cause no event. A check also runs
-// when the loop starts to rest for the first time. All other changes cause events, or are found by the periodic look at
-// every disk (Settings.Rescan).
+// checkPeriod is the time between two checks of the mounted disks for faults, which cause no event. If no check has run
+// yet, a check also starts once the loop has been idle for restAfter. Changes other than faults cause events, or are
+// found by the periodic look at every disk (Settings.Rescan).
 const checkPeriod = 10 * time.Minute
 
-// restAfter is how long the loop must be idle before it starts to rest.
+// restAfter is how long the loop must be idle before it starts the first check.
 const restAfter = time.Minute
 
 // patience is how long Run waits for running work to end. patience is so short that SIGTERM stops the daemon within a
@@ -75,8 +75,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 }
 
-// beats returns a ticker and the function to call at each tick. Each tick feeds the watchdog and checks the mounted
-// disks, because one wake-up for both costs less than two.
+// beats returns a ticker and the function to call at each tick. Each tick feeds the watchdog. Once per checkPeriod, the
+// tick also starts a check of the mounted disks, because one wake-up for both costs less than two.
 func (a *Agent) beats(ctx context.Context) (*time.Ticker, func()) {
 	period := checkPeriod
 	if a.watchdog > 0 {
@@ -207,13 +207,13 @@ func (a *Agent) requestLook(name string) {
 
 // check is the state of the checks of mounted disks. A check costs less than a look.
 type check struct {
-	done    bool // a check has ended at least once
+	done    bool // at least one check has been started
 	running bool // a check of the disks in mounted is running
 	mounted []disk.Facts
 }
 
 // startCheck starts a check of the mounted disks, and requests looks at the disks that have changed. If no disk has
-// changed, the loop continues to rest.
+// changed, the loop stays idle.
 func (a *Agent) startCheck(ctx context.Context) {
 	if a.check.running {
 		return

@@ -56,7 +56,7 @@ func (a *Agent) remember(st *state, changed bool) {
 
 // delayRefusal delays a permanent refusal if the disk that causes the refusal may be the same disk under its old name.
 // The delay ends with a look at the disk that causes the refusal. When a disk is pulled and returns under another name,
-// the agent may look at the new name before the old one.
+// the agent may look at the new name before the old name.
 func (a *Agent) delayRefusal(st *state) {
 	for name, o := range a.disks {
 		if o.waits() && attached(o.possiblySameDisks(), st.facts.Seq) {
@@ -78,8 +78,9 @@ func (a *Agent) delayRefusal(st *state) {
 	}
 }
 
-// waits reports whether the refusal of the disk waits, because each disk that causes it may be the same disk, by serial
-// and WWN. waits returns false once the agent has looked at a disk that causes the refusal.
+// waits reports whether the refusal of the disk must wait. The refusal waits if, by serial and WWN, each disk that
+// causes the refusal may be the same disk. waits returns false once the agent has found a disk that causes the refusal
+// still attached.
 func (st *state) waits() bool {
 	samePeers := st.possiblySameDisks()
 	return len(samePeers) > 0 && !attached(samePeers, st.peers.seenRival)
@@ -120,9 +121,9 @@ func attached(peers []disk.Peer, seq uint64) bool {
 	return slices.ContainsFunc(peers, func(p disk.Peer) bool { return p.Seq == seq })
 }
 
-// note records content that hotmount does not mount from the disk, because the content may be missing at the next boot.
-// Content that is about to be mounted or is being overwritten is not recorded. Content of the system's disk is also not
-// recorded, because without that disk the node does not boot.
+// note records content of the disk that hotmount does not mount, so that hotmount notices if the content is missing at
+// the next boot. Content that is about to be mounted or is being overwritten is not recorded. Content of the system's
+// disk is also not recorded, because without that disk the node does not boot.
 func (a *Agent) note(st *state, c *disk.Content) {
 	f, d := &st.facts, st.decision
 	i := f.Standing.Intent

@@ -57,7 +57,7 @@ func (a *Agent) accept(name string, seq uint64, shown disk.Reason) (string, erro
 		who += " (" + why + ")"
 	}
 	if w.Reason == "" && st.tries.failedFacts == nil && st.decision.Reason != disk.ReasonFormatFailed && st.facts.Standing.Unmounted == "" {
-		// The answer uses the present settings, because the last look may have used older ones.
+		// The answer uses the present settings, because the last look may have used older settings.
 		d, why := a.currentDecision(&st.facts)
 		return "", fmt.Errorf("cannot accept %s: %s: %s", name, d.Action, why)
 	}
@@ -89,7 +89,8 @@ func (a *Agent) accepted(st *state, w disk.Word) string {
 	return " is accepted: the disk is formatted if it is proven blank, unless another hold remains (hotmount status)"
 }
 
-// currentDecision returns the decision on the present facts, and the reason for it in words.
+// currentDecision returns the decision on the facts f under the present settings, and the reason for the decision in
+// words.
 func (a *Agent) currentDecision(f *disk.Facts) (disk.Decision, string) {
 	c := f.KnownContent()
 	d := policy.Decide(f, &c, a.settings)

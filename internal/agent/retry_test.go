@@ -97,8 +97,8 @@ func TestANodesFaultIsTriedForEver(t *testing.T) {
 	}
 }
 
-// TestFailureIsOfNode checks which failures count as faults of the node, because no token may be offered after a fault
-// of the node.
+// TestFailureIsOfNode checks which failures count as faults of the node, because after a fault of the node, hotmount
+// must not offer a format token.
 func TestFailureIsOfNode(t *testing.T) {
 	for name, tt := range map[string]struct {
 		err    error
@@ -263,8 +263,8 @@ func TestReloadEndsWithReady(t *testing.T) {
 	})
 }
 
-// TestADiskThatFailsHasItsTime checks that a disk that fails delays READY until it is mounted or ReadyTimeout is over
-// (DESIGN.md, "Ready, and boot"). Before READY, no filesystem must be reported as missing.
+// TestADiskThatFailsHasItsTime checks that a disk that fails delays READY until it is mounted or ReadyTimeout is over.
+// Before READY, the agent must not report a filesystem as missing.
 func TestADiskThatFailsHasItsTime(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"] = errors.New("no")

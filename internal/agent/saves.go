@@ -8,18 +8,18 @@ import (
 )
 
 // saveAfter is how long sightings at start wait so that they are recorded together. Each record rewrites and syncs a
-// file on the boot disk. If the daemon is killed before it has recorded, the next daemon sees the same filesystems,
-// except those whose disk has left.
+// file on the boot disk. If the daemon is killed before it has recorded the sightings, the next daemon finds the same
+// filesystems, except those whose disks have left.
 const saveAfter = time.Second
 
 // saveEvery is the least time between two records of mounted filesystems, because each record rewrites and syncs a
 // file. When several disks come within saveEvery, the later records wait. The daemon itself uses its sightings at once
-// (Host.Expect). A departure is recorded without delay, because it cannot be seen again.
+// (Host.Expect). A departure is recorded without delay, because no later look can find the departure.
 const saveEvery = 250 * time.Millisecond
 
 // saves are the sightings that are still to be recorded.
 type saves struct {
-	due     bool            // true if some sightings have not been passed to Host.Remember yet
+	due     bool            // true if Host.Expect has received sightings since the last record of mounted filesystems
 	found   []disk.Sighting // content that has not been passed to Host.Remember yet
 	running chan struct{}   // closed when the running record is done, nil if no record is running
 	begun   time.Time       // when the last record of mounted filesystems began, or zero if the next record must not wait

@@ -28,7 +28,7 @@ func (p phase) busy() bool { return p == looking || p == waiting || p == acting 
 // state is what the loop knows of the disk with one kernel name.
 type state struct {
 	phase phase
-	// again reports that the disk is to be looked at once more when it is no longer busy.
+	// again reports that the disk needs another look when it is no longer busy.
 	again bool
 	// seen reports that facts and decision come from a look; before the first look both are zero. If the disk's mount
 	// had ended before the first look, facts is set first, and decision follows when PID 1 has answered.
@@ -72,7 +72,8 @@ type unconfirmedAction struct {
 type peers struct {
 	// since is the value of Agent.leftCount when the last look at the disk began.
 	since uint64
-	// seenRival is the sequence number of a disk that was looked at after it had caused the refusal of this disk, or 0.
+	// seenRival is the sequence number of a disk that caused the refusal of this disk and was then found attached, or
+	// 0.
 	seenRival uint64
 	// tooEarly reports that the disk is refused because of a disk that may still appear (Agent.tooEarlyToRefuse).
 	tooEarly bool
@@ -90,8 +91,8 @@ type records struct {
 	noted *disk.Sighting
 }
 
-// lostMount reports whether the disk's filesystem was mounted in its place during this attachment and no longer is, for
-// an unknown reason. f are the newest facts. lostMount ignores mounts of the filesystem that pods still have.
+// lostMount reports whether the mount of the disk at its mount point has ended during this attachment, for an unknown
+// reason. f are the newest facts. lostMount ignores the mounts of the filesystem in pods.
 func (st *state) lostMount(f *disk.Facts) bool {
 	if f.Standing.Unmounted != "" || f.Standing.Remount || st.remount {
 		return false

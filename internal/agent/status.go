@@ -10,8 +10,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Each status line is work for PID 1, which is busy when disks come. While the agent works, it sends one status line
-// per statusEvery. When work begins, the agent waits for statusAfter before it sends a status line, except after a
+// Each status line is work for PID 1, which is busy when disks come. While the agent works, it sends at most one status
+// line per statusEvery. When work begins, the agent waits for statusAfter before it sends a status line, except after a
 // reload. When the work ends, the last status line is sent at once.
 const (
 	statusEvery = time.Second

@@ -9,8 +9,8 @@ import (
 )
 
 // Limits of the retries. A failed step is tried again after retryFirst, and after each further failure the wait
-// doubles. Retries never end. Each wait is shortened by up to a quarter at random, so that many disks do not come back
-// at once.
+// doubles. Retries never end. Each wait is shortened by up to a quarter at random, so that many disks are not retried
+// at the same moment.
 const (
 	retryFirst = time.Second
 	retryMost  = time.Hour
@@ -36,8 +36,8 @@ func backoff(failures int) time.Duration {
 type attempts struct {
 	// count is the number of failures in a row. step determines how long the agent waits, and stops growing at a limit.
 	count, step int
-	// reported is the last failure that was reported, or empty if there is none or its end was reported. reportedAt is
-	// when the failure in reported was last logged.
+	// reported is the last failure that was reported. reported is empty if no failure was reported, or if the end of
+	// the failure was reported. reportedAt is when the failure in reported was last logged.
 	reported   string
 	reportedAt time.Time
 }
@@ -65,12 +65,12 @@ type tries struct {
 	// retry is when the disk is to be looked at again, or zero if no retry is due.
 	retry time.Time
 	// mayHaveWritten reports that the failed action may have written to the disk since the last look. The next look
-	// adds the writes of the failed action to failedFacts, because they do not count as a change of the disk.
+	// adds the writes of the failed action to failedFacts, because these writes do not count as a change of the disk.
 	mayHaveWritten bool
 }
 
-// blocked reports whether an action would only fail again, because not enough time has passed and the disk has not
-// changed.
+// blocked reports whether an action must not be retried yet. The action is blocked until retryAfter, unless the disk
+// has changed since the failure.
 func (t *tries) blocked(f *disk.Facts, now time.Time) bool {
 	return t.failedFacts != nil && t.failedFacts.Writes == f.Writes && t.failedFacts.Size == f.Size && now.Before(t.retryAfter)
 }

@@ -1,4 +1,4 @@
-// Package control is the socket through which the command line requests changes. Only root may use the socket.
+// Package control implements the socket through which the command line requests changes. Only root may use the socket.
 package control
 
 import (
@@ -32,7 +32,8 @@ type Request struct {
 	// the name in Disk.
 	Disk string `json:"disk"`
 	Seq  uint64 `json:"seq,omitempty"`
-	// Reason is the only reason for a hold that an accept may lift, or empty for any reason.
+	// Reason is the reason of the hold that an accept may lift. If Reason is empty, an accept may lift a hold with any
+	// reason.
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -62,8 +63,8 @@ func Serve(ctx context.Context, path string, handle Handler) error {
 	if err != nil {
 		return fmt.Errorf("cannot open the socket for hotmount's commands: %w", err)
 	}
-	// The umask of the service already gives only root access to the socket. The daemon also checks the uid of the
-	// process at the other end.
+	// The umask of the service already denies all users but root access to the socket. The daemon also checks the uid
+	// of the process at the other end.
 	if err := os.Chmod(path, 0o600); err != nil {
 		return errors.Join(fmt.Errorf("cannot open the socket for hotmount's commands: %w", err), l.Close())
 	}

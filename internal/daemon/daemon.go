@@ -143,11 +143,11 @@ func (p *parts) watchNodes(ctx context.Context) error {
 	return nil
 }
 
-// loadEvery is how often a faulty configuration is read again. A corrected configuration is therefore used without a
-// SIGHUP.
+// loadEvery is how often a configuration that was faulty at start is read again. Once the configuration is corrected,
+// the daemon uses it without a SIGHUP.
 const loadEvery = 10 * time.Second
 
-// On SIGHUP, reload replaces all settings, or keeps all settings if the new configuration is faulty. If the
+// reload replaces all settings on SIGHUP, or keeps all settings if the new configuration is faulty. If the
 // configuration was faulty at start, reload also replaces the settings once the configuration is correct.
 func (p *parts) reload(ctx context.Context) error {
 	hup := make(chan os.Signal, 1)

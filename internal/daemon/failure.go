@@ -20,8 +20,8 @@ import (
 
 // attempt is what the journal contains about one attempt to mount.
 type attempt struct {
-	// mount contains the messages of mount(8), or the message of PID 1 when it ended mount(8) after the timeout. kernel
-	// contains the kernel's messages. mount and kernel are in the order of the journal.
+	// mount contains the messages of mount(8), and the message of PID 1 if PID 1 ended mount(8) after the timeout.
+	// kernel contains the kernel's messages. mount and kernel are in the order of the journal.
 	mount, kernel []string
 	// result is the result of the mount unit's job (JOB_RESULT in systemd.journal-fields(7)), empty if unknown.
 	result string
@@ -29,8 +29,8 @@ type attempt struct {
 	unread error
 }
 
-// mostLines is the largest number of lines of an attempt that a message repeats. mostEntries is the largest number of
-// entries that are read.
+// mostLines limits the lines of mount(8) in a message, and separately the lines of the kernel. mostEntries is the
+// largest number of journal entries that are read.
 const (
 	mostLines   = 10
 	mostEntries = "500"
@@ -43,7 +43,8 @@ func readAttempt(ctx context.Context, r run.Runner, h inventory.Host, f *disk.Fa
 	// already written are still read.
 	_, _ = r.Run(ctx, run.Command{Path: "/usr/bin/journalctl", Timeout: 10 * time.Second, Args: []string{"--sync"}})
 	res, err := r.Run(ctx, run.Command{Path: "/usr/bin/journalctl", Timeout: 10 * time.Second, Args: []string{
-		// With --since, the option -n of Debian 12's journalctl selects the first entries instead of the last.
+		// The option --since is not used, because with --since, -n of Debian 12's journalctl selects the first entries
+		// instead of the last entries.
 		"-b", "-q", "-o", "json", "--no-pager", "-n", mostEntries,
 		"_TRANSPORT=kernel", "+", "_SYSTEMD_UNIT=" + mountUnit, "+", "_PID=1", "UNIT=" + mountUnit, "+",
 		// A child of PID 1 that cannot execute mount(8) may end before journald sees to which unit it belongs.
@@ -142,8 +143,8 @@ var causes = []struct {
 	{`I/O error|Input/output error`, "the disk has read or write errors, and the filesystem may still be good; to see the errors: journalctl -k -b -g NAME", false},
 }
 
-// mountError returns an error that contains the messages of the attempt, what they mean for the disk, and what helps.
-// The error wraps a *disk.NodeError for a fault of the node or of the configuration.
+// mountError returns an error that contains the messages of the attempt, the meaning of these messages for the disk,
+// and a remedy. The error wraps a *disk.NodeError for a fault of the node or of the configuration.
 func (a *attempt) mountError(f *disk.Facts, class *disk.Class, fstype string) error {
 	kernel, mount := strings.Join(a.kernel, " / "), strings.Join(a.mount, " / ")
 	meaning := "nothing reports damage; to check the options of class CLASS: hotmount config check"

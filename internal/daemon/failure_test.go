@@ -85,7 +85,7 @@ func TestWhyAMountFailed(t *testing.T) {
 }
 
 // TestFailure checks that the message names the disk, the result of the job and the lines of the journal. If a process
-// still uses the filesystem since an earlier mount, the message names the process.
+// has used the filesystem since an earlier mount, the message names the process.
 func TestFailure(t *testing.T) {
 	const held = "cannot mount vdc (disk sequence number 7): "
 	for _, test := range []struct {

@@ -69,8 +69,8 @@ func (p *parts) watchMounts(ctx context.Context, before []mounts.Mount) error {
 				p.agent.Look(name)
 			}
 		}
-		// compareTable comes last, because the end of an expected mount causes a look too. If a look at the disk is
-		// already requested for the changed mount, that look also serves the end of the expected mount.
+		// compareTable comes last, because it ends the wait for an expected mount, and the end of the wait also
+		// requests a look. If the change of the mount has already requested a look, one look answers both requests.
 		p.mounting.compareTable(now)
 		before = now
 	})

@@ -50,7 +50,7 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 		err = errors.Join(err, u.Manager.Run(ctx, disk.ProgramCleanup, f.ID, path))
 	}
 	if err == nil {
-		// The mount shows that the processes that used the filesystem before have closed it.
+		// The success of the mount shows that all processes that used the filesystem earlier have closed it.
 		err = disk.OfNode(u.host.Store.ForgetHolders(uuid))
 	}
 	return err
@@ -97,8 +97,8 @@ func withRemedy(err error, dir string) error {
 }
 
 // await first checks after askFirst whether the mount has failed. await waits twice as long before each further check,
-// up to askMost. After askSure, await asks PID 1 even if the mount unit still exists, because PID 1 may keep a failed
-// unit.
+// up to askMost. Once the wait reaches askSure, await asks PID 1 even if the mount unit still exists, because PID 1 may
+// keep a failed unit.
 const (
 	askFirst = time.Second
 	askSure  = 8 * time.Second
@@ -122,8 +122,8 @@ func await(ctx context.Context, path string, arrived <-chan struct{}, ended func
 	}
 }
 
-// PID 1 reads the mount table only once a second when there are many mounts and unmounts (mount_enumerate in systemd's
-// src/core/mount.c). PID 1 regards a mount unit as stopped if it has not seen the mount of the unit yet.
+// During many mounts and unmounts, PID 1 reads the mount table only once a second (mount_enumerate in systemd's
+// src/core/mount.c). Until PID 1 has seen the mount of a mount unit, PID 1 regards the unit as stopped.
 const (
 	seenAfter = time.Second
 	seenTries = 4
@@ -146,7 +146,7 @@ func untilUnmounted(ctx context.Context, stop func() error, there func() (bool, 
 	}
 }
 
-// arrivals wakes the goroutines that wait for a mount when the mount table shows the mount.
+// arrivals holds the mounts for which goroutines wait. A goroutine wakes when the mount table shows its mount.
 type arrivals struct {
 	mu      sync.Mutex
 	waiting map[arrival]chan struct{}

@@ -157,8 +157,8 @@ func TestRemedied(t *testing.T) {
 	}
 }
 
-// TestMountOutOfSight checks that no mount point is made in a directory whose mounts on the host the daemon cannot see.
-// The path may already be a mount point on the host.
+// TestMountOutOfSight checks that hotmount makes no mount point in a directory if the daemon cannot see the host's
+// mounts there. The path may already be a mount point on the host.
 func TestMountOutOfSight(t *testing.T) {
 	h, dir := nodetest.New(t), t.TempDir()
 	nodetest.Write(t, h.Root, map[string]string{"proc/self/mountinfo": "127 99 254:0 / / rw - ext4 /dev/vda rw\n"})

@@ -61,7 +61,7 @@ func (n node) Gather(s *disk.Settings) (look func(name string) (disk.Facts, erro
 
 // rememberDrivers records the storage drivers, because a driver removes its socket when it ends normally. A driver
 // without a known name is not recorded: csi.Drivers gives a sentence as its name. rememberDrivers reports an error only
-// once, until the error changes.
+// if the error differs from the previous error.
 func (n node) rememberDrivers(found []disk.Driver) {
 	var names []string
 	for _, d := range found {

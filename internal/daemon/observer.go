@@ -33,7 +33,8 @@ type observer struct {
 // unreadable events: an event is unreadable if the filesystem label on a block volume contains an equals sign.
 const rescanEntryEvery = time.Minute
 
-// Report reports an event. Report does not write to the journal what an earlier daemon reported in the same words.
+// Report reports an event. Report makes no journal entry for a decision that an earlier daemon has logged in the same
+// words.
 func (o observer) Report(e disk.Event) {
 	if !o.board.Repeats(e) {
 		o.Log.Report(e)
@@ -52,7 +53,7 @@ func (o observer) Report(e disk.Event) {
 }
 
 // Notify passes a state to systemd. Notify publishes the status before it sends READY, because other programs may read
-// the status from then on.
+// the status after READY.
 func (o observer) Notify(state string) {
 	if state == agent.Ready {
 		o.Problem(o.publishStatus())
@@ -92,9 +93,9 @@ const publishAfter = 100 * time.Millisecond
 // write takes long.
 const publishEvery = 500 * time.Millisecond
 
-// publish writes the published status after each change, and the metrics. publish writes no metrics if their directory
-// does not exist when the daemon starts. The sandbox of the daemon does not show a directory that is created after the
-// start.
+// publish writes the status after each change. publish writes the metrics after each change, and every metricsPeriod.
+// publish writes no metrics if their directory does not exist when the daemon starts. The sandbox of the daemon does
+// not show a directory that is created after the start.
 func (o observer) publish(ctx context.Context, directory string) error {
 	var tick <-chan time.Time
 	if info, err := os.Stat(directory); directory != "" && err == nil && info.IsDir() {

@@ -29,7 +29,7 @@ func sh(t *testing.T, script string) {
 // the metadata of files.
 const fillUp = "mkdir fill; for i in 1 2; do cat /dev/zero >>fill/f 2>/dev/null || [ $? = 1 ]; sync; done; while mkdir fill/$i 2>/dev/null; do i=$((i+1)); done"
 
-// TestFullRoot checks that hotmount makes mount points and records from its reserve when the filesystem is full even
+// TestFullRoot checks that hotmount uses its reserve to make mount points and records when the filesystem is full even
 // for root. Formatting must stay off until the check of the state directory succeeds.
 func TestFullRoot(t *testing.T) {
 	for name, tt := range map[string]struct{ mkfs, fill string }{

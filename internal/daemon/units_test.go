@@ -10,8 +10,8 @@ import (
 	"hotmount/internal/unit"
 )
 
-// TestRunOnlyWithWork checks that no program runs to remove a directory that is gone. No program must run to unmount a
-// device whose filesystem is not mounted anywhere.
+// TestRunOnlyWithWork checks that no program runs to remove a directory that is gone. If the filesystem of a device is
+// mounted nowhere, no program may run to unmount it.
 func TestRunOnlyWithWork(t *testing.T) {
 	h := nodetest.New(t)
 	u := units{Manager: new(unit.Manager), host: h}

@@ -101,7 +101,7 @@ func (m *Metrics) Added(seq uint64, at time.Time) {
 	}
 }
 
-// Decided records a decision that differs from the disk's last decision.
+// Decided records a decision that the agent reports (disk.EventDecided).
 func (m *Metrics) Decided(f *disk.Facts, c *disk.Content, d disk.Decision) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

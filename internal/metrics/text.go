@@ -12,8 +12,8 @@ import (
 )
 
 // This package writes the text format (https://prometheus.io/docs/instrumenting/exposition_formats/) itself.
-// client_golang imports net/http, crypto/tls and protobuf, which would be five of the program's thirteen megabytes. A
-// third of the initialisation of each hotmount process, before its main function, would be for client_golang.
+// client_golang imports net/http, crypto/tls and protobuf, which would take five of the program's thirteen megabytes.
+// client_golang would also take a third of the initialisation of each hotmount process, before the main function.
 
 // The kinds of metrics.
 const (
@@ -27,22 +27,22 @@ type family struct {
 	name, kind, help string
 	// labels are the names of the metric's labels, sorted.
 	labels []string
-	// bounds are the upper bounds of a histogram's buckets, without the last, infinite one.
+	// bounds are the upper bounds of a histogram's buckets, except the last bound, which is infinite.
 	bounds []float64
 	// series maps the labels of a series to its values. The labels are as in the text format, without the braces.
 	series map[string]*series
 }
 
-// series is one value of a metric. A series of a histogram has the sum and the number of the observations, and their
-// number within each bound.
+// series is one value of a metric. A series of a histogram has the sum and the number of all observations, and the
+// number of observations up to each bound.
 type series struct {
 	sum     float64
 	count   uint64
 	buckets []uint64
 }
 
-// seriesWith returns the series with the given values of the labels. If the family has no series with these values,
-// seriesWith adds one with the value 0.
+// seriesWith returns the series with the given values of the labels. If the family has no such series, seriesWith adds
+// a series with the value 0.
 func (f *family) seriesWith(values ...string) *series {
 	var pairs []string
 	for i, label := range f.labels {

@@ -19,7 +19,7 @@ type Board struct {
 	// former are the lines of an earlier daemon in this boot, by the name of the disk.
 	former  map[string]disk.Line
 	changed chan struct{}
-	// unselected has the names and disk sequence numbers of disks that were logged because no class selects the disk.
+	// unselected has the names and disk sequence numbers of disks that were logged because no class selects them.
 	unselected map[string]uint64
 }
 

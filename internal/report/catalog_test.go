@@ -13,7 +13,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestCatalog checks that journalctl -x explains each kind of event, and has no other explanations.
+// TestCatalog checks that the journal's catalog explains each kind of event, and nothing else.
 func TestCatalog(t *testing.T) {
 	text, err := os.ReadFile("../../packaging/catalog/hotmount.catalog")
 	if err != nil {

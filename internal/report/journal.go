@@ -16,8 +16,8 @@ import (
 // journalSocket is the socket on which journald receives entries.
 const journalSocket = "/run/systemd/journal/socket"
 
-// journalPatience is how long send waits for journald to read earlier entries. If journald is stopped or hangs,
-// hotmount waits only for one entry. As long as journald does not read, send does not wait again, and fails at once.
+// journalPatience is how long send waits for journald to read earlier entries. If journald is stopped or hangs, only
+// the first call of send waits. Until journald reads again, each further call of send fails at once.
 const journalPatience = 2 * time.Second
 
 // send sends an entry to journald (systemd.io/JOURNAL_NATIVE_PROTOCOL). send does not use journal.Send of go-systemd,

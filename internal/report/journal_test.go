@@ -105,7 +105,7 @@ func TestJournaldHangs(t *testing.T) {
 	}
 }
 
-// TestStderrHangs checks that hotmount does not wait for standard error if it writes text there.
+// TestStderrHangs checks that hotmount does not wait if it logs text to standard error and nobody reads standard error.
 func TestStderrHangs(t *testing.T) {
 	journalStderr(t, func() {
 		l, err := NewAs("json")

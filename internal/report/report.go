@@ -47,7 +47,7 @@ const (
 	KindProblem   Kind = "668e8644ecc84d45b43580c03a0d0612"
 )
 
-// Kinds returns all kinds of events. Each kind has a word for people and scripts.
+// Kinds maps each kind of event to a word for people and scripts.
 func Kinds() map[Kind]string {
 	return map[Kind]string{
 		KindSeen: "seen", KindDecided: "decided", KindHeld: "held", KindAmiss: "amiss", KindRefused: "refused", KindProven: "proven", KindFormatted: "formatted",
@@ -66,8 +66,8 @@ type Log struct {
 	mu sync.Mutex
 	// journald is the connection to journald, or nil before the first connection.
 	journald *net.UnixConn
-	// stuck reports whether journald did not read the last entry in time. lostEntries is the number of entries lost since
-	// the last entry that was written.
+	// stuck reports whether journald did not read the last entry in time. lostEntries is the number of lost entries
+	// that the log does not report yet.
 	stuck       bool
 	lostEntries int
 }
@@ -98,8 +98,8 @@ func NewAs(format string) (*Log, error) {
 }
 
 // Event writes one event. The parameter f is the disk, or nil if the event concerns no disk. The parameter path is the
-// mount point whose mount unit the event belongs to. If path is empty, the event belongs to no mount unit. The message
-// must not contain foreign bytes.
+// mount point whose mount unit the event belongs to. If path is empty, the event belongs to no mount unit. The caller
+// must escape foreign bytes in the message (disk.Visible).
 func (l *Log) Event(kind Kind, p journal.Priority, f *disk.Facts, d disk.Decision, path, message string) {
 	fields := map[string]string{"MESSAGE_ID": string(kind)}
 	if f != nil {
@@ -175,8 +175,8 @@ func Name(f *disk.Facts) string {
 	return s
 }
 
-// Report reports an event of the daemon's loop. Report omits disks that every node has, and failures that the journal
-// already contains.
+// Report reports an event of the daemon's loop. Report does not log decisions with disk.ReasonNoClass, or failures that
+// the journal already contains.
 func (l *Log) Report(e disk.Event) {
 	f, d, at := e.Facts, e.Decision, e.Path
 	switch e.Kind {

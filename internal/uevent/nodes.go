@@ -17,8 +17,8 @@ import (
 // drivers/base/core.c). udev's events do not show the order of the kernel's events, because udev runs its rules for
 // several disks at once. WatchNodes returns a Nodes.
 //
-// Nodes does not use fsnotify, which asks for all events about the entries, so that each write to /dev/null would wake
-// the daemon.
+// Nodes does not use fsnotify, because fsnotify asks for all events about the entries. With fsnotify, each write to
+// /dev/null would wake the daemon.
 type Nodes struct {
 	directory string
 	wanted    func(name string) bool

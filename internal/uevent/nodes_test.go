@@ -131,7 +131,7 @@ func TestCameAfter(t *testing.T) {
 	for range queued/2 + 1 {
 		do("loop1", "-loop1")
 	}
-	do("vdb") // the kernel reports nothing about vdb, because its queue is full
+	do("vdb") // the kernel reports nothing about vdb, because the queue of events is full
 	if nodes.CameAfter("vdf", "vdb") {
 		t.Error("events were lost, and the order is known")
 	}

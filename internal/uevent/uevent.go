@@ -133,8 +133,8 @@ func (l *Listener) Counters() Counters {
 	}
 }
 
-// Run calls emit for each hint until the context ends, closes the socket and returns nil. Run may be called only once.
-// While emit blocks, the kernel keeps as many frames as the socket's buffer can hold.
+// Run calls emit for each hint. When the context ends, Run closes the socket and returns nil. Run may be called only
+// once. While emit blocks, the kernel keeps as many frames as the socket's buffer can hold.
 func (l *Listener) Run(ctx context.Context, emit func(Hint)) error {
 	raw, err := l.socket.SyscallConn()
 	if err != nil {
