@@ -48,9 +48,9 @@ func (s Store) saveIntent(i disk.Intent) error {
 	return s.save(s.intentFile(i.UUID), i)
 }
 
-// overlap returns an error if another attached disk has an unfinished format and may be the same disk, by serial or
-// WWN. The two disks may be two paths to one disk, or two disks with one serial. The second format must wait until the
-// first format is finished.
+// overlap returns an error if a block device that is still attached has an unfinished format and the same serial or
+// WWN. The two block devices may be two paths to one disk, or two disks with one serial. The second format must wait
+// until the first format is finished.
 func overlap(all []disk.Intent, by *disk.Intent, attached func(seq uint64) bool) error {
 	for i := range all {
 		was := all[i].Identity
@@ -65,8 +65,8 @@ func overlap(all []disk.Intent, by *disk.Intent, attached func(seq uint64) bool)
 // the older intent, and by is the new one. The disk of the new intent was found blank, and only its slot and size
 // connected it with the older intent.
 //
-// If the operator ordered to overwrite content, the intent stays with the slot, because the content may lie on another
-// disk. The intent of an order to overwrite stays until the operator gives the same order again. An intent whose format
+// If n is from the operator's order to overwrite content, n stays with the slot, because the content may lie on another
+// disk. Such an intent can leave the slot only after the operator has repeated the same order. An intent whose format
 // was disturbed also stays with the slot.
 func displaced(n, by *disk.Intent) bool {
 	was := n.Identity

@@ -43,7 +43,7 @@ func starts(t *testing.T, s Store, boot string, attached ...*disk.Facts) (asked 
 	return asked
 }
 
-// holds returns the effect of the records on a blank disk: "off", "present", "arrived", or "" for none.
+// holds returns the effect of the records on a blank disk: "off", "present", "arrived", "both" or "nothing".
 func holds(s Store, f *disk.Facts, boot string) string {
 	switch st := standing(s, f, boot); {
 	case st.Formatting != "":
@@ -143,8 +143,8 @@ func TestKeepMachine(t *testing.T) {
 	}
 }
 
-// TestNoMachineID checks that nothing is formatted if the worker is unknown. Records without a machine-id must have the
-// same effect as before.
+// TestNoMachineID checks that nothing is formatted if the worker's machine-id is unknown. Records without a machine-id
+// must apply to every worker.
 func TestNoMachineID(t *testing.T) {
 	f := facts("vdb", 2, "S1")
 	s := on(t, made(t), builder)
@@ -213,8 +213,8 @@ func TestFirstStart(t *testing.T) {
 	expect(t, "installed once more", s, "boot2", map[*disk.Facts]string{facts("vdb", 9, ""): "present", later: "present", facts("vdd", 7, "T"): "nothing"})
 }
 
-// TestReset checks that only the class directories of the former worker remain. After a reset, even a very recent
-// accept must be gone.
+// TestReset checks that Reset keeps only the list of class directories of the former worker. After a reset, even a very
+// recent accept must be gone.
 func TestReset(t *testing.T) {
 	f, block := facts("vdb", 2, "S1"), facts("vdc", 3, "S2")
 	s := on(t, made(t, f.Identity("boot1")), builder)
