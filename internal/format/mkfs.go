@@ -51,8 +51,8 @@ func (m making) args() []string {
 }
 
 // features returns the arguments that set the XFS features of the guard. mkfs.xfs rejects a feature that stands in the
-// configuration file and in an option. If the class sets a feature of the configuration file, features returns an
-// option for each other feature instead of the file.
+// configuration file and in an option. If the class sets a feature of the configuration file, features omits the file
+// and returns an option for each other feature in it.
 func (m making) features() []string {
 	var rest []string
 	for _, f := range m.guard.features {

@@ -73,8 +73,8 @@ func (s *Session) counts() error {
 }
 
 // markTorn sets Torn if the filesystem of the disk's intent is incomplete. After a power cut before the last flush of
-// mkfs, the superblock may be the only part on the disk. markTorn does not check a filesystem that was already mounted,
-// or that may belong to another disk.
+// mkfs, the superblock may be the only part of the filesystem on the disk. markTorn does not check a filesystem that
+// was already mounted, or that may belong to another disk.
 func (s *Session) markTorn(c *disk.Content) error {
 	st := &s.disk.Standing
 	if c.Kind != disk.Filesystem || st.Intent == nil || c.UUID != st.Intent.UUID || st.IntentDoubt || st.Volume != nil && st.Volume.UUID == c.UUID {

@@ -266,7 +266,7 @@ func TestRealCountsAgreeOverOldData(t *testing.T) {
 }
 
 // TestRealContent checks disks with content that Debian's own tools make, and damaged copies of this content. hotmount
-// must not find a disk with content blank, and must not change a byte of the disk.
+// must find none of these disks blank, and must not change a byte of them.
 func TestRealContent(t *testing.T) {
 	for name, tc := range map[string]struct {
 		script string
