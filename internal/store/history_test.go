@@ -339,8 +339,7 @@ func TestUseIsKeptUntilAccepted(t *testing.T) {
 	}
 }
 
-// TestOpener checks that the record of a process with the disk open can be read only once, and is removed when the
-// attachment ends.
+// TestOpener checks that the record of SaveOpener can be read only once, and is removed when the attachment ends.
 func TestOpener(t *testing.T) {
 	s := made(t)
 	if o, err := s.TakeOpener(4); o != nil || err == nil {

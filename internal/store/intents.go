@@ -62,8 +62,8 @@ func overlap(all []disk.Intent, by *disk.Intent, attached func(seq uint64) bool)
 }
 
 // displaced reports whether two intents belong to different disks, although the disks have the same slot and size. n is
-// the older intent, and by is the new one. The disk of the new intent was found blank, and only its slot and size
-// connected it with the older intent.
+// the older intent, and by is the new one. The disk of the new intent was found blank, and only the slot and size of
+// that disk match the older intent.
 //
 // If n is from the operator's order to overwrite content, n stays with the slot, because the content may lie on another
 // disk. Such an intent can leave the slot only after the operator has repeated the same order. An intent whose format
@@ -121,7 +121,7 @@ func (s Store) End(uuid string) error {
 
 // intents returns the intents of all formats that have begun and not ended. For an unreadable record, intents returns
 // an error and an intent in doubt with the UUID from the file name. An unreadable record therefore hides no other
-// intent, and a filesystem with its UUID does not count as complete.
+// intent, and the filesystem of an unreadable record does not count as complete.
 func (s Store) intents() ([]disk.Intent, error) {
 	var all []disk.Intent
 	var first error // only the first error is returned, because each error names its own remedy

@@ -164,7 +164,8 @@ func (s Store) save(path string, v any) error {
 
 // failed records the error of a write to the state directory, and returns it. The error stays recorded until Init runs.
 // After a failed write, the state has a gap: the record of a format may be missing. failed also removes the file sound,
-// whose absence shows the gap after a reboot. A removal also works on a full filesystem, but not on a read-only one.
+// whose absence shows the gap after a reboot. The removal of a file also works on a full filesystem, but not on a
+// read-only filesystem.
 func (s Store) failed(err error) error {
 	if err == nil {
 		return nil
