@@ -63,8 +63,8 @@ func (s *Session) prove(ctx context.Context, plan probe.Plan) (c disk.Content, e
 }
 
 // counts returns an error unless the kernel has counted the reads of the proof. A kernel that counts the reads of a
-// disk also counts its writes. The sysfs file queue/iostats does not prove that a driver counts, because NVMe multipath
-// before Linux 6.3 never counts (drivers/nvme/host/multipath.c).
+// disk also counts the writes to the disk. The sysfs file queue/iostats does not prove that a driver counts, because
+// NVMe multipath before Linux 6.3 never counts (drivers/nvme/host/multipath.c).
 func (s *Session) counts() error {
 	if s.counted {
 		return nil

@@ -632,9 +632,9 @@ func TestRealCrashOverOldData(t *testing.T) {
 	}
 }
 
-// TestRealForeignBytesInTheHalfMade checks when hotmount repeats the format of a half-made filesystem, even without its
-// superblock. hotmount must repeat the format only if nothing else is on the disk, and only on the node that has the
-// intent.
+// TestRealForeignBytesInTheHalfMade checks when hotmount repeats the format of a half-made filesystem, whose superblock
+// may be missing. hotmount must repeat the format only if nothing else is on the disk, and only on the node that has
+// the intent.
 func TestRealForeignBytesInTheHalfMade(t *testing.T) {
 	for name, tc := range map[string]struct {
 		first, second int
