@@ -46,7 +46,8 @@ const (
 	goneMost  = 30 * time.Second
 )
 
-// unmounter makes PID 1 run the unit that unmounts the filesystem of a detached disk and names its users.
+// unmounter makes PID 1 run the unit that unmounts the filesystem of a detached disk, and that names the users of the
+// filesystem.
 type unmounter func(ctx context.Context, path string, dev disk.Dev) error
 
 // Gone unmounts a detached disk as the daemon does (agent.Agent). Gone tries only once, because systemd restarts its

@@ -16,8 +16,8 @@ import (
 	"hotmount/internal/run"
 )
 
-// secondLook is the time from mkfs to a second reading of the filesystem. Another machine that shares the disk needs
-// far less time between its last look and the first write of its mkfs.
+// secondLook is the time from mkfs to a second reading of the filesystem. If another machine shares the disk, the time
+// between its last look and the first write of its mkfs is far shorter than secondLook.
 const secondLook = 3 * time.Second
 
 // readPatience and mkfsPatience limit how long the unit may run without a message to PID 1, in addition to the settle
