@@ -16,16 +16,17 @@ import (
 //
 // mkfs.xfs bypasses the page cache, so the kernel's counts decide. The bytes counted for the disk must equal the bytes
 // counted for mkfs.xfs, plus the size of the XFS log. mkfs.xfs asks the kernel to zero the XFS log (libxfs_log_clear in
-// xfsprogs). If the disk fails to zero the XFS log itself, the kernel writes the zeros and counts the log twice,
-// otherwise once.
+// xfsprogs). If the disk's own command for zeros fails, the kernel writes the zeros and counts the log twice, otherwise
+// once.
 //
 // If the counts of the disk and of mkfs.xfs differ, isOurs reads the disk again with the plan of the proof. isOurs then
 // returns an error unless it reads every byte, and finds only zeros and hotmount's filesystem.
 //
-// mkfs.ext4 writes through the page cache, so the kernel's counts prove nothing and the disk is always read again. If
-// the reading after mkfs.ext4 is interrupted, the filesystem is not in doubt, because nothing suggests another writer.
+// mkfs.ext4 writes through the page cache, so the kernel's counts prove nothing and isOurs reads the disk again. If the
+// reading after mkfs.ext4 is interrupted, the filesystem is not in doubt, because nothing suggests another writer.
 //
-// If the disk was not all zeros, old data cannot be distinguished from later writes, so only the counts decide.
+// If the disk was not all zeros, old data cannot be distinguished from later writes, so isOurs does not read the disk
+// again. isOurs then relies on the counts after mkfs.xfs, and checks nothing after mkfs.ext4.
 func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uint64) error {
 	zeros := !o.Intent.Over && s.plan != probe.Unsigned
 	var counts string

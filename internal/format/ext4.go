@@ -39,8 +39,8 @@ type ext4 struct {
 // disable discard, like those of mkfs.xfs.
 //
 // The kernel zeroes the inode tables later, when the filesystem is in use. On a large disk, zeroing in mkfs.ext4 would
-// take hours. Checksums protect the inode tables until the kernel has zeroed them. The journal is zeroed. The seed of
-// directory hashes is not a secret, because only users of the volume could exploit it.
+// take hours. Checksums protect the inode tables until the kernel has zeroed them. mkfs.ext4 itself zeroes the journal.
+// The seed of directory hashes is not a secret, because only users of the volume could exploit it.
 func (e ext4) args() []string {
 	var args []string
 	if e.dry {

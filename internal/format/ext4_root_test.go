@@ -228,8 +228,8 @@ func TestRealExt4Foreign(t *testing.T) {
 	}
 }
 
-// TestRealExt4Confirmed formats disks with content by token. After a format by token, wipefs must find only the ext4
-// filesystem.
+// TestRealExt4Confirmed checks formats by token on disks with content. After a format by token, wipefs must find only
+// the ext4 filesystem.
 func TestRealExt4Confirmed(t *testing.T) {
 	for name, script := range map[string]string{
 		"xfs": "mkfs.xfs -q $d", "gpt": "echo ',,' | sfdisk -q -X gpt $d; blockdev --rereadpt $d || true", "swap": "mkswap -q $d", "random": "dd if=/dev/urandom of=$d bs=1M count=200 oflag=direct", "lvm": "pvcreate -qq -y $d",

@@ -41,9 +41,9 @@ func TestExt4Arguments(t *testing.T) {
 	}
 }
 
-// TestExt4IsAskedFirst checks that hotmount runs mkfs.xfs without writing before it makes an ext4 filesystem. mkfs.xfs
-// refuses a disk with content, and mkfs.ext4 does not. An error of mkfs.xfs or mkfs.ext4 ends the format. A class for
-// ext4 cannot give options of mkfs.xfs.
+// TestExt4IsAskedFirst checks that hotmount runs mkfs.xfs -N, which writes nothing, before hotmount makes an ext4
+// filesystem. mkfs.xfs refuses a disk with content, and mkfs.ext4 does not. An error of mkfs.xfs or mkfs.ext4 ends the
+// format. A class for ext4 cannot give options of mkfs.xfs.
 func TestExt4IsAskedFirst(t *testing.T) {
 	const (
 		ext4Args = "-b 4096 -O metadata_csum -E nodiscard,lazy_itable_init=1,lazy_journal_init=0,hash_seed=" + uuid + " -U " + uuid + " /dev/vdb"

@@ -63,8 +63,8 @@ type Deps struct {
 	Writes func() (done, inFlight uint64, err error)
 	// Bytes reads from the kernel how many bytes were read from the disk and how many were written to it.
 	Bytes func() (read, written uint64, err error)
-	// Settle is the time before mkfs in which no process may write to the disk. If Settle is zero, no process may write
-	// while the disk is read.
+	// Settle is the time before mkfs in which no process may write to the disk. Even if Settle is zero, no process may
+	// write while Prove reads the disk.
 	Settle time.Duration
 	// SecondLook is the time from mkfs to a second reading of the filesystem, which must be unchanged. The second
 	// reading finds the writes of another machine that formats the disk at the same time.

@@ -983,7 +983,7 @@ func TestTorn(t *testing.T) {
 	}
 }
 
-// token returns the token that hotmount shows to the administrator.
+// token returns the token that hotmount shows to the operator.
 func (w *world) token(boot string) (string, error) {
 	s, err := open(w.t.Context(), w.facts, w.deps(), w)
 	if err != nil {
@@ -1089,7 +1089,8 @@ func TestMadeByToken(t *testing.T) {
 }
 
 // TestOver checks that an intent still records an overwrite by token when the filesystem is made again. Without the
-// recorded overwrite, hotmount could take a copy of the disk for the disk, or old data for data of another writer.
+// recorded overwrite, hotmount could mistake a copy of the disk for the original disk, or old data for another writer's
+// data.
 func TestOver(t *testing.T) {
 	for name, tc := range map[string]struct {
 		former *disk.Intent

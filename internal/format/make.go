@@ -17,7 +17,7 @@ import (
 // MakeOptions are the options of Make.
 type MakeOptions struct {
 	// Intent is recorded before the first write. The UUID of Intent becomes the UUID of the filesystem. Make sets
-	// Intent.Over and Intent.Was, so the caller need not.
+	// Intent.Over and Intent.Was.
 	Intent disk.Intent
 	// RecoverHalfMade lets Make repeat the format of the half-made filesystem that Prove found. The half-made
 	// filesystem must have the UUID of the intent. The intent's UUID was random and recorded before the first write, so
@@ -45,7 +45,7 @@ func (s *Session) Writes() uint64 { return s.writes }
 //
 // When Make returns nil, the finished filesystem has been read back from the disk. The caller must close the session
 // after Make, even after an error. If a step before mkfs fails, nothing is written and Make removes a new intent. If
-// mkfs or a later step fails, the intent stays. Make returns ErrMade only after the end of the intent.
+// mkfs or a later step fails, the intent stays. Make returns ErrMade only after the call of Intents.End.
 func (s *Session) Make(ctx context.Context, o MakeOptions) error {
 	err := s.make(ctx, o)
 	if errors.Is(err, ErrMade) {
@@ -68,7 +68,7 @@ type mkfsRun interface {
 }
 
 // runs returns the dry runs and the run that writes. The dry runs write nothing, and must succeed before the run that
-// writes. Without a terminal, mkfs.ext4 does not check the disk's content, so a dry run of mkfs.xfs does.
+// writes. Without a terminal, mkfs.ext4 does not check the disk's content, so a dry run of mkfs.xfs checks the content.
 func (s *Session) runs(ctx context.Context, o MakeOptions) (dry []mkfsRun, real mkfsRun, err error) {
 	if o.Intent.Ext4 == nil {
 		g, err := chooseGuard(ctx, s.deps.Runner, s.sys)

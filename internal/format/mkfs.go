@@ -12,8 +12,8 @@ import (
 
 const mkfs = "/usr/sbin/mkfs.xfs"
 
-// MkfsTime is the time limit for one run of mkfs. mkfs.xfs makes about 65 writes on a disk of any size, so a disk that
-// answers needs far less time.
+// MkfsTime is the time limit for one run of mkfs. mkfs.xfs makes about 65 writes on a disk of any size, so a responsive
+// disk needs far less time than MkfsTime.
 const MkfsTime = 10 * time.Minute
 
 // making is one run of mkfs.xfs.
@@ -51,8 +51,8 @@ func (m making) args() []string {
 }
 
 // features returns the arguments that set the XFS features of the guard. mkfs.xfs rejects a feature that stands in the
-// configuration file and in an option. If the class sets a feature of the configuration file, features returns an
-// option for each other feature instead of the file.
+// configuration file and in an option. If the class sets a feature of the configuration file, features omits the file
+// and returns an option for each other feature in it.
 func (m making) features() []string {
 	var rest []string
 	for _, f := range m.guard.features {

@@ -266,7 +266,7 @@ func TestRealCountsAgreeOverOldData(t *testing.T) {
 }
 
 // TestRealContent checks disks with content that Debian's own tools make, and damaged copies of this content. hotmount
-// must not find a disk with content blank, and must not change a byte of the disk.
+// must find none of these disks blank, and must not change a byte of them.
 func TestRealContent(t *testing.T) {
 	for name, tc := range map[string]struct {
 		script string
@@ -632,9 +632,9 @@ func TestRealCrashOverOldData(t *testing.T) {
 	}
 }
 
-// TestRealForeignBytesInTheHalfMade checks when hotmount repeats the format of a half-made filesystem, even without its
-// superblock. hotmount must repeat the format only if nothing else is on the disk, and only on the node that has the
-// intent.
+// TestRealForeignBytesInTheHalfMade checks when hotmount repeats the format of a half-made filesystem, whose superblock
+// may be missing. hotmount must repeat the format only if nothing else is on the disk, and only on the node that has
+// the intent.
 func TestRealForeignBytesInTheHalfMade(t *testing.T) {
 	for name, tc := range map[string]struct {
 		first, second int

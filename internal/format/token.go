@@ -14,8 +14,8 @@ var ErrToken = errors.New("the token is not valid: it is for another disk or oth
 
 // Token returns the token that binds the operator's order to this disk in its present state. The argument boot is the
 // boot ID, followed by the other conditions of the token. The token covers the serial, the disk sequence number, the
-// size and the kernel's count of writes. The token also covers a digest of all bytes that Prove read, and at least of
-// the samples. The token is not a secret, because only root can use it.
+// size and the kernel's count of writes. The token also covers a digest of all bytes that the plan of the proof reads.
+// For the plan Unsigned, the digest covers the samples. The token is not a secret, because only root can use it.
 func (s *Session) Token(ctx context.Context, boot string) (string, error) {
 	token, err := s.token(ctx, boot)
 	if err != nil {

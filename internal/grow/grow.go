@@ -28,8 +28,8 @@ const (
 	umount    = "/usr/bin/umount"
 )
 
-// Time is the time limit for an online growth, and mountTime is the limit for a mount, which may replay the log. Growth
-// and mount on a responsive disk take far less time.
+// Time is the time limit for an online growth, and mountTime is the limit for a mount, which may replay the log. On a
+// responsive disk, a growth and a mount take far less time than these limits.
 const (
 	Time      = 10 * time.Minute
 	mountTime = 15 * time.Minute

@@ -56,16 +56,16 @@ func GiveOut(_ context.Context, h inventory.Host, seq uint64) error {
 	if _, err := daemon.SdNotify(false, "STATUS=holds "+f.Node()+" for "+link+"\n"+daemon.SdNotifyReady); err != nil {
 		return fmt.Errorf("cannot notify the service manager: %w", err)
 	}
-	// sleep(1) replaces this process, because it needs half a megabyte of memory instead of ten megabytes. sleep(1)
-	// inherits the descriptor that keeps the disk open.
+	// sleep(1) replaces this process, because sleep(1) needs half a megabyte of memory, and this process needs ten
+	// megabytes. sleep(1) inherits the descriptor that keeps the disk open.
 	if _, err := unix.FcntlInt(device.Fd(), unix.F_SETFD, 0); err != nil {
 		return os.NewSyscallError("fcntl", err)
 	}
 	return unix.Exec("/usr/bin/sleep", []string{"sleep", "infinity"}, nil)
 }
 
-// hold opens the disk and takes a shared lock on it. hold verifies that the disk has not been detached since its facts
-// were read. The shared lock shows that no format is running, because a format needs the exclusive lock.
+// hold opens the disk and takes a shared lock on it. hold verifies that the disk has not been detached since the caller
+// read the disk's facts. The shared lock shows that no format is running, because a format needs the exclusive lock.
 func hold(h inventory.Host, f *disk.Facts, s *disk.Settings) (*os.File, error) {
 	device, err := os.OpenFile(f.BySeq(), os.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {

@@ -173,8 +173,8 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// TestWrites checks that the count of writes is an error if the kernel has stopped the count, or if it belongs to
-// another disk.
+// TestWrites checks that the function writes returns an error if the kernel has stopped the count, or if the count
+// belongs to another disk.
 func TestWrites(t *testing.T) {
 	const dir = "sys/block/vdb/"
 	for name, tc := range map[string]struct {

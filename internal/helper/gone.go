@@ -38,15 +38,16 @@ func ParseID(s string) (id disk.ID, err error) {
 	return id, err
 }
 
-// Gone first waits goneFirst, in which PID 1 unmounts a disk that nobody uses. While a daemon runs, Gone checks the
-// disk repeatedly, because the daemon may end before it has unmounted the disk. Each wait between two checks is twice
-// as long as the last wait, up to goneMost.
+// goneFirst is the first wait of Gone, during which PID 1 unmounts a disk that nobody uses. Each later wait is twice as
+// long as the wait before it, up to goneMost. While a daemon runs, Gone checks the disk after each wait, because the
+// daemon may end before it has unmounted the disk.
 const (
 	goneFirst = 2 * time.Second
 	goneMost  = 30 * time.Second
 )
 
-// unmounter makes PID 1 run the unit that unmounts the filesystem of a detached disk and names its users.
+// unmounter makes PID 1 run the unit that unmounts the filesystem of a detached disk, and that names the users of the
+// filesystem.
 type unmounter func(ctx context.Context, path string, dev disk.Dev) error
 
 // Gone unmounts a detached disk as the daemon does (agent.Agent). Gone tries only once, because systemd restarts its

@@ -92,7 +92,7 @@ type ending struct {
 	ends    bool
 	failure error
 	// leaves reports whether the accepted disk is perhaps another disk, which is now in the slot of the intent's disk.
-	// In this case the intent is not removed, because it belongs to the other disk.
+	// In this case the intent is not removed, because the intent belongs to the earlier disk in the slot.
 	leaves bool
 }
 

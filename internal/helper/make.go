@@ -128,14 +128,14 @@ func (j *job) attached(seq uint64) bool {
 
 // progress is called while the disk is read.
 func (m *making) progress(ctx context.Context, p probe.Progress) {
-	// When the context ends, Progress returns an error, and the scan ends by itself.
+	// When the context ends, Progress returns an error. The scan has the same context and ends, too.
 	if err := m.place.Progress(ctx); err != nil {
 		m.scan.Status(err.Error(), readPatience)
 	}
 	m.scan.Progress(p.At, p.Size, p.Read, m.settings.Settle+readPatience)
 }
 
-// prove reads the disk, and then lets another unit read its disk.
+// prove reads the disk. Without a token, prove then lets another unit read another disk.
 func (m *making) prove(ctx context.Context) (disk.Content, error) {
 	// The unit waits for the settle time even if little is read.
 	m.scan.Status("reading "+m.facts.Node(), m.settings.Settle+readPatience)

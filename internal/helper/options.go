@@ -29,7 +29,7 @@ var ofAnyMount = []string{
 
 // kernelTakes returns an error if the kernel does not have the filesystem type, or refuses a mount option. kernelTakes
 // mounts nothing, so it cannot detect an option that fails only with the content of a filesystem. If kernelTakes cannot
-// check the options, it returns nil.
+// check the options, kernelTakes returns nil.
 func kernelTakes(fstype string, options []string) error {
 	fd, err := unix.Fsopen(fstype, unix.FSOPEN_CLOEXEC)
 	if errors.Is(err, unix.ENODEV) {

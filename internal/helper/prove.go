@@ -16,8 +16,8 @@ import (
 	"hotmount/internal/run"
 )
 
-// secondLook is the time from mkfs to a second reading of the filesystem. Another machine that shares the disk needs
-// far less time between its last look and the first write of its mkfs.
+// secondLook is the time from mkfs to a second reading of the filesystem. If another machine shares the disk, the time
+// between its last look and the first write of its mkfs is far shorter than secondLook.
 const secondLook = 3 * time.Second
 
 // readPatience and mkfsPatience limit how long the unit may run without a message to PID 1, in addition to the settle
@@ -37,8 +37,8 @@ func Prove(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Setting
 	return c, err
 }
 
-// proven waits for the right to read, proves the content of the disk, and passes it to the function use while the disk
-// is open.
+// proven waits for the right to read and proves the content of the disk. While the disk is still open, proven passes
+// the content to the function use.
 func proven(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Settings, use func(*format.Session, disk.Content) error) (err error) {
 	progress, free, err := scanPlace(ctx, h)
 	if err != nil {
@@ -67,7 +67,7 @@ func scanPlace(ctx context.Context, h inventory.Host) (progress func(context.Con
 	if err != nil {
 		return nil, nil, err
 	}
-	// When the context ends, Progress returns an error, and the scan ends by itself.
+	// When the context ends, Progress returns an error. The scan has the same context and ends, too.
 	return func(ctx context.Context, _ probe.Progress) { _ = place.Progress(ctx) }, place.Free, nil
 }
 

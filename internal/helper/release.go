@@ -134,8 +134,8 @@ func (r *Release) currentFacts(f *disk.Facts) (disk.Facts, error) {
 }
 
 // toDetach describes what to detach, and how to find the disk on the virtual machine's host. virsh needs the target
-// name that libvirt has for the disk. The disk's kernel name may differ from libvirt's target name, because it depends
-// on the order in which the kernel found the disks.
+// name that libvirt has for the disk. The disk's kernel name depends on the order in which the kernel found the disks,
+// and may differ from libvirt's target name.
 func toDetach(f *disk.Facts) string {
 	switch {
 	case f.Whole != "":

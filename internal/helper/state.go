@@ -103,8 +103,8 @@ func presentAndHeld(disks []disk.Facts, boot string, s *disk.Settings) (present 
 	return present, held
 }
 
-// KeepState records that this machine is still the worker to which the records belong, although it has another
-// machine-id.
+// KeepState records that this machine is still the worker to which the records belong, although the machine-id has
+// changed.
 func KeepState(ctx context.Context, h inventory.Host, socket string, w io.Writer) error {
 	elsewhere := h.Store.Elsewhere()
 	if err := h.Store.KeepMachine(); err != nil {

@@ -72,8 +72,9 @@ func PrintToken(ctx context.Context, h inventory.Host, w io.Writer, name string)
 	return err
 }
 
-// learnFailure adds to the facts why the daemon has failed to mount the disk, which only the daemon knows. If the node
-// or the class's options are at fault, learnFailure returns an error, because the filesystem may be healthy.
+// learnFailure adds the daemon's error of the failed mount to the facts of the disk. Only the daemon knows this error.
+// If the node or the class's options are at fault, learnFailure returns an error, because the filesystem may be
+// healthy.
 func learnFailure(h inventory.Host, f *disk.Facts, class *disk.Class) error {
 	lines, err := h.Store.Published()
 	for _, l := range lines {

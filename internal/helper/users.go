@@ -53,8 +53,8 @@ func openers(h inventory.Host, f *disk.Facts) ([]mounts.User, error) {
 }
 
 // opener returns the process that uses the disk, or nil if no process uses the disk. The function look returns the
-// processes that have the disk open. A virtual machine monitor counts in one look, and any other process counts if it
-// has the disk open for writing in two looks.
+// processes that have the disk open. A virtual machine monitor counts after one look. Any other process counts only if
+// two looks find the process with the disk open for writing.
 func opener(ctx context.Context, look func() ([]mounts.User, error)) (*disk.Opener, error) {
 	first, err := counting(look())
 	if err != nil || len(first) == 0 {
@@ -91,9 +91,9 @@ func asOpener(u mounts.User) *disk.Opener {
 	return &disk.Opener{PID: u.PID, Command: u.Command, Machine: u.Machine}
 }
 
-// checkUnopened returns an error if a process has opened the disk since the daemon's check before the proof. A separate
-// unit looks for processes that have the disk open, because the unit that proves the disk does not see other users'
-// processes.
+// checkUnopened returns an error if a process has the disk open now. The process may have opened the disk since the
+// daemon's check before the proof. A separate unit looks for processes that have the disk open, because the unit that
+// proves the disk does not see other users' processes.
 func (m *making) checkUnopened(ctx context.Context, c *disk.Content) error {
 	f := m.facts
 	if !policy.Asks(f, c, m.decision) {

@@ -12,8 +12,8 @@ import (
 	"hotmount/internal/nodetest"
 )
 
-// TestOpeners checks that a process with an open partition counts as a user of the whole disk. A process that has the
-// whole disk open counts as a user of each partition.
+// TestOpeners checks that a process that has a partition open counts as a user of the whole disk. A process that has
+// the whole disk open counts as a user of each partition.
 func TestOpeners(t *testing.T) {
 	h := nodetest.New(t)
 	const vdb = "sys/devices/pci0000:00/0000:10:00.0/block/vdb/"

@@ -48,8 +48,8 @@ type Own struct {
 func (o *Own) isXFS(super *XFSSuper) bool { return o.Type != disk.Ext4 && super.UUID == o.UUID }
 
 // Look returns the content of the disk. A scan takes longer than wipefs and blkid. Look needs the scan only if both
-// tools name nothing, or only the unfinished XFS in s.Own. If Look returns an error, the content of the disk is
-// unknown.
+// tools name nothing, or if they name only the unfinished XFS in s.Own. If Look returns an error, the content of the
+// disk is unknown.
 //
 // If the disk begins with zeros, the scan starts at the same time as wipefs and blkid, because both tools start slowly.
 // Look avoids an unneeded scan, because the disk may be failing. Most content that wipefs and blkid name does not begin

@@ -304,7 +304,7 @@ func (s slow) ReadAt(b []byte, at int64) (int, error) {
 }
 
 // TestLookEndsTheScanOfWhatIsNamed checks that Look cancels the scan if wipefs and blkid name content. Look must wait
-// for the read in progress only. The test's Progress function returns only when the scan is cancelled.
+// only for the read that is in progress. The test's Progress function returns only when the scan is cancelled.
 func TestLookEndsTheScanOfWhatIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := runtest.New(t)

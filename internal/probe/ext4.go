@@ -79,7 +79,8 @@ func parseExt4(b []byte) (ext4Super, error) {
 	return s, nil
 }
 
-// ext4Sum computes ext4_chksum (Linux, fs/ext4/ext4.h): a CRC32c that is inverted neither before nor after.
+// ext4Sum computes ext4_chksum (Linux, fs/ext4/ext4.h), which is a CRC32c without the usual inversion of the seed and
+// of the result.
 func ext4Sum(seed uint32, b []byte) uint32 {
 	return ^crc32.Update(^seed, crc32.MakeTable(crc32.Castagnoli), b)
 }

@@ -51,9 +51,9 @@ type owner struct {
 	// The field at is the byte offset at which the last read ended. A structure continues only into a read that begins
 	// where the last read ended.
 	at uint64
-	// record is the number of bytes that are still to be read of the last log record. list is the highest possible
-	// number of bytes that are still to be read of the last free list. words reports whether the log record's one
-	// sector with an unmount entry is still to be read.
+	// record is the number of bytes of the last log record that the next reads must still return. list is the same
+	// number for the last free list, or larger. words reports whether the log record's sector with the unmount entry is
+	// still to come.
 	record, list int
 	words        bool
 }

@@ -55,8 +55,8 @@ func places(size uint64) []uint64 {
 // On solid-state disks, mkfs.xfs 6.8 and later make one allocation group for each CPU. mkfs.xfs makes fewer allocation
 // groups than CPUs if a group would otherwise be smaller than 4 GiB. mkfs.xfs makes two or more allocation groups for
 // each CPU if a group would otherwise be larger than 1 TiB (calc_concurrency_ag_geometry). xfsGroups covers the CPU
-// counts of real machines, up to 512. Above 32 CPUs, the counts have steps of 4, above 64 of 8, above 128 of 16, and
-// above 256 of 32. A scan for all CPU counts up to 512 would need 130,000 places.
+// counts of real machines, up to 512. Above 32 CPUs, xfsGroups covers only every fourth CPU count. This step doubles
+// above 64, above 128 and above 256 CPUs. A scan for all CPU counts up to 512 would need 130,000 places.
 func xfsGroups(size uint64) []uint64 {
 	const (
 		block     = 4096

@@ -32,7 +32,7 @@ type sparse struct {
 	bytes map[uint64]byte
 	// fail maps a byte offset to the error of a read at this offset.
 	fail map[uint64]error
-	// The disk calls the function after when a read has ended.
+	// after is a function that the disk calls at the end of each read.
 	after func()
 	read  uint64
 	// most is the length of the longest read in bytes.

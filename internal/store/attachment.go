@@ -75,8 +75,8 @@ func (s Store) attachment(seq uint64) disk.Standing {
 	return st
 }
 
-// KeepUnmounted records that this attachment of the disk must not be mounted, because it was released (ReasonReleased)
-// or unmounted by hand (ReasonUnmounted). An empty reason removes the record.
+// KeepUnmounted records that the disk must not be mounted during this attachment, because the disk was released
+// (ReasonReleased) or unmounted by hand (ReasonUnmounted). An empty reason removes the record.
 func (s Store) KeepUnmounted(f *disk.Facts, reason disk.Reason) error {
 	if reason == "" {
 		return s.drop(unmountedDir, f.Seq)
@@ -89,7 +89,7 @@ func (s Store) SaveVerdict(v disk.Verdict) error {
 	return wrap(s.keep(verdictDir, v.Seq, v), "cannot record the verdict")
 }
 
-// SaveFit records the result of an attempt to grow a filesystem to its disk.
+// SaveFit records the result of an attempt to grow a filesystem to the size of its disk.
 func (s Store) SaveFit(v disk.Fit) error {
 	return wrap(s.keep(fitDir, v.Seq, v), "cannot record how much of the disk the filesystem takes")
 }

@@ -44,8 +44,8 @@ func (s Store) Confirming(seq uint64) (end func() error, err error) {
 }
 
 // Confirm leaves the operator's token for the process that formats the disk with that sequence number. The token is
-// valid until the caller calls withdraw, or this process ends for any reason. A token that stayed valid could format
-// the disk long after the operator has seen a failure. Only root can read the directory of the token.
+// valid until the caller calls withdraw, or this process ends for any reason. If the token stayed valid, a format could
+// still begin long after the operator has seen a failure. Only root can read the directory of the token.
 func (s Store) Confirm(seq uint64, token string) (withdraw func() error, err error) {
 	path := s.record(confirmedDir, seq)
 	err = errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), removeIfThere(s.answerFile(seq)))
@@ -70,8 +70,8 @@ func (s Store) Confirm(seq uint64, token string) (withdraw func() error, err err
 }
 
 // TakeToken returns the operator's token for the disk with that sequence number, or "" if there is no valid token. A
-// token can be taken only once. TakeToken also removes any answer to an earlier token, for which the operator did not
-// wait.
+// token can be taken only once. TakeToken also removes the answer to an earlier token, because the operator no longer
+// waits for that answer.
 func (s Store) TakeToken(seq uint64) (token string, err error) {
 	token, err = s.takeToken(seq)
 	return token, wrap(err, "cannot take the token")
@@ -103,8 +103,8 @@ func (s Store) takeToken(seq uint64) (token string, err error) {
 	return token, nil
 }
 
-// Taken reports whether the token for the disk with that sequence number has been taken: the token's file no longer
-// exists.
+// Taken reports whether the token for the disk with that sequence number has been taken. TakeToken removes the token's
+// file.
 func (s Store) Taken(seq uint64) (bool, error) {
 	_, err := os.Lstat(s.record(confirmedDir, seq))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -119,7 +119,8 @@ func (s Store) SaveAnswer(seq uint64, a Answer) error {
 }
 
 // TakeAnswer returns the result for the operator's token, or ErrNoAnswer if there is no result yet. If no process has
-// taken the token, TakeAnswer withdraws the token and returns ErrNoAnswer, because any answer is for another token.
+// taken the token, TakeAnswer withdraws the token and returns ErrNoAnswer, because an answer that exists then belongs
+// to an earlier token.
 func (s Store) TakeAnswer(seq uint64) (Answer, error) {
 	var a Answer
 	taken, err := s.Taken(seq)

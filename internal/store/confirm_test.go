@@ -18,7 +18,7 @@ func TestConfirm(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = withdraw() }) // the reference to withdraw keeps the token's file open, and so locked
+		t.Cleanup(func() { _ = withdraw() }) // the reference to withdraw keeps the token's file open and locked
 		return withdraw
 	}
 	confirm("abc")
@@ -49,7 +49,7 @@ func TestConfirm(t *testing.T) {
 		t.Errorf("%+v, %v", a, err)
 	}
 
-	// An answer can be taken once, for the token to which it belongs. A token that no process has taken must be
+	// An answer can be taken only once, and only for its own token. A token that no process has taken must be
 	// withdrawn.
 	if err := s.SaveAnswer(7, Answer{UUID: uuid}); err != nil {
 		t.Fatal(err)

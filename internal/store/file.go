@@ -13,8 +13,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// limit is the size in bytes of the largest file that hotmount reads. The files that hotmount writes are far smaller
-// than this limit.
+// limit is the size in bytes of the largest file that hotmount reads. The largest history (historySize) is smaller than
+// this limit.
 const limit = 4 << 20
 
 func readFile(path string) ([]byte, error) {
@@ -42,8 +42,8 @@ func newer(path string, found int) error {
 // rescan is the command to run after a damaged file was moved away.
 const rescan = "hotmount rescan; hotmount then begins a new file"
 
-// damaged returns the error for an unreadable file that hotmount can do without. The error contains the command that
-// moves the file away and the command that follows it (then).
+// damaged returns the error for an unreadable file that hotmount can do without. The error contains a command that
+// moves the file away, and the command to run afterwards (then).
 func damaged(path string, err error, then string) error {
 	return fmt.Errorf("cannot read %s: %w"+disk.Helps+"mv %[1]s %[1]s.bad && %[3]s", path, err, then)
 }

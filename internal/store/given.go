@@ -51,9 +51,9 @@ func (s Store) changeGiven(change func([]disk.Given) []disk.Given) error {
 	})
 }
 
-// GiveOut durably records that hotmount is about to give the disk out as a block volume of the class at that link.
-// GiveOut makes one permanent record and one for this attachment only. GiveOut fails if the state directory was never
-// initialised.
+// GiveOut durably records that hotmount is about to give the disk out as a block volume of that class. link is the path
+// of the block volume. GiveOut makes a permanent record, and a second record that lasts only for this attachment.
+// GiveOut fails if the state directory was never initialised.
 func (s Store) GiveOut(f *disk.Facts, boot, class, link string) error {
 	_, err := s.load()
 	if err == nil {
@@ -86,9 +86,9 @@ func (s Store) amendGiven(f *disk.Facts, amend func(*disk.Given)) error {
 	return wrap(err, "cannot change the record of the block volume on %s", f.Name)
 }
 
-// RemoveGiven durably removes the disk's block volume record after the operator had the disk overwritten. RemoveGiven
-// keeps a record with another WWN, and a record whose serial several disks have, because the record may be about
-// another disk.
+// RemoveGiven durably removes the disk's block volume record after the disk was overwritten with the operator's token.
+// RemoveGiven keeps a record with another WWN, and a record whose serial several disks have, because such a record may
+// be about another disk.
 func (s Store) RemoveGiven(f *disk.Facts) error {
 	err := s.changeGiven(func(all []disk.Given) []disk.Given {
 		return slices.DeleteFunc(all, func(g disk.Given) bool { return g.Serial == f.Serial && g.WWN == f.WWN && !g.Twice })
@@ -110,7 +110,8 @@ func (s Store) recordFreed(f *disk.Facts) error {
 	return err
 }
 
-// Link returns the path at which the attachment with that sequence number was last given out, or "".
+// Link returns the path that GiveOut last recorded for the attachment with that sequence number, or "" if there is no
+// record.
 func (s Store) Link(seq uint64) (string, error) {
 	link, err := readFile(s.record(linkDir, seq))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -125,7 +126,7 @@ func (s Store) Link(seq uint64) (string, error) {
 	return string(link), nil
 }
 
-// ForgetLink records that the attachment is no longer given out. The permanent record of the volume stays.
+// ForgetLink records that the disk of this attachment is no longer given out. The permanent record of the volume stays.
 func (s Store) ForgetLink(seq uint64) error { return s.drop(linkDir, seq) }
 
 func (s Store) givenFile() string { return filepath.Join(s.State, "given-out.json") }

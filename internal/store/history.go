@@ -18,8 +18,8 @@ import (
 var ErrBrake = errors.New("too many disks were formatted in a short time")
 
 // historySize and evidenceSize are in bytes. A history that would exceed historySize is rewritten with only its newest
-// records, up to half of historySize. A record has at most evidenceSize of evidence and as much text about its failure.
-// The history therefore holds more than 256 records, the largest format_limit.
+// records, up to half of historySize. A record has at most evidenceSize of evidence, and at most evidenceSize of text
+// about its failure. The largest format_limit is 256, and a full history has more than 256 records.
 const (
 	historySize  = 3 << 20
 	evidenceSize = 2 << 10
@@ -34,7 +34,7 @@ type entry struct {
 	Noticed time.Time    `json:"noticed,omitzero"`
 }
 
-// ending is the result of a format: it completes the last record with that UUID.
+// ending is the result of a format. An ending completes the last record with the same UUID.
 type ending struct {
 	UUID    string    `json:"uuid"`
 	Ended   time.Time `json:"ended"`
@@ -89,11 +89,12 @@ func parseHistory(data []byte) (all []disk.Record, whole int, err error) {
 	return all, whole, nil
 }
 
-// futureFrom is how far in the future a recorded time may be, because an adjustment of the clock may step back a
-// little. A recorded time that is further in the future shows that the clock was wrong.
+// futureFrom is how far in the future a recorded time may be, because an adjustment may set the clock back a little. A
+// recorded time that is further in the future shows that the clock was wrong.
 const futureFrom = time.Minute
 
-// futureAt sets Noticed in the records whose time is in the future of now, and returns the number of these records.
+// futureAt sets Noticed in the records whose time is more than futureFrom after now, and returns the number of these
+// records.
 func futureAt(all []disk.Record, now time.Time) (count int) {
 	for i := range all {
 		if all[i].Time(now).After(now.Add(futureFrom)) {
@@ -106,7 +107,7 @@ func futureAt(all []disk.Record, now time.Time) (count int) {
 
 // NoticeFuture adds a notice if the history has records with times in the future. NoticeFuture returns the number of
 // these records, and a later call does not count them again. The clock was wrong when these records were written.
-// Without the notice, a record with a time in the future would count towards format_limit until that time.
+// Without the notice, a record with a time in the future would count towards format_limit at least until that time.
 func (s Store) NoticeFuture() (count int, err error) {
 	all, err := s.History()
 	now := time.Now().UTC().Round(0) // read the clock after the history, because another process may begin a format during the read
@@ -144,8 +145,8 @@ type Format struct {
 
 // Begin records the beginning of the format in the history, and then records the intent. If Begin returns nil, the
 // history and the intent survive a power cut. If the limit is reached, the error wraps ErrBrake. When several processes
-// call Begin at the same time, their formats are counted one after the other. Begin also returns an error if a format
-// of the same disk has begun on another path.
+// call Begin at the same time, their formats are counted one after the other. Begin also returns an error if an
+// unfinished format of the same disk has begun on another path.
 func (f *Format) Begin(i disk.Intent) error {
 	err := f.Store.begin(f)
 	if err == nil {

@@ -97,7 +97,7 @@ func TestHistoryTellsWhatWasDecidedAndWhatCameOfIt(t *testing.T) {
 	}
 }
 
-// TestHistorySurvivesACutAtEveryByte checks that the earlier lines are read after a power cut, which may leave any part
+// TestHistorySurvivesACutAtEveryByte checks that parseHistory reads the earlier lines if a power cut has left any part
 // of the last line. After the power cut, hotmount must be able to write the next line.
 func TestHistorySurvivesACutAtEveryByte(t *testing.T) {
 	s := made(t)
@@ -339,8 +339,7 @@ func TestUseIsKeptUntilAccepted(t *testing.T) {
 	}
 }
 
-// TestOpener checks that the record of a process with the disk open can be read only once, and is removed when the
-// attachment ends.
+// TestOpener checks that the record of SaveOpener can be read only once, and is removed when the attachment ends.
 func TestOpener(t *testing.T) {
 	s := made(t)
 	if o, err := s.TakeOpener(4); o != nil || err == nil {
@@ -447,7 +446,8 @@ func found(f *disk.Facts, boot, what, uuid string) disk.Sighting {
 }
 
 // TestFormerContents checks that hotmount remembers unmounted content over a boot, for a disk in the same slot or with
-// the same serial. The content must not count if hotmount noticed its removal, or if other content is in the slot now.
+// the same serial. The content must not count if hotmount noticed the removal of the disk, or if other content is in
+// the slot now.
 func TestFormerContents(t *testing.T) {
 	one, two := numbered(1), numbered(2)
 	plain, serial := facts("vdb", 2, ""), facts("vdb", 2, "S")
@@ -689,8 +689,8 @@ func FuzzParseHistory(f *testing.F) {
 	})
 }
 
-// TestFull checks that a filesystem that fills its disk has one file. The disk's size is in the file's name. The file
-// must exist only as long as the filesystem is on record.
+// TestFull checks that each filesystem that fills its disk has one file in the directory full. The file's name has the
+// disk's size. The file must exist only as long as the filesystem is on record.
 func TestFull(t *testing.T) {
 	s := made(t)
 	full := func(n int, size uint64) disk.Sighting {

@@ -48,9 +48,9 @@ func (s Store) saveIntent(i disk.Intent) error {
 	return s.save(s.intentFile(i.UUID), i)
 }
 
-// overlap returns an error if another attached disk has an unfinished format and may be the same disk, by serial or
-// WWN. The two disks may be two paths to one disk, or two disks with one serial. The second format must wait until the
-// first format is finished.
+// overlap returns an error if a block device that is still attached has an unfinished format and the same serial or
+// WWN. The two block devices may be two paths to one disk, or two disks with one serial. The second format must wait
+// until the first format is finished.
 func overlap(all []disk.Intent, by *disk.Intent, attached func(seq uint64) bool) error {
 	for i := range all {
 		was := all[i].Identity
@@ -62,11 +62,11 @@ func overlap(all []disk.Intent, by *disk.Intent, attached func(seq uint64) bool)
 }
 
 // displaced reports whether two intents belong to different disks, although the disks have the same slot and size. n is
-// the older intent, and by is the new one. The disk of the new intent was found blank, and only its slot and size
-// connected it with the older intent.
+// the older intent, and by is the new one. The disk of the new intent was found blank, and only the slot and size of
+// that disk match the older intent.
 //
-// If the operator ordered to overwrite content, the intent stays with the slot, because the content may lie on another
-// disk. The intent of an order to overwrite stays until the operator gives the same order again. An intent whose format
+// If n is from the operator's order to overwrite content, n stays with the slot, because the content may lie on another
+// disk. Such an intent can leave the slot only after the operator has repeated the same order. An intent whose format
 // was disturbed also stays with the slot.
 func displaced(n, by *disk.Intent) bool {
 	was := n.Identity
@@ -121,7 +121,7 @@ func (s Store) End(uuid string) error {
 
 // intents returns the intents of all formats that have begun and not ended. For an unreadable record, intents returns
 // an error and an intent in doubt with the UUID from the file name. An unreadable record therefore hides no other
-// intent, and a filesystem with its UUID does not count as complete.
+// intent, and the filesystem of an unreadable record does not count as complete.
 func (s Store) intents() ([]disk.Intent, error) {
 	var all []disk.Intent
 	var first error // only the first error is returned, because each error names its own remedy

@@ -43,7 +43,7 @@ func starts(t *testing.T, s Store, boot string, attached ...*disk.Facts) (asked 
 	return asked
 }
 
-// holds returns the effect of the records on a blank disk: "off", "present", "arrived", or "" for none.
+// holds returns the effect of the records on a blank disk: "off", "present", "arrived", "both" or "nothing".
 func holds(s Store, f *disk.Facts, boot string) string {
 	switch st := standing(s, f, boot); {
 	case st.Formatting != "":
@@ -143,8 +143,8 @@ func TestKeepMachine(t *testing.T) {
 	}
 }
 
-// TestNoMachineID checks that nothing is formatted if the worker is unknown. Records without a machine-id must have the
-// same effect as before.
+// TestNoMachineID checks that nothing is formatted if the worker's machine-id is unknown. Records without a machine-id
+// must apply to every worker.
 func TestNoMachineID(t *testing.T) {
 	f := facts("vdb", 2, "S1")
 	s := on(t, made(t), builder)
@@ -213,8 +213,8 @@ func TestFirstStart(t *testing.T) {
 	expect(t, "installed once more", s, "boot2", map[*disk.Facts]string{facts("vdb", 9, ""): "present", later: "present", facts("vdd", 7, "T"): "nothing"})
 }
 
-// TestReset checks that only the class directories of the former worker remain. After a reset, even a very recent
-// accept must be gone.
+// TestReset checks that Reset keeps only the list of class directories of the former worker. After a reset, even a very
+// recent accept must be gone.
 func TestReset(t *testing.T) {
 	f, block := facts("vdb", 2, "S1"), facts("vdc", 3, "S2")
 	s := on(t, made(t, f.Identity("boot1")), builder)
@@ -279,8 +279,8 @@ func TestUngive(t *testing.T) {
 	if standing(s, two, "boot2").Given == nil {
 		t.Error("not the one that was overwritten")
 	}
-	// A record of another disk with the same serial must stay. The remaining records must still prevent a format of
-	// this disk without an operator.
+	// A record of another disk with the same serial must stay. The remaining records must still prevent hotmount from
+	// formatting this disk without the operator.
 	if left, err := s.Given(); err != nil || len(left) != 2 || left[0].WWN == "naa.1" || left[1].WWN == "naa.1" {
 		t.Errorf("%+v, %v", left, err)
 	}

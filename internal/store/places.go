@@ -16,8 +16,8 @@ import (
 const scansAtOnce = 2
 
 // placeEvery is the time between two attempts to get the right to read a disk (a place). hotmount polls, because
-// flock(2) can wait for only one file, and a context cannot end its wait. placeWord is the time between two reports
-// that a reader still waits.
+// flock(2) can wait for only one file, and a context cannot end the wait of flock(2). placeWord is the time between two
+// reports that a reader still waits.
 const (
 	placeEvery = 100 * time.Millisecond
 	placeWord  = 10 * time.Second
@@ -49,8 +49,8 @@ func (s Store) ScanPlace(ctx context.Context, waiting func()) (*Place, error) {
 	return p, nil
 }
 
-// LaterPlace returns a Place without waiting. The first call of Progress on the returned Place waits. LaterPlace suits
-// a caller that may not have to read the disk in full.
+// LaterPlace returns a Place without waiting. The first call of Progress on the returned Place waits. LaterPlace is for
+// a caller that does not know yet whether it must read the disk in full.
 func (s Store) LaterPlace(waiting func()) *Place {
 	return &Place{store: s, waiting: waiting}
 }
@@ -86,7 +86,7 @@ func (p *Place) Reacquire(ctx context.Context) error {
 	return p.Progress(ctx)
 }
 
-// Free gives the right to read back. Free may be called more than once.
+// Free returns the right to read, so that another reader can have it. Free may be called more than once.
 func (p *Place) Free() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -31,7 +31,7 @@ func (s Store) Publish(lines []disk.Line) error {
 	return wrap(err, "cannot write the status for other users")
 }
 
-// Published returns the state of the disks that the daemon published last, or nothing if no daemon has run since boot.
+// Published returns the daemon's last published state of the disks, or nothing if no daemon has run since boot.
 func (s Store) Published() ([]disk.Line, error) {
 	var lines []disk.Line
 	if err := readJSON(s.publishedFile(), &lines); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -19,7 +19,7 @@ const (
 )
 
 // WithReserve calls do. If do fails because the filesystem is full, WithReserve frees the reserve and calls do again.
-// After the second call, WithReserve occupies as much of the reserve again as the free space allows.
+// After the second call, WithReserve makes as many of the freed files as the free space allows.
 func (s Store) WithReserve(do func() error) error {
 	err := do()
 	if !errors.Is(err, unix.ENOSPC) {
@@ -78,7 +78,7 @@ func (s Store) Recover() {
 	takeAll(missing)
 }
 
-// hasRoom reports whether four times the size of the reserve is free, in bytes and in inodes. Files is 0 for a
+// hasRoom reports whether four times the size of the reserve is free, in bytes and in inodes. st.Files is 0 for a
 // filesystem that does not count inodes.
 func hasRoom(st *unix.Statfs_t) bool {
 	return st.Bavail*uint64(st.Bsize) >= 4*reserveFiles*reserveSize && (st.Files == 0 || st.Ffree >= 4*reserveFiles)
@@ -105,7 +105,7 @@ func unwritable(st *unix.Statfs_t) string {
 	switch {
 	case st.Flags&unix.ST_RDONLY != 0:
 		return "the directory is read-only now"
-	// Files is 0 for a filesystem that does not count inodes, such as Btrfs.
+	// st.Files is 0 for a filesystem that does not count inodes, such as Btrfs.
 	case st.Bavail*uint64(st.Bsize) < 512<<10, st.Files != 0 && st.Ffree < 2:
 		return "the filesystem of the directory is full now"
 	}

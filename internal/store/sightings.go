@@ -61,8 +61,8 @@ func (s Store) dropRenamed(seen []disk.Sighting) error {
 
 // markFull makes a file for each filesystem that fills its disk, and removes all other such files. markFull serves
 // udev/90-hotmount.rules. The name of a file has the filesystem's UUID and the size of its disk in sectors of 512
-// bytes, as in sysfs. markFull does not sync the files. The loss of such a file does no harm: hotmount once more checks
-// whether the filesystem fills its disk.
+// bytes, as in sysfs. markFull does not sync the files. The loss of a file does no harm, because hotmount then checks
+// once more whether the filesystem fills its disk.
 func (s Store) markFull(all []disk.Sighting) error {
 	dir, want := filepath.Join(s.State, "full"), map[string]bool{}
 	for _, n := range all {

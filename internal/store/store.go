@@ -42,8 +42,8 @@ var ErrLost = errors.New("the state directory is not initialised" + disk.Helps +
 type Store struct {
 	State   string
 	Runtime string
-	// MachineID is the path of the file with the worker's machine-id. If MachineID is empty, the records count as this
-	// worker's.
+	// MachineID is the path of the file with the worker's machine-id. If MachineID is empty, all records count as
+	// records of this worker.
 	MachineID string
 }
 
@@ -55,11 +55,11 @@ func Default() Store {
 // state is the content of state.json.
 type state struct {
 	Version int `json:"version"`
-	// Machine is the machine-id of the worker to which the records belong, or empty if the daemon has not recorded it
-	// yet.
+	// Machine is the machine-id of the worker to which the records belong, or empty if the daemon has not recorded the
+	// machine-id yet.
 	Machine string `json:"machine,omitempty"`
 	// Arrival has the disks of the first start under another machine-id, without disks that were accepted later.
-	// Arrival is nil if the machine-id never changed.
+	// Arrival is nil until the machine-id changes, and after KeepMachine.
 	Arrival *arrival `json:"arrival,omitempty"`
 	// Present has the disks that were attached when hotmount was installed or reinstalled, without disks that were
 	// accepted later.
@@ -124,8 +124,8 @@ func (s Store) Init(present []disk.Identity) (made bool, err error) {
 	return made, err
 }
 
-// Exists reports whether the state directory exists. Only the installation of the package and InitState make the state
-// directory.
+// Exists reports whether the state directory exists. The installation of the package, hotmount.service and `hotmount
+// state` make the state directory.
 func (s Store) Exists() bool { return exists(s.State) }
 
 // Removed reports whether the package was removed since Init. Disks that were attached while the package was removed
@@ -138,8 +138,8 @@ func (s Store) Removed() bool {
 func (s Store) removedFile() string { return filepath.Join(s.State, "removed") }
 
 // Check writes a file to the state directory, and returns an error if the write fails. If the directory cannot be
-// written, nothing is formatted until Init runs. If the filesystem is only full, no record is lost, and formatting
-// continues after the next Check that succeeds.
+// written, nothing is formatted until Init runs. If the write fails because the filesystem is full, no record is lost,
+// and formatting continues after the next successful Check.
 func (s Store) Check() error {
 	path := filepath.Join(s.State, "check")
 	err := replace(path, make([]byte, 4*evidenceSize), true)
@@ -164,7 +164,8 @@ func (s Store) save(path string, v any) error {
 
 // failed records the error of a write to the state directory, and returns it. The error stays recorded until Init runs.
 // After a failed write, the state has a gap: the record of a format may be missing. failed also removes the file sound,
-// whose absence shows the gap after a reboot. A removal also works on a full filesystem, but not on a read-only one.
+// whose absence shows the gap after a reboot. The removal of a file also works on a full filesystem, but not on a
+// read-only filesystem.
 func (s Store) failed(err error) error {
 	if err == nil {
 		return nil

@@ -59,7 +59,7 @@ func (s Store) RememberDrivers(names []string) error {
 	return wrap(err, "cannot record the storage drivers of this node; once a driver ends, hotmount may take the driver's disks")
 }
 
-// Drivers returns the names of RememberDrivers, or none if the state directory cannot be read.
+// Drivers returns the names that RememberDrivers has recorded, or none if the state directory cannot be read.
 func (s Store) Drivers() []string {
 	st, _ := s.load() // Load reports the error
 	return st.Drivers
