@@ -185,7 +185,7 @@ func (a *Agent) mount(ctx context.Context, f *disk.Facts, class *disk.Class, d d
 	}
 	path := class.MountPoint(d.UUID)
 	there, thereErr := a.host.MountedAt(path, f.Dev)
-	if !there {
+	if !there || thereErr != nil { // an unmount would remove another disk's mount, which covers this mount
 		return errors.Join(err, thereErr)
 	}
 	unmountErr := a.units.Unmount(ctx, path)

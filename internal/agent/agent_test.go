@@ -2652,10 +2652,10 @@ func TestTheNextDisksMountStays(t *testing.T) {
 // mount.
 func TestAnotherDiskIsMountedInItsPlace(t *testing.T) {
 	for name, tt := range map[string]struct {
-		busy bool
-		want string
+		busy, covered bool
+		want          string
 	}{
-		"idle": {false, `
+		"idle": {false, false, `
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/` + uuidA + `
 			unmount /mnt/disks/` + uuidA + `
@@ -2664,7 +2664,15 @@ func TestAnotherDiskIsMountedInItsPlace(t *testing.T) {
 			forgot 2
 			vdb: wait (udev-pending)
 			rmdir /mnt/disks/` + uuidA},
-		"in use": {true, `
+		"covered": {false, true, `
+			vdb: mount (filesystem)
+			mount vdb seq 2: xfs at /mnt/disks/` + uuidA + `
+			vdb: failed: another is mounted over it
+			vdb: gone
+			forgot 2
+			vdb: wait (udev-pending)
+			vdb: failed: cannot unmount /mnt/disks/` + uuidA + ` of vdb (disk sequence number 2), which is gone: another is mounted over it`},
+		"in use": {true, false, `
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/` + uuidA + `
 			unmount /mnt/disks/` + uuidA + `
@@ -2683,6 +2691,7 @@ func TestAnotherDiskIsMountedInItsPlace(t *testing.T) {
 					m.mu.Lock()
 					defer m.mu.Unlock()
 					m.disks["vdb"] = next
+					m.covered = map[string]bool{"/mnt/disks/" + uuidA: tt.covered}
 				}
 			}
 			if tt.busy {
