@@ -111,8 +111,8 @@ func TestCompleteRelease(t *testing.T) {
 	}
 }
 
-// TestManual checks that hotmount(8) has each command for users in its synopsis and explains it. TestManual also
-// checks that hotmount-units(7) explains each unit.
+// TestManual checks that hotmount(8) has each command for users in its synopsis, and explains each of these commands.
+// TestManual also checks that hotmount-units(7) explains each unit.
 func TestManual(t *testing.T) {
 	page, err := os.ReadFile("../../packaging/man/hotmount.8")
 	if err != nil {
