@@ -91,8 +91,8 @@ func (m *Manager) withConnection(ctx context.Context, use func(context.Context, 
 }
 
 // connect connects through go-systemd. go-systemd asks for one connection for calls and another for signals. connect
-// returns one connection for calls and signals, because each connection costs PID 1 seconds while PID 1 handles many
-// events.
+// gives go-systemd the same connection for calls and signals. While PID 1 handles many events, each connection costs
+// PID 1 seconds.
 //
 // The connection ends when the context ends. If the connection breaks, or PID 1 does not answer, connect calls the
 // function end with the reason.
@@ -429,8 +429,8 @@ func programUnit(p disk.Program, id disk.ID, path string) (string, error) {
 }
 
 // AwaitCleanup waits until PID 1 has finished the removal of the mount point, so that the next mount can use the
-// directory. PID 1 starts the cleanup when a mount ends. A late cleanup would remove the directory before the next
-// mount.
+// directory. PID 1 starts the cleanup when a mount ends. If the cleanup ran late, it would remove the directory that
+// the next mount needs.
 func (m *Manager) AwaitCleanup(ctx context.Context, path string) error {
 	if err := checkPath(path); err != nil {
 		return err
