@@ -26,8 +26,8 @@ func advice(name string, values ...string) []string {
 // plain are the bytes without a special meaning in any shell, path or unit file.
 const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-"
 
-// shellQuote quotes a word for a shell. shellQuote escapes bytes that a terminal does not show. A word with invisible
-// bytes becomes a different word, because nobody should type the original.
+// shellQuote quotes a word for a shell. shellQuote escapes bytes that a terminal does not show. A word with escaped
+// bytes is no longer the original word, because nobody should paste the original bytes.
 func shellQuote(s string) string {
 	if s != "" && strings.Trim(s, plain+":@+") == "" {
 		return s
