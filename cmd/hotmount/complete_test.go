@@ -69,8 +69,8 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// TestCompleteRelease checks that completion offers only what hotmount release accepts. If a disk is given out as a
-// block volume, completion must not offer its partitions and other parts.
+// TestCompleteRelease checks that completion offers only what hotmount release accepts. If the link of a disk belongs
+// to another disk, as for a partition of a block volume, completion must not offer the disk.
 func TestCompleteRelease(t *testing.T) {
 	h := machine(t)
 	settings := config.Default()
@@ -111,8 +111,8 @@ func TestCompleteRelease(t *testing.T) {
 	}
 }
 
-// TestManual checks that hotmount(8) has each command for users in its synopsis and explains it. TestManual also
-// checks that hotmount-units(7) explains each unit.
+// TestManual checks that hotmount(8) has each command for users in its synopsis, and explains each of these commands.
+// TestManual also checks that hotmount-units(7) explains each unit.
 func TestManual(t *testing.T) {
 	page, err := os.ReadFile("../../packaging/man/hotmount.8")
 	if err != nil {

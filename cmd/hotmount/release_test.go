@@ -10,7 +10,7 @@ import (
 )
 
 // TestReleaseCommand checks that hotmount release writes the data to the disk before the call to the daemon. In the
-// test, the mount point of the disk is missing.
+// test, the mount point is missing, so the write must fail before the call.
 func TestReleaseCommand(t *testing.T) {
 	h := machine(t)
 	write(t, h.Root, map[string]string{

@@ -130,7 +130,7 @@ func configured(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// load returns the settings for a command that has the flags that the function configured adds.
+// load returns the settings for a command with the configuration flags (see configured).
 func load(c *cobra.Command) (*disk.Settings, error) {
 	s, err := config.Load(config.Source{Environ: os.Environ(), Flags: c.Flags()})
 	if err != nil {
@@ -140,8 +140,8 @@ func load(c *cobra.Command) (*disk.Settings, error) {
 }
 
 // running returns the settings of the running daemon. If no daemon has run since the boot, or flags are given, running
-// returns the settings that load returns. The daemon's unit may name another configuration file, and an edited file
-// has no effect before a reload.
+// returns the settings that load returns. The settings that load returns can differ from the daemon's settings. The
+// daemon's unit may name another configuration file, or the file may have changed since the last reload.
 func running(c *cobra.Command) (*disk.Settings, error) {
 	if s, err := host().Store.Settings(); err == nil && !config.HasFlags(c.Flags()) {
 		return s, nil

@@ -9,8 +9,8 @@ import (
 )
 
 // TestCleanupCommand checks that cleanup removes one mount point, or all mount points in the class directories of the
-// last daemon. cleanup --all must remove the mount points even if the configuration is faulty, and then exit with code
-// 1.
+// daemon that ran last. cleanup --all must remove the mount points even if the configuration is faulty, and then exit
+// with code 1.
 func TestCleanupCommand(t *testing.T) {
 	const uuid = "aaaaaaaa-0000-4000-8000-000000000001"
 	h, dir := machine(t), t.TempDir()

@@ -23,7 +23,7 @@ type Dump struct {
 	Hotmount string         `json:"hotmount"`
 	Settings *disk.Settings `json:"settings"`
 	Facts    *disk.Facts    `json:"facts"`
-	// Formats is Facts.Standing.Formats in nanoseconds, because the JSON of Facts omits the field.
+	// Formats is a copy of Facts.Standing.Formats, in nanoseconds. The JSON of Facts omits the original.
 	Formats []time.Duration `json:"formats"`
 	Content *disk.Content   `json:"content"`
 	// Fails is the reason why the daemon could not carry out the decision. Helps is the remedy for the failure. Fails and

@@ -9,7 +9,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// PrintHistory prints the records of decisions to format, in a form for people.
+// PrintHistory prints the record of each decision to format a disk, in a form for people.
 func PrintHistory(w io.Writer, all []disk.Record) error {
 	for i := range all {
 		r := &all[i]

@@ -69,7 +69,7 @@ vdc   5 GiB  \x1b[2J\n\tx  refuse    the disk holds LVM2_member\x1b[31m; nothing
 		t.Errorf("want %q, got\n%s", reason, got)
 	}
 
-	// If hotmount cannot gather the facts, Plan must print no table, because a wrong table would be worse.
+	// If hotmount cannot gather the facts, Plan must print no table, because the table would be wrong.
 	nodetest.Write(t, h.Root, map[string]string{"proc/swaps": "nonsense\n"})
 	var b strings.Builder
 	if _, err := Plan(t.Context(), h, &b, &settings, prove(h), false); err == nil || b.Len() != 0 {
@@ -106,9 +106,9 @@ func TestPlanOfOtherSettings(t *testing.T) {
 	}
 }
 
-// TestFailing checks that plan, explain and status show the same about a failure: what fails, how often, and when it
-// is tried again. The commands show a failure only for the attachment and the decision for which the daemon published
-// the failure.
+// TestFailing checks that plan, explain and status describe a failure in the same way: what fails, how often, and when
+// the daemon tries again. The commands show a failure only for the attachment and the decision for which the daemon
+// published the failure.
 func TestFailing(t *testing.T) {
 	h := nodetest.New(t)
 	settings := config.Default()

@@ -45,8 +45,8 @@ func PrintYAML(w io.Writer, v any) error {
 	return err
 }
 
-// clearStyle removes JSON's braces, brackets and quotes of keys from the YAML nodes, but keeps the quotes of values.
-// Older YAML readers take the string "no" without quotes for a boolean.
+// clearStyle removes JSON's braces, JSON's brackets and the quotes around keys from the YAML nodes. clearStyle keeps
+// the quotes around values. Older YAML readers take the string "no" without quotes for a boolean.
 func clearStyle(n *yaml.Node) {
 	if n.Kind != yaml.ScalarNode {
 		n.Style = 0

@@ -28,7 +28,7 @@ type Status struct {
 	Missing []MissingStatus `json:"missing,omitempty"`
 	// MissingUnknown is the reason why the missing filesystems are unknown, or empty if they are known.
 	MissingUnknown string `json:"missing_unknown,omitempty"`
-	// Elsewhere is a message that the records belong to a worker with another machine-id, with the remedy. Elsewhere is
+	// Elsewhere is a message with a remedy if the records belong to a worker with another machine-id. Elsewhere is
 	// empty if the records belong to this worker. Only root can read Elsewhere.
 	Elsewhere string `json:"elsewhere,omitempty"`
 }
@@ -184,7 +184,8 @@ func DaemonRuns(root string) bool {
 		}
 		for _, pid := range strings.Fields(string(b)) {
 			line, err := os.ReadFile(filepath.Join(root, "proc", pid, "cmdline"))
-			// With hidepid= (proc(5)) only root sees the processes of other users.
+			// With hidepid= (proc(5)), users other than root cannot read the command line. An unreadable process counts
+			// as the daemon.
 			if args := strings.Split(string(line), "\x00"); err != nil || len(args) > 1 && args[1] == "run" {
 				return true
 			}

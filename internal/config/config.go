@@ -109,8 +109,8 @@ func load(src Source) (disk.Settings, origins, error) {
 
 // merge returns the default settings, overridden by the values of the layers. A later layer overrides an earlier one.
 func merge(layers []layer) (s disk.Settings, err error) {
-	// On its own, viper reads the environment of this process, and converts values of a wrong type without an error.
-	// merge passes each source to viper as a layer of checked values.
+	// viper cannot read Source.Environ, and converts values of a wrong type without an error. merge therefore passes
+	// each source to viper as a layer of checked values.
 	v := viper.New()
 	for key, value := range fields(Default()) {
 		v.SetDefault(key, value)

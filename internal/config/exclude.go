@@ -11,7 +11,7 @@ import (
 )
 
 // exclusion is an exclusion that is being checked. An exclusion that cannot match any disk is a fault: hotmount would
-// format the disk that its author meant to exclude.
+// format the disk that the author of the exclusion meant.
 type exclusion struct {
 	*disk.Selectors
 	// places has the place of each key of the exclusion.
@@ -30,7 +30,7 @@ type limit struct {
 	begins []string
 }
 
-// attributes has, for each transport, the attributes that sysfs.FS finds for its disks.
+// attributes maps each transport to the attributes that sysfs.FS finds for disks with this transport.
 var attributes = map[string]map[string]limit{
 	// The limits come from VIRTIO_BLK_ID_BYTES (include/uapi/linux/virtio_blk.h) and vendor_show
 	// (drivers/virtio/virtio.c).

@@ -81,7 +81,7 @@ func (fs faults) err() error {
 
 func quote(s string) string { return `"` + disk.Visible(s) + `"` }
 
-// suggest returns the known name that was probably meant instead of an unknown name.
+// suggest returns a hint for an unknown name: the known name that was probably meant, or a list of all known names.
 func suggest(name string, known []string) string {
 	const most = 2
 	for edits := range most + 1 {

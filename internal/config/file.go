@@ -105,7 +105,7 @@ func missing(name string) bool {
 }
 
 func read(path string, trust func(fs.FileInfo) error) ([]byte, error) {
-	// O_NONBLOCK keeps the open of a FIFO from blocking the start of the daemon.
+	// With O_NONBLOCK, the open of a FIFO does not block the start of the daemon.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	if err != nil {
 		return nil, err

@@ -21,8 +21,8 @@ type kind struct {
 	// The field expected describes the texts that parse accepts.
 	expected string
 	parse    func(string) (any, bool)
-	// The function wrong returns a more precise description than the field expected, for a text that parse refuses. The
-	// function wrong may be nil.
+	// For a text that parse refuses, the function wrong describes what parse accepts instead. This description is more
+	// precise than the field named expected. The function wrong may be nil.
 	wrong func(string) string
 }
 
@@ -54,7 +54,7 @@ func matching(expression string, most int, expected string, wrong ...func(s, exp
 	return k
 }
 
-// oneOf returns a kind for texts that may have only one of the values.
+// oneOf returns a kind that accepts only the given values.
 func oneOf(values ...string) kind {
 	last := len(values) - 1
 	return matching(strings.Join(values, "|"), 16, strings.Join(values[:last], ", ")+" or "+values[last])
@@ -103,7 +103,7 @@ var size = kind{
 	},
 }
 
-// leastRate is the lowest scan_rate in bytes per second, at which hotmount reads 64 GiB within five hours.
+// leastRate is the lowest scan_rate in bytes per second. At leastRate, hotmount reads 64 GiB within five hours.
 const leastRate = 4 << 20
 
 var rate = kind{

@@ -25,15 +25,15 @@ type document struct {
 }
 
 // parser reads one file after the other. parser does not accept anchors, tags or merge keys. Without anchors and merge
-// keys, each value stands at the place in the file where the value applies. Without anchors, a value is also only as
-// large as its text.
+// keys, each value stands at the place in the file where the value applies. Without anchors, a value is never larger
+// than its text.
 type parser struct {
 	// name is the name of the file that is being read. The field name is safe to print.
 	name string
 	// layers has one layer for each file, and one layer for the lists of all files.
 	layers  []layer
 	origins origins
-	// classes of all files are merged by name. exclude has the exclusions of all files.
+	// classes has the classes of all files, merged by name. exclude has the exclusions of all files.
 	classes, exclude []section
 	faults
 }

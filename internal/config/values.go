@@ -42,8 +42,8 @@ var (
 		"an absolute path such as /mnt/disks, of letters, digits, '.', '_' and '-', without '.', '..' or an extra slash", wrongDirectory)
 	mountOption = matching(`[!-~]+`, 256,
 		"one mount option of at most 256 visible characters without ',', '\\', '%' and '\"'", wrongOption)
-	// The kind mkfsOption accepts any text. The function check examines mkfs options again when it knows the
-	// filesystem that the class creates.
+	// The kind mkfsOption accepts any text. checkActions examines the text, because checkActions knows which filesystem
+	// the class creates.
 	mkfsOption = matching(`(?s:.*)`, maxFile, "an option of mkfs in quotes")
 	// A kernel name has at most 31 bytes (DISK_NAME_LEN in include/linux/blkdev.h) and no slash. A pattern may be
 	// longer than the name that it matches.

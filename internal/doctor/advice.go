@@ -11,8 +11,8 @@ import (
 //go:embed advice.txt
 var adviceText string
 
-// advice returns the lines of the section of advice.txt with the given name. The parameter values has pairs: the name
-// of a placeholder, and the value of the placeholder.
+// advice returns the lines of the named section of advice.txt. The parameter values has pairs: the name of a
+// placeholder, and the value of the placeholder.
 func advice(name string, values ...string) []string {
 	_, text, _ := strings.Cut(adviceText, "\n== "+name+" ==\n")
 	text, _, _ = strings.Cut(text, "\n== ")
@@ -26,8 +26,8 @@ func advice(name string, values ...string) []string {
 // plain are the bytes without a special meaning in any shell, path or unit file.
 const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-"
 
-// shellQuote quotes a word for a shell. shellQuote makes bytes visible that a terminal does not show. A word with
-// invisible bytes becomes a different word, because nobody should type the original.
+// shellQuote quotes a word for a shell. shellQuote escapes bytes that a terminal does not show. A word with escaped
+// bytes is no longer the original word, because nobody should paste the original bytes.
 func shellQuote(s string) string {
 	if s != "" && strings.Trim(s, plain+":@+") == "" {
 		return s
@@ -46,7 +46,7 @@ func remedy(p *Process, dir string) []string {
 	return kubeletAdvice(p, dir, "rslave", "HostToContainer")
 }
 
-// remedyRoot returns the advice that lets the container runtime see the mounts of kubelet for pods.
+// remedyRoot returns the advice that lets the container runtime see what kubelet mounts for pods.
 func remedyRoot(p *Process, dir string) []string {
 	return kubeletAdvice(p, dir, "rshared", "Bidirectional")
 }

@@ -37,8 +37,8 @@ func show(ctx context.Context, unit string, properties []string) (string, error)
 	return string(got.Stdout), err
 }
 
-// askLook runs Look in a child process. askLook passes the paths in a file, because a command line may be too short
-// for all paths.
+// askLook runs Look in a child process. askLook passes the paths in a file, because many paths do not fit on a command
+// line.
 func askLook(ctx context.Context, pid int, paths []string) ([]Answer, error) {
 	fd, err := unix.MemfdCreate("paths", unix.MFD_CLOEXEC)
 	if err != nil {

@@ -64,7 +64,7 @@ func (e *examiner) noDirectory(c *disk.Class) {
 	}
 }
 
-// covered adds a finding for each mount at a path that another mount hides.
+// covered adds a finding for each mount that is mounted at the path p but hidden by another mount.
 func (e *examiner) covered(c *disk.Class, p string, top place, known bool) {
 	f, shown := Finding{Class: c.Name, Paths: []string{p}}, disk.Visible(p)
 	for i := range e.s.Host.Mounts {

@@ -70,13 +70,15 @@ type Sight struct {
 	Failure string `json:"failure,omitempty"`
 }
 
-// Entry is an entry of a class directory itself, beneath any mount over the entry.
+// Entry is an entry of a class directory. If something is mounted on the entry, Entry describes what lies below the
+// mount.
 type Entry struct {
 	// Name is the name of the entry, which consists of foreign bytes.
 	Name string `json:"name"`
 	// Kind is "directory", "file", "symlink", "fifo", "socket" or "device".
 	Kind string `json:"kind"`
-	// First is the name of one file in the entry, if the entry is a directory that is not empty.
+	// First is the name of one file in the entry, if the entry is a directory. First is never the marker, and is empty
+	// if there is no other file.
 	First string `json:"first,omitempty"`
 	// Target is the target of a symlink.
 	Target string `json:"target,omitempty"`

@@ -36,7 +36,7 @@ func (e *examiner) find(f Finding, level Level, kind Kind, do []string, what str
 	e.report.Findings.Add(f, level, kind, do, what, args...)
 }
 
-// receivers returns the peer groups to which the kernel propagates a new mount on a mount of the given group.
+// receivers returns the peer groups that receive a new mount, if the new mount is made on a mount of the given group.
 func (e *examiner) receivers(group int) map[int]bool {
 	var tables [][]mounts.Mount
 	for _, v := range e.s.allViews() {

@@ -137,8 +137,8 @@ func TestExamine(t *testing.T) {
 			s.Host = view(t, "mnt:[1]", hostTable+more+"60 27 "+mount+" rw shared:1 - ext4 none rw\n", nil, Process{PID: 1}, kubelet)
 		})
 	}
-	// named adds the mount of a pod's volume that has the name of the volume on disk a. named also sets the names of the
-	// node and the StorageClass.
+	// named adds the mount of a pod's volume. The volume has the name that the provisioner gives to disk a. named also
+	// sets the names of the node and the StorageClass.
 	nameOfA := disk.VolumeName(path.Base(a), "worker-1", "fast")
 	named := func(mount, below string) func(*testing.T, *Snapshot) {
 		return on(func(s *Snapshot) {
@@ -427,8 +427,8 @@ func TestVolumeFinding(t *testing.T) {
 	}
 }
 
-// TestRescue checks that each finding proposes another directory for its copy, whatever the names of pods and volumes
-// are.
+// TestRescue checks that no two findings propose the same directory for a copy, even if the names of pods and volumes
+// are similar.
 func TestRescue(t *testing.T) {
 	s := node(t)
 	// Two pods with similar names each have two mounts of the system disk.

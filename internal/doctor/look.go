@@ -119,9 +119,9 @@ func sight(root int, path string) Sight {
 // maxEntries is the maximum number of entries of a class directory that List returns.
 const maxEntries = 4096
 
-// List writes the entries of a directory itself, one Answer a line. List does not see what is mounted over the
-// entries, because it looks through a copy of the directory's mount (open_tree(2)). No other process sees the copy of
-// the mount, which ends with the call of List.
+// List writes the entries of a directory, one Answer a line. List does not see what is mounted over the entries,
+// because it looks through a copy of the directory's mount (open_tree(2)). No other process sees the copy of the mount,
+// which ends with the call of List.
 func List(dir string, w io.Writer) error {
 	copied, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil {

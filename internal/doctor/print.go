@@ -25,8 +25,7 @@ func (r *Report) Print(w io.Writer) error {
 	}
 	told := map[string]bool{}
 	for _, f := range r.Findings {
-		// Findings should already contain foreign bytes only in escaped form. Printable escapes any foreign bytes that a
-		// finding still contains.
+		// The foreign bytes in a finding should already be escaped. If some are not, Printable escapes them.
 		fmt.Fprintf(&b, "\n%s: %s\n", strings.ToUpper(string(f.Level)), disk.Printable(f.What))
 		if f.Data != "" {
 			fmt.Fprintf(&b, "  the data: %s %s\n", disk.Visible(f.Data), r.whereIs(&f))

@@ -118,7 +118,7 @@ func (src Source) table(v *View) error {
 }
 
 // process reads the name of a process, the role that the name claims, and the control group. process does not read the
-// files in /proc/PID whose reads can hang on the memory of the process.
+// files in /proc/PID that depend on the memory of the process, because such a read can hang.
 func (src Source) process(pid int) (Process, error) {
 	p := Process{PID: pid}
 	name, err := os.ReadFile(src.proc(pid, "comm"))

@@ -80,8 +80,8 @@ var fstabEntry = pattern(`(?m)^\s*[^#\s]`)
 // read returns the text of a configuration file.
 func (src Source) read(name string) (string, error) { return mounts.ReadFile(src.path(name)) }
 
-// ruleDirectories are the directories of udev's rules (udev(7)). Of several files with the same name, udev uses the
-// file in the earliest of these directories.
+// ruleDirectories are the directories of udev's rules (udev(7)). If several files have the same name, udev uses the
+// file in the first of these directories.
 var ruleDirectories = []string{"/etc/udev/rules.d", "/run/udev/rules.d", "/usr/local/lib/udev/rules.d", "/usr/lib/udev/rules.d", "/lib/udev/rules.d"}
 
 // udevRules finds rules that run systemd-mount.

@@ -99,7 +99,8 @@ func (src Source) kubelets(ctx context.Context, s *Snapshot) {
 	}
 }
 
-// lookers is the maximum number of concurrent looks. Concurrent looks that hang time out at the same time.
+// lookers is the maximum number of concurrent looks. If several concurrent looks hang, their time limits pass at the
+// same time.
 const lookers = 8
 
 // forEach calls f for each element, with at most atOnce calls at a time. forEach returns when all calls are done.
@@ -113,8 +114,8 @@ func forEach[T any](all []T, atOnce int, f func(T)) {
 	done.Wait()
 }
 
-// podsTime is the time limit for all looks at processes in pods together. Anybody can make many processes in pods,
-// and the looks at all of them may hang.
+// podsTime is the common time limit for the looks at all provisioners. Anybody can make many processes in pods that
+// pass for provisioners, and each look may hang.
 const podsTime = 20 * time.Second
 
 // lookAll looks at the class directories and every mount in them. lookAll looks first as PID 1, then as each process

@@ -409,8 +409,8 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// TestManyHang checks that many hanging provisioners take no longer than a few of them. The doctor must look at the
-// processes of the node before the provisioners.
+// TestManyHang checks that the look at many hanging provisioners takes no longer than the look at a few. The doctor
+// must look at the processes of the node before the provisioners.
 func TestManyHang(t *testing.T) {
 	m := newMachine(t)
 	const table = "100 90 0:60 / / rw - overlay overlay rw\n101 100 0:61 / /mnt/disks rw - fuse evil rw\n"

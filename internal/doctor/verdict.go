@@ -291,7 +291,7 @@ func (p *Pod) words() string {
 	return words
 }
 
-// copyDirectory returns a directory for the copy of a finding's data. Each finding gets another directory. The command
+// copyDirectory returns a directory for the copy of a finding's data. Each finding gets its own directory. The command
 // in the advice creates the directory, and fails if the directory exists. Two copies in one directory would overwrite
 // each other, and cp(1) writes through symlinks that an earlier copy left.
 func (e *examiner) copyDirectory(name string) string {

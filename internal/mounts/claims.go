@@ -19,7 +19,8 @@ import (
 // Claim is a place in the system's configuration that names a device. The author of the configuration intends the
 // device for something other than hotmount.
 type Claim struct {
-	// Where is the file and the line, such as "/etc/fstab:4".
+	// Where is the file and the line, such as "/etc/fstab:4". If the file or the directory is unreadable, Where is only
+	// its path.
 	Where string
 	// Spec names the device: a path, a pattern of paths (mdadm.conf(5)), or a tag such as UUID=… (fstab(5)). In Spec,
 	// quotes are removed and octal escapes are decoded. Spec is empty if the device is unknown, so the claim may be on
@@ -61,8 +62,8 @@ func claimsBelow(root string) ([]Claim, error) {
 	r := claimReader{root: root}
 	r.file("/etc/fstab", parseFstab)
 	r.file("/etc/crypttab", parseCrypttab)
-	// Debian has mdadm.conf(5) at its own path. mdadm.conf has a drop-in directory at Debian's path and at mdadm's
-	// path.
+	// Debian's path of mdadm.conf(5) is in /etc/mdadm, and mdadm's path is in /etc. Each path can have a drop-in
+	// directory.
 	for _, name := range []string{"/etc/mdadm/mdadm.conf", "/etc/mdadm.conf"} {
 		r.file(name, parseMdadm)
 		for _, dropIn := range r.list(name+".d", ".conf") {
@@ -213,8 +214,8 @@ func parseFstab(text, where string) []Claim {
 	})
 }
 
-// parseCrypttab reads crypttab(5). A line names the device, and may name another device with the key (/key:LABEL=x) or
-// with a detached header (in the options).
+// parseCrypttab reads crypttab(5). A line names the encrypted device. A line may also name a device that holds the key
+// (/key:LABEL=x) or a detached header (in the options).
 func parseCrypttab(text, where string) []Claim {
 	return lines(text, where, func(line string) []string {
 		words := append(strings.Fields(line), "", "", "")
@@ -374,8 +375,8 @@ func matchesLabel(label string, f *disk.Facts) bool {
 func matchesPath(p string, f *disk.Facts) bool {
 	switch dir, name := path.Split(p); dir {
 	case "/dev/disk/by-uuid/":
-		// Of two disks with the same UUID, only one has the link in /dev/disk/by-uuid. matchesPath compares the UUID of
-		// the disk and not the link in /dev/disk/by-uuid.
+		// If two disks have the same UUID, only one of them has the link in /dev/disk/by-uuid. matchesPath therefore
+		// compares the UUID, and not the link.
 		if matchesUUID(disk.Unescape(name), f) {
 			return true
 		}
@@ -395,16 +396,16 @@ func matchesPath(p string, f *disk.Facts) bool {
 	return slices.ContainsFunc(own, func(o string) bool { return matchesPattern(p, o) }) || isPartitionOf(p, node, f)
 }
 
-// matchesPattern reports whether the path in a claim equals a path of the disk, or is a pattern that matches it (DEVICE
-// in mdadm.conf(5)).
+// matchesPattern reports whether the path in a claim equals a path of the disk, or is a pattern that matches the disk's
+// path (DEVICE in mdadm.conf(5)).
 func matchesPattern(p, own string) bool {
 	match, err := path.Match(p, own)
 	return p == own || match && err == nil
 }
 
 // isPartitionOf reports whether the path names a partition that the disk might have. The kernel appends the partition's
-// number to the disk's name: "vdb1", but "nvme0n1p1" after a digit (disk_name in block/genhd.c). The links that udev
-// makes end in "-part1".
+// number to the disk's name, such as "vdb1" (disk_name in block/genhd.c). If the disk's name ends in a digit, the
+// kernel puts "p" before the number, such as "nvme0n1p1". The links that udev makes end in "-part1".
 func isPartitionOf(p, node string, f *disk.Facts) bool {
 	separator := ""
 	if last := node[len(node)-1]; last >= '0' && last <= '9' {

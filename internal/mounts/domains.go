@@ -36,7 +36,7 @@ func domainClaims(root string) []Claim {
 }
 
 // parseDomain adds a claim for each path below /dev that a libvirt domain names in <source dev=…> or <source file=…>
-// (https://libvirt.org/formatdomain.html). The <source> elements count anywhere in the file.
+// (https://libvirt.org/formatdomain.html). parseDomain reads <source> elements anywhere in the file.
 func parseDomain(claims []Claim, text, where string) ([]Claim, error) {
 	d := xml.NewDecoder(strings.NewReader(text))
 	for {

@@ -23,8 +23,8 @@ type Loop struct {
 	// have any bytes.
 	File string
 	// Below is the block device below the loop device, or zero if none is found. FromKernel reports whether the kernel
-	// itself named this block device. If FromKernel is false, Below is the device at the path File, which may be
-	// another device in this mount namespace.
+	// itself named this block device. If FromKernel is false, Below is the device at the path File in this mount
+	// namespace, and may not be the backing device.
 	Below      disk.Dev
 	FromKernel bool
 	// Device and Inode are st_dev and st_ino of the backing file (stat(2)). Device and Inode are valid only if FromKernel is
@@ -42,8 +42,8 @@ func (l *Loop) Called(name string) bool {
 	return base == name && (dir == "/" || path.Base(dir) == "dev")
 }
 
-// SameFile reports whether the two loop devices have the same backing file. SameFile compares the inodes of the two
-// backing files if the kernel named them, otherwise their paths.
+// SameFile reports whether the two loop devices have the same backing file. If the kernel named both backing files,
+// SameFile compares their inodes. Otherwise SameFile compares their paths.
 func (l *Loop) SameFile(other *Loop) bool {
 	if l.FromKernel && other.FromKernel {
 		return l.Device == other.Device && l.Inode == other.Inode
@@ -51,13 +51,13 @@ func (l *Loop) SameFile(other *Loop) bool {
 	return l.File != "" && l.File == other.File
 }
 
-// Loops returns the loop devices with a backing file. A loop device can hide a use of a disk, because it neither claims
-// the disk nor appears among the disk's holders in sysfs.
+// Loops returns the loop devices with a backing file. A loop device can hide a use of a disk. The loop device does not
+// claim the disk, and is not among the disk's holders in sysfs.
 //
 // The kernel names the backing file of a loop device to a process that has permission to open the loop device. The
 // daemon has no permission to open loop devices, and looks for the path of the backing file in PID 1's mount table.
 func Loops(root string, table Paths) ([]Loop, error) {
-	// Loops reads sysfs and not /proc/partitions, which also lists all disks of the machine.
+	// Loops does not read /proc/partitions, because that file also lists all disks of the machine.
 	const where = "sys/devices/virtual/block"
 	entries, err := os.ReadDir(filepath.Join("/", root, where))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -119,8 +119,8 @@ var local = []string{
 	"ntfs3", "overlay", "ramfs", "reiserfs", "rootfs", "squashfs", "tmpfs", "udf", "vfat", "xfs", "zfs",
 }
 
-// Regular reports whether the path leads to a regular file on a local filesystem. Regular returns false if this process
-// cannot see the file.
+// Regular reports whether the path of the backing file leads to a regular file on a local filesystem. Regular returns
+// false if this process cannot see the file.
 func (l *Loop) Regular(root string, table Paths) bool {
 	if m := table.At(l.File); m == nil || !slices.Contains(local, m.Type) {
 		return false

@@ -15,8 +15,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestRealLoops checks that the device number identifies the device below a loop device, whatever the path. The path of
-// the backing file may lead to another node of the device, or to a bind mount of its node by kubelet.
+// TestRealLoops checks that the device number identifies the device below a loop device, even if the path is unusual.
+// The path of the backing file may lead to another node of the device, or to a bind mount of its node by kubelet.
 func TestRealLoops(t *testing.T) {
 	dir := t.TempDir()
 	image := filepath.Join(dir, "image")
@@ -94,7 +94,7 @@ func TestRealLoops(t *testing.T) {
 		if ours && l.FromKernel {
 			delete(want, l.Name)
 		}
-		// The daemon lacks permission to open the loop device, so it has only the path of the backing file.
+		// The daemon lacks permission to open the loop device, so the daemon knows only the path of the backing file.
 		byPath := Loop{File: l.File}
 		byPath.follow("", ByPath(tree))
 		switch seen := byPath.Below == id.Dev; {
@@ -154,8 +154,8 @@ func TestRealLoops(t *testing.T) {
 	}
 }
 
-// TestRegular checks that a file counts as regular only if its type is known. A loop device over a disk must not count
-// as regular, whatever the path of the disk's node.
+// TestRegular checks that a file counts as regular only if its type is known. A device node or a link must not count as
+// a regular file, because a loop device over the node or the link may use a disk.
 func TestRegular(t *testing.T) {
 	dir := t.TempDir()
 	file, node, link := filepath.Join(dir, "file"), filepath.Join(dir, "node"), filepath.Join(dir, "link")

@@ -193,8 +193,8 @@ func ReadTable(name string) ([]Mount, error) {
 // package mountinfo reads an invalid number as 0.
 func boundLines(r io.Reader) (io.Reader, error) {
 	var out bytes.Buffer
-	// The buffer has the default size, because each read of a mount table allocates a buffer. These buffers are most of
-	// the garbage of a look.
+	// The buffer has the default size, because each read of a mount table allocates a buffer. When hotmount looks at a
+	// disk, these buffers are most of the garbage.
 	lines := bufio.NewReader(r)
 	for {
 		line, long, err := lines.ReadLine()

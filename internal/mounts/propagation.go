@@ -32,7 +32,7 @@ func propagates(hosts, owns []Mount, dir string) error {
 		return fmt.Errorf("cannot see what is mounted below %s: this process sees the path through another mount than the host does", dir)
 	case pathInMount(own, dir) != pathInMount(host, dir):
 		// A bind mount of a subdirectory is a peer of the original mount. A new mount appears at the same directory of
-		// each peer, which can have different paths.
+		// each peer, but the path of that directory can differ between peers.
 		return fmt.Errorf("cannot see what is mounted below %s: this process has another directory there than the host has", dir)
 	}
 	return nil

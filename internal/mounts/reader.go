@@ -24,7 +24,7 @@ type Reader struct {
 	host, own oneTable
 
 	mu sync.Mutex
-	// propagates maps each directory for which Propagates returned nil to the time of that check.
+	// propagates has the directories for which Propagates returned nil, each with the time of the check.
 	propagates map[string]time.Time
 }
 
@@ -33,8 +33,8 @@ const propagationHolds = time.Second
 
 // Tree returns PID 1's mount table (proc_pid_mountinfo(5)). The argument root is the directory that contains proc, and
 // "" or "/" for the live system. The mounts are in the kernel's order: the later of two mounts at one path is on top.
-// The field SuperOptions is cut in lines longer than maxLine. The caller must not change the returned slice, which
-// Reader keeps.
+// If a line is longer than maxLine, the SuperOptions of its mount are cut. The caller must not change the returned
+// slice, which Reader keeps.
 //
 // The kernel does not report some changes of the mount table (see changed). If the kernel does not report a change, the
 // result of Tree lacks this change until the next reported change, or until ForceReread.
@@ -106,8 +106,8 @@ type oneTable struct {
 	text, next bytes.Buffer
 }
 
-// read returns the table. If keep is set, the third call and later calls read the table only after a change. The file
-// stays open only from the second call of read on.
+// read returns the table. If keep is set, the third call and later calls read the table only after a change. From its
+// second call on, read also keeps the file open.
 func (t *oneTable) read(path string, keep bool) ([]Mount, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -138,8 +138,8 @@ func (t *oneTable) reread(path string, keep bool) ([]Mount, error) {
 	return t.parse(io.NewSectionReader(file, 0, math.MaxInt64))
 }
 
-// openUnwatched opens a file without Go's poller. For a file from os.Open, Go's poller would consume the kernel's
-// reports of changes that the function changed needs.
+// openUnwatched opens a file without Go's poller. os.Open would give the file to Go's poller, which would consume the
+// kernel's reports of changes. The function changed needs these reports.
 func openUnwatched(path string) (*os.File, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -148,8 +148,8 @@ func openUnwatched(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// supportsChanged reports whether the function changed works for the file. The function changed needs a file of procfs,
-// and not a copy of a mount table.
+// supportsChanged reports whether the function changed works for the file. The function changed works only for a file
+// of procfs, and not for a copy of a mount table.
 func supportsChanged(file *os.File) bool {
 	var st unix.Statfs_t
 	return unix.Fstatfs(int(file.Fd()), &st) == nil && st.Type == unix.PROC_SUPER_MAGIC
@@ -157,7 +157,7 @@ func supportsChanged(file *os.File) bool {
 
 // changed reports whether the kernel may have changed the mount table since the file was opened, or since the last call
 // (mounts_poll in fs/proc_namespace.c). The kernel gives no notice of these changes:
-//   - A filesystem becomes read-only by the kernel itself, from another mount namespace, or by fsconfig(2).
+//   - The kernel itself, a process in another mount namespace, or fsconfig(2) makes a filesystem read-only.
 //   - mount(2) changes only the propagation (do_change_type in fs/namespace.c).
 //   - The path of a mount point changes because a directory above it is renamed.
 func changed(file *os.File) bool {
@@ -167,7 +167,7 @@ func changed(file *os.File) bool {
 }
 
 // parse returns the mounts of the table. parse reuses the mounts of unchanged lines from the previous table. The kernel
-// keeps the order of the mounts, so parse searches each line only after the previous line found. A line that has moved
+// keeps the order of the mounts, so parse searches for each line only behind the previous match. A line that has moved
 // is parsed again.
 func (t *oneTable) parse(r io.Reader) ([]Mount, error) {
 	last, lines := t.last, t.lines

@@ -103,7 +103,7 @@ func TestTreeIsReadOnce(t *testing.T) {
 	if same(new(Reader), root) {
 		t.Error("a file was not read again")
 	}
-	// After ForceReread, the next call of Tree must read the mount table once.
+	// ForceReread and Propagates must each cause one new read of the mount table, and no further reads.
 	for name, read := range map[string]func(r *Reader) error{
 		"doubted":    func(r *Reader) error { r.ForceReread(); _, err := r.Tree(""); return err },
 		"Propagates": func(r *Reader) error { return r.Propagates("", "/") },

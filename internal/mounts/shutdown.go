@@ -40,7 +40,8 @@ func shutDownAll(root string, dev disk.Dev) error {
 	if err != nil {
 		return err
 	}
-	// The mounts of the host come first, because they are fast to find and usually one of them works.
+	// shutDownAll tries the host's mounts first, because they are fast to find, and a shutdown through one of them
+	// usually succeeds.
 	down, errs := shutDownBy(filepath.Join("/", root), root, host, dev)
 	if down {
 		return nil

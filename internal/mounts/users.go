@@ -17,7 +17,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// User is one use of a filesystem that keeps the filesystem busy after an unmount at its mount point.
+// User is one use of a filesystem, or of a disk itself (DeviceUsers). The use of a filesystem keeps the filesystem busy
+// even after an unmount at the mount point.
 type User struct {
 	// PID and Command describe the process that uses the filesystem. PID and Command are empty if the use is a mount on
 	// the host.
@@ -153,8 +154,8 @@ func namespaces(root string) ([]*namespace, error) {
 
 // follower identifies the mounts in other namespaces that the kernel removes when the host unmounts the filesystem. An
 // unmount propagates from the parent mount of the host's mount to all mounts that receive its events (propagate_umount
-// in fs/pnode.c, mount_namespaces(7)). The kernel removes a mount only if its parent mount receives the unmount,
-// whatever the peer group of the mount itself.
+// in fs/pnode.c, mount_namespaces(7)). The kernel removes a mount only if its parent mount receives the unmount. The
+// peer group of the mount itself does not matter.
 type follower struct {
 	// groups are the peer groups that receive an unmount from the parent mount of the host's mount. place is the mount
 	// point of the host's mount, as a path in the parent mount's filesystem.
@@ -178,7 +179,7 @@ func newFollower(all []*namespace, dev disk.Dev, path string) (f follower) {
 }
 
 // follows reports whether the kernel removes the mount when the host unmounts the filesystem. follows returns false if
-// the process cannot see the parent mount.
+// the parent mount is not in the tree.
 func (f *follower) follows(tree []Mount, m *Mount) bool {
 	below := parent(tree, m)
 	return below != nil && below.Receives(f.groups) && below.Dev == f.dev && pathInMount(below, m.Path) == f.place
@@ -192,9 +193,9 @@ func parent(tree []Mount, m *Mount) *Mount {
 	return &tree[i]
 }
 
-// uses returns how the process uses the filesystem, and each kind of use once. The map ours has the IDs of all mounts
-// that the process sees, with the value true for mounts of the filesystem. uses returns nil for a process that has
-// ended.
+// uses describes how the process uses the filesystem. The result has each kind of use once. The map ours has the IDs of
+// all mounts that the process sees, with the value true for mounts of the filesystem. uses returns nil for a process
+// that has ended.
 func uses(dir string, ours map[int]bool, dev disk.Dev) []string {
 	var how []string
 	fds, _ := os.ReadDir(filepath.Join(dir, "fdinfo"))
@@ -227,8 +228,9 @@ func uses(dir string, ours map[int]bool, dev disk.Dev) []string {
 }
 
 // isOnDevice reports whether an open file lies on the device's filesystem. isOnDevice compares the mount ID of the
-// file, or its device number if the mount table lacks the mount. The removal of a mount point in another namespace
-// detaches a mount, and a detached mount is in no mount table (rmdir(2), detach_mounts in fs/namespace.c).
+// file. If the mount table lacks the mount, isOnDevice compares the device number of the file. The removal of a mount
+// point in another namespace detaches a mount, and a detached mount is in no mount table (rmdir(2), detach_mounts in
+// fs/namespace.c).
 func isOnDevice(info, open string, ours map[int]bool, dev disk.Dev) bool {
 	if id, err := strconv.Atoi(Field(info, "mnt_id")); err == nil {
 		if onDevice, known := ours[id]; known {
@@ -244,9 +246,9 @@ func isOnDevice(info, open string, ours map[int]bool, dev disk.Dev) bool {
 	return err == nil && st.Dev_major == dev.Major && st.Dev_minor == dev.Minor
 }
 
-// deadOn reports whether a file that answers EIO lies on the device's XFS filesystem after its shutdown. On a shut-down
-// XFS, stat(2) fails (xfs_vn_getattr in fs/xfs/xfs_iops.c), but statfs(2) succeeds and names the device (xfs_fs_statfs
-// in fs/xfs/xfs_super.c).
+// deadOn reports whether a file that answers EIO lies on the device's shut-down XFS filesystem. On a shut-down XFS,
+// stat(2) fails (xfs_vn_getattr in fs/xfs/xfs_iops.c), but statfs(2) succeeds and names the device (xfs_fs_statfs in
+// fs/xfs/xfs_super.c).
 func deadOn(path string, dev disk.Dev) bool {
 	var fs unix.Statfs_t
 	if unix.Statfs(path, &fs) != nil {

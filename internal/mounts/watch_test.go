@@ -11,7 +11,7 @@ func TestWatchBeginsAndStops(t *testing.T) {
 	for _, paths := range [][]string{{tablePath, ownTablePath}, {ownTablePath}, {"/nowhere", ownTablePath}} {
 		ctx, cancel := context.WithCancel(t.Context())
 		calls := 0
-		// Although the context ends before the first poll, watch must return.
+		// watch must return even if the context ends before the first poll.
 		if err := watch(ctx, func() { calls++; cancel() }, paths...); err != nil {
 			t.Errorf("%q: %v", paths, err)
 		}

@@ -11,7 +11,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// MakeLink makes the link at that path in a class directory. The link leads through disk.LinkDirectory to the disk.
+// MakeLink makes a link at the given path in a class directory. The link leads through disk.LinkDirectory to the disk.
 // MakeLink replaces a link of an earlier attachment, and fails if any other entry has the same path.
 //
 // The caller keeps the disk open, so that the kernel cannot give the disk's name to another disk.
@@ -44,8 +44,8 @@ func MakeLink(link string, id disk.ID) (err error) {
 	return symlink(disk.LinkDirectory+"/"+name, class, name)
 }
 
-// RemoveLink removes the link at that path from a class directory if it leads to the disk. RemoveLink also removes the
-// link in disk.LinkDirectory through which the link leads. A missing link is not an error.
+// RemoveLink removes the link at the given path from a class directory if the link leads to the disk. RemoveLink also
+// removes the link's target in disk.LinkDirectory. A missing link is not an error.
 func RemoveLink(link string, id disk.ID) (err error) {
 	defer wrap(&err, "cannot remove the link %s to %s", disk.Visible(link), id)
 	class, name, err := openLink(link)
@@ -78,8 +78,8 @@ func RemoveLink(link string, id disk.ID) (err error) {
 	return unix.Unlinkat(int(via.Fd()), name, 0)
 }
 
-// RemoveDeadLink removes a link that hotmount made from a class directory if it leads nowhere. A link leads nowhere if
-// its disk is gone, or after a reboot.
+// RemoveDeadLink removes a link from a class directory if hotmount made the link and the link leads nowhere. A link
+// leads nowhere after the removal of its disk, and after a reboot.
 func RemoveDeadLink(dir, name string) error {
 	class, err := openDirectory(dir)
 	if err != nil {

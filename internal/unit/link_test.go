@@ -81,7 +81,7 @@ func TestLinkAfterReboot(t *testing.T) {
 	}
 }
 
-// TestDeadLinks checks that only links that hotmount made and that lead nowhere are removed.
+// TestDeadLinks checks that RemoveDeadLink removes a link only if hotmount made the link and the link leads nowhere.
 func TestDeadLinks(t *testing.T) {
 	class := ownDev(t)
 	if err := MakeLink(filepath.Join(class, "virtio-A"), disk.ID{Seq: 12}); err != nil {

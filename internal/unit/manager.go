@@ -1,5 +1,5 @@
-// Package unit asks PID 1 to start mount units, and the services that format and clean up. Only package unit uses D-Bus
-// and builds requests to PID 1. Package unit also makes and removes the mount points.
+// Package unit asks PID 1 to start and stop mount units and hotmount's services. Only package unit uses D-Bus and
+// builds requests to PID 1. Package unit also makes and removes the mount points.
 package unit
 
 import (
@@ -91,8 +91,8 @@ func (m *Manager) withConnection(ctx context.Context, use func(context.Context, 
 }
 
 // connect connects through go-systemd. go-systemd asks for one connection for calls and another for signals. connect
-// returns one connection for calls and signals, because each connection costs PID 1 seconds while PID 1 handles many
-// events.
+// gives go-systemd the same connection for calls and signals. While PID 1 handles many events, each connection costs
+// PID 1 seconds.
 //
 // The connection ends when the context ends. If the connection breaks, or PID 1 does not answer, connect calls the
 // function end with the reason.
@@ -288,10 +288,10 @@ func mountEnded(ctx context.Context, c *sd.Conn, name string) (bool, error) {
 	return true, nil
 }
 
-// MissingAbove returns the nearest mount unit above the mount point that is loaded but not active, or "" for none.
-// MissingAbove looks only if a mount's job ended with the result "dependency". If fstab or a unit file has a mount
-// above the mount point, PID 1 requires that mount (systemd.mount(5), "Implicit Dependencies"). The returned unit has
-// failed, or has waited in vain for its own device.
+// MissingAbove searches the mount units above the mount point, and returns the nearest that is loaded but not active.
+// If there is none, or the result of the mount's job is not "dependency", MissingAbove returns "". If fstab or a unit
+// file has a mount above the mount point, PID 1 requires that mount (systemd.mount(5), "Implicit Dependencies"). The
+// returned unit has failed, or has waited in vain for its own device.
 func (m *Manager) MissingAbove(ctx context.Context, path, result string) (name string, err error) {
 	if err := checkPath(path); err != nil || result != "dependency" {
 		return "", err
@@ -311,7 +311,7 @@ func (m *Manager) MissingAbove(ctx context.Context, path, result string) (name s
 	return name, err
 }
 
-// hasMountUnit reports whether PID 1 has the transient mount unit of that mount point.
+// hasMountUnit reports whether PID 1 has the transient mount unit of the mount point.
 func (m *Manager) hasMountUnit(path string) bool {
 	_, err := os.Lstat(filepath.Join(cmp.Or(m.transient, transientUnits), Name(path)))
 	return err == nil
@@ -330,7 +330,7 @@ func refusal(unit string, err error) error {
 	return disk.OfNode(fmt.Errorf("cannot ask systemd for %s: %w", unit, err))
 }
 
-// StopMount stops the mount unit of that mount point. A missing unit is not an error.
+// StopMount stops the mount unit of the given mount point. A missing unit is not an error.
 func (m *Manager) StopMount(ctx context.Context, path string) error {
 	if err := checkPath(path); err != nil {
 		return err
@@ -390,8 +390,8 @@ func (m *Manager) Plugged(ctx context.Context, id disk.ID) (time.Duration, error
 }
 
 // Run starts the program's unit for the disk and the mount point, and waits until the program has ended. If the unit
-// already runs, Run waits until its program ends. ProgramBlock is the exception: Run restarts its unit if it runs, and
-// waits only until the start, because ProgramBlock does not end.
+// already runs, Run waits until its program ends. ProgramBlock does not end, so Run waits only until the unit of
+// ProgramBlock has started. If that unit already runs, Run restarts the unit.
 func (m *Manager) Run(ctx context.Context, p disk.Program, id disk.ID, path string) error {
 	name, err := programUnit(p, id, path)
 	if err != nil {
@@ -428,9 +428,9 @@ func programUnit(p disk.Program, id disk.ID, path string) (string, error) {
 	return fmt.Sprintf("%s@%d.service", p, id.Seq), nil
 }
 
-// AwaitCleanup waits until PID 1 has finished the removal of that mount point, so that the next mount can use the
-// directory. PID 1 starts the cleanup when a mount ends. A late cleanup would remove the directory before the next
-// mount.
+// AwaitCleanup waits until PID 1 has finished the removal of the mount point, so that the next mount can use the
+// directory. PID 1 starts the cleanup when a mount ends. If the cleanup ran late, it would remove the directory that
+// the next mount needs.
 func (m *Manager) AwaitCleanup(ctx context.Context, path string) error {
 	if err := checkPath(path); err != nil {
 		return err

@@ -475,8 +475,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestNotAuthenticated checks that the error contains PID 1's answer if PID 1 rejects the connection, and does not
-// blame the disk.
+// TestNotAuthenticated checks the error if PID 1 rejects the connection. The error must contain PID 1's answer, and
+// must not blame the disk.
 func TestNotAuthenticated(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "private")
 	l, err := net.Listen("unix", socket)

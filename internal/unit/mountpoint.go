@@ -52,7 +52,7 @@ func MakeMountPoint(dir, uuid string) (err error) {
 	return errors.Join(setImmutable(point, true), isBare(point))
 }
 
-// draftName returns the name of a mount point while it is being made or removed.
+// draftName returns the name that a mount point has while hotmount makes or removes the mount point.
 func draftName(uuid string) string { return "." + uuid }
 
 func newMountPoint(class *os.File, uuid string) error {
@@ -198,7 +198,7 @@ func Leftovers(dir string) ([]string, error) {
 var errMounted = errors.New("something is mounted there")
 
 // openDirectory opens a directory step by step from the root and follows no symlink. A pod that can write to a class
-// directory therefore cannot lead hotmount to another directory with a symlink. openat2(2) would need only one step,
+// directory therefore cannot use a symlink to lead hotmount to another directory. openat2(2) would need only one step,
 // but RestrictSUIDSGID= makes openat2(2) fail with ENOSYS (seccomp_restrict_sxid in systemd's
 // src/shared/seccomp-util.c).
 func openDirectory(dir string) (*os.File, error) {

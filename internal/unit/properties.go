@@ -49,7 +49,7 @@ var types = []string{"xfs", "ext4"}
 // properties and the allowed dependencies are in bus_unit_set_transient_property (src/core/dbus-unit.c).
 //
 // The mount unit has no BindsTo= on the device. With BindsTo=, systemd would try endlessly to unmount a busy mount of a
-// lost disk. Without BindsTo=, a dependency on the device that systemd itself adds stops the unit only once. The unit
+// lost disk. systemd itself adds a dependency on the device, and this dependency stops the unit only once. The unit
 // does not use systemd-fsck@.service: for XFS this service does nothing, and ext4 replays its journal at the mount.
 func (u *MountUnit) properties() ([]sd.Property, error) {
 	if err := u.check(); err != nil {

@@ -119,13 +119,13 @@ func TestMakeAndRemove(t *testing.T) {
 	} else if !known && os.Remove(filepath.Join(point, "f")) != nil {
 		t.Fatal("cannot clean up")
 	}
-	// The provisioner also empties the directory of a released volume with os.RemoveAll.
+	// Like this test, the provisioner empties the directory of a released volume with os.RemoveAll.
 	if err := os.RemoveAll(filepath.Join(point, marker)); known && !errors.Is(err, unix.EPERM) {
 		t.Errorf("the mount point was emptied: %v", err)
 	} else if !known && MakeMountPoint(dir, uuid) != nil {
 		t.Fatal("cannot go on")
 	}
-	// The marker must also stay while the directory is not immutable, because hotmount makes or removes it.
+	// While hotmount makes or removes the directory, the directory is not immutable. Even then, the marker must stay.
 	setFlag(t, point, false)
 	if err := os.RemoveAll(filepath.Join(point, marker)); known && !errors.Is(err, unix.EPERM) {
 		t.Errorf("the marker was removed: %v", err)

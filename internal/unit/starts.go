@@ -22,10 +22,10 @@ import (
 type starts struct {
 	mu      sync.Mutex
 	waiting []*start
-	// turn is a channel with room for one request: the request whose mounts are under way. turn is a channel, so that a
-	// request can wait for its turn and for the answer to another request at the same time.
+	// turn is a channel with room for one request: the request whose mounts are under way. turn is a channel and not a
+	// mutex, so that one select can wait both for turn and for answered.
 	turn chan struct{}
-	// lastBatch is the last time at which hotmount started a service for several mounts.
+	// lastBatch is the last time at which hotmount started a service that mounts disks.
 	lastBatch time.Time
 	// maxWait replaces waitMost in tests.
 	maxWait time.Duration
@@ -35,14 +35,14 @@ type starts struct {
 type start struct {
 	unit MountUnit
 	over func()
-	// answered is closed when hotmount has requested the mount together with other mounts. If the mount must be
-	// requested alone, byItself is set before answered is closed.
+	// answered is closed when hotmount has requested the mount through a service, or when the mount must be requested
+	// alone. In the second case, byItself is set before answered is closed.
 	answered chan struct{}
 	byItself bool
 }
 
-// waitMost is how long new mounts wait for the mounts that are under way. A mount under way may have a log to recover,
-// or a disk that does not answer.
+// waitMost is the maximum time for which new mounts wait for the mounts that are under way. A mount under way may have
+// a log to recover, or a disk that does not answer.
 const waitMost = 500 * time.Millisecond
 
 // add adds a mount to the queue and returns the channel turn.
@@ -138,7 +138,7 @@ func (s *starts) mayBeHeldBack() bool {
 	return time.Since(s.lastBatch) <= heldBack
 }
 
-// service records the present time as the last start of a service for several mounts.
+// service records the present time as the last start of a service that mounts disks.
 func (s *starts) service() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,8 +208,7 @@ func (m *Manager) startTogether(ctx context.Context, all []*start) error {
 		// With --fork each mount has its own process, and does not wait for the log or the disk of another mount.
 		// mount(8) has PID 1's mount namespace, capabilities and user, as in a mount unit.
 		sd.PropExecStart([]string{"/usr/bin/mount", "--all", "--fork", "--fstab", "/proc/self/fd/0"}, false),
-		// The service checks for links as PID 1 does before the mount(8) of a mount unit, because mount(8) follows
-		// links.
+		// mount(8) follows links, so the service checks for links first. PID 1 makes the same check for a mount unit.
 		p("Conditions", conditions),
 		p("StandardInput", "data"),
 		p("StandardInputData", []byte(table.String())),

@@ -159,7 +159,7 @@ func TestTurn(t *testing.T) {
 	}
 }
 
-// TestWaitMost checks that a slow mount does not delay other mounts.
+// TestWaitMost checks that a slow mount delays other mounts for no longer than waitMost.
 func TestWaitMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
