@@ -11,7 +11,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// For returns a copy of the host that includes partitions if the settings ask for partitions.
+// For returns a copy of h. In the copy, partitions count as disks if a class of the settings selects partitions.
 func (h Host) For(s *disk.Settings) Host {
 	h.Partitions = s.Partitions
 	return h

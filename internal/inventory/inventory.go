@@ -29,27 +29,26 @@ var systemPaths = map[string]bool{"/": true, "/boot": true, "/boot/efi": true, "
 type Host struct {
 	Root  string
 	Store store.Store
-	// Shared is the state that the looks at disks share, so that frequent looks at many disks stay cheap. Shared may be
-	// nil.
+	// Shared is the state that several calls of Look share, so that frequent calls stay cheap. Shared may be nil.
 	Shared *Shared
 	// Measure returns the geometry of the XFS filesystem that is mounted at the path. The disk must be idle when
-	// Measure is called. Only a Host with Shared calls Measure, and only once for each mount. Measure may be nil.
+	// Measure is called. Host calls Measure only if Shared is set, and only once for each mount. Measure may be nil.
 	Measure func(path string, dev disk.Dev) (disk.Geometry, error)
 	// Partitions reports whether partitions count as well as whole disks. If Partitions is nil, only whole disks count.
 	Partitions func() bool
-	// CameAfter reports whether the disk name certainly appeared only after the disk gone had disappeared (kernel
-	// names). If CameAfter is nil, the order is unknown.
+	// CameAfter reports whether the disk called name certainly appeared after the removal of the disk called gone. If
+	// CameAfter is nil, the order is unknown.
 	CameAfter func(name, gone string) bool
-	// Asks is set by programs that write to disks. If Asks is set, a loop device that this process has no right to open
-	// counts as lying on every disk.
+	// Programs that write to disks set Asks. If Asks is set, Host assumes that a loop device that the process may not
+	// open lies on every disk.
 	Asks bool
 }
 
 // Names returns the kernel names of all attached disks, and of their partitions if partitions count.
 func (h Host) Names() ([]string, error) { return h.sysfs().Names() }
 
-// Newest returns the highest disk sequence number of the attached disks that may have been attached at the same time as
-// a removed disk. name is the kernel name of the removed disk.
+// Newest returns the highest disk sequence number of the attached disks that may have come before the removal of
+// another disk. name is the kernel name of the removed disk.
 func (h Host) Newest(name string) (uint64, error) {
 	return h.sysfs().Newest(name, func(other string) bool { return h.CameAfter != nil && h.CameAfter(other, name) })
 }
@@ -308,8 +307,8 @@ func (h Host) addMounts(f *disk.Facts, c *common, devices map[disk.Dev]string, n
 	}
 }
 
-// ofDisk copies to a partition whether the whole disk carries the system, is claimed, is mounted as a whole, or is a
-// block volume. A claim on another partition of the disk also counts.
+// ofDisk adds facts of the whole disk to a partition. The facts are whether the disk carries the system, is claimed, is
+// mounted as a whole, or is a block volume. A claim on another partition of the disk also counts.
 func (h Host) ofDisk(f *disk.Facts, c *common) error {
 	whole, err := h.gatherOne(f.Whole, c)
 	if err != nil {
@@ -456,8 +455,8 @@ func IsPlace(m *disk.MountPoint) bool {
 
 // measure fills in the size and the UUID of the filesystem that hotmount has mounted. The size comes from hotmount's
 // last attempt to grow the filesystem. The recorded size stays true, because a mounted filesystem does not shrink. If
-// hotmount never tried to grow the filesystem, the size comes from the daemon's measurement. Only the kernel knows the
-// UUID of a mounted filesystem.
+// hotmount never tried to grow the filesystem, the size comes from the daemon's measurement. The UUID always comes from
+// the daemon's measurement, which asks the kernel.
 func (h Host) measure(f *disk.Facts) {
 	f.Geometry = h.Shared.geometry(f, h.Measure)
 	fit := f.Standing.Fit

@@ -743,7 +743,8 @@ func TestExpect(t *testing.T) {
 	}
 }
 
-// TestSharedLooks checks that a look with shared state never returns facts that are older than its call of Gather.
+// TestSharedLooks checks that a look with shared state never returns facts that are older than the preceding call of
+// Gather.
 func TestSharedLooks(t *testing.T) {
 	h := node.make(t)
 	h.Shared = new(Shared)
