@@ -154,8 +154,8 @@ func (g *guest) connectLocked(ctx context.Context, first string) (string, error)
 	}
 }
 
-// probe returns nil if the guest's ssh server sends its greeting. QEMU accepts connections long before the guest does,
-// and ssh would wait for the guest as for a slow server.
+// probe returns nil if the guest's ssh server sends its greeting. QEMU accepts connections long before the guest does.
+// Without probe, ssh would take the guest for a slow server and wait.
 func (g *guest) probe(ctx context.Context) error {
 	dialer := net.Dialer{Timeout: time.Second}
 	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(g.port)))
@@ -297,9 +297,9 @@ func (g *guest) exec(ctx context.Context, name, script string, stdin io.Reader, 
 	return fmt.Errorf("cannot run %.100q in the worker: %w: %s", name, err, stderr.String())
 }
 
-// connectionLost reports whether the ssh connection has ended. The exit code 255 of ssh does not show this, because a
-// script may also exit with 255. connectionLost waits up to a second, because ssh's master process can end a little
-// after the connection.
+// connectionLost reports whether the ssh connection has ended. The exit code 255 of ssh does not prove a lost
+// connection, because a script may also exit with 255. connectionLost waits up to a second, because ssh's master
+// process can end a little after the connection.
 func (g *guest) connectionLost(ctx context.Context, master *process) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

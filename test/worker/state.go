@@ -245,8 +245,8 @@ func makeOverlay(ctx context.Context, overlay, base, format string) error {
 	return err
 }
 
-// stateCapabilities makes a migration of QEMU omit the memory, which is in a file, and makes QEMU report the end by an
-// event.
+// stateCapabilities makes QEMU omit the memory from a migration, because the memory is in a file. With
+// stateCapabilities, QEMU also reports the end of a migration by an event.
 var stateCapabilities = map[string]any{"capabilities": []map[string]any{
 	{"capability": "x-ignore-shared", "state": true},
 	{"capability": "events", "state": true},
