@@ -21,8 +21,8 @@ const (
 	bytesPerSecond = 500_000_000
 )
 
-// blanks measures the methods with blank disks as fast as memory, because the kernel returns zeros for blocks that
-// were never written.
+// blanks measures the methods with blank disks that are as fast as memory. The disks are so fast because the kernel
+// returns zeros for blocks that were never written.
 func (in *insideBench) blanks(ctx context.Context) error {
 	for r := range in.Turns {
 		for _, way := range order(in.Ways, nil, r) {
@@ -85,7 +85,7 @@ systemd-mount -q --fsck=no -t xfs %[1]s %[2]sparts; e=$(date +%%s%%N); echo $(( 
 	return n[0] / 1000, nil
 }
 
-// throttled measures the methods with blank disks as fast as a good SATA disk.
+// throttled measures the methods with blank disks that are as fast as a good SATA disk.
 func (in *insideBench) throttled(ctx context.Context) error {
 	loops, err := in.loops(1)
 	if err != nil {
@@ -98,8 +98,7 @@ func (in *insideBench) throttled(ctx context.Context) error {
 	return errors.Join(in.blanks(ctx), lift())
 }
 
-// throttle limits the container's reads from a device. The caller ends the limit with the function that throttle
-// returns.
+// throttle limits the container's reads from a device. The returned function lift ends the limit.
 func throttle(dev string) (lift func() error, err error) {
 	lift = func() error { return nil }
 	controllers, err := os.ReadFile(filepath.Join(cgroups, "cgroup.controllers"))
