@@ -98,8 +98,8 @@ func (g *guest) sshArgs(socket string) []string {
 	}
 }
 
-// firstOutputWait is the time that a booting kernel may write nothing before it has started its first process. On a
-// busy machine, an emulated kernel once wrote nothing for five seconds.
+// firstOutputWait is the maximum time for which a booting kernel may write nothing, until the kernel starts its first
+// process. On a busy machine, an emulated kernel once wrote nothing for five seconds.
 const firstOutputWait = time.Minute
 
 // bootLimit is the maximum time until a booting worker answers. On a busy machine, an emulated worker once took a
@@ -185,7 +185,7 @@ func (g *guest) startMaster(ctx context.Context, first string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot start ssh: %w", err)
 	}
-	// startMaster makes a pipe itself, because Wait would close a pipe of StdoutPipe too early.
+	// startMaster calls os.Pipe, because Wait would close a pipe from StdoutPipe too early.
 	out, in, err := os.Pipe()
 	if err != nil {
 		return "", fmt.Errorf("cannot start ssh: %w", err)
