@@ -14,7 +14,7 @@ import (
 
 const (
 	blankSize = 5 << 30
-	// secondLook is the time in milliseconds after which hotmount reads a new filesystem again (secondLook in
+	// secondLook is the time in milliseconds from mkfs to hotmount's second reading of a new filesystem (secondLook in
 	// internal/helper/prove.go).
 	secondLook = 3000
 	// bytesPerSecond is the read speed of the throttled disk.

@@ -17,7 +17,7 @@ const (
 	dropInText = "[Service]\nWatchdogSec=0\nEnvironment=HOTMOUNT_SETTLE=0s\n"
 )
 
-// settled is how long the daemon is idle before it is measured.
+// settled is how long the daemon is idle before a measurement.
 const settled = 90 * time.Second
 
 // idle measures the installed daemon with many disks and no events.
