@@ -119,9 +119,9 @@ func gatherEach(names []string, look func(name string) (disk.Facts, error)) ([]d
 // error wraps disk.ErrGone.
 func (h Host) Look(name string) (disk.Facts, error) { return h.Gather()(name) }
 
-// Gather reads what all disks have in common, and returns a function like Look that uses this data. Many looks after
-// one Gather cost little more than one look. Call look only for events that came before the call of Gather, because
-// look does not see later changes of this data. Several looks may run at once.
+// Gather reads the data that all disks share. Gather returns a function that works like Look, but uses this data. Many
+// looks after one Gather cost little more than one look. Call look only for events that came before the call of Gather,
+// because look does not see later changes of this data. Several looks may run at once.
 func (h Host) Gather() (look func(name string) (disk.Facts, error)) {
 	common, commonErr := h.gather()
 	return func(name string) (f disk.Facts, err error) {
@@ -272,8 +272,8 @@ func (h Host) gatherOne(name string, c *common) (disk.Facts, error) {
 	return f, nil
 }
 
-// addMounts fills in where the disk, or any device on it, is mounted. names has the kernel names of the disk and of the
-// devices on it.
+// addMounts adds to the facts where the disk, or a device on the disk, is mounted. names has the kernel names of the
+// disk and of the devices on it.
 func (h Host) addMounts(f *disk.Facts, c *common, devices map[disk.Dev]string, names map[string]bool) {
 	for i := range c.tree {
 		m := c.tree[i].MountPoint
@@ -328,7 +328,7 @@ func (h Host) ofDisk(f *disk.Facts, c *common) error {
 }
 
 // onVolume records the disks below a device-mapper or md device, and whether one of these disks is or was a block
-// volume. The user of a block volume may have made a logical volume on it.
+// volume. The user of a block volume may have made a logical volume on the block volume.
 func (h Host) onVolume(f *disk.Facts, c *common) (err error) {
 	if f.Below, err = h.sysfs().Underlying(f.Name); err != nil {
 		return err

@@ -64,8 +64,8 @@ func (t tree) make(tb testing.TB) Host {
 	return h
 }
 
-// initialised is the path of a new state directory. Tests copy this directory, because Init waits until all its writes
-// are on the disk.
+// initialised is the path of a new state directory. Tests copy this directory instead of calling Init, because Init
+// waits until all writes are on the disk.
 var initialised string
 
 func TestMain(m *testing.M) {

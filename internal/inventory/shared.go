@@ -45,7 +45,7 @@ func (h Host) Expect(seen disk.Sighting) {
 	h.Shared.expected.Expect(seen)
 }
 
-// Remember records all expected sightings, including those that it could not record before.
+// Remember records all expected sightings, including sightings that an earlier call could not record.
 func (h Host) Remember() error {
 	all := h.Shared.expected.Expected()
 	err := h.Store.Remember(all)
