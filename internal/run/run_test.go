@@ -177,8 +177,8 @@ func mustEnd(t *testing.T, pid int) {
 	}
 }
 
-// runs reports whether the process runs. A killed process that its parent has not reaped does not run
-// (proc_pid_stat(5)).
+// runs reports whether the process runs. A killed process does not run, even if its parent has not reaped the process
+// yet (proc_pid_stat(5)).
 func runs(pid int) bool {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
