@@ -5,7 +5,8 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-# make uses the go in PATH if it is new enough. Debian's go is too old. Otherwise make uses the go of Go's own installer.
+# If the go in PATH is new enough, make uses this go. Otherwise make uses the go of Go's own installer. Debian's go is
+# too old.
 GO_NEEDED := 1.26
 GO_INSTALLED := /usr/local/go/bin
 new_enough = have=$$(cd / && GOTOOLCHAIN=local go env GOVERSION 2>/dev/null) && have=$${have\#go} && \

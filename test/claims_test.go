@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestPromises checks that each promise of the README in threat-model.md names a test.
+// TestPromises checks that threat-model.md names a test for each promise of the README.
 func TestPromises(t *testing.T) {
 	text, err := os.ReadFile("../packaging/doc/threat-model.md")
 	if err != nil {
@@ -34,7 +34,8 @@ func TestPromises(t *testing.T) {
 	}
 }
 
-// TestPhases checks that architecture.md and the comment of package agent show the same changes of a disk's phase.
+// TestPhases checks that architecture.md and the comment of package agent list the same transitions between the phases
+// of a disk.
 func TestPhases(t *testing.T) {
 	changes := func(file, pattern string) (all []string) {
 		text, err := os.ReadFile(file)

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// TestGoVersion checks that make reports a go command that is missing or too old. make must use a recent go command in
-// Go's default installation directory, even if an old go command comes first in PATH.
+// TestGoVersion checks that make reports a go command that is missing or too old. If the go command in PATH is too old,
+// make must use a recent go command in Go's default installation directory.
 func TestGoVersion(t *testing.T) {
 	// The test reads the Makefile and passes it to make as standard input, so that go test's cache depends on the
 	// Makefile.

@@ -17,8 +17,8 @@ import (
 
 var update = flag.Bool("update", false, "TestMessages writes testdata/messages.txt")
 
-// TestMessages checks that testdata/messages.txt has all of hotmount's messages to people, so that a reviewer can read
-// them in one file. TestWords reads testdata/messages.txt, too.
+// TestMessages checks that testdata/messages.txt has all messages that hotmount shows to people. A reviewer can then
+// read all messages in one file. TestWords reads testdata/messages.txt, too.
 func TestMessages(t *testing.T) {
 	const golden = "testdata/messages.txt"
 	got := allMessages(t)

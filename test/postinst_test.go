@@ -8,8 +8,8 @@ import (
 )
 
 // TestPostinstInAnImage runs postinst for another root directory (DPKG_ROOT), as a build of a machine image does. When
-// the package is installed, postinst must create the file first-start, so that hotmount records the attached disks at
-// its first start. postinst must not call hotmount or udevadm, because the disks belong to the machine that builds the
+// the package is installed, postinst must create the file first-start, so that the daemon's first start records the
+// attached disks. postinst must not call hotmount or udevadm, because the disks belong to the machine that builds the
 // image. When the package is upgraded, postinst must not create the file first-start.
 func TestPostinstInAnImage(t *testing.T) {
 	for name, tt := range map[string]struct {

@@ -25,8 +25,9 @@ func fileText(t *testing.T, path string) string {
 
 var pictures = regexp.MustCompile(`!\[[^]]*\]\([^)]*\)`)
 
-// TestReadme checks that the README's prose has 500 to 1000 words, without code, tables and the texts of pictures.
-// TestReadme also checks the number of bullets at the top of the README, and the number of rows in its table of disks.
+// TestReadme checks that the README has 500 to 1000 words of prose. Code, tables and the texts of pictures are not
+// prose. TestReadme also checks the number of bullets at the top of the README, and the number of rows in its table of
+// disks.
 func TestReadme(t *testing.T) {
 	text := fileText(t, "../README.md")
 	top, _, _ := strings.Cut(text, "```")

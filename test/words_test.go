@@ -61,7 +61,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// printDraw prints random sentences of at least five words, and uses the flag -draw as the random seed.
+// printDraw prints random sentences that have at least five words. The flag -draw is the random seed.
 func printDraw(t *testing.T, text map[string][]string) {
 	of := map[string][]string{}
 	for _, name := range slices.Sorted(maps.Keys(text)) {
@@ -83,7 +83,7 @@ func printDraw(t *testing.T, text map[string][]string) {
 	}
 }
 
-// kindOf returns whether a file has "comments", "messages" or "documents".
+// kindOf returns "comments", "messages" or "documents", for the kind of text in the file.
 func kindOf(name string) string {
 	switch {
 	case strings.HasSuffix(name, ".go"):
@@ -233,9 +233,9 @@ func manual(text string) []string {
 	return all
 }
 
-// hashed matches a comment that begins with "#", alone on a line or after a command, or a help text that begins with
-// "##". In config.yaml, a comment may follow a key that is itself commented out. hashed does not match a line with
-// several spaces after "#", because such a line is an example.
+// hashed matches a comment that begins with "#", or a help text that begins with "##". The comment may follow a command
+// on the same line. In config.yaml, a comment may follow a key that is itself commented out. hashed does not match a
+// line with several spaces after "#", because such a line is an example.
 var hashed = regexp.MustCompile(`^(?:.*?\s)??#{1,2} (\S.*)`)
 
 // hashComments returns the paragraphs of the comments of a script, a unit or a configuration file.
@@ -305,8 +305,8 @@ var (
 	pause    = regexp.MustCompile(`([.!?:;][)"]?) `)
 )
 
-// sentencesOf splits a paragraph that is one line into sentences. In messages, sentencesOf also splits at a colon or a
-// semicolon.
+// sentencesOf splits a paragraph into sentences. The paragraph must be one line. In messages, sentencesOf also splits
+// at a colon or a semicolon.
 func sentencesOf(kind, paragraph string) []string {
 	end := fullStop
 	if kind == "messages" {

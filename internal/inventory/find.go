@@ -11,8 +11,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// For returns a copy of the host for the settings. The copy includes partitions if the settings ask for partitions, and
-// finds the disks that are linked into a class directory.
+// For returns a copy of h. In the copy, partitions count as disks if a class of the settings selects partitions, and a
+// link in a class directory claims its disk.
 func (h Host) For(s *disk.Settings) Host {
 	h.Partitions, h.Directories = s.Partitions, nil
 	for i := range s.Classes {

@@ -29,29 +29,28 @@ var systemPaths = map[string]bool{"/": true, "/boot": true, "/boot/efi": true, "
 type Host struct {
 	Root  string
 	Store store.Store
-	// Shared is the state that the looks at disks share, so that frequent looks at many disks stay cheap. Shared may be
-	// nil.
+	// Shared is the state that several calls of Look share, so that frequent calls stay cheap. Shared may be nil.
 	Shared *Shared
 	// Measure returns the geometry of the XFS filesystem that is mounted at the path. The disk must be idle when
-	// Measure is called. Only a Host with Shared calls Measure, and only once for each mount. Measure may be nil.
+	// Measure is called. Host calls Measure only if Shared is set, and only once for each mount. Measure may be nil.
 	Measure func(path string, dev disk.Dev) (disk.Geometry, error)
 	// Partitions reports whether partitions count as well as whole disks. If Partitions is nil, only whole disks count.
 	Partitions func() bool
 	// Directories are the class directories (For).
 	Directories []string
-	// CameAfter reports whether the disk name certainly appeared only after the disk gone had disappeared (kernel
-	// names). If CameAfter is nil, the order is unknown.
+	// CameAfter reports whether the disk called name certainly appeared after the removal of the disk called gone. If
+	// CameAfter is nil, the order is unknown.
 	CameAfter func(name, gone string) bool
-	// Asks is set by programs that write to disks. If Asks is set, a loop device that this process has no right to open
-	// counts as lying on every disk.
+	// Programs that write to disks set Asks. If Asks is set, Host assumes that a loop device that the process may not
+	// open lies on every disk.
 	Asks bool
 }
 
 // Names returns the kernel names of all attached disks, and of their partitions if partitions count.
 func (h Host) Names() ([]string, error) { return h.sysfs().Names() }
 
-// Newest returns the highest disk sequence number of the attached disks that may have been attached at the same time as
-// a removed disk. name is the kernel name of the removed disk.
+// Newest returns the highest disk sequence number of the attached disks that may have come before the removal of
+// another disk. name is the kernel name of the removed disk.
 func (h Host) Newest(name string) (uint64, error) {
 	return h.sysfs().Newest(name, func(other string) bool { return h.CameAfter != nil && h.CameAfter(other, name) })
 }
@@ -122,9 +121,9 @@ func gatherEach(names []string, look func(name string) (disk.Facts, error)) ([]d
 // error wraps disk.ErrGone.
 func (h Host) Look(name string) (disk.Facts, error) { return h.Gather()(name) }
 
-// Gather reads what all disks have in common, and returns a function like Look that uses this data. Many looks after
-// one Gather cost little more than one look. Call look only for events that came before the call of Gather, because
-// look does not see later changes of this data. Several looks may run at once.
+// Gather reads the data that all disks share. Gather returns a function that works like Look, but uses this data. Many
+// looks after one Gather cost little more than one look. Call look only for events that came before the call of Gather,
+// because look does not see later changes of this data. Several looks may run at once.
 func (h Host) Gather() (look func(name string) (disk.Facts, error)) {
 	common, commonErr := h.gather()
 	return func(name string) (f disk.Facts, err error) {
@@ -275,8 +274,8 @@ func (h Host) gatherOne(name string, c *common) (disk.Facts, error) {
 	return f, nil
 }
 
-// addMounts fills in where the disk, or any device on it, is mounted. names has the kernel names of the disk and of the
-// devices on it.
+// addMounts adds to the facts where the disk, or a device on the disk, is mounted. names has the kernel names of the
+// disk and of the devices on it.
 func (h Host) addMounts(f *disk.Facts, c *common, devices map[disk.Dev]string, names map[string]bool) {
 	for i := range c.tree {
 		m := c.tree[i].MountPoint
@@ -310,8 +309,8 @@ func (h Host) addMounts(f *disk.Facts, c *common, devices map[disk.Dev]string, n
 	}
 }
 
-// ofDisk copies to a partition whether the whole disk carries the system, is claimed, is mounted as a whole, or is a
-// block volume. A claim on another partition of the disk also counts.
+// ofDisk adds facts of the whole disk to a partition. The facts are whether the disk carries the system, is claimed, is
+// mounted as a whole, or is a block volume. A claim on another partition of the disk also counts.
 func (h Host) ofDisk(f *disk.Facts, c *common) error {
 	whole, err := h.gatherOne(f.Whole, c)
 	if err != nil {
@@ -331,7 +330,7 @@ func (h Host) ofDisk(f *disk.Facts, c *common) error {
 }
 
 // onVolume records the disks below a device-mapper or md device, and whether one of these disks is or was a block
-// volume. The user of a block volume may have made a logical volume on it.
+// volume. The user of a block volume may have made a logical volume on the block volume.
 func (h Host) onVolume(f *disk.Facts, c *common) (err error) {
 	if f.Below, err = h.sysfs().Underlying(f.Name); err != nil {
 		return err
@@ -458,8 +457,8 @@ func IsPlace(m *disk.MountPoint) bool {
 
 // measure fills in the size and the UUID of the filesystem that hotmount has mounted. The size comes from hotmount's
 // last attempt to grow the filesystem. The recorded size stays true, because a mounted filesystem does not shrink. If
-// hotmount never tried to grow the filesystem, the size comes from the daemon's measurement. Only the kernel knows the
-// UUID of a mounted filesystem.
+// hotmount never tried to grow the filesystem, the size comes from the daemon's measurement. The UUID always comes from
+// the daemon's measurement, which asks the kernel.
 func (h Host) measure(f *disk.Facts) {
 	f.Geometry = h.Shared.geometry(f, h.Measure)
 	fit := f.Standing.Fit

@@ -64,8 +64,8 @@ func (t tree) make(tb testing.TB) Host {
 	return h
 }
 
-// initialised is the path of a new state directory. Tests copy this directory, because Init waits until all its writes
-// are on the disk.
+// initialised is the path of a new state directory. Tests copy this directory instead of calling Init, because Init
+// waits until all writes are on the disk.
 var initialised string
 
 func TestMain(m *testing.M) {
@@ -235,7 +235,8 @@ func TestMounts(t *testing.T) {
 	}
 }
 
-// TestFault checks that hotmount recognises a filesystem that the kernel has shut down.
+// TestFault checks that a look finds a filesystem that the kernel has made read-only, and an ext4 filesystem with
+// errors.
 func TestFault(t *testing.T) {
 	for _, test := range []struct{ name, line, count, want string }{
 		{"XFS", "rw - xfs /dev/vdb rw", "-", ""},
@@ -291,7 +292,8 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// TestChangedOfATableThatWasRead checks that a mount table is not read again if it has not changed since it was read.
+// TestChangedOfATableThatWasRead checks that Changed uses the mount table that was read last. Even with this mount
+// table, Changed must find a new ext4 error.
 func TestChangedOfATableThatWasRead(t *testing.T) {
 	const count = "sys/fs/ext4/vdb/errors_count"
 	h := node.with(tree{table: "40 27 254:16 / /mnt/disks/" + uuid + " rw - ext4 /dev/vdb rw\n", count: "0\n"}).make(t)
@@ -708,7 +710,7 @@ func BenchmarkLook(b *testing.B) {
 }
 
 // TestExpect checks that the next look uses a new sighting of a filesystem even if hotmount cannot record the sighting.
-// hotmount must record the sighting as soon as possible.
+// The next successful call of Remember must record the sighting.
 func TestExpect(t *testing.T) {
 	h := node.make(t)
 	h.Shared = new(Shared)
@@ -743,7 +745,8 @@ func TestExpect(t *testing.T) {
 	}
 }
 
-// TestSharedLooks checks that a look with shared state never returns facts that are older than its call of Gather.
+// TestSharedLooks checks that a look with shared state never returns facts that are older than the preceding call of
+// Gather.
 func TestSharedLooks(t *testing.T) {
 	h := node.make(t)
 	h.Shared = new(Shared)

@@ -44,8 +44,8 @@ func attachFile(t *testing.T, file string) (name string, detach func()) {
 	return name, detach
 }
 
-// TestRealLoopDevices checks with real loop devices that a class selects only loop devices on the files that the class
-// names.
+// TestRealLoopDevices checks, with real loop devices, that a class selects a loop device only if the class names the
+// backing file.
 func TestRealLoopDevices(t *testing.T) {
 	dir := t.TempDir()
 	h := Host{Store: store.Store{State: dir, Runtime: dir}, Asks: true}

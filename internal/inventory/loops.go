@@ -26,9 +26,9 @@ func (h Host) addLoops(f, base *disk.Facts, c *common, devices map[disk.Dev]stri
 	}
 }
 
-// seemsBelow reports whether a loop device may lie on the disk, if the kernel does not report the device below the loop
-// device. seemsBelow compares the loop device's file name with the names of the devices, and the filesystem UUIDs that
-// udev found.
+// seemsBelow reports whether a loop device may lie on the disk. addLoops calls seemsBelow if the kernel does not report
+// the device below the loop device. seemsBelow compares the path of the backing file with the names of the devices.
+// seemsBelow also compares the filesystem UUIDs that udev found on the loop device and on the disk.
 func (h Host) seemsBelow(l *mounts.Loop, f *disk.Facts, c *common, devices map[disk.Dev]string) bool {
 	if l.Denied && h.Asks {
 		return true

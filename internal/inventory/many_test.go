@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// many returns a node with many loop devices that count as disks. Each loop device has a filesystem that is mounted at
-// its place in a class directory.
+// many returns a node with many loop devices that count as disks. The filesystem of each loop device is mounted in a
+// class directory.
 func many(tb testing.TB, count int) (h Host, names []string) {
 	tb.Helper()
 	all, table := tree{}, "27 1 254:0 / / rw - ext4 /dev/vda rw\n28 27 0:20 / /srv rw - tmpfs tmpfs rw\n"

@@ -48,7 +48,7 @@ func (h Host) Notices(s *disk.Settings) ([]string, error) {
 	return all, nil
 }
 
-// Absence returns a message about which filesystem is missing on which disk, and what helps.
+// Absence returns a message that names the missing filesystem and its disk, and a command that helps.
 func Absence(m *disk.Sighting) (what, next string) {
 	where := "with no serial"
 	switch {
@@ -114,8 +114,8 @@ func (h Host) describeStrays(dir string) ([]string, error) {
 	for _, m := range before {
 		mounted[m.Path] = true
 	}
-	// While hotmount makes or removes a mount point, its name begins with a dot. A directory whose name is a UUID after
-	// a dot must also hold nothing but the marker.
+	// While hotmount makes or removes a mount point, the name of the mount point begins with a dot. Like a mount point,
+	// a directory whose name is a dot and a UUID may hold only the marker.
 	point := func(name string) bool { return disk.ValidUUID(strings.TrimPrefix(name, ".")) }
 	full := map[string]string{}
 	for _, e := range entries {

@@ -101,7 +101,7 @@ func TestStrays(t *testing.T) {
 	}
 }
 
-// TestMissing checks that a missing filesystem is listed until the administrator gives it up.
+// TestMissing checks that Missing lists a missing filesystem until the administrator gives the filesystem up.
 func TestMissing(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "proc/sys/kernel/random/boot_id", "22222222-0000-4000-8000-000000000000\n")
@@ -158,7 +158,7 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// TestAbsence checks that a missing filesystem's disk is named by its serial, or by its WWN if it has no serial.
+// TestAbsence checks that Absence names the disk by its serial, or by its WWN if the disk has no serial.
 func TestAbsence(t *testing.T) {
 	for want, id := range map[string]disk.Identity{
 		"on a disk of 0 B with serial S at pci-1, ": {Serial: "S", WWN: "naa.1", Slot: "pci-1"},

@@ -85,7 +85,7 @@ func TestPartitions(t *testing.T) {
 			t.Errorf("%s: a disk and its partitions count as disks with the same serial", name)
 		}
 	}
-	// A partition of a block volume, or a logical volume on it, must count as part of the block volume.
+	// A partition of a block volume, or a logical volume on a block volume, must count as part of the block volume.
 	h := parted().with(mapped(2, "slaves/vdc1", "vdc/vdc1")).with(mapped(3, "slaves/dm-2", "dm-2")).with(tree{"mnt/raw/virtio-PARTED": "-> /dev/hotmount/virtio-PARTED", "dev/hotmount/virtio-PARTED": "-> /dev/disk/by-diskseq/13"}).make(t)
 	h.Partitions = func() bool { return true }
 	vdc := scan(t, h)["vdc"]
@@ -122,9 +122,9 @@ func loop(name, path string) tree {
 	return tree{"sys/block/" + name: "-> ../devices/virtual/block/" + name, dir + "hidden": "1\n", dir + "loop/backing_file": path + "\n"}
 }
 
-// TestLoops checks loop devices for which the kernel does not report the device below. Without the kernel's report,
-// only the path of the backing file shows whether a loop device lies on the disk. The path of a backing file may name
-// the disk, a partition, a device on the disk, or a file on its filesystem.
+// TestLoops checks that a look finds the loop devices on a disk. If the kernel does not report the device below a loop
+// device, the backing file's path or the filesystem's UUID must show the disk. The path of a backing file may name the
+// disk, a partition, or a device on the disk.
 func TestLoops(t *testing.T) {
 	one := func(f disk.Facts, on *disk.Facts, h Host, l mounts.Loop) string {
 		h.addLoops(&f, on, &common{loops: []mounts.Loop{l}, loopUUIDs: func() map[string]string { return nil }}, map[disk.Dev]string{on.Dev: on.Name})

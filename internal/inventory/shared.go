@@ -45,7 +45,7 @@ func (h Host) Expect(seen disk.Sighting) {
 	h.Shared.expected.Expect(seen)
 }
 
-// Remember records all expected sightings, including those that it could not record before.
+// Remember records all expected sightings, including sightings that an earlier call could not record.
 func (h Host) Remember() error {
 	all := h.Shared.expected.Expected()
 	err := h.Store.Remember(all)
@@ -64,13 +64,13 @@ type measured struct {
 	geometry disk.Geometry
 }
 
-// geometry returns the geometry of the disk's XFS filesystem at its place in a class directory. geometry returns nil if
-// the geometry is unknown.
+// geometry returns the geometry of the disk's XFS filesystem that is mounted in a class directory. geometry returns nil
+// if the geometry is unknown.
 //
-// The measurement opens the root directory of the filesystem. The open may wait for a process that holds a lock on the
-// root directory and waits for the disk itself (xfs_dir_open in fs/xfs/xfs_file.c). Nothing can end the wait for this
-// lock. geometry therefore measures once for each mount, and only while the disk has no request in flight. If geometry
-// does not measure a filesystem, hotmount-grow@.service measures it, because that unit may wait.
+// The measurement opens the root directory of the filesystem. The open needs a lock on the root directory (xfs_dir_open
+// in fs/xfs/xfs_file.c). A process that waits for the disk may hold this lock. Nothing can end the wait for this lock.
+// geometry therefore measures once for each mount, and only while the disk has no request in flight. If geometry does
+// not measure a filesystem, hotmount-grow@.service measures it, because that unit may wait.
 func (s *Shared) geometry(f *disk.Facts, measure func(string, disk.Dev) (disk.Geometry, error)) *disk.Geometry {
 	if s == nil || measure == nil {
 		return nil

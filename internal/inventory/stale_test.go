@@ -10,8 +10,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestStale checks that a mount at its place in a class directory is stale if sysfs has no device for it. The facts of
-// the stale mount come from the record of its disk.
+// TestStale checks that a mount in a class directory is stale if sysfs has no device with the mount's device number.
+// The facts of the stale mount come from the record of its disk.
 func TestStale(t *testing.T) {
 	const where = "/mnt/disks/" + uuidA
 	gone := "40 27 254:64 / " + where + " rw,noatime - xfs /dev/vde rw\n"

@@ -61,7 +61,7 @@ type class struct {
 	FSType       string   `yaml:"fsType,omitempty"`
 	NamePattern  string   `yaml:"namePattern"`
 	BlockCleaner []string `yaml:"blockCleanerCommand,omitempty,flow"`
-	// StorageClass is a mapping, or a bool: whether the chart makes a StorageClass.
+	// StorageClass is a mapping or a bool. The bool determines whether the chart makes a StorageClass.
 	StorageClass yaml.Node `yaml:"storageClass"`
 }
 
@@ -134,9 +134,8 @@ func Values(s *disk.Settings) ([]byte, error) {
 	return b.Bytes(), e.Close()
 }
 
-// Check returns, in words, each point in which the provisioner's configuration does not fit the settings. data is a
-// values file, a ConfigMap, or manifests that include a ConfigMap. If data is in another form, Check returns an
-// error.
+// Check returns a message for each point in which the provisioner's configuration does not fit the settings. data is a
+// values file, a ConfigMap, or manifests that include a ConfigMap. If data is in another form, Check returns an error.
 func Check(s *disk.Settings, data []byte) ([]string, error) {
 	v, err := parse(data)
 	if err != nil {

@@ -43,7 +43,7 @@ type Command struct {
 // String returns the command line for people, not quoted for a shell.
 func (c Command) String() string { return strings.Join(append([]string{c.Path}, c.Args...), " ") }
 
-// Result is the result of a child that ended by itself.
+// Result is the result of a child that exited and was not killed.
 type Result struct {
 	Stdout, Stderr []byte
 	ExitCode       int
@@ -97,8 +97,8 @@ func start(ctx context.Context, c Command) (Result, error) {
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.WaitDelay = outputDelay
 	cmd.Cancel = func() error { return killGroup(cmd) }
-	// The child must not outlive this process, which keeps the disk open so that no other disk gets its name. The
-	// kernel sends Pdeathsig when the thread that started the child ends, so the goroutine keeps its thread
+	// The child must not outlive this process. This process keeps the disk open, so that no other disk gets the disk's
+	// name. The kernel sends Pdeathsig when the thread that started the child ends, so the goroutine keeps its thread
 	// (PR_SET_PDEATHSIG in prctl(2)).
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -135,8 +135,8 @@ func start(ctx context.Context, c Command) (Result, error) {
 
 func killGroup(cmd *exec.Cmd) error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 
-// output is one of a child's streams, up to Limit bytes. A child that writes more than Limit is killed. The buffer is
-// not embedded, because io.Copy would call the ReadFrom of an embedded buffer instead of Write.
+// output collects one of a child's output streams, at most Limit bytes. A child that writes more than Limit is killed.
+// The buffer is not embedded, because io.Copy would call the ReadFrom of an embedded buffer instead of Write.
 type output struct {
 	buf      bytes.Buffer
 	overflow context.CancelCauseFunc

@@ -52,7 +52,8 @@ func TestExit(t *testing.T) {
 
 func TestSurroundings(t *testing.T) {
 	t.Setenv("HOTMOUNT_SECRET", "1")
-	// A child inherits a descriptor from unix.Open, unlike the descriptors that package os opens.
+	// Without CloseRange, a child would inherit a descriptor that unix.Open has opened. A child never inherits a
+	// descriptor that package os has opened.
 	fd, err := unix.Open("/dev/zero", unix.O_RDONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +133,7 @@ func TestCancelKillsTheGroup(t *testing.T) {
 	mustEnd(t, pid)
 }
 
-// TestChildDiesWithUs checks that a child ends when the process that runs it ends, even if that process is killed.
+// TestChildDiesWithUs checks that a child ends when the process that called Run ends or is killed.
 func TestChildDiesWithUs(t *testing.T) {
 	if fifo := os.Getenv("RUN_TEST_FIFO"); fifo != "" {
 		_, err := Exec{}.Run(t.Context(), sh("echo $$ >"+fifo+"; exec sleep 1000"))
@@ -176,8 +177,8 @@ func mustEnd(t *testing.T, pid int) {
 	}
 }
 
-// runs reports whether the process runs. A killed process that its parent has not reaped does not run
-// (proc_pid_stat(5)).
+// runs reports whether the process runs. A killed process does not run, even if its parent has not reaped the process
+// yet (proc_pid_stat(5)).
 func runs(pid int) bool {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

@@ -20,10 +20,10 @@ type Unanswered struct{ PID int }
 
 func (Unanswered) Error() string { return fmt.Sprintf("no answer within %s", selfTimeout) }
 
-// Self starts this program again for a look that may hang, and decodes the child's output, one JSON value a line. Self
-// returns the answers that come until the child ends, ctx ends, or 5 seconds pass. If the child fails or does not end
-// in time, Self also returns an error. Self does not wait for a child that hangs in the kernel. If stdin is nil, the
-// child's input is empty.
+// Self runs a second process of this program, for work that may hang. Self decodes one JSON value from each line of the
+// child's output. Self returns the answers that come until the child ends, ctx ends, or 5 seconds pass. If the child
+// fails or does not end in time, Self also returns an error. Self does not wait for a child that hangs in the kernel.
+// If stdin is nil, the child's input is empty.
 func Self[T any](ctx context.Context, stdin *os.File, args ...string) ([]T, error) {
 	out, in, err := os.Pipe()
 	if err != nil {

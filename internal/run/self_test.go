@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestSelf checks that Self returns the answers of a child that then hangs, fails or prints a line that is too long.
+// TestSelf checks that Self returns a child's answers even if the child then hangs, fails or prints a line that is too
+// long.
 func TestSelf(t *testing.T) {
 	for _, tt := range []struct{ child, want string }{{"child-hangs", "no answer"}, {"child-fails", "exit status 1"}, {"child-babbles", "token too long"}} {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)

@@ -32,8 +32,8 @@ func TestUnderlying(t *testing.T) {
 		}
 		return made
 	}
-	// The function without returns the tree without a directory, as the kernel removes the directory of a detached
-	// disk.
+	// The function without removes a directory from a copy of the tree, because the kernel removes the directory of a
+	// detached disk.
 	without := func(t tree, dir string) tree {
 		t = maps.Clone(t)
 		maps.DeleteFunc(t, func(path, _ string) bool { return strings.HasPrefix(path, dir+"/") })

@@ -85,7 +85,7 @@ type stat struct {
 	sectorsRead, writes, sectorsWritten, inFlight, discards uint64
 }
 
-// statFields is the number of fields in the file stat before Linux 4.18, which added the count of discards.
+// statFields is the number of fields in the file stat before Linux 4.18. Linux 4.18 added the count of discards.
 const statFields = 11
 
 func readStat(dir string) (stat, error) {

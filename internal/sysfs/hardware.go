@@ -40,8 +40,8 @@ func fillHardware(facts *disk.Facts, dir string) error {
 		// INQUIRY; NVMe, Identify Controller).
 		trim string
 		// virtio reports whether a virtio-blk disk may have the attribute (drivers/block/virtio_blk.c and
-		// drivers/virtio/virtio.c). The field virtio saves time, because attempts to open missing files would take a
-		// large part of a look.
+		// drivers/virtio/virtio.c). The field virtio saves time: otherwise, attempts to open missing files would take
+		// much of the time that Disk needs.
 		virtio bool
 	}{
 		{&facts.Serial, []string{"serial"}, "", true},

@@ -9,8 +9,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// sequence reads ID.Seq. Only the sysfs directory of a whole disk has diskseq, so sequence resolves a partition's
-// symbolic link to find the directory of the partition's disk.
+// sequence returns the sequence number (disk.ID.Seq) of the disk or partition with that sysfs directory. Only a whole
+// disk has the file diskseq, so sequence resolves a partition's symbolic link to find the directory of the whole disk.
 func sequence(dir string) (uint64, error) {
 	seq, err := number(dir, "diskseq")
 	if !missing(err) {
@@ -95,8 +95,8 @@ func (f FS) fillPartition(facts *disk.Facts, dir string) error {
 
 // removeDiskProperties removes the disk's properties from the properties that udev's database has for a partition.
 // udev's rules copy a disk's ID_* properties to its partitions before the partitions are probed
-// (60-persistent-storage.rules). From a disk to its partitions, udev copies the properties of the partition table and,
-// in older versions, ID_FS_*.
+// (60-persistent-storage.rules). The copied properties include those of the partition table and, in older versions of
+// udev, ID_FS_*.
 func removeDiskProperties(part, whole *disk.Udev) {
 	if part.PartTable == whole.PartTable && part.PartTableUUID == whole.PartTableUUID {
 		part.PartTable, part.PartTableUUID = "", ""

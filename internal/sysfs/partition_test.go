@@ -72,7 +72,7 @@ func TestPartitions(t *testing.T) {
 		t.Errorf("vdb2: %+v, error %v", second, err)
 	}
 	// The holders of the whole disk must also count as holders of its partitions. If udev marks the whole disk as not
-	// ready or as a multipath path, Disk must also mark its partitions.
+	// ready or as a multipath path, Disk must also mark the disk's partitions.
 	fs = wanting(parted.with(tree{vdb + "holders/md0": "", "run/udev/data/b254:16": "S:disk/by-diskseq/12\nI:1\nE:SYSTEMD_READY=0\nE:DM_MULTIPATH_DEVICE_PATH=1\n"}).make(t))
 	if got, err = fs.Disk("vdb1"); err != nil || strings.Join(got.Holders, " ") != "md0 x" || !got.Udev.NotReady || !got.Udev.Multipath {
 		t.Errorf("vdb1: %+v, error %v", got, err)

@@ -63,10 +63,11 @@ func (f FS) Below(name string) ([]string, error) {
 }
 
 // Underlying returns the disks below a device-mapper or md device, at any depth, sorted by name. Underlying leaves out
-// a removed disk if the device works without the disk, such as one leg of a mirror.
+// a removed disk, such as one leg of a mirror, if the device works without this disk.
 //
 // When a disk is pulled, the device-mapper or md device keeps its link to the disk in the directory slaves. The link to
-// a pulled disk leads nowhere, or to a new disk in the slot that does not list the device in holders.
+// a pulled disk leads nowhere, or to a new disk in the same slot. The new disk does not list the device in its
+// directory holders.
 func (f FS) Underlying(name string) ([]disk.Underlying, error) {
 	below, err := f.underlying(name, 0)
 	if err != nil {
@@ -226,8 +227,8 @@ func partitions(dir string) ([]string, error) {
 	return names, nil
 }
 
-// Devices returns the kernel names, by device number, of all devices on a disk that can be mounted or used as swap.
-// Devices returns the disk itself, its partitions, its holders and the partitions of its holders.
+// Devices returns the kernel names, by device number, of the disk, its partitions, its holders and the partitions of
+// its holders. Each of these devices can be mounted or used as swap.
 //
 // If the disk is gone, the error wraps disk.ErrGone. Devices leaves out any other device that disappears during the
 // call.

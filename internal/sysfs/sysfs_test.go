@@ -57,8 +57,8 @@ func as(change func(*disk.Facts)) disk.Facts {
 	return f
 }
 
-// TestNewest checks that Newest leaves out disks that came after the removal. A disk that now has the name of a removed
-// disk came after the removal.
+// TestNewest checks that Newest leaves out disks that came after the removal of the named disk. A disk that now has the
+// name of a removed disk came after the removal.
 func TestNewest(t *testing.T) {
 	disks := tree{
 		"sys/block/vda/diskseq":    "1\n",

@@ -75,11 +75,10 @@ func (f FS) udevOf(name string) (disk.Udev, error) {
 // parseUdev returns the disk's properties and ID_PATH from an entry of udev's database. udev writes the entries in
 // device_update_db (systemd's src/libsystemd/sd-device/device-private.c).
 //
-// The key of an entry in udev's database is the device number, which another disk may have by now. An entry stores not
-// DISKSEQ itself, but the link disk/by-diskseq/N, which 60-persistent-storage.rules make from DISKSEQ. parseUdev
-// ignores an entry without the disk's by-diskseq link: the entry belongs to another disk, or to a device without this
-// link (dm, md). udev stores the time of initialisation when all rules have run, and parseUdev ignores an entry without
-// this time.
+// The key of an entry in udev's database is the device number, which another disk may have by now. An entry stores the
+// link disk/by-diskseq/N instead of DISKSEQ. 60-persistent-storage.rules make this link from DISKSEQ. parseUdev ignores
+// an entry without the disk's by-diskseq link: the entry belongs to another disk, or to a device without this link (dm,
+// md). udev stores the time of initialisation after all rules have run. parseUdev ignores an entry without this time.
 func parseUdev(text string, id disk.ID) (disk.Udev, string) {
 	var (
 		u           disk.Udev

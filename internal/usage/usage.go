@@ -29,8 +29,8 @@ type Space struct {
 	Geometry *disk.Geometry
 }
 
-// Scan gathers the facts of all disks, and the usage of their mounted filesystems by path. Scan passes the map hung on
-// to Of, which reads and changes the map.
+// Scan gathers the facts of all disks, and the usage of their mounted filesystems by path. Scan passes the map hung to
+// the function Of, which reads and changes hung.
 func Scan(ctx context.Context, h inventory.Host, hung map[string]int) ([]disk.Facts, map[string]Space, error) {
 	disks, err := h.Scan()
 	if err != nil {
@@ -56,8 +56,8 @@ func Scan(ctx context.Context, h inventory.Host, hung map[string]int) ([]disk.Fa
 }
 
 // Of measures the filesystems at the paths concurrently, in a separate process, because a dead filesystem never
-// answers. Of stores in hung, for each path without an answer, the id of the process that hangs. Of skips a path in
-// hung until the process has ended, so that at most one process hangs for a path.
+// answers. For each path without an answer, Of stores the id of the hanging process in hung. Of skips a path in hung
+// until the process has ended, so that at most one process hangs for a path.
 func Of(ctx context.Context, paths []string, hung map[string]int) map[string]Space {
 	for p, pid := range hung {
 		// ECHILD means that the killed process was already reaped for another path.

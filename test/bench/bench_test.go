@@ -78,8 +78,7 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
-// TestOrder checks that each round begins with another method, and that the methods in seldom are measured only in
-// some rounds.
+// TestOrder checks that each round rotates the methods by one, and measures the methods in seldom only in some rounds.
 func TestOrder(t *testing.T) {
 	ways, seldom := []string{"a", "b", "c"}, map[string]int{"b": 3}
 	for round, want := range []string{"abc", "ca", "ca", "abc", "ca"} {
@@ -108,7 +107,7 @@ func TestParse(t *testing.T) {
 }
 
 // tracedTurn is the turn of testdata/trace.txt, which lacks most lines of sched_switch. tracedSplit is the expected
-// split of tracedTurn, which a person has read from the trace.
+// split of tracedTurn; a person has read the split from the trace.
 var (
 	tracedTurn = Turn{
 		Way: hotmount, Disks: 1, Added: map[string]float64{"loop308": 3342100.186042}, Probed: map[string]float64{"loop308": 3342116.932068},
@@ -172,7 +171,7 @@ func TestPlots(t *testing.T) {
 	if n := elements(t, r.plotMany(), "series"); n != 4 {
 		t.Errorf("the plot of many disks has %d lines, not one for each of two methods and two figures", n)
 	}
-	// A panel without some of the methods must have the same colours for the other methods.
+	// If some methods are missing in a panel, the other methods must keep their colours.
 	fewer := Result{Turns: []Turn{mountedTurn("hundreds", rule, 20, false)}}
 	colour := colours[slices.Index(plottedWays, rule)]
 	if many := fewer.plotMany(); strings.Count(many, `"`+colour+`"`) != 2 {
@@ -205,8 +204,8 @@ func luminance(t *testing.T, colour string) float64 {
 	return sum
 }
 
-// TestColours checks the contrast of each series and of the text with the light and with the dark paper. WCAG 2.2
-// requires a contrast ratio of 3 for graphics and of 4.5 for text.
+// TestColours checks the contrast between the paper and each series, and between the paper and the text. The paper is
+// light or dark. WCAG 2.2 requires a contrast ratio of 3 for graphics and of 4.5 for text.
 func TestColours(t *testing.T) {
 	check := func(colour, paper string, least float64) {
 		a, b := luminance(t, colour), luminance(t, paper)

@@ -14,15 +14,15 @@ import (
 
 const (
 	blankSize = 5 << 30
-	// secondLook is the time in milliseconds after which hotmount reads a new filesystem again (secondLook in
+	// secondLook is the time in milliseconds from mkfs to hotmount's second reading of a new filesystem (secondLook in
 	// internal/helper/prove.go).
 	secondLook = 3000
 	// bytesPerSecond is the read speed of the throttled disk.
 	bytesPerSecond = 500_000_000
 )
 
-// blanks measures the methods with blank disks as fast as memory, because the kernel returns zeros for blocks that
-// were never written.
+// blanks measures the methods with blank disks that are as fast as memory. The disks are so fast because the kernel
+// returns zeros for blocks that were never written.
 func (in *insideBench) blanks(ctx context.Context) error {
 	for r := range in.Turns {
 		for _, way := range order(in.Ways, nil, r) {
@@ -85,7 +85,7 @@ systemd-mount -q --fsck=no -t xfs %[1]s %[2]sparts; e=$(date +%%s%%N); echo $(( 
 	return n[0] / 1000, nil
 }
 
-// throttled measures the methods with blank disks as fast as a good SATA disk.
+// throttled measures the methods with blank disks that are as fast as a good SATA disk.
 func (in *insideBench) throttled(ctx context.Context) error {
 	loops, err := in.loops(1)
 	if err != nil {
@@ -98,8 +98,7 @@ func (in *insideBench) throttled(ctx context.Context) error {
 	return errors.Join(in.blanks(ctx), lift())
 }
 
-// throttle limits the container's reads from a device. The caller ends the limit with the function that throttle
-// returns.
+// throttle limits the container's reads from a device. The returned function lift ends the limit.
 func throttle(dev string) (lift func() error, err error) {
 	lift = func() error { return nil }
 	controllers, err := os.ReadFile(filepath.Join(cgroups, "cgroup.controllers"))

@@ -42,7 +42,7 @@ var seldom = map[string]map[string]int{
 	"hundreds": {rule: 5, shellLoop: 5, systemdMount: 5},
 }
 
-// withBase adds the method for hotmount's base package after the method hotmount.
+// withBase inserts the method hotmountBase, for the package to compare with, after the method hotmount.
 func withBase(ways []string) []string {
 	i := slices.Index(ways, hotmount)
 	return slices.Insert(slices.Clone(ways), i+1, hotmountBase)

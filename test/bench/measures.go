@@ -80,7 +80,8 @@ func cpus(figure, group string) []measure {
 	}
 }
 
-// triggeredToMounted ignores the turns that start the daemon, because these turns have no event.
+// triggeredToMounted is like toMounted, but ignores turns that lack the kernel's event of a disk. A turn that starts
+// the daemon has no such events.
 func triggeredToMounted(t Turn) (float64, bool) {
 	ms, ok := toMounted(t)
 	return ms, ok && len(t.Added) == t.Disks

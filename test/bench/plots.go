@@ -20,9 +20,9 @@ func (r *Result) plotOne() string {
 	return stacked("One disk: time from the kernel's event to the mount (median of each method)", "ms", []string{"to udev's event", "from udev's event to the mount"}, bars)
 }
 
-// plottedWays are the methods in the plot for bursts. A method's index is the index of its colour, so that a method
-// has one colour in all panels. plottedWays omits the slow shell loop, beside which all other methods would shrink to
-// one line.
+// plottedWays are the methods in the plot for bursts. A method's index is the index of its colour, so that a method has
+// one colour in all panels. plottedWays omits the shell loop. The shell loop is so slow that the lines of the other
+// methods would coincide.
 var plottedWays = []string{hotmount, rule, tuned, mountCall, systemdMount, hotmountBase}
 
 // plotMany returns the plot for bursts: the number of mounted disks over time, in each method's median burst.

@@ -63,7 +63,7 @@ func load() (float64, error) {
 	return l.Load1, nil
 }
 
-// waitQuiet waits until the machine is idle, at most for the time gate and for the remaining patience of the figure.
+// waitQuiet waits until the machine is idle, or until the time gate or the figure's remaining patience is over.
 // waitQuiet returns the idle share of the last sample.
 func (in *insideBench) waitQuiet(ctx context.Context) (idle float64, err error) {
 	begun := time.Now()

@@ -112,7 +112,8 @@ func (in *insideBench) started(ctx context.Context, way string, loops []*loop, f
 }
 
 func (in *insideBench) starts(ctx context.Context, way string, loops []*loop) (Turn, error) {
-	// The turn has another name than the method, because setUp would start the daemon too early.
+	// The name of the turn differs from the name of the method. With the method's name, setUp would start the daemon
+	// too early.
 	return in.observe(ctx, way+", started", awaited{mounts: true}, loops, func() error { return in.script(ctx, "systemctl start hotmount") })
 }
 

@@ -52,8 +52,8 @@ func (in *insideBench) rounds(ctx context.Context) error {
 	return nil
 }
 
-// order returns the methods that are measured in a round. Each round begins with another method than the previous
-// round. If the map seldom has a number n for a method, the method is measured only in every nth round.
+// order returns the methods that are measured in a round. Each round rotates ways by one method, so that no method
+// always comes first. If the map seldom has a number n for a method, the method is measured only in every nth round.
 func order(ways []string, seldom map[string]int, round int) []string {
 	var all []string
 	for i := range ways {
@@ -183,8 +183,8 @@ func newMeter() (m meter, err error) {
 	return m, err
 }
 
-// read stores in the turn the CPU time that was used since the call of newMeter. The parameter own is the CPU time
-// that this program has used as a mount method.
+// read stores the CPU time that was used since the call of newMeter in the turn's field CPU. The parameter own is the
+// CPU time that this program has used as a mount method.
 func (m meter) read(t *Turn, own float64) error {
 	after, err := newMeter()
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package corpus makes disk images that are not blank, for tests. The images contain formats of Debian's own tools,
-// bytes that no tool recognises, or damaged formats. Each image stands for a user's data, so no image may ever be
-// formatted.
+// bytes that no tool recognises, or damaged formats. Each image stands for a user's data, so hotmount must never format
+// an image.
 package corpus
 
 import (

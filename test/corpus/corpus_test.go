@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestManifest checks that the corpus contains what issue 3 requires.
+// TestManifest checks that the corpus contains all kinds of images that issue 3 requires.
 func TestManifest(t *testing.T) {
 	names, classes := map[string]bool{}, map[Class]int{}
 	for _, k := range Kinds() {

@@ -16,7 +16,7 @@ import (
 	"hotmount/internal/run/runtest"
 )
 
-// full makes the tests run many more cases instead of a few random cases.
+// If full is set, the tests run many cases instead of a few random cases.
 var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 
 // faulty is a disk of zeros on which one read goes wrong. bad is the number of the read that goes wrong, counted from
@@ -73,7 +73,8 @@ func TestEveryReadCounts(t *testing.T) {
 					continue // the first read only looks for XFS, and a later read covers the same bytes
 				}
 				d := &faulty{bad: bad, how: how}
-				// Two reads run at once, in any order. When hotmount learns of the bad read, two further reads may have begun.
+				// Two reads run at once, in any order. Before hotmount receives the result of the bad read, two further
+				// reads may begin.
 				const ahead = 2
 				if kind, err := look(d); kind == "blank" || d.reads <= bad || d.reads > bad+1+ahead {
 					t.Errorf("%d bytes, read %d of %d, %s: %q, %v, after %d reads", size, bad, sound.reads, way, kind, err, d.reads)

@@ -24,7 +24,7 @@ type format struct {
 	size int64
 
 	// The damages use the offsets super, magic and backup, in bytes. super is where the superblock begins, and magic is
-	// where its magic number begins. A damage that leaves only backups zeroes everything before the offset backup.
+	// where its magic number begins. The damage "only backups" zeroes everything before the offset backup.
 	super, magic, backup int64
 }
 

@@ -96,8 +96,8 @@ var trixie = map[string]disk.Kind{
 	"xfs, one bit of the superblock flipped": disk.Other,
 }
 
-// TestNothingIsBlank checks that hotmount takes no kind of image for blank. hotmount must recognise each kind, and
-// change no byte of the image.
+// TestNothingIsBlank checks that the plans full and sampled take no kind of image for blank. hotmount must recognise
+// each kind, and change no byte of the image.
 func TestNothingIsBlank(t *testing.T) {
 	kinds, tools := Kinds(), runners(t)
 	missed := make(chan string, len(kinds))

@@ -19,9 +19,9 @@ import (
 // because the container uses the kernel of this machine.
 type ContainerOptions struct {
 	Options
-	// Name is the container's host name, and is a part of the names of its cgroup and of its disk directory /srv/Name.
-	// Name consists of lower-case letters, digits and "-". No two containers of this machine may have the same name. By
-	// default, the container gets a name that no other container has.
+	// Name is the container's host name. The names of the container's cgroup and of its disk directory /srv/Name
+	// contain Name. Name consists of lower-case letters, digits and "-". No two containers of this machine may have the
+	// same name. By default, the container gets a name that no other container has.
 	Name string
 	// Root is the path of a root filesystem: a directory from [ContainerRoot] or a tarball from [NewContainerRoot]. By
 	// default, the container uses the root filesystem that [ContainerRoot] returns.

@@ -214,8 +214,8 @@ func hostDisk(t *testing.T, file string) (name string, number int) {
 	return fmt.Sprintf("loop%d", number), number
 }
 
-// node makes a device node in the container from the host, because the container itself is not allowed to make the
-// node.
+// node makes a device node in the container. A process of the host makes the node, because the container may not make
+// it.
 func node(t *testing.T, c *Container, name string, number int) {
 	t.Helper()
 	path := fmt.Sprintf("/proc/%d/root/dev/%s", c.init.cmd.Process.Pid, name)
@@ -264,7 +264,7 @@ func TestContainerUnits(t *testing.T) {
 	}
 }
 
-// TestContainerTwo checks that each of two running containers cannot use the disks of the other container.
+// TestContainerTwo checks that neither of two running containers can use the disks of the other container.
 func TestContainerTwo(t *testing.T) {
 	a, b := startContainer(t, ContainerOptions{}), startContainer(t, ContainerOptions{})
 	_, name := attach(t, a, Disk{File: xfsFile(t)})

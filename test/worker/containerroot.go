@@ -14,7 +14,7 @@ import (
 var containerHook string
 
 // containerPackages lists the Debian packages of a container. The list names recommended packages, too, because a
-// minimal Debian would not install the recommended packages by itself.
+// minimal Debian is built without recommended packages.
 var containerPackages = []string{
 	"systemd", "systemd-sysv", "udev", "dbus", "kmod", "xfsprogs", "e2fsprogs", "btrfs-progs", "dosfstools", "attr", "util-linux", "mount",
 	"fdisk", "lvm2", "mdadm", "gdisk", "parted", "iproute2", "procps", "psmisc", "lsof", "strace",

@@ -116,7 +116,7 @@ func (c *Container) Get(ctx context.Context, remote, local string) error {
 // Install installs a package in the running container.
 func (c *Container) Install(ctx context.Context, deb string) error { return installDeb(ctx, c, deb) }
 
-// BootID returns an identifier of the container's current boot, which is the identifier of its PID namespace. The
+// BootID returns the identifier of the container's PID namespace, because each boot has a new PID namespace. The
 // kernel's own boot ID belongs to the host. A bind mount over boot_id in /proc would not help, because a service with
 // ProtectProc= mounts its own /proc.
 func (c *Container) BootID(ctx context.Context) (string, error) {
@@ -131,7 +131,8 @@ func (c *Container) WaitBooted(ctx context.Context) (string, error) {
 	return strings.TrimSpace(out), err
 }
 
-// Serial returns what the container's first process wrote before it became systemd, because a container has no console.
+// Serial returns the output of the container's first process until this process became systemd. A container has no
+// console.
 func (c *Container) Serial() (string, error) {
 	b, err := os.ReadFile(c.bootLog())
 	if err != nil {

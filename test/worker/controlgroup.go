@@ -158,8 +158,9 @@ func endGroup(dir string) error {
 	return removeGroups(dir)
 }
 
-// killGroup kills all processes in a cgroup. Before Linux 5.14, which added cgroup.kill, killGroup does nothing.
-// Without cgroup.kill, the kernel has already killed the container's processes at the end of the container's PID 1.
+// killGroup kills all processes in a cgroup. Before Linux 5.14, which added cgroup.kill, killGroup does nothing. On
+// such an old kernel no process is left, because the kernel kills a container's processes when the container's PID 1
+// ends.
 func killGroup(dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot end what runs in the cgroup %s: %w", dir, err)

@@ -50,9 +50,9 @@ func written(t *testing.T, name string) string {
 
 const untilMounted = "for i in $(seq 300); do findmnt -no TARGET /dev/%s && exit; sleep 0.1; done; hotmount status; exit 1"
 
-// TestContainerDecoy attaches a blank file to a loop device of the host, although the class of a container selects the
-// file. hotmount in the container must format and mount the container's own disks. hotmount in the container must not
-// change the host's disk, even if udev announces the host's disk again.
+// TestContainerDecoy attaches a blank file to a loop device of the host. A container's class selects this file.
+// hotmount in the container must format and mount the container's own disks. hotmount in the container must not change
+// the host's disk, even if udev announces the host's disk again.
 func TestContainerDecoy(t *testing.T) {
 	dir, err := os.MkdirTemp("/run", "hotmount-decoy-") // hotmount's daemon can read /run, but has a private /tmp
 	if err != nil {

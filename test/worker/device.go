@@ -25,9 +25,9 @@ var basicDevices = []device{
 	{false, 5, 0}, {false, 5, 2}, {false, 136, -1},
 }
 
-// allowDevices denies the cgroup all devices except the given ones, as long as the cgroup exists. The device filter
-// also denies mknod(2) for the other devices. The device filter needs a mounted cgroup2, but the machine may use cgroup
-// v1 beside cgroup2.
+// allowDevices denies the cgroup all devices except the given devices. The denial lasts as long as the cgroup exists.
+// The device filter also denies mknod(2) for the other devices. The device filter needs a mounted cgroup2, but the
+// machine may use cgroup v1 beside cgroup2.
 func allowDevices(group string, all []device) error {
 	dir, err := os.Open(group)
 	if err != nil {

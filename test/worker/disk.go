@@ -27,10 +27,10 @@ const (
 
 // Disk is a disk to be attached.
 type Disk struct {
-	// ID is the name of the disk in this package and of its device in QEMU. ID consists of lower-case letters, digits
-	// and "-"; the default is disk0, disk1, …
+	// ID names the disk in this package, and the disk's device in QEMU. ID consists of lower-case letters, digits and
+	// "-"; the default is disk0, disk1, …
 	ID string
-	// File is the path of the image, which must exist. NewDisk makes one.
+	// File is the path of the image. The image must exist; NewDisk makes an image.
 	File string
 	// Format is raw (the default) or qcow2.
 	Format string

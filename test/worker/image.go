@@ -39,7 +39,7 @@ var essentialHook string
 var customizeHook string
 
 // imagePackages lists the Debian packages of a worker image. The list names recommended packages, too, because a
-// minimal Debian would not install the recommended packages by itself.
+// minimal Debian is built without recommended packages.
 var imagePackages = []string{
 	"systemd", "systemd-sysv", "udev", "dbus", "openssh-server",
 	"linux-image-cloud-amd64", "initramfs-tools", "kmod",

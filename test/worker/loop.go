@@ -111,8 +111,8 @@ func renewLoop(n int) error {
 }
 
 func removeLoop(control, n int) error {
-	// The kernel does not detach a file by itself if a program in the container has attached the file without
-	// LO_FLAGS_AUTOCLEAR.
+	// A program in the container may have attached a file without LO_FLAGS_AUTOCLEAR. The kernel does not detach such a
+	// file when the program ends.
 	if bound(n) {
 		f, err := openLoop(n, os.O_RDONLY)
 		if err != nil {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// process is a long-running child process. The kernel kills a process when its parent process ends, for whatever
-// reason.
+// process is a long-running child process. When the parent process ends for any reason, the kernel kills the child
+// process.
 type process struct {
 	name string
 	cmd  *exec.Cmd
@@ -78,7 +78,7 @@ func (p *process) end(grace time.Duration) {
 	}
 }
 
-// wait waits until the process has ended by itself, or until the context ends.
+// wait waits until the process ends. If the context ends first, wait returns an error.
 func (p *process) wait(ctx context.Context) error {
 	select {
 	case <-p.done:

@@ -96,8 +96,8 @@ func portName(i int) string { return ownPrefix + "port" + strconv.Itoa(i) }
 //
 // The emulator TCG of QEMU 7.2 has a fault. After the instruction TEST of a negative number, the instruction SETGE can
 // store 1 in memory, although a real processor stores 0. SETGE stores the wrong value only if the store causes a page
-// fault, because the memory page was never written before. Go uses TEST and SETGE to assign some comparisons to a bool.
-// In a Go program in a worker, a bool in a new page of the heap can therefore be wrong.
+// fault, as the first write to a memory page does. Go uses TEST and SETGE to assign some comparisons to a bool. In a Go
+// program in a worker, a bool in a new page of the heap can therefore be wrong.
 func (l launch) args() ([]string, error) {
 	kernel, err := kernelLine(l.image, l.kernelArgs)
 	if err != nil {

@@ -98,8 +98,8 @@ func (g *guest) sshArgs(socket string) []string {
 	}
 }
 
-// firstOutputWait is the time that a booting kernel may write nothing before it has started its first process. On a
-// busy machine, an emulated kernel once wrote nothing for five seconds.
+// firstOutputWait is the maximum time for which a booting kernel may write nothing, until the kernel starts its first
+// process. On a busy machine, an emulated kernel once wrote nothing for five seconds.
 const firstOutputWait = time.Minute
 
 // bootLimit is the maximum time until a booting worker answers. On a busy machine, an emulated worker once took a
@@ -154,8 +154,8 @@ func (g *guest) connectLocked(ctx context.Context, first string) (string, error)
 	}
 }
 
-// probe returns nil if the guest's ssh server sends its greeting. QEMU accepts connections long before the guest does,
-// and ssh would wait for the guest as for a slow server.
+// probe returns nil if the guest's ssh server sends its greeting. QEMU accepts connections long before the guest does.
+// Without probe, ssh would take the guest for a slow server and wait.
 func (g *guest) probe(ctx context.Context) error {
 	dialer := net.Dialer{Timeout: time.Second}
 	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(g.port)))
@@ -185,7 +185,7 @@ func (g *guest) startMaster(ctx context.Context, first string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot start ssh: %w", err)
 	}
-	// startMaster makes a pipe itself, because Wait would close a pipe of StdoutPipe too early.
+	// startMaster calls os.Pipe, because Wait would close a pipe from StdoutPipe too early.
 	out, in, err := os.Pipe()
 	if err != nil {
 		return "", fmt.Errorf("cannot start ssh: %w", err)
@@ -297,9 +297,9 @@ func (g *guest) exec(ctx context.Context, name, script string, stdin io.Reader, 
 	return fmt.Errorf("cannot run %.100q in the worker: %w: %s", name, err, stderr.String())
 }
 
-// connectionLost reports whether the ssh connection has ended. The exit code 255 of ssh does not show this, because a
-// script may also exit with 255. connectionLost waits up to a second, because ssh's master process can end a little
-// after the connection.
+// connectionLost reports whether the ssh connection has ended. The exit code 255 of ssh does not prove a lost
+// connection, because a script may also exit with 255. connectionLost waits up to a second, because ssh's master
+// process can end a little after the connection.
 func (g *guest) connectionLost(ctx context.Context, master *process) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

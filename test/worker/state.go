@@ -127,8 +127,8 @@ func makeState(ctx context.Context, dir, logDir string, img image, hw hardware, 
 	if base == nil {
 		err = makeOverlay(ctx, l.overlay, img.disk(), "raw")
 	} else {
-		// The new saved state gets its own disk and memory, because the cache may remove the state base before the new
-		// state.
+		// The new saved state gets its own disk and memory, because the cache may remove the state base and keep the
+		// new state.
 		_, err = command(ctx, nil, "cp", "--sparse=auto", "--reflink=auto", base.path("disk.qcow2"), l.overlay)
 		if err == nil {
 			_, err = command(ctx, nil, "cp", "--sparse=auto", "--reflink=auto", base.path("ram"), ram)
@@ -245,8 +245,8 @@ func makeOverlay(ctx context.Context, overlay, base, format string) error {
 	return err
 }
 
-// stateCapabilities makes a migration of QEMU omit the memory, which is in a file, and makes QEMU report the end by an
-// event.
+// stateCapabilities makes QEMU omit the memory from a migration, because the memory is in a file. With
+// stateCapabilities, QEMU also reports the end of a migration by an event.
 var stateCapabilities = map[string]any{"capabilities": []map[string]any{
 	{"capability": "x-ignore-shared", "state": true},
 	{"capability": "events", "state": true},

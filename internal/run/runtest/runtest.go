@@ -24,7 +24,7 @@ func Complain(stderr string, code int) Answer {
 	return func(run.Command) (run.Result, error) { return run.Result{Stderr: []byte(stderr), ExitCode: code}, nil }
 }
 
-// Fail returns the answer of a child that did not end by itself.
+// Fail returns an answer with the given error, such as the error for a killed child.
 func Fail(err error) Answer {
 	return func(c run.Command) (run.Result, error) {
 		return run.Result{}, fmt.Errorf("cannot run %s: %w", c, err)
