@@ -130,6 +130,9 @@ func (a *Agent) note(st *state, c *disk.Content) {
 	if !f.Udev.Initialized || i != nil && (!f.Standing.IntentBySlot || i.UUID == c.UUID) || f.System != "" || f.Slot == "" && f.Serial == "" && f.WorldWide() == "" {
 		return
 	}
+	if d.Reason == disk.ReasonContent && !f.Holds() {
+		return // nobody reads the disk again, so only the note holds the disk
+	}
 	want := disk.Sighting{Identity: f.Identity("")}
 	v := f.Standing.Volume
 	remembered := d.Mounted() || f.Standing.OnRecord && v != nil && !v.Left

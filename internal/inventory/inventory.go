@@ -36,8 +36,7 @@ type Host struct {
 	Measure func(path string, dev disk.Dev) (disk.Geometry, error)
 	// Partitions reports whether partitions count as well as whole disks. If Partitions is nil, only whole disks count.
 	Partitions func() bool
-	// Directories are the class directories (For).
-	Directories []string
+	Directories []string // the class directories (For)
 	// CameAfter reports whether the disk called name certainly appeared after the removal of the disk called gone. If
 	// CameAfter is nil, the order is unknown.
 	CameAfter func(name, gone string) bool
@@ -174,6 +173,7 @@ type common struct {
 	paths  mounts.Paths // made from tree
 	swaps  []string
 	claims []mounts.Claim
+	links  links
 	loops  []mounts.Loop
 	// loopUUIDs returns the UUID of the filesystem that udev found on each loop device, by kernel name.
 	loopUUIDs func() map[string]string
@@ -199,12 +199,12 @@ func (h Host) gather() (common, error) {
 	c.tree, errs[2] = h.Mounts()
 	c.paths, c.bound = mounts.ByPath(c.tree), mounts.Bound(c.tree)
 	c.swaps, errs[3] = mounts.Swaps(h.Root)
-	c.claims, errs[4] = h.claims()
+	c.claims, errs[4] = mounts.Claims(h.Root)
 	c.loops, errs[5] = mounts.Loops(h.Root, c.paths)
 	c.loopUUIDs = sync.OnceValue(func() map[string]string { return h.loopUUIDs(c.loops) })
 	c.drivers = csi.Drivers(h.Root, c.memory.Drivers...)
 	c.neighbours = len(c.drivers) > 0 || h.hasMonitor()
-	c.formatOff = h.formattingOff(forbidden)
+	c.links, c.formatOff = h.links(), h.formattingOff(forbidden)
 	return c, cmp.Or(errs[:]...)
 }
 
@@ -254,6 +254,7 @@ func (h Host) gatherOne(name string, c *common) (disk.Facts, error) {
 		}
 	}
 	f.Standing = c.memory.Standing(&f)
+	c.links.addLink(&f)
 	if !h.leadsTo(f.Standing.Link, f.Seq) {
 		f.Standing.Link = ""
 	}

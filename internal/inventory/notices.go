@@ -152,10 +152,10 @@ func (h Host) describeStrays(dir string) ([]string, error) {
 		switch {
 		case mounted[dir+"/"+name]:
 		case e.Type()&fs.ModeSymlink != 0 && h.given(dir, name):
-		case e.Type()&fs.ModeSymlink != 0:
-			all = append(all, fmt.Sprintf("%s is a symlink that hotmount did not make: if it leads to a disk, the provisioner offers the disk as a volume, and hotmount leaves the disk alone; otherwise the provisioner reports the symlink as an error", path))
+		case e.Type()&(fs.ModeSymlink|fs.ModeDevice) != 0:
+			all = append(all, fmt.Sprintf("%s is %s that hotmount did not make: the provisioner may make a volume of the disk to which it leads, so hotmount does not begin to use that disk", path, cmp.Or(kinds[e.Type()], "a device node")))
 		case !e.IsDir():
-			all = append(all, fmt.Sprintf("%s is %s that hotmount did not make: the provisioner reports it as an error", path, cmp.Or(kinds[e.Type()], "a device node")))
+			all = append(all, fmt.Sprintf("%s is %s that hotmount did not make: the provisioner reports it as an error", path, kinds[e.Type()]))
 		case !point(name):
 			all = append(all, fmt.Sprintf("%s is a directory that hotmount did not make, and nothing is mounted there: the provisioner reports the directory as an error", path))
 		case full[name] != "":
@@ -196,4 +196,4 @@ func firstEntry(path string) (string, error) {
 	return "", nil // the marker is valid, or has just been removed
 }
 
-var kinds = map[fs.FileMode]string{0: "a file", fs.ModeNamedPipe: "a FIFO", fs.ModeSocket: "a socket"}
+var kinds = map[fs.FileMode]string{0: "a file", fs.ModeSymlink: "a symlink", fs.ModeNamedPipe: "a FIFO", fs.ModeSocket: "a socket"}

@@ -3,11 +3,14 @@
 package inventory
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
 )
@@ -50,5 +53,57 @@ func TestChangedOfAnXFS(t *testing.T) {
 	f.Fault = "the kernel has shut the filesystem down"
 	if names, err := h.Changed([]disk.Facts{f}); err != nil || len(names) != 0 {
 		t.Errorf("shut down, and known: %v, %v", names, err)
+	}
+}
+
+// TestLinksInAClassDirectory checks that a link to a disk in a class directory claims the disk, because the provisioner
+// may make a volume of it. hotmount's own link claims nothing, and a volume on record cannot be claimed.
+func TestLinksInAClassDirectory(t *testing.T) {
+	s := &disk.Settings{Classes: []disk.Class{{Directory: "/mnt/missing"}, {Directory: "/mnt/disks"}}}
+	const own = "/mnt/disks/own"
+	claim := func(t *testing.T, h Host, s *disk.Settings) string { return scan(t, h.For(s))["vdb"].Claim }
+	for target, want := range map[string]string{
+		"/dev/vdb":                  own,
+		"../../dev/vdb":             own,
+		"/dev/disk/by-id/x":         own,
+		"":                          own, // a device node
+		"/dev/vdb1":                 "",
+		"/dev/vd*":                  "",
+		"/dev/vdz":                  "",
+		"/srv/vdb":                  "",
+		disk.LinkDirectory + "/own": "",
+	} {
+		t.Run(target, func(t *testing.T) {
+			h := node.with(tree{"mnt/disks/": "", "srv/": "", "dev/disk/by-id/": "", "dev/hotmount/": ""}).make(t)
+			for _, path := range []string{"/dev/vdb", "/srv/vdb", disk.LinkDirectory + "/own"} {
+				if err := errors.Join(os.RemoveAll(h.Root+path), unix.Mknod(h.Root+path, unix.S_IFBLK|0o600, int(unix.Mkdev(254, 16)))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := os.Symlink("../../vdb", h.Root+"/dev/disk/by-id/x")
+			if target == "" {
+				err = unix.Mknod(h.Root+own, unix.S_IFBLK|0o600, int(unix.Mkdev(254, 16)))
+			} else if err == nil {
+				err = os.Symlink(target, h.Root+own)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := claim(t, h, s); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+			if got := claim(t, h, &disk.Settings{}); got != "" {
+				t.Errorf("of no class: got %q", got)
+			}
+		})
+	}
+	f := disk.Facts{ID: disk.ID{Dev: disk.Dev{Major: 254, Minor: 16}}}
+	f.Standing.OnRecord = true
+	if (links{at: map[disk.Dev]string{f.Dev: own}}).addLink(&f); f.Claim != "" {
+		t.Errorf("a volume on record: %q", f.Claim)
+	}
+	h := node.with(tree{"mnt/disks": "-> disks"}).make(t)
+	if got := scan(t, h.For(s))["vdb"].Unseen; got != "/mnt/disks" {
+		t.Errorf("unreadable: %q", got)
 	}
 }

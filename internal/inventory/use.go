@@ -1,14 +1,18 @@
 package inventory
 
 import (
+	"cmp"
+	"errors"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
-	"hotmount/internal/mounts"
 )
 
 // boundAt returns the paths at which the disk's device node is bind-mounted (disk.Facts.Bound). The map bound comes
@@ -21,26 +25,54 @@ func boundAt(f *disk.Facts, bound map[string][]string) []string {
 	return at
 }
 
-// claims returns the claims of the system's configuration (mounts.Claims), and a claim for each symlink in a class
-// directory, except hotmount's own links. The provisioner makes a volume of a symlink that leads to a disk. claims
-// ignores an unreadable class directory, because hotmount cannot use that directory either.
-func (h Host) claims() ([]mounts.Claim, error) {
-	all, err := mounts.Claims(h.Root)
+// links are the entries of the class directories from which the provisioner may make a volume of a disk. at has the
+// path of the entry that leads to each device. unseen is a directory that cannot be read, or "".
+type links struct {
+	at     map[disk.Dev]string
+	unseen string
+}
+
+// links reads the class directories. A device node leads to its device, and so does a symlink to a path below /dev.
+// hotmount's own links do not count. links follows no symlink to another place, because a dead filesystem may be there.
+func (h Host) links() links {
+	l := links{at: map[disk.Dev]string{}}
 	for _, dir := range h.Directories {
-		entries, _ := os.ReadDir(filepath.Join("/", h.Root, dir))
+		entries, err := os.ReadDir(filepath.Join("/", h.Root, dir))
+		// A caller other than root can read less than the daemon.
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !(errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0) {
+			l.unseen = dir
+		}
 		for _, e := range entries {
-			if e.Type() != fs.ModeSymlink || h.given(dir, e.Name()) {
-				continue
-			}
-			if target, err := os.Readlink(filepath.Join("/", h.Root, dir, e.Name())); err == nil {
+			where := path.Join(dir, e.Name())
+			target := where
+			switch {
+			case e.Type() == fs.ModeSymlink:
+				target, _ = os.Readlink(filepath.Join("/", h.Root, where))
 				if !path.IsAbs(target) {
 					target = path.Join(dir, target)
 				}
-				all = append(all, mounts.Claim{Where: path.Join(dir, e.Name()), Spec: target})
+				if !strings.HasPrefix(target, "/dev/") || strings.HasPrefix(target, disk.LinkDirectory+"/") {
+					continue
+				}
+			case e.Type()&fs.ModeDevice == 0:
+				continue
+			}
+			var st unix.Stat_t
+			if unix.Stat(filepath.Join("/", h.Root, target), &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFBLK {
+				l.at[disk.Dev{Major: unix.Major(st.Rdev), Minor: unix.Minor(st.Rdev)}] = where
 			}
 		}
 	}
-	return all, err
+	return l
+}
+
+// addLink makes a link to the disk a claim. A volume on record is hotmount's, whatever links somebody makes to it.
+func (l links) addLink(f *disk.Facts) {
+	if f.Standing.OnRecord {
+		return
+	}
+	f.Claim = cmp.Or(f.Claim, l.at[f.Dev])
+	f.Unseen = cmp.Or(f.Unseen, l.unseen)
 }
 
 // monitors are paths whose existence shows that a virtual machine monitor may open disks: directories of libvirt and

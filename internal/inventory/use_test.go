@@ -1,14 +1,11 @@
 package inventory
 
 import (
-	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"hotmount/internal/disk"
 )
 
 // TestBoundAsADevice checks that a bind mount of the device node of a disk, or of its partition, counts as a use of the
@@ -33,32 +30,6 @@ func TestBoundAsADevice(t *testing.T) {
 		}
 		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s: %s", name, diff)
-		}
-	}
-}
-
-// TestLinksInAClassDirectory checks that a link to a disk in a class directory claims the disk, because the provisioner
-// makes a volume of the link. hotmount's own link claims nothing.
-func TestLinksInAClassDirectory(t *testing.T) {
-	s := &disk.Settings{Classes: []disk.Class{{Directory: "/mnt/missing"}, {Directory: "/mnt/disks"}}}
-	for target, want := range map[string]string{
-		"/dev/vdb":                    "/mnt/disks/own",
-		"/dev/vdb1":                   "/mnt/disks/own",
-		"../../dev/vdb":               "/mnt/disks/own",
-		"/dev/disk/by-id/virtio-DATA": "/mnt/disks/own",
-		"/dev/vdz":                    "",
-		"/srv/files":                  "",
-		disk.LinkDirectory + "/own":   "",
-	} {
-		h := node.with(tree{"mnt/disks/": ""}).make(t)
-		if err := os.Symlink(target, filepath.Join(h.Root, "mnt/disks/own")); err != nil {
-			t.Fatal(err)
-		}
-		if got := scan(t, h.For(s))["vdb"].Claim; got != want {
-			t.Errorf("%s: got %q, want %q", target, got, want)
-		}
-		if got := scan(t, h.For(&disk.Settings{}))["vdb"].Claim; got != "" {
-			t.Errorf("%s, of no class: got %q", target, got)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"slices"
-	"strings"
 
 	"hotmount/internal/disk"
 )
@@ -34,15 +33,15 @@ var giving = []rule{{
 }, {
 	reason: disk.ReasonContent, action: disk.Hold, situations: raw, lift: byAccept, givesUp: true, kind: HoldData,
 	when: func(in input) bool {
-		return in.f.Standing.Given == nil && (in.f.Holds() || foundData(in.c)) && !in.f.Standing.Lifted(disk.ReasonContent, knownUUID(in.f))
+		return in.f.Standing.Given == nil && (in.f.Holds() || in.f.Standing.Noted != nil) && !in.f.Standing.Lifted(disk.ReasonContent, knownUUID(in.f))
 	},
 	names:     func(in input) (string, string) { return knownUUID(in.f), "" },
 	condition: "nothing is known on the disk, or the disk was already given out as a block volume", means: "the disk holds data, and the user of a block volume would overwrite it",
 	found: func(w *wording) string {
-		if !w.f.Holds() {
-			return textIf(foundData(w.c), visible(strings.Join(w.c.Evidence, "; ")))
+		if w.f.Holds() {
+			return held(w.f)
 		}
-		return held(w.f)
+		return sighted(w.f.Standing.Noted) // for example what a proof found for another class
 	},
 	remedy: func(w *wording) string { return "if nothing on the disk is needed: hotmount accept " + w.f.Name },
 }, {
@@ -55,9 +54,6 @@ var giving = []rule{{
 	found:  func(w *wording) string { return sighted(w.f.Standing.FormerSerial) },
 	remedy: giveUp,
 }}
-
-// foundData reports whether udev found data on the disk, or an earlier proof by hotmount did.
-func foundData(c *disk.Content) bool { return c.Kind != disk.Blank && c.Kind != disk.Unread }
 
 // unfinished contains the rules for unfinished formats and for partitions.
 var unfinished = []rule{{

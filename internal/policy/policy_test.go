@@ -912,9 +912,11 @@ func TestDecide(t *testing.T) {
 		{"block, a serial seen twice", func(f *disk.Facts) { f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 13}}} }, proven(disk.Unread), block, disk.Refuse, disk.ReasonSerialTwice},
 		{"block, released", func(f *disk.Facts) { f.Standing.Unmounted = disk.ReasonReleased }, proven(disk.Unread), block, disk.Hold, disk.ReasonReleased},
 		{"block, a filesystem", func(f *disk.Facts) { f.Udev.FSType, f.Udev.FSUsage = "xfs", "filesystem" }, xfs(), block, disk.Hold, disk.ReasonContent},
-		{"block, read as data for another class", nil, proven(disk.Unknown), block, disk.Hold, disk.ReasonContent},
-		{"block, read as data for another class, accepted", func(f *disk.Facts) { f.Standing.Accepted = word(disk.ReasonContent, "") }, proven(disk.Unknown), block, disk.Link, disk.ReasonBlock},
-		{"block, given out before, read as data", func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Unknown), block, disk.Link, disk.ReasonBlock},
+		{"block, read as data for another class", func(f *disk.Facts) { f.Standing.Noted = &lay }, proven(disk.Unread), block, disk.Hold, disk.ReasonContent},
+		{"block, read as data for another class, accepted", func(f *disk.Facts) {
+			f.Standing.Noted, f.Standing.Accepted = &lay, word(disk.ReasonContent, "")
+		}, proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
+		{"block, given out before, read as data", func(f *disk.Facts) { f.Standing.Noted, f.Standing.Given = &lay, &given }, proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
 		{"block, partitions", func(f *disk.Facts) { f.Partitions = []string{"vdb1"} }, proven(disk.Other), block, disk.Hold, disk.ReasonContent},
 		{"block, a filesystem, accepted", func(f *disk.Facts) {
 			f.Udev.FSType, f.Udev.FSUUID, f.Standing.Accepted = "xfs", strings.ToUpper(uuid), word(disk.ReasonContent, uuid)
@@ -1617,10 +1619,9 @@ var conditions = []condition{
 		block(s)
 		f.Udev.FSType = "xfs"
 	}},
-	{name: "a class in block mode, data that another class has read", reason: disk.ReasonContent, put: func(_ *disk.Facts, c *disk.Content, s *disk.Settings) {
+	{name: "a class in block mode, data that another class has read", reason: disk.ReasonContent, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) {
 		block(s)
-		*c = *proven(disk.Unknown)
-		c.Evidence = []string{"bytes that are not zero at byte 4096"}
+		f.Standing.Noted = &disk.Sighting{Type: "something unknown", Mounted: lay.Mounted}
 	}},
 	{name: "writes are not counted", reason: disk.ReasonUncounted, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Uncounted = true }},
 	{name: "udev knows a type", reason: disk.ReasonDisagree, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.FSType = "xfs" }},

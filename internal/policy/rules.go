@@ -340,10 +340,10 @@ var readiness = []rule{{
 }, {
 	reason: disk.ReasonUnseen, action: disk.Hold, situations: free, names: theContent, lift: byAccept, kind: HoldUser,
 	when:      func(in input) bool { return in.f.Unseen != "" && !isVolume(in) && !in.isAccepted(disk.ReasonUnseen) },
-	condition: "hotmount can read every file that may claim the disk", means: "a unit file or libvirt domain that hotmount cannot read may claim the disk",
+	condition: "hotmount can read every file that may claim the disk", means: "a unit file, libvirt domain or class directory that hotmount cannot read may claim the disk",
 	found: func(w *wording) string { return visible(w.f.Unseen) },
 	remedy: func(w *wording) string {
-		return say("look at the file: cat %s; if it does not name this disk: hotmount accept %s", visible(w.f.Unseen), w.f.Name)
+		return say("if nothing in %s names this disk: hotmount accept %s", visible(w.f.Unseen), w.f.Name)
 	},
 }, {
 	reason: disk.ReasonCSI, action: disk.Hold, situations: free, names: theContent, lift: byAccept, kind: HoldUser,

@@ -78,7 +78,7 @@ func firstMount(f *disk.Facts) string {
 
 func claimedRemedy(w *wording) string {
 	if slices.ContainsFunc(w.s.Classes, func(c disk.Class) bool { return c.Directory == path.Dir(w.f.Claim) }) {
-		return say("if no volume of the provisioner uses the link: rm %s; hotmount rescan", visible(w.f.Claim))
+		return "if no volume of the provisioner needs the link, remove it, then: hotmount rescan"
 	}
 	if !strings.HasPrefix(w.f.Claim, "/run/systemd/generator") {
 		return ""

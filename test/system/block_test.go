@@ -260,6 +260,9 @@ func TestBlockVolumes(t *testing.T) {
 	read, readID := m.attach(w, worker.Disk{File: unknown, Serial: "RAW-4"})
 	m.waitForLog("/dev/" + read + " .*refuse: ")
 	m.run("mv /root/config.yaml /etc/hotmount; systemctl reload hotmount")
+	m.remedy(read, "content-to-be-given-out")
+	// A write ends the validity of what hotmount has read, and nobody reads the disk of a class in block mode again.
+	m.run("dd if=/dev/zero of=/dev/" + read + " bs=512 count=1 oflag=direct status=none; udevadm settle; hotmount plan | grep '^" + read + " .* hold '")
 	m.lift(read, "content-to-be-given-out")
 	given("RAW-4", read)
 	m.detach(w, readID)

@@ -29,7 +29,7 @@ func TestUsedByAnother(t *testing.T) {
 		{"mount", "mkdir -p /srv/used; mount /dev/%s /srv/used", "the disk is mounted elsewhere: /srv/used", "umount /srv/used", "mounted at /srv/used"},
 		{"bind", "touch /run/volume; mount --bind /dev/%s /run/volume", "the disk's device file is bind-mounted.*: /run/volume", "umount /run/volume", "bound as a device at /run/volume"},
 		{"domain", "mkdir -p /etc/libvirt/qemu; echo \"<domain><devices><disk><source dev='/dev/%s'/></disk></devices></domain>\" >/etc/libvirt/qemu/guest.xml", "the system's configuration or a link in a class directory claims the disk: /etc/libvirt/qemu/guest.xml:1", "rm -r /etc/libvirt; hotmount rescan", "claimed by /etc/libvirt/qemu/guest.xml:1"},
-		{"link", "ln -s /dev/%s /mnt/disks/own", "the system's configuration or a link in a class directory claims the disk: /mnt/disks/own; if no volume of the provisioner uses the link: rm /mnt/disks/own; hotmount rescan", "rm /mnt/disks/own; hotmount rescan", "claimed by /mnt/disks/own"},
+		{"link", "ln -s /dev/%s /mnt/disks/own", "the system's configuration or a link in a class directory claims the disk: /mnt/disks/own; if no volume of the provisioner needs the link, remove it, then: hotmount rescan", "rm /mnt/disks/own; hotmount rescan", "claimed by /mnt/disks/own"},
 	} {
 		m.run("systemctl stop hotmount")
 		name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
