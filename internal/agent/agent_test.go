@@ -2957,6 +2957,31 @@ func TestNotesWhatChanges(t *testing.T) {
 	})
 }
 
+// TestNotesInBlockMode checks that the record of a disk's content stays after a class in block mode selects the disk.
+// Nobody reads such a disk again, so only the record keeps hotmount from giving the disk out.
+func TestNotesInBlockMode(t *testing.T) {
+	vdb := blankDisk("vdb", 2)
+	vdb.Serial, vdb.Standing.Noted = "S1", &disk.Sighting{Identity: vdb.Identity(""), Type: "something unknown"}
+	m := newMachine(vdb)
+	with(t, m, func(t *testing.T, a *Agent) {
+		s := testSettings()
+		s.Classes[0].Mode = disk.ModeBlock
+		if err := a.Reload(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			time.Sleep(time.Hour)
+			a.Look("vdb")
+			settle()
+		}
+		m.change(func() {
+			if log := strings.Join(m.log, "\n"); m.notes != nil || !strings.Contains(log, "vdb: hold (content-to-be-given-out)") || strings.Contains(log, "link") {
+				t.Errorf("notes %+v, log:\n%s", m.notes, log)
+			}
+		})
+	})
+}
+
 // TestTheBrakeHoldsOnWhenTheTimeIsOver checks that a disk that is held because of the format limit stays held after
 // FormatPeriod, until the disk is accepted.
 func TestTheBrakeHoldsOnWhenTheTimeIsOver(t *testing.T) {
