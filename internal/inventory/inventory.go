@@ -35,7 +35,7 @@ type Host struct {
 	// Measure is called. Host calls Measure only if Shared is set, and only once for each mount. Measure may be nil.
 	Measure func(path string, dev disk.Dev) (disk.Geometry, error)
 	// Partitions reports whether partitions count as well as whole disks. If Partitions is nil, only whole disks count.
-	Partitions func() bool
+	Partitions  func() bool
 	Directories []string // the class directories (For)
 	// CameAfter reports whether the disk called name certainly appeared after the removal of the disk called gone. If
 	// CameAfter is nil, the order is unknown.
