@@ -52,6 +52,16 @@ func TestUsedByAnother(t *testing.T) {
 		m.run("hotmount accept " + name)
 		where := "/mnt/disks/" + m.mounted(name)
 
+		if use.name == "link" {
+			// A link does not claim a volume on record.
+			m.run("ln -s /dev/" + name + " /mnt/disks/own; systemctl restart hotmount; findmnt " + where + "; hotmount status | grep -E '^" + name + " .* mounted '")
+			if err := w.(interface{ Reboot(context.Context) error }).Reboot(ctx(t)); err != nil {
+				t.Fatal(err)
+			}
+			m.wait("the volume after a reboot", "findmnt "+where)
+			m.run(use.end)
+			continue
+		}
 		// After the accept the disk is a volume of this node, and the same use begins again.
 		m.run("systemctl stop hotmount; umount " + where + "; " + fmt.Sprintf(use.begin, name) + "; systemctl start hotmount")
 		const inUse = " .*refuse: the disk is a volume of this node, and is not mounted while somebody else uses it: "
