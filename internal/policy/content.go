@@ -2,6 +2,7 @@ package policy
 
 import (
 	"slices"
+	"strings"
 
 	"hotmount/internal/disk"
 )
@@ -33,7 +34,7 @@ var giving = []rule{{
 }, {
 	reason: disk.ReasonContent, action: disk.Hold, situations: raw, lift: byAccept, givesUp: true, kind: HoldData,
 	when: func(in input) bool {
-		return in.f.Standing.Given == nil && (in.f.Holds() || in.f.Standing.Noted != nil) && !in.f.Standing.Lifted(disk.ReasonContent, knownUUID(in.f))
+		return in.f.Standing.Given == nil && (in.f.Holds() || in.f.Standing.Noted != nil || readData(in.f)) && !in.f.Standing.Lifted(disk.ReasonContent, knownUUID(in.f))
 	},
 	names:     func(in input) (string, string) { return knownUUID(in.f), "" },
 	condition: "nothing is known on the disk, or the disk was already given out as a block volume", means: "the disk holds data, and the user of a block volume would overwrite it",
@@ -41,7 +42,10 @@ var giving = []rule{{
 		if w.f.Holds() {
 			return held(w.f)
 		}
-		return sighted(w.f.Standing.Noted) // for example what a proof found for another class
+		if readData(w.f) {
+			return visible(strings.Join(w.f.Standing.Verdict.Content.Evidence, "; "))
+		}
+		return sighted(w.f.Standing.Noted)
 	},
 	remedy: func(w *wording) string { return "if nothing on the disk is needed: hotmount accept " + w.f.Name },
 }, {
@@ -54,6 +58,13 @@ var giving = []rule{{
 	found:  func(w *wording) string { return sighted(w.f.Standing.FormerSerial) },
 	remedy: giveUp,
 }}
+
+// readData reports whether hotmount has read the disk for another class and found data, and the disk is unchanged since.
+// A little later, the records have the content, too (Standing.Noted), which then outlasts a change of the disk.
+func readData(f *disk.Facts) bool {
+	v := f.Standing.Verdict
+	return v.Valid(f) && v.Content.Kind != "" && v.Content.Kind != disk.Blank
+}
 
 // unfinished contains the rules for unfinished formats and for partitions.
 var unfinished = []rule{{

@@ -52,6 +52,13 @@ func blankDisk() *disk.Facts {
 
 func proven(k disk.Kind) *disk.Content { return &disk.Content{Kind: k, Proven: true} }
 
+// readAs sets the result of a proof that is still valid.
+func readAs(k disk.Kind) func(f *disk.Facts) {
+	return func(f *disk.Facts) {
+		f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Writes: f.Writes, Content: disk.Content{Kind: k, Evidence: []string{"byte 4096"}}}
+	}
+}
+
 func xfs() *disk.Content { return &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid} }
 
 func mountedAt(path string) disk.MountPoint {
@@ -912,6 +919,10 @@ func TestDecide(t *testing.T) {
 		{"block, a serial seen twice", func(f *disk.Facts) { f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 13}}} }, proven(disk.Unread), block, disk.Refuse, disk.ReasonSerialTwice},
 		{"block, released", func(f *disk.Facts) { f.Standing.Unmounted = disk.ReasonReleased }, proven(disk.Unread), block, disk.Hold, disk.ReasonReleased},
 		{"block, a filesystem", func(f *disk.Facts) { f.Udev.FSType, f.Udev.FSUsage = "xfs", "filesystem" }, xfs(), block, disk.Hold, disk.ReasonContent},
+		{"block, read as data a moment ago", readAs(disk.Unknown), proven(disk.Unknown), block, disk.Hold, disk.ReasonContent},
+		{"block, read as blank", readAs(disk.Blank), proven(disk.Blank), block, disk.Link, disk.ReasonBlock},
+		{"block, not read to the end", readAs(""), proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
+		{"block, read as data, and changed since", func(f *disk.Facts) { readAs(disk.Unknown)(f); f.Writes++ }, proven(disk.Unread), block, disk.Link, disk.ReasonBlock},
 		{"block, read as data for another class", func(f *disk.Facts) { f.Standing.Noted = &lay }, proven(disk.Unread), block, disk.Hold, disk.ReasonContent},
 		{"block, read as data for another class, accepted", func(f *disk.Facts) {
 			f.Standing.Noted, f.Standing.Accepted = &lay, word(disk.ReasonContent, "")
