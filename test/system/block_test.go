@@ -258,7 +258,7 @@ func TestBlockVolumes(t *testing.T) {
 	unknown := blank(t, 320<<20)
 	writeRandom(t, unknown, 100<<20, 512)
 	read, readID := m.attach(w, worker.Disk{File: unknown, Serial: "RAW-4"})
-	m.waitForLog("/dev/" + read + " .*refuse: ")
+	m.waitForLog("serial RAW-4, .*refuse: ")
 	m.run("mv /root/config.yaml /etc/hotmount; systemctl reload hotmount")
 	m.remedy(read, "content-to-be-given-out")
 	// A write ends the validity of what hotmount has read, and nobody reads the disk of a class in block mode again.
