@@ -524,7 +524,7 @@ func TestExchangedBeforeItsMount(t *testing.T) {
 	m.run("touch /run/go")
 	m.waitForLog("which has the disk's name now, was mounted instead, and is unmounted again")
 	m.wait("the mount point to go", "[ ! -e /mnt/disks/"+uuid+" ]")
-	if got := m.run("findmnt -rno TARGET /dev/" + name + " || true; cat /var/lib/hotmount/filesystems.json"); strings.Contains(got, "/mnt/disks/") || strings.Contains(got, uuid) {
+	if got := m.run("findmnt -rno TARGET /dev/" + name + " || [ $? = 1 ]; cat /var/lib/hotmount/filesystems.json"); strings.Contains(got, "/mnt/disks/") || strings.Contains(got, uuid) {
 		t.Errorf("left behind: %s", got)
 	}
 	settled(uuid, next, late, third)
