@@ -134,6 +134,8 @@ type Intent struct {
 	Doubt string `json:"doubt,omitempty"`
 	// Ext4 are the parameters of mkfs.ext4, or nil for XFS.
 	Ext4 *MkfsExt4 `json:"ext4,omitempty"`
+	// Attached reports that the disk on which the format began is still attached. Attached is not recorded.
+	Attached bool `json:"-"`
 }
 
 // Type returns the type of the filesystem.

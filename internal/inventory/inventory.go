@@ -195,7 +195,7 @@ func (h Host) gather() (common, error) {
 	)
 	boot, errs[0] = h.Boot()
 	forbidden, errs[1] = h.sysfs().KernelFormatOff()
-	c.memory = h.Store.Load(boot, h.Shared.expectations())
+	c.memory = h.load(boot)
 	c.tree, errs[2] = h.Mounts()
 	c.paths, c.bound = mounts.ByPath(c.tree), mounts.Bound(c.tree)
 	c.swaps, errs[3] = mounts.Swaps(h.Root)

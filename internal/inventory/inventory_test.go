@@ -773,3 +773,33 @@ func TestSharedLooks(t *testing.T) {
 		t.Errorf("a look after a change: %+v, %v", f.Mounts, err)
 	}
 }
+
+// TestFormatOfAnAttachedDisk checks two loop devices that look alike. A format that began on one loop device does not
+// belong to the other loop device, unless the first loop device is no longer attached.
+func TestFormatOfAnAttachedDisk(t *testing.T) {
+	h, names := many(t, 2)
+	intent := disk.Intent{UUID: "eeeeeeee-0000-4000-8000-00000000000e", Identity: disk.Identity{Boot: boot, Seq: 1000, Size: 10485760 * 512}}
+	if err := h.Store.Begin(intent); err != nil {
+		t.Fatal(err)
+	}
+	check := func(name string, want bool) {
+		t.Helper()
+		f, err := h.Look(name)
+		if err != nil || (f.Standing.Intent != nil) != want {
+			t.Errorf("the format on %s: %+v, %v", name, f.Standing.Intent, err)
+		}
+	}
+	check(names[0], true)
+	check(names[1], true)
+	link := filepath.Join(h.Root, "dev/disk/by-diskseq/1000")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink("../../loop0", link)); err != nil {
+		t.Fatal(err)
+	}
+	check(names[0], true)
+	check(names[1], false)
+	intent.Identity.Boot = "an earlier boot"
+	if err := h.Store.Begin(intent); err != nil {
+		t.Fatal(err)
+	}
+	check(names[1], true)
+}

@@ -3,11 +3,14 @@ package inventory
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"hotmount/internal/disk"
+	"hotmount/internal/store"
 )
 
 // Stale returns the mounts whose disk is gone, in the directories of all present and earlier classes
@@ -46,6 +49,17 @@ func (h Host) Stale(s *disk.Settings) ([]disk.Facts, error) {
 // mounted, the kernel gives the number of its device to no other device. An attached device with the number of a
 // mounted filesystem's device is therefore the filesystem's own disk.
 func (h Host) Attached(dev disk.Dev) (seq uint64, err error) { return h.sysfs().Attached(dev) }
+
+// load reads the records, and finds out which unfinished formats began on a disk that is still attached.
+func (h Host) load(boot string) store.Memory {
+	m := h.Store.Load(boot, h.Shared.expectations())
+	for i := range m.Intents {
+		n := &m.Intents[i]
+		_, err := os.Lstat(filepath.Join("/", h.Root, disk.ID{Seq: n.Identity.Seq}.BySeq()))
+		n.Attached = err == nil && n.Identity.Boot == boot
+	}
+	return m
+}
 
 // fillRecorded fills in the facts on record about the disk of the filesystem with that UUID.
 func (h Host) fillRecorded(f *disk.Facts, uuid string) error {

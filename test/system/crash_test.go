@@ -281,6 +281,18 @@ func TestAgentKilled(t *testing.T) {
 	t.Logf("%d times", len(turns))
 }
 
+// TestFormatBesideALoopDevice checks that hotmount mounts a loop device with data while another loop device of the same
+// size is formatted. A loop device has no serial and no slot, so the two loop devices look alike.
+func TestFormatBesideALoopDevice(t *testing.T) {
+	m, w := obedientNode(t)
+	victims := m.victims(w, 0, "s0")
+	m.stopped(victims[0])
+	name, _ := m.attach(w, worker.Disk{File: made(t, crashSize)})
+	m.mounted(name)
+	m.run("pkill -CONT -f 'mkfs.xfs .*/dev/" + victims[0].name + "$'")
+	t.Log(m.checkFormat(victims[0], 1))
+}
+
 // TestMkfsKilled kills mkfs.xfs before each of its writes, after its last write, and again during its next run.
 // TestMkfsKilled checks that the result is one mounted XFS with the intended UUID (issue 3, Shown).
 func TestMkfsKilled(t *testing.T) {

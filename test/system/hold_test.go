@@ -841,7 +841,7 @@ func TestOneWishOneCommand(t *testing.T) {
 	m.run("ln -s /root/srv.mount /etc/systemd/system/srv.mount; hotmount rescan")
 	// The token does not lift a hold for a possible owner of the disk; such a hold needs a separate accept.
 	for _, command := range []string{"hotmount format " + name + " --confirm " + token, "hotmount format " + name} {
-		if out := m.fails(command); !strings.Contains(out, "/etc/systemd/system/srv.mount; if it does not name this disk: hotmount accept "+name+" claims-unseen") {
+		if out := m.fails(command); !strings.Contains(out, "if nothing in /etc/systemd/system/srv.mount names this disk: hotmount accept "+name+" claims-unseen") {
 			t.Error(out)
 		}
 	}

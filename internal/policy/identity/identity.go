@@ -159,6 +159,8 @@ func (r *Records) intent(id disk.Identity, uuid string) (of *disk.Intent, doubt,
 			return 4
 		case n.UUID == uuid:
 			return 3
+		case n.Attached: // all loop devices of one size look alike, because a loop device has no serial and no slot
+			return 0
 		// If several formats began in one slot, the last one counts. A later format in the same slot usually marks the
 		// earlier record as left (displaced in package store).
 		case was.Like(id) && !n.Left && !n.Over && n.Doubt == "":
