@@ -114,11 +114,12 @@ test-vm: deps deb deb-next deb-previous ## the system tests; RUN=Name for some t
 	@HOTMOUNT_TEST_WORKER=$(WORKER) go test -p 1 -tags $(TAGS) -timeout 60m -count 1 $(if $(RUN),-run '$(RUN)',-skip '$(SKIP)') -v ./test/... 2>&1 | tee build/test-vm.log | grep --line-buffered -vE '^=== (PAUSE|CONT|NAME)'
 test-long: deps test-same ## more system tests, for faults of which make test covers one example (45 minutes)
 	@test/long $(COMMIT) $(UNTIL)
-# make test-full does not repeat a test that has passed for the same sources, according to a report.
+# make test-full does not repeat a test that has passed for the same sources, according to a report. Documents and lines
+# of Go with only a comment do not count as sources.
 SOURCES := cmd internal packaging systemd udev test go.mod go.sum Makefile
 test-full: deps deb deb-next deb-previous ## all tests, for hours; can be stopped and continued; ONLY=regexp for a part
 	@[[ -z $$(git status --porcelain -- . ":!test/reports") ]] || { echo "the report names a commit: commit what is changed first" >&2; exit 1; }
-	@tree=$$(git ls-tree -r HEAD -- $(SOURCES) | grep -vE '	(test/reports|packaging/man|packaging/doc)/' | sha256sum | cut -c 1-16); \
+	@tree=$$({ git ls-tree -r HEAD -- $(SOURCES) | grep -vE '	(test/reports|packaging/man|packaging/doc)/|\.go$$'; git grep -vE '^\s*//(\s|$$)' HEAD -- '*.go'; } | sha256sum | cut -c 1-16); \
 	go run ./test/full -commit $(COMMIT) -tree $$tree -dir build/full -only '$(ONLY)'
 
 # ONLY names figures. ROUNDS is the largest number of turns for each method. BASE is another package to compare with. ROOT

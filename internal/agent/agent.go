@@ -13,8 +13,8 @@
 //	looking      another disk has the name                      as if gone, and then found
 //	looking      the look failed                                backing off
 //	looking      nothing is to be done                          idle
-//	looking      the mount ended for an unknown reason          waiting (to ask PID 1)
-//	looking      a refusal needs to know who has the disk open  waiting (to ask)
+//	looking      the mount ended for an unknown reason          waiting (to ask PID 1 why)
+//	looking      a refusal needs to know who has the disk open  waiting (to find out)
 //	looking      an action is to be done                        waiting (for its turn)
 //	looking      a disk left, and this disk may be its copy     looking
 //	looking      another disk has the mount point               idle

@@ -26,7 +26,7 @@ var giving = []rule{{
 }, {
 	reason: disk.ReasonOtherClass, action: disk.Hold, situations: raw, lift: byAccept, kind: HoldData,
 	when:      func(in input) bool { return formerClass(in.f.Standing.Given.Place(), in.s, in.class) != nil },
-	condition: "the disk is not a volume of another class", means: "the disk was a volume of another class, and this class would show the disk's data at another path",
+	condition: "the disk is not a volume of another class", means: "the disk was a volume of another class, and its present class would show the disk's data at another path",
 	why: otherClassWhy,
 	remedy: func(w *wording) string {
 		return say("if nobody needs the old volume: hotmount accept %s; otherwise correct the selectors of the classes (hotmount explain %[1]s)", w.f.Name)
@@ -37,7 +37,7 @@ var giving = []rule{{
 		return in.f.Standing.Given == nil && (in.f.Holds() || in.f.Standing.Noted != nil || readData(in.f)) && !in.f.Standing.Lifted(disk.ReasonContent, knownUUID(in.f))
 	},
 	names:     func(in input) (string, string) { return knownUUID(in.f), "" },
-	condition: "nothing is known on the disk, or the disk was already given out as a block volume", means: "the disk holds data, and the user of a block volume would overwrite it",
+	condition: "nothing is known on the disk, or the disk was already given out as a block volume", means: "the disk holds data, and a pod that uses the disk as a block volume would overwrite this data",
 	found: func(w *wording) string {
 		if w.f.Holds() {
 			return held(w.f)
@@ -172,7 +172,7 @@ var mountable = []rule{{
 	reason: disk.ReasonTwin, action: disk.Refuse, situations: filesystem, names: theFilesystem, lift: byAccept | byToken, peers: withUUID,
 	recorded: func(f *disk.Facts) bool { return f.Standing.Twin },
 	when:     func(in input) bool { return isTwin(in.f) },
-	means:    "another disk has or had the same filesystem UUID, so the volume of that UUID would show this disk's data",
+	means:    "another disk has or had the same filesystem UUID, so this disk's data would appear in the volume of the other disk",
 	why:      twinWhy,
 	remedy:   twinRemedy,
 }, {
@@ -187,7 +187,7 @@ var mountable = []rule{{
 	when: func(in input) bool {
 		return in.class.Adopt == disk.AdoptKnown && !onRecord(in) && !in.f.Standing.Made && !in.accepted(disk.ReasonNotAdopted)
 	},
-	means: "this node neither made nor mounted the disk's filesystem before, and its class mounts only known filesystems (adopt: known)",
+	means: "this node neither made nor mounted the disk's filesystem before, and the disk's class mounts only known filesystems (adopt: known)",
 	why: func(w *wording) string {
 		return say("the disk holds %s %s, which this node neither made nor mounted before, and class %s mounts only known filesystems (adopt: known)", visible(w.d.Type), w.d.UUID, visible(w.d.Class))
 	},

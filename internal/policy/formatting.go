@@ -57,7 +57,7 @@ var formattable = []rule{{
 }, {
 	reason: disk.ReasonDisagree, action: disk.Refuse, situations: blank, lift: withToken,
 	when:      func(in input) bool { return disagrees(in.f.Udev, in.c) },
-	condition: "udev reports nothing on the disk", means: "the disk was read as blank, but udev reports a signature on it",
+	condition: "udev reports nothing on the disk", means: "hotmount found the disk blank, but udev reports a signature on the disk",
 	found: udevKnows,
 	remedy: func(w *wording) string {
 		return "to make udev read the disk again: udevadm trigger -s block -y " + w.f.Name
@@ -97,7 +97,7 @@ var formattable = []rule{{
 	when: func(in input) bool {
 		return in.f.Standing.Arrived != nil && in.f.Standing.Given == nil && !in.s.FormatPresent && !in.f.Standing.Lifted(disk.ReasonNewMachine, "")
 	},
-	condition: "the disk was attached after hotmount first started with this machine-id", means: "no known content was found on the disk, and it was attached when hotmount first started under another machine-id",
+	condition: "the disk was attached after hotmount first started with this machine-id", means: "no known content was found on the disk, and the disk was attached when hotmount first started under another machine-id",
 	found: func(w *wording) string { return possiblySameDisk(w.f.Standing.Arrived) },
 	remedy: func(w *wording) string {
 		return say("to let hotmount use the disk: hotmount accept %s; for all such disks, if this is the same worker as before: hotmount state keep", w.f.Name)
@@ -147,7 +147,7 @@ var formattable = []rule{{
 	found: func(w *wording) string {
 		return say("at most %d within %s, now %d", w.s.FormatLimit, w.s.FormatPeriod, recent(w.f, w.s))
 	},
-	means: "the limit of formatted disks was reached (format_limit)",
+	means: "the limit of formats was reached (format_limit)",
 	remedy: func(w *wording) string {
 		return say("to see which disks: hotmount history; to have this disk formatted: hotmount accept %s", w.f.Name)
 	},

@@ -33,7 +33,7 @@ func TestAFilesystemVanishes(t *testing.T) {
 	}
 	zeros := digest(t, image)
 	m.run("hotmount accept " + name)
-	m.waitForLog("/dev/" + name + " .*refuse: the disk was read as blank, but udev reports a signature on it.*; to make udev read the disk again: udevadm trigger -s block -y " + name)
+	m.waitForLog("/dev/" + name + " .*refuse: hotmount found the disk blank, but udev reports a signature on the disk.*; to make udev read the disk again: udevadm trigger -s block -y " + name)
 	m.run("udevadm trigger -s block -y " + name)
 	m.waitForLog("/dev/" + name + " .*hold: the disk looks blank, but held data after it was attached: xfs " + uuid + " .*hotmount accept " + name)
 	if digest(t, image) != zeros {
@@ -197,7 +197,7 @@ func TestBrake(t *testing.T) {
 	m.run("systemctl start hotmount")
 	both := "systemctl show -p StatusText --value hotmount | grep -q '^1 mounted, 2 held, 0 refused, 0 failing'"
 	m.wait("a mount and two holds", both)
-	m.waitForLog("hold: the limit of formatted disks was reached .format_limit.: at most 1 within 24h0m0s.*hotmount accept")
+	m.waitForLog("hold: the limit of formats was reached .format_limit.: at most 1 within 24h0m0s.*hotmount accept")
 	held := strings.Fields(m.run("hotmount plan | awk '/ hold / {print $1}'"))
 	if len(held) != 2 {
 		t.Fatalf("the plan holds %q", held)

@@ -24,7 +24,7 @@ func (m machine) holds(name, why string) {
 }
 
 const (
-	newID   = "it was attached when hotmount first started under another machine-id"
+	newID   = "the disk was attached when hotmount first started under another machine-id"
 	present = "the disk was attached before hotmount was installed"
 )
 

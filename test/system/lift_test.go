@@ -230,7 +230,7 @@ func (m machine) holdsOf(w worker.Node) []held {
 				}
 			}
 			m.lift(name, disk.ReasonUnmounted)
-			m.waitForLog("/dev/" + name + " .*refuse: the disk was read as blank, but udev reports a signature on it")
+			m.waitForLog("/dev/" + name + " .*refuse: hotmount found the disk blank, but udev reports a signature on the disk")
 			m.run("udevadm trigger -s block -y " + name)
 			return name
 		}},

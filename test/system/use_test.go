@@ -219,7 +219,7 @@ func TestAMachinesDiskAfterABoot(t *testing.T) {
 	m.waitForLog("/dev/" + guest + usedHold + "opened by the virtual machine monitor")
 	m.waitForLog("/dev/" + elsewhere + " .*ignore: the disk is mounted elsewhere: /srv/a")
 	m.waitForLog("/dev/" + bare + " .*ignore: the disk is mounted elsewhere: /srv/b")
-	m.waitForLog("/dev/" + named + " .*ignore: the system's configuration claims the disk: /etc/libvirt/qemu/guest.xml:1")
+	m.waitForLog("/dev/" + named + " .*ignore: the system's configuration or a link in a class directory claims the disk: /etc/libvirt/qemu/guest.xml:1")
 	digests := map[string]string{}
 	for name, image := range images {
 		digests[name] = digest(t, image)
