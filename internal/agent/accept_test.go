@@ -36,8 +36,8 @@ func TestAnotherTryLiftsNothing(t *testing.T) {
 	})
 }
 
-// TestEachHoldIsToldBeforeItIsLifted checks that an accept lifts only the one hold that the operator has seen. A second
-// hold of the disk must be reported after the accept of the first hold, and needs its own accept.
+// TestEachHoldIsToldBeforeItIsLifted checks that an accept lifts only the hold that the operator has seen. After the
+// accept, the next hold of the disk must be reported, and needs its own accept.
 func TestEachHoldIsToldBeforeItIsLifted(t *testing.T) {
 	vdb := blankDisk("vdb", 2)
 	vdb.Standing.Present, vdb.Standing.FormerSerial = &disk.Identity{}, &disk.Sighting{UUID: uuidA}

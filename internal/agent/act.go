@@ -17,8 +17,8 @@ func active(a disk.Action) bool {
 	return a == disk.Mount || a == disk.Link || a == disk.Prove || a == disk.Format || a == disk.Grow
 }
 
-// carryOut queues the disk in the lane for its action, or backs off after a failure. done is the action that was
-// carried out since the previous look, or empty.
+// carryOut queues the disk in the lane for its action, or backs off after a failure. The parameter done is the action
+// that was carried out since the previous look, or empty.
 func (a *Agent) carryOut(name string, done disk.Action, c *disk.Content) {
 	st := a.disks[name]
 	d := st.decision
@@ -34,8 +34,8 @@ func (a *Agent) carryOut(name string, done disk.Action, c *disk.Content) {
 		return
 	}
 	if a.leaving[a.path(st)] != nil {
-		// The mount of a disk that left is still at the mount point. When the mount point is free, the agent looks at
-		// the disks that wait for the mount point.
+		// The agent is still removing an old mount from the mount point. When the mount point is free, the agent looks
+		// at the disks that wait for the mount point.
 		return
 	}
 	st.phase = waiting
@@ -59,7 +59,7 @@ func (a *Agent) lane(st *state, c *disk.Content) *lane {
 }
 
 // unconfirmed returns the error of an action whose job succeeded without the expected result. A job can report success
-// without effect, so the mount table and the disk decide.
+// without effect, so the agent trusts only the mount table and the disk.
 func unconfirmed(st *state, done disk.Action) error {
 	if done == disk.Mount {
 		return fmt.Errorf("systemd has finished the job of the mount unit, but the mount table does not show %s", st.facts.Dev)
@@ -114,8 +114,8 @@ func (a *Agent) startMounts(ctx context.Context, now time.Time) {
 		case st.decision.Action == disk.Link:
 			a.run(ctx, l, name, disk.ProgramBlock, disk.Link)
 		// The filesystem grows before the mount, because the provisioner reads the size of a volume only once, when it
-		// first sees the volume. After the growth the agent decides about the mount again, because a disk with the same
-		// UUID may have come during the growth.
+		// first sees the volume. After the growth, the agent decides about the mount again, because a disk with the
+		// same UUID may have come during the growth.
 		case policy.ShouldGrow(&st.facts, class) && st.growSeq != st.facts.Seq:
 			a.startFill(ctx, name)
 		default:
@@ -268,8 +268,8 @@ const stopPatience = 15 * time.Minute
 // PID 1 ends a mount when the disk's device unit becomes unplugged. PID 1 may consider an attached disk unplugged when
 // systemd is upgraded or a udev rule changes. A soft reboot also ends all mounts. After a soft reboot, the device unit
 // counts as plugged since the start of the new userspace. If PID 1 did not end the mount, somebody unmounted the disk
-// by hand. PID 1 tries only once to end a mount. If the mount still existed when stopPatience had passed since plugged,
-// somebody unmounted the disk by hand.
+// by hand. PID 1 tries only once to end a mount. If the agent found the mount later than the time plugged +
+// stopPatience, somebody unmounted the disk by hand.
 func (a *Agent) unmounted(name string, seq uint64, plugged time.Duration, err error) {
 	st := a.disks[name]
 	st.phase = idle

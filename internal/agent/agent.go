@@ -1,6 +1,6 @@
-// Package agent is the loop of the daemon. The loop receives hints that a disk may have changed, looks at the disk,
-// lets the policy decide, and carries the decision out. The package uses no system call, D-Bus or netlink itself, but
-// only the interfaces Host, Units and Reporter.
+// Package agent is the loop of the daemon. The loop receives hints that a disk may have changed, and looks at the disk.
+// The policy decides what to do with the disk, and the loop carries out the decision. The package uses no system call,
+// D-Bus or netlink itself, but only the interfaces Host, Units and Reporter.
 //
 // The loop keeps a phase for each disk. This table shows how the phase changes:
 //
@@ -28,8 +28,8 @@
 // Where other software opens disks without claiming them, the agent finds out who has a disk open before the first use
 // of the disk (ask.go).
 //
-// If a disk has an event while it is looking, waiting or acting, the agent looks at the disk once more afterwards. If
-// the look after a failed action shows that the action is still needed, the agent retries the action later.
+// If a disk has an event during the phase looking, waiting or acting, the agent looks at the disk again after that
+// phase. If the look after a failed action shows that the action is still needed, the agent retries the action later.
 //
 // A mount is leaving (type departure) if its disk is gone, or if the operator has released the disk. The agent unmounts
 // the leaving mount and removes its directory. Once the mount point is free, the agent looks at every disk that waits
@@ -115,8 +115,8 @@ func (a *Agent) LookAt(ctx context.Context, seq uint64) error {
 func (a *Agent) Retry(ctx context.Context) error { return a.ask(ctx, a.retry) }
 
 // Accept accepts a held disk, or allows another try after a failure. Accept returns the answer for the operator. seq is
-// the disk sequence number of the intended attachment, 0 for any disk with that name. shown is the reason that the
-// operator has seen for the hold. If shown is empty, Accept accepts the hold for any reason.
+// the disk sequence number of the intended attachment, 0 for any disk with that name. The parameter shown is the reason
+// that the operator has seen for the hold. If shown is empty, Accept accepts the hold for any reason.
 func (a *Agent) Accept(ctx context.Context, name string, seq uint64, shown disk.Reason) (answer string, err error) {
 	if askErr := a.ask(ctx, func() { answer, err = a.accept(name, seq, shown) }); askErr != nil {
 		return "", fmt.Errorf("cannot accept %s: %w", name, askErr)
@@ -149,14 +149,14 @@ func (a *Agent) Reload(ctx context.Context, s *disk.Settings) error {
 	return a.ask(ctx, func() { a.reload(s) })
 }
 
-// problem reports err, an error that concerns no single disk. problem does nothing if err is nil.
+// problem reports the error err, which concerns no single disk. If err is nil, there is no report.
 func (a *Agent) problem(err error) {
 	if err != nil {
 		a.report.Report(disk.Event{Kind: disk.EventProblem, Err: err})
 	}
 }
 
-// ask runs f in the goroutine of the loop and waits until f has run.
+// ask calls the function f in the goroutine of the loop, and waits until f has returned.
 func (a *Agent) ask(ctx context.Context, f func()) error {
 	done := make(chan struct{})
 	select {

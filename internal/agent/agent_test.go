@@ -48,7 +48,7 @@ type machine struct {
 	remembered  int  // the number of calls of Remember
 	noted       int  // the length of notes at the last call of Remember
 	remembers   bool // Remember hangs until hang is closed
-	// later contains the names of disks that came only after another disk had left, so that newest skips these disks.
+	// later contains the names of the disks that came after another disk had left. The method newest skips these disks.
 	later       []string
 	newestErr   error
 	asked       []string // the names with which newest was called
@@ -128,7 +128,7 @@ func (m *machine) Names(*disk.Settings) ([]string, error) {
 	return names, nil
 }
 
-// pass calls m.gate if it is set.
+// pass calls the function m.gate if m.gate is not nil.
 func (m *machine) pass(work, name string) {
 	m.mu.Lock()
 	gate := m.gate
@@ -329,7 +329,7 @@ func (m *machine) Plugged(_ context.Context, id disk.ID) (time.Duration, error) 
 	return m.plugged[id.Seq].Sub(booted), nil
 }
 
-// note records the content of disks from which hotmount mounts nothing.
+// note stores the content of disks from which hotmount mounts nothing.
 func (m *machine) note(found []disk.Sighting) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -382,8 +382,8 @@ func (m *machine) Expect(s disk.Sighting, name string) (err error) {
 	return err
 }
 
-// newest returns the highest sequence number of the disks that are not listed in m.later. newest ignores the name of
-// the disk that left, because no attached disk has that name in these tests.
+// newest returns the highest sequence number of the disks that are not listed in m.later. The name of the disk that
+// left does not matter, because no attached disk has that name in these tests.
 func (m *machine) newest(name string) (uint64, error) {
 	m.asked = append(m.asked, name)
 	var newest uint64
@@ -841,8 +841,8 @@ func TestGrows(t *testing.T) {
 	})
 }
 
-// TestWaitingIsDecidedAgain checks a disk that waits for its format or growth during a reload. If the reload forbids a
-// format or a growth, the agent must not start the format or growth that waits.
+// TestWaitingIsDecidedAgain checks a disk that waits for its format or growth during a reload. If the new settings
+// forbid the format or the growth, the agent must not start the action.
 func TestWaitingIsDecidedAgain(t *testing.T) {
 	for name, tt := range map[string]struct {
 		line  string
@@ -893,7 +893,7 @@ func TestWaitingIsDecidedAgain(t *testing.T) {
 }
 
 // TestAdoptedOnce checks that the size of the disk at the first mount stays on record, if another machine made the
-// filesystem. A filesystem from another machine grows only once its disk is larger than at the first mount.
+// filesystem. A filesystem from another machine must not grow before its disk is larger than at the first mount.
 func TestAdoptedOnce(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.Standing.Made, vdb.Geometry = false, &disk.Geometry{Size: 4 << 30, Block: 4096}
@@ -1060,8 +1060,8 @@ func TestFormattingHoldsBackNeitherReadyNorOthers(t *testing.T) {
 	})
 }
 
-// TestHangingFormatsHoldBackNoBlankDisk checks that a format that takes longer than a minute counts only against a
-// second, higher limit. When a format that took longer than a minute ends, the lane must no longer count the format.
+// TestHangingFormatsHoldBackNoBlankDisk checks that a slow format, which takes longer than a minute, counts only
+// against the higher limit proofsInAll. When a slow format ends, the lane must no longer count the format.
 func TestHangingFormatsHoldBackNoBlankDisk(t *testing.T) {
 	m := newMachine()
 	for i := range proofsInAll + 4 {
@@ -1096,8 +1096,8 @@ func TestHangingFormatsHoldBackNoBlankDisk(t *testing.T) {
 	})
 }
 
-// inAnHour reports whether a disk can have been tried the given number of times in its first hour. The tries come after
-// 0, 1, 3, …, 2047 and 4095 seconds, or up to a quarter earlier.
+// inAnHour reports whether the given number of tries is possible in the first hour. The tries come after 0, 1, 3, …,
+// 2047 and 4095 seconds, or up to a quarter earlier.
 func inAnHour(tries int) bool { return tries == 12 || tries == 13 }
 
 // TestRetriesLaterAndLaterForEver checks that the retries of a mount never end. An unchanged failure must be logged
@@ -1208,8 +1208,8 @@ func TestAMountThatFailedAndIsThereIsReported(t *testing.T) {
 	})
 }
 
-// TestWhatCanNotBeMountedIsRead checks that a disk is read after a failed mount, before the next try. udev cannot tell
-// a filesystem whose mkfs was interrupted from a finished filesystem.
+// TestWhatCanNotBeMountedIsRead checks that a disk is read after a failed mount, before the next try. udev cannot
+// distinguish a finished filesystem from a filesystem whose mkfs was interrupted.
 func TestWhatCanNotBeMountedIsRead(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"], m.halfMade = errors.New("no"), true
@@ -1722,7 +1722,7 @@ func TestFewLooksWhileADiskHangs(t *testing.T) {
 		m.change(func() { m.lookErr = errors.New("input/output error") })
 		a.Look("vdb")
 		time.Sleep(11 * time.Second)
-		// The agent looks at vdb again after 1, 2 and 4 seconds. The agent looks at vdc once ReadyTimeout is over.
+		// The agent looks at vdb again after 1, 2 and 4 seconds. The agent looks at vdc when ReadyTimeout is over.
 		if n := looks(); n > 10 {
 			t.Errorf("%d looks that fail", n)
 		}
@@ -1890,7 +1890,7 @@ func TestUnmountedByHandStaysSo(t *testing.T) {
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
 			vdb: mounted at `+uuidA)
-		// The disk is held again after a second unmount by hand, although it was accepted after the first.
+		// After another unmount by hand, hotmount must hold the disk again, despite the earlier accept.
 		m.change(func() { m.table = nil })
 		a.Look("vdb")
 		m.expect(t, `
@@ -1991,8 +1991,8 @@ func TestTakenBackBeforeTheAgentEnded(t *testing.T) {
 	})
 }
 
-// TestGoneWhilePID1DoesNotAnswer checks a disk whose mount had ended before the agent started. If the disk leaves before
-// PID 1 has answered who ended the mount, the agent records that the disk has left.
+// TestGoneWhilePID1DoesNotAnswer checks a disk whose mount had ended before the agent started. If the disk leaves
+// before PID 1 has answered who ended the mount, the agent records that the disk has left.
 func TestGoneWhilePID1DoesNotAnswer(t *testing.T) {
 	for name, leave := range map[string]func(m *machine){
 		"no disk has its name":      func(m *machine) { delete(m.disks, "vdb") },
@@ -2137,8 +2137,8 @@ func TestWatchdog(t *testing.T) {
 	})
 }
 
-// TestBeats checks that mounted filesystems are checked for faults every ten minutes, and that the watchdog is fed in
-// time, whatever its period is.
+// TestBeats checks that mounted filesystems are checked for faults at least every ten minutes. The watchdog must be fed
+// in time, whatever the period of the watchdog is.
 func TestBeats(t *testing.T) {
 	for _, c := range []struct {
 		watchdog      time.Duration
@@ -2403,8 +2403,8 @@ func TestRemembersWhatIsMounted(t *testing.T) {
 }
 
 // TestRecordsKeepTheirDistance checks that mounted disks that come within saveEvery are recorded together. The first
-// mounted disk is recorded at once, and disks that still wait are recorded when the agent ends. Records about disks
-// that are not mounted, or that left, do not wait.
+// mounted disk is recorded at once. Disks that still wait for their record are recorded when the agent ends. A disk
+// that is not mounted, or that has left, is recorded without a wait.
 func TestRecordsKeepTheirDistance(t *testing.T) {
 	m := newMachine()
 	check := func(when string, want int) {
@@ -2958,7 +2958,7 @@ func TestNotesWhatChanges(t *testing.T) {
 }
 
 // TestNotesInBlockMode checks that the record of a disk's content stays after a class in block mode selects the disk.
-// Nobody reads such a disk again, so only the record keeps hotmount from giving the disk out.
+// hotmount does not read the disk again in block mode, so only the record makes hotmount hold the disk.
 func TestNotesInBlockMode(t *testing.T) {
 	vdb := blankDisk("vdb", 2)
 	vdb.Serial, vdb.Standing.Noted = "S1", &disk.Sighting{Identity: vdb.Identity(""), Type: "something unknown"}
@@ -3175,9 +3175,9 @@ func TestGoneCostsTheOthersNothing(t *testing.T) {
 	})
 }
 
-// TestAPulledDiskWhoseNumberIsAnothers checks that a disk that returns under another name is not refused permanently if
-// a new disk has its old device number. The new disk with the old device number must not be mistaken for the pulled
-// disk.
+// TestAPulledDiskWhoseNumberIsAnothers checks a pulled disk that returns under another name. The returned disk must not
+// be refused permanently, even if a new disk has the old device number. The new disk must not be mistaken for the
+// pulled disk.
 func TestAPulledDiskWhoseNumberIsAnothers(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {

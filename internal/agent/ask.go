@@ -8,15 +8,15 @@ import (
 	"hotmount/internal/policy"
 )
 
-// asks reports whether the agent must know who has the disk open before it acts on the disk.
+// asks reports whether the agent must find out who has the disk open, before the decision is carried out.
 func (a *Agent) asks(st *state) bool {
 	c := st.facts.KnownContent()
 	return st.decisionWithOpeners != st.decision && policy.Asks(&st.facts, &c, st.decision)
 }
 
 // asksFirst reports whether the action in lane l must wait until the agent knows who has the disk open. If the action
-// must wait, asksFirst starts the program that finds out who has the disk open. After the program's answer, the next
-// look decides again.
+// must wait, asksFirst starts the program that finds out who has the disk open. After the program's answer, the agent
+// looks at the disk and makes the decision again.
 func (a *Agent) asksFirst(ctx context.Context, name string, l *lane) bool {
 	st := a.disks[name]
 	if !a.asks(st) {

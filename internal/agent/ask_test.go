@@ -9,9 +9,10 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestUsedByAnotherIsHeld checks that hotmount does not use a disk that is mounted elsewhere, bound as a device or
-// claimed. When somebody else has stopped using a disk, hotmount must hold the disk until it is accepted. A volume of
-// this node is refused while somebody else uses it, and is mounted again afterwards without an accept.
+// TestUsedByAnotherIsHeld checks disks that are mounted elsewhere, claimed, or bound as a device (Facts.Bound).
+// hotmount must not use these disks. When somebody else has stopped using a disk, hotmount must hold the disk until it
+// is accepted. A volume of this node is refused while somebody else uses it, and is mounted again afterwards without an
+// accept.
 func TestUsedByAnotherIsHeld(t *testing.T) {
 	for how, use := range map[string]func(m *machine, f *disk.Facts, on bool){
 		"mounted at /srv": func(m *machine, f *disk.Facts, on bool) {
@@ -177,8 +178,8 @@ func TestAWriterIsWaitedFor(t *testing.T) {
 }
 
 // TestAsksBeforeARefusal checks a refusal that advises to overwrite the disk, on a node where other software opens
-// disks. The agent must ask who has the disk open before the agent refuses the disk. If a virtual machine has the disk
-// open, hotmount must hold the disk.
+// disks. Before the refusal, the agent must find out who has the disk open. If a virtual machine has the disk open,
+// hotmount must hold the disk.
 func TestAsksBeforeARefusal(t *testing.T) {
 	for name, test := range map[string]struct {
 		put  func(m *machine)

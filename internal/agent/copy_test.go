@@ -16,7 +16,7 @@ type recorded struct {
 	*machine
 	store store.Store
 	known *store.Expectations
-	// takes is how long a write of a record takes. full makes every write of a record fail.
+	// takes is how long a write of a record takes. If full is true, every write of a record fails.
 	takes time.Duration
 	full  bool
 }
@@ -96,10 +96,10 @@ func TestACopyIsNotMountedWhenTheOriginalIsPulled(t *testing.T) {
 	for _, serial := range []string{"S", "OTHER", ""} {
 		for name, tt := range map[string]struct {
 			looks []string
-			// before makes the agent look at the copy while the original is attached.
+			// If before is true, the agent also looks at the copy while the original is still attached.
 			before, full bool
 			takes        time.Duration
-			// during makes the look at the copy overlap the look that finds the original gone.
+			// If during is true, the look at the copy overlaps the look that notices the departure of the original.
 			during bool
 		}{
 			"the copy first":                      {looks: []string{"vdc", "vdb"}},

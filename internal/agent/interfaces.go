@@ -12,9 +12,9 @@ type Host interface {
 	// Names returns the kernel names of all attached disks, and of their partitions if the settings ask for them.
 	Names(s *disk.Settings) ([]string, error)
 	// Gather reads the data that the looks at all disks share, such as the mounts. Gather returns the function look.
-	// look returns the facts of one disk, except the facts about related disks (peers). look may be called
-	// concurrently. The error of look wraps disk.ErrGone if Names does not list the disk. Gather and look may hang on
-	// dead storage.
+	// The function look returns the facts of one disk, except the facts about related disks (peers). Several goroutines
+	// may call the function look at the same time. The error of the function look wraps disk.ErrGone if Names does not
+	// list the disk. Gather and the function look may hang on dead storage.
 	Gather(s *disk.Settings) (look func(name string) (disk.Facts, error))
 	// MountedAt reports whether the device is mounted at the path, according to PID 1's mount table. If another mount
 	// covers the device's mount, MountedAt returns true and an error.
@@ -26,8 +26,8 @@ type Host interface {
 	// on record about one gone disk, and one of the remaining mounts. If err is not nil, the list may be incomplete.
 	Stale(s *disk.Settings) ([]disk.Facts, error)
 	// Changed returns the names of those disks whose mounts or kernel faults (Facts.Fault) have changed since the last
-	// look. mounted are the disks that were mounted at the last look. Changed costs much less than a look. Like a look,
-	// Changed may hang.
+	// look. The parameter mounted has the facts of the disks that were mounted at the last look. Changed costs much
+	// less than a look. Like a look, Changed may hang.
 	Changed(mounted []disk.Facts) ([]string, error)
 	// Notices returns messages about problems that do not concern an attached disk, such as a missing filesystem.
 	Notices(s *disk.Settings) ([]string, error)
@@ -41,13 +41,13 @@ type Host interface {
 	RecordHold(f *disk.Facts, reason disk.Reason, how string) error
 	// Forget removes the records of an attachment that has ended.
 	Forget(seq uint64) error
-	// Expect makes later looks use the sighting before it is recorded. A sighting is either that a filesystem of the
-	// named disk was found mounted, or that the disk has left. Expect fills in the boot ID of the sighting. For a disk
-	// that has left, Expect also fills in which disks may have been attached at the same time.
+	// Expect makes the sighting available to looks, even before the sighting is recorded. A sighting is either that a
+	// filesystem of the named disk was found mounted, or that the disk has left. Expect fills in the boot ID of the
+	// sighting. For a disk that has left, Expect also fills in which disks may have been attached at the same time.
 	Expect(seen disk.Sighting, name string) error
-	// Remember records the sightings in noted. Such a sighting is content on a disk from which hotmount mounts nothing,
-	// or that the content is gone. If expected is set, Remember first records all sightings that Expect received and
-	// that are not recorded yet.
+	// Remember records the sightings in the parameter noted. Each sighting shows content that hotmount does not mount,
+	// or shows that earlier content is gone. If the parameter expected is true, Remember first records those sightings
+	// from Expect that are not on record yet.
 	Remember(expected bool, noted []disk.Sighting) error
 }
 

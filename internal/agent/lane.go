@@ -5,15 +5,16 @@ import (
 	"time"
 )
 
-// lane is the queue of the disks that wait for one kind of work. At most limit disks of a lane have work running at
-// once. Each kind of work has its own limit, so that disks that hang during a format do not delay the mounts of other
-// disks.
+// lane is the queue of the disks that wait for one kind of work. The field limit is the largest number of disks whose
+// work may run at once, apart from overdue work. Each kind of work has its own limit, so that disks that hang during a
+// format do not delay the mounts of other disks.
 type lane struct {
 	waiting []string
 	running int
 	limit   int
-	// overdue counts work that has taken longer than patience and no longer counts in running. If patience is 0, no work
-	// becomes overdue. The sum of running and overdue is at most maxStarted, or has no limit if maxStarted is 0.
+	// overdue is the number of disks whose work has taken longer than the duration patience. The field running does not
+	// include overdue work. If patience is 0, no work becomes overdue. The sum of running and overdue is at most
+	// maxStarted, or has no limit if maxStarted is 0.
 	overdue, maxStarted int
 	patience            time.Duration
 }
@@ -60,8 +61,8 @@ func (l *lanes) setLimits(workers int) {
 	l.questions.limit = workers
 }
 
-// startWork runs work in a new goroutine. The function that work returns is then run by the loop. After the lane's
-// patience, the work counts as overdue.
+// startWork calls the function work in a new goroutine. Then the loop calls the function that the call returned. Work
+// that takes longer than the lane's patience counts as overdue.
 func (a *Agent) startWork(ctx context.Context, l *lane, work func() func()) {
 	l.running++
 	var overdue, ended bool // used only by the loop

@@ -114,8 +114,8 @@ func (a *Agent) release(ctx context.Context, dep *departure, s *disk.Settings) e
 	return nil
 }
 
-// startMissedDepartures starts the departure of each mount whose disk is gone, if no look will notice that the disk is
-// gone. A disk can leave while no agent is running, or an agent can end before it has removed the mount of a gone disk.
+// startMissedDepartures starts to remove the mounts of those gone disks whose absence no look will notice. A disk can
+// leave while no agent is running, or an agent can end before it has removed the mount of a gone disk.
 func (a *Agent) startMissedDepartures() {
 	stale, err := a.host.Stale(a.settings)
 	a.problem(err)
@@ -176,8 +176,8 @@ func (a *Agent) released(dep *departure, err error) {
 	a.report.Report(disk.Event{Kind: disk.EventFailed, Facts: &dep.facts, Decision: disk.Decision{UUID: path.Base(dep.path)}, Path: dep.path, Err: err, Tries: again})
 }
 
-// removeLeftover removes the directory of a disk whose mount ended before the disk left. If somebody else made the
-// mount unit, for example with systemd-mount, the unit does not remove hotmount's directory.
+// removeLeftover starts to remove the mount point of a disk whose mount ended before the disk left. If somebody else
+// made the mount unit, for example with systemd-mount, the unit does not remove hotmount's directory.
 func (a *Agent) removeLeftover(st *state) {
 	seen := st.record.sighting
 	if seen == nil {

@@ -133,7 +133,7 @@ func TestStaleMounts(t *testing.T) {
 			mount vdc seq 3: xfs at `+where+`
 			vdc: mounted at `+uuidA+`
 			ready`)
-		// No event reported that the disk of this mount left.
+		// The disk of the mount left without an event.
 		other := stale
 		other.Path, other.Dev.Minor = "/mnt/disks/"+uuidB, 64
 		m.change(func() { m.table = append(m.table, other) })
@@ -144,7 +144,7 @@ func TestStaleMounts(t *testing.T) {
 			rmdir `+other.Path+`
 			`+other.Path+` of old is still used by a pod
 			problem: as far as can be seen`)
-		// A disk that is found gone by the look at all disks is reported once.
+		// If the look at all disks finds that a disk is gone, the agent reports the departure once.
 		m.change(func() { delete(m.disks, "vdc"); m.mountErr = nil })
 		a.LookAtAll()
 		m.expect(t, `
@@ -336,8 +336,8 @@ func TestPulledTwice(t *testing.T) {
 	})
 }
 
-// TestUnmountedInWordsAlone checks that a disk in the mount table does not count as unmounted, even if PID 1 reports
-// success.
+// TestUnmountedInWordsAlone checks that only the mount table shows whether a disk is unmounted. A report of success
+// from PID 1 is not enough.
 func TestUnmountedInWordsAlone(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {

@@ -174,7 +174,7 @@ func (a *Agent) rest(st *state) {
 
 // unkeepUnmounted removes the record that the disk is to stay unmounted, if the disk is mounted or given out. A mounted
 // disk can have this record if the agent ended during a release, or if somebody mounted the disk again. If another look
-// is already requested, this look may be too old to decide, so the record stays.
+// is already requested, the facts of this look may be outdated, so the record stays.
 func (a *Agent) unkeepUnmounted(st *state) {
 	s := &st.facts.Standing
 	if s.Unmounted == "" && !s.Remount || !st.decision.Mounted() && !st.decision.GivenOut() {
@@ -187,8 +187,8 @@ func (a *Agent) unkeepUnmounted(st *state) {
 }
 
 // tooEarlyToRefuse reports whether the refusal of a disk because of its UUID (ReasonTwin) must wait. The refusal waits
-// if the disk is in the original's slot, while the copy that was refused earlier may still appear. The slot
-// distinguishes two disks with the same serial only once both disks were looked at. If tooEarlyToRefuse returns true,
+// if the disk is in the original's slot, while the copy that was refused earlier may still appear. Two disks with the
+// same serial can be distinguished by slot after the agent has looked at both disks. If tooEarlyToRefuse returns true,
 // wantDue requests another look later.
 func (a *Agent) tooEarlyToRefuse(f *disk.Facts, d disk.Decision) bool {
 	return refusedWithoutTwin(f, d) && !a.allSeen(time.Now())
@@ -272,7 +272,7 @@ func (a *Agent) wakeAbove(name string) {
 	}
 }
 
-// facts returns the facts of all disks from the last look at each, for FindPeers.
+// facts returns the newest facts of every disk, for FindPeers.
 func (a *Agent) facts() []*disk.Facts {
 	all := make([]*disk.Facts, 0, len(a.disks))
 	for _, st := range a.disks {

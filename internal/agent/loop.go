@@ -75,8 +75,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 }
 
-// beats returns a ticker and the function to call at each tick. Each tick feeds the watchdog. Once per checkPeriod, the
-// tick also starts a check of the mounted disks, because one wake-up for both costs less than two.
+// beats returns a ticker and the function to call at each tick. Each tick feeds the watchdog. At least once per
+// checkPeriod, a tick also starts a check of the mounted disks, because one wake-up costs less than two.
 func (a *Agent) beats(ctx context.Context) (*time.Ticker, func()) {
 	period := checkPeriod
 	if a.watchdog > 0 {
@@ -181,8 +181,8 @@ func (a *Agent) rescan(want func(name string)) {
 }
 
 // hinted requests a look because of an event. In a storm of events (udevadm trigger, a rule that opens disks for
-// writing) one look answers many events. The first hintsAtOnce events of a disk are answered at once. Further events
-// make each look wait for some time after the previous look at the disk.
+// writing), one look answers many events. The first hintsAtOnce events of a disk are answered at once. After further
+// events, the next look waits until enough time has passed since the previous look (hints.mayLook).
 func (a *Agent) hinted(name string) {
 	st := a.disks[name]
 	if st == nil || st.hints.mayLook(time.Now()) {
@@ -190,7 +190,7 @@ func (a *Agent) hinted(name string) {
 	}
 }
 
-// requestLook requests a look at the disk, after any work for the disk that is running or queued.
+// requestLook requests a look at the disk. If other work for the disk is running or queued, the look follows that work.
 func (a *Agent) requestLook(name string) {
 	st := a.disks[name]
 	if st == nil {
@@ -258,8 +258,8 @@ func (a *Agent) checkEnded(changed []string, at time.Duration, err error) bool {
 	return len(changed) > 0
 }
 
-// wait waits for running work, at most for patience. Most work ends when Run's context ends, but a look at dead storage
-// hangs in the kernel until the process ends.
+// wait waits until the running work has ended, but at most for the duration patience. Most work ends when Run's context
+// ends, but a look at dead storage hangs in the kernel until the process ends.
 func (a *Agent) wait() {
 	done := make(chan struct{})
 	go func() {

@@ -35,8 +35,8 @@ func (a *Agent) expect(s disk.Sighting, name string) {
 	a.saves.due = true
 }
 
-// remember records what must outlast the decision: on which disk a filesystem lies, and that a disk stays held when the
-// cause is gone.
+// remember records on which disk a mounted filesystem lies. remember also records that a disk stays held or refused,
+// even when the cause of the hold or refusal is gone.
 func (a *Agent) remember(st *state, changed bool) {
 	f, d := &st.facts, st.decision
 	switch {
@@ -79,8 +79,8 @@ func (a *Agent) delayRefusal(st *state) {
 }
 
 // waits reports whether the refusal of the disk must wait. The refusal waits if, by serial and WWN, each disk that
-// causes the refusal may be the same disk. waits returns false once the agent has found a disk that causes the refusal
-// still attached.
+// causes the refusal may be the same disk. If the disk that causes the refusal was found still attached
+// (peers.seenRival), waits returns false.
 func (st *state) waits() bool {
 	samePeers := st.possiblySameDisks()
 	return len(samePeers) > 0 && !attached(samePeers, st.peers.seenRival)
@@ -121,9 +121,9 @@ func attached(peers []disk.Peer, seq uint64) bool {
 	return slices.ContainsFunc(peers, func(p disk.Peer) bool { return p.Seq == seq })
 }
 
-// note records content of the disk that hotmount does not mount, so that hotmount notices if the content is missing at
-// the next boot. Content that is about to be mounted or is being overwritten is not recorded. Content of the system's
-// disk is also not recorded, because without that disk the node does not boot.
+// note requests a record of the disk's content if hotmount does not mount the content. With the record, hotmount
+// notices at the next boot if the content is missing. Content that is about to be mounted or is being overwritten is
+// not recorded. Content of the system's disk is also not recorded, because without that disk the node does not boot.
 func (a *Agent) note(st *state, c *disk.Content) {
 	f, d := &st.facts, st.decision
 	i := f.Standing.Intent

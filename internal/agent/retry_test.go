@@ -10,7 +10,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// many returns n disks from vdb on, each with an XFS filesystem of its own.
+// many returns the disks vdb, vdc and so on, n in all. Each disk has its own XFS filesystem.
 func many(n int) []*disk.Facts {
 	var disks []*disk.Facts
 	for i := range n {
@@ -144,8 +144,8 @@ func TestRescanTriesAgain(t *testing.T) {
 	})
 }
 
-// TestEventsDuringALook checks that any number of events during a look cause one more look. The look after the events
-// must find a change that the look during the events could not find.
+// TestEventsDuringALook checks that any number of events during a look cause one more look. The agent must find a
+// change of the disk that comes during the first look.
 func TestEventsDuringALook(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.ReadOnly = true
@@ -244,7 +244,7 @@ func TestStatusOfEachKind(t *testing.T) {
 }
 
 // TestReloadEndsWithReady checks that READY is sent after each reload, because the service manager waits for READY
-// (sd_notify(3)). A daemon that is still starting sends READY only once it is ready.
+// (sd_notify(3)). A reload during the start must not send READY before the agent is ready.
 func TestReloadEndsWithReady(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.hangs = "vdb"

@@ -7,14 +7,14 @@ import (
 	"hotmount/internal/disk"
 )
 
-// saveAfter is how long sightings at start wait so that they are recorded together. Each record rewrites and syncs a
-// file on the boot disk. If the daemon is killed before it has recorded the sightings, the next daemon finds the same
-// filesystems, except those whose disks have left.
+// saveAfter is how long sightings at start wait so that they are recorded together. Each write of the records rewrites
+// and syncs a file on the boot disk. If the daemon is killed before it has recorded the sightings, the next daemon
+// finds the same filesystems, except those whose disks have left.
 const saveAfter = time.Second
 
-// saveEvery is the least time between two records of mounted filesystems, because each record rewrites and syncs a
-// file. When several disks come within saveEvery, the later records wait. The daemon itself uses its sightings at once
-// (Host.Expect). A departure is recorded without delay, because no later look can find the departure.
+// saveEvery is the least time between two writes of the records of mounted filesystems, because each write rewrites and
+// syncs a file. If several disks come within saveEvery, the later writes wait. The daemon itself uses its sightings at
+// once (Host.Expect). A departure is recorded without delay, because no later look can find the departure.
 const saveEvery = 250 * time.Millisecond
 
 // saves are the sightings that are still to be recorded.
@@ -33,8 +33,8 @@ func (a *Agent) firstSave() time.Time {
 	return a.started.Add(saveAfter)
 }
 
-// save records the sightings, unless the previous record is still running. save records mounted filesystems first,
-// because their record removes records of other content in the same slot.
+// save starts to write the sightings to the records, unless an earlier write is still running. Host.Remember writes
+// mounted filesystems first, because this write removes the records of other content in the same slot.
 func (a *Agent) save(ctx context.Context, mountedToo bool) {
 	mounted := a.saves.due && (mountedToo || len(a.saves.found) > 0)
 	if !mounted && len(a.saves.found) == 0 || a.saves.running != nil {
@@ -55,7 +55,7 @@ func (a *Agent) save(ctx context.Context, mountedToo bool) {
 	})
 }
 
-// saveRest records the remaining sightings when the agent ends, unless a record that is still being written hangs.
+// saveRest starts to record the remaining sightings when the agent ends, unless an earlier write hangs.
 func (a *Agent) saveRest(ctx context.Context) {
 	if a.saves.running != nil && (a.saves.due || len(a.saves.found) > 0) {
 		select {
@@ -74,7 +74,8 @@ func (a *Agent) startSave(ctx context.Context, now time.Time) {
 	}
 }
 
-// nextSave returns when the next record is due. The returned time is zero if nothing is to be recorded.
+// nextSave returns the time at which the next write is due. The returned time is zero if no write is due, or if a write
+// is running.
 func (a *Agent) nextSave() time.Time {
 	switch {
 	case a.saves.running != nil:

@@ -30,12 +30,12 @@ type state struct {
 	phase phase
 	// again reports that the disk needs another look when it is no longer busy.
 	again bool
-	// seen reports that facts and decision come from a look; before the first look both are zero. If the disk's mount
-	// had ended before the first look, facts is set first, and decision follows when PID 1 has answered.
+	// seen reports that the fields facts and decision come from a look. Before the first look, both fields are zero. If
+	// the mount had ended before the first look, the decision is made later, when PID 1 has answered.
 	seen     bool
 	facts    disk.Facts
 	decision disk.Decision
-	// looked is the end of the last look at the disk that succeeded.
+	// looked is the time at which the newest successful look at the disk ended.
 	looked time.Time
 	// initial reports that the disk was present at start and still delays READY.
 	initial bool
@@ -48,7 +48,7 @@ type state struct {
 	// unreported reports that the decision is new, and is not reported until the agent knows who has the disk open.
 	unreported bool
 	// growSeq is the sequence number of the disk whose filesystem was to grow before the next mount, or 0. growErr is
-	// why the filesystem could not grow.
+	// the error of the growth, or nil.
 	growSeq uint64
 	growErr error
 
@@ -87,7 +87,7 @@ type records struct {
 	sighting *disk.Sighting
 	// alive is the last time, by Agent.monotonic, that a look or a check found the disk mounted at its mount point.
 	alive time.Duration
-	// noted is what was last passed to Host.Remember and is not on record yet, or nil.
+	// noted is the newest sighting for Host.Remember that is not on record yet, or nil.
 	noted *disk.Sighting
 }
 
@@ -107,8 +107,8 @@ func (st *state) lostMount(f *disk.Facts) bool {
 	return was && !f.MountedBy(uuid) && (uuid != "" || len(f.Mounts) == 0)
 }
 
-// hints limits the looks that events cause. hintsAtOnce events in a row are answered at once. Further events make each
-// look wait after the previous look: first for hintFirst, then twice as long each time, up to hintMost. Once
+// hints limits the looks that events cause. The first hintsAtOnce events in a row cause looks at once. After that,
+// there is a least time between two looks: at first hintFirst, then twice as long each time, up to hintMost. Once
 // hintsForgotten has passed without a look, the count starts again.
 type hints struct {
 	count int

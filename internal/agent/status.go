@@ -12,13 +12,13 @@ import (
 
 // Each status line is work for PID 1, which is busy when disks come. While the agent works, it sends at most one status
 // line per statusEvery. When work begins, the agent waits for statusAfter before it sends a status line, except after a
-// reload. When the work ends, the last status line is sent at once.
+// reload. When the work ends, the agent sends the new status line at once.
 const (
 	statusEvery = time.Second
 	statusAfter = 500 * time.Millisecond
 )
 
-// status is the last status line that the service manager received.
+// status is the newest status line that was sent to the service manager.
 type status struct {
 	line string
 	at   time.Time
@@ -112,8 +112,8 @@ type noticeSearch struct {
 	reported        []string
 }
 
-// startNotices starts the search for problems once the disks that were present at start are handled. Until these disks
-// are handled, a disk that seems to be missing may only be late.
+// startNotices starts the search for problems, but not before READY was sent. Before READY, a disk can seem to be
+// missing because the agent has not handled it yet.
 func (a *Agent) startNotices(ctx context.Context) {
 	if !a.noticeSearch.wanted || !a.ready || a.noticeSearch.running {
 		return

@@ -14,7 +14,7 @@ import (
 const (
 	retryFirst = time.Second
 	retryMost  = time.Hour
-	// longest is the number of failures in a row after which the wait no longer grows. After longest failures in a row,
+	// longest is the number of failures in a row after which the wait no longer grows. After that number of failures,
 	// the wait is retryMost.
 	longest = 13
 	// No event shows that a fault of the node is resolved, or that the users of a held filesystem have closed it. The
@@ -37,12 +37,12 @@ type attempts struct {
 	// count is the number of failures in a row. step determines how long the agent waits, and stops growing at a limit.
 	count, step int
 	// reported is the last failure that was reported. reported is empty if no failure was reported, or if the end of
-	// the failure was reported. reportedAt is when the failure in reported was last logged.
+	// the failure was reported. reportedAt is the time of the newest log entry about the reported failure.
 	reported   string
 	reportedAt time.Time
 }
 
-// again counts a failure. most is the number of failures in a row after which the wait no longer grows.
+// again counts one more failure. The parameter most is the number of failures after which the wait stops growing.
 func (a *attempts) again(err error, now time.Time, most int) disk.Tries {
 	a.count, a.step = a.count+1, min(a.step+1, most)
 	t := disk.Tries{Count: a.count, Wait: backoff(a.step)}
@@ -58,8 +58,8 @@ type tries struct {
 	attempts
 	// unmountable reports that a mount of the disk failed.
 	unmountable bool
-	// failedFacts are the facts at the last failure, nil if there was none. Before the time retryAfter, no action is
-	// tried again unless the facts change.
+	// failedFacts are the facts at the last failure, nil if there was none. Before the time retryAfter, an action is
+	// tried again only after a change of the disk (tries.blocked).
 	failedFacts *disk.Facts
 	retryAfter  time.Time
 	// retry is when the disk is to be looked at again, or zero if no retry is due.

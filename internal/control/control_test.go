@@ -65,8 +65,8 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// TestTheAnswerThatThereIsNone checks that a waiting client gets an error if the daemon ends before it can answer. A
-// client whose own context ends must return at once.
+// TestTheAnswerThatThereIsNone checks that a waiting client gets an error if the daemon ends before it can answer. If
+// the client's own context ends, Ask must return an error at once.
 func TestTheAnswerThatThereIsNone(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return // without root no request reaches the handler (TestAsk)

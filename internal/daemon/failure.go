@@ -36,7 +36,8 @@ const (
 	mostEntries = "500"
 )
 
-// readAttempt reads the journal about one attempt to mount. since is when the attempt began, by CLOCK_MONOTONIC.
+// readAttempt reads the journal about one attempt to mount. The parameter since is the time at which the attempt began,
+// by CLOCK_MONOTONIC.
 func readAttempt(ctx context.Context, r run.Runner, h inventory.Host, f *disk.Facts, class *disk.Class, mountUnit string, since time.Duration) (a attempt) {
 	// On a busy node, journald may not have written the latest entries yet. Without journalctl --sync, the cause would
 	// be missing at first, and appear later as a new failure. If journalctl --sync fails, the entries that journald has
@@ -175,7 +176,8 @@ func (a *attempt) mountError(f *disk.Facts, class *disk.Class, fstype string) er
 	return err
 }
 
-// failure explains a failed mount. holders are the processes that used the filesystem when its disk was last detached.
+// failure explains a failed mount. The parameter holders names the processes that used the filesystem when its disk was
+// last detached.
 func (a *attempt) failure(f *disk.Facts, class *disk.Class, fstype, mountUnit, holders string) error {
 	// The kernel writes "Filesystem has duplicate UUID %pU - can't mount" (xfs_uuid_mount in fs/xfs/xfs_mount.c). A
 	// duplicate UUID is not a sign of a fault of the disk.

@@ -84,8 +84,8 @@ func TestWhyAMountFailed(t *testing.T) {
 	}
 }
 
-// TestFailure checks that the message names the disk, the result of the job and the lines of the journal. If a process
-// has used the filesystem since an earlier mount, the message names the process.
+// TestFailure checks that the message names the disk, the result of the job and the lines of the journal. If the kernel
+// reports a duplicate UUID, the message also names the processes that used the filesystem when the disk was detached.
 func TestFailure(t *testing.T) {
 	const held = "cannot mount vdc (disk sequence number 7): "
 	for _, test := range []struct {

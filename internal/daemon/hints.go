@@ -11,7 +11,7 @@ import (
 )
 
 // mayBeDisk reports whether a kernel name can belong to a disk that a class selects, or to a partition of such a disk.
-// loops reports whether a class selects loop devices. On many nodes, loop devices come and go often.
+// The parameter loops is true if a class selects loop devices. On many nodes, loop devices come and go often.
 func mayBeDisk(name string, loops bool) bool {
 	if loops && strings.HasPrefix(name, "loop") {
 		return true
@@ -30,9 +30,9 @@ type looker interface {
 	LookAtAll()
 }
 
-// requestLooks makes the agent look at the disk of the hint if wanted is set. If partitions come or go, the agent also
-// looks at the whole disk. When the kernel reads a partition table again, only the partitions have events
-// (bdev_disk_changed in block/partitions/core.c).
+// requestLooks makes the agent look at the disk of the hint if the parameter wanted is true. If partitions come or go,
+// the agent also looks at the whole disk. When the kernel reads a partition table again, only the partitions have
+// events (bdev_disk_changed in block/partitions/core.c).
 func requestLooks(a looker, h uevent.Hint, wanted bool) {
 	if h.Rescan {
 		a.LookAtAll()
@@ -47,8 +47,8 @@ func requestLooks(a looker, h uevent.Hint, wanted bool) {
 }
 
 // watchMounts makes the agent look at the disks whose mounts have changed. Changes of other mounts do not wake the
-// agent, because a node that starts pods has many such changes. before is the mount table from before the agent's first
-// look.
+// agent, because a node that starts pods has many such changes. The parameter before is the mount table as it was just
+// before the agent's first look.
 func (p *parts) watchMounts(ctx context.Context, before []mounts.Mount) error {
 	return mounts.Watch(ctx, func() {
 		now, err := p.host.Mounts()

@@ -46,7 +46,7 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 		} else {
 			err = errors.Join(a.failure(f, class, fstype, failed.Unit, u.host.Store.Holders(uuid)), askErr)
 		}
-		// After a failed mount, PID 1 starts a cleanup of the mount point, which must end before the next attempt.
+		// After a failed mount, PID 1 cleans up the mount point. The cleanup must end before the next attempt.
 		err = errors.Join(err, u.Manager.Run(ctx, disk.ProgramCleanup, f.ID, path))
 	}
 	if err == nil {
@@ -57,7 +57,7 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 }
 
 // requestMount makes the mount point and asks PID 1 to mount the filesystem. requestMount returns when PID 1 has
-// received the request. The caller must call over once the caller no longer waits for the mount.
+// received the request. The caller must call the function over when the caller no longer waits for the mount.
 func (u units) requestMount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) (over func(), err error) {
 	over = func() {}
 	if err := u.host.Propagates(class.Directory); err != nil {
@@ -96,9 +96,9 @@ func withRemedy(err error, dir string) error {
 	return err
 }
 
-// await first checks after askFirst whether the mount has failed. await waits twice as long before each further check,
-// up to askMost. Once the wait reaches askSure, await asks PID 1 even if the mount unit still exists, because PID 1 may
-// keep a failed unit.
+// The function await first checks after askFirst whether the mount has failed. The wait before each further check is
+// twice as long, up to askMost. From askSure on, a check asks PID 1 even if the mount unit still exists, because PID 1
+// may keep a failed unit.
 const (
 	askFirst = time.Second
 	askSure  = 8 * time.Second
@@ -122,7 +122,7 @@ func await(ctx context.Context, path string, arrived <-chan struct{}, ended func
 	}
 }
 
-// During many mounts and unmounts, PID 1 reads the mount table only once a second (mount_enumerate in systemd's
+// During many mounts and unmounts, PID 1 reads the mount table at most once per second (mount_enumerate in systemd's
 // src/core/mount.c). Until PID 1 has seen the mount of a mount unit, PID 1 regards the unit as stopped.
 const (
 	seenAfter = time.Second
@@ -146,7 +146,7 @@ func untilUnmounted(ctx context.Context, stop func() error, there func() (bool, 
 	}
 }
 
-// arrivals holds the mounts for which goroutines wait. A goroutine wakes when the mount table shows its mount.
+// arrivals contains the mounts for which goroutines wait. A goroutine wakes when the mount table shows its mount.
 type arrivals struct {
 	mu      sync.Mutex
 	waiting map[arrival]chan struct{}
@@ -173,7 +173,7 @@ func (a *arrivals) expect(path string, dev disk.Dev) (arrived <-chan struct{}, f
 	}
 }
 
-// compareTable compares the present mount table with the expected mounts.
+// compareTable wakes the goroutines whose expected mounts are in the present mount table.
 func (a *arrivals) compareTable(table []mounts.Mount) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -27,7 +27,8 @@ type node struct {
 	inventory.Host
 	report  *report.Log
 	metrics *metrics.Metrics
-	// partitions and loops point to the fields of parts with the same names, which depend on the settings.
+	// partitions and loops point to the fields with the same names in the type parts. saveSettings sets their values
+	// from the settings.
 	partitions, loops *atomic.Bool
 	// driversFault is the text of the last error of rememberDrivers.
 	driversFault *atomic.Value

@@ -153,7 +153,7 @@ func (o observer) publishStatus() error {
 	return o.host.Store.Publish(o.board.Lines())
 }
 
-// filesystems measures the mounted filesystems. hung has the same meaning as in usage.Of.
+// filesystems measures the mounted filesystems. The parameter hung has the same meaning as in usage.Of.
 func (o observer) filesystems(ctx context.Context, lines []disk.Line, hung map[string]int) ([]metrics.Filesystem, error) {
 	s, err := o.host.Store.Settings()
 	if err != nil {

@@ -29,7 +29,7 @@ func observing(t *testing.T) observer {
 	return observer{log, report.NewBoard(nil), metrics.New("test"), new(sync.Mutex), inventory.Host{Store: store.Store{Runtime: t.TempDir()}}, new(time.Time)}
 }
 
-// decide reports a decision about a disk to the observer, without the journal.
+// decide reports a decision about a disk to the observer's board only, and not to the journal.
 func decide(o observer, name string) {
 	f := &disk.Facts{ID: disk.ID{Name: name, Seq: 7}}
 	o.board.Report(disk.Event{Kind: disk.EventDecided, Facts: f, Content: &disk.Content{Kind: disk.Unknown}, Settings: &disk.Settings{}, Decision: disk.Decision{Action: disk.Refuse, Reason: disk.ReasonUnknown}})

@@ -89,7 +89,7 @@ func New(version string) *Metrics {
 	return m
 }
 
-// Added records the event of a new disk.
+// Added stores the time at which the event of a new disk arrived.
 func (m *Metrics) Added(seq uint64, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -101,7 +101,7 @@ func (m *Metrics) Added(seq uint64, at time.Time) {
 	}
 }
 
-// Decided records a decision that the agent reports (disk.EventDecided).
+// Decided updates the metrics for a decision that the agent reports (disk.EventDecided).
 func (m *Metrics) Decided(f *disk.Facts, c *disk.Content, d disk.Decision) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -121,7 +121,7 @@ func (m *Metrics) Decided(f *disk.Facts, c *disk.Content, d disk.Decision) {
 	}
 }
 
-// Mounted records a mount that the mount table shows.
+// Mounted counts a mount that the mount table shows.
 func (m *Metrics) Mounted(f *disk.Facts, d disk.Decision, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -132,31 +132,31 @@ func (m *Metrics) Mounted(f *disk.Facts, d disk.Decision, at time.Time) {
 	}
 }
 
-// Failed records that an action on a disk has failed.
+// Failed counts a failed action on a disk.
 func (m *Metrics) Failed(d disk.Decision) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.failures.seriesWith(cmp.Or(string(d.Action), "look")).sum++
 }
 
-// Gone records that a disk was detached.
+// Gone forgets the event of a disk that was detached.
 func (m *Metrics) Gone(f *disk.Facts) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.added, f.Seq)
 }
 
-// Lost records that events were lost.
+// Lost counts an overrun: some events were lost or unreadable.
 func (m *Metrics) Lost() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.overruns.seriesWith().sum++
 }
 
-// Rescanned records a look at every disk.
+// Rescanned sets the time of the last look at every disk.
 func (m *Metrics) Rescanned(at time.Time) { m.set(m.rescan, at) }
 
-// Faulty records whether the configuration has a fault.
+// Faulty sets the metric that shows whether the configuration has a fault.
 func (m *Metrics) Faulty(fault bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -166,7 +166,7 @@ func (m *Metrics) Faulty(fault bool) {
 	}
 }
 
-// Alive records that the loop has fed the watchdog.
+// Alive sets the time at which the loop last fed the watchdog.
 func (m *Metrics) Alive(at time.Time) { m.set(m.watchdog, at) }
 
 func (m *Metrics) set(f *family, at time.Time) {

@@ -13,7 +13,7 @@ import (
 
 // This package writes the text format (https://prometheus.io/docs/instrumenting/exposition_formats/) itself.
 // client_golang imports net/http, crypto/tls and protobuf, which would take five of the program's thirteen megabytes.
-// client_golang would also take a third of the initialisation of each hotmount process, before the main function.
+// client_golang would also take a third of the time that each hotmount process needs before its main function.
 
 // The kinds of metrics.
 const (

@@ -124,7 +124,7 @@ func (b *Board) wasMentioned(f *disk.Facts) bool {
 	return last == f.Seq || former.Seq == f.Seq && former.Decision.Reason == disk.ReasonUnselected
 }
 
-// put records the line of a decision, and keeps the date of an unchanged decision.
+// put stores the line of a decision on the board, and keeps the date of an unchanged decision.
 func (b *Board) put(l disk.Line) {
 	l.Since = time.Now().UTC()
 	for _, before := range []disk.Line{b.former[l.Disk], b.lines[l.Disk]} {
@@ -136,8 +136,8 @@ func (b *Board) put(l disk.Line) {
 	b.lines[l.Disk] = l
 }
 
-// failed records a failure, and the time of the next try. failed ignores a failure of an attachment that has no line
-// on the board, such as a failed cleanup after a removed disk.
+// failed adds a failure, and the time of the next try, to the line of the disk. If the attachment has no line on the
+// board, the failure is ignored: for example, a failed cleanup after a disk was removed.
 func (b *Board) failed(e disk.Event) {
 	f, again := e.Facts, e.Tries
 	l, ok := b.lines[f.Name]

@@ -16,8 +16,8 @@ import (
 // journalSocket is the socket on which journald receives entries.
 const journalSocket = "/run/systemd/journal/socket"
 
-// journalPatience is how long send waits for journald to read earlier entries. If journald is stopped or hangs, only
-// the first call of send waits. Until journald reads again, each further call of send fails at once.
+// journalPatience is how long the method send waits for journald to read earlier entries. If journald is stopped or
+// hangs, only the first call of send waits. Until journald reads again, each further call of send fails at once.
 const journalPatience = 2 * time.Second
 
 // send sends an entry to journald (systemd.io/JOURNAL_NATIVE_PROTOCOL). send does not use journal.Send of go-systemd,
@@ -93,7 +93,8 @@ func (l *Log) give(data, rights []byte, wait bool) error {
 	return cmp.Or(err, sent, l.journald.SetWriteDeadline(time.Time{}))
 }
 
-// sealedFile returns a sealed file that contains the data. journald does not accept a file that is not sealed.
+// sealedFile returns a sealed file that contains the data. journald maps a sealed file into memory, but copies or
+// rejects any other file.
 func sealedFile(data []byte) (*os.File, error) {
 	fd, err := unix.MemfdCreate("journal", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {

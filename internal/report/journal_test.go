@@ -75,8 +75,8 @@ func within(t *testing.T, most time.Duration, f func()) {
 	}
 }
 
-// TestJournaldHangs checks that hotmount waits for journald only once. The messages after the first wait go to standard
-// error while standard error accepts them. Lost messages are counted and reported.
+// TestJournaldHangs checks that hotmount waits for journald only once. While journald hangs, messages go to standard
+// error until its buffer is full. The messages after that are lost, but are counted and reported.
 func TestJournaldHangs(t *testing.T) {
 	c, full := deaf(t)
 	a := &Log{socket: c.LocalAddr().String()}

@@ -67,7 +67,7 @@ type Log struct {
 	// journald is the connection to journald, or nil before the first connection.
 	journald *net.UnixConn
 	// stuck reports whether journald did not read the last entry in time. lostEntries is the number of lost entries
-	// that the log does not report yet.
+	// that the log has not reported yet.
 	stuck       bool
 	lostEntries int
 }

@@ -121,7 +121,7 @@ func (i inbox) next(t *testing.T) entry {
 	return e
 }
 
-// one returns the fields of an entry, and fails the test if a field occurs several times.
+// one returns a map with the single value of each field, and fails the test if a field occurs several times.
 func (e entry) one(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -227,7 +227,7 @@ func TestJournalFields(t *testing.T) {
 		id       Kind
 		unit     string
 		message  string
-		// The map disk has the journal fields that name the disk, but not the fields that every entry has.
+		// The map disk has the journal fields about the disk, without the fields that every entry has.
 		disk map[string]string
 	}{
 		{"mounted", func() { a.Report(mounted(facts("DATA-1"), d, path)) }, "5", KindMounted, mountUnit, name + ": mounted xfs " + uuid + " at " + path, of},
@@ -290,8 +290,8 @@ func TestPriorities(t *testing.T) {
 	}
 }
 
-// TestUnitOfDecision checks that an entry about a mounted disk belongs to the mount unit of the disk in the directory
-// of its class. Entries without a mounted disk belong to no unit.
+// TestUnitOfDecision checks to which unit an entry about a decision belongs. An entry about a mounted disk, or a disk
+// to be mounted, belongs to the mount unit in the directory of the class. All other entries belong to no unit.
 func TestUnitOfDecision(t *testing.T) {
 	in := newInbox(t)
 	a := in.log()
@@ -333,7 +333,7 @@ func TestUnitNames(t *testing.T) {
 	}
 }
 
-// hostile has serials, labels and types as a hostile maker of disks could choose them.
+// hostile contains strings that a hostile maker of disks could choose as serial, label or type.
 var hostile = []string{
 	"a\nMESSAGE=forged\nPRIORITY=0",
 	"a\nMESSAGE\n\x06\x00\x00\x00\x00\x00\x00\x00forged",

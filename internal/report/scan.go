@@ -39,9 +39,10 @@ func NewScan(log *Log, f *disk.Facts) *Scan {
 	}}
 }
 
-// Progress reports how far a scan has come. at is the byte offset that the scan has reached, and size is the end of the
-// scan. read is the number of bytes read so far. Progress extends the unit's timeout to the duration patience from now
-// on. The service manager therefore ends a proof only if the proof makes no progress for the duration patience.
+// Progress reports how far a scan has come. The parameter at is the byte offset that the scan has reached, and size is
+// the offset at which the scan ends. The parameter read is the number of bytes that were read so far. Progress extends
+// the unit's timeout to the duration patience from now on. The service manager therefore ends a proof only if the proof
+// makes no progress for the duration patience.
 func (s *Scan) Progress(at, size, read uint64, patience time.Duration) {
 	now := time.Now()
 	if s.begun.IsZero() || read < s.read {
