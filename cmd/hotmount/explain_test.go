@@ -33,7 +33,7 @@ func TestExplain(t *testing.T) {
 		t.Errorf("from the dump: %v\n%s\nbut it was\n%s", err, there, here)
 	}
 
-	// The configuration of the flag --config must replace the configuration in the dump.
+	// The configuration file that --config names must replace the configuration in the dump.
 	write(t, dir, map[string]string{"new.yaml": "classes: [{name: new, directory: /new}]\n"})
 	out, _, err := call(t, "explain", "--from", filepath.Join(dir, "facts.json"), "--config", filepath.Join(dir, "new.yaml"))
 	if err != nil || !strings.Contains(out, "Class new has it.") || strings.Contains(out, "default") {

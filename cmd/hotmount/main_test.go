@@ -123,8 +123,8 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// TestStateInit checks that disks that were attached at installation are held, and disks that came later are not.
-// `state init` must record new disks again only after the package was removed and installed again.
+// TestStateInit checks that disks that were attached at installation are held, and disks that came later are not. A
+// later `state init` must record new disks only after the package was removed and installed again.
 func TestStateInit(t *testing.T) {
 	h := machine(t)
 	attach(t, h.Root, "vdd", 48, "OLD")

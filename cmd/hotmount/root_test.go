@@ -43,7 +43,7 @@ func TestAcceptAsRoot(t *testing.T) {
 			t.Errorf("%q: the daemon was asked (-want +got):\n%s", test.arg, diff)
 		}
 	}
-	// The accept command must reject a wrong number of arguments without a call to the daemon.
+	// The accept command must reject a missing disk and an unknown reason without a call to the daemon.
 	for _, args := range [][]string{{"accept"}, {"accept", "vdc", "vdd"}} {
 		if _, code, _ := call(t, args...); code != 2 || len(asked()) != 0 {
 			t.Errorf("%q: code %d", args, code)

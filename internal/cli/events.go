@@ -71,7 +71,7 @@ func FollowEvents(ctx context.Context, matches []string, lines int, follow bool,
 	}
 	c := exec.CommandContext(ctx, "/usr/bin/journalctl", append(args, matches...)...)
 	c.Env = []string{"LC_ALL=C.UTF-8"}
-	// The kernel ends journalctl when this command ends, even if this command is killed.
+	// The kernel ends journalctl when the process of this command ends, even if the process is killed.
 	c.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGTERM}
 	var words bytes.Buffer
 	c.Stderr = &words

@@ -109,8 +109,8 @@ func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, 
 	return disks, err
 }
 
-// daemonReads reports whether the daemon is reading or formatting the disk of the given line. While a second process
-// reads the disk, mkfs cannot open the disk.
+// daemonReads reports whether the daemon is reading or formatting the disk of the given line. Plan must not read such a
+// disk, because mkfs cannot open a disk that another process reads.
 func daemonReads(l *disk.Line, daemon string) bool {
 	return daemon == "running" && l != nil && (l.Decision.Action == disk.Prove || l.Decision.Action == disk.Format)
 }

@@ -14,7 +14,7 @@ import (
 	"hotmount/internal/nodetest"
 )
 
-// prove is the Prover of the command.
+// prove returns the Prover of the hotmount commands, for the test node h.
 func prove(h inventory.Host) Prover {
 	return func(ctx context.Context, f *disk.Facts, s *disk.Settings) (disk.Content, error) {
 		return helper.Prove(ctx, h, f, s)

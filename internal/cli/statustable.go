@@ -47,7 +47,7 @@ func ShowStatus(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Sett
 		if err == nil {
 			err = st.Print(&b, output, colour)
 		} else if watch {
-			// Reading the status may fail while disks come and go, and succeed the next time.
+			// A read of the status can fail while disks come and go. The next read may succeed.
 			st = &Status{}
 			_, err = fmt.Fprintln(&b, err)
 		}
@@ -69,8 +69,8 @@ func ShowStatus(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Sett
 	}
 }
 
-// printStatus prints the table. Below the table, printStatus prints the reason and the remedy for each disk that is
-// not in use.
+// printStatus prints the table. Below the table, printStatus prints the reason and the remedy for each disk that has a
+// remedy, or that is refused, failed, held or ignored.
 func printStatus(w io.Writer, s *Status, colour, wide bool, now time.Time) error {
 	var b bytes.Buffer
 	if err := printTable(&b, s, wide, now); err != nil {

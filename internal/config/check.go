@@ -61,7 +61,7 @@ func (c class) selectors() {
 		c.add(c.places["partitions"], "found no other selector, expected one, such as names: [vd[b-z][1-9]]")
 	}
 	// Many programs other than hotmount use loop devices. policy.Select selects a loop device only by a pattern whose
-	// first letters are literally "lo". check compares the first letters of a pattern in the same way as
+	// first letters are literally "lo". This function compares the first letters of a pattern in the same way as
 	// policy.Select.
 	loop := slices.IndexFunc(c.Names, func(name string) bool {
 		return strings.HasPrefix(strings.TrimPrefix(name, regexpPrefix), "lo")
@@ -75,7 +75,7 @@ func (c class) selectors() {
 	}
 }
 
-// checkActions checks the keys that act on the disks of the class.
+// checkActions checks the keys that decide what hotmount does with the disks of the class.
 func (c class) checkActions() {
 	expected := expectedMkfs
 	if c.Create == disk.Ext4 {
@@ -100,7 +100,8 @@ func (c class) checkActions() {
 	}
 }
 
-// checkOverlap checks that the class shares neither disks nor directories with an earlier class.
+// checkOverlap adds a fault if an earlier class has the same selectors, or if one of the two class directories contains
+// the other.
 func (c class) checkOverlap(earlier class) {
 	at, other := c.places[""], earlier.places[""]
 	name := fmt.Sprintf("%s (line %d)", other.key, other.line)

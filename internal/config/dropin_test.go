@@ -195,7 +195,7 @@ func TestDirectoriesBelowSymlinks(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// Load would refuse the class directories of this test, because they are below /tmp.
+	// This test does not call Load, because Load would refuse class directories below /tmp.
 	var s disk.Settings
 	from := origins{}
 	for i, name := range []string{"/link/b", "/real", "/file/x", "/new"} {

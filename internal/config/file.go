@@ -140,7 +140,7 @@ func withoutPath(err error) error {
 	return err
 }
 
-// rootAlone returns an error unless root owns the file and only root may write to it. If the file has an access
+// rootAlone returns an error if a user other than root owns the file or may write to it. If the file has an access
 // control list, the group bits of its mode are the mask of that list (acl(5)).
 func rootAlone(info fs.FileInfo) error {
 	st, ok := info.Sys().(*syscall.Stat_t)

@@ -35,8 +35,8 @@ var scalars = []key{
 	{"trim", boolean, single, "return the free space of filesystems to the storage"},
 }
 
-// lists are the keys at the root of a file whose values are lists of texts. Only files can set lists. If several files
-// set the same list, the list of the last file applies.
+// lists are the keys at the root of a file that have a list of texts as their value. Only files can set lists. If
+// several files set the same list, the list of the last file applies.
 var lists = []key{
 	{"csi_ignore", driverName, list, ""},
 }

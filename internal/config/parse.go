@@ -30,7 +30,7 @@ type document struct {
 type parser struct {
 	// name is the name of the file that is being read. The field name is safe to print.
 	name string
-	// layers has one layer for each file, and one layer for the lists of all files.
+	// layers has one layer for each file, and one layer for the merged classes and exclusions of all files.
 	layers  []layer
 	origins origins
 	// classes has the classes of all files, merged by name. exclude has the exclusions of all files.
@@ -271,7 +271,8 @@ func (p *parser) mapping(n *yaml.Node, key string, known []string) map[string]*y
 	return values
 }
 
-// items returns the entries of a list. items adds a fault if the list has fewer entries than the parameter least.
+// items returns the entries of a list. A list with fewer entries than the parameter least, or with more than maxList,
+// is a fault.
 func (p *parser) items(n *yaml.Node, key, expected string, least int) []*yaml.Node {
 	switch {
 	case !p.plain(n, key):

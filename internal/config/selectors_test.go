@@ -137,9 +137,8 @@ func TestFaultsOfSelectors(t *testing.T) {
 	}
 }
 
-// TestSelectorsWithoutDisks checks that an exclusion is a fault if the start of a pattern shows that no disk can
-// match. The same selectors must not be a fault in a class, because hotmount plan reports a class that selects no
-// disk.
+// TestSelectorsWithoutDisks checks that an exclusion is a fault if its selectors show that no disk can match. The same
+// selectors must not be a fault in a class, because hotmount plan reports a class that selects no disk.
 func TestSelectorsWithoutDisks(t *testing.T) {
 	for line, want := range map[string]string{
 		"names: [\"d*\"]":                                                          "",

@@ -25,7 +25,8 @@ func Show(src Source) (string, error) {
 // File returns a configuration file that has the same effect as the settings.
 func File(s *disk.Settings) string { return file(s, nil) }
 
-// file returns the settings as a configuration file. Each value has its origin in a comment, unless from is nil.
+// file returns the settings as a configuration file. Each value has its origin in a comment, unless the parameter from
+// is nil.
 func file(s *disk.Settings, from origins) string {
 	var b strings.Builder
 	known := from != nil
@@ -100,7 +101,7 @@ func bound(n uint64) string {
 	return sizeText(n)
 }
 
-// sizeText returns a size in the largest unit in which it is a whole number.
+// sizeText returns a size as a whole number of the largest unit that divides the size.
 func sizeText(n uint64) string {
 	best := ""
 	for name, unit := range units {

@@ -109,8 +109,8 @@ func emptyBracket(glob string) bool {
 	})
 }
 
-// reserved are directories that the system needs unchanged, and hotmount's state directory, which a purge of the
-// package removes with all that is below.
+// reserved are directories that the system needs unchanged, and hotmount's state directory. A purge of the package
+// removes the state directory with everything below it.
 var reserved = []string{"/proc", "/sys", "/dev", "/run", "/etc", "/usr", "/boot", "/var/lib/hotmount"}
 
 func wrongDirectory(s, expected string) string {

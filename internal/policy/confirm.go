@@ -2,12 +2,12 @@ package policy
 
 import "hotmount/internal/disk"
 
-// Confirmable reports whether the token of `hotmount format` may be used to overwrite the disk. The token is valid only
-// for a disk that is refused for its proven content, was a block volume, or holds a filesystem that failed to mount.
-// The class of the disk must be one that would format the disk if the disk were blank. If the disk is held because it
-// may belong to somebody else, the operator must accept the disk first. The disk must not be a second path to a disk in
-// use, because without multipathd the kernel does not prevent writes through the second path. If Confirmable reports
-// false, the returned decision shows why.
+// Confirmable reports whether the token of `hotmount format` may be used to overwrite the disk. The disk must be
+// refused or held by a rule with byToken, or its filesystem must have failed to mount. The disk's class must be a class
+// that would format the disk if the disk were blank. If the disk is held because it may belong to somebody else, the
+// operator must accept the disk first. The disk must not be a second path to a disk in use, because without multipathd
+// the kernel does not prevent writes through the second path. If Confirmable reports false, the returned decision shows
+// why.
 //
 // The token of `hotmount format` is valid even if somebody unmounted or released the disk.
 func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decision, bool) {
@@ -18,7 +18,7 @@ func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decisio
 		return d, false
 	}
 	// The content of a block volume belongs to the user of the volume. If the block volume is this partition's whole
-	// disk or a disk below this device, the record also protects everything else on that volume.
+	// disk or a disk below this device, a format would overwrite a part of the block volume.
 	if g := f.Standing.Given; g != nil && !g.Is(f) {
 		d.Action, d.Reason = disk.Refuse, disk.ReasonNeverFormat
 		return d, false
@@ -28,7 +28,7 @@ func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decisio
 		return d, false
 	}
 	// The token covers the content, and every hold that an accept would lift. A disk that looks blank has a token only
-	// if the disk was a block volume. The token of a former block volume is printed with the former content.
+	// if the disk was a block volume. `hotmount format` prints the record of the block volume with the token.
 	in := inputOf(f, &disk.Content{Kind: disk.Blank, Proven: true}, s)
 	d, _ = decide(in, byAccept|byRetry|withToken)
 	return d, d.Action == disk.Format

@@ -159,8 +159,8 @@ func halfExt4(f *disk.Facts) {
 	f.Standing.Intent = &disk.Intent{UUID: uuid, Ext4: &disk.MkfsExt4{}}
 }
 
-// TestWord checks that accept lifts the hold of a disk. For a disk without a hold, accept only makes hotmount try
-// again. A disk that is refused for a duplicate UUID can be accepted only after the other disk is gone.
+// TestWord checks which hold of a disk an accept lifts. If an accept lifts no hold, Word must return an empty
+// disk.Word. A disk that is refused for a duplicate UUID can be accepted only after the other disk is gone.
 func TestWord(t *testing.T) {
 	for name, tt := range map[string]struct {
 		facts   func(*disk.Facts)

@@ -59,8 +59,9 @@ var giving = []rule{{
 	remedy: giveUp,
 }}
 
-// readData reports whether hotmount has read the disk for another class and found data, and the disk is unchanged since.
-// A little later, the records have the content, too (Standing.Noted), which then outlasts a change of the disk.
+// readData reports whether hotmount has read the disk for another class and found data, and nothing has written to the
+// disk after the read. A little later, hotmount also records the content (Standing.Noted). This record outlasts a
+// change of the disk.
 func readData(f *disk.Facts) bool {
 	v := f.Standing.Verdict
 	return v.Valid(f) && v.Content.Kind != "" && v.Content.Kind != disk.Blank

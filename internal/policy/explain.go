@@ -13,9 +13,9 @@ type Condition struct {
 	Wanted string
 	Held   bool
 	Found  string
-	// Names reports whether Found names the data or the disk for which a token is valid.
+	// Names reports whether a token is valid only for the data or the disk that Found names.
 	Names bool
-	// Open reports whether only reading the disk can show whether the condition is met.
+	// Open reports whether hotmount must read the disk to find out whether the condition is met.
 	Open bool
 }
 
@@ -53,7 +53,7 @@ func Conditions(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Cl
 	return append(all, isBlank(in))
 }
 
-// isBlank returns the condition that the disk is blank, which only reading the disk can show.
+// isBlank returns the condition that the disk is proven blank. hotmount must read the disk for the proof.
 func isBlank(in input) Condition {
 	c := in.c
 	one := Condition{Wanted: "the disk is proven blank (blank: " + in.class.Blank + ")", Found: string(c.Kind)}
@@ -81,8 +81,8 @@ type Considered struct {
 	// Selected reports whether the class selects the disk. Other reports whether the class selects a partition of the
 	// disk, or the disk of the partition.
 	Selected, Other bool
-	// Has reports whether the disk belongs to the class. Verdict is the result in words, as a sentence that begins with
-	// the name of the class.
+	// Has reports whether the disk belongs to the class. Verdict is the result in words, as the end of a sentence that
+	// begins with the name of the class.
 	Has     bool
 	Verdict string
 }
@@ -96,8 +96,8 @@ type Excluded struct {
 }
 
 // Consider returns the results for every class in order, and every exclusion that matches the disk. If no exclusion
-// matches, the first class with Selected or Other set decides. A volume that no exclusion matches stays with its class,
-// even if the selectors of another class match (Select).
+// matches, the first class with Selected or Other set determines whether the disk belongs to a class. A volume that no
+// exclusion matches stays with its class, even if the selectors of another class match (Select).
 func Consider(f *disk.Facts, s *disk.Settings) (classes []Considered, exclusions []Excluded) {
 	for i := range s.Exclude {
 		e := &s.Exclude[i]

@@ -63,8 +63,8 @@ func TestConditionsOfWhatIsMadeAgain(t *testing.T) {
 	}
 }
 
-// TestConditionsOfWhatIsGivenOut checks that the link and the record of a disk that is given out fail none of its
-// conditions.
+// TestConditionsOfWhatIsGivenOut checks that a disk that is given out meets all conditions, despite its link and its
+// record.
 func TestConditionsOfWhatIsGivenOut(t *testing.T) {
 	f, s := blankDisk(), settings()
 	block(s)
@@ -114,8 +114,8 @@ func TestConsider(t *testing.T) {
 	}
 }
 
-// TestConsiderLoopDevices checks that the explanation says why a class does not select a loop device whose selectors
-// all match.
+// TestConsiderLoopDevices checks that the explanation says why a class does not select a loop device, even if all
+// selectors of the class match.
 func TestConsiderLoopDevices(t *testing.T) {
 	for want, f := range map[string]disk.Facts{
 		"has it":                   {BackingFile: "/srv/ci/a.img"},
@@ -174,8 +174,8 @@ func TestConsiderPartitions(t *testing.T) {
 	}
 }
 
-// TestConsiderIsTheDecision checks that the first class that selects the disk or its partitions gets the disk or
-// partitions, if no exclusion matches. A disk does not belong to a class if a partition of the disk belongs to a class.
+// TestConsiderIsTheDecision checks that, without a matching exclusion, the first class that selects the disk or its
+// partitions gets them. A disk does not belong to a class if a partition of the disk belongs to a class.
 func TestConsiderIsTheDecision(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		selectors := func(label string) disk.Selectors {

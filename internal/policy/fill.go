@@ -2,8 +2,8 @@ package policy
 
 import "hotmount/internal/disk"
 
-// leastGain is a number of bytes below which XFS accepts no growth: 64 blocks of 4 KiB. XFS_MIN_AG_BLOCKS is 64 (Linux,
-// fs/xfs/libxfs/xfs_fs.h), and 4 KiB is the largest block size that a kernel with pages of 4 KiB mounts.
+// leastGain is the smallest growth in bytes that XFS accepts with blocks of 4 KiB: 64 blocks. XFS_MIN_AG_BLOCKS is 64
+// (Linux, fs/xfs/libxfs/xfs_fs.h), and 4 KiB is the largest block size that a kernel with pages of 4 KiB mounts.
 const leastGain = 64 * 4096
 
 // ShouldGrow reports whether the known filesystem on the disk is to be grown before it is mounted. Debian 12's udev

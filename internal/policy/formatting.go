@@ -12,7 +12,7 @@ import (
 // afterwards. Only the refusal for the size of the disk comes after the holds, because hotmount reads the disk first.
 // The first hold that applies is shown, and an accept lifts only that hold.
 var formattable = []rule{{
-	// The user of a block volume, or the provisioner's cleaner, can leave a disk that looks blank.
+	// The user of a block volume or the provisioner's cleaner can write zeros, so that the disk looks blank.
 	reason: disk.ReasonNeverFormat, action: disk.Refuse, situations: blank, lift: byToken | withToken,
 	when:      func(in input) bool { return in.f.Standing.Given != nil },
 	condition: "the disk was never given out as a block volume", means: "the disk, or a disk below it, was given out as a block volume, and hotmount does not format it by itself",
@@ -63,7 +63,7 @@ var formattable = []rule{{
 		return "to make udev read the disk again: udevadm trigger -s block -y " + w.f.Name
 	},
 }, {
-	// A corrected configuration may exclude the disk.
+	// After the correction of the fault, the configuration may exclude the disk.
 	reason: disk.ReasonSettings, action: disk.Hold, situations: raw | blank, kind: HoldOperator,
 	when:      func(in input) bool { return in.s.Fault != "" && in.f.Standing.Given == nil },
 	condition: "the configuration has no fault, or the disk was already given out as a block volume", means: "the configuration has a fault: until it is corrected, hotmount uses only disks on record",
@@ -152,7 +152,7 @@ var formattable = []rule{{
 		return say("to see which disks: hotmount history; to have this disk formatted: hotmount accept %s", w.f.Name)
 	},
 }, {
-	// The rule for the link comes last, when no other rule prevents giving the disk out.
+	// The rule for the link comes after all rules that can prevent the link.
 	reason: disk.ReasonBlock, action: disk.Link, situations: raw,
 	means: "the disk's class gives the disk out as a block volume",
 }, {
@@ -160,7 +160,8 @@ var formattable = []rule{{
 	when:  func(in input) bool { return !in.c.Proven || in.c.Kind == disk.Unread },
 	means: "no known content was found on the disk, but hotmount must first prove that the disk is blank",
 }, {
-	// The disk is read first, because the image of a larger disk may have been attached as a small raw disk.
+	// hotmount reads the disk before this rule applies, because the image of a larger disk may have been attached as a
+	// small raw disk.
 	reason: disk.ReasonTooSmall, action: disk.Refuse, situations: blank,
 	when:      func(in input) bool { return in.f.Size < in.class.MinimumSize },
 	condition: "the disk is large enough for its class",

@@ -14,7 +14,7 @@ var cinder = disk.Driver{Name: "cinder.csi.openstack.org", Reach: disk.Local}
 // driven puts the disk on a node with a driver that may have brought it.
 func driven(f *disk.Facts) { f.Drivers = []disk.Driver{cinder} }
 
-// drivenWith returns a function that calls driven and then the function put.
+// drivenWith returns a function that calls the functions driven and put, in this order.
 func drivenWith(put func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) { driven(f); put(f) }
 }
@@ -24,8 +24,8 @@ func csiDrivers(reach disk.Reach) func(*disk.Facts) {
 	return func(f *disk.Facts) { f.Drivers = []disk.Driver{{Name: "a.example", Reach: reach}} }
 }
 
-// TestGuard checks that a disk that a driver on the node may have brought, or can take, is held before it is opened. A
-// disk is not held if a fact shows that the disk belongs to hotmount.
+// TestGuard checks that hotmount holds a disk that a driver on the node may have brought or can take. hotmount must not
+// open such a disk. A disk is not held if a fact shows that the disk belongs to hotmount.
 func TestGuard(t *testing.T) {
 	serial := func(patterns ...string) func(*disk.Settings) {
 		return func(s *disk.Settings) { s.Classes[0].Serial = patterns }
@@ -139,7 +139,7 @@ func TestGuard(t *testing.T) {
 }
 
 // TestOthersComeBeforeContent checks that no remedy changes a disk that may belong to somebody else, whatever is on the
-// disk. The refusal for the content, which offers the token, follows only once the hold is accepted.
+// disk. hotmount refuses the disk for its content, and offers the token, only after the hold is accepted.
 func TestOthersComeBeforeContent(t *testing.T) {
 	over := &disk.Intent{UUID: otherUUID, Over: true}
 	contents := []struct {
@@ -200,7 +200,8 @@ func unproved(c *disk.Content) *disk.Content {
 	return &other
 }
 
-// TestLiterals checks that wildcards are not counted. In a pattern for WWNs nothing up to the first "." is counted.
+// TestLiterals checks that wildcards are not counted. In a pattern for WWNs, only the characters after the first "."
+// are counted.
 func TestLiterals(t *testing.T) {
 	for pattern, want := range map[string]struct{ all, wwn int }{
 		"DATA-1": {6, 0}, "*": {}, "????": {}, "D*T?A": {3, 0}, "[DATA]1": {1, 0}, `[\]D]1`: {1, 0}, `\*\?ab`: {4, 0}, `ab\`: {2, 0}, "": {}, "[": {},
@@ -219,8 +220,8 @@ func TestLiterals(t *testing.T) {
 	}
 }
 
-// TestSelectorOfADisk checks that the selector that a hold prints lifts the hold once the selector is in the
-// configuration. The printed selector selects no other disk.
+// TestSelectorOfADisk checks that the selector in the remedy of a hold lifts the hold after the selector is added to
+// the configuration. The printed selector selects no other disk.
 func TestSelectorOfADisk(t *testing.T) {
 	for _, tt := range []struct {
 		put  func(*disk.Facts)

@@ -15,7 +15,7 @@ func operator(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision,
 	case strings.Contains(next, accept):
 		if w := Word(f, d); w.Reason != "" {
 			f.Standing.Accepted = append(f.Standing.Accepted, w)
-			// An accept by operator frees the block volume as Store.Accept does.
+			// Like Store.Accept, this code clears the class and the directory in the record of the volume.
 			if v := f.Standing.Volume; w.Reason == disk.ReasonOtherClass && v != nil {
 				freed := *v
 				freed.Class, freed.Directory, f.Standing.Volume = "", "", &freed

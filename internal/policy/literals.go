@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// leastLiterals is the least number of literal characters in a pattern that counts as selecting only a few disks.
+// leastLiterals is the number of literal characters that a pattern needs to single out a disk (singledOut).
 const leastLiterals = 4
 
 // literals returns how many characters of the pattern each matching value must contain, or 0 for a faulty pattern.

@@ -1,6 +1,6 @@
 // Package policy decides what is done with a disk. The package is pure: a decision depends only on the arguments of
-// Decide. Because the rules are pure, the daemon, the process that formats and `hotmount plan` always agree. The rules
-// are one table (rules.go).
+// Decide. Because the rules are pure, the daemon, the process that formats and `hotmount plan` always agree. The
+// variable rules (rules.go) is the table of all rules.
 package policy
 
 import (
@@ -20,8 +20,8 @@ func Decide(f *disk.Facts, c *disk.Content, s *disk.Settings) disk.Decision {
 	return d
 }
 
-// decide returns the decision of the first rule that applies, and the rule itself. decide skips the rules that one of
-// the waived lifts can lift.
+// decide returns the decision of the first rule that applies, and the rule itself. decide skips each rule that one of
+// the actions in waived can lift.
 func decide(in input, waived lift) (disk.Decision, *rule) {
 	d := disk.Decision{}
 	if in.class != nil {
@@ -42,8 +42,8 @@ func decide(in input, waived lift) (disk.Decision, *rule) {
 	return d, &rules[len(rules)-1]
 }
 
-// input is what the functions of a rule receive. The functions receive input as a value, so that a decision allocates
-// nothing (TestDecide).
+// input is the argument of the functions rule.when and rule.names. An input is passed as a value, so that a decision
+// allocates nothing (TestDecide).
 type input struct {
 	f *disk.Facts
 	c *disk.Content
@@ -93,19 +93,20 @@ func inputOf(f *disk.Facts, c *disk.Content, s *disk.Settings) input {
 	return in
 }
 
-// accepted reports whether the operator has accepted the disk for that reason, with the filesystem that is now on the
-// disk.
+// accepted reports whether the operator has accepted the disk for the reason r and the filesystem with the UUID
+// in.c.UUID.
 func (in input) accepted(r disk.Reason) bool { return in.f.Standing.Lifted(r, in.c.UUID) }
 
 // isAccepted reports whether the operator has accepted the disk for the reason r, with the filesystem that theContent
-// returns. In the situation other, an accept that names any filesystem counts, because a proof may find another UUID.
+// returns. In the situation named other, an accept for the reason r counts with any UUID, because a proof may find
+// another UUID.
 func (in input) isAccepted(r disk.Reason) bool {
 	uuid, _ := theContent(in)
 	return in.f.Standing.Lifted(r, uuid) ||
 		in.situation == other && slices.ContainsFunc(in.f.Standing.Accepted, func(w disk.Word) bool { return w.Reason == r })
 }
 
-// Intent returns the unfinished format that concerns the disk with this content, or nil.
+// Intent returns the record of the disk's unfinished format, or nil if there is none or the record is for another disk.
 func Intent(f *disk.Facts, c *disk.Content) *disk.Intent {
 	begunOnPeer := func(p disk.Peer) bool { return begunOn(f, &p) }
 	if nextInSlot(f, c) || slices.ContainsFunc(f.SameSerial, begunOnPeer) || slices.ContainsFunc(f.SameWWN, begunOnPeer) {
@@ -122,22 +123,23 @@ func begunOn(f *disk.Facts, p *disk.Peer) bool {
 }
 
 // nextInSlot reports whether the intent matches this disk only by slot, but is for another disk. The intent is for
-// another disk if this disk holds another filesystem that this node made or mounted, unless the intent overwrites that
+// another disk if this node made or mounted this disk's filesystem, and the intent neither makes nor overwrites that
 // filesystem.
 func nextInSlot(f *disk.Facts, c *disk.Content) bool {
 	i, v := f.Standing.Intent, f.Standing.Volume
 	return f.Standing.IntentBySlot && c.UUID != i.UUID && c.UUID != i.Was && (c.Made || v != nil && v.UUID == c.UUID)
 }
 
-// begunHere reports whether this node began the half-made filesystem on this disk. If two disks have the half-made
-// filesystem, only the disk with the serial or slot of the intent counts, so that hotmount formats only one.
+// begunHere reports whether this node began the half-made filesystem on this disk. If several disks have the half-made
+// filesystem, hotmount formats only the disk that looks like the intent's disk (Identity.Like).
 func begunHere(f *disk.Facts, c *disk.Content) bool {
 	i := f.Standing.Intent
 	return i != nil && c.UUID == i.UUID && !f.Standing.IntentDoubt && (len(f.SameUUID) == 0 || i.Identity.Like(f.Identity("")))
 }
 
-// ownMount returns the mount of the disk at a place that only the class uses, or nil. ownMount also returns a mount
-// that another program made, so that hotmount takes over the mounts of a udev rule that the operator removed.
+// ownMount returns the disk's mount in the class directory at a path that ends in a UUID, or nil. Only the class uses
+// such a path. ownMount also returns a mount that another program made, so that hotmount takes over the mounts of a
+// udev rule that the operator removed.
 func ownMount(f *disk.Facts, class *disk.Class) *disk.MountPoint {
 	for i := range f.Mounts {
 		m := &f.Mounts[i]
@@ -148,8 +150,8 @@ func ownMount(f *disk.Facts, class *disk.Class) *disk.MountPoint {
 	return nil
 }
 
-// misplacedUUID returns the UUID of a filesystem that is mounted where another filesystem belongs, or "". misplacedUUID
-// checks the UUID that the kernel mounted and the UUID that udev read from the disk.
+// misplacedUUID returns the UUID of the mounted filesystem if the path of the mount m ends in another UUID, or "".
+// misplacedUUID checks the UUID that the kernel mounted and the UUID that udev read from the disk.
 func misplacedUUID(f *disk.Facts, m *disk.MountPoint) string {
 	kernel := ""
 	if f.Geometry != nil {
@@ -166,27 +168,28 @@ func misplacedUUID(f *disk.Facts, m *disk.MountPoint) string {
 	return ""
 }
 
-// wasMounted reports whether, according to the records, the filesystem with that UUID was mounted in its place since
-// the disk was attached.
+// wasMounted reports whether, according to the records, the filesystem with that UUID was mounted in a class directory
+// during this attachment.
 func wasMounted(f *disk.Facts, uuid string) bool {
 	v := f.Standing.Volume
 	return !f.Standing.WasMounted.IsZero() && v != nil && v.Identity.Seq == f.Seq && v.UUID == uuid
 }
 
-// Grows reports whether to measure the filesystem of the disk. A measured filesystem is then grown, unless Facts.Fixed
-// reports true. Grows reports false if the disk was already measured at its present size.
+// Grows reports whether to measure the filesystem of the disk. After the measurement, hotmount grows a filesystem that
+// does not fill its disk, unless Facts.Fixed reports true. Grows reports false if the filesystem was already measured
+// at the disk's present size.
 func Grows(f *disk.Facts, class *disk.Class) bool {
 	return class.Grow && f.Whole == "" && !f.ReadOnly && !f.Standing.Fit.Valid(f)
 }
 
-// mayGrow reports whether the mounted filesystem can be grown. If another mount covers the mount point, the command
-// that grows would grow the covering filesystem.
+// mayGrow reports whether the mounted filesystem can be grown. If another mount covers the mount point, mayGrow returns
+// false, because the growth command would grow the covering filesystem.
 func mayGrow(in input) bool {
 	return Grows(in.f, in.class) && !ownMount(in.f, in.class).Covered
 }
 
-// onlyPodMountsLeft reports whether the filesystem was mounted in its place during this attachment, and is now mounted
-// only by kubelet for pods.
+// onlyPodMountsLeft reports whether the filesystem was mounted in a class directory during this attachment, and now has
+// no mounts other than kubelet's mounts for pods.
 func onlyPodMountsLeft(f *disk.Facts, c *disk.Content) bool {
 	return c.Kind == disk.Filesystem && wasMounted(f, c.UUID) &&
 		!slices.ContainsFunc(f.Mounts, func(m disk.MountPoint) bool { return !ofPod(m.Path) })
@@ -219,8 +222,8 @@ func knownUUID(f *disk.Facts) string {
 	return uuid
 }
 
-// formerClass returns the former class of the volume, or nil. The former class must still exist and have another
-// directory than class.
+// formerClass returns the former class of the volume, or nil. The former class must still be configured, and its
+// directory must differ from the directory of the parameter class.
 func formerClass(v disk.Place, s *disk.Settings, class *disk.Class) *disk.Class {
 	for i := range s.Classes {
 		c := &s.Classes[i]
@@ -238,14 +241,15 @@ func made(in input) bool {
 }
 
 // replaced reports whether a format is unfinished and the disk holds a filesystem that this format does not make. If
-// over is true, only a format by token counts; otherwise only a format of a blank disk counts.
+// over is true, only a format by token counts. If over is false, only a format of a blank disk counts.
 func replaced(in input, over bool) bool {
 	i := Intent(in.f, in.c)
 	return i != nil && i.UUID != in.c.UUID && i.Over == over
 }
 
-// foreign reports whether another machine made the filesystem. A filesystem is foreign if it appeared while this node
-// proved the disk blank, or after udev saw a blank disk to which this node did not write.
+// foreign reports whether another machine made the filesystem. A filesystem is foreign if another machine wrote to the
+// disk during the proof or mkfs. A filesystem without a record on this node is also foreign if the proof found it after
+// udev had seen no content on the disk.
 func foreign(in input) bool {
 	v := in.f.Standing.Verdict
 	return v.Valid(in.f) && v.Shared ||
@@ -266,8 +270,8 @@ func onRecord(in input) bool {
 	return v != nil && v.UUID == in.c.UUID || in.c.Made
 }
 
-// wasDisturbed reports whether another process used the disk after it was formatted, and the operator has not accepted
-// this use. A filesystem that was mounted after the disturbed format counts as accepted.
+// wasDisturbed reports whether somebody else may have used the disk after mkfs ended, and the operator has not accepted
+// the disk for ReasonDisturbed. A filesystem that was mounted after the disturbed format counts as accepted.
 func wasDisturbed(f *disk.Facts) bool {
 	i := f.Standing.Intent
 	return i != nil && i.Doubt != "" && !f.Standing.OnRecord && !f.Standing.Lifted(disk.ReasonDisturbed, i.UUID)
@@ -281,9 +285,10 @@ func wasDisturbed(f *disk.Facts) bool {
 // on record. If neither of two disks with the same UUID is on record, hotmount mounts the disk that was resized while
 // the machine was off.
 //
-// A disk refused for a duplicate UUID stays refused until the operator accepts the disk. A lone disk with the serial of
-// a refused disk stays refused too, because the lone disk may be the refused disk in another slot. A disk is also
-// refused if the filesystem was last on another disk and nobody saw that disk leave.
+// A disk that was refused for a duplicate UUID stays refused until the operator accepts the disk. A disk with the
+// serial of a refused disk is also refused while no other attached disk has the same UUID. A disk with that serial may
+// be the refused disk in another slot. A disk is also refused if its filesystem was last on another disk that did not
+// leave before this disk came.
 func isTwin(f *disk.Facts) bool {
 	if len(f.SameUUID) == 0 {
 		return f.Standing.Twin || replaces(f)
@@ -310,8 +315,8 @@ func stillMissing(f *disk.Facts, l *disk.Sighting, r disk.Reason) bool {
 	return l != nil && !givenUp(&f.Standing, l.UUID) && !f.Standing.Lifted(r, l.UUID)
 }
 
-// givenUp reports whether the operator has accepted the loss of this filesystem, for any reason that named the
-// filesystem.
+// givenUp reports whether the operator has accepted the loss of the filesystem with that UUID, by an accept for any
+// reason with rule.givesUp.
 func givenUp(st *disk.Standing, uuid string) bool {
 	for _, w := range st.Accepted {
 		if uuid != "" && w.UUID == uuid && ruleOf(w.Reason).givesUp {
@@ -343,7 +348,8 @@ func failed(f *disk.Facts) bool {
 }
 
 // disagrees reports whether udev names something on a disk that was read as blank or as an unfinished XFS filesystem.
-// disagrees ignores that udev takes an unfinished XFS filesystem for a finished one.
+// On an unfinished XFS filesystem, udev's type xfs does not count, because udev does not see that the filesystem is
+// unfinished.
 func disagrees(u disk.Udev, c *disk.Content) bool {
 	if c.Kind == disk.HalfMade && u.FSType == "xfs" && u.FSUsage == "filesystem" {
 		u.FSType, u.FSUsage = "", ""
@@ -356,12 +362,12 @@ func sameSerial(f *disk.Facts) *disk.Peer {
 	return sameDisk(f, f.SameSerial, disk.ReasonSameSerial)
 }
 
-// sameWWN returns the disk to which a blank disk may be a second path because both have the same WWN, or nil.
+// sameWWN returns a disk with the same WWN as a blank disk, or nil. The blank disk may be a second path to that disk.
 func sameWWN(f *disk.Facts) *disk.Peer { return sameDisk(f, f.SameWWN, disk.ReasonSameWWN) }
 
-// sameDisk returns a peer that may be the same disk as a blank disk, or nil. A peer that the operator has accepted does
-// not count. A peer counts if it came earlier, holds something, is in use, or is being formatted. Of two blank disks,
-// the disk that came first is used.
+// sameDisk returns a peer that may be the same disk as a blank disk, or nil. A peer does not count if the operator has
+// accepted the blank disk for the reason r and the filesystem of the peer. A peer counts if it came earlier, holds
+// something, is in use, or is being formatted. Of two blank disks, the disk that came first is used.
 func sameDisk(f *disk.Facts, peers []disk.Peer, r disk.Reason) *disk.Peer {
 	for i := range peers {
 		p := &peers[i]
@@ -372,7 +378,7 @@ func sameDisk(f *disk.Facts, peers []disk.Peer, r disk.Reason) *disk.Peer {
 	return nil
 }
 
-// multipath returns the multipath device of which the disk is a path according to its WWN, or nil.
+// multipath returns the multipath device of which the disk is a path according to the disk's WWN, or nil.
 func multipath(f *disk.Facts) *disk.Peer {
 	for i := range f.SameWWN {
 		if p := &f.SameWWN[i]; p.Multipath {
@@ -388,8 +394,8 @@ func braked(in input) bool {
 	return in.f.Standing.Braked || recent(in.f, in.s) >= in.s.FormatLimit
 }
 
-// recent returns how many other disks were formatted within FormatPeriod. A format with a time in the future counts
-// too, because it shows that the clock was set back.
+// recent returns the number of other disks on which a format began within the last FormatPeriod. A format whose time is
+// in the future counts too, because such a time shows that the clock was set back.
 func recent(f *disk.Facts, s *disk.Settings) int {
 	n := 0
 	for _, age := range f.Standing.Formats {
@@ -409,7 +415,7 @@ func creates(class *disk.Class, c *disk.Content) bool {
 	return class.Create == disk.XFS || class.Create == disk.Ext4
 }
 
-// theMounted returns the disk's filesystem that is mounted at the place of the disk's class.
+// theMounted returns the UUID and the type of the disk's filesystem that is mounted in the directory of the class.
 func theMounted(in input) (uuid, fstype string) {
 	return mountedUUID(in), ownMount(in.f, in.class).Type
 }

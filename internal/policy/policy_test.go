@@ -105,10 +105,10 @@ func foreignOn(size uint64, also func(*disk.Facts)) func(*disk.Facts) {
 
 func knownOnly(s *disk.Settings) { s.Classes[0].Adopt = disk.AdoptKnown }
 
-// lay is a filesystem that was mounted earlier.
+// lay is the record of a filesystem that was mounted earlier.
 var lay = disk.Sighting{UUID: otherUUID, Type: "xfs"}
 
-// word returns the record of `hotmount accept`, run by an operator who saw this hold of this filesystem.
+// word returns the record of an accept for the reason r and the filesystem with that UUID.
 func word(r disk.Reason, uuid string) []disk.Word { return []disk.Word{{Reason: r, UUID: uuid}} }
 
 // everyWord contains the accepts of all holds, each with one of the two filesystems or with none.
@@ -123,43 +123,44 @@ var everyWord = func() (all []disk.Word) {
 	return all
 }()
 
-// but returns all accepts of everyWord except the given accepts.
+// but returns a copy of everyWord without the given accepts.
 func but(not ...disk.Word) []disk.Word {
 	return slices.DeleteFunc(slices.Clone(everyWord), func(w disk.Word) bool { return slices.Contains(not, w) })
 }
 
-// gone contains the accepts that give up the filesystem of lay.
+// gone contains the accepts with which the operator gives up the filesystem of the variable lay.
 var gone = []disk.Word{
 	{Reason: disk.ReasonBefore, UUID: otherUUID}, {Reason: disk.ReasonFormerSerial, UUID: otherUUID}, {Reason: disk.ReasonFormerSlot, UUID: otherUUID},
 	{Reason: disk.ReasonSameSerial, UUID: otherUUID}, {Reason: disk.ReasonSameWWN, UUID: otherUUID}, {Reason: disk.ReasonContent, UUID: otherUUID},
 }
 
-// arrived sets a disk that was attached at the first start under another machine-id.
+// arrived makes f a disk that was attached at the first start under another machine-id.
 func arrived(f *disk.Facts) { f.Standing.Arrived = &disk.Identity{} }
 
-// hidden sets a disk that an unreadable unit may claim.
+// hidden makes f a disk that an unreadable unit file may claim.
 func hidden(f *disk.Facts) { f.Unseen = "/etc/systemd/system/srv.mount" }
 
-// used sets a disk that another program mounted earlier.
+// used makes f a disk that another program mounted earlier.
 func used(f *disk.Facts) { f.Standing.Used = &disk.Use{How: "mounted at /srv"} }
 
-// pulled sets a device whose disk was detached.
+// pulled makes f a device whose underlying disk was detached.
 func pulled(f *disk.Facts) { f.Below = []disk.Underlying{{Name: "vdx", Serial: "PV 1", Gone: true}} }
 
-// node sets a disk whose device node is bind-mounted.
+// node makes f a disk whose device node is bind-mounted.
 func node(f *disk.Facts) { f.Bound = []string{"/run/volume"} }
 
 // given is the record of a block volume.
 var given = disk.Given{Serial: "S1", Link: "/mnt/block/virtio-S1"}
 
-// onBlockVolume sets a device that is built on the disk of a block volume.
+// onBlockVolume makes f a device that is built on the disk of a block volume.
 func onBlockVolume(f *disk.Facts) { f.Serial, f.Transport, f.Standing.Given = "LVM-x", "dm", &given }
 
 func another(g disk.Given) func(*disk.Facts) {
 	return func(f *disk.Facts) { f.Standing.Given = &g }
 }
 
-// bound sets a disk that was mounted in its class directory and now has only a bind mount for a pod.
+// bound returns a function that makes f a disk that was mounted in its class directory and now has only a pod's bind
+// mount.
 func bound(put func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		f.Mounts = []disk.MountPoint{mountedAt("/var/lib/kubelet/pods/p/volumes/kubernetes.io~local-volume/local-pv-1")}
@@ -170,8 +171,8 @@ func bound(put func(*disk.Facts)) func(*disk.Facts) {
 	}
 }
 
-// onRecordInPlace sets a disk that is on record as mounted in its class directory. udev does not know the filesystem of
-// the disk.
+// onRecordInPlace returns a function that makes f a disk on record as mounted in its class directory. udev has not
+// finished with the disk.
 func onRecordInPlace(put func(*disk.Facts)) func(*disk.Facts) {
 	return bound(func(f *disk.Facts) {
 		f.Mounts, f.Udev.Initialized = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, false
@@ -183,8 +184,8 @@ func onRecordInPlace(put func(*disk.Facts)) func(*disk.Facts) {
 
 func looped(f *disk.Facts) { f.Loops = []string{"loop3"} }
 
-// wwn adds another disk with the same WWN. The parameter seq is the sequence number of the other disk, and holds is the
-// content of the other disk.
+// wwn adds another disk with the same WWN. The parameter seq is the sequence number of the other disk. The parameter
+// holds is the UUID on the other disk, or "".
 func wwn(seq uint64, holds string) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		f.Serial, f.WWN = "", "naa.1"
@@ -220,7 +221,7 @@ func partOf(also func(*disk.Facts)) func(*disk.Facts) {
 var wholeClass = disk.Class{Name: "whole", Selectors: disk.Selectors{Names: []string{"vd?"}}, Directory: "/mnt/whole", Accept: []string{"xfs"}}
 var rawClass = disk.Class{Name: "raw", Selectors: disk.Selectors{Names: []string{"vd?"}}, Directory: "/mnt/block", Mode: disk.ModeBlock}
 
-// before and after add a class before or after the class of partitions.
+// before puts the class c in front of the class that selects partitions. The function after puts the class c behind it.
 func before(c disk.Class) func(*disk.Settings) {
 	return func(s *disk.Settings) { parts(s); s.Classes = append([]disk.Class{c}, s.Classes...) }
 }
@@ -241,7 +242,7 @@ func was(directory, class string) func(*disk.Facts) {
 	}
 }
 
-// onRecordAnd puts the disk on record as a volume, and then calls put.
+// onRecordAnd puts the disk on record as a volume, and then calls the function put.
 func onRecordAnd(put func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		was("/mnt/disks", "default")(f)
@@ -1059,8 +1060,8 @@ func TestDecide(t *testing.T) {
 			if why == "" || why == string(d.Reason) {
 				t.Errorf("%s has no words", d.Reason)
 			}
-			// A decision allocates nothing, so that a storm of events leaves no garbage (issue 8). Lowering the case of
-			// a UUID allocates, but udev reports the UUIDs of XFS and ext4 in lower case.
+			// A decision must allocate nothing, so that a storm of events leaves no garbage (issue 8). Lowering the
+			// case of a UUID allocates, but udev reports the UUIDs of XFS and ext4 in lower case.
 			if n := testing.AllocsPerRun(10, func() { Decide(f, tt.content, s) }); n != 0 && strings.ToLower(f.Udev.FSUUID) == f.Udev.FSUUID {
 				t.Errorf("%v allocations", n)
 			}
@@ -1068,7 +1069,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestWordsOfPresent checks that the message names the disk that was attached before.
+// TestWordsOfPresent checks that the message names the disk that was attached before the installation.
 func TestWordsOfPresent(t *testing.T) {
 	f, s := blankDisk(), settings()
 	for want, p := range map[string]disk.Identity{
@@ -1091,7 +1092,7 @@ func TestWordsOfLoopDevice(t *testing.T) {
 	}
 }
 
-// TestWordsOfGivenElse checks that the message names the disk that is given out, and that this disk is to be released.
+// TestWordsOfGivenElse checks that the remedy is to release the disk that is given out, and names this disk.
 func TestWordsOfGivenElse(t *testing.T) {
 	for want, put := range map[string]func(*disk.Facts){
 		"to use the disk otherwise: hotmount release vdb": func(f *disk.Facts) { f.Standing.Link = "/mnt/block/" + f.LinkName() },
@@ -1135,7 +1136,7 @@ func TestWordsOfAnUnfinishedFormat(t *testing.T) {
 			t.Errorf("%s: %q", name, why)
 		}
 	}
-	// The message must not mention an unfinished format in the same slot that belongs to another disk.
+	// The message must not mention the unfinished format of another disk that was in the same slot.
 	f, s := blankDisk(), settings()
 	f.Serial, f.Standing.Intent, f.Standing.IntentBySlot, f.Standing.Volume = "", &disk.Intent{UUID: otherUUID}, true, &disk.Sighting{UUID: uuid}
 	f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Writes: f.Writes, Shared: true}
@@ -1297,7 +1298,7 @@ func TestWordsOfAFailedGrowth(t *testing.T) {
 	}
 }
 
-// TestWordsOfAFixedFilesystem checks that the message says that a filesystem that another machine made does not grow.
+// TestWordsOfAFixedFilesystem checks that the message explains why hotmount does not grow another machine's filesystem.
 func TestWordsOfAFixedFilesystem(t *testing.T) {
 	for _, tt := range []struct {
 		size, span uint64
@@ -1336,8 +1337,8 @@ func TestWordsOfASecondPath(t *testing.T) {
 		c      *disk.Content
 		facts  func(*disk.Facts)
 		config func(*disk.Settings)
-		// never is the reason why no token formats this disk, even if the disk is not a second path. never is empty if
-		// a token may format the disk.
+		// never is the expected reason for a disk whose token the test does not check. If never is empty, the token
+		// must be valid unless the disk is a second path.
 		never disk.Reason
 	}{
 		"a twin":                {xfs(), nil, nil, ""},
@@ -1464,7 +1465,8 @@ func TestWordsOfAReplacement(t *testing.T) {
 type condition struct {
 	name   string
 	reason disk.Reason
-	// lift contains the accepts of which each alone lifts the condition, or is empty if no accept does.
+	// lift contains the accepts that lift the condition, each of them alone. lift is empty if no accept lifts the
+	// condition.
 	lift []disk.Word
 	put  func(*disk.Facts, *disk.Content, *disk.Settings)
 }
@@ -1732,8 +1734,8 @@ func TestEachConditionAloneBlocksFormat(t *testing.T) {
 }
 
 // TestAnAcceptLiftsWhatWasTold checks a disk with two holds, of which hotmount shows only the first. An accept of the
-// hold that the operator sees does not lift the other hold, which is reported next. A second accept lifts the second of
-// the two holds.
+// hold that the operator sees does not lift the other hold, which is reported next. Another accept then lifts the other
+// hold.
 func TestAnAcceptLiftsWhatWasTold(t *testing.T) {
 	for _, one := range conditions {
 		for _, other := range conditions {
@@ -1743,7 +1745,7 @@ func TestAnAcceptLiftsWhatWasTold(t *testing.T) {
 			f, c, s := blankDisk(), proven(disk.Blank), settings()
 			one.put(f, c, s)
 			other.put(f, c, s)
-			// Each condition about a missing filesystem names another filesystem.
+			// In this test, each condition about a missing filesystem names a filesystem with its own UUID.
 			for i, l := range []**disk.Sighting{&f.Standing.Before, &f.Standing.FormerSerial, &f.Standing.FormerSlot} {
 				if *l != nil {
 					*l = &disk.Sighting{UUID: fmt.Sprintf("0000000%d-0000-4000-8000-000000000000", i), Type: "xfs"}
@@ -1790,8 +1792,8 @@ func TestEachReasonHasItsCondition(t *testing.T) {
 	}
 }
 
-// TestAnyConditionBlocksFormat checks combinations of conditions: facts that lift one hold do not lift any other
-// condition. An accept lifts only the hold that it names.
+// TestAnyConditionBlocksFormat checks combinations of conditions and accepts: each condition that no accept lifts
+// prevents the format. An accept lifts only the hold that it names.
 func TestAnyConditionBlocksFormat(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f, c, s := blankDisk(), proven(disk.Blank), settings()

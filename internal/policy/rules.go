@@ -8,7 +8,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// rule is one row of the table: a reason to do something with a disk, or not to do it.
+// rule is one row of the table of rules: an action for a disk, and the reason for the action.
 type rule struct {
 	reason disk.Reason
 	action disk.Action
@@ -16,7 +16,7 @@ type rule struct {
 	situations situation
 	// when reports whether the rule applies, or is nil for a rule that always applies.
 	when func(input) bool
-	// names returns the filesystem that the decision names, or is nil for a rule that names none.
+	// names returns the filesystem that the decision names, or is nil if the decision names no filesystem.
 	names func(input) (uuid, fstype string)
 	// lift is the set of actions that can lift the rule.
 	lift lift
@@ -25,7 +25,7 @@ type rule struct {
 	givesUp bool
 	// kind is the kind of the hold, or empty for a rule that does not hold a disk.
 	kind Hold
-	// recorded reports whether the rule is already on record for the disk, or is nil for a rule that ends with its
+	// recorded reports whether the reason is already on record for the disk, or is nil for a reason that ends with its
 	// cause.
 	recorded func(*disk.Facts) bool
 	// peers returns the other disks on which the rule depends, or is nil.
@@ -33,12 +33,14 @@ type rule struct {
 	// priority is the priority of the journal entry (syslog(3)), or 0 for the default of the action.
 	priority int
 
-	// condition is the condition as `hotmount explain` prints it, or empty for a rule that prevents nothing.
+	// condition is the condition for a format or a link that `hotmount explain` prints, or empty if the rule prevents
+	// neither.
 	condition string
-	// means is the general explanation, as in the manual page. found returns the details about the disk on which the
-	// rule is based. means and found together are the message, unless why is set. remedy returns the step that helps
-	// the operator. found, why and remedy make foreign bytes visible, and may be nil or return "". Of several rows with
-	// the same reason, one has the words and everything else that belongs to the reason.
+	// means is the general explanation, as in the manual page. found returns the details on which the rule is based,
+	// such as the names of partitions. The message is the text of means and found, unless why returns another message.
+	// remedy returns the step that helps the operator. found, why and remedy escape foreign bytes, and may be nil or
+	// return "". If several rules have the same reason, only one of them has the texts and the other fields about the
+	// reason.
 	means              string
 	found, why, remedy func(*wording) string
 }
@@ -51,9 +53,9 @@ const (
 	byAccept lift = 1 << iota
 	// byRetry: `hotmount accept` only makes hotmount try the disk again.
 	byRetry
-	// byToken: the token of `hotmount format` is meant for this rule.
+	// byToken: the token of `hotmount format` can lift the rule.
 	byToken
-	// withToken: the token of `hotmount format` also covers this rule, on a disk that otherwise looks blank.
+	// withToken: a token of `hotmount format` that the disk has because of another rule also lifts this rule.
 	withToken
 )
 
@@ -95,9 +97,9 @@ func HoldOf(d disk.Decision) Hold {
 	return ruleOf(d.Reason).kind
 }
 
-// Word returns what `hotmount accept` lifts: the reason for the hold, and the filesystem that was named with it. Word
-// is empty if `hotmount accept` only makes hotmount try again, or does not help. A disk with a duplicate UUID can be
-// accepted only after the other disk is gone.
+// Word returns what `hotmount accept` lifts: the reason for the hold, and the filesystem that the decision names. The
+// result is empty if `hotmount accept` only makes hotmount try again, or does not help. A disk with a duplicate UUID
+// can be accepted only after the other disk is gone.
 func Word(f *disk.Facts, d disk.Decision) disk.Word {
 	if ruleOf(d.Reason).lift&byAccept == 0 || d.Reason == disk.ReasonTwin && len(f.SameUUID) > 0 {
 		return disk.Word{}
@@ -111,8 +113,8 @@ func Unrecorded(f *disk.Facts, r disk.Reason) bool {
 	return recorded != nil && !recorded(f)
 }
 
-// Peers returns the other disks that the reason concerns. looks reports whether the decision can change when one of the
-// peers changes.
+// Peers returns the other disks that the reason concerns. The result looks reports whether the decision can change when
+// any other disk changes.
 func Peers(f *disk.Facts, r disk.Reason) (peers []disk.Peer, looks bool) {
 	if p := ruleOf(r).peers; p != nil {
 		return p(f), true
@@ -154,7 +156,7 @@ func atItsSlot(*disk.Facts) []disk.Peer { return nil }
 
 func theFilesystem(in input) (uuid, fstype string) { return in.c.UUID, in.c.Type }
 
-// theContent returns the filesystem on the disk. theContent returns nothing for a disk that may be blank, because a
+// theContent returns the filesystem on the disk. For a disk that may be blank, the results are empty, because a
 // filesystem that this node began to make does not count.
 func theContent(in input) (uuid, fstype string) {
 	if in.situation == blank {
@@ -315,7 +317,7 @@ var readiness = []rule{{
 	remedy: lostRemedy,
 }, {
 	reason: disk.ReasonUdev, action: disk.Wait, situations: free | mountedInClass,
-	// The kernel reuses device numbers. A mount that began for an earlier disk may have become a mount of a later disk
+	// The kernel reuses device numbers. A mount that systemd began for an earlier disk may have mounted a later disk
 	// with the same device number.
 	when: func(in input) bool {
 		return !in.f.Udev.Initialized && (in.situation != mountedInClass || !wasMounted(in.f, mountedUUID(in)))

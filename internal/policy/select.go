@@ -53,7 +53,8 @@ type subject struct {
 	name      string
 	size      uint64
 	partition bool
-	// anySize skips the selector size. anyKind skips the selector partitions.
+	// anySize makes every value of the selector "size" match. anyKind makes every value of the selector "partitions"
+	// match.
 	anySize, anyKind bool
 }
 
@@ -172,8 +173,8 @@ func excluded(f *disk.Facts, s *disk.Settings) int {
 	return -1
 }
 
-// excludes reports whether the exclusion matches the disk. An exclusion that matches a disk also covers its partitions.
-// An exclusion can also match only a single partition.
+// excludes reports whether the exclusion matches the disk. An exclusion that matches a disk also excludes the
+// partitions of the disk. An exclusion can also match one partition alone.
 func excludes(f *disk.Facts, e *disk.Selectors) bool {
 	switch {
 	case e.IsZero():
@@ -298,7 +299,7 @@ type Match struct {
 	// Selector is the key of the selector. Wants is the configured value.
 	Selector string
 	Wants    string
-	// Found is the value of the disk in visible form, or empty if the disk has none.
+	// Found is the disk's value with escaped bytes, or empty if the disk has no value for the selector.
 	Found string
 	Held  bool
 }
@@ -315,7 +316,7 @@ func matchesOf(a subject, s *disk.Selectors) []Match {
 	return all
 }
 
-// selector is one key of the selectors. match allocates nothing (TestDecide).
+// selector is one key of the selectors. The function match allocates nothing (TestDecide).
 type selector struct {
 	key   string
 	match func(subject, *disk.Selectors) (given, held bool)

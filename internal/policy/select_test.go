@@ -34,8 +34,8 @@ func TestPattern(t *testing.T) {
 	}
 }
 
-// TestNamespaces checks that all namespaces of an NVMe controller have the controller's serial in /sys/block. Even a
-// namespace that hotmount must not use has the controller's serial.
+// TestNamespaces checks that a pattern for the serial of an NVMe controller matches the controller's second namespace,
+// in a class and in an exclusion.
 func TestNamespaces(t *testing.T) {
 	f := &disk.Facts{ID: disk.ID{Name: "nvme0n2"}, Transport: "nvme", Serial: "n2-S5G "}
 	for pattern, want := range map[string]bool{"S5G": true, "S5*": true, "n2-S5G": true, "n*-S5G": true, "n3-S5G": false, "5G": false} {
@@ -143,7 +143,8 @@ func TestFirstClassHasIt(t *testing.T) {
 	}
 }
 
-// TestNarrow checks that a device that is not a disk itself is selected only by its literal name.
+// TestNarrow checks that a device of an unusual kind is selected only by a pattern that begins with the letters of that
+// kind.
 func TestNarrow(t *testing.T) {
 	for _, c := range []struct {
 		name, pattern string
@@ -161,7 +162,8 @@ func TestNarrow(t *testing.T) {
 	}
 }
 
-// TestLoopDevices checks that a class selects a loop device only if it names the device and the file behind the device.
+// TestLoopDevices checks that a class selects a loop device only with patterns for the device's name and its backing
+// file.
 func TestLoopDevices(t *testing.T) {
 	files := []string{"/srv/ci/*.img", "/dev/shm/*", "/var/lib/*/*/*", "/srv/*/plugins/kubernetes.io/*", "/srv/*/volumes/kubernetes.io~x/*", "/srv/x/volumeDevices/*", "/srv/x/volume-subpaths/*"}
 	for _, c := range []struct {

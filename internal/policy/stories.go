@@ -9,7 +9,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// This file contains the words of rules that need more than one sentence.
+// The functions in this file return the longer messages and remedies of rules.
 
 func givenElseRemedy(w *wording) string {
 	name := w.f.Name

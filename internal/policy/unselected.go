@@ -6,9 +6,9 @@ import (
 	"hotmount/internal/disk"
 )
 
-// usable reports whether hotmount could use a disk that belongs to no class. hotmount could use a usual disk that is
-// not in use, and that seems empty or holds a filesystem. Every node also has unselected disks that hotmount could not
-// use.
+// usable reports whether hotmount could use a disk that belongs to no class. hotmount could use a disk if usual(f) is
+// true, nothing uses the disk, and the disk seems empty or holds a filesystem. Every node also has unselected disks
+// that hotmount could not use.
 func usable(f *disk.Facts, c *disk.Content) bool {
 	switch c.Kind {
 	case disk.Unread, disk.Blank, disk.HalfMade, disk.Filesystem:
@@ -20,7 +20,7 @@ func usable(f *disk.Facts, c *disk.Content) bool {
 	return usual(f) && !used && u.Initialized && !u.NotReady && !u.Multipath && !seed(u.FSLabel)
 }
 
-// usual reports whether the disk is a whole disk of an ordinary kind.
+// usual reports whether the disk is a whole virtio-blk, SCSI or NVMe disk that has a size and is not removable.
 func usual(f *disk.Facts) bool {
 	return f.Whole == "" && ordinary(f.Name) && f.Size > 0 && !f.Removable
 }

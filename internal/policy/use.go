@@ -28,8 +28,8 @@ func volumeInUse(in input) bool {
 		len(f.Bound)+len(f.Holders)+len(f.Loops) > 0 || f.Claim != "")
 }
 
-// mountedElsewhere returns the first place at which somebody else has mounted the disk, or "". A mount by the operator
-// who follows twinRemedy does not count.
+// mountedElsewhere returns the first place at which somebody else has mounted the disk, or "". A mount at twinMount
+// does not count, because the operator makes this mount to follow twinRemedy.
 func mountedElsewhere(f *disk.Facts) string {
 	for i := range f.Mounts {
 		if f.Mounts[i].Path != twinMount {
@@ -53,9 +53,9 @@ func user(f *disk.Facts) string {
 	return ""
 }
 
-// Asks reports whether the decision must wait until hotmount knows who has the disk open. Asks reports false on a node
-// where no other software opens disks without claiming them. The decision waits before the first use of a disk that is
-// not on record, and before advice to overwrite the disk.
+// Asks reports whether the decision must wait until hotmount knows who has the disk open. Asks reports true only on a
+// node with software that may open a disk without claiming it (Facts.Neighbours). The decision waits before the first
+// use of a disk that is not on record, and before advice to overwrite the disk.
 func Asks(f *disk.Facts, c *disk.Content, d disk.Decision) bool {
 	if !f.Neighbours || f.Standing.Given != nil && d.Action == disk.Link {
 		return false

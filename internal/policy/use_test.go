@@ -94,7 +94,7 @@ func TestMovedClass(t *testing.T) {
 	}
 }
 
-// copyOf changes the serial of the disk, so that it is not the disk from which its filesystem was mounted.
+// copyOf changes the serial of the disk, so that the records show the filesystem on a disk with another serial.
 func copyOf(f *disk.Facts) {
 	was("/mnt/disks", "default")(f)
 	f.Udev.FSType, f.Udev.FSUsage, f.Udev.FSUUID = "xfs", "filesystem", uuid

@@ -21,8 +21,8 @@ type wording struct {
 	rule  *rule
 }
 
-// Words returns why the decision was made, and the command or other step that helps, or "" if nothing needs to be done.
-// Words escapes control characters and invalid bytes that come from outside hotmount.
+// Words returns the reason for the decision in words, and the step that helps the operator. The result next is empty if
+// no step is needed or known. Words escapes control characters and invalid bytes that come from outside hotmount.
 func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (why, next string) {
 	w := &wording{f, c, s, d, s.Class(d.Class), ruleOf(d.Reason)}
 	if w.rule.why != nil {
@@ -54,7 +54,7 @@ func (w *wording) found() string {
 	return w.rule.found(w)
 }
 
-// textIf returns the text if the argument there is true, and "" otherwise.
+// textIf returns the text if the condition (the parameter there) is true, or "" if it is false.
 func textIf(there bool, text string) string {
 	if there {
 		return text
@@ -217,7 +217,8 @@ func recordsUnread(f *disk.Facts) string {
 }
 
 // onlyPath returns the given remedy, which writes to the disk. For a disk that may be a second path to a disk in use,
-// onlyPath returns twoPaths instead. If hotmount could not read the records, onlyPath returns recordsUnread.
+// onlyPath returns the text of twoPaths instead. If hotmount could not read the records, onlyPath returns the text of
+// recordsUnread.
 func onlyPath(f *disk.Facts, remedy string) string {
 	if p := secondPath(f); p != nil {
 		return twoPaths(p)
@@ -225,7 +226,7 @@ func onlyPath(f *disk.Facts, remedy string) string {
 	return cmp.Or(recordsUnread(f), remedy)
 }
 
-// sharedWith names the identifier that the disk shares with p, to which it may be a second path.
+// sharedWith returns in words the identifier that the disk f shares with the disk p. f may be a second path to p.
 func sharedWith(f *disk.Facts, p *disk.Peer) string {
 	switch {
 	case disk.SameSerial(f.Serial, p.Serial):

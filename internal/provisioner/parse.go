@@ -13,7 +13,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// object has the fields of a Kubernetes object that parse reads.
+// object contains the fields that the function parse reads from a Kubernetes object.
 type object struct {
 	Kind  string            `yaml:"kind"`
 	Data  map[string]string `yaml:"data"`

@@ -32,7 +32,7 @@ const (
 )
 
 // blockCleaner makes the provisioner overwrite a released block volume once with zeros. The provisioner's default,
-// quick_reset.sh, leaves the data of the last tenant to the next tenant.
+// quick_reset.sh, leaves the data of the previous tenant to the next tenant.
 var blockCleaner = []string{"/scripts/dd_zero.sh", "1"}
 
 // values are the values of the chart that depend on hotmount (helm/provisioner/values.yaml of the provisioner's source,
@@ -158,7 +158,7 @@ type checker struct {
 	found []string
 }
 
-// require adds a finding, formatted like fmt.Sprintf, if fits is false.
+// require adds a finding, formatted like fmt.Sprintf, if the parameter fits is false.
 func (k *checker) require(fits bool, format string, args ...any) {
 	if !fits {
 		k.found = append(k.found, fmt.Sprintf(format, args...))

@@ -58,7 +58,7 @@ func TestOf(t *testing.T) {
 	if err := stuck.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	// Waitid waits for the end of the process, but leaves it to Of to reap the process.
+	// Waitid waits for the end of the process, but does not reap the process. The function Of must reap the process.
 	if err := unix.Waitid(unix.P_PID, stuck.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
 		t.Fatal(err)
 	}

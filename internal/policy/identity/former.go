@@ -87,8 +87,8 @@ func wholeDiskIdentity(id disk.Identity) disk.Identity {
 }
 
 // formerSlot returns the content that was in the slot of id when an earlier boot ended, if the content's disk may be
-// this disk. Only the last content in the slot counts, and only if its disk was neither seen in this boot nor seen
-// leaving. As in formerSerial, content that was never mounted is newer than mounted filesystems.
+// this disk. Only the last content in the slot counts. formerSlot returns nil if the disk of that content was seen in
+// this boot, or was seen leaving. As in formerSerial, content that was never mounted is newer than mounted filesystems.
 func (r *Records) formerSlot(id disk.Identity) *disk.Sighting {
 	if id.Slot == "" {
 		return nil

@@ -1,6 +1,6 @@
-// Package identity matches records to attached disks. The package decides whether a record's disk is certainly,
-// possibly or not the attached disk, or whether the attached disk is a copy. The package is pure: it turns records into
-// a disk.Standing.
+// Package identity matches records to attached disks. The package decides whether a record belongs to the attached disk
+// certainly, possibly or not, and whether the attached disk is a copy. The package is pure: it turns records into a
+// disk.Standing.
 package identity
 
 import (
@@ -27,8 +27,8 @@ type Records struct {
 	// and Contents end with the newest sighting.
 	Sightings, Contents []disk.Sighting
 	Given               []disk.Given
-	// Formatted is the last record of each disk (func Formatted). Formats are the times that have passed since each
-	// format in Formatted began.
+	// Formatted is the last record of each disk (func Formatted). Formats[i] is the time that has passed since the
+	// format Formatted[i] began.
 	Formatted []disk.Record
 	Formats   []time.Duration
 	// Arrived are the disks that were attached at the first start under another machine-id and that no operator has
@@ -38,8 +38,8 @@ type Records struct {
 	Lost error
 }
 
-// Standing returns the disk's standing according to the records. st is the part of the standing that is on record only
-// for this attachment.
+// Standing returns the disk's standing according to the records. The parameter st is the part of the standing that is
+// on record only for this attachment.
 func (r *Records) Standing(f *disk.Facts, st disk.Standing) disk.Standing {
 	if r.Lost != nil {
 		st.Formatting = r.Lost.Error()
@@ -79,7 +79,7 @@ func (r *Records) made(uuid string) bool {
 		slices.ContainsFunc(r.History, func(of disk.Record) bool { return of.UUID == uuid }))
 }
 
-// sightings sets what is known about the filesystem on the disk and about its mounts in this attachment.
+// sightings sets the fields of st about the filesystem on the disk and about the mounts in this attachment.
 func (r *Records) sightings(st *disk.Standing, f *disk.Facts, id disk.Identity, uuid string) {
 	for i := range r.Sightings {
 		s := &r.Sightings[i]
@@ -101,7 +101,7 @@ func (r *Records) sightings(st *disk.Standing, f *disk.Facts, id disk.Identity, 
 	}
 }
 
-// place sets whether the disk is in the slot from which its filesystem was last mounted, and whether the disk was
+// place sets st.InSameSlot if the disk is in the slot of its filesystem's last mount, and st.Twin if the disk was
 // refused as a twin. Another disk may have taken the slot of a disk that left. Within one boot, the sequence number
 // shows that a disk was replaced, even if nobody saw the first disk leave.
 func (r *Records) place(st *disk.Standing, f *disk.Facts, id disk.Identity, uuid string) {
@@ -111,7 +111,7 @@ func (r *Records) place(st *disk.Standing, f *disk.Facts, id disk.Identity, uuid
 		// If the disk was refused while no other disk with its UUID was attached, its slot did not identify the disk.
 		// If a disk with the same UUID comes later, the slot still does not identify the refused disk.
 		refusedAlone := slices.ContainsFunc(r.Twins, func(t Twin) bool { return t.UUID == uuid && t.attached(id) })
-		// An LVM volume cannot be attached twice, and it has no slot.
+		// An LVM volume cannot be attached twice, and has no slot.
 		st.InSameSlot = v.Identity.Slot == id.Slot && (id.Slot != "" || f.Transport == "dm") && !refusedAlone
 	}
 	st.Twin = uuid != "" && slices.ContainsFunc(r.Twins, func(t Twin) bool { return t.Is(id, uuid, st.OnRecord, mounted) })
@@ -129,16 +129,15 @@ func (r *Records) otherFormatAges(st *disk.Standing, id disk.Identity) []time.Du
 }
 
 // attachedTogether reports whether the disk with that identity was already attached when the disk of the sighting left.
-// Two disks that were attached at the same time are different, unless both have the same slot, which has room for only
-// one.
+// Two disks that were attached at the same time are different disks. Disks with the same slot were not attached at the
+// same time, because a slot has room for only one disk.
 func attachedTogether(s *disk.Sighting, id disk.Identity) bool {
 	whole := disk.ID{Seq: id.Seq}.DiskSeq()
 	return s.Left && s.Identity.Boot == id.Boot && s.Identity.Seq != id.Seq && whole <= s.Newest && (id.Slot == "" || s.Identity.Slot != id.Slot)
 }
 
 // isInOtherSlot reports whether the disk is in another slot than the sighting's disk, which was attached in the same
-// boot. A later disk in another slot counts as a copy, unless hotmount saw the first disk leave, or serial or WWN show
-// the same disk.
+// boot. A disk in another slot counts as a copy, unless hotmount saw the sighting's disk leave, or serial or WWN match.
 func isInOtherSlot(s *disk.Sighting, id disk.Identity) bool {
 	was := s.Identity
 	return !s.Left && was.Boot == id.Boot && was.Seq != id.Seq && !was.Same(id) &&
@@ -161,8 +160,8 @@ func (r *Records) intent(id disk.Identity, uuid string) (of *disk.Intent, doubt,
 			return 3
 		case n.Attached: // all loop devices of one size look alike, because a loop device has no serial and no slot
 			return 0
-		// If several formats began in one slot, the last one counts. A later format in the same slot usually marks the
-		// earlier record as left (displaced in package store).
+		// Of several formats in one slot, the newest counts. A new format usually marks the older records of its slot
+		// as left (displaced in package store).
 		case was.Like(id) && !n.Left && !n.Over && n.Doubt == "":
 			return 2
 		case was.Like(id) && !n.Left:
@@ -188,8 +187,8 @@ func (r *Records) intent(id disk.Identity, uuid string) (of *disk.Intent, doubt,
 // therefore belongs to any disk that looks like the intent's disk. After a reboot, or if Left is set, the slot of a
 // disk without a serial may differ, because slots may have been reassigned.
 //
-// Content that was to be overwritten may also be on another disk, which may hold the last copy. For an intent to
-// overwrite, the disk must therefore be the same disk.
+// Content that was to be overwritten may also be on another disk, which may hold the last copy. An intent to overwrite
+// therefore belongs only to the disk on which the format began.
 func isOf(n *disk.Intent, id disk.Identity) bool {
 	if n.Over {
 		return n.Identity.Is(id) && (n.Identity.Boot == id.Boot || n.Identity.Same(id))
@@ -208,9 +207,8 @@ type Twin struct {
 }
 
 // Is reports whether the refused disk t may be the disk with that identity and filesystem, in any attachment, slot or
-// size. If neither disk has a serial and the WWNs decide nothing, the disk may be the refused disk, unless the disk is
-// on record. If the filesystem was mounted during this attachment, the disk is the refused disk only if this same
-// attachment was refused.
+// size. If neither disk has a serial and the WWNs decide nothing, Is reports true only if onRecord is false. If the
+// filesystem was mounted during this attachment, Is reports true only if the disk was refused in this attachment.
 func (t Twin) Is(id disk.Identity, uuid string, onRecord, mounted bool) bool {
 	switch {
 	case t.UUID != uuid:
@@ -234,8 +232,8 @@ func (t Twin) attached(id disk.Identity) bool {
 }
 
 // Renamed reports whether the refused disk now has a new UUID and was mounted with it. After a renaming, a disk with
-// the old UUID is another disk. In a later attachment, Renamed reports false unless serial or WWN identify the disk,
-// because another disk in the slot would look the same.
+// the old UUID is another disk. In a later attachment, Renamed also compares serial, WWN, slot and size. Slot and size
+// are not sufficient, because another disk in the slot could have the same size.
 func (t Twin) Renamed(n disk.Sighting) bool {
 	same := t.attached(n.Identity) || t.Identity.Same(n.Identity) && n.Identity.Slot != "" && t.Identity.Slot == n.Identity.Slot && t.Identity.Like(n.Identity)
 	return !n.Left && t.UUID != n.UUID && same
