@@ -18,7 +18,7 @@ type Underlying struct {
 	Gone bool `json:"gone,omitempty"`
 }
 
-// Lost returns the first disk beneath the device that is gone, or nil if no such disk is gone.
+// Lost returns the first detached disk beneath the device, or nil if all disks beneath the device are attached.
 func (f *Facts) Lost() *Underlying {
 	for i := range f.Below {
 		if f.Below[i].Gone {
@@ -28,8 +28,8 @@ func (f *Facts) Lost() *Underlying {
 	return nil
 }
 
-// RecallBelow fills in the serials of the disks beneath the device that are gone. The serials come from earlier facts
-// of the same attachment.
+// RecallBelow fills in the serials of the detached disks beneath the device. The serials come from the earlier facts of
+// the same attachment (before).
 func (f *Facts) RecallBelow(before *Facts) {
 	for i := range f.Below {
 		u := &f.Below[i]
@@ -41,8 +41,8 @@ func (f *Facts) RecallBelow(before *Facts) {
 }
 
 // Reopen returns the shell commands that close the device and set it up again after a disk below it is attached again.
-// Reopen returns "" if the device is of another kind than LVM or LUKS, if another such device or an md array is below it,
-// or if its name is not safe in a shell.
+// Reopen returns "" if the device is not an LVM or LUKS device, or if its name is not safe in a shell. Reopen also
+// returns "" if another device-mapper device or an md array is below the device.
 func (f *Facts) Reopen() string {
 	stacked := slices.ContainsFunc(f.Below, func(u Underlying) bool { return strings.HasPrefix(u.Name, "md") || strings.HasPrefix(u.Name, "dm-") })
 	if stacked || strings.Trim(f.MapperName, Alphanumeric+"_+.-") != "" || strings.HasPrefix(f.MapperName, "-") {
@@ -66,7 +66,7 @@ func (f *Facts) Reopen() string {
 	return ""
 }
 
-// Multipath reports whether the device is the multipath device of several paths.
+// Multipath reports whether f is a multipath device.
 func (f *Facts) Multipath() bool { return strings.HasPrefix(f.Serial, "mpath-") }
 
 // logicalVolume returns the group and the name of a logical volume as LVM's tools accept them ("vg0/disk1"). In the

@@ -45,8 +45,8 @@ type Content struct {
 	Evidence []string `json:"evidence,omitempty"`
 }
 
-// KnownContent returns what is known of the disk's content without reading the disk. The content is the result of the
-// last proof while the proof is valid, otherwise what udev has found.
+// KnownContent returns what is known of the disk's content without reading the disk. If the last proof is still valid,
+// the content is the result of the proof. Without a valid proof, the content is what udev has found.
 func (f *Facts) KnownContent() Content {
 	c, proof := f.knownContent()
 	if !proof {
@@ -56,7 +56,7 @@ func (f *Facts) KnownContent() Content {
 }
 
 // knownContent is KnownContent without the evidence from udev, because it takes time to write the evidence. FindPeers
-// compares many disks and needs no evidence. proof reports whether c comes from the last proof.
+// compares many disks and needs no evidence. The result proof reports whether c comes from the last proof.
 func (f *Facts) knownContent() (c Content, proof bool) {
 	if v := f.Standing.Verdict; v.Valid(f) && v.Content.Kind != "" {
 		return v.Content, true

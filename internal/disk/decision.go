@@ -40,8 +40,8 @@ type Decision struct {
 	Reason Reason `json:"reason"`
 	// Class is the name of the class that selected the disk, empty if none did.
 	Class string `json:"class,omitempty"`
-	// UUID and Type name the filesystem that the decision concerns. For a disk that is held because it may be blank,
-	// UUID names a filesystem that is missing or that lies on another disk.
+	// UUID and Type name the filesystem that the decision concerns. If a disk that looks blank is held, UUID can name a
+	// filesystem that is missing or that lies on another disk.
 	UUID string `json:"uuid,omitempty"`
 	Type string `json:"type,omitempty"`
 }
@@ -67,7 +67,7 @@ type Settings struct {
 	Settle time.Duration `json:"settle"`
 	// ScanRate is the limit, in bytes per second, for the reads of a proof that a disk is blank. 0 means no limit.
 	ScanRate uint64 `json:"scan_rate"`
-	// ReadyTimeout is how long a disk that was attached when the daemon started may delay READY=1.
+	// ReadyTimeout is the longest time that the disks attached at the daemon's start may delay READY=1.
 	ReadyTimeout time.Duration `json:"ready_timeout"`
 	// Rescan is the time between two looks at all disks.
 	Rescan time.Duration `json:"rescan"`
@@ -79,7 +79,7 @@ type Settings struct {
 	Trim bool `json:"trim"`
 	// CSIIgnore is the list of names of drivers (Driver) that do not use disks.
 	CSIIgnore []string `json:"csi_ignore"`
-	// Exclude selects disks that no class may use. One matching entry excludes a disk.
+	// Exclude selects disks that no class may use. A disk is excluded if at least one entry matches the disk.
 	Exclude []Selectors `json:"exclude"`
 	// Classes is the list of classes in order of precedence: a disk belongs to the first class that selects it.
 	Classes []Class `json:"classes"`
@@ -89,7 +89,7 @@ type Settings struct {
 	Fault string `json:"fault,omitempty"`
 }
 
-// Class returns the class with that name, nil if no class has it.
+// Class returns the class with that name, or nil if no class has the name.
 func (s *Settings) Class(name string) *Class {
 	if i := slices.IndexFunc(s.Classes, func(c Class) bool { return c.Name == name }); i >= 0 {
 		return &s.Classes[i]
@@ -159,7 +159,8 @@ type Class struct {
 	// Options are the options with which the class mounts filesystems.
 	Options []string `json:"options"`
 	// Blank is how a disk is proven blank. "auto" reads every byte of a disk of up to 64 GiB, and samples a larger
-	// disk. "full" reads every byte. "sampled" samples. "unsigned" requires only that the first 4 KiB are zero.
+	// disk. "full" reads every byte. "sampled" reads samples of a disk of any size. "unsigned" requires only that the
+	// first 4 KiB are zero.
 	Blank string `json:"blank"`
 	// MinimumSize is the smallest size, in bytes, of a disk that may be formatted.
 	MinimumSize uint64 `json:"minimum_size"`
@@ -178,10 +179,10 @@ type Class struct {
 func (c *Class) MountPoint(uuid string) string { return path.Join(c.Directory, uuid) }
 
 // Marker is the name of the only file in a mount point on which nothing is mounted. The marker and its directory are
-// immutable where the filesystem supports that. Nothing can write to the system disk through an immutable directory,
-// and nothing can remove the marker from it. The provisioner regards a released volume as cleaned once its directory is
-// empty (DeleteContents in its pkg/util). If the directory were empty, the provisioner would give the disk out again as
-// a new volume, with the old data.
+// immutable (chattr(1)) if the filesystem supports the attribute. Nothing can write to the system disk through an
+// immutable directory, and nothing can remove the marker from it. The provisioner regards a released volume as cleaned
+// when the volume's directory is empty (DeleteContents in the provisioner's pkg/util). If the directory were empty, the
+// provisioner would give the disk out again as a new volume, with the old data.
 const Marker = "not-mounted"
 
 // RemoveCommands returns the commands with which an operator removes a mount point. Nothing may be mounted on the mount

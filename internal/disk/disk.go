@@ -1,6 +1,6 @@
-// Package disk holds the values that all other packages share: the disk (ID), what is known about it (Facts), its
-// content (Content) and what is to be done with it (Decision). The package needs no operating system and imports only
-// the standard library.
+// Package disk holds the types that all other packages share. ID names a disk, Facts has what is known about the disk,
+// and Content has what is on the disk. Decision has what hotmount is to do with the disk. The package needs no
+// operating system and imports only the standard library.
 package disk
 
 import (
@@ -57,8 +57,8 @@ func ParseDev(s string) (Dev, error) {
 	return Dev{uint32(major), uint32(minor)}, nil
 }
 
-// ID names one attachment of one disk. The kernel reuses Name and Dev as soon as a disk is gone. Within one boot, the
-// kernel never reuses Seq.
+// ID names one attachment of one disk. As soon as a disk is gone, the kernel can give its Name and Dev to another disk.
+// Within one boot, the kernel never reuses Seq.
 type ID struct {
 	// Name is the name that the kernel gives to the disk, such as "vdb". /sys/block has an entry with the name of each
 	// disk.
@@ -74,8 +74,8 @@ type ID struct {
 // stays within the 53 bits that JSON readers can represent.
 const partitionShift = 40
 
-// PartitionSeq returns the Seq of a partition. seq is the Seq of the partition's disk. number is the partition number
-// (/sys/block/*/*/partition), which begins at 1.
+// PartitionSeq returns the Seq of a partition. The parameter seq is the Seq of the partition's disk. The parameter
+// number is the partition number (/sys/block/*/*/partition); the first partition has number 1.
 func PartitionSeq(seq uint64, number uint32) uint64 { return seq | uint64(number)<<partitionShift }
 
 // Partition returns the partition number, or 0 for a whole disk.
@@ -88,9 +88,9 @@ func (id ID) DiskSeq() uint64 { return id.Seq & (1<<partitionShift - 1) }
 // Node returns the path of the device node that the kernel made for the disk.
 func (id ID) Node() string { return "/dev/" + id.Name }
 
-// BySeq returns the path of udev's link to the disk or partition by disk sequence number (60-persistent-storage.rules).
-// udev removes the link when udev handles the removal of the disk. No other disk gets the same link. A link in by-uuid
-// or by-id, however, can lead to another disk later.
+// BySeq returns the path of the link that udev names after the sequence number of the disk or partition
+// (60-persistent-storage.rules). udev removes the link when udev handles the removal of the disk. No other disk gets
+// the same link. A link in by-uuid or by-id, however, can lead to another disk later.
 func (id ID) BySeq() string {
 	link := fmt.Sprintf("/dev/disk/by-diskseq/%d", id.DiskSeq())
 	if n := id.Partition(); n > 0 {
@@ -99,9 +99,10 @@ func (id ID) BySeq() string {
 	return link
 }
 
-// Sandboxed explains the error err that root got when it opened the disk in an instance of the template unit. EPERM and
-// EACCES (open(2)) come from the unit's sandbox and not from the disk. For a disk outside DeviceAllow= the error is
-// EPERM (systemd.resource-control(5)). If root does not own the device node, root without capabilities gets EACCES.
+// Sandboxed adds an explanation to err if err is a permission error. The error err is from a root process that opened
+// the disk in an instance of the template unit. EPERM and EACCES (open(2)) come from the unit's sandbox and not from
+// the disk. For a disk outside DeviceAllow=, the error is EPERM (systemd.resource-control(5)). If root does not own the
+// device node, a root process without capabilities gets EACCES.
 func (id ID) Sandboxed(template string, err error) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err

@@ -132,7 +132,7 @@ func TestKnown(t *testing.T) {
 		put  func(*Facts)
 		kind Kind
 		uuid string
-		// The field says is the evidence that the test expects.
+		// The test expects this evidence.
 		says string
 	}{
 		{"nothing", func(*Facts) {}, Unread, "", ""},
@@ -216,8 +216,8 @@ func TestFindPeers(t *testing.T) {
 	if f.FindPeers(pointers(all)); len(f.SameSerial) != 3 || f.SameSerial[0].Name != "vdb" || f.SameSerial[0].Type != "xfs" || f.SameSerial[2].Name != "vdd" {
 		t.Errorf("peers %+v", f.SameSerial)
 	}
-	// virtio cuts a serial. The serial of a partition contains the serial of its disk, but the two are not the same
-	// disk.
+	// virtio cuts a serial. The serial of a partition contains the serial of its disk, but a partition and its disk are
+	// not peers.
 	long := disk("sda", 5, "ABCDEFGHIJKLMNOPQRST-and-more", uuid)
 	cut, part := disk("vdf", 6, "ABCDEFGHIJKLMNOPQRST", ""), disk("vdf1", 6, "ABCDEFGHIJKLMNOPQRST-part1", "")
 	part.Whole = "vdf"
@@ -237,7 +237,7 @@ func TestFindPeers(t *testing.T) {
 	}
 }
 
-// TestPeersInUse checks that the use of a peer includes every use of the disk and of the devices on it.
+// TestPeersInUse checks that Peer.InUse shows a use of the peer itself and a use of any device on the peer.
 func TestPeersInUse(t *testing.T) {
 	for want, o := range map[string]Facts{
 		"":      {},
@@ -298,7 +298,7 @@ func TestVisibleJSON(t *testing.T) {
 	}
 }
 
-// TestState checks that a mounted disk with a fault has another state than a mounted disk without one.
+// TestState checks that the state of a mounted disk shows whether the disk has a fault.
 func TestState(t *testing.T) {
 	for _, test := range []struct {
 		action Action

@@ -6,9 +6,9 @@ type Event struct {
 	// Facts are the facts of the disk, or nil if the event does not concern a single disk.
 	Facts    *Facts
 	Decision Decision
-	// Path is where the disk is, was or is to be mounted or given out, or empty if no such place is known.
+	// Path is the present, former or intended path of the disk's mount or link, or empty if no path is known.
 	Path string
-	// Content and Settings are the content and the settings on which a decision was made. Only EventDecided has them.
+	// Content and Settings are the content and the settings on which the decision is based. Only EventDecided has them.
 	Content  *Content
 	Settings *Settings
 	// Err is the failure or the problem. Tries shows when the failed action is tried again.
@@ -33,7 +33,7 @@ const (
 	// EventGone: a disk was detached.
 	EventGone
 	// EventDisregarded: no class selects a partition any more, and the partition stays as it is. EventDisregarded also
-	// reports the end of a disk that no class selected.
+	// reports the removal of a disk that no class selected.
 	EventDisregarded
 	// EventBounced: a mount ended because PID 1 considered the disk unplugged, or did a soft reboot. hotmount mounts
 	// the disk again.

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// Facts is what is known about one disk without reading its content. The facts come from sysfs, the udev database, the
-// mount table and hotmount's stores. Strings from the disk or from udev are foreign bytes; print them with Visible.
+// Facts has everything that hotmount knows about one disk without reading the disk's content. The facts come from
+// sysfs, the udev database, the mount table and hotmount's stores. Strings from the disk or from udev are foreign
+// bytes; print them with Visible.
 type Facts struct {
 	ID
 
@@ -20,8 +21,8 @@ type Facts struct {
 	WholeSize uint64 `json:"whole_size,omitempty"`
 	// Size is the size of the disk in bytes.
 	Size uint64 `json:"size"`
-	// Serial is the serial number of the hardware (/sys/block/*/serial), empty if the hardware has none. It contains
-	// foreign bytes. virtio cuts a serial after 20 bytes.
+	// Serial is the serial number of the hardware, or the dm/uuid of a device-mapper device. Serial is empty if sysfs
+	// shows neither. Serial contains foreign bytes. virtio cuts a serial after 20 bytes.
 	Serial string `json:"serial,omitempty"`
 	// Model, Vendor and WWN are values of the hardware. They contain foreign bytes.
 	Model  string `json:"model,omitempty"`
@@ -33,16 +34,17 @@ type Facts struct {
 	// MapperName is the name of a device-mapper device (/sys/block/*/dm/name). It contains foreign bytes.
 	MapperName string `json:"mapper_name,omitempty"`
 	// BackingFile is the path of the file behind a loop device (/sys/block/*/loop/backing_file), as the process that
-	// set up the device saw it. BackingFile is empty for all other disks. It contains foreign bytes.
+	// set up the loop device saw the path. BackingFile is empty for all other disks. BackingFile contains foreign
+	// bytes.
 	BackingFile string `json:"backing_file,omitempty"`
-	// BackingDevice reports that the backing file of a loop device is a block device, or that hotmount does not know
-	// whether it is a regular file.
+	// BackingDevice reports that the backing file of a loop device is a block device. BackingDevice is also true if
+	// hotmount cannot tell whether the backing file is a regular file.
 	BackingDevice bool `json:"backing_device,omitempty"`
 	// Slot is where the disk is plugged in: udev's ID_PATH, such as "pci-0000:05:00.0". If udev gives no ID_PATH, Slot
 	// is the last bus address in the sysfs path.
 	Slot string `json:"slot,omitempty"`
-	// Fabric reports that the disk is connected over a fabric (iSCSI, Fibre Channel, SRP, NVMe over fabrics), or that
-	// sysfs does not show how it is connected. A cloud's network disks look local.
+	// Fabric reports that the disk is connected over a fabric (iSCSI, Fibre Channel, SRP, NVMe over fabrics). Fabric is
+	// also true if sysfs does not show how the disk is connected. A cloud's network disks look local.
 	Fabric bool `json:"fabric,omitempty"`
 	// ReadOnly reports that the kernel refuses writes (/sys/block/*/ro).
 	ReadOnly bool `json:"read_only,omitempty"`
@@ -53,14 +55,14 @@ type Facts struct {
 	LogicalSector uint32 `json:"logical_sector"`
 	// Discards reports that the disk supports discard (/sys/block/*/queue/discard_max_bytes is not 0).
 	Discards bool `json:"discards,omitempty"`
-	// Writes counts the write and discard requests that the kernel has completed on this disk since it was attached
+	// Writes is the number of write and discard requests that the kernel has completed since the disk was attached
 	// (/sys/block/*/stat).
 	Writes uint64 `json:"writes"`
 	// Uncounted reports that the kernel does not count the disk's reads and writes (/sys/block/*/queue/iostats is not
 	// 1). If Uncounted is set, an unchanged value of Writes proves nothing.
 	Uncounted bool `json:"uncounted,omitempty"`
 
-	// InFlight counts the requests that the disk has not answered yet (/sys/block/*/stat).
+	// InFlight is the number of requests that the disk has not answered yet (/sys/block/*/stat).
 	InFlight uint64 `json:"-"`
 
 	// Partitions are the kernel names of the disk's partitions.
@@ -70,16 +72,16 @@ type Facts struct {
 	Holders []string `json:"holders,omitempty"`
 	// Below are the disks beneath a device-mapper or md device, at any depth.
 	Below []Underlying `json:"below,omitempty"`
-	// Loops are the kernel names of loop devices on the disk, on its partitions or on their holders. For a partition,
-	// Loops are the loop devices on the partition or on its whole disk. A loop device does not claim the disk.
+	// Loops are the kernel names of the loop devices on the disk, on its partitions, or on devices built on the disk.
+	// For a partition, Loops are the loop devices on the partition or on its whole disk. A loop device does not open
+	// the disk exclusively (O_EXCL).
 	Loops []string `json:"loops,omitempty"`
 	// LoopsUnsure reports that all Loops are uncertain: each of them may be on another disk.
 	LoopsUnsure bool `json:"loops_unsure,omitempty"`
 	// Bound are the places at which the disk's device node is bound as a device (mounts.Bound). For a whole disk, Bound
 	// includes the nodes of its partitions. For a partition, Bound includes the node of the whole disk.
 	Bound []string `json:"bound,omitempty"`
-	// Neighbours reports that other software on the node may open the disk without claiming it: a CSI driver or a
-	// virtual machine monitor.
+	// Neighbours reports that a CSI driver or a virtual machine monitor on the node may open the disk without O_EXCL.
 	Neighbours bool `json:"neighbours,omitempty"`
 	// System is the mount point that makes this a disk of the running system: "/", "/boot", "/boot/efi", "/usr" or
 	// "/var". The mount at System may be of a partition or a holder of the disk. System is empty for a disk that is not
@@ -94,10 +96,10 @@ type Facts struct {
 	Geometry *Geometry `json:"geometry,omitempty"`
 	// Swap reports that the disk or something on it is active swap space.
 	Swap bool `json:"swap,omitempty"`
-	// Claim is the place in the system's configuration that names the disk, such as "/etc/fstab:4", or empty if there
-	// is none.
+	// Claim is where the system's configuration names the disk, such as "/etc/fstab:4". Claim can also be the path of a
+	// foreign link to the disk in a class directory. Claim is empty if nothing names the disk.
 	Claim string `json:"claim,omitempty"`
-	// Unseen is the path of an unreadable unit file that may name the disk, or empty if every unit file can be read.
+	// Unseen is the path of an unreadable file or class directory that may name the disk, or empty if all can be read.
 	Unseen string `json:"unseen,omitempty"`
 
 	// Drivers are the drivers on the node that bring or take disks. All disks of the node share the list of drivers.
@@ -108,8 +110,8 @@ type Facts struct {
 	// Standing is what hotmount's records contain about the disk.
 	Standing Standing `json:"standing"`
 	// SameSerial are the other attached disks with this disk's serial. SameWWN are the other attached disks with this
-	// disk's WWN, if no serial shows that they are different disks. SameUUID are the other attached disks that have a
-	// filesystem with the UUID of this disk's filesystem.
+	// disk's WWN, if one of the two disks has no serial. SameWWN also has the multipath device for the WWN. SameUUID
+	// are the other attached disks that have a filesystem with the UUID of this disk's filesystem.
 	SameSerial []Peer `json:"same_serial,omitempty"`
 	SameWWN    []Peer `json:"same_wwn,omitempty"`
 	SameUUID   []Peer `json:"same_uuid,omitempty"`
@@ -146,16 +148,17 @@ type MountPoint struct {
 	// Covered reports that the path leads to another mount, which covers this mount. The covering mount is at the same
 	// path or at a directory above it. The mount table alone does not show whether a mount is covered.
 	Covered bool `json:"covered,omitempty"`
-	// CoveredBy is the path of the mount that covers this mount, or empty if both mounts are of the same filesystem.
+	// CoveredBy is the path of the covering mount. CoveredBy is empty if the covering mount shows the same directory of
+	// the same filesystem.
 	CoveredBy string `json:"covered_by,omitempty"`
 }
 
 // Udev is the udev database's entry for a disk (/run/udev/data/b*).
 type Udev struct {
-	// Initialized reports that udev's rules have run for this attachment. Initialized is true if the entry exists and
-	// its DISKSEQ is the disk's sequence number.
+	// Initialized reports that udev's rules have run for this attachment. Initialized is true if the entry has a time
+	// of initialisation and the disk's link by sequence number (ID.BySeq).
 	Initialized bool `json:"initialized"`
-	// NotReady reports that SYSTEMD_READY=0 or another rule forbids the use of the disk. UDISKS_IGNORE does not count.
+	// NotReady reports that a udev rule has set SYSTEMD_READY=0. UDISKS_IGNORE does not change NotReady.
 	NotReady bool `json:"not_ready,omitempty"`
 	// Multipath reports that the disk is a path of a multipath device.
 	Multipath bool `json:"multipath,omitempty"`
@@ -177,8 +180,8 @@ type Udev struct {
 	Links []string `json:"links,omitempty"`
 }
 
-// OfDisk returns the serial or the slot of a partition's whole disk: it removes "-partN" from the partition's serial or
-// slot.
+// OfDisk returns the serial or the slot of the whole disk. For a partition, OfDisk removes "-partN" from s, the
+// partition's serial or slot.
 func (f *Facts) OfDisk(s string) string {
 	if f.Whole == "" {
 		return s
@@ -187,7 +190,7 @@ func (f *Facts) OfDisk(s string) string {
 	return s[:max(i, 0)]
 }
 
-// PartitionSuffix precedes the partition number in a partition's name that is derived from the disk's name, as in
+// PartitionSuffix comes before the partition number in the serial, WWN and slot of a partition, and in the names of
 // udev's links.
 const PartitionSuffix = "-part"
 
@@ -216,8 +219,8 @@ func (f *Facts) ThroughLoop() string {
 }
 
 // TypeAndID returns the type and a printable identifier of what is on the disk. c is the content of the disk. Both
-// results are empty if nothing is known of the content. The identifier is also empty if the content has none, or if the
-// identifier is not fit to print.
+// results are empty if the disk is blank, or if nothing is known of its content. The identifier is also empty if the
+// content has no identifier, or an unprintable one.
 func (f *Facts) TypeAndID(c *Content) (what, id string) {
 	switch c.Kind {
 	case Filesystem:

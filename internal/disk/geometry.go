@@ -5,7 +5,7 @@ import (
 	"hash/fnv"
 )
 
-// Geometry is how much of a disk a filesystem takes.
+// Geometry describes the part of a disk that a filesystem takes.
 type Geometry struct {
 	// Size is the size of the filesystem in bytes. Block is the size of a block in bytes.
 	Size  uint64 `json:"size"`
@@ -21,9 +21,9 @@ type Geometry struct {
 // (XFS_MIN_AG_BLOCKS, Linux, fs/xfs/libxfs/xfs_fs.h).
 const leastGroup = 64
 
-// Usable returns how many bytes of a disk of the given size the filesystem could take. For XFS, Usable computes the
-// value as xfs_growfs_data_private does (Linux, fs/xfs/xfs_fsops.c). For any other filesystem, the returned value is an
-// upper bound.
+// Usable returns the largest size in bytes that the filesystem could have on a disk of the given size. For XFS, Usable
+// computes the value as xfs_growfs_data_private does (Linux, fs/xfs/xfs_fsops.c). For any other filesystem, the
+// returned value is an upper bound.
 func (g Geometry) Usable(size uint64) uint64 {
 	if g.Block == 0 {
 		return 0
@@ -80,8 +80,9 @@ func (f *Facts) Spans() *Geometry {
 	return f.Geometry
 }
 
-// Full reports whether the disk's mounted filesystem was measured, now or when it was last seen, and takes all of the
-// disk that it can take. The superblock on the disk must agree with the measured size.
+// Full reports whether the disk's mounted filesystem has the largest size that is possible on the disk. hotmount must
+// have measured the filesystem, now or when the filesystem was last seen. The superblock on the disk must agree with
+// the measured size.
 //
 // For up to a minute after XFS has grown, only its log has the new size (xfs_log_worker, Linux, fs/xfs/xfs_log.c).
 // After a reset in that minute, hotmount must still see that the filesystem is smaller than its disk. After a reset,

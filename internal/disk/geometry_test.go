@@ -27,7 +27,7 @@ func TestUsable(t *testing.T) {
 }
 
 // TestFull checks that a filesystem is not full if it was not measured or takes more than the disk has. A filesystem is
-// also not full if the superblock on the disk may record a smaller size.
+// also not full if the superblock on the disk may have a smaller size.
 func TestFull(t *testing.T) {
 	const block, group = 4096, 65536 * 4096
 	xfs := &Geometry{Size: 4 * group, Block: block, Group: group}

@@ -24,9 +24,9 @@ func (f *Facts) ControllerSerial(serial string) string {
 	return rest
 }
 
-// Identity distinguishes a disk from others across reboots, as far as possible. The serial decides whether two disks
-// are the same. If one of the two disks has no serial, the WWN decides. A disk without serial and WWN is recognised
-// only by its slot and size.
+// Identity distinguishes a disk from others across reboots, as far as possible. Two disks with serials are the same
+// disk if the serials match. If one of the two disks has no serial, the WWNs must match. A disk without serial and WWN
+// is recognised only by its slot and size.
 type Identity struct {
 	// Boot is the kernel's boot id (/proc/sys/kernel/random/boot_id). Within one boot, Seq is sufficient to identify
 	// the disk.
@@ -83,8 +83,9 @@ func (i Identity) Other(other Identity) bool {
 	return otherWWN(i.WWN, other.WWN)
 }
 
-// Hardware reports whether serial or WWN are sufficient to decide, and whether they show that i and other are the same
-// disk. Unlike Same and Other, Hardware treats a cut serial as different from the whole serial.
+// Hardware compares the serials, or the WWNs if a serial is missing. The result same reports whether these values show
+// that i and other are one disk. The result decides reports whether these values show one disk or two disks. Unlike
+// Same and Other, Hardware treats a cut serial as different from the whole serial.
 func (i Identity) Hardware(other Identity) (same, decides bool) {
 	if i.Serial != "" && other.Serial != "" {
 		return i.Serial == other.Serial, true
@@ -92,8 +93,8 @@ func (i Identity) Hardware(other Identity) (same, decides bool) {
 	return i.Same(other), i.Same(other) || i.Other(other)
 }
 
-// Like reports whether i and other may be the same disk, perhaps attached again within the same boot. The serial or the
-// WWN decides. If serial and WWN decide nothing, the slot decides. Like requires the same size.
+// Like reports whether i and other may be the same disk, perhaps attached again within the same boot. The sizes must be
+// equal, and the serials or WWNs must match. If serials and WWNs show nothing (Hardware), the slots must be equal.
 func (i Identity) Like(other Identity) bool {
 	if i.Size != other.Size {
 		return false
@@ -104,8 +105,8 @@ func (i Identity) Like(other Identity) bool {
 	return i.Serial == other.Serial && i.Slot == other.Slot
 }
 
-// ResizedTo reports whether other may be the same disk with another size, perhaps attached again. The serial or the WWN
-// decides. If serial and WWN decide nothing, the slot decides, and the disk must have grown.
+// ResizedTo reports whether other may be the same disk with another size, perhaps attached again. The serials or WWNs
+// must match. If serials and WWNs show nothing (Hardware), the slots must be equal, and the disk must have grown.
 func (i Identity) ResizedTo(other Identity) bool {
 	if i.Size == other.Size {
 		return false
@@ -116,9 +117,9 @@ func (i Identity) ResizedTo(other Identity) bool {
 	return i.Serial == other.Serial && i.Slot != "" && i.Slot == other.Slot && i.Size < other.Size
 }
 
-// MayBe reports whether i may be the disk that was recorded as other in an earlier boot, even if facts of the disk have
-// changed. A disk with another size or with a new serial may still be the same disk. The serial or the WWN decides. If
-// serial and WWN decide nothing, the slot decides. Within one boot, MayBe compares only the sequence numbers.
+// MayBe reports whether i may be the disk of an earlier record (other), even if facts of the disk have changed. A disk
+// with another size or with a new serial may still be the same disk. The serials or WWNs must match. If serials and
+// WWNs show nothing (Hardware), the slots must be equal. Within one boot, MayBe compares only the sequence numbers.
 func (i Identity) MayBe(other Identity) bool {
 	if i.Boot == other.Boot {
 		return i.Seq == other.Seq
@@ -138,7 +139,7 @@ type Given struct {
 	Serial string `json:"serial"`
 	WWN    string `json:"wwn,omitempty"`
 	// Size (in bytes), Link and Class are the values from the last time that the disk was given out. First is when the
-	// disk was first given out. Class is empty once the operator has accepted that another class uses the disk.
+	// disk was first given out. Class is empty after the operator has accepted that another class uses the disk.
 	Size  uint64    `json:"size"`
 	Link  string    `json:"link"`
 	Class string    `json:"class"`
@@ -160,14 +161,14 @@ func (g *Given) Is(f *Facts) bool {
 }
 
 // serialLength is the length in bytes of the longest serial that virtio-blk passes on (VIRTIO_BLK_ID_BYTES in
-// linux/virtio_blk.h). Two serials that are longer than serialLength can look the same once virtio has cut them.
+// linux/virtio_blk.h). Two serials that are longer than serialLength can look the same after virtio has cut them.
 const serialLength = 20
 
 // SerialCut reports whether the serial may be only the beginning of a longer serial, because virtio cut it.
 func (f *Facts) SerialCut() bool { return f.Transport == "virtio" && len(f.Serial) >= serialLength }
 
-// Same reports whether f is certainly the disk that was given out, and not another disk with the same serial. Same
-// returns false if the serial may be cut and content is known on the disk, because the content may not be the volume's.
+// Same reports whether f is certainly the disk that was given out, and not another disk with the same serial. If the
+// serial may be cut and the disk has known content, Same returns false: the content may be another disk's.
 func (g *Given) Same(f *Facts) bool {
 	switch {
 	case f.Serial != g.Serial || f.WWN != g.WWN && f.WWN != "" && g.WWN != "":

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Line is the state of one disk, as the daemon last published it. A Line contains nothing that was read from the disk,
-// except names, so every user may read it.
+// Line is the state of one disk, as the daemon last published it. Every user may read a Line, because a Line has no
+// data from the disk except names such as the type and the UUID.
 type Line struct {
 	Disk string `json:"disk"`
 	// Seq is the disk sequence number. A Line does not apply to a disk with another sequence number.
@@ -31,7 +31,7 @@ type Line struct {
 	Retry time.Time `json:"retry,omitzero"`
 }
 
-// Failing returns what fails, how often that has failed, and when the action is tried again.
+// Failing returns a text that names the failure, the number of failed tries, and the time of the next try.
 func (l *Line) Failing() string {
 	if l.Tries == 0 {
 		return l.Failure

@@ -57,8 +57,8 @@ func (f *Facts) named(link string) bool {
 	return len(name) > 0 && string(name) == path.Base(link)
 }
 
-// OwnLink returns Standing.Link if that link belongs to the disk itself and not to its whole disk. Otherwise it returns
-// "".
+// OwnLink returns Standing.Link if the link belongs to the disk itself. OwnLink returns "" if the link belongs to the
+// whole disk of a partition, or to a disk below a device-mapper or md device.
 func (f *Facts) OwnLink() string {
 	if f.Whole == "" && f.named(f.Standing.Link) {
 		return f.Standing.Link

@@ -2,8 +2,8 @@ package disk
 
 import "strings"
 
-// Below returns rest, the part of a clean path that is below a directory, without the leading slash. rest is empty if
-// the path is the directory itself. ok reports whether the path is the directory or lies below it.
+// Below returns the part of a clean path that is below a directory, without the leading slash. The result rest is empty
+// if the path is the directory itself. The result ok reports whether the path is the directory or lies below it.
 func Below(path, dir string) (rest string, ok bool) {
 	if path == dir {
 		return "", true

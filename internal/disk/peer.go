@@ -14,8 +14,8 @@ type Peer struct {
 	UUID string `json:"uuid,omitempty"`
 	// Mounted is the first place at which the peer is mounted, empty if it is not mounted.
 	Mounted string `json:"mounted,omitempty"`
-	// InUse is how the peer or anything on it is used: a mount point, a place of its device node, a device built on it,
-	// "swap", or "".
+	// InUse shows the use of the peer: a mount point, a place of its device node, a device built on the peer, or
+	// "swap". InUse is empty if the peer and the devices on the peer are unused.
 	InUse string `json:"in_use,omitempty"`
 	// HasContent reports that udev or the kernel knows of something on the peer.
 	HasContent bool `json:"known,omitempty"`
@@ -30,7 +30,8 @@ type Peer struct {
 	Resized    bool   `json:"resized,omitempty"`
 }
 
-// MayBe reports whether p may be the same disk as f, because neither serial nor WWN shows that the disks are different.
+// MayBe reports whether p may be the same disk as f. MayBe returns false only if the serials or the WWNs show two
+// different disks.
 func (p *Peer) MayBe(f *Facts) bool {
 	return !OtherSerial(p.Serial, f.Serial) && !otherWWN(p.WWN, f.WWN)
 }

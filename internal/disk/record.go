@@ -11,8 +11,8 @@ const (
 	ByOperator = "operator"
 )
 
-// Record is one decision to make a filesystem on a disk, which destroys the old content of the disk. The record is
-// written before the first write to the disk, and closed with the result.
+// Record is one decision to make a filesystem on a disk. A new filesystem destroys the old content of the disk. The
+// record is written before the first write to the disk, and closed with the result.
 type Record struct {
 	// Name is the kernel name that the disk had. Identity distinguishes the disk from other disks that had this name.
 	Name     string   `json:"name"`
@@ -44,7 +44,7 @@ func (r *Record) Time(now time.Time) time.Time {
 	return r.Begun
 }
 
-// Made reports whether it is recorded that the filesystem was made.
+// Made reports whether the record shows that the filesystem was made.
 func (r *Record) Made() bool { return !r.Ended.IsZero() && r.Failure == "" }
 
 // Sighting is the record of a mounted filesystem: on which disk it was, and when. Each filesystem UUID has one
@@ -55,8 +55,8 @@ type Sighting struct {
 	Identity Identity `json:"identity"`
 	UUID     string   `json:"uuid"`
 	Type     string   `json:"type"`
-	// Class is the name of the class whose volume the filesystem was. Directory is the directory of that class. Class
-	// and Directory are empty once the operator has accepted that another class uses the filesystem.
+	// Class is the name of the class that mounted the filesystem. Directory is the directory of that class. Class and
+	// Directory are empty after the operator has accepted that another class uses the filesystem.
 	Class     string `json:"class"`
 	Directory string `json:"directory,omitempty"`
 	// Mounted is when the filesystem was last found mounted.
@@ -71,8 +71,8 @@ type Sighting struct {
 	Full bool `json:"full,omitempty"`
 	// Adopted is the size of the disk in bytes at the filesystem's first mount on this node, or 0 if this node made it.
 	Adopted uint64 `json:"adopted,omitempty"`
-	// Newest is the highest disk sequence number that was attached at the time Mounted, 0 if unknown. Disks that were
-	// attached after Mounted have a higher number.
+	// Newest is the highest sequence number of the disks that were attached at the time Mounted, or 0 if unknown. Disks
+	// that were attached after Mounted have a higher number.
 	Newest uint64 `json:"newest,omitempty"`
 }
 
@@ -83,7 +83,7 @@ type Place struct {
 	Directory, Class string
 }
 
-// In reports whether the place is in the directory of the class, even if the class had another name at that time.
+// In reports whether the place is in the directory of the class, even if the class has been renamed since.
 func (p Place) In(c *Class) bool {
 	return p.Directory != "" && p.Directory == c.Directory || p.Directory == "" && p.Class != "" && p.Class == c.Name
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestRecordTime checks that the noticed time counts only while the recorded time is in the future.
+// TestRecordTime checks that Record.Time returns Noticed only if Begun is in the future.
 func TestRecordTime(t *testing.T) {
 	now := time.Date(2026, 11, 28, 2, 0, 0, 0, time.UTC)
 	past, future, noticed := now.Add(-time.Hour), now.AddDate(73, 0, 0), now.Add(-time.Minute)

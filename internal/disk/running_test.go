@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestRunningSeen checks that only the time between two looks at the same mount counts.
+// TestRunningSeen checks that Running.Seen adds only the time between two scans that found the same mount.
 func TestRunningSeen(t *testing.T) {
 	mounted := time.Unix(1000, 0)
 	before := Running{Ran: time.Hour, Boot: "a", Seq: 3, Mounted: mounted, At: time.Minute}

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// HoldFile turns all formatting off while the file exists. HeldBack, OffAtBoot and StateFull are values of
-// Standing.Formatting. HeldBack: the operator has made the hold file. OffAtBoot: the kernel command line turns
-// formatting off. StateFull: no record can be written now. A value that begins with StateGap means that a record could
-// not be written, so a record may be missing.
+// HoldFile is the path of a file that turns all formatting off while the file exists. HeldBack, OffAtBoot and StateFull
+// are values of Standing.Formatting. HeldBack: the operator has made the hold file. OffAtBoot: the kernel command line
+// turns formatting off. StateFull: the filesystem is full, so no record can be written now. A value that begins with
+// StateGap means that a write has failed, so a record may be missing.
 const (
 	HoldFile  = "/etc/hotmount/hold"
 	HeldBack  = HoldFile + " exists"
@@ -18,7 +18,7 @@ const (
 )
 
 // Helps separates the two parts of Standing.Formatting: why the records forbid formatting, and what the operator can
-// do. The errors from which Standing.Formatting is made are also separated by Helps.
+// do. An error whose text becomes Standing.Formatting contains Helps if the error names a remedy.
 const Helps = "; what helps: "
 
 // Standing is what hotmount's records contain about a disk.
@@ -27,10 +27,10 @@ type Standing struct {
 	// line), or empty.
 	Formatting string `json:"formatting,omitempty"`
 	// Present is the identity of a disk that was attached before hotmount was installed, was not accepted since, and
-	// may be this disk. Present is nil if no such disk may be this disk.
+	// may be this disk. Present is nil if no recorded disk can be this disk.
 	Present *Identity `json:"present,omitempty"`
 	// Arrived identifies a disk that was attached at the first start with a new machine-id, was not accepted since, and
-	// may be this disk. Arrived is nil if no such disk may be this disk.
+	// may be this disk. Arrived is nil if no recorded disk can be this disk.
 	Arrived *Identity `json:"arrived,omitempty"`
 	// Accepted are the holds that the operator has accepted for this attachment.
 	Accepted []Word `json:"accepted,omitempty"`
@@ -76,8 +76,8 @@ type Standing struct {
 	// Resized reports that the filesystem was last mounted from this disk, and that the disk had another size at that
 	// time.
 	Resized bool `json:"resized,omitempty"`
-	// LastOn is the record of the filesystem on the disk if the record is of another disk, or nil. Serial, WWN, slot or
-	// Beside show that the disk of the record is another disk.
+	// LastOn is the record that this disk's filesystem was last mounted from another disk, or nil if there is none.
+	// Serial, WWN, slot or Beside show that the disk of the record is another disk.
 	LastOn *Sighting `json:"last_on,omitempty"`
 	// Beside reports that this disk was already attached when the disk of LastOn left in this boot.
 	Beside bool `json:"beside,omitempty"`
@@ -97,15 +97,15 @@ type Standing struct {
 	// directory. The link leads to this attachment and can lead to no other attachment.
 	Link string `json:"link,omitempty"`
 	// MountFailure is why the daemon failed to mount the disk, or empty if no failure is known. Only package helper
-	// sets MountFailure, before it checks a token.
+	// sets MountFailure, before the check of an operator's token.
 	MountFailure string `json:"-"`
 	// Formats contains, for each other disk on this node, the time since its last format began. The newest format is
 	// the last entry. A negative time means that the clock was set back.
 	Formats []time.Duration `json:"-"`
 }
 
-// Word is one accepted hold: its reason, and the filesystem that was named with it (Decision.UUID). A Word does not
-// cover the next hold of the disk.
+// Word is one accepted hold: the hold's reason, and the UUID that the decision named (Decision.UUID). A Word does not
+// lift a hold with another reason or UUID.
 type Word struct {
 	Reason Reason `json:"reason"`
 	UUID   string `json:"uuid,omitempty"`
@@ -127,8 +127,9 @@ type Intent struct {
 	Over bool `json:"over,omitempty"`
 	// Was is the UUID of the overwritten filesystem, empty if none was known.
 	Was string `json:"was,omitempty"`
-	// Left reports that another disk in the slot was formatted after the intent, or was accepted with its content. The
-	// disk of the intent has no serial and is recognised only by the UUID of the filesystem.
+	// Left reports that the intent's disk has left its slot. Another disk in the slot was formatted later, or the
+	// operator has accepted its content. Without a serial, only the UUID of the filesystem still identifies the
+	// intent's disk.
 	Left bool `json:"left,omitempty"`
 	// Doubt is why something else may have used the disk after mkfs had ended, or empty if nothing did.
 	Doubt string `json:"doubt,omitempty"`
@@ -146,7 +147,7 @@ func (i *Intent) Type() string {
 	return XFS
 }
 
-// MkfsExt4 are the parameters of mkfs.ext4. The same parameters make mkfs.ext4 write the same bytes. hotmount
+// MkfsExt4 are the parameters of mkfs.ext4. With the same parameters, mkfs.ext4 writes the same bytes. hotmount
 // recognises an unfinished ext4 filesystem by the bytes that mkfs.ext4 writes.
 type MkfsExt4 struct {
 	// Options and Owner are MkfsOptions and RootOwner of the class.

@@ -58,8 +58,8 @@ func Visible(s string) string {
 	return b.String()
 }
 
-// OneLine returns s as one line. s is text that was made visible before, such as the text of an error. Characters of s
-// that are not printable are replaced.
+// OneLine returns s as one line. The text s must already be visible (Visible), such as the text of an error. OneLine
+// replaces unprintable characters of s.
 func OneLine(s string) string {
 	var lines []string
 	for line := range strings.SplitSeq(s, "\n") {
@@ -70,8 +70,8 @@ func OneLine(s string) string {
 	return Printable(strings.Join(lines, "; "))
 }
 
-// Printable replaces the characters of s that are not printable, such as those that control a terminal. s has been made
-// visible before.
+// Printable replaces the characters of s that are not printable, such as those that control a terminal. The text s must
+// already be visible (Visible).
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// WorldWide returns the WWN if the WWN identifies the disk, otherwise "". A WWN of the kinds NAA, EUI-64 and UUID
-// identifies the disk, unless its number is zero. The kernel makes "t10." and "nvme." WWNs from vendor, model and
-// serial, so disks of one model without serials share a WWN. The WWN of a partition is the WWN of its disk with
+// WorldWide returns the WWN if the WWN identifies the disk, or "" if the WWN does not. A WWN of the kinds NAA, EUI-64
+// and UUID identifies the disk, unless its number is zero. The kernel makes "t10." and "nvme." WWNs from vendor, model
+// and serial, so disks of one model without serials share a WWN. The WWN of a partition is the WWN of its disk with
 // "-partN" appended.
 func (f *Facts) WorldWide() string {
 	kind, number, _ := strings.Cut(f.WWN, ".")
@@ -21,8 +21,7 @@ func (f *Facts) WorldWide() string {
 }
 
 // otherWWN reports whether the WWNs belong to two different disks. An empty WWN can belong to any disk. WWNs of two
-// kinds can belong to one disk: a disk can have several WWNs, and the version of the kernel decides which WWN the
-// kernel shows.
+// kinds can belong to one disk: a disk can have several WWNs, and each version of the kernel shows only one.
 func otherWWN(a, b string) bool {
 	kind, _, _ := strings.Cut(a, ".")
 	return a != b && a != "" && strings.HasPrefix(b, kind+".")
@@ -33,7 +32,7 @@ func (f *Facts) sameWWN(o *Facts) bool {
 	return f.WWN != "" && f.WWN == o.WWN && f.Partition() == o.Partition() && (f.Serial == "" || o.Serial == "")
 }
 
-// pathOf reports whether o is the multipath device for the disk's WWN. multipathd gives a multipath device the uuid
+// pathOf reports whether o is the multipath device for the WWN of f. multipathd gives a multipath device the uuid
 // "mpath-" followed by its WWID. For NVMe, the WWID is the kernel's WWN. For SCSI, the WWID is udev's ID_SERIAL: a
 // digit for the kind, then the number with "_" for spaces (check_fill_0x83_id in scsi_serial.c of systemd).
 func (f *Facts) pathOf(o *Facts) bool {

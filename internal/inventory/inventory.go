@@ -40,8 +40,8 @@ type Host struct {
 	// CameAfter reports whether the disk called name certainly appeared after the removal of the disk called gone. If
 	// CameAfter is nil, the order is unknown.
 	CameAfter func(name, gone string) bool
-	// Programs that write to disks set Asks. If Asks is set, Host assumes that a loop device that the process may not
-	// open lies on every disk.
+	// Programs that write to disks set Asks. If Asks is set and the process lacks permission to open a loop device, the
+	// loop device counts as a loop device on every disk.
 	Asks bool
 }
 
@@ -49,7 +49,7 @@ type Host struct {
 func (h Host) Names() ([]string, error) { return h.sysfs().Names() }
 
 // Newest returns the highest disk sequence number of the attached disks that may have come before the removal of
-// another disk. name is the kernel name of the removed disk.
+// another disk. The parameter name is the kernel name of the removed disk.
 func (h Host) Newest(name string) (uint64, error) {
 	return h.sysfs().Newest(name, func(other string) bool { return h.CameAfter != nil && h.CameAfter(other, name) })
 }
@@ -99,8 +99,8 @@ func (h Host) Unknown() ([]string, error) {
 	return unknown, nil
 }
 
-// gatherEach calls the function look for every name and returns the facts. gatherEach leaves out disks for which look
-// returns disk.ErrGone.
+// gatherEach calls look(name) once for each name and returns the facts. gatherEach leaves out each disk for which
+// look(name) returns disk.ErrGone.
 func gatherEach(names []string, look func(name string) (disk.Facts, error)) ([]disk.Facts, error) {
 	var all []disk.Facts
 	for _, name := range names {
@@ -121,8 +121,8 @@ func gatherEach(names []string, look func(name string) (disk.Facts, error)) ([]d
 func (h Host) Look(name string) (disk.Facts, error) { return h.Gather()(name) }
 
 // Gather reads the data that all disks share. Gather returns a function that works like Look, but uses this data. Many
-// looks after one Gather cost little more than one look. Call look only for events that came before the call of Gather,
-// because look does not see later changes of this data. Several looks may run at once.
+// looks after one Gather cost little more than one look. Use the returned function only for events that came before the
+// call of Gather, because the function does not see later changes of this data. Several looks may run at once.
 func (h Host) Gather() (look func(name string) (disk.Facts, error)) {
 	common, commonErr := h.gather()
 	return func(name string) (f disk.Facts, err error) {
@@ -310,8 +310,8 @@ func (h Host) addMounts(f *disk.Facts, c *common, devices map[disk.Dev]string, n
 	}
 }
 
-// ofDisk adds facts of the whole disk to a partition. The facts are whether the disk carries the system, is claimed, is
-// mounted as a whole, or is a block volume. A claim on another partition of the disk also counts.
+// ofDisk adds facts of the whole disk to a partition. The facts are the system mount point, the claim, the mounts, the
+// block volume and the loop devices of the whole disk. A claim on another partition of the disk also counts.
 func (h Host) ofDisk(f *disk.Facts, c *common) error {
 	whole, err := h.gatherOne(f.Whole, c)
 	if err != nil {
@@ -378,14 +378,14 @@ func (h Host) leadsTo(link string, seq uint64) bool {
 // fault. device is the kernel name of the disk. If ask is set, the mount's path leads to this mount, and fault may ask
 // the filesystem for attributes.
 //
-// fault opens nothing, because an open can wait for a dead disk forever.
+// fault opens no file of the filesystem, because the open can wait for a dead disk forever.
 func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 	has := func(options string) bool { return slices.Contains(strings.Split(options, ","), "ro") }
 	if has(m.SuperOptions) && !has(m.Options) {
 		return "the kernel has made the filesystem read-only"
 	}
-	// An ext4 filesystem counts its errors in its superblock until e2fsck repairs them. With errors=remount-ro, the
-	// filesystem may refuse writes although the mount stays "rw" since Linux 6.1 (ext4_handle_error in
+	// An ext4 filesystem counts its errors in its superblock until e2fsck repairs them. Since Linux 6.1, an ext4
+	// filesystem with errors=remount-ro may refuse writes although its mount stays "rw" (ext4_handle_error in
 	// fs/ext4/super.c). Only the count of errors shows that an ext4 filesystem with an "rw" mount refuses writes.
 	if m.Type == "ext4" {
 		count, err := os.ReadFile(filepath.Join("/", h.Root, "sys/fs/ext4", device, "errors_count"))

@@ -33,7 +33,7 @@ const (
 // slash at its end makes a directory.
 type tree map[string]string
 
-// with returns a changed copy of the tree. A path whose content is changed to "-" is removed.
+// with(changes) returns a copy of the tree with the changes. A path whose content is changed to "-" is removed.
 func (t tree) with(changes tree) tree {
 	all := maps.Clone(t)
 	maps.Copy(all, changes)
@@ -41,7 +41,7 @@ func (t tree) with(changes tree) tree {
 	return all
 }
 
-// make creates the files. make returns a host with the files as its root, and with an initialised state directory.
+// make(tb) creates the files, and returns a host with the files as its root and with an initialised state directory.
 func (t tree) make(tb testing.TB) Host {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -88,7 +88,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// block returns what sysfs and udev's database have about one disk. more has additional udev properties of the disk.
+// block returns what sysfs and udev's database have about one disk. The parameter more has additional udev properties
+// of the disk.
 func block(name string, minor, seq int, serial string, more ...string) tree {
 	dir := "sys/devices/pci0000:00/0000:" + fmt.Sprintf("%02x", minor) + ":00.0/virtio/block/" + name + "/"
 	entry := fmt.Sprintf("S:disk/by-diskseq/%d\nS:disk/by-id/virtio-%s\nI:3037919\nV:1\n", seq, serial)
@@ -494,7 +495,7 @@ func TestFormattingOff(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		tree tree
-		// want is a part of the reason why formatting is off, or empty if formatting is on.
+		// The field want is a part of the reason why formatting is off, or empty if formatting is on.
 		want string
 	}{
 		{"on", nil, ""},
@@ -774,8 +775,8 @@ func TestSharedLooks(t *testing.T) {
 	}
 }
 
-// TestFormatOfAnAttachedDisk checks two loop devices that look alike. A format that began on one loop device does not
-// belong to the other loop device, unless the first loop device is no longer attached.
+// TestFormatOfAnAttachedDisk checks two loop devices that look alike. A format that began on one loop device belongs to
+// the other loop device only if the first loop device is no longer attached.
 func TestFormatOfAnAttachedDisk(t *testing.T) {
 	h, names := many(t, 2)
 	intent := disk.Intent{UUID: "eeeeeeee-0000-4000-8000-00000000000e", Identity: disk.Identity{Boot: boot, Seq: 1000, Size: 10485760 * 512}}

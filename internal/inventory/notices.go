@@ -105,7 +105,8 @@ func (h Host) describeStrays(dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	// describeStrays opens no mount, because the disk or the server of a mount may be dead and never answer.
+	// describeStrays opens no mounted directory, because the disk or the server behind the mount may be dead and never
+	// answer.
 	before, err := h.Mounts()
 	if err != nil {
 		return nil, err
@@ -172,8 +173,8 @@ func (h Host) given(dir, name string) bool {
 	return err == nil && target == disk.LinkDirectory+"/"+name
 }
 
-// firstEntry returns the name of an entry of a directory, or "" if the directory holds only the marker, which is an
-// empty file. firstEntry does not follow a symlink.
+// firstEntry returns the name of an entry other than a valid marker, or "" if the directory has no such entry. A valid
+// marker is an empty regular file. firstEntry does not follow a symlink.
 func firstEntry(path string) (string, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

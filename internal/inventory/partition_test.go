@@ -11,8 +11,8 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// parted returns the node with an additional data disk that has two partitions. The second partition of the additional
-// disk has a filesystem.
+// parted returns the node with an additional data disk that has two partitions. Each partition of the additional disk
+// has a filesystem.
 func parted() tree {
 	const vdc = "sys/devices/pci0000:00/0000:20:00.0/virtio/block/vdc/"
 	all := node.with(block("vdc", 32, 13, "PARTED")).with(tree{"sys/class/block/vdc": "-> ../../devices/pci0000:00/0000:20:00.0/virtio/block/vdc"})
@@ -116,7 +116,8 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
-// loop returns a loop device. path is the path that the loop device's backing file had when the loop device was set up.
+// loop returns a loop device. The parameter path is the path of the backing file at the time when the loop device was
+// set up.
 func loop(name, path string) tree {
 	dir := "sys/devices/virtual/block/" + name + "/"
 	return tree{"sys/block/" + name: "-> ../devices/virtual/block/" + name, dir + "hidden": "1\n", dir + "loop/backing_file": path + "\n"}

@@ -25,20 +25,22 @@ func boundAt(f *disk.Facts, bound map[string][]string) []string {
 	return at
 }
 
-// links are the entries of the class directories from which the provisioner may make a volume of a disk. at has the
-// path of the entry that leads to each device. unseen is a directory that cannot be read, or "".
+// links are the entries of the class directories from which the provisioner may make a volume of a disk. The field at
+// maps each device to the path of the entry that leads to the device. The field unseen is the path of an unreadable
+// class directory, or "".
 type links struct {
 	at     map[disk.Dev]string
 	unseen string
 }
 
-// links reads the class directories. A device node leads to its device, and so does a symlink to a path below /dev.
-// hotmount's own links do not count. links follows no symlink to another place, because a dead filesystem may be there.
+// links reads the class directories. An entry leads to a device if the entry is a device node, or a symlink to a path
+// below /dev. hotmount's own links do not count. links follows no symlink to another place, because a dead filesystem
+// may be there.
 func (h Host) links() links {
 	l := links{at: map[disk.Dev]string{}}
 	for _, dir := range h.Directories {
 		entries, err := os.ReadDir(filepath.Join("/", h.Root, dir))
-		// A caller other than root can read less than the daemon.
+		// If the caller is not root, a directory that only root can read does not count as unseen.
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !(errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0) {
 			l.unseen = dir
 		}
@@ -66,7 +68,8 @@ func (h Host) links() links {
 	return l
 }
 
-// addLink makes a link to the disk a claim. A volume on record is hotmount's, whatever links somebody makes to it.
+// addLink records a foreign link to the disk as a claim (disk.Facts.Claim). A link to a volume on record is no claim,
+// because the volume belongs to hotmount.
 func (l links) addLink(f *disk.Facts) {
 	if f.Standing.OnRecord {
 		return

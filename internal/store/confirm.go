@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// ErrNoAnswer reports that the process that formats has left no answer to the operator's token.
+// ErrNoAnswer reports that the process that formats has written no answer to the operator's token.
 var ErrNoAnswer = errors.New("there is no answer")
 
 // Answer is the result of formatting with an operator's token.
@@ -27,7 +27,7 @@ var ErrConfirming = errors.New("another hotmount format --confirm already format
 
 // Confirming gives this process the exclusive right to confirm the format of the disk with that sequence number.
 // Confirming returns ErrConfirming if another process has this right. Two processes with this right could get each
-// other's answers. The right ends when the caller calls end, or when the process ends.
+// other's answers. The right ends when the caller calls the function end, or when the process ends.
 func (s Store) Confirming(seq uint64) (end func() error, err error) {
 	err = os.MkdirAll(filepath.Dir(s.confirmingFile(seq)), 0o700)
 	var f *os.File
@@ -43,9 +43,10 @@ func (s Store) Confirming(seq uint64) (end func() error, err error) {
 	return f.Close, nil
 }
 
-// Confirm leaves the operator's token for the process that formats the disk with that sequence number. The token is
-// valid until the caller calls withdraw, or this process ends for any reason. If the token stayed valid, a format could
-// still begin long after the operator has seen a failure. Only root can read the directory of the token.
+// Confirm stores the operator's token for the process that formats the disk with that sequence number. The token is
+// valid until the caller calls the function withdraw, or until this process ends for any reason. If the token stayed
+// valid, a format could still begin long after the operator has seen a failure. Only root can read the directory of the
+// token.
 func (s Store) Confirm(seq uint64, token string) (withdraw func() error, err error) {
 	path := s.record(confirmedDir, seq)
 	err = errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), removeIfThere(s.answerFile(seq)))
@@ -113,14 +114,14 @@ func (s Store) Taken(seq uint64) (bool, error) {
 	return err != nil, nil
 }
 
-// SaveAnswer leaves the result for the operator whose token was taken.
+// SaveAnswer stores the result for the operator whose token was taken.
 func (s Store) SaveAnswer(seq uint64, a Answer) error {
 	return wrap(writeJSON(s.answerFile(seq), a, false), "cannot answer the operator")
 }
 
 // TakeAnswer returns the result for the operator's token, or ErrNoAnswer if there is no result yet. If no process has
-// taken the token, TakeAnswer withdraws the token and returns ErrNoAnswer, because an answer that exists then belongs
-// to an earlier token.
+// taken the token, TakeAnswer withdraws the token and returns ErrNoAnswer. An answer that exists before the token is
+// taken belongs to an earlier token.
 func (s Store) TakeAnswer(seq uint64) (Answer, error) {
 	var a Answer
 	taken, err := s.Taken(seq)

@@ -61,7 +61,7 @@ func TestConfirm(t *testing.T) {
 	if token, err := s.TakeToken(7); token != "" || err != nil {
 		t.Errorf("the word that was taken back is %q, %v", token, err)
 	}
-	// A token must not be valid any more when its process has ended.
+	// A token must become invalid after withdraw(), which has the same effect as the end of the process.
 	if err := confirm("def")(); err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func TestExpected(t *testing.T) {
 			t.Errorf("%s: %+v, expected %+v", step.what, got, step.want)
 		}
 	}
-	// An older sighting that could not be written must not return after a newer sighting was recorded.
+	// When a newer sighting is recorded, Expectations must drop all older unwritten sightings of the same filesystem.
 	gone := other
 	gone.Left = true
 	known.Expect(gone)

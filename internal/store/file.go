@@ -43,7 +43,7 @@ func newer(path string, found int) error {
 const rescan = "hotmount rescan; hotmount then begins a new file"
 
 // damaged returns the error for an unreadable file that hotmount can do without. The error contains a command that
-// moves the file away, and the command to run afterwards (then).
+// moves the file away, and the command to run afterwards (the parameter then).
 func damaged(path string, err error, then string) error {
 	return fmt.Errorf("cannot read %s: %w"+disk.Helps+"mv %[1]s %[1]s.bad && %[3]s", path, err, then)
 }
@@ -72,7 +72,7 @@ type list[T any] struct {
 }
 
 // readList returns the records of a list, or none if the file does not exist. If the file has another version, readList
-// returns an error and the records, as far as this version understands them, so that volumes are still recognised.
+// returns an error and all records that this version understands. hotmount still recognises volumes by these records.
 func readList[T any](path string) ([]T, error) {
 	var all list[T]
 	err := readJSON(path, &all)
@@ -98,8 +98,8 @@ const mostKept = 1024
 // lastKept returns the last mostKept entries of the list, or all entries if there are fewer.
 func lastKept[T any](list []T) []T { return list[max(0, len(list)-mostKept):] }
 
-// replace replaces the whole file. If synced is set, the new content and the file's name are on the disk when replace
-// returns.
+// replace writes a new file and renames it to path, so the file always has its old or its new content. If synced is
+// set, the content and the name of the new file are on the disk at the end of the call.
 func replace(path string, data []byte, synced bool) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
@@ -144,7 +144,7 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// exists reports whether the file exists. exists returns true if it cannot find out.
+// exists reports whether the file exists. exists also returns true for any error except fs.ErrNotExist.
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return !errors.Is(err, fs.ErrNotExist)

@@ -12,16 +12,16 @@ import (
 	"hotmount/internal/disk"
 )
 
-// givenOut is the content of given-out.json. Only an operator's token removes a record, because a disk without its
-// record could be taken for blank.
+// givenOut is the content of given-out.json. Only a format with an operator's token removes a record. Without the
+// record, hotmount could take the disk for blank.
 type givenOut struct {
 	Version int          `json:"version"`
 	Disks   []disk.Given `json:"disks"`
 }
 
 // Given returns the records of all disks that were ever given out as block volumes. A disk has no record if it was
-// later formatted with an operator's token. If the file has another version, Given returns an error and the records, as
-// far as this version understands them.
+// later formatted with an operator's token. If the file has another version, Given returns an error and all records
+// that this version understands.
 func (s Store) Given() ([]disk.Given, error) {
 	var all givenOut
 	err := readJSON(s.givenFile(), &all)
@@ -36,7 +36,7 @@ func (s Store) Given() ([]disk.Given, error) {
 	return all.Disks, nil
 }
 
-// changeGiven calls change and, if change returns different records, replaces the file and syncs it.
+// changeGiven calls change(records). If the result differs from the records, changeGiven replaces and syncs the file.
 func (s Store) changeGiven(change func([]disk.Given) []disk.Given) error {
 	return s.locked(func() error {
 		before, err := s.Given()

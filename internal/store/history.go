@@ -89,8 +89,9 @@ func parseHistory(data []byte) (all []disk.Record, whole int, err error) {
 	return all, whole, nil
 }
 
-// futureFrom is how far in the future a recorded time may be, because an adjustment may set the clock back a little. A
-// recorded time that is further in the future shows that the clock was wrong.
+// futureFrom is the tolerance for recorded times in the future. A correct clock can show an earlier time than a record,
+// because an adjustment may set the clock back a little. A recorded time that is further in the future shows that the
+// clock was wrong.
 const futureFrom = time.Minute
 
 // futureAt sets Noticed in the records whose time is more than futureFrom after now, and returns the number of these

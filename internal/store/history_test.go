@@ -97,8 +97,8 @@ func TestHistoryTellsWhatWasDecidedAndWhatCameOfIt(t *testing.T) {
 	}
 }
 
-// TestHistorySurvivesACutAtEveryByte checks that parseHistory reads the earlier lines if a power cut has left any part
-// of the last line. After the power cut, hotmount must be able to write the next line.
+// TestHistorySurvivesACutAtEveryByte checks that parseHistory reads the earlier lines, wherever a power cut has damaged
+// the last line. After the power cut, hotmount must be able to write the next line.
 func TestHistorySurvivesACutAtEveryByte(t *testing.T) {
 	s := made(t)
 	for i := range 2 {
@@ -689,8 +689,8 @@ func FuzzParseHistory(f *testing.F) {
 	})
 }
 
-// TestFull checks that each filesystem that fills its disk has one file in the directory full. The file's name has the
-// disk's size. The file must exist only as long as the filesystem is on record.
+// TestFull checks that each filesystem that fills its disk has one file in the directory that markFull fills. The
+// file's name has the disk's size. The file must exist only as long as the filesystem is on record.
 func TestFull(t *testing.T) {
 	s := made(t)
 	full := func(n int, size uint64) disk.Sighting {

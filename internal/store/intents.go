@@ -62,12 +62,12 @@ func overlap(all []disk.Intent, by *disk.Intent, attached func(seq uint64) bool)
 }
 
 // displaced reports whether two intents belong to different disks, although the disks have the same slot and size. n is
-// the older intent, and by is the new one. The disk of the new intent was found blank, and only the slot and size of
-// that disk match the older intent.
+// the older intent, and by is the new one. The disk of the new intent was found blank or is to be overwritten, and
+// matches the older intent only by slot and size.
 //
-// If n is from the operator's order to overwrite content, n stays with the slot, because the content may lie on another
-// disk. Such an intent can leave the slot only after the operator has repeated the same order. An intent whose format
-// was disturbed also stays with the slot.
+// An older intent from an operator's order to overwrite content stays with the slot, because the content may lie on
+// another disk. An order to overwrite leaves the slot only when the operator repeats the same order. An intent whose
+// format was disturbed also stays with the slot.
 func displaced(n, by *disk.Intent) bool {
 	was := n.Identity
 	if n.UUID == by.UUID || n.Doubt != "" || n.Over && !(by.Over && by.Was == n.Was) {
@@ -90,8 +90,8 @@ func (s Store) RecordLeft(uuid string) error {
 	return wrap(err, "cannot record that the disk of the unfinished format %s has left its slot", uuid)
 }
 
-// markLeft calls the function has for each intent. If the result is true, markLeft records that the intent's disk has
-// left its slot.
+// markLeft calls has(intent) for each intent that is not marked as left. If has(intent) is true, markLeft records that
+// the intent's disk has left its slot.
 func (s Store) markLeft(all []disk.Intent, has func(*disk.Intent) bool) error {
 	for _, n := range all {
 		if n.Left || !has(&n) {

@@ -43,10 +43,10 @@ func (s Store) machine() (string, error) {
 	return id, nil
 }
 
-// present returns the lists of disks that apply to this worker. before has the disks that were attached before
-// installation. If the records are from another machine-id, before is empty, and arrived has the disks of the first
-// start under this machine-id. The slots of the other worker mean nothing on this worker. If present returns an error,
-// nothing may be formatted.
+// present returns the lists of disks that apply to this worker. The result before is the list of disks that were
+// attached before installation. For records from another machine-id, before is empty, and the result arrived is the
+// list of disks at the first start under this machine-id. The slots of the other worker mean nothing on this worker. If
+// present returns an error, nothing may be formatted.
 func (s Store) present(st *state) (before, arrived []disk.Identity, err error) {
 	id, err := s.machine()
 	switch {
@@ -68,8 +68,7 @@ func (s Store) First() bool {
 }
 
 // Start records the worker's machine-id and, if necessary, the attached disks, before the daemon looks at the first
-// disk. Start calls attached if it has to record the attached disks: at the first start, and at the first start under
-// another machine-id.
+// disk. Start calls the function attached only at the first start, and at the first start under another machine-id.
 func (s Store) Start(attached func() ([]disk.Identity, error)) error {
 	return wrap(s.start(attached), "cannot record which disks are attached at the first start, so no disk is formatted")
 }
@@ -102,8 +101,8 @@ func (s Store) start(attached func() ([]disk.Identity, error)) error {
 	return s.change(func(st *state) { st.Arrival = &arrival{id, all} })
 }
 
-// Elsewhere reports whether the records belong to a worker with another machine-id. Elsewhere returns false if it
-// cannot find out.
+// Elsewhere reports whether the records belong to a worker with another machine-id. Elsewhere returns false if one of
+// the two machine-ids is unknown.
 func (s Store) Elsewhere() bool {
 	st, err := s.load()
 	id, idErr := s.machine()

@@ -12,7 +12,8 @@ import (
 
 const builder, clone, third = "0f3b5c6d7e8f4a1b9c2d3e4f5a6b7c8d", "11111111222233334444555555555555", "99999999222233334444555555555555"
 
-// on returns the Store of a worker with that machine-id. If id is empty, the worker has no machine-id.
+// on(t, s, id) makes the worker's machine-id file, and returns the Store with the path of that file. If id is empty,
+// the worker has no machine-id.
 func on(t *testing.T, s Store, id string) Store {
 	t.Helper()
 	s.MachineID = filepath.Join(filepath.Dir(s.State), "machine-id")

@@ -18,8 +18,8 @@ const (
 	reserveSize  = 64 << 10
 )
 
-// WithReserve calls do. If do fails because the filesystem is full, WithReserve frees the reserve and calls do again.
-// After the second call, WithReserve makes as many of the freed files as the free space allows.
+// WithReserve calls do(). If do() fails because the filesystem is full, WithReserve frees the reserve and repeats the
+// call. After the repeated call, WithReserve makes as many of the freed files as the free space allows.
 func (s Store) WithReserve(do func() error) error {
 	err := do()
 	if !errors.Is(err, unix.ENOSPC) {

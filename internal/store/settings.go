@@ -18,7 +18,8 @@ func (s Store) SaveSettings(st *disk.Settings) error {
 }
 
 // SaveDirectories records the class directories in the state directory. A boot with a broken configuration needs the
-// directories for its cleanup. former are directories of an earlier configuration that still need a cleanup.
+// directories for its cleanup. The parameter former has the directories of an earlier configuration that still need a
+// cleanup.
 func (s Store) SaveDirectories(st *disk.Settings, former ...string) error {
 	var dirs []string
 	for i := range st.Classes {

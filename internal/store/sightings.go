@@ -47,8 +47,7 @@ func merge(all, seen []disk.Sighting) []disk.Sighting {
 	return all
 }
 
-// dropRenamed removes the records of disks that were refused because of their UUID, if the filesystem now has its own
-// UUID.
+// dropRenamed removes the twin records of disks whose filesystems now have their own UUIDs.
 func (s Store) dropRenamed(seen []disk.Sighting) error {
 	// If the state is unreadable, dropRenamed has nothing to drop. Records.Lost reports the error.
 	if _, err := s.load(); err != nil {
@@ -86,8 +85,8 @@ func (s Store) markFull(all []disk.Sighting) error {
 	return err
 }
 
-// Note durably records content that was found on disks and is not mounted. If Left is set in an element of found, Note
-// records that the content is gone. Remember, and not Note, records filesystems that are mounted.
+// Note durably records content that was found on disks and is not mounted. If Left is set in an element of the list,
+// Note removes the record of that content. Remember, and not Note, handles mounted filesystems.
 func (s Store) Note(found []disk.Sighting) error {
 	return wrap(s.locked(func() error { return s.note(found, true) }), "cannot record what lies on which disk")
 }
@@ -121,8 +120,8 @@ func (s Store) note(found []disk.Sighting, add bool) error {
 }
 
 // GiveUp durably records that the filesystem's disk will not come back, although hotmount did not notice its removal.
-// GiveUp changes neither the other fields of the record nor its position in the list. Because of the position, content
-// that was found in the slot afterwards still counts as later.
+// GiveUp changes neither the other fields of the record nor its position in the list. The unchanged position shows that
+// content which was found in the slot afterwards is newer.
 func (s Store) GiveUp(uuid string) error {
 	err := s.locked(func() error {
 		all, err := s.Sightings()

@@ -152,7 +152,7 @@ func TestVolume(t *testing.T) {
 	}
 }
 
-// TestKept checks for each hold whether it lasts beyond the attachment. Each hold must end with an accept.
+// TestKept checks for each hold whether it lasts beyond the attachment. An accept must end each hold.
 func TestKept(t *testing.T) {
 	s, f := Store{State: t.TempDir(), Runtime: t.TempDir()}, standingDisk()
 	if _, err := s.Init(nil); err != nil {
@@ -663,7 +663,8 @@ func TestNextInASlot(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
 		}
 	}
-	// A later format in the same slot must end the claim of some intents to the slot, but not of others.
+	// A later format in the same slot must mark some of the older intents as left (displaced), and keep the rest
+	// unchanged.
 	blank, overwrites := intent(second, at(13, here, "")), intent(second, at(13, here, ""), over)
 	for name, tt := range map[string]struct {
 		former, by disk.Intent
@@ -746,7 +747,7 @@ func TestIntentsAtOnce(t *testing.T) {
 }
 
 // TestTwinRenamed checks that hotmount no longer refuses a copied filesystem (a twin) that has got its own UUID.
-// Another disk with the former UUID must also not count as a twin.
+// Another disk with the former UUID must not count as a twin either.
 func TestTwinRenamed(t *testing.T) {
 	s := made(t)
 	const other = "0b7bf53a-6f0c-4a4c-a2c0-6c1f1d2c8c11"

@@ -80,9 +80,9 @@ type state struct {
 func (s Store) stateFile() string { return filepath.Join(s.State, "state.json") }
 
 // Init initialises the state directory with the disks that are attached now. In an initialised directory, the content
-// stays, and Init adds the attached disks only if the package was removed or the first start is still to come. The
-// result made reports whether Init recorded the disks. If Init returns no error, the directory is writable and earlier
-// failures are forgotten.
+// stays. Init then adds the attached disks only if the package was removed, or if the first start is still to come. The
+// result made reports whether Init recorded the disks. If Init returns no error, the directory is writable, and earlier
+// failed writes no longer stop formatting.
 func (s Store) Init(present []disk.Identity) (made bool, err error) {
 	_, err = s.load()
 	if err != nil && !errors.Is(err, ErrLost) {
@@ -156,16 +156,15 @@ func (s Store) Check() error {
 	return s.failed(err)
 }
 
-// save replaces the file of a record and syncs it. As long as some of the reserve is left, save also works on a full
-// filesystem.
+// save replaces the file of a record and syncs it. On a full filesystem, save works until the whole reserve is used up.
 func (s Store) save(path string, v any) error {
 	return s.failed(s.WithReserve(func() error { return writeJSON(path, v, true) }))
 }
 
-// failed records the error of a write to the state directory, and returns it. The error stays recorded until Init runs.
-// After a failed write, the state has a gap: the record of a format may be missing. failed also removes the file sound,
-// whose absence shows the gap after a reboot. The removal of a file also works on a full filesystem, but not on a
-// read-only filesystem.
+// failed records and returns the error of a write to the state directory. The error stays recorded until Init runs.
+// After a failed write, the state has a gap: the record of a format may be missing. failed also removes soundFile,
+// because the absence of soundFile shows the gap after a reboot. The removal of a file also works on a full filesystem,
+// but not on a read-only filesystem.
 func (s Store) failed(err error) error {
 	if err == nil {
 		return nil
@@ -245,8 +244,8 @@ type Memory struct {
 	store   Store
 }
 
-// Load reads the state directory for the given boot. If a record is unreadable, Memory.Lost has the error. An
-// unreadable record stops formatting, but not mounting.
+// Load reads the state directory. The parameter boot is the boot id of the present boot. If a record is unreadable,
+// Memory.Lost has the error. An unreadable record stops formatting, but not mounting.
 func (s Store) Load(boot string, e *Expectations) Memory {
 	m := Memory{store: s, Records: identity.Records{Boot: boot}}
 	var errs [8]error
@@ -278,8 +277,8 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 //
 // If the accept has a reason, Accept also removes lasting records for the same reason. Lasting records have these
 // reasons: attached before installation or under another machine-id, used by another program, format limit, twin, or
-// volume of another class. An accept without a reason only allows another attempt after a failure or an unmount, and
-// does not end the hold of a disk that looks blank.
+// volume of another class. An accept without a reason allows another attempt after a failure or an unmount. Such an
+// accept does not end the hold of a disk that looks blank.
 func (s Store) Accept(f *disk.Facts, boot string, w disk.Word) error {
 	if w.Reason != "" {
 		if err := s.recordAccept(f, boot, w); err != nil {
@@ -334,8 +333,8 @@ func (s Store) recordAccept(f *disk.Facts, boot string, w disk.Word) error {
 	return err
 }
 
-// change durably writes the state if f changes it. If f changes nothing, change succeeds even in a state directory that
-// cannot be written.
+// change calls f with the state, and durably writes the state if f has changed it. If f changes nothing, change
+// succeeds even if the state directory cannot be written.
 func (s Store) change(f func(*state)) error {
 	changed := func() (st state, differs bool, err error) {
 		if st, err = s.load(); err != nil {
@@ -359,8 +358,8 @@ func (s Store) change(f func(*state)) error {
 }
 
 // RecordHold durably records that a disk stays held or refused after the cause has gone. The cause is the format limit
-// (ReasonBrake), another disk with the same UUID (ReasonTwin), or another disk with the serial of a block volume
-// (ReasonSerialTwice). Accept ends the hold or the refusal.
+// (ReasonBrake), or a disk with the same UUID (ReasonTwin) or with a block volume's serial (ReasonSerialTwice). Accept
+// ends the hold or the refusal.
 func (s Store) RecordHold(f *disk.Facts, boot string, reason disk.Reason) error {
 	if reason == disk.ReasonSerialTwice {
 		return s.amendGiven(f, func(g *disk.Given) { g.Twice = true })

@@ -193,8 +193,8 @@ func TestPresentUntilAccepted(t *testing.T) {
 	}
 }
 
-// TestAWordIsForOneDisk checks an accept for one of several disks with the same serial, because virtio cuts serials to
-// 20 characters. Accept must remove only the accepted disk from the list.
+// TestAWordIsForOneDisk checks an accept for one of several disks with the same serial. virtio can make serials equal,
+// because it cuts them to 20 characters. Accept must remove only the accepted disk from the list.
 func TestAWordIsForOneDisk(t *testing.T) {
 	one, two := facts("vdb", 2, "S1"), facts("vdc", 3, "S1")
 	two.Slot = "pci-2"
@@ -212,7 +212,7 @@ func TestAWordIsForOneDisk(t *testing.T) {
 }
 
 // TestAWordIsForWhatWasTold checks that an accept ends only a hold for the same reason. Several accepts for one disk
-// must be valid at the same time. The file of accepts of an older version of hotmount must end no hold.
+// must be valid at the same time. A file of accepts that an older version of hotmount wrote must end no hold.
 func TestAWordIsForWhatWasTold(t *testing.T) {
 	f := facts("vdb", 2, "S1")
 	f.Udev = disk.Udev{Initialized: true, FSUsage: "filesystem", FSType: "xfs", FSUUID: uuid}

@@ -9,8 +9,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestRememberDrivers checks that each driver stays on record once, over restarts, reboots and a new machine-id. The
-// list must be bounded.
+// TestRememberDrivers checks that each driver has exactly one record, even after restarts, reboots and a new
+// machine-id. The list must be bounded.
 func TestRememberDrivers(t *testing.T) {
 	s := on(t, made(t), builder)
 	starts(t, s, "boot1")

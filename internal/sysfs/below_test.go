@@ -14,7 +14,7 @@ func TestUnderlying(t *testing.T) {
 		pci     = "sys/devices/pci0000:00/0000:00:10.0/virtio4/block/"
 		virtual = "sys/devices/virtual/block/"
 	)
-	// The function on returns the sysfs tree of a device that is built on the devices with the given directories.
+	// on(name, below...) returns the sysfs tree of a device that is built on the devices with the directories in below.
 	on := func(name string, below ...string) tree {
 		made := tree{"sys/block/" + name: "-> ../../" + virtual + name, virtual + name + "/dm/name": name + "\n"}
 		for _, dir := range below {
@@ -32,7 +32,7 @@ func TestUnderlying(t *testing.T) {
 		}
 		return made
 	}
-	// The function without removes a directory from a copy of the tree, because the kernel removes the directory of a
+	// without(t, dir) returns a copy of the tree t without the directory dir. The kernel removes the directory of a
 	// detached disk.
 	without := func(t tree, dir string) tree {
 		t = maps.Clone(t)

@@ -36,9 +36,10 @@ func (f FS) onFabric(name, dir, transport string) bool {
 	return strings.Contains(dir, "/virtual/") || strings.Contains(dir, "/rbd/")
 }
 
-// onSCSIFabric reports whether the path of a SCSI disk contains an iSCSI session or a Fibre Channel remote port
-// (iscsi_add_session in drivers/scsi/scsi_transport_iscsi.c, fc_remote_port_create in scsi_transport_fc.c). For a SCSI
-// disk over SRP, only the name of the driver shows the fabric (drivers/infiniband/ulp/srp).
+// onSCSIFabric reports whether a SCSI disk is on a fabric. The path of the disk can contain an iSCSI session or a Fibre
+// Channel remote port (iscsi_add_session in drivers/scsi/scsi_transport_iscsi.c, fc_remote_port_create in
+// scsi_transport_fc.c). For a SCSI disk over SRP, only the name of the driver shows the fabric
+// (drivers/infiniband/ulp/srp).
 func onSCSIFabric(dir string) bool {
 	if strings.Contains(dir, "/session") || strings.Contains(dir, "/rport-") {
 		return true

@@ -40,7 +40,7 @@ func fillHardware(facts *disk.Facts, dir string) error {
 		// INQUIRY; NVMe, Identify Controller).
 		trim string
 		// virtio reports whether a virtio-blk disk may have the attribute (drivers/block/virtio_blk.c and
-		// drivers/virtio/virtio.c). The field virtio saves time: otherwise, attempts to open missing files would take
+		// drivers/virtio/virtio.c). The field virtio prevents attempts to open missing files. Such attempts would take
 		// much of the time that Disk needs.
 		virtio bool
 	}{

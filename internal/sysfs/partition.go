@@ -10,7 +10,8 @@ import (
 )
 
 // sequence returns the sequence number (disk.ID.Seq) of the disk or partition with that sysfs directory. Only a whole
-// disk has the file diskseq, so sequence resolves a partition's symbolic link to find the directory of the whole disk.
+// disk has the file diskseq. For a partition, the function therefore resolves the symbolic link to find the directory
+// of the whole disk.
 func sequence(dir string) (uint64, error) {
 	seq, err := number(dir, "diskseq")
 	if !missing(err) {
@@ -31,7 +32,7 @@ func sequence(dir string) (uint64, error) {
 	return disk.PartitionSeq(seq, uint32(part)), err
 }
 
-// Attached returns the sequence number of the disk or partition with that device number, or 0 for none.
+// Attached returns the sequence number of the disk or partition with that device number, or 0 if none is attached.
 func (f FS) Attached(dev disk.Dev) (uint64, error) {
 	link := f.path("sys/dev/block", dev.String())
 	seq, err := sequence(link)

@@ -15,8 +15,7 @@ import (
 )
 
 // holders returns the sorted kernel names of all devices built on the disk in that directory or on its partitions, at
-// any depth. holders includes a holder that disappears during the call, but not the devices built on the vanished
-// holder.
+// any depth. The result includes a holder that disappears during the call, but not the devices built on that holder.
 func (f FS) holders(dir string, partitions []string) ([]string, error) {
 	found := map[string]bool{}
 	var walk func(dir string, partitions []string) error
@@ -227,8 +226,8 @@ func partitions(dir string) ([]string, error) {
 	return names, nil
 }
 
-// Devices returns the kernel names, by device number, of the disk, its partitions, its holders and the partitions of
-// its holders. Each of these devices can be mounted or used as swap.
+// Devices returns a map from device numbers to kernel names. The map has the disk, its partitions, its holders and the
+// partitions of its holders. Each of these devices can be mounted or used as swap.
 //
 // If the disk is gone, the error wraps disk.ErrGone. Devices leaves out any other device that disappears during the
 // call.

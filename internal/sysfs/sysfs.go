@@ -175,7 +175,7 @@ func (at *attachment) check() error {
 	return nil
 }
 
-// entry returns the path of a disk's entry in /sys/block. If FS.Partitions is set, entry returns a partition's entry in
+// entry returns the path of a disk's entry in /sys/block. For a partition, if FS.Partitions is set, the path is in
 // /sys/class/block.
 func (f FS) entry(name string) (string, error) {
 	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {

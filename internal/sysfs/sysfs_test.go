@@ -50,7 +50,7 @@ func sdaFacts() disk.Facts {
 	}
 }
 
-// The helper as returns the facts of the disk vdb with the changes that the given function makes.
+// as(change) calls change with the facts of the disk vdb, and returns the changed facts.
 func as(change func(*disk.Facts)) disk.Facts {
 	f := vdbFacts()
 	change(&f)

@@ -12,7 +12,7 @@ import (
 // link to X. A path that ends with a slash is a directory.
 type tree map[string]string
 
-// The method with returns a copy of the tree with the given changes. A path whose content is changed to "-" is removed.
+// with(changes) returns a copy of the tree with the changes. A path whose content is changed to "-" is removed.
 func (t tree) with(changes tree) tree {
 	all := maps.Clone(t)
 	maps.Copy(all, changes)

@@ -137,7 +137,7 @@ func product(a, b string, base int) uint64 {
 	return 0
 }
 
-// isFalse reports whether systemd takes the text for false in SYSTEMD_READY (parse_boolean in src/basic/parse-util.c).
+// isFalse reports whether systemd reads s as "false" in SYSTEMD_READY (parse_boolean in src/basic/parse-util.c).
 func isFalse(s string) bool {
 	switch strings.ToLower(s) {
 	case "0", "no", "n", "false", "f", "off":
@@ -146,9 +146,9 @@ func isFalse(s string) bool {
 	return false
 }
 
-// encoded returns the value of a udev property. encoded decodes the escaped form of the property (_ENC), which has all
-// characters of the value. Without an escaped form, encoded returns the plain property, in which udev has replaced some
-// characters.
+// encoded returns the value of a udev property. If the property has an escaped form (_ENC), the function decodes that
+// form, which has all characters of the value. If not, the function returns the plain property, in which udev has
+// replaced some characters.
 func encoded(properties map[string]string, key string) string {
 	if v, found := properties[key+"_ENC"]; found {
 		return disk.Unescape(v)

@@ -54,7 +54,8 @@ func parse(frame []byte) (Hint, error) {
 	return hint(event)
 }
 
-// checkHeader checks the header of a frame, and returns the end of the frame's properties, including the last NUL.
+// checkHeader checks the header of a frame, and returns the offset in the frame at which its properties end. The last
+// NUL is part of the properties.
 func checkHeader(frame []byte) (int, error) {
 	// go-udev would treat a frame that has only a header as a frame from the kernel.
 	if len(frame) <= headerSize {
@@ -101,8 +102,8 @@ func hint(event *netlink.UEvent) (Hint, error) {
 	return h, nil
 }
 
-// plausibleName reports whether s can be the name of an entry in /sys/block. In /sys/block the kernel writes the slash
-// of a name such as "cciss/c0d0" as "!".
+// plausibleName reports whether s can be the name of an entry in /sys/block. In /sys/block, the kernel replaces the
+// slash of a name such as "cciss/c0d0" by "!".
 func plausibleName(s string) bool {
 	if s == "" || s == "." || s == ".." || len(s) >= maxName {
 		return false

@@ -83,8 +83,8 @@ func build(subsystem, devtype string, properties ...string) []byte {
 
 func disk(properties ...string) []byte { return build("block", "disk", properties...) }
 
-// change returns a frame about vdb in which the property key has the given value. If the value is empty, the frame
-// lacks the property.
+// change(key, value) returns a frame about vdb with the property key=value. If the value is empty, the frame lacks the
+// property.
 func change(key, value string) []byte {
 	var properties []string
 	for _, p := range added {

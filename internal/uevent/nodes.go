@@ -25,14 +25,15 @@ type Nodes struct {
 	events    *os.File
 
 	mu sync.Mutex
-	// heard is the number of events so far. made maps each entry that exists to the number of the event with which the
-	// entry appeared. gone maps each name to the number of the event with which the entry last disappeared.
+	// heard is the number of events so far. The map made has, for each entry that exists, the number of the event with
+	// which the entry appeared. The map gone has, for each name, the number of the event with which the entry last
+	// disappeared.
 	heard      uint64
 	made, gone map[string]uint64
 	buf        []byte
 }
 
-// WatchNodes starts to watch the directory for entries whose names wanted accepts. The caller must call Run.
+// WatchNodes starts to watch the directory for entries for which wanted(name) is true. The caller must call Run.
 func WatchNodes(directory string, wanted func(name string) bool) (*Nodes, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
@@ -74,8 +75,8 @@ func (n *Nodes) Run(ctx context.Context) error {
 }
 
 // CameAfter reports whether the entry called name is known to have appeared after the entry called other had
-// disappeared. CameAfter returns false if name no longer exists, or if other exists again. CameAfter also returns true
-// if the entry called name had existed before, had disappeared, and came back.
+// disappeared. CameAfter returns false if the entry called name no longer exists, or if the entry called other exists
+// again. CameAfter also returns true if the entry called name had existed before, had disappeared, and came back.
 func (n *Nodes) CameAfter(name, other string) bool {
 	if n == nil {
 		return false

@@ -35,7 +35,7 @@ func TestNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// create renames each entry before it removes the entry, so the first name stays in nodes.made.
+	// The function create renames each entry and then removes it, so the first name stays in nodes.made.
 	made := func(name string) uint64 {
 		nodes.mu.Lock()
 		defer nodes.mu.Unlock()

@@ -36,8 +36,8 @@ type Hint struct {
 type Counters struct {
 	// Frames is the number of frames that passed the kernel's filter and were read.
 	Frames uint64
-	// Foreign is the number of frames that were not sent by root, not sent to udev's group, or not about a disk or
-	// partition.
+	// Foreign is the number of frames that cause no hint. A foreign frame has a sender other than root, a group other
+	// than udev's, or a device other than a disk or partition.
 	Foreign uint64
 	// Unreadable is the number of frames that were cut short or could not be parsed. Each unreadable frame causes a
 	// rescan.
@@ -68,8 +68,8 @@ const (
 
 const eventsLost = "events were lost: the socket's buffer was full"
 
-// Listen opens the socket. The kernel keeps events from the call of Listen on, so that a scan after Listen misses
-// nothing. The caller must call Run, which closes the socket.
+// Listen opens the socket. The kernel queues every event after the call of Listen, so a caller that scans after Listen
+// misses no change. The caller must call Run, which closes the socket.
 func Listen() (*Listener, error) { return listen(receiveBuffer) }
 
 func listen(buffer int) (*Listener, error) {
@@ -77,8 +77,7 @@ func listen(buffer int) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen to udev: %w", os.NewSyscallError("socket", err))
 	}
-	// The filter is set before bind, because the socket is in no group until bind and so cannot receive an unfiltered
-	// frame.
+	// The filter is set before bind(2). Before bind(2), the socket belongs to no group and receives no frame.
 	if err := setUp(fd, buffer); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("cannot listen to udev: %w", err)
@@ -158,8 +157,8 @@ func (l *Listener) Run(ctx context.Context, emit func(Hint)) error {
 		m, err := r.receive()
 		switch {
 		case errors.Is(err, unix.ENOBUFS):
-			// After ENOBUFS the kernel silently drops all frames until the socket is empty, so the first rescan may
-			// come too early (netlink_overrun and netlink_rcv_wake in net/netlink/af_netlink.c).
+			// After ENOBUFS, the kernel silently drops all frames until the socket is empty (netlink_overrun and
+			// netlink_rcv_wake in net/netlink/af_netlink.c). The first rescan may therefore come too early.
 			l.overruns.Add(1)
 			r.lossy = true
 			emit(Hint{Rescan: true, Cause: eventsLost})
