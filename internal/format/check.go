@@ -14,13 +14,13 @@ import (
 // isOurs returns an error if anybody except mkfs wrote to the disk between the first read of the proof and the end of
 // mkfs.
 //
-// mkfs.xfs bypasses the page cache, so the kernel's counts decide. The bytes counted for the disk must equal the bytes
-// counted for mkfs.xfs, plus the size of the XFS log. mkfs.xfs asks the kernel to zero the XFS log (libxfs_log_clear in
-// xfsprogs). If the disk's own command for zeros fails, the kernel writes the zeros and counts the log twice, otherwise
-// once.
+// mkfs.xfs bypasses the page cache, so the kernel's counts of bytes show whether anybody else has written to the disk.
+// The bytes counted for the disk must equal the bytes counted for mkfs.xfs, plus the size of the XFS log. mkfs.xfs asks
+// the kernel to zero the XFS log (libxfs_log_clear in xfsprogs). The kernel counts the log once if the disk's own
+// command for zeros succeeds. If the command fails, the kernel itself writes the zeros and counts the log twice.
 //
 // If the counts of the disk and of mkfs.xfs differ, isOurs reads the disk again with the plan of the proof. isOurs then
-// returns an error unless it reads every byte, and finds only zeros and hotmount's filesystem.
+// returns nil only if it has read every byte and each byte is zero or part of hotmount's filesystem.
 //
 // mkfs.ext4 writes through the page cache, so the kernel's counts prove nothing and isOurs reads the disk again. If the
 // reading after mkfs.ext4 is interrupted, the filesystem is not in doubt, because nothing suggests another writer.
@@ -81,7 +81,8 @@ func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uin
 }
 
 // again returns an error if the content of the disk has changed since the proof, or anybody has written to the disk.
-// With a token, again compares samples of the content. Without a token, again compares the result of a short look.
+// With a token, the method compares samples of the content. Without a token, the method compares the result of a short
+// look with the proof.
 func (s *Session) again(ctx context.Context, o MakeOptions) error {
 	if o.Token != "" {
 		return s.verifyToken(ctx)
@@ -150,7 +151,7 @@ func (s *Session) isSame(f *os.File) error {
 	return nil
 }
 
-// readBack reads what mkfs wrote, without the page cache, and verifies the filesystem.
+// readBack reads the new filesystem from the disk, and not from the page cache, and verifies the filesystem.
 func (s *Session) readBack(kind, uuid string) error {
 	if err := checkWhole(s.keep, kind, uuid); err != nil {
 		return fmt.Errorf("cannot read back what mkfs.%s wrote: %w", kind, err)

@@ -27,20 +27,20 @@ const (
 type ext4 struct {
 	node, uuid string
 	program    disk.MkfsExt4
-	// If dry is set, mkfs.ext4 writes nothing (-n). If like is set, mkfs.ext4 writes to a file the bytes that it would
-	// write to the disk.
+	// If the field dry is set, mkfs.ext4 writes nothing (-n). If the field like is set, mkfs.ext4 writes the bytes for
+	// the disk to a file.
 	dry, like bool
 }
 
 // args returns the arguments of mkfs.ext4.
 //
-// With -F, mkfs.ext4 would accept a disk that is in use, so args never contains -F. Without a terminal, mkfs.ext4
-// overwrites content without a question, so hotmount itself proves that the disk is blank. The options of mkfs.ext4
-// disable discard, like those of mkfs.xfs.
+// If -F is given twice, mkfs.ext4 overwrites a disk that is in use (mke2fs(8)), so the arguments never contain -F.
+// Without a terminal, mkfs.ext4 overwrites content without a question, so hotmount itself proves that the disk is
+// blank. The options of mkfs.ext4 disable discard, like those of mkfs.xfs.
 //
-// The kernel zeroes the inode tables later, when the filesystem is in use. On a large disk, zeroing in mkfs.ext4 would
-// take hours. Checksums protect the inode tables until the kernel has zeroed them. mkfs.ext4 itself zeroes the journal.
-// The seed of directory hashes is not a secret, because only users of the volume could exploit it.
+// The kernel zeroes the inode tables later, when the filesystem is in use. On a large disk, mkfs.ext4 would need hours
+// to zero the inode tables. Checksums protect the inode tables until the kernel has zeroed them. mkfs.ext4 itself
+// zeroes the journal. The seed of directory hashes is not a secret, because only users of the volume could exploit it.
 func (e ext4) args() []string {
 	var args []string
 	if e.dry {
@@ -65,7 +65,7 @@ func (e ext4) args() []string {
 	return append(args, "-E", strings.Join(extended, ","), "-U", e.uuid, e.node)
 }
 
-// env returns the environment with which mkfs.ext4 uses the creation time of the intent.
+// env returns the environment variables that make mkfs.ext4 use the creation time in the intent.
 func (e ext4) env() []string {
 	// Newer versions of libext2fs prefer SOURCE_DATE_EPOCH to E2FSPROGS_FAKE_TIME.
 	now := fmt.Sprint(e.program.Time)
@@ -97,8 +97,8 @@ func (s *Session) onFile(ctx context.Context, r run.Runner, e ext4) (*os.File, e
 	return f, nil
 }
 
-// ownFilesystem describes the filesystem of the intent, which may be on the disk in whole or in part. For an ext4
-// filesystem, Like returns a file on which mkfs.ext4 has written the same bytes as on the disk.
+// ownFilesystem describes the filesystem of the intent. The disk may hold this filesystem in whole or in part. For
+// ext4, the function Like of the description returns a file with the bytes that mkfs.ext4 writes to the disk.
 func (s *Session) ownFilesystem(i *disk.Intent) probe.Own {
 	return probe.Own{Type: i.Type(), UUID: i.UUID, Like: func(ctx context.Context) (io.ReaderAt, error) {
 		if s.like != nil && s.likeOf == i {
@@ -148,10 +148,10 @@ func rootMode(i *disk.Intent) (uint16, error) {
 	return uint16(mode), nil
 }
 
-// setRootMode gives the root directory the intent's mode, unless the filesystem was already mounted and so may be in
-// use. debugfs changes only one sector, so a crash leaves either the old or the new mode. The exit code of debugfs does
-// not show whether the write succeeded. setRootMode calls the function allowed only if the mode must change, and
-// returns its error.
+// setRootMode gives the root directory the intent's mode. setRootMode does not change a filesystem that was already
+// mounted, because the filesystem may be in use. debugfs changes only one sector, so a crash leaves either the old or
+// the new mode. The exit code of debugfs does not show whether the write succeeded. Before setRootMode changes the
+// mode, it calls the function allowed. If this function fails, setRootMode returns the error.
 func (s *Session) setRootMode(ctx context.Context, i *disk.Intent, allowed func() error) error {
 	mode, err := rootMode(i)
 	if err != nil || mode == 0 {
@@ -208,8 +208,8 @@ func (s *Session) Finish(ctx context.Context) error {
 	return nil
 }
 
-// AgreesExt4 returns an error unless mkfs.ext4 accepts the class's options for a disk of 1 GiB. AgreesExt4 writes
-// nothing (-n) except an empty file.
+// AgreesExt4 returns an error unless mkfs.ext4 accepts the class's options for a disk of 1 GiB. AgreesExt4 makes a
+// sparse file of this size, to which mkfs.ext4 writes nothing (-n).
 func AgreesExt4(ctx context.Context, r run.Runner, class []string, file string) error {
 	err := os.WriteFile(file, nil, 0o600)
 	if err == nil {

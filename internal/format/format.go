@@ -1,6 +1,6 @@
 // Package format makes filesystems on blank disks. Package format writes to disks through mkfs.xfs, mkfs.ext4 and
-// debugfs. Only packages format and grow write to disks. The caller chooses the disk, and runs a process for each disk. Package format itself proves that the disk is
-// blank, and ends the format with an error at the first doubt.
+// debugfs. Only packages format and grow write to disks. The caller chooses the disk, and runs one process for each
+// disk. Package format itself proves that the disk is blank, and ends the format with an error at the first doubt.
 //
 // The steps of a session are Open, Prove, Make and Close. A session keeps the disk open, so the kernel does not give
 // the name of a pulled disk to another disk.
@@ -45,12 +45,12 @@ func Retry(err error) bool { return !errors.Is(err, ErrRefused) && !errors.Is(er
 
 // Intents is the durable record of formats that began. Package store implements Intents.
 type Intents interface {
-	// Begin records the intent, and returns once the record would survive a power cut.
+	// Begin records the intent, and returns when a power cut can no longer destroy the record.
 	Begin(disk.Intent) error
 	// Amend changes a recorded intent.
 	Amend(disk.Intent) error
-	// End removes the intent and records the result. The argument failure is nil if the filesystem was made, otherwise
-	// the reason of the failure.
+	// End removes the intent and records the result. The argument failure is the reason why the format failed, or nil
+	// if the filesystem was made.
 	End(uuid string, failure error) error
 }
 
@@ -58,10 +58,10 @@ type Intents interface {
 // may be nil.
 type Deps struct {
 	Runner run.Runner
-	// Writes reads Facts.Writes of the disk from the kernel. Writes first reads how many writes and discards are in
-	// flight, so that a write that ends between the two reads is counted.
+	// Writes returns the kernel's current value of Facts.Writes. The number of writes and discards in flight is read
+	// first, so that a write that ends between the two reads is counted.
 	Writes func() (done, inFlight uint64, err error)
-	// Bytes reads from the kernel how many bytes were read from the disk and how many were written to it.
+	// Bytes returns the kernel's counts of the bytes read from the disk and of the bytes written to the disk.
 	Bytes func() (read, written uint64, err error)
 	// Settle is the time before mkfs in which no process may write to the disk. Even if Settle is zero, no process may
 	// write while Prove reads the disk.
@@ -72,20 +72,21 @@ type Deps struct {
 	// Rate and Progress have the same meaning as in probe.Source.
 	Rate     uint64
 	Progress func(context.Context, probe.Progress)
-	// ReadAgain waits until the whole disk may be read once more after mkfs. ReadAgain returns the Progress function
-	// for the second reading. If ReadAgain is nil, the session does not wait.
+	// ReadAgain waits until the disk may be read with the plan of the proof again, after mkfs. ReadAgain returns the
+	// Progress function for this reading. If ReadAgain is nil, the session does not wait.
 	ReadAgain func(ctx context.Context) (func(context.Context, probe.Progress), error)
 	Intents   Intents
 	// Allowed returns an error if formatting is switched off. Make calls Allowed right before it records the intent,
 	// and Finish calls Allowed before it writes.
 	Allowed func() error
-	// Log writes to the journal. Make calls Log with the evidence before the first write to the disk.
+	// Log writes to the journal. Prove calls Log with the evidence, so the journal has the evidence before the first
+	// write to the disk.
 	Log func(msg string, evidence ...string)
 }
 
 // lockTime is how long a session waits for the disk's lock. udev may hold a shared lock on the disk while udev probes
-// the disk (systemd.io/BLOCK_DEVICE_LOCKING). lockEvery is the time between two attempts to lock, because flock(2)
-// cannot wait with a context. udev also retries its lock at intervals.
+// the disk (systemd.io/BLOCK_DEVICE_LOCKING). lockEvery is the time between two attempts to lock. The session polls,
+// because a context cannot end a blocked flock(2). udev also retries its lock at intervals.
 const (
 	lockTime  = 30 * time.Second
 	lockEvery = 100 * time.Millisecond
@@ -97,31 +98,30 @@ type Session struct {
 	deps Deps
 	sys  system
 
-	// keep is the descriptor that carries the lock, and stays open until Close. excl is the exclusive claim on the
-	// disk, or nil after its release for mkfs.
+	// The field keep is the descriptor with the lock, which stays open until Close. The field excl is the descriptor
+	// with the exclusive claim on the disk, or nil after the release of the claim for mkfs.
 	keep, excl *os.File
 
-	// like is a file with the bytes that mkfs.ext4 writes, or nil until ownFilesystem needs the file. likeOf is the
-	// intent for which mkfs.ext4 wrote the file.
+	// The field like is a file with the bytes that mkfs.ext4 writes, or nil until ownFilesystem needs the file. The
+	// field likeOf is the intent for which mkfs.ext4 wrote the file.
 	like   *os.File
 	likeOf *disk.Intent
 
-	// proven is the content that Prove found. plan states which bytes of the disk Prove read.
+	// The field proven is the content that Prove found. The field plan is the plan by which Prove has read the disk.
 	proven disk.Content
 	plan   probe.Plan
-	// samples is the digest of the samples that were read when the token was verified. writes is the kernel's count of
-	// writes before the content was read.
+	// samples is the digest of the samples that were read when the token was verified. The field writes is the kernel's
+	// count of writes before the content was read.
 	samples [sha256.Size]byte
 	writes  uint64
-	// written is the number of bytes written to the disk that Deps.Bytes returned before the proof. counted reports
-	// whether the kernel counted the proof's reads.
+	// written is the number of written bytes that Deps.Bytes returned before the proof. counted reports whether the
+	// kernel counted the proof's reads.
 	written uint64
 	counted bool
 }
 
 // Open opens the disk, claims it and takes the shared lock. Open fails with ErrBusy if another process has claimed the
-// disk. Open also fails if the disk does not have the device number, disk sequence number and size that the facts f
-// name.
+// disk. Open also fails if the disk's device number, disk sequence number or size differs from the facts f.
 func Open(ctx context.Context, f disk.Facts, d Deps) (*Session, error) {
 	return open(ctx, f, d, linux{})
 }

@@ -49,8 +49,8 @@ const (
 
 // world is a disk in a file, with everything else that a session uses.
 type world struct {
-	// claimed is the file that the session opened exclusively. other is the identity of claimed, or nil if claimed is
-	// the disk itself.
+	// claimed is the file that the session opened exclusively. The field other is the identity of this file, or nil if
+	// the file is the disk itself.
 	claimed *os.File
 	other   *identity
 	*runtest.Runner
@@ -317,7 +317,7 @@ func (w *world) mkfsRan() bool {
 
 // TestDriverThatDoesNotCount checks that nothing is written if the kernel has not counted the reads of the proof. A
 // driver that does not count reads would not count writes of other processes either. Even with a token, hotmount must
-// write nothing to a disk whose driver does not count.
+// write nothing to a disk whose driver does not count requests.
 func TestDriverThatDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -446,8 +446,8 @@ func TestHalfMadeDisk(t *testing.T) {
 	})
 }
 
-// TestObstacles checks that no obstacle, and no kind of proof, lets mkfs.xfs write. mkfs.xfs runs only with -N, which
-// writes nothing. A session itself cannot write, because its descriptors are open for reading only.
+// TestObstacles checks for each obstacle, and with each plan of the proof, that mkfs.xfs writes nothing. mkfs.xfs runs
+// only with -N, which writes nothing. A session itself cannot write, because its descriptors are open for reading only.
 func TestObstacles(t *testing.T) {
 	dead := errors.New("signal: killed")
 	write := func(w *world) { w.writes++ }
@@ -460,7 +460,7 @@ func TestObstacles(t *testing.T) {
 		blank           string
 		recover         bool
 		err             string
-		// If byte is set, the obstacle is a byte other than zero beyond the first 4 KiB of the disk.
+		// If the field byte is set, the obstacle is beyond the first 4 KiB, so the test does not use the plan Unsigned.
 		byte bool
 		// If begun is set, Make records the intent before it finds the obstacle, and must remove the intent.
 		begun bool
@@ -721,8 +721,8 @@ func TestShortLock(t *testing.T) {
 	})
 }
 
-// TestSharedWhileProving checks that other processes, such as udev, can read the disk during the proof. During the
-// proof no other process can claim the disk.
+// TestSharedWhileProving checks that other processes, such as udev, can read the disk during the proof. No other
+// process can claim the disk during the proof.
 func TestSharedWhileProving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -1173,7 +1173,8 @@ func TestWrittenDuringMkfs(t *testing.T) {
 		size  int64
 		over  bool
 		asks  bool
-		// nowhere is the expected message if no reading finds the extra bytes, or empty if hotmount must use the disk.
+		// The field nowhere is the expected message if no reading finds the extra bytes, or empty if hotmount must use
+		// the disk.
 		nowhere string
 	}{
 		"full":            {"full", size, false, true, ""},
@@ -1575,7 +1576,8 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestForceStandsOnce checks that only args adds -f. The option -f must occur only once in the code of package format.
+// TestForceStandsOnce checks that the string "-f" occurs only once in hotmount's code, in the method making.args. Only
+// package format may run mkfs.
 func TestForceStandsOnce(t *testing.T) {
 	var files []string
 	for _, dir := range []string{"..", "../../cmd"} {
@@ -1660,8 +1662,7 @@ func TestPrototype(t *testing.T) {
 	}
 }
 
-// TestClassOptions checks that the options of the class are in the dry run and in the format. The options of the class
-// come before -K and the UUID.
+// TestClassOptions checks that the dry run has the options of the class. These options come before -K and the UUID.
 func TestClassOptions(t *testing.T) {
 	m := MakeOptions{Mkfs: []string{"-i size=1024", "-m reflink=0"}, Proto: "/tmp/x", Intent: disk.Intent{UUID: uuid}}
 	if got := strings.Join(m.making("/dev/vdb", guard{}).args(), " "); got != "-N -i size=1024 -m reflink=0 -p /tmp/x -K -m uuid="+uuid+" /dev/vdb" {
@@ -1669,8 +1670,8 @@ func TestClassOptions(t *testing.T) {
 	}
 }
 
-// TestForeignOption checks that mkfs.xfs never gets an option that a class may not give, even if the settings have the
-// option.
+// TestForeignOption checks that mkfs.xfs never gets an option that is forbidden for a class, even if the settings have
+// the option.
 func TestForeignOption(t *testing.T) {
 	for _, option := range []string{"-f", "-m uuid=1", "/dev/vda", "-d name=/dev/vda", "-i size=512 -f"} {
 		synctest.Test(t, func(t *testing.T) {

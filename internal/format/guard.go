@@ -20,8 +20,8 @@ const lts = "/usr/share/xfsprogs/mkfs/lts_6.1.conf"
 // guard switches off the XFS features that some supported kernels cannot mount. The zero guard is for mkfs.xfs before
 // version 6.5, which chooses only features that every supported kernel can mount.
 type guard struct {
-	// file is the path lts, or empty if no file is there. features are the features to set, from the file or from
-	// ltsFeatures.
+	// The field file is the path lts, or empty if this file does not exist. The field features has the features to set,
+	// from the file or from ltsFeatures.
 	file     string
 	features []feature
 }
@@ -29,7 +29,7 @@ type guard struct {
 // feature is an XFS feature in the form of the command line of mkfs.xfs.
 type feature struct{ flag, key, value string }
 
-// isNamedIn reports whether the options of the class name the feature, with any value.
+// isNamedIn reports whether one of the class's options sets the feature, to any value.
 func (f feature) isNamedIn(class []string) bool {
 	return slices.ContainsFunc(class, func(o string) bool {
 		flag, values, _ := strings.Cut(o, " ")
@@ -37,8 +37,8 @@ func (f feature) isNamedIn(class []string) bool {
 	})
 }
 
-// ltsFeatures replace the mkfs.xfs configuration file lts if the file is missing. since is the minor version of
-// mkfs.xfs 6 that brought the option, or 5 for all older options (doc/CHANGES in xfsprogs).
+// ltsFeatures replace the mkfs.xfs configuration file lts if the file is missing. The field since is the minor version
+// of mkfs.xfs 6 that first had the option, or 5 for all older options (doc/CHANGES in xfsprogs).
 var ltsFeatures = []struct {
 	feature
 	since int

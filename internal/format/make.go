@@ -21,13 +21,13 @@ type MakeOptions struct {
 	Intent disk.Intent
 	// RecoverHalfMade lets Make repeat the format of the half-made filesystem that Prove found. The half-made
 	// filesystem must have the UUID of the intent. The intent's UUID was random and recorded before the first write, so
-	// it proves that hotmount made the filesystem.
+	// this UUID on the disk proves that hotmount made the filesystem.
 	//
 	// Crashes do not weaken the proof, because mkfs.xfs writes only zeros and structures with the intent's UUID.
 	// mkfs.ext4 writes the same bytes each time that it runs with the parameters in the intent.
 	RecoverHalfMade bool
-	// Token is the operator's token, or empty for none. A token lets Make overwrite whatever Prove found. Make accepts
-	// only the token that Session.Token returns for Boot.
+	// Token is the operator's token, or empty for none. With a token, Make overwrites any content that Prove has found.
+	// Make accepts only the token that Session.Token returns for Boot.
 	Token, Boot string
 	// Mkfs are the class's options for mkfs.xfs, which package config has checked. Proto is the path of a prototype
 	// file (Prototype), or empty for none. Options for mkfs.ext4 are in the intent.
@@ -40,12 +40,12 @@ type MakeOptions struct {
 // disk stays the same.
 func (s *Session) Writes() uint64 { return s.writes }
 
-// Make makes an XFS, or the ext4 filesystem of the intent. Make needs a disk that is proven blank or holds hotmount's
-// own half-made filesystem. On any other disk, Make needs the operator's token.
+// Make makes an XFS filesystem, or an ext4 filesystem if the intent has parameters for ext4. Make needs a disk that is
+// proven blank or holds hotmount's own half-made filesystem. On any other disk, Make needs the operator's token.
 //
 // When Make returns nil, the finished filesystem has been read back from the disk. The caller must close the session
 // after Make, even after an error. If a step before mkfs fails, nothing is written and Make removes a new intent. If
-// mkfs or a later step fails, the intent stays. Make returns ErrMade only after the call of Intents.End.
+// mkfs or a later step fails, the intent stays. When Make returns ErrMade, it has already called Intents.End.
 func (s *Session) Make(ctx context.Context, o MakeOptions) error {
 	err := s.make(ctx, o)
 	if errors.Is(err, ErrMade) {
@@ -131,8 +131,8 @@ func title(o *MakeOptions) string {
 	return "XFS"
 }
 
-// checkOptions refuses options that a class may not give. Package config has the same check, and checkOptions repeats
-// it right before the format.
+// checkOptions returns an error for an option that a class is not allowed to give. Package config has the same check,
+// and checkOptions repeats it right before the format.
 func checkOptions(o *MakeOptions) error {
 	class, kind := o.Mkfs, o.Intent.Type()
 	if kind == disk.Ext4 {
@@ -165,7 +165,8 @@ func (s *Session) rehearse(ctx context.Context, o MakeOptions, dry []mkfsRun) er
 	}
 	for _, m := range dry {
 		if _, _, err := m.run(ctx, s.deps.Runner); err != nil {
-			// If mkfs refuses the disk because its content has just changed, rehearse reports the change instead.
+			// mkfs may refuse the disk because the content of the disk has just changed. The error is then the change,
+			// and not ErrRefused.
 			if now := s.again(ctx, o); now != nil {
 				return fmt.Errorf("%w: %v", now, err)
 			}
@@ -200,7 +201,7 @@ func (s *Session) recordIntent(ctx context.Context, o *MakeOptions) error {
 // except mkfs has written to the disk.
 func (s *Session) confirm(ctx context.Context, o *MakeOptions, wrote uint64) error {
 	kind := o.Intent.Type()
-	// The page cache may still hold writes of mkfs, which the kernel has not counted yet.
+	// Some writes of mkfs may still be in the page cache, and the kernel has not counted these writes yet.
 	if err := s.sys.writeOut(s.keep); err != nil {
 		return err
 	}

@@ -20,8 +20,8 @@ const MkfsTime = 10 * time.Minute
 type making struct {
 	node, uuid string
 	guard      guard
-	// class are the class's options. proto is the path of a prototype file for the root directory (mkfs.xfs(8), "-p"),
-	// or empty for none.
+	// The field class has the options of the disk's class. The field proto is the path of a prototype file for the root
+	// directory (mkfs.xfs(8), "-p"), or empty if there is none.
 	class []string
 	proto string
 	// If dry is set, mkfs.xfs only runs its checks and writes nothing (-N).
@@ -50,9 +50,9 @@ func (m making) args() []string {
 	return append(args, "-K", "-m", "uuid="+m.uuid, m.node)
 }
 
-// features returns the arguments that set the XFS features of the guard. mkfs.xfs rejects a feature that stands in the
-// configuration file and in an option. If the class sets a feature of the configuration file, features omits the file
-// and returns an option for each other feature in it.
+// features returns the arguments that set the XFS features of the guard. mkfs.xfs rejects a feature that is both in the
+// configuration file and in an option. If the class sets a feature of the configuration file, the arguments do not name
+// the file. Instead, the arguments have one option for each other feature of the file.
 func (m making) features() []string {
 	var rest []string
 	for _, f := range m.guard.features {

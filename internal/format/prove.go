@@ -63,8 +63,8 @@ func (s *Session) prove(ctx context.Context, plan probe.Plan) (c disk.Content, e
 }
 
 // counts returns an error unless the kernel has counted the reads of the proof. A kernel that counts the reads of a
-// disk also counts the writes to the disk. The sysfs file queue/iostats does not prove that a driver counts, because
-// NVMe multipath before Linux 6.3 never counts (drivers/nvme/host/multipath.c).
+// disk also counts the writes to the disk. The sysfs file queue/iostats does not prove that the driver counts I/O. For
+// example, NVMe multipath before Linux 6.3 never counts I/O (drivers/nvme/host/multipath.c).
 func (s *Session) counts() error {
 	if s.counted {
 		return nil
@@ -73,8 +73,8 @@ func (s *Session) counts() error {
 }
 
 // markTorn sets Torn if the filesystem of the disk's intent is incomplete. After a power cut before the last flush of
-// mkfs, the superblock may be the only part of the filesystem on the disk. markTorn does not check a filesystem that
-// was already mounted, or that may belong to another disk.
+// mkfs, the superblock may be the only part of the filesystem on the disk. markTorn never sets Torn for a filesystem
+// that is known to have been mounted, or that may belong to another disk.
 func (s *Session) markTorn(c *disk.Content) error {
 	st := &s.disk.Standing
 	if c.Kind != disk.Filesystem || st.Intent == nil || c.UUID != st.Intent.UUID || st.IntentDoubt || st.Volume != nil && st.Volume.UUID == c.UUID {

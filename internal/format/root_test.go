@@ -314,8 +314,8 @@ func TestRealContent(t *testing.T) {
 	}
 }
 
-// crash kills mkfs.xfs at its n-th write, including writes of zeros and of the log (strace(1), "-e inject"). If the
-// field debugfs is set, crash kills debugfs instead of mkfs.xfs. debugfs writes after mkfs.ext4.
+// crash kills mkfs.xfs or mkfs.ext4 at the n-th write (strace(1), "-e inject"). The number n includes writes of zeros
+// and of the log. If the field debugfs is set, crash kills debugfs, which runs after mkfs.ext4, instead of mkfs.
 type crash struct {
 	n       int
 	debugfs bool
@@ -335,7 +335,7 @@ func (c crash) Run(ctx context.Context, cmd run.Command) (run.Result, error) {
 	return run.Exec{}.Run(ctx, cmd)
 }
 
-// killed kills mkfs.xfs at its n-th write. killed returns false if mkfs.xfs makes fewer than n writes.
+// killed kills mkfs at its n-th write. killed returns false if mkfs makes fewer than n writes.
 func (l *loop) killed(n int) bool {
 	return l.killedBy(crash{n: n})
 }
@@ -355,7 +355,7 @@ func (l *loop) killedBy(k crash) bool {
 }
 
 // isMade proves the disk once more, formats the disk if necessary, and returns the kind of the earlier content. isMade
-// fails the test if the disk does not end with a filesystem of the intended UUID.
+// fails the test if the disk then has no filesystem with the intended UUID.
 func (l *loop) isMade() disk.Kind {
 	l.t.Helper()
 	before, err := l.work()
@@ -433,8 +433,8 @@ func TestRealClassOptions(t *testing.T) {
 }
 
 // TestRealTornFormat checks a format after a power cut that kept the superblock, which mkfs writes last, and lost
-// earlier writes. hotmount refuses the torn filesystem, does not change the disk, and formats the disk only by token.
-// hotmount accepts a filesystem that was already mounted, or that may have been mounted.
+// earlier writes. hotmount refuses the torn filesystem, does not change the disk, and formats the disk only by token. A
+// filesystem is not torn if it is recorded as a volume, or if its ext4 superblock shows an earlier mount.
 func TestRealTornFormat(t *testing.T) {
 	for kind, lost := range map[string]string{
 		disk.XFS:  "bs=4k seek=$((2 * 75 * 256)) count=1", // the headers of group 2 of 4
@@ -508,8 +508,8 @@ func TestRealTornFormat(t *testing.T) {
 	}
 }
 
-// TestRealCrashAgain checks that a whole filesystem is made even after three killed runs. mkfs.xfs -f first zeroes the
-// structures of an earlier run, including the first superblock.
+// TestRealCrashAgain checks that a whole filesystem is made even after two or three killed runs. mkfs.xfs -f first
+// zeroes the structures of an earlier run, including the first superblock.
 func TestRealCrashAgain(t *testing.T) {
 	firsts, step := []int{4, 60}, 11
 	if full {
@@ -564,9 +564,9 @@ func (l *loop) confirm() error {
 	return s.Make(l.t.Context(), MakeOptions{Intent: intent, Token: token, Boot: "boot"})
 }
 
-// TestRealTokenOverASecondHeader checks a format over the last possible second header of LUKS2, which no mkfs
-// overwrites. udev calls a disk with two signatures ambivalent. The error of the format must report the LUKS2 header,
-// and name the command that removes the header.
+// TestRealTokenOverASecondHeader checks a format over the second LUKS2 header at its highest possible offset, which no
+// mkfs overwrites. udev calls a disk with two signatures ambivalent. The error of the format must report the LUKS2
+// header, and name the command that removes the header.
 func TestRealTokenOverASecondHeader(t *testing.T) {
 	l := newLoop(t, 300<<20)
 	header := make([]byte, 4096)

@@ -30,7 +30,8 @@ type system interface {
 	readFile(path string) ([]byte, error)
 }
 
-// identity has the properties of a disk that must not change from the first read to the end of mkfs.
+// identity has the device number, disk sequence number and size of a disk. These values must not change between the
+// first read and the end of mkfs.
 type identity struct {
 	dev       disk.Dev
 	seq, size uint64

@@ -15,7 +15,8 @@ var ErrToken = errors.New("the token is not valid: it is for another disk or oth
 // Token returns the token that binds the operator's order to this disk in its present state. The argument boot is the
 // boot ID, followed by the other conditions of the token. The token covers the serial, the disk sequence number, the
 // size and the kernel's count of writes. The token also covers a digest of all bytes that the plan of the proof reads.
-// For the plan Unsigned, the digest covers the samples. The token is not a secret, because only root can use it.
+// For the plan Unsigned, the digest covers the bytes that the plan Sampled reads. The token is not a secret, because
+// only root can use it.
 func (s *Session) Token(ctx context.Context, boot string) (string, error) {
 	token, err := s.token(ctx, boot)
 	if err != nil {
@@ -45,9 +46,9 @@ func (s *Session) token(ctx context.Context, boot string) (string, error) {
 	return fmt.Sprintf("%x", sum[:16]), nil
 }
 
-// hold verifies the operator's token, and stores a digest of samples with which verifyToken repeats the check later.
-// verifyToken reads only samples, because udev gives up on a disk that is locked for three minutes, and a full reading
-// may take longer.
+// hold verifies the operator's token. hold also stores a digest of the samples, which verifyToken later compares with
+// the samples on the disk. verifyToken reads only samples, because udev gives up on a disk that is locked for three
+// minutes, and a full reading may take longer.
 func (s *Session) hold(ctx context.Context, token, boot string) error {
 	got, err := s.token(ctx, boot)
 	if err == nil && got != token {

@@ -128,7 +128,7 @@ func TestUnmounted(t *testing.T) {
 	tool(t, "xfs_repair", "-n", node)
 }
 
-// TestErrorsOnRecord checks that Unmounted measures an ext4 filesystem with recorded errors, but does not grow it.
+// TestErrorsOnRecord checks that Mounted measures an ext4 filesystem with recorded errors, but does not grow it.
 func TestErrorsOnRecord(t *testing.T) {
 	image, path := filepath.Join(t.TempDir(), "image"), t.TempDir()
 	tool(t, "truncate", "-s", "64M", image)

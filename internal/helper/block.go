@@ -81,8 +81,8 @@ func hold(h inventory.Host, f *disk.Facts, s *disk.Settings) (*os.File, error) {
 	if err := unix.Flock(int(device.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
 		return nil, errors.Join(fmt.Errorf("another process, such as a running format, has locked the disk: %w", err), device.Close())
 	}
-	// The caller read the facts before hold opened and locked the disk. Between the reading and the lock, the disk may
-	// have been attached again, or a format may have begun or ended.
+	// The facts from the caller are older than the lock. Before the lock, the disk may have been attached again, or a
+	// format may have begun or ended.
 	now, err := h.For(s).BySeq(f.Seq)
 	if err == nil && now.Serial != f.Serial {
 		err = disk.ErrGone

@@ -10,8 +10,8 @@ import (
 	"hotmount/internal/unit"
 )
 
-// RemoveMountPoint removes the mount point name from the directory if the mount point is empty. RemoveMountPoint
-// returns an error in a mount namespace that does not see the host's mounts.
+// RemoveMountPoint removes the mount point with the given name from the directory if the mount point is empty.
+// RemoveMountPoint returns an error in a mount namespace that does not see the host's mounts.
 func RemoveMountPoint(h inventory.Host, dir, name string) error {
 	if err := h.Propagates(dir); err != nil {
 		return err

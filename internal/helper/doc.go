@@ -1,4 +1,4 @@
 // Package helper has hotmount's one-shot programs. systemd units run most programs, each for one disk and with few
-// rights. Root runs the other programs by hand. Each program has its own file in the package. Each program decides with
-// the same function as the daemon (package policy), on facts that the program gathers itself.
+// rights. Root runs the other programs by hand. Each program has its own file in the package. Each program makes
+// decisions with the same function as the daemon (package policy), from facts that the program itself gathers.
 package helper

@@ -24,8 +24,8 @@ type job struct {
 	log   *report.Log
 	place *store.Place // the right to read the disk in full, given back after the reading
 	token string       // the operator's token, or empty if there is none
-	// again reports whether the disk is known to hold a filesystem that could not be mounted. The daemon reports the
-	// failed mount, so the job logs the content only if the disk is not to be mounted.
+	// The field again reports whether the disk is known to hold a filesystem that could not be mounted. The daemon
+	// reports the failed mount, so the job logs the content only if the disk is not to be mounted.
 	again bool
 	// The facts and settings are from the last look at the disk. decideAgain replaces the facts and settings before the
 	// first write.
@@ -34,8 +34,8 @@ type job struct {
 }
 
 // Format is the whole program of hotmount-format@.service. Format examines the disk, proves what is on the disk, and
-// decides with the same function as the daemon. If the decision is disk.Format, Format makes the filesystem. Format
-// saves the result as a verdict for the daemon, and returns an error only if it cannot save a verdict.
+// makes the decision with the same function as the daemon. If the decision is disk.Format, Format makes the filesystem.
+// Format saves the result as a verdict for the daemon, and returns an error only if it cannot save a verdict.
 func Format(ctx context.Context, h inventory.Host, seq uint64) error {
 	log := report.New()
 	s, err := h.Store.Settings()
@@ -140,8 +140,8 @@ func (j *job) verdict(ctx context.Context) (disk.Verdict, error) {
 	if last := f.Standing.Verdict; last == nil || last.Failure != v.Failure { // otherwise an earlier attempt has logged the same failure
 		j.log.Event(report.KindFailed, journal.PriErr, f, disk.Decision{Action: disk.Prove}, "", fmt.Sprintf("%s: %v", f.Node(), err))
 	}
-	// A verdict is valid only while the kernel's count of writes to the disk does not change. A verdict that reports a
-	// failure only delays the next attempt.
+	// A verdict is valid only while the kernel's count of writes to the disk does not change. The only effect of a
+	// verdict with a failure is a delay before the next attempt.
 	now, err := j.host.Counters(f.Name)
 	v.Writes = now.Writes
 	return v, err
@@ -180,7 +180,7 @@ func (j *job) formatConfirmed(ctx context.Context) error {
 	return errors.Join(j.host.Store.SaveVerdict(v), j.host.Store.SaveAnswer(f.Seq, answer))
 }
 
-// checkConfirmable returns an error if the disk must not be formatted even with a token, whatever is on it.
+// checkConfirmable returns an error if hotmount refuses a format with a token, whatever the content of the disk is.
 func checkConfirmable(f *disk.Facts, s *disk.Settings) error {
 	d, ok := policy.Confirmable(f, &disk.Content{Kind: disk.Unknown, Proven: true}, s)
 	if ok {
@@ -189,7 +189,8 @@ func checkConfirmable(f *disk.Facts, s *disk.Settings) error {
 	return notConfirmable(f, &disk.Content{Kind: disk.Unknown}, s, d)
 }
 
-// notConfirmable returns the error for a disk that must not be formatted although the operator asks for it.
+// notConfirmable returns the error for a disk that hotmount refuses to format, although the operator requests the
+// format.
 func notConfirmable(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) error {
 	why, next := policy.Words(f, c, s, d)
 	if next != "" {

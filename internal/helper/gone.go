@@ -50,8 +50,9 @@ const (
 // filesystem.
 type unmounter func(ctx context.Context, path string, dev disk.Dev) error
 
-// Gone unmounts a detached disk as the daemon does (agent.Agent). Gone tries only once, because systemd restarts its
-// unit after a failure. While a daemon answers at the socket, Gone leaves the work to the daemon.
+// Gone unmounts a detached disk as the daemon does (agent.Agent). Gone makes only one attempt to unmount, because
+// systemd restarts the unit of Gone after a failure. While a daemon answers at the socket, Gone leaves the work to the
+// daemon.
 func Gone(ctx context.Context, h inventory.Host, id disk.ID, socket string) error {
 	unmount := func(ctx context.Context, path string, dev disk.Dev) error {
 		return new(unit.Manager).Run(ctx, disk.ProgramUnmount, disk.ID{Dev: dev}, path)

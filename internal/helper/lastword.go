@@ -12,7 +12,8 @@ import (
 )
 
 // lastWord makes the final decision after the disk has been read. The disk's class and its unfinished format, if any,
-// must be the same as before the reading. If over is set, the operator has ordered the format with a token.
+// must be the same as before the reading. If the parameter over is set, the operator has ordered the format with a
+// token.
 func lastWord(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Class, proven *disk.Standing, over bool) (disk.Decision, error) {
 	d := policy.Decide(f, c, s)
 	if over {
@@ -85,13 +86,13 @@ func intendedUUID(f *disk.Facts, over bool) (string, error) {
 
 // ending is the result of an earlier format, for a disk that will not be formatted now.
 type ending struct {
-	// made reports whether mkfs had finished the filesystem.
+	// The field made reports whether mkfs had finished the filesystem.
 	made bool
-	// ends reports whether the record of the earlier format (the intent) is removed. failure is set if the intent is
-	// removed because the operator has accepted other content.
+	// The field ends reports whether the record of the earlier format (the intent) is removed. The field failure is set
+	// if the reason for the removal is other content that the operator has accepted.
 	ends    bool
 	failure error
-	// leaves reports whether the accepted disk is perhaps another disk, which is now in the slot of the intent's disk.
+	// The field leaves is set if the accepted disk may be another disk, which is now in the slot of the intent's disk.
 	// In this case the intent is not removed, because the intent belongs to the earlier disk in the slot.
 	leaves bool
 }
@@ -120,7 +121,7 @@ func ofAnother(f *disk.Facts) bool {
 	return f.Standing.IntentDoubt && !f.Standing.Intent.Identity.Like(f.Identity(""))
 }
 
-// forbidden returns the reason not to write to a disk that was to be formatted, or nil.
+// forbidden returns the reason why hotmount must not write to a disk that it was about to format, or nil.
 func forbidden(now *disk.Facts, s *disk.Settings) error {
 	switch {
 	case len(now.Loops) > 0:

@@ -29,12 +29,13 @@ type making struct {
 	comparing  func() // makes the status show that the disk is compared with the token
 	record     *store.Format
 	session    *format.Session
-	// logContent logs the content found on a disk that is read again, or is nil if nothing must be logged.
+	// The function logContent logs the content found on a disk that is read again. The field is nil if there is nothing
+	// to log.
 	logContent func()
 }
 
 // proveAndMake returns the final content of the disk, and the write count for which this content is valid. After an
-// error nothing is known about the content. With the operator's token, proveAndMake overwrites the content or returns
+// error, nothing is known about the content. With the operator's token, proveAndMake overwrites the content or returns
 // an error.
 func (j *job) proveAndMake(ctx context.Context) (c disk.Content, writes uint64, err error) {
 	// A blank disk is not read again while the class's mount options are wrong.
@@ -128,7 +129,7 @@ func (j *job) attached(seq uint64) bool {
 
 // progress is called while the disk is read.
 func (m *making) progress(ctx context.Context, p probe.Progress) {
-	// When the context ends, Progress returns an error. The scan has the same context and ends, too.
+	// When the context ends, place.Progress returns an error. The scan has the same context, so the scan also ends.
 	if err := m.place.Progress(ctx); err != nil {
 		m.scan.Status(err.Error(), readPatience)
 	}
@@ -139,7 +140,7 @@ func (m *making) progress(ctx context.Context, p probe.Progress) {
 func (m *making) prove(ctx context.Context) (disk.Content, error) {
 	// The unit waits for the settle time even if little is read.
 	m.scan.Status("reading "+m.facts.Node(), m.settings.Settle+readPatience)
-	// The unit frees the memory that its looks at the disks needed, because many units may run at once.
+	// Many units may run at once, so the unit frees the memory that it has used to look at the disks.
 	debug.FreeOSMemory()
 	c, err := m.session.Prove(ctx, m.class.Blank)
 	if m.token == "" { // with a token, Make reads samples of the disk again
@@ -176,7 +177,7 @@ func (m *making) decideAgain(c *disk.Content) (err error) {
 }
 
 // conclude handles a disk that will not be formatted. conclude ends the intent of an earlier format if the disk holds
-// the result of that format, or accepted other content.
+// the result of that format, or other content that the operator has accepted.
 func (m *making) conclude(ctx context.Context, c *disk.Content) error {
 	f, d, log := m.facts, m.decision, m.log
 	if !m.again || d.Action != disk.Mount {
@@ -239,8 +240,8 @@ func (m *making) makeFilesystem(ctx context.Context, c *disk.Content) error {
 }
 
 // readFor makes the status of the scan show why the disk is read. readFor returns in words the condition for a format.
-// The caller must call comparing before the disk is compared with the token. If over is set, the operator has ordered
-// the format with a token.
+// The caller must call the function comparing before the disk is compared with the token. If the parameter over is set,
+// the operator has ordered the format with a token.
 func readFor(scan *report.Scan, over bool) (condition string, comparing func()) {
 	if !over {
 		return "the disk is proven blank", func() {}

@@ -58,8 +58,8 @@ func TestNoTokenForOptions(t *testing.T) {
 	}
 }
 
-// TestTryOptions checks that the type of new filesystems must accept the class's options. The other types that the
-// class mounts need not accept the options.
+// TestTryOptions checks that the options must work for the filesystem type that the class creates. If the class creates
+// no filesystem, the options must work for at least one type that the class mounts.
 func TestTryOptions(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	usual := []string{"noatime", "nodev", "nosuid"}

@@ -16,8 +16,8 @@ import (
 	"hotmount/internal/run"
 )
 
-// secondLook is the time from mkfs to a second reading of the filesystem. If another machine shares the disk, the time
-// between its last look and the first write of its mkfs is far shorter than secondLook.
+// secondLook is the time from mkfs to a second reading of the filesystem. On another machine that shares the disk, the
+// time from the last look to the first write of mkfs is far shorter than secondLook.
 const secondLook = 3 * time.Second
 
 // readPatience and mkfsPatience limit how long the unit may run without a message to PID 1, in addition to the settle
@@ -37,8 +37,8 @@ func Prove(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Setting
 	return c, err
 }
 
-// proven waits for the right to read and proves the content of the disk. While the disk is still open, proven passes
-// the content to the function use.
+// proven waits for the right to read the disk, and then proves the content of the disk. While the disk is still open,
+// proven passes the content to the function use.
 func proven(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Settings, use func(*format.Session, disk.Content) error) (err error) {
 	progress, free, err := scanPlace(ctx, h)
 	if err != nil {
@@ -67,7 +67,7 @@ func scanPlace(ctx context.Context, h inventory.Host) (progress func(context.Con
 	if err != nil {
 		return nil, nil, err
 	}
-	// When the context ends, Progress returns an error. The scan has the same context and ends, too.
+	// When the context ends, place.Progress returns an error. The scan has the same context, so the scan also ends.
 	return func(ctx context.Context, _ probe.Progress) { _ = place.Progress(ctx) }, place.Free, nil
 }
 
@@ -136,8 +136,8 @@ func settingsAndDisk(h inventory.Host, seq uint64) (*disk.Settings, *disk.Facts,
 	return s, f, err
 }
 
-// asking returns a Host that opens loop devices to see on which disks they lie, for a program that writes to a disk.
-// The unit may open loop devices only if the loop driver was loaded when the unit started.
+// asking returns a copy of the Host for a program that writes to a disk. The copy opens loop devices to see on which
+// disks they lie. The unit may open loop devices only if the loop driver was loaded when the unit started.
 func asking(h inventory.Host, s *disk.Settings) inventory.Host {
 	h = h.For(s)
 	h.Asks = true

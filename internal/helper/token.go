@@ -142,9 +142,9 @@ var tokenPattern = regexp.MustCompile(`^[0-9a-f]{32}$`)
 // ValidToken reports whether the text has the form of a token from PrintToken.
 func ValidToken(text string) bool { return tokenPattern.MatchString(text) }
 
-// Confirm makes PID 1 run the unit that formats, and prints the answer of the unit. hotmount-format@.service itself
-// checks whether the token is valid. At the end, Confirm makes the daemon behind the control socket look at the disk,
-// which may have been held until now.
+// Confirm makes PID 1 run the unit that formats the disk, and prints the answer of the unit. hotmount-format@.service
+// itself checks whether the token is valid. At the end, Confirm makes the daemon behind the control socket look at the
+// disk, which may have been held until now.
 func Confirm(ctx context.Context, h inventory.Host, w io.Writer, name, token, socket string) (err error) {
 	s, err := h.Store.Settings()
 	if err != nil {

@@ -73,7 +73,7 @@ func TestFormatWithoutAToken(t *testing.T) {
 	}
 }
 
-// TestLearnFailure checks that learnFailure ignores failures to mount an earlier attachment of the disk. learnFailure
+// TestLearnFailure checks that learnFailure ignores a failed mount from an earlier attachment of the disk. learnFailure
 // must return an error for a failure of the node, because a format cannot repair the node.
 func TestLearnFailure(t *testing.T) {
 	h := nodetest.New(t)

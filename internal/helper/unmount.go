@@ -108,8 +108,8 @@ const (
 )
 
 // unmount unmounts the path and returns what happened to the mount, in words. If PID 1 unmounts the path first, the
-// daemon may mount the returned disk at the path, even under the same device number. umount2(2) unmounts whatever is
-// mounted at the path, so unmount checks before each try.
+// daemon may mount the returned disk at the path, even under the same device number. umount2(2) unmounts any filesystem
+// at the path, so unmount checks before each try which filesystem is mounted there.
 func unmount(h inventory.Host, where string, dev disk.Dev, umount func(where string, flags int) error) (what string, err error) {
 	isLeft := func() (bool, error) {
 		there, err := h.MountedAt(where, dev)

@@ -53,8 +53,8 @@ func openers(h inventory.Host, f *disk.Facts) ([]mounts.User, error) {
 }
 
 // opener returns the process that uses the disk, or nil if no process uses the disk. The function look returns the
-// processes that have the disk open. A virtual machine monitor counts after one look. Any other process counts only if
-// two looks find the process with the disk open for writing.
+// processes that have the disk open. A virtual machine monitor uses the disk if one look finds it. Any other process
+// uses the disk only if two looks find the process with the disk open for writing.
 func opener(ctx context.Context, look func() ([]mounts.User, error)) (*disk.Opener, error) {
 	first, err := counting(look())
 	if err != nil || len(first) == 0 {

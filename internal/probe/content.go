@@ -37,23 +37,23 @@ type Progress struct{ At, Size, Read uint64 }
 type Own struct {
 	// Type is disk.XFS or disk.Ext4.
 	Type string
-	// UUID is the UUID of the filesystem, or empty for none.
+	// UUID is the UUID of the filesystem, or empty if there is no such filesystem.
 	UUID string
-	// Like is required for ext4, and unused for XFS. Like returns a file of the disk's size that holds what mkfs.ext4
-	// would have written to the disk.
+	// The function Like is required for ext4, and unused for XFS. The function returns a file of the disk's size, with
+	// the bytes that mkfs.ext4 would have written to the disk.
 	Like func(context.Context) (io.ReaderAt, error)
 }
 
 // isXFS reports whether our own filesystem is the XFS with that superblock.
 func (o *Own) isXFS(super *XFSSuper) bool { return o.Type != disk.Ext4 && super.UUID == o.UUID }
 
-// Look returns the content of the disk. A scan takes longer than wipefs and blkid. Look needs the scan only if both
-// tools name nothing, or if they name only the unfinished XFS in s.Own. If Look returns an error, the content of the
-// disk is unknown.
+// Look returns the content of the disk. A scan takes longer than wipefs and blkid. Look needs the scan only if wipefs
+// and blkid name nothing, or name only the unfinished XFS in s.Own. If Look returns an error, the content of the disk
+// is unknown.
 //
 // If the disk begins with zeros, the scan starts at the same time as wipefs and blkid, because both tools start slowly.
-// Look avoids an unneeded scan, because the disk may be failing. Most content that wipefs and blkid name does not begin
-// with zeros, so the early scan is seldom unneeded.
+// Look avoids an unneeded scan, because the disk may be failing. Most content that wipefs and blkid name begins with
+// other bytes than zeros, so Look usually needs an early scan.
 func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content, error) {
 	var super *XFSSuper
 	zeros, file := false, ""
@@ -100,9 +100,9 @@ func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content,
 	return c, nil
 }
 
-// file returns the format of the file whose bytes fill the disk, such as qcow2, or empty if file recognises no format.
-// The parameter begins is the format that the first bytes of the disk show. file reads the last bytes of the disk only
-// if these bytes can help to recognise the format.
+// file returns the format of the file whose bytes fill the disk, such as qcow2, or an empty string for an unknown
+// format. The parameter begins is the format that the first bytes of the disk show. The method reads the last bytes of
+// the disk only if these bytes can help to recognise the format.
 func (s *Source) file(f *Finding, begins string, zeros bool) (string, error) {
 	if f.clean() || begins != "" || zeros && f.Offset+sector < s.Size {
 		return begins, nil

@@ -6,8 +6,8 @@ import (
 )
 
 // fileFormats are formats of files that may be written raw to a disk: disk images, and compressed or encrypted data.
-// wipefs and blkid do not name these formats. The field at is the byte offset of the magic bytes in the disk, or in the
-// disk's last sector if last is set.
+// wipefs and blkid do not name these formats. The field at is the byte offset of the magic bytes in the disk. If the
+// field last is set, the offset is in the disk's last sector.
 var fileFormats = []struct {
 	format string
 	at     int
@@ -36,8 +36,8 @@ var fileFormats = []struct {
 	{format: "openssl", bytes: "Salted__"},                    // OpenSSL, apps/enc.c
 }
 
-// fileFormat returns the format of a file that begins with the bytes b, or that ends with b if last is set. fileFormat
-// returns an empty string for an unknown format.
+// fileFormat returns the format of a file that begins with the bytes b. If the parameter last is set, the file ends
+// with the bytes b. fileFormat returns an empty string for an unknown format.
 func fileFormat(b []byte, last bool) string {
 	for _, f := range fileFormats {
 		if f.last == last && len(b) >= f.at && bytes.HasPrefix(b[f.at:], []byte(f.bytes)) {

@@ -48,12 +48,12 @@ const (
 // the filesystem's UUID, however often mkfs.xfs ran.
 type owner struct {
 	uuid []byte
-	// The field at is the byte offset at which the last read ended. A structure continues only into a read that begins
-	// where the last read ended.
+	// The field at is the byte offset at which the previous read ended. Only a read that begins at this offset can
+	// continue a structure.
 	at uint64
-	// record is the number of bytes of the last log record that the next reads must still return. list is the same
-	// number for the last free list, or larger. words reports whether the log record's sector with the unmount entry is
-	// still to come.
+	// The field record is the number of bytes of the current log record that are not read yet. The field list is the
+	// same number for the current free list, or larger. The field words reports whether the log record's sector with
+	// the unmount entry is still to come.
 	record, list int
 	words        bool
 }
@@ -92,8 +92,8 @@ func (o *owner) foreign(b []byte, offset uint64) (i int, own uint64) {
 	return -1, own
 }
 
-// inBlock returns the number of bytes at the start of the block that are zero or written by the filesystem's mkfs.
-// inBlock returns the length of the block, or the byte offset in the block of the first foreign sector.
+// inBlock returns the number of bytes at the start of the block that are zero or written by the filesystem's mkfs. This
+// number is the length of the block, or the offset of the first foreign sector in the block.
 func (o *owner) inBlock(b []byte) int {
 	for at := 0; at < len(b); at += sector {
 		s := b[at:min(at+sector, len(b))]

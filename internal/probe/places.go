@@ -2,7 +2,7 @@ package probe
 
 import "slices"
 
-// secondary lists, for each format, the places of second superblocks, labels and backups outside the first and the last
+// secondary has, for each format, the places of second superblocks, labels and backups outside the first and the last
 // 16 MiB of the disk.
 //
 // Every sampled scan reads the first and the last 16 MiB, which cover the superblocks and labels of these formats:
@@ -15,8 +15,8 @@ import "slices"
 var secondary = []struct {
 	format string
 	source string
-	// The function at returns the byte offsets for a disk of that size in bytes. The caller of at drops offsets beyond
-	// the end of the disk.
+	// The function at returns the byte offsets for a disk of that size in bytes. The caller of this function drops
+	// offsets beyond the end of the disk.
 	at func(size uint64) []uint64
 }{
 	{"xfs", "xfsprogs, libxfs/topology.c, calc_default_ag_geometry: the start of every allocation group", xfsGroups},

@@ -24,7 +24,7 @@ import (
 // Plan determines how much of a disk is read to prove that the disk is blank.
 type Plan string
 
-// The configuration of a class can name Auto, Full, Sampled or Unsigned. Only ShortLook returns the plan ends.
+// The configuration of a class can name Auto, Full, Sampled or Unsigned. Only ShortLook uses the fifth plan (ends).
 const (
 	// Auto is the plan Full for a disk of up to FullLimit bytes, and the plan Sampled for a larger disk.
 	Auto Plan = "auto"
@@ -36,7 +36,7 @@ const (
 	// Unsigned requires zeros only in the first 4 KiB of the disk. Unsigned also requires that Window bytes at both
 	// ends are readable, because wipefs and blkid name nothing that they cannot read.
 	Unsigned Plan = "unsigned"
-	// The plan ends reads Window bytes at the start and Window bytes at the end of the disk.
+	// ends is the plan that reads Window bytes at the start and Window bytes at the end of the disk.
 	ends Plan = "ends"
 )
 
@@ -66,8 +66,8 @@ const (
 	// buffers is the number of chunks that a scan keeps in memory. While one goroutine examines a chunk, the other
 	// goroutine can read the next chunk.
 	buffers = 2
-	// hugePage is the size in bytes of a huge page on x86-64, which holds the chunks of a disk that is read in full.
-	// One huge page makes reads faster, because for each read the kernel must look up each page of the chunk.
+	// hugePage is the size in bytes of a huge page on x86-64. One huge page holds the chunks of a disk that is read in
+	// full. One huge page makes reads faster, because for each read the kernel must look up each page of the chunk.
 	hugePage = 2 << 20
 )
 
@@ -169,12 +169,12 @@ func Scan(ctx context.Context, s Source, plan Plan) (Finding, error) {
 	return f, nil
 }
 
-// amount has the number of bytes that were read and accepted, and the number of separate places that were read.
+// amount has the number of bytes that the function take has approved, and the number of separate places that were read.
 type amount struct{ bytes, places uint64 }
 
-// read reads the disk according to the plan. read passes the data to the function take, in the order of the offsets,
-// until take returns false. read returns only after all disk reads have ended, because the disk reads use memory that
-// read frees.
+// read reads the disk according to the plan. The data goes to the function take, in the order of the offsets, until the
+// function returns false. The method waits until all disk reads have ended, because it then frees the memory of these
+// reads.
 func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset uint64) bool) (amount, error) {
 	var a amount
 	extents, err := plan.extents(s.Size)
@@ -191,7 +191,7 @@ func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset
 	defer stop()
 	begun := time.Now()
 	enough := false
-	// The goroutines call hand one after the other, in the order of the pieces.
+	// The goroutines call the callback hand one after the other, in the order of the pieces.
 	hand := func(p piece, b []byte, failed error) (more bool) {
 		if err = failed; err != nil {
 			return false
@@ -218,7 +218,7 @@ func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset
 		})
 	}
 	readers.Wait()
-	// A result stays valid even if ctx ends while read waits for a goroutine.
+	// A result stays valid even if ctx ends during the wait for the goroutines.
 	switch {
 	case err != nil || enough:
 	case ctx.Err() != nil:
@@ -229,7 +229,7 @@ func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset
 	return a, err
 }
 
-// piece is the extent of one read of the disk. first reports whether the piece begins an extent of the plan.
+// piece is the extent of one read of the disk. The field first reports whether the piece begins an extent of the plan.
 type piece struct {
 	extent
 	first bool
@@ -253,17 +253,17 @@ func pieces(extents iter.Seq[extent], size uint64) iter.Seq[piece] {
 type turns struct {
 	mu   sync.Mutex
 	next func() (piece, bool)
-	// given is the number of pieces that goroutines have begun to read. handed is the number of pieces whose data was
-	// passed on.
+	// The field given is the number of pieces that goroutines have begun to read. The field handed is the number of
+	// pieces whose data was passed on.
 	given, handed int
-	// The field over is set when no goroutine may begin another piece. The condition variable changed signals a change
-	// of the field over or handed.
+	// The field over is set when no goroutine may begin another piece. The condition variable (changed) is signalled
+	// when the field over or handed gets a new value.
 	over    bool
 	changed sync.Cond
 }
 
-// read reads pieces of the disk into the buffer b until no piece is left, hand returns false or ctx ends. Each
-// goroutine must call read with a buffer of its own.
+// read reads pieces of the disk into the buffer b, and passes each piece to the callback hand. The reading ends after
+// the last piece, or if the callback returns false or ctx ends. Each goroutine needs a buffer of its own.
 func (t *turns) read(ctx context.Context, r io.ReaderAt, b []byte, hand func(p piece, b []byte, failed error) (more bool)) {
 	t.mu.Lock()
 	all := false
@@ -290,7 +290,7 @@ func (t *turns) read(ctx context.Context, r io.ReaderAt, b []byte, hand func(p p
 		if t.over || ctx.Err() != nil {
 			return
 		}
-		// The other goroutines wait until the counter handed changes, so only this goroutine calls hand now.
+		// The other goroutines wait until the counter handed changes, so only this goroutine calls hand() now.
 		t.unlocked(func() { more = hand(p, got, err) })
 		t.handed, t.over = t.handed+1, t.over || !more
 		t.changed.Broadcast()
@@ -477,9 +477,9 @@ func alignedBuffer(size int) (buffer, error) {
 	return b, nil
 }
 
-// hugeBuffer returns the memory mapping all, and the buffer b of the given size in bytes inside the mapping. The caller
-// must free the mapping all. If the size is a multiple of a huge page, hugeBuffer requests huge pages: a scan then reads
-// 2.1 GB/s instead of 1.4 GB/s (make bench-scan). For a buffer of any other size, a huge page would waste memory.
+// hugeBuffer returns a memory mapping (all), and a buffer (b) of the given size in bytes inside the mapping. The caller
+// must free the whole mapping. If the size is a multiple of a huge page, hugeBuffer requests huge pages: a scan then
+// reads 2.1 GB/s instead of 1.4 GB/s (make bench-scan). For a buffer of any other size, a huge page would waste memory.
 func hugeBuffer(size int) (all buffer, b []byte, err error) {
 	if size%hugePage != 0 {
 		all, err = alignedBuffer(size)

@@ -32,7 +32,7 @@ type sparse struct {
 	bytes map[uint64]byte
 	// fail maps a byte offset to the error of a read at this offset.
 	fail map[uint64]error
-	// after is a function that the disk calls at the end of each read.
+	// The field after has a function that the disk calls at the end of each read.
 	after func()
 	read  uint64
 	// most is the length of the longest read in bytes.
@@ -121,7 +121,7 @@ func TestScanFinds(t *testing.T) {
 		{"ends, head", 100 * gib, ends, 16*mib - 1, true},
 		{"ends, tail", 100 * gib, ends, 100*gib - 1, true},
 
-		// In the following cases, the plan does not read the byte, so the scan must not find the byte.
+		// In the following cases, the plan does not check the byte, so the scan must not find the byte.
 		{"after 4 KiB", 300 * mib, Unsigned, 4096, false},
 		{"between samples", 777 * gib, Sampled, 48*mib + 64*kib, false},
 		{"larger than what is read in full", 64*gib + 512, Auto, 17*mib + 4097, false},

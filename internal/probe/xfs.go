@@ -27,7 +27,7 @@ type XFSSuper struct {
 	Log uint64
 }
 
-// unfinished reports whether the disk has an XFS superblock and mkfs.xfs has not finished.
+// unfinished reports whether the disk has an XFS superblock and mkfs.xfs has not finished the filesystem.
 func (s *XFSSuper) unfinished() bool { return s != nil && s.InProgress }
 
 // ErrNoXFS reports that the disk does not begin with the magic number of an XFS superblock.
@@ -53,9 +53,9 @@ func readHead[T any](r io.ReaderAt, parse func([]byte) (T, error)) (super T, err
 	return parse(buf)
 }
 
-// IsWholeXFS returns nil if the disk holds the finished XFS with that UUID, even if the XFS was used since mkfs.xfs
-// made it. IsWholeXFS requires that UUID in the superblock and in the headers of all allocation groups. If two machines
-// made filesystems on one disk at the same time, the headers of some allocation groups have another UUID.
+// IsWholeXFS returns nil if the disk holds the finished XFS with that UUID, even if the XFS has already been used. The
+// superblock and the headers of all allocation groups must have that UUID. If two machines made filesystems on one disk
+// at the same time, the headers of some allocation groups have another UUID.
 func IsWholeXFS(r io.ReaderAt, uuid string) error {
 	super, err := ReadXFS(r)
 	switch {

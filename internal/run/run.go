@@ -53,8 +53,8 @@ type Result struct {
 }
 
 // Runner runs a command to its end. An exit code other than zero is not an error, because the caller interprets the
-// code. An error means that the command did not start, was killed by a signal, or exceeded its time limit, ctx or
-// Limit.
+// code. An error means that the command did not start, was killed by a signal or printed more than Limit. A command
+// that has not ended at its time limit, or at the end of ctx, is also an error.
 type Runner interface {
 	Run(ctx context.Context, c Command) (Result, error)
 }
@@ -111,7 +111,7 @@ func start(ctx context.Context, c Command) (Result, error) {
 
 	err := cmd.Run()
 	if errors.Is(err, exec.ErrWaitDelay) {
-		// A process that the child started holds the output open.
+		// The output is still open, perhaps in a process that the child has started.
 		err := killGroup(cmd)
 		if errors.Is(err, syscall.ESRCH) {
 			return Result{}, fmt.Errorf("the command's output was not read to the end within %s", outputDelay)

@@ -77,8 +77,8 @@ const (
 	systemdPath = "/org/freedesktop/systemd1"
 )
 
-// withConnection calls the function use with a connection that receives the signals about jobs. When the connection
-// ends, the context that the function use gets is cancelled.
+// withConnection calls the function use with a connection that receives the signals about jobs. The end of the
+// connection cancels the context of this function.
 func (m *Manager) withConnection(ctx context.Context, use func(context.Context, *sd.Conn) error) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -165,8 +165,9 @@ func (m *Manager) dialOnce(ctx context.Context) (*dbus.Conn, error) {
 	return c, nil
 }
 
-// job starts a job and waits until the job has ended. If the context ends first, job returns, and PID 1 continues the
-// job. If the connection breaks, job starts the job again, which is harmless for every job that hotmount starts.
+// job starts a job of PID 1 and waits until that job has ended. If the context ends first, the wait ends, and PID 1
+// continues its job. If the connection breaks, the same job is started again, which is harmless for every job that
+// hotmount starts.
 func (m *Manager) job(ctx context.Context, unit string, start func(context.Context, *sd.Conn, chan<- string) (int, error)) error {
 	for {
 		if err := m.jobOnce(ctx, unit, start); !errors.Is(err, errLost) {
@@ -244,7 +245,8 @@ func (m *Manager) call(ctx context.Context, method string, result any, args ...a
 // a *JobError.
 //
 // While the file of a transient unit exists, PID 1 has the unit loaded. While PID 1 has the unit loaded, MountEnded
-// asks PID 1 only if sure is set, because each connection costs PID 1 time.
+// returns false without a question to PID 1, because each connection costs PID 1 time. If the parameter sure is set,
+// MountEnded always asks PID 1.
 func (m *Manager) MountEnded(ctx context.Context, path string, sure bool) (bool, error) {
 	if err := checkPath(path); err != nil {
 		return false, err
@@ -288,10 +290,10 @@ func mountEnded(ctx context.Context, c *sd.Conn, name string) (bool, error) {
 	return true, nil
 }
 
-// MissingAbove searches the mount units above the mount point, and returns the nearest that is loaded but not active.
-// If there is none, or the result of the mount's job is not "dependency", MissingAbove returns "". If fstab or a unit
-// file has a mount above the mount point, PID 1 requires that mount (systemd.mount(5), "Implicit Dependencies"). The
-// returned unit has failed, or has waited in vain for its own device.
+// MissingAbove searches the mount units above the mount point, and returns the nearest unit that is loaded but not
+// active. If there is no such unit, or the result of the mount's job is not "dependency", MissingAbove returns "". If
+// fstab or a unit file has a mount above the mount point, the mount requires the upper mount (systemd.mount(5),
+// "Implicit Dependencies"). The returned unit has failed, or has waited in vain for its own device.
 func (m *Manager) MissingAbove(ctx context.Context, path, result string) (name string, err error) {
 	if err := checkPath(path); err != nil || result != "dependency" {
 		return "", err
@@ -317,8 +319,8 @@ func (m *Manager) hasMountUnit(path string) bool {
 	return err == nil
 }
 
-// refusal returns the reason why PID 1 did not take a job for the unit, or nil if PID 1 took the job. The error of
-// refusal never blames the disk, because only the result of a job can show a fault of the disk.
+// refusal returns the reason why PID 1 did not take a job for the unit, or nil if PID 1 took the job. The returned
+// error never blames the disk, because only the result of a job can show a fault of the disk.
 func refusal(unit string, err error) error {
 	var e dbus.Error
 	switch {

@@ -64,14 +64,14 @@ GetAll mnt_2emount org.freedesktop.systemd1.Unit
 GetAll dev_2dvdb_2edevice org.freedesktop.systemd1.Unit
 Get systemd1 org.freedesktop.systemd1.Manager UserspaceTimestampMonotonic`
 
-// startMount starts a mount and calls the function over at once.
+// startMount starts a mount, and at once calls the function that StartMount returns.
 func startMount(ctx context.Context, m *Manager, u MountUnit) error {
 	over, err := m.StartMount(ctx, u)
 	over()
 	return err
 }
 
-// jobs calls each method of a Manager that starts a job.
+// jobs has a call of each Manager method that starts a job.
 var jobs = []struct {
 	name string
 	call func(context.Context, *Manager) error
@@ -100,7 +100,7 @@ func format(ctx context.Context, m *Manager, seq uint64) error {
 	return m.Run(ctx, disk.ProgramFormat, disk.ID{Seq: seq}, "")
 }
 
-// everything calls each method of a Manager.
+// everything has a call of each Manager method.
 var everything = append(slices.Clone(jobs), []struct {
 	name string
 	call func(context.Context, *Manager) error
@@ -202,7 +202,7 @@ func TestMountEnded(t *testing.T) {
 			t.Errorf("%+v: ended %v, error %v", test, ended, err)
 		}
 		p.noConnections(t)
-		// While the file of the unit exists, the mount counts as under way, unless PID 1 answers otherwise.
+		// While the file of the unit exists, MountEnded must ask PID 1 only if the parameter sure is set.
 		m.transient = t.TempDir()
 		if err := os.WriteFile(filepath.Join(m.transient, Name(mountUnit().Path)), nil, 0o644); err != nil {
 			t.Fatal(err)
@@ -306,8 +306,8 @@ func TestFaultsOfTheNode(t *testing.T) {
 }
 
 // TestMissingAbove checks which mount unit MissingAbove returns if a mount's job failed because of a required unit.
-// MissingAbove must return the nearest loaded mount unit above the mount point that is not active. PID 1 also does not
-// mount a mount unit if one of the unit's conditions fails.
+// MissingAbove must return the nearest loaded mount unit above the mount point that is not active. If PID 1 made no
+// mount for another reason, such as a failed condition, MissingAbove must return "".
 func TestMissingAbove(t *testing.T) {
 	for _, test := range []struct{ load, active, result, want string }{
 		{"loaded", "failed", "dependency", "mnt-disks.mount"},

@@ -134,8 +134,9 @@ func unmark(d *os.File) error {
 	return unix.Unlinkat(int(d.Fd()), marker, 0)
 }
 
-// RemoveMountPoint removes the directory of a UUID from a class directory if it holds nothing but the marker.
-// RemoveMountPoint does not change a directory on which a filesystem is mounted. A missing directory is not an error.
+// RemoveMountPoint removes the mount point of a UUID from a class directory if the mount point holds nothing but the
+// marker. RemoveMountPoint does not change a directory on which a filesystem is mounted. A missing directory is not an
+// error.
 func RemoveMountPoint(dir, uuid string) (err error) {
 	defer wrap(&err, "cannot remove the mount point %s/%s", dir, disk.Visible(uuid))
 	class, err := openDirectory(dir)

@@ -22,10 +22,10 @@ import (
 type starts struct {
 	mu      sync.Mutex
 	waiting []*start
-	// turn is a channel with room for one request: the request whose mounts are under way. turn is a channel and not a
-	// mutex, so that one select can wait both for turn and for answered.
+	// The field turn is a channel with room for one request: the request whose mounts are under way. The field is not a
+	// mutex, because one select statement waits for the channels turn and answered.
 	turn chan struct{}
-	// lastBatch is the last time at which hotmount started a service that mounts disks.
+	// lastBatch is the time of the latest start of a service that mounts disks.
 	lastBatch time.Time
 	// maxWait replaces waitMost in tests.
 	maxWait time.Duration
@@ -35,8 +35,8 @@ type starts struct {
 type start struct {
 	unit MountUnit
 	over func()
-	// answered is closed when hotmount has requested the mount through a service, or when the mount must be requested
-	// alone. In the second case, byItself is set before answered is closed.
+	// The channel answered is closed when hotmount has requested the mount through a service, or when the mount must be
+	// requested alone. In the second case, the field byItself is set before the channel is closed.
 	answered chan struct{}
 	byItself bool
 }
@@ -81,8 +81,8 @@ func (s *starts) withdraw(one *start) bool {
 // StartMount starts a transient mount unit for a filesystem, and returns when PID 1 has the request. The mount table,
 // and not StartMount, shows when the filesystem is mounted. MountEnded reports whether the mount has failed.
 //
-// The caller must call the function over when it no longer waits for the mount, even after an error. Later requests
-// wait until the caller calls the function over.
+// When the caller no longer waits for the mount, it must call the returned function, even after an error. Later
+// requests wait for this call.
 func (m *Manager) StartMount(ctx context.Context, u MountUnit) (over func(), err error) {
 	if err := u.check(); err != nil {
 		return func() {}, fmt.Errorf("cannot mount %s: %w", u.ID, err)
@@ -106,7 +106,7 @@ func (m *Manager) StartMount(ctx context.Context, u MountUnit) (over func(), err
 	return s.over, nil
 }
 
-// endTurn calls the function turn when all the mounts are over, or when the time limit most has passed.
+// endTurn calls the function turn when all the mounts are over, or when the time limit has passed.
 func endTurn(all []*start, most time.Duration, turn func()) {
 	if len(all) == 0 { // another request already has the mount in its batch
 		turn()
