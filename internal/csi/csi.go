@@ -37,8 +37,7 @@ var roots = []string{
 // Drivers returns the storage drivers of the node that attach or take disks, sorted by name. The parameter root is the
 // node's root directory, or "" for the live system. An unreadable directory of a plugin counts as the driver with the
 // directory's name. Any other unreadable directory counts as an unknown driver. For a caller other than root, a
-// directory without read permission counts as empty. Drivers counts each driver named in the parameter seen, even if
-// the driver has no files.
+// directory without read permission counts as empty. A driver whose name is in seen counts even without files.
 func Drivers(root string, seen ...string) []disk.Driver {
 	names := finder{root: root, found: map[string]bool{}}
 	for _, kubelet := range roots {
@@ -79,7 +78,7 @@ func (n *finder) kubelet(dir string) {
 				continue
 			}
 			sockets := n.entries(path.Join(dir, plugins, e.Name()), e.Name())
-			// A driver removes its socket when it ends normally. The driver's directory survives a reboot.
+			// A driver that ends normally removes its socket. The driver's directory survives a reboot.
 			switch {
 			case slices.ContainsFunc(sockets, ofCSI), known[e.Name()]&disk.Local != 0:
 				n.found[e.Name()] = true

@@ -11,8 +11,8 @@ import (
 //go:embed advice.txt
 var adviceText string
 
-// advice returns the lines of the named section of advice.txt. The parameter values has pairs: the name of a
-// placeholder, and the value of the placeholder.
+// advice returns the lines of the named section of advice.txt. The parameter values is a list of pairs. Each pair is
+// the name of a placeholder and the value of the placeholder.
 func advice(name string, values ...string) []string {
 	_, text, _ := strings.Cut(adviceText, "\n== "+name+" ==\n")
 	text, _, _ = strings.Cut(text, "\n== ")
@@ -23,11 +23,11 @@ func advice(name string, values ...string) []string {
 	return strings.Split(strings.NewReplacer(pairs...).Replace(strings.TrimSpace(text)), "\n")
 }
 
-// plain are the bytes without a special meaning in any shell, path or unit file.
+// plain has the bytes that are safe without quotes in a shell, a path and a unit file.
 const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-"
 
-// shellQuote quotes a word for a shell. shellQuote escapes bytes that a terminal does not show. A word with escaped
-// bytes is no longer the original word, because nobody should paste the original bytes.
+// shellQuote quotes a word for a shell. shellQuote escapes bytes that a terminal does not show. An escape changes the
+// word on purpose, because nobody should paste the original bytes.
 func shellQuote(s string) string {
 	if s != "" && strings.Trim(s, plain+":@+") == "" {
 		return s

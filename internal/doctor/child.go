@@ -62,9 +62,9 @@ func ask(ctx context.Context, stdin *os.File, args ...string) ([]Answer, error) 
 	return all, err
 }
 
-// Child runs in the child processes of Live, and answers one question. If the parameter list is true, Child runs List,
-// and target is a directory. If the parameter list is false, Child runs Look, target is a PID, and r contains
-// NUL-separated paths. If an error occurs, the last answer that Child writes contains the error.
+// Child runs in the child processes of Live, and answers one question. If list is true, Child calls List for the
+// directory target. If list is false, Child calls Look for the PID target and the NUL-separated paths in r. If an error
+// occurs, the last answer that Child writes contains the error.
 func Child(list bool, target string, r io.Reader, w io.Writer) error {
 	err := func() error {
 		if list {

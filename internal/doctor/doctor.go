@@ -1,8 +1,8 @@
 // Package doctor finds out which process sees which mount. Package doctor checks whether every kubelet, provisioner
 // and pod has the host's disk at each path, or writes to the system disk instead. Package doctor changes nothing.
 //
-// Take gathers a Snapshot. Examine is a pure function that judges each class directory, each mount of each view, and
-// the rest of the system. advice.txt has the remedy for each finding.
+// Take gathers a Snapshot, and finds the faults that do not depend on mounts. Examine is a pure function that judges
+// each class directory and each mount of each view. advice.txt has the remedies for the findings.
 package doctor
 
 import (
@@ -43,7 +43,7 @@ type Process struct {
 	Roots []string `json:"-"`
 }
 
-// View is the file tree as processes with one mount namespace and one root directory see it.
+// View is the file tree that processes with the same mount namespace and the same root directory see.
 type View struct {
 	// Namespace is the target of the link /proc/PID/ns/mnt. Root is the target of the link /proc/PID/root.
 	Namespace string
@@ -77,8 +77,8 @@ type Entry struct {
 	Name string `json:"name"`
 	// Kind is "directory", "file", "symlink", "fifo", "socket" or "device".
 	Kind string `json:"kind"`
-	// First is the name of one file in the entry, if the entry is a directory. First is never the marker, and is empty
-	// if there is no other file.
+	// First is the name of one file in the entry, if the entry is a directory. First is never hotmount's marker file,
+	// and is empty if the directory has no other file.
 	First string `json:"first,omitempty"`
 	// Target is the target of a symlink.
 	Target string `json:"target,omitempty"`

@@ -80,8 +80,8 @@ func (v *View) place(p string) (place, bool) {
 }
 
 // compare compares the place of a path in the view with the place of the same path on the host. compare returns
-// seesSame, seesOther, seesAbsent or seesUnknown. For seesSame or seesOther, compare also returns the view's place,
-// and otherwise a zero place.
+// seesSame, seesOther, seesAbsent or seesUnknown. For seesSame or seesOther, compare also returns the view's place. For
+// seesAbsent and seesUnknown, the returned place has no meaning.
 func (v *View) compare(p string, host place) (string, place) {
 	at, ok := v.place(p)
 	switch {

@@ -71,7 +71,7 @@ func walk(table []mounts.Mount, p string) Sight {
 	}
 }
 
-// view returns a view of a process. The paths in absent do not exist in the view.
+// view returns a view of a process. The paths in the list absent do not exist in the view.
 func view(t *testing.T, namespace, text string, absent []string, processes ...Process) View {
 	t.Helper()
 	v := View{Namespace: namespace, Root: "/", Mounts: tree(t, text), Processes: processes, Bases: map[string]string{dir: dir}, Sights: map[string]Sight{}}
@@ -137,8 +137,8 @@ func TestExamine(t *testing.T) {
 			s.Host = view(t, "mnt:[1]", hostTable+more+"60 27 "+mount+" rw shared:1 - ext4 none rw\n", nil, Process{PID: 1}, kubelet)
 		})
 	}
-	// named adds the mount of a pod's volume. The volume has the name that the provisioner gives to disk a. named also
-	// sets the names of the node and the StorageClass.
+	// named adds the mount of a pod's volume. The volume has the name that the provisioner makes for the disk at the
+	// path a. named also sets the names of the node and the StorageClass.
 	nameOfA := disk.VolumeName(path.Base(a), "worker-1", "fast")
 	named := func(mount, below string) func(*testing.T, *Snapshot) {
 		return on(func(s *Snapshot) {
@@ -232,7 +232,7 @@ func TestExamine(t *testing.T) {
 		{"kubelet's bind and the container's are one finding", func(t *testing.T, s *Snapshot) {
 			pod("254:1 "+a+"/sub /data rw - ext4 /dev/vda1 rw")(t, s)
 			s.Host = view(t, "mnt:[1]", hostTable+"40 27 254:1 "+a+" "+strings.Replace(pv, "1f2e", "9f9e", 1)+" rw shared:1 - ext4 /dev/vda1 rw\n", nil, Process{PID: 1}, kubelet)
-			// A service with its own namespace has a copy of the mount of disk a at another path.
+			// A service with its own namespace has the same directory of the system disk mounted at another path.
 			s.Views = append(s.Views, view(t, "mnt:[9]", "500 490 254:1 / / rw - ext4 /dev/vda1 rw\n501 500 254:1 "+a+" /x rw - ext4 /dev/vda1 rw\n", nil, Process{PID: 903, Name: "udevd"}))
 		}, []string{"problem volume-on-system-disk" + trapped + "local-pv-9f9e3d4c"}},
 		{"a service's own mount of the system disk", func(t *testing.T, s *Snapshot) {
@@ -504,7 +504,7 @@ func TestSeen(t *testing.T) {
 	}
 }
 
-// TestHostileNames checks that no name from a pod reaches a terminal unescaped or a shell unquoted.
+// TestHostileNames checks that a name from a pod is escaped for the terminal and quoted for the shell.
 func TestHostileNames(t *testing.T) {
 	s := node(t)
 	evil := `x\033[31m$(reboot)'\012y`

@@ -39,7 +39,8 @@ type Answer struct {
 const maxArgs = 64 << 10
 
 // Look finds out what a process has at each path, resolved inside the root directory of the process. Look writes one
-// Answer a line, in any order. Without paths, Look writes the command line of the process.
+// Answer a line: the namespace first, then the paths in any order. Without paths, Look writes the command line of the
+// process.
 //
 // Look can hang forever, on the command line of a process, or on a path on a dead or foreign filesystem. The caller
 // must run Look in a separate process, so that the caller does not hang. While one path hangs, Look answers for the
@@ -80,8 +81,7 @@ func Look(pid int, paths []string, w io.Writer) error {
 // maxHung is how many paths may hang before Look stops looking at further paths. Each hanging path occupies a thread.
 const maxHung = 16
 
-// sights looks at several paths at once. sights passes each result to the function tell as soon as the result is
-// known.
+// sights looks at several paths concurrently. sights passes each result to tell() as soon as the result is known.
 func sights(paths []string, look func(string) Sight, tell func(Answer) error) error {
 	var telling sync.Mutex
 	var failure error

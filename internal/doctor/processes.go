@@ -117,8 +117,9 @@ func (src Source) table(v *View) error {
 	return err
 }
 
-// process reads the name of a process, the role that the name claims, and the control group. process does not read the
-// files in /proc/PID that depend on the memory of the process, because such a read can hang.
+// process reads the name, the executable and the control group of a process. The name or the executable determines the
+// role. process does not read the files in /proc/PID that depend on the memory of the process, because such a read can
+// hang.
 func (src Source) process(pid int) (Process, error) {
 	p := Process{PID: pid}
 	name, err := os.ReadFile(src.proc(pid, "comm"))
@@ -211,7 +212,7 @@ const defaultRoot = csi.DefaultRoot
 // one root directory.
 const maxRoots = 8
 
-// rootDirectories returns a kubelet's root directories from its command line and its mounts. The result left has the
+// rootDirectories returns a kubelet's root directories from its command line and its mounts. The second result has the
 // directories that rootDirectories leaves out. rootDirectories leaves out directories beyond maxRoots, and names with
 // bytes that the configuration does not allow in a directory's name. Names with special bytes are not safe in the
 // advice, because users paste lines of the advice into a shell.

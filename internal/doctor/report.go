@@ -99,7 +99,7 @@ type Finding struct {
 	// data now.
 	Data  string `json:"data,omitempty"`
 	Reach string `json:"reach,omitempty"`
-	// The field What describes the finding in words. Do is the remedy, one step a line.
+	// The field What describes the finding in words. The lines in Do are the remedy.
 	What string   `json:"what"`
 	Do   []string `json:"do,omitempty"`
 }

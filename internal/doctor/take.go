@@ -23,7 +23,7 @@ type Source struct {
 	// Root is the directory below which the node's files lie, or "" for the live system.
 	Root string
 	// The fields Look and List run the functions with the same names in child processes, with a time limit. If some
-	// answers are missing, Look and List return an error with the other answers.
+	// answers are missing, Look and List return the other answers and an error.
 	Look func(ctx context.Context, pid int, paths []string) ([]Answer, error)
 	List func(ctx context.Context, dir string) ([]Answer, error)
 	// Show returns properties of a unit in the format of systemctl show.
@@ -35,8 +35,8 @@ type Source struct {
 const initialPIDs = "pid:[4026531836]"
 
 // Take gathers a snapshot. Take leaves out processes that end before Take has looked at them. Take adds a finding for
-// everything that hotmount cannot see. Take returns an error only if PID 1's mount table cannot be read, because every
-// verdict needs PID 1's mount table.
+// everything that hotmount cannot see. Take returns an error only if it cannot list the processes, or cannot read PID
+// 1's mount namespace or mount table. Every verdict needs PID 1's mount table.
 func (src Source) Take(ctx context.Context, settings *disk.Settings, disks []disk.Dev) (*Snapshot, error) {
 	s := &Snapshot{Classes: settings.Classes, Disks: disks, Gone: map[disk.Dev]bool{}, Entries: map[string][]Entry{}}
 	if pids, err := os.Readlink(src.path("/proc/self/ns/pid")); err == nil && pids != initialPIDs {
@@ -180,8 +180,8 @@ func (s *Snapshot) paths(v *View) []string {
 	return slices.Compact(paths)
 }
 
-// placeOf returns the path at which a directory of a filesystem is mounted in the view. If the directory is not
-// mounted in the view, placeOf returns the parameter otherwise.
+// placeOf returns the path at which a directory of a filesystem is mounted in the view. If the directory is not mounted
+// in the view, placeOf returns its second argument.
 func (v *View) placeOf(p place, otherwise string) string {
 	for i := range v.Mounts {
 		if m := &v.Mounts[i]; (point{m.Dev, m.Root}) == p.point {
@@ -191,8 +191,8 @@ func (v *View) placeOf(p place, otherwise string) string {
 	return otherwise
 }
 
-// readPaths stores in the view what the first answering process of the view has at each path. If a living process
-// gives no answer, readPaths sets the field unseen.
+// readPaths stores in the view what the first answering process of the view has at each path. If a living process gives
+// no answer, readPaths stores the reason in v.unseen.
 func (src Source) readPaths(ctx context.Context, v *View, paths []string) {
 	for v.Sights = map[string]Sight{}; len(v.Processes) > 0; v.Processes = v.Processes[1:] {
 		pid := v.Processes[0].PID
@@ -209,8 +209,8 @@ func (src Source) readPaths(ctx context.Context, v *View, paths []string) {
 		}
 		for _, a := range answers[1:] {
 			if v.Root != "/" {
-				// The kernel (d_path) returns the path from the root directory of this process. The paths in the view's mount
-				// table begin at the root directory of the view.
+				// The kernel (d_path) returns the path from the root directory of this process. The paths in the view's
+				// mount table begin at the root directory of the view.
 				a.Sight.Path = "/" + strings.TrimPrefix(strings.TrimPrefix(a.Sight.Path, v.Root), "/")
 			}
 			v.Sights[a.At] = *a.Sight

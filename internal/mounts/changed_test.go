@@ -61,8 +61,8 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// TestChangedIsWhatDiffers checks that a device is returned if and only if its lines differ between the tables. The
-// order of the lines in a mount table must not matter.
+// TestChangedIsWhatDiffers checks that Changed returns a device if and only if the device's lines differ between the
+// tables. The order of the lines in a mount table must not matter.
 func TestChangedIsWhatDiffers(t *testing.T) {
 	mount := rapid.Custom(func(t *rapid.T) Mount {
 		return Mount{

@@ -19,18 +19,18 @@ import (
 // Claim is a place in the system's configuration that names a device. The author of the configuration intends the
 // device for something other than hotmount.
 type Claim struct {
-	// Where is the file and the line, such as "/etc/fstab:4". If the file or the directory is unreadable, Where is only
-	// its path.
+	// Where names the file and the line, such as "/etc/fstab:4". For an unreadable file or directory, Where has only
+	// the path.
 	Where string
 	// Spec names the device: a path, a pattern of paths (mdadm.conf(5)), or a tag such as UUID=… (fstab(5)). In Spec,
-	// quotes are removed and octal escapes are decoded. Spec is empty if the device is unknown, so the claim may be on
-	// any disk.
+	// quotes are removed and octal escapes are decoded. An empty Spec means that the device is unknown, so the claim
+	// may be on any disk.
 	Spec string
 }
 
-// unitDirectories are where administrators, packages and generators put unit files (systemd.unit(5)). unitDirectories
-// does not have /run/systemd/transient, where hotmount's own units are. Generated units repeat the lines of fstab.
-// Mounts of the kernel command line (systemd.mount-extra=) are only in generated units.
+// unitDirectories are the directories for the unit files of administrators, packages and generators (systemd.unit(5)).
+// unitDirectories omits /run/systemd/transient, which contains hotmount's own units. Generated units repeat the lines
+// of fstab. Mounts from the kernel command line (systemd.mount-extra=) appear only in generated units.
 var unitDirectories = []string{
 	"/etc/systemd/system.control",
 	"/run/systemd/system.control",
@@ -43,9 +43,9 @@ var unitDirectories = []string{
 	"/usr/lib/systemd/system",
 }
 
-// Claims returns all claims of fstab(5), crypttab(5), mdadm.conf(5), the What= of mount and swap units, and libvirt's
-// domains. All files lie below the given root, which is "" or "/" for the live system. A unit file counts even if
-// another unit file overrides it (systemd.unit(5)).
+// Claims returns all claims of fstab(5), crypttab(5), mdadm.conf(5) and libvirt's domains. The What= settings of mount
+// and swap units are claims, too. All files lie below the given root, which is "" or "/" for the live system. A unit
+// file counts even if another unit file overrides it (systemd.unit(5)).
 //
 // A missing file claims nothing. An unreadable unit file, such as a link into a home directory, is a claim without a
 // Spec. An unreadable file of a libvirt domain is also a claim without a Spec. Claims returns an error if it cannot
@@ -62,8 +62,8 @@ func claimsBelow(root string) ([]Claim, error) {
 	r := claimReader{root: root}
 	r.file("/etc/fstab", parseFstab)
 	r.file("/etc/crypttab", parseCrypttab)
-	// Debian's path of mdadm.conf(5) is in /etc/mdadm, and mdadm's path is in /etc. Each path can have a drop-in
-	// directory.
+	// Debian puts mdadm.conf(5) into /etc/mdadm. The original mdadm expects the file in /etc. Each path can have a
+	// drop-in directory.
 	for _, name := range []string{"/etc/mdadm/mdadm.conf", "/etc/mdadm.conf"} {
 		r.file(name, parseMdadm)
 		for _, dropIn := range r.list(name+".d", ".conf") {
@@ -94,12 +94,12 @@ func claimsBelow(root string) ([]Claim, error) {
 // claimReader collects the claims of files below a root directory.
 type claimReader struct {
 	root string
-	// unseen has one claim for each unreadable unit file.
+	// unseen has one claim for each unreadable unit file or directory of drop-ins.
 	claims, unseen []Claim
 	err            error
 }
 
-// list returns the result of the function list, and adds an error to r.err.
+// list returns the result of the package's function list, and adds its error to r.err.
 func (r *claimReader) list(dir string, endings ...string) []string {
 	names, err := list(r.root, dir, endings...)
 	r.err = errors.Join(r.err, err)
@@ -186,8 +186,7 @@ func ReadFile(name string) (string, error) {
 	return string(text), err
 }
 
-// lines returns the claims of the lines that are neither empty nor a comment. The function specs returns the devices
-// that a line names.
+// lines returns the claims of all lines except empty lines and comments. specs() returns the devices that a line names.
 func lines(text, where string, specs func(line string) []string) []Claim {
 	var claims []Claim
 	number := 0

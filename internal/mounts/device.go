@@ -48,8 +48,8 @@ func DeviceUsers(root string, id disk.ID) ([]User, error) {
 	return users, nil
 }
 
-// forWriting reports whether a file is open for writing. The argument is the text of its fdinfo file, which has octal
-// flags (proc_pid_fdinfo(5)).
+// forWriting reports whether a file is open for writing. The argument is the text of a file in /proc/PID/fdinfo, where
+// the flags are octal (proc_pid_fdinfo(5)).
 func forWriting(info string) bool {
 	flags, err := strconv.ParseUint(Field(info, "flags"), 8, 64)
 	return err == nil && flags&unix.O_ACCMODE != unix.O_RDONLY

@@ -7,8 +7,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestDeviceUsers checks that a process is not a user of the disk if it ends during the call or has no device open.
-// TestRealLoops checks a process that uses a disk.
+// TestDeviceUsers checks that DeviceUsers leaves out a process that ends during the call, and a process without an open
+// device. TestRealLoops checks a process that uses a disk.
 func TestDeviceUsers(t *testing.T) {
 	root := t.TempDir()
 	process(t, root, "7", map[string]string{"comm": "sh\n", "fd/0": "no device"}, nil)

@@ -24,11 +24,11 @@ type Loop struct {
 	File string
 	// Below is the block device below the loop device, or zero if none is found. FromKernel reports whether the kernel
 	// itself named this block device. If FromKernel is false, Below is the device at the path File in this mount
-	// namespace, and may not be the backing device.
+	// namespace. That device can differ from the backing device.
 	Below      disk.Dev
 	FromKernel bool
-	// Device and Inode are st_dev and st_ino of the backing file (stat(2)). Device and Inode are valid only if FromKernel is
-	// true.
+	// Device and Inode are st_dev and st_ino of the backing file (stat(2)). Device and Inode are valid only if
+	// FromKernel is true.
 	Device, Inode uint64
 	// Denied reports whether the process lacks permission to open the loop device. Without permission to open the loop
 	// device, a process cannot ask the kernel for the backing file.
@@ -42,8 +42,8 @@ func (l *Loop) Called(name string) bool {
 	return base == name && (dir == "/" || path.Base(dir) == "dev")
 }
 
-// SameFile reports whether the two loop devices have the same backing file. If the kernel named both backing files,
-// SameFile compares their inodes. Otherwise SameFile compares their paths.
+// SameFile reports whether the two loop devices have the same backing file. SameFile compares the inodes if the kernel
+// named both backing files, and the paths in all other cases.
 func (l *Loop) SameFile(other *Loop) bool {
 	if l.FromKernel && other.FromKernel {
 		return l.Device == other.Device && l.Inode == other.Inode

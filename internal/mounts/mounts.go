@@ -1,6 +1,6 @@
 // Package mounts reads the mount table and watches the mount table for changes. Package mounts also reads which disks
-// are claimed by swap space or by the system's configuration. The package asks the kernel and reads files, but never
-// asks systemd.
+// are claimed by swap space or by the system's configuration. The package gets all facts from the kernel and from
+// files, never from systemd.
 package mounts
 
 import (
@@ -99,8 +99,8 @@ func (p Paths) onWay(path string) []*Mount {
 	return way
 }
 
-// OnTop reports whether the device is mounted at the path. OnTop returns an error if another device is mounted over
-// this mount, because umount(8) would unmount the other device.
+// OnTop reports whether the device is mounted at the path. OnTop returns an error if another device is mounted over the
+// device's mount, because umount(8) would unmount the other device.
 func OnTop(tree []Mount, path string, dev disk.Dev) (bool, error) {
 	there := slices.ContainsFunc(tree, func(m Mount) bool { return m.Path == path && m.Dev == dev })
 	if at := At(tree, path); there && at != nil && (at.Path != path || at.Dev != dev) {

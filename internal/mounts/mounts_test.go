@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// files makes a directory with the given files. If the content of a file begins with "-> ", files makes a symbolic link
-// to the rest.
+// files makes a directory with the given files. A content that begins with "-> " becomes a symbolic link to the rest of
+// the content.
 func files(t *testing.T, content map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -237,7 +237,7 @@ func TestAt(t *testing.T) {
 	}
 }
 
-// TestAtOfAny checks for random trees that At returns the same mount as a simple walk over the whole tree.
+// TestAtOfAny checks with random trees that At returns the same mount as a simple walk over the whole tree.
 func TestAtOfAny(t *testing.T) {
 	onWay := func(point, path string) bool {
 		rest, below := strings.CutPrefix(path, strings.TrimSuffix(point, "/"))

@@ -85,7 +85,7 @@ func TestPropagates(t *testing.T) {
 	}
 }
 
-// TestPropagatesHolds checks that Propagates keeps a nil result for a second, and does not keep an error.
+// TestPropagatesHolds checks that Propagates keeps a nil result for one second, and does not keep an error.
 func TestPropagatesHolds(t *testing.T) {
 	root := files(t, map[string]string{"proc/1/mountinfo": hostRoot, "proc/self/mountinfo": hostRoot})
 	host := func(table string) {

@@ -36,13 +36,13 @@ const propagationHolds = time.Second
 // If a line is longer than maxLine, the SuperOptions of its mount are cut. The caller must not change the returned
 // slice, which Reader keeps.
 //
-// The kernel does not report some changes of the mount table (see changed). If the kernel does not report a change, the
-// result of Tree lacks this change until the next reported change, or until ForceReread.
+// The kernel does not report some changes of the mount table (see changed()). If the kernel does not report a change,
+// the result of Tree lacks this change until the next reported change, or until ForceReread.
 func (r *Reader) Tree(root string) ([]Mount, error) {
 	return r.host.read(filepath.Join("/", root, tablePath), true)
 }
 
-// Last returns the mount table that Tree returned last, or nil if there is none. The caller must not change the
+// Last returns the mount table from the latest call of Tree, or nil if there is none. The caller must not change the
 // returned slice, which Reader keeps.
 func (r *Reader) Last() []Mount {
 	r.host.mu.Lock()
@@ -62,8 +62,8 @@ func (r *Reader) ForceReread() {
 // removed the directory, the kernel would also remove the mount on the host.
 //
 // Propagates reads the mount tables of PID 1 and of this process, because the kernel does not report changes of
-// propagation. Propagates keeps a nil result for a second, but does not keep an error. The kept result saves time when
-// many disks are mounted in a row, because reading a long mount table takes time.
+// propagation. Propagates keeps a nil result for one second, but does not keep an error. The kept result saves time
+// when many disks are mounted in a row, because reading a long mount table takes time.
 func (r *Reader) Propagates(root, dir string) error {
 	begun := time.Now()
 	r.mu.Lock()
@@ -97,17 +97,17 @@ func (r *Reader) Propagates(root, dir string) error {
 type oneTable struct {
 	mu   sync.Mutex
 	file *os.File // the open table, or nil
-	// If mustReread is set, the next call of read reads the mount table even if the kernel has reported no change.
+	// If mustReread is set, the next call of read() reads the mount table even if the kernel has reported no change.
 	mustReread bool
-	// last has one mount for each of the lines, which are slices of the buffer text. next is the buffer for the next
-	// read.
+	// The field last has one mount for each element of lines. Each element of lines is a part of the buffer text. The
+	// buffer next receives the next version of the table.
 	last       []Mount
 	lines      [][]byte
 	text, next bytes.Buffer
 }
 
-// read returns the table. If keep is set, the third call and later calls read the table only after a change. From its
-// second call on, read also keeps the file open.
+// read returns the table. If keep is true, the second call leaves the file open, and later calls read the table only
+// after a change.
 func (t *oneTable) read(path string, keep bool) ([]Mount, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -134,12 +134,12 @@ func (t *oneTable) reread(path string, keep bool) ([]Mount, error) {
 		return t.last, nil
 	}
 	t.mustReread = false
-	// The kernel reports each later change to the next call of the function changed.
+	// The kernel reports each later change to the next call of changed().
 	return t.parse(io.NewSectionReader(file, 0, math.MaxInt64))
 }
 
 // openUnwatched opens a file without Go's poller. os.Open would give the file to Go's poller, which would consume the
-// kernel's reports of changes. The function changed needs these reports.
+// kernel's reports of changes. changed() needs these reports.
 func openUnwatched(path string) (*os.File, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -148,8 +148,8 @@ func openUnwatched(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// supportsChanged reports whether the function changed works for the file. The function changed works only for a file
-// of procfs, and not for a copy of a mount table.
+// supportsChanged reports whether changed() works for the file. changed() works only for a file of procfs, and not for
+// a copy of a mount table.
 func supportsChanged(file *os.File) bool {
 	var st unix.Statfs_t
 	return unix.Fstatfs(int(file.Fd()), &st) == nil && st.Type == unix.PROC_SUPER_MAGIC

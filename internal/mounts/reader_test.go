@@ -10,9 +10,9 @@ import (
 	"testing/iotest"
 )
 
-// TestReader checks that an earlier mount table does not change the mounts that Reader returns for the next table. The
-// lines of the next mount table may be known, doubled or gone. After an unreadable mount table, Reader must return the
-// mounts of the next mount table.
+// TestReader checks that an earlier mount table does not change the mounts that Reader returns for the next table. In
+// the next mount table, known lines may occur once, several times or not at all. After an unreadable mount table,
+// Reader must return the mounts of the next mount table.
 func TestReader(t *testing.T) {
 	var known oneTable
 	lines := slices.Collect(strings.Lines(debian))

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestWatchMounts mounts in the host's mount namespace, because hotmount watches the table of PID 1. The test makes
-// mounts only in its own directory.
+// TestWatchMounts makes mounts in the host's mount namespace, because hotmount watches the table of PID 1. The test
+// makes mounts only in its own directory.
 func TestWatchMounts(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -74,7 +74,7 @@ func TestWatchMounts(t *testing.T) {
 	}
 }
 
-// TestTreeIsAsItIs checks that Tree shows a mount, a remount and an unmount at once. Tree must read the mount table
+// TestTreeIsAsItIs checks that Tree shows a mount, a remount and an unmount immediately. Tree must read the mount table
 // only after a change.
 func TestTreeIsAsItIs(t *testing.T) {
 	dir := t.TempDir()

@@ -16,7 +16,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestShutDown checks that the filesystem of a gone device fails for every process, in every mount namespace.
+// TestShutDown checks that the filesystem of a removed device fails for every process, in every mount namespace.
 // TestShutDown also checks that ShutDown does not touch a filesystem whose device exists, or a filesystem of another
 // device. The test uses a loop device, and a root directory in which sysfs lacks this loop device.
 func TestShutDown(t *testing.T) {

@@ -20,14 +20,14 @@ import (
 // User is one use of a filesystem, or of a disk itself (DeviceUsers). The use of a filesystem keeps the filesystem busy
 // even after an unmount at the mount point.
 type User struct {
-	// PID and Command describe the process that uses the filesystem. PID and Command are empty if the use is a mount on
-	// the host.
+	// PID and Command describe the process that uses the filesystem. For a mount on the host, PID is 0 and Command is
+	// empty.
 	PID     int    `json:"pid,omitempty"`
 	Command string `json:"command,omitempty"`
 	// Pod is the UID of the Kubernetes pod to which the use belongs, or empty.
 	Pod string `json:"pod,omitempty"`
-	// Unit is the process's systemd unit. Writes reports that the process has the disk open for writing. Machine
-	// reports that the process is a virtual machine monitor. Only DeviceUsers sets Unit, Writes and Machine.
+	// Unit is the process's systemd unit. Writes reports whether the process has the disk open for writing. Machine
+	// reports whether the process is a virtual machine monitor. Only DeviceUsers sets Unit, Writes and Machine.
 	Unit    string `json:"unit,omitempty"`
 	Writes  bool   `json:"writes,omitempty"`
 	Machine bool   `json:"machine,omitempty"`
@@ -152,10 +152,10 @@ func namespaces(root string) ([]*namespace, error) {
 	return all, nil
 }
 
-// follower identifies the mounts in other namespaces that the kernel removes when the host unmounts the filesystem. An
-// unmount propagates from the parent mount of the host's mount to all mounts that receive its events (propagate_umount
-// in fs/pnode.c, mount_namespaces(7)). The kernel removes a mount only if its parent mount receives the unmount. The
-// peer group of the mount itself does not matter.
+// follower identifies which mounts in other namespaces the kernel removes when the host unmounts the filesystem. An
+// unmount propagates from the parent mount of the host's mount to all mounts that receive the parent mount's events
+// (propagate_umount in fs/pnode.c, mount_namespaces(7)). The kernel removes a mount only if its parent mount receives
+// the unmount. The peer group of the mount itself does not matter.
 type follower struct {
 	// groups are the peer groups that receive an unmount from the parent mount of the host's mount. place is the mount
 	// point of the host's mount, as a path in the parent mount's filesystem.
@@ -246,9 +246,9 @@ func isOnDevice(info, open string, ours map[int]bool, dev disk.Dev) bool {
 	return err == nil && st.Dev_major == dev.Major && st.Dev_minor == dev.Minor
 }
 
-// deadOn reports whether a file that answers EIO lies on the device's shut-down XFS filesystem. On a shut-down XFS,
-// stat(2) fails (xfs_vn_getattr in fs/xfs/xfs_iops.c), but statfs(2) succeeds and names the device (xfs_fs_statfs in
-// fs/xfs/xfs_super.c).
+// deadOn reports whether a file whose stat(2) fails with EIO lies on the device's shut-down XFS filesystem. On a
+// shut-down XFS, stat(2) fails (xfs_vn_getattr in fs/xfs/xfs_iops.c), but statfs(2) succeeds and names the device
+// (xfs_fs_statfs in fs/xfs/xfs_super.c).
 func deadOn(path string, dev disk.Dev) bool {
 	var fs unix.Statfs_t
 	if unix.Statfs(path, &fs) != nil {

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Watch calls the function changed at the start and after each mount, unmount or remount in PID 1's mount namespace. If
-// the mount table changes during a call of the function, Watch calls the function once more. Watch may also call the
-// function without a change of the mount table. Watch returns nil when the context ends.
+// Watch calls changed() at the start and after each mount, unmount or remount in PID 1's mount namespace. If the mount
+// table changes during a call of changed(), Watch calls changed() once more. Watch may also call changed() without a
+// change of the mount table. Watch returns nil when the context ends.
 //
 // If Watch cannot open PID 1's mount table, Watch watches the mount table of this process. The mount option hidepid=
 // (proc(5)) hides PID 1's mount table from all users but root. Mounts by systemd also change the mount table of this

@@ -78,7 +78,8 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
-// TestOrder checks that each round rotates the methods by one, and measures the methods in seldom only in some rounds.
+// TestOrder checks that each round rotates the methods by one, and that a method in the map seldom takes turns only in
+// some rounds.
 func TestOrder(t *testing.T) {
 	ways, seldom := []string{"a", "b", "c"}, map[string]int{"b": 3}
 	for round, want := range []string{"abc", "ca", "ca", "abc", "ca"} {
@@ -232,8 +233,7 @@ func TestMedianTurn(t *testing.T) {
 	}
 }
 
-// TestAFaultMeetsNoBound checks that the bound is missed if one turn did not mount its disk, whatever the times of the
-// other turns.
+// TestAFaultMeetsNoBound checks that a bound is missed if one turn has a fault, whatever the times of the other turns.
 func TestAFaultMeetsNoBound(t *testing.T) {
 	r := Result{Turns: []Turn{mountedTurn("one", hotmount, 1, false), mountedTurn("one", rule, 10, false)}}
 	if b := r.table().Bounds[0]; !b.Met {

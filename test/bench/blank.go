@@ -98,7 +98,7 @@ func (in *insideBench) throttled(ctx context.Context) error {
 	return errors.Join(in.blanks(ctx), lift())
 }
 
-// throttle limits the container's reads from a device. The returned function lift ends the limit.
+// throttle limits the container's reads from a device. The returned function removes the limit.
 func throttle(dev string) (lift func() error, err error) {
 	lift = func() error { return nil }
 	controllers, err := os.ReadFile(filepath.Join(cgroups, "cgroup.controllers"))
@@ -123,7 +123,7 @@ func throttleUnified(dev string) error {
 }
 
 // throttleLegacy limits the reads of all processes of the container with cgroup v1. throttleLegacy moves the processes
-// to a new group, because a root group cannot be limited. The function lift moves the processes back.
+// to a new group, because a root group cannot be limited. The returned function moves the processes back.
 func throttleLegacy(dev string) (lift func() error, err error) {
 	lift = func() error { return nil }
 	root, err := os.MkdirTemp("", "bench-blkio-")

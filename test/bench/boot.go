@@ -16,8 +16,8 @@ import (
 // rulesAtBoot is the directory of the udev rules that exist when the container boots.
 const rulesAtBoot = "/etc/udev/rules.d/"
 
-// boots measures boots of the whole container with disks that each hold an XFS filesystem. The times run from the
-// start of PID 1 to the daemon's READY=1 and to the last mount, as PID 1 records these times.
+// boots measures boots of the whole container with disks that each hold an XFS filesystem. PID 1 records two times:
+// from its own start to the daemon's READY=1, and from its own start to the last mount.
 func (b *bench) boots(ctx context.Context, c *worker.Container, f figure) ([]Turn, error) {
 	// The running daemon would format and mount the new disks.
 	if _, err := c.Run(ctx, "systemctl stop hotmount"); err != nil {
@@ -83,8 +83,7 @@ func (b *bench) boot(ctx context.Context, c *worker.Container, f figure, way str
 	return t, nil
 }
 
-// times waits for all mounts. After the last mount, the function times asks PID 1 when the mounts and the daemon
-// became active.
+// times waits for all mounts. After the last mount, times() asks PID 1 when the mounts and the daemon became active.
 func (b *bench) times(ctx context.Context, c *worker.Container, t *Turn) error {
 	const read = `systemctl is-system-running --wait >/dev/null
 systemctl show -P UserspaceTimestampMonotonic

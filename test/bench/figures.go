@@ -13,7 +13,7 @@ type figure struct {
 	// turns is the maximum number of turns of each method.
 	turns int
 	ways  []string
-	// apart reports whether the figure is measured only if the user names the figure.
+	// If apart is true, a run measures the figure only if the user names the figure.
 	apart bool
 	// traced reports whether the kernel traces the turns. The trace is taken outside the container.
 	traced bool
@@ -35,14 +35,15 @@ var figures = []figure{
 	{name: "idle", disks: 24, turns: 1, ways: []string{hotmount}, apart: true},
 }
 
-// seldom maps a figure and a method that no bound uses to a number n. The method is measured only in every nth round.
+// seldom maps a figure and one of its methods to a number n. The figure measures that method only in every nth round,
+// and no bound uses these measurements.
 var seldom = map[string]map[string]int{
 	"one":      {shellLoop: 3, systemdMount: 3, neighbour: 3},
 	"twenty":   {hotPlug: 6, shellLoop: 6, systemdMount: 6},
 	"hundreds": {rule: 5, shellLoop: 5, systemdMount: 5},
 }
 
-// withBase inserts the method hotmountBase, for the package to compare with, after the method hotmount.
+// withBase inserts the method hotmountBase (the package for the comparison) after the method hotmount.
 func withBase(ways []string) []string {
 	i := slices.Index(ways, hotmount)
 	return slices.Insert(slices.Clone(ways), i+1, hotmountBase)
@@ -63,8 +64,8 @@ type Turn struct {
 	Added   map[string]float64 `json:"added,omitempty"`   // when the kernel sent its event
 	Probed  map[string]float64 `json:"probed,omitempty"`  // time of udev's event
 	Mounted map[string]float64 `json:"mounted,omitempty"` // when the mount appeared in the mount table
-	// CPU is the CPU time in milliseconds of each control group, counted until one second after the last mount. The group
-	// "all" is the container without the bench program, plus the bench program's work as a mount method.
+	// CPU is the CPU time in milliseconds of each control group, counted until one second after the last mount. The
+	// group "all" is the container without the bench program, plus the bench program's work as a mount method.
 	CPU map[string]float64 `json:"cpu,omitempty"`
 	// Values holds the other results of the turn by name.
 	Values map[string]float64 `json:"values,omitempty"`
@@ -72,7 +73,7 @@ type Turn struct {
 	Fault string `json:"fault,omitempty"`
 }
 
-// isQuiet reports whether the machine did almost nothing but the turn.
+// isQuiet reports whether the machine was almost idle, apart from the turn.
 func (t Turn) isQuiet() bool { return t.Idle >= 1-busyBefore && t.Others <= busyMeanwhile }
 
 func first(times map[string]float64) float64 {

@@ -69,7 +69,7 @@ func runInside(ctx context.Context, text string, host io.Reader, turns, out io.W
 	return errors.Join(measure(ctx), in.withPackage(hotmount, in.resume))
 }
 
-// withPackage runs f while the package of the method is installed.
+// withPackage installs the package of the method and calls f, even if the installation fails.
 func (in *insideBench) withPackage(way string, f func() error) error {
 	return errors.Join(in.install(way), f())
 }
@@ -113,7 +113,7 @@ func (in *insideBench) numbers(ctx context.Context, text string) ([]float64, err
 	return all, nil
 }
 
-// install installs the package of a method, unless the package is already installed.
+// install installs the package of a method, if the method has a package that is not yet installed.
 func (in *insideBench) install(way string) error {
 	deb := in.Packages[way]
 	if deb == "" || way == in.installed {

@@ -53,8 +53,8 @@ func (l *loop) attach(file string) (err error) {
 	return err
 }
 
-// letGo reopens the devices only for reading. In the method neighbour, hotmount does not mount a disk that a process
-// has open for writing. Each reopened device causes one more udev event.
+// letGo reopens the devices read-only. In the method neighbour, hotmount does not mount a disk that a process has open
+// for writing. Each reopened device causes one more udev event.
 func letGo(loops []*loop) error {
 	for _, l := range loops {
 		reader, err := os.Open(l.node())
@@ -96,7 +96,7 @@ func (in *insideBench) uuid(i int) string {
 	return fmt.Sprintf("%08x-0000-4000-8000-%012d", in.First, i)
 }
 
-// disks makes sparse files, each with an XFS filesystem. The function disks does not change files that exist.
+// disks makes sparse files, each with an XFS filesystem. disks() does not change files that exist.
 func (in *insideBench) disks(ctx context.Context, n int) ([]string, error) {
 	all := make([]string, n)
 	for i := range all {

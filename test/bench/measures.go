@@ -81,13 +81,13 @@ func cpus(figure, group string) []measure {
 }
 
 // triggeredToMounted is like toMounted, but ignores turns that lack the kernel's event of a disk. A turn that starts
-// the daemon has no such events.
+// the daemon has no kernel events.
 func triggeredToMounted(t Turn) (float64, bool) {
 	ms, ok := toMounted(t)
 	return ms, ok && len(t.Added) == t.Disks
 }
 
-// bound is an upper bound on a number. The function make computes the number from the samples.
+// bound is an upper bound on a number. make() computes the number from the samples.
 type bound struct {
 	title, unit string
 	make        func(samples ...[]float64) float64

@@ -14,9 +14,9 @@ import (
 
 const mib = 1 << 20
 
-// blankOne is a disk size in bytes that no other disk has. hotmount does not format a disk that may have existed
-// before hotmount's installation. Without a serial number only the size identifies a disk, and loop devices of other
-// containers are visible too.
+// blankOne is a disk size in bytes that no other disk has. hotmount does not format a disk that may have existed before
+// hotmount's installation. Without a serial number, only the size identifies a disk. Loop devices of other containers
+// are also visible.
 const blankOne = diskSize + 12*mib
 
 // memory measures the daemon's memory with many disks. memory also measures the peak memory of all of hotmount's
@@ -101,8 +101,8 @@ func (in *insideBench) status(ctx context.Context) (procfs.ProcStatus, error) {
 	return p.NewStatus()
 }
 
-// peak is the highest memory use seen, in MiB. The field own is the memory of hotmount's processes, and all is the
-// memory including the tools. The field processes is the number of hotmount's processes.
+// peak is the highest memory use seen, in MiB. The field own is the memory of hotmount's processes. The field all is
+// the memory of hotmount's processes and their tools. The field processes is the number of hotmount's processes.
 type peak struct{ own, processes, all float64 }
 
 // peakUntil samples the private memory (RssAnon in proc_pid_status(5)) of the processes in hotmount's units. peakUntil

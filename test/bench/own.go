@@ -23,8 +23,8 @@ type ownWay struct {
 	ms    float64 // CPU time of the method's calls and processes, in milliseconds
 }
 
-// startOwn starts the method, or returns nil if this program does not implement the method. The function end waits for
-// the method's goroutine.
+// startOwn starts the method, or returns nil if this program does not implement the method. end() waits for the
+// goroutine of the method.
 func startOwn(way string, disks int) *ownWay {
 	mount := map[string]func(*ownWay, probed) error{mountCall: (*ownWay).call, systemdMount: (*ownWay).run}[way]
 	if mount == nil {
@@ -73,7 +73,7 @@ func (o *ownWay) call(d probed) error {
 	return nil
 }
 
-// run starts systemd-mount for the disk. The function end waits for the process that run starts.
+// run starts systemd-mount for the disk. end() waits for this systemd-mount.
 func (o *ownWay) run(d probed) error {
 	tool := exec.Command("systemd-mount", "-q", "--no-block", "--collect", "--fsck=no", "-t", "xfs", "-o", "noatime", "/dev/"+d.name, filepath.Join(mountsDir, d.uuid))
 	if err := tool.Start(); err != nil {

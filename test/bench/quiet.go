@@ -16,9 +16,9 @@ import (
 
 const (
 	// busyBefore is the maximum busy share of the processors (0 to 1) just before a turn on an idle machine.
-	// busyMeanwhile is the maximum share of the processors that processes outside the container take during a turn on an
-	// idle machine. Kernel threads count as processes outside the container, even if a thread works for the container's
-	// disks.
+	// busyMeanwhile is the maximum share of the processors that processes outside the container take during a turn on
+	// an idle machine. Kernel threads count as processes outside the container, even if a thread works for the
+	// container's disks.
 	busyBefore    = 0.1
 	busyMeanwhile = 0.2
 	// gate is the maximum time that one turn waits for an idle machine.
@@ -63,7 +63,7 @@ func load() (float64, error) {
 	return l.Load1, nil
 }
 
-// waitQuiet waits until the machine is idle, or until the time gate or the figure's remaining patience is over.
+// waitQuiet waits until the machine is idle, at most for the duration gate or for the figure's remaining patience.
 // waitQuiet returns the idle share of the last sample.
 func (in *insideBench) waitQuiet(ctx context.Context) (idle float64, err error) {
 	begun := time.Now()

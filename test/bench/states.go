@@ -146,7 +146,8 @@ func (in *insideBench) restarted(ctx context.Context, way string) error {
 	return in.turns.Encode(t)
 }
 
-// booted measures a start of the daemon as at boot after a power cut: hotmount-tidy runs first, and /run is empty.
+// booted measures a start of the daemon as at boot after a power cut: hotmount-tidy runs first, and /run/hotmount is
+// missing.
 func (in *insideBench) booted(ctx context.Context, way string, loops []*loop, files []string) error {
 	if err := in.attachPresent(ctx, loops, files); err != nil {
 		return err

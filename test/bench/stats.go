@@ -37,7 +37,7 @@ func estimate(f func(samples ...[]float64) float64, samples ...[]float64) Interv
 	return Interval{f(samples...), all[resamples/40], all[resamples-1-resamples/40]}
 }
 
-// median returns the median. The function median needs at least one value.
+// median returns the median. median() needs at least one value.
 func median(values []float64) float64 {
 	s := slices.Sorted(slices.Values(values))
 	n := len(s)

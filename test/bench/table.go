@@ -53,8 +53,8 @@ type Bound struct {
 	Met  bool    `json:"met"`
 }
 
-// values returns the results of the function f for the turns of a method in a figure. The function values uses the
-// turns on an idle machine, or all turns if the machine was never idle. Turns for which f returns false do not count.
+// values returns the results of f() for the turns of a method in a figure. values() uses the turns on an idle machine,
+// or all turns if the machine was never idle. Turns for which f returns false do not count.
 func (r *Result) values(figure, way string, f func(Turn) (float64, bool)) (values []float64, quiet, turns int) {
 	var all []float64
 	for _, t := range r.Turns {
@@ -114,12 +114,13 @@ func (r *Result) table() Table {
 	return t
 }
 
-// failed reports whether a turn of the method did not mount every disk.
+// failed reports whether a turn of the method has a fault.
 func (r *Result) failed(figure, way string) bool {
 	return slices.ContainsFunc(r.Turns, func(t Turn) bool { return t.Figure == figure && t.Way == way && t.Fault != "" })
 }
 
-// methodsOf returns the methods that took turns in a figure, in the order of their first turns.
+// methodsOf returns the methods that took turns in a figure, in the order of figureWays. Names that figureWays lacks,
+// such as "hotmount, started", come first.
 func (r *Result) methodsOf(figure string) []string {
 	var all []string
 	for _, t := range r.Turns {
@@ -213,7 +214,7 @@ func (i Interval) span() string { return number(i.Low) + " to " + number(i.High)
 
 func unit(n, unit string) string { return strings.TrimSpace(n + " " + unit) }
 
-// number formats x with three significant digits.
+// number formats x with three significant digits, or as a whole number from 100 on.
 func number(x float64) string {
 	if math.Abs(x) >= 100 {
 		return fmt.Sprintf("%.0f", x)

@@ -111,7 +111,7 @@ func attachAll(loops []*loop, files []string) func() error {
 	}
 }
 
-// observe prepares the method, calls the function begin, and watches until the awaited events and mounts have come.
+// observe prepares the method, calls begin(), and watches until the awaited events and mounts have come.
 func (in *insideBench) observe(ctx context.Context, way string, want awaited, loops []*loop, begin func() error) (Turn, error) {
 	t := Turn{
 		Figure: in.Figure, Way: way, Disks: len(loops), Values: map[string]float64{},
@@ -183,8 +183,8 @@ func newMeter() (m meter, err error) {
 	return m, err
 }
 
-// read stores the CPU time that was used since the call of newMeter in the turn's field CPU. The parameter own is the
-// CPU time that this program has used as a mount method.
+// read writes to t.CPU the CPU time that was used since the call of newMeter. The parameter own is the CPU time that
+// this program has used as a mount method.
 func (m meter) read(t *Turn, own float64) error {
 	after, err := newMeter()
 	if err != nil {

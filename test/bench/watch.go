@@ -69,7 +69,7 @@ func (w *watcher) close() error {
 // waitForAll waits for all awaited events, and reports whether they came in time.
 func (w *watcher) waitForAll(limit time.Duration) (bool, error) {
 	// The time of an event is the time when this thread reads the event. The thread gets a real-time priority, so that
-	// the thread reads events at once. If the kernel does not allow the priority, the times are a little late.
+	// the thread reads events immediately. If the kernel does not allow the priority, the times are a little late.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	realTime := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 10, Flags: unix.SCHED_FLAG_RESET_ON_FORK}

@@ -80,8 +80,8 @@ mkdir -p /run/udev/rules.d; rm -rf ` + monitor + `; rm -f ` + rules + `; ln -sf 
 // stopped is the script that stops the daemon, even if stopMethods has frozen the daemon.
 const stopped = "systemctl thaw hotmount 2>/dev/null; systemctl stop hotmount\n"
 
-// idleAgain is the script that waits until udev has no queued events, and PID 1 has no mounts and no jobs. After many
-// unmounts, PID 1 can notice the last unmounts late.
+// idleAgain is the script that waits until udev has no queued events, and PID 1 has no mounts of disks and no jobs.
+// After many unmounts, PID 1 can notice the last unmounts late.
 const idleAgain = `udevadm settle
 busy() { systemctl list-units --no-legend --state=activating,active,deactivating 'mnt-disks-*.mount'; systemctl list-jobs --no-legend; }
 for i in $(seq 600); do [ -n "$(busy)" ] || break; sleep 0.1; done

@@ -36,9 +36,9 @@ func (s aptSource) line() string {
 	return fmt.Sprintf("deb %s%s %s main", bracket, s.URI, s.Suite)
 }
 
-// debianSources returns a sources.list(5) for the Debian release suite. debianSources takes the Debian sources of this
-// machine's apt, keeps only the component main, and replaces the release by suite. The machine's settings are read from
-// the directory etc below root.
+// debianSources returns a sources.list(5) for the given Debian release. debianSources takes the Debian sources of this
+// machine's apt, keeps only the component main, and replaces this machine's release by the given release. The machine's
+// settings are read from the directory etc below root.
 func debianSources(root, suite string) (string, error) {
 	own, err := ownSuite(root)
 	if err != nil {

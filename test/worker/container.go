@@ -108,8 +108,8 @@ func checkContainer(o ContainerOptions) error {
 	return nil
 }
 
-// bootContainer boots a container with the root filesystem lower, installs the files and the package of the options,
-// and runs the setup script. The container's method Stop calls the function leave.
+// bootContainer boots a container from the root filesystem in the directory lower. Then bootContainer installs the
+// files and the package of the options, and runs the setup script. The container's method Stop calls leave().
 func bootContainer(ctx context.Context, o ContainerOptions, lower string, leave func()) (_ *Container, err error) {
 	c := &Container{o: o, lower: lower, leave: leave, used: map[int]bool{}}
 	defer func() {

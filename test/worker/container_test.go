@@ -126,7 +126,7 @@ func TestContainer(t *testing.T) {
 }
 
 // TestContainerFiles copies files to the container and back. TestContainerFiles also checks that all processes of a
-// script end when its context ends.
+// script end when the script's context ends.
 func TestContainerFiles(t *testing.T) {
 	c := startContainer(t, ContainerOptions{})
 	dir := t.TempDir()
@@ -214,8 +214,8 @@ func hostDisk(t *testing.T, file string) (name string, number int) {
 	return fmt.Sprintf("loop%d", number), number
 }
 
-// node makes a device node in the container. A process of the host makes the node, because the container may not make
-// it.
+// node makes a device node in the container. A process of the host makes the node, because the device filter denies
+// mknod(2) to the container.
 func node(t *testing.T, c *Container, name string, number int) {
 	t.Helper()
 	path := fmt.Sprintf("/proc/%d/root/dev/%s", c.init.cmd.Process.Pid, name)
@@ -264,7 +264,7 @@ func TestContainerUnits(t *testing.T) {
 	}
 }
 
-// TestContainerTwo checks that neither of two running containers can use the disks of the other container.
+// TestContainerTwo checks that a container cannot use the disks of another running container.
 func TestContainerTwo(t *testing.T) {
 	a, b := startContainer(t, ContainerOptions{}), startContainer(t, ContainerOptions{})
 	_, name := attach(t, a, Disk{File: xfsFile(t)})

@@ -25,8 +25,8 @@ type loopDisk struct {
 
 func (d *loopDisk) name() string { return fmt.Sprintf("loop%d", d.number) }
 
-// Attach attaches the disk's file to a free loop device of the container. For a disk with a serial, a bus or an image
-// format other than raw, Attach returns an error: only a [Worker] supports such disks.
+// Attach attaches the disk's file to a free loop device of the container. Attach returns an error for disk options that
+// only a [Worker] supports, such as a serial, a bus or the format qcow2.
 func (c *Container) Attach(_ context.Context, d Disk) (Attached, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -124,7 +124,7 @@ func (c *Container) BootID(ctx context.Context) (string, error) {
 	return strings.TrimSpace(out), err
 }
 
-// WaitBooted waits until systemd has no start job left. WaitBooted returns "running", or "degraded" if a unit has
+// WaitBooted waits until systemd has finished all start jobs. WaitBooted returns "running", or "degraded" if a unit has
 // failed.
 func (c *Container) WaitBooted(ctx context.Context) (string, error) {
 	out, err := c.Run(ctx, "systemctl is-system-running --wait || true")

@@ -26,7 +26,7 @@ type containerWork struct {
 }
 
 // memory returns the path of the tmpfs that receives the container's writes. The container's disk files are in the
-// subdirectory disks of the tmpfs.
+// subdirectory "disks" of the tmpfs.
 func (w *containerWork) memory() string { return filepath.Join(w.path, "memory") }
 
 // takeWork reserves the given container name, or a free name if the name is empty, and makes the container's directory.
@@ -143,7 +143,7 @@ func cleanContainers() error {
 	return nil
 }
 
-// lines returns the lines of a file that are not empty, or no lines if the file is unreadable.
+// lines returns the non-empty lines of a file, or no lines if the file is unreadable.
 func lines(path string) []string {
 	b, err := os.ReadFile(path)
 	if err != nil {

@@ -32,8 +32,8 @@ func (g *controlGroup) insideDir() string  { return filepath.Join(g.dir, "inside
 func (g *controlGroup) harnessDir() string { return filepath.Join(g.dir, "harness") }
 
 // newControlGroup makes a cgroup. If the host runs systemd, which owns the cgroup hierarchy, the cgroup is a delegated
-// scope (systemd's CGROUP_DELEGATION). newControlGroup passes the cgroup's directory to the function made, and then
-// makes the subdirectories.
+// scope (systemd's CGROUP_DELEGATION). newControlGroup calls made() with the cgroup's directory, and then makes the
+// subdirectories.
 func newControlGroup(ctx context.Context, name string, made func(dir string) error) (_ *controlGroup, err error) {
 	mounts, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup2"))
 	if err != nil {
@@ -133,7 +133,7 @@ func (g *controlGroup) recreate() error {
 	return nil
 }
 
-// remove kills the processes left in the cgroup and removes the cgroup.
+// remove kills the remaining processes in the cgroup and removes the cgroup.
 func (g *controlGroup) remove() error {
 	if g.holder != nil {
 		g.holder.kill()
@@ -143,7 +143,7 @@ func (g *controlGroup) remove() error {
 }
 
 // endGroup kills all processes in a container's cgroup and removes the cgroup. endGroup asks the host's systemd to stop
-// the scope, because systemd may not notice that the scope is empty.
+// the scope, because systemd can fail to notice an empty scope.
 func endGroup(dir string) error {
 	if scope := filepath.Base(dir); exists("/run/systemd/system") && strings.HasSuffix(scope, ".scope") {
 		if err := killGroup(dir); err != nil {
@@ -158,9 +158,8 @@ func endGroup(dir string) error {
 	return removeGroups(dir)
 }
 
-// killGroup kills all processes in a cgroup. Before Linux 5.14, which added cgroup.kill, killGroup does nothing. On
-// such an old kernel no process is left, because the kernel kills a container's processes when the container's PID 1
-// ends.
+// killGroup kills all processes in a cgroup. Before Linux 5.14, which added cgroup.kill, killGroup does nothing. On an
+// older kernel no process remains, because the kernel kills a container's processes when the container's PID 1 ends.
 func killGroup(dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot end what runs in the cgroup %s: %w", dir, err)

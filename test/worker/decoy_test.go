@@ -50,9 +50,9 @@ func written(t *testing.T, name string) string {
 
 const untilMounted = "for i in $(seq 300); do findmnt -no TARGET /dev/%s && exit; sleep 0.1; done; hotmount status; exit 1"
 
-// TestContainerDecoy attaches a blank file to a loop device of the host. A container's class selects this file.
+// TestContainerDecoy attaches blank files to loop devices of the host. A container's class selects these files.
 // hotmount in the container must format and mount the container's own disks. hotmount in the container must not change
-// the host's disk, even if udev announces the host's disk again.
+// the host's disks, even if udev announces the host's disks again.
 func TestContainerDecoy(t *testing.T) {
 	dir, err := os.MkdirTemp("/run", "hotmount-decoy-") // hotmount's daemon can read /run, but has a private /tmp
 	if err != nil {
@@ -86,8 +86,8 @@ func TestContainerDecoy(t *testing.T) {
 	_, third := attach(t, c, Disk{File: blank(filepath.Join(dir, "third.img"), 480)})
 	runIn(t, c, fmt.Sprintf(untilMounted, third))
 	for i, name := range []string{early, late} {
-		// The journal must show that hotmount tried to prove the host's disk blank, because otherwise the test would
-		// show nothing.
+		// The journal must show that hotmount tried to prove the host's disk blank. Without that attempt, the test
+		// proves nothing.
 		runIn(t, c, "journalctl -q -u hotmount | grep -F '"+name+" ' | grep -F prove:")
 		if got := written(t, name); got != before[i] {
 			t.Errorf("%s was written: %s, before %s", name, got, before[i])

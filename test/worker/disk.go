@@ -298,8 +298,8 @@ func (w *Worker) WaitDetached(ctx context.Context, id string) error {
 	return nil
 }
 
-// deleteNode deletes a QEMU block node. deleteNode tries for 10 s, because the device that uses the block node may not
-// be gone yet.
+// deleteNode deletes a QEMU block node. deleteNode tries for 10 s, because a device that is about to disappear may
+// still use the block node.
 func (m *machine) deleteNode(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -2,8 +2,8 @@
 // together.
 //
 // A [Worker] is a QEMU virtual machine that this package starts and controls by QMP. A [Libvirt] is a virtual machine
-// (a domain) of a real libvirtd, which a test controls with the real virsh. Worker and Libvirt implement [Machine],
-// with a root shell over ssh, a serial log and reboots.
+// (a domain) of a real libvirtd. A test controls the domain with the real virsh. Worker and Libvirt implement
+// [Machine], with a root shell over ssh, a serial log and reboots.
 //
 // mmdebstrap builds the disk image of the virtual machines once, from the apt sources of the host. This package boots a
 // worker once and saves its memory beside the disk image. Every later start restores the saved memory, with a temporary

@@ -100,7 +100,7 @@ func (l *Libvirt) startDaemon(ctx context.Context) error {
 	cmd := exec.Command("sh", "-c", libvirtScript, "libvirt", l.root())
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "XDG_RUNTIME_DIR=")
 	cmd.Stdout, cmd.Stderr = l.logs.stderr, l.logs.stderr
-	// When the first process of a PID namespace has ended, no other process of the PID namespace is left.
+	// When the first process of a PID namespace has ended, no other process of the PID namespace remains.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
 	var err error
 	if l.daemon, err = startProcess("libvirtd", cmd); err != nil {

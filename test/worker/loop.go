@@ -18,8 +18,8 @@ const firstLoop = 100
 // loopMajor is the major number of loop devices.
 const loopMajor = 7
 
-// addLoops makes count loop devices with consecutive numbers, and returns the first number. Before addLoops makes a
-// device, it calls the function note, so that a later run can remove the devices of a killed run.
+// addLoops makes loop devices with consecutive numbers, and returns the first number. Before addLoops makes the
+// devices, it calls note(), so that a later run can remove the devices of a killed run.
 func addLoops(count int, note func(first int) error) (int, error) {
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
@@ -38,7 +38,7 @@ func addLoops(count int, note func(first int) error) (int, error) {
 		if err == nil {
 			return first, nil
 		}
-		// EEXIST means that another program has made a loop device with one of these numbers first.
+		// EEXIST means that another program has meanwhile made a loop device with one of these numbers.
 		if removed := removeLoops(first, made); removed != nil || !errors.Is(err, unix.EEXIST) {
 			return 0, errors.Join(err, removed)
 		}
@@ -75,7 +75,7 @@ func removeLoops(first, count int) error {
 	}
 	defer control.Close()
 	errs := make([]error, count)
-	// The kernel takes 50 ms to remove a loop device, and can remove several at once.
+	// The kernel takes 50 ms to remove a loop device, and can remove several devices at the same time.
 	var all sync.WaitGroup
 	for i := range count {
 		if exists(fmt.Sprintf("/sys/block/loop%d", first+i)) {
@@ -128,7 +128,7 @@ func removeLoop(control, n int) error {
 	return nil
 }
 
-// poll calls the function try until its error is not EBUSY, or until the given duration is over.
+// poll calls try() until the result is not EBUSY, or until the given duration is over.
 func poll(long time.Duration, try func() error) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

@@ -66,7 +66,7 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// end sends SIGTERM to the process, and kills the process if it still runs after the time grace.
+// end sends SIGTERM to the process, and kills the process if it still runs after the given duration.
 func (p *process) end(grace time.Duration) {
 	if p.running() {
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)
@@ -94,8 +94,8 @@ func command(ctx context.Context, env []string, name string, args ...string) (st
 	return runTool(ctx, &syscall.SysProcAttr{}, env, name, args...)
 }
 
-// contained runs a tool as the function command does, but in new mount and PID namespaces. When the tool ends or is
-// killed, no process and no mount of the tool remains. contained needs root.
+// contained runs a tool as command() does, but in new mount and PID namespaces. When the tool ends or is killed, no
+// process and no mount of the tool remains. contained needs root.
 func contained(ctx context.Context, env []string, name string, args ...string) (string, error) {
 	const script = `set -e; mount --make-rprivate /; mount -t proc proc /proc; "$@"`
 	attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}

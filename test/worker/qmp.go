@@ -56,7 +56,7 @@ type qmpMessage struct {
 	Event
 }
 
-// eventWaiter waits for the first event for which match returns true.
+// eventWaiter waits for the first event for which match() returns true.
 type eventWaiter struct {
 	match func(Event) bool
 	got   chan Event // buffered, so that the reading goroutine never waits
@@ -184,7 +184,7 @@ func (q *qmp) execute(ctx context.Context, name string, args any, files ...*os.F
 	}
 }
 
-// expect returns a waiter for the next event for which match returns true. The caller must call expect before the
+// expect returns a waiter for the next event for which match() returns true. The caller must call expect before the
 // command that causes the event.
 func (q *qmp) expect(match func(Event) bool) *eventWaiter {
 	w := &eventWaiter{match: match, got: make(chan Event, 1)}
@@ -203,8 +203,7 @@ func (q *qmp) forget(w *eventWaiter) {
 
 var errMonitorClosed = errors.New("QEMU's monitor closed")
 
-// await waits for the event that the waiter w expects. If await returns an error, the caller must pass the waiter to
-// forget.
+// await waits for the event that the waiter w expects. If await returns an error, the caller must call forget(w).
 func (q *qmp) await(ctx context.Context, w *eventWaiter) (Event, error) {
 	select {
 	case e := <-w.got:

@@ -98,8 +98,8 @@ func (g *guest) sshArgs(socket string) []string {
 	}
 }
 
-// firstOutputWait is the maximum time for which a booting kernel may write nothing, until the kernel starts its first
-// process. On a busy machine, an emulated kernel once wrote nothing for five seconds.
+// firstOutputWait is the maximum time without output from a booting kernel that has not started its first process. On a
+// busy machine, an emulated kernel once wrote nothing for five seconds.
 const firstOutputWait = time.Minute
 
 // bootLimit is the maximum time until a booting worker answers. On a busy machine, an emulated worker once took a
@@ -386,7 +386,7 @@ func (g *guest) awaitBoot(ctx context.Context, before string) error {
 	}
 }
 
-// WaitBooted waits until systemd has no start job left. WaitBooted returns "running", or "degraded" if a unit has
+// WaitBooted waits until systemd has finished all start jobs. WaitBooted returns "running", or "degraded" if a unit has
 // failed.
 func (g *guest) WaitBooted(ctx context.Context) (string, error) {
 	out, err := g.Run(ctx, "systemctl is-system-running --wait || true")
@@ -417,8 +417,8 @@ func (g *guest) console() []byte {
 	return b
 }
 
-// firstWords returns the kernel's output of the last boot while the kernel has not started its first process. After the
-// start of the first process, firstWords returns "". The caller holds g.mu.
+// firstWords returns the kernel's output of the current boot until the kernel starts its first process. After the start
+// of the first process, firstWords returns "". The caller holds g.mu.
 func (g *guest) firstWords() string {
 	b := g.console()
 	at := bytes.LastIndex(b, []byte("] Linux version "))

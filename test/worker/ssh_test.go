@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestFirstWords checks that firstWords returns the kernel's output only while the kernel has not started its first
-// process.
+// TestFirstWords checks that firstWords returns the kernel's output only until the kernel starts its first process.
 func TestFirstWords(t *testing.T) {
 	const kernel, more, begun = "[    0.000000] Linux version 6.1\n", "[    1.1] IP idents\n", "[    3.9] Run /init as init process\nLoading\n"
 	log := filepath.Join(t.TempDir(), "serial.log")

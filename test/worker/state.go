@@ -66,7 +66,7 @@ func getState(ctx context.Context, c *cache, img image, hw hardware, o Options) 
 	if err != nil || !o.customised() {
 		return base, err
 	}
-	// The new saved state does not need the state base any longer, because makeState copies the memory and the disk.
+	// The new saved state does not depend on the base state, because makeState copies the memory and the disk.
 	defer base.release()
 	state, err := getSetup(ctx, c, img, hw, o, base)
 	if errors.Is(err, errRestore) {
@@ -105,8 +105,8 @@ func getSetup(ctx context.Context, c *cache, img image, hw hardware, o Options, 
 	})
 }
 
-// makeState boots a worker, or restores the saved state base, then prepares the worker and saves its state in dir. If
-// the preparation fails and logDir is not "", makeState saves the logs in logDir.
+// makeState boots a worker, or restores the base state. Then makeState prepares the worker and saves its state in dir.
+// If the preparation fails and logDir is not "", makeState saves the logs in logDir.
 func makeState(ctx context.Context, dir, logDir string, img image, hw hardware, base *entry, prepare func(context.Context, *guest) error) (err error) {
 	work, err := newWorkDir()
 	if err != nil {
@@ -127,7 +127,7 @@ func makeState(ctx context.Context, dir, logDir string, img image, hw hardware, 
 	if base == nil {
 		err = makeOverlay(ctx, l.overlay, img.disk(), "raw")
 	} else {
-		// The new saved state gets its own disk and memory, because the cache may remove the state base and keep the
+		// The new saved state gets its own disk and memory, because the cache may remove the base state and keep the
 		// new state.
 		_, err = command(ctx, nil, "cp", "--sparse=auto", "--reflink=auto", base.path("disk.qcow2"), l.overlay)
 		if err == nil {
@@ -197,7 +197,7 @@ perl -e 'open(F, ">", "/dev/urandom"); syswrite(F, "%s"); ioctl(F, 0x5207, 0)'`,
 		now.Unix(), now.Nanosecond(), randomHex(32))
 }
 
-// settle waits until systemd and udev in the worker have no jobs left, and then syncs the disks.
+// settle waits until systemd and udev in the worker have finished all jobs, and then syncs the disks.
 func settle(ctx context.Context, g *guest) error {
 	_, err := g.Run(ctx, "timeout 300 systemctl is-system-running --wait >/dev/null || true; udevadm settle; journalctl --sync; sync")
 	return err

@@ -69,8 +69,8 @@ type Options struct {
 	// KernelArgs are added to the kernel's command line. A worker with KernelArgs is booted and not restored, because a
 	// restored kernel keeps its old command line.
 	KernelArgs []string
-	// NoSavedState boots the worker instead of restoring it. Even with NoSavedState, Files, Deb and Setup are in place
-	// before the worker boots.
+	// NoSavedState boots the worker instead of restoring it. Files, Deb and Setup are in place before the worker boots,
+	// even if NoSavedState is true.
 	NoSavedState bool
 	// Dir is the directory for the logs: serial.log, qmp.log, qemu.log. Dir also receives the logs of a worker whose
 	// preparation failed. By default, the logs are temporary, and Stop removes the logs.
@@ -262,7 +262,7 @@ func (w *Worker) QMP(ctx context.Context, command string, args any) (json.RawMes
 	return m.execute(ctx, command, args)
 }
 
-// ExpectEvent catches the next QEMU event for which match returns true. Call ExpectEvent before the action that
+// ExpectEvent catches the next QEMU event for which match() returns true. Call ExpectEvent before the action that
 // causes the event, and then call the returned function to wait.
 func (w *Worker) ExpectEvent(match func(Event) bool) (wait func(context.Context) (Event, error), err error) {
 	w.mu.Lock()
