@@ -14,17 +14,17 @@ import (
 	"testing"
 )
 
-// TestGoVersion checks that make reports a go command that is missing or too old. If the go command in PATH is too old,
-// make must use a recent go command in Go's default installation directory.
+// TestGoVersion checks that `make` reports a go command that is missing or too old. If the go command in PATH is too
+// old, `make` must use a recent go command in Go's default installation directory.
 func TestGoVersion(t *testing.T) {
-	// The test reads the Makefile and passes it to make as standard input, so that go test's cache depends on the
-	// Makefile.
+	// The test reads the Makefile and passes the text to `make` on standard input, so that the cache of `go test`
+	// depends on the Makefile.
 	makefile, err := os.ReadFile("../Makefile")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// PATH has a directory with links to the tools that make needs. PATH does not have /usr/bin, which may contain a go
-	// command.
+	// PATH has a directory with links to the tools that `make` needs. PATH does not have /usr/bin, which may contain a
+	// go command.
 	tools := t.TempDir()
 	for _, tool := range []string{"date", "dpkg", "git", "head", "sed", "sort", "stat"} {
 		path, err := exec.LookPath(tool)
@@ -101,7 +101,7 @@ func TestMissingPackages(t *testing.T) {
 }
 
 // TestSources checks that SOURCES in the Makefile lists everything that packaging/build copies, except README.md and
-// CHANGELOG.md. A report of make test-full is valid only as long as the digest of SOURCES stays the same.
+// CHANGELOG.md. A report of `make test-full` is valid as long as the digest of SOURCES stays the same.
 func TestSources(t *testing.T) {
 	words := func(file, pattern string) []string {
 		text, err := os.ReadFile(file)

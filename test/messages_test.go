@@ -131,7 +131,7 @@ func literals(path string) ([]string, error) {
 var threeWords = regexp.MustCompile(`[A-Za-z]{2,}.*\s.*[A-Za-z]{2,}.*\s.*[A-Za-z]{2,}`)
 
 // textOf returns the text of string literals that are joined by +, with "…" for each operand that is not a literal.
-// textOf also returns, as rest, the expressions in which the caller must look for more literals.
+// textOf also returns the expressions in which the caller must look for more literals.
 func textOf(n ast.Node) (text string, rest []ast.Node) {
 	switch n := n.(type) {
 	case *ast.BasicLit:

@@ -12,16 +12,16 @@ import (
 	"testing"
 )
 
-// maxFile, maxFunction and maxInLoop are the maximum numbers of lines in a file, in a function of the program, and in a
-// function of the daemon's main loop.
+// maxFile is the maximum number of lines in a file, and maxFunction is the maximum in a function. maxInLoop is the
+// maximum in a function of package agent, the daemon's main loop.
 const (
 	maxFile     = 500
 	maxFunction = 80
 	maxInLoop   = 60
 )
 
-// larger maps each file or function that may exceed maxFile or maxFunction to its own maximum number of lines. Each
-// entry of larger needs a comment with the reason for the exception.
+// larger has the exceptions from maxFile, maxFunction and maxInLoop: the name of the file or function, with its own
+// maximum number of lines. Each entry of larger needs a comment with the reason for the exception.
 var larger = map[string]int{}
 
 // TestSize checks that no file and no function of the program has too many lines to be read in one go.

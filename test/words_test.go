@@ -117,7 +117,7 @@ func readPhrases(t *testing.T) (all []*regexp.Regexp, quoting map[string]bool) {
 	return all, quoting
 }
 
-// allText maps the name of each file that people read to the paragraphs in the file.
+// allText returns the paragraphs of each file that people read, by the name of the file.
 func allText(t *testing.T) map[string][]string {
 	t.Helper()
 	text := map[string][]string{}

@@ -1,5 +1,5 @@
-// Package corpus makes disk images that are not blank, for tests. The images contain formats of Debian's own tools,
-// bytes that no tool recognises, or damaged formats. Each image stands for a user's data, so hotmount must never format
+// Package corpus makes disk images that are not blank, for tests. An image has a format that Debian's tools write, a
+// damaged format, or bytes that no tool recognises. Each image stands for a user's data, so hotmount must never format
 // an image.
 package corpus
 
@@ -21,7 +21,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Packages are the Debian packages whose tools Make runs. Make also needs coreutils and util-linux.
+// Packages are the Debian packages whose tools the method Kind.Make runs. The method also needs bash, coreutils, gzip,
+// tar and xz-utils.
 var Packages = []string{
 	"bcache-tools", "btrfs-progs", "cryptsetup-bin", "dosfstools", "e2fsprogs", "erofs-utils", "exfatprogs", "f2fs-tools",
 	"fdisk", "gdisk", "genisoimage", "gfs2-utils", "hfsutils", "jfsutils", "lvm2", "mount", "nilfs-tools", "ntfs-3g", "ocfs2-tools",

@@ -9,7 +9,7 @@ type damage struct {
 	of   []outcome
 }
 
-// outcome is a format that still has recognisable content after the damage, and the kind that hotmount must recognise.
+// outcome names a format to damage, and the kind of content that hotmount must report after the damage.
 type outcome struct {
 	format string
 	kind   disk.Kind

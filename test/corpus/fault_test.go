@@ -16,11 +16,11 @@ import (
 	"hotmount/internal/run/runtest"
 )
 
-// If full is set, the tests run many cases instead of a few random cases.
+// full reports whether the tests run many cases instead of a few random cases.
 var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 
-// faulty is a disk of zeros on which one read goes wrong. bad is the number of the read that goes wrong, counted from
-// 0.
+// faulty is a disk of zeros on which one read goes wrong. The field bad is the number of the read that goes wrong,
+// counted from 0.
 type faulty struct {
 	mu         sync.Mutex
 	reads, bad int
@@ -39,8 +39,8 @@ func (d *faulty) ReadAt(b []byte, _ int64) (int, error) {
 	return len(b), nil
 }
 
-// TestEveryReadCounts checks that a disk of zeros is not taken for blank if one read goes wrong. The bad read fails,
-// is short, or returns a bit that is not zero.
+// TestEveryReadCounts checks that hotmount does not consider a disk of zeros blank if one read goes wrong. The bad read
+// fails, is short, or returns a bit that is not zero.
 func TestEveryReadCounts(t *testing.T) {
 	ways := map[string]func([]byte) (int, error){
 		"an error":                  func([]byte) (int, error) { return 0, syscall.EIO },
@@ -84,11 +84,11 @@ func TestEveryReadCounts(t *testing.T) {
 	}
 }
 
-// someNumbers returns the first, the last and some other numbers below n. In the full test, someNumbers returns up to
-// 402 numbers.
+// someNumbers returns up to 12 random numbers below n, and six fixed ones, such as the first and the last. In the full
+// test, someNumbers returns up to 400 random numbers and the last two.
 func someNumbers(r *rand.Rand, n int) []int {
 	if full {
-		// The test does not try all of the thousands of reads of a large disk, because each case repeats all reads before
+		// The test does not try all the thousands of reads of a large disk, because each case repeats all reads before
 		// the bad read.
 		return append(r.Perm(n)[:min(400, n)], n-2, n-1)
 	}

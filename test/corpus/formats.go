@@ -10,21 +10,22 @@ import (
 type format struct {
 	name  string
 	class Class
-	// kind is the kind of content that hotmount must recognise. blkid is libblkid's name of the format, or hotmount's
-	// name of a file format.
+	// kind is the kind of content that hotmount must recognise. The field blkid is libblkid's name of the format, or
+	// hotmount's name of a file format.
 	kind  disk.Kind
 	blkid string
-	// mounts reports whether hotmount mounts the filesystem. A filesystem that hotmount mounts has the content of the
-	// shell function files or proto.
+	// mounts reports whether hotmount mounts the filesystem. The shell function files() or proto() makes the content of
+	// a filesystem that hotmount mounts.
 	mounts bool
-	// script is the shell script that makes the format. If the script is empty, the function write makes the format.
+	// script is a shell script that makes the format. After the script, the function write writes to the image. Most
+	// formats have only one of the two.
 	script string
 	write  func(*image)
 	// size is the size of the disk in bytes. A size of 0 stands for the constant Size.
 	size int64
 
-	// The damages use the offsets super, magic and backup, in bytes. super is where the superblock begins, and magic is
-	// where its magic number begins. The damage "only backups" zeroes everything before the offset backup.
+	// The damages use the offsets super, magic and backup, in bytes. The superblock begins at the offset super, and its
+	// magic number at the offset magic. The damage "only backups left" zeroes everything before the offset backup.
 	super, magic, backup int64
 }
 
@@ -173,7 +174,8 @@ func bluestore(offsets ...int64) func(*image) {
 	}
 }
 
-// fillRandom fills a range with bytes that look random. Each call of fillRandom writes the same bytes.
+// fillRandom fills a range with bytes that look random. For the same start of the range, fillRandom always writes the
+// same bytes.
 func (im *image) fillRandom(from, to int64) {
 	r := rand.NewChaCha8([32]byte{byte(from), byte(from >> 20), 1})
 	buf := make([]byte, 1<<20)

@@ -6,7 +6,7 @@ import (
 )
 
 // The functions in this file write formats whose tools are not in Debian, or need a kernel that supports the format.
-// wipefs(8) must recognise the formats that the functions write.
+// wipefs(8) must recognise these formats, except what gpt4K and pages write.
 
 var (
 	le = binary.LittleEndian

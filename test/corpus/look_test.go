@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// otherDebian runs the tools of another Debian, whose root directory is tree.
+// otherDebian runs the tools of another Debian release, whose root directory is in the field tree.
 type otherDebian struct{ tree, loader, libraries string }
 
 func (e otherDebian) Run(ctx context.Context, c run.Command) (run.Result, error) {
@@ -96,8 +96,8 @@ var trixie = map[string]disk.Kind{
 	"xfs, one bit of the superblock flipped": disk.Other,
 }
 
-// TestNothingIsBlank checks that the plans full and sampled take no kind of image for blank. hotmount must recognise
-// each kind, and change no byte of the image.
+// TestNothingIsBlank checks that hotmount considers no kind of image blank with the plan Full or Sampled. hotmount must
+// recognise each kind, and change no byte of the image.
 func TestNothingIsBlank(t *testing.T) {
 	kinds, tools := Kinds(), runners(t)
 	missed := make(chan string, len(kinds))
@@ -142,8 +142,7 @@ func TestNothingIsBlank(t *testing.T) {
 	}
 	slices.Sort(names)
 	t.Logf("%d kinds; the plan unsigned takes %d of them for blank: %q", len(kinds), len(names), names)
-	// The weakest plan must take at least 40 kinds for blank, because otherwise the corpus would be too easy to
-	// recognise.
+	// If the weakest plan took fewer than 40 kinds for blank, the corpus would be too easy to recognise.
 	if len(names) < 40 {
 		t.Errorf("the plan unsigned takes only %d kinds for blank", len(names))
 	}

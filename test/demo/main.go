@@ -1,5 +1,5 @@
 // Command demo shows hotmount as a user sees it. demo boots a Debian worker under libvirt, installs the package, runs
-// virsh attach-disk and shows the results. The command make demo calls this program.
+// virsh attach-disk and shows the results. `make demo` calls this program.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Command full runs every test, two at a time, for hours, and updates a dated report. full skips a test that an earlier
-// report lists as passed for the same sources, so a stopped run can continue. If the report is committed, another
-// machine can continue the run. make test-full calls the command full.
+// Command full runs every test, two at a time, for hours, and updates a dated report. The command skips a test that an
+// earlier report lists as passed for the same sources, so a stopped run can continue. If the report is committed,
+// another machine can continue the run. `make test-full` calls this command.
 package main
 
 import (
@@ -44,11 +44,11 @@ func main() {
 	}
 }
 
-// longest lists, shortest first, the tests of a full test run that take about an hour or more.
+// longest has the tests of a full test run that take about an hour or more, from the shortest to the longest.
 var longest = []string{"TestSwap", "TestSoakPulled"}
 
-// parts is how many steps a test is divided into. Each step runs the test with another random seed. If a test run is
-// stopped, only the steps that were running have to begin again.
+// parts has the number of steps into which a test is divided. Each step runs the test with another random seed. If a
+// test run is stopped, only the steps that were running have to begin again.
 var parts = map[string]int{"TestSoakPulled": 5}
 
 // step is one command of the full test run. A step passes if the exit code of its command is 0.
@@ -90,9 +90,8 @@ func full(ctx context.Context, commit, tree, date string, fuzz time.Duration, di
 		fmt.Printf("==> %d of %d: %s: %s\n", i+1, len(steps), steps[i].name, result)
 		errs = append(errs, err, report.set(i, result))
 	}
-	// Except for the unit tests, a step that calls make runs alone, because it uses the directory build/ or the whole
-	// machine. Steps that need not run alone run two at a time, because most of them wait for one or two virtual
-	// machines.
+	// Each `make` step except `make test-unit` runs alone, because it uses the directory build/ or the whole machine.
+	// The other steps run two at a time, because most of them wait for one or two virtual machines.
 	var todo []int
 	for i, s := range steps {
 		if s.command[0] == "make" && s.command[1] != "test-unit" {
@@ -187,7 +186,7 @@ func contains(all []test, t test) bool {
 	return false
 }
 
-// list returns the tests whose names match the pattern, in the packages that go list finds.
+// list returns the tests whose names match the pattern, in the packages that `go list` finds.
 func list(ctx context.Context, pattern string, args ...string) ([]test, error) {
 	var all []test
 	packages, err := output(ctx, append([]string{"go", "list"}, args...)...)
@@ -239,7 +238,7 @@ func (s step) run(ctx context.Context, dir string) (string, error) {
 	out := bufio.NewWriter(log)
 	begun := time.Now()
 	c := exec.CommandContext(ctx, s.command[0], s.command[1:]...)
-	// The signal goes to the whole process group. If only go test got the signal, its test process would continue to
+	// The signal goes to the whole process group. If only `go test` got the signal, its test process would continue to
 	// run.
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGTERM) }

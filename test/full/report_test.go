@@ -52,7 +52,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestParts checks that a test with parts has a step for each part, and that the report knows the parts apart.
+// TestParts checks that a test with parts has a step for each part, and that the report distinguishes the parts.
 func TestParts(t *testing.T) {
 	steps := append(test{"hotmount/test/system", "TestSoakPulled"}.steps(), test{"hotmount/test/system", "TestSwap"}.steps()...)
 	if len(steps) != 6 || steps[1].name != "TestSoakPulled, part 2 of 5" || steps[5].name != "TestSwap" {

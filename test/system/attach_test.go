@@ -43,8 +43,8 @@ func TestForeignXFS(t *testing.T) {
 			t.Errorf("mount options %s lack %s", options, want)
 		}
 	}
-	// systemctl show takes What= from the mount table, which has the kernel name of the device and not the link in the
-	// unit.
+	// systemctl show reads What= from the mount table. The mount table has the device's kernel name, and not the link
+	// that the unit names.
 	description := m.run("systemctl show -P Description " + quote(unitOf(uuid)))
 	for _, want := range []string{"no serial", uuid, "1 GiB", "/dev/" + name} {
 		if !strings.Contains(description, want) {
@@ -62,8 +62,8 @@ func TestForeignXFS(t *testing.T) {
 	}
 }
 
-// TestExt4 checks that a class that accepts ext4 mounts an ext4 disk, and that a class that does not accept ext4 leaves
-// the disk alone.
+// TestExt4 checks that hotmount mounts an ext4 disk if the disk's class accepts ext4. If the class does not accept
+// ext4, hotmount leaves the disk alone.
 func TestExt4(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := blank(t, gib)
@@ -83,7 +83,7 @@ func TestExt4(t *testing.T) {
 }
 
 // TestEphemeralDisk checks that disks with the label of a cloud's ephemeral disk or of a cloud-init seed are ignored,
-// whatever filesystem has the label. Without the label, hotmount mounts the filesystem.
+// whatever filesystem has the label. After the label is removed, hotmount mounts the filesystem.
 func TestEphemeralDisk(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -126,8 +126,8 @@ func TestTwentyDisks(t *testing.T) {
 			images = append(images, blank(t, 320<<20))
 		}
 	}
-	// While mounts come and go without a pause, PID 1 reads the mount table only once a second. PID 1 must not lose a
-	// mount unit, however often mounts come and go.
+	// While mounts come and go without a pause, PID 1 notices changes of the mount table up to one second late. PID 1
+	// must not lose a mount unit, however often mounts come and go.
 	m.run(`mkdir /run/busy; (while [ -e /run/busy ]; do mount --bind /run/busy /run/busy; umount /run/busy; done) </dev/null >/dev/null 2>&1 &`)
 	last := ""
 	for _, image := range images {
@@ -209,9 +209,9 @@ func TestTogether(t *testing.T) { attachTogether(t, worker.Options{}) }
 
 func attachTogether(t *testing.T, o worker.Options) {
 	m, w := start(t, o)
-	// The daemon is stopped for a moment, so that it sees all disks at once. Three of the disks do not answer, and the
-	// daemon may still see one of these three before the other two. A disk that the daemon sees earlier than the other
-	// disks is mounted alone.
+	// The daemon is stopped for a moment, so that it sees all disks together. Three of the disks do not answer, and the
+	// daemon may still see one of these three disks earlier than the other two. A disk that the daemon sees earlier
+	// than the other disks is mounted alone.
 	m.run("systemctl kill -s STOP hotmount")
 	const good, sick, slow, all = 4, 4, 5, 8 // disks 0 to 3 are good, disk 4 is damaged, and disks 5 to 7 do not answer
 	var names, ids, uuids, images []string
@@ -227,7 +227,7 @@ func attachTogether(t *testing.T, o worker.Options) {
 		names, ids, images = append(names, name), append(ids, id), append(images, image)
 		uuids = append(uuids, m.run("udevadm settle; blkid -o value -s UUID /dev/"+name))
 	}
-	// The random bytes damage the header of the first inodes, which a mount reads.
+	// The random bytes damage the first allocation group's inode header (AGI), which a mount reads.
 	m.run("head -c 512 /dev/urandom | dd of=/dev/" + names[sick] + " bs=512 seek=2 conv=notrunc,fsync status=none; udevadm settle")
 	for _, id := range ids[slow:] {
 		throttle(t, w, id+"/virtio-backend", 1, 0)
@@ -265,8 +265,8 @@ func attachTogether(t *testing.T, o worker.Options) {
 	if got := m.run("findmnt -rno SOURCE,TARGET | grep -c ' /mnt/disks/'; journalctl -b -u hotmount -o cat --no-pager"); !strings.HasPrefix(got, "4\n") || regexpLine(got, "^/dev/("+awaited+") .*(cannot|ended)") {
 		t.Errorf("while some do not answer: %s", got)
 	}
-	// The service that mounts the disks still runs when a disk is released. The disk must stay released. The journal
-	// says why a disk that is attached again has to wait.
+	// The test releases two disks while the service that mounts the disks still runs. Released disks must stay
+	// released. The journal says why a disk that is attached again has to wait.
 	m.run("hotmount release " + uuids[2] + "; hotmount release " + uuids[3])
 	m.detach(w, ids[2])
 	kept := m.run("systemctl show -P Wants '" + service + "'")
@@ -380,8 +380,8 @@ func TestVirsh(t *testing.T) {
 	m.run(fmt.Sprintf("echo kept >/mnt/disks/%s/f; sync", uuid))
 	virsh("blockresize", l.Domain(), "vdc", "3G")
 	m.waitForLog("/dev/vdb .*grown: xfs " + uuid + " from 2 GiB .* to 3 GiB .*online; .*PersistentVolume")
-	// `hotmount release` prints a command that finds the disk's name on the host. The test runs the printed command
-	// without a change.
+	// `hotmount release` prints a command that finds the disk's name on the host. The test uses the XPath expression of
+	// the printed command without a change.
 	out := m.run("hotmount release vdb")
 	find := regexp.MustCompile(`(?m)^the host may have another name for the disk than vdb; .*: virsh dumpxml NODE --xpath "(.*)"$`).FindStringSubmatch(out)
 	if find == nil {
@@ -414,8 +414,8 @@ func TestVirsh(t *testing.T) {
 	if got := m.run(fmt.Sprintf("cat /mnt/disks/%s/f", uuid)); got != "kept" {
 		t.Errorf("the data is %q", got)
 	}
-	// hotmount prints how to attach a qcow2 image that was attached as raw by mistake. The test follows the steps that
-	// hotmount prints for a qcow2 image.
+	// If a qcow2 image is attached as raw by mistake, hotmount prints the correct steps. The test follows the printed
+	// steps.
 	raw, qcow2 := made(t, 320<<20), blank(t, 0)
 	if out, err := exec.CommandContext(ctx(t), "qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, qcow2).CombinedOutput(); err != nil {
 		t.Fatalf("qemu-img: %v: %s", err, out)
@@ -462,10 +462,10 @@ systemctl reload hotmount`)
 }
 
 // TestExchangedBeforeItsMount replaces a disk by another disk with the same kernel name while the first disk's mount
-// waits. udev handles neither the detach nor the attach, so the first disk's link leads to the second disk. Before a
-// mount that waits in hotmount, hotmount looks at the disk again and finds the first disk gone. If a mount waits in PID
-// 1, PID 1 mounts the second disk through the link. The test checks that hotmount unmounts the second disk again and
-// does not record it as the first disk.
+// waits. udev handles neither the detach nor the attach, so the first disk's link leads to the second disk. If the
+// mount waits in hotmount, hotmount looks at the disk again before the mount, and finds the first disk gone. If the
+// mount waits in PID 1, PID 1 mounts the second disk through the link. The test checks that hotmount unmounts the
+// second disk again and does not record the second disk as the first.
 func TestExchangedBeforeItsMount(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	// exchanged replaces the disk, and returns the kernel name of the second disk.
@@ -530,8 +530,8 @@ func TestExchangedBeforeItsMount(t *testing.T) {
 	settled(uuid, next, late, third)
 }
 
-// TestRewrittenBeforeItsMount changes the content of a disk through its storage, between udev's look and the mount. The
-// status must warn all users that another filesystem is at the first filesystem's path.
+// TestRewrittenBeforeItsMount changes a disk's content on the storage, after udev has read the disk and before the
+// mount. The status must warn all users that another filesystem is at the first filesystem's path.
 func TestRewrittenBeforeItsMount(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -573,8 +573,8 @@ func TestLoopDevices(t *testing.T) {
 	}
 	used, _ := m.attach(w, worker.Disk{File: image, Serial: "USED"})
 	empty, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "EMPTY"})
-	// Each loop device uses a second device node of its disk. The daemon does not see the second node, as if a
-	// container had made it.
+	// Each loop device uses a second device node of its disk. The daemon cannot see this device node, just as it cannot
+	// see a device node in a container.
 	m.run("udevadm settle; for d in " + used + " " + empty + "; do mknod /root/node-$d b $(sed 's/:/ /' /sys/block/$d/dev); done; losetup /dev/loop3 /root/node-" + used + "; mount /dev/loop3 /srv; echo kept >/srv/f; sync; losetup /dev/loop4 /root/node-" + empty + "; udevadm settle; systemctl start hotmount")
 	m.waitForLog("/dev/" + used + " .*ignore: the disk seems to be in use through /dev/loop3")
 	m.waitForLog("/dev/" + empty + " .* the disk is in use through /dev/loop4; tried again in")
@@ -617,8 +617,8 @@ func TestLoopDevices(t *testing.T) {
 	}
 }
 
-// TestShrunk checks that hotmount reports a disk smaller than its filesystem as an error in the journal. hotmount
-// neither mounts a disk that is smaller than its filesystem nor writes to the disk.
+// TestShrunk checks that hotmount logs an error if a disk is smaller than its filesystem. hotmount neither mounts a
+// disk that is smaller than its filesystem nor writes to the disk.
 func TestShrunk(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := blank(t, 2*gib)
@@ -700,9 +700,9 @@ func (m machine) scsiTarget(name string) string {
 }
 
 // TestVirtioSCSI checks disks on virtio-scsi. A disk that no class selects is reported once, with the class to add.
-// With the built-in class the test covers hot-plug, resize, a copy, removal while busy, a reused target, and a power
-// cut. A disk of another vendor is not selected. If a class in block mode and a later class both select a disk, the
-// class in block mode gets the disk.
+// With the built-in class, the test covers hot-plug, resize, a copy, and the removal of a busy disk whose target is
+// reused. The built-in class does not select a disk of another vendor. If a class in block mode and a later class both
+// select a disk, the class in block mode gets the disk. Both classes have their disks again after a power cut.
 func TestVirtioSCSI(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /var/lib/prometheus/node-exporter /var/lib/disks/block; printf 'classes:\\n  - name: default\\n    names: [\"vd*\"]\\n    directory: /mnt/disks\\n' >/etc/hotmount/config.yaml; systemctl restart hotmount")
@@ -732,7 +732,7 @@ func TestVirtioSCSI(t *testing.T) {
 	m.detach(w, twinID)
 
 	// A disk is pulled while busy. The next disk gets the pulled disk's SCSI target, but gets another kernel name. The
-	// kernel keeps a disk's name while a process uses the disk's filesystem. The unit uses cd, because with
+	// kernel does not reuse a disk's name while a process uses the disk's filesystem. The unit uses cd, because with
 	// WorkingDirectory= systemd would stop the unit before the unmount.
 	m.run("systemd-run --unit busy sh -c 'cd " + where + " && exec sleep infinity'")
 	m.wait("the disk to be in use", "[ $(readlink /proc/$(systemctl show -P MainPID busy)/cwd) = "+where+" ]")

@@ -22,7 +22,7 @@ classes:
 `
 
 // exchanged detaches a disk that is given out as a block volume, and attaches another disk, before udev sees either
-// event. exchanged checks that the link leads nowhere, and that the link is removed once udev sees the events.
+// event. exchanged checks that the link leads nowhere, and that the link is removed after udev has seen the events.
 // exchanged returns the other disk's kernel name and ID.
 func (m machine) exchanged(w *worker.Worker, name, id, link string, other worker.Disk) (string, string) {
 	m.t.Helper()
@@ -45,9 +45,9 @@ func (m machine) exchanged(w *worker.Worker, name, id, link string, other worker
 // unexpectedLines returns the unexpected lines of the provisioner's log. Lines about the provisioner's start and about
 // volumes with a disk sequence number are expected.
 //
-// gone has the start and the end of a period in which each pass of the provisioner may log the missing disk once. The
-// period in gone begins before the disk is detached, and ends after the disk's link is removed. The last line about the
-// missing disk may come one pass of the provisioner late.
+// The parameter gone has the start and the end of a period. In this period, each pass of the provisioner may log the
+// missing disk one time. The period begins before the disk is detached, and ends after the disk's link is removed. The
+// last line about the missing disk may come one pass of the provisioner late.
 func unexpectedLines(t *testing.T, log string, gone [2]string) (lines []string) {
 	t.Helper()
 	const pass = time.Second
@@ -76,8 +76,8 @@ func unexpectedLines(t *testing.T, log string, gone [2]string) (lines []string) 
 const raw = "/var/lib/disks/block/virtio-"
 
 // formatsFormerBlock formats a disk that was given out as a block volume. hotmount formats a former block volume only
-// with a token. hotmount holds the new filesystem until an accept, because the record may belong to another disk with
-// the same serial.
+// with a token. hotmount holds the new filesystem until an accept, because the recorded block volume may have been
+// another disk with the same serial.
 func (m machine) formatsFormerBlock(w *worker.Worker, disk worker.Disk) {
 	m.t.Helper()
 	m.run("mv /etc/hotmount/config.yaml /root; systemctl reload hotmount")
@@ -92,8 +92,8 @@ func (m machine) formatsFormerBlock(w *worker.Worker, disk worker.Disk) {
 }
 
 // TestBlockVolumes checks that a class in block mode gives out disks by links, and that a link leads to its disk or
-// nowhere. A stand-in plays the provisioner. The test covers attach, use, cleaning, detach with a late udev, restart
-// and power cut. hotmount never formats a disk that was once given out, except by the operator's order.
+// nowhere. A stand-in plays the provisioner. The test covers attach, use and cleaning, a detach while udev is late, a
+// restart and a power cut. After a disk was given out, hotmount formats the disk only by the operator's order.
 func TestBlockVolumes(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /var/lib/disks/block && cat >/etc/hotmount/config.yaml <<'X'\n" + fmt.Sprintf(blockConfig, "block") + "X\nsystemctl reload hotmount")
@@ -116,7 +116,7 @@ func TestBlockVolumes(t *testing.T) {
 		t.Errorf("the volume has %d bytes", size)
 	}
 	m.log(fmt.Sprintf(" created %s .* seq=%s$", volume, seq(name)), 0)
-	// The process that keeps the disk open is a sleep without capabilities.
+	// The process that keeps the disk open is sleep(1), which runs without capabilities.
 	status := m.run("cat /proc/$(systemctl show -p MainPID --value hotmount-block@" + seq(name) + ")/status")
 	if !strings.Contains(status, "Name:\tsleep") || !regexpLine(status, "^CapEff:\t0000000000000000$") {
 		t.Errorf("the holder: %s", status)
@@ -166,8 +166,8 @@ func TestBlockVolumes(t *testing.T) {
 	given("RAW-2", name)
 
 	// The disk looks blank. hotmount holds the disk, because a second disk with the same serial was seen. `hotmount
-	// accept` gives the disk out, although it is in another slot than before. No configuration makes hotmount format a
-	// disk that was once given out.
+	// accept` gives the disk out, although it is in another slot than before. Whatever the configuration says, hotmount
+	// does not by itself format a disk that was given out before.
 	held := func(name string) {
 		t.Helper()
 		m.wait(name+" to be held", "hotmount plan | grep -E '^"+name+" .*hold .*the disk has the serial RAW-1 of a block volume .*two disks with this serial' && ! [ -L "+raw+"RAW-1 ]")
@@ -198,8 +198,8 @@ func TestBlockVolumes(t *testing.T) {
 	if is := slot(second); is != was {
 		t.Errorf("it is in slot %s, not in that of the first, %s", is, was)
 	}
-	// After a power cut, hotmount removes the old link before the provisioner starts. hotmount makes the link again
-	// once it has identified the disk.
+	// After a power cut, hotmount removes the old link before the provisioner starts. After hotmount has identified the
+	// disk, it makes the link again.
 	m.run("[ -L " + raw + "RAW-2 ] && sync")
 	if err := w.PowerCut(ctx(t)); err != nil {
 		t.Fatal(err)
@@ -238,7 +238,7 @@ func TestBlockVolumes(t *testing.T) {
 	}
 	t.Log(log)
 
-	// `hotmount release` takes a disk back, even if the class that gave the disk out no longer selects it.
+	// `hotmount release` takes a disk back, even if the class that gave the disk out is no longer in block mode.
 	if name, err = w.BlockDevice(ctx(t), otherID); err != nil {
 		t.Fatal(err)
 	}
@@ -246,14 +246,14 @@ func TestBlockVolumes(t *testing.T) {
 
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + fmt.Sprintf(blockConfig, "block") + "X\nsystemctl reload hotmount; hotmount accept " + name)
 	given("RAW-2", name)
-	// A disk that is not blank is given out once its content is accepted.
+	// If a disk is not blank, hotmount gives the disk out after the operator accepts its content.
 	full, fullID := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "RAW-3"})
 	m.lift(full, "content-to-be-given-out")
 	given("RAW-3", full)
 	m.detach(w, fullID)
 	m.wait("the link to go", "! [ -L "+raw+"RAW-3 ]")
-	// The disk RAW-4 has bytes that udev does not recognise. hotmount has read these bytes before for a class that
-	// makes filesystems.
+	// The disk RAW-4 has bytes that udev does not recognise. hotmount first reads these bytes for a class that makes
+	// filesystems.
 	m.run("mv /etc/hotmount/config.yaml /root; systemctl reload hotmount")
 	unknown := blank(t, 320<<20)
 	writeRandom(t, unknown, 100<<20, 512)
@@ -261,7 +261,8 @@ func TestBlockVolumes(t *testing.T) {
 	m.waitForLog("serial RAW-4, .*refuse: ")
 	m.run("mv /root/config.yaml /etc/hotmount; systemctl reload hotmount")
 	m.remedy(read, "content-to-be-given-out")
-	// A write ends the validity of what hotmount has read, and nobody reads the disk of a class in block mode again.
+	// After a write, what hotmount has read is no longer valid. hotmount does not read the disk again, because the
+	// disk's class is in block mode.
 	m.run("dd if=/dev/zero of=/dev/" + read + " bs=512 count=1 oflag=direct status=none; udevadm settle; hotmount plan | grep '^" + read + " .* hold '")
 	m.lift(read, "content-to-be-given-out")
 	given("RAW-4", read)

@@ -18,7 +18,8 @@ import (
 	"hotmount/test/worker"
 )
 
-// writer starts a service that constantly writes into a mounted volume and fails at the first error.
+// writer is a script that starts a service. The service constantly writes to a mounted volume, and fails at the first
+// error.
 const writer = `cat >/run/systemd/system/writer.service <<'X'
 [Service]
 ExecStart=/bin/bash -c 'set -e; cd /mnt/disks/%s; while :; do date +%%%%N >new; sync new; mv new old; cat old >/dev/null; sleep 0.05; done'
@@ -42,7 +43,7 @@ func immutable(where string) string {
 	return "mkdir " + where + "; touch " + where + "/not-mounted; chattr +i " + where + "/not-mounted " + where
 }
 
-// TestMountsOutliveTheAgent checks that mounts stay while the daemon is killed, hangs, and is restarted, upgraded and
+// TestMountsOutliveTheAgent checks that mounts stay when the daemon hangs, or is killed, restarted, upgraded or
 // removed. The mounts also stay when an upgrade is interrupted. A writer in the mount never sees an error (issue 2,
 // shown 5). After a reboot all volumes are mounted before kubelet starts.
 func TestMountsOutliveTheAgent(t *testing.T) {
@@ -76,7 +77,7 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	}
 	m.run("mkdir -p /run/systemd/system/hotmount.service.d; printf '[Service]\\nWatchdogSec=6\\n' >/run/systemd/system/hotmount.service.d/w.conf; systemctl daemon-reload; systemctl restart hotmount")
 	running()
-	// The daemon resets the watchdog in time, or systemd would kill the daemon within 13 seconds.
+	// If the daemon did not reset the watchdog in time, systemd would kill the daemon within 13 seconds.
 	m.run("id=$(systemctl show -P InvocationID hotmount); sleep 13; [ $(systemctl show -P InvocationID hotmount) = $id ]")
 	m.run("systemctl kill -s STOP hotmount")
 	m.wait("the watchdog", "journalctl -b --no-pager -o cat -u hotmount | grep -q 'Watchdog timeout' && [ $(systemctl show -p NRestarts --value hotmount) -ge 1 ]")
@@ -104,8 +105,8 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	// dpkg is killed when it reports one of the package's states before "installed". dpkg is not killed at the first
-	// report, because it reports a state before it records the state. The shell keeps the pipe open, because dpkg would
-	// otherwise end when grep ends.
+	// report, because it reports a state before it records the state. The shell keeps the pipe open, so that dpkg does
+	// not end when grep ends.
 	m.run("mkfifo /root/states; exec 4<>/root/states; DEBIAN_FRONTEND=noninteractive dpkg --status-fd 3 -i /root/next.deb >/dev/null 2>&1 3>&4 &" +
 		fmt.Sprintf("grep --line-buffered -m %d '^status: hotmount[:a-z0-9]*: ' <&4; kill -KILL $!; ! wait $!", 2+randomSource(t).IntN(4)))
 	if got := m.run("dpkg-query -W -f '${Status}' hotmount"); got == "install ok installed" {
@@ -165,8 +166,8 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	}
 }
 
-// TestAttachedWhileDown checks that disks attached while the daemon or the machine was down are handled like disks that
-// are attached later.
+// TestAttachedWhileDown attaches disks while the daemon or the machine is down. hotmount must handle these disks like
+// disks that are attached later.
 func TestAttachedWhileDown(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -247,12 +248,12 @@ func numbers(t *testing.T, text string) (all []float64) {
 	return all
 }
 
-// lookAt returns a text that occurs in a trace of the daemon once for each look at the disk. Reads of udev's database
-// cannot be counted, because a look at another disk also reads the database entries of loop devices.
+// lookAt returns a text that occurs in a trace of the daemon once for each look at the disk. A count of reads of udev's
+// database would be too high, because a look at another disk also reads the database entries of loop devices.
 func lookAt(name string) string { return "/block/" + name + "/queue/iostats\"" }
 
-// TestStorm checks that no disk is lost in a storm of 500 events for each disk. After the last event the daemon must
-// look at each disk once more. No disk is lost even if udevd forgets some events.
+// TestStorm checks that no disk is lost in a storm of 500 events for each disk. After the last event, the daemon must
+// look at each disk at least once more. hotmount must lose no disk, even if udevd forgets some events.
 func TestStorm(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	var names []string
@@ -288,8 +289,8 @@ func TestStorm(t *testing.T) {
 		looks := "grep -F '" + lookAt(name) + "' /root/trace | awk '{print $2}'"
 		m.wait("the look after the last event", fmt.Sprintf("%s | awk '{last = $1} END {exit !(last > %f)}'", looks, times[1]))
 		all := numbers(t, m.run(looks))
-		// The daemon makes the first eight looks at once, the next six at growing intervals, and then one look every
-		// five seconds.
+		// The daemon makes the first eight looks without delay, the next six at growing intervals, and then one look
+		// every five seconds.
 		if most := 14 + (times[2]-times[0])/5; float64(len(all)) > most {
 			t.Errorf("%d looks at %s, which had %d events in %.0f seconds", len(all), name, events, times[2]-times[0])
 		} else {
@@ -317,8 +318,8 @@ func TestStorm(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 
-	// forgets runs a function, and makes udevd forget the events that the function causes. A restarted udevd forgets
-	// the events in its queue.
+	// The closure forgets calls what(), and makes udevd forget the events that this call causes. A restarted udevd
+	// forgets the events in its queue.
 	forgets := func(what func()) {
 		t.Helper()
 		m.run("udevadm settle; udevadm control --stop-exec-queue")
@@ -372,10 +373,10 @@ func (m machine) stops() []time.Duration {
 	return all
 }
 
-// TestReinstalled checks that a new system mounts the old system's disks at the same paths. The disks are attached when
-// hotmount is installed, and hotmount formats none of them, not even the blank disk. The filesystems need no log
-// recovery, although the machine was shut down with a busy pod. hotmount lists a disk that is no longer attached as
-// missing.
+// TestReinstalled checks that a new system mounts the old system's disks at the same paths. The disks are attached
+// before hotmount is installed, so hotmount formats none of them, not even the blank disk. The filesystems need no log
+// recovery, although the machine was shut down with a busy pod. If a disk is no longer attached, hotmount lists the
+// disk's filesystem as missing.
 func TestReinstalled(t *testing.T) {
 	one, two := made(t, 320<<20), made(t, 320<<20)
 	m, w := start(t, worker.Options{})
@@ -530,8 +531,8 @@ func TestDebian13DiskOnDebian12(t *testing.T) {
 	t.Log(m.run("xfs_repair -V && xfs_repair -n /dev/" + name + " 2>&1 && xfs_repair /dev/" + name + " 2>&1"))
 }
 
-// TestFeaturesOnDebian13 checks that a class that sets one feature of XFS gets no other feature that Linux 6.1 does not
-// know. Debian 13's mkfs.xfs turns on some features by default that Linux 6.1 does not know.
+// TestFeaturesOnDebian13 checks a class that sets one feature of XFS. hotmount must still turn off the features that
+// are not in mkfs.xfs's defaults for Linux 6.1. Debian 13's mkfs.xfs turns on some of these features by default.
 func TestFeaturesOnDebian13(t *testing.T) {
 	m, w := startNode(t, worker.Options{Suite: "trixie"})
 	m.run(`printf '%s\n' classes: '- name: default' '  directory: /mnt/disks' '  mkfs_options: ["-m reflink=0"]' >/etc/hotmount/config.d/50-mkfs.yaml; hotmount config check; systemctl reload hotmount`)
@@ -607,7 +608,7 @@ func TestBlockLinksStay(t *testing.T) {
 		m.wait("the link of a unit that was "+what, fmt.Sprintf("[ -b %s ] && now=$(systemctl show -P InvocationID %s) && [ -n \"$now\" ] && [ $now != %s ]", link, unit, was))
 	}
 	m.run("hotmount release " + name)
-	// After a reload the daemon has looked at each disk.
+	// When systemctl reload returns, the daemon has looked at each disk.
 	m.run("systemctl reload hotmount; ! [ -L " + link + " ]")
 	m.wait("the release to be known", "hotmount plan | grep -E '^"+name+" .*hold .*released'")
 }
@@ -642,10 +643,10 @@ func TestSoftReboot(t *testing.T) {
 	}
 }
 
-// TestCoveredByAMount checks that a volume is failed while another mount hides it. At boot hotmount starts after a slow
-// mount above its class directory, and makes the directory in that mount. If the slow mount fails, hotmount starts and
-// names the failed mount. systemd mounts nothing below the failed mount until the administrator repairs the mount or
-// removes it from fstab.
+// TestCoveredByAMount checks that hotmount reports a volume as failed while another mount hides the volume. At boot
+// hotmount starts after a slow mount above its class directory, and makes the directory in that mount. If the slow
+// mount fails, hotmount starts and names the failed mount. systemd mounts nothing below the failed mount until the
+// administrator repairs the mount or removes it from fstab.
 func TestCoveredByAMount(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -685,8 +686,8 @@ echo 'none /mnt tmpfs nofail,x-systemd.requires=slow.service,x-systemd.after=slo
 
 // TestFaultyConfigurationAtBoot checks that volumes are mounted at a restart and at boot despite a faulty
 // configuration, such as a file with a wrong mode. Until the fault is corrected, no disk is formatted and no new disk
-// is mounted. Once the configuration is corrected, the daemon uses it without a reload. If the configuration has a
-// fault and no last good settings exist, the daemon does not start.
+// is mounted. As soon as the configuration is corrected, the daemon uses it without a reload. If the configuration has
+// a fault and no last good settings exist, the daemon does not start.
 func TestFaultyConfigurationAtBoot(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	const gauge = "/var/lib/prometheus/node-exporter/hotmount.prom"
@@ -791,9 +792,9 @@ func TestMountCannotRun(t *testing.T) {
 	m.wait("it to be no failure any more", "hotmount status | grep '^"+name+" .* mounted '")
 }
 
-// TestClockOfTheFuture checks a format that a wrong clock has recorded with the year 2099. A format with a time in the
-// future delays other formats no longer than format_period. hotmount records once that it noticed such a format, and
-// not again after a restart.
+// TestClockOfTheFuture checks a format whose record has the year 2099, because the clock was wrong. A format with a
+// time in the future delays other formats by at most format_period. hotmount records only one time that it noticed the
+// format, even after a restart.
 func TestClockOfTheFuture(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	const history = "/var/lib/hotmount/history.jsonl"

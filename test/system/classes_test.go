@@ -12,9 +12,9 @@ import (
 )
 
 // TestFastAndSlow checks the example configuration with fast, slow and block classes. Each of six disks on virtio,
-// virtio-scsi and NVMe gets the right class, and blank disks are formatted. Excluded disks are left alone. `hotmount
-// explain` shows why a disk is excluded, both on the node and from a dump. A reload applies the whole configuration
-// with its drop-ins, or nothing of it.
+// virtio-scsi and NVMe gets the right class. hotmount formats the blank disks of the fast and slow classes, and leaves
+// excluded disks alone. `hotmount explain` shows why a disk is excluded, both on the node and from a dump. A reload
+// applies the whole configuration with its drop-ins, or nothing of it.
 func TestFastAndSlow(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	example, err := os.ReadFile("../../packaging/examples/fast-slow.yaml")
@@ -94,8 +94,8 @@ func TestFastAndSlow(t *testing.T) {
 	m.wait(name+" mounted with the new options", "findmnt -no OPTIONS /dev/"+name+" | grep nodev | grep -v nosuid")
 
 	// A mounted volume keeps its class, even if another class now selects it. After a release, the volume is also held
-	// because of its new class. The accept that lifts the hold for the release does not lift the hold for the new
-	// class.
+	// because of its new class. The accept that lifts the hold after the release does not lift the hold because of the
+	// new class.
 	moved := all[3].name
 	m.run("printf 'classes:\\n- {name: ssd, transport: [nvme, virtio]}\\n' >/etc/hotmount/config.d/60-moved.yaml; systemctl reload hotmount; hotmount plan | grep -E '^" + moved + " .*keep'; hotmount release " + moved + "; hotmount accept " + moved)
 	m.wait("the volume to be held", "hotmount plan | grep -E '^"+moved+" .*hold .*the disk was a volume of class hdd '")
@@ -186,9 +186,9 @@ X
 	}
 }
 
-// TestDropIns checks that drop-ins are merged in the order of their names, checked, and shown with file and line of
-// each value. A reload applies all drop-ins or none. hotmount explains the effect of the configuration on a disk, even
-// after the disk is gone.
+// TestDropIns checks that hotmount checks drop-ins and merges them in the order of their names. `hotmount config show`
+// shows the file and the line of each value. A reload applies all drop-ins or none. hotmount explains the effect of the
+// configuration on a disk, even after the disk is gone.
 func TestDropIns(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run(`mkdir -p /etc/hotmount/config.d; cd /etc/hotmount
@@ -248,8 +248,8 @@ func TestDropIns(t *testing.T) {
 // mounted.
 //
 // After a reboot hotmount mounts the partitions again. When the disk is detached, all its mounts disappear. A guest may
-// make a filesystem on a partition of its raw volume. hotmount never mounts a filesystem that a guest made, neither
-// before nor after the reboot.
+// make a filesystem on a partition of its raw volume. Before and after the reboot, hotmount mounts no filesystem that a
+// guest made.
 func TestPartitions(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -327,7 +327,7 @@ func TestPartitions(t *testing.T) {
 		t.Errorf("the journal has errors: %s", got)
 	}
 
-	// The disk is pulled while one process has a file on the first partition open. Another process has a mount of the
+	// The disk is pulled while one process has an open file on the first partition. Another process has a mount of the
 	// second partition in its own namespace.
 	name, id = m.attach(w, worker.Disk{File: file, Serial: "PARTED"})
 	m.mounted(name + "1")
@@ -343,9 +343,9 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
-// TestLogicalVolumes checks that ten logical volumes of 5 GB, selected by name, are formatted and mounted. Volumes with
-// other names on the same disk are not formatted. After a reboot the ten volumes are mounted again. The node has the
-// example configuration lvm.yaml.
+// TestLogicalVolumes checks that ten logical volumes of 5 GiB, selected by name, are formatted and mounted. Volumes
+// with other names on the same disk are not formatted. After a reboot the ten volumes are mounted again. The node has
+// the example configuration lvm.yaml.
 func TestLogicalVolumes(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	example, err := os.ReadFile("../../packaging/examples/lvm.yaml")
@@ -358,8 +358,8 @@ func TestLogicalVolumes(t *testing.T) {
 	// The volume disk1 has old data, like a volume that was in use before.
 	m.run("lvcreate -q -y -n disk1 -L 5G vg0 && echo old | dd of=/dev/vg0/disk1 bs=1M seek=100 conv=fsync status=none")
 	m.run("for i in 2 3 4 5 6 7 8 9 10; do lvcreate -q -y -n disk$i -L 5G vg0; done")
-	// LVM hides a new volume from udev at first. The event that reveals the volume is lost now and then. In this case
-	// the remedy that hotmount prints must help.
+	// LVM hides a new volume from udev at first. The event that reveals the volume is lost now and then. If the event
+	// is lost, the remedy that hotmount prints must help.
 	m.run("udevadm settle; journalctl -b -o cat --no-pager -u hotmount | sed -n 's/.*: wait: .*if udev does not finish: //p' | sort -u | sh -ex")
 	const ten = "[ $(findmnt -rno TARGET,SOURCE -t xfs | grep -c '^/mnt/disks/') = 10 ]"
 	m.waitMinutes(3, "ten filesystems", ten)
@@ -383,15 +383,16 @@ func TestLogicalVolumes(t *testing.T) {
 	if got := m.run("for i in 1 2 3 4 5 6 7 8 9 10; do cat $(findmnt -no TARGET /dev/vg0/disk$i)/number; done | tr '\\n' ' '"); got != "1 2 3 4 5 6 7 8 9 10" {
 		t.Errorf("after the reboot: %s", got)
 	}
-	// The mounts stay when the package is removed, even when udev handles the volumes again without hotmount's rule. A
-	// later installation mounts the volumes again, although the volumes existed before the installation.
+	// The mounts stay when the package is removed, even when udev handles the volumes again without hotmount's rule.
+	// After a later installation and an accept, the volumes are mounted again, although they existed before the
+	// installation.
 	m.run("dpkg -r hotmount && udevadm control --reload && udevadm trigger --action=change --subsystem-match=block && udevadm settle")
 	m.run(ten + " && ! ls /dev/disk/by-diskseq/$(cat /sys/class/block/$(basename $(readlink -f /dev/vg0/disk1))/diskseq) && umount /mnt/disks/*-*")
 	if err := w.Put(ctx(t), nextDeb(t), "/root/next.deb"); err != nil {
 		t.Fatal(err)
 	}
-	// The volumes are held, because they were unmounted by hand. If the installation had not made udev handle the
-	// volumes again, accepted volumes would still not be mounted.
+	// The volumes are held, because they were unmounted by hand. hotmount can mount accepted volumes only because the
+	// installation has made udev handle the volumes again.
 	m.run("dpkg -i /root/next.deb >/dev/null 2>&1")
 	m.waitMinutes(3, "all to be held", "[ $(hotmount plan | grep -c 'hold .*somebody unmounted the disk') = 10 ]")
 	m.run("for i in 1 2 3 4 5 6 7 8 9 10; do hotmount accept $(basename $(readlink -f /dev/vg0/disk$i)); done")

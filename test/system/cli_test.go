@@ -54,7 +54,8 @@ func TestPlanWritesNothing(t *testing.T) {
 	m.mounted(name)
 }
 
-// TestStatus checks that any user sees which disk is mounted where and which is refused, even while the daemon is down.
+// TestStatus checks that any user sees where each disk is mounted, and which disks are refused, even while the daemon
+// is down.
 func TestStatus(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, gib)})
@@ -99,7 +100,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("how often status opens status.json, and the disks that it opens: %s", out)
 	}
 	// Output is coloured on a terminal, unless TERM or NO_COLOR forbids colours. With --watch, `hotmount status`
-	// repeats the table until it gets SIGINT. With --watch, the exit status is the exit status for the last table.
+	// repeats the table until it gets SIGINT. With --watch, the last table determines the exit status.
 	for line, want := range map[string]string{
 		`TERM=xterm script -qec "hotmount status" /dev/null`:                                                                    "coloured 3",
 		`TERM=xterm NO_COLOR=1 script -qec "hotmount status" /dev/null`:                                                         "plain 3",
@@ -123,8 +124,8 @@ func TestStatus(t *testing.T) {
 	m.run("systemctl stop watch")
 }
 
-// TestStatusOfTheDead covers the disk's filesystem with another filesystem, which never answers. TestStatusOfTheDead
-// checks that neither the daemon nor the commands wait for an answer.
+// TestStatusOfTheDead mounts a filesystem that never answers over the disk's filesystem. TestStatusOfTheDead checks
+// that neither the daemon nor the commands wait for an answer.
 func TestStatusOfTheDead(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, gib)})
@@ -148,8 +149,8 @@ func TestStatusOfTheDead(t *testing.T) {
 // failing is the name of the environment variable that makes TestThatFails start its workers.
 const failing = "HOTMOUNT_TEST_FAILS"
 
-// TestThatFails fails if TestLogsAreKept has set the environment variable in failing to "yes". One of TestThatFails's
-// two workers starts, and the setup of the other worker fails.
+// TestThatFails fails if TestLogsAreKept has set the environment variable HOTMOUNT_TEST_FAILS to "yes". The first of
+// TestThatFails's two workers then starts, and the setup of the other worker fails.
 func TestThatFails(t *testing.T) {
 	how := os.Getenv(failing)
 	if how == "" {
@@ -163,8 +164,8 @@ func TestThatFails(t *testing.T) {
 	}
 }
 
-// TestLogsAreKept checks that a failing test keeps the serial log, the journal and the QMP log of each worker, and
-// prints their directory. A passing test keeps no logs.
+// TestLogsAreKept checks that a failing test keeps the serial log, the journal and the QMP log of each worker. The
+// failing test prints the directory of each worker's logs. A passing test keeps no logs.
 func TestLogsAreKept(t *testing.T) {
 	parallel(t)
 	dir := t.TempDir()
@@ -240,8 +241,8 @@ func TestFormatByToken(t *testing.T) {
 	changed := digest(t, image)
 	m.detach(w, id)
 	name, _ = m.attach(w, worker.Disk{File: image})
-	// The daemon's own formatting unit now reads the disk. The formatting unit of `hotmount format` starts later than
-	// the daemon's.
+	// The daemon's own formatting unit now reads the disk. `hotmount format` must wait for this unit to end before PID
+	// 1 starts the unit for the token.
 	m.wait("the proof", "journalctl -u hotmount-format@$(cat /sys/block/"+name+"/diskseq) | grep 'Starting hotmount-format'")
 	if out := m.fails("hotmount format " + name + " --confirm " + token); !strings.Contains(out, "the token is not valid") {
 		t.Error(out)
@@ -273,10 +274,10 @@ func TestFormatByToken(t *testing.T) {
 	}
 }
 
-// TestPartitionsForgotten checks that the kernel forgets the partitions of a disk that is formatted. If the kernel did
-// not forget the partitions, the disk would stay refused. Swap in use is not formatted. While a virtual machine monitor
-// has a partition open, hotmount does not advise anyone to overwrite the disk. The test needs a virtual machine,
-// because a container has no device nodes of partitions and shares the host's swap.
+// TestPartitionsForgotten checks that the kernel forgets a disk's partitions when hotmount formats the whole disk. If
+// the kernel did not forget the partitions, the disk would stay refused. hotmount does not format a disk that is in use
+// as swap. While a virtual machine monitor has a partition open, hotmount does not advise anyone to overwrite the disk.
+// The test needs a virtual machine, because a container has no device nodes of partitions and shares the host's swap.
 func TestPartitionsForgotten(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	parted := blank(t, 640<<20)
@@ -325,7 +326,7 @@ func (m machine) fails(script string) string {
 	return out
 }
 
-// writes returns the number of write and discard requests to the disk that the guest's kernel has completed.
+// writes returns the number of write and discard requests that the kernel has completed for the disk.
 func (m machine) writes(name string) string {
 	m.t.Helper()
 	return m.run("awk '{print $5+$12}' /sys/block/" + name + "/stat")
@@ -363,8 +364,9 @@ func writeRandom(t *testing.T, image string, at int64, n int) {
 	}
 }
 
-// throttle limits the worker's reads and writes of a disk, in bytes a second. 0 means no limit. id is the id of the
-// QEMU device. For a virtio disk, id is the id of the device's part that does the I/O, and ends in /virtio-backend.
+// throttle limits the worker's reads and writes of a disk, in bytes a second. 0 means no limit. The argument id names
+// the QEMU device. For a virtio disk, the argument names the device's part that does the I/O, and ends in
+// /virtio-backend.
 func throttle(t *testing.T, w *worker.Worker, id string, read, write int) {
 	t.Helper()
 	args := map[string]any{"id": id, "bps": 0, "bps_rd": read, "bps_wr": write, "iops": 0, "iops_rd": 0, "iops_wr": 0}

@@ -45,8 +45,8 @@ func (m machine) traceStart() {
 		systemctl daemon-reload; systemctl restart hotmount; systemctl show -P StatusText hotmount >/dev/null`)
 }
 
-// programs traces which programs PID 1, udevd and their children run, until the returned function is called. The
-// returned function counts the programs that serve disks, such as mount and blkid.
+// programs starts a trace of the programs that PID 1, udevd and their children run. The returned function ends the
+// trace, and returns how often each program that serves disks ran, such as mount or blkid.
 func (m machine) programs() (ran func() string) {
 	m.t.Helper()
 	m.run(`rm -f /root/programs; udev=$(systemctl show -P MainPID systemd-udevd)
@@ -74,8 +74,8 @@ func TestCounts(t *testing.T) {
 	m.detach(w, id)
 	m.wait("the end of the first mount", `[ -z "$(ls -A /mnt/disks)" ]`)
 
-	// quiet waits until the daemon has used no CPU time for a second, because it has then finished the work of earlier
-	// steps.
+	// The closure quiet waits until the daemon has used no CPU time for one second. By then the daemon has finished the
+	// work of earlier steps.
 	quiet := func() {
 		m.run(`now() { head -n 1 /sys/fs/cgroup/system.slice/hotmount.service/cpu.stat; }
 			udevadm settle; for i in $(seq 60); do a=$(now); sleep 1; [ "$a" != "$(now)" ] || exit 0; done; exit 1`)
@@ -153,7 +153,7 @@ func TestCounts(t *testing.T) {
 }
 
 // TestRests checks that an idle daemon wakes up at most 60 times in ten minutes, even while network devices come and
-// go. A wake-up is a second in which a thread of the daemon runs.
+// go. The test counts each second in which a thread of the daemon runs as one wake-up.
 func TestRests(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, gib)})

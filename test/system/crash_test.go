@@ -25,14 +25,14 @@ var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 //	kp7  mkfs.xfs is killed instead of the 7th pwrite64
 //	sf1  mkfs.xfs is stopped after the 1st fallocate
 //
-// "s0" stops mkfs.xfs before the first write. After the last write, "kx" kills mkfs.xfs and "sx" stops it. A loop
-// device has its file's name as its serial number. For a disk without a serial number, obedient reads its orders from
-// the file /var/lib/orders/serial.
+// "s0" stops mkfs.xfs before the first write. After the last write, "kx" kills mkfs.xfs and "sx" stops it. For a loop
+// device, the name of the device's file is the serial number. For a disk without a serial number, obedient reads its
+// orders from the file /var/lib/orders/serial.
 //
 // The arguments of each run are recorded as the name of an empty file. The kernel would count bytes in a file as
 // written by mkfs.xfs, and hotmount compares this count with the bytes that reach the disk. The kernel does not count a
-// new file name in a journaled ext4 as written by any process. After a killed run, another file has the state of the
-// XFS that the run left on the disk.
+// new file name in a journaled ext4 as written by any process. After a killed run, obedient writes the state of the XFS
+// on the disk to another file.
 const obedient = `#!/bin/bash
 case " $* " in *" -N "*|*" -V "*) exec /usr/local/real/mkfs.xfs "$@" ;; esac
 node=${!#}
@@ -71,7 +71,7 @@ mv /usr/sbin/mkfs.xfs /usr/local/real/
 mv /usr/local/obedient /usr/sbin/mkfs.xfs
 systemctl daemon-reload`
 
-// obedientOptions returns the options of a worker on which obedient is mkfs.xfs.
+// obedientOptions returns the options of a worker on which the script obedient replaces mkfs.xfs.
 func obedientOptions() worker.Options {
 	return worker.Options{Setup: installObedient, Files: []worker.File{
 		{Path: "/usr/local/obedient", Data: []byte(obedient), Mode: 0o755},
@@ -80,8 +80,8 @@ func obedientOptions() worker.Options {
 	}}
 }
 
-// obedientNode returns a container on which obedient is mkfs.xfs. obedientWorker returns a virtual machine on which
-// obedient is mkfs.xfs.
+// obedientNode returns a container on which the script obedient replaces mkfs.xfs. obedientWorker returns a virtual
+// machine on which the script obedient replaces mkfs.xfs.
 func obedientNode(t *testing.T) (machine, worker.Node) {
 	t.Helper()
 	return startNode(t, obedientOptions())
@@ -92,7 +92,7 @@ func obedientWorker(t *testing.T) (machine, *worker.Worker) {
 	return start(t, obedientOptions())
 }
 
-// ordered returns a disk with orders for obedient.
+// ordered returns a disk that gives the script obedient its orders.
 func (m machine) ordered(w worker.Node, image, orders string) worker.Disk {
 	m.t.Helper()
 	if _, is := w.(*worker.Container); !is {
@@ -135,8 +135,8 @@ func (m machine) mkfsWrites(w worker.Node) (all []string, super int) {
 	return all, super
 }
 
-// someWrites returns all writes if full is set. If full is not set, someWrites returns the first, the last and the
-// superblock's first write, and as many random writes as more says.
+// someWrites returns all writes in the full test. In the short test, someWrites returns the first write, the last
+// write, the superblock's first write, and the given number of random writes.
 func someWrites(c *rand.Rand, writes []string, super, more int) []string {
 	if full {
 		return writes
@@ -179,7 +179,7 @@ func (m machine) stopped(v victim) {
 	m.wait("mkfs.xfs to be stopped at "+v.order, "grep stopped "+v.dir()+"/trace.1")
 }
 
-// byName finds the disk's kernel name by its serial number after a boot.
+// byName finds the disk by its serial number after a boot, and updates the disk's kernel name.
 func (m machine) byName(v *victim) {
 	m.t.Helper()
 	m.wait("disk "+v.serial, "grep -lx "+quote(v.serial)+" /sys/block/vd*/serial")
@@ -214,7 +214,7 @@ func (m machine) stateLeft(v victim, run int) string {
 	return m.run(fmt.Sprintf("cat %s/left.%d", v.dir(), run))
 }
 
-// forget detaches the disks, and deletes the journal, because later disks have the same kernel names.
+// forget detaches the disks. Later disks have the same kernel names, so the method also deletes the journal.
 func (m machine) forget(w worker.Node, victims []victim) {
 	m.t.Helper()
 	for _, v := range victims {
@@ -337,7 +337,7 @@ func TestMkfsKilled(t *testing.T) {
 
 // TestPowerCutAfterGrowth checks an XFS that has just grown, so that only the log has the new size. If the log has
 // writes to new allocation groups, the first log recovery of Debian 12's kernel fails. If only the last allocation
-// group grew, the recovery succeeds, but the kernel shuts the filesystem down once the new space is used.
+// group grew, the recovery succeeds, but the kernel shuts the filesystem down when the new space is used.
 //
 // hotmount first mounts the filesystem at another path, where a failed recovery or a shutdown does no harm. After the
 // first mount hotmount mounts the filesystem at its own path, where the filesystem works and has its data.
@@ -405,8 +405,8 @@ func TestPowerCutAfterGrowth(t *testing.T) {
 
 // ownOrders puts obedient's records on a filesystem of their own, and sets the commit interval of the system's
 // filesystem to one hour. If an ext4 filesystem makes one file durable, it also makes all earlier writes durable. On
-// the system's filesystem, obedient's records would also make hotmount's record of the intended format durable, even if
-// the daemon did not sync it.
+// the system's filesystem, a sync of obedient's records would also make hotmount's intent durable. The test would then
+// pass even if the daemon did not sync the intent.
 func (m machine) ownOrders(w *worker.Worker) {
 	m.t.Helper()
 	image := blank(m.t, 64<<20)
@@ -505,9 +505,8 @@ func TestCopyOfAHalfMade(t *testing.T) {
 	m.mounted(name)
 }
 
-// TestStalledWrite starts a direct write to a disk while the disk settles, and the storage does not complete the write.
-// hotmount does not format the disk, although the kernel's count of completed writes does not include the stalled
-// write.
+// TestStalledWrite starts a direct write to a disk while the disk settles, and makes the storage stall the write.
+// hotmount does not format the disk, although the kernel's count of completed writes lacks the stalled write.
 func TestStalledWrite(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("printf '[Service]\\nEnvironment=HOTMOUNT_SETTLE=15s\\n' >/etc/systemd/system/hotmount.service.d/quick.conf; systemctl daemon-reload; systemctl stop hotmount")
@@ -536,8 +535,8 @@ func TestStalledWrite(t *testing.T) {
 	}
 }
 
-// TestTornFormat checks that a disk is refused if a power cut during mkfs.xfs left the header of an allocation group
-// unwritten. Only the operator's order to format the disk overrides the refusal.
+// TestTornFormat checks that a disk is refused if the header of an allocation group is missing, as after a power cut
+// during mkfs.xfs. Only the operator's order to format the disk overrides the refusal.
 func TestTornFormat(t *testing.T) {
 	m, w := obedientNode(t)
 	v := m.victims(w, 0, "sx")[0]

@@ -17,7 +17,8 @@ import (
 const kubeletRoot = "/var/lib/kubelet"
 
 // register makes the sockets of the drivers in kubelet's directories. No process listens on the sockets, as after a
-// power cut. If unregister has listed the drivers in csi_ignore, register removes them from the list.
+// power cut. register removes the drivers from the list csi_ignore, which an earlier call of unregister may have
+// written.
 func (m machine) register(drivers ...string) {
 	m.t.Helper()
 	for _, driver := range drivers {
@@ -32,8 +33,8 @@ func (m machine) register(drivers ...string) {
 	}
 }
 
-// ignoredDrivers is the drop-in with the drivers that unregister has removed. The file ignoredDrivers has a name that
-// sorts before the name of the file dropIn.
+// ignoredDrivers is the path of the drop-in that lists the drivers in csi_ignore. The drop-in's name sorts before the
+// name of the file at the path dropIn.
 const ignoredDrivers = "/etc/hotmount/config.d/drivers.yaml"
 
 // hetzner is the name of Hetzner's driver, whose socket has a different path from the sockets of other drivers.
@@ -88,8 +89,8 @@ func (m machine) heldFor(name, driver string) {
 
 // stageVolume does with a volume what kubelet does (FormatAndMount in k8s.io/mount-utils, NodeUnstageVolume).
 // stageVolume mounts the disk, writes like a pod, and unmounts the disk. stageVolume detaches the disk directly after
-// the unmount. Each command must succeed at the first attempt, and the pod's data must be on the storage. times says
-// how often pods have written to the volume.
+// the unmount. Each command must succeed at the first attempt, and the pod's data must be on the storage. The argument
+// times is the number of times that pods have written to the volume.
 func (m machine) stageVolume(w worker.Node, name, id, image string, times int) {
 	m.t.Helper()
 	m.podMounts(name)
@@ -97,7 +98,7 @@ func (m machine) stageVolume(w worker.Node, name, id, image string, times int) {
 	m.stored(w, name, id, image, times)
 }
 
-// podMounts runs blkid, makes a filesystem on a blank disk, mounts the disk, and writes one more line like a pod.
+// podMounts runs blkid, makes a filesystem if the disk is blank, mounts the disk, and writes one more line like a pod.
 func (m machine) podMounts(name string) {
 	m.t.Helper()
 	m.run(fmt.Sprintf(`set -e; d=%s/%[2]s/globalmount; mkdir -p $d
@@ -105,7 +106,7 @@ func (m machine) podMounts(name string) {
 		mount -t ext4 -o defaults /dev/%[2]s $d; echo a pod was here >>$d/db`, stagingArea, name))
 }
 
-// unstageVolume unmounts the disk. No other mount of the disk may be left.
+// unstageVolume unmounts the disk. After the unmount, the disk must have no other mount.
 func (m machine) unstageVolume(name string) {
 	m.t.Helper()
 	m.run(fmt.Sprintf("set -e; d=%s/%[2]s/globalmount; umount $d; rmdir $d; ! findmnt /dev/%[2]s", stagingArea, name))
@@ -176,8 +177,8 @@ func csiRounds() int {
 	return 3
 }
 
-// eachKind attaches, uses and detaches one volume of each kind: a blank volume, a filesystem and a raw volume, with
-// these serials.
+// eachKind attaches, uses and detaches one volume of each kind: a blank volume, a filesystem and a raw volume. The
+// volumes have the given serials.
 func (m machine) eachKind(w worker.Node, blankSerial, ext4Serial, rawSerial string) {
 	m.t.Helper()
 	for _, d := range []worker.Disk{{File: blank(m.t, 320<<20), Serial: blankSerial}, {File: ext4Disk(m.t, 320<<20), Serial: ext4Serial}} {
@@ -319,8 +320,8 @@ func TestADriverThatEnds(t *testing.T) {
 }
 
 // TestCSIVolumesOnVirtio checks a CSI driver's volumes on disks with serials, over a reboot. At the reboot the driver
-// is registered before hotmount starts. A class that selects by serial gets its disk without an accept. Only a driver
-// that attaches disks or takes whole disks of the node causes a hold.
+// is registered before hotmount starts. A class that selects by serial gets its disk without an accept. A driver causes
+// a hold only if it attaches disks, takes whole disks of the node, or is unknown.
 func TestCSIVolumesOnVirtio(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.register("cinder.csi.openstack.org")
@@ -439,8 +440,8 @@ type csiChange struct {
 	make  func() // makes the change
 }
 
-// csiBatches runs csiLives for csiRounds volumes of each kind, a few at once. csiBatches calls the given function
-// before each batch of volumes is attached.
+// csiBatches calls csiLives for all volumes, in batches of at most five volumes of each kind. csiRounds returns the
+// number of volumes of each kind. Before each batch is attached, csiBatches calls the given function.
 func (m machine) csiBatches(w worker.Node, before func(), change csiChange) {
 	m.t.Helper()
 	const atOnce = 5
@@ -451,8 +452,8 @@ func (m machine) csiBatches(w worker.Node, before func(), change csiChange) {
 }
 
 // csiLives attaches, uses and detaches n volumes of each kind: filesystems, blank volumes and raw volumes. The change
-// happens while all volumes are attached. A pod uses every second volume before and after the change, and the other
-// volumes only after the change. Each volume is detached as soon as its pod has ended.
+// happens while all volumes are attached. For each kind, pods use the volumes with an even index before and after the
+// change. Pods use the other volumes only after the change. Each volume is detached as soon as its pod has ended.
 func (m machine) csiLives(w worker.Node, n int, change csiChange) {
 	m.t.Helper()
 	var volumes []csiVolume
@@ -507,7 +508,8 @@ func (m machine) podBegins(w worker.Node, v *csiVolume, times int) {
 	m.podWrites(v.name, times)
 }
 
-// leftAlone checks that hotmount holds the volume, or ignores it because a pod uses it, and has not written to it.
+// leftAlone checks that hotmount has not written to the volume. hotmount must hold the volume, or ignore it because a
+// pod uses it.
 func (m machine) leftAlone(v *csiVolume, stays bool) {
 	m.t.Helper()
 	switch {
@@ -552,7 +554,8 @@ func (m machine) endOfLife(w worker.Node, v *csiVolume, stays bool) {
 	m.stored(w, v.name, v.id, v.image, times)
 }
 
-// reboots reboots the node. reboots detaches the loop devices first, because they survive the shutdown of a container.
+// reboots restarts the node. The method first detaches the loop devices, because they survive the shutdown of a
+// container.
 func (m machine) reboots(w worker.Node) {
 	m.t.Helper()
 	m.run("for f in /root/loop-*; do losetup -d $(cat $f); rm $f; done")
@@ -561,8 +564,8 @@ func (m machine) reboots(w worker.Node) {
 	}
 }
 
-// TestCSIVolumesOverAReboot checks that hotmount leaves a CSI driver's volumes alone over a reboot, whether or not pods
-// used the volumes before.
+// TestCSIVolumesOverAReboot checks that hotmount leaves a CSI driver's volumes alone over a reboot. Before the reboot,
+// pods use only some of the volumes.
 func TestCSIVolumesOverAReboot(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.register("cinder.csi.openstack.org")

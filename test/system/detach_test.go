@@ -11,7 +11,7 @@ import (
 	"hotmount/test/worker"
 )
 
-// kernelErrors prints the kernel's error messages about disks and filesystems.
+// kernelErrors is a script that prints the kernel's error messages about disks and filesystems.
 const kernelErrors = `journalctl -b -k -o cat --no-pager >/run/kernel; grep -iE 'xfs.*(error|shutdown|corrupt)|i/o error|buffer_io' /run/kernel || true`
 
 // TestRelease checks that a disk in use is not released, and that hotmount names the disk's users. A release unmounts
@@ -74,9 +74,9 @@ func TestRelease(t *testing.T) {
 	m.wait("the umount", "grep -qx sleep /proc/$(systemctl show -p MainPID --value hidden)/comm")
 	refused("has a file open")
 	m.run("systemctl stop hidden")
-	// The mount is in a mount namespace without a process, so hotmount cannot find the mount. The kernel lets the file
-	// of a mount namespace be mounted only in a namespace with a lower id. Linux 6.18 gives each processor a range of
-	// ids, so on at least one processor the new namespace has a higher id than the host's.
+	// The mount is in a mount namespace without a process, so hotmount cannot find the mount. The kernel allows a bind
+	// mount of a mount namespace's file only inside a namespace with a lower id. Linux 6.18 gives each processor a
+	// range of ids. On at least one processor, the new namespace gets a higher id than the namespace of PID 1 has.
 	m.run("mkdir /run/pin; mount --bind --make-private /run/pin /run/pin; touch /run/pin/ns; pinned=; for cpu in $(seq 0 $(($(nproc --all) - 1))); do if taskset -c $cpu unshare --mount=/run/pin/ns --propagation private mount --bind " + where + " /srv/own; then pinned=yes; break; fi; done; [ $pinned ]")
 	if out, err := m.Run(ctx(t), "hotmount release "+name); err == nil || strings.Contains(out, "safe to detach") || !strings.Contains(err.Error(), "NOT safe to detach") {
 		t.Errorf("released while it is held: %q, %v", out, err)
@@ -110,9 +110,10 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// TestSurpriseRemoval checks that a pulled disk, idle or busy, leaves no stale mount, no directory and no endless loop,
-// even if the daemon was down. A disk may be attached again while a process or a mount, such as a pod's mount, still
-// holds the old filesystem. hotmount mounts the disk again as soon as nothing holds the old filesystem.
+// TestSurpriseRemoval pulls idle and busy disks, even while the daemon is down. The disk's mount and directory must
+// disappear, and hotmount must not try the unmount endlessly. The test attaches a disk again while a process or a
+// mount, such as a pod's mount, still holds the old filesystem. hotmount mounts the disk again as soon as nothing holds
+// the old filesystem.
 func TestSurpriseRemoval(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -146,9 +147,9 @@ func TestSurpriseRemoval(t *testing.T) {
 	if got := m.run("cat " + where + "/f"); got != "kept" {
 		t.Errorf("the data is %q", got)
 	}
-	// A mount in another namespace holds the filesystem, as a container's mount does. A mount in another namespace does
-	// not keep the host's mount from being unmounted. The process also has a file open on its namespace's copy of the
-	// host's mount. The copy of the mount disappears when the host's mount point is removed.
+	// A mount in another namespace holds the filesystem, as a container's mount does. Even while another namespace has
+	// the filesystem mounted, the host's mount can be unmounted. The process also has a file open on its namespace's
+	// copy of the host's mount. The copy of the mount disappears when the host's mount point is removed.
 	m.run("systemd-run -q --unit=pod unshare --mount --propagation private sh -c 'mount --bind " + where + " /srv; exec 3<" + where + "/f; exec sleep 1001'")
 	m.wait("the pod", "[ -e /proc/$(pgrep -f '^sleep 1001')/fd/3 ]")
 	if err := w.DetachSurprise(ctx(t), id2); err != nil {
@@ -244,7 +245,7 @@ func TestSurpriseRemoval(t *testing.T) {
 // TestPulledFromAPod pulls a disk that kubelet has bind-mounted for a pod in the host's mount namespace, and attaches
 // the disk again. hotmount leaves kubelet's mounts alone. While the disk is gone, nothing is at the volume's path, and
 // the journal names the pod. When the disk is back, an ext4 filesystem is mounted again at once. An XFS filesystem is
-// mounted again once nobody uses its old mount.
+// mounted again as soon as nobody uses its old mount.
 func TestPulledFromAPod(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	for fstype, mkfs := range map[string][]string{"xfs": {"mkfs.xfs", "-q"}, "ext4": {"mkfs.ext4", "-q", "-F"}} {
@@ -293,10 +294,10 @@ func TestPulledFromAPod(t *testing.T) {
 	}
 }
 
-// TestDiskBelowAVolumeIsPulled pulls the disk below a mounted logical volume, twice. Once the disk is back, the test
-// follows the advice of the status. At the first pull, the volume stays mounted while the disk is away. At the second
-// pull, the volume is written to and released, and the daemon is restarted. Another logical volume of the same volume
-// group is always in use.
+// TestDiskBelowAVolumeIsPulled twice pulls the disk below a mounted logical volume. After each return of the disk, the
+// test follows the advice of the status. After the first pull, the volume stays mounted while the disk is away. After
+// the second pull, the volume is written to and released, and the daemon is restarted. Another logical volume of the
+// same volume group is always in use.
 func TestDiskBelowAVolumeIsPulled(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /var/lib/prometheus/node-exporter; printf 'classes:\\n  - {name: lvm, names: [\"dm-*\"], mapper_names: [\"my--vg-disk*\"], blank: unsigned, directory: /mnt/disks}\\n' >/etc/hotmount/config.yaml; hotmount config check && systemctl restart hotmount")
@@ -335,8 +336,8 @@ func TestDiskBelowAVolumeIsPulled(t *testing.T) {
 	m.run("findmnt /srv")
 }
 
-// TestDiskBelowLUKSIsPulled checks a LUKS device whose disk is pulled. hotmount must report the LUKS device as failed
-// at once. After the disk is attached again, the printed commands open the device again, and the volume is mounted.
+// TestDiskBelowLUKSIsPulled checks a LUKS device whose disk is pulled. hotmount must immediately report the LUKS device
+// as failed. After the disk is attached again, the printed commands open the device again, and the volume is mounted.
 func TestDiskBelowLUKSIsPulled(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run(`printf 'classes:\n  - {name: secret, names: ["dm-*"], mapper_names: [secret], directory: /mnt/disks}\n' >/etc/hotmount/config.yaml; hotmount config check && systemctl restart hotmount`)

@@ -18,7 +18,7 @@ import (
 )
 
 // standIns defines shell functions that start stand-ins for kubelets, provisioners and containers. A stand-in is a
-// process with the program's name, in a mount namespace as a container runtime makes it.
+// process with the program's name, in a mount namespace like that of a container.
 //
 //	kubelet NAME BIND PROPAGATION ROOT: as a container. The class directory is bound
 //	  by --bind or --rbind. Kubelet's root directory has the propagation ROOT.
@@ -96,7 +96,7 @@ func findingsOf(r doctor.Report) []string {
 	return all
 }
 
-// kinds returns the kinds of the findings about a process, without notes.
+// kinds returns the kinds of all findings about a process, except notes.
 func kinds(r doctor.Report, pid int) []string {
 	all := []string{}
 	for _, f := range r.Findings {
@@ -128,12 +128,12 @@ func TestDoctorPods(t *testing.T) {
 		volumes  = "/var/lib/kubelet/pods/" + uid + "/volumes/kubernetes.io~local-volume/"
 		subPaths = "/var/lib/kubelet/pods/" + uid + "/volume-subpaths/local-pv-1/main/0"
 		// trappedPart is the mount point of a subPath. The subPath is a directory on the system disk and not on the
-		// volume. The doctor names the directory by its path in trappedPart.
+		// volume. The doctor's finding names the directory by this mount point.
 		trappedPart = "/var/lib/kubelet/pods/" + uid + "/volume-subpaths/local-pv-7/side/0"
 	)
 	place := "/mnt/disks/" + uuid
-	// named has the name that the provisioner gives the disk's volume. The name local-pv-1 belongs to no volume of this
-	// disk.
+	// The path in the variable named ends in the provisioner's name for the disk's volume. The name local-pv-1 belongs
+	// to no volume of this disk.
 	m.run("mkdir -p /etc/hotmount/config.d; printf 'classes:\\n- name: default\\n  directory: /mnt/disks\\n  storage_class: fast\\n' >/etc/hotmount/config.d/fast.yaml")
 	named := volumes + disk.VolumeName(uuid, m.run("hostname"), "fast")
 	// A kubelet, a volume, and a directory of the volume by subPath are set up correctly.
@@ -149,8 +149,8 @@ func TestDoctorPods(t *testing.T) {
 		t.Errorf("with good pods alone: exit code %s\n%s", code, words(r))
 	}
 
-	// The trap is the mount point's own directory below the mount, which is visible through a bind mount that is not
-	// recursive. hotmount makes its mount points immutable, but a directory from before the installation may be
+	// The trap is the mount point's own directory, which the mount covers. A bind mount that is not recursive shows the
+	// covered directory. hotmount makes its mount points immutable, but a directory from before the installation may be
 	// writable.
 	m.run(standIns + fmt.Sprintf(`
 		mkdir /run/below; mount --bind /mnt/disks /run/below; chattr -i /run/below/%[4]s; echo lost >/run/below/%[4]s/file; ln -s /etc/cron.d/x /run/below/%[4]s/link
@@ -189,7 +189,7 @@ func TestDoctorPods(t *testing.T) {
 	if got := m.run("cat " + trapped.Reach + "/file"); got != "lost" {
 		t.Errorf("%s holds %q", trapped.Reach, got)
 	}
-	// The lines that the doctor prints rescue files of the same name from two pods, and overwrite no existing file.
+	// The commands that the doctor prints rescue files of the same name from two pods, and overwrite no existing file.
 	also := find(doctor.OnSystemDisk, volumes+"local-pv-4")
 	lines := trapped.Do[0] + "\n" + also.Do[0] + "\n" + find(doctor.DataHidden, place).Do[1]
 	if got := m.run(lines + "\ncd /root/rescued; cat *-local-pv-2/file *-local-pv-4/file " + uuid + "/file; readlink *-local-pv-2/link; ls | wc -l"); got != "lost\nalso lost\nlost\n/etc/cron.d/x\n3" {
@@ -217,8 +217,8 @@ func TestDoctorPods(t *testing.T) {
 	if got := m.run(strings.TrimSuffix(find(doctor.DataHidden, place).Do[0], "   # shows the hidden files")); !strings.Contains(got, "file") {
 		t.Errorf("the line that shows the hidden data shows %s", got)
 	}
-	// One volume is a bind mount of another directory on the system disk. A second volume has another filesystem under
-	// the disk's name.
+	// One volume is a bind mount of another directory on the system disk. At the mount point of the disk's volume,
+	// another filesystem is mounted.
 	m.run(fmt.Sprintf(`umount %[1]s; mkdir -p /srv/plain /srv/other %[2]slocal-pv-6; mount --bind /srv/plain %[2]slocal-pv-6
 		mount -t tmpfs -o size=1m none /srv/other; mount --bind /srv/other %[1]s`, named, volumes))
 	r, _ = m.examined()
@@ -261,8 +261,8 @@ func TestDoctorPods(t *testing.T) {
 }
 
 // TestDoctorSystem checks a leftover udev rule, a kubelet that keeps dying, and two pods. One pod's process is named
-// kubelet and tries to write control characters to root's terminal. Another pod's process is named like the provisioner
-// and is on a filesystem that never answers.
+// kubelet and tries to write control characters to root's terminal. Another pod's process is named like the
+// provisioner, and its mount namespace has a filesystem that never answers.
 func TestDoctorSystem(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -459,7 +459,8 @@ func TestDoctorManyPods(t *testing.T) {
 		t.Errorf("without the trapped pods: exit code %s\n%s", code, words(r))
 	}
 	// Each measured time is the shortest of three runs, in seconds: clock time and processor time. The test compares
-	// the times with the time to read all mount tables, because under emulation only the ratio is meaningful.
+	// the doctor's processor time with that of a read of all mount tables. Under emulation, only the ratio of these
+	// times is meaningful.
 	var wall, cpu, tables float64
 	out := m.run(`TIMEFORMAT='%R %U %S'
 		best() { for i in 1 2 3; do { time "$@" >/dev/null 2>&1; } 2>&1; done | awk '{c=$2+$3; if (NR==1 || c<min) min=c; if (NR==1 || $1<wall) wall=$1} END {print wall, min}'; }
@@ -478,9 +479,9 @@ func TestDoctorManyPods(t *testing.T) {
 	t.Logf("%d files opened and links read, %d processes", calls, processes)
 }
 
-// TestDoctorReadOnly checks that the doctor finds a class directory whose filesystem is read-only, although the mount
-// is not. After an error the kernel also makes a root filesystem read-only. The status of a disk with data recommends
-// the doctor, whose printed remedy helps.
+// TestDoctorReadOnly checks that the doctor finds a class directory whose filesystem is read-only, although its mount
+// is writable. After a filesystem error, the kernel makes a root filesystem read-only, but not its mounts. The status
+// of a disk with data recommends the doctor, whose printed remedy helps.
 func TestDoctorReadOnly(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.rootOn(w, "ext4")
@@ -520,8 +521,8 @@ var namespaceSettings = []namespaceSetting{
 	{"PrivatePIDs=yes", 257}, {"ExtensionDirectories=/run/extension", 252}, {"IPCNamespacePath=/proc/1/ns/ipc", 252}, {"NetworkNamespacePath=/proc/1/ns/net", 257},
 }
 
-// TestNamespaceSettings checks that namespaceSettings has each setting that the doctor knows, except settings that the
-// test's systemd cannot use.
+// TestNamespaceSettings checks that namespaceSettings lists each setting that the doctor knows. Settings that the test
+// cannot use are excepted.
 func TestNamespaceSettings(t *testing.T) {
 	text, err := os.ReadFile("../../internal/doctor/advice.txt")
 	if err != nil {
@@ -603,8 +604,8 @@ func (m machine) notSharedBack(t *testing.T) []string {
 	return nil
 }
 
-// runRemedy checks that the doctor names the setting and its file, and runs the printed remedy. After the remedy the
-// doctor finds nothing.
+// runRemedy checks that the doctor names the setting and its file, and runs the printed remedy. After the remedy, the
+// doctor must have no finding about kubelet.
 func (m machine) runRemedy(t *testing.T, setting, file string) {
 	t.Helper()
 	do := strings.Join(m.notSharedBack(t), "\n")

@@ -50,10 +50,10 @@ func TestStaleUdevDatabase(t *testing.T) {
 	m.waitForLog("/dev/" + was + " .*refuse: ")
 }
 
-// TestPluggedAndUnplugged attaches and detaches a loop device ten times, at least three times within 100 ms. The detach
-// of a virtio disk from a virtual machine would take longer than 100 ms. In most rounds the disk is detached before
-// hotmount has mounted it. The test checks the final state of the mounts, first with the disk attached and then with
-// the disk detached (udisks#886).
+// TestPluggedAndUnplugged attaches and detaches a loop device ten times. At least three of the ten rounds must take
+// less than 100 ms each. The detach of a virtio disk from a virtual machine would take longer than 100 ms. In most
+// rounds the disk is detached before hotmount has mounted it. The test checks the final state of the mounts, first with
+// the disk attached and then with the disk detached (udisks#886).
 func TestPluggedAndUnplugged(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -142,8 +142,8 @@ func TestDamagedLog(t *testing.T) {
 }
 
 // damageLog inverts a byte of a log record that a mount has to replay. The record is in the middle between the log's
-// tail and head. At the head the kernel would only cut off the damaged records, which a power cut may leave
-// (xlog_verify_head in fs/xfs/xfs_log_recover.c).
+// tail and head. If the record were at the head, the kernel would only cut off the damaged records, as after a power
+// cut (xlog_verify_head in fs/xfs/xfs_log_recover.c).
 func damageLog(t *testing.T, image string) {
 	t.Helper()
 	start, length := logOf(t, image)
@@ -198,8 +198,8 @@ func logOf(t *testing.T, image string) (start, length int64) {
 	return (group*value("agblocks") + block&(1<<value("agblklog")-1)) * value("blocksize"), value("logblocks") * value("blocksize")
 }
 
-// TestFirstMountFailsOnce checks that a read error that occurs only once merely delays a mount, both at the attachment
-// and at boot (directpv#704, directpv#788). The journal names the read error, and advises no repair.
+// TestFirstMountFailsOnce checks that a single read error only delays a mount, at the attachment and at boot
+// (directpv#704, directpv#788). The journal names the read error, and advises no repair.
 func TestFirstMountFailsOnce(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -231,7 +231,7 @@ func TestFirstMountFailsOnce(t *testing.T) {
 
 // TestMultipathdTakesADisk checks that hotmount leaves both paths of a blank disk to multipathd, and that the status
 // shows the reason (longhorn#1210, longhorn#3994). With the setting "find_multipaths greedy", multipathd takes each
-// SCSI disk. A class that selects multipathd's device mounts the device, and ignores the device's paths.
+// SCSI disk. If a class selects multipathd's device, hotmount mounts the device and ignores the device's paths.
 func TestMultipathdTakesADisk(t *testing.T) {
 	var files []worker.File
 	for _, f := range download(t, "multipath-tools", "kpartx", "libaio1", "liburcu8", "sg3-utils", "sg3-utils-udev", "libsgutils2-1.46-2") {
@@ -272,7 +272,8 @@ func TestMultipathdTakesADisk(t *testing.T) {
 		t.Errorf("the history has %s", got)
 	}
 
-	// Both paths are one disk: a class that selects multipathd's device formats it once, and the paths are ignored.
+	// Both paths lead to one disk. If a class selects multipathd's device, hotmount formats the device one time and
+	// ignores the paths.
 	m.run(`printf 'classes:\n  - name: default\n    directory: /mnt/disks\n    names: ["sd*", "dm-*"]\n    transport: [scsi, dm]\n' >/etc/hotmount/config.yaml; systemctl reload hotmount`)
 	uuid := m.mounted(holder)
 	if formats := m.history(); len(formats) != 1 || !formats[0].Made() || formats[0].UUID != uuid {
@@ -321,7 +322,7 @@ func TestNVMeOverTCP(t *testing.T) {
 		t.Errorf("mounted: %s", got)
 	}
 	m.run("sed -i '/local:/d' /etc/hotmount/config.yaml; systemctl reload hotmount")
-	// Without "local: true" the class selects the disk. hotmount sees that the node itself uses the disk as an NVMe
-	// target.
+	// Without "local: true" the class selects the disk. hotmount then ignores the disk, because /dev/loop5 seems to be
+	// on the disk.
 	m.waitForLog("^/dev/nvme0n1 .*ignore: the disk seems to be in use through /dev/loop5")
 }

@@ -72,7 +72,7 @@ func TestGrow(t *testing.T) {
 	ext4 := m.mounted(e)
 	sums := map[string]string{}
 	for _, uuid := range []string{xfs, ext4} {
-		// The root directory of the volume belongs to a pod's user, so only this user may enter it.
+		// The root directory of the volume belongs to a pod's user, and only this user may enter the directory.
 		m.run(fmt.Sprintf("chown 1000:1000 /mnt/disks/%s && chmod 0700 /mnt/disks/%s", uuid, uuid))
 		sums[uuid] = m.run(fmt.Sprintf(fill, uuid))
 	}
@@ -197,9 +197,9 @@ func TestGrow(t *testing.T) {
 	}
 }
 
-// TestGrowWithErrorsOnRecord checks an ext4 filesystem with recorded errors, which the kernel does not grow. The
-// filesystem stays mounted, and the status and the metrics report the failed growth. The printed commands make the
-// growth possible. The test needs a virtual machine, because a container cannot grow ext4.
+// TestGrowWithErrorsOnRecord checks an ext4 filesystem with recorded errors. The kernel does not grow such a
+// filesystem. The filesystem stays mounted, and the status and the metrics report the failed growth. The printed
+// commands make the growth possible. The test needs a virtual machine, because a container cannot grow ext4.
 func TestGrowWithErrorsOnRecord(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /var/lib/prometheus/node-exporter; systemctl restart hotmount")

@@ -28,7 +28,7 @@ func TestDamaged(t *testing.T) {
 	m.detach(w, id)
 	m.run("systemctl stop hotmount")
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: "SICK"})
-	// The random bytes overwrite sector 2, which has the header of the first inodes (AGI). A mount reads this sector.
+	// A mount reads sector 2, the inode header (AGI) of the first allocation group. The test writes random bytes there.
 	m.run(fmt.Sprintf("dd if=/dev/%[1]s of=/root/agi bs=512 skip=2 count=1 status=none; head -c 512 /dev/urandom | dd of=/dev/%[1]s bs=512 seek=2 conv=notrunc,fsync status=none; dd if=/dev/%[1]s bs=512 skip=2 count=1 status=none | sha256sum >/root/sum; udevadm settle; systemctl start hotmount", name))
 	m.waitForLog("/dev/" + name + " .*the kernel says: .*XFS .*; check the filesystem with: xfs_repair -n /dev/" + name + "; or, if its data is not needed: hotmount format " + name + ";")
 	m.wait("it to be counted", "systemctl show -p StatusText --value hotmount | grep -q '1 failing'")
@@ -54,8 +54,8 @@ func (m machine) checkStatus(words string) {
 }
 
 // TestGivenUp checks that hotmount reports a filesystem that the kernel has shut down or made read-only. TestGivenUp
-// also checks that hotmount does not mount a filesystem that is larger than its disk. hotmount does not format a disk
-// if it cannot record the format.
+// also checks that hotmount does not mount a filesystem that is larger than its disk. hotmount formats no disk while
+// its state directory is read-only.
 func TestGivenUp(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -107,9 +107,9 @@ func TestGivenUp(t *testing.T) {
 	m.checkUntouched(name)
 }
 
-// TestRepairedLate checks that hotmount retries the mount of a damaged filesystem after growing delays. status, plan
-// and explain show the number of attempts. After a repair the filesystem is mounted at once, because the repair writes
-// to the disk.
+// TestRepairedLate checks that hotmount retries the mount of a damaged filesystem after growing delays. The commands
+// `hotmount status`, `hotmount plan` and `hotmount explain` show the number of attempts. After a repair the filesystem
+// is mounted at once, because the repair writes to the disk.
 func TestRepairedLate(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -117,7 +117,7 @@ func TestRepairedLate(t *testing.T) {
 	uuid := m.mounted(name)
 	m.run("echo kept >/mnt/disks/" + uuid + "/f; sync")
 	m.detach(w, id)
-	// The test overwrites the header of the first inodes, as TestDamaged does, and later writes it back.
+	// The test overwrites sector 2, as TestDamaged does, and later writes the old content back.
 	good := make([]byte, 512)
 	f, err := os.Open(image)
 	if err == nil {
@@ -133,7 +133,7 @@ func TestRepairedLate(t *testing.T) {
 	m.waitMinutes(5, "the eighth try", "(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep '"+name+" is failed: .*failed 8 times so far'")
 	m.checkStatus(name + " is failed: .*failed 8 times so far, tried again at")
 	m.run("hotmount plan | grep '^" + name + " .*failed 8 times so far'; hotmount explain " + name + " | grep '^It fails: .*failed 8 times so far'")
-	// The journal does not suggest a format, and the attempts do not fill the journal.
+	// The journal announces no format of the disk, and the repeated attempts do not fill the journal.
 	m.run("! journalctl -b -o cat --no-pager -u 'hotmount-format@*' | grep -E 'seen: it is read|becomes xfs'")
 	lines := m.run("journalctl -b _COMM=hotmount -o cat --no-pager | grep -c '^/dev/" + name + "'")
 	if n, err := strconv.Atoi(lines); err != nil || n > 5 {
@@ -250,9 +250,9 @@ func TestShutDownWhileItRests(t *testing.T) {
 	m.run("for i in $(seq 70); do journalctl -b -u hotmount -o cat --no-pager | grep -q '^/dev/" + name + " .*the kernel has shut the filesystem down' && exit 0; sleep 5; done; exit 1")
 }
 
-// TestTrim checks that hotmount gives the free space of a filesystem back to the host, but only once the filesystem has
-// been in use for 24 hours. hotmount trims its own filesystems and filesystems that were made elsewhere. With "trim:
-// false", hotmount trims nothing.
+// TestTrim checks that hotmount gives the free space of a filesystem back to the host after 24 hours of use, and not
+// earlier. hotmount trims its own filesystems and filesystems that were made elsewhere. With "trim: false", hotmount
+// trims nothing.
 func TestTrim(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	if got := m.run("systemctl is-active hotmount-trim.timer; systemctl is-enabled hotmount-trim.timer"); got != "active\nenabled" {
@@ -285,8 +285,8 @@ func TestTrim(t *testing.T) {
 	if a, b := used(t, own), used(t, foreign); a < least || b < least {
 		t.Errorf("before a day, the own image takes %d and the foreign one %d; journal: %s", a, b, m.run("journalctl -b -u hotmount-trim --no-pager -o cat"))
 	}
-	// The test sets the recorded time in use to 30 seconds less than a day, and later waits for these 30 seconds. While
-	// the time in use is less than a day, a run of hotmount-trim trims nothing.
+	// The test records that each filesystem has been in use for a day minus 30 seconds, and later waits for these 30
+	// seconds. hotmount-trim trims no filesystem that has been in use for less than a day.
 	m.run(`systemctl start hotmount-trim; sed -i -E 's/"ran": [0-9]+/"ran": 86370000000000/' /var/lib/hotmount/running.json; systemctl start hotmount-trim`)
 	ran := m.run(`awk '{print int($1)}' /proc/uptime; grep -c '"ran": 863[789]' /var/lib/hotmount/running.json`)
 	if a, b := used(t, own), used(t, foreign); a < least || b < least || !strings.HasSuffix(ran, "\n3") {
@@ -338,15 +338,16 @@ func (m machine) corrected() {
 	m.run("rm /etc/hotmount/config.d/90-options.yaml; hotmount config check && systemctl reload hotmount")
 }
 
-// checkNoRepair checks that the status shows the disk as failed and does not suggest a check of the filesystem.
+// checkNoRepair checks that the status shows the disk as failed, and suggests neither a check of the filesystem nor a
+// format.
 func (m machine) checkNoRepair(name string) {
 	m.t.Helper()
 	m.wait("the failure in the status", "(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep -E '"+name+" is failed: '")
 	m.run("! (hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep -E 'xfs_repair|e2fsck|hotmount format'")
 }
 
-// noToken checks that hotmount offers no token to format a disk if the disk's content is not the reason for the failed
-// mount.
+// noToken checks that `hotmount format` prints no token for the disk. The error must say that the disk's content is not
+// at fault, and must contain the parameter why.
 func (m machine) noToken(name, why string) {
 	m.t.Helper()
 	if out := m.fails("hotmount format " + name); !strings.Contains(out, "cannot format "+name+": the content of the disk is not at fault") || !strings.Contains(out, why) || strings.Contains(out, "--confirm") {
@@ -355,7 +356,8 @@ func (m machine) noToken(name, why string) {
 }
 
 // TestWhyNotMounted checks that wrong mount options are found before a blank disk is formatted. The message about a
-// failed mount names the real cause and does not blame the disk. The printed commands help.
+// failed mount names the real cause and does not blame the disk. After a correction, the commands in the message lead
+// to a mount.
 func TestWhyNotMounted(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 
@@ -394,8 +396,8 @@ func TestWhyNotMounted(t *testing.T) {
 	m.run("sed -i '/dead/d' /etc/fstab; " + m.printed("systemctl daemon-reload"))
 	m.waitMinutes(3, "the next try", "findmnt /dev/"+name)
 
-	// The class directory's mount unit is inactive, but did not cause the failure of the disk's mount. The condition of
-	// the class directory's mount unit fails, and PID 1 starts the disk's mount unit even so. The message has only
+	// mnt-disks.mount, the unit of the class directory, is inactive, but is not the cause of the failed mount. The
+	// condition of mnt-disks.mount is not met, and PID 1 starts the disk's mount unit even so. The message has only
 	// mount(8)'s words, because a container does not receive the kernel's log.
 	m.run("printf '[Unit]\\nConditionPathExists=!/etc\\n[Mount]\\nWhat=tmpfs\\nType=tmpfs\\nWhere=/mnt/disks\\n' >/etc/systemd/system/mnt-disks.mount; systemctl daemon-reload")
 	name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20), LogicalBlockSize: 4096})
@@ -417,8 +419,8 @@ func TestMovedClass(t *testing.T) {
 	m.wait("the mount in the new directory", "findmnt /mnt/disks/moved/"+uuid)
 }
 
-// newer makes the XFS filesystem in a file newer than every kernel. newer sets a feature bit that forbids kernels
-// without the feature to write (sb_features_ro_compat in fs/xfs/libxfs/xfs_format.h).
+// newer sets an unknown feature bit in the superblock of the XFS filesystem in a file. A kernel that does not know the
+// feature must not write to the filesystem (sb_features_ro_compat in fs/xfs/libxfs/xfs_format.h).
 func newer(t *testing.T, path string) string {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -491,7 +493,7 @@ func TestWhyTheKernelDoesNotMount(t *testing.T) {
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: "SECTORS"})
 	m.mounted(name)
 
-	// A program that has the disk open exclusively keeps the kernel from reading the disk.
+	// While a program has the disk open with O_EXCL, the kernel cannot open the disk for a mount.
 	m.run("systemctl stop hotmount")
 	name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "CLAIMED"})
 	m.opens("claim", "smartd", name, "O_RDONLY | O_EXCL")
@@ -509,7 +511,7 @@ func TestWhyTheKernelDoesNotMount(t *testing.T) {
 	m.corrected()
 	m.mounted(name)
 
-	// The kernel refuses the option logbsize=17k only when it mounts a filesystem.
+	// The kernel parses the option logbsize=17k without an error, and refuses the option at the mount.
 	m.options("logbsize=17k")
 	m.run("out=$(hotmount config check 2>&1) || [ $? = 3 ]; grep -F 'with which a new xfs filesystem cannot be mounted: wrong fs type, bad option' <<<\"$out\"")
 	name, _ = m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "SCRATCH"})
@@ -520,8 +522,8 @@ func TestWhyTheKernelDoesNotMount(t *testing.T) {
 	m.run("[ -z \"$(losetup -nl)$(findmnt -rno TARGET | grep hotmount-check)\" ]")
 }
 
-// rootOn puts the class directory and the state directory on one new filesystem of the given type. The filesystem plays
-// the node's root filesystem.
+// rootOn puts the class directory and the state directory on one new filesystem of the given type. The new filesystem
+// stands for the node's root filesystem.
 func (m machine) rootOn(w worker.Node, fstype string) {
 	m.t.Helper()
 	image := made(m.t, 400<<20)
@@ -535,16 +537,16 @@ func (m machine) rootOn(w worker.Node, fstype string) {
 	m.run("mkdir -p /root/os; mount /dev/" + name + " /root/os; mount --make-private /root/os; mkdir /root/os/disks /root/os/lib; cp -a /var/lib/hotmount/. /root/os/lib; mount --bind /root/os/disks /mnt/disks; mount --make-shared /mnt/disks; mount --bind /root/os/lib /var/lib/hotmount; systemctl start hotmount")
 }
 
-// fillRoot fills the filesystem of rootOn, first with a file and then with directories. ext4 reserves blocks for the
-// metadata of files, and directories can fill these blocks.
+// fillRoot fills the filesystem that rootOn has made, first with a file and then with directories. ext4 reserves blocks
+// for the metadata of files, and directories can fill these blocks.
 func (m machine) fillRoot() {
 	m.t.Helper()
 	m.run("mkdir -p /root/os/fill; cd /root/os/fill; for i in 1 2; do cat /dev/zero >>f 2>/dev/null && exit 1; sync; done; while mkdir $$-$i 2>/dev/null; do i=$((i+1)); done")
 }
 
 // TestFullRoot checks that disks with data are mounted while the root filesystem is full, even after several
-// attachments. A blank disk waits. Once the root filesystem has room again, the command that the status prints gets the
-// blank disk formatted.
+// attachments. A blank disk is held. After the root filesystem has room again, the command in the status gets the blank
+// disk formatted.
 func TestFullRoot(t *testing.T) {
 	for _, fstype := range []string{"ext4", "xfs"} {
 		t.Run(fstype, func(t *testing.T) {
@@ -578,7 +580,8 @@ func TestFullRoot(t *testing.T) {
 }
 
 // TestFullRootWithoutReserve checks the messages when the root filesystem is full and hotmount's reserve is gone.
-// Without its reserve hotmount cannot make the mount point and cannot write a record. Each printed command helps.
+// Without its reserve hotmount cannot make the mount point and cannot write a record. The first printed command shows
+// the full filesystem. After a cleanup, the second command ends the hold.
 func TestFullRootWithoutReserve(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.rootOn(w, "ext4")

@@ -71,9 +71,9 @@ func TestASickFilesystemVanishes(t *testing.T) {
 	}
 }
 
-// TestHistoryAndFormerSerial checks that a format is recorded with the disk, the evidence and the UUID. A blank disk
-// with the serial of the formatted disk is held, even after a reboot. The hold names the UUID of the former filesystem.
-// Only an accept of the hold for the serial lifts that hold.
+// TestHistoryAndFormerSerial checks that the record of a format has the disk, the evidence that the disk was blank, and
+// the UUID. A blank disk with the serial of the formatted disk is held, even after a reboot. The hold names the UUID of
+// the former filesystem. Only an accept of the hold for the serial lifts that hold.
 func TestHistoryAndFormerSerial(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, id := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "H1"})
@@ -132,7 +132,7 @@ func TestHistoryAndFormerSerial(t *testing.T) {
 }
 
 // TestPresentDisksAreHeld checks that a first installation holds the blank disks that are already attached, and reports
-// the holds. hotmount formats a held blank disk once the disk is accepted.
+// the holds. After an accept, hotmount formats the held blank disk.
 func TestPresentDisksAreHeld(t *testing.T) {
 	parallel(t)
 	m, w := startAs(t, worker.Options{})
@@ -183,9 +183,9 @@ func TestPresentDisksAreHeld(t *testing.T) {
 	m.mounted(held)
 }
 
-// TestBrake checks format_limit: once hotmount has formatted this number of disks, it holds each further blank disk
-// until an accept. A restarted daemon still holds the blank disks over the limit. If two disks are proven blank at the
-// same time and the limit allows one format, only one disk is formatted.
+// TestBrake checks format_limit, the number of disks that hotmount may format within one format_period. After that,
+// hotmount holds each further blank disk until an accept. A restarted daemon still holds the blank disks over the
+// limit. If two disks are proven blank at the same time and the limit allows one format, only one disk is formatted.
 func TestBrake(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("printf 'format_limit: 1\\nformat_period: 24h\\n' >/etc/hotmount/config.yaml; systemctl stop hotmount")
@@ -255,8 +255,8 @@ func TestStateDirectoryThatCannotBeWritten(t *testing.T) {
 	m.mounted(name)
 }
 
-// TestRemediesOfTheRecords checks that hotmount formats no disk if a record cannot be read or has another version.
-// TestRemediesOfTheRecords also checks that the printed command helps.
+// TestRemediesOfTheRecords checks that hotmount formats no disk if a file of records cannot be read or has another
+// version. The printed command names the version to install, or moves the unreadable file away.
 func TestRemediesOfTheRecords(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	const file = "/var/lib/hotmount/filesystems.json"
@@ -357,7 +357,8 @@ func TestSwitchesStopFormatting(t *testing.T) {
 	m.wait("five mounts", "[ $(findmnt -rno TARGET | grep -c ^/mnt/disks/) = 5 ]")
 }
 
-// TestSeen checks what a user sees in journal, catalog, events, completion, status and metrics (issue 6).
+// TestSeen checks what users see: the journal and its catalog, the metrics, the shell completion, `hotmount status` and
+// `hotmount events` (issue 6).
 func TestSeen(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	if err := worker.Need(ctx(t), os.Stderr, []string{"bash-completion", "man-db"}); err != nil {
@@ -371,7 +372,7 @@ func TestSeen(t *testing.T) {
 	if out := m.run("journalctl -b -u hotmount -p warning -o cat | grep -i metrics || echo none"); out != "none" {
 		t.Errorf("without the directory of the metrics: %s", out)
 	}
-	// Both disks are in the default class, so their volumes are below /mnt/disks.
+	// The disk GOOD is in the default class, so its volume is below /mnt/disks.
 	m.run("mkdir -p /var/lib/prometheus/node-exporter; systemctl restart hotmount; systemd-run -q -u live -p StandardOutput=file:/root/live hotmount events -n 0; systemd-run -q -u livejson -p StandardOutput=file:/root/live.json hotmount events -n 0 -o json vdc")
 	name, id := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "GOOD"})
 	uuid := m.mounted(name)
@@ -441,7 +442,7 @@ func TestSeen(t *testing.T) {
 	m.run("systemctl stop live livejson")
 	t.Log(m.run("tail -n 3 /root/live"))
 
-	// offers returns the words that bash completion offers for the line.
+	// offers returns bash's completions of the line.
 	offers := func(line string) string {
 		return m.run(`cat >/root/complete.sh <<'X'
 . /root/bash_completion
@@ -576,8 +577,8 @@ func TestNextInASlot(t *testing.T) {
 }
 
 // TestBackAtOnceInAnotherSlot detaches a disk and attaches it to another slot before the daemon sees either event. The
-// kernel's sequence numbers show that the disk was detached before it was attached, so it is mounted again. If a second
-// disk with the same serial is attached before the first is detached, hotmount treats it as another disk.
+// kernel's sequence numbers show that the disk was detached before it was attached, so it is mounted again. If a copy
+// with the same serial is attached before the first disk is detached, hotmount treats the copy as another disk.
 func TestBackAtOnceInAnotherSlot(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := blank(t, 320<<20)
@@ -622,8 +623,8 @@ func TestBackAtOnceInAnotherSlot(t *testing.T) {
 }
 
 // TestUnmountedByHand checks that a volume that was unmounted by hand stays unmounted until the operator accepts the
-// disk, or until a reboot. An unmount by systemd, because a device unit was inactive for a moment, is not an unmount by
-// hand.
+// disk, or until a reboot. If a device unit is inactive for a moment, systemd unmounts the disk, but hotmount does not
+// count this as an unmount by hand.
 func TestUnmountedByHand(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -651,8 +652,8 @@ func TestUnmountedByHand(t *testing.T) {
 
 	m.run("hotmount accept " + name)
 	m.mounted(name)
-	// The test makes the file in /run/hotmount/unmounted that a killed `hotmount release` leaves while the volume is
-	// still mounted.
+	// An interrupted `hotmount release` can leave a file in /run/hotmount/unmounted although the volume is still
+	// mounted. The test makes this file.
 	left := "/run/hotmount/unmounted/" + m.run("cat /sys/block/"+name+"/diskseq")
 	m.run("printf released >" + left + "; systemctl restart hotmount")
 	m.wait("the release to be forgotten", "[ ! -e "+left+" ]")
@@ -717,9 +718,8 @@ func madeExt4(t *testing.T, size int64) string {
 	return path
 }
 
-// TestFileAsADisk checks a file, such as an image, that was attached as a raw disk. hotmount names the file's format
-// before it refuses the disk for its size or for old data. No printed command destroys the file, except with a valid
-// token.
+// TestFileAsADisk checks a file, such as an image, that was attached as a raw disk. The refusal names the file's format
+// rather than the disk's small size or old data. A printed command can destroy the file only with a valid token.
 func TestFileAsADisk(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	const convert = "detach the disk, convert the image on the host, and attach the new file: qemu-img convert -f %s -O raw FILE NEWFILE"
@@ -761,7 +761,7 @@ func TestFileAsADisk(t *testing.T) {
 }
 
 // TestRemediesForFiles runs the commands that hotmount prints for images and packed files on real files. Each printed
-// command makes a disk with the content of the file, and hotmount mounts the disk.
+// command converts or unpacks a file, and hotmount mounts a disk that is made from the result.
 func TestRemediesForFiles(t *testing.T) {
 	if err := worker.Need(ctx(t), os.Stderr, []string{"qemu-utils", "gzip", "xz-utils", "zstd", "bzip2", "lz4"}); err != nil {
 		t.Fatal(err)

@@ -15,8 +15,8 @@ import (
 // changeID is a script that gives the worker another machine-id.
 const changeID = "tr 0-9a-f 1-9a-f0 </etc/machine-id >/root/id; cat /root/id >/etc/machine-id; "
 
-// holds waits until `hotmount plan` shows a hold of the disk with a reason that matches why. holds then checks that
-// nothing was written to the disk.
+// holds waits until `hotmount plan` shows a hold of the disk whose reason matches the parameter why. The method then
+// checks that nothing was written to the disk.
 func (m machine) holds(name, why string) {
 	m.t.Helper()
 	m.wait(name+" to be held", "hotmount plan | grep -E "+quote("^"+name+" .*hold .*"+why))
@@ -29,8 +29,8 @@ const (
 )
 
 // TestAnotherMachineID checks a worker whose machine-id has changed. The volumes stay mounted. Blank disks that are
-// attached at the first start are held until `hotmount state keep`. The test uses `hotmount plan`, because the journal
-// belongs to the former machine-id.
+// attached at the daemon's first start with the new machine-id are held until `hotmount state keep`. The test uses
+// `hotmount plan`, because the journal belongs to the former machine-id.
 func TestAnotherMachineID(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	was, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
@@ -52,8 +52,8 @@ func TestAnotherMachineID(t *testing.T) {
 	m.mounted(early)
 }
 
-// TestStateReset checks that `hotmount state reset` deletes the records only if neither the daemon, a mount nor a
-// format needs them. After the reset the next start counts as the installation.
+// TestStateReset checks that `hotmount state reset` deletes the records, but fails while the daemon, a mount or a
+// format needs the records. After the reset the next start counts as the installation.
 func TestStateReset(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
@@ -67,7 +67,7 @@ func TestStateReset(t *testing.T) {
 	refuses("systemctl stop hotmount")
 	m.run("systemctl stop hotmount")
 	refuses("umount /mnt/disks/" + uuid)
-	// The unit that proves a disk blank still runs after the daemon was stopped, so `hotmount state reset` must refuse.
+	// The unit that proves a disk blank still runs after the daemon was stopped, so `hotmount state reset` must fail.
 	m.run("systemctl start hotmount")
 	proven, provenID := m.attach(w, worker.Disk{File: blank(t, 310<<20)})
 	m.wait("the proof", "systemctl list-units --no-legend 'hotmount-format@*' | grep -q activating")

@@ -17,14 +17,15 @@ import (
 	"hotmount/test/worker"
 )
 
-// remedy waits until the daemon holds the disk for the reason, and returns the advice of the status.
+// remedy waits until the daemon holds the disk for the reason. The method then returns the advice of `hotmount status`
+// for the disk.
 func (m machine) remedy(name string, reason disk.Reason) string {
 	m.t.Helper()
 	m.wait(name+" to be held: "+string(reason), fmt.Sprintf(`tr -s ' \n' ' ' </run/hotmount/status.json | grep -E '"disk": "%s",[^{}]*"decision": \{ "action": "hold", "reason": "%s"'`, name, reason))
 	return m.next(name)
 }
 
-// next returns the advice of the status for a disk.
+// next returns the advice that `hotmount status` prints for a disk.
 func (m machine) next(name string) string {
 	m.t.Helper()
 	var all struct {
@@ -43,8 +44,8 @@ func (m machine) next(name string) string {
 }
 
 // liftBy waits for the hold of a disk, and matches the status's advice with the regular expression in the parameter
-// printed. liftBy then calls script, which turns the match into a shell script. liftBy runs the shell script, and
-// returns its output.
+// printed. The parameter script is a function that turns the match into a shell script. liftBy runs the shell script,
+// and returns its output.
 func (m machine) liftBy(name string, reason disk.Reason, printed string, script func(found []string) string) string {
 	m.t.Helper()
 	next := m.remedy(name, reason)
@@ -59,15 +60,15 @@ func (m machine) liftBy(name string, reason disk.Reason, printed string, script 
 // asPrinted returns the match of the pattern's first group, as the script to run.
 func asPrinted(found []string) string { return found[1] }
 
-// lift runs the accept that the status prints for a held disk, and returns its output.
+// lift runs the `hotmount accept` command that the status prints for a held disk, and returns its output.
 func (m machine) lift(name string, reason disk.Reason) string {
 	m.t.Helper()
 	return m.liftBy(name, reason, "(hotmount accept "+name+" "+string(reason)+")(;|$)", asPrinted)
 }
 
-// liftedElsewhere maps each hold that needs a serial, a WWN, a slot or a boot to the test that lifts the hold. These
-// tests need a virtual machine, because a container's loop devices have no serial, no WWN and no slot, and share the
-// host's boot. Each test in liftedElsewhere calls lift.
+// liftedElsewhere maps the reason of a hold to the test that lifts the hold. These holds need a serial, a WWN, a slot
+// or a boot. The tests need a virtual machine, because a container's loop devices have no serial, no WWN and no slot,
+// and share the host's boot. Each of the tests calls the method lift.
 var liftedElsewhere = map[disk.Reason]string{
 	disk.ReasonSameSerial:   "TestSerials",
 	disk.ReasonSameWWN:      "TestTwoPaths",
@@ -83,16 +84,16 @@ type held struct {
 	reason disk.Reason
 	// cause brings about the hold and returns the kernel name of the held disk.
 	cause func() (name string)
-	// printed is a pattern for the advice, and script returns the script to run for a match. If printed is empty, the
-	// test runs the `hotmount accept` that the status prints.
+	// The pattern printed matches the advice, and the function script turns a match into a shell script. If printed is
+	// empty, the test runs the `hotmount accept` that the status prints.
 	printed string
 	script  func(found []string) string
 	// lifted waits until the hold is lifted. If lifted is nil, the test waits until the disk is mounted.
 	lifted func(name string)
 }
 
-// TestEachHoldIsLifted checks that the command that is printed with a hold lifts it, for each hold in the table of
-// rules. The tests in liftedElsewhere lift the holds that a container cannot cause.
+// TestEachHoldIsLifted checks each hold in the table of rules: the command that is printed with the hold must lift the
+// hold. The tests in liftedElsewhere lift the holds that a container cannot cause.
 func TestEachHoldIsLifted(t *testing.T) {
 	o := obedientOptions()
 	o.Files = o.Files[:2] // leaves out the drop-in that raises the format limit
@@ -124,7 +125,7 @@ func TestEachHoldIsLifted(t *testing.T) {
 	}
 }
 
-// liftsIn reports whether the test, or a helper in its file, calls lift with the reason.
+// liftsIn reports whether the test, or a helper function in the test's file, calls the method lift with the reason.
 func liftsIn(t *testing.T, test string, reason disk.Reason) bool {
 	t.Helper()
 	files, err := filepath.Glob("*_test.go")
@@ -146,8 +147,8 @@ func liftsIn(t *testing.T, test string, reason disk.Reason) bool {
 	return false
 }
 
-// dropIn is the file for a test's part of the configuration. TestEachHoldIsLifted removes the file dropIn after the
-// test of each hold.
+// dropIn is the path of the configuration file that a test adds. TestEachHoldIsLifted removes this file after the test
+// of each hold.
 const dropIn = "/etc/hotmount/config.d/zz.yaml"
 
 // configured writes the lines to dropIn and reloads the configuration.
@@ -156,7 +157,8 @@ func (m machine) configured(lines ...string) {
 	m.run("echo " + quote(strings.Join(lines, "\n")) + " >" + dropIn + "; systemctl reload hotmount")
 }
 
-// known is a class that holds a filesystem that this node neither made nor mounted before.
+// known is the configuration of a class. In this class, hotmount holds a filesystem that this node has never made or
+// mounted.
 const known = "- {name: default, adopt: known}"
 
 // holdsOf returns the holds to test. The order matters only where a comment says so.

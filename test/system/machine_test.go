@@ -10,7 +10,7 @@
 // Some tests need a kernel of their own for these reasons:
 //   - The growth of ext4 needs CAP_SYS_RESOURCE, which root may lack on a build machine.
 //   - A container has no kernel log and no clock of its own.
-//   - The doctor has additional findings about a container and its loop devices.
+//   - In a container, `hotmount doctor` has additional findings, about the container and its loop devices.
 //   - The file with a container's class remains after the package is purged.
 //   - The host's udev might assemble an array or a volume group from a container's disks.
 package system
@@ -100,7 +100,7 @@ func parallel(t *testing.T) {
 
 var inParallel sync.Map
 
-// exclusive makes a later call of parallel do nothing, so that no other test runs at the same time.
+// exclusive makes later calls of parallel(t) do nothing, so that no other test runs at the same time.
 func exclusive(t *testing.T) { inParallel.Store(t, true) }
 
 // startNode returns a container on which the package was just installed. With HOTMOUNT_TEST_WORKER=vm startNode returns
@@ -180,7 +180,7 @@ func (m machine) wait(what, script string) {
 	m.waitMinutes(1, what, script)
 }
 
-// waitMinutes does the same as wait, for the given number of minutes.
+// waitMinutes works like the method wait, but waits for up to the given number of minutes.
 func (m machine) waitMinutes(minutes int, what, script string) {
 	m.t.Helper()
 	_, err := m.Run(ctx(m.t), fmt.Sprintf("for i in $(seq 1 %[2]d); do if (%[1]s) >/dev/null 2>&1; then exit 0; fi; sleep 0.2; done; (%[1]s)", script, 300*minutes))
@@ -216,8 +216,8 @@ func (m machine) printed(pattern string) string {
 	return m.run("journalctl -b --no-pager -o cat _COMM=hotmount | grep -oE -- " + quote(pattern) + " | tail -n 1 | grep .")
 }
 
-// make makes a filesystem on a disk, as an operator does. udev may still read the disk and miss the write, so make
-// triggers udev events until udev knows the filesystem.
+// make makes a filesystem on a disk, as an operator does. udev may still read the disk and miss the write, so the
+// method triggers udev events until udev knows the filesystem.
 func (m machine) make(name, mkfs string) {
 	m.t.Helper()
 	m.run("udevadm settle; " + mkfs + " /dev/" + name)
@@ -289,8 +289,8 @@ func blank(t *testing.T, size int64) string {
 	return f.Name()
 }
 
-// made makes the file of a disk with an empty XFS filesystem. Tests that are not about formatting use made, because a
-// blank disk needs ten times as long until it is mounted.
+// made makes the file of a disk with an empty XFS filesystem. Tests that are not about formatting call made(t, size),
+// because a blank disk takes ten times as long to be mounted.
 func made(t *testing.T, size int64) string {
 	t.Helper()
 	path := blank(t, size)

@@ -146,18 +146,18 @@ func (m machine) lines() (n int) {
 	return n
 }
 
-// log waits until the provisioner's log has a line that matches. The parameter since is the number of lines to skip at
-// the beginning of the log.
+// log waits until the provisioner's log has a line that matches the pattern. The parameter since is the number of lines
+// to skip at the beginning of the log.
 func (m machine) log(pattern string, since int) {
 	m.t.Helper()
 	m.wait("the provisioner's log to say "+pattern, fmt.Sprintf("tail -n +%d /var/lib/standin/log | grep -E -- %s", since+1, quote(pattern)))
 }
 
-// release deletes the claim on the volume.
+// release tells the stand-in that the claim on the volume was deleted.
 func (m machine) release(volume string) { m.run("touch /var/lib/standin/released/" + volume) }
 
-// roundDownCapacity returns the size that the provisioner publishes for a volume of n bytes. roundDownCapacity rounds
-// down to full GiB from 10 GiB on, otherwise to full MiB.
+// roundDownCapacity returns the size that the provisioner publishes for a volume of n bytes. A size of 10 GiB or more
+// is rounded down to full GiB, and a smaller size to full MiB.
 func roundDownCapacity(n uint64) uint64 {
 	if n >= 10<<30 {
 		return n >> 30 << 30
@@ -175,8 +175,8 @@ var (
 	finished = regexp.MustCompile(` (?:created|cleaned) [^ ]+ /mnt/disks/([0-9a-f-]{36}) .*root=/ type=(?:xfs|ext4) uuid=(.*)$`)
 )
 
-// changes returns the changes that the mount units of this boot made, each with its begin and its end. A change is a
-// mount, or an unmount with its cleanup.
+// changes returns, for the UUID of each volume, when each change by a mount unit of this boot began and ended. A change
+// is a mount, or an unmount with its cleanup.
 func (m machine) changes() map[string][][2]time.Time {
 	m.t.Helper()
 	const (
@@ -218,9 +218,10 @@ func (m machine) changes() map[string][][2]time.Time {
 	return all
 }
 
-// TestProvisioner runs the stand-in for the provisioner at ten times the real rate, through attach, release, detach,
-// grow, restart and reboot. After a power cut a disk with a volume is missing. Volumes are released before and during
-// an attach and a boot. A disk is pulled while the provisioner deletes the data of its released volume.
+// TestProvisioner runs the stand-in for the provisioner at ten times the real rate. Meanwhile disks are attached, grown
+// and detached, volumes are released, and the daemon and the machine are restarted. After a power cut a disk with a
+// volume is missing. Volumes are released before and during an attach and a boot. A disk is pulled while the
+// provisioner deletes the data of its released volume.
 //
 // The stand-in must make or clean a volume only while the volume's filesystem is mounted at its path. The stand-in must
 // publish the same names and sizes as the real provisioner. A directory may lack its mount only during the mount or the
@@ -297,7 +298,8 @@ func TestProvisioner(t *testing.T) {
 			t.Errorf("the next tenant finds the last one's files: %s", made)
 		}
 	}
-	// tenant makes the given number of files, so that the cleaner works for several passes.
+	// tenant makes 20 directories with the given number of files each, so that the cleaner works for several passes of
+	// the provisioner.
 	tenant := func(uuid string, files int) {
 		t.Helper()
 		m.run(fmt.Sprintf("cd /mnt/disks/%s && mkdir -p many/{1..20} && (cd many && for i in {1..20}; do touch $i/{1..%d}; done) && echo old tenant >data && sync", uuid, files))
@@ -390,9 +392,9 @@ func TestProvisioner(t *testing.T) {
 		emptied(small, smallVolume, since)
 		changes = append(changes, m.changes())
 	}
-	// Two volumes are released, and the disk of one of them is missing after the power cut. If hotmount left the mount
-	// point of the missing disk, the cleaner would clean that empty directory. The cleaner cleans the volume of the
-	// present disk from its first pass on.
+	// Two volumes are released, and the disk of one of them is missing after the power cut. If hotmount did not remove
+	// the mount point of the missing disk, the cleaner would clean that empty directory. In its first pass, the
+	// provisioner begins to clean the volume of the disk that is present.
 	tenant(big, 100)
 	m.run("systemctl stop kubelet; cd /var/lib/standin/released && touch " + smallVolume + " " + bigVolume + "; sync")
 	since = m.lines()
@@ -443,9 +445,9 @@ func TestProvisioner(t *testing.T) {
 			}
 		case b != nil:
 			lines++
-			// pass is the longest delay of one pass of the provisioner over the directories. moment is the longest time
-			// that the directory exists without its mount, before PID 1 begins the mount or after the unmount. Each
-			// pass of the provisioner logs a directory without a mount once.
+			// The constant pass is the provisioner's period, and the longest time between a change and its log line.
+			// The constant moment is the longest time that the directory exists without its mount, before PID 1 begins
+			// the mount or after the unmount. Each pass of the provisioner logs a directory without a mount once.
 			const pass, moment = time.Second, time.Second / 2
 			// A detach and the next attach are two changes. A log line belongs to the change that is nearest in time.
 			var one change
@@ -498,8 +500,9 @@ func nfsServer(t *testing.T, packages []worker.File) (machine, *worker.Worker) {
 	return m, w
 }
 
-// lan gives the worker a network card with the given address, on a network that two workers share. The worker with
-// listen set listens on the TCP port for the network's frames, and the second worker connects to this port.
+// lan gives the worker a network card with the given address, on a network that two workers share. If the parameter
+// listen is true, the worker's QEMU listens on the TCP port for the network's frames. If listen is false, QEMU connects
+// to this port.
 func (m machine) lan(w *worker.Worker, port int, listen bool, address string) {
 	m.t.Helper()
 	end := "connect"

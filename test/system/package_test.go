@@ -15,8 +15,8 @@ import (
 	"hotmount/test/worker"
 )
 
-// interruptible changes a package so that one of its maintainer scripts kills dpkg once. The file /run/kill names the
-// script, and whether it kills dpkg at its beginning or at its end.
+// interruptible is a script that changes a package so that one of the package's maintainer scripts kills dpkg once. The
+// file /run/kill names the maintainer script, and the point, begin or end, at which the script kills dpkg.
 const interruptible = `set -e
 rm -rf /root/tree
 dpkg-deb -R "$1" /root/tree
@@ -33,8 +33,9 @@ dpkg-deb -b -Znone /root/tree "$1" >/dev/null
 `
 
 // TestPackage checks what dpkg does with the package while a mount is in use (issue 7, Package). TestPackage upgrades
-// and downgrades, with an interruption in each maintainer script. TestPackage checks the administrator's configuration,
-// mask, preset and policy-rc.d, the messages, and a purge.
+// and downgrades the package, with an interruption in each maintainer script. The scripts must respect the
+// administrator's configuration, mask, preset and policy-rc.d. The test also checks messages of the scripts, and a
+// purge.
 func TestPackage(t *testing.T) {
 	later := nextDeb(t)
 	m, w := start(t, worker.Options{})
@@ -164,7 +165,8 @@ func TestPackage(t *testing.T) {
 	if plan := m.run("udevadm settle; cd /root; ln -s this.deb hotmount_amd64.deb; " + look + "; [ ! -e /var/lib/hotmount ]; [ ! -e /run/hotmount ]"); !regexpLine(plan, "^"+held+" .* hold .*attached before hotmount was installed.*hotmount accept "+held) || !regexpLine(plan, "^"+name+" .* keep ") {
 		t.Errorf("planned before the installation: %s", plan)
 	}
-	// The installation also holds a disk that is attached after somebody initialised the state directory by hand.
+	// After the installation, hotmount also holds the disk EARLY, which is attached after a `hotmount state init` by
+	// hand.
 	m.run("look=$(mktemp -d); dpkg-deb -x /root/this.deb $look; $look/usr/bin/hotmount state init")
 	early, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "EARLY"})
 	m.run("systemctl mask hotmount-tidy; mkdir -p /etc/systemd/system-preset; echo 'disable hotmount*' >/etc/systemd/system-preset/00-admin.preset; echo postinst-end >/run/kill; ! " + install + "/root/this.deb >/root/first 2>&1; [ ! -e /run/kill ]; dpkg --configure -a")
@@ -208,8 +210,8 @@ func sorted(a, b string) []string {
 	return []string{a, b}
 }
 
-// fromRelease downgrades to the last release, and upgrades from that release to the package under test. Each of the two
-// versions continues with the state of the other version, and formats disks.
+// fromRelease downgrades hotmount to the previous release, and upgrades it again to the package under test. Each of the
+// two versions continues with the state of the other version. After the upgrade, hotmount formats a blank disk.
 func (m machine) fromRelease(w worker.Node, previous, install string, stands func(after, version string), this string) {
 	m.t.Helper()
 	if err := w.Put(ctx(m.t), previous, "/root/previous.deb"); err != nil {
@@ -244,9 +246,9 @@ func download(t *testing.T, packages ...string) []string {
 }
 
 // TestSystemdUpgraded installs Debian's packages of systemd and udev again over the installed ones. The packages'
-// scripts restart and re-execute services. The test installs the packages with a running and with a stopped daemon.
-// After the installation all disks are still mounted and do not count as unmounted by hand. A disk that is attached
-// later is mounted.
+// scripts restart and re-execute services. The test installs the packages while the daemon runs, and again while the
+// daemon is stopped. After the installation all disks are still mounted and do not count as unmounted by hand. A disk
+// that is attached later is mounted.
 func TestSystemdUpgraded(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	packages := strings.Fields(m.run(`dpkg-query -W -f '${source:Package} ${db:Status-Abbrev} ${Package}=${Version}\n' | sed -n 's/^systemd ii *//p'`))
@@ -286,10 +288,10 @@ func TestSystemdUpgraded(t *testing.T) {
 	t.Log(m.run("tail -n 20 /root/dpkg; journalctl -b -o cat --no-pager -u hotmount | grep -c 'systemd unmounted the disk, because it seemed unplugged' || true; journalctl -b --no-pager -o cat _PID=1 | grep -ci reexecut"))
 }
 
-// TestTryOnDebian12 checks that make try and make bench work on a Debian whose PID 1 is systemd.
+// TestTryOnDebian12 checks that `make try` and `make bench` work on a Debian whose PID 1 is systemd.
 func TestTryOnDebian12(t *testing.T) { tryOn(t, worker.Options{Memory: 2048}) }
 
-// TestTryOnDebian13 checks make try and make bench with the kernel and the systemd of Debian 13.
+// TestTryOnDebian13 checks `make try` and `make bench` with the kernel and the systemd of Debian 13.
 func TestTryOnDebian13(t *testing.T) { tryOn(t, worker.Options{Suite: "trixie", Memory: 2048}) }
 
 // tryOn runs `make try` to its end, kills a second run, and runs `make try` to its end again. Then tryOn runs one round
@@ -333,7 +335,8 @@ kill -9 $pid; [ -d /run/hotmount-container/try ] || { cat /root/killed.log >&2; 
 	}
 }
 
-// putTry copies try, bench and the container's root filesystem to the worker. putTry builds the programs as make does.
+// putTry copies the programs try and bench, the package and the container's root filesystem to the worker. putTry
+// builds the programs as make does.
 func (m machine) putTry() {
 	m.t.Helper()
 	dir := m.t.TempDir()
@@ -359,14 +362,15 @@ func (m machine) putTry() {
 const (
 	tryCommand   = "/root/try -deb /root/hotmount.deb -root /root/root.tar.gz </dev/null"
 	benchCommand = "/root/bench -deb /root/hotmount.deb -root /root/root.tar.gz -only one -turns 1 -dir /root/results </dev/null"
-	// tryLeaves prints everything that a container uses on its host, and all files of the host that are newer than try.
+	// tryLeaves is a script. It prints everything that a container uses on its host, and the host's files that are
+	// newer than /root/try.
 	tryLeaves = `find /etc /opt /root /srv /usr -xdev -newer /root/try -type f ! -path '/root/.cache/*' ! -path '/root/results/*' ! -path /root/killed.log
 ls /sys/block; losetup -a; findmnt -rno TARGET,SOURCE | sort; find /run/hotmount-container -mindepth 1 ! -name '*.lock' 2>/dev/null || true
 find /sys/fs/cgroup -name 'hotmount-try*' -o -name 'hotmount-bench*'
 systemctl list-units --all --no-legend 'hotmount-try*' 'hotmount-bench*'; systemctl --failed --no-legend; pgrep -a sleep || true`
 )
 
-// runTry runs try to its end, and checks that its output contains what a user should see.
+// runTry runs the program try to its end, and checks that the program's output contains what a user should see.
 func (m machine) runTry(own string) {
 	m.t.Helper()
 	out := m.run("time " + tryCommand + " 2>&1")

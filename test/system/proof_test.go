@@ -29,8 +29,8 @@ func suites() []string {
 	return []string{"bookworm"}
 }
 
-// preventAssembly is a script that prevents other programs from acting on a new disk. Without preventAssembly the tools
-// that assemble arrays and volume groups would write to their members.
+// preventAssembly is a script that prevents other programs from acting on a new disk. Without this script, the tools
+// that assemble arrays and volume groups would write to the test's disks.
 const preventAssembly = `mkdir -p /run/udev/rules.d
 for r in 63-md-raid-arrays 64-md-raid-assembly 69-lvm 69-lvm-metad 69-bcache; do ln -sf /dev/null /run/udev/rules.d/$r.rules; done
 udevadm control --reload`
@@ -129,8 +129,9 @@ func tryKinds(t *testing.T, suite string, kinds []corpus.Kind) {
 		if !regexpLine(plan, `^`+d.name+` +[0-9.]+ [A-Z]iB +CORPUS-[0-9]+ +(refuse|ignore|mount) `) {
 			t.Errorf("%s (%s): the plan:\n%s", d.Name, d.name, plan)
 		}
-		// udev takes the content of the disk for XFS, so hotmount asks the kernel to mount the disk. The kernel flushes
-		// the disk before it refuses the mount. The kernel counts the flush as a write request without a sector.
+		// udev reports the content of the disk as XFS, so hotmount asks the kernel to mount the disk. The kernel
+		// flushes the disk before it refuses the mount. The kernel counts the flush as a write request without a
+		// sector.
 		requests := "0"
 		if slices.ContainsFunc(says, func(line string) bool { return strings.Contains(line, ": mount: the disk holds xfs ") }) {
 			requests = "[01]"
@@ -159,7 +160,7 @@ func (m machine) hasFiles(k corpus.Kind, uuid string) {
 	}
 }
 
-// TestBlanks checks that blank disks are formatted, for all sizes, sector sizes and origins of their zeros.
+// TestBlanks checks that a blank disk is formatted, whatever its size, its sector size and the origin of its zeros are.
 func TestBlanks(t *testing.T) {
 	for _, suite := range suites() {
 		t.Run(suite, func(t *testing.T) {
@@ -247,7 +248,7 @@ const faultySize = 320 << 20
 // chooseFaults returns n disks with a random fault, and two slow disks. None of the disks may be formatted. On each
 // faulty disk, reads of one sector fail always, or a limited number of times.
 func chooseFaults(r *rand.Rand, n int) []*readFault {
-	// places has the offsets in bytes that the tools and the second reads of the blank check read.
+	// places has the byte offsets that the tools read, or that the proof of a blank disk reads a second time.
 	places := []int64{0, 512, 1024, 4096, 32 << 10, 64 << 10, 1 << 20, 16<<20 - 512, 16 << 20, faultySize / 4, faultySize / 2,
 		faultySize - 16<<20, faultySize - 64<<10, faultySize - 4096, faultySize - 512}
 	var all []*readFault
@@ -264,8 +265,8 @@ func chooseFaults(r *rand.Rand, n int) []*readFault {
 	return append(all, &readFault{at: faultySize - 512, times: 1, data: true, slow: 24 << 20}, &readFault{at: faultySize / 2, data: false, slow: 24 << 20})
 }
 
-// TestReadFaults checks that a disk with an unreadable sector is not formatted. hotmount must not format a disk,
-// however long or slowly its reads fail (issue 3).
+// TestReadFaults checks that a disk with an unreadable sector is not formatted. hotmount must not format the disk, even
+// if the reads fail for a long time or are slow (issue 3).
 func TestReadFaults(t *testing.T) {
 	chance := randomSource(t)
 	rounds, disks := 1, 9
@@ -347,8 +348,8 @@ func writeByte(t *testing.T, path string, at int64) {
 	}
 }
 
-// TestForeignHalfMade checks that hotmount refuses a filesystem that another node began to make. The operator must
-// decide.
+// TestForeignHalfMade checks that hotmount refuses a disk on which another node began to make a filesystem. Only the
+// operator's `hotmount format` formats the disk.
 func TestForeignHalfMade(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -360,8 +361,8 @@ func TestForeignHalfMade(t *testing.T) {
 	name, _ = m.attach(w, worker.Disk{File: image})
 	m.run("udevadm settle; udevadm info -q property /dev/" + name + " | grep -x ID_FS_TYPE=xfs; systemctl start hotmount")
 	m.waitForLog("/dev/" + name + " .*refuse: mkfs.xfs did not finish on the disk, and this node has no record of having begun the unfinished filesystem .*; .*hotmount format " + name)
-	// udev takes the content for XFS, so hotmount tried a mount. The kernel then flushes the disk. The kernel counts
-	// the flush as a write request without a sector.
+	// udev reports the content of the disk as XFS, so hotmount tried a mount. The kernel then flushes the disk. The
+	// kernel counts the flush as a write request without a sector.
 	if got := m.run("awk '{print $7+$14}' /sys/block/" + name + "/stat"); got != "0" {
 		t.Errorf("%s sectors were written", got)
 	}
@@ -373,7 +374,8 @@ func TestForeignHalfMade(t *testing.T) {
 	m.mounted(name)
 }
 
-// TestWritesThatAreNotCounted checks that hotmount formats no disk whose writes the kernel does not count.
+// TestWritesThatAreNotCounted checks that hotmount refuses a disk while the kernel does not count the writes to the
+// disk.
 func TestWritesThatAreNotCounted(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -384,9 +386,9 @@ func TestWritesThatAreNotCounted(t *testing.T) {
 	m.mounted(name)
 }
 
-// TestDriverThatDoesNotCount checks a driver that accepts the switch for counting but never counts. The driver's writes
-// remain unseen, so hotmount does not format the disk. On this kernel, NVMe multipath devices and null_blk devices
-// without a queue have such a driver.
+// TestDriverThatDoesNotCount checks a disk whose driver accepts the switch queue/iostats but never counts a request.
+// hotmount cannot see writes to the disk, so it does not format the disk. On this kernel, NVMe multipath devices and
+// null_blk devices without a queue count no requests.
 func TestDriverThatDoesNotCount(t *testing.T) {
 	m, _ := start(t, worker.Options{})
 	m.run("printf 'classes:\\n  - name: nulls\\n    names: [nullb0]\\n    directory: /mnt/disks\\n' >/etc/hotmount/config.yaml; systemctl reload hotmount")
@@ -396,7 +398,7 @@ func TestDriverThatDoesNotCount(t *testing.T) {
 	m.waitForLog("/dev/nullb0 .*refuse: the kernel does not count the writes to the disk .*echo 1 >/sys/block/nullb0/queue/iostats")
 	m.run("echo 1 >/sys/block/nullb0/queue/iostats; systemctl reload hotmount")
 	m.waitForLog("/dev/nullb0 .*its driver does not count")
-	// The disk reads as zeros, but the kernel's statistics must still show no read and no write.
+	// The test reads zeros from the whole disk, and the kernel's statistics still show neither a read nor a write.
 	if got := m.run("cmp -n 1073741824 /dev/nullb0 /dev/zero; awk '{print $3, $7}' /sys/block/nullb0/stat; ls -A /mnt/disks"); got != "0 0" {
 		t.Errorf("counted, written to, or mounted: %q", got)
 	}
@@ -509,9 +511,9 @@ func TestHangingReads(t *testing.T) {
 	m.wait("the units to end", "[ -z \"$(systemctl list-units --no-legend 'hotmount-format@*')\" ]")
 }
 
-// TestZerosWhereAFilesystemWas checks a disk without a serial that reads as zeros in its old slot after a reboot.
-// hotmount holds the disk and names the missing filesystem, which hotmount had mounted or refused before. If hotmount
-// saw the detach of the old disk, it does not hold a new disk in the slot.
+// TestZerosWhereAFilesystemWas checks a disk without a serial. After a reboot the disk is in its old slot, and its
+// content is all zeros. hotmount holds the disk and names the missing filesystem, which hotmount had mounted or refused
+// before. If hotmount saw the detach of the old disk, it does not hold a new disk in the slot.
 func TestZerosWhereAFilesystemWas(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, id := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
@@ -667,7 +669,8 @@ func TestUntouched(t *testing.T) {
 		m.detach(w, id)
 		disks = append(disks, filled{what: what, image: image, digest: digest(t, image)})
 	}
-	// The system writes to its own disk, but not before the first partition, and not to files of Debian packages.
+	// The system may write to its own disk, but neither to the sectors in front of the first partition nor to files of
+	// Debian packages.
 	const systemDisk = "lsblk -no NAME,PARTUUID,FSTYPE,UUID /dev/vda; dd if=/dev/vda bs=1M count=1 iflag=direct status=none | sha256sum; dpkg --verify coreutils systemd udev util-linux xfsprogs || true"
 	system := m.run(systemDisk)
 	m.run("printf 'classes:\\n  - name: default\\n    directory: /mnt/disks\\n    accept: [xfs]\\n' >/etc/hotmount/config.yaml; systemctl start hotmount")

@@ -15,8 +15,8 @@ import (
 )
 
 // TestThreats tries the threats in packaging/doc/threat-model.md. The attackers are a pod with the class directory, a
-// local user, a tenant's filesystem and a mistaken administrator. None may gain anything. TestForgedEvents covers the
-// threat of a pod with the capability NET_ADMIN.
+// local user, a tenant's filesystem and a mistaken administrator. No attacker may gain anything. TestForgedEvents
+// covers the threat of a pod with the capability NET_ADMIN.
 func TestThreats(t *testing.T) {
 	m, w := start(t, worker.Options{})
 
@@ -28,7 +28,7 @@ func TestThreats(t *testing.T) {
 		t.Fatalf("mkfs.xfs: %v: %s", err, out)
 	}
 	// The daemon's sandbox allows writes to the directory /mnt/disks/.victim, to which the symlinks lead. The daemon
-	// itself must refuse to follow the symlinks, because its sandbox does not prevent that.
+	// itself must refuse to follow the symlinks, because its sandbox does not prevent a write to their target.
 	const victim = "/mnt/disks/.victim"
 	m.run("mkdir " + victim + "; ln -s " + victim + " " + where + "; ln -s " + victim + " /mnt/disks/." + uuid)
 	name, _ := m.attach(w, worker.Disk{File: image, Serial: "LED"})
@@ -127,8 +127,7 @@ func TestForgedEvents(t *testing.T) {
 	data := withData(t, crashSize, 200<<20)
 	foreign, _ := m.attach(w, worker.Disk{File: data, Serial: "FOREIGN"})
 	m.waitForLog("^/dev/" + foreign + " .*refuse: ")
-	// hotmount holds the disk because of its serial. No rule but the hold for the serial prevents the format of the
-	// disk.
+	// hotmount holds the disk because of its serial. Only the hold for the serial prevents the format of the disk.
 	held, _ := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "OURS"})
 	m.waitForLog("^/dev/" + held + " .*hold: ")
 	before := digest(t, data)
@@ -192,8 +191,8 @@ func TestForgedEvents(t *testing.T) {
 	m.mounted(name)
 }
 
-// TestNoCapabilityTooMany checks each unit that works for the daemon. Without any one of its capabilities the unit
-// fails or does less, and with all capabilities it does its work. The journal distinguishes a disk that a unit's
+// TestNoCapabilityTooMany checks six units that work for the daemon. If one capability of a unit is missing, the unit
+// fails or does less. With all its capabilities the unit does its work. The journal distinguishes a disk that a unit's
 // sandbox denies from a disk with a fault.
 func TestNoCapabilityTooMany(t *testing.T) {
 	m, w := start(t, worker.Options{})
@@ -206,8 +205,8 @@ func TestNoCapabilityTooMany(t *testing.T) {
 	e, eID := m.attach(w, worker.Disk{File: image, Serial: "CAP-E"})
 	ext4 := m.mounted(e)
 
-	// given puts the lines into a drop-in that changes a unit's sandbox, and replaces an earlier drop-in. Without
-	// lines, given restores the sandbox of the package.
+	// given writes the lines to a drop-in that changes a unit's sandbox, in place of an earlier drop-in. If lines is
+	// empty, the function restores the sandbox of the package.
 	given := func(unit, lines string) {
 		t.Helper()
 		dir := "/run/systemd/system/" + unit + ".d"
@@ -219,12 +218,12 @@ func TestNoCapabilityTooMany(t *testing.T) {
 		}
 		m.run(script + "; systemctl daemon-reload")
 	}
-	// all returns a unit's capabilities.
+	// all returns the capabilities in the unit file of the package.
 	all := func(unit string) []string {
 		t.Helper()
 		return strings.Fields(m.run("sed -n 's/^CapabilityBoundingSet=//p' /lib/systemd/system/" + unit))
 	}
-	// without returns the unit file lines for all capabilities except the given one.
+	// without(unit, capability) returns drop-in lines that give the unit all its capabilities except the given one.
 	without := func(unit, capability string) string {
 		var rest []string
 		for _, c := range all(unit) {
@@ -235,8 +234,8 @@ func TestNoCapabilityTooMany(t *testing.T) {
 		return "CapabilityBoundingSet=\\nCapabilityBoundingSet=" + strings.Join(rest, " ") + "\\n"
 	}
 
-	// needsEach runs the unit for two disks, in turn without each one of the unit's capabilities, and at the end with
-	// all capabilities. did runs the unit and returns the number of disks for which it worked.
+	// needsEach runs the unit for two disks. In each run except the last, another one of the unit's capabilities is
+	// missing. The callback did runs the unit, and returns the number of disks for which the unit did its work.
 	needsEach := func(unit string, did func() int) {
 		t.Helper()
 		for _, capability := range all(unit) {
@@ -324,7 +323,7 @@ done 2>/dev/null; echo $n`, x, e, size-300*mib)))
 	m.detach(w, seID)
 
 	const trim = "hotmount-trim.service"
-	// The test sets the recorded time in use to 24 hours, so that hotmount-trim trims the filesystem.
+	// The test records that each filesystem has been in use for 24 hours, so that hotmount-trim trims the filesystems.
 	m.run("systemctl start " + trim + `; sed -i -E 's/"ran": [0-9]+/"ran": 86400000000000/' /var/lib/hotmount/running.json; grep '"ran": 86400000000000' /var/lib/hotmount/running.json`)
 	for _, capability := range all(trim) {
 		given(trim, without(trim, capability))
@@ -379,7 +378,7 @@ done 2>/dev/null; echo $n`, x, e, size-300*mib)))
 	m.waitForLog("cannot shut down the filesystem of .*: permission denied")
 }
 
-// TestDevicesInReach checks which disks a process can open in a unit's control group. In the daemon's control group a
+// TestDevicesInReach checks which disks a process in a unit's control group can open. In the daemon's control group a
 // process can open no disk. In the formatting unit's control group a process can open only the disk of this unit.
 func TestDevicesInReach(t *testing.T) {
 	m, w := start(t, worker.Options{})

@@ -20,7 +20,7 @@ import (
 )
 
 // soakWriter appends records of 4 KiB to a file. soakWriter makes each record durable before it reports the record's
-// number in the file that the last argument names. At first soakWriter truncates the file after the last correct
+// number in the file that the last argument names. At its start, soakWriter truncates the file after the last correct
 // record, because a crash may have cut a record off. With "count" soakWriter prints the number of correct records in
 // each of the directories, counted from the first record.
 const soakWriter = `use strict; use IO::Handle;
@@ -178,8 +178,8 @@ func (s *soak) allowError(d *soaked, pattern string) {
 	s.errors = append(s.errors, who+`.*`+pattern+`.*; tried again in `)
 }
 
-// checkErrors checks that hotmount has logged no error in this boot since the last call, except the errors that this
-// step may log. checkErrors then clears the list of permitted errors, so the next step starts with none.
+// checkErrors checks the errors that hotmount has logged in this boot since the previous call. Each error must be one
+// that this step may log. checkErrors then clears the list of permitted errors for the next step.
 func (s *soak) checkErrors(after string) {
 	s.t.Helper()
 	const mark = "the soak has looked"
@@ -195,7 +195,7 @@ func (s *soak) checkErrors(after string) {
 	s.errors = nil
 }
 
-// runMeanwhile runs the script at a random moment in the second after the disk is attached, detached or resized.
+// runMeanwhile runs the script at a random moment, at most one second after the disk is attached, detached or resized.
 // hotmount may fail because of the script, and must then try again.
 func (s *soak) runMeanwhile(d *soaked, script string) {
 	s.t.Helper()
@@ -294,8 +294,9 @@ func (s *soak) formatted(d *soaked) {
 	}
 }
 
-// holds starts a unit that keeps a file of the disk open. The unit has its own mount namespace, as a container has, or
-// uses the host's mount. While the unit runs, hotmount may log errors about the unmount, and must retry the unmount.
+// holds starts a unit that keeps a file of the disk open. With the command in the parameter unshare, the unit has its
+// own mount namespace, as a container has. If unshare is empty, the unit uses the host's mount. While the unit runs,
+// hotmount may log errors about the unmount, and must retry the unmount.
 func (s *soak) holds(d *soaked, unshare string) {
 	s.t.Helper()
 	s.allowError(d, "cannot unmount ")
@@ -363,7 +364,8 @@ func (s *soak) stop(d *soaked) {
 	d.writing = false
 }
 
-// shutDown is the first half of a reboot; startUp is the second half.
+// shutDown prepares the model for a reboot or a power cut, and startUp checks the model and restarts the writers
+// afterwards.
 func (s *soak) shutDown() {
 	s.t.Helper()
 	s.checkErrors("the step before")
@@ -397,7 +399,7 @@ func TestSoak(t *testing.T) {
 }
 
 // TestSoakPulled does the same as TestSoak, with the steps that pull a mounted disk or cut the power. The full test has
-// all steps, and make test-full runs it five times.
+// all steps, and `make test-full` runs TestSoakPulled five times.
 func TestSoakPulled(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	s := &soak{machine: m, w: w, vm: w, chance: randomSource(t)}
@@ -459,8 +461,8 @@ const (
 	out place = iota
 	mounted
 	away // attached but kept unmounted
-	// anywhere marks a step that is possible in each state of a disk and does not change the state. boot marks a step,
-	// such as a reboot, after which all attached disks are mounted.
+	// A step from anywhere is possible in each state of a disk, and a step to anywhere does not change the state. After
+	// a step to boot, such as a reboot, all attached disks are mounted.
 	anywhere
 	boot
 )
@@ -553,8 +555,8 @@ var disturbances = []disturbance{
 // tests. The disturbance happens at a random moment within formatSeconds.
 const formatSeconds = 7
 
-// act is a step during which a disturbance can happen. The function do carries out the step and, during the step, runs
-// the script in its parameter meanwhile. An empty script means no disturbance.
+// act is a step during which a disturbance can happen. The function do carries out the step. Its parameter meanwhile is
+// a script to run during the step. An empty script means no disturbance.
 type act struct {
 	name     string
 	weight   int
@@ -632,8 +634,9 @@ var pulling = []string{
 	"pull while it is down and somebody has it", "a twin, and the first goes", "power cut",
 }
 
-// soakPulled returns the pulling steps and the acts that they need, each act during a random disturbance. While the
-// daemon is stopped, soakPulled pulls only a disk that a process holds; the full test also pulls an unused disk.
+// soakPulled returns the pulling steps and the acts that they need, each act during a random disturbance. Of the two
+// steps that pull a disk while the daemon is stopped, soakPulled returns only the step in which a process holds the
+// disk. The full test has both steps.
 func soakPulled(c *rand.Rand) []aStep {
 	steps := slices.DeleteFunc(slices.Clone(soakSingle), func(s aStep) bool {
 		return !slices.Contains(pulling, s.name) || s.name == "pull while it is down"
@@ -646,8 +649,8 @@ func soakPulled(c *rand.Rand) []aStep {
 	return steps
 }
 
-// soakStill returns all steps that do not pull a mounted disk. Each act and each disturbance occurs, in random
-// combinations.
+// soakStill returns all steps that do not pull a mounted disk. Each disturbance and each act except the pull occurs, in
+// random combinations.
 func soakStill(c *rand.Rand) []aStep {
 	steps := slices.DeleteFunc(slices.Clone(soakSingle), func(s aStep) bool { return slices.Contains(pulling, s.name) })
 	still := slices.DeleteFunc(slices.Clone(acts), func(a act) bool { return a.name == "pull" })

@@ -184,8 +184,8 @@ func TestTwoMachines(t *testing.T) {
 		rounds = 20
 	}
 	mounted := 0
-	// In a round both machines may fail to format the shared disk. In at least one round one of the machines must
-	// format the disk.
+	// In a round both machines may fail to format the shared disk. In at least one round, a machine must format the
+	// disk.
 	for round := 0; round < rounds || mounted == 0 && round < 20; round++ {
 		shared := worker.Disk{File: blank(t, crashSize+int64(round)<<12), Serial: fmt.Sprint("SHARED", round), Shared: true}
 		var ids, names [2]string
@@ -356,9 +356,10 @@ rm -f /root/%[1]s.code; nohup bash /root/%[1]s >/root/%[1]s.log 2>&1 </dev/null 
 	}
 }
 
-// rival is another program. write is a shell script that changes the disk $d while hotmount looks at the disk. check is
-// a shell script that succeeds if the rival's data on the disk is intact. In these scripts $u is the UUID that the
-// rival gives its data. asks is true if the rival opens the disk exclusively before it writes.
+// rival is another program. The field write is a shell script that changes the disk $d while hotmount looks at the
+// disk. The field check is a shell script that succeeds if the rival's data on the disk is intact. In these scripts $u
+// is the UUID that the rival gives its data. The field asks is true if the rival opens the disk exclusively before it
+// writes.
 type rival struct {
 	what, write, check string
 	asks               bool
@@ -391,9 +392,9 @@ func withData(t *testing.T, size, at int64) string {
 	return image
 }
 
-// TestSwap pulls a disk while hotmount proves it blank or formats it. TestSwap then attaches another disk, with data,
-// that may get the same name. The second disk is never written to. In most rounds mkfs.xfs is paused before its first
-// write or after some writes.
+// TestSwap pulls a disk while hotmount proves it blank or formats it. TestSwap then attaches a second disk, which has
+// data and may get the kernel name of the first disk. The second disk is never written to. In most rounds mkfs.xfs is
+// paused before its first write or after some writes.
 func TestSwap(t *testing.T) {
 	m, w := obedientWorker(t)
 	c := randomSource(t)
@@ -401,8 +402,8 @@ func TestSwap(t *testing.T) {
 	if full {
 		rounds = 200
 	}
-	// took is the time from the attachment of a disk to its mount. The test pulls disks at random moments within this
-	// time after the attachment.
+	// The variable took is the time from the attachment of a disk to its mount. In some rounds, the test pulls the disk
+	// at a random moment within this time after the attachment.
 	begun := time.Now()
 	name, id := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "TIME"})
 	m.mounted(name)
@@ -474,8 +475,8 @@ func TestSwap(t *testing.T) {
 }
 
 // forge sends frames to udev's multicast group. Only root in the host's network namespace can send frames to udev's
-// multicast group. forge is in Perl, which every Debian has. Each input line of forge is one frame: an action, then the
-// properties.
+// multicast group. forge is in Perl, which every Debian has. Each input line of forge describes one frame: how to send
+// or damage the frame, then the frame's properties.
 const forge = `use strict;
 socket(my $s, 16, 3, 15) or die "socket: $!"; # AF_NETLINK, SOCK_RAW, NETLINK_KOBJECT_UEVENT
 sub out { my ($frame, $group) = @_;
@@ -523,7 +524,8 @@ func TestHangingMkfs(t *testing.T) {
 	m.mounted(name)
 	m.run(count)
 	m.run(fmt.Sprintf("[ $(systemctl list-units --no-legend 'hotmount-format@*' | grep -c activating) = %d ]", len(ids)))
-	// The daemon does not wait for the hanging runs (issue 2: the daemon ends within a second of SIGTERM).
+	// At its end, the daemon does not wait for the hanging runs of mkfs.xfs (issue 2: the daemon ends within one second
+	// after SIGTERM).
 	m.run("systemctl stop hotmount; " + count + " && systemctl start hotmount")
 	if times := m.stops(); times[len(times)-1] > time.Second {
 		t.Errorf("while disks are formatted, from Stopping to Stopped it took %s", times[len(times)-1])
@@ -537,9 +539,9 @@ func TestHangingMkfs(t *testing.T) {
 	}
 }
 
-// onePath checks that hotmount formats and mounts one of two paths to a blank disk, and holds the other path. identity
-// is the serial or the WWN of both paths, as hotmount shows it. onePath returns the positions of the mounted and the
-// held path in names, and the filesystem's UUID.
+// onePath checks that hotmount formats and mounts one of two paths to a blank disk, and holds the other path. The
+// parameter identity is the serial or the WWN of both paths, as hotmount shows it. onePath returns the positions of the
+// mounted and the held path in the slice names, and the filesystem's UUID.
 func (m machine) onePath(names []string, identity string) (first, second int, uuid string) {
 	m.t.Helper()
 	m.wait("one of the paths to be mounted", "findmnt -n /dev/"+names[0]+" || findmnt -n /dev/"+names[1])

@@ -105,7 +105,7 @@ func TestABindOfADiskThatIsHeld(t *testing.T) {
 	m.mounted(name)
 }
 
-// opens starts a unit whose process is named comm and opens the disk with the given flags of open(2).
+// opens starts a unit whose process has the name in comm, and opens the disk with the given flags of open(2).
 func (m machine) opens(unit, comm, name, flags string) {
 	m.t.Helper()
 	// The Perl program is in a file, because systemd would expand the program's variables in a command line.
@@ -118,8 +118,8 @@ for i in $(seq 1 50); do grep -qx '%[3]s' /proc/$(systemctl show -P MainPID %[1]
 
 // TestOpenInAMachine checks disks that a virtual machine monitor has open, with and without O_EXCL. hotmount holds a
 // disk that a monitor has open, whatever is on the disk, even after the monitor ends. hotmount does not use an accepted
-// disk while the monitor has it open. A disk that another program has open for writing is used after the program ends.
-// A program that only reads the disk does not keep hotmount from using the disk.
+// disk while the monitor has it open. If another program has a disk open for writing, hotmount uses the disk after the
+// program ends. hotmount uses a disk that another program has open only for reading.
 func TestOpenInAMachine(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("mkdir -p /etc/libvirt/qemu")
@@ -140,8 +140,8 @@ func TestOpenInAMachine(t *testing.T) {
 		for _, name := range []string{full, empty, encrypted} {
 			m.waitForLog("/dev/" + name + usedHold + `opened by the virtual machine monitor qemu-system-x86 \(process [0-9]+\), seen .*; .*hotmount accept ` + name)
 		}
-		// Before the accept no message advises the user to overwrite the disk. Even after an accept hotmount refuses
-		// the disk while the monitor has the disk open.
+		// Before the accept, no message advises the user to overwrite the disk. Even after the accept, hotmount mounts
+		// or formats no disk that the monitor still has open.
 		if got := advised(); got != before {
 			t.Errorf("%s: the journal advises to format it %s times, before %s", flags, got, before)
 		}
@@ -315,9 +315,9 @@ func TestOpenInQEMU(t *testing.T) {
 	}
 }
 
-// guestFiles makes the unit guest@SERIAL.service, which runs QEMU with the virtio disk that has this serial. The unit
-// has started when QEMU has opened the disk, and hotmount starts after the unit. If a serial ends in EXCL, the unit
-// opens the disk with O_EXCL and passes the open disk to QEMU.
+// guestFiles makes the unit guest@SERIAL.service, which runs QEMU with the virtio disk that has this serial. systemd
+// considers the unit started only after QEMU has opened the disk, and hotmount starts after the unit. If a serial ends
+// in EXCL, the unit opens the disk with O_EXCL and passes the open disk to QEMU.
 const guestFiles = `cat >/root/guest <<'X'
 #!/usr/bin/perl
 use Fcntl;

@@ -1,6 +1,6 @@
-// Command try shows hotmount without a virtual machine. try boots a container with the hotmount package, attaches three
-// disks, shows the results, and starts a shell for the user. The disks of try are loop devices. The command make try
-// calls this program. With -screen, try also writes the picture that the README shows.
+// Command try shows hotmount without a virtual machine. The program boots a container with the hotmount package,
+// attaches three disks, shows the results, and starts a shell for the user. The disks are loop devices. `make try`
+// calls this program. With -screen, the program also writes the picture that the README shows.
 package main
 
 import (
@@ -85,8 +85,8 @@ type look struct {
 // prompt is printed before each command that try shows to the user.
 const prompt = "try# "
 
-// show attaches the disks one by one and prints the results. show returns the printed output of attach and of hotmount
-// status.
+// show attaches the disks one by one and prints the results. show returns the printed output of the commands attach and
+// `hotmount status`.
 func show(ctx context.Context, out io.Writer, c *worker.Container) (screen string, err error) {
 	blank, data, lvm := device(c, 0), device(c, 1), device(c, 2)
 	for _, l := range []look{

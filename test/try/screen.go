@@ -14,8 +14,8 @@ const screenStyle = `<style>
 </style>
 `
 
-// screenSVG returns a picture of a terminal that shows the text. Lines that begin with the prompt have the colour of
-// the CSS class command.
+// screenSVG returns a picture of a terminal that shows the text. Lines that begin with the prompt get the CSS class
+// "command", which sets their colour.
 func screenSVG(text string) string {
 	const lineHeight, charWidth, margin = 19, 8.43, 16 // charWidth is 0.602 em, as in monospace fonts
 	lines := strings.Split(strings.TrimSpace(text), "\n")
