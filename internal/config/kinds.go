@@ -103,7 +103,7 @@ var size = kind{
 	},
 }
 
-// leastRate is the lowest scan_rate in bytes per second. At leastRate, hotmount reads 64 GiB within five hours.
+// leastRate is the lowest scan_rate in bytes per second. At this rate, hotmount reads 64 GiB within five hours.
 const leastRate = 4 << 20
 
 var rate = kind{

@@ -68,7 +68,7 @@ func (f *Facts) Adopted() uint64 {
 }
 
 // Fixed reports whether the filesystem on the disk must not grow. A filesystem is fixed if this node did not make it,
-// and the disk has not grown since this node first mounted the filesystem. The owner of a fixed filesystem may need the
+// and the disk has not grown since this node first mounted the filesystem. The owner of this filesystem may need the
 // rest of the disk.
 func (f *Facts) Fixed() bool { return f.Size <= f.Adopted() }
 

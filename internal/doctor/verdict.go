@@ -72,7 +72,7 @@ type group struct {
 	class, key, pod string
 }
 
-// hostFacts are the facts from the host's mount table that the verdicts on all mounts use.
+// hostFacts are the facts from the host's mount table that every verdict on a mount needs.
 type hostFacts struct {
 	// classes maps each place of a class directory to the class's name. A later mount may hide the place of a class
 	// directory.

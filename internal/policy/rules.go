@@ -28,7 +28,7 @@ type rule struct {
 	// recorded reports whether the reason is already on record for the disk, or is nil for a reason that ends with its
 	// cause.
 	recorded func(*disk.Facts) bool
-	// peers returns the other disks on which the rule depends, or is nil.
+	// peers returns the other disks on which the rule depends. peers is nil for a rule about one disk only.
 	peers func(*disk.Facts) []disk.Peer
 	// priority is the priority of the journal entry (syslog(3)), or 0 for the default of the action.
 	priority int

@@ -43,8 +43,8 @@ func (e *Expectations) Recorded(seen []disk.Sighting) {
 	}
 }
 
-// sightings returns the recorded sightings merged with the expected ones. sightings reads the expected sightings before
-// the file, because Recorded drops a sighting only after the file has it.
+// sightings returns the recorded sightings merged with the expected ones. The expected sightings are read first and
+// the file second, because Recorded drops a sighting only after the sighting is in the file.
 func (e *Expectations) sightings(s Store) ([]disk.Sighting, error) {
 	if e == nil {
 		return s.Sightings()

@@ -91,8 +91,8 @@ func (m *Manager) withConnection(ctx context.Context, use func(context.Context, 
 }
 
 // connect connects through go-systemd. go-systemd asks for one connection for calls and another for signals. connect
-// gives go-systemd the same connection for calls and signals. While PID 1 handles many events, each connection costs
-// PID 1 seconds.
+// gives go-systemd the same connection for calls and signals. While PID 1 handles many events, it needs
+// several seconds for each connection.
 //
 // The connection ends when the context ends. If the connection breaks, or PID 1 does not answer, connect calls the
 // function end with the reason.
