@@ -16,7 +16,7 @@ func TestExplain(t *testing.T) {
 	dir := t.TempDir()
 	machine(t)
 	here, _, err := call(t, "explain", "/dev/vdb")
-	if err != nil || !strings.Contains(here, "Class default has it.\n  yes  transport: virtio, virtio-scsi: found virtio\n  yes  vendor: 0x*, QEMU: found 0x1af4\n") {
+	if err != nil || !strings.Contains(here, "Class default has the disk.\n  yes  transport: virtio, virtio-scsi: found virtio\n  yes  vendor: 0x*, QEMU: found 0x1af4\n") {
 		t.Error(err, here)
 	}
 	facts, _, err := call(t, "explain", "vdb", "--facts")
@@ -36,7 +36,7 @@ func TestExplain(t *testing.T) {
 	// The configuration file that --config names must replace the configuration in the dump.
 	write(t, dir, map[string]string{"new.yaml": "classes: [{name: new, directory: /new}]\n"})
 	out, _, err := call(t, "explain", "--from", filepath.Join(dir, "facts.json"), "--config", filepath.Join(dir, "new.yaml"))
-	if err != nil || !strings.Contains(out, "Class new has it.") || strings.Contains(out, "default") {
+	if err != nil || !strings.Contains(out, "Class new has the disk.") || strings.Contains(out, "default") {
 		t.Error(err, out)
 	}
 
@@ -67,7 +67,7 @@ func TestExplain(t *testing.T) {
 	for _, want := range []string{
 		"vdb (disk sequence number 1016): 5 GiB, serial DATA-1",
 		"Class fast does not select the disk.\n  NO   transport: nvme: found virtio\n  yes  serial: DATA-*: found DATA-1\n",
-		"Class rest would select it, but default comes first.\n  yes  size: 1 GiB (1073741824 bytes)..: found 5 GiB (5368709120 bytes)\n",
+		"Class rest would select the disk, but class default comes first.\n  yes  size: 1 GiB (1073741824 bytes)..: found 5 GiB (5368709120 bytes)\n",
 		"  NO   udev reports nothing on the disk: ID_FS_TYPE=xfs ",
 		"  NO   the disk is proven blank (blank: auto): filesystem xfs",
 		"  yes  no other disk has the same serial, or the disk was accepted: serial DATA-1\n",
@@ -78,18 +78,18 @@ func TestExplain(t *testing.T) {
 		}
 	}
 	d.Settings.Exclude[0].Serial[0] = "DATA-?"
-	if out := explained(); !strings.Contains(out, "exclude[0] matches the disk: no class may use it.\n  yes  serial: DATA-?: found DATA-1\n") || !strings.Contains(out, "Decision: ignore: the configuration excludes the disk") {
+	if out := explained(); !strings.Contains(out, "exclude[0] matches the disk: no class can use the disk.\n  yes  serial: DATA-?: found DATA-1\n") || !strings.Contains(out, "Decision: ignore: the configuration excludes the disk") {
 		t.Error(out)
 	}
 	d.Settings.Exclude[0], d.Facts.MapperName = disk.Selectors{MapperNames: []string{"vg0-*"}}, "vg0-system"
-	if out := explained(); !strings.Contains(out, "exclude[0] matches the disk: no class may use it.\n  yes  mapper_names: vg0-*: found vg0-system\n") || !strings.Contains(out, "Decision: ignore: the configuration excludes the disk") {
+	if out := explained(); !strings.Contains(out, "exclude[0] matches the disk: no class can use the disk.\n  yes  mapper_names: vg0-*: found vg0-system\n") || !strings.Contains(out, "Decision: ignore: the configuration excludes the disk") {
 		t.Error(out)
 	}
 	machine(t)
 
 	// The following checks use the system disk, a dump with hostile bytes, and an invalid dump.
 	out, _, err = call(t, "explain", "vda")
-	if err != nil || !strings.Contains(out, "no class may use it") || !strings.Contains(out, "Class default would select it.") || !strings.Contains(out, "Decision: ignore: the disk carries the system") || strings.Contains(out, "Conditions") {
+	if err != nil || !strings.Contains(out, "no class can use the disk") || !strings.Contains(out, "Class default would select the disk.") || !strings.Contains(out, "Decision: ignore: the disk carries the system") || strings.Contains(out, "Conditions") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if out, _, err = call(t, "explain", "vdc"); err != nil || strings.Contains(out, "\x1b") || !strings.Contains(out, `LVM2_member\x1b[31m`) {

@@ -2659,7 +2659,7 @@ func TestAnotherDiskIsMountedInItsPlace(t *testing.T) {
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/` + uuidA + `
 			unmount /mnt/disks/` + uuidA + `
-			vdb: failed: the disk is gone: disk sequence number 3, which has the disk's name now, was mounted instead, and is unmounted again
+			vdb: failed: the disk is gone: another disk has its name now (disk sequence number 3), was mounted instead, and is unmounted again
 			vdb: gone
 			forgot 2
 			vdb: wait (udev-pending)
@@ -2676,7 +2676,7 @@ func TestAnotherDiskIsMountedInItsPlace(t *testing.T) {
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/` + uuidA + `
 			unmount /mnt/disks/` + uuidA + `
-			vdb: failed: the disk is gone: disk sequence number 3, which has the disk's name now, was mounted instead, and is still mounted; end the processes that use the mount, then: umount /mnt/disks/` + uuidA + `
+			vdb: failed: the disk is gone: another disk has its name now (disk sequence number 3), was mounted instead, and is still mounted; end the processes that use the mount, then: umount /mnt/disks/` + uuidA + `
 			busy
 			vdb: gone
 			forgot 2

@@ -236,7 +236,7 @@ func TestStatusOfEachKind(t *testing.T) {
 	with(t, m, func(t *testing.T, _ *Agent) {
 		time.Sleep(statusEvery)
 		settle()
-		const want = "1 mounted, 1 held, 1 refused, 0 failing; proving blank before a format: vde, vdf"
+		const want = "1 mounted, 1 held, 1 refused, 0 failing; proving that these disks are blank: vde, vdf"
 		if m.status != want {
 			t.Errorf("%q", m.status)
 		}

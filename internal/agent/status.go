@@ -101,7 +101,7 @@ func (a *Agent) statusLine() (line string, work bool) {
 	}
 	if len(proving) > 0 {
 		slices.Sort(proving)
-		line += "; proving blank before a format: " + strings.Join(proving, ", ")
+		line += "; proving that these disks are blank: " + strings.Join(proving, ", ")
 	}
 	return line, len(outstanding)+len(proving) > 0
 }

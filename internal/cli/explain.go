@@ -95,10 +95,10 @@ func Explain(w io.Writer, from *Dump) error {
 	fmt.Fprintf(&b, "%s: %s, serial %s, %s\n", disk.Visible(f.ID.String()), disk.HumanSize(f.Size), cmp.Or(disk.Visible(f.Serial), "nothing"), cmp.Or(disk.Visible(f.Transport), "nothing"))
 	classes, exclusions := policy.Consider(f, s)
 	if f.System != "" {
-		fmt.Fprintf(&b, "\nThe disk carries the running system (%s): no class may use it.\n", disk.Visible(f.System))
+		fmt.Fprintf(&b, "\nThe disk carries the running system (%s): no class can use the disk.\n", disk.Visible(f.System))
 	}
 	for _, e := range exclusions {
-		fmt.Fprintf(&b, "\nexclude[%d] matches the disk: no class may use it.\n%s", e.Index, matchLines(e.Matches))
+		fmt.Fprintf(&b, "\nexclude[%d] matches the disk: no class can use the disk.\n%s", e.Index, matchLines(e.Matches))
 	}
 	var class *disk.Class
 	for _, one := range classes {

@@ -211,7 +211,7 @@ const (
 	rateWords     = `expected none, or a whole number with one of the units KiB, MiB, GiB, TiB, KB, MB, GB, TB, such as 300MiB, at least 4MiB per second`
 	hidden        = `expected a directory that the daemon can see: ProtectHome= and PrivateTmp= of the daemon's unit hide /home, /root, /tmp and /var/tmp`
 	outside       = `expected a directory outside of /proc, /sys, /dev, /run, /etc, /usr, /boot, /var/lib/hotmount`
-	pathWords     = `expected an absolute path such as /mnt/disks, of letters, digits, '.', '_' and '-', without '.', '..' or an extra slash`
+	pathWords     = `expected an absolute path such as /mnt/disks, of letters, digits, '.', '_' and '-', without an extra slash or a directory that is named '.' or '..'`
 	nameWords     = `expected a name of 1 to 63 lower-case letters, digits and hyphens that does not begin with a hyphen`
 	patternWords  = `expected a pattern of kernel names such as vd[a-z], of at most 128 characters without slashes and spaces`
 	optionWords   = `expected one mount option of at most 256 visible characters without ',', '\', '%' and '"'`

@@ -39,7 +39,7 @@ var (
 		`an octal mode of four digits in quotes, such as "0755" or "2770", without the sticky bit`)
 	rootOwner = matching(`[0-9]+:[0-9]+`, 128, `two numbers "UID:GID" in quotes, such as "1000:1000"`, wrongOwner)
 	directory = matching(`/[A-Za-z0-9/._-]*`, 4096,
-		"an absolute path such as /mnt/disks, of letters, digits, '.', '_' and '-', without '.', '..' or an extra slash", wrongDirectory)
+		"an absolute path such as /mnt/disks, of letters, digits, '.', '_' and '-', without an extra slash or a directory that is named '.' or '..'", wrongDirectory)
 	mountOption = matching(`[!-~]+`, 256,
 		"one mount option of at most 256 visible characters without ',', '\\', '%' and '\"'", wrongOption)
 	// The kind mkfsOption accepts any text. checkActions examines the text, because checkActions knows which filesystem

@@ -64,7 +64,7 @@ func (src Source) views(s *Snapshot) error {
 	}
 	if n := len(unlikely); n > 0 {
 		s.Found.Add(Finding{Processes: unlikely}, Note, NotSeen, nil,
-			"%s is named like a kubelet, but does not have a kubelet's rights on this host, so hotmount does not treat it as a kubelet (%d such)", describeProcess(&unlikely[0]), n)
+			"%s is named like a kubelet, but does not have a kubelet's rights on this host, so hotmount does not treat it as a kubelet (number of such processes: %d)", describeProcess(&unlikely[0]), n)
 	}
 	s.Host, s.Views = views[0], views[1:]
 	return src.tables(s)

@@ -61,7 +61,7 @@ func (src Source) Take(ctx context.Context, settings *disk.Settings, disks []dis
 	for _, c := range s.Classes {
 		answers, err := src.List(ctx, c.Directory)
 		if err != nil && !s.Host.Sights[c.Directory].Absent {
-			s.blind("cannot see everything in %s that mounts hide: %v", c.Directory, err)
+			s.blind("cannot see everything that mounts hide in %s: %v", c.Directory, err)
 		}
 		for _, a := range answers {
 			s.Entries[c.Directory] = append(s.Entries[c.Directory], *a.Entry)

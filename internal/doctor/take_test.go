@@ -188,7 +188,7 @@ func TestRoles(t *testing.T) {
 	for _, p := range s.Host.Processes {
 		got[p.PID] = p.Role
 	}
-	if f := Examine(s).Findings; f[len(f)-1].Level != Note || !strings.Contains(f[len(f)-1].What, "does not treat it as a kubelet (2 such)") || len(f[len(f)-1].Processes) != 2 || f[len(f)-1].Processes[0].PID != 20 || f[len(f)-1].Processes[1].PID != 22 {
+	if f := Examine(s).Findings; f[len(f)-1].Level != Note || !strings.Contains(f[len(f)-1].What, "does not treat it as a kubelet (number of such processes: 2)") || len(f[len(f)-1].Processes) != 2 || f[len(f)-1].Processes[0].PID != 20 || f[len(f)-1].Processes[1].PID != 22 {
 		t.Errorf("no finding names them: %+v", f[len(f)-1])
 	}
 	want := map[int]Role{1: "", 10: Kubelet, 11: Kubelet, 12: Kubelet, 13: Runtime, 14: Kubelet, 15: Kubelet, 16: "", 17: Provisioner, 18: Agent, 19: ""}

@@ -332,7 +332,7 @@ func (e *examiner) staleCopy(hits []hit) {
 		}
 		holders, do = append(holders, holder), append(do, line...)
 	}
-	why := "its own mount on the host is gone"
+	why := "the disk's own mount on the host is gone"
 	m := hits[0].mount
 	if e.s.Gone[m.Dev] {
 		why = "its disk is gone"
@@ -342,5 +342,5 @@ func (e *examiner) staleCopy(hits []hit) {
 		more = fmt.Sprintf(" and %d more", len(holders)-3)
 		holders, do = holders[:3], do[:3]
 	}
-	e.find(f, Warning, StaleCopy, do, "a mount of %s (%s) is still held by %s%s", describe(m, m.Root), why, strings.Join(holders, ", "), more)
+	e.find(f, Warning, StaleCopy, do, "a mount of %s still exists, although %s: %s%s", describe(m, m.Root), why, strings.Join(holders, ", "), more)
 }

@@ -44,7 +44,7 @@ func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uin
 		if n == 0 {
 			return nil
 		}
-		counts = fmt.Sprintf("since the first read of the disk, the kernel has counted %d written bytes; mkfs.xfs wrote %d of these bytes, and its log of %d bytes in addition", counted, wrote, log)
+		counts = fmt.Sprintf("since the first read of the disk, the kernel has counted %d written bytes, but mkfs.xfs wrote %d bytes, plus its log of %d bytes", counted, wrote, log)
 		if !zeros {
 			return fmt.Errorf("%w: %s; hotmount cannot tell whether any of these writes are somebody else's, because the disk was not all zeros before", ErrWritten, counts)
 		}

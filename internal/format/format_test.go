@@ -1246,7 +1246,7 @@ func TestWrittenDuringMkfs(t *testing.T) {
 					}
 					want := ""
 					if differ && p.nowhere != "" {
-						want = fmt.Sprintf("counted %d written bytes; mkfs.xfs wrote %d of these bytes, and its log of %d bytes in addition%s", 65<<12+64<<20+tc.counted, 65<<12, 64<<20, p.nowhere)
+						want = fmt.Sprintf("counted %d written bytes, but mkfs.xfs wrote %d bytes, plus its log of %d bytes%s", 65<<12+64<<20+tc.counted, 65<<12, 64<<20, p.nowhere)
 					}
 					if at != 0 && p.asks && (p.nowhere == "" || tc.at != unread) {
 						want = fmt.Sprintf("byte %d was written: 7468656972730000", at)

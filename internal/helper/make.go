@@ -87,7 +87,7 @@ func (j *job) openDisk(ctx context.Context) (*making, error) {
 	if j.again {
 		m.scan.Doing = "reading the disk, because it could not be mounted"
 	} else if v := f.Standing.Verdict; j.token != "" || v == nil || v.Failure == "" { // otherwise an earlier attempt has logged this message
-		log.Event(report.KindSeen, journal.PriInfo, f, m.decision, m.path, report.Name(f)+": seen: it is read"+m.plannedFilesystem(condition))
+		log.Event(report.KindSeen, journal.PriInfo, f, m.decision, m.path, report.Name(f)+": found, and is being read"+m.plannedFilesystem(condition))
 	}
 	readAgain := func(ctx context.Context) (func(context.Context, probe.Progress), error) {
 		m.scan.Doing = "reading the new filesystem, because another process may have written to the disk"
@@ -118,7 +118,7 @@ func (m *making) plannedFilesystem(condition string) string {
 	if m.token == "" && policy.Decide(m.facts, &blank, m.settings).Action != disk.Format {
 		return ""
 	}
-	return "; if " + condition + ", it becomes " + m.class.Create + " " + m.uuid
+	return "; if " + condition + ", hotmount makes " + m.class.Create + " " + m.uuid + " on it"
 }
 
 // attached reports whether a disk with that sequence number is attached, or may be attached.

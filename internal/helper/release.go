@@ -70,7 +70,7 @@ func (r *Release) Do(ctx context.Context, which string) error {
 		// A process that the first check did not find still uses the disk, so hotmount mounts the disk again.
 		_, backErr := control.Ask(ctx, r.Socket, control.Request{Do: "accept", Disk: f.Name, Seq: f.Seq})
 		if backErr == nil {
-			backErr = errors.New("hotmount mounts the disk again until hotmount release succeeds")
+			backErr = errors.New("hotmount mounts the disk again, and the disk stays mounted until hotmount release succeeds")
 		}
 		return errors.Join(err, backErr)
 	}
@@ -103,7 +103,7 @@ func (r *Release) saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error
 			words = "no process was found that uses the disk; another device or a mount in a namespace without a process may use the disk"
 		}
 		if err != nil {
-			err = fmt.Errorf("NOT safe to detach: %s is still held: %w:\n  %s\nwhen nothing uses it any more, run again: hotmount release %s", f.ID, err, words, f.Name)
+			err = fmt.Errorf("NOT safe to detach: %s is still in use: %w:\n  %s\nwhen nothing uses it any more, run again: hotmount release %s", f.ID, err, words, f.Name)
 		}
 		if err = errors.Join(err, openErr, mountErr); err != nil {
 			return err
@@ -150,15 +150,15 @@ func toDetach(f *disk.Facts) string {
 	if f.Slot != "" {
 		which += ", slot on this node " + disk.Visible(f.Slot)
 	}
-	find := "virsh dumpxml NODE, which has a <target> and an <address> for each disk"
+	name, find := " (the <target> beside the disk's <address>)", "virsh dumpxml NODE"
 	if f.Serial != "" && strings.Trim(f.Serial, disk.Alphanumeric+"-_.:") == "" {
 		match := fmt.Sprintf("serial='%s'", f.Serial)
 		if f.SerialCut() {
 			match = fmt.Sprintf("starts-with(serial,'%s')", f.Serial)
 		}
-		which, find = "serial "+f.Serial+", "+which, fmt.Sprintf(`virsh dumpxml NODE --xpath "//disk[%s]/target/@dev"`, match)
+		which, name, find = "serial "+f.Serial+", "+which, "", fmt.Sprintf(`virsh dumpxml NODE --xpath "//disk[%s]/target/@dev"`, match)
 	}
-	return fmt.Sprintf("safe to detach: %s\nthe host may have another name for the disk than %s; to see the host's name, the TARGET: %s\nthen: virsh detach-disk NODE TARGET --persistent", which, f.Name, find)
+	return fmt.Sprintf("safe to detach: %s\nthe host may have another name for the disk than %s; to see that name, the TARGET%s: %s\nthen: virsh detach-disk NODE TARGET --persistent", which, f.Name, name, find)
 }
 
 // deviceUsers returns the users of the block device, except hotmount's own unit. The users include loop devices on the

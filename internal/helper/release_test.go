@@ -87,13 +87,13 @@ func TestToDetach(t *testing.T) {
 		want string
 	}{
 		"serial": {disk.Facts{ID: vdc, Transport: "virtio", Serial: "A.b_1-2:3", Slot: "pci-0000:05:00.0", Size: 1 << 30},
-			"safe to detach: serial A.b_1-2:3, size 1 GiB, slot on this node pci-0000:05:00.0\nthe host may have another name for the disk than vdc; to see the host's name, the TARGET: virsh dumpxml NODE --xpath \"//disk[serial='A.b_1-2:3']/target/@dev\"\nthen: virsh detach-disk NODE TARGET --persistent"},
+			"safe to detach: serial A.b_1-2:3, size 1 GiB, slot on this node pci-0000:05:00.0\nthe host may have another name for the disk than vdc; to see that name, the TARGET: virsh dumpxml NODE --xpath \"//disk[serial='A.b_1-2:3']/target/@dev\"\nthen: virsh detach-disk NODE TARGET --persistent"},
 		"serial cut by virtio": {disk.Facts{ID: vdc, Transport: "virtio", Serial: strings.Repeat("s", 20), Size: 1 << 30},
-			"safe to detach: serial ssssssssssssssssssss, size 1 GiB\nthe host may have another name for the disk than vdc; to see the host's name, the TARGET: virsh dumpxml NODE --xpath \"//disk[starts-with(serial,'ssssssssssssssssssss')]/target/@dev\"\nthen: virsh detach-disk NODE TARGET --persistent"},
+			"safe to detach: serial ssssssssssssssssssss, size 1 GiB\nthe host may have another name for the disk than vdc; to see that name, the TARGET: virsh dumpxml NODE --xpath \"//disk[starts-with(serial,'ssssssssssssssssssss')]/target/@dev\"\nthen: virsh detach-disk NODE TARGET --persistent"},
 		"hostile serial": {disk.Facts{ID: vdc, Transport: "virtio", Serial: `']$(id)"`, Slot: "pci-0000:05:00.0", Size: 1 << 30},
-			"safe to detach: size 1 GiB, slot on this node pci-0000:05:00.0\nthe host may have another name for the disk than vdc; to see the host's name, the TARGET: virsh dumpxml NODE, which has a <target> and an <address> for each disk\nthen: virsh detach-disk NODE TARGET --persistent"},
+			"safe to detach: size 1 GiB, slot on this node pci-0000:05:00.0\nthe host may have another name for the disk than vdc; to see that name, the TARGET (the <target> beside the disk's <address>): virsh dumpxml NODE\nthen: virsh detach-disk NODE TARGET --persistent"},
 		"no serial": {disk.Facts{ID: vdc, Transport: "virtio", Size: 1 << 30},
-			"safe to detach: size 1 GiB\nthe host may have another name for the disk than vdc; to see the host's name, the TARGET: virsh dumpxml NODE, which has a <target> and an <address> for each disk\nthen: virsh detach-disk NODE TARGET --persistent"},
+			"safe to detach: size 1 GiB\nthe host may have another name for the disk than vdc; to see that name, the TARGET (the <target> beside the disk's <address>): virsh dumpxml NODE\nthen: virsh detach-disk NODE TARGET --persistent"},
 		"partition": {disk.Facts{ID: disk.ID{Name: "vdc1", Seq: 9}, Whole: "vdc", Transport: "virtio", Serial: "S"},
 			"the disk is a partition of vdc; vdc is safe to detach when hotmount status shows no other mounted partition of vdc"},
 		"loop device": {disk.Facts{ID: disk.ID{Name: "loop7", Seq: 9}, Transport: "loop", BackingFile: "/srv/ci/a\x1b.img", Size: 1 << 30},

@@ -60,7 +60,7 @@ func Absence(m *disk.Sighting) (what, next string) {
 	if m.Identity.Slot != "" {
 		where += " at " + disk.Visible(m.Identity.Slot)
 	}
-	return fmt.Sprintf("%s %s, on a disk of %s %s, mounted there since %s; was the disk attached without --persistent?", disk.Visible(m.Type), disk.Visible(m.UUID), disk.HumanSize(m.Identity.Size), where, m.Mounted.UTC().Format("2006-01-02 15:04 MST")),
+	return fmt.Sprintf("%s %s, on a disk of %s %s, last mounted %s; was the disk attached without --persistent?", disk.Visible(m.Type), disk.Visible(m.UUID), disk.HumanSize(m.Identity.Size), where, m.Mounted.UTC().Format("2006-01-02 15:04 MST")),
 		"attach the disk again; if it will not come back: hotmount forget " + disk.Visible(m.UUID)
 }
 

@@ -37,7 +37,7 @@ var giving = []rule{{
 		return in.f.Standing.Given == nil && (in.f.Holds() || in.f.Standing.Noted != nil || readData(in.f)) && !in.f.Standing.Lifted(disk.ReasonContent, knownUUID(in.f))
 	},
 	names:     func(in input) (string, string) { return knownUUID(in.f), "" },
-	condition: "nothing is known on the disk, or the disk was already given out as a block volume", means: "the disk holds data, and a pod that uses the disk as a block volume would overwrite this data",
+	condition: "nothing is known on the disk, or the disk was already given out as a block volume", means: "a pod that uses the disk as a block volume would overwrite the data on the disk",
 	found: func(w *wording) string {
 		if w.f.Holds() {
 			return held(w.f)
@@ -73,7 +73,7 @@ var unfinished = []rule{{
 	when: func(in input) bool {
 		return in.f.Whole != "" && (in.situation == blank || in.situation == filesystem && in.f.Standing.Intent != nil || in.situation == other && in.c.Kind != disk.Other)
 	},
-	condition: "the disk is not a partition", means: "the disk is a partition without a finished filesystem, and hotmount never formats partitions",
+	condition: "the disk is not a partition", means: "hotmount never formats partitions, and this partition has no finished filesystem",
 	found: func(w *wording) string { return textIf(w.f.Whole != "", "on disk "+visible(w.f.Whole)) },
 	remedy: func(w *wording) string {
 		return onlyPath(w.f, say("if nothing on the disk is needed, by hand: mkfs.%s %s", byHand(w), w.f.Node()))

@@ -122,9 +122,9 @@ func Consider(f *disk.Facts, s *disk.Settings) (classes []Considered, exclusions
 		one.Selected, one.Other = !isGivenOut && selects(ownSubject(f), c), !isGivenOut && selectsRelated(f, c)
 		switch asks := one.Selected || one.Other; {
 		case one.Has:
-			one.Verdict = hasIt(&one)
+			one.Verdict = hasIt(f, &one)
 		case asks && before != nil:
-			one.Verdict = "would select " + selected(f, &one) + ", but " + disk.Visible(before.Class.Name) + " comes first"
+			one.Verdict = "would select " + selected(f, &one) + ", but class " + disk.Visible(before.Class.Name) + " comes first"
 		case asks && has != nil:
 			one.Verdict = "would select " + selected(f, &one) + ", but " + disk.Visible(f.Name) + " is a volume of class " + disk.Visible(has.Name)
 		case one.Other && f.System == "" && len(exclusions) == 0:
@@ -143,22 +143,24 @@ func Consider(f *disk.Facts, s *disk.Settings) (classes []Considered, exclusions
 }
 
 // hasIt returns the verdict on the class to which the disk belongs.
-func hasIt(one *Considered) string {
+func hasIt(f *disk.Facts, one *Considered) string {
 	if !one.Selected {
 		return "does not select the disk, but keeps the disk as long as the disk is mounted or given out in this class"
 	}
-	return "has it"
+	return "has " + selected(f, one)
 }
 
-// selected returns in words what the class selects: the disk itself, its whole disk, or its partitions.
+// selected returns in words what the class selects: the disk or partition itself, its whole disk, or its partitions.
 func selected(f *disk.Facts, one *Considered) string {
 	switch {
 	case one.Other && f.Whole != "":
-		return "its disk " + disk.Visible(f.Whole)
+		return "the partition's disk " + disk.Visible(f.Whole)
 	case one.Other:
-		return "its partitions"
+		return "the disk's partitions"
+	case f.Whole != "":
+		return "the partition"
 	}
-	return "it"
+	return "the disk"
 }
 
 // passedOver returns why a class does not select the disk.
@@ -167,9 +169,9 @@ func passedOver(of subject, c *disk.Class, isGivenOut bool) string {
 	case isGivenOut:
 		return "does not apply: another class has given the disk out as a block volume"
 	case !nameMayMatch(of.name, &c.Selectors):
-		return "may not select this kind of device: no pattern in names begins with the letters of the disk's name"
+		return "cannot select this kind of device: no pattern in names begins with the letters of the disk's name"
 	case unbacked(of, &c.Selectors) != "":
-		return "may not select the disk: " + unbacked(of, &c.Selectors)
+		return "cannot select the disk: " + unbacked(of, &c.Selectors)
 	}
 	return "does not select the disk"
 }

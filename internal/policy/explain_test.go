@@ -109,7 +109,7 @@ func TestConsider(t *testing.T) {
 	}
 	f := blankDisk()
 	f.Name = "loop0"
-	if classes, _ = Consider(f, s); !strings.HasPrefix(classes[0].Verdict, "may not select this kind") || classes[0].Selected {
+	if classes, _ = Consider(f, s); !strings.HasPrefix(classes[0].Verdict, "cannot select this kind") || classes[0].Selected {
 		t.Errorf("%+v", classes)
 	}
 }
@@ -118,12 +118,12 @@ func TestConsider(t *testing.T) {
 // selectors of the class match.
 func TestConsiderLoopDevices(t *testing.T) {
 	for want, f := range map[string]disk.Facts{
-		"has it":                   {BackingFile: "/srv/ci/a.img"},
-		"does not select the disk": {BackingFile: "/srv/a/b/c.img"},
-		"may not select the disk: its file is deleted":                              {BackingFile: "/srv/ci/a.img (deleted)"},
-		"may not select the disk: its file is a block device, or is below /dev":     {BackingFile: "/srv/ci/a.img", BackingDevice: true},
-		"may not select the disk: its file lies below a kubelet's root directory":   {BackingFile: "/srv/kubelet/a.img"},
-		"may not select the disk: loop devices are selected only with backing_file": {Model: "no pattern"},
+		"has the disk":                                {BackingFile: "/srv/ci/a.img"},
+		"does not select the disk":                    {BackingFile: "/srv/a/b/c.img"},
+		"cannot select the disk: its file is deleted": {BackingFile: "/srv/ci/a.img (deleted)"},
+		"cannot select the disk: its file is a block device, or is below /dev":     {BackingFile: "/srv/ci/a.img", BackingDevice: true},
+		"cannot select the disk: its file lies below a kubelet's root directory":   {BackingFile: "/srv/kubelet/a.img"},
+		"cannot select the disk: loop devices are selected only with backing_file": {Model: "no pattern"},
 	} {
 		s := settings()
 		s.Classes[0].Selectors = disk.Selectors{Names: []string{"loop*"}, BackingFile: []string{"/srv/*/*"}}
@@ -146,11 +146,11 @@ func TestConsiderPartitions(t *testing.T) {
 		order func(disk.Class) func(*disk.Settings)
 		want  []string
 	}{
-		"partition, disk's class first": {part, before, []string{"has its disk vdb", "would select it, but hdd comes first"}},
-		"partition, disk's class last":  {part, after, []string{"has it", "would select its disk vdb, but default comes first"}},
-		"disk, its class first":         {parted, before, []string{"has it", "would select its partitions, but hdd comes first"}},
-		"disk, its class last":          {parted, after, []string{"has its partitions", "would select it, but default comes first"}},
-		"disk without partitions":       {func(*disk.Facts) {}, after, []string{"does not select the disk", "has it"}},
+		"partition, disk's class first": {part, before, []string{"has the partition's disk vdb", "would select the partition, but class hdd comes first"}},
+		"partition, disk's class last":  {part, after, []string{"has the partition", "would select the partition's disk vdb, but class default comes first"}},
+		"disk, its class first":         {parted, before, []string{"has the disk", "would select the disk's partitions, but class hdd comes first"}},
+		"disk, its class last":          {parted, after, []string{"has the disk's partitions", "would select the disk, but class default comes first"}},
+		"disk without partitions":       {func(*disk.Facts) {}, after, []string{"does not select the disk", "has the disk"}},
 	} {
 		f, s := blankDisk(), settings()
 		c.facts(f)
@@ -169,7 +169,7 @@ func TestConsiderPartitions(t *testing.T) {
 	parts(s)
 	s.Exclude = []disk.Selectors{{Names: []string{"vdc"}}, {Names: []string{"vdb"}}}
 	classes, exclusions := Consider(f, s)
-	if len(exclusions) != 1 || exclusions[0].Index != 1 || !exclusions[0].Matches[0].Held || classes[0].Has || classes[0].Verdict != "would select it" {
+	if len(exclusions) != 1 || exclusions[0].Index != 1 || !exclusions[0].Matches[0].Held || classes[0].Has || classes[0].Verdict != "would select the partition" {
 		t.Errorf("%+v %+v", classes, exclusions)
 	}
 }

@@ -18,7 +18,7 @@ var formattable = []rule{{
 	condition: "the disk was never given out as a block volume", means: "the disk, or a disk below it, was given out as a block volume, and hotmount does not format it by itself",
 	found: givenBefore,
 	why: func(w *wording) string {
-		return say("%s was given out as a block volume, and hotmount does not format it by itself: %s", wasGiven(w.f), givenBefore(w))
+		return say("%s was given out as a block volume (%s), and hotmount does not format it by itself", wasGiven(w.f), givenBefore(w))
 	},
 	remedy: wipe,
 }, {
@@ -66,7 +66,7 @@ var formattable = []rule{{
 	// After the correction of the fault, the configuration may exclude the disk.
 	reason: disk.ReasonSettings, action: disk.Hold, situations: raw | blank, kind: HoldOperator,
 	when:      func(in input) bool { return in.s.Fault != "" && in.f.Standing.Given == nil },
-	condition: "the configuration has no fault, or the disk was already given out as a block volume", means: "the configuration has a fault: until it is corrected, hotmount uses only disks on record",
+	condition: "the configuration has no fault, or the disk was already given out as a block volume", means: "hotmount uses only disks on record, because the configuration has a fault",
 	found:  func(w *wording) string { return w.s.Fault },
 	remedy: func(*wording) string { return "to see each fault: hotmount config check" },
 }, {
@@ -166,7 +166,11 @@ var formattable = []rule{{
 	when:      func(in input) bool { return in.f.Size < in.class.MinimumSize },
 	condition: "the disk is large enough for its class",
 	found: func(w *wording) string {
-		return say("%s, minimum_size: %s", disk.HumanSize(w.f.Size), disk.HumanSize(w.class.MinimumSize))
+		size, minimum := disk.HumanSize(w.f.Size), disk.HumanSize(w.class.MinimumSize)
+		if size == minimum {
+			size, minimum = disk.ExactSize(w.f.Size), disk.ExactSize(w.class.MinimumSize)
+		}
+		return say("%s, minimum_size: %s", size, minimum)
 	},
 	means:  "the disk is too small for its class",
 	remedy: func(*wording) string { return "attach a larger disk" },

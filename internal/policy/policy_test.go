@@ -1163,7 +1163,7 @@ func TestWordsOfARemedy(t *testing.T) {
 	}{
 		"something else":                    {nil, proven(disk.Other), nil, format},
 		"formatting off":                    {nil, proven(disk.Other), func(s *disk.Settings) { s.Format = false }, "then: systemctl reload hotmount; then, if nothing on the disk is needed: hotmount format vdb"},
-		"formatting held back":              {func(f *disk.Facts) { f.Standing.Formatting = disk.HeldBack }, proven(disk.Other), nil, "once disks may be formatted: rm /etc/hotmount/hold; hotmount rescan; then, if nothing on the disk is needed: hotmount format vdb"},
+		"formatting held back":              {func(f *disk.Facts) { f.Standing.Formatting = disk.HeldBack }, proven(disk.Other), nil, "to allow formats again: rm /etc/hotmount/hold; hotmount rescan; then, if nothing on the disk is needed: hotmount format vdb"},
 		"records lost, a partition":         {partOf(lost), proven(disk.Blank), parts, "nothing on the disk may be overwritten yet: lost"},
 		"records lost":                      {lost, proven(disk.Other), nil, "nothing on the disk may be overwritten yet: lost"},
 		"records lost, with what helps":     {func(f *disk.Facts) { f.Standing.Formatting = "lost" + disk.Helps + "hotmount state init" }, proven(disk.Other), nil, "nothing on the disk may be overwritten yet: lost; what helps: hotmount state init"},
@@ -1285,7 +1285,7 @@ func TestWordsOfAFailedGrowth(t *testing.T) {
 		t.Errorf("failed: %q", got)
 	}
 	failed.Recorded, failed.Failure = true, "its ext4 has \\x1b on record"
-	if got := words(); got != `the disk is mounted, and its filesystem could not be grown to fill the disk: its ext4 has \x1b on record; stop the pods that use the disk; hotmount release vdb; e2fsck -f /dev/vdb; hotmount accept vdb released` {
+	if got := words(); got != `the disk is mounted, and its filesystem could not be grown to fill the disk: its ext4 has \x1b on record; stop the pods that use the disk, then: hotmount release vdb; e2fsck -f /dev/vdb; hotmount accept vdb released` {
 		t.Errorf("errors on record: %q", got)
 	}
 	failed.Failure = ""
@@ -1448,7 +1448,7 @@ func TestWordsOfABlockVolumesSerial(t *testing.T) {
 // TestWordsOfAReplacement checks what the message says about the disk from which the filesystem was last mounted.
 func TestWordsOfAReplacement(t *testing.T) {
 	for want, standing := range map[string]disk.Standing{
-		", which hotmount did not see leave: a disk of":               {LastOn: &disk.Sighting{UUID: uuid}, Twin: true},
+		", whose removal hotmount did not see: a disk of":             {LastOn: &disk.Sighting{UUID: uuid}, Twin: true},
 		", which was detached while this one was attached: a disk of": {LastOn: &disk.Sighting{UUID: uuid, Left: true}, Beside: true, Twin: true},
 		"when this disk was attached, another disk had the same UUID": {LastOn: &disk.Sighting{UUID: uuid, Left: true}, Twin: true},
 		"was refused while another disk had the UUID":                 {OnRecord: true, Twin: true},
@@ -1510,7 +1510,7 @@ var conditions = []condition{
 		f.Mounts, f.Udev.FSUUID = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, otherUUID
 	}},
 	{name: "it is mounted in its place, with a fault", reason: disk.ReasonFault, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
-		f.Mounts, f.Fault = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, "shut down"
+		f.Mounts, f.Fault = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, "the kernel has shut the filesystem down"
 	}},
 	{name: "the disk below it is gone", reason: disk.ReasonLost, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { pulled(f) }},
 	{name: "the disk below it is gone while it is mounted", reason: disk.ReasonLost, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
@@ -1577,7 +1577,7 @@ var conditions = []condition{
 	{name: "a claim that cannot be read", reason: disk.ReasonUnseen, lift: word(disk.ReasonUnseen, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { hidden(f) }},
 	{name: "a storage driver may have brought it", reason: disk.ReasonCSI, lift: word(disk.ReasonCSI, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { driven(f) }},
 	{name: "the serial of an earlier disk", reason: disk.ReasonSameSerial, lift: word(disk.ReasonSameSerial, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
-		f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 1}}}
+		f.SameSerial = []disk.Peer{{ID: disk.ID{Name: "vda", Seq: 1}}}
 	}},
 	{name: "the serial of a disk with a filesystem", reason: disk.ReasonSameSerial, lift: word(disk.ReasonSameSerial, otherUUID), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
 		f.SameSerial = []disk.Peer{{ID: disk.ID{Name: "vdc", Seq: 99}}, {ID: disk.ID{Name: "vdd", Seq: 99}, UUID: otherUUID}}
@@ -1618,7 +1618,7 @@ var conditions = []condition{
 	}},
 	{name: "a class in block mode, and another disk had its name", reason: disk.ReasonOtherBlock, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) {
 		block(s)
-		f.Standing.Given = &disk.Given{Serial: "S1", Size: f.Size + 1}
+		f.Standing.Given = &disk.Given{Serial: "S1", Size: f.Size + 1, Link: "/mnt/disks/virtio-S1"}
 	}},
 	{name: "a class in block mode, no serial", reason: disk.ReasonNoSerial, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) {
 		block(s)
@@ -1626,7 +1626,7 @@ var conditions = []condition{
 	}},
 	{name: "a class in block mode, a serial seen twice", reason: disk.ReasonSerialTwice, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) {
 		block(s)
-		f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 13}}}
+		f.SameSerial = []disk.Peer{{ID: disk.ID{Name: "vdc", Seq: 13}}}
 	}},
 	{name: "a class in block mode, a filesystem", reason: disk.ReasonContent, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) {
 		block(s)
@@ -1700,7 +1700,10 @@ var conditions = []condition{
 	}},
 	{name: "a filesystem", reason: disk.ReasonFilesystem, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { *c = *xfs() }},
 	{name: "a filesystem not accepted", reason: disk.ReasonType, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { *c = *xfs(); c.Type = "btrfs" }},
-	{name: "a twin", reason: disk.ReasonTwin, put: func(f *disk.Facts, c *disk.Content, _ *disk.Settings) { *c = *xfs(); f.SameUUID = []disk.Peer{{}} }},
+	{name: "a twin", reason: disk.ReasonTwin, put: func(f *disk.Facts, c *disk.Content, _ *disk.Settings) {
+		*c = *xfs()
+		f.SameUUID = []disk.Peer{{ID: disk.ID{Name: "vdc", Seq: 13}}}
+	}},
 	{name: "an intent and no proof", reason: disk.ReasonIntent, put: func(f *disk.Facts, c *disk.Content, _ *disk.Settings) {
 		*c = disk.Content{Kind: disk.Other}
 		f.Standing.Intent = &disk.Intent{UUID: uuid}

@@ -179,10 +179,10 @@ var selection = []rule{{
 }, {
 	reason: disk.ReasonWhole, action: disk.Ignore, situations: unselected,
 	when:  func(in input) bool { return in.f.Whole != "" && selectsOther(in) },
-	means: "the disk is a partition, and another class has the whole disk",
+	means: "the disk is a partition, and another class selects the whole disk",
 	why: func(w *wording) string {
 		class, _ := first(w.f, w.s)
-		return say("class %s comes first and has the whole disk %s", visible(class.Name), visible(w.f.Whole))
+		return say("the disk is a partition of %s, and class %s, which comes first, selects the whole disk", visible(w.f.Whole), visible(class.Name))
 	},
 }, {
 	reason: disk.ReasonPartitioned, action: disk.Ignore, situations: unselected,
@@ -222,7 +222,7 @@ var othersUse = []rule{{
 	},
 	remedy: func(w *wording) string {
 		if at := formerPlace(w.f); at != "" {
-			return say("if nobody needs the volume there: umount %s; hotmount then mounts the disk in %s", visible(at), w.class.Directory)
+			return say("if nobody needs the volume there, let hotmount mount the disk in %s: umount %s", w.class.Directory, visible(at))
 		}
 		if w.f.Standing.Unmounted != "" {
 			return say("once that use has ended: hotmount accept %s %s", w.f.Name, w.f.Standing.Unmounted)
@@ -262,7 +262,7 @@ var othersUse = []rule{{
 		return ""
 	},
 	remedy: func(*wording) string {
-		return "to keep multipathd off the disk: list the disk in the section blacklist of a file in /etc/multipath/conf.d, then systemctl reload multipathd"
+		return "to keep multipathd off the disk: list the disk in the section blacklist of a file in /etc/multipath/conf.d, then: systemctl reload multipathd"
 	},
 }, {
 	reason: disk.ReasonNotReady, action: disk.Ignore, situations: free,
@@ -285,7 +285,7 @@ var othersUse = []rule{{
 		if len(w.f.Holders) > 0 {
 			return ""
 		}
-		return say("to see what uses the disk: losetup -l /dev/%[1]s, lsblk /dev/%[1]s; once nothing uses it: losetup -d /dev/%[1]s; hotmount rescan", w.f.Loops[0])
+		return say("to see what uses the disk: losetup -l /dev/%[1]s; lsblk /dev/%[1]s; once nothing uses it: losetup -d /dev/%[1]s; hotmount rescan", w.f.Loops[0])
 	},
 }, {
 	reason: disk.ReasonBound, action: disk.Ignore, situations: free,
@@ -336,7 +336,7 @@ var readiness = []rule{{
 	when: func(in input) bool {
 		return in.f.Standing.Used != nil && !isVolume(in) && !in.isAccepted(disk.ReasonUsed)
 	},
-	condition: "hotmount saw nobody else on this node use the disk", means: "somebody else on this node used the disk, and it is not a hotmount volume",
+	condition: "hotmount saw nobody else on this node use the disk", means: "the disk is not a hotmount volume, and somebody else on this node used it",
 	found:  usedHow,
 	remedy: func(w *wording) string { return "if nobody else needs the disk: hotmount accept " + w.f.Name },
 }, {
@@ -387,7 +387,7 @@ var readiness = []rule{{
 	peers:     withSerial,
 	when:      func(in input) bool { return len(in.f.SameSerial) > 0 },
 	condition: "no other disk has the same serial",
-	means:     "another attached disk has the same serial, so hotmount could not tell the two block volumes apart",
+	means:     "another attached disk has the same serial, so hotmount cannot tell the two block volumes apart",
 	why:       serialTwiceWhy,
 	remedy:    serialTwiceRemedy,
 }, {
@@ -431,7 +431,7 @@ var mounting = []rule{{
 	means: "the disk is mounted, and its filesystem has a fault (see journalctl -k)",
 	found: func(w *wording) string { return w.f.Fault },
 	remedy: func(w *wording) string {
-		return say("stop the pods that use the disk; hotmount release %s; %s", w.f.Name, Check(w.f, w.d.Type))
+		return say("stop the pods that use the disk, then: hotmount release %s; %s", w.f.Name, Check(w.f, w.d.Type))
 	},
 }, {
 	reason: disk.ReasonCovered, action: disk.Keep, situations: mountedInClass, names: theMounted, priority: asError,

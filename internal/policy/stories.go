@@ -28,11 +28,11 @@ func formatOffRemedy(w *wording) string {
 	case off == "":
 		return "to find the file that sets format: hotmount config show; set format: true there, then: systemctl reload hotmount"
 	case off == disk.HeldBack:
-		return say("once disks may be formatted: rm %s; hotmount rescan", disk.HoldFile)
+		return say("to allow formats again: rm %s; hotmount rescan", disk.HoldFile)
 	case off == disk.OffAtBoot:
-		return "once disks may be formatted: remove hotmount.format=no from the kernel command line, and reboot"
+		return "to allow formats again, remove hotmount.format=no from the kernel command line, and reboot"
 	case off == disk.StateFull:
-		return "make room in /var/lib/hotmount, then: hotmount rescan; without this command hotmount notices the free space at the next periodic rescan"
+		return "make room in /var/lib/hotmount; hotmount notices the free space at the next periodic rescan; to make hotmount look at once: hotmount rescan"
 	case strings.HasPrefix(off, disk.StateGap):
 		return "once the state directory can be written: hotmount state init"
 	default:
@@ -47,7 +47,7 @@ func serialTwiceWhy(w *wording) string {
 	if p := secondPath(f); p != nil && (disk.SameSerial(f.Serial, p.Serial) || w.class == nil || w.class.Mode != disk.ModeBlock) {
 		return say("another disk has the same %s and is in use (%s): %s; this disk may be a second path to it", sharedWith(f, p), visible(p.InUse), place(p.ID, p.Slot))
 	}
-	return say("another disk has the same serial %s: %s%s; hotmount could not tell the two block volumes apart", visible(f.Serial), place(f.SameSerial[0].ID, f.SameSerial[0].Slot), textIf(f.SerialCut(), " (virtio cuts serials at 20 characters)"))
+	return say("another disk has the same serial %s: %s%s; hotmount cannot tell the two block volumes apart", visible(f.Serial), place(f.SameSerial[0].ID, f.SameSerial[0].Slot), textIf(f.SerialCut(), " (virtio cuts serials at 20 characters)"))
 }
 
 func serialTwiceRemedy(w *wording) string {
@@ -61,7 +61,7 @@ func misplacedRemedy(w *wording) string {
 	if !strings.EqualFold(w.f.Udev.FSUUID, misplacedUUID(w.f, m)) {
 		again = "udevadm trigger --action=change " + w.f.Node() + "; "
 	}
-	return again + "stop the pods that use the disk, then umount " + visible(m.Path)
+	return "stop the pods that use the disk, then: " + again + "umount " + visible(m.Path)
 }
 
 func shrunkWhy(w *wording) string {
@@ -73,7 +73,7 @@ func shrunkWhy(w *wording) string {
 }
 
 func shrunkRemedy(w *wording) string {
-	return say("at once make the disk at least %d bytes large again (on the host: virsh blockresize); then check the filesystem before anything uses it", shrunkFrom(w))
+	return say("restore the disk's size to at least %d bytes at once (on the host: virsh blockresize), and check the filesystem before anything uses it", shrunkFrom(w))
 }
 
 func shrunkFrom(w *wording) uint64 {
@@ -92,7 +92,7 @@ func mountedWhy(w *wording) string {
 
 func notGrownRemedy(w *wording) string {
 	if w.f.Standing.Fit.Recorded {
-		return say("stop the pods that use the disk; hotmount release %s; e2fsck -f %s; hotmount accept %[1]s %[3]s", w.f.Name, w.f.Node(), disk.ReasonReleased)
+		return say("stop the pods that use the disk, then: hotmount release %s; e2fsck -f %s; hotmount accept %[1]s %[3]s", w.f.Name, w.f.Node(), disk.ReasonReleased)
 	}
 	return say("once the problem is solved: systemctl start hotmount-grow@%d", w.f.Seq)
 }
@@ -257,11 +257,11 @@ func twinWhy(w *wording) string {
 		}
 		return why
 	case replaces(f):
-		left := "hotmount did not see leave"
+		left := "whose removal hotmount did not see"
 		if f.Standing.Beside {
-			left = "was detached while this one was attached"
+			left = "which was detached while this one was attached"
 		}
-		return say("the filesystem %s was last mounted from another disk, which %s: %s; %s (%s)", d.UUID, left, sightedOn(f.Standing.LastOn), danger, hardware(f.Serial, f.WWN))
+		return say("the filesystem %s was last mounted from another disk, %s: %s; %s (%s)", d.UUID, left, sightedOn(f.Standing.LastOn), danger, hardware(f.Serial, f.WWN))
 	case (f.Serial != "" || f.WorldWide() != "") && f.Standing.OnRecord:
 		return say("a disk with the same %s was refused while another disk had the UUID %s, and this may be the refused disk; %s", hardware(f.Serial, f.WWN), d.UUID, danger)
 	}

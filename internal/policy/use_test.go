@@ -81,7 +81,7 @@ func TestMovedClass(t *testing.T) {
 	d := Decide(f, xfs(), s)
 	why, next := Words(f, xfs(), s, d)
 	if d.Reason != disk.ReasonInUse || why != "the disk is still mounted at /mnt/old/"+uuid+", but its class default has the directory /mnt/disks now" ||
-		next != "if nobody needs the volume there: umount /mnt/old/"+uuid+"; hotmount then mounts the disk in /mnt/disks" {
+		next != "if nobody needs the volume there, let hotmount mount the disk in /mnt/disks: umount /mnt/old/"+uuid {
 		t.Errorf("%s: %q, %q", d.Reason, why, next)
 	}
 	f.Claim = "/etc/fstab:4"

@@ -39,13 +39,10 @@ func newer(path string, found int) error {
 	return fmt.Errorf("cannot use %s: the file has version %d, but this hotmount knows version %d"+disk.Helps+"install the version that wrote the file; to see which versions were installed: zgrep -h 'installed hotmount:' /var/log/dpkg.log*", path, found, version)
 }
 
-// rescan is the command to run after a damaged file was moved away.
-const rescan = "hotmount rescan; hotmount then begins a new file"
-
 // damaged returns the error for an unreadable file that hotmount can do without. The error contains a command that
-// moves the file away, and the command to run afterwards (the parameter then).
-func damaged(path string, err error, then string) error {
-	return fmt.Errorf("cannot read %s: %w"+disk.Helps+"mv %[1]s %[1]s.bad && %[3]s", path, err, then)
+// moves the file away and makes hotmount begin a new file.
+func damaged(path string, err error) error {
+	return fmt.Errorf("cannot read %s: %w"+disk.Helps+"to begin a new file: mv %[1]s %[1]s.bad && hotmount rescan", path, err)
 }
 
 func readJSON(path string, into any) error {
@@ -80,7 +77,7 @@ func readList[T any](path string) ([]T, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err != nil:
-		return nil, damaged(path, err, rescan)
+		return nil, damaged(path, err)
 	case all.Version != version:
 		return all.Filesystems, newer(path, all.Version)
 	}

@@ -29,7 +29,7 @@ func (s Store) Given() ([]disk.Given, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("cannot read %s: %w"+disk.Helps+"put it back from a backup, then: hotmount rescan; without the file, disks that were given out as block volumes and look blank are formatted", s.givenFile(), err)
+		return nil, fmt.Errorf("cannot read %s: %w"+disk.Helps+"do not remove the file, because hotmount would then format former block volumes that look blank; put the file back from a backup, then: hotmount rescan", s.givenFile(), err)
 	case all.Version != version:
 		return all.Disks, newer(s.givenFile(), all.Version)
 	}

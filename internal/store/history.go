@@ -52,7 +52,7 @@ func (s Store) History() ([]disk.Record, error) {
 	}
 	all, _, err := parseHistory(data)
 	if err != nil {
-		return nil, damaged(s.historyFile(), err, rescan)
+		return nil, damaged(s.historyFile(), err)
 	}
 	return all, nil
 }

@@ -98,10 +98,10 @@ func TestRemedyOfADamagedFile(t *testing.T) {
 	if err := os.MkdirAll(s.intentDir(), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	const again = "hotmount rescan; hotmount then begins a new file"
+	const again = "hotmount rescan"
 	intent := filepath.Join(s.intentDir(), uuid+".json")
 	for path, next := range map[string]string{
-		s.stateFile():     "hotmount state init; hotmount then holds the blank disks that are attached",
+		s.stateFile():     "hotmount state init",
 		s.sightingsFile(): again, s.notedFile(): again, s.historyFile(): again,
 		intent:        "hotmount rescan",
 		s.givenFile(): "",
@@ -111,7 +111,7 @@ func TestRemedyOfADamagedFile(t *testing.T) {
 		}
 		said := standing(s, facts("vdb", 1, ""), "b").Formatting
 		why, helps, _ := strings.Cut(said, disk.Helps)
-		if want := "mv " + path + " " + path + ".bad && " + next; !strings.Contains(why, path) || next != "" && !strings.HasSuffix(helps, want) || next == "" && !strings.HasPrefix(helps, "put it back") {
+		if want := "mv " + path + " " + path + ".bad && " + next; !strings.Contains(why, path) || next != "" && !strings.HasSuffix(helps, want) || next == "" && !strings.HasSuffix(helps, "put the file back from a backup, then: hotmount rescan") {
 			t.Errorf("%s: %q", path, said)
 		}
 		if err := os.Rename(path, path+".bad"); err != nil {

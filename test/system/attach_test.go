@@ -522,7 +522,7 @@ func TestExchangedBeforeItsMount(t *testing.T) {
 	m.run("udevadm control --stop-exec-queue")
 	third := exchanged(name, id)
 	m.run("touch /run/go")
-	m.waitForLog("which has the disk's name now, was mounted instead, and is unmounted again")
+	m.waitForLog("another disk has its name now .*, was mounted instead, and is unmounted again")
 	m.wait("the mount point to go", "[ ! -e /mnt/disks/"+uuid+" ]")
 	if got := m.run("findmnt -rno TARGET /dev/" + name + " || [ $? = 1 ]; cat /var/lib/hotmount/filesystems.json"); strings.Contains(got, "/mnt/disks/") || strings.Contains(got, uuid) {
 		t.Errorf("left behind: %s", got)
@@ -551,7 +551,7 @@ func TestRewrittenBeforeItsMount(t *testing.T) {
 	trigger := "udevadm trigger --action=change /dev/" + name
 	for _, who := range []string{"", "setpriv --reuid=65534 --clear-groups "} {
 		got := m.run(who + "hotmount status 2>&1 || [ $? = 3 ]")
-		if got = strings.Join(strings.Fields(got), " "); !strings.Contains(got, trigger+"; stop the pods that use the disk, then umount /mnt/disks/"+uuid) {
+		if got = strings.Join(strings.Fields(got), " "); !strings.Contains(got, "stop the pods that use the disk, then: "+trigger+"; umount /mnt/disks/"+uuid) {
 			t.Errorf("%shotmount status does not show the remedy: %s", who, got)
 		}
 	}

@@ -706,7 +706,7 @@ func TestFaultyConfigurationAtBoot(t *testing.T) {
 	faulty := func() {
 		t.Helper()
 		for _, held := range []string{empty, foreign} {
-			m.waitForLog("/dev/" + held + " .*hold: the configuration has a fault: until it is corrected, hotmount uses only disks on record: .*0664.*hotmount config check")
+			m.waitForLog("/dev/" + held + " .*hold: the configuration has a fault: .*0664.*; until it is corrected, hotmount uses only disks on record; .*hotmount config check")
 			if out, err := m.Run(ctx(t), "hotmount accept "+held); err == nil {
 				t.Errorf("%s is accepted: %s", held, out)
 			}
@@ -767,7 +767,7 @@ func TestMountCannotRun(t *testing.T) {
 	for _, command := range []string{"(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' '", "hotmount plan | grep '^" + name + " '", "hotmount explain " + name} {
 		m.wait("the tries in "+command, command+" | grep -E 'failed ([4-9]|[0-9][0-9]) times so far, tried again at [0-9:]+ UTC'")
 	}
-	m.run("! journalctl -b -o cat --no-pager | grep -E 'seen: it is read|becomes xfs'")
+	m.run("! journalctl -b -o cat --no-pager | grep -E 'found, and is being read|hotmount makes xfs'")
 	count := func(lines string) int {
 		t.Helper()
 		n, err := strconv.Atoi(m.run("journalctl -b -o cat --no-pager _COMM=hotmount | grep -c '" + lines + "'"))

@@ -229,7 +229,7 @@ func TestDropIns(t *testing.T) {
 	old, id := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "DATA-OLD-1"})
 	m.wait("udev", "udevadm settle; [ -e /dev/disk/by-id/virtio-DATA-OLD-1 ]")
 	told := m.run("hotmount explain " + old)
-	for _, line := range []string{`exclude\[0\] matches the disk: no class may use it\.`, `  yes  serial: re:DATA-OLD\.\*: found DATA-OLD-1`, `  yes  serial: DATA-\*: found DATA-OLD-1`, `Decision: ignore: .*`} {
+	for _, line := range []string{`exclude\[0\] matches the disk: no class can use the disk\.`, `  yes  serial: re:DATA-OLD\.\*: found DATA-OLD-1`, `  yes  serial: DATA-\*: found DATA-OLD-1`, `Decision: ignore: .*`} {
 		if !regexpLine(told, "^"+line+"$") {
 			t.Errorf("no line %s in\n%s", line, told)
 		}
@@ -263,7 +263,7 @@ func TestPartitions(t *testing.T) {
 	isRaw := func() {
 		t.Helper()
 		m.wait("the link", "[ $(readlink -f /var/lib/disks/block/virtio-RAW-1) = /dev/"+guest+" ]")
-		m.wait("the partition to be left alone", "hotmount plan | grep -E '^"+guest+"1 .*ignore .*class raw comes first and has the whole disk "+guest+"' && ! findmnt /dev/"+guest+"1")
+		m.wait("the partition to be left alone", "hotmount plan | grep -E '^"+guest+"1 .*ignore .*the disk is a partition of "+guest+", and class raw, which comes first, selects the whole disk' && ! findmnt /dev/"+guest+"1")
 	}
 	m.wait("the link", "[ -e /var/lib/disks/block/virtio-RAW-1 ]")
 	m.run("printf 'label: gpt\n,600M\n' | sfdisk -q -w always /dev/" + guest + "; udevadm settle; mkfs.xfs -q /dev/" + guest + "1; udevadm settle; sync")
@@ -289,7 +289,7 @@ func TestPartitions(t *testing.T) {
 	for _, want := range []string{
 		"^" + name + " .*ignore +a class selects the disk's partitions instead of the disk: " + name + "1, " + name + "2, " + name + "3",
 		"^" + name + "1 .*PARTED-part1 +keep", "^" + name + "2 .*keep",
-		"^" + name + "3 .*refuse +the disk is a partition without a finished filesystem",
+		"^" + name + "3 .*refuse +hotmount never formats partitions, and this partition has no finished filesystem",
 		"^vda .*ignore +the disk carries the system",
 	} {
 		if !regexpLine(plan, want) {

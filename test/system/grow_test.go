@@ -214,12 +214,12 @@ func TestGrowWithErrorsOnRecord(t *testing.T) {
 	sum := m.run(fmt.Sprintf(fill, uuid))
 	m.resize(w, id, 2*gib)
 	const what = "the disk is mounted, and its filesystem could not be grown to fill the disk: cannot grow the filesystem of .*: the ext4 filesystem has recorded errors, and the kernel does not grow such a filesystem"
-	m.waitForLog("/dev/" + name + " .*keep: " + what + "; stop the pods that use the disk; hotmount release " + name + "; e2fsck -f /dev/" + name + "; hotmount accept " + name + " released")
+	m.waitForLog("/dev/" + name + " .*keep: " + what + "; stop the pods that use the disk, then: hotmount release " + name + "; e2fsck -f /dev/" + name + "; hotmount accept " + name + " released")
 	m.run("hotmount status >/run/status || [ $? = 3 ]; grep '^" + name + " .* mounted ' /run/status; ! grep -F '\\' /run/status")
 	m.checkStatus(name + " is mounted: " + what)
 	m.wait("the metric", `grep -F 'hotmount_disks{class="default",reason="not-grown",state="mounted"} 1' /var/lib/prometheus/node-exporter/hotmount.prom`)
 	// script(1) provides a terminal, which e2fsck needs for its questions.
-	commands, found := strings.CutPrefix(m.next(name), "stop the pods that use the disk; ")
+	commands, found := strings.CutPrefix(m.next(name), "stop the pods that use the disk, then: ")
 	if !found {
 		t.Fatalf("status advises %q", commands)
 	}

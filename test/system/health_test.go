@@ -134,7 +134,7 @@ func TestRepairedLate(t *testing.T) {
 	m.checkStatus(name + " is failed: .*failed 8 times so far, tried again at")
 	m.run("hotmount plan | grep '^" + name + " .*failed 8 times so far'; hotmount explain " + name + " | grep '^It fails: .*failed 8 times so far'")
 	// The journal announces no format of the disk, and the repeated attempts do not fill the journal.
-	m.run("! journalctl -b -o cat --no-pager -u 'hotmount-format@*' | grep -E 'seen: it is read|becomes xfs'")
+	m.run("! journalctl -b -o cat --no-pager -u 'hotmount-format@*' | grep -E 'found, and is being read|hotmount makes xfs'")
 	lines := m.run("journalctl -b _COMM=hotmount -o cat --no-pager | grep -c '^/dev/" + name + "'")
 	if n, err := strconv.Atoi(lines); err != nil || n > 5 {
 		t.Errorf("%s lines for 8 tries", lines)
@@ -364,7 +364,7 @@ func TestWhyNotMounted(t *testing.T) {
 	m.options("noattime")
 	m.run("out=$(hotmount config check 2>&1) || [ $? = 3 ]; echo \"$out\" >&2; grep -F \"90-options.yaml:2: classes[0].options: found\" <<<\"$out\" | grep -F \"with which a new xfs filesystem cannot be mounted: xfs does not take the mount option noattime: xfs: Unknown parameter 'noattime'\"")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
-	m.waitForLog("/dev/" + name + " .*cannot format " + name + " .*: its class could not mount the new filesystem: xfs does not take the mount option noattime: xfs: Unknown parameter 'noattime'; nothing is written; .*hotmount config check && systemctl reload hotmount")
+	m.waitForLog("/dev/" + name + " .*cannot format " + name + " .*: its class would be unable to mount the new filesystem: xfs does not take the mount option noattime: xfs: Unknown parameter 'noattime'; nothing is written; .*hotmount config check && systemctl reload hotmount")
 	m.checkUntouched(name)
 	m.corrected()
 	m.mounted(name)
@@ -414,7 +414,7 @@ func TestMovedClass(t *testing.T) {
 	uuid := m.mounted(name)
 	old := "/mnt/disks/" + uuid
 	m.run("mkdir /mnt/disks/moved; printf 'classes:\\n- {name: default, directory: /mnt/disks/moved}\\n' >/etc/hotmount/config.d/zz-moved.yaml; systemctl reload hotmount")
-	m.waitForLog("/dev/" + name + " .*refuse: the disk is still mounted at " + old + ", but its class default has the directory /mnt/disks/moved now; if nobody needs the volume there: umount " + old + "; hotmount then mounts the disk in /mnt/disks/moved")
+	m.waitForLog("/dev/" + name + " .*refuse: the disk is still mounted at " + old + ", but its class default has the directory /mnt/disks/moved now; if nobody needs the volume there, let hotmount mount the disk in /mnt/disks/moved: umount " + old)
 	m.run("umount " + old)
 	m.wait("the mount in the new directory", "findmnt /mnt/disks/moved/"+uuid)
 }
@@ -515,7 +515,7 @@ func TestWhyTheKernelDoesNotMount(t *testing.T) {
 	m.options("logbsize=17k")
 	m.run("out=$(hotmount config check 2>&1) || [ $? = 3 ]; grep -F 'with which a new xfs filesystem cannot be mounted: wrong fs type, bad option' <<<\"$out\"")
 	name, _ = m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "SCRATCH"})
-	m.waitForLog("/dev/" + name + " .*cannot format " + name + " .*: its class could not mount the new filesystem: a new xfs filesystem cannot be mounted with .*logbsize=17k.*: wrong fs type, bad option.*; nothing is written; to check the options of class default: hotmount config check && systemctl reload hotmount")
+	m.waitForLog("/dev/" + name + " .*cannot format " + name + " .*: its class would be unable to mount the new filesystem: a new xfs filesystem cannot be mounted with .*logbsize=17k.*: wrong fs type, bad option.*; nothing is written; to check the options of class default: hotmount config check && systemctl reload hotmount")
 	m.checkUntouched(name)
 	m.corrected()
 	m.mounted(name)
@@ -563,7 +563,7 @@ func TestFullRoot(t *testing.T) {
 			}
 			m.fillRoot() // fills the space that hotmount has freed from its reserve
 			name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
-			m.waitForLog("/dev/" + name + " .*hold: nothing is formatted: the filesystem of /var/lib/hotmount is full; make room in /var/lib/hotmount, then: hotmount rescan")
+			m.waitForLog("/dev/" + name + " .*hold: nothing is formatted: the filesystem of /var/lib/hotmount is full; make room in /var/lib/hotmount; .*: hotmount rescan")
 			m.checkUntouched(name)
 			for _, id := range ids {
 				m.detach(w, id)

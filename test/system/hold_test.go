@@ -756,7 +756,7 @@ func TestFileAsADisk(t *testing.T) {
 	// An empty disk that is too small is still refused for its size. Before the refusal, the journal does not announce
 	// a format of the disk.
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 1<<20)})
-	m.waitForLog("^/dev/" + name + " .*: seen: it is read$")
+	m.waitForLog("^/dev/" + name + " .*: found, and is being read$")
 	m.waitForLog("^/dev/" + name + " .*refuse: the disk is too small for its class: 1 MiB, minimum_size: 300 MiB; .*attach a larger disk")
 }
 
@@ -863,7 +863,7 @@ func TestUnmountable(t *testing.T) {
 	name, _ := m.attach(w, worker.Disk{File: image})
 	m.waitForLog("/dev/" + name + " .*tried again in")
 	m.wait("a second try", "hotmount status -o json | grep '\"tries\": [2-9]'")
-	if out := m.run("journalctl -b --no-pager -o cat | grep -E 'it becomes|Prove the disk|proven blank' || [ $? = 1 ]"); out != "" {
+	if out := m.run("journalctl -b --no-pager -o cat | grep -E 'hotmount makes|Prove the disk|proven blank' || [ $? = 1 ]"); out != "" {
 		t.Errorf("a format is promised:\n%s", out)
 	}
 	m.checkNoRepair(name)

@@ -217,7 +217,7 @@ func (m machine) holdsOf(w worker.Node) []held {
 				return "at=$(" + found[1] + " | sed -n 's/^format: false *# //p'); sed -i ${at##*:}s/false/true/ ${at%:*}; " + found[2]
 			}},
 		{reason: disk.ReasonFormatOff, cause: func() string { m.run("touch " + disk.HoldFile + "; systemctl reload hotmount"); return empty() },
-			printed: "^once disks may be formatted: (rm .*; hotmount rescan)$", script: asPrinted},
+			printed: "^to allow formats again: (rm .*; hotmount rescan)$", script: asPrinted},
 		// The tests of the earlier holds have formatted disks, so the limit of one format is reached.
 		{reason: disk.ReasonBrake, cause: func() string { m.configured("format_limit: 1", "format_period: 24h"); return empty() }},
 		{reason: disk.ReasonBefore, cause: func() string {

@@ -195,7 +195,7 @@ func TestPackage(t *testing.T) {
 	// The removal deletes leftover mount points. Without chattr, the purge prints the names of leftover mount points.
 	leftover = strings.Replace(leftover, "1111", "3333", 1)
 	m.run("systemctl stop hotmount; " + immutable(leftover) + "; dpkg -r hotmount; [ ! -e " + leftover + " ]")
-	if said := m.run(immutable(leftover) + "; mv $(command -v chattr) /root; dpkg -P hotmount 2>&1"); !strings.Contains(said, leftover+" is left; remove it with (chattr is in e2fsprogs): chattr -i "+leftover) {
+	if said := m.run(immutable(leftover) + "; mv $(command -v chattr) /root; dpkg -P hotmount 2>&1"); !strings.Contains(said, "cannot remove "+leftover+"; to remove it by hand (chattr is in e2fsprogs): chattr -i "+leftover) {
 		t.Errorf("the purge says: %s", said)
 	}
 	if got := m.run("findmnt -no TARGET " + where + "; ls /var/lib/hotmount /etc/hotmount 2>&1 | grep -v 'No such' || true"); got != where {

@@ -418,7 +418,7 @@ func TestSlowProof(t *testing.T) {
 	unit := "hotmount-format@" + seq
 	m.wait("the unit's status", "systemctl status "+unit+" | grep -E 'Status: .*"+slow+": proving that the disk is blank: [0-9]+ % of 2 GiB, .*/s'")
 	m.waitForLog("/dev/" + slow + " .*proving that the disk is blank: [0-9]+ % of 2 GiB")
-	m.wait("the daemon's status", "systemctl status hotmount | grep -E 'Status: .*proving blank before a format: "+slow+"'")
+	m.wait("the daemon's status", "systemctl status hotmount | grep -E 'Status: .*proving that these disks are blank: "+slow+"'")
 	t.Log(m.run("systemctl status " + unit + " | grep Status; systemctl status hotmount | grep Status; journalctl -o cat --no-pager -b | grep 'proving that'"))
 	invocation := m.run("systemctl show -P InvocationID " + unit)
 	m.run("timeout 10 hotmount plan | grep -E '^" + slow + " .*the daemon reads or formats the disk now; to see the result: hotmount status'")

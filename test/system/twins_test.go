@@ -94,7 +94,7 @@ func TestTwins(t *testing.T) {
 	m.detach(w, twinID)
 	name, id = m.attach(w, worker.Disk{File: image, Serial: "FIRST"})
 	m.run("udevadm settle; systemctl start hotmount")
-	m.waitForLog("/dev/" + name + " .*refuse: the filesystem " + uuid + " was last mounted from another disk, which hotmount did not see leave: .*SECOND.*hotmount accept " + name)
+	m.waitForLog("/dev/" + name + " .*refuse: the filesystem " + uuid + " was last mounted from another disk, whose removal hotmount did not see: .*SECOND.*hotmount accept " + name)
 	if got := m.run("findmnt -n /dev/" + name + " || true"); got != "" {
 		t.Errorf("the first took the twin's place: %s", got)
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // usedHold matches the journal's message about a disk that another program has used.
-const usedHold = " .*hold: somebody else on this node used the disk, and it is not a hotmount volume: "
+const usedHold = " .*hold: the disk is not a hotmount volume, and somebody else on this node used it: "
 
 // TestUsedByAnother checks a disk that is mounted elsewhere, bound as a device, or named in a libvirt domain. hotmount
 // does not use the disk. After the use by another program has ended, hotmount holds the disk until an accept. The hold
@@ -99,7 +99,7 @@ func TestABindOfADiskThatIsHeld(t *testing.T) {
 	m.run("umount /run/volume")
 	m.waitForLog("/dev/" + name + usedHold + "bound as a device at /run/volume")
 	m.run("rm /etc/hotmount/hold; systemctl reload hotmount")
-	m.wait("the hold for use to stay", "hotmount plan | grep -q '^"+name+" .*hold .*somebody else on this node used the disk'")
+	m.wait("the hold for use to stay", "hotmount plan | grep -q '^"+name+" .*hold .*somebody else on this node used it'")
 	m.checkUntouched(name)
 	m.run("hotmount accept " + name)
 	m.mounted(name)
