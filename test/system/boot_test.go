@@ -706,11 +706,11 @@ func TestFaultyConfigurationAtBoot(t *testing.T) {
 	faulty := func() {
 		t.Helper()
 		for _, held := range []string{empty, foreign} {
-			m.waitForLog("/dev/" + held + " .*hold: the configuration has a fault: .*0664.*; until it is corrected, hotmount uses only disks on record; .*hotmount config check")
+			m.waitForLog("/dev/" + held + " .*hold: hotmount uses only disks on record, because the configuration has a fault: .*0664.*hotmount config check")
 			if out, err := m.Run(ctx(t), "hotmount accept "+held); err == nil {
 				t.Errorf("%s is accepted: %s", held, out)
 			}
-			m.checkStatus(held + " is held .operator.: the configuration has a fault")
+			m.checkStatus(held + " is held .operator.: hotmount uses only disks on record, because the configuration has a fault")
 		}
 		m.checkStatus("^hotmount runs on its last good settings, because the configuration has a fault: .*0664.*hotmount config check DISK SIZE")
 		m.run("hotmount status -o json | grep '\"configuration_fault\": \".*0664'")
