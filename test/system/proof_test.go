@@ -426,7 +426,7 @@ func TestSlowProof(t *testing.T) {
 	m.run("systemctl stop hotmount; systemd-run --quiet --unit=place flock /run/hotmount/scan.1 sleep infinity; timeout 10 hotmount plan 2>&1 | grep -x 'waiting until other disks have been read'; systemctl stop place; systemctl start hotmount")
 
 	m.run("systemctl kill -s KILL hotmount")
-	m.wait("the next daemon", "systemctl is-active hotmount && systemctl status hotmount | grep -E 'Status: .*proving blank.*"+slow+"'")
+	m.wait("the next daemon", "systemctl is-active hotmount && systemctl status hotmount | grep -E 'Status: .*proving that these disks are blank.*"+slow+"'")
 	other, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "QUICK"})
 	m.mounted(other)
 	if got := m.run("systemctl show -P InvocationID -P ActiveState " + unit); got != invocation+"\nactivating" && got != "activating\n"+invocation {
