@@ -151,7 +151,7 @@ func TestSelectorsWithoutDisks(t *testing.T) {
 		"{names: [vdb], serial: [\"ABCDEFGHIJKLMNOPQRS-?*\"]}":                     `exclude[0].serial[0]: found "ABCDEFGHIJKLMNOPQRS-?*", expected at most 20 characters: virtio cuts serials to this length`,
 		"{names: [vdb], serial: [\"re:A{21}|B{22,}\"]}":                            `exclude[0].serial[0]: found "re:A{21}|B{22,}", expected at most 20 characters: virtio cuts serials to this length`,
 		"{serial: [\"re:WD-[0-9A-Z]{22}\"]}":                                       `exclude[0].serial[0]: found "re:WD-[0-9A-Z]{22}", expected at most 20 characters: virtio cuts serials to this length (if you mean other disks, name their transport, such as transport: [scsi])`,
-		"{vendor: [\"Red Hat Inc\"]}":                                              `exclude[0].vendor[0]: found "Red Hat Inc", expected a value that begins with 0x, like every vendor of virtio disks; or at most 8 characters: scsi cuts vendors to this length`,
+		"{vendor: [\"Red Hat Inc\"]}":                                              `exclude[0].vendor[0]: found "Red Hat Inc", expected a value that begins with 0x, as the vendor of every virtio disk does; or at most 8 characters: scsi cuts vendors to this length`,
 		"{names: [vdb], model: [X]}":                                               `exclude[0].model: found "X", expected none: virtio disks have no model`,
 		"{transport: [virtio], wwn: [naa.5*]}":                                     `exclude[0].wwn: found "naa.5*", expected none: virtio disks have no wwn`,
 		`wwn: ["0x5000*"]`:                                                         `exclude[0].wwn[0]: found "0x5000*", expected the value in /sys/block/DISK/wwid or device/wwid, did you mean "naa.5000*"?`,
@@ -173,7 +173,7 @@ func TestSelectorsWithoutDisks(t *testing.T) {
 		"{transport: [nvme, virtio], serial: [n4294967295-ABCDEFGHIJKLMNOPQRSTU]}": `exclude[0].serial[0]: found "n4294967295-ABCDEFGHIJKLMNOPQRSTU", expected at most 20 characters: virtio cuts serials to this length (if you mean other disks, name their transport, such as transport: [scsi])`,
 		"{transport: [scsi], model: [Samsung SSD 870 EVO]}":                        `exclude[0].model[0]: found "Samsung SSD 870 EVO", expected at most 16 characters: scsi cuts models to this length`,
 		"{names: ['sd*'], vendor: ['SEAGATE X*']}":                                 `exclude[0].vendor[0]: found "SEAGATE X*", expected at most 8 characters: scsi cuts vendors to this length`,
-		"{transport: [virtio], vendor: [QEMU]}":                                    `exclude[0].vendor[0]: found "QEMU", expected a value that begins with 0x, like every vendor of virtio disks`,
+		"{transport: [virtio], vendor: [QEMU]}":                                    `exclude[0].vendor[0]: found "QEMU", expected a value that begins with 0x, as the vendor of every virtio disk does`,
 		"{transport: [virtio, dm], model: [X]}":                                    `exclude[0].model: found "X", expected none: virtio and dm disks have no model`,
 		"{transport: [nvme], names: ['re:vd.']}":                                   `exclude[0].names[0]: found "re:vd.", expected a pattern that can match a disk: the exclusion matches only disks with the transport nvme`,
 		"names: [vd]":                                                              `exclude[0].names[0]: found "vd", ` + diskWords,
@@ -220,7 +220,7 @@ func TestPossibleSelectors(t *testing.T) {
 
 const (
 	rangeWords = `expected a range of sizes such as 5GiB..100GiB, 5GiB.. or ..100GiB, the first size not larger than the second`
-	nvmeWords  = `expected a value that begins with eui. or nvme. or uuid., like every wwn of nvme disks`
+	nvmeWords  = `expected a value that begins with eui. or nvme. or uuid., as the wwn of every nvme disk does`
 	diskWords  = `expected the name of a disk, such as vdb or nvme0n1, or of a partition, such as vdb1 or nvme0n1p1`
 	textWords  = `expected a pattern of at most 128 visible characters: a glob such as FAST-*, or a regular expression after re:`
 	kindWords  = `expected a pattern that can match a disk: beside vd, sd and nvme a kind of device is named by its letters, such as dm-*`

@@ -205,7 +205,7 @@ func (h *hostFacts) wrongDisk(m *mounts.Mount, root string, of volume) (Level, s
 	switch {
 	case slices.ContainsFunc(disks, func(d *mounts.Mount) bool { return d.Dev == m.Dev && disk.IsBelow(root, d.Root) }):
 	case len(disks) > 0:
-		return Problem, "not on the disk at " + disk.Visible(disks[0].Path)
+		return Problem, "not on the disk that is mounted at " + disk.Visible(disks[0].Path)
 	case of.container != "": // a subPath of any kind of volume
 	case m.Type == "overlay":
 		return Problem, "which is deleted with the container"

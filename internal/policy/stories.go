@@ -206,7 +206,7 @@ func overwriteWhy(w *wording) string {
 
 func disturbedWhy(w *wording) string {
 	i := w.f.Standing.Intent
-	why := say("this node made %s %s on %s; somebody else may have used it before hotmount had checked the filesystem: %s", i.Type(), i.UUID, strings.TrimSuffix(itOrItsSlots(w.f), ","), visible(i.Doubt))
+	why := say("this node made %s %s on %s; somebody else may have used the disk before hotmount had checked the new filesystem: %s", i.Type(), i.UUID, strings.TrimSuffix(itOrItsSlots(w.f), ","), visible(i.Doubt))
 	if w.c.Kind != disk.Filesystem {
 		return why + "; the filesystem is no longer there"
 	}

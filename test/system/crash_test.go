@@ -574,7 +574,7 @@ for i in $(seq 3000); do [ -e /var/lib/orders/DISTURBED/runs ] && break; sleep 0
 while pgrep -f '[m]kfs.xfs .*/dev/%[1]s' >/dev/null; do sleep 0.05; done
 dd if=/root/theirs of=/dev/%[1]s bs=4096 count=1 seek=51200 oflag=direct conv=notrunc status=none`, name))
 	m.waitForLog("/dev/" + name + ".*somebody writes to the disk: 1 writes and discards since the last count")
-	held := "^/dev/" + name + " .*hold: this node made xfs .* on the disk; somebody else may have used it before hotmount had checked the filesystem: .*hotmount accept " + name
+	held := "^/dev/" + name + " .*hold: this node made xfs .* on the disk; somebody else may have used the disk before hotmount had checked the new filesystem: .*hotmount accept " + name
 	m.waitForLog(held)
 	m.run("journalctl --rotate; journalctl --vacuum-time=1s; rm -f /run/hotmount/verdicts/*; systemctl restart hotmount")
 	m.waitForLog(held)

@@ -222,7 +222,7 @@ func TestDoctorPods(t *testing.T) {
 	m.run(fmt.Sprintf(`umount %[1]s; mkdir -p /srv/plain /srv/other %[2]slocal-pv-6; mount --bind /srv/plain %[2]slocal-pv-6
 		mount -t tmpfs -o size=1m none /srv/other; mount --bind /srv/other %[1]s`, named, volumes))
 	r, _ = m.examined()
-	if f := find(doctor.NotItsDisk, named); f.Level != doctor.Problem || !strings.Contains(f.What, "not on the disk at "+place) || f.Data != "/srv/other" {
+	if f := find(doctor.NotItsDisk, named); f.Level != doctor.Problem || !strings.Contains(f.What, "not on the disk that is mounted at "+place) || f.Data != "/srv/other" {
 		t.Errorf("another filesystem: %+v", f)
 	}
 	if f := find(doctor.NotItsDisk, volumes+"local-pv-6"); f.Level != doctor.Warning || f.Data != "/srv/plain" {

@@ -480,7 +480,7 @@ func TestSlowProof(t *testing.T) {
 	// The settings under which a disk was proven blank must still apply when mkfs writes. If the settings change, the
 	// disk is proven again.
 	changed, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "CHANGED"})
-	m.waitForLog("/dev/" + changed + " .*proving that the disk is blank")
+	m.waitForLog("/dev/" + changed + " .serial CHANGED.*proving that the disk is blank")
 	m.run("printf 'scan_rate: 10MiB\nclasses:\n  - name: default\n    directory: /mnt/disks\n    names: [\"vd[a-z]\"]\n    blank: sampled\n' >/etc/hotmount/config.yaml; systemctl reload hotmount")
 	m.waitForLog("/dev/" + changed + " .*has to be proven again")
 	m.mounted(changed)
