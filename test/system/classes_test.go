@@ -268,7 +268,7 @@ func TestPartitions(t *testing.T) {
 	m.wait("the link", "[ -e /var/lib/disks/block/virtio-RAW-1 ]")
 	m.run("printf 'label: gpt\n,600M\n' | sfdisk -q -w always /dev/" + guest + "; udevadm settle; mkfs.xfs -q /dev/" + guest + "1; udevadm settle; sync")
 	isRaw()
-	for _, want := range []string{"Class partitions does not apply: another class has given the disk out as a block volume", "Class raw has its disk " + guest + ".\n  yes  serial: RAW-1: found RAW-1\n"} {
+	for _, want := range []string{"Class partitions does not apply: another class has given the disk out as a block volume", "Class raw has the partition's disk " + guest + ".\n  yes  serial: RAW-1: found RAW-1\n"} {
 		if got := m.run("hotmount explain " + guest + "1"); !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
