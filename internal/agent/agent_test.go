@@ -1560,8 +1560,8 @@ func TestACloneWithTheSerialIsSeenFirstAtBoot(t *testing.T) {
 	})
 }
 
-// TestACloneThatWasRefusedIsSeenLastAtBoot checks the boot after a copy with the original's serial was refused. The
-// agent must not decide about the original before it has looked at the copy.
+// TestACloneThatWasRefusedIsSeenLastAtBoot checks a boot with an original disk, and with a copy that has the same serial
+// and was refused before the boot. The agent must not decide about the original before it has looked at the copy.
 func TestACloneThatWasRefusedIsSeenLastAtBoot(t *testing.T) {
 	clone, original := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
 	for _, f := range []*disk.Facts{clone, original} {
@@ -1700,7 +1700,7 @@ func TestEventsAroundALook(t *testing.T) {
 }
 
 // TestFewLooksWhileADiskHangs checks two disks whose decisions wait for a third disk. The look at the third disk hangs.
-// The waiting disks must not cause looks at each other, or further looks at the disk that hangs.
+// A waiting disk must cause neither a look at the other waiting disk, nor a further look at the disk that hangs.
 func TestFewLooksWhileADiskHangs(t *testing.T) {
 	waiting := func(name string, seq uint64, uuid, serial string) *disk.Facts {
 		f := xfsDisk(name, seq, uuid)

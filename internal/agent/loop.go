@@ -180,7 +180,7 @@ func (a *Agent) rescan(want func(name string)) {
 	a.noticeSearch.wanted = true
 }
 
-// hinted requests a look because of an event. In a storm of events (udevadm trigger, a rule that opens disks for
+// hinted asks for a look at the disk, because an event has arrived. In a storm of events (udevadm trigger, a rule that opens disks for
 // writing), one look answers many events. The first hintsAtOnce events of a disk are answered at once. After further
 // events, the next look waits until enough time has passed since the previous look (hints.mayLook).
 func (a *Agent) hinted(name string) {

@@ -39,7 +39,7 @@ func (src Source) services(ctx context.Context, s *Snapshot) {
 }
 
 // service asks systemd for the settings of a service. If the service belongs to another systemd, such as one in a
-// container, service sets the Service to its zero value.
+// container, *s becomes the zero value.
 func (src Source) service(ctx context.Context, s *Service) error {
 	properties := []string{"ControlGroup", "FragmentPath", "DropInPaths"}
 	settings := advice("host-mounts")

@@ -299,9 +299,9 @@ func (s *Session) checkPermitted(o MakeOptions) error {
 	return nil
 }
 
-// overwritten reports whether the format overwrites content with a token, and returns the UUID of the old filesystem,
-// if known. If the intent repeats an earlier format, the values of the earlier intent stay, because the new proof may
-// miss old data.
+// overwritten reports whether the operator has confirmed, with a token, that the format overwrites content. overwritten
+// also returns the UUID of the old filesystem, if known. If the intent repeats an earlier format, the values of the
+// earlier intent stay, because the new proof may miss old data.
 func (s *Session) overwritten(o MakeOptions) (over bool, was string) {
 	over = o.Token != ""
 	if former := s.disk.Standing.Intent; former != nil && former.UUID == o.Intent.UUID {

@@ -107,7 +107,7 @@ func Word(f *disk.Facts, d disk.Decision) disk.Word {
 	return disk.Word{Reason: d.Reason, UUID: d.UUID}
 }
 
-// Unrecorded reports whether the reason stays in force after its cause has ended, and is not on record yet.
+// Unrecorded reports whether the reason must still be recorded. A reason that ends with its cause is never recorded.
 func Unrecorded(f *disk.Facts, r disk.Reason) bool {
 	recorded := ruleOf(r).recorded
 	return recorded != nil && !recorded(f)

@@ -134,8 +134,8 @@ func (o *owner) stamped(s []byte) bool {
 	return true
 }
 
-// continues reports whether the sector continues a log record or a free list that began in an earlier sector. One
-// sector of a log record by mkfs.xfs has the entry for an unmount. Each other sector of the log record has only a cycle
+// continues reports whether the sector continues a log record or a free list that began in an earlier sector. mkfs.xfs
+// writes a log record with one unmount entry, in one sector. Each other sector of this log record has only a cycle
 // number, in the first four bytes (xfsprogs, libxfs/rdwr.c, libxfs_log_header). In the unused entries of an XFS free
 // list, every bit is one.
 func (o *owner) continues(s []byte) bool {

@@ -195,7 +195,7 @@ func put(t *testing.T, w io.WriterAt, at int64, c byte) {
 }
 
 // FuzzOwner checks that the method foreign returns an index inside its input, and never the index of a zero byte. If
-// the input does not contain the owner's UUID, only zeros are ours.
+// the input does not contain the owner's UUID, each byte other than zero must be foreign.
 func FuzzOwner(f *testing.F) {
 	f.Add([]byte("XFSB"), uint64(0))
 	f.Add(append([]byte{0xfe, 0xed, 0xba, 0xbe, 0, 0, 0, 1, 0, 0, 0, 2, 0xff, 0xff, 0xff, 0xff}, make([]byte, 600)...), uint64(4096))

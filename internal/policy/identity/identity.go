@@ -10,7 +10,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Records are the content of all records at one moment.
+// Records is a snapshot of all that is on record.
 type Records struct {
 	// Boot is the boot id of the present boot.
 	Boot string
