@@ -107,7 +107,7 @@ func (id ID) Sandboxed(template string, err error) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	return fmt.Errorf("%w: the sandbox of %s@%d.service is the cause, not the disk; the unit can open only the device to which %s led when the unit started, and root must own that device; to see the device and the unit's drop-ins: ls -lL %[4]s; systemctl cat %[2]s@%[3]d",
+	return fmt.Errorf("%w: the sandbox of %s@%d.service is the cause, not the disk; the unit can write only to the device to which %s led when the unit started, and root must own that device; to see the device and the unit's drop-ins: ls -lL %[4]s; systemctl cat %[2]s@%[3]d",
 		err, template, id.Seq, id.BySeq())
 }
 

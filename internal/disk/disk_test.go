@@ -87,7 +87,7 @@ func TestSandboxed(t *testing.T) {
 	id := ID{Name: "vdb", Seq: 12}
 	for _, permission := range []error{syscall.EPERM, syscall.EACCES} {
 		err := id.Sandboxed("hotmount-grow", &fs.PathError{Op: "open", Path: id.Node(), Err: permission})
-		want := "open /dev/vdb: " + permission.Error() + ": the sandbox of hotmount-grow@12.service is the cause, not the disk; the unit can open only the device to which /dev/disk/by-diskseq/12 led when the unit started, and root must own that device; to see the device and the unit's drop-ins: ls -lL /dev/disk/by-diskseq/12; systemctl cat hotmount-grow@12"
+		want := "open /dev/vdb: " + permission.Error() + ": the sandbox of hotmount-grow@12.service is the cause, not the disk; the unit can write only to the device to which /dev/disk/by-diskseq/12 led when the unit started, and root must own that device; to see the device and the unit's drop-ins: ls -lL /dev/disk/by-diskseq/12; systemctl cat hotmount-grow@12"
 		if !errors.Is(err, permission) || err.Error() != want {
 			t.Errorf("got %v", err)
 		}

@@ -793,10 +793,21 @@ func TestFormatOfAnAttachedDisk(t *testing.T) {
 	check(names[0], true)
 	check(names[1], true)
 	link := filepath.Join(h.Root, "dev/disk/by-diskseq/1000")
-	if err := errors.Join(os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink("../../loop0", link)); err != nil {
+	node := filepath.Join(h.Root, "dev/loop0")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink("../../loop0", link), os.WriteFile(node, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	check(names[0], true)
+	check(names[1], false)
+	// udev has not removed the link yet, and the name belongs to a disk that came later.
+	seq := filepath.Join(h.Root, "sys/devices/virtual/block/loop0/diskseq")
+	if err := os.WriteFile(seq, []byte("1007\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	check(names[1], true)
+	if err := os.WriteFile(seq, []byte("1000\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	check(names[1], false)
 	intent.Identity.Boot = "an earlier boot"
 	if err := h.Store.Begin(intent); err != nil {

@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"hotmount/internal/disk"
@@ -50,13 +51,15 @@ func (h Host) Stale(s *disk.Settings) ([]disk.Facts, error) {
 // the number of a mounted filesystem's device is therefore the filesystem's own disk.
 func (h Host) Attached(dev disk.Dev) (seq uint64, err error) { return h.sysfs().Attached(dev) }
 
-// load reads the records, and finds out which unfinished formats began on a disk that is still attached.
+// load reads the records, and finds out which unfinished formats began on a disk that is still attached. udev's link may
+// be outdated, so the disk to which the link leads must have the sequence number.
 func (h Host) load(boot string) store.Memory {
 	m := h.Store.Load(boot, h.Shared.expectations())
 	for i := range m.Intents {
 		n := &m.Intents[i]
-		_, err := os.Lstat(filepath.Join("/", h.Root, disk.ID{Seq: n.Identity.Seq}.BySeq()))
-		n.Attached = err == nil && n.Identity.Boot == boot
+		name := h.deviceName(disk.ID{Seq: n.Identity.Seq}.BySeq())
+		seq, err := os.ReadFile(filepath.Join("/", h.Root, "sys/block", name, "diskseq"))
+		n.Attached = n.Identity.Boot == boot && err == nil && strings.TrimSpace(string(seq)) == strconv.FormatUint(n.Identity.Seq, 10)
 	}
 	return m
 }
