@@ -3,11 +3,8 @@ package inventory
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"hotmount/internal/disk"
@@ -58,8 +55,8 @@ func (h Host) load(boot string) store.Memory {
 	for i := range m.Intents {
 		n := &m.Intents[i]
 		name := h.deviceName(disk.ID{Seq: n.Identity.Seq}.BySeq())
-		seq, err := os.ReadFile(filepath.Join("/", h.Root, "sys/block", name, "diskseq"))
-		n.Attached = n.Identity.Boot == boot && err == nil && strings.TrimSpace(string(seq)) == strconv.FormatUint(n.Identity.Seq, 10)
+		seq, err := h.sysfs().Seq(name)
+		n.Attached = n.Identity.Boot == boot && err == nil && seq == n.Identity.Seq
 	}
 	return m
 }

@@ -114,7 +114,12 @@ func lifted(e policy.Entry) string {
 
 func roff(s string) string { return strings.ReplaceAll(s, "-", `\-`) }
 
-func sentence(s string) string { return strings.ToUpper(s[:1]) + s[1:] + "." }
+func sentence(s string) string {
+	if !strings.HasPrefix(s, "hotmount ") {
+		s = strings.ToUpper(s[:1]) + s[1:]
+	}
+	return s + "."
+}
 
 // catalog returns a list of reasons as text, in lines of at most 80 columns.
 func catalog(all []policy.Entry, of func(policy.Entry) bool) string {

@@ -40,9 +40,9 @@ func newer(path string, found int) error {
 }
 
 // damaged returns the error for an unreadable file that hotmount can do without. The error contains a command that
-// moves the file away and makes hotmount begin a new file.
-func damaged(path string, err error) error {
-	return fmt.Errorf("cannot read %s: %w"+disk.Helps+"to begin a new file: mv %[1]s %[1]s.bad && hotmount rescan", path, err)
+// moves the file away, and the command to run afterwards (the parameter then). The parameter to is what both achieve.
+func damaged(path string, err error, to, then string) error {
+	return fmt.Errorf("cannot read %s: %w"+disk.Helps+"to %s: mv %[1]s %[1]s.bad && %[4]s", path, err, to, then)
 }
 
 func readJSON(path string, into any) error {
@@ -77,7 +77,7 @@ func readList[T any](path string) ([]T, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err != nil:
-		return nil, damaged(path, err)
+		return nil, damaged(path, err, "begin a new file", "hotmount rescan")
 	case all.Version != version:
 		return all.Filesystems, newer(path, all.Version)
 	}

@@ -52,7 +52,7 @@ func (s Store) History() ([]disk.Record, error) {
 	}
 	all, _, err := parseHistory(data)
 	if err != nil {
-		return nil, damaged(s.historyFile(), err)
+		return nil, damaged(s.historyFile(), err, "begin a new file", "hotmount rescan")
 	}
 	return all, nil
 }

@@ -228,7 +228,7 @@ func (s Store) load() (state, error) {
 	case errors.Is(err, fs.ErrPermission):
 		return st, fmt.Errorf("cannot read the records: %w; only root may read them", err)
 	case err != nil:
-		return st, fmt.Errorf("cannot read %s: %w"+disk.Helps+"to begin a new file and hold the blank disks that are attached: mv %[1]s %[1]s.bad && hotmount state init", s.stateFile(), err)
+		return st, damaged(s.stateFile(), err, "begin a new file and hold the blank disks that are attached", "hotmount state init")
 	case st.Version != version:
 		return st, newer(s.stateFile(), st.Version)
 	}

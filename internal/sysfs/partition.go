@@ -32,6 +32,9 @@ func sequence(dir string) (uint64, error) {
 	return disk.PartitionSeq(seq, uint32(part)), err
 }
 
+// Seq returns the sequence number of the whole disk with that kernel name.
+func (f FS) Seq(name string) (uint64, error) { return number(f.path("sys/block", name), "diskseq") }
+
 // Attached returns the sequence number of the disk or partition with that device number, or 0 if none is attached.
 func (f FS) Attached(dev disk.Dev) (uint64, error) {
 	link := f.path("sys/dev/block", dev.String())
