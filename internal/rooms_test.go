@@ -20,7 +20,7 @@ type room struct {
 	rooms []string
 	// modules are the modules that the package may reach, at any depth.
 	modules []string
-	// The field not has the packages of the standard library that the package must not import directly.
+	// The field named not lists the packages of the standard library that the package must not import directly.
 	not    []string
 	reason string
 }
@@ -78,8 +78,8 @@ var commands = room{
 	reason: "a command has flags, a call and what is printed: no disk is touched from here",
 }
 
-// dbusRooms are the only packages that may reach D-Bus. helper and daemon may reach D-Bus only through unit. report
-// uses the journal and daemon packages of go-systemd, which do not reach D-Bus.
+// dbusRooms are the only packages that may reach D-Bus. The packages helper and daemon may reach D-Bus only through the
+// package unit. The package report uses the packages journal and daemon of go-systemd, which do not reach D-Bus.
 var dbusRooms = []string{"unit", "helper", "daemon"}
 
 type goPackage struct {

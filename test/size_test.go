@@ -13,7 +13,7 @@ import (
 )
 
 // maxFile is the maximum number of lines in a file, and maxFunction is the maximum in a function. maxInLoop is the
-// maximum in a function of package agent, the daemon's main loop.
+// maximum number of lines in a function of package agent, which has the daemon's main loop.
 const (
 	maxFile     = 500
 	maxFunction = 80

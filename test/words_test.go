@@ -61,7 +61,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// printDraw prints random sentences that have at least five words. The flag -draw is the random seed.
+// printDraw prints random sentences that have at least five words. The flag -draw sets the random seed.
 func printDraw(t *testing.T, text map[string][]string) {
 	of := map[string][]string{}
 	for _, name := range slices.Sorted(maps.Keys(text)) {
@@ -117,7 +117,7 @@ func readPhrases(t *testing.T) (all []*regexp.Regexp, quoting map[string]bool) {
 	return all, quoting
 }
 
-// allText returns the paragraphs of each file that people read, by the name of the file.
+// allText maps the name of each file that people read to the file's paragraphs.
 func allText(t *testing.T) map[string][]string {
 	t.Helper()
 	text := map[string][]string{}
@@ -234,8 +234,8 @@ func manual(text string) []string {
 }
 
 // hashed matches a comment that begins with "#", or a help text that begins with "##". The comment may follow a command
-// on the same line. In config.yaml, a comment may follow a key that is itself commented out. hashed does not match a
-// line with several spaces after "#", because such a line is an example.
+// on the same line. In config.yaml, a comment may follow a key that is itself commented out. A line with several spaces
+// after "#" does not match, because such a line is an example.
 var hashed = regexp.MustCompile(`^(?:.*?\s)??#{1,2} (\S.*)`)
 
 // hashComments returns the paragraphs of the comments of a script, a unit or a configuration file.
@@ -298,8 +298,8 @@ func comments(path string) ([]string, error) {
 // heading matches a heading such as "system-disk (ignore): " in internal/policy/testdata/messages.txt.
 var heading = regexp.MustCompile(`^[a-z-]+ \([a-z]+\): `)
 
-// fullStop matches a full stop, an exclamation mark or a question mark at the end of a sentence. pause also matches a
-// colon or a semicolon.
+// fullStop matches a full stop, an exclamation mark or a question mark at the end of a sentence. The pattern pause also
+// matches a colon or a semicolon.
 var (
 	fullStop = regexp.MustCompile(`([.!?][)"]?) `)
 	pause    = regexp.MustCompile(`([.!?:;][)"]?) `)

@@ -63,8 +63,8 @@ func root() *cobra.Command {
 	return c
 }
 
-// group completes the definition of a command that has only subcommands. Without group, cobra prints the help for an
-// unknown subcommand, or returns an error that is not a usageError.
+// group completes the definition of a command that has only subcommands. Without group, an unknown subcommand makes
+// cobra print the help, or return an error that is not a usageError.
 func group(c *cobra.Command) *cobra.Command {
 	c.DisableFlagsInUseLine = true
 	c.SuggestionsMinimumDistance = 2
@@ -121,7 +121,7 @@ func outputFlag(c *cobra.Command, output *string, words ...string) {
 	}
 }
 
-// configured adds the flags that override settings of the configuration to the command, and returns the command.
+// configured adds flags to the command, and returns the command. The flags override settings of the configuration.
 func configured(c *cobra.Command) *cobra.Command {
 	config.AddFlags(c.Flags())
 	if err := c.MarkFlagFilename("config", "yaml", "yml"); err != nil {
@@ -139,9 +139,9 @@ func load(c *cobra.Command) (*disk.Settings, error) {
 	return &s, nil
 }
 
-// running returns the settings of the running daemon. If no daemon has run since the boot, or flags are given, running
-// returns the settings that load returns. The settings that load returns can differ from the daemon's settings. The
-// daemon's unit may name another configuration file, or the file may have changed since the last reload.
+// running returns the settings of the running daemon. If no daemon has run since the boot, or flags are given, the
+// settings come from the function load. Settings from load can differ from the daemon's settings. The daemon's unit may
+// name another configuration file, or the file may have changed since the last reload.
 func running(c *cobra.Command) (*disk.Settings, error) {
 	if s, err := host().Store.Settings(); err == nil && !config.HasFlags(c.Flags()) {
 		return s, nil
@@ -151,8 +151,8 @@ func running(c *cobra.Command) (*disk.Settings, error) {
 
 // usable returns the settings for commands that change nothing, even if the configuration has a fault. If the
 // configuration has a fault, usable returns the daemon's settings, or the defaults if the daemon's settings cannot be
-// read. With a faulty configuration, usable prints the fault and which settings the command uses instead. If the
-// command line has configuration flags, usable returns every fault as an error.
+// read. With a faulty configuration, the function also prints the fault and a note that says which settings the command
+// uses. If the command line has configuration flags, usable returns every fault as an error.
 func usable(c *cobra.Command) (*disk.Settings, error) {
 	s, err := load(c)
 	if err == nil || config.HasFlags(c.Flags()) {

@@ -85,8 +85,8 @@ func TestRescan(t *testing.T) {
 	}
 }
 
-// answering serves the control socket with the given handler until the test ends. answering returns a function that
-// returns the requests since its previous call.
+// answering serves the control socket with the given handler until the test ends. The returned function lists the
+// requests since its previous call.
 func answering(t *testing.T, answer control.Handler) (asked func() []control.Request) {
 	t.Helper()
 	var mu sync.Mutex

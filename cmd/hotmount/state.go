@@ -43,7 +43,7 @@ func stateCommand() *cobra.Command {
 	return c
 }
 
-// usableBy returns a function that calls usable for the command.
+// usableBy returns a function that calls the function usable for the command.
 func usableBy(c *cobra.Command) func() (*disk.Settings, error) {
 	return func() (*disk.Settings, error) { return usable(c) }
 }

@@ -25,8 +25,8 @@
 //	acting       the action ends, with or without success       looking
 //	acting       PID 1 does not tell why a mount ended          backing off
 //
-// Where other software opens disks without claiming them, the agent finds out who has a disk open before the first use
-// of the disk (ask.go).
+// Before the agent first uses a disk, it finds out who has the disk open, if other software opens disks without
+// claiming them (ask.go).
 //
 // If a disk has an event during the phase looking, waiting or acting, the agent looks at the disk again after that
 // phase. If the look after a failed action shows that the action is still needed, the agent retries the action later.
@@ -80,8 +80,8 @@ type Agent struct {
 	ready     bool
 }
 
-// New returns an agent. watchdog is the longest time between two notifications Alive to systemd, or 0 without a
-// watchdog. monotonic returns the time of CLOCK_MONOTONIC (clock_gettime(2)).
+// New returns an agent. The parameter watchdog is the longest time between two Alive notifications to systemd, or 0
+// without a watchdog. The function monotonic returns the time of CLOCK_MONOTONIC (clock_gettime(2)).
 func New(h Host, u Units, r Reporter, s *disk.Settings, watchdog time.Duration, monotonic func() time.Duration) *Agent {
 	s = policy.Compile(s)
 	a := &Agent{
@@ -114,9 +114,10 @@ func (a *Agent) LookAt(ctx context.Context, seq uint64) error {
 // Retry forgets earlier failures and looks at every disk.
 func (a *Agent) Retry(ctx context.Context) error { return a.ask(ctx, a.retry) }
 
-// Accept accepts a held disk, or allows another try after a failure. Accept returns the answer for the operator. seq is
-// the disk sequence number of the intended attachment, 0 for any disk with that name. The parameter shown is the reason
-// that the operator has seen for the hold. If shown is empty, Accept accepts the hold for any reason.
+// Accept accepts a held disk, or allows another try after a failure. Accept returns the answer for the operator. The
+// parameter seq is the disk sequence number of the intended attachment, or 0 for any disk with that name. The parameter
+// shown is the reason that the operator has seen for the hold. If shown is empty, Accept accepts the hold for any
+// reason.
 func (a *Agent) Accept(ctx context.Context, name string, seq uint64, shown disk.Reason) (answer string, err error) {
 	if askErr := a.ask(ctx, func() { answer, err = a.accept(name, seq, shown) }); askErr != nil {
 		return "", fmt.Errorf("cannot accept %s: %w", name, askErr)
@@ -124,8 +125,8 @@ func (a *Agent) Accept(ctx context.Context, name string, seq uint64, shown disk.
 	return answer, err
 }
 
-// Release unmounts the disk. The disk stays unmounted until it is attached again or accepted, or until a reboot. seq is
-// the disk sequence number of the intended attachment, as in Accept.
+// Release unmounts the disk. The disk stays unmounted until it is attached again or accepted, or until a reboot. The
+// parameter seq is the disk sequence number of the intended attachment, as in Accept.
 func (a *Agent) Release(ctx context.Context, name string, seq uint64) error {
 	var dep *departure
 	var err error

@@ -31,9 +31,9 @@ func (a *Agent) asksFirst(ctx context.Context, name string, l *lane) bool {
 	return true
 }
 
-// answered handles the answer to the question who has the disk open. A disk that a virtual machine has open is held. If
-// another process has the disk open, the agent retries later, until that process has closed the disk. An accepted disk
-// is not held again: the agent waits until the virtual machine has closed the disk.
+// answered handles the answer to the question of who has the disk open. A disk that a virtual machine has open is held.
+// If another process has the disk open, the agent retries later, until that process has closed the disk. An accepted
+// disk is not held again: the agent waits until the virtual machine has closed the disk.
 func (a *Agent) answered(name string, seq uint64, by *disk.Opener, err error) {
 	st := a.disks[name]
 	st.phase = idle

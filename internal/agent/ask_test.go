@@ -109,8 +109,8 @@ func TestAsksBeforeTheFirstUse(t *testing.T) {
 	})
 }
 
-// TestAMachinesDiskIsHeld checks that a disk that a virtual machine monitor has open is held. After an accept the disk
-// is not mounted until the virtual machine monitor has closed the disk.
+// TestAMachinesDiskIsHeld checks that hotmount holds a disk that a virtual machine monitor has open. After an accept
+// the disk is not mounted until the virtual machine monitor has closed the disk.
 func TestAMachinesDiskIsHeld(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.Neighbours = true
@@ -142,9 +142,9 @@ func TestAMachinesDiskIsHeld(t *testing.T) {
 	})
 }
 
-// TestAWriterIsWaitedFor checks that a disk that another process has open for writing is neither mounted nor held. The
-// disk must be mounted once that process has closed the disk. The agent must not mount a disk while the agent cannot
-// find out who has the disk open.
+// TestAWriterIsWaitedFor checks that hotmount neither mounts nor holds a disk that another process has open for
+// writing. The disk must be mounted once that process has closed the disk. The agent must not mount a disk while the
+// agent cannot find out who has the disk open.
 func TestAWriterIsWaitedFor(t *testing.T) {
 	for want, put := range map[string]func(m *machine){
 		"cannot use the disk: it is opened for writing by dd (process 8)": func(m *machine) { m.opener = &disk.Opener{PID: 8, Command: "dd"} },

@@ -239,8 +239,8 @@ func TestBlockOfAnother(t *testing.T) {
 	})
 }
 
-// TestBlockSerialTwice checks that neither of two disks with the same serial is given out until one is gone. The order
-// of the looks does not matter.
+// TestBlockSerialTwice checks that neither of two disks with the same serial is given out while both are attached. The
+// order of the looks does not matter.
 func TestBlockSerialTwice(t *testing.T) {
 	m := newMachine(rawDisk("vdb", 2, "A"), rawDisk("vdc", 3, "A"))
 	m.mode = disk.ModeBlock
@@ -290,7 +290,7 @@ func TestTakenBackWithoutEffect(t *testing.T) {
 
 // TestOfOneSerialInLine checks a disk that has the serial of a block volume, and waits to be given out. The wait began
 // before the agent first looked at the block volume. If the block volume leaves during the wait, the waiting disk must
-// not be given out instead of the block volume.
+// not take the place of the block volume.
 func TestOfOneSerialInLine(t *testing.T) {
 	vdb, vdc := rawDisk("vdb", 2, "A"), rawDisk("vdc", 3, "A")
 	vdb.Slot, vdc.Slot = "pci-5", "pci-6"

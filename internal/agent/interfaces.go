@@ -11,10 +11,10 @@ import (
 type Host interface {
 	// Names returns the kernel names of all attached disks, and of their partitions if the settings ask for them.
 	Names(s *disk.Settings) ([]string, error)
-	// Gather reads the data that the looks at all disks share, such as the mounts. Gather returns the function look.
-	// The function look returns the facts of one disk, except the facts about related disks (peers). Several goroutines
-	// may call the function look at the same time. The error of the function look wraps disk.ErrGone if Names does not
-	// list the disk. Gather and the function look may hang on dead storage.
+	// Gather reads the data that is the same for all disks, such as the mounts. Gather returns the function look. The
+	// function look returns the facts of one disk, except the facts about related disks (peers). Several goroutines may
+	// call the function look at the same time. The error of the function look wraps disk.ErrGone if Names does not list
+	// the disk. Gather and the function look may hang on dead storage.
 	Gather(s *disk.Settings) (look func(name string) (disk.Facts, error))
 	// MountedAt reports whether the device is mounted at the path, according to PID 1's mount table. If another mount
 	// covers the device's mount, MountedAt returns true and an error.
@@ -23,7 +23,8 @@ type Host interface {
 	// disk or partition has the number.
 	Attached(dev disk.Dev) (seq uint64, err error)
 	// Stale returns the mounts of gone disks in the directories of present and former classes. Each entry has the facts
-	// on record about one gone disk, and one of the remaining mounts. If err is not nil, the list may be incomplete.
+	// on record about one gone disk, and one of the disk's remaining mounts. If err is not nil, the list may be
+	// incomplete.
 	Stale(s *disk.Settings) ([]disk.Facts, error)
 	// Changed returns the names of those disks whose mounts or kernel faults (Facts.Fault) have changed since the last
 	// look. The parameter mounted has the facts of the disks that were mounted at the last look. Changed costs much
@@ -32,7 +33,7 @@ type Host interface {
 	// Notices returns messages about problems that do not concern an attached disk, such as a missing filesystem.
 	Notices(s *disk.Settings) ([]string, error)
 
-	// Accept records that the operator has accepted the hold w of this attachment of the disk. If w's reason is empty,
+	// Accept records that the operator has accepted the hold w for this attachment of the disk. If w's reason is empty,
 	// the record only lets the agent retry a failed action, or mount an unmounted disk again.
 	Accept(f *disk.Facts, w disk.Word) error
 	// RecordHold records that the disk stays held, refused or unmounted for that reason until Accept, even when the
@@ -41,8 +42,8 @@ type Host interface {
 	RecordHold(f *disk.Facts, reason disk.Reason, how string) error
 	// Forget removes the records of an attachment that has ended.
 	Forget(seq uint64) error
-	// Expect makes the sighting available to looks, even before the sighting is recorded. A sighting is either that a
-	// filesystem of the named disk was found mounted, or that the disk has left. Expect fills in the boot ID of the
+	// Expect makes the sighting known to each later look, even before the sighting is recorded. A sighting states that
+	// a filesystem of the named disk was found mounted, or that the disk has left. Expect fills in the boot ID of the
 	// sighting. For a disk that has left, Expect also fills in which disks may have been attached at the same time.
 	Expect(seen disk.Sighting, name string) error
 	// Remember records the sightings in the parameter noted. Each sighting shows content that hotmount does not mount,
@@ -53,7 +54,7 @@ type Host interface {
 
 // Units makes PID 1 do what the daemon itself cannot do. The end of ctx does not stop work that PID 1 has begun.
 type Units interface {
-	// Mount mounts the filesystem of that type and UUID for the class, and returns when the job of the mount unit has
+	// Mount mounts the filesystem with that type and UUID for the class, and returns when the job of the mount unit has
 	// ended. The error wraps disk.ErrHeld if the kernel still has the filesystem mounted in a place that the host
 	// cannot see. The error wraps a *disk.NodeError for a fault of the node.
 	Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) error

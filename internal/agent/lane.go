@@ -21,8 +21,8 @@ type lane struct {
 
 func (l *lane) add(name string) { l.waiting = append(l.waiting, name) }
 
-// next removes the first disk from the queue and returns its name. ok is false if no disk waits or no more work may
-// begin.
+// next removes the first disk from the queue and returns its name. The result ok is false if no disk waits, or if no
+// more work may begin.
 func (l *lane) next() (name string, ok bool) {
 	if l.running >= l.limit || l.maxStarted > 0 && l.running+l.overdue >= l.maxStarted || len(l.waiting) == 0 {
 		return "", false
@@ -36,8 +36,8 @@ const (
 	// mountsPerWorker is more than 1, because a mount mostly waits for PID 1. PID 1 itself starts all mounts of
 	// /etc/fstab at once.
 	mountsPerWorker = 4
-	// proofsAtOnce allows two units that read a disk (store.ScanPlace), and two more units that begin or end. Each unit
-	// that proves a disk blank takes at least 3 MiB of memory.
+	// proofsAtOnce allows two units that read a disk (store.ScanPlace), and two more units that are starting or ending.
+	// Each unit that proves a disk blank takes at least 3 MiB of memory.
 	proofsAtOnce = 4
 	// A proof that takes longer than proofPatience may hang, or may wait for its turn to read the disk. A proof that
 	// takes longer than proofPatience counts only against proofsInAll, and no longer against proofsAtOnce.
@@ -52,7 +52,7 @@ const (
 // lanes are all lanes of the loop, one for each kind of work.
 type lanes struct{ looks, mounts, proofs, grows, questions lane }
 
-// setLimits sets the limits of the lanes. workers is the value of the configuration key workers.
+// setLimits sets the limits of the lanes. The parameter workers is the value of the configuration key workers.
 func (l *lanes) setLimits(workers int) {
 	l.looks.limit, l.looks.patience = workers, lookPatience
 	l.mounts.limit = mountsPerWorker * workers
@@ -61,8 +61,8 @@ func (l *lanes) setLimits(workers int) {
 	l.questions.limit = workers
 }
 
-// startWork calls the function work in a new goroutine. Then the loop calls the function that the call returned. Work
-// that takes longer than the lane's patience counts as overdue.
+// startWork calls the function work in a new goroutine. Then the loop calls the function that work returned. Work that
+// takes longer than the lane's patience counts as overdue.
 func (a *Agent) startWork(ctx context.Context, l *lane, work func() func()) {
 	l.running++
 	var overdue, ended bool // used only by the loop

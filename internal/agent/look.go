@@ -10,17 +10,18 @@ import (
 	"hotmount/internal/policy"
 )
 
-// disksPerGathering limits the cost of Host.Gather in a burst of events, because a call takes longer the more disks
-// there are. For every 40 busy disks, the next call of Host.Gather waits as long as the last call took. With fewer than
-// 40 disks, the wait is not noticeable. With 200 busy disks, Host.Gather takes a sixth of the time of one processor.
+// disksPerGathering limits the cost of Host.Gather in a burst of events, because each call takes longer on a node with
+// more disks. For every 40 busy disks, the next call of Host.Gather waits as long as the last call took. With fewer
+// than 40 disks, the wait is not noticeable. With 200 busy disks, Host.Gather takes a sixth of the time of one
+// processor.
 const disksPerGathering = 40
 
 // longestRest is the longest wait between two calls of Host.Gather.
 const longestRest = time.Second
 
 // startLooks starts the looks whose turn has come. The looks share one call of Host.Gather, because the call reads the
-// mounts and loop devices of all disks. A look that becomes due while Host.Gather runs waits for the next call. The
-// facts of a look must not be older than the look.
+// mounts and loop devices of all disks. If a look becomes due while Host.Gather runs, the look waits for the next call.
+// The facts of a look must not be older than the look.
 func (a *Agent) startLooks(ctx context.Context, now time.Time) {
 	if a.gathering || now.Before(a.gatherDue) {
 		return
@@ -187,7 +188,7 @@ func (a *Agent) unkeepUnmounted(st *state) {
 }
 
 // tooEarlyToRefuse reports whether the refusal of a disk because of its UUID (ReasonTwin) must wait. The refusal waits
-// if the disk is in the original's slot, while the copy that was refused earlier may still appear. Two disks with the
+// if the disk is in the original's slot, and the copy that was refused earlier may still appear. Two disks with the
 // same serial can be distinguished by slot after the agent has looked at both disks. If tooEarlyToRefuse returns true,
 // wantDue requests another look later.
 func (a *Agent) tooEarlyToRefuse(f *disk.Facts, d disk.Decision) bool {
@@ -215,8 +216,8 @@ func (a *Agent) allSeen(now time.Time) bool {
 	return true
 }
 
-// isUnselectedPartition reports whether a missing disk is a partition that still exists and that no class selects any
-// more. The agent leaves a partition that no class selects as it is.
+// isUnselectedPartition reports whether a missing disk is really an existing partition that no class selects any more.
+// The agent leaves a partition that no class selects as it is.
 func (a *Agent) isUnselectedPartition(f *disk.Facts) bool {
 	if f.Partition() == 0 || a.settings.Partitions() {
 		return false
@@ -225,8 +226,8 @@ func (a *Agent) isUnselectedPartition(f *disk.Facts) bool {
 	return err == nil && seq == f.Seq
 }
 
-// path returns the disk's present or planned mount point, or the path of its link as a block volume. path returns "" if
-// the disk is not to be mounted and has no link.
+// path returns the disk's present or planned mount point, or the path of its link as a block volume. The method path
+// returns "" if the disk is not to be mounted and has no link.
 func (a *Agent) path(st *state) string {
 	switch {
 	case st.decision.GivenOut():
@@ -241,8 +242,8 @@ func (a *Agent) path(st *state) string {
 	return class.MountPoint(st.decision.UUID)
 }
 
-// wakePeers requests a look at the disks whose decision may depend on the disk with the facts f. wakePeers repeats the
-// decision about each waiting mount of a related disk at once. The disk with the facts f may be gone when the mount
+// wakePeers requests a look at the disks whose decision may depend on the disk with the facts f. wakePeers immediately
+// repeats the decision about each waiting mount of a related disk. The disk with the facts f may be gone when the mount
 // starts.
 func (a *Agent) wakePeers(f *disk.Facts) {
 	uuid := f.KnownContent().UUID

@@ -8,16 +8,16 @@ import (
 	"hotmount/internal/disk"
 )
 
-// checkPeriod is the time between two checks of the mounted disks for faults, which cause no event. If no check has run
-// yet, a check also starts once the loop has been idle for restAfter. Changes other than faults cause events, or are
-// found by the periodic look at every disk (Settings.Rescan).
+// checkPeriod is the time between two checks of the mounted disks for faults. A fault causes no event. If no check has
+// run yet, a check also starts once the loop has been idle for restAfter. Changes other than faults cause events, or
+// are found by the periodic look at every disk (Settings.Rescan).
 const checkPeriod = 10 * time.Minute
 
 // restAfter is how long the loop must be idle before it starts the first check.
 const restAfter = time.Minute
 
-// patience is how long Run waits for running work to end. patience is so short that SIGTERM stops the daemon within a
-// second.
+// patience is how long Run waits for running work to end. The duration patience is so short that SIGTERM stops the
+// daemon within a second.
 const patience = 500 * time.Millisecond
 
 // Run runs the loop until ctx ends. At its end, Run leaves all mounts as they are, and PID 1 finishes the jobs that it
@@ -180,9 +180,10 @@ func (a *Agent) rescan(want func(name string)) {
 	a.noticeSearch.wanted = true
 }
 
-// hinted asks for a look at the disk, because an event has arrived. In a storm of events (udevadm trigger, a rule that opens disks for
-// writing), one look answers many events. The first hintsAtOnce events of a disk are answered at once. After further
-// events, the next look waits until enough time has passed since the previous look (hints.mayLook).
+// hinted requests a look at the disk, because an event has arrived. In a storm of events (udevadm trigger, a rule that
+// opens disks for writing), one look answers many events. The first hintsAtOnce events of a disk are answered without
+// delay. After further events, the next look waits until enough time has passed since the previous look
+// (hints.mayLook).
 func (a *Agent) hinted(name string) {
 	st := a.disks[name]
 	if st == nil || st.hints.mayLook(time.Now()) {

@@ -11,8 +11,7 @@ import (
 )
 
 // recordLeft records that the disk of a filesystem has left, even if the filesystem was no longer mounted when this
-// agent started. A disk that was attached at the same time as the disk that left is a different disk, and at most a
-// copy.
+// agent started. If another disk was attached at the same time as the disk that left, the other disk is at most a copy.
 func (a *Agent) recordLeft(st *state) {
 	s := st.record.sighting
 	if v := st.facts.Standing.Volume; s == nil && v != nil && !st.facts.Standing.WasMounted.IsZero() && v.Identity.Seq == st.facts.Seq {
@@ -28,15 +27,15 @@ func (a *Agent) recordLeft(st *state) {
 	a.saves.begun = time.Time{}
 }
 
-// expect passes the sighting to the host, and requests that the sighting is recorded. Looks use the sighting even
-// before it is recorded. Without the sighting, a copy could be mounted instead of a disk that has just left.
+// expect passes the sighting to the host, and requests that the sighting is recorded. A look uses the sighting even
+// before it is recorded. Without the sighting, the copy of a disk that has just left could be mounted.
 func (a *Agent) expect(s disk.Sighting, name string) {
 	a.problem(a.host.Expect(s, name))
 	a.saves.due = true
 }
 
-// remember records on which disk a mounted filesystem lies. remember also records that a disk stays held or refused,
-// even when the cause of the hold or refusal is gone.
+// remember records on which disk a mounted filesystem lies. The function remember also records that a disk stays held
+// or refused, even when the cause of the hold or refusal is gone.
 func (a *Agent) remember(st *state, changed bool) {
 	f, d := &st.facts, st.decision
 	switch {
@@ -79,7 +78,7 @@ func (a *Agent) delayRefusal(st *state) {
 }
 
 // waits reports whether the refusal of the disk must wait. The refusal waits if, by serial and WWN, each disk that
-// causes the refusal may be the same disk. If the disk that causes the refusal was found still attached
+// causes the refusal may be the refused disk itself. If the disk that causes the refusal was found still attached
 // (peers.seenRival), waits returns false.
 func (st *state) waits() bool {
 	samePeers := st.possiblySameDisks()

@@ -10,7 +10,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// many returns the disks vdb, vdc and so on, n in all. Each disk has its own XFS filesystem.
+// many returns n disks: vdb, vdc and so on. Each disk has its own XFS filesystem.
 func many(n int) []*disk.Facts {
 	var disks []*disk.Facts
 	for i := range n {
@@ -56,8 +56,8 @@ func TestRetriesKeepADistanceThatGrows(t *testing.T) {
 	})
 }
 
-// TestANodesFaultIsTriedForEver checks that a mount that fails because of the node is retried every two minutes, and
-// not logged each time. If a fault of the disk follows, the action is retried after longer and longer waits.
+// TestANodesFaultIsTriedForEver checks that a mount is retried every two minutes after a fault of the node, and not
+// logged each time. If a fault of the disk follows, the action is retried after longer and longer waits.
 func TestANodesFaultIsTriedForEver(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	broken := fmt.Errorf("cannot: %w", disk.OfNode(errors.New("systemd is silent")))
@@ -97,8 +97,8 @@ func TestANodesFaultIsTriedForEver(t *testing.T) {
 	}
 }
 
-// TestFailureIsOfNode checks which failures count as faults of the node, because after a fault of the node, hotmount
-// must not offer a format token.
+// TestFailureIsOfNode checks which failures count as faults of the node. After a fault of the node, hotmount must not
+// offer a format token.
 func TestFailureIsOfNode(t *testing.T) {
 	for name, tt := range map[string]struct {
 		err    error
@@ -167,7 +167,7 @@ func TestEventsDuringALook(t *testing.T) {
 	})
 }
 
-// TestBounds checks that the number of looks that run at once is the number of workers. Four mounts per worker, and two
+// TestBounds checks that the number of concurrent looks is the number of workers. Four mounts per worker, and two
 // growths in all, run at once. The remaining disks wait for their turn.
 func TestBounds(t *testing.T) {
 	workers := testSettings().Workers
@@ -214,7 +214,7 @@ func TestADiskWithoutAnEvent(t *testing.T) {
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
 			vdb: mounted at `+uuidA)
-		// The periodic look looks at each disk once.
+		// The periodic look at all disks looks once at each disk.
 		m.change(func() { m.looks = 0 })
 		time.Sleep(testSettings().Rescan)
 		settle()
@@ -263,8 +263,8 @@ func TestReloadEndsWithReady(t *testing.T) {
 	})
 }
 
-// TestADiskThatFailsHasItsTime checks that a disk that fails delays READY until it is mounted or ReadyTimeout is over.
-// Before READY, the agent must not report a filesystem as missing.
+// TestADiskThatFailsHasItsTime checks that a failing disk delays READY until the disk is mounted or ReadyTimeout is
+// over. Before READY, the agent must not report a filesystem as missing.
 func TestADiskThatFailsHasItsTime(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"] = errors.New("no")

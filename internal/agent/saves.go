@@ -7,9 +7,9 @@ import (
 	"hotmount/internal/disk"
 )
 
-// saveAfter is how long sightings at start wait so that they are recorded together. Each write of the records rewrites
-// and syncs a file on the boot disk. If the daemon is killed before it has recorded the sightings, the next daemon
-// finds the same filesystems, except those whose disks have left.
+// saveAfter is how long the sightings at start wait to be recorded together. Each write of the records rewrites and
+// syncs a file on the boot disk. If the daemon is killed before it has recorded the sightings, the next daemon finds
+// the same filesystems, except those whose disks have left.
 const saveAfter = time.Second
 
 // saveEvery is the least time between two writes of the records of mounted filesystems, because each write rewrites and
@@ -34,7 +34,8 @@ func (a *Agent) firstSave() time.Time {
 }
 
 // save starts to write the sightings to the records, unless an earlier write is still running. Host.Remember writes
-// mounted filesystems first, because this write removes the records of other content in the same slot.
+// mounted filesystems first, because the record of a mounted filesystem removes the records of other content in the
+// same slot.
 func (a *Agent) save(ctx context.Context, mountedToo bool) {
 	mounted := a.saves.due && (mountedToo || len(a.saves.found) > 0)
 	if !mounted && len(a.saves.found) == 0 || a.saves.running != nil {

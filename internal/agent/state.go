@@ -39,13 +39,13 @@ type state struct {
 	looked time.Time
 	// initial reports that the disk was present at start and still delays READY.
 	initial bool
-	// remount reports that the disk is to be mounted again, because its mount did not end by hand or the operator has
-	// accepted the disk.
+	// remount reports that the disk is to be mounted again. The disk's mount ended without an unmount by hand, or the
+	// operator has accepted the disk.
 	remount bool
 	// decisionWithOpeners is the decision for which the agent need not ask again who has the disk open. The end of an
 	// action clears decisionWithOpeners.
 	decisionWithOpeners disk.Decision
-	// unreported reports that the decision is new, and is not reported until the agent knows who has the disk open.
+	// unreported is true if the decision is new, and is to be reported once the agent knows who has the disk open.
 	unreported bool
 	// growSeq is the sequence number of the disk whose filesystem was to grow before the next mount, or 0. growErr is
 	// the error of the growth, or nil.
@@ -61,7 +61,7 @@ type state struct {
 
 // unconfirmedAction is the action that the next look has to confirm.
 type unconfirmedAction struct {
-	// done is the action that was carried out since the last look, empty if there was none.
+	// done is the action that was carried out since the last look, or empty if there was none.
 	done disk.Action
 	// mounting reports that a mount was attempted and is not reported yet. The mount may exist even if the agent did
 	// not see its job end.
@@ -92,7 +92,7 @@ type records struct {
 }
 
 // lostMount reports whether the mount of the disk at its mount point has ended during this attachment, for an unknown
-// reason. f are the newest facts. lostMount ignores the mounts of the filesystem in pods.
+// reason. The parameter f has the newest facts. lostMount ignores the mounts of the filesystem in pods.
 func (st *state) lostMount(f *disk.Facts) bool {
 	if f.Standing.Unmounted != "" || f.Standing.Remount || st.remount {
 		return false
@@ -107,9 +107,9 @@ func (st *state) lostMount(f *disk.Facts) bool {
 	return was && !f.MountedBy(uuid) && (uuid != "" || len(f.Mounts) == 0)
 }
 
-// hints limits the looks that events cause. The first hintsAtOnce events in a row cause looks at once. After that,
-// there is a least time between two looks: at first hintFirst, then twice as long each time, up to hintMost. Once
-// hintsForgotten has passed without a look, the count starts again.
+// hints limits the looks that events cause. Each of the first hintsAtOnce events in a row causes a look without delay.
+// After that, there is a least time between two looks: at first hintFirst, then twice as long each time, up to
+// hintMost. Once hintsForgotten has passed without a look, the count starts again.
 type hints struct {
 	count int
 	last  time.Time

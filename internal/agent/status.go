@@ -10,9 +10,9 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Each status line is work for PID 1, which is busy when disks come. While the agent works, it sends at most one status
-// line per statusEvery. When work begins, the agent waits for statusAfter before it sends a status line, except after a
-// reload. When the work ends, the agent sends the new status line at once.
+// Each status line is work for PID 1, and PID 1 is busy when disks come. While the agent works, it sends at most one
+// status line per statusEvery. When work begins, the agent waits for statusAfter before it sends a status line, except
+// after a reload. When the work ends, the agent sends the new status line at once.
 const (
 	statusEvery = time.Second
 	statusAfter = 500 * time.Millisecond

@@ -26,7 +26,7 @@ const (
 	remindEvery = 24 * time.Hour
 )
 
-// backoff returns the wait before the next try. failures is the number of failures in a row.
+// backoff returns the wait before the next try. The parameter failures is the number of failures in a row.
 func backoff(failures int) time.Duration {
 	wait := min(retryFirst<<(failures-1), retryMost)
 	return wait - rand.N(wait/4)
@@ -34,10 +34,11 @@ func backoff(failures int) time.Duration {
 
 // attempts are the failures in a row of one action.
 type attempts struct {
-	// count is the number of failures in a row. step determines how long the agent waits, and stops growing at a limit.
+	// count is the number of failures in a row. The field step determines how long the agent waits, and stops growing
+	// at a limit.
 	count, step int
-	// reported is the last failure that was reported. reported is empty if no failure was reported, or if the end of
-	// the failure was reported. reportedAt is the time of the newest log entry about the reported failure.
+	// reported is the last failure that was reported. The field reported is empty if no failure was reported, or if the
+	// end of the failure was reported. reportedAt is the time of the newest log entry about the reported failure.
 	reported   string
 	reportedAt time.Time
 }
@@ -58,7 +59,7 @@ type tries struct {
 	attempts
 	// unmountable reports that a mount of the disk failed.
 	unmountable bool
-	// failedFacts are the facts at the last failure, nil if there was none. Before the time retryAfter, an action is
+	// failedFacts are the facts at the last failure, or nil if there was none. Before the time retryAfter, an action is
 	// tried again only after a change of the disk (tries.blocked).
 	failedFacts *disk.Facts
 	retryAfter  time.Time

@@ -2,7 +2,7 @@ package agent
 
 import "testing"
 
-// TestUnselected checks that the departure of a disk that no class selects and no program uses is not logged.
+// TestUnselected checks that the departure of a disk is not logged if no class selects the disk and no program uses it.
 func TestUnselected(t *testing.T) {
 	m := newMachine(blankDisk("sdb", 2))
 	with(t, m, func(t *testing.T, a *Agent) {

@@ -56,8 +56,8 @@ func UUIDsWith(host func() inventory.Host, fits diskFilter) func() []cobra.Compl
 	})
 }
 
-// offer returns a function that returns one completion for each disk that passes the filter. offer uses only what the
-// caller may read about a disk.
+// offer returns a function that returns one completion for each disk that passes the filter. The returned function uses
+// only what the caller may read about a disk.
 func offer(host func() inventory.Host, fits diskFilter, word func(*disk.Facts, disk.Decision) cobra.Completion) func() []cobra.Completion {
 	return func() []cobra.Completion {
 		s, err := config.Load(config.Source{Environ: os.Environ()})

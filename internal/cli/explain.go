@@ -88,7 +88,7 @@ func ReadDump(stdin io.Reader, file string) (*Dump, error) {
 	return &d, nil
 }
 
-// Explain prints the class of a disk and why the class matches, what prevents formatting, and the decision.
+// Explain prints the class of a disk, the reason why the class matches, the obstacles to formatting, and the decision.
 func Explain(w io.Writer, from *Dump) error {
 	f, c, s := from.Facts, from.Content, from.Settings
 	var b strings.Builder

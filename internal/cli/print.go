@@ -46,7 +46,7 @@ func PrintYAML(w io.Writer, v any) error {
 }
 
 // clearStyle removes JSON's braces, JSON's brackets and the quotes around keys from the YAML nodes. clearStyle keeps
-// the quotes around values. Older YAML readers take the string "no" without quotes for a boolean.
+// the quotes around values. Without the quotes, older YAML readers would read the string "no" as a boolean.
 func clearStyle(n *yaml.Node) {
 	if n.Kind != yaml.ScalarNode {
 		n.Style = 0
@@ -77,8 +77,8 @@ func Colour(w io.Writer) bool {
 // columns is the maximum width of the table, in characters.
 const columns = 100
 
-// wrap breaks a text at spaces so that no line is wider than columns. wrap puts the text indent before each line
-// except the first.
+// wrap breaks a text at spaces so that no line has more characters than the constant columns. The function puts the
+// parameter indent before each line except the first.
 func wrap(text, indent string) string {
 	var b strings.Builder
 	width := 0

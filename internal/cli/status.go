@@ -173,9 +173,9 @@ func daemonState() string {
 	return "down"
 }
 
-// DaemonRuns reports whether the main process of the daemon exists. root is the directory that contains proc and sys.
-// Every user can see the daemon's process (cgroups(7)), but only root can use the control socket. A child that hangs
-// on a dead filesystem outlives the daemon and does not count as the daemon.
+// DaemonRuns reports whether the main process of the daemon exists. The parameter root is the directory that contains
+// proc and sys. Every user can see the daemon's process (cgroups(7)), but only root can use the control socket. A child
+// that hangs on a dead filesystem outlives the daemon and does not count as the daemon.
 func DaemonRuns(root string) bool {
 	for _, hierarchy := range []string{"", "systemd", "unified"} {
 		b, err := os.ReadFile(filepath.Join(root, "sys/fs/cgroup", hierarchy, "system.slice/hotmount.service/cgroup.procs"))
@@ -184,8 +184,8 @@ func DaemonRuns(root string) bool {
 		}
 		for _, pid := range strings.Fields(string(b)) {
 			line, err := os.ReadFile(filepath.Join(root, "proc", pid, "cmdline"))
-			// With hidepid= (proc(5)), users other than root cannot read the command line. An unreadable process counts
-			// as the daemon.
+			// With hidepid= (proc(5)), users other than root cannot read the command line. A process with an unreadable
+			// command line counts as the daemon.
 			if args := strings.Split(string(line), "\x00"); err != nil || len(args) > 1 && args[1] == "run" {
 				return true
 			}

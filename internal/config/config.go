@@ -109,8 +109,8 @@ func load(src Source) (disk.Settings, origins, error) {
 
 // merge returns the default settings, overridden by the values of the layers. A later layer overrides an earlier one.
 func merge(layers []layer) (s disk.Settings, err error) {
-	// viper cannot read Source.Environ, and converts values of a wrong type without an error. merge therefore passes
-	// each source to viper as a layer of checked values.
+	// viper cannot read Source.Environ, and converts values of a wrong type without an error. Each source therefore
+	// reaches viper as a layer of checked values.
 	v := viper.New()
 	for key, value := range fields(Default()) {
 		v.SetDefault(key, value)
@@ -129,7 +129,7 @@ func merge(layers []layer) (s disk.Settings, err error) {
 	return s, err
 }
 
-// fields returns the fields of a struct by their JSON keys. fields leaves out empty fields whose tag has omitempty.
+// fields returns the fields of a struct by their JSON keys. The result omits empty fields whose tag has omitempty.
 func fields(of any) layer {
 	l := layer{}
 	for _, f := range reflect.VisibleFields(reflect.TypeOf(of)) {

@@ -64,8 +64,8 @@ func (e exclusion) check() {
 	}
 }
 
-// patterns adds a fault for each wrong pattern. The function wrong returns what is expected instead of a pattern, or
-// "" if the pattern is correct.
+// patterns adds a fault for each wrong pattern. For a wrong pattern, the function wrong describes the expected pattern.
+// For a correct pattern, the function wrong returns "".
 func (e exclusion) patterns(key string, patterns []string, wrong func(string) string) {
 	for i, pattern := range patterns {
 		if expected := wrong(pattern); expected != "" {
@@ -103,8 +103,8 @@ func transportOf(start string) string {
 	return ""
 }
 
-// buses returns the exclusion's transports, with scsi for virtio-scsi, because a virtio-scsi disk has the attributes
-// of a SCSI disk.
+// buses returns the exclusion's transports, and lists virtio-scsi as scsi, because a virtio-scsi disk has the
+// attributes of a SCSI disk.
 func (e exclusion) buses() []string {
 	var all []string
 	for _, t := range e.Transport {
@@ -140,8 +140,8 @@ func (e exclusion) transports() []string {
 	return can
 }
 
-// tooMuch returns what is expected instead of the pattern, if no disk of the transports can match the pattern. tooMuch
-// returns "" if a disk can match the pattern.
+// tooMuch describes the expected pattern if no disk of the transports can match the given pattern. tooMuch returns ""
+// if a disk can match the given pattern.
 func tooMuch(transports []string, key, pattern string) string {
 	if key == "serial" && len(transports) > 1 && slices.Contains(transports, "virtio") {
 		// The exclusion is probably for a virtio disk, even if the pattern also fits disks of other transports.

@@ -35,7 +35,7 @@ func (k *kind) expects(s string) string {
 
 // matching returns a kind for texts that match a regular expression as a whole. The parameter most is the maximum
 // length of a text in bytes. If a text matches the regular expression, the functions in wrong check the text too. Each
-// function in wrong returns what was expected instead of the text, or "" if the text is good.
+// function in wrong describes the expected text, or returns "" if the given text is good.
 func matching(expression string, most int, expected string, wrong ...func(s, expected string) string) kind {
 	// The regular expression is compiled at its first use, because most hotmount processes read no configuration.
 	form := sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:` + expression + `)$`) })
@@ -65,7 +65,8 @@ var boolean = kind{
 	parse: func(s string) (any, bool) { return s == "true", s == "true" || s == "false" },
 }
 
-// duration returns a kind for durations from least to most. If most is 0, the durations have no upper bound.
+// duration returns a kind for durations between the parameters least and most. If most is 0, the durations have no
+// upper bound.
 func duration(least, most time.Duration) kind {
 	limits := "of at least " + short(least)
 	if most > 0 {

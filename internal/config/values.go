@@ -80,7 +80,7 @@ func wrongBackingFile(s, expected string) string {
 // regexpPrefix is the prefix of a regular expression, as in policy.Regexp.
 const regexpPrefix = "re:"
 
-// wrongPattern returns what is expected instead of an invalid pattern.
+// wrongPattern describes the expected form if the pattern is invalid, and returns "" if the pattern is valid.
 func wrongPattern(s, expected string) string {
 	if expression, ok := strings.CutPrefix(s, regexpPrefix); ok {
 		if _, err := regexp.Compile(expression); err != nil {

@@ -43,8 +43,8 @@ type Response struct {
 	Error string `json:"error,omitempty"`
 }
 
-// maxRequest bounds the size of a request in bytes. patience bounds the time until the daemon answers. delivery bounds
-// the time to send the answer.
+// maxRequest bounds the size of a request in bytes. The constant patience bounds the time until the daemon answers. The
+// constant delivery bounds the time to send the answer.
 const (
 	maxRequest = 4096
 	patience   = 30 * time.Second
@@ -63,8 +63,8 @@ func Serve(ctx context.Context, path string, handle Handler) error {
 	if err != nil {
 		return fmt.Errorf("cannot open the socket for hotmount's commands: %w", err)
 	}
-	// The umask of the service already denies all users but root access to the socket. The daemon also checks the uid
-	// of the process at the other end.
+	// The umask of the service already denies access to the socket to all users except root. The daemon also checks the
+	// uid of the process at the other end.
 	if err := os.Chmod(path, 0o600); err != nil {
 		return errors.Join(fmt.Errorf("cannot open the socket for hotmount's commands: %w", err), l.Close())
 	}

@@ -34,10 +34,10 @@ var roots = []string{
 	"/var/snap/microk8s/common/var/lib/kubelet",
 }
 
-// Drivers returns the storage drivers of the node that attach or take disks, sorted by name. The parameter root is the
+// Drivers returns the node's storage drivers that attach or take disks, sorted by name. The parameter root is the
 // node's root directory, or "" for the live system. An unreadable directory of a plugin counts as the driver with the
 // directory's name. Any other unreadable directory counts as an unknown driver. For a caller other than root, a
-// directory without read permission counts as empty. A driver whose name is in seen counts even without files.
+// directory without read permission counts as empty. A driver whose name is in the list seen counts even without files.
 func Drivers(root string, seen ...string) []disk.Driver {
 	names := finder{root: root, found: map[string]bool{}}
 	for _, kubelet := range roots {
@@ -96,8 +96,8 @@ func (n *finder) kubelet(dir string) {
 }
 
 // driverName matches the names that a CSI driver can have (GetPluginInfoResponse in the CSI specification). Device
-// plugins for hardware other than disks register with kubelet too. The name of a device plugin is the name of a
-// resource and has an underscore, such as example.com_sriov.
+// plugins for hardware other than disks register with kubelet too. The name of a device plugin, such as
+// example.com_sriov, is the name of a resource and has an underscore.
 var driverName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$`) })
 
 // ofCSI reports whether the entry of a plugin's directory is the socket of a CSI driver. CSI drivers choose the names

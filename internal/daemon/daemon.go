@@ -51,8 +51,8 @@ type parts struct {
 	mounting *arrivals
 	events   *uevent.Listener
 	nodes    *uevent.Nodes // nil if /dev is not watched
-	// partitions reports whether the settings ask for partitions. loops reports whether the settings have a class of
-	// loop devices.
+	// partitions reports whether the settings ask for partitions. The field loops reports whether the settings have a
+	// class of loop devices.
 	partitions, loops atomic.Bool
 }
 
@@ -97,8 +97,8 @@ func (d Daemon) Run(ctx context.Context) error {
 	return nil
 }
 
-// connect makes the parts of the daemon. connect begins to listen to udev's events, so that no event is lost while the
-// agent looks at all disks for the first time.
+// connect makes the parts of the daemon. The method connect begins to listen to udev's events, so that no event is lost
+// while the agent first looks at all disks.
 func (d Daemon) connect() (*parts, error) {
 	watchdog, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
@@ -148,7 +148,7 @@ func (p *parts) watchNodes(ctx context.Context) error {
 const loadEvery = 10 * time.Second
 
 // reload replaces all settings on SIGHUP, or keeps all settings if the new configuration is faulty. If the
-// configuration was faulty at start, reload also replaces the settings once the configuration is correct.
+// configuration was faulty at start, the function reload also replaces the settings once the configuration is correct.
 func (p *parts) reload(ctx context.Context) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, unix.SIGHUP)

@@ -36,8 +36,8 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// TestMayBeDisk checks that nodes of loop devices wake the daemon only if a class selects loop devices. On many nodes,
-// loop devices come and go often.
+// TestMayBeDisk checks that device nodes of loop devices wake the daemon only if a class selects loop devices. On many
+// nodes, loop devices come and go often.
 func TestMayBeDisk(t *testing.T) {
 	for name, want := range map[string][2]bool{
 		"vdb": {true, true}, "sda1": {true, true}, "nvme0n1p1": {true, true}, "dm-0": {true, true}, "xvdb": {true, true}, "md0": {true, true},

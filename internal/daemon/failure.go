@@ -20,8 +20,8 @@ import (
 
 // attempt is what the journal contains about one attempt to mount.
 type attempt struct {
-	// mount contains the messages of mount(8), and the message of PID 1 if PID 1 ended mount(8) after the timeout.
-	// kernel contains the kernel's messages. mount and kernel are in the order of the journal.
+	// mount contains the messages of mount(8), and the message of PID 1 if PID 1 ended mount(8) after the timeout. The
+	// field kernel contains the kernel's messages. Both fields are in the order of the journal.
 	mount, kernel []string
 	// result is the result of the mount unit's job (JOB_RESULT in systemd.journal-fields(7)), empty if unknown.
 	result string
@@ -44,8 +44,8 @@ func readAttempt(ctx context.Context, r run.Runner, h inventory.Host, f *disk.Fa
 	// already written are still read.
 	_, _ = r.Run(ctx, run.Command{Path: "/usr/bin/journalctl", Timeout: 10 * time.Second, Args: []string{"--sync"}})
 	res, err := r.Run(ctx, run.Command{Path: "/usr/bin/journalctl", Timeout: 10 * time.Second, Args: []string{
-		// The option --since is not used, because with --since, -n of Debian 12's journalctl selects the first entries
-		// instead of the last entries.
+		// The option --since is not used. With --since, the option -n of Debian 12's journalctl selects the first
+		// entries, and not the last entries.
 		"-b", "-q", "-o", "json", "--no-pager", "-n", mostEntries,
 		"_TRANSPORT=kernel", "+", "_SYSTEMD_UNIT=" + mountUnit, "+", "_PID=1", "UNIT=" + mountUnit, "+",
 		// A child of PID 1 that cannot execute mount(8) may end before journald sees to which unit it belongs.
@@ -122,8 +122,8 @@ func aboutOptions(line string, class *disk.Class) bool {
 // causes are the causes of a failed mount. Each cause is recognised by the words of the kernel or of mount(8), and the
 // most certain cause comes first. The words of the kernel are those of Linux 5.10 to 6.18.
 //
-// Only words about damage lead to the commands that check a filesystem and overwrite the disk. ofNode marks a fault of
-// the node or of the configuration, which a format of the disk cannot remove.
+// Only words about damage lead to the commands that check a filesystem and overwrite the disk. The field ofNode marks a
+// fault of the node or of the configuration. A format of the disk cannot remove such a fault.
 var causes = []struct {
 	words, meaning string
 	ofNode         bool

@@ -108,8 +108,8 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// TestHeard checks that only journal lines about this disk, from after the request for the mount, explain why the mount
-// failed.
+// TestHeard checks which journal lines explain a failed mount. Lines about another disk, or from before the mount
+// request, must not count.
 func TestHeard(t *testing.T) {
 	const asked = 100 * time.Second
 	kernel := func(at time.Duration, message string) string {

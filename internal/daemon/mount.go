@@ -64,8 +64,7 @@ func (u units) requestMount(ctx context.Context, f *disk.Facts, class *disk.Clas
 		return over, disk.OfNode(err)
 	}
 	path := class.MountPoint(uuid)
-	// The error of the wait for the cleanup is ignored, because a directory that cannot be used makes the next steps
-	// fail.
+	// The error of the wait for the cleanup is ignored, because the next steps fail if the directory cannot be used.
 	_ = u.AwaitCleanup(ctx, path)
 	err = u.host.Store.WithReserve(func() error { return unit.MakeMountPoint(class.Directory, uuid) })
 	if err != nil {
@@ -96,9 +95,9 @@ func withRemedy(err error, dir string) error {
 	return err
 }
 
-// The function await first checks after askFirst whether the mount has failed. The wait before each further check is
-// twice as long, up to askMost. From askSure on, a check asks PID 1 even if the mount unit still exists, because PID 1
-// may keep a failed unit.
+// After askFirst, the function await checks for the first time whether the mount has failed. The wait before each
+// further check is twice as long, up to askMost. From askSure on, a check asks PID 1 even if the mount unit still
+// exists, because PID 1 may keep a failed unit.
 const (
 	askFirst = time.Second
 	askSure  = 8 * time.Second

@@ -18,8 +18,8 @@ import (
 	"hotmount/internal/unit"
 )
 
-// TestArrivals checks that a goroutine that waits for a device at a path wakes once the mount table shows this
-// mount. A mount of another device or at another path does not wake the goroutine.
+// TestArrivals checks a goroutine that waits for a device at a path. The goroutine must wake once the mount table shows
+// this mount. A mount of another device or at another path does not wake the goroutine.
 func TestArrivals(t *testing.T) {
 	var a arrivals
 	vdb, vdc := disk.Dev{Major: 254, Minor: 16}, disk.Dev{Major: 254, Minor: 32}

@@ -156,7 +156,7 @@ func TestEndedDriver(t *testing.T) {
 	}
 }
 
-// TestRecords checks that each sighting is recorded, and each reason to hold, refuse or not mount a disk.
+// TestRecords checks the records of sightings, and of the reasons to hold, refuse or not mount a disk.
 func TestRecords(t *testing.T) {
 	h := nodetest.New(t)
 	h.Shared = new(inventory.Shared)

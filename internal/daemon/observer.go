@@ -79,7 +79,7 @@ func (o observer) recordEvent(h uevent.Hint) {
 }
 
 // metricsFile is the name of the file for node_exporter. metricsPeriod is the time between two writes of the metrics
-// while no disk changes: the default scrape interval of Prometheus.
+// while no disk changes, and equals the default scrape interval of Prometheus.
 const (
 	metricsFile   = "hotmount.prom"
 	metricsPeriod = time.Minute
@@ -93,9 +93,9 @@ const publishAfter = 100 * time.Millisecond
 // write takes long.
 const publishEvery = 500 * time.Millisecond
 
-// publish writes the status after each change. publish writes the metrics after each change, and every metricsPeriod.
-// publish writes no metrics if their directory does not exist when the daemon starts. The sandbox of the daemon does
-// not show a directory that is created after the start.
+// publish writes the status and the metrics after each change. The metrics are also written every metricsPeriod. No
+// metrics are written if their directory does not exist when the daemon starts. The sandbox of the daemon does not show
+// a directory that is created after the start.
 func (o observer) publish(ctx context.Context, directory string) error {
 	var tick <-chan time.Time
 	if info, err := os.Stat(directory); directory != "" && err == nil && info.IsDir() {
@@ -176,9 +176,9 @@ func (o observer) filesystems(ctx context.Context, lines []disk.Line, hung map[s
 	return measured(tree, paths, at, usage.Of(ctx, paths, hung)), nil
 }
 
-// measured fills in the sizes of the filesystems at the paths. measured skips a filesystem whose mount does not
-// propagate into the mount namespace of this process. A path whose mount is missing in this namespace leads to another
-// filesystem.
+// measured fills in the sizes of the filesystems at the paths. The function measured skips a filesystem whose mount
+// does not propagate into the mount namespace of this process. A path whose mount is missing in this namespace leads to
+// another filesystem.
 func measured(tree []mounts.Mount, paths []string, at map[string]metrics.Filesystem, sizes map[string]usage.Space) []metrics.Filesystem {
 	var all []metrics.Filesystem
 	for _, path := range paths {

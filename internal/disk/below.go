@@ -28,8 +28,8 @@ func (f *Facts) Lost() *Underlying {
 	return nil
 }
 
-// RecallBelow fills in the serials of the detached disks beneath the device. The serials come from the earlier facts of
-// the same attachment (before).
+// RecallBelow fills in the serials of the detached disks beneath the device. The serials come from the parameter
+// before, the earlier facts of the same attachment.
 func (f *Facts) RecallBelow(before *Facts) {
 	for i := range f.Below {
 		u := &f.Below[i]
@@ -40,9 +40,9 @@ func (f *Facts) RecallBelow(before *Facts) {
 	}
 }
 
-// Reopen returns the shell commands that close the device and set it up again after a disk below it is attached again.
-// Reopen returns "" if the device is not an LVM or LUKS device, or if its name is not safe in a shell. Reopen also
-// returns "" if another device-mapper device or an md array is below the device.
+// Reopen returns the shell commands that close the device and set it up again after its underlying disk was attached
+// again. Reopen returns "" if the device is not an LVM or LUKS device, or if its name is not safe in a shell. Reopen
+// also returns "" if another device-mapper device or an md array is below the device.
 func (f *Facts) Reopen() string {
 	stacked := slices.ContainsFunc(f.Below, func(u Underlying) bool { return strings.HasPrefix(u.Name, "md") || strings.HasPrefix(u.Name, "dm-") })
 	if stacked || strings.Trim(f.MapperName, Alphanumeric+"_+.-") != "" || strings.HasPrefix(f.MapperName, "-") {
@@ -56,7 +56,7 @@ func (f *Facts) Reopen() string {
 			return fmt.Sprintf("lvchange -an %s; lvchange -ay %[1]s", volume)
 		}
 	case "CRYPT":
-		// For a LUKS device, cryptsetup writes "CRYPT-LUKS2-", the UUID without hyphens, and the name.
+		// The dm/uuid of a LUKS device consists of "CRYPT-LUKS2-", the UUID without hyphens, and the name.
 		version, rest, _ := strings.Cut(rest, "-")
 		id, _, _ := strings.Cut(rest, "-")
 		if uuid, err := hex.DecodeString(id); err == nil && len(uuid) == 16 && strings.HasPrefix(version, "LUKS") {

@@ -2,8 +2,8 @@ package disk
 
 import "testing"
 
-// TestRecallBelow checks that the serial of a disk that is gone comes from earlier facts. The earlier facts must be of
-// the same attachment of the device.
+// TestRecallBelow checks that the serial of a detached disk comes from earlier facts. The earlier facts must be of the
+// same attachment of the device.
 func TestRecallBelow(t *testing.T) {
 	before := Facts{ID: ID{Seq: 7}, Below: []Underlying{{Name: "vdb", Serial: "OLD"}, {Name: "vdc", Serial: "PV"}}}
 	f := Facts{ID: ID{Seq: 7}, Below: []Underlying{{Name: "vdb", Serial: "NEW"}, {Name: "vdc", Gone: true}, {Name: "vdd", Gone: true}}}

@@ -36,8 +36,8 @@ type Content struct {
 	Span uint64 `json:"span,omitempty"`
 	// Proven reports that hotmount has read the disk itself. If Proven is false, the content is what udev has found.
 	Proven bool `json:"proven,omitempty"`
-	// Torn reports that the filesystem comes from the disk's unfinished format, and that a part of what mkfs writes is
-	// missing. The superblock can be on the disk already, because mkfs flushes only at its end.
+	// Torn reports that the filesystem comes from the disk's unfinished format, and lacks some of the data that mkfs
+	// writes. The superblock can reach the disk before other data, because mkfs flushes only at its end.
 	Torn bool `json:"torn,omitempty"`
 	// Made reports that hotmount has just made the filesystem on this machine.
 	Made bool `json:"made,omitempty"`
@@ -55,8 +55,8 @@ func (f *Facts) KnownContent() Content {
 	return c
 }
 
-// knownContent is KnownContent without the evidence from udev, because it takes time to write the evidence. FindPeers
-// compares many disks and needs no evidence. The result proof reports whether c comes from the last proof.
+// knownContent is KnownContent without udev's evidence, which takes time to put into words. FindPeers compares many
+// disks and needs no evidence. The result proof reports whether c comes from the last proof.
 func (f *Facts) knownContent() (c Content, proof bool) {
 	if v := f.Standing.Verdict; v.Valid(f) && v.Content.Kind != "" {
 		return v.Content, true

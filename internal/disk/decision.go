@@ -18,7 +18,7 @@ const (
 	Hold Action = "hold"
 	// Refuse: the disk must not be used in its present state.
 	Refuse Action = "refuse"
-	// Prove: nothing is known to be on the disk. A proof that the disk is blank must come before any other decision.
+	// Prove: a proof of what is on the disk must come before any other decision.
 	Prove Action = "prove"
 	// Format: the disk is proven blank, and its class creates filesystems.
 	Format Action = "format"
@@ -28,7 +28,7 @@ const (
 	Link Action = "link"
 	// Grow: the disk is mounted, and its filesystem may be able to grow to the size of the disk.
 	Grow Action = "grow"
-	// Keep: the disk is already as its class requires, so nothing is done.
+	// Keep: the disk is already mounted or given out in its class directory, so nothing is done.
 	Keep Action = "keep"
 	// Wait: udev has not finished with the disk. An event will follow when udev has finished.
 	Wait Action = "wait"
@@ -57,8 +57,7 @@ type Settings struct {
 	// Format turns all formatting on or off.
 	Format bool `json:"format"`
 	// FormatPresent lifts the hold on blank disks that were attached before hotmount was installed. FormatPresent also
-	// lifts the hold on blank disks that were attached when hotmount first started under a new machine-id, as on a
-	// clone.
+	// lifts the hold on blank disks that were attached when hotmount first started under a new machine-id (on a clone).
 	FormatPresent bool `json:"format_present"`
 	// FormatLimit is how many disks may be formatted within FormatPeriod. Further disks within FormatPeriod are held.
 	FormatLimit  int           `json:"format_limit"`

@@ -22,7 +22,7 @@ type Facts struct {
 	// Size is the size of the disk in bytes.
 	Size uint64 `json:"size"`
 	// Serial is the serial number of the hardware, or the dm/uuid of a device-mapper device. Serial is empty if sysfs
-	// shows neither. Serial contains foreign bytes. virtio cuts a serial after 20 bytes.
+	// shows neither. Serial contains foreign bytes. virtio truncates a serial after 20 bytes.
 	Serial string `json:"serial,omitempty"`
 	// Model, Vendor and WWN are values of the hardware. They contain foreign bytes.
 	Model  string `json:"model,omitempty"`
@@ -78,14 +78,14 @@ type Facts struct {
 	Loops []string `json:"loops,omitempty"`
 	// LoopsUnsure reports that all Loops are uncertain: each of them may be on another disk.
 	LoopsUnsure bool `json:"loops_unsure,omitempty"`
-	// Bound are the places at which the disk's device node is bound as a device (mounts.Bound). For a whole disk, Bound
+	// Bound are the places at which the disk's device node is bind-mounted (mounts.Bound). For a whole disk, Bound
 	// includes the nodes of its partitions. For a partition, Bound includes the node of the whole disk.
 	Bound []string `json:"bound,omitempty"`
 	// Neighbours reports that a CSI driver or a virtual machine monitor on the node may open the disk without O_EXCL.
 	Neighbours bool `json:"neighbours,omitempty"`
 	// System is the mount point that makes this a disk of the running system: "/", "/boot", "/boot/efi", "/usr" or
-	// "/var". The mount at System may be of a partition or a holder of the disk. System is empty for a disk that is not
-	// of the running system.
+	// "/var". The filesystem at System may be on a partition or a holder of the disk. System is empty if the disk does
+	// not belong to the running system.
 	System string `json:"system,omitempty"`
 	// Mounts are the places at which the disk itself is mounted, from PID 1's mount table.
 	Mounts []MountPoint `json:"mounts,omitempty"`
@@ -99,7 +99,7 @@ type Facts struct {
 	// Claim is where the system's configuration names the disk, such as "/etc/fstab:4". Claim can also be the path of a
 	// foreign link to the disk in a class directory. Claim is empty if nothing names the disk.
 	Claim string `json:"claim,omitempty"`
-	// Unseen is the path of an unreadable file or class directory that may name the disk, or empty if all can be read.
+	// Unseen is the path of an unreadable file or class directory that may name the disk, or empty if there is none.
 	Unseen string `json:"unseen,omitempty"`
 
 	// Drivers are the drivers on the node that bring or take disks. All disks of the node share the list of drivers.
@@ -220,7 +220,7 @@ func (f *Facts) ThroughLoop() string {
 
 // TypeAndID returns the type and a printable identifier of what is on the disk. c is the content of the disk. Both
 // results are empty if the disk is blank, or if nothing is known of its content. The identifier is also empty if the
-// content has no identifier, or an unprintable one.
+// content has no printable identifier.
 func (f *Facts) TypeAndID(c *Content) (what, id string) {
 	switch c.Kind {
 	case Filesystem:

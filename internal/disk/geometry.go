@@ -48,7 +48,7 @@ type Fit struct {
 	// Failure is why the filesystem does not fill the disk, or empty if the filesystem fills the disk.
 	Failure string `json:"failure,omitempty"`
 	// Recorded reports that errors are on record in an ext4 filesystem, and that these errors prevent growth. e2fsck
-	// repairs them.
+	// repairs these errors.
 	Recorded bool `json:"recorded,omitempty"`
 }
 
@@ -68,7 +68,7 @@ func (f *Facts) Adopted() uint64 {
 }
 
 // Fixed reports whether the filesystem on the disk must not grow. A filesystem is fixed if this node did not make it,
-// and the disk has not grown since this node first mounted the filesystem. The owner of this filesystem may need the
+// and the disk has not grown since this node first mounted the filesystem. The owner of a fixed filesystem may need the
 // rest of the disk.
 func (f *Facts) Fixed() bool { return f.Size <= f.Adopted() }
 
@@ -86,10 +86,9 @@ func (f *Facts) Spans() *Geometry {
 //
 // For up to a minute after XFS has grown, only its log has the new size (xfs_log_worker, Linux, fs/xfs/xfs_log.c).
 // After a reset in that minute, hotmount must still see that the filesystem is smaller than its disk. After a reset,
-// hotmount recovers the log before it mounts the filesystem in its place. Before Linux 6.12, a kernel that recovers the
-// log of a growth can keep the old size of the last allocation group. A kernel that kept the old size shuts the
-// filesystem down when the new space is first used ("xfs: update the pag for the last AG at recovery time",
-// 4a201dcfa1ff).
+// hotmount recovers the log before it mounts the filesystem in its place. Before Linux 6.12, the kernel can keep the
+// old size of the last allocation group when it recovers the log. A kernel that kept the old size shuts the filesystem
+// down when the new space is first used ("xfs: update the pag for the last AG at recovery time", 4a201dcfa1ff).
 func (f *Facts) Full() bool {
 	g, v := f.Spans(), f.Standing.Volume
 	before := v != nil && v.Full && v.Identity.Size == f.Size

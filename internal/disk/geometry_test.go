@@ -26,8 +26,8 @@ func TestUsable(t *testing.T) {
 	}
 }
 
-// TestFull checks that a filesystem is not full if it was not measured or takes more than the disk has. A filesystem is
-// also not full if the superblock on the disk may have a smaller size.
+// TestFull checks that a filesystem is not full if it was not measured, or is larger than the disk. A filesystem is
+// also not full if the superblock on the disk may show a smaller size.
 func TestFull(t *testing.T) {
 	const block, group = 4096, 65536 * 4096
 	xfs := &Geometry{Size: 4 * group, Block: block, Group: group}
@@ -62,8 +62,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestFixed checks that a filesystem that another machine made grows only if its disk has grown. A filesystem without a
-// record of its first mount was made on this node.
+// TestFixed checks that another machine's filesystem grows only if its disk has grown. A filesystem without a record of
+// its first mount was made on this node.
 func TestFixed(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// NamespacePrefix returns the prefix that distinguishes the serials of NVMe namespaces, because all namespaces of a
-// controller have the controller's serial. The serial of the first namespace has no prefix.
+// NamespacePrefix returns the prefix that distinguishes the serials of NVMe namespaces. All namespaces of a controller
+// report the controller's serial. The serial of the first namespace has no prefix.
 func NamespacePrefix(namespace string) string {
 	if namespace == "" || namespace == "1" {
 		return ""
@@ -24,9 +24,9 @@ func (f *Facts) ControllerSerial(serial string) string {
 	return rest
 }
 
-// Identity distinguishes a disk from others across reboots, as far as possible. Two disks with serials are the same
-// disk if the serials match. If one of the two disks has no serial, the WWNs must match. A disk without serial and WWN
-// is recognised only by its slot and size.
+// Identity distinguishes a disk from others across reboots, as far as possible. If both disks have a serial, they are
+// the same disk if the serials match. If one of the two disks has no serial, the WWNs must match. A disk without serial
+// and WWN is recognised only by its slot and size.
 type Identity struct {
 	// Boot is the kernel's boot id (/proc/sys/kernel/random/boot_id). Within one boot, Seq is sufficient to identify
 	// the disk.
@@ -54,7 +54,7 @@ func (i Identity) Is(other Identity) bool {
 }
 
 // OtherSerial reports whether the serials belong to two different disks. An empty serial can belong to any disk. A
-// serial that virtio has cut matches the whole serial that another bus shows.
+// serial that virtio has truncated matches the whole serial that another bus shows.
 func OtherSerial(a, b string) bool {
 	if len(a) > len(b) {
 		a, b = b, a
@@ -83,9 +83,9 @@ func (i Identity) Other(other Identity) bool {
 	return otherWWN(i.WWN, other.WWN)
 }
 
-// Hardware compares the serials, or the WWNs if a serial is missing. The result same reports whether these values show
-// that i and other are one disk. The result decides reports whether these values show one disk or two disks. Unlike
-// Same and Other, Hardware treats a cut serial as different from the whole serial.
+// Hardware compares the serials, or the WWNs if a serial is missing. The first result is true if these values show that
+// i and other are one disk. The second result is true if these values show either one disk or two disks. Unlike Same
+// and Other, Hardware treats a truncated serial as different from the whole serial.
 func (i Identity) Hardware(other Identity) (same, decides bool) {
 	if i.Serial != "" && other.Serial != "" {
 		return i.Serial == other.Serial, true
@@ -105,8 +105,9 @@ func (i Identity) Like(other Identity) bool {
 	return i.Serial == other.Serial && i.Slot == other.Slot
 }
 
-// ResizedTo reports whether other may be the same disk with another size, perhaps attached again. The serials or WWNs
-// must match. If serials and WWNs show nothing (Hardware), the slots must be equal, and the disk must have grown.
+// ResizedTo reports whether i and other may be the same disk with different sizes, perhaps attached again. The serials
+// or WWNs must match. If serials and WWNs show nothing (Hardware), the slots must be equal, and the disk must have
+// grown.
 func (i Identity) ResizedTo(other Identity) bool {
 	if i.Size == other.Size {
 		return false
@@ -155,20 +156,20 @@ type Given struct {
 }
 
 // Is reports whether the record may be a record of this disk. A bus other than virtio may show a longer serial for the
-// same disk, because virtio cuts serials. Is does not compare the size, because the disk may have grown.
+// same disk, because virtio truncates serials. Is does not compare the size, because the disk may have grown.
 func (g *Given) Is(f *Facts) bool {
 	return SameSerial(f.Serial, g.Serial) || f.WWN != "" && f.WWN == g.WWN
 }
 
 // serialLength is the length in bytes of the longest serial that virtio-blk passes on (VIRTIO_BLK_ID_BYTES in
-// linux/virtio_blk.h). Two serials that are longer than serialLength can look the same after virtio has cut them.
+// linux/virtio_blk.h). Two serials that are longer than serialLength can look the same after virtio has truncated them.
 const serialLength = 20
 
-// SerialCut reports whether the serial may be only the beginning of a longer serial, because virtio cut it.
+// SerialCut reports whether virtio may have truncated the serial.
 func (f *Facts) SerialCut() bool { return f.Transport == "virtio" && len(f.Serial) >= serialLength }
 
 // Same reports whether f is certainly the disk that was given out, and not another disk with the same serial. If the
-// serial may be cut and the disk has known content, Same returns false: the content may be another disk's.
+// serial may be truncated and the disk has known content, Same returns false: the content may be another disk's.
 func (g *Given) Same(f *Facts) bool {
 	switch {
 	case f.Serial != g.Serial || f.WWN != g.WWN && f.WWN != "" && g.WWN != "":

@@ -7,7 +7,7 @@ import (
 )
 
 // LinkDirectory is the directory of the links that lead to disks. Each link in a class directory leads to one of these
-// links. LinkDirectory is gone after a reboot, so a link in a class directory from before the reboot leads nowhere.
+// links. After a reboot, LinkDirectory is gone, so an old link in a class directory leads nowhere.
 const LinkDirectory = "/dev/hotmount"
 
 // LinkName returns the name of the link by which the disk is given out. The name consists of the bus and the serial.
@@ -19,7 +19,7 @@ func (f *Facts) LinkName() string {
 	return string(f.linkName(b[:0]))
 }
 
-// longestLink is the longest name of a link, in bytes.
+// longestLink is the greatest length of a link's name, in bytes.
 const longestLink = 200
 
 // linkName returns LinkName as bytes in the memory of b, or nil if the disk has no LinkName. If the name fits into b,

@@ -12,8 +12,8 @@ const (
 )
 
 // mkfsKeys are the options of mkfs.xfs that a class may set. Options that add another device, choose another size or
-// write early are left out. Options are also left out if the kernel could not mount the result, or if hotmount could
-// not recognise the remains of a crash.
+// make mkfs write too early are left out. Options are also left out if the kernel could not mount the result, or if
+// hotmount could not recognise the remains of a crash.
 var mkfsKeys = map[string][]string{
 	"-d": {"agcount", "su", "sw", "sunit", "swidth", "noalign"},
 	"-i": {"size", "maxpct", "sparse", "nrext64"},

@@ -21,7 +21,8 @@ func TestMountOptions(t *testing.T) {
 		{"ext3", "noatime", "noatime"},
 	} {
 		given := strings.Split(c.options, ",")
-		// MountOptions must not write to the spare capacity behind the options, because several disks share one class.
+		// MountOptions must not write to the spare capacity of the slice Options, because several disks share one
+		// class.
 		class := Class{Options: append(make([]string, 0, 8), given...)}
 		got := class.MountOptions(c.fstype)
 		if want := strings.Split(c.want, ","); !slices.Equal(got, want) {

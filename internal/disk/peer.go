@@ -14,7 +14,7 @@ type Peer struct {
 	UUID string `json:"uuid,omitempty"`
 	// Mounted is the first place at which the peer is mounted, empty if it is not mounted.
 	Mounted string `json:"mounted,omitempty"`
-	// InUse shows the use of the peer: a mount point, a place of its device node, a device built on the peer, or
+	// InUse shows the use of the peer: a mount point, a bind mount of its device node, a device built on the peer, or
 	// "swap". InUse is empty if the peer and the devices on the peer are unused.
 	InUse string `json:"in_use,omitempty"`
 	// HasContent reports that udev or the kernel knows of something on the peer.

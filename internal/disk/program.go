@@ -5,7 +5,7 @@ package disk
 type Program string
 
 const (
-	// ProgramFormat formats a disk if it proves that the disk is blank.
+	// ProgramFormat proves what is on a disk, and formats the disk if the decision is Format.
 	ProgramFormat Program = "hotmount-format"
 	// ProgramFill grows the filesystem of an unmounted disk to the size of the disk.
 	ProgramFill Program = "hotmount-stage"
@@ -18,7 +18,7 @@ const (
 	ProgramBlock Program = "hotmount-block"
 	// ProgramCleanup removes the directory of a mount that has ended.
 	ProgramCleanup Program = "hotmount-cleanup"
-	// ProgramUnmount removes the mount of a gone device from the mount tree, if that mount cannot be unmounted.
-	// ProgramUnmount names the processes that use the mount.
+	// ProgramUnmount shuts down the filesystem of a detached disk and unmounts the filesystem, lazily if necessary.
+	// ProgramUnmount names the processes that use the filesystem.
 	ProgramUnmount Program = "hotmount-unmount"
 )

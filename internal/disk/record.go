@@ -28,7 +28,7 @@ type Record struct {
 	// Evidence is Content.Evidence of the content that was on the disk before the format.
 	Evidence []string  `json:"evidence"`
 	Begun    time.Time `json:"begun"`
-	// Noticed is when hotmount noticed that Begun is in the future because of a wrong clock, or zero.
+	// Noticed is when hotmount noticed that a wrong clock had put Begun into the future, or zero.
 	Noticed time.Time `json:"noticed,omitzero"`
 	// Ended is when the format ended, or zero while no result is recorded: the format is running or a crash ended it.
 	Ended time.Time `json:"ended,omitzero"`

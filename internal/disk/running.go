@@ -2,7 +2,7 @@ package disk
 
 import "time"
 
-// Running is how long scans have found a filesystem mounted, and when the filesystem was last trimmed.
+// Running records for how long scans have found a filesystem mounted, and when the filesystem was last trimmed.
 type Running struct {
 	UUID string `json:"uuid"`
 	// Ran is the sum of the times between scans that found the same mount. Ran is at most the time for which the

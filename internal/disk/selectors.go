@@ -27,7 +27,7 @@ type Selectors struct {
 	ByPath []string `json:"by_path,omitempty"`
 	// Size is the range of the disk's size.
 	Size SizeRange `json:"size,omitzero"`
-	// Rotational and Removable are the values in Facts that a disk must have. If Local is true, Facts.Fabric must be
+	// Rotational and Removable are the values that a disk's Facts must have. If Local is true, Facts.Fabric must be
 	// false; if Local is false, Facts.Fabric must be true. A nil Rotational, Removable or Local matches any disk.
 	Rotational *bool `json:"rotational,omitempty"`
 	Removable  *bool `json:"removable,omitempty"`
@@ -37,7 +37,7 @@ type Selectors struct {
 	// Partitions selects partitions, and does not select whole disks.
 	Partitions bool `json:"partitions,omitempty"`
 	// Compiled maps each pattern that is a regular expression to the compiled regular expression. policy.Compile sets
-	// it.
+	// Compiled.
 	Compiled map[string]*regexp.Regexp `json:"-"`
 }
 
@@ -53,7 +53,7 @@ type SizeRange struct {
 // Has reports whether the size is in the range.
 func (r SizeRange) Has(size uint64) bool { return size >= r.Least && (r.Most == 0 || size <= r.Most) }
 
-// String returns the range for people, with exact bytes.
+// String returns the range in a form for people, with the exact sizes in bytes.
 func (r SizeRange) String() string {
 	s := ""
 	if r.Least > 0 {

@@ -17,8 +17,8 @@ const (
 	StateGap  = "the state directory could not be written"
 )
 
-// Helps separates the two parts of Standing.Formatting: why the records forbid formatting, and what the operator can
-// do. An error whose text becomes Standing.Formatting contains Helps if the error names a remedy.
+// Helps is the separator of the two parts of Standing.Formatting: why the records forbid formatting, and what the
+// operator can do. An error whose text becomes Standing.Formatting contains Helps if the error names a remedy.
 const Helps = "; what helps: "
 
 // Standing is what hotmount's records contain about a disk.
@@ -128,10 +128,10 @@ type Intent struct {
 	// Was is the UUID of the overwritten filesystem, empty if none was known.
 	Was string `json:"was,omitempty"`
 	// Left reports that the intent's disk has left its slot. Another disk in the slot was formatted later, or the
-	// operator has accepted its content. Without a serial, only the UUID of the filesystem still identifies the
-	// intent's disk.
+	// operator has accepted the content of such a disk. Without a serial, only the UUID of the filesystem still
+	// identifies the intent's disk.
 	Left bool `json:"left,omitempty"`
-	// Doubt is why something else may have used the disk after mkfs had ended, or empty if nothing did.
+	// Doubt is why something else may have used the disk after mkfs had ended, or empty if there is no doubt.
 	Doubt string `json:"doubt,omitempty"`
 	// Ext4 are the parameters of mkfs.ext4, or nil for XFS.
 	Ext4 *MkfsExt4 `json:"ext4,omitempty"`

@@ -34,8 +34,8 @@ func ValidUUID(s string) bool {
 	return true
 }
 
-// Visible returns foreign bytes in a form that is safe to print, cut at 256 bytes. Control characters, invalid UTF-8
-// and format characters, such as direction overrides, are escaped.
+// Visible returns foreign bytes in a form that is safe to print, truncated after 256 bytes. Control characters, invalid
+// UTF-8 and format characters, such as direction overrides, are escaped.
 func Visible(s string) string {
 	const limit = 256
 	if len(s) <= limit && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r >= 0x7f || r == '\\' }) {

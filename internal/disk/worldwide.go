@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// WorldWide returns the WWN if the WWN identifies the disk, or "" if the WWN does not. A WWN of the kinds NAA, EUI-64
-// and UUID identifies the disk, unless its number is zero. The kernel makes "t10." and "nvme." WWNs from vendor, model
-// and serial, so disks of one model without serials share a WWN. The WWN of a partition is the WWN of its disk with
+// WorldWide returns the WWN if the WWN identifies the disk, or "" otherwise. A WWN of the kinds NAA, EUI-64 and UUID
+// identifies the disk, unless its number is zero. The kernel makes "t10." and "nvme." WWNs from vendor, model and
+// serial, so disks of one model without serials share a WWN. The WWN of a partition is the WWN of its disk with
 // "-partN" appended.
 func (f *Facts) WorldWide() string {
 	kind, number, _ := strings.Cut(f.WWN, ".")

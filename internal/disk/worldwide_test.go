@@ -111,7 +111,7 @@ func TestPeersByWWN(t *testing.T) {
 			t.Errorf("%s: %+v", name, tt.f.SameWWN)
 		}
 	}
-	// Every disk that looks for peers names the same peer first.
+	// The first peer must not depend on the order of the attached disks.
 	f := sda
 	if f.FindPeers(pointers([]Facts{{ID: ID{Name: "sdc", Seq: 4}, WWN: wwn}, {ID: ID{Name: "sdb", Seq: 3}, WWN: wwn}})); len(f.SameWWN) != 2 || f.SameWWN[0].Name != "sdb" {
 		t.Errorf("%+v", f.SameWWN)

@@ -17,8 +17,8 @@ import (
 	"hotmount/internal/run"
 )
 
-// Live returns the Source for the running system. The Source of Live runs child processes: systemctl, and this program
-// with the command that calls Child.
+// Live returns the Source for the running system. The Source of Live runs two programs as child processes: systemctl,
+// and hotmount with the command that calls Child.
 func Live() Source {
 	return Source{
 		Look: askLook,
@@ -63,8 +63,8 @@ func ask(ctx context.Context, stdin *os.File, args ...string) ([]Answer, error) 
 }
 
 // Child runs in the child processes of Live, and answers one question. If list is true, Child calls List for the
-// directory target. If list is false, Child calls Look for the PID target and the NUL-separated paths in r. If an error
-// occurs, the last answer that Child writes contains the error.
+// directory in the parameter target. If list is false, Child calls Look for the PID in the parameter target and the
+// NUL-separated paths in r. If an error occurs, the last answer that Child writes contains the error.
 func Child(list bool, target string, r io.Reader, w io.Writer) error {
 	err := func() error {
 		if list {

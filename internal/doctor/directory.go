@@ -88,7 +88,7 @@ func (e *examiner) covered(c *disk.Class, p string, top place, known bool) {
 	}
 }
 
-// describe describes a directory of a mounted filesystem, with the type, source and device of the filesystem.
+// describe returns a text about a directory of a mounted filesystem: path, type, source and device.
 func describe(m *mounts.Mount, dir string) string {
 	name := fmt.Sprintf("%s %s (%s)", disk.Visible(m.Type), disk.Visible(m.Source), m.Dev)
 	if dir != "/" {

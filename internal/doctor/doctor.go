@@ -17,7 +17,7 @@ type Role string
 const (
 	// Kubelet binds volumes into the directories of pods.
 	Kubelet Role = "kubelet"
-	// Provisioner makes a volume of each mount that it finds.
+	// Provisioner makes a volume from each mount that it finds.
 	Provisioner Role = "provisioner"
 	// Runtime (containerd, dockerd, CRI-O) mounts the directories of pods into containers.
 	Runtime Role = "runtime"
@@ -43,7 +43,7 @@ type Process struct {
 	Roots []string `json:"-"`
 }
 
-// View is the file tree that processes with the same mount namespace and the same root directory see.
+// View is the file tree of all processes with the same mount namespace and the same root directory.
 type View struct {
 	// Namespace is the target of the link /proc/PID/ns/mnt. Root is the target of the link /proc/PID/root.
 	Namespace string
@@ -64,8 +64,8 @@ type Sight struct {
 	// MountID is the id of the mount on which the path ends. Path is the resolved path, without symlinks.
 	MountID int    `json:"mount_id,omitempty"`
 	Path    string `json:"path,omitempty"`
-	// Absent reports whether nothing is at the path. Failure is the reason why the doctor does not know what is at
-	// the path.
+	// Absent reports whether the path does not exist. Failure is the reason why the doctor does not know what is at the
+	// path.
 	Absent  bool   `json:"absent,omitempty"`
 	Failure string `json:"failure,omitempty"`
 }

@@ -63,8 +63,8 @@ type place struct {
 // seq_dentry in fs/seq_file.c).
 const deletedSuffix = "//deleted"
 
-// place returns where a path ends in a view. place returns false if the doctor does not know what is at the path, or
-// if nothing is at the path.
+// place returns where a path ends in a view. The second result is false if the path does not exist, or if the doctor
+// does not know what is at the path.
 func (v *View) place(p string) (place, bool) {
 	s, ok := v.Sights[p]
 	if !ok || s.Absent || s.Failure != "" {
@@ -79,9 +79,9 @@ func (v *View) place(p string) (place, bool) {
 	return place{}, false
 }
 
-// compare compares the place of a path in the view with the place of the same path on the host. compare returns
-// seesSame, seesOther, seesAbsent or seesUnknown. For seesSame or seesOther, compare also returns the view's place. For
-// seesAbsent and seesUnknown, the returned place has no meaning.
+// compare examines whether a path leads to the same place in the view and on the host. The first result is seesSame,
+// seesOther, seesAbsent or seesUnknown. For seesSame and seesOther, the second result is the place in the view. For
+// seesAbsent and seesUnknown, the second result has no meaning.
 func (v *View) compare(p string, host place) (string, place) {
 	at, ok := v.place(p)
 	switch {

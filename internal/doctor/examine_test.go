@@ -50,7 +50,7 @@ func tree(t *testing.T, text string) []mounts.Mount {
 	return table
 }
 
-// walk resolves a path as the kernel does, from mount to mount. Of two mounts at one path, walk enters the upper one.
+// walk resolves a path as the kernel does, from mount to mount. Of two mounts at one path, the upper mount counts.
 func walk(table []mounts.Mount, p string) Sight {
 	at := &table[0]
 	for {
@@ -138,7 +138,7 @@ func TestExamine(t *testing.T) {
 		})
 	}
 	// named adds the mount of a pod's volume. The volume has the name that the provisioner makes for the disk at the
-	// path a. named also sets the names of the node and the StorageClass.
+	// path in the constant a. The function also sets the names of the node and the StorageClass.
 	nameOfA := disk.VolumeName(path.Base(a), "worker-1", "fast")
 	named := func(mount, below string) func(*testing.T, *Snapshot) {
 		return on(func(s *Snapshot) {
@@ -232,7 +232,7 @@ func TestExamine(t *testing.T) {
 		{"kubelet's bind and the container's are one finding", func(t *testing.T, s *Snapshot) {
 			pod("254:1 "+a+"/sub /data rw - ext4 /dev/vda1 rw")(t, s)
 			s.Host = view(t, "mnt:[1]", hostTable+"40 27 254:1 "+a+" "+strings.Replace(pv, "1f2e", "9f9e", 1)+" rw shared:1 - ext4 /dev/vda1 rw\n", nil, Process{PID: 1}, kubelet)
-			// A service with its own namespace has the same directory of the system disk mounted at another path.
+			// In a service's own namespace, the same directory of the system disk is mounted at another path.
 			s.Views = append(s.Views, view(t, "mnt:[9]", "500 490 254:1 / / rw - ext4 /dev/vda1 rw\n501 500 254:1 "+a+" /x rw - ext4 /dev/vda1 rw\n", nil, Process{PID: 903, Name: "udevd"}))
 		}, []string{"problem volume-on-system-disk" + trapped + "local-pv-9f9e3d4c"}},
 		{"a service's own mount of the system disk", func(t *testing.T, s *Snapshot) {
@@ -528,7 +528,7 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// TestCovered checks that the command in the advice unmounts the mount that hides the disk, and not the disk.
+// TestCovered checks that the command in the advice unmounts the hiding mount, and leaves the hidden disk mounted.
 func TestCovered(t *testing.T) {
 	for mount, want := range map[string]string{
 		"40 30 254:48 / " + a + " rw - xfs /dev/vdd rw\n": "umount " + a + " ",

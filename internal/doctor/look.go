@@ -38,9 +38,9 @@ type Answer struct {
 // maxArgs is the maximum number of bytes that Look reads of a command line.
 const maxArgs = 64 << 10
 
-// Look finds out what a process has at each path, resolved inside the root directory of the process. Look writes one
-// Answer a line: the namespace first, then the paths in any order. Without paths, Look writes the command line of the
-// process.
+// Look finds out what a process has at each path, resolved inside the root directory of the process. Look writes each
+// Answer on its own line: the namespace first, then the paths in any order. Without paths, Look writes the command line
+// of the process.
 //
 // Look can hang forever, on the command line of a process, or on a path on a dead or foreign filesystem. The caller
 // must run Look in a separate process, so that the caller does not hang. While one path hangs, Look answers for the
@@ -78,10 +78,10 @@ func Look(pid int, paths []string, w io.Writer) error {
 	return sights(paths, func(p string) Sight { return sight(root, p) }, func(a Answer) error { return out.Encode(a) })
 }
 
-// maxHung is how many paths may hang before Look stops looking at further paths. Each hanging path occupies a thread.
+// maxHung is the number of hanging paths after which Look opens no more paths. Each hanging path occupies a thread.
 const maxHung = 16
 
-// sights looks at several paths concurrently. sights passes each result to tell() as soon as the result is known.
+// sights calls look() for several paths concurrently, and passes each result to tell() as soon as the result is known.
 func sights(paths []string, look func(string) Sight, tell func(Answer) error) error {
 	var telling sync.Mutex
 	var failure error
@@ -104,8 +104,8 @@ func sight(root int, path string) Sight {
 		return Sight{Failure: err.Error()}
 	}
 	defer unix.Close(fd)
-	// mnt_id is the first field of mountinfo (proc_pid_fdinfo(5)). Unlike statx(2), reading mnt_id does not involve the
-	// filesystem.
+	// mnt_id is the first field of mountinfo (proc_pid_fdinfo(5)). A read of mnt_id, unlike statx(2), sends no request
+	// to the filesystem.
 	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
 	id, idErr := strconv.Atoi(mounts.Field(string(info), "mnt_id"))
 	// The kernel (d_path) returns the path in the mount namespace of the file.
@@ -119,9 +119,9 @@ func sight(root int, path string) Sight {
 // maxEntries is the maximum number of entries of a class directory that List returns.
 const maxEntries = 4096
 
-// List writes the entries of a directory, one Answer a line. List does not see what is mounted over the entries,
-// because it looks through a copy of the directory's mount (open_tree(2)). No other process sees the copy of the mount,
-// which ends with the call of List.
+// List writes the entries of a directory, with each Answer on its own line. List does not see what is mounted over the
+// entries, because it looks through a copy of the directory's mount (open_tree(2)). No other process sees the copy of
+// the mount. The copy ends with the call of List.
 func List(dir string, w io.Writer) error {
 	copied, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil {
@@ -170,7 +170,7 @@ func entry(p string, e fs.DirEntry) (one Entry, err error) {
 	return one, err
 }
 
-// first returns the name of one file in a directory, except hotmount's marker file. first returns "" if the directory
+// first returns the name of one file in a directory, except hotmount's marker file. The result is "" if the directory
 // has no file other than the marker file.
 func first(dir string) (string, error) {
 	d, err := openDirectory(dir)

@@ -64,7 +64,7 @@ func (r *Report) whereIs(f *Finding) string {
 	return "on the host's system disk"
 }
 
-// words describes what one process sees of a class directory.
+// words returns a text about what one process sees of a class directory.
 func (s *Seen) words() string {
 	dir := disk.Visible(s.Directory)
 	switch s.Sees {

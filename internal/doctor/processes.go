@@ -118,7 +118,7 @@ func (src Source) table(v *View) error {
 }
 
 // process reads the name, the executable and the control group of a process. The name or the executable determines the
-// role. process does not read the files in /proc/PID that depend on the memory of the process, because such a read can
+// role. The function does not read files in /proc/PID that depend on the memory of the process, because such a read can
 // hang.
 func (src Source) process(pid int) (Process, error) {
 	p := Process{PID: pid}
@@ -184,8 +184,8 @@ func (src Source) cgroup(p *Process) {
 	}
 }
 
-// arguments reads the command line of a process that may be a kubelet or the daemon. arguments clears the role if the
-// command line shows that the process is neither a kubelet nor the daemon.
+// arguments reads the command line of a process that may be a kubelet or the daemon. The function clears the role if
+// the command line shows that the process is neither a kubelet nor the daemon.
 func (src Source) arguments(ctx context.Context, p *Process) {
 	if p.Role != Kubelet && p.Role != Agent {
 		return

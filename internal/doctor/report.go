@@ -11,7 +11,7 @@ import (
 // Level is the severity of a finding.
 type Level string
 
-// The constants are the levels of findings. Problems and warnings need an action of the operator, notes do not.
+// The constants are the levels of findings. Problems and warnings need an action of the operator, but notes do not.
 const (
 	// Problem means that data is or will be in an unexpected place, or cannot be kept.
 	Problem Level = "problem"
@@ -32,7 +32,7 @@ const (
 	OtherDirectory Kind = "other-directory"
 	// NoDirectory: the class directory does not exist.
 	NoDirectory Kind = "no-directory"
-	// WrongMount: the process sees something else at the path of a disk.
+	// WrongMount: at the path of a disk, the process sees something other than the disk.
 	WrongMount Kind = "wrong-mount"
 	// NoMount: the process sees nothing at the path of a disk.
 	NoMount Kind = "no-mount"
@@ -44,7 +44,7 @@ const (
 	OnSystemDisk Kind = "volume-on-system-disk"
 	// NotItsDisk: a volume is not on the disk from which the volume was made.
 	NotItsDisk Kind = "volume-not-on-its-disk"
-	// BareDirectory: a container has the directory at which kubelet mounts a volume, without the volume.
+	// BareDirectory: a container has the directory at which kubelet mounts a volume, but not the volume itself.
 	BareDirectory Kind = "bare-pod-directory"
 	// NotSharedBack: kubelet's mounts for pods do not propagate to the container runtime.
 	NotSharedBack Kind = "not-shared-back"
@@ -104,7 +104,7 @@ type Finding struct {
 	Do   []string `json:"do,omitempty"`
 }
 
-// Findings are findings in the order in which they were found.
+// Findings is a list of findings in the order of their discovery.
 type Findings []Finding
 
 // Add adds a finding. The parameter what is a format string for args. The caller must escape all foreign bytes in
@@ -115,8 +115,8 @@ func (all *Findings) Add(f Finding, level Level, kind Kind, do []string, what st
 	*all = append(*all, f)
 }
 
-// isSameFault reports whether two findings from two examinations are the same fault. Numbers in the texts of two
-// findings of the same fault may differ.
+// isSameFault reports whether two findings from two examinations are the same fault. Two findings of the same fault may
+// have different numbers in their texts.
 func (f *Finding) isSameFault(o *Finding) bool {
 	if f.Kind != o.Kind || f.Class != o.Class {
 		return false
@@ -127,7 +127,7 @@ func (f *Finding) isSameFault(o *Finding) bool {
 	return slices.ContainsFunc(f.Paths, func(p string) bool { return slices.Contains(o.Paths, p) })
 }
 
-// The constants are the results of comparing what a process sees at a path with what the host has at that path.
+// The constants are the results of comparing a path of a process with the same path on the host.
 const (
 	seesSame      = "same"
 	seesOther     = "other"
@@ -153,8 +153,8 @@ type Seen struct {
 // SeenMount is what one process sees at the path of one disk.
 type SeenMount struct {
 	Path string `json:"path"`
-	// Sees compares the mount with the host's mount: "same", "other", "absent", "unknown" or "directory". "directory"
-	// means a directory on the class directory's own filesystem.
+	// Sees compares the mount with the host's mount: "same", "other", "absent", "unknown" or "directory". The value
+	// "directory" means a directory on the class directory's own filesystem.
 	Sees string   `json:"sees"`
 	Dev  disk.Dev `json:"dev"`
 	Root string   `json:"root,omitempty"`
@@ -211,7 +211,7 @@ func Confirmed(take func() (*Snapshot, error)) (*Report, error) {
 	return r, nil
 }
 
-// confirm keeps only the findings that occur in both reports. A fault that only one of the reports has may come from a
+// confirm keeps only the findings that occur in both reports. A fault in only one of the two reports may come from a
 // mount in progress.
 func (r *Report) confirm(again *Report) {
 	before := r.Findings

@@ -77,8 +77,8 @@ func (src Source) service(ctx context.Context, s *Service) error {
 	return nil
 }
 
-// setIn returns the files that contain a setting, in words. If another setting implies the setting, no file contains
-// the setting, and setIn returns "".
+// setIn returns a text with the names of the files that contain a setting. The text is "" if no file contains the
+// setting, because another setting implies it.
 func (src Source) setIn(files []string, name string) (string, error) {
 	var in []string
 	for _, file := range files {

@@ -57,7 +57,7 @@ type hit struct {
 	why   string
 }
 
-// process returns one process that has the mount. process prefers a container's process to kubelet's process.
+// process returns one process that has the mount. A container's process takes precedence over kubelet's process.
 func (h *hit) process() *Process {
 	if p := h.view.first(""); p != nil {
 		return p
@@ -66,7 +66,7 @@ func (h *hit) process() *Process {
 }
 
 // group is the key by which mounts are combined into one finding. The field key is the entry of a class directory, the
-// volume, or the device. Each pod has its own finding, except for a StaleCopy.
+// volume, or the device. Each pod has its own finding, but a StaleCopy has one finding for all pods.
 type group struct {
 	kind            Kind
 	class, key, pod string
@@ -77,8 +77,8 @@ type hostFacts struct {
 	// classes maps each place of a class directory to the class's name. A later mount may hide the place of a class
 	// directory.
 	classes map[point]string
-	// The keys of mounted are the filesystems that the host has mounted. The keys of points are the mounted directories
-	// of the host's filesystems. Neither map includes the mounts for pods.
+	// The keys of the map mounted are the filesystems that the host has mounted. The keys of the map points are the
+	// mounted directories of the host's filesystems. Neither map includes the mounts for pods.
 	mounted map[disk.Dev]bool
 	points  map[point]bool
 	// groups are the peer groups of the host's mounts.
@@ -145,7 +145,7 @@ func (e *examiner) mounts() {
 // judgeMount adds the verdicts on one mount to hits:
 //   - OnSystemDisk: the mount lies in a class directory, on that directory's own filesystem. The volume's disk was not
 //     mounted.
-//   - BareDirectory: the mount is the directory at which kubelet mounts a volume, without the volume.
+//   - BareDirectory: the mount has the directory at which kubelet mounts a volume, but not the volume itself.
 //   - StaleCopy: the disk is gone, or the host no longer has it mounted.
 //   - NotItsDisk: the mount is a pod's volume, but not on the disk from which the volume was made.
 func (e *examiner) judgeMount(host *hostFacts, v *View, m *mounts.Mount, hits map[group][]hit) {
@@ -181,7 +181,7 @@ func (e *examiner) judgeMount(host *hostFacts, v *View, m *mounts.Mount, hits ma
 }
 
 // stale reports whether a mount is a StaleCopy. judgeMount calls stale only for a mount whose disk is gone or is not
-// mounted on the host. A StaleCopy belongs to a pod, or its disk is gone or belongs to a class.
+// mounted on the host. A StaleCopy is a mount of a pod, of a disk that is gone, or of a disk of a class.
 func (e *examiner) stale(host *hostFacts, v *View, m *mounts.Mount, ofPod bool) bool {
 	// staging is the RuntimeDirectory= of hotmount-stage@.service, in which a disk is mounted for a moment.
 	const staging = "/run/hotmount-stage/"
@@ -195,8 +195,8 @@ func (e *examiner) stale(host *hostFacts, v *View, m *mounts.Mount, ofPod bool) 
 	return ofPod || e.s.Gone[m.Dev] || slices.Contains(e.s.Disks, m.Dev)
 }
 
-// wrongDisk returns why a pod's volume is not on the disk from which the volume was made. wrongDisk returns "" if the
-// volume may be on the right disk.
+// wrongDisk returns the reason why a pod's volume is not on the disk from which the volume was made. wrongDisk returns
+// "" if the volume may be on the right disk.
 //
 // If the StorageClass is known, the volume's name identifies the disk. If the StorageClass is unknown, a volume of
 // the provisioner must be a mount point of the host. No volume may be on a container's own filesystem.
@@ -276,7 +276,7 @@ func (e *examiner) pod(uid string) Pod {
 	return Pod{UID: uid, Namespace: e.s.Pods[uid].Namespace, Name: e.s.Pods[uid].Name}
 }
 
-// words describes a pod, its container and its volume.
+// words returns a text about a pod, its container and its volume.
 func (p *Pod) words() string {
 	words := "pod " + disk.Visible(p.UID)
 	if p.Name != "" {

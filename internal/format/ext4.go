@@ -34,13 +34,14 @@ type ext4 struct {
 
 // args returns the arguments of mkfs.ext4.
 //
-// If -F is given twice, mkfs.ext4 overwrites a disk that is in use (mke2fs(8)), so the arguments never contain -F.
-// Without a terminal, mkfs.ext4 overwrites content without a question, so hotmount itself proves that the disk is
+// If -F is given twice, mkfs.ext4 overwrites a disk that is in use (mke2fs(8)), so the arguments never contain -F. If
+// mkfs.ext4 has no terminal, it overwrites content without a question, so hotmount itself proves that the disk is
 // blank. The options of mkfs.ext4 disable discard, like those of mkfs.xfs.
 //
 // The kernel zeroes the inode tables later, when the filesystem is in use. On a large disk, mkfs.ext4 would need hours
 // to zero the inode tables. Checksums protect the inode tables until the kernel has zeroed them. mkfs.ext4 itself
-// zeroes the journal. The seed of directory hashes is not a secret, because only users of the volume could exploit it.
+// zeroes the journal. The seed of directory hashes need not be secret, because only users of the volume could exploit
+// the seed.
 func (e ext4) args() []string {
 	var args []string
 	if e.dry {
@@ -98,7 +99,7 @@ func (s *Session) onFile(ctx context.Context, r run.Runner, e ext4) (*os.File, e
 }
 
 // ownFilesystem describes the filesystem of the intent. The disk may hold this filesystem in whole or in part. For
-// ext4, the function Like of the description returns a file with the bytes that mkfs.ext4 writes to the disk.
+// ext4, the function Like in the result returns a file with the bytes that mkfs.ext4 writes to the disk.
 func (s *Session) ownFilesystem(i *disk.Intent) probe.Own {
 	return probe.Own{Type: i.Type(), UUID: i.UUID, Like: func(ctx context.Context) (io.ReaderAt, error) {
 		if s.like != nil && s.likeOf == i {
@@ -116,8 +117,8 @@ func (s *Session) ownFilesystem(i *disk.Intent) probe.Own {
 	}}
 }
 
-// ext4Dry checks on a file whether mkfs.ext4 would make the filesystem. mkfs.ext4 -n on the disk itself writes no data
-// but sends a flush, which the kernel counts as a write.
+// ext4Dry runs mkfs.ext4 on a file to check whether mkfs.ext4 would make the filesystem. mkfs.ext4 -n on the disk
+// itself writes no data but sends a flush, which the kernel counts as a write.
 type ext4Dry struct {
 	session *Session
 	e       ext4
@@ -136,7 +137,8 @@ func sameExt4(a, b *disk.MkfsExt4) bool {
 	return a != nil && b != nil && a.Owner == b.Owner && a.Time == b.Time && slices.Equal(a.Options, b.Options)
 }
 
-// rootMode returns the permissions that the root directory needs after mkfs, or zero if mkfs sets them itself.
+// rootMode returns the permissions that the root directory needs after mkfs, or zero if mkfs itself sets the
+// permissions.
 func rootMode(i *disk.Intent) (uint16, error) {
 	if i.Ext4 == nil || i.Ext4.Mode == "" || i.Ext4.Mode == "0755" {
 		return 0, nil
@@ -151,7 +153,7 @@ func rootMode(i *disk.Intent) (uint16, error) {
 // setRootMode gives the root directory the intent's mode. setRootMode does not change a filesystem that was already
 // mounted, because the filesystem may be in use. debugfs changes only one sector, so a crash leaves either the old or
 // the new mode. The exit code of debugfs does not show whether the write succeeded. Before setRootMode changes the
-// mode, it calls the function allowed. If this function fails, setRootMode returns the error.
+// mode, it calls the function allowed. If the function allowed fails, setRootMode returns its error.
 func (s *Session) setRootMode(ctx context.Context, i *disk.Intent, allowed func() error) error {
 	mode, err := rootMode(i)
 	if err != nil || mode == 0 {

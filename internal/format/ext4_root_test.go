@@ -142,8 +142,8 @@ func TestRealExt4(t *testing.T) {
 }
 
 // TestRealExt4Crash checks that the next look makes the filesystem whole after mkfs.ext4 was killed once or twice, at
-// any write. The look finds the disk blank, the filesystem half made or the filesystem whole, because mkfs.ext4 writes
-// the superblock last.
+// any write. mkfs.ext4 writes the superblock last, so the look finds a blank disk, a half-made filesystem or a whole
+// filesystem.
 func TestRealExt4Crash(t *testing.T) {
 	for _, options := range [][]string{{"-N 80000", "-m 0"}, nil} {
 		if options == nil && !full {

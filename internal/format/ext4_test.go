@@ -108,8 +108,8 @@ func TestExt4IsAskedFirst(t *testing.T) {
 	}
 }
 
-// TestExt4RecoveryOfTheSameOnly checks that hotmount makes a half-made ext4 filesystem again only with the type and
-// parameters of the first format.
+// TestExt4RecoveryOfTheSameOnly checks that hotmount repeats the format of a half-made ext4 filesystem only with the
+// type and parameters of the first format.
 func TestExt4RecoveryOfTheSameOnly(t *testing.T) {
 	begun := &disk.MkfsExt4{Time: 1, Options: []string{"-m 0"}}
 	for name, with := range map[string]*disk.MkfsExt4{

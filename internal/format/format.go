@@ -66,13 +66,13 @@ type Deps struct {
 	// Settle is the time before mkfs in which no process may write to the disk. Even if Settle is zero, no process may
 	// write while Prove reads the disk.
 	Settle time.Duration
-	// SecondLook is the time from mkfs to a second reading of the filesystem, which must be unchanged. The second
+	// SecondLook is the time from mkfs to the second reading, which must find the filesystem unchanged. The second
 	// reading finds the writes of another machine that formats the disk at the same time.
 	SecondLook time.Duration
 	// Rate and Progress have the same meaning as in probe.Source.
 	Rate     uint64
 	Progress func(context.Context, probe.Progress)
-	// ReadAgain waits until the disk may be read with the plan of the proof again, after mkfs. ReadAgain returns the
+	// ReadAgain waits, after mkfs, until the disk may be read again with the plan of the proof. ReadAgain returns the
 	// Progress function for this reading. If ReadAgain is nil, the session does not wait.
 	ReadAgain func(ctx context.Context) (func(context.Context, probe.Progress), error)
 	Intents   Intents
@@ -98,8 +98,8 @@ type Session struct {
 	deps Deps
 	sys  system
 
-	// The field keep is the descriptor with the lock, which stays open until Close. The field excl is the descriptor
-	// with the exclusive claim on the disk, or nil after the release of the claim for mkfs.
+	// The field keep is the descriptor with the lock, and stays open until Close. The field excl is the descriptor with
+	// the exclusive claim on the disk, or nil after the release of the claim for mkfs.
 	keep, excl *os.File
 
 	// The field like is a file with the bytes that mkfs.ext4 writes, or nil until ownFilesystem needs the file. The
@@ -110,12 +110,12 @@ type Session struct {
 	// The field proven is the content that Prove found. The field plan is the plan by which Prove has read the disk.
 	proven disk.Content
 	plan   probe.Plan
-	// samples is the digest of the samples that were read when the token was verified. The field writes is the kernel's
-	// count of writes before the content was read.
+	// The field named samples is the digest of the samples that were read when the token was verified. The field writes
+	// is the kernel's count of writes before the content was read.
 	samples [sha256.Size]byte
 	writes  uint64
-	// written is the number of written bytes that Deps.Bytes returned before the proof. counted reports whether the
-	// kernel counted the proof's reads.
+	// The field written is the number of written bytes that Deps.Bytes returned before the proof. The field counted
+	// reports whether the kernel has counted the reads of the proof.
 	written uint64
 	counted bool
 }
@@ -144,7 +144,7 @@ func (s *Session) open(ctx context.Context) (err error) {
 		}
 		return err
 	}
-	// The device name may lead to another disk by now, so open checks the disk behind each of the two descriptors.
+	// The device name may lead to another disk by now, so Open checks the disk behind each of the two descriptors.
 	for _, f := range []*os.File{s.keep, s.excl} {
 		if err := s.isSame(f); err != nil {
 			return err
@@ -191,7 +191,7 @@ func (s *Session) lock(ctx context.Context, how int) error {
 	}
 }
 
-// wait waits for the time d. If the context ends earlier, wait returns the cause of the context.
+// wait returns when the time d has passed. If the context ends earlier, the error is the cause of the context.
 func wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

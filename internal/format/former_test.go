@@ -8,8 +8,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestTokenOnABlankDisk checks that a token needs content. On a blank disk a token is valid only if the disk was a
-// block volume before.
+// TestTokenOnABlankDisk checks that a token is valid on a blank disk only if the disk was a block volume before.
 func TestTokenOnABlankDisk(t *testing.T) {
 	f := disk.Facts{ID: disk.ID{Name: "vdb", Seq: 7}, Size: 1 << 30}
 	o := MakeOptions{Intent: disk.Intent{Identity: f.Identity("boot"), UUID: uuid}, Token: "0a"}

@@ -49,8 +49,8 @@ var ltsFeatures = []struct {
 }
 
 // chooseGuard returns the guard for the installed mkfs.xfs. From version 6.5 on, mkfs.xfs enables features by default
-// that some supported kernels cannot mount. mkfs.xfs 6.1.0 does not accept its own configuration file lts, in which
-// nrext64 is in the wrong section.
+// that some supported kernels cannot mount. mkfs.xfs 6.1.0 does not accept its own configuration file lts, because the
+// file has nrext64 in the wrong section.
 func chooseGuard(ctx context.Context, r run.Runner, sys system) (guard, error) {
 	c := run.Command{Path: mkfs, Args: []string{"-V"}, Timeout: MkfsTime}
 	res, err := r.Run(ctx, c)
@@ -81,7 +81,8 @@ func chooseGuard(ctx context.Context, r run.Runner, sys system) (guard, error) {
 	return guard{lts, features}, err
 }
 
-// flags maps each section of the configuration file to the flag of mkfs.xfs (mkfs.xfs(8), "Configuration File Format").
+// The map named flags has the mkfs.xfs flag for each section of the configuration file (mkfs.xfs(8), "Configuration
+// File Format").
 var flags = map[string]string{"block": "-b", "data": "-d", "inode": "-i", "log": "-l", "metadata": "-m", "naming": "-n", "realtime": "-r"}
 
 // parseFeatures parses the text of a configuration file of mkfs.xfs.

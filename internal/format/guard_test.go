@@ -87,7 +87,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestParseFeatures checks that an unknown line is an error, because it may be a feature.
+// TestParseFeatures checks that an unknown line is an error, because the line may set a feature.
 func TestParseFeatures(t *testing.T) {
 	got, err := parseFeatures("# a comment\n\n[metadata]\n rmapbt = 0 \n[inode]\n[naming]\nparent=0")
 	if want := []feature{{"-m", "rmapbt", "0"}, {"-n", "parent", "0"}}; err != nil || !slices.Equal(got, want) {

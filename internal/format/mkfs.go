@@ -26,7 +26,8 @@ type making struct {
 	proto string
 	// If dry is set, mkfs.xfs only runs its checks and writes nothing (-N).
 	dry bool
-	// If overwrite is set, mkfs.xfs overwrites content (-f): hotmount's own half-made XFS, or any content with a token.
+	// If overwrite is set, mkfs.xfs overwrites content (-f): hotmount's own half-made XFS or, with a token, any
+	// content.
 	overwrite bool
 }
 
@@ -50,9 +51,9 @@ func (m making) args() []string {
 	return append(args, "-K", "-m", "uuid="+m.uuid, m.node)
 }
 
-// features returns the arguments that set the XFS features of the guard. mkfs.xfs rejects a feature that is both in the
-// configuration file and in an option. If the class sets a feature of the configuration file, the arguments do not name
-// the file. Instead, the arguments have one option for each other feature of the file.
+// The method named features returns the arguments that set the XFS features of the guard. mkfs.xfs rejects a feature
+// that is both in the configuration file and in an option. If the class sets a feature of the configuration file, the
+// arguments do not name the file. Instead, the arguments have one option for each other feature of the file.
 func (m making) features() []string {
 	var rest []string
 	for _, f := range m.guard.features {

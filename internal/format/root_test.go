@@ -35,9 +35,9 @@ type loop struct {
 	facts disk.Facts
 	begun int
 	ended int
-	// off is the reason why formatting is switched off, or nil if formatting is on.
+	// The field off is the reason why formatting is switched off, or nil if formatting is on.
 	off error
-	// runner runs the commands: run.Exec, or the replacement of a test.
+	// The field runner is run.Exec, or the Runner with which a test replaces run.Exec.
 	runner run.Runner
 	// class has the options of Make that come from the disk's class.
 	class MakeOptions
@@ -315,7 +315,7 @@ func TestRealContent(t *testing.T) {
 }
 
 // crash kills mkfs.xfs or mkfs.ext4 at the n-th write (strace(1), "-e inject"). The number n includes writes of zeros
-// and of the log. If the field debugfs is set, crash kills debugfs, which runs after mkfs.ext4, instead of mkfs.
+// and of the log. If the field debugfs is set, crash does not kill mkfs, but kills debugfs, which runs after mkfs.ext4.
 type crash struct {
 	n       int
 	debugfs bool
@@ -335,7 +335,7 @@ func (c crash) Run(ctx context.Context, cmd run.Command) (run.Result, error) {
 	return run.Exec{}.Run(ctx, cmd)
 }
 
-// killed kills mkfs at its n-th write. killed returns false if mkfs makes fewer than n writes.
+// The method named killed kills mkfs at its n-th write, or returns false if mkfs makes fewer than n writes.
 func (l *loop) killed(n int) bool {
 	return l.killedBy(crash{n: n})
 }
@@ -368,7 +368,7 @@ func (l *loop) isMade() disk.Kind {
 	return before.Kind
 }
 
-// full reports whether the tests try every case, and not only a selection.
+// The variable full reports whether the tests try every case, and not only a selection.
 var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 
 // TestRealCrash checks that one more run makes the filesystem whole after mkfs.xfs was killed at any write. After the
@@ -564,9 +564,9 @@ func (l *loop) confirm() error {
 	return s.Make(l.t.Context(), MakeOptions{Intent: intent, Token: token, Boot: "boot"})
 }
 
-// TestRealTokenOverASecondHeader checks a format over the second LUKS2 header at its highest possible offset, which no
-// mkfs overwrites. udev calls a disk with two signatures ambivalent. The error of the format must report the LUKS2
-// header, and name the command that removes the header.
+// TestRealTokenOverASecondHeader checks a format over the second LUKS2 header at the highest possible offset, where no
+// mkfs writes. udev calls a disk with two signatures ambivalent. The error of the format must report the LUKS2 header,
+// and name the command that removes the header.
 func TestRealTokenOverASecondHeader(t *testing.T) {
 	l := newLoop(t, 300<<20)
 	header := make([]byte, 4096)

@@ -13,7 +13,7 @@ import (
 
 // system has the kernel operations of a session, except reads. Tests replace system to use files instead of disks.
 type system interface {
-	// open opens the device node for direct reads. With exclusive set, open also claims the disk.
+	// open opens the device node for direct reads. If exclusive is set, open also claims the disk.
 	open(node string, exclusive bool) (*os.File, error)
 	// identify returns the identity of the open disk.
 	identify(f *os.File) (identity, error)
@@ -98,7 +98,8 @@ func blockDevice(st *unix.Stat_t) (disk.Dev, error) {
 	return disk.Dev{Major: unix.Major(uint64(st.Rdev)), Minor: unix.Minor(uint64(st.Rdev))}, nil
 }
 
-// ioctl returns the 64-bit number of an ioctl(2) request (linux/fs.h), for which x/sys has no function.
+// ioctl returns the 64-bit result of an ioctl(2) request (linux/fs.h). golang.org/x/sys has no function for such a
+// request.
 func ioctl(f *os.File, request uintptr) (uint64, error) {
 	var n uint64
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), request, uintptr(unsafe.Pointer(&n))); errno != 0 {

@@ -46,7 +46,7 @@ func (s *Session) token(ctx context.Context, boot string) (string, error) {
 	return fmt.Sprintf("%x", sum[:16]), nil
 }
 
-// hold verifies the operator's token. hold also stores a digest of the samples, which verifyToken later compares with
+// hold verifies the operator's token, and stores a digest of the samples. Later, verifyToken compares the digest with
 // the samples on the disk. verifyToken reads only samples, because udev gives up on a disk that is locked for three
 // minutes, and a full reading may take longer.
 func (s *Session) hold(ctx context.Context, token, boot string) error {

@@ -170,7 +170,7 @@ func hasRoom(g disk.Geometry, f *disk.Facts) (bool, error) {
 }
 
 // check returns an error if the open device is not the disk with that sequence number, or if another device now has the
-// disk's name. check ignores the size: the next look at the disk handles a changed size.
+// disk's name. The function check ignores the size, because the next look at the disk handles a changed size.
 func check(device *os.File, f *disk.Facts) error {
 	var open, named unix.Stat_t
 	if err := unix.Fstat(int(device.Fd()), &open); err != nil {

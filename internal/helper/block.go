@@ -64,8 +64,9 @@ func GiveOut(_ context.Context, h inventory.Host, seq uint64) error {
 	return unix.Exec("/usr/bin/sleep", []string{"sleep", "infinity"}, nil)
 }
 
-// hold opens the disk and takes a shared lock on it. hold verifies that the disk has not been detached since the caller
-// read the disk's facts. The shared lock shows that no format is running, because a format needs the exclusive lock.
+// hold opens the disk and takes a shared lock on it. The function hold verifies that the disk has not been detached
+// since the caller read the disk's facts. The shared lock shows that no format is running, because a format needs the
+// exclusive lock.
 func hold(h inventory.Host, f *disk.Facts, s *disk.Settings) (*os.File, error) {
 	device, err := os.OpenFile(f.BySeq(), os.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -105,8 +106,8 @@ func hold(h inventory.Host, f *disk.Facts, s *disk.Settings) (*os.File, error) {
 const hintPatience = 5 * time.Second
 
 // TakeBack removes the link to the disk, even if the disk is gone. TakeBack makes the daemon behind the control socket
-// look at the disk, because nothing else shows the daemon that the link is removed. The daemon gives the disk out again
-// if policy still requires this.
+// look at the disk, because nothing else shows the daemon that the link is removed. If policy still requires a block
+// volume, the daemon gives the disk out again.
 func TakeBack(ctx context.Context, h inventory.Host, seq uint64, socket string) error {
 	link, err := h.Store.Link(seq)
 	if err != nil || link == "" {

@@ -20,7 +20,7 @@ func TestIntentOfAnother(t *testing.T) {
 		do    disk.Action
 
 		made, ends, failed bool
-		// own reports whether a format with the operator's token gets a new UUID.
+		// The field own reports whether a format with the operator's token gets a new UUID.
 		own bool
 	}{
 		"no intent":                        {nil, false, disk.Content{Kind: disk.Filesystem, UUID: found}, disk.Mount, false, false, false, true},
@@ -59,8 +59,8 @@ func TestIntentOfAnother(t *testing.T) {
 	}
 }
 
-// TestAsProven checks that a disk that was proven for one class is not formatted for another class. A disk must also
-// not be formatted if its class has changed since the proof.
+// TestAsProven checks that hotmount does not format a disk for a class other than the class of the proof. A disk must
+// also not be formatted if its class has changed since the proof.
 func TestAsProven(t *testing.T) {
 	then := disk.Class{Name: "a", Blank: "full", Directory: "/mnt/a", Create: disk.XFS}
 	if now := then; !asProven(&then, &now) {
@@ -173,8 +173,8 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// TestWrites checks that the function writes returns an error if the kernel has stopped the count, or if the count
-// belongs to another disk.
+// TestWrites checks the errors of the function named writes. The kernel may have stopped the count, or the count may
+// belong to another disk.
 func TestWrites(t *testing.T) {
 	const dir = "sys/block/vdb/"
 	for name, tc := range map[string]struct {

@@ -17,7 +17,7 @@ import (
 
 // Grow is the whole program of hotmount-grow@.service, which grows a mounted filesystem. If the parameter stage is not
 // empty, Grow is the program of hotmount-stage@.service, which grows a filesystem before the daemon mounts it. The
-// parameter is the directory for a temporary mount.
+// parameter stage is the directory for a temporary mount.
 //
 // Grow saves the result as a disk.Fit for the daemon. Grow returns an error only if it cannot save a Fit. Grow ignores
 // an earlier Fit, so that an administrator can start the unit to repeat an attempt.

@@ -92,13 +92,13 @@ type ending struct {
 	// if the reason for the removal is other content that the operator has accepted.
 	ends    bool
 	failure error
-	// The field leaves is set if the accepted disk may be another disk, which is now in the slot of the intent's disk.
-	// In this case the intent is not removed, because the intent belongs to the earlier disk in the slot.
+	// The field leaves is set if the accepted disk may have replaced the intent's disk in its slot. In this case the
+	// intent is not removed, because the intent belongs to the earlier disk in the slot.
 	leaves bool
 }
 
-// outcome returns the result of an earlier format that began on the disk. outcome returns an empty result if the disk
-// is to be formatted now.
+// outcome returns the result of an earlier format that began on the disk. The result is empty if the disk is to be
+// formatted now.
 func outcome(f *disk.Facts, c *disk.Content, d disk.Decision) ending {
 	i := policy.Intent(f, c)
 	ours := i != nil && !ofAnother(f)
@@ -121,7 +121,7 @@ func ofAnother(f *disk.Facts) bool {
 	return f.Standing.IntentDoubt && !f.Standing.Intent.Identity.Like(f.Identity(""))
 }
 
-// forbidden returns the reason why hotmount must not write to a disk that it was about to format, or nil.
+// forbidden returns nil, or the reason why hotmount must not write to the disk that it was about to format.
 func forbidden(now *disk.Facts, s *disk.Settings) error {
 	switch {
 	case len(now.Loops) > 0:

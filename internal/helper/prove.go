@@ -37,8 +37,8 @@ func Prove(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Setting
 	return c, err
 }
 
-// proven waits for the right to read the disk, and then proves the content of the disk. While the disk is still open,
-// proven passes the content to the function use.
+// proven waits for the right to read the disk, and then proves the content of the disk. The callback named use gets the
+// content while the disk is still open.
 func proven(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Settings, use func(*format.Session, disk.Content) error) (err error) {
 	progress, free, err := scanPlace(ctx, h)
 	if err != nil {
@@ -71,8 +71,8 @@ func scanPlace(ctx context.Context, h inventory.Host) (progress func(context.Con
 	return func(ctx context.Context, _ probe.Progress) { _ = place.Progress(ctx) }, place.Free, nil
 }
 
-// open opens the disk for a proof. deps has the dependencies that differ between callers, and open sets the other
-// dependencies.
+// open opens the disk for a proof. The parameter deps has the dependencies that differ between callers, and the
+// function named open sets the other dependencies.
 func open(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Settings, deps format.Deps) (*format.Session, error) {
 	deps.Runner, deps.Settle, deps.SecondLook, deps.Rate = run.Exec{}, s.Settle, secondLook, s.ScanRate
 	deps.Writes = func() (done, inFlight uint64, err error) { return writes(h, f) }
@@ -84,8 +84,8 @@ func open(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Settings
 	return format.Open(ctx, *f, deps)
 }
 
-// writes implements format.Deps.Writes. writes returns an error if the disk's name now belongs to another disk, or if
-// the kernel no longer counts writes.
+// The function named writes implements format.Deps.Writes. The function returns an error if the disk's name now belongs
+// to another disk, or if the kernel no longer counts writes.
 func writes(h inventory.Host, f *disk.Facts) (done, inFlight uint64, err error) {
 	now, err := h.Counters(f.Name)
 	return now.Writes, now.InFlightWrites, counted(f, now.Seq, now.Uncounted, err)
@@ -112,8 +112,8 @@ func counted(f *disk.Facts, seq uint64, uncounted bool, err error) error {
 }
 
 // allowed checks once more, right before the first write, whether formatting is switched off. The wait for udev's lock
-// may have taken half a minute. allowed also checks for loop devices, because the exclusive open does not keep loop
-// devices out.
+// may have taken half a minute. The function allowed also checks for loop devices, because the exclusive open does not
+// keep loop devices out.
 func allowed(h inventory.Host, name string) error {
 	s, err := h.Store.Settings()
 	if err != nil {
@@ -136,8 +136,8 @@ func settingsAndDisk(h inventory.Host, seq uint64) (*disk.Settings, *disk.Facts,
 	return s, f, err
 }
 
-// asking returns a copy of the Host for a program that writes to a disk. The copy opens loop devices to see on which
-// disks they lie. The unit may open loop devices only if the loop driver was loaded when the unit started.
+// The function asking returns a copy of the Host for a program that writes to a disk. The copy opens loop devices to
+// see on which disks they lie. The unit may open loop devices only if the loop driver was loaded when the unit started.
 func asking(h inventory.Host, s *disk.Settings) inventory.Host {
 	h = h.For(s)
 	h.Asks = true

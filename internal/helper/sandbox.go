@@ -20,7 +20,7 @@ const SandboxDropIn = "/etc/systemd/system/hotmount.service.d/50-classes.conf"
 // ShippedDirectory is the directory to which hotmount.service allows writes.
 const ShippedDirectory = "/mnt/disks"
 
-// ApplySandbox writes the drop-in file, or removes the file if the settings need no drop-in. The result changed reports
+// ApplySandbox writes the drop-in file, or removes the file if the settings need no drop-in. The first result reports
 // whether the drop-in is different now.
 func ApplySandbox(s *disk.Settings, path string) (changed bool, err error) {
 	want := sandbox(s)

@@ -53,8 +53,8 @@ func openers(h inventory.Host, f *disk.Facts) ([]mounts.User, error) {
 }
 
 // opener returns the process that uses the disk, or nil if no process uses the disk. The function look returns the
-// processes that have the disk open. A virtual machine monitor uses the disk if one look finds it. Any other process
-// uses the disk only if two looks find the process with the disk open for writing.
+// processes that have the disk open. A virtual machine monitor counts as a user if one look finds it. Any other process
+// counts as a user only if two looks find that it has the disk open for writing.
 func opener(ctx context.Context, look func() ([]mounts.User, error)) (*disk.Opener, error) {
 	first, err := counting(look())
 	if err != nil || len(first) == 0 {
@@ -77,8 +77,8 @@ func opener(ctx context.Context, look func() ([]mounts.User, error)) (*disk.Open
 	return nil, err
 }
 
-// counting removes the processes of udev and hotmount, and the processes that only read the disk. counting never
-// removes a virtual machine monitor.
+// The function counting removes the processes of udev and hotmount, and the processes that only read the disk. A
+// virtual machine monitor always stays in the list.
 func counting(users []mounts.User, err error) ([]mounts.User, error) {
 	return slices.DeleteFunc(users, func(u mounts.User) bool {
 		// udevd runs in the control group "udev" below the control group of its unit.

@@ -575,8 +575,8 @@ func TestStanding(t *testing.T) {
 	}
 }
 
-// TestScanWithoutWhoIsGone checks that a scan returns no error if a disk is detached during the scan, and leaves out
-// that disk.
+// TestScanWithoutWhoIsGone checks a scan during which a disk is detached. The scan must leave out that disk, and must
+// return no error.
 func TestScanWithoutWhoIsGone(t *testing.T) {
 	h := node.with(block("vdc", 32, 13, "NEW")).make(t)
 	names, err := h.Names()

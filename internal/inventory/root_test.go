@@ -56,9 +56,8 @@ func TestChangedOfAnXFS(t *testing.T) {
 	}
 }
 
-// TestLinksInAClassDirectory checks that a foreign link in a class directory is a claim on its disk, because the
-// provisioner may make a volume of the disk. hotmount's own link claims nothing, and a volume on record cannot be
-// claimed.
+// TestLinksInAClassDirectory checks that a foreign link in a class directory is a claim on its disk. The provisioner
+// may make a volume of the disk. hotmount's own link claims nothing, and a volume on record cannot be claimed.
 func TestLinksInAClassDirectory(t *testing.T) {
 	s := &disk.Settings{Classes: []disk.Class{{Directory: "/mnt/missing"}, {Directory: "/mnt/disks"}}}
 	const own = "/mnt/disks/own"

@@ -9,8 +9,8 @@ import (
 	"hotmount/internal/store"
 )
 
-// Shared is the state that all looks of a Host share, so that each look need not gather the state again. The zero value
-// of Shared is ready for use. Use each Shared for one Host only.
+// Shared is the state that a Host keeps between looks, so that each look need not gather the state again. The zero
+// value of Shared is ready for use. Use each Shared for one Host only.
 type Shared struct {
 	tables   mounts.Reader
 	expected store.Expectations
@@ -36,8 +36,8 @@ func (s *Shared) expectations() *store.Expectations {
 	return &s.expected
 }
 
-// Expect adds the id of this boot to the sighting. All later looks use the sighting, even if Remember cannot record it.
-// Expect needs Shared.
+// Expect adds the id of this boot to the sighting. Each later look uses the sighting, even if Remember cannot record
+// it. Expect needs Shared.
 func (h Host) Expect(seen disk.Sighting) {
 	// Expect ignores an error: without a boot id, the sighting counts as a sighting of another boot, and no look is
 	// possible.
@@ -64,13 +64,14 @@ type measured struct {
 	geometry disk.Geometry
 }
 
-// geometry returns the geometry of the disk's XFS filesystem that is mounted in a class directory. geometry returns nil
-// if the geometry is unknown.
+// geometry returns the geometry of the disk's XFS filesystem that is mounted in a class directory, or nil if the
+// geometry is unknown.
 //
 // The measurement opens the root directory of the filesystem. The open needs a lock on the root directory (xfs_dir_open
 // in fs/xfs/xfs_file.c). A process that waits for the disk may hold this lock. Nothing can end the wait for this lock.
-// geometry therefore measures once for each mount, and only while the disk has no request in flight. If geometry does
-// not measure a filesystem, hotmount-grow@.service measures it, because that unit may wait.
+// The method geometry therefore measures once for each mount, and only while the disk has no request in flight. If the
+// method geometry does not measure a filesystem, hotmount-grow@.service measures the filesystem, because that unit may
+// wait.
 func (s *Shared) geometry(f *disk.Facts, measure func(string, disk.Dev) (disk.Geometry, error)) *disk.Geometry {
 	if s == nil || measure == nil {
 		return nil

@@ -34,8 +34,8 @@ type links struct {
 }
 
 // links reads the class directories. An entry leads to a device if the entry is a device node, or a symlink to a path
-// below /dev. hotmount's own links do not count. links follows no symlink to another place, because a dead filesystem
-// may be there.
+// below /dev. hotmount's own links do not count. The method links follows no symlink to another place, because a dead
+// filesystem may be there.
 func (h Host) links() links {
 	l := links{at: map[disk.Dev]string{}}
 	for _, dir := range h.Directories {

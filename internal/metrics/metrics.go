@@ -46,14 +46,14 @@ type Metrics struct {
 	added map[uint64]added
 }
 
-// added is when the event of a new disk arrived. made reports whether the disk was formatted after the event.
+// added is when the event of a new disk arrived. The field made reports whether the disk was formatted after the event.
 type added struct {
 	at   time.Time
 	made bool
 }
 
-// arrivalsKept is the largest number of events in added. The number is limited because the end of a loop device that
-// does not concern hotmount is never reported.
+// arrivalsKept is the largest number of events in added. The number is limited, because the agent never reports the
+// removal of a loop device that does not concern hotmount.
 const arrivalsKept = 1024
 
 // New returns the metrics of a daemon of the given version.

@@ -27,7 +27,7 @@ type family struct {
 	name, kind, help string
 	// labels are the names of the metric's labels, sorted.
 	labels []string
-	// bounds are the upper bounds of a histogram's buckets, except the last bound, which is infinite.
+	// bounds are the upper bounds of a histogram's buckets, except the last, infinite bound.
 	bounds []float64
 	// series maps the labels of a series to its values. The labels are as in the text format, without the braces.
 	series map[string]*series
@@ -69,7 +69,7 @@ func (f *family) observe(v float64, values ...string) {
 	}
 }
 
-// write writes the family. write writes nothing if the family has no series.
+// write writes the family, or nothing if the family has no series.
 func (f *family) write(b *bytes.Buffer) {
 	if len(f.series) == 0 {
 		return

@@ -62,8 +62,8 @@ func claimsBelow(root string) ([]Claim, error) {
 	r := claimReader{root: root}
 	r.file("/etc/fstab", parseFstab)
 	r.file("/etc/crypttab", parseCrypttab)
-	// Debian puts mdadm.conf(5) into /etc/mdadm. The original mdadm expects the file in /etc. Each path can have a
-	// drop-in directory.
+	// Debian puts mdadm.conf(5) into /etc/mdadm. Upstream mdadm expects the file in /etc. Each path can have a drop-in
+	// directory.
 	for _, name := range []string{"/etc/mdadm/mdadm.conf", "/etc/mdadm.conf"} {
 		r.file(name, parseMdadm)
 		for _, dropIn := range r.list(name+".d", ".conf") {
@@ -99,7 +99,7 @@ type claimReader struct {
 	err            error
 }
 
-// list returns the result of the package's function list, and adds its error to r.err.
+// list calls the package-level function list, and adds an error of the call to r.err.
 func (r *claimReader) list(dir string, endings ...string) []string {
 	names, err := list(r.root, dir, endings...)
 	r.err = errors.Join(r.err, err)
@@ -112,7 +112,7 @@ func (r *claimReader) file(name string, parse func(text, where string) []Claim) 
 	r.add(parse(text, name))
 }
 
-// add adds the claims that have a Spec. In a readable file, a claim without a Spec is from a line that names no device.
+// add keeps the claims that have a Spec. In a readable file, a claim without a Spec is from a line without a device.
 func (r *claimReader) add(all []Claim) {
 	r.claims = append(r.claims, slices.DeleteFunc(all, func(c Claim) bool { return c.Spec == "" })...)
 }
@@ -130,7 +130,7 @@ func (r *claimReader) unit(name string) {
 // (disk.Hidden). The daemon's sandbox denies access below /home and shows an empty /tmp. Every hotmount process treats
 // a link to /home or /tmp as unreadable, so that `hotmount plan` agrees with the daemon.
 func hidden(root, name string) bool {
-	// Like the kernel, hidden follows at most 40 symlinks (MAXSYMLINKS in include/linux/namei.h).
+	// Like the kernel, this function follows at most 40 symlinks (MAXSYMLINKS in include/linux/namei.h).
 	for range 40 {
 		target, err := os.Readlink(filepath.Join(root, name))
 		if err != nil {
@@ -335,8 +335,9 @@ func unquote(s string) string {
 }
 
 // Matches reports whether the claim names the disk or a partition of the disk. Matches also returns true for the name
-// of a partition that the disk does not have now. A claim on a device built on the disk, such as an LVM volume, does
-// not match. hotmount refuses a disk with an LVM volume anyway, because the volume is a holder of the disk in sysfs.
+// of a partition that the disk does not have now. Matches returns false for a claim on a device above the disk, such as
+// an LVM volume. hotmount refuses a disk with an LVM volume anyway, because the volume is a holder of the disk in
+// sysfs.
 func (c Claim) Matches(f *disk.Facts) bool {
 	if strings.HasPrefix(c.Spec, "/") {
 		return matchesPath(path.Clean(c.Spec), f)

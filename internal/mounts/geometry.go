@@ -66,7 +66,7 @@ func OpenMount(path string, dev disk.Dev) (*os.File, error) {
 	return dir, nil
 }
 
-// otherError reports that another device than the expected device is mounted at a path.
+// otherError reports that a device other than the expected device is mounted at a path.
 type otherError struct{ found, want disk.Dev }
 
 func (e *otherError) Error() string {

@@ -54,8 +54,8 @@ func (l *Loop) SameFile(other *Loop) bool {
 // Loops returns the loop devices with a backing file. A loop device can hide a use of a disk. The loop device does not
 // claim the disk, and is not among the disk's holders in sysfs.
 //
-// The kernel names the backing file of a loop device to a process that has permission to open the loop device. The
-// daemon has no permission to open loop devices, and looks for the path of the backing file in PID 1's mount table.
+// A process that has permission to open a loop device can ask the kernel for the backing file. The daemon has no
+// permission to open loop devices, and looks for the path of the backing file in PID 1's mount table.
 func Loops(root string, table Paths) ([]Loop, error) {
 	// Loops does not read /proc/partitions, because that file also lists all disks of the machine.
 	const where = "sys/devices/virtual/block"
@@ -91,10 +91,10 @@ func Loops(root string, table Paths) ([]Loop, error) {
 	return all, nil
 }
 
-// ask asks the kernel for the backing file (LOOP_GET_STATUS64, loop(4)). For a regular backing file, the kernel returns
-// a device number that is zero or belongs to no block device. LOOP_GET_STATUS64 reads the attributes of the backing
-// file (loop_get_status in drivers/block/loop.c). ask skips backing files on a file server, because a dead server never
-// answers.
+// ask gets the backing file from the kernel (LOOP_GET_STATUS64, loop(4)). For a regular backing file, the kernel
+// returns a device number that is zero or belongs to no block device. LOOP_GET_STATUS64 reads the attributes of the
+// backing file (loop_get_status in drivers/block/loop.c). The function skips backing files on a file server, because a
+// dead server never answers.
 func (l *Loop) ask(root string, table Paths) {
 	if m := table.At(l.File); m != nil && !slices.Contains(local, m.Type) {
 		return
@@ -142,9 +142,9 @@ func (l *Loop) stat(root string, table Paths) (mode uint16, dev disk.Dev) {
 	return st.Mode & unix.S_IFMT, disk.Dev{Major: st.Rdev_major, Minor: st.Rdev_minor}
 }
 
-// follow sets Below to the device at the path of the backing file. follow uses only paths on a devtmpfs or tmpfs, where
-// device nodes and their bind mounts are. A path on another filesystem may lead through a directory of a dead disk,
-// where a process may block.
+// follow sets Below to the device at the path of the backing file. The function uses only paths on a devtmpfs or tmpfs,
+// where device nodes and their bind mounts lie. A path on another filesystem may lead through a directory of a dead
+// disk, where a process may block.
 func (l *Loop) follow(root string, table Paths) {
 	if m := table.At(l.File); m == nil || m.Type != "devtmpfs" && m.Type != "tmpfs" {
 		return

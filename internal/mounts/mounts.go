@@ -1,6 +1,6 @@
-// Package mounts reads the mount table and watches the mount table for changes. Package mounts also reads which disks
-// are claimed by swap space or by the system's configuration. The package gets all facts from the kernel and from
-// files, never from systemd.
+// Package mounts reads the mount table and watches the mount table for changes. Package mounts also finds the disks
+// that swap space or the system's configuration claims. The package gets all facts from the kernel and from files,
+// never from systemd.
 package mounts
 
 import (
@@ -42,7 +42,7 @@ func Tree(root string) ([]Mount, error) { return new(Reader).Tree(root) }
 func At(tree []Mount, path string) *Mount { return ByPath(tree).At(path) }
 
 // Paths finds the mounts of a tree by path. For many lookups in one tree, Paths is faster than the function At. ByPath
-// returns a Paths.
+// makes a value of type Paths.
 type Paths struct {
 	at  map[string][]*Mount // mounts in the kernel's order
 	ids map[int]bool
@@ -70,7 +70,7 @@ func (p Paths) At(path string) *Mount {
 			if at != nil && (m.Parent != at.ID || m == at) || at == nil && !first {
 				continue
 			}
-			// A walk reaches the mount with the shortest path first. If several mounts have the same path, the last
+			// A walk first reaches the mount with the shortest path. If several mounts have the same path, the last
 			// mount is on top.
 			if next == nil || len(m.Path) <= len(next.Path) {
 				next = m
@@ -193,8 +193,8 @@ func ReadTable(name string) ([]Mount, error) {
 // package mountinfo reads an invalid number as 0.
 func boundLines(r io.Reader) (io.Reader, error) {
 	var out bytes.Buffer
-	// The buffer has the default size, because each read of a mount table allocates a buffer. When hotmount looks at a
-	// disk, these buffers are most of the garbage.
+	// The buffer has the default size, because each read of a mount table allocates a buffer. When hotmount examines a
+	// disk, these buffers are most of the memory that the garbage collector must free.
 	lines := bufio.NewReader(r)
 	for {
 		line, long, err := lines.ReadLine()

@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// files makes a directory with the given files. A content that begins with "-> " becomes a symbolic link to the rest of
-// the content.
+// files makes a directory with the given files. If a content begins with "-> ", the file is a symbolic link to the rest
+// of the content.
 func files(t *testing.T, content map[string]string) string {
 	t.Helper()
 	root := t.TempDir()

@@ -33,8 +33,8 @@ const propagationHolds = time.Second
 
 // Tree returns PID 1's mount table (proc_pid_mountinfo(5)). The argument root is the directory that contains proc, and
 // "" or "/" for the live system. The mounts are in the kernel's order: the later of two mounts at one path is on top.
-// If a line is longer than maxLine, the SuperOptions of its mount are cut. The caller must not change the returned
-// slice, which Reader keeps.
+// If a line is longer than maxLine, the SuperOptions of its mount are truncated. The caller must not change the
+// returned slice, which Reader keeps.
 //
 // The kernel does not report some changes of the mount table (see changed()). If the kernel does not report a change,
 // the result of Tree lacks this change until the next reported change, or until ForceReread.
@@ -99,8 +99,8 @@ type oneTable struct {
 	file *os.File // the open table, or nil
 	// If mustReread is set, the next call of read() reads the mount table even if the kernel has reported no change.
 	mustReread bool
-	// The field last has one mount for each element of lines. Each element of lines is a part of the buffer text. The
-	// buffer next receives the next version of the table.
+	// The field last has one mount for each element of the field lines. Each element of lines is a part of the buffer
+	// in the field text. The buffer in the field next receives the following version of the table.
 	last       []Mount
 	lines      [][]byte
 	text, next bytes.Buffer
@@ -166,9 +166,9 @@ func changed(file *os.File) bool {
 	return n != 0 || err != nil
 }
 
-// parse returns the mounts of the table. parse reuses the mounts of unchanged lines from the previous table. The kernel
-// keeps the order of the mounts, so parse searches for each line only behind the previous match. A line that has moved
-// is parsed again.
+// parse returns the mounts of the table, and reuses the mounts of unchanged lines from the previous table. The kernel
+// keeps the order of the mounts, so the search for each line begins behind the previous match. A line that has moved is
+// parsed again.
 func (t *oneTable) parse(r io.Reader) ([]Mount, error) {
 	last, lines := t.last, t.lines
 	t.last, t.lines = nil, nil // if the parse fails, the Reader must not keep the old table

@@ -70,8 +70,8 @@ func MountedAnywhere(root, name string) bool {
 
 // Users returns the users of the filesystem that is mounted at the path. The users are processes, and other mounts of
 // the filesystem in any mount namespace. A process is a user if an open file, a mapped file, its working directory or
-// its root directory is on the filesystem. A process also counts if the mount that it uses is no longer in any mount
-// table.
+// its root directory is on the filesystem. A process is a user even if its mount of the filesystem is no longer in any
+// mount table.
 //
 // Users reads nothing from the disk, because the disk may be dead. Only root with all capabilities sees every user.
 // Users leaves out processes that end during the call.
@@ -152,7 +152,7 @@ func namespaces(root string) ([]*namespace, error) {
 	return all, nil
 }
 
-// follower identifies which mounts in other namespaces the kernel removes when the host unmounts the filesystem. An
+// follower identifies the mounts in other namespaces that the kernel removes when the host unmounts the filesystem. An
 // unmount propagates from the parent mount of the host's mount to all mounts that receive the parent mount's events
 // (propagate_umount in fs/pnode.c, mount_namespaces(7)). The kernel removes a mount only if its parent mount receives
 // the unmount. The peer group of the mount itself does not matter.
@@ -178,7 +178,7 @@ func newFollower(all []*namespace, dev disk.Dev, path string) (f follower) {
 	return f
 }
 
-// follows reports whether the kernel removes the mount when the host unmounts the filesystem. follows returns false if
+// follows reports whether the kernel removes the mount when the host unmounts the filesystem. The result is false if
 // the parent mount is not in the tree.
 func (f *follower) follows(tree []Mount, m *Mount) bool {
 	below := parent(tree, m)
@@ -193,9 +193,9 @@ func parent(tree []Mount, m *Mount) *Mount {
 	return &tree[i]
 }
 
-// uses describes how the process uses the filesystem. The result has each kind of use once. The map ours has the IDs of
-// all mounts that the process sees, with the value true for mounts of the filesystem. uses returns nil for a process
-// that has ended.
+// uses describes how the process uses the filesystem. The result has each kind of use once. The map ours has an entry
+// for each mount ID that the process sees. The entry is true for a mount of the filesystem. The result is nil for a
+// process that has ended.
 func uses(dir string, ours map[int]bool, dev disk.Dev) []string {
 	var how []string
 	fds, _ := os.ReadDir(filepath.Join(dir, "fdinfo"))
@@ -227,10 +227,10 @@ func uses(dir string, ours map[int]bool, dev disk.Dev) []string {
 	return how
 }
 
-// isOnDevice reports whether an open file lies on the device's filesystem. isOnDevice compares the mount ID of the
-// file. If the mount table lacks the mount, isOnDevice compares the device number of the file. The removal of a mount
-// point in another namespace detaches a mount, and a detached mount is in no mount table (rmdir(2), detach_mounts in
-// fs/namespace.c).
+// isOnDevice reports whether an open file lies on the device's filesystem. isOnDevice looks up the mount ID of the file
+// in the map ours. If the map lacks the mount ID, isOnDevice compares the device number of the file. A mount whose
+// mount point is removed in another namespace becomes detached, and is then in no mount table (rmdir(2), detach_mounts
+// in fs/namespace.c).
 func isOnDevice(info, open string, ours map[int]bool, dev disk.Dev) bool {
 	if id, err := strconv.Atoi(Field(info, "mnt_id")); err == nil {
 		if onDevice, known := ours[id]; known {

@@ -37,7 +37,7 @@ func Write(t *testing.T, dir string, files map[string]string) {
 }
 
 // Attach adds a virtio disk, with an entry in udev's database. The parameter number is the disk's minor number. The
-// disk sequence number is higher by 1000.
+// disk sequence number is the minor number plus 1000.
 func Attach(t *testing.T, root, name string, number int, serial string, udev ...string) {
 	t.Helper()
 	dir := "sys/devices/pci0000:00/0000:" + fmt.Sprintf("%02x", number) + ":00.0/block/" + name + "/"

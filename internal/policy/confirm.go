@@ -34,10 +34,10 @@ func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decisio
 	return d, d.Action == disk.Format
 }
 
-// secondPath returns the disk in use (Peer.InUse) to which this disk may be a second path, or nil. The serials decide.
-// If the serials decide nothing, the WWNs decide. If the WWNs decide nothing either, the UUID of the filesystem
-// decides. A disk that another program merely has open does not count as in use, because hotmount does not know which
-// programs open disks.
+// secondPath returns the disk in use (Peer.InUse) to which this disk may be a second path, or nil. secondPath compares
+// the serials. If the serials decide nothing, secondPath compares the WWNs. If the WWNs decide nothing either,
+// secondPath compares the UUIDs of the filesystems. A disk that another program merely has open does not count as in
+// use, because hotmount does not know which programs open disks.
 func secondPath(f *disk.Facts) *disk.Peer {
 	for _, same := range [][]disk.Peer{f.SameSerial, f.SameWWN, f.SameUUID} {
 		for i := range same {

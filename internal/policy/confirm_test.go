@@ -202,8 +202,8 @@ func TestWord(t *testing.T) {
 	}
 }
 
-// TestRetry checks that, after a failed format, a release or an unmount, accept only makes hotmount try again and
-// leaves no record.
+// TestRetry checks an accept after a failed format, a release or an unmount. Such an accept must only make hotmount try
+// again, and must leave no record.
 func TestRetry(t *testing.T) {
 	for _, r := range []disk.Reason{disk.ReasonFormatFailed, disk.ReasonReleased, disk.ReasonUnmounted} {
 		if l := ruleOf(r).lift; l&byRetry == 0 || l&byAccept != 0 {

@@ -76,7 +76,7 @@ func TestConditionsOfWhatIsGivenOut(t *testing.T) {
 	}
 }
 
-// TestConditionsTellOfAccepts checks that a condition that is met because of an accept mentions that accept.
+// TestConditionsTellOfAccepts checks that conditions mention the accepts by which they are met.
 func TestConditionsTellOfAccepts(t *testing.T) {
 	for _, accepted := range []bool{false, true} {
 		f, s := blankDisk(), settings()
@@ -174,8 +174,8 @@ func TestConsiderPartitions(t *testing.T) {
 	}
 }
 
-// TestConsiderIsTheDecision checks that, without a matching exclusion, the first class that selects the disk or its
-// partitions gets them. A disk does not belong to a class if a partition of the disk belongs to a class.
+// TestConsiderIsTheDecision checks which class gets a disk or its partitions: without a matching exclusion, the first
+// class that selects them. A disk does not belong to a class if a partition of the disk belongs to a class.
 func TestConsiderIsTheDecision(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		selectors := func(label string) disk.Selectors {

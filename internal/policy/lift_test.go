@@ -7,8 +7,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// operator applies the effect of the remedy's first command to the facts of the disk or to the settings. operator
-// reports whether it knows the command.
+// operator applies the effect of the remedy's first command to the facts of the disk or to the settings. The result is
+// false if the command is not known to the function operator.
 func operator(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision, next string) bool {
 	accept, format := "hotmount accept "+f.Name, "hotmount format "+f.Name
 	switch {

@@ -25,7 +25,7 @@ type spelling struct {
 	afterDot int
 }
 
-// then returns the spelling of one pattern followed by another pattern.
+// The method then returns the spelling of a pattern that consists of s, followed by next.
 func (s spelling) then(next spelling) spelling {
 	if s.dot {
 		return spelling{s.all + next.all, true, s.afterDot + next.all}
@@ -33,7 +33,7 @@ func (s spelling) then(next spelling) spelling {
 	return spelling{s.all + next.all, next.dot, next.afterDot}
 }
 
-// or returns the spelling of a pattern with two alternatives.
+// The method or returns the spelling of a pattern with two alternatives.
 func (s spelling) or(other spelling) spelling {
 	return spelling{min(s.all, other.all), s.dot && other.dot, min(s.afterDot, other.afterDot)}
 }

@@ -28,7 +28,7 @@ var equivalent = map[string]string{
 
 // mutator changes the source so that each condition can be removed by its number. A removed condition becomes false in
 // an "or" and true in an "and". A removed case of a switch matches nothing. In a table of rules, mutator removes each
-// row's lift, and each row's condition as a whole and in parts, but changes no texts.
+// row's lift, the whole condition, and each part of the condition, but changes no texts.
 type mutator struct {
 	source  []byte
 	table   bool   // whether to mutate only the fields when and lift of rules
@@ -53,7 +53,7 @@ func (m *mutator) wrap(e ast.Expr, text, before, after string, inner func()) {
 	m.inserts = append(m.inserts, insert{end, after})
 }
 
-// condition mutates the condition e as a whole, and each part of e.
+// The method condition mutates the expression e as a whole, and each part of e.
 func (m *mutator) condition(e ast.Expr) {
 	if p, ok := e.(*ast.ParenExpr); ok {
 		m.condition(p.X)
@@ -103,7 +103,7 @@ func (m *mutator) row(kv *ast.KeyValueExpr) {
 	}
 }
 
-// where returns the line of a field in a rule, as text.
+// The method where returns, as text, the number of the field's line.
 func (m *mutator) where(kv *ast.KeyValueExpr) string {
 	return fmt.Sprintf("line %d: ", 1+bytes.Count(m.source[:kv.Pos()-1], []byte{'\n'}))
 }

@@ -20,8 +20,8 @@ func Decide(f *disk.Facts, c *disk.Content, s *disk.Settings) disk.Decision {
 	return d
 }
 
-// decide returns the decision of the first rule that applies, and the rule itself. decide skips each rule that one of
-// the actions in waived can lift.
+// decide returns the decision of the first rule that applies, and the rule itself. The function decide skips each rule
+// that one of the actions in waived can lift.
 func decide(in input, waived lift) (disk.Decision, *rule) {
 	d := disk.Decision{}
 	if in.class != nil {
@@ -151,7 +151,7 @@ func ownMount(f *disk.Facts, class *disk.Class) *disk.MountPoint {
 }
 
 // misplacedUUID returns the UUID of the mounted filesystem if the path of the mount m ends in another UUID, or "".
-// misplacedUUID checks the UUID that the kernel mounted and the UUID that udev read from the disk.
+// misplacedUUID checks the UUID of the mounted filesystem in the kernel, and the UUID that udev read from the disk.
 func misplacedUUID(f *disk.Facts, m *disk.MountPoint) string {
 	kernel := ""
 	if f.Geometry != nil {
@@ -277,8 +277,8 @@ func wasDisturbed(f *disk.Facts) bool {
 	return i != nil && i.Doubt != "" && !f.Standing.OnRecord && !f.Standing.Lifted(disk.ReasonDisturbed, i.UUID)
 }
 
-// isTwin reports whether to refuse this disk because another disk has a filesystem with the same UUID, or had one when
-// this disk came.
+// isTwin reports whether to refuse this disk because another disk has a filesystem with the same UUID, or had such a
+// filesystem when this disk came.
 //
 // The choice between two twins must not depend on the order in which the disks come. If a disk leaves or is slower at
 // boot, the disk's volume must not show another disk's data. Of two disks with the same UUID, hotmount mounts the disk
@@ -388,8 +388,8 @@ func multipath(f *disk.Facts) *disk.Peer {
 	return nil
 }
 
-// braked reports whether the disk was found while the format limit was reached, or whether a format now would exceed
-// the limit.
+// braked reports whether the disk was found while the format limit was reached, or whether another format would now
+// exceed the limit.
 func braked(in input) bool {
 	return in.f.Standing.Braked || recent(in.f, in.s) >= in.s.FormatLimit
 }

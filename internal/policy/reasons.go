@@ -13,7 +13,7 @@ type Entry struct {
 	// Accept and Token report whether `hotmount accept` or the token of `hotmount format` lifts the reason. Retry
 	// reports whether `hotmount accept` only makes hotmount try again.
 	Accept, Retry, Token bool
-	// Records reports whether the reason is put on record, and stays in force after its cause is gone.
+	// Records is true if the reason is put on record, and stays in force after its cause is gone.
 	Records bool
 }
 

@@ -28,8 +28,8 @@ func Select(f *disk.Facts, s *disk.Settings) *disk.Class {
 	return class
 }
 
-// first returns the first class that selects the disk. The result other reports whether this class selects a partition
-// of the disk, or the disk of the partition. Classes have either the whole disk or partitions of the disk, never both.
+// first returns the first class that selects the disk. The second result is true if this class selects a partition of
+// the disk, or the disk of the partition. Classes have either the whole disk or partitions of the disk, never both.
 func first(f *disk.Facts, s *disk.Settings) (class *disk.Class, other bool) {
 	raw := volume(f, s)
 	for i := range s.Classes {
@@ -266,7 +266,7 @@ func Compile(s *disk.Settings) *disk.Settings {
 	return &compiled
 }
 
-// expressions returns the compiled regular expressions among the patterns, by pattern, or nil.
+// expressions maps each pattern that is a regular expression to its compiled form, or returns nil if there is none.
 func expressions(s *disk.Selectors) map[string]*regexp.Regexp {
 	var all map[string]*regexp.Regexp
 	for _, patterns := range [][]string{s.Names, s.MapperNames, s.Transport, s.Serial, s.WWN, s.Model, s.Vendor, s.ByPath} {

@@ -29,8 +29,8 @@ type Source struct {
 	Progress func(context.Context, Progress)
 }
 
-// Progress is the progress of a scan, in bytes. Read is the number of bytes read so far. At is the byte offset that the
-// scan has reached, at most Size.
+// Progress is the progress of a scan, in bytes. Read is the number of bytes read so far. The field At is the byte
+// offset that the scan has reached, at most Size.
 type Progress struct{ At, Size, Read uint64 }
 
 // Own is a filesystem that this node has begun to make on a disk and may not have finished.
@@ -52,8 +52,8 @@ func (o *Own) isXFS(super *XFSSuper) bool { return o.Type != disk.Ext4 && super.
 // is unknown.
 //
 // If the disk begins with zeros, the scan starts at the same time as wipefs and blkid, because both tools start slowly.
-// Look avoids an unneeded scan, because the disk may be failing. Most content that wipefs and blkid name begins with
-// other bytes than zeros, so Look usually needs an early scan.
+// Look avoids an unneeded scan, because the disk may be failing. If a disk begins with zeros, wipefs and blkid rarely
+// name content, so an early scan is seldom in vain.
 func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content, error) {
 	var super *XFSSuper
 	zeros, file := false, ""
@@ -111,7 +111,8 @@ func (s *Source) file(f *Finding, begins string, zeros bool) (string, error) {
 }
 
 // Content combines what wipefs and blkid name, what the scan found and the XFS superblock. The finding is the zero
-// Finding if no scan ran. super is nil if the disk has no sound XFS superblock. The parameter own is Source.Own.
+// Finding if no scan ran. The parameter super is nil if the disk has no sound XFS superblock. The parameter own is
+// Source.Own.
 //
 // A disk is Blank if wipefs and blkid name nothing, the scan read only zeros, and the disk has no XFS superblock. A
 // disk is HalfMade if mkfs did not finish the disk's filesystem. A half-made filesystem is our own if the scan found

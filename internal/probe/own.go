@@ -19,9 +19,9 @@ const (
 	logMagic     = 0xfeedbabe
 )
 
-// stamps maps the magic number of each XFS structure to the byte offset of the filesystem's UUID in the structure. XFS
-// version 5 puts the UUID into each structure, so that remains of another filesystem can be recognised (Linux,
-// fs/xfs/libxfs/xfs_format.h). whole is set for the structures that fill a whole block.
+// The map named stamps gives, for the magic number of each XFS structure, the byte offset of the filesystem's UUID in
+// the structure. XFS version 5 puts the UUID into each structure, so that remains of another filesystem can be
+// recognised (Linux, fs/xfs/libxfs/xfs_format.h). The field whole is set for the structures that fill a whole block.
 var stamps = map[uint32]struct {
 	offset int
 	whole  bool
@@ -52,8 +52,8 @@ type owner struct {
 	// continue a structure.
 	at uint64
 	// The field record is the number of bytes of the current log record that are not read yet. The field list is the
-	// same number for the current free list, or larger. The field words reports whether the log record's sector with
-	// the unmount entry is still to come.
+	// highest possible number of bytes that the current free list still has. The field words reports whether the log
+	// record's sector with the unmount entry is still to come.
 	record, list int
 	words        bool
 }
@@ -134,10 +134,10 @@ func (o *owner) stamped(s []byte) bool {
 	return true
 }
 
-// continues reports whether the sector continues a log record or a free list that began in an earlier sector. mkfs.xfs
-// writes a log record with one unmount entry, in one sector. Each other sector of this log record has only a cycle
-// number, in the first four bytes (xfsprogs, libxfs/rdwr.c, libxfs_log_header). In the unused entries of an XFS free
-// list, every bit is one.
+// The method named continues reports whether the sector belongs to a log record or a free list that began in an earlier
+// sector. mkfs.xfs writes a log record with one unmount entry, in one sector. Each other sector of this log record has
+// only a cycle number, in the first four bytes (xfsprogs, libxfs/rdwr.c, libxfs_log_header). In the unused entries of
+// an XFS free list, every bit is one.
 func (o *owner) continues(s []byte) bool {
 	if o.record > 0 {
 		o.record -= sector

@@ -29,7 +29,8 @@ var secondary = []struct {
 
 func fixed(at ...uint64) func(uint64) []uint64 { return func(uint64) []uint64 { return at } }
 
-// places returns the byte offsets of all second superblocks in ascending order, rounded down for O_DIRECT.
+// The function named places returns the byte offsets of all second superblocks in ascending order, rounded down for
+// O_DIRECT.
 func places(size uint64) []uint64 {
 	var all []uint64
 	for _, s := range secondary {
@@ -104,9 +105,9 @@ func xfsGroups(size uint64) []uint64 {
 	return all
 }
 
-// extGroups returns the byte offsets of the ext2, ext3 or ext4 block groups that hold a copy of the superblock. Group
-// 1, the groups whose number is a power of 3, 5 or 7, and the last group hold copies of the superblock. A block group
-// has as many blocks as one block has bits.
+// extGroups returns the byte offsets of the ext2, ext3 or ext4 block groups that hold a copy of the superblock. The
+// copies are in group 1, in the groups whose number is a power of 3, 5 or 7, and in the last group. A block group has
+// as many blocks as one block has bits.
 func extGroups(size uint64) []uint64 {
 	var all []uint64
 	for _, block := range []uint64{1 << 10, 2 << 10, 4 << 10, 64 << 10} {

@@ -1,6 +1,5 @@
-// Package probe finds out what is on a disk: blank, a filesystem, something else, or unknown, with the evidence.
-// Package probe writes nothing to a disk. Content that cannot be read or recognised is an error or Unknown, never
-// Blank.
+// Package probe reports, with evidence, what is on a disk: nothing, a filesystem, other content or unknown content.
+// Package probe writes nothing to a disk. Content that cannot be read or recognised is never reported as Blank.
 package probe
 
 import (
@@ -235,7 +234,7 @@ type piece struct {
 	first bool
 }
 
-// pieces cuts the extents of a plan into reads of at most the given size in bytes.
+// The function named pieces cuts the extents of a plan into reads of at most the given size in bytes.
 func pieces(extents iter.Seq[extent], size uint64) iter.Seq[piece] {
 	return func(yield func(piece) bool) {
 		for e := range extents {
@@ -248,8 +247,9 @@ func pieces(extents iter.Seq[extent], size uint64) iter.Seq[piece] {
 	}
 }
 
-// turns lets several goroutines read the disk at the same time, but pass on their data one after the other, in order.
-// Each goroutine examines its own data, because waking another goroutine for each read would take longer.
+// The type named turns lets several goroutines read the disk at the same time, but pass on their data one after the
+// other, in order. Each goroutine examines its own data, because waking another goroutine for each read would take
+// longer.
 type turns struct {
 	mu   sync.Mutex
 	next func() (piece, bool)
@@ -375,7 +375,7 @@ func nonZero(b []byte) int {
 	return -1
 }
 
-// extent is a stretch of the disk, given by two byte offsets. end is the offset of the first byte after the stretch.
+// extent is a stretch of the disk from the byte offset start up to, but not including, the byte offset end.
 type extent struct{ start, end uint64 }
 
 // extents returns the stretches of the disk that the plan reads, in ascending order and without overlap.
@@ -412,8 +412,8 @@ func extentsOf(list ...extent) iter.Seq[extent] {
 	}
 }
 
-// samples returns all extents of the plan Sampled in order: both windows, the samples and the places of second
-// superblocks. samples never holds the whole list, which has 16 million entries for a disk of 1 PiB.
+// The function named samples returns all extents of the plan Sampled: both windows, the samples and the places of
+// second superblocks. The function never holds the whole list, which has 16 million entries for a disk of 1 PiB.
 func samples(size uint64) iter.Seq[extent] {
 	count := max(minSamples, (size+sampleStride-1)/sampleStride)
 	stride := max(sample, size/count/sample*sample)
@@ -496,5 +496,5 @@ func hugeBuffer(size int) (all buffer, b []byte, err error) {
 // toHugePage returns the number of bytes from the memory address to the next boundary of a huge page.
 func toHugePage(address uintptr) int { return -int(address) & (hugePage - 1) }
 
-// free ignores the error of munmap(2), which fails only for memory that is not from mmap(2).
+// The method named free ignores the error of munmap(2), which fails only for memory that is not from mmap(2).
 func (b buffer) free() { _ = unix.Munmap(b) }

@@ -35,7 +35,7 @@ type sparse struct {
 	// The field after has a function that the disk calls at the end of each read.
 	after func()
 	read  uint64
-	// most is the length of the longest read in bytes.
+	// The field most is the length of the longest read in bytes.
 	most int
 	bad  []string
 	// A scan makes two reads at once, so mu guards the other fields.

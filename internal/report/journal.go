@@ -20,9 +20,9 @@ const journalSocket = "/run/systemd/journal/socket"
 // hangs, only the first call of send waits. Until journald reads again, each further call of send fails at once.
 const journalPatience = 2 * time.Second
 
-// send sends an entry to journald (systemd.io/JOURNAL_NATIVE_PROTOCOL). send does not use journal.Send of go-systemd,
-// which waits for journald without a limit. The socket of journal.Send is not connected, and the kernel does not wake
-// an unconnected sender when there is room again.
+// send sends an entry to journald (systemd.io/JOURNAL_NATIVE_PROTOCOL). The method send does not use journal.Send of
+// go-systemd, because journal.Send waits for journald without a limit. The socket of journal.Send is not connected, and
+// the kernel does not wake an unconnected sender when there is room again.
 func (l *Log) send(fields map[string]string) error {
 	var data bytes.Buffer
 	for name, value := range fields {
@@ -44,7 +44,7 @@ func (l *Log) send(fields map[string]string) error {
 	return err
 }
 
-// connect connects to journald. connect closes an existing connection first.
+// connect connects to journald. The method connect closes an existing connection first.
 func (l *Log) connect() error {
 	if l.journald != nil {
 		_ = l.journald.Close() // the connection contains no unsent data

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// deaf returns a socket with a full queue, which the test uses instead of journald's socket.
+// deaf returns a socket with a full queue. The test uses the returned socket in place of journald's socket.
 func deaf(t *testing.T) (c *net.UnixConn, full int) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "socket")
@@ -76,7 +76,7 @@ func within(t *testing.T, most time.Duration, f func()) {
 }
 
 // TestJournaldHangs checks that hotmount waits for journald only once. While journald hangs, messages go to standard
-// error until its buffer is full. The messages after that are lost, but are counted and reported.
+// error until its buffer is full. Later messages are lost, but are counted and reported.
 func TestJournaldHangs(t *testing.T) {
 	c, full := deaf(t)
 	a := &Log{socket: c.LocalAddr().String()}

@@ -16,7 +16,7 @@ var ErrNoAnswer = errors.New("there is no answer")
 // Answer is the result of formatting with an operator's token.
 type Answer struct {
 	// UUID and Type describe the filesystem that was made. Failure is the reason why no filesystem was made, or empty
-	// if one was made.
+	// if a filesystem was made.
 	UUID    string `json:"uuid,omitempty"`
 	Type    string `json:"type,omitempty"`
 	Failure string `json:"failure,omitempty"`
@@ -26,8 +26,8 @@ type Answer struct {
 var ErrConfirming = errors.New("another hotmount format --confirm already formats the disk; see hotmount history")
 
 // Confirming gives this process the exclusive right to confirm the format of the disk with that sequence number.
-// Confirming returns ErrConfirming if another process has this right. Two processes with this right could get each
-// other's answers. The right ends when the caller calls the function end, or when the process ends.
+// Confirming returns ErrConfirming if another process has this right. If two processes had this right, each could get
+// the other's answer. The right ends when the caller calls the function end, or when the process ends.
 func (s Store) Confirming(seq uint64) (end func() error, err error) {
 	err = os.MkdirAll(filepath.Dir(s.confirmingFile(seq)), 0o700)
 	var f *os.File

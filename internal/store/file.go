@@ -40,7 +40,7 @@ func newer(path string, found int) error {
 }
 
 // damaged returns the error for an unreadable file that hotmount can do without. The error contains a command that
-// moves the file away, and the command to run afterwards (the parameter then). The parameter to is what both achieve.
+// moves the file away, the command to run afterwards (parameter then), and the purpose of both commands (parameter to).
 func damaged(path string, err error, to, then string) error {
 	return fmt.Errorf("cannot read %s: %w"+disk.Helps+"to %s: mv %[1]s %[1]s.bad && %[4]s", path, err, to, then)
 }
@@ -95,8 +95,8 @@ const mostKept = 1024
 // lastKept returns the last mostKept entries of the list, or all entries if there are fewer.
 func lastKept[T any](list []T) []T { return list[max(0, len(list)-mostKept):] }
 
-// replace writes a new file and renames it to path, so the file always has its old or its new content. If synced is
-// set, the content and the name of the new file are on the disk at the end of the call.
+// replace writes a new file and renames it to path, so that path always has either the old or the new content. If
+// synced is set, the content and the name of the new file are on the disk at the end of the call.
 func replace(path string, data []byte, synced bool) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
@@ -141,7 +141,7 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// exists reports whether the file exists. exists also returns true for any error except fs.ErrNotExist.
+// exists reports whether the file exists. The result is also true for any error except fs.ErrNotExist.
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return !errors.Is(err, fs.ErrNotExist)
@@ -154,7 +154,7 @@ func removeIfThere(path string) error {
 	return nil
 }
 
-// wrap puts the formatted text before the error. wrap returns nil if err is nil.
+// wrap puts the formatted text before the error. The result is nil if err is nil.
 func wrap(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
@@ -162,7 +162,7 @@ func wrap(err error, format string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
 }
 
-// locked calls f while this process has the lock of the state directory.
+// The method locked takes the lock of the state directory, calls the function f, and frees the lock.
 func (s Store) locked(f func() error) (err error) {
 	lock, err := os.OpenFile(filepath.Join(s.State, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -57,8 +57,8 @@ func (s Store) History() ([]disk.Record, error) {
 	return all, nil
 }
 
-// parseHistory returns the records. parseHistory also returns how many bytes of the data are complete lines (whole). An
-// incomplete last line is not a record. Because an incomplete line was never synced, its format never wrote to a disk.
+// parseHistory returns the records. The result whole is the number of bytes in complete lines. An incomplete last line
+// is not a record. Because an incomplete line was never synced, its format never wrote to a disk.
 func parseHistory(data []byte) (all []disk.Record, whole int, err error) {
 	for rest := data; len(rest) > 0; {
 		n := bytes.IndexByte(rest, '\n') + 1
@@ -94,8 +94,8 @@ func parseHistory(data []byte) (all []disk.Record, whole int, err error) {
 // clock was wrong.
 const futureFrom = time.Minute
 
-// futureAt sets Noticed in the records whose time is more than futureFrom after now, and returns the number of these
-// records.
+// futureAt sets Noticed in the records whose time is later than now by more than futureFrom. The result is the number
+// of these records.
 func futureAt(all []disk.Record, now time.Time) (count int) {
 	for i := range all {
 		if all[i].Time(now).After(now.Add(futureFrom)) {

@@ -689,8 +689,8 @@ func FuzzParseHistory(f *testing.F) {
 	})
 }
 
-// TestFull checks that each filesystem that fills its disk has one file in the directory that markFull fills. The
-// file's name has the disk's size. The file must exist only as long as the filesystem is on record.
+// TestFull checks that markFull makes one file for each filesystem that fills its disk. The file's name has the disk's
+// size. The file must exist only as long as the filesystem is on record.
 func TestFull(t *testing.T) {
 	s := made(t)
 	full := func(n int, size uint64) disk.Sighting {

@@ -16,8 +16,8 @@ import (
 // half-made filesystem.
 func (s Store) Begin(i disk.Intent) error { return s.begins(i, nil) }
 
-// begins is Begin with an additional check. If attached is set, begins fails if a format of the same disk has begun on
-// another attached path to the disk.
+// begins does the same as Begin, with an additional check. If attached is set, an unfinished format of the same disk on
+// another attached path causes an error.
 func (s Store) begins(i disk.Intent, attached func(seq uint64) bool) error {
 	if !disk.ValidUUID(i.UUID) {
 		return fmt.Errorf("cannot record the intent: %q is not a UUID", i.UUID)
@@ -48,9 +48,9 @@ func (s Store) saveIntent(i disk.Intent) error {
 	return s.save(s.intentFile(i.UUID), i)
 }
 
-// overlap returns an error if a block device that is still attached has an unfinished format and the same serial or
-// WWN. The two block devices may be two paths to one disk, or two disks with one serial. The second format must wait
-// until the first format is finished.
+// overlap returns an error if another attached block device has the same serial or WWN, and an unfinished format. The
+// two block devices may be two paths to one disk, or two disks with one serial. The second format must wait until the
+// first format is finished.
 func overlap(all []disk.Intent, by *disk.Intent, attached func(seq uint64) bool) error {
 	for i := range all {
 		was := all[i].Identity

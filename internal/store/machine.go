@@ -43,10 +43,10 @@ func (s Store) machine() (string, error) {
 	return id, nil
 }
 
-// present returns the lists of disks that apply to this worker. The result before is the list of disks that were
-// attached before installation. For records from another machine-id, before is empty, and the result arrived is the
-// list of disks at the first start under this machine-id. The slots of the other worker mean nothing on this worker. If
-// present returns an error, nothing may be formatted.
+// present returns the lists of disks that apply to this worker. The first list has the disks that were attached before
+// installation. For records from another machine-id, the first list is empty, and the second list has the disks at the
+// first start under this machine-id. The slots of the other worker mean nothing on this worker. If present returns an
+// error, nothing may be formatted.
 func (s Store) present(st *state) (before, arrived []disk.Identity, err error) {
 	id, err := s.machine()
 	switch {
@@ -109,8 +109,8 @@ func (s Store) Elsewhere() bool {
 	return err == nil && idErr == nil && id != "" && st.Machine != "" && st.Machine != id
 }
 
-// KeepMachine records that the records belong to this worker under its current machine-id. KeepMachine ends the holds
-// that began with the first start under the current id.
+// KeepMachine makes the existing records belong to this worker's current machine-id. KeepMachine ends the holds that
+// began with the first start under the current id.
 func (s Store) KeepMachine() error {
 	id, err := s.machine()
 	if err == nil {

@@ -27,8 +27,8 @@ func on(t *testing.T, s Store, id string) Store {
 	return s
 }
 
-// starts calls Start, as the daemon does, while the given disks are attached. starts reports whether Start asked for
-// the attached disks.
+// starts calls Start, as the daemon does, while the given disks are attached. The result reports whether Start asked
+// for the attached disks.
 func starts(t *testing.T, s Store, boot string, attached ...*disk.Facts) (asked bool) {
 	t.Helper()
 	err := s.Start(func() (all []disk.Identity, err error) {
@@ -59,7 +59,7 @@ func holds(s Store, f *disk.Facts, boot string) string {
 	return "nothing"
 }
 
-// expect checks the effect of the records on several disks (holds).
+// expect uses the function holds to check the effect of the records on several disks.
 func expect(t *testing.T, when string, s Store, boot string, want map[*disk.Facts]string) {
 	t.Helper()
 	for f, w := range want {

@@ -75,8 +75,8 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// TestRecover checks that Recover completes a file of the reserve that a crash has cut short. TestFullRoot in
-// internal/daemon checks that a small filesystem gets no reserve.
+// TestRecover checks that Recover completes a reserve file that a crash has truncated. TestFullRoot in internal/daemon
+// checks that a small filesystem gets no reserve.
 func TestRecover(t *testing.T) {
 	s := made(t)
 	s.Recover()

@@ -8,7 +8,7 @@ import (
 )
 
 // Runs calls the function change with the running-time record of each UUID, or with an empty record if there is none.
-// Runs durably saves the records that change returns.
+// Runs durably saves the records that the function change returns.
 func (s Store) Runs(uuids []string, change func(disk.Running) disk.Running) error {
 	err := s.locked(func() error {
 		all, err := readList[disk.Running](s.runningFile())

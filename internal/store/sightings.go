@@ -12,7 +12,7 @@ import (
 	"hotmount/internal/policy/identity"
 )
 
-// Remember durably records on which disks filesystems were found mounted, or that the disks have left.
+// Remember durably records the disks on which filesystems were found mounted, and the removal of such disks.
 func (s Store) Remember(seen []disk.Sighting) error {
 	err := s.locked(func() error {
 		all, err := s.Sightings()
@@ -31,7 +31,7 @@ func (s Store) Remember(seen []disk.Sighting) error {
 	return wrap(err, "cannot record which filesystem lies on which disk")
 }
 
-// merge adds the new sightings in seen to the list all. The result has one sighting for each filesystem. merge may
+// merge adds the new sightings in seen to the list all. The result has one sighting for each filesystem. The call may
 // change the list all in place.
 func merge(all, seen []disk.Sighting) []disk.Sighting {
 	for _, n := range seen {
@@ -91,8 +91,8 @@ func (s Store) Note(found []disk.Sighting) error {
 	return wrap(s.locked(func() error { return s.note(found, true) }), "cannot record what lies on which disk")
 }
 
-// note drops the records that the found content replaces. If add is set, note also adds new records, at most one for
-// each slot.
+// note drops the records that the found content replaces. If add is set, the function note also adds new records, at
+// most one for each slot.
 func (s Store) note(found []disk.Sighting, add bool) error {
 	before, err := s.NotedSightings()
 	if err != nil {

@@ -279,7 +279,7 @@ func TestTwinWithoutSerial(t *testing.T) {
 }
 
 // TestLastOn checks that hotmount knows on which disk a filesystem was before, if the filesystem appears on a disk with
-// another serial. A serial that is cut, or that another bus does not show, must not count as a different serial.
+// another serial. A serial that is truncated, or that another bus does not show, must not count as a different serial.
 func TestLastOn(t *testing.T) {
 	const long = "20-bytes-of-a-serial"
 	for name, tt := range map[string]struct {
@@ -432,8 +432,8 @@ func TestIntentOfAnotherDisk(t *testing.T) {
 	}
 }
 
-// TestBefore checks that hotmount holds a disk on which it saw another filesystem since the disk was attached. Only an
-// accept for ReasonBefore must end the hold, and the accept must not apply to the next filesystem.
+// TestBefore checks that hotmount holds a disk on which another filesystem was seen earlier in the same attachment.
+// Only an accept for ReasonBefore must end the hold, and the accept must not apply to the next filesystem.
 func TestBefore(t *testing.T) {
 	s, f := Store{State: t.TempDir(), Runtime: t.TempDir()}, standingDisk()
 	if _, err := s.Init(nil); err != nil {

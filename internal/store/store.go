@@ -1,7 +1,7 @@
 // Package store keeps the facts that hotmount cannot derive from the disks, systemd and the kernel. Package store has
 // two stores. The state directory (/var/lib/hotmount) is synced and survives reboots. The runtime directory
-// (/run/hotmount) survives restarts of the service, but not a reboot. The file of a record about one attachment is
-// named for the disk sequence number.
+// (/run/hotmount) survives restarts of the service, but not a reboot. Each record about one attachment is a file whose
+// name is the disk sequence number.
 package store
 
 import (
@@ -80,9 +80,9 @@ type state struct {
 func (s Store) stateFile() string { return filepath.Join(s.State, "state.json") }
 
 // Init initialises the state directory with the disks that are attached now. In an initialised directory, the content
-// stays. Init then adds the attached disks only if the package was removed, or if the first start is still to come. The
-// result made reports whether Init recorded the disks. If Init returns no error, the directory is writable, and earlier
-// failed writes no longer stop formatting.
+// stays. Init adds the attached disks to this content only if the package was removed, or if the first start is still
+// to come. The result made reports whether Init recorded the disks. If Init returns no error, the directory is
+// writable, and earlier failed writes no longer stop formatting.
 func (s Store) Init(present []disk.Identity) (made bool, err error) {
 	_, err = s.load()
 	if err != nil && !errors.Is(err, ErrLost) {
@@ -156,15 +156,16 @@ func (s Store) Check() error {
 	return s.failed(err)
 }
 
-// save replaces the file of a record and syncs it. On a full filesystem, save works until the whole reserve is used up.
+// save replaces the file of a record and syncs it. On a full filesystem, the method save works until the whole reserve
+// is used up.
 func (s Store) save(path string, v any) error {
 	return s.failed(s.WithReserve(func() error { return writeJSON(path, v, true) }))
 }
 
-// failed records and returns the error of a write to the state directory. The error stays recorded until Init runs.
-// After a failed write, the state has a gap: the record of a format may be missing. failed also removes soundFile,
-// because the absence of soundFile shows the gap after a reboot. The removal of a file also works on a full filesystem,
-// but not on a read-only filesystem.
+// failed(err) returns err, after it has recorded err as the error of a write to the state directory. The error stays
+// recorded until Init runs. After a failed write, the state has a gap: the record of a format may be missing. The call
+// also removes soundFile, because the absence of soundFile shows the gap after a reboot. The removal of a file also
+// works on a full filesystem, but not on a read-only filesystem.
 func (s Store) failed(err error) error {
 	if err == nil {
 		return nil
@@ -333,7 +334,7 @@ func (s Store) recordAccept(f *disk.Facts, boot string, w disk.Word) error {
 	return err
 }
 
-// change calls f with the state, and durably writes the state if f has changed it. If f changes nothing, change
+// change calls f with the state, and durably writes the state if f has changed it. If f changes nothing, the call
 // succeeds even if the state directory cannot be written.
 func (s Store) change(f func(*state)) error {
 	changed := func() (st state, differs bool, err error) {
@@ -359,7 +360,7 @@ func (s Store) change(f func(*state)) error {
 
 // RecordHold durably records that a disk stays held or refused after the cause has gone. The cause is the format limit
 // (ReasonBrake), or a disk with the same UUID (ReasonTwin) or with a block volume's serial (ReasonSerialTwice). Accept
-// ends the hold or the refusal.
+// removes a record of ReasonBrake or ReasonTwin. A record of ReasonSerialTwice is permanent.
 func (s Store) RecordHold(f *disk.Facts, boot string, reason disk.Reason) error {
 	if reason == disk.ReasonSerialTwice {
 		return s.amendGiven(f, func(g *disk.Given) { g.Twice = true })

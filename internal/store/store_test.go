@@ -194,7 +194,7 @@ func TestPresentUntilAccepted(t *testing.T) {
 }
 
 // TestAWordIsForOneDisk checks an accept for one of several disks with the same serial. virtio can make serials equal,
-// because it cuts them to 20 characters. Accept must remove only the accepted disk from the list.
+// because virtio truncates serials to 20 characters. Accept must remove only the accepted disk from the list.
 func TestAWordIsForOneDisk(t *testing.T) {
 	one, two := facts("vdb", 2, "S1"), facts("vdc", 3, "S1")
 	two.Slot = "pci-2"
@@ -287,8 +287,8 @@ func TestAcceptWithoutRoom(t *testing.T) {
 	}
 }
 
-// TestRemoved checks that a disk that is attached when hotmount is installed again counts as present, as at the first
-// installation. hotmount must format nothing until it has recorded the disks of the second installation.
+// TestRemoved checks that every disk that is attached at a second installation of hotmount counts as present. hotmount
+// must format nothing until it has recorded the disks of the second installation.
 func TestRemoved(t *testing.T) {
 	first, accepted, meanwhile := facts("vdb", 2, "S1"), facts("vdc", 3, ""), facts("vdd", 4, "")
 	s := made(t, first.Identity("boot1"), accepted.Identity("boot1"))

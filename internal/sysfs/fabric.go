@@ -75,7 +75,7 @@ func (f FS) aboveFabric(name string) bool {
 			return true
 		}
 		kind, err := transport(part, dir)
-		// Below returns the disks at any depth, so the disks below a dm or md device in the list are in the list, too.
+		// Below returns the disks at every depth, including the disks below another dm or md device.
 		return err != nil || kind != "dm" && kind != "md" && f.onFabric(part, dir, kind)
 	})
 }

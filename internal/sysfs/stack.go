@@ -72,7 +72,7 @@ func (f FS) Underlying(name string) ([]disk.Underlying, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot list what is below %s: %w", disk.Visible(name), err)
 	}
-	// A disk is in the list more than once if several devices between the disk and the top device lie on the disk.
+	// A disk occurs more than once if several of the devices below the top device lie on the disk.
 	slices.SortFunc(below, func(a, b disk.Underlying) int { return cmp.Compare(a.Name, b.Name) })
 	return slices.Compact(below), nil
 }
@@ -114,8 +114,8 @@ func (f FS) underlying(name string, depth int) (below []disk.Underlying, err err
 	return below, nil
 }
 
-// readSlave returns the disk to which a link in slaves leads, and the disks below that disk. The parameter above is the
-// kernel name of the device that has the link.
+// readSlave returns the disk to which a link in the directory slaves leads, and all disks below this disk. The
+// parameter above is the kernel name of the device that has the link.
 func (f FS) readSlave(link, above string, depth int) ([]disk.Underlying, error) {
 	target, err := os.Readlink(link)
 	if missing(err) {
@@ -167,9 +167,9 @@ func isMultipath(dir string) bool {
 	return err == nil && strings.HasPrefix(uuid, "mpath-")
 }
 
-// spareOfArray returns the number of legs that an md array can lose and still work. spareOfArray subtracts the legs
-// that the array has lost and that md has already removed from slaves. For raid10, spareOfArray returns the highest
-// possible number, because it is unknown which two legs mirror each other.
+// spareOfArray returns the number of legs that an md array can lose and still work. spareOfArray subtracts each lost
+// leg that md has already removed from the directory slaves. For raid10, spareOfArray returns the highest possible
+// number, because it is unknown which two legs mirror each other.
 func spareOfArray(dir, level string, legs int) int {
 	total := legs
 	if text, err := readAttribute(filepath.Join(dir, "md/raid_disks")); err == nil {
@@ -184,7 +184,7 @@ func spareOfArray(dir, level string, legs int) int {
 // spareImages returns the number of legs that a logical volume can lose and still work. LVM reserves names with _rmeta_
 // and _mimage_ for parts of raid and mirror volumes (lvm(8)). A raid volume without metadata volumes is striped
 // (raid0), and can lose no leg. The names do not show the RAID level, so spareImages assumes that any other raid or
-// mirror volume works with one leg.
+// mirror volume can work with a single leg.
 func spareImages(dir string, legs int) int {
 	names, _ := filepath.Glob(filepath.Join(dir, "slaves/*/dm/name"))
 	for _, path := range names {

@@ -59,8 +59,8 @@ func (f FS) Names() ([]string, error) {
 	return names, nil
 }
 
-// Newest returns the highest sequence number of the attached disks that may have been attached before the removal of
-// another disk. The parameter name is the kernel name of the removed disk.
+// Newest returns the highest sequence number of all attached disks that may have come before the removal of another
+// disk. The parameter name is the kernel name of the removed disk.
 //
 // If an attached disk has the removed disk's name, the attached disk and all disks with higher sequence numbers came
 // after the removal. The function later, if not nil, reports whether the disk with a given name came after the removal.
@@ -118,7 +118,7 @@ func (f FS) disk(name string) (disk.Facts, error) {
 	} else {
 		err = f.fill(&facts, at.dir)
 	}
-	// If the disk is gone, a read error may come from another disk, so the method disk returns the error of check.
+	// If the disk is gone, a read error may come from another disk, so this method returns the error of at.check().
 	if gone := at.check(); gone != nil {
 		return disk.Facts{}, gone
 	}

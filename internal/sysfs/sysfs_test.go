@@ -50,7 +50,7 @@ func sdaFacts() disk.Facts {
 	}
 }
 
-// as(change) calls change with the facts of the disk vdb, and returns the changed facts.
+// as(change) calls the function change with the facts of the disk vdb, and returns the changed facts.
 func as(change func(*disk.Facts)) disk.Facts {
 	f := vdbFacts()
 	change(&f)

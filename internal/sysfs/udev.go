@@ -76,9 +76,10 @@ func (f FS) udevOf(name string) (disk.Udev, error) {
 // device_update_db (systemd's src/libsystemd/sd-device/device-private.c).
 //
 // The key of an entry in udev's database is the device number, which another disk may have by now. An entry stores the
-// link disk/by-diskseq/N instead of DISKSEQ. 60-persistent-storage.rules make this link from DISKSEQ. parseUdev ignores
-// an entry without the disk's by-diskseq link: the entry belongs to another disk, or to a device without this link (dm,
-// md). udev stores the time of initialisation after all rules have run. parseUdev ignores an entry without this time.
+// link disk/by-diskseq/N instead of DISKSEQ. 60-persistent-storage.rules makes this link from DISKSEQ. parseUdev
+// ignores an entry without the disk's by-diskseq link: the entry belongs to another disk, or to a device without this
+// link (dm, md). udev stores the time of initialisation after all rules have run. parseUdev ignores an entry without
+// this time.
 func parseUdev(text string, id disk.ID) (disk.Udev, string) {
 	var (
 		u           disk.Udev
@@ -147,8 +148,8 @@ func isFalse(s string) bool {
 }
 
 // encoded returns the value of a udev property. If the property has an escaped form (_ENC), the function decodes that
-// form, which has all characters of the value. If not, the function returns the plain property, in which udev has
-// replaced some characters.
+// form, which has all characters of the value. Without an escaped form, the function returns the plain property, in
+// which udev has replaced some characters.
 func encoded(properties map[string]string, key string) string {
 	if v, found := properties[key+"_ENC"]; found {
 		return disk.Unescape(v)

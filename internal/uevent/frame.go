@@ -39,8 +39,8 @@ const maxName = 32
 // errForeign is the error for a well-formed frame that is not about a disk or partition.
 var errForeign = errors.New("not about a disk")
 
-// parse returns the hint of one frame from udev. parse first checks everything on which go-udev's parser relies, so
-// that the parser cannot panic. go-udev's parser rejects a property whose value has an equals sign.
+// parse returns the hint of one frame from udev. The function parse first checks everything on which go-udev's parser
+// relies, so that the parser cannot panic. go-udev's parser rejects a property whose value has an equals sign.
 func parse(frame []byte) (Hint, error) {
 	end, err := checkHeader(frame)
 	if err != nil {

@@ -30,7 +30,7 @@ func sender(t *testing.T) func(frame []byte, uid uint32) {
 	}
 }
 
-// collect runs the listener until the listener emits a hint about the named disk. collect returns all earlier hints.
+// collect runs the listener until the listener emits a hint about the named disk, and returns all earlier hints.
 func collect(t *testing.T, l *Listener, last string) []Hint {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -100,9 +100,9 @@ func setUp(fd, buffer int) error {
 	return os.NewSyscallError("bind", unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: udevGroup}))
 }
 
-// filter returns a socket filter, so that the many network events of a node do not wake the daemon. filter passes
+// filter returns a socket filter, so that the many network events of a node do not wake the daemon. The filter passes
 // frames with udev's magic number and the hashes of SUBSYSTEM=block and of DEVTYPE=disk or partition. If an instruction
-// of the filter loads beyond the end of a frame, the kernel drops the frame (Documentation/networking/filter.rst).
+// of the filter reads beyond the end of a frame, the kernel drops the frame (Documentation/networking/filter.rst).
 func filter() []unix.SockFilter {
 	const (
 		load = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS

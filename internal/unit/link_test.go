@@ -61,7 +61,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestLinkAfterReboot checks that a link from an earlier boot or from before a crash is replaced. RemoveLink must also
+// TestLinkAfterReboot checks that MakeLink replaces a link that remains after a reboot or a crash. RemoveLink must also
 // remove an old link whose target in disk.LinkDirectory is missing.
 func TestLinkAfterReboot(t *testing.T) {
 	class := ownDev(t)

@@ -30,10 +30,10 @@ const privateSocket = "/run/systemd/private"
 // unit_remove_transient in systemd's src/core/unit.c).
 const transientUnits = "/run/systemd/transient"
 
-// patience is the time limit for a connection to PID 1, and for a call. patience equals PID 1's own limit for a
-// connecting client (BUS_AUTH_TIMEOUT in systemd's src/libsystemd/sd-bus/bus-socket.c). During many events, a PID 1 in
-// an emulated machine has taken 30 seconds to answer. dialEvery is the time between attempts to connect while PID 1
-// re-executes itself.
+// patience is the time limit for a connection to PID 1, and for a call. The constant patience equals PID 1's own limit
+// for a connecting client (BUS_AUTH_TIMEOUT in systemd's src/libsystemd/sd-bus/bus-socket.c). During many events, a PID
+// 1 in an emulated machine has taken 30 seconds to answer. dialEvery is the time between attempts to connect while PID
+// 1 re-executes itself.
 const (
 	patience  = 90 * time.Second
 	dialEvery = 100 * time.Millisecond
@@ -78,7 +78,7 @@ const (
 )
 
 // withConnection calls the function use with a connection that receives the signals about jobs. The end of the
-// connection cancels the context of this function.
+// connection cancels the context of the function named use.
 func (m *Manager) withConnection(ctx context.Context, use func(context.Context, *sd.Conn) error) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -90,9 +90,9 @@ func (m *Manager) withConnection(ctx context.Context, use func(context.Context, 
 	return use(ctx, c)
 }
 
-// connect connects through go-systemd. go-systemd asks for one connection for calls and another for signals. connect
-// gives go-systemd the same connection for calls and signals. While PID 1 handles many events, it needs
-// several seconds for each connection.
+// connect connects through go-systemd. go-systemd asks for one connection for calls and another for signals. The method
+// connect gives go-systemd one connection for both calls and signals. While PID 1 handles many events, it needs several
+// seconds for each connection.
 //
 // The connection ends when the context ends. If the connection breaks, or PID 1 does not answer, connect calls the
 // function end with the reason.
@@ -228,8 +228,8 @@ func (m *Manager) startTransient(ctx context.Context, name string, properties []
 	return refusal(name, err)
 }
 
-// call calls a method of PID 1's manager and stores the result. call opens its own connection and waits no longer than
-// patience.
+// call calls a method of PID 1's manager and stores the result. The method call opens its own connection, with the time
+// limit patience.
 func (m *Manager) call(ctx context.Context, method string, result any, args ...any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errSilent)
 	defer cancel()

@@ -33,7 +33,7 @@ func mountUnit() MountUnit {
 	}
 }
 
-// wanted has every call that PID 1 may get, with all properties, as the call arrives on the socket.
+// wanted has every call that PID 1 may get, with all properties, in the form in which the call arrives on the socket.
 const wanted = `StartTransientUnit mnt-disks-5f0c8f3e\x2d2b3c\x2d4d61\x2d9c2e\x2d0a1b2c3d4e5f.mount fail [
   Description "xfs 5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f on /dev/vdb"
   What "/dev/disk/by-diskseq/12"
@@ -71,7 +71,7 @@ func startMount(ctx context.Context, m *Manager, u MountUnit) error {
 	return err
 }
 
-// jobs has a call of each Manager method that starts a job.
+// The list named jobs has a call of each Manager method that starts a job.
 var jobs = []struct {
 	name string
 	call func(context.Context, *Manager) error
@@ -100,7 +100,7 @@ func format(ctx context.Context, m *Manager, seq uint64) error {
 	return m.Run(ctx, disk.ProgramFormat, disk.ID{Seq: seq}, "")
 }
 
-// everything has a call of each Manager method.
+// The list named everything has a call of each Manager method.
 var everything = append(slices.Clone(jobs), []struct {
 	name string
 	call func(context.Context, *Manager) error

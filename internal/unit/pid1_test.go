@@ -27,10 +27,10 @@ type pid1 struct {
 	// refuse is the D-Bus error with which each call fails, or empty if the calls succeed. If refuseOnly is set, a call
 	// fails only if its first argument contains refuseOnly.
 	refuse, refuseOnly string
-	// lose is the number of answers that pid1 does not send. Instead of sending a lost answer, pid1 closes the
+	// The field lose is the number of answers that pid1 does not send. In place of each such answer, pid1 closes the
 	// connection.
 	lose int
-	// result is the result of each job. If result is empty, no signal reports the end of a job.
+	// The field result is the result of each job, or empty if no signal reports the end of a job.
 	result string
 	// unit has the properties that pid1 reports for every unit.
 	unit map[string]any

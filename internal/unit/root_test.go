@@ -125,7 +125,8 @@ func TestMakeAndRemove(t *testing.T) {
 	} else if !known && MakeMountPoint(dir, uuid) != nil {
 		t.Fatal("cannot go on")
 	}
-	// While hotmount makes or removes the directory, the directory is not immutable. Even then, the marker must stay.
+	// While hotmount makes or removes the directory, the directory is not immutable. Even without this flag, the marker
+	// must stay.
 	setFlag(t, point, false)
 	if err := os.RemoveAll(filepath.Join(point, marker)); known && !errors.Is(err, unix.EPERM) {
 		t.Errorf("the marker was removed: %v", err)

@@ -32,7 +32,7 @@ type asked struct {
 	err  error
 }
 
-// waits calls StartMount in a goroutine, and returns when that call waits for its turn.
+// The function named waits calls StartMount in a goroutine, and returns when that call waits for its turn.
 func waits(t *testing.T, ctx context.Context, m *Manager, u MountUnit) <-chan asked {
 	t.Helper()
 	waiting := func() int {

@@ -63,8 +63,8 @@ func TestBefore(t *testing.T) {
 	}
 }
 
-// TestAfter checks that the services that make directories and mounts below /mnt/disks come after the mounts above
-// them. A later mount on /mnt or /mnt/disks would cover the volumes.
+// TestAfter checks the order of the services that make directories and mounts below /mnt/disks. The services must start
+// after the mounts on /mnt and /mnt/disks, because a later mount would cover the volumes.
 func TestAfter(t *testing.T) {
 	for _, service := range []string{"hotmount", "hotmount-tidy"} {
 		text, err := os.ReadFile("../../systemd/" + service + ".service")

@@ -56,8 +56,8 @@ func Scan(ctx context.Context, h inventory.Host, hung map[string]int) ([]disk.Fa
 }
 
 // Of measures the filesystems at the paths concurrently, in a separate process, because a dead filesystem never
-// answers. For each path without an answer, Of stores the id of the hanging process in hung. Of skips a path in hung
-// until the process has ended, so that at most one process hangs for a path.
+// answers. For each path without an answer, the function Of stores the id of the hanging process in hung. The function
+// Of skips a path in hung until the process has ended, so that at most one process hangs for a path.
 func Of(ctx context.Context, paths []string, hung map[string]int) map[string]Space {
 	for p, pid := range hung {
 		// ECHILD means that the killed process was already reaped for another path.
@@ -88,8 +88,8 @@ func Of(ctx context.Context, paths []string, hung map[string]int) map[string]Spa
 	return known
 }
 
-// Print measures the filesystems at the paths and prints each answer as it comes. Print runs in the process that Of
-// starts.
+// Print measures the filesystems at the paths and prints each answer as it comes. Print runs in the process that the
+// function Of starts.
 func Print(w io.Writer, paths []string) error {
 	out := json.NewEncoder(w)
 	var (

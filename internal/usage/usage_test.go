@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestOf checks that a filesystem that does not answer does not delay other filesystems. Of must skip a path as long as
-// the process that hangs for the path exists.
+// TestOf checks that a dead filesystem does not delay the answers of other filesystems. The function Of must skip a
+// path while a process still hangs for the path.
 func TestOf(t *testing.T) {
 	hung := map[string]int{}
 	asks := func(paths []string, answers int, asked uint64) {

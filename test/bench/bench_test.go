@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// mountedTurn returns a turn of a method with one disk that was mounted after the given number of milliseconds.
+// mountedTurn returns a turn in which the method mounts one disk after the given number of milliseconds.
 func mountedTurn(figure, way string, ms float64, busy bool) Turn {
 	t := Turn{
 		Figure: figure, Way: way, Disks: 1, Idle: 1, Added: map[string]float64{"loop100": 1000}, Probed: map[string]float64{"loop100": 1000 + ms/2},
@@ -78,8 +78,8 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
-// TestOrder checks that each round rotates the methods by one, and that a method in the map seldom takes turns only in
-// some rounds.
+// TestOrder checks that each round rotates the methods by one, and that only some rounds measure the methods in the map
+// "seldom".
 func TestOrder(t *testing.T) {
 	ways, seldom := []string{"a", "b", "c"}, map[string]int{"b": 3}
 	for round, want := range []string{"abc", "ca", "ca", "abc", "ca"} {
@@ -141,8 +141,7 @@ func TestSplitTurn(t *testing.T) {
 	}
 }
 
-// elements returns the number of elements of the given class in a picture. elements fails the test if the picture is
-// not XML.
+// elements returns the number of elements of the given class in a picture. If the picture is not XML, the test fails.
 func elements(t *testing.T, picture, class string) int {
 	t.Helper()
 	n := 0

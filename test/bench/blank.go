@@ -70,8 +70,8 @@ func (in *insideBench) blankTurn(ctx context.Context, way string) error {
 }
 
 // parts runs the steps for a blank disk one after the other, and returns their total time in milliseconds. The steps
-// run in a unit of PID 1, so that they are throttled like hotmount's unit. The first step begins after udev's event
-// for the disk.
+// run in a systemd unit, so that they are throttled like hotmount's unit. The first step begins after udev's event for
+// the disk.
 func (in *insideBench) parts(ctx context.Context, l *loop) (float64, error) {
 	n, err := in.numbers(ctx, "systemd-run -q --pipe --wait --collect bash -ec "+quote(fmt.Sprintf(`udevadm settle; s=$(date +%%s%%N)
 dd if=%[1]s of=/dev/null bs=1M iflag=direct 2>/dev/null; mkfs.xfs -q -K %[1]s
@@ -113,8 +113,8 @@ func throttle(dev string) (lift func() error, err error) {
 	return throttleLegacy(dev)
 }
 
-// throttleUnified limits the reads of PID 1's units with cgroup v2. The limit ends with the container's control
-// groups.
+// throttleUnified uses cgroup v2 to limit the reads of systemd's units. The limit ends when the container's control
+// groups are removed.
 func throttleUnified(dev string) error {
 	limit := fmt.Sprintf("%s rbps=%d", dev, bytesPerSecond)
 	return errors.Join(
@@ -123,7 +123,7 @@ func throttleUnified(dev string) error {
 }
 
 // throttleLegacy limits the reads of all processes of the container with cgroup v1. throttleLegacy moves the processes
-// to a new group, because a root group cannot be limited. The returned function moves the processes back.
+// to a new group, because the root group cannot have a limit. The returned function moves the processes back.
 func throttleLegacy(dev string) (lift func() error, err error) {
 	lift = func() error { return nil }
 	root, err := os.MkdirTemp("", "bench-blkio-")
@@ -148,8 +148,8 @@ func throttleLegacy(dev string) (lift func() error, err error) {
 	return lift, moveAll(group)
 }
 
-// moveAll moves all processes of the container into a group. moveAll passes over the processes three times, because a
-// process can fork during a pass.
+// moveAll moves all processes of the container into a group. moveAll goes through the list of processes three times,
+// because a process can fork during a pass.
 func moveAll(group string) error {
 	for range 3 {
 		pids, err := filepath.Glob("/proc/[0-9]*")

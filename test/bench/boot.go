@@ -16,8 +16,8 @@ import (
 // rulesAtBoot is the directory of the udev rules that exist when the container boots.
 const rulesAtBoot = "/etc/udev/rules.d/"
 
-// boots measures boots of the whole container with disks that each hold an XFS filesystem. PID 1 records two times:
-// from its own start to the daemon's READY=1, and from its own start to the last mount.
+// boots takes the turns in which the whole container boots. Each disk has an XFS filesystem. A turn measures the time
+// from PID 1's start to the daemon's READY=1, and the time from PID 1's start to the last mount.
 func (b *bench) boots(ctx context.Context, c *worker.Container, f figure) ([]Turn, error) {
 	// The running daemon would format and mount the new disks.
 	if _, err := c.Run(ctx, "systemctl stop hotmount"); err != nil {
@@ -51,7 +51,7 @@ for d in /dev/loop*[0-9]; do [ ! -e /sys/block/${d#/dev/}/loop/backing_file ] ||
 	return turns, nil
 }
 
-// boot takes one turn, which is a boot with one method switched on.
+// boot takes one turn: the container boots with one method switched on.
 func (b *bench) boot(ctx context.Context, c *worker.Container, f figure, way string) (Turn, error) {
 	script := "set -e; rm -f " + rulesAtBoot + "*; systemctl -q enable hotmount hotmount-tidy"
 	if way != hotmount {

@@ -4,7 +4,7 @@ import (
 	"slices"
 )
 
-// figure is one measurement of a run, such as one disk or twenty disks.
+// figure is one measurement of a run, such as the measurement with twenty disks.
 type figure struct {
 	name  string
 	disks int
@@ -17,11 +17,11 @@ type figure struct {
 	apart bool
 	// traced reports whether the kernel traces the turns. The trace is taken outside the container.
 	traced bool
-	// outside reports whether the turns are taken on the host, where each turn boots the container.
+	// outside reports whether the program on the host takes the turns. Each of these turns boots the container.
 	outside bool
 }
 
-// figures are the figures of a run, in the order in which they are measured.
+// figures lists all figures of a run in the order of their measurement.
 var figures = []figure{
 	{name: "one", disks: 1, turns: 30, ways: []string{hotmount, rule, tuned, mountCall, hotPlug, shellLoop, systemdMount, neighbour}},
 	{name: "twenty", disks: 20, turns: 30, ways: []string{hotmount, rule, tuned, mountCall, hotPlug, shellLoop, systemdMount}},
@@ -65,7 +65,7 @@ type Turn struct {
 	Probed  map[string]float64 `json:"probed,omitempty"`  // time of udev's event
 	Mounted map[string]float64 `json:"mounted,omitempty"` // when the mount appeared in the mount table
 	// CPU is the CPU time in milliseconds of each control group, counted until one second after the last mount. The
-	// group "all" is the container without the bench program, plus the bench program's work as a mount method.
+	// group "all" is the whole container, but includes the bench program only for its work as a mount method.
 	CPU map[string]float64 `json:"cpu,omitempty"`
 	// Values holds the other results of the turn by name.
 	Values map[string]float64 `json:"values,omitempty"`

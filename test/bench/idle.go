@@ -10,8 +10,8 @@ import (
 )
 
 // dropIn is the systemd drop-in for the daemon during the turns of all methods. dropIn disables the watchdog, because a
-// frozen daemon cannot answer the watchdog. dropIn also sets the settle time to 0, because the daemon only waits during
-// the settle time.
+// frozen daemon cannot answer the watchdog. dropIn also sets the settle time to 0, because the settle time is only a
+// wait before a format.
 const (
 	dropIn     = "/etc/systemd/system/hotmount.service.d/bench.conf"
 	dropInText = "[Service]\nWatchdogSec=0\nEnvironment=HOTMOUNT_SETTLE=0s\n"

@@ -39,8 +39,7 @@ func (in *insideBench) loops(n int) ([]*loop, error) {
 
 func (l *loop) node() string { return "/dev/" + l.name }
 
-// attach connects the device with a file. Just before the connection, attach makes the device's node in /dev, as
-// devtmpfs does.
+// attach connects the device with a file. First, the function makes the device's node in /dev, as devtmpfs does.
 func (l *loop) attach(file string) (err error) {
 	var major, minor uint32
 	if _, err := fmt.Sscanf(l.dev, "%d:%d", &major, &minor); err != nil {

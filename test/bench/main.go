@@ -1,6 +1,6 @@
-// Command bench compares hotmount with other methods to mount a new disk. bench boots a container (test/worker), and
-// measures the methods in turns in the container. bench writes a table, all turns as JSON, and two plots. make bench
-// runs the command bench.
+// Command bench compares hotmount with other methods to mount a new disk. bench boots a container (test/worker), where
+// bench measures the methods in turns. bench writes a table, all turns as JSON, and two plots. `make bench` runs this
+// command.
 package main
 
 import (

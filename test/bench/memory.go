@@ -19,8 +19,8 @@ const mib = 1 << 20
 // are also visible.
 const blankOne = diskSize + 12*mib
 
-// memory measures the daemon's memory with many disks. memory also measures the peak memory of all of hotmount's
-// processes together while they format blank disks.
+// memory measures the daemon's memory with many disks. The function memory also measures the total peak memory of
+// hotmount's processes while they format blank disks.
 func (in *insideBench) memory(ctx context.Context) error {
 	for _, way := range in.Ways {
 		if err := in.withPackage(way, func() error { return in.memoryTurn(ctx, way) }); err != nil {

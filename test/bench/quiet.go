@@ -63,7 +63,7 @@ func load() (float64, error) {
 	return l.Load1, nil
 }
 
-// waitQuiet waits until the machine is idle, at most for the duration gate or for the figure's remaining patience.
+// waitQuiet waits until the machine is idle. The wait ends early when gate or the figure's patience is used up.
 // waitQuiet returns the idle share of the last sample.
 func (in *insideBench) waitQuiet(ctx context.Context) (idle float64, err error) {
 	begun := time.Now()

@@ -24,7 +24,7 @@ type bench struct {
 	result Result
 }
 
-// run measures the figures. run saves the results after each figure.
+// run measures the figures, and saves the results after each figure.
 func (b *bench) run(ctx context.Context, wanted []figure) error {
 	for _, f := range wanted {
 		begun := time.Now()
@@ -44,8 +44,8 @@ func (b *bench) run(ctx context.Context, wanted []figure) error {
 	return b.result.table().write(os.Stdout)
 }
 
-// figure measures one figure in a separate container. The container has only the loop devices that the figure needs,
-// because hotmount looks at every loop device.
+// The function figure measures one figure in a separate container. The container has only the loop devices that the
+// figure needs, because hotmount looks at every loop device.
 func (b *bench) figure(ctx context.Context, f figure) (err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -80,7 +80,7 @@ func (b *bench) figure(ctx context.Context, f figure) (err error) {
 	return b.measure(ctx, c, f)
 }
 
-// program is the path of this program inside the container. packages maps each method to the path of its package
+// program is the path of this program inside the container. The map packages has the path of each method's package
 // inside the container.
 const program = "/root/bench"
 

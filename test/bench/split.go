@@ -34,8 +34,8 @@ func splitTurn(t *Turn, events []traceEvent) {
 	}
 }
 
-// phases returns when PID 1 received the request for a mount, and when mount(8) began. phases uses only events between
-// the kernel's event and the appearance of the mount.
+// phases returns the time when PID 1 received the request for a mount, and the time when mount(8) began. Only events
+// between the kernel's event and the appearance of the mount count.
 func phases(events []traceEvent, after, mounted float64) (requested, started float64, ok bool) {
 	within := func(from, to float64, matches func(traceEvent) bool) (found traceEvent) {
 		for _, e := range events {
@@ -57,7 +57,7 @@ func phases(events []traceEvent, after, mounted float64) (requested, started flo
 			asking[e.field("next_pid")] = true
 		}
 	}
-	// The last process that woke PID 1 before PID 1 forked is the process that asked for the mount.
+	// The process that asks for the mount causes the last wake-up of PID 1 before PID 1 forks.
 	ask := within(after, fork.at, func(e traceEvent) bool {
 		return e.name == "sched_waking" && asking[e.pid] && e.field("pid") == fork.pid
 	})

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unitTimes returns when a unit's process was started and when the unit became active, as CLOCK_MONOTONIC in
-// milliseconds.
+// unitTimes returns the time when a unit's process started and the time when the unit became active, as CLOCK_MONOTONIC
+// in milliseconds.
 func (in *insideBench) unitTimes(ctx context.Context, unit string) (start, active float64, err error) {
 	n, err := in.numbers(ctx, "systemctl show -P InactiveExitTimestampMonotonic "+unit+"; systemctl show -P ActiveEnterTimestampMonotonic "+unit)
 	if err != nil {
@@ -24,7 +24,7 @@ func (in *insideBench) unitTimes(ctx context.Context, unit string) (start, activ
 	return n[0] / 1000, n[1] / 1000, nil
 }
 
-// ready measures starts of the daemon with attached disks. ready also measures the udev rules with attached disks.
+// ready measures the daemon's starts and the udev rules, each with disks that are already attached.
 func (in *insideBench) ready(ctx context.Context) error {
 	files, err := in.disks(ctx, in.Disks)
 	if err != nil {
@@ -112,7 +112,7 @@ func (in *insideBench) started(ctx context.Context, way string, loops []*loop, f
 }
 
 func (in *insideBench) starts(ctx context.Context, way string, loops []*loop) (Turn, error) {
-	// The name of the turn differs from the name of the method. With the method's name, setUp would start the daemon
+	// The name of the turn differs from the name of the method. If the names were equal, setUp would start the daemon
 	// too early.
 	return in.observe(ctx, way+", started", awaited{mounts: true}, loops, func() error { return in.script(ctx, "systemctl start hotmount") })
 }
@@ -146,8 +146,8 @@ func (in *insideBench) restarted(ctx context.Context, way string) error {
 	return in.turns.Encode(t)
 }
 
-// booted measures a start of the daemon as at boot after a power cut: hotmount-tidy runs first, and /run/hotmount is
-// missing.
+// booted measures a start of the daemon like the start in a boot after a power cut: hotmount-tidy runs first, and
+// /run/hotmount is missing.
 func (in *insideBench) booted(ctx context.Context, way string, loops []*loop, files []string) error {
 	if err := in.attachPresent(ctx, loops, files); err != nil {
 		return err

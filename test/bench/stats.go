@@ -15,9 +15,8 @@ type Interval struct {
 // resamples is the number of bootstrap samples from which an interval is computed.
 const resamples = 2000
 
-// estimate returns the value of f for the samples, with the confidence interval of the percentile bootstrap. estimate
-// always returns the same interval for the same samples. A confidence interval from only one or two turns is not
-// reliable.
+// estimate returns the value of f for the samples, with the confidence interval of the percentile bootstrap. The same
+// samples always give the same interval. A confidence interval from only one or two turns is not reliable.
 func estimate(f func(samples ...[]float64) float64, samples ...[]float64) Interval {
 	random := rand.New(rand.NewPCG(38, 38))
 	drawn := make([][]float64, len(samples))

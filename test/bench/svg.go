@@ -69,7 +69,7 @@ func (s *svg) legend(names, colours []string) {
 	}
 }
 
-// xAxis draws the horizontal axis from 0 to the value most. xAxis returns a function that maps a value to its
+// xAxis draws the horizontal axis from 0 to the given maximum. xAxis returns a function that maps a value to its
 // position.
 func (s *svg) xAxis(most float64, title string) func(float64) float64 {
 	at := func(v float64) float64 { return s.left + v/most*(s.right-s.left) }
@@ -82,7 +82,8 @@ func (s *svg) xAxis(most float64, title string) func(float64) float64 {
 	return at
 }
 
-// yAxis draws the vertical axis from 0 to the value most. yAxis returns a function that maps a value to its position.
+// yAxis draws the vertical axis from 0 to the given maximum. yAxis returns a function that maps a value to its
+// position.
 func (s *svg) yAxis(most float64, title string) func(float64) float64 {
 	at := func(v float64) float64 { return s.bottom - v/most*(s.bottom-s.top) }
 	for v := 0.0; v <= most; v += step(most) {
@@ -94,7 +95,8 @@ func (s *svg) yAxis(most float64, title string) func(float64) float64 {
 	return at
 }
 
-// step returns a round distance between the marks of an axis that ends at the value most. The axis gets 4 to 10 marks.
+// step returns a round number as the distance between the marks of an axis with the given maximum. The axis gets 4 to
+// 10 marks.
 func step(most float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(most/4)))
 	for _, factor := range []float64{1, 2, 5, 10} {

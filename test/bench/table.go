@@ -214,7 +214,7 @@ func (i Interval) span() string { return number(i.Low) + " to " + number(i.High)
 
 func unit(n, unit string) string { return strings.TrimSpace(n + " " + unit) }
 
-// number formats x with three significant digits, or as a whole number from 100 on.
+// number formats x as a whole number if x is at least 100, or else with three significant digits.
 func number(x float64) string {
 	if math.Abs(x) >= 100 {
 		return fmt.Sprintf("%.0f", x)

@@ -53,7 +53,8 @@ func (in *insideBench) rounds(ctx context.Context) error {
 }
 
 // order returns the methods that are measured in a round. Each round rotates ways by one method, so that no method
-// always comes first. If the map seldom has a number n for a method, the method is measured only in every nth round.
+// always comes first. If the parameter "seldom" maps a method to a number n, the method is measured only in every nth
+// round.
 func order(ways []string, seldom map[string]int, round int) []string {
 	var all []string
 	for i := range ways {
@@ -65,7 +66,7 @@ func order(ways []string, seldom map[string]int, round int) []string {
 	return all
 }
 
-// prepare switches the method on, and waits for an idle machine. prepare returns the machine's idle share.
+// prepare switches the method on, waits for an idle machine, and returns the machine's idle share.
 func (in *insideBench) prepare(ctx context.Context, way string) (idle float64, err error) {
 	begun := time.Now()
 	if script := setUp(way, in.Dir); script != "" {
@@ -183,8 +184,8 @@ func newMeter() (m meter, err error) {
 	return m, err
 }
 
-// read writes to t.CPU the CPU time that was used since the call of newMeter. The parameter own is the CPU time that
-// this program has used as a mount method.
+// The function read stores in t.CPU the CPU time that was used since the call of newMeter. The parameter own is the CPU
+// time that this program has used as a mount method.
 func (m meter) read(t *Turn, own float64) error {
 	after, err := newMeter()
 	if err != nil {

@@ -24,8 +24,8 @@ type watcher struct {
 	events int
 	table  int
 	buffer []byte
-	// probed is the channel for disks that udev has announced, for a method that this program implements. probed is nil
-	// if this program does not implement the method.
+	// probed is the channel for disks that udev has announced. If this program does not implement the method, the
+	// channel is nil.
 	probed chan<- probed
 }
 

@@ -9,8 +9,8 @@ import (
 const (
 	hotmount     = "hotmount"
 	hotmountBase = "hotmount (base)"
-	// neighbour is the method hotmount on a node with a virtual machine monitor, with a disk that hotmount has not
-	// recorded. On a node with a virtual machine monitor, hotmount checks which processes have an unrecorded disk open.
+	// neighbour is the method hotmount for an unrecorded disk on a node with a virtual machine monitor. On a node with
+	// a virtual machine monitor, hotmount checks which processes have an unrecorded disk open.
 	neighbour    = "hotmount, looking for open files"
 	rule         = "rule"
 	tuned        = "rule tuned"

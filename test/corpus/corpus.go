@@ -39,7 +39,7 @@ type Kind struct {
 	Name string
 	// Class is the class of the format.
 	Class Class
-	// The field Is is the kind of content that hotmount must recognise.
+	// The field Is has the kind of content that hotmount must recognise.
 	Is disk.Kind
 	// Type is the name that libblkid must report, or "" if the name does not matter.
 	Type string
@@ -154,8 +154,8 @@ proto() {
 ext4=has_journal,extent,huge_file,flex_bg,metadata_csum,64bit,dir_nlink,extra_isize,sparse_super,large_file,filetype,resize_inode,dir_index,ext_attr
 `
 
-// Files returns the files of each filesystem whose Kind has the field Mounts set. The result maps the path of each
-// file to the SHA-256 digest of its content.
+// Files returns the files that each filesystem has if the field Mounts of its Kind is true. The result maps the path of
+// each file to the SHA-256 digest of its content.
 func Files() map[string]string {
 	var numbers []byte
 	for i := 1; i <= 20000; i++ {
@@ -177,7 +177,7 @@ func script(ctx context.Context, text, image string) error {
 	return nil
 }
 
-// image is a disk image that is being written. err is the first error of a read or a write of the image.
+// image is a disk image that is being written. The field err is the first error of a read or a write of the image.
 type image struct {
 	f    *os.File
 	size int64

@@ -84,19 +84,19 @@ func TestEveryReadCounts(t *testing.T) {
 	}
 }
 
-// someNumbers returns up to 12 random numbers below n, and six fixed ones, such as the first and the last. In the full
-// test, someNumbers returns up to 400 random numbers and the last two.
+// someNumbers returns up to 12 random numbers below n, and six fixed numbers, such as 0 and n-1. In the full test,
+// someNumbers returns up to 400 random numbers and the two highest numbers.
 func someNumbers(r *rand.Rand, n int) []int {
 	if full {
-		// The test does not try all the thousands of reads of a large disk, because each case repeats all reads before
-		// the bad read.
+		// A large disk has thousands of reads. The test tries only some of them, because each case repeats all reads
+		// before the bad read.
 		return append(r.Perm(n)[:min(400, n)], n-2, n-1)
 	}
 	return append(r.Perm(n)[:min(12, n)], 0, 1, 2, n/2, n-2, n-1)
 }
 
-// seeded returns the source of a test's random choices. seeded prints the seed. If the variable HOTMOUNT_TEST_SEED has
-// the seed of an earlier test, the test repeats the earlier choices.
+// seeded returns the source of a test's random choices, and prints the seed. If the variable HOTMOUNT_TEST_SEED has the
+// seed of an earlier test, the test repeats the earlier choices.
 func seeded(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())

@@ -17,8 +17,8 @@ type format struct {
 	// mounts reports whether hotmount mounts the filesystem. The shell function files() or proto() makes the content of
 	// a filesystem that hotmount mounts.
 	mounts bool
-	// script is a shell script that makes the format. After the script, the function write writes to the image. Most
-	// formats have only one of the two.
+	// script is a shell script that makes the format. After the script, the function write changes the image. Most
+	// formats have only a script or only a function.
 	script string
 	write  func(*image)
 	// size is the size of the disk in bytes. A size of 0 stands for the constant Size.

@@ -63,7 +63,7 @@ func runners(t *testing.T) map[string]run.Runner {
 	return all
 }
 
-// look examines the image as hotmount does to prove a disk blank.
+// look examines the image in the same way in which hotmount proves a disk blank.
 func look(t *testing.T, path string, plan probe.Plan, r run.Runner) disk.Content {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECT, 0)
@@ -125,7 +125,7 @@ func TestNothingIsBlank(t *testing.T) {
 					}
 				}
 				// The weakest plan, unsigned, requires zeros only in the first 4 KiB. The test counts the kinds that
-				// the weakest plan takes for blank.
+				// the weakest plan considers blank.
 				if c := look(t, path, probe.Unsigned, tools["here"]); c.Kind == disk.Blank {
 					missed <- k.Name
 				}
@@ -142,7 +142,7 @@ func TestNothingIsBlank(t *testing.T) {
 	}
 	slices.Sort(names)
 	t.Logf("%d kinds; the plan unsigned takes %d of them for blank: %q", len(kinds), len(names), names)
-	// If the weakest plan took fewer than 40 kinds for blank, the corpus would be too easy to recognise.
+	// If the weakest plan considered fewer than 40 kinds blank, the corpus would be too easy to recognise.
 	if len(names) < 40 {
 		t.Errorf("the plan unsigned takes only %d kinds for blank", len(names))
 	}

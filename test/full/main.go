@@ -90,8 +90,8 @@ func full(ctx context.Context, commit, tree, date string, fuzz time.Duration, di
 		fmt.Printf("==> %d of %d: %s: %s\n", i+1, len(steps), steps[i].name, result)
 		errs = append(errs, err, report.set(i, result))
 	}
-	// Each `make` step except `make test-unit` runs alone, because it uses the directory build/ or the whole machine.
-	// The other steps run two at a time, because most of them wait for one or two virtual machines.
+	// Each `make` step except `make test-unit` runs alone, because the step uses the directory build/ or the whole
+	// machine. The other steps run two at a time, because most of them wait for one or two virtual machines.
 	var todo []int
 	for i, s := range steps {
 		if s.command[0] == "make" && s.command[1] != "test-unit" {

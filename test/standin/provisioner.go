@@ -31,13 +31,13 @@ type class struct {
 	block           bool
 }
 
-// provision plays the part of sig-storage-local-static-provisioner 2.9. Once per period, provision first cleans the
-// released volumes, as DeletePVs (pkg/deleter/deleter.go) does. Then provision looks for new volumes, as
+// provision plays the part of sig-storage-local-static-provisioner 2.9. Once per period, the stand-in first cleans the
+// released volumes, as DeletePVs (pkg/deleter/deleter.go) does. Then the stand-in looks for new volumes, as
 // DiscoverLocalVolumes (pkg/discovery/discovery.go) does.
 //
 // A directory replaces the Kubernetes API: its file volumes.json lists the volumes, and a file released/NAME marks the
 // volume NAME as released. A goroutine cleans each released volume in the background. In the first period after the
-// cleaning, provision deletes the cleaned volume.
+// cleaning, the stand-in deletes the cleaned volume.
 //
 // The log has a line for each "error" that the provisioner would log, and for each volume that is "created" or
 // "cleaned". A "created" or "cleaned" line also shows the disk or filesystem that was at the volume's path: see
@@ -52,8 +52,8 @@ type provision struct {
 }
 
 // cleaner is the state of a goroutine that cleans one volume. At the end of the cleaning, the goroutine sets the error
-// err and closes the channel ended. The fields before and after show what was at the volume's path before and after the
-// cleaning.
+// err and closes the channel ended. The fields before and after show what was at the volume's path at the start and at
+// the end of the cleaning.
 type cleaner struct {
 	ended         chan struct{}
 	err           error
@@ -288,7 +288,7 @@ func (p *provision) entry(c class, file string, points map[string]bool) error {
 	}
 	name := disk.VolumeName(file, p.node, c.name)
 	if _, exists := p.volumes[name]; exists {
-		// The real provisioner does not check the path of a known volume again. provision logs an error for a known
+		// The real provisioner does not check the path of a known volume again. The stand-in logs an error for a known
 		// volume whose disk or filesystem is gone.
 		if whatIsAt(path, c.block) == "nothing" {
 			return fmt.Errorf("path %q is a volume's, and nothing is there", path)

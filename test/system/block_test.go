@@ -22,8 +22,8 @@ classes:
 `
 
 // exchanged detaches a disk that is given out as a block volume, and attaches another disk, before udev sees either
-// event. exchanged checks that the link leads nowhere, and that the link is removed after udev has seen the events.
-// exchanged returns the other disk's kernel name and ID.
+// event. The method checks that the link leads nowhere, and that the link is removed after udev has seen the events.
+// The method returns the other disk's kernel name and ID.
 func (m machine) exchanged(w *worker.Worker, name, id, link string, other worker.Disk) (string, string) {
 	m.t.Helper()
 	_, base, _ := strings.Cut(link, "/block/")
@@ -47,7 +47,7 @@ func (m machine) exchanged(w *worker.Worker, name, id, link string, other worker
 //
 // The parameter gone has the start and the end of a period. In this period, each pass of the provisioner may log the
 // missing disk one time. The period begins before the disk is detached, and ends after the disk's link is removed. The
-// last line about the missing disk may come one pass of the provisioner late.
+// provisioner may log the last line about the missing disk one pass late.
 func unexpectedLines(t *testing.T, log string, gone [2]string) (lines []string) {
 	t.Helper()
 	const pass = time.Second
@@ -190,8 +190,8 @@ func TestBlockVolumes(t *testing.T) {
 	was := slot(name)
 	m.detach(w, id)
 	held(second)
-	// Even in the first disk's slot, a second disk with the same serial does not get the link of the detached first
-	// disk.
+	// If a second disk with the same serial is attached to the detached disk's slot, it does not get the detached
+	// disk's link.
 	m.detach(w, secondID)
 	second, secondID = m.attach(w, worker.Disk{File: blank(t, gib), Serial: "RAW-1"})
 	held(second)
@@ -252,8 +252,8 @@ func TestBlockVolumes(t *testing.T) {
 	given("RAW-3", full)
 	m.detach(w, fullID)
 	m.wait("the link to go", "! [ -L "+raw+"RAW-3 ]")
-	// The disk RAW-4 has bytes that udev does not recognise. hotmount first reads these bytes for a class that makes
-	// filesystems.
+	// The disk RAW-4 has bytes that udev does not recognise. At first the disk's class makes filesystems, so hotmount
+	// reads these bytes.
 	m.run("mv /etc/hotmount/config.yaml /root; systemctl reload hotmount")
 	unknown := blank(t, 320<<20)
 	writeRandom(t, unknown, 100<<20, 512)
@@ -261,8 +261,8 @@ func TestBlockVolumes(t *testing.T) {
 	m.waitForLog("serial RAW-4, .*refuse: ")
 	m.run("mv /root/config.yaml /etc/hotmount; systemctl reload hotmount")
 	m.remedy(read, "content-to-be-given-out")
-	// After a write, what hotmount has read is no longer valid. hotmount does not read the disk again, because the
-	// disk's class is in block mode.
+	// A write invalidates the result of hotmount's read. hotmount does not read the disk again, because the disk's
+	// class is in block mode.
 	m.run("dd if=/dev/zero of=/dev/" + read + " bs=512 count=1 oflag=direct status=none; udevadm settle; hotmount plan | grep '^" + read + " .* hold '")
 	m.lift(read, "content-to-be-given-out")
 	given("RAW-4", read)

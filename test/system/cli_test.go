@@ -124,8 +124,8 @@ func TestStatus(t *testing.T) {
 	m.run("systemctl stop watch")
 }
 
-// TestStatusOfTheDead mounts a filesystem that never answers over the disk's filesystem. TestStatusOfTheDead checks
-// that neither the daemon nor the commands wait for an answer.
+// TestStatusOfTheDead covers the disk's filesystem with the mount of a filesystem that never answers.
+// TestStatusOfTheDead checks that neither the daemon nor the commands wait for an answer.
 func TestStatusOfTheDead(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, gib)})
@@ -316,7 +316,7 @@ func TestPartitionsForgotten(t *testing.T) {
 	m.waitForLog("^/dev/" + guest + " .*refuse: the disk has partitions: " + guest + "1.*hotmount format " + guest)
 }
 
-// fails runs a script that must fail, and returns the script's output.
+// The method runs a script that must fail, and returns the script's output.
 func (m machine) fails(script string) string {
 	m.t.Helper()
 	out := m.run("if out=$(" + script + " 2>&1); then echo \"it succeeded: $out\"; else echo \"refused: $out\"; fi")
@@ -326,7 +326,7 @@ func (m machine) fails(script string) string {
 	return out
 }
 
-// writes returns the number of write and discard requests that the kernel has completed for the disk.
+// The method returns the number of write and discard requests that the kernel has completed for the disk.
 func (m machine) writes(name string) string {
 	m.t.Helper()
 	return m.run("awk '{print $5+$12}' /sys/block/" + name + "/stat")

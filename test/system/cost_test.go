@@ -153,7 +153,7 @@ func TestCounts(t *testing.T) {
 }
 
 // TestRests checks that an idle daemon wakes up at most 60 times in ten minutes, even while network devices come and
-// go. The test counts each second in which a thread of the daemon runs as one wake-up.
+// go. The test counts one wake-up for each second in which a thread of the daemon runs.
 func TestRests(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, gib)})

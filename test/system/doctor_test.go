@@ -132,11 +132,11 @@ func TestDoctorPods(t *testing.T) {
 		trappedPart = "/var/lib/kubelet/pods/" + uid + "/volume-subpaths/local-pv-7/side/0"
 	)
 	place := "/mnt/disks/" + uuid
-	// The path in the variable named ends in the provisioner's name for the disk's volume. The name local-pv-1 belongs
-	// to no volume of this disk.
+	// The variable `named` has a path that ends in the provisioner's name for the disk's volume. The name local-pv-1
+	// belongs to no volume of this disk.
 	m.run("mkdir -p /etc/hotmount/config.d; printf 'classes:\\n- name: default\\n  directory: /mnt/disks\\n  storage_class: fast\\n' >/etc/hotmount/config.d/fast.yaml")
 	named := volumes + disk.VolumeName(uuid, m.run("hostname"), "fast")
-	// A kubelet, a volume, and a directory of the volume by subPath are set up correctly.
+	// A kubelet, a volume, and a subPath directory of the volume are set up correctly.
 	m.run(standIns + fmt.Sprintf(`
 		(echo $BASHPID >/run/host.pid; exec kubelet infinity) </dev/null >/dev/null 2>&1 &
 		started host kubelet
@@ -189,7 +189,7 @@ func TestDoctorPods(t *testing.T) {
 	if got := m.run("cat " + trapped.Reach + "/file"); got != "lost" {
 		t.Errorf("%s holds %q", trapped.Reach, got)
 	}
-	// The commands that the doctor prints rescue files of the same name from two pods, and overwrite no existing file.
+	// The doctor's commands rescue files of the same name from two pods, and overwrite no existing file.
 	also := find(doctor.OnSystemDisk, volumes+"local-pv-4")
 	lines := trapped.Do[0] + "\n" + also.Do[0] + "\n" + find(doctor.DataHidden, place).Do[1]
 	if got := m.run(lines + "\ncd /root/rescued; cat *-local-pv-2/file *-local-pv-4/file " + uuid + "/file; readlink *-local-pv-2/link; ls | wc -l"); got != "lost\nalso lost\nlost\n/etc/cron.d/x\n3" {
@@ -319,9 +319,9 @@ func TestDoctorSystem(t *testing.T) {
 	t.Log(words(r))
 }
 
-// TestDoctorKubelets checks that the doctor distinguishes all kinds of mounts through which a kubelet can have the
-// class directory. The doctor runs twice: before and after the mount of a second disk, which a wrongly configured
-// kubelet does not see. The kernel behaves as the doctor predicts.
+// TestDoctorKubelets checks that the doctor distinguishes all kinds of mounts through which a kubelet can see the class
+// directory. The doctor runs twice: before and after the mount of a second disk, which a wrongly configured kubelet
+// does not see. The kernel behaves as the doctor predicts.
 func TestDoctorKubelets(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "FIRST"})

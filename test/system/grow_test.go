@@ -31,7 +31,7 @@ func (m machine) resize(w worker.Node, id string, size int64) {
 	}
 }
 
-// takes waits until the size of the filesystem, as df shows it, is at least the given number of bytes.
+// The method waits until the filesystem has at least the given size in bytes.
 func (m machine) takes(uuid string, least int64) {
 	m.t.Helper()
 	m.wait(fmt.Sprint(uuid, " to take ", least), fmt.Sprintf("[ $(stat -f -c '%%b * %%S' /mnt/disks/%s | xargs expr) -ge %d ]", uuid, least))

@@ -84,11 +84,12 @@ type held struct {
 	reason disk.Reason
 	// cause brings about the hold and returns the kernel name of the held disk.
 	cause func() (name string)
-	// The pattern printed matches the advice, and the function script turns a match into a shell script. If printed is
-	// empty, the test runs the `hotmount accept` that the status prints.
+	// The field printed is a pattern for the advice. The function script turns a match into a shell script. If the
+	// pattern is empty, the test runs the `hotmount accept` that the status prints.
 	printed string
 	script  func(found []string) string
-	// lifted waits until the hold is lifted. If lifted is nil, the test waits until the disk is mounted.
+	// The function lifted waits until the hold is gone. If the function is nil, the test waits until the disk is
+	// mounted.
 	lifted func(name string)
 }
 

@@ -90,7 +90,7 @@ func quick() worker.File {
 }
 
 // parallel runs the test in parallel with other tests, because tests mostly wait for the emulated processor of a
-// virtual machine. go test runs at most as many tests at once as there are real processors. parallel may be called
+// virtual machine. `go test` runs at most as many tests at once as there are real processors. A test may call parallel
 // several times, because some tests start several workers.
 func parallel(t *testing.T) {
 	if _, again := inParallel.LoadOrStore(t, true); !again {
@@ -209,15 +209,15 @@ func (m machine) waitForLog(pattern string) {
 	m.wait("the journal to say "+pattern, fmt.Sprintf("journalctl -b --no-pager -o cat | grep -E -- %s", quote(pattern)))
 }
 
-// printed returns the newest match of the pattern in what hotmount wrote to this boot's journal. The test then runs the
+// The method returns the newest match of the pattern in hotmount's lines of this boot's journal. The test then runs the
 // returned match as a command.
 func (m machine) printed(pattern string) string {
 	m.t.Helper()
 	return m.run("journalctl -b --no-pager -o cat _COMM=hotmount | grep -oE -- " + quote(pattern) + " | tail -n 1 | grep .")
 }
 
-// make makes a filesystem on a disk, as an operator does. udev may still read the disk and miss the write, so the
-// method triggers udev events until udev knows the filesystem.
+// The method makes a filesystem on a disk, as an operator does. udev may still be reading the disk and miss the write,
+// so the method triggers udev events until udev knows the filesystem.
 func (m machine) make(name, mkfs string) {
 	m.t.Helper()
 	m.run("udevadm settle; " + mkfs + " /dev/" + name)
@@ -250,8 +250,8 @@ func diskDir(t *testing.T) string {
 var diskDirs sync.Map
 
 // visibleDir makes a directory in /run, because the daemon has its own /tmp and does not see the host's /tmp. A tmpfs
-// is mounted on the directory. Without the tmpfs, a container's systemd would wait for the host's disk that has the
-// directory.
+// is mounted on the directory. Without the tmpfs, a container's systemd would wait for the host's disk that contains
+// the directory.
 func visibleDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/run", "hotmount-disks-")
@@ -333,7 +333,8 @@ func (m machine) attach(w worker.Node, d worker.Disk) (name, id string) {
 	return name, a.ID
 }
 
-// detach detaches a disk. detach unmounts a container's disk first, because the kernel keeps a mounted loop device.
+// detach detaches a disk. In a container, the method first unmounts the disk, because the kernel keeps a mounted loop
+// device.
 func (m machine) detach(w worker.Node, id string) {
 	m.t.Helper()
 	if c, is := w.(*worker.Container); is {

@@ -32,7 +32,7 @@ func TestTwins(t *testing.T) {
 	refused := "/dev/" + twin + " .*refuse: the disk has the UUID " + uuid + " of another disk: .*FIRST.*SECOND.*xfs_admin -U generate /dev/" + twin + " && udevadm trigger /dev/" + twin
 	m.waitForLog(refused)
 	m.wait("the link by UUID to move", "[ $(readlink -f /dev/disk/by-uuid/"+uuid+") = /dev/"+twin+" ]")
-	// The command that the journal prints gives a copy a UUID of its own, even if the copy's log must be replayed.
+	// The command in the journal gives a copy a UUID of its own, even if the copy's log must be replayed.
 	cured := func(d worker.Disk) {
 		t.Helper()
 		name, id := m.attach(w, d)
@@ -376,8 +376,8 @@ var rivals = []rival{
 	{"mkfs.xfs", "mkfs.xfs -q -m uuid=$u $d", "[ $(blkid -p -o value -s UUID $d) = $u ] && { findmnt $d || xfs_repair -n $d; }", true},
 }
 
-// withData makes a disk image that only a full read distinguishes from a blank one. mkfs.xfs would overwrite the
-// image's data.
+// withData makes a disk image that looks blank unless the whole image is read. mkfs.xfs would overwrite the image's
+// data.
 func withData(t *testing.T, size, at int64) string {
 	t.Helper()
 	image := blank(t, size)
@@ -475,8 +475,8 @@ func TestSwap(t *testing.T) {
 }
 
 // forge sends frames to udev's multicast group. Only root in the host's network namespace can send frames to udev's
-// multicast group. forge is in Perl, which every Debian has. Each input line of forge describes one frame: how to send
-// or damage the frame, then the frame's properties.
+// multicast group. The script is in Perl, which every Debian has. Each input line describes one frame: how to send or
+// damage the frame, then the frame's properties.
 const forge = `use strict;
 socket(my $s, 16, 3, 15) or die "socket: $!"; # AF_NETLINK, SOCK_RAW, NETLINK_KOBJECT_UEVENT
 sub out { my ($frame, $group) = @_;
@@ -524,8 +524,8 @@ func TestHangingMkfs(t *testing.T) {
 	m.mounted(name)
 	m.run(count)
 	m.run(fmt.Sprintf("[ $(systemctl list-units --no-legend 'hotmount-format@*' | grep -c activating) = %d ]", len(ids)))
-	// At its end, the daemon does not wait for the hanging runs of mkfs.xfs (issue 2: the daemon ends within one second
-	// after SIGTERM).
+	// When the daemon ends, it does not wait for the hanging runs of mkfs.xfs (issue 2: the daemon ends within one
+	// second after SIGTERM).
 	m.run("systemctl stop hotmount; " + count + " && systemctl start hotmount")
 	if times := m.stops(); times[len(times)-1] > time.Second {
 		t.Errorf("while disks are formatted, from Stopping to Stopped it took %s", times[len(times)-1])
@@ -540,8 +540,8 @@ func TestHangingMkfs(t *testing.T) {
 }
 
 // onePath checks that hotmount formats and mounts one of two paths to a blank disk, and holds the other path. The
-// parameter identity is the serial or the WWN of both paths, as hotmount shows it. onePath returns the positions of the
-// mounted and the held path in the slice names, and the filesystem's UUID.
+// parameter identity is the serial or the WWN of both paths, as hotmount shows it. onePath returns the indexes of the
+// mounted and the held path, and the filesystem's UUID.
 func (m machine) onePath(names []string, identity string) (first, second int, uuid string) {
 	m.t.Helper()
 	m.wait("one of the paths to be mounted", "findmnt -n /dev/"+names[0]+" || findmnt -n /dev/"+names[1])

@@ -76,17 +76,17 @@ func try(ctx context.Context, out io.Writer, deb, suite, root, screen string) (e
 	return shell(ctx, out, c)
 }
 
-// look is a command that try shows to the user, with the words that the command's output must contain.
+// look is a command that the program shows to the user, with the words that the command's output must contain.
 type look struct {
 	command string
 	words   []string
 }
 
-// prompt is printed before each command that try shows to the user.
+// prompt is printed before each command that the program shows to the user.
 const prompt = "try# "
 
-// show attaches the disks one by one and prints the results. show returns the printed output of the commands attach and
-// `hotmount status`.
+// show attaches the disks one by one and prints the results. The return value is the printed output of the commands
+// attach and `hotmount status`.
 func show(ctx context.Context, out io.Writer, c *worker.Container) (screen string, err error) {
 	blank, data, lvm := device(c, 0), device(c, 1), device(c, 2)
 	for _, l := range []look{
@@ -145,8 +145,8 @@ func (l look) run(ctx context.Context, c *worker.Container) (string, error) {
 // device returns the name of the container's loop device n, counted from 0.
 func device(c *worker.Container, n int) string { return fmt.Sprintf("loop%d", c.First()+n) }
 
-// shell runs a shell in the container until the user leaves the shell. If standard input is not a terminal, shell does
-// nothing.
+// shell runs a shell in the container until the user leaves the shell. If standard input is not a terminal, the
+// function shell does nothing.
 func shell(ctx context.Context, out io.Writer, c *worker.Container) error {
 	if _, err := unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS); err != nil {
 		return nil

@@ -65,8 +65,8 @@ func openCache() (*cache, error) {
 	return &cache{dir: real}, nil
 }
 
-// get returns the named cache entry, with a shared lock that lasts until the entry is released. get builds a missing
-// cache entry in a temporary directory, and renames the directory when the build is complete.
+// get returns the named cache entry, with a shared lock that lasts until the entry is released. The method get builds a
+// missing cache entry in a temporary directory, and renames the directory when the build is complete.
 func (c *cache) get(ctx context.Context, name string, build func(dir string) error) (*entry, error) {
 	dir := filepath.Join(c.dir, name)
 	for {

@@ -28,8 +28,8 @@ type ContainerOptions struct {
 	Root string
 	// Loops is the number of the container's loop devices, 32 by default.
 	Loops int
-	// BackingDirs are directories of the host that contain disk files. The container's default class selects loop
-	// devices with files in BackingDirs, in addition to the container's own disk directory.
+	// BackingDirs are directories of the host that contain disk files. The container's default class selects a loop
+	// device if its file is in BackingDirs or in the container's disk directory.
 	BackingDirs []string
 }
 

@@ -100,8 +100,8 @@ func (c *Container) renew(n int) error {
 	return renewLoop(n)
 }
 
-// node returns the path, on the host, of the disk's device node in the container. While the container is off, node
-// returns "". The caller holds c.mu.
+// node returns the path, on the host, of the disk's device node in the container. While the container is off, the path
+// is "". The caller holds c.mu.
 func (c *Container) node(l *loopDisk) string {
 	if c.init == nil {
 		return ""

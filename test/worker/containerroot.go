@@ -52,7 +52,7 @@ func ContainerRoot(ctx context.Context, suite string, progress io.Writer) (dir s
 }
 
 // givenRoot returns the directory of the root filesystem that ContainerOptions.Root names. givenRoot unpacks a tarball
-// into the cache, unless the cache already has its content.
+// into the cache, unless the cache already has the tarball's content.
 func givenRoot(ctx context.Context, root string) (dir string, release func(), err error) {
 	info, err := os.Stat(root)
 	if err != nil {

@@ -73,7 +73,7 @@ func (w *containerWork) fill() error {
 	return nil
 }
 
-// note records, in the container's directory, a resource of the host that the container is about to use.
+// note records a resource of the host in the container's directory, before the container uses the resource.
 func (w *containerWork) note(what, text string) error {
 	if err := os.WriteFile(filepath.Join(w.path, what), []byte(text+"\n"), 0o644); err != nil {
 		return fmt.Errorf("cannot note what the container has: %w", err)
@@ -81,8 +81,8 @@ func (w *containerWork) note(what, text string) error {
 	return nil
 }
 
-// remove removes what an ended container has left on the host. remove deletes the container's directory last, because
-// the directory records what must be removed.
+// remove removes what an ended container has left on the host. The container's directory is deleted last, because the
+// directory records what must be removed.
 func (w *containerWork) remove() error {
 	defer w.lock.Close()
 	var errs []error

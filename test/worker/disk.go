@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 )
 
-// Bus is the bus that attaches a disk to the guest.
+// Bus is the kind of bus by which a disk is attached to the guest.
 type Bus string
 
 // These are the buses. All SCSI disks of a worker share one virtio-scsi controller.

@@ -92,8 +92,8 @@ type shell interface {
 	Write(ctx context.Context, remote string, data []byte, mode os.FileMode) error
 }
 
-// saveLogs copies the log files to dir. If g is not nil, saveLogs also saves the journal and the state of the worker
-// behind g.
+// saveLogs copies the log files to dir. If g is not nil, saveLogs also saves the journal and the state of the worker in
+// which g runs scripts.
 func saveLogs(ctx context.Context, g runner, dir string, files ...string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("cannot save logs: %w", err)

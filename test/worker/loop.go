@@ -87,7 +87,7 @@ func removeLoops(first, count int) error {
 }
 
 // renewLoop removes a loop device and adds it again. Another container may take the number between the removal and the
-// addition, so renewLoop tries to add the device for ten seconds.
+// addition, so renewLoop repeats the addition for up to ten seconds.
 func renewLoop(n int) error {
 	if err := removeLoops(n, 1); err != nil {
 		return err
@@ -143,7 +143,7 @@ func poll(long time.Duration, try func() error) error {
 func bound(n int) bool { return exists(fmt.Sprintf("/sys/block/loop%d/loop", n)) }
 
 // openLoop opens a loop device through a temporary device node, because /dev may have no node for the loop device.
-// Also, closing the usual node in /dev would cause an event in the udev that watches /dev.
+// Closing the usual node in /dev would make udev send an event, because udev watches that node.
 func openLoop(n, mode int) (*os.File, error) {
 	dir, err := os.MkdirTemp("/dev", ".hotmount-")
 	if err != nil {
@@ -176,7 +176,7 @@ func ConfigureLoop(node, file string, readOnly bool, blockSize int) (*os.File, e
 }
 
 // ClearLoop detaches the file from the loop device and closes the device. If the device is in use, for example by a
-// mounted filesystem, the kernel detaches the file after the last user (LOOP_CLR_FD in loop(4)).
+// mounted filesystem, the kernel detaches the file when the last use ends (LOOP_CLR_FD in loop(4)).
 func ClearLoop(device *os.File) error {
 	err := unix.IoctlSetInt(int(device.Fd()), unix.LOOP_CLR_FD, 0)
 	if errors.Is(err, unix.ENXIO) { // another process has already detached the file

@@ -95,7 +95,7 @@ func command(ctx context.Context, env []string, name string, args ...string) (st
 }
 
 // contained runs a tool as command() does, but in new mount and PID namespaces. When the tool ends or is killed, no
-// process and no mount of the tool remains. contained needs root.
+// process and no mount of the tool remains. The caller must be root.
 func contained(ctx context.Context, env []string, name string, args ...string) (string, error) {
 	const script = `set -e; mount --make-rprivate /; mount -t proc proc /proc; "$@"`
 	attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}

@@ -85,7 +85,8 @@ func kernelLine(img image, extra []string) (string, error) {
 // portAddress returns the PCI slot and function of hot-plug port i on the root bus.
 func portAddress(i int) (slot, function int) { return 0x10 + i/8, i % 8 }
 
-// ownPrefix begins the QEMU names of this package's own devices. The ID of a disk must not begin with ownPrefix.
+// ownPrefix is the prefix of the names that this package's own devices have in QEMU. The ID of a disk must not begin
+// with ownPrefix.
 const ownPrefix = "worker-"
 
 const scsiName = ownPrefix + "scsi"

@@ -31,7 +31,7 @@ func (e *QMPError) Error() string {
 	return fmt.Sprintf("QEMU refuses %s: %s (%s)", e.Command, e.Desc, e.Class)
 }
 
-// qmp is the only client of a QEMU's monitor.
+// qmp is the only client of the monitor of a QEMU process.
 type qmp struct {
 	conn *net.UnixConn
 	log  io.Writer // has one line for each message; is only written while mu is held

@@ -76,7 +76,7 @@ type guest struct {
 }
 
 // restart prepares the guest for the next boot of its machine. In that boot, the guest's ssh is on the given port, and
-// the function reset resets the machine.
+// a call of reset() resets the machine.
 func (g *guest) restart(port int, alive func() error, reset func(context.Context) error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -106,8 +106,8 @@ const firstOutputWait = time.Minute
 // minute to answer.
 const bootLimit = 5 * time.Minute
 
-// connect waits until the worker's ssh server answers. Then connect runs the given script before any other script, and
-// returns the kernel's boot ID.
+// connect waits until the worker's ssh server answers. The given script runs before any other script. The return value
+// is the kernel's boot ID.
 func (g *guest) connect(ctx context.Context, first string) (bootID string, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -155,7 +155,7 @@ func (g *guest) connectLocked(ctx context.Context, first string) (string, error)
 }
 
 // probe returns nil if the guest's ssh server sends its greeting. QEMU accepts connections long before the guest does.
-// Without probe, ssh would take the guest for a slow server and wait.
+// Without the function probe, ssh would mistake the guest for a slow server and wait.
 func (g *guest) probe(ctx context.Context) error {
 	dialer := net.Dialer{Timeout: time.Second}
 	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(g.port)))
@@ -376,7 +376,7 @@ func (g *guest) awaitBoot(ctx context.Context, before string) error {
 		if now != before {
 			return nil
 		}
-		// The worker has not rebooted yet, so awaitBoot waits until the end of the old boot ends the connection.
+		// The worker has not rebooted yet, so awaitBoot waits until the worker's shutdown breaks the connection.
 		g.mu.Lock()
 		master := g.master
 		g.mu.Unlock()

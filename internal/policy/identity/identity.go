@@ -23,8 +23,8 @@ type Records struct {
 	Intents []disk.Intent
 	// History are the decisions to format. The newest is last.
 	History []disk.Record
-	// Sightings are the filesystems that were mounted. Contents is what lay on disks without being mounted. Sightings
-	// and Contents end with the newest sighting.
+	// Sightings are the filesystems that were mounted. Contents are the sightings of content that lay on disks and was
+	// not mounted. Sightings and Contents end with the newest sighting.
 	Sightings, Contents []disk.Sighting
 	Given               []disk.Given
 	// Formatted is the last record of each disk (func Formatted). Formats[i] is the time that has passed since the
@@ -146,7 +146,7 @@ func isInOtherSlot(s *disk.Sighting, id disk.Identity) bool {
 
 // intent returns the unfinished format that belongs to the disk or may belong to it, or nil. A format belongs to the
 // disk if the format's record matches the disk, or if the format's UUID is known on the disk. If several formats may
-// belong to the disk, intent returns the most certain one. The results doubt and bySlot are the values for
+// belong to the disk, the result is the most certain of these formats. The results doubt and bySlot are the values for
 // Standing.IntentDoubt and Standing.IntentBySlot.
 func (r *Records) intent(id disk.Identity, uuid string) (of *disk.Intent, doubt, bySlot bool) {
 	sure := func(n *disk.Intent) int {
@@ -187,8 +187,8 @@ func (r *Records) intent(id disk.Identity, uuid string) (of *disk.Intent, doubt,
 // therefore belongs to any disk that looks like the intent's disk. After a reboot, or if Left is set, the slot of a
 // disk without a serial may differ, because slots may have been reassigned.
 //
-// Content that was to be overwritten may also be on another disk, which may hold the last copy. An intent to overwrite
-// therefore belongs only to the disk on which the format began.
+// Another disk may hold the last copy of content that was to be overwritten. An intent to overwrite therefore belongs
+// only to the disk on which the format began.
 func isOf(n *disk.Intent, id disk.Identity) bool {
 	if n.Over {
 		return n.Identity.Is(id) && (n.Identity.Boot == id.Boot || n.Identity.Same(id))
