@@ -24,7 +24,7 @@ func TestConfigCheckAndShow(t *testing.T) {
 	if out, code, err = call(t, "config", "show", "--settle=9s"); code != 0 || !strings.Contains(out, "settle: 9s") || !strings.Contains(out, "# --settle\n") {
 		t.Error(out, code, err)
 	}
-	// config check must also use the node's mkfs and the node's directories for its checks. /lib is a symbolic link on a
+	// The command `config check` must also use the node's mkfs and the node's directories. /lib is a symbolic link on a
 	// system with merged /usr.
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	text := "classes:\n- {name: a, directory: /mnt/a, mkfs_options: [\"-i size=17\"], names: [vdb]}\n- {name: b, directory: /lib/b, names: [vdc]}\n"
@@ -39,7 +39,7 @@ func TestConfigCheckAndShow(t *testing.T) {
 	}
 }
 
-// TestWarningOfMissingDirectory checks that config check warns about a class directory that does not exist.
+// TestWarningOfMissingDirectory checks that `config check` warns about a class directory that does not exist.
 func TestWarningOfMissingDirectory(t *testing.T) {
 	machine(t)
 	file, missing := filepath.Join(t.TempDir(), "config.yaml"), "/mnt/slwo"
@@ -73,7 +73,7 @@ func TestWarningsOfUnused(t *testing.T) {
 	}
 }
 
-// TestNewDisksHeld checks that config check, plan and state init warn about classes that hold new disks. hotmount
+// TestNewDisksHeld checks that `config check`, `plan` and `state init` warn about classes that hold new disks. hotmount
 // holds a new disk if a storage driver on the node can attach or take such disks.
 func TestNewDisksHeld(t *testing.T) {
 	h := machine(t)
@@ -85,9 +85,9 @@ func TestNewDisksHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	attach(t, h.Root, "vdd", 48, "4d8ac1b2-9f6e-4a3c-8")
-	const line = "class default holds each new disk until hotmount accept DISK may-be-a-csi-volume: a storage driver seen on this node can bring or take such disks (cinder.csi.openstack.org); "
-	const held = "a storage driver seen on this node may have attached the disk, or may take it: cinder.csi.openstack.org; hotmount does not open the disk; " +
-		"if the disk is the node's own: hotmount accept vdd may-be-a-csi-volume; if the driver was removed, list it in csi_ignore (hotmount.yaml(5)); to use such disks without an accept, set in the class: serial: ['4d8ac1b2-9f6e-4a3c-8']\n"
+	const line = "class default holds each new disk until you run hotmount accept DISK may-be-a-csi-volume: a storage driver seen on this node (cinder.csi.openstack.org) can attach or take such disks; "
+	const held = "a storage driver seen on this node (cinder.csi.openstack.org) may have attached the disk or may take it, so hotmount does not open the disk; " +
+		"if the disk is the node's own: hotmount accept vdd may-be-a-csi-volume; if the driver was removed, list it in csi_ignore (hotmount.yaml(5)); to use such disks without a command, set serial: ['4d8ac1b2-9f6e-4a3c-8'] in the class\n"
 	for command, want := range map[string][]string{
 		"config check": {"warning: " + line}, "plan": {"warning: " + line, held}, "state init": {"\n" + line, "/dev/vdd (5 GiB) is held: " + held},
 	} {

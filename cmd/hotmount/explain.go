@@ -15,11 +15,11 @@ func explainCommand() *cobra.Command {
 	var from string
 	c := &cobra.Command{
 		Use:   "explain (DISK | --from FILE)",
-		Short: "Show which class selects a disk, and each rule that applies to it",
+		Short: "Show which class selects a disk, and each rule that applies to the disk",
 		Long: "Print each selector of each class and whether it matches, each condition for a format, and the decision. The command writes\n" +
 			"nothing. As root, the command also reads a disk without known content.\n" +
 			"--facts prints the facts behind the decision, for a bug report. hotmount explain --from FILE explains such facts\n" +
-			"on any machine, with the configuration in FILE or the configuration that other flags name.",
+			"on any machine, with the configuration in FILE unless flags name another.",
 		Args:              args(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: cli.CompleteFirst(cli.DisksWith(host, cli.NotIgnored)),
 		RunE: func(c *cobra.Command, given []string) error {

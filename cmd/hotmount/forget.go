@@ -15,7 +15,7 @@ func forgetCommand() *cobra.Command {
 		Use:   "forget UUID",
 		Short: "Give up a missing filesystem",
 		Long: "Give up a filesystem whose disk will not come back. hotmount no longer lists the filesystem as missing, and no\n" +
-			"longer holds a blank disk in its slot. If the disk comes back, hotmount mounts it as before. The command needs root.",
+			"longer holds a blank disk in the slot of the lost disk. If the disk comes back, hotmount mounts it as before. The command needs root.",
 		Args: args(cobra.ExactArgs(1)),
 		ValidArgsFunction: cli.CompleteFirst(func() []cobra.Completion {
 			s, err := host().Store.Settings()

@@ -26,6 +26,6 @@ func releaseCommand() *cobra.Command {
 			return r.Do(c.Context(), given[0])
 		},
 	}
-	c.Flags().BoolVar(&force, "force", false, "unmount the disk although pods use it: first write the pods' data to the disk, and print which pods to delete")
+	c.Flags().BoolVar(&force, "force", false, "unmount the disk although pods use it; the command first writes the pods' data to the disk, and prints which pods to delete")
 	return c
 }

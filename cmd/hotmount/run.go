@@ -41,7 +41,7 @@ func runCommand() *cobra.Command {
 			return d.Run(c.Context())
 		},
 	}
-	c.Flags().StringVar(&format, "log-format", "auto", "text, json, or auto: the journal if standard error is connected to the journal, otherwise text")
+	c.Flags().StringVar(&format, "log-format", "auto", "text, json or auto (auto: the journal if standard error is connected to it, otherwise text)")
 	cli.CompleteFlag(c, "log-format", report.Formats...)
 	c.Flags().StringVar(&metricsTo, "metrics-directory", "/var/lib/prometheus/node-exporter", "the `directory` of node_exporter's textfile collector; without this flag there are no metrics")
 	if err := c.MarkFlagDirname("metrics-directory"); err != nil {

@@ -89,7 +89,7 @@ func growDiskCommand() *cobra.Command {
 	c := ofDisk("grow-disk", "Grow the filesystem of one disk to fill the disk", func(ctx context.Context, h inventory.Host, seq uint64) error {
 		return helper.Grow(ctx, h, seq, stage)
 	})
-	c.Flags().StringVar(&stage, "stage", "", "to grow the filesystem, mount it in this `directory`, in a private mount namespace")
+	c.Flags().StringVar(&stage, "stage", "", "grow the filesystem in a private mount namespace, mounted at this `directory`")
 	return c
 }
 

@@ -74,7 +74,7 @@ func TestAcceptOfAnotherReason(t *testing.T) {
 		settle()
 		m.change(func() { m.log = nil })
 		_, err := a.Accept(t.Context(), "vdb", 0, disk.ReasonUsed)
-		if err == nil || !strings.Contains(err.Error(), "the reason is attached-before-installation and not used-elsewhere: hold: no known content was found on the disk") {
+		if err == nil || !strings.Contains(err.Error(), "for the reason used-elsewhere: the reason is now attached-before-installation (hold: no known content was found on the disk") {
 			t.Errorf("error %v", err)
 		}
 		m.expect(t, ``)
@@ -84,7 +84,8 @@ func TestAcceptOfAnotherReason(t *testing.T) {
 	})
 }
 
-// TestAnotherDiskHasTheName checks that an accept and a release of a disk fail if another disk has its kernel name now.
+// TestAnotherDiskHasTheName checks that an accept and a release of a disk fail if another disk now has the disk's
+// kernel name.
 func TestAnotherDiskHasTheName(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 3, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {

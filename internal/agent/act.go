@@ -58,8 +58,8 @@ func (a *Agent) lane(st *state, c *disk.Content) *lane {
 	return &a.lanes.proofs
 }
 
-// unconfirmed returns the error of an action whose job succeeded without the expected result. A job can report success
-// without effect, so the agent trusts only the mount table and the disk.
+// unconfirmed returns the error of an action whose job succeeded without the expected result. A job without effect can
+// report success, so the agent trusts only the mount table and the disk.
 func unconfirmed(st *state, done disk.Action) error {
 	if done == disk.Mount {
 		return fmt.Errorf("systemd has finished the job of the mount unit, but the mount table does not show %s", st.facts.Dev)
@@ -76,16 +76,15 @@ func unconfirmed(st *state, done disk.Action) error {
 	return fmt.Errorf("the unit that reads the disk left no result; see journalctl -u hotmount-format@%d", st.facts.Seq)
 }
 
-// If the last look at a disk is older than oldestLook, the agent looks at the disk again before the mount. The reason
-// is that another program can begin to use the disk without an event. If the disk has had an event since that look
-// began, oldestLookBefore applies instead of oldestLook. The other actions run in programs that look at the disk
-// themselves.
+// If the last look at a disk is older than oldestLook, the agent looks at the disk again before the mount. Another
+// program can begin to use the disk without an event. If the disk has had an event since the last look began, the limit
+// is oldestLookBefore, and not oldestLook. The other actions run in programs that look at the disk themselves.
 const (
 	oldestLook       = 5 * time.Second
 	oldestLookBefore = 100 * time.Millisecond
 )
 
-// startMounts starts the mounts whose turn has come, and the links of block volumes.
+// startMounts starts to mount or link each disk whose turn has come.
 func (a *Agent) startMounts(ctx context.Context, now time.Time) {
 	l := &a.lanes.mounts
 	var deferred []string
@@ -161,7 +160,7 @@ func (a *Agent) startMount(ctx context.Context, name string, class *disk.Class) 
 	a.startWork(ctx, &a.lanes.mounts, func() func() {
 		err := a.mount(ctx, &f, class, d)
 		return func() {
-			// A mount that fails with ErrHeld is retried often, so a growth that fails before this mount is not
+			// A mount that fails with ErrHeld is retried often, so a growth that fails before such a mount is not
 			// reported each time.
 			if filling != nil && err == nil {
 				a.problem(fmt.Errorf("cannot grow the filesystem of %s before it is mounted: %w", f.ID, filling))
@@ -194,7 +193,7 @@ func (a *Agent) mount(ctx context.Context, f *disk.Facts, class *disk.Class, d d
 	if there || unmountErr != nil || thereErr != nil {
 		outcome = "still mounted; end the processes that use the mount, then: umount " + path
 	}
-	return errors.Join(err, fmt.Errorf("%w: another disk has its name now (disk sequence number %d), was mounted instead, and is %s", disk.ErrGone, seq, outcome), unmountErr, thereErr)
+	return errors.Join(err, fmt.Errorf("%w: another disk now has its name (disk sequence number %d) and was mounted by mistake; that disk is %s", disk.ErrGone, seq, outcome), unmountErr, thereErr)
 }
 
 // startPrograms starts a program for each disk in the lane whose turn has come. The unit that proves a disk blank also
@@ -262,13 +261,13 @@ func (a *Agent) actionEnded(name string, seq uint64, action disk.Action, err err
 // unit (unit.MountTimeout).
 const stopPatience = 15 * time.Minute
 
-// unmounted handles PID 1's answer about a disk whose mount has ended. plugged is the time at which the disk's device
-// unit became plugged (CLOCK_MONOTONIC), or 0 if the unit is not plugged.
+// unmounted handles PID 1's answer about a disk whose mount has ended. The parameter plugged is the time at which the
+// disk's device unit became plugged (CLOCK_MONOTONIC), or 0 if the unit is not plugged.
 //
 // PID 1 ends a mount when the disk's device unit becomes unplugged. PID 1 may consider an attached disk unplugged when
 // systemd is upgraded or a udev rule changes. A soft reboot also ends all mounts. After a soft reboot, the device unit
 // counts as plugged since the start of the new userspace. If PID 1 did not end the mount, somebody unmounted the disk
-// by hand. PID 1 tries only once to end a mount. If the agent found the mount later than the time plugged +
+// by hand. PID 1 tries only once to end a mount. If the agent found the disk still mounted after the time plugged +
 // stopPatience, somebody unmounted the disk by hand.
 func (a *Agent) unmounted(name string, seq uint64, plugged time.Duration, err error) {
 	st := a.disks[name]

@@ -463,7 +463,7 @@ func (m *machine) Run(ctx context.Context, p disk.Program, id disk.ID, path stri
 }
 
 // format simulates ProgramFormat: a blank disk gets an XFS filesystem with a UUID made from uuidB and the disk's name.
-// On a disk that is not blank, format finds the filesystem that udev has found.
+// On a disk that is not blank, ProgramFormat finds the filesystem that udev has found.
 func (m *machine) format(ctx context.Context, seq uint64) error {
 	time.Sleep(job)
 	m.mu.Lock()
@@ -766,8 +766,8 @@ func TestVolumeKeepsItsClass(t *testing.T) {
 	})
 }
 
-// TestRemembersWhatIsFull checks that the agent records that an XFS filesystem fills its disk. An XFS filesystem counts
-// as full only if its superblock shows the size of the disk.
+// TestRemembersWhatIsFull checks that the record of an XFS filesystem shows whether the filesystem fills its disk. An
+// XFS filesystem counts as full only if its superblock shows the size of the disk.
 func TestRemembersWhatIsFull(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB), xfsDisk("vdd", 4, uuidC))
 	m.grow = true
@@ -893,7 +893,7 @@ func TestWaitingIsDecidedAgain(t *testing.T) {
 }
 
 // TestAdoptedOnce checks that the size of the disk at the first mount stays on record, if another machine made the
-// filesystem. A filesystem from another machine must not grow before its disk is larger than at the first mount.
+// filesystem. A filesystem from another machine must not grow until its disk is larger than at the first mount.
 func TestAdoptedOnce(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.Standing.Made, vdb.Geometry = false, &disk.Geometry{Size: 4 << 30, Block: 4096}
@@ -975,8 +975,8 @@ func TestFillsBeforeMounting(t *testing.T) {
 	})
 }
 
-// TestATwinWhileFilling checks that a copy is not mounted if the original is attached while the copy grows before its
-// mount.
+// TestATwinWhileFilling checks a copy that grows before its mount. If the original is attached during the growth, the
+// copy must not be mounted.
 func TestATwinWhileFilling(t *testing.T) {
 	copied, first := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
 	copied.Udev.FSSpan = copied.Size - 256<<10
@@ -996,8 +996,8 @@ func TestATwinWhileFilling(t *testing.T) {
 			if len(m.table) != 1 || m.table[0].Dev != first.Dev {
 				t.Errorf("mounted is %v\n%s", m.table, strings.Join(m.log, "\n"))
 			}
-			// The operator keeps vdb, which has another size by now, and detaches vdc. The filesystem must grow again
-			// before its mount, because the earlier growth was for the disk's old size.
+			// The operator detaches vdc and keeps vdb. The disk vdb has another size by now. The filesystem must grow
+			// again before its mount, because the earlier growth was for the disk's old size.
 			m.onFill, m.log, m.table = nil, nil, nil
 			delete(m.disks, "vdc")
 			copied.Size += 1 << 30
@@ -1060,8 +1060,8 @@ func TestFormattingHoldsBackNeitherReadyNorOthers(t *testing.T) {
 	})
 }
 
-// TestHangingFormatsHoldBackNoBlankDisk checks that a slow format, which takes longer than a minute, counts only
-// against the higher limit proofsInAll. When a slow format ends, the lane must no longer count the format.
+// TestHangingFormatsHoldBackNoBlankDisk checks that a format that takes longer than a minute counts only against the
+// higher limit proofsInAll. When a slow format ends, the lane must no longer count the format.
 func TestHangingFormatsHoldBackNoBlankDisk(t *testing.T) {
 	m := newMachine()
 	for i := range proofsInAll + 4 {
@@ -1164,8 +1164,8 @@ func TestATryThatWritesIsNoChange(t *testing.T) {
 	})
 }
 
-// TestAPartitionIsNeverGivenToTheFormattingUnit checks that the unit that formats disks never runs for a partition that
-// cannot be mounted.
+// TestAPartitionIsNeverGivenToTheFormattingUnit checks that the formatting unit never runs for a partition that cannot
+// be mounted.
 func TestAPartitionIsNeverGivenToTheFormattingUnit(t *testing.T) {
 	f := xfsDisk("vdb", 2, uuidA)
 	f.ID.Name, f.ID.Seq, f.Whole = "vdb1", disk.PartitionSeq(2, 1), "vdb"
@@ -1280,7 +1280,7 @@ func TestDetachAndReturnUnderAnotherName(t *testing.T) {
 			forgot 2
 			unmount `+where+`
 			unmount lazily `+where+`
-			vdb: failed: cannot unmount `+where+` of vdb (disk sequence number 2), which is gone: busy`)
+			vdb: failed: cannot unmount `+where+`, whose disk vdb (disk sequence number 2) is gone: busy`)
 		if m.status != "0 mounted, 0 held, 0 refused, 0 failing, 1 gone but still mounted" {
 			t.Errorf("status %q", m.status)
 		}
@@ -1560,8 +1560,9 @@ func TestACloneWithTheSerialIsSeenFirstAtBoot(t *testing.T) {
 	})
 }
 
-// TestACloneThatWasRefusedIsSeenLastAtBoot checks a boot with an original disk, and with a copy that has the same serial
-// and was refused before the boot. The agent must not decide about the original before it has looked at the copy.
+// TestACloneThatWasRefusedIsSeenLastAtBoot checks a boot with an original disk and its copy. The copy has the same
+// serial, and was refused before the boot. The agent must not decide about the original before it has looked at the
+// copy.
 func TestACloneThatWasRefusedIsSeenLastAtBoot(t *testing.T) {
 	clone, original := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
 	for _, f := range []*disk.Facts{clone, original} {
@@ -1582,8 +1583,8 @@ func TestACloneThatWasRefusedIsSeenLastAtBoot(t *testing.T) {
 	})
 }
 
-// TestACloneBesideADiskThatHangs checks that a disk that may be a refused copy waits at most ReadyTimeout for a disk
-// that hangs.
+// TestACloneBesideADiskThatHangs checks a disk that may be a refused copy, beside a disk that hangs. The possible copy
+// must wait at most ReadyTimeout for the disk that hangs.
 func TestACloneBesideADiskThatHangs(t *testing.T) {
 	original := xfsDisk("vdb", 2, uuidA)
 	original.Serial, original.Standing.OnRecord, original.Standing.Twin, original.Standing.InSameSlot = "A", true, true, true
@@ -1638,8 +1639,8 @@ func TestLongWaitForAMount(t *testing.T) {
 	}
 }
 
-// TestHungLooksHoldBackNoOtherDisk checks that looks that hang do not stop the looks at other disks, even if as many
-// looks hang as there are workers. Without the looks, a disk that has waited for its mount would never be mounted.
+// TestHungLooksHoldBackNoOtherDisk checks that hung looks do not stop the looks at other disks, even if one look for
+// each worker hangs. Without a new look, a disk that has waited for its mount would never be mounted.
 func TestHungLooksHoldBackNoOtherDisk(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA), blankDisk("vdc", 3))
 	m.hangs = "vdc"
@@ -1665,8 +1666,8 @@ func TestHungLooksHoldBackNoOtherDisk(t *testing.T) {
 	})
 }
 
-// TestEventsAroundALook checks that an event that comes before a look begins, or during a look, causes no additional
-// look before the mount. The look after the mount answers an event that comes during a look.
+// TestEventsAroundALook checks that an event before or during a look causes no additional look before the mount. The
+// look after the mount answers an event that came during an earlier look.
 func TestEventsAroundALook(t *testing.T) {
 	m := newMachine()
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -1847,7 +1848,7 @@ func TestProvenBlankThenHeldThenFree(t *testing.T) {
 	})
 }
 
-// TestReloadWhileDisksWait checks that the decision about a disk that waits for its turn is made again when its turn
+// TestReloadWhileDisksWait checks that the agent makes the decision about a waiting disk again when the disk's turn
 // comes.
 func TestReloadWhileDisksWait(t *testing.T) {
 	s := testSettings()
@@ -2101,7 +2102,7 @@ func TestWhatSystemdUnmountedIsMountedAgain(t *testing.T) {
 	})
 }
 
-// TestWatchdog checks that the loop itself feeds the watchdog, so that a loop that hangs does not feed it.
+// TestWatchdog checks that the loop itself feeds the watchdog, so that a hung loop does not feed the watchdog.
 func TestWatchdog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine()
@@ -2647,9 +2648,9 @@ func TestTheNextDisksMountStays(t *testing.T) {
 	})
 }
 
-// TestAnotherDiskIsMountedInItsPlace checks that hotmount unmounts a wrong disk, which PID 1 has mounted because the
-// disks were swapped during the mount. The agent must unmount the wrong disk before the agent reports or records a
-// mount.
+// TestAnotherDiskIsMountedInItsPlace checks that hotmount unmounts a wrong disk. PID 1 has mounted the wrong disk,
+// because the disks were swapped during the mount. The agent must unmount the wrong disk before the agent reports or
+// records a mount.
 func TestAnotherDiskIsMountedInItsPlace(t *testing.T) {
 	for name, tt := range map[string]struct {
 		busy, covered bool
@@ -2659,7 +2660,7 @@ func TestAnotherDiskIsMountedInItsPlace(t *testing.T) {
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/` + uuidA + `
 			unmount /mnt/disks/` + uuidA + `
-			vdb: failed: the disk is gone: another disk has its name now (disk sequence number 3), was mounted instead, and is unmounted again
+			vdb: failed: the disk is gone: another disk now has its name (disk sequence number 3) and was mounted by mistake; that disk is unmounted again
 			vdb: gone
 			forgot 2
 			vdb: wait (udev-pending)
@@ -2671,12 +2672,12 @@ func TestAnotherDiskIsMountedInItsPlace(t *testing.T) {
 			vdb: gone
 			forgot 2
 			vdb: wait (udev-pending)
-			vdb: failed: cannot unmount /mnt/disks/` + uuidA + ` of vdb (disk sequence number 2), which is gone: another is mounted over it`},
+			vdb: failed: cannot unmount /mnt/disks/` + uuidA + `, whose disk vdb (disk sequence number 2) is gone: another is mounted over it`},
 		"in use": {true, false, `
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/` + uuidA + `
 			unmount /mnt/disks/` + uuidA + `
-			vdb: failed: the disk is gone: another disk has its name now (disk sequence number 3), was mounted instead, and is still mounted; end the processes that use the mount, then: umount /mnt/disks/` + uuidA + `
+			vdb: failed: the disk is gone: another disk now has its name (disk sequence number 3) and was mounted by mistake; that disk is still mounted; end the processes that use the mount, then: umount /mnt/disks/` + uuidA + `
 			busy
 			vdb: gone
 			forgot 2
@@ -2772,8 +2773,8 @@ func TestAPulledDiskInAnotherSlot(t *testing.T) {
 	}
 }
 
-// TestNotesWhatIsNotMounted checks that content that is not mounted is recorded once, and that the departure of its
-// disk is recorded. Content without which the node does not boot, such as the content of the system's disk, must not be
+// TestNotesWhatIsNotMounted checks that unmounted content is recorded once, and that the departure of its disk is
+// recorded. Content without which the node does not boot, such as the content of the system's disk, must not be
 // recorded.
 func TestNotesWhatIsNotMounted(t *testing.T) {
 	at := func(f *disk.Facts, put func(*disk.Facts)) *disk.Facts { f.Slot = "pci-5"; put(f); return f }

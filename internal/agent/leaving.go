@@ -17,8 +17,8 @@ type departure struct {
 	busy  bool
 	attempts
 	retry time.Time
-	// named reports that ProgramUnmount has already named the processes that use the filesystem. unnamed is the error
-	// of the search for processes that still use the filesystem, or nil.
+	// named reports that ProgramUnmount has already named the processes that use the filesystem. The field unnamed is
+	// the error of the search for processes that still use the filesystem, or nil.
 	named   bool
 	unnamed error
 	// unmounted reports that the mount is unmounted and only its directory remains to be removed.
@@ -62,9 +62,9 @@ func (a *Agent) takeBack(ctx context.Context, dep *departure, s *disk.Settings) 
 	return nil
 }
 
-// release removes the mount of a disk that is gone or was released, and the mount's directory. When a disk is gone, PID
-// 1 itself stops the mount unit if nothing uses the mount. The agent mounts no other disk at the path while release
-// runs, so release cannot unmount the wrong disk.
+// release removes the mount of a gone or released disk, and then the mount's directory. When a disk is gone, PID 1
+// itself stops the mount unit if nothing uses the mount. The agent mounts no other disk at the path while release runs,
+// so release cannot unmount the wrong disk.
 func (a *Agent) release(ctx context.Context, dep *departure, s *disk.Settings) error {
 	if dep.leftover {
 		return a.units.Run(ctx, disk.ProgramCleanup, dep.facts.ID, dep.path)
@@ -100,7 +100,7 @@ func (a *Agent) release(ctx context.Context, dep *departure, s *disk.Settings) e
 		if dep.answer != nil {
 			return fmt.Errorf("cannot unmount %s of %s: %w", dep.path, dep.facts.ID, err)
 		}
-		return fmt.Errorf("cannot unmount %s of %s, which is gone: %w", dep.path, dep.facts.ID, err)
+		return fmt.Errorf("cannot unmount %s, whose disk %s is gone: %w", dep.path, dep.facts.ID, err)
 	}
 	dep.unmounted = true
 	if err := a.units.Run(ctx, disk.ProgramCleanup, dep.facts.ID, dep.path); err != nil {

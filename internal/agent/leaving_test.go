@@ -73,8 +73,8 @@ func TestReturnWhileAPodHasTheOldMount(t *testing.T) {
 	})
 }
 
-// TestReturnOfADamagedDisk checks that the mount of a disk that returns damaged is retried after longer and longer
-// waits.
+// TestReturnOfADamagedDisk checks a disk that returns damaged. The mount of the disk must be retried after longer and
+// longer waits.
 func TestReturnOfADamagedDisk(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -122,7 +122,7 @@ func TestStaleMounts(t *testing.T) {
 			vdc: mount (filesystem)
 			unmount `+where+`
 			unmount lazily `+where+`
-			old: failed: cannot unmount `+where+` of old (disk sequence number 0), which is gone: busy`)
+			old: failed: cannot unmount `+where+`, whose disk old (disk sequence number 0) is gone: busy`)
 		m.change(func() { delete(m.mountErr, "lazily "+where) })
 		a.LookAtAll() // the agent already removes the mount, and must not begin a second removal
 		time.Sleep(time.Second)
@@ -502,8 +502,8 @@ func TestUnmountedByHandAndTheClockWasSet(t *testing.T) {
 	}
 }
 
-// TestLeftoverIsTriedOnce checks that a directory that cannot be removed after its disk left is reported once. The
-// directory that remains must not count as a mount, and must not prevent a later mount of the disk there.
+// TestLeftoverIsTriedOnce checks a directory that cannot be removed after its disk left. The removal must be tried only
+// once. The directory that remains must not count as a mount, and must not prevent a later mount of the disk there.
 func TestLeftoverIsTriedOnce(t *testing.T) {
 	where := "/mnt/disks/" + uuidA
 	m := newMachine(xfsDisk("vdb", 2, uuidA))

@@ -30,14 +30,14 @@ func (a *Agent) reload(s *disk.Settings) {
 	}
 }
 
-// accept accepts the hold of the disk, or allows another try. accept returns the answer for the operator.
+// accept accepts the hold of the disk or allows another try, and returns the answer for the operator.
 func (a *Agent) accept(name string, seq uint64, shown disk.Reason) (string, error) {
 	st := a.disks[name]
 	switch {
 	case st == nil:
 		return "", fmt.Errorf("cannot accept %s: no disk with this name is known; see hotmount plan", name)
 	case !st.seen && st.tries.failedFacts == nil:
-		return "", fmt.Errorf("cannot accept %s: hotmount has not looked at the disk yet; to see when it has: hotmount status", name)
+		return "", fmt.Errorf("cannot accept %s: hotmount has not looked at the disk yet; try again in a moment", name)
 	case !st.seen && seq == 0:
 		st.tries.count, st.tries.step = 0, 0
 		a.requestLook(name)
@@ -46,7 +46,7 @@ func (a *Agent) accept(name string, seq uint64, shown disk.Reason) (string, erro
 		return "", fmt.Errorf("cannot accept %s: another disk has this name now; see hotmount plan", name)
 	case shown != "" && st.decision.Reason != shown:
 		d, why := a.currentDecision(&st.facts)
-		return "", fmt.Errorf("cannot accept %s: the reason is %s and not %s: %s: %s", name, d.Reason, shown, d.Action, why)
+		return "", fmt.Errorf("cannot accept %s for the reason %[3]s: the reason is now %[2]s (%[4]s: %[5]s)", name, d.Reason, shown, d.Action, why)
 	}
 	w := policy.Word(&st.facts, st.decision)
 	// The answer names the disk and the reason, because either may have changed since the operator read the status.
@@ -107,7 +107,7 @@ func (a *Agent) startDeparture(name string, seq uint64) (*departure, error) {
 	case seq != 0 && st.facts.Seq != seq:
 		return nil, errors.New("another disk has this name now; see hotmount plan")
 	case !st.decision.Mounted() && !st.decision.GivenOut() && (st.decision.Action != disk.Ignore || a.path(st) == ""):
-		return nil, fmt.Errorf("the disk is not mounted or given out by hotmount (%s)", st.decision.Reason)
+		return nil, fmt.Errorf("hotmount has neither mounted nor given out the disk (%s)", st.decision.Reason)
 	case a.leaving[a.path(st)] != nil:
 		return nil, errors.New("the disk is being unmounted")
 	}

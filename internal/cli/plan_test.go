@@ -164,7 +164,7 @@ func TestFailing(t *testing.T) {
 		}
 	}
 	why, next := failing(&line, line.Decision, "running")
-	if want := "no way; failed 7 times so far, tried again at " + line.Retry.UTC().Format("15:04:05 MST"); why != want || next != "another way" {
+	if want := "no way; failed 7 times so far, next try at " + line.Retry.UTC().Format("15:04:05 MST"); why != want || next != "another way" {
 		t.Errorf("%q, %q", why, next)
 	}
 	// A dump may come from an untrusted machine.

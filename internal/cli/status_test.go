@@ -246,7 +246,7 @@ func TestHears(t *testing.T) {
 		{"a failure", DiskStatus{State: "refused", Decision: refused}, disk.Line{Decision: refused, Failure: "f", Remedy: "r"}, "running",
 			DiskStatus{State: "failed", Decision: refused, Why: "f", Next: "r"}},
 		{"a failure that repeats itself", DiskStatus{State: "unmounted", Decision: refused}, disk.Line{Decision: refused, Failure: "f", Remedy: "r", Tries: 3, Retry: then}, "running",
-			DiskStatus{State: "failed", Decision: refused, Why: "f; failed 3 times so far, tried again at 08:00:00 UTC", Next: "r", Tries: 3, Retry: then}},
+			DiskStatus{State: "failed", Decision: refused, Why: "f; failed 3 times so far, next try at 08:00:00 UTC", Next: "r", Tries: 3, Retry: then}},
 		{"a failure of a daemon that is down", DiskStatus{State: "refused", Decision: refused}, disk.Line{Decision: refused, Failure: "f", Remedy: "r"}, "down",
 			DiskStatus{State: "failed", Decision: refused, Why: "while the daemon was running: f", Next: "the daemon tries again when it is started: systemctl start hotmount"}},
 	} {

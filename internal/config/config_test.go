@@ -237,10 +237,10 @@ func TestFaultsOfFile(t *testing.T) {
 		{"\"a\\e[1m\\u202e\": 1", `FILE:1: a\x1b[1m\u202e: unknown key, expected one of ` + rootWords},
 		{"1: x", `FILE:1: 1: unknown key, expected one of ` + rootWords},
 		{"? [a]\n: x", `FILE:1: found a list as a key, expected one of ` + rootWords},
-		{"settle: 5s\nworkers: 4\nsettle: 5s", `FILE:3: settle: found this key a second time, expected the key once: its first place is line 1`},
+		{"settle: 5s\nworkers: 4\nsettle: 5s", `FILE:3: settle: found this key a second time, expected it once (first in line 1)`},
 		{"classes:\n- name: a\n  directory: /a\n- name: b\n  directory: /b\n  settle: 5s", `FILE:6: classes[1].settle: unknown key, expected one of name, names, mapper_names, backing_file, transport, serial, wwn, model, vendor, by_path, size, rotational, removable, local, logical_sector, partitions, directory, mode, neighbours, create, mkfs_options, root_owner, root_mode, accept, adopt, options, blank, minimum_size, grow, trim, provision, storage_class`},
 		{class("blanc: full"), `FILE:4: classes[0].blanc: unknown key, did you mean "blank"?`},
-		{class("name: b"), `FILE:4: classes[0].name: found this key a second time, expected the key once: its first place is line 2`},
+		{class("name: b"), `FILE:4: classes[0].name: found this key a second time, expected it once (first in line 2)`},
 
 		// The following cases use other features of YAML.
 		{"settle: &a 5s\nrescan: *a", "FILE:1: settle: found the anchor &a, expected only the value\nFILE:2: rescan: found the alias *a, expected the value itself"},
@@ -317,9 +317,9 @@ func TestFaultsOfFile(t *testing.T) {
 		{"classes:\n- blank: full", "FILE:2: classes[0]: found no name, expected one\nFILE:2: classes[0]: found no directory, expected one"},
 		{"classes: [" + strings.Repeat("{},", 65) + "]", `FILE:1: classes: found a list of 65 entries, expected at most 64`},
 		{"classes:\n- {name: a, directory: /a}\n- {name: a, directory: /b}", `FILE:3: classes[1].name: found "a", which is already the name of classes[0] (line 2), expected a name that is not used yet`},
-		{"classes:\n- {name: a, directory: /a}\n- {name: b, directory: /a}", `FILE:3: classes[1].directory: found "/a", and classes[0] (line 2) has "/a", expected directories that do not contain each other`},
-		{"classes:\n- {name: a, directory: /a}\n- {name: b, directory: /a/b}", `FILE:3: classes[1].directory: found "/a/b", and classes[0] (line 2) has "/a", expected directories that do not contain each other`},
-		{"classes:\n- {name: a, directory: /a/b}\n- {name: b, directory: /a}", `FILE:3: classes[1].directory: found "/a", and classes[0] (line 2) has "/a/b", expected directories that do not contain each other`},
+		{"classes:\n- {name: a, directory: /a}\n- {name: b, directory: /a}", `FILE:3: classes[1].directory: found "/a", expected a directory that is not inside, and does not contain, the directory of classes[0] (line 2) ("/a")`},
+		{"classes:\n- {name: a, directory: /a}\n- {name: b, directory: /a/b}", `FILE:3: classes[1].directory: found "/a/b", expected a directory that is not inside, and does not contain, the directory of classes[0] (line 2) ("/a")`},
+		{"classes:\n- {name: a, directory: /a/b}\n- {name: b, directory: /a}", `FILE:3: classes[1].directory: found "/a", expected a directory that is not inside, and does not contain, the directory of classes[0] (line 2) ("/a/b")`},
 		{"classes:\n- {name: a, directory: /a}\n- {name: b, directory: /ab}\n- {name: B, directory: x}\n- {name: C, directory: y}", strings.Join([]string{
 			`FILE:4: classes[2].name: found "B", ` + nameWords,
 			`FILE:4: classes[2].directory: found "x", ` + pathWords,
@@ -640,9 +640,9 @@ func TestAddFlags(t *testing.T) {
       --format-period duration   the period for format_limit (default 10m)
       --format-present           format blank disks that were attached before hotmount was installed
       --node name                the node's name in the cluster (default the host's name)
-      --ready-timeout duration   how long a disk that is attached when the daemon starts may delay readiness (default 30s)
+      --ready-timeout duration   the longest time that the disks attached at the daemon's start may delay its readiness (default 30s)
       --rescan duration          how often hotmount looks at every disk, even without an event (default 1h)
-      --scan-rate size           how much is read from a disk in a second at most, to prove the disk blank (default none)
+      --scan-rate size           the most that is read from a disk per second to prove the disk blank (default none)
       --settle duration          how long a disk must be without writes before it is formatted (default 5s)
       --trim                     return the free space of filesystems to the storage (default true)
       --workers int              how many disks hotmount looks at in parallel (default 16)
@@ -698,8 +698,8 @@ func TestDefaultIsFresh(t *testing.T) {
 	}
 }
 
-// commented matches a commented-out line of the shipped file: a key, or a comment within the list of classes.
-// commented does not match explanations, which have a space and a capital letter after the "#".
+// commented matches a commented-out line of the shipped file: a key, or a comment within the list of classes. The
+// expression does not match explanations, which have a space and a capital letter after the "#".
 var commented = regexp.MustCompile(`(?m)^#((?:  +(?:# .*|(?:- )?[a-z_]+:.*))|[a-z_]+:.*)$`)
 
 // TestManualPage checks that hotmount.yaml(5) gives the default of each key, in the form "key: value".
@@ -831,8 +831,8 @@ var (
 	systemPath  = regexp.MustCompile(`^/(proc|sys|dev|run|etc|usr|boot)(/|$)`)
 )
 
-// valid returns an error that names the broken rule, if the settings break a rule. valid does not call the code that
-// FuzzLoad checks.
+// valid returns an error that names the broken rule, if the settings break a rule. The function does not call the code
+// that FuzzLoad checks.
 func valid(s disk.Settings) error {
 	switch {
 	case s.FormatLimit < 1 || s.FormatLimit > 256:

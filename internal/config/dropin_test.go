@@ -132,7 +132,7 @@ func TestFaultsOfDropIns(t *testing.T) {
 		{map[string]string{"config.d/a.yaml": "classes:\n- {name: a, directory: /a}\n- {name: a, directory: /b, blank: full}"}, `DIR/config.d/a.yaml:3: classes[1].name: found "a", which is already the name of classes[0] (line 2), expected a name that is not used yet`},
 		{map[string]string{"config.d/a.yaml": "classes: [{name: a, blank: full}]"}, `DIR/config.d/a.yaml:1: classes[0]: found no directory, expected one`},
 		{map[string]string{"config.yaml": "classes:\n- {name: x, directory: /x}\n- {name: a, directory: /a}", "config.d/a.yaml": "classes:\n- {name: a, blank: fool}"}, `DIR/config.d/a.yaml:2: classes[0].blank: found "fool", expected auto, full, sampled or unsigned`},
-		{map[string]string{"config.yaml": "classes: [{name: a, directory: /a}]", "config.d/a.yaml": "\nclasses: [{name: b, directory: /a/b}]"}, `DIR/config.d/a.yaml:2: classes[0].directory: found "/a/b", and classes[0] (DIR/config.yaml:1) has "/a", expected directories that do not contain each other`},
+		{map[string]string{"config.yaml": "classes: [{name: a, directory: /a}]", "config.d/a.yaml": "\nclasses: [{name: b, directory: /a/b}]"}, `DIR/config.d/a.yaml:2: classes[0].directory: found "/a/b", expected a directory that is not inside, and does not contain, the directory of classes[0] (DIR/config.yaml:1) ("/a")`},
 		{map[string]string{"config.yaml": "workers: 0", "config.d/b.yaml": "workers: -1", "config.d/a.yaml": "a: [\n"}, "DIR/config.d/a.yaml:1: expected YAML: did not find expected node content, in this line or below\n" +
 			"DIR/config.d/b.yaml:1: workers: found the number -1, expected a whole number from 1 to 64\nDIR/config.yaml:1: workers: found the number 0, expected a whole number from 1 to 64"},
 	} {

@@ -261,7 +261,7 @@ func (p *parser) mapping(n *yaml.Node, key string, known []string) map[string]*y
 		case k.ShortTag() == "!!merge":
 			p.addAt(k, full, "found a merge key, expected every key to be written out")
 		case twice:
-			p.addAt(k, full, "found this key a second time, expected the key once: its first place is line %d", first.Line)
+			p.addAt(k, full, "found this key a second time, expected it once (first in line %d)", first.Line)
 		case !slices.Contains(known, k.Value):
 			p.addAt(k, full, "unknown key, %s", suggest(k.Value, known))
 		default:

@@ -65,8 +65,8 @@ type ID struct {
 	Name string `json:"name"`
 	// Dev is the device number.
 	Dev Dev `json:"dev"`
-	// Seq is the disk sequence number (/sys/block/*/diskseq, Linux 5.15). A partition's Seq includes its partition
-	// number (PartitionSeq), so it never equals the Seq of a whole disk.
+	// Seq is the disk sequence number (/sys/block/*/diskseq, Linux 5.15). A partition's Seq includes the partition
+	// number (PartitionSeq), so no whole disk has the same Seq.
 	Seq uint64 `json:"seq"`
 }
 
@@ -99,15 +99,15 @@ func (id ID) BySeq() string {
 	return link
 }
 
-// Sandboxed adds an explanation to err if err is a permission error. The error err is from a root process that opened
-// the disk in an instance of the template unit. EPERM and EACCES (open(2)) come from the unit's sandbox and not from
-// the disk. For a disk outside DeviceAllow=, the error is EPERM (systemd.resource-control(5)). If root does not own the
-// device node, a root process without capabilities gets EACCES.
+// Sandboxed adds an explanation to err if err is a permission error. The error err comes from a root process that
+// opened the disk in an instance of the template unit. EPERM and EACCES (open(2)) come from the unit's sandbox and not
+// from the disk. For a disk outside DeviceAllow=, the error is EPERM (systemd.resource-control(5)). If root does not
+// own the device node, a root process without capabilities gets EACCES.
 func (id ID) Sandboxed(template string, err error) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	return fmt.Errorf("%w: the sandbox of %s@%d.service is the cause, not the disk; the unit can write only to the device to which %s led when the unit started, and root must own that device; to see the device and the unit's drop-ins: ls -lL %[4]s; systemctl cat %[2]s@%[3]d",
+	return fmt.Errorf("%w: this is a fault of the sandbox of %s@%d.service, not of the disk; the unit can write only to the device that %s named when the unit started, and only if root owns the device; to see the device and the unit's drop-ins: ls -lL %[4]s; systemctl cat %[2]s@%[3]d",
 		err, template, id.Seq, id.BySeq())
 }
 

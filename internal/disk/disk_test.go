@@ -87,7 +87,7 @@ func TestSandboxed(t *testing.T) {
 	id := ID{Name: "vdb", Seq: 12}
 	for _, permission := range []error{syscall.EPERM, syscall.EACCES} {
 		err := id.Sandboxed("hotmount-grow", &fs.PathError{Op: "open", Path: id.Node(), Err: permission})
-		want := "open /dev/vdb: " + permission.Error() + ": the sandbox of hotmount-grow@12.service is the cause, not the disk; the unit can write only to the device to which /dev/disk/by-diskseq/12 led when the unit started, and root must own that device; to see the device and the unit's drop-ins: ls -lL /dev/disk/by-diskseq/12; systemctl cat hotmount-grow@12"
+		want := "open /dev/vdb: " + permission.Error() + ": this is a fault of the sandbox of hotmount-grow@12.service, not of the disk; the unit can write only to the device that /dev/disk/by-diskseq/12 named when the unit started, and only if root owns the device; to see the device and the unit's drop-ins: ls -lL /dev/disk/by-diskseq/12; systemctl cat hotmount-grow@12"
 		if !errors.Is(err, permission) || err.Error() != want {
 			t.Errorf("got %v", err)
 		}
@@ -210,14 +210,14 @@ func TestFindPeers(t *testing.T) {
 	if p := f.SameUUID[0]; p.Name != "vdd" || p.OnRecord || !p.Resized {
 		t.Errorf("peer %+v", p)
 	}
-	// Every disk that looks for peers names the same peer first.
+	// The first peer must not depend on the order of the attached disks.
 	all = []Facts{disk("vdd", 3, "S", ""), disk("vdb", 1, "S", uuid), disk("vdc", 2, "S", "")}
 	f = disk("vde", 4, "S", "")
 	if f.FindPeers(pointers(all)); len(f.SameSerial) != 3 || f.SameSerial[0].Name != "vdb" || f.SameSerial[0].Type != "xfs" || f.SameSerial[2].Name != "vdd" {
 		t.Errorf("peers %+v", f.SameSerial)
 	}
-	// virtio cuts a serial. The serial of a partition contains the serial of its disk, but a partition and its disk are
-	// not peers.
+	// virtio truncates a serial. The serial of a partition contains the serial of its disk, but a partition and its
+	// disk are not peers.
 	long := disk("sda", 5, "ABCDEFGHIJKLMNOPQRST-and-more", uuid)
 	cut, part := disk("vdf", 6, "ABCDEFGHIJKLMNOPQRST", ""), disk("vdf1", 6, "ABCDEFGHIJKLMNOPQRST-part1", "")
 	part.Whole = "vdf"
@@ -255,7 +255,7 @@ func TestPeersInUse(t *testing.T) {
 	}
 }
 
-// TestUnescape checks that \xNN is undone and that all other text stays as it is.
+// TestUnescape checks that Unescape decodes \xNN and leaves all other text as it is.
 func TestUnescape(t *testing.T) {
 	for in, want := range map[string]string{
 		"":             "",

@@ -36,7 +36,7 @@ func (l *Line) Failing() string {
 	if l.Tries == 0 {
 		return l.Failure
 	}
-	return fmt.Sprintf("%s; failed %s so far, tried again at %s", l.Failure, Count(l.Tries, "time"), l.Retry.UTC().Format("15:04:05 MST"))
+	return fmt.Sprintf("%s; failed %s so far, next try at %s", l.Failure, Count(l.Tries, "time"), l.Retry.UTC().Format("15:04:05 MST"))
 }
 
 // Tries describes how often in a row an action on a disk has failed, and when the next try is.

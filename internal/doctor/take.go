@@ -18,7 +18,7 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// Source is the system of which Take takes a snapshot.
+// Source is the system of which Take makes a snapshot.
 type Source struct {
 	// Root is the directory below which the node's files lie, or "" for the live system.
 	Root string
@@ -61,7 +61,7 @@ func (src Source) Take(ctx context.Context, settings *disk.Settings, disks []dis
 	for _, c := range s.Classes {
 		answers, err := src.List(ctx, c.Directory)
 		if err != nil && !s.Host.Sights[c.Directory].Absent {
-			s.blind("cannot see everything that mounts hide in %s: %v", c.Directory, err)
+			s.blind("cannot see all the entries of %s that are hidden by mounts: %v", c.Directory, err)
 		}
 		for _, a := range answers {
 			s.Entries[c.Directory] = append(s.Entries[c.Directory], *a.Entry)
@@ -99,8 +99,8 @@ func (src Source) kubelets(ctx context.Context, s *Snapshot) {
 	}
 }
 
-// lookers is the maximum number of concurrent looks. If several concurrent looks hang, their time limits pass at the
-// same time.
+// lookers is the maximum number of concurrent calls of Look. If several of these calls hang, their time limits pass at
+// the same time.
 const lookers = 8
 
 // forEach calls f for each element, with at most atOnce calls at a time. forEach returns when all calls are done.
@@ -114,12 +114,12 @@ func forEach[T any](all []T, atOnce int, f func(T)) {
 	done.Wait()
 }
 
-// podsTime is the common time limit for the looks at all provisioners. Anybody can make many processes in pods that
-// pass for provisioners, and each look may hang.
+// podsTime limits the time that the doctor needs for all provisioners together. Anybody can run many processes in pods
+// that pass for provisioners, and each call of Look may hang.
 const podsTime = 20 * time.Second
 
-// lookAll looks at the class directories and every mount in them. lookAll looks first as PID 1, then as each process
-// that needs the disks. Provisioners come last, because any process in a pod can pass for a provisioner.
+// lookAll looks at the class directories and every mount in them. lookAll calls Look first for PID 1, then for each
+// process that needs the disks. Provisioners come last, because any process in a pod can pass for a provisioner.
 func (src Source) lookAll(ctx context.Context, s *Snapshot) {
 	var nodes, pods []*View
 	for i := range s.Views {
@@ -151,13 +151,13 @@ func (src Source) lookAll(ctx context.Context, s *Snapshot) {
 		}
 	}
 	if len(late) > 0 {
-		s.blind("hotmount could not look at all processes with a provisioner's name within %s, because there are too many", podsTime)
+		s.blind("within %s, hotmount could not look at all processes that have a provisioner's name, because there are too many", podsTime)
 	}
 }
 
-// paths returns where to look in a view: the class directories, each mount in them, and the kubelets' root
-// directories. For a container runtime, paths returns only the root directories of kubelets. paths also sets the
-// view's Bases.
+// paths returns where to look in a view: the class directories, each mount in them, and the kubelets' root directories.
+// For a container runtime, paths returns only the root directories of kubelets. The function also sets the view's
+// Bases.
 func (s *Snapshot) paths(v *View) []string {
 	v.Bases = map[string]string{}
 	paths := slices.Clone(s.roots)
@@ -191,8 +191,8 @@ func (v *View) placeOf(p place, otherwise string) string {
 	return otherwise
 }
 
-// readPaths stores in the view what the first answering process of the view has at each path. If a living process gives
-// no answer, readPaths stores the reason in v.unseen.
+// readPaths stores in the view what one process has at each path. The process is the view's first process that answers.
+// If a living process gives no answer, readPaths stores the reason in v.unseen.
 func (src Source) readPaths(ctx context.Context, v *View, paths []string) {
 	for v.Sights = map[string]Sight{}; len(v.Processes) > 0; v.Processes = v.Processes[1:] {
 		pid := v.Processes[0].PID

@@ -29,10 +29,10 @@ type machine struct {
 	t     *testing.T
 	root  string
 	looks []string
-	// The mutex looking guards the field looks, because several looks run concurrently.
+	// The mutex looking guards the field named looks, because several calls of Look run concurrently.
 	looking sync.Mutex
-	// args maps each process to its command line. The keys of ended are the processes that end before the look. hung is
-	// a path on which each look hangs.
+	// args maps each process to its command line. The keys of the map ended are the processes that end before the call
+	// of Look. The field hung is a path on which each call of Look hangs.
 	args  map[int][]string
 	ended map[int]bool
 	hung  string
@@ -40,7 +40,7 @@ type machine struct {
 	shown map[string]string
 	// fault is the fault of the configuration.
 	fault string
-	// The keys of reused are the processes whose PID another process gets before the look.
+	// The keys of the map reused are the processes whose PID another process gets before the call of Look.
 	reused map[int]bool
 }
 
@@ -231,8 +231,8 @@ func TestRootDirectories(t *testing.T) {
 	}
 }
 
-// TestTake checks that the doctor needs no more looks for 100 pods than for one pod. TestTake also checks that each
-// mount table is read once, and that only processes with a role get a look.
+// TestTake checks that the doctor calls Look no more often for 100 pods than for one pod. TestTake also checks that
+// each mount table is read once, and that the doctor calls Look only for processes with a role.
 func TestTake(t *testing.T) {
 	for _, pods := range []int{1, 100} {
 		m := newMachine(t)
@@ -286,7 +286,7 @@ func TestServices(t *testing.T) {
 			"echo '[Service] PrivateTmp=no ProcSubset=all ReadOnlyPaths=' |"}},
 		{"a former name", "/system.slice/x.service", set("ReadOnlyPaths=", "InaccessiblePaths=/srv"), []string{
 			"of its own: 'InaccessiblePaths=/srv in /etc/systemd/system/x.service.d/10-a.conf'", "echo '[Service] InaccessiblePaths=' |"}},
-		{"none", "/system.slice/x.service", clean, []string{"systemctl restart x.service   # no setting"}},
+		{"none", "/system.slice/x.service", clean, []string{"systemctl restart x.service   # the settings"}},
 		{"the service of a systemd in a container", "/system.slice/docker-1.scope/system.slice/x.service", set("MountFlags=", "MountFlags=slave"), []string{"docker run"}},
 		{"a container in the service's group", "/system.slice/x.service/libpod-payload-" + id, set("MountFlags=", "MountFlags=slave"), []string{"docker run"}},
 		{"no service", "/kubelet.slice", "", []string{"docker run"}},
@@ -329,7 +329,7 @@ func TestRuntimeService(t *testing.T) {
 	}
 }
 
-// TestProcessesThatEnd checks that a process that ends at any moment is left out silently.
+// TestProcessesThatEnd checks that Take silently leaves out a process that ends at any moment during Take.
 func TestProcessesThatEnd(t *testing.T) {
 	m := newMachine(t)
 	m.process(10, "kubelet", "/usr/bin/kubelet", "mnt:[2]", container("", both, ""))
@@ -410,8 +410,8 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// TestManyHang checks that the look at many hanging provisioners takes no longer than the look at a few. The doctor
-// must look at the processes of the node before the provisioners.
+// TestManyHang checks that many hanging provisioners delay the doctor by no more than the time limit podsTime. The
+// doctor must look at the processes of the node before the provisioners.
 func TestManyHang(t *testing.T) {
 	m := newMachine(t)
 	const table = "100 90 0:60 / / rw - overlay overlay rw\n101 100 0:61 / /mnt/disks rw - fuse evil rw\n"
@@ -444,7 +444,7 @@ func TestManyHang(t *testing.T) {
 		if took := time.Since(began); took != 20*time.Second {
 			t.Errorf("it took %s", took)
 		}
-		if b := blinds(s); len(b) != 1 || !strings.Contains(b[0], " within 20s, because there are too many") {
+		if b := blinds(s); len(b) != 1 || !strings.Contains(b[0], "within 20s, hotmount could not look at all processes") {
 			t.Errorf("blind: %q", b)
 		}
 		if f := Examine(s).Findings; len(f) > 50 {
@@ -490,7 +490,7 @@ func TestSights(t *testing.T) {
 	})
 }
 
-// TestForeignTables checks that a broken mount table of one pod does not prevent the look at other pods.
+// TestForeignTables checks that the doctor examines other pods even if the mount table of one pod is broken.
 func TestForeignTables(t *testing.T) {
 	m := newMachine(t)
 	m.process(10, "kubelet", "/usr/bin/kubelet", "mnt:[1]", hostTable)

@@ -15,9 +15,11 @@ import (
 // mkfs.
 //
 // mkfs.xfs bypasses the page cache, so the kernel's counts of bytes show whether anybody else has written to the disk.
-// The bytes counted for the disk must equal the bytes counted for mkfs.xfs, plus the size of the XFS log. mkfs.xfs asks
-// the kernel to zero the XFS log (libxfs_log_clear in xfsprogs). The kernel counts the log once if the disk's own
-// command for zeros succeeds. If the command fails, the kernel itself writes the zeros and counts the log twice.
+// The bytes counted for the disk must equal the bytes counted for mkfs.xfs, plus zero, one or two times the size of the
+// XFS log. mkfs.xfs asks the kernel to zero the XFS log (libxfs_log_clear in xfsprogs). If the disk's write-zeroes
+// command succeeds, the kernel counts the log once. If this command fails, the kernel writes the zeros itself and
+// counts the log twice. If the kernel refuses the request, mkfs.xfs writes the zeros itself, and its own count includes
+// the log.
 //
 // If the counts of the disk and of mkfs.xfs differ, isOurs reads the disk again with the plan of the proof. isOurs then
 // returns nil only if it has read every byte and each byte is zero or part of hotmount's filesystem.
@@ -44,9 +46,9 @@ func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uin
 		if n == 0 {
 			return nil
 		}
-		counts = fmt.Sprintf("since the first read of the disk, the kernel has counted %d written bytes, but mkfs.xfs wrote %d bytes, plus its log of %d bytes", counted, wrote, log)
+		counts = fmt.Sprintf("since the disk was first read, the kernel has counted %d written bytes, which does not match the %d bytes of mkfs.xfs and its log of %d bytes", counted, wrote, log)
 		if !zeros {
-			return fmt.Errorf("%w: %s; hotmount cannot tell whether any of these writes are somebody else's, because the disk was not all zeros before", ErrWritten, counts)
+			return fmt.Errorf("%w: %s; hotmount cannot tell whether somebody else made some of these writes, because the disk was not all zeros before", ErrWritten, counts)
 		}
 		// The doubt about other writers is recorded before the second reading, which may take long and be interrupted.
 		o.Intent.Doubt = counts + ", and the disk was not read again to the end"
@@ -74,15 +76,15 @@ func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uin
 	case counts == "":
 		return nil
 	case found.Plan != probe.Full:
-		return fmt.Errorf("%w: %s; the samples that were read again show nothing else, but the rest of the disk was not read", ErrWritten, counts)
+		return fmt.Errorf("%w: %s; the samples that were read again show no write by somebody else, but the rest of the disk was not read", ErrWritten, counts)
 	}
 	o.Intent.Doubt = ""
 	return s.deps.Intents.Amend(o.Intent)
 }
 
-// again returns an error if the content of the disk has changed since the proof, or anybody has written to the disk.
-// With a token, the method compares samples of the content. Without a token, the method compares the result of a short
-// look with the proof.
+// The method named again returns an error if the content of the disk has changed since the proof, or if anybody has
+// written to the disk. With a token, the method compares samples of the content. Without a token, the method compares
+// the result of a short look with the proof.
 func (s *Session) again(ctx context.Context, o MakeOptions) error {
 	if o.Token != "" {
 		return s.verifyToken(ctx)
@@ -151,7 +153,7 @@ func (s *Session) isSame(f *os.File) error {
 	return nil
 }
 
-// readBack reads the new filesystem from the disk, and not from the page cache, and verifies the filesystem.
+// readBack reads the new filesystem from the disk, without the page cache, and verifies the filesystem.
 func (s *Session) readBack(kind, uuid string) error {
 	if err := checkWhole(s.keep, kind, uuid); err != nil {
 		return fmt.Errorf("cannot read back what mkfs.%s wrote: %w", kind, err)

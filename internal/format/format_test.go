@@ -305,7 +305,7 @@ func (w *world) work(blank string, recover bool, between func()) error {
 	return s.Make(w.t.Context(), w.makeOptions(recover))
 }
 
-// mkfsRan reports whether mkfs.xfs was started without -N, and so wrote.
+// mkfsRan reports whether mkfs.xfs ran with writes (without -N).
 func (w *world) mkfsRan() bool {
 	for _, line := range w.Calls() {
 		if strings.HasPrefix(line, mkfs) && line != versionLine && !strings.HasPrefix(line, mkfs+" -N ") {
@@ -322,7 +322,7 @@ func TestDriverThatDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.uncounted = true
-		if err := w.work("full", false, nil); err == nil || !strings.Contains(err.Error(), "its driver does not count") || w.mkfsRan() {
+		if err := w.work("full", false, nil); err == nil || !strings.Contains(err.Error(), "driver does not count reads and writes") || w.mkfsRan() {
 			t.Errorf("blank: %v, %q", err, w.story)
 		}
 	})
@@ -339,7 +339,7 @@ func TestDriverThatDoesNotCount(t *testing.T) {
 			t.Fatalf("%+v, %v", c, err)
 		}
 		intent := disk.Intent{UUID: uuid, Identity: w.facts.Identity("boot")}
-		if err := s.Make(t.Context(), MakeOptions{Intent: intent, Token: "x", Boot: "boot"}); err == nil || !strings.Contains(err.Error(), "its driver does not count") || w.mkfsRan() {
+		if err := s.Make(t.Context(), MakeOptions{Intent: intent, Token: "x", Boot: "boot"}); err == nil || !strings.Contains(err.Error(), "driver does not count reads and writes") || w.mkfsRan() {
 			t.Errorf("by token: %v, %q", err, w.story)
 		}
 	})
@@ -369,8 +369,8 @@ func TestBlankDisk(t *testing.T) {
 	}
 }
 
-// TestWritesOfWhatWasRead checks that Writes returns the count of writes from before the reading. After Make, Writes
-// must return the count from right after mkfs.xfs.
+// TestWritesOfWhatWasRead checks that Writes returns the count of writes as it was before the reading. After Make,
+// Writes must return the count as it was right after mkfs.xfs.
 func TestWritesOfWhatWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -446,7 +446,7 @@ func TestHalfMadeDisk(t *testing.T) {
 	})
 }
 
-// TestObstacles checks for each obstacle, and with each plan of the proof, that mkfs.xfs writes nothing. mkfs.xfs runs
+// TestObstacles checks that mkfs.xfs writes nothing, for each obstacle and with each plan of the proof. mkfs.xfs runs
 // only with -N, which writes nothing. A session itself cannot write, because its descriptors are open for reading only.
 func TestObstacles(t *testing.T) {
 	dead := errors.New("signal: killed")
@@ -462,7 +462,8 @@ func TestObstacles(t *testing.T) {
 		err             string
 		// If the field byte is set, the obstacle is beyond the first 4 KiB, so the test does not use the plan Unsigned.
 		byte bool
-		// If begun is set, Make records the intent before it finds the obstacle, and must remove the intent.
+		// If the field begun is set, Make records the intent before it finds the obstacle, and must then remove the
+		// intent.
 		begun bool
 	}{
 		// Obstacles for Open.
@@ -653,7 +654,7 @@ func (w *world) whenRun(line string, do func(*world)) {
 	})
 }
 
-// after calls a function when the given time has passed since the first run of blkid.
+// The method named after calls a function when the given time has passed since the first run of blkid.
 func (w *world) after(d time.Duration, do func(*world)) {
 	w.whenRun(blkidLine, func(w *world) {
 		time.AfterFunc(d, func() {
@@ -703,7 +704,7 @@ func TestOpenAndProveRefuse(t *testing.T) {
 	}
 }
 
-// TestShortLock checks that hotmount waits for a short lock, such as udev's.
+// TestShortLock checks that hotmount waits until a short lock ends, such as a lock of udev.
 func TestShortLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -766,8 +767,7 @@ func TestLockedDuringMkfs(t *testing.T) {
 	})
 }
 
-// TestMkfsGoesWrong checks that each failure of mkfs.xfs, or after mkfs.xfs, is an error. The intent stays for the next
-// look.
+// TestMkfsGoesWrong checks that each failure during or after mkfs.xfs is an error. The intent stays for the next look.
 func TestMkfsGoesWrong(t *testing.T) {
 	for name, tc := range map[string]struct {
 		mkfs func(*world) runtest.Answer
@@ -781,7 +781,7 @@ func TestMkfsGoesWrong(t *testing.T) {
 				w.put(0, super(t, "xfs-half-made.head", uuid))
 				return run.Result{}, nil
 			}
-		}, "still works on the disk"},
+		}, "is still running on the disk"},
 		"another UUID": {func(w *world) runtest.Answer {
 			return func(run.Command) (run.Result, error) {
 				w.put(0, super(t, "xfs.head", other))
@@ -834,7 +834,7 @@ func TestSecondLook(t *testing.T) {
 		err   string
 	}{
 		"another UUID":                  {func(w *world) { w.put(0, super(t, "xfs.head", other)) }, ErrShared, "holds the XFS filesystem " + other},
-		"at work":                       {func(w *world) { w.put(0, super(t, "xfs-half-made.head", uuid)) }, ErrShared, "still works on the disk"},
+		"at work":                       {func(w *world) { w.put(0, super(t, "xfs-half-made.head", uuid)) }, ErrShared, "is still running on the disk"},
 		"zeroed":                        {func(w *world) { w.put(0, make([]byte, 4096)) }, ErrShared, "no XFS superblock"},
 		"headers of another":            {func(w *world) { w.put(512, super(t, "xfs.head", other)[512:1024]) }, ErrShared, "headers of group 0"},
 		"another UUID, by this machine": {func(w *world) { w.put(0, super(t, "xfs.head", other)); w.writes++ }, ErrWritten, "1 writes"},
@@ -1173,16 +1173,16 @@ func TestWrittenDuringMkfs(t *testing.T) {
 		size  int64
 		over  bool
 		asks  bool
-		// The field nowhere is the expected message if no reading finds the extra bytes, or empty if hotmount must use
-		// the disk.
+		// The field nowhere is the message that the test expects if no reading finds the extra bytes. If the field is
+		// empty, hotmount must use the disk.
 		nowhere string
 	}{
 		"full":            {"full", size, false, true, ""},
-		"sampled, 1 GiB":  {"sampled", gib, false, true, "; the samples that were read again show nothing else, but the rest of the disk was not read"},
+		"sampled, 1 GiB":  {"sampled", gib, false, true, "; the samples that were read again show no write by somebody else, but the rest of the disk was not read"},
 		"auto":            {"auto", size, false, true, ""},
-		"auto, 100 GiB":   {"auto", 100 * gib, false, true, "; the samples that were read again show nothing else"},
-		"unsigned, 1 GiB": {"unsigned", gib, false, false, "; hotmount cannot tell whether any of these writes are somebody else's"},
-		"a token":         {"full", size, true, false, "; hotmount cannot tell whether any of these writes are somebody else's"},
+		"auto, 100 GiB":   {"auto", 100 * gib, false, true, "; the samples that were read again show no write by somebody else"},
+		"unsigned, 1 GiB": {"unsigned", gib, false, false, "; hotmount cannot tell whether somebody else made some of these writes"},
+		"a token":         {"full", size, true, false, "; hotmount cannot tell whether somebody else made some of these writes"},
 	}
 	for name, tc := range map[string]struct {
 		counted int64 // bytes counted besides those that mkfs.xfs wrote; zeros that mkfs.xfs wrote count once
@@ -1246,7 +1246,7 @@ func TestWrittenDuringMkfs(t *testing.T) {
 					}
 					want := ""
 					if differ && p.nowhere != "" {
-						want = fmt.Sprintf("counted %d written bytes, but mkfs.xfs wrote %d bytes, plus its log of %d bytes%s", 65<<12+64<<20+tc.counted, 65<<12, 64<<20, p.nowhere)
+						want = fmt.Sprintf("counted %d written bytes, which does not match the %d bytes of mkfs.xfs and its log of %d bytes%s", 65<<12+64<<20+tc.counted, 65<<12, 64<<20, p.nowhere)
 					}
 					if at != 0 && p.asks && (p.nowhere == "" || tc.at != unread) {
 						want = fmt.Sprintf("byte %d was written: 7468656972730000", at)
@@ -1547,7 +1547,8 @@ func TestEndOfContext(t *testing.T) {
 	})
 }
 
-// TestArguments checks every command line of mkfs.xfs. Only a half-made filesystem or a token (TestToken) adds -f.
+// TestArguments checks every command line of mkfs.xfs. The command line has -f only for a half-made filesystem or with
+// a token (TestToken).
 func TestArguments(t *testing.T) {
 	var got []string
 	for _, options := range []guard{{}, newest(t)} {

@@ -35,9 +35,9 @@ type MakeOptions struct {
 	Proto string
 }
 
-// Writes returns the kernel's count of writes (Facts.Writes) from before the first read of Prove. After Make, Writes
-// returns the count from before the new filesystem was read back. While Facts.Writes stays the same, the content of the
-// disk stays the same.
+// Writes returns the kernel's count of writes (Facts.Writes) as it was before the first read of Prove. After Make,
+// Writes returns the count as it was before the new filesystem was read back. While Facts.Writes stays the same, the
+// content of the disk stays the same.
 func (s *Session) Writes() uint64 { return s.writes }
 
 // Make makes an XFS filesystem, or an ext4 filesystem if the intent has parameters for ext4. Make needs a disk that is
@@ -57,18 +57,19 @@ func (s *Session) Make(ctx context.Context, o MakeOptions) error {
 	return nil
 }
 
-// making returns the dry run of mkfs.xfs with the caller's options.
+// The method named making returns the dry run of mkfs.xfs with the caller's options.
 func (o *MakeOptions) making(node string, g guard) making {
 	return making{node: node, uuid: o.Intent.UUID, guard: g, class: o.Mkfs, proto: o.Proto, dry: true, overwrite: o.RecoverHalfMade || o.Token != ""}
 }
 
-// mkfsRun is one run of a mkfs.
+// mkfsRun is one run of mkfs.xfs or mkfs.ext4.
 type mkfsRun interface {
 	run(context.Context, run.Runner) (lines []string, wrote uint64, err error)
 }
 
-// runs returns the dry runs and the run that writes. The dry runs write nothing, and must succeed before the run that
-// writes. Without a terminal, mkfs.ext4 does not check the disk's content, so a dry run of mkfs.xfs checks the content.
+// The method named runs returns the dry runs and the run that writes. The dry runs write nothing, and must succeed
+// before the run that writes. Without a terminal, mkfs.ext4 does not check the disk's content, so a dry run of mkfs.xfs
+// checks the content.
 func (s *Session) runs(ctx context.Context, o MakeOptions) (dry []mkfsRun, real mkfsRun, err error) {
 	if o.Intent.Ext4 == nil {
 		g, err := chooseGuard(ctx, s.deps.Runner, s.sys)
@@ -112,8 +113,8 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 		return err
 	}
 	s.deps.Log(fmt.Sprintf("made %s %s on %s and read it back", title(&o), o.Intent.UUID, s.disk.ID), lines...)
-	// The filesystem is whole. A leftover intent must not prevent the use of the filesystem, because the intent costs
-	// only a look at the disk at every start.
+	// The filesystem is whole. A leftover intent must not prevent the use of the filesystem: its only cost is a look at
+	// the disk at every start.
 	if err := s.deps.Intents.End(o.Intent.UUID, nil); err != nil {
 		s.deps.Log(fmt.Sprintf("cannot remove the record of the finished format of %s %s", title(&o), o.Intent.UUID), err.Error())
 	}
@@ -145,8 +146,8 @@ func checkOptions(o *MakeOptions) error {
 	return err
 }
 
-// rehearse takes the exclusive lock and looks at the disk once more. rehearse releases the exclusive claim, which mkfs
-// needs, and runs mkfs without writes.
+// rehearse takes the exclusive lock and looks at the disk once more. The method rehearse then releases the exclusive
+// claim, so that mkfs can claim the disk, and runs mkfs without writes.
 func (s *Session) rehearse(ctx context.Context, o MakeOptions, dry []mkfsRun) error {
 	if o.Token != "" {
 		if err := s.hold(ctx, o.Token, o.Boot); err != nil {
@@ -165,8 +166,8 @@ func (s *Session) rehearse(ctx context.Context, o MakeOptions, dry []mkfsRun) er
 	}
 	for _, m := range dry {
 		if _, _, err := m.run(ctx, s.deps.Runner); err != nil {
-			// mkfs may refuse the disk because the content of the disk has just changed. The error is then the change,
-			// and not ErrRefused.
+			// mkfs may refuse the disk because the content of the disk has just changed. In this case, rehearse reports
+			// the change, and not ErrRefused.
 			if now := s.again(ctx, o); now != nil {
 				return fmt.Errorf("%w: %v", now, err)
 			}
@@ -283,7 +284,7 @@ func (s *Session) checkPermitted(o MakeOptions) error {
 	case o.Token != "":
 		// On a disk that looks blank, a token is valid only if the disk was a block volume before.
 		if !s.proven.Proven || s.proven.Kind == disk.Blank && s.disk.Standing.Given == nil {
-			return fmt.Errorf("the disk has no proven content that the token may overwrite: the content was found to be %q", s.proven.Kind)
+			return fmt.Errorf("the disk has no proven content that the token may overwrite: found %q", s.proven.Kind)
 		}
 	case s.proven.Kind != want || !s.proven.Proven:
 		return fmt.Errorf("the disk was not proven %s: the content is %q", want, s.proven.Kind)
@@ -299,8 +300,8 @@ func (s *Session) checkPermitted(o MakeOptions) error {
 	return nil
 }
 
-// overwritten reports whether the operator has confirmed, with a token, that the format overwrites content. overwritten
-// also returns the UUID of the old filesystem, if known. If the intent repeats an earlier format, the values of the
+// overwritten reports whether the operator has confirmed, with a token, that the format overwrites content. The second
+// result is the UUID of the old filesystem, if known. If the intent repeats an earlier format, the values of the
 // earlier intent stay, because the new proof may miss old data.
 func (s *Session) overwritten(o MakeOptions) (over bool, was string) {
 	over = o.Token != ""

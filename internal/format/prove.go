@@ -62,14 +62,14 @@ func (s *Session) prove(ctx context.Context, plan probe.Plan) (c disk.Content, e
 	return c, s.isUntouched()
 }
 
-// counts returns an error unless the kernel has counted the reads of the proof. A kernel that counts the reads of a
-// disk also counts the writes to the disk. The sysfs file queue/iostats does not prove that the driver counts I/O. For
-// example, NVMe multipath before Linux 6.3 never counts I/O (drivers/nvme/host/multipath.c).
+// The method named counts returns an error unless the kernel has counted the reads of the proof. A kernel that counts
+// the reads of a disk also counts the writes to the disk. The sysfs file queue/iostats does not prove that the driver
+// counts I/O. For example, NVMe multipath before Linux 6.3 never counts I/O (drivers/nvme/host/multipath.c).
 func (s *Session) counts() error {
 	if s.counted {
 		return nil
 	}
-	return errors.New("the kernel has not counted hotmount's reads of the disk, because its driver does not count; hotmount cannot tell whether somebody writes to the disk")
+	return errors.New("the disk's driver does not count reads and writes, so hotmount cannot tell whether somebody writes to the disk")
 }
 
 // markTorn sets Torn if the filesystem of the disk's intent is incomplete. After a power cut before the last flush of

@@ -90,8 +90,8 @@ func awaitTurn(ctx context.Context, h inventory.Host, s *disk.Settings, seq uint
 	if err != nil {
 		return nil, err
 	}
-	// A disk whose filesystem could not be mounted is examined without a wait. A disk whose filesystem could not be
-	// mounted is read in full only if wipefs(8) and blkid(8) find nothing on it.
+	// After a failed mount, a disk is examined without a wait. After a failed mount, a disk is read in full only if
+	// wipefs(8) and blkid(8) find nothing on it.
 	noToken, err := h.Store.Taken(seq)
 	if err != nil {
 		return nil, err
@@ -113,11 +113,11 @@ func awaitTurn(ctx context.Context, h inventory.Host, s *disk.Settings, seq uint
 func (j *job) nothingToProve(c *disk.Content, d disk.Decision) error {
 	f := j.facts
 	why, _ := policy.Words(f, c, j.settings, d)
-	j.log.Event(report.KindProven, journal.PriNotice, f, d, "", fmt.Sprintf("%s: nothing to prove: %s: %s", f.Node(), d.Action, why))
+	j.log.Event(report.KindProven, journal.PriNotice, f, d, "", fmt.Sprintf("%s: nothing to prove, because the decision is %s (%s)", f.Node(), d.Action, why))
 	if len(f.Loops) == 0 {
 		return nil
 	}
-	// The daemon has no right to open loop devices, and possibly does not see the loop devices on the disk.
+	// The daemon has no right to open loop devices, so it may not see the loop devices on the disk.
 	return j.host.Store.SaveVerdict(disk.Verdict{Seq: f.Seq, Size: f.Size, Writes: f.Writes, Failure: why, Retry: true})
 }
 
@@ -147,8 +147,8 @@ func (j *job) verdict(ctx context.Context) (disk.Verdict, error) {
 	return v, err
 }
 
-// formatConfirmed formats the disk with the operator's token, and saves the answer for the waiting hotmount format
-// command.
+// formatConfirmed formats the disk with the operator's token, and saves the answer for the `hotmount format` command
+// that waits.
 func (j *job) formatConfirmed(ctx context.Context) error {
 	f := j.facts
 	j.log.Event(report.KindProven, journal.PriNotice, f, disk.Decision{}, "", fmt.Sprintf("%s: the operator ordered a format, whatever is on the disk", report.Name(f)))

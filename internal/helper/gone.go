@@ -82,10 +82,10 @@ func handleGone(ctx context.Context, h inventory.Host, unmount unmounter, id dis
 			continue
 		}
 		for i := range stale {
-			// unmount verifies that the path still has the mount of the detached disk.
+			// The function unmount verifies that the detached disk is still mounted at the path.
 			where := stale[i].Mounts[0].Path
 			if failed := unmount(ctx, where, id.Dev); failed != nil {
-				err = errors.Join(err, fmt.Errorf("cannot unmount %s of %s, which is gone: %w", where, id, failed))
+				err = errors.Join(err, fmt.Errorf("cannot unmount %s, whose disk %s is gone: %w", where, id, failed))
 			}
 		}
 		return err

@@ -111,8 +111,8 @@ func (j *job) openDisk(ctx context.Context) (*making, error) {
 	return m, nil
 }
 
-// plannedFilesystem returns a clause that names the filesystem that a format would make. The clause is empty if policy
-// would not format even a blank disk.
+// plannedFilesystem returns a clause with the name of the filesystem that a format would make. The clause is empty if
+// policy would not format even a blank disk.
 func (m *making) plannedFilesystem(condition string) string {
 	blank := disk.Content{Kind: disk.Blank, Proven: true}
 	if m.token == "" && policy.Decide(m.facts, &blank, m.settings).Action != disk.Format {
@@ -176,8 +176,8 @@ func (m *making) decideAgain(c *disk.Content) (err error) {
 	return nil
 }
 
-// conclude handles a disk that will not be formatted. conclude ends the intent of an earlier format if the disk holds
-// the result of that format, or other content that the operator has accepted.
+// conclude handles a disk that will not be formatted. The method conclude ends the intent of an earlier format if the
+// disk holds the result of that format, or other content that the operator has accepted.
 func (m *making) conclude(ctx context.Context, c *disk.Content) error {
 	f, d, log := m.facts, m.decision, m.log
 	if !m.again || d.Action != disk.Mount {
@@ -239,7 +239,7 @@ func (m *making) makeFilesystem(ctx context.Context, c *disk.Content) error {
 	return err
 }
 
-// readFor makes the status of the scan show why the disk is read. readFor returns in words the condition for a format.
+// readFor makes the status of the scan show why the disk is read. readFor returns the condition for a format in words.
 // The caller must call the function comparing before the disk is compared with the token. If the parameter over is set,
 // the operator has ordered the format with a token.
 func readFor(scan *report.Scan, over bool) (condition string, comparing func()) {
@@ -269,7 +269,7 @@ func prototype(class *disk.Class) (path string, remove func(), err error) {
 	}
 	if err != nil {
 		remove()
-		return "", remove, fmt.Errorf("cannot write a file with the root directory's owner: %w", err)
+		return "", remove, fmt.Errorf("cannot write the file that gives mkfs.xfs the owner of the root directory: %w", err)
 	}
 	return path, remove, nil
 }

@@ -28,8 +28,8 @@ var ofAnyMount = []string{
 }
 
 // kernelTakes returns an error if the kernel does not have the filesystem type, or refuses a mount option. kernelTakes
-// mounts nothing, so it cannot detect an option that fails only with the content of a filesystem. If kernelTakes cannot
-// check the options, kernelTakes returns nil.
+// mounts nothing, so it cannot detect an option that fails only because of the content of a filesystem. If kernelTakes
+// cannot check the options, kernelTakes returns nil.
 func kernelTakes(fstype string, options []string) error {
 	fd, err := unix.Fsopen(fstype, unix.FSOPEN_CLOEXEC)
 	if errors.Is(err, unix.ENODEV) {
@@ -67,8 +67,8 @@ func kernelSays(fd int, otherwise error) string {
 	return otherwise.Error()
 }
 
-// refused returns an error if the kernel refuses the class's mount options for the filesystem type. refused also
-// returns an error if TryClasses could not mount a new filesystem with these options.
+// refused returns an error if the kernel refuses the class's mount options for the filesystem type. The function
+// refused also returns an error if TryClasses could not mount a new filesystem with these options.
 func refused(st store.Store, class *disk.Class, fstype string) error {
 	if err := kernelTakes(fstype, class.MountOptions(fstype)); err != nil {
 		return err
@@ -83,19 +83,20 @@ func refused(st store.Store, class *disk.Class, fstype string) error {
 // canMount returns an error if a new filesystem of the class could not be mounted with the class's mount options.
 func canMount(st store.Store, class *disk.Class, id disk.ID) error {
 	if err := refused(st, class, class.Create); err != nil {
-		return fmt.Errorf("cannot format %s: its class would be unable to mount the new filesystem: %w; nothing is written; %s", id, err, optionsRemedy(class))
+		return fmt.Errorf("cannot format %s: the new filesystem could not be mounted: %w; nothing is written; %s", id, err, optionsRemedy(class))
 	}
 	return nil
 }
 
-// triedKey returns the key of a scratch filesystem in the record of SaveTried: its type and the class's mount options.
+// triedKey returns the key for the record of SaveTried: the type of the scratch filesystem and the class's mount
+// options.
 func triedKey(class *disk.Class, fstype string) string {
 	return fstype + " " + strings.Join(class.MountOptions(fstype), ",")
 }
 
 // TryClasses mounts a scratch filesystem with the mount options of each class that formats disks, and records the
-// result for later formats. TryClasses skips a class with the usual (default) options. TryClasses tries no options
-// twice in one boot. TryClasses must run in a mount namespace of its own.
+// result for later formats. TryClasses skips a class with the usual (default) options. In one boot, TryClasses tries
+// the same options only once. TryClasses must run in a mount namespace of its own.
 func TryClasses(ctx context.Context, h inventory.Host, r run.Runner, usual []string) error {
 	s, err := h.Store.Settings()
 	if err != nil {

@@ -39,8 +39,8 @@ func TestKernelTakes(t *testing.T) {
 func TestNoTokenForOptions(t *testing.T) {
 	h := nodetest.New(t)
 	for _, test := range []struct{ fstype, option, want string }{
-		{disk.XFS, "noattime", "cannot format vdb: the content of the disk is not at fault, but the node or the class: xfs does not take the mount option noattime: xfs: Unknown parameter 'noattime'; nothing is written; to check the options of class fast: hotmount config check && systemctl reload hotmount"},
-		{"nosuchfs", "noatime", "cannot format vdb: the content of the disk is not at fault, but the node or the class: this kernel cannot mount nosuchfs, because the module is missing or cannot be loaded; to see why: modprobe nosuchfs"},
+		{disk.XFS, "noattime", "cannot format vdb: the mount fails because of the node or the class, and not because of the content of the disk: xfs does not take the mount option noattime: xfs: Unknown parameter 'noattime'; nothing is written; to check the options of class fast: hotmount config check && systemctl reload hotmount"},
+		{"nosuchfs", "noatime", "cannot format vdb: the mount fails because of the node or the class, and not because of the content of the disk: this kernel cannot mount nosuchfs, because the module is missing or cannot be loaded; to see why: modprobe nosuchfs"},
 		{disk.XFS, "noatime", ""},
 	} {
 		line := disk.Line{Disk: "vdb", Seq: 7, Decision: disk.Decision{Action: disk.Mount, Type: test.fstype}, Failure: "no way"}
@@ -99,7 +99,7 @@ func (r *countingRunner) Run(ctx context.Context, c run.Command) (run.Result, er
 }
 
 // TestTryClasses checks that the mount options of each class that formats disks are tried once. If the kernel has
-// refused the options, the class must format no disk.
+// refused the options, hotmount must format no disk of the class.
 func TestTryClasses(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	h, usual := nodetest.New(t), []string{"noatime", "nodev", "nosuid"}

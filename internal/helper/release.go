@@ -58,9 +58,9 @@ func (r *Release) Do(ctx context.Context, which string) error {
 	// and not the daemon.
 	switch err := r.Sync(path); {
 	case err != nil && f.Fault == "":
-		return fmt.Errorf("cannot release %s: cannot write its data: %w", f.ID, err)
+		return fmt.Errorf("cannot release %s: cannot write buffered data to the disk: %w", f.ID, err)
 	case err != nil: // after a fault, the kernel writes no more data, and a repair needs an unmounted filesystem
-		fmt.Fprintf(r.Out, "%s: %s: the data that was not yet written to the disk is lost: %v\n", f.ID, f.Fault, err)
+		fmt.Fprintf(r.Out, "%s: %s; data that was not yet written to the disk is lost: %v\n", f.ID, f.Fault, err)
 	}
 	if _, err := control.Ask(ctx, r.Socket, control.Request{Do: "release", Disk: f.Name, Seq: f.Seq}); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (r *Release) saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error
 	if lookErr != nil {
 		return errors.Join(err, fmt.Errorf("cannot tell whether %s is safe to detach: %w", f.ID, lookErr))
 	}
-	// isFree does not detect a process that has a block volume open without O_EXCL, and does not detect a loop device.
+	// isFree detects neither a loop device nor a process that has a block volume open without O_EXCL.
 	if err != nil || f.Standing.Given != nil || len(now.Loops) > 0 {
 		opened, openErr := deviceUsers(&now)
 		mounted, mountErr := mounts.Users("", f.Dev, "")
@@ -113,8 +113,9 @@ func (r *Release) saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error
 	return nil
 }
 
-// detachedItself reports whether the error of a look shows that the disk was a loop device that the kernel has removed.
-// If a loop device was detached while mounted, the kernel removes it at the unmount (LO_FLAGS_AUTOCLEAR, loop(4)).
+// detachedItself reports whether the disk was a loop device that the kernel has removed. The parameter look is the
+// error of a look at the disk. If a loop device was detached while mounted, the kernel removes it at the unmount
+// (LO_FLAGS_AUTOCLEAR, loop(4)).
 func detachedItself(f *disk.Facts, look error) bool {
 	return f.Transport == "loop" && errors.Is(look, disk.ErrGone)
 }
@@ -141,7 +142,7 @@ func toDetach(f *disk.Facts) string {
 	case f.Whole != "":
 		return fmt.Sprintf("the disk is a partition of %s; %[1]s is safe to detach when hotmount status shows no other mounted partition of %[1]s", f.Whole)
 	case f.Transport == "dm":
-		return fmt.Sprintf("the disk is a volume on other disks, and these disks may have more volumes (lsblk -s %s); before you detach one of these disks, lsblk must show no mount on that disk", f.Node())
+		return fmt.Sprintf("the disk lies on other disks, which may carry more mounts; to see the other disks: lsblk -s %s; detach one only when lsblk shows no mount on it", f.Node())
 	}
 	if f.Transport == "loop" {
 		return fmt.Sprintf("safe to detach: the file of the loop device is %s\nthen: losetup -d %s", disk.Visible(f.BackingFile), f.Node())
@@ -169,7 +170,7 @@ func deviceUsers(f *disk.Facts) ([]mounts.User, error) {
 	return append(loopUsers(f), users...), err
 }
 
-// loopUsers returns the loop devices that lie on the disk, as users.
+// loopUsers returns one user for each loop device that lies on the disk.
 func loopUsers(f *disk.Facts) []mounts.User {
 	var users []mounts.User
 	how := "behind /dev/"
@@ -202,8 +203,8 @@ func inUse(f *disk.Facts, users []mounts.User) error {
 	return fmt.Errorf("cannot release %s: it is in use:\n  %s\nend these uses first (for a pod: kubectl delete pod), then: hotmount release %s", f.ID, mounts.Lines(users), f.Name)
 }
 
-// find returns the disk with that kernel name or filesystem UUID. find also returns the path at which hotmount has the
-// disk mounted or given out. The path is empty if hotmount already keeps the disk unmounted.
+// find returns the disk with that kernel name or filesystem UUID. The second result is the path at which hotmount has
+// the disk mounted or given out. The path is empty if hotmount already keeps the disk unmounted.
 func (r *Release) find(which string) (*disk.Facts, string, error) {
 	s, err := r.Host.Store.Settings()
 	if err != nil {
@@ -228,13 +229,13 @@ func (r *Release) find(which string) (*disk.Facts, string, error) {
 		}
 	}
 	if unmounted == nil {
-		return nil, "", errors.New("hotmount has no such disk mounted or given out; see hotmount plan")
+		return nil, "", errors.New("no disk with this name or UUID is mounted or given out by hotmount; see hotmount plan")
 	}
 	return unmounted, "", nil
 }
 
-// givenOut reports whether the disk or partition itself is given out as a block volume, and not only its whole disk.
-// The class of the block volume may no longer be configured.
+// givenOut reports whether the disk or partition itself is given out as a block volume. A partition does not count if
+// only its whole disk is given out. The class of the block volume may no longer be configured.
 func givenOut(f *disk.Facts, d disk.Decision) bool {
 	return f.OwnLink() != "" && (d.GivenOut() || d.Action == disk.Ignore)
 }
@@ -265,9 +266,9 @@ func SyncFilesystem(path string) error {
 	return unix.Syncfs(fd)
 }
 
-// isFree returns nil if an exclusive open succeeds (open(2), O_EXCL on a block device). A disk on which an exclusive
-// open succeeds is neither mounted nor claimed on this machine. isFree retries for 5 seconds, because the kernel may
-// unmount a filesystem only some time after its last mount namespace has ended.
+// isFree returns nil if an exclusive open succeeds (open(2), O_EXCL on a block device). If an exclusive open succeeds,
+// the disk is neither mounted nor claimed on this machine. isFree retries for 5 seconds, because the kernel may unmount
+// a filesystem only some time after its last mount namespace has ended.
 func isFree(ctx context.Context, f *disk.Facts) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -53,7 +53,7 @@ func TestReleaseWritesFirst(t *testing.T) {
 			t.Errorf("%s: written %q, %v", name, synced, err)
 		}
 	}
-	// A filesystem that the kernel has shut down cannot be written, but must be unmounted before a repair.
+	// hotmount cannot write out a filesystem that the kernel has shut down, but must unmount it before a repair.
 	table, err := os.ReadFile(h.Root + "/proc/1/mountinfo")
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestReleaseWritesFirst(t *testing.T) {
 	nodetest.Write(t, h.Root, map[string]string{"proc/1/mountinfo": strings.ReplaceAll(string(table), where+" rw - xfs /dev/vdb rw", where+" rw - xfs /dev/vdb ro")})
 	var said strings.Builder
 	err = (&Release{Host: h, Socket: socket, Out: &said, Force: true, Sync: func(string) error { return broken }}).Do(t.Context(), "vdb")
-	if !errors.Is(err, control.ErrDown) || !strings.Contains(said.String(), "the data that was not yet written to the disk is lost: input/output error") {
+	if !errors.Is(err, control.ErrDown) || !strings.Contains(said.String(), "; data that was not yet written to the disk is lost: input/output error") {
 		t.Errorf("given up by the kernel: %q, %v", said.String(), err)
 	}
 	nodetest.Write(t, h.Root, map[string]string{"proc/1/mountinfo": string(table)})
@@ -99,7 +99,7 @@ func TestToDetach(t *testing.T) {
 		"loop device": {disk.Facts{ID: disk.ID{Name: "loop7", Seq: 9}, Transport: "loop", BackingFile: "/srv/ci/a\x1b.img", Size: 1 << 30},
 			"safe to detach: the file of the loop device is /srv/ci/a\\x1b.img\nthen: losetup -d /dev/loop7"},
 		"volume": {disk.Facts{ID: disk.ID{Name: "dm-3", Seq: 9}, Transport: "dm", Size: 1 << 30},
-			"the disk is a volume on other disks, and these disks may have more volumes (lsblk -s /dev/dm-3); before you detach one of these disks, lsblk must show no mount on that disk"},
+			"the disk lies on other disks, which may carry more mounts; to see the other disks: lsblk -s /dev/dm-3; detach one only when lsblk shows no mount on it"},
 	} {
 		if got := toDetach(&tt.f); got != tt.want {
 			t.Errorf("%s:\n%s\nwant\n%s", name, got, tt.want)

@@ -82,20 +82,19 @@ func learnFailure(h inventory.Host, f *disk.Facts, class *disk.Class) error {
 			continue
 		}
 		if l.OfNode {
-			return fmt.Errorf("cannot format %s: the content of the disk is not at fault, and nothing is written; the mount fails because of the node: %s", f.Name, l.Failure)
+			return fmt.Errorf("cannot format %s: the mount fails because of the node, and not because of the content of the disk: %s; nothing is written", f.Name, l.Failure)
 		}
 		// The daemon has no right to try mount options with the kernel, and the journal may lack the kernel's message.
 		fstype := l.Decision.Type
 		if fault := refused(h.Store, class, fstype); fault != nil {
-			return fmt.Errorf("cannot format %s: the content of the disk is not at fault, but the node or the class: %w; nothing is written; %s", f.Name, fault, optionsRemedy(class))
+			return fmt.Errorf("cannot format %s: the mount fails because of the node or the class, and not because of the content of the disk: %w; nothing is written; %s", f.Name, fault, optionsRemedy(class))
 		}
 		f.Standing.MountFailure = l.Failure
 	}
 	return err
 }
 
-// unmetConditions returns the conditions for a format that the disk does not meet, except the condition that the disk
-// is blank.
+// unmetConditions returns the unmet conditions for a format of the disk, except the condition that the disk is blank.
 func unmetConditions(f *disk.Facts, c *disk.Content, s *disk.Settings) []policy.Condition {
 	all := policy.Conditions(f, c, s, policy.Select(f, s))
 	all = all[:len(all)-1] // the last condition is that the disk is blank
@@ -144,7 +143,7 @@ func ValidToken(text string) bool { return tokenPattern.MatchString(text) }
 
 // Confirm makes PID 1 run the unit that formats the disk, and prints the answer of the unit. hotmount-format@.service
 // itself checks whether the token is valid. At the end, Confirm makes the daemon behind the control socket look at the
-// disk, which may have been held until now.
+// disk, because the daemon may have held the disk until now.
 func Confirm(ctx context.Context, h inventory.Host, w io.Writer, name, token, socket string) (err error) {
 	s, err := h.Store.Settings()
 	if err != nil {

@@ -54,6 +54,6 @@ func (h Host) Elsewhere() (what, next string) {
 	if !h.Store.Elsewhere() {
 		return "", ""
 	}
-	return "the records in " + h.Store.State + " belong to a worker with another machine-id; if blank disks were attached at the first start under this machine-id, hotmount formats these disks only with format_present",
+	return "the records in " + h.Store.State + " belong to a worker with another machine-id; blank disks that were attached at the first start under this machine-id are formatted only with format_present: true",
 		"if this is the same worker with a new machine-id: hotmount state keep; if this is another worker, such as a clone: hotmount state reset"
 }

@@ -34,14 +34,14 @@ type Host struct {
 	// Measure returns the geometry of the XFS filesystem that is mounted at the path. The disk must be idle when
 	// Measure is called. Host calls Measure only if Shared is set, and only once for each mount. Measure may be nil.
 	Measure func(path string, dev disk.Dev) (disk.Geometry, error)
-	// Partitions reports whether partitions count as well as whole disks. If Partitions is nil, only whole disks count.
+	// Partitions reports whether partitions count as disks. If Partitions is nil, only whole disks count.
 	Partitions  func() bool
 	Directories []string // the class directories (For)
 	// CameAfter reports whether the disk called name certainly appeared after the removal of the disk called gone. If
 	// CameAfter is nil, the order is unknown.
 	CameAfter func(name, gone string) bool
-	// Programs that write to disks set Asks. If Asks is set and the process lacks permission to open a loop device, the
-	// loop device counts as a loop device on every disk.
+	// Programs that write to disks set Asks. If Asks is set, a loop device that the process has no permission to open
+	// counts as a device on every disk.
 	Asks bool
 }
 
@@ -181,7 +181,7 @@ type common struct {
 	memory    store.Memory
 	// formatOff is the reason why all formatting is off, or empty if formatting is on.
 	formatOff string
-	// bound is the result of mounts.Bound for the mount table. neighbours is the value of Facts.Neighbours.
+	// bound is the result of mounts.Bound for the mount table. The field neighbours has the value of Facts.Neighbours.
 	bound      map[string][]string
 	neighbours bool
 }
@@ -275,8 +275,8 @@ func (h Host) gatherOne(name string, c *common) (disk.Facts, error) {
 	return f, nil
 }
 
-// addMounts adds to the facts where the disk, or a device on the disk, is mounted. names has the kernel names of the
-// disk and of the devices on it.
+// addMounts adds the mount points of the disk, and of the devices on the disk, to the facts. The map names has the
+// kernel names of the disk and of the devices on it.
 func (h Host) addMounts(f *disk.Facts, c *common, devices map[disk.Dev]string, names map[string]bool) {
 	for i := range c.tree {
 		m := c.tree[i].MountPoint
@@ -318,7 +318,7 @@ func (h Host) ofDisk(f *disk.Facts, c *common) error {
 		return err
 	}
 	if whole.Seq != f.DiskSeq() {
-		return fmt.Errorf("%w: the name now belongs to disk sequence number %d", disk.ErrGone, whole.Seq)
+		return fmt.Errorf("%w: the name now belongs to another disk (disk sequence number %d)", disk.ErrGone, whole.Seq)
 	}
 	f.System = cmp.Or(f.System, whole.System)
 	f.Claim = cmp.Or(f.Claim, whole.Claim)
@@ -375,10 +375,10 @@ func (h Host) leadsTo(link string, seq uint64) bool {
 }
 
 // fault describes what the kernel did to a damaged or read-only filesystem, or returns "" if the filesystem has no
-// fault. device is the kernel name of the disk. If ask is set, the mount's path leads to this mount, and fault may ask
-// the filesystem for attributes.
+// fault. The parameter device is the kernel name of the disk. The parameter ask is true if the mount's path leads to
+// this mount, so that fault may ask the filesystem for attributes.
 //
-// fault opens no file of the filesystem, because the open can wait for a dead disk forever.
+// The method fault opens no file of the filesystem, because the open can wait for a dead disk forever.
 func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 	has := func(options string) bool { return slices.Contains(strings.Split(options, ","), "ro") }
 	if has(m.SuperOptions) && !has(m.Options) {

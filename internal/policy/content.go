@@ -37,7 +37,7 @@ var giving = []rule{{
 		return in.f.Standing.Given == nil && (in.f.Holds() || in.f.Standing.Noted != nil || readData(in.f)) && !in.f.Standing.Lifted(disk.ReasonContent, knownUUID(in.f))
 	},
 	names:     func(in input) (string, string) { return knownUUID(in.f), "" },
-	condition: "nothing is known on the disk, or the disk was already given out as a block volume", means: "a pod that uses the disk as a block volume would overwrite the data on the disk",
+	condition: "no known content is on the disk, or the disk was already given out as a block volume", means: "a pod that uses the disk as a block volume would overwrite the data on the disk",
 	found: func(w *wording) string {
 		if w.f.Holds() {
 			return held(w.f)
@@ -59,9 +59,8 @@ var giving = []rule{{
 	remedy: giveUp,
 }}
 
-// readData reports whether hotmount has read the disk for another class and found data, and nothing has written to the
-// disk after the read. A little later, hotmount also records the content (Standing.Noted). This record outlasts a
-// change of the disk.
+// readData reports whether a read for another class found data on the disk, and nothing has written to the disk since.
+// A little later, hotmount also records the content (Standing.Noted). The record stays valid after a write to the disk.
 func readData(f *disk.Facts) bool {
 	v := f.Standing.Verdict
 	return v.Valid(f) && v.Content.Kind != "" && v.Content.Kind != disk.Blank
@@ -76,7 +75,7 @@ var unfinished = []rule{{
 	condition: "the disk is not a partition", means: "hotmount never formats partitions, and this partition has no finished filesystem",
 	found: func(w *wording) string { return textIf(w.f.Whole != "", "on disk "+visible(w.f.Whole)) },
 	remedy: func(w *wording) string {
-		return onlyPath(w.f, say("if nothing on the disk is needed, by hand: mkfs.%s %s", byHand(w), w.f.Node()))
+		return onlyPath(w.f, say("if nothing on the partition is needed, format the partition by hand: mkfs.%s %s", byHand(w), w.f.Node()))
 	},
 }, {
 	// After an unfinished format the disk must be read, because libblkid takes an unfinished XFS filesystem for a
@@ -158,7 +157,7 @@ var mountable = []rule{{
 		return say("add %s to the list accept of the class, or detach the disk", visible(w.c.Type))
 	},
 }, {
-	// A filesystem on a disk that was given out was made by the user of the block volume.
+	// If a disk was given out, the user of the block volume made the filesystem on the disk.
 	reason: disk.ReasonFormerBlock, action: disk.Hold, situations: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldData,
 	when:  func(in input) bool { return in.f.Standing.Given != nil && !in.accepted(disk.ReasonFormerBlock) },
 	means: "the disk, or a disk below it, was given out as a block volume, and now holds a filesystem",

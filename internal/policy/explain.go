@@ -13,9 +13,9 @@ type Condition struct {
 	Wanted string
 	Held   bool
 	Found  string
-	// Names reports whether a token is valid only for the data or the disk that Found names.
+	// Names is true if a token is valid only for the data or the disk that Found names.
 	Names bool
-	// Open reports whether hotmount must read the disk to find out whether the condition is met.
+	// Open is true if only a read of the disk can show whether the condition is met.
 	Open bool
 }
 
@@ -81,7 +81,7 @@ type Considered struct {
 	// Selected reports whether the class selects the disk. Other reports whether the class selects a partition of the
 	// disk, or the disk of the partition.
 	Selected, Other bool
-	// Has reports whether the disk belongs to the class. Verdict is the result in words, as the end of a sentence that
+	// Has is true if the disk belongs to the class. Verdict is the result in words, as the end of a sentence that
 	// begins with the name of the class.
 	Has     bool
 	Verdict string
@@ -169,7 +169,7 @@ func passedOver(of subject, c *disk.Class, isGivenOut bool) string {
 	case isGivenOut:
 		return "does not apply: another class has given the disk out as a block volume"
 	case !nameMayMatch(of.name, &c.Selectors):
-		return "cannot select this kind of device: no pattern in names begins with the letters of the disk's name"
+		return "cannot select this kind of device: no pattern in names begins like the disk's name"
 	case unbacked(of, &c.Selectors) != "":
 		return "cannot select the disk: " + unbacked(of, &c.Selectors)
 	}

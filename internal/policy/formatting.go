@@ -63,7 +63,7 @@ var formattable = []rule{{
 		return "to make udev read the disk again: udevadm trigger -s block -y " + w.f.Name
 	},
 }, {
-	// After the correction of the fault, the configuration may exclude the disk.
+	// When the fault of the configuration is corrected, the configuration may exclude the disk.
 	reason: disk.ReasonSettings, action: disk.Hold, situations: raw | blank, kind: HoldOperator,
 	when:      func(in input) bool { return in.s.Fault != "" && in.f.Standing.Given == nil },
 	condition: "the configuration has no fault, or the disk was already given out as a block volume", means: "hotmount uses only disks on record, because the configuration has a fault",
@@ -97,7 +97,7 @@ var formattable = []rule{{
 	when: func(in input) bool {
 		return in.f.Standing.Arrived != nil && in.f.Standing.Given == nil && !in.s.FormatPresent && !in.f.Standing.Lifted(disk.ReasonNewMachine, "")
 	},
-	condition: "the disk was attached after hotmount first started with this machine-id", means: "no known content was found on the disk, and the disk was attached when hotmount first started under another machine-id",
+	condition: "the disk was attached after hotmount first started with this machine-id", means: "no known content was found on the disk, and the disk was attached when hotmount first started under the present machine-id",
 	found: func(w *wording) string { return possiblySameDisk(w.f.Standing.Arrived) },
 	remedy: func(w *wording) string {
 		return say("to let hotmount use the disk: hotmount accept %s; for all such disks, if this is the same worker as before: hotmount state keep", w.f.Name)
@@ -106,7 +106,7 @@ var formattable = []rule{{
 	reason: disk.ReasonBefore, action: disk.Hold, situations: blank, lift: byAccept, givesUp: true, kind: HoldData,
 	when:      func(in input) bool { return missing(in, in.f.Standing.Before, disk.ReasonBefore) },
 	names:     func(in input) (string, string) { return in.f.Standing.Before.UUID, "" },
-	condition: "no filesystem was seen on the disk since it was attached", means: "the disk looks blank, but held data after it was attached",
+	condition: "no filesystem was seen on the disk since it was attached", means: "the disk looks blank now, but held data at some time since it was attached",
 	found:  func(w *wording) string { return sighted(w.f.Standing.Before) },
 	remedy: giveUp,
 }, {
@@ -147,7 +147,7 @@ var formattable = []rule{{
 	found: func(w *wording) string {
 		return say("at most %d within %s, now %d", w.s.FormatLimit, w.s.FormatPeriod, recent(w.f, w.s))
 	},
-	means: "the limit of formats was reached (format_limit)",
+	means: "the limit of formats was reached when the disk was found (format_limit)",
 	remedy: func(w *wording) string {
 		return say("to see which disks: hotmount history; to have this disk formatted: hotmount accept %s", w.f.Name)
 	},
@@ -217,7 +217,7 @@ func possiblySameDisk(p *disk.Identity) string {
 	if p == nil {
 		return ""
 	}
-	return say("this may be the disk that hotmount recorded at that time: sequence number %d (%s, at %s, %s)", p.Seq, serial(p.Serial), slot(p.Slot), disk.HumanSize(p.Size))
+	return say("it may be the recorded disk with disk sequence number %d (%s, at %s, %s)", p.Seq, serial(p.Serial), slot(p.Slot), disk.HumanSize(p.Size))
 }
 
 func inItsSlot(w *wording) string {

@@ -24,11 +24,11 @@ func Drivers(f *disk.Facts, s *disk.Settings) []string {
 }
 
 func csiWhy(w *wording) string {
-	return say("a storage driver seen on this node may have attached the disk, or may take it: %s; hotmount does not open the disk", driversOf(w))
+	return say("a storage driver seen on this node (%s) may have attached the disk or may take it, so hotmount does not open the disk", driversOf(w))
 }
 
 func csiRemedy(w *wording) string {
-	return say("if the disk is the node's own: hotmount accept %s; if the driver was removed, list it in csi_ignore (hotmount.yaml(5)); to use such disks without an accept, set in the class: %s", w.f.Name, cmp.Or(selectorOf(w.f), "neighbours: ignore"))
+	return say("if the disk is the node's own: hotmount accept %s; if the driver was removed, list it in csi_ignore (hotmount.yaml(5)); to use such disks without a command, set %s in the class", w.f.Name, cmp.Or(selectorOf(w.f), "neighbours: ignore"))
 }
 
 // selectorOf returns a line for a class that selects only this disk. selectorOf returns "" if none of the disk's
@@ -72,7 +72,7 @@ func Neighbours(drivers []disk.Driver, s *disk.Settings) []string {
 			}
 		}
 		if len(names) > 0 {
-			lines = append(lines, say("class %s holds each new disk until hotmount accept DISK %s: a storage driver seen on this node can bring or take such disks (%s); "+
+			lines = append(lines, say("class %s holds each new disk until you run hotmount accept DISK %s: a storage driver seen on this node (%s) can attach or take such disks; "+
 				"to use the node's own disks at once, select them by serial, or set neighbours: ignore", visible(c.Name), disk.ReasonCSI, joinVisible(names)))
 		}
 	}

@@ -123,7 +123,7 @@ var everyWord = func() (all []disk.Word) {
 	return all
 }()
 
-// but returns a copy of everyWord without the given accepts.
+// The function but returns a copy of everyWord without the given accepts.
 func but(not ...disk.Word) []disk.Word {
 	return slices.DeleteFunc(slices.Clone(everyWord), func(w disk.Word) bool { return slices.Contains(not, w) })
 }
@@ -203,7 +203,7 @@ func begunBy(seq uint64, put func(*disk.Facts)) func(*disk.Facts) {
 
 func block(s *disk.Settings) { s.Classes[0].Mode = disk.ModeBlock }
 
-// part turns the disk into its first partition. parts makes the class select partitions.
+// part turns the disk into its first partition. The function parts makes the class select partitions.
 func part(f *disk.Facts) {
 	f.Name, f.Whole, f.WholeSize, f.Serial, f.Slot = "vdb1", "vdb", f.Size, f.Serial+"-part1", f.Slot+"-part1"
 	f.Size /= 2
@@ -221,7 +221,8 @@ func partOf(also func(*disk.Facts)) func(*disk.Facts) {
 var wholeClass = disk.Class{Name: "whole", Selectors: disk.Selectors{Names: []string{"vd?"}}, Directory: "/mnt/whole", Accept: []string{"xfs"}}
 var rawClass = disk.Class{Name: "raw", Selectors: disk.Selectors{Names: []string{"vd?"}}, Directory: "/mnt/block", Mode: disk.ModeBlock}
 
-// before puts the class c in front of the class that selects partitions. The function after puts the class c behind it.
+// The function before puts the class c in front of the class that selects partitions. The function after puts the class
+// c behind it.
 func before(c disk.Class) func(*disk.Settings) {
 	return func(s *disk.Settings) { parts(s); s.Classes = append([]disk.Class{c}, s.Classes...) }
 }
@@ -230,12 +231,12 @@ func after(c disk.Class) func(*disk.Settings) {
 	return func(s *disk.Settings) { parts(s); s.Classes = append(s.Classes, c) }
 }
 
-// beside adds a class after the class of disks.
+// The function beside adds the class c at the end of the list of classes.
 func beside(c disk.Class) func(*disk.Settings) {
 	return func(s *disk.Settings) { s.Classes = append(s.Classes, c) }
 }
 
-// was turns the filesystem of the disk into a former volume of that directory and class.
+// The function was turns the filesystem of the disk into a former volume of that directory and class.
 func was(directory, class string) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		f.Standing.Volume = &disk.Sighting{UUID: uuid, Type: "xfs", Directory: directory, Class: class}
@@ -1060,8 +1061,8 @@ func TestDecide(t *testing.T) {
 			if why == "" || why == string(d.Reason) {
 				t.Errorf("%s has no words", d.Reason)
 			}
-			// A decision must allocate nothing, so that a storm of events leaves no garbage (issue 8). Lowering the
-			// case of a UUID allocates, but udev reports the UUIDs of XFS and ext4 in lower case.
+			// A decision must allocate nothing, so that a storm of events leaves no garbage (issue 8). The conversion
+			// of a UUID to lower case allocates, but udev reports the UUIDs of XFS and ext4 in lower case.
 			if n := testing.AllocsPerRun(10, func() { Decide(f, tt.content, s) }); n != 0 && strings.ToLower(f.Udev.FSUUID) == f.Udev.FSUUID {
 				t.Errorf("%v allocations", n)
 			}
@@ -1120,13 +1121,13 @@ func TestWordsOfAnUnfinishedFormat(t *testing.T) {
 	}{
 		"unknown":                                  {"S1", nil, proven(disk.Unknown), "the disk's content is not known"},
 		"unknown, blank before":                    {"S1", &disk.Intent{UUID: otherUUID}, proven(disk.Unknown), "the disk's content is not known"},
-		"unknown, overwritten":                     {"S1", &disk.Intent{UUID: otherUUID, Over: true}, proven(disk.Unknown), "an operator began to format the disk and the format did not finish; what is left on the disk is not known"},
+		"unknown, overwritten":                     {"S1", &disk.Intent{UUID: otherUUID, Over: true}, proven(disk.Unknown), "an operator's format of the disk did not finish; what is left on the disk is not known"},
 		"another's":                                {"S1", &disk.Intent{UUID: otherUUID}, foreign, "the disk was blank, and now holds xfs"},
 		"another's, known by its slot":             {"", &disk.Intent{UUID: otherUUID}, foreign, "the disk, or a disk that was in its slot, was blank, and now holds xfs"},
-		"unknown, the slot's was overwritten":      {"", &disk.Intent{UUID: otherUUID, Over: true}, proven(disk.Unknown), "an operator began to format the disk, or a disk of 0 B (no serial, at an unknown slot), and the format did not finish"},
+		"unknown, the slot's was overwritten":      {"", &disk.Intent{UUID: otherUUID, Over: true}, proven(disk.Unknown), "an operator's format of the disk, or a disk of 0 B (no serial, at an unknown slot), did not finish"},
 		"a filesystem, the slot's was overwritten": {"", &disk.Intent{UUID: otherUUID, Over: true}, foreign, "an operator's format of the disk, or a disk of 0 B (no serial, at an unknown slot), did not finish; if this disk was formatted, the filesystem xfs"},
 		"a filesystem, overwritten":                {"S1", &disk.Intent{UUID: otherUUID, Over: true}, foreign, "an operator's format of the disk did not finish; the old filesystem xfs"},
-		"half-made, the slot's":                    {"", &disk.Intent{UUID: otherUUID}, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, "mkfs.xfs did not finish on the disk, and this node has no record of having begun the unfinished filesystem"},
+		"half-made, the slot's":                    {"", &disk.Intent{UUID: otherUUID}, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, "mkfs.xfs did not finish the filesystem"},
 		"disturbed, the slot's":                    {"", &disk.Intent{UUID: otherUUID, Doubt: "x"}, proven(disk.Blank), "this node made xfs " + otherUUID + " on the disk, or a disk that was in its slot; somebody else"},
 	} {
 		f, s := blankDisk(), settings()
@@ -1150,7 +1151,7 @@ func TestWordsOfAnUnfinishedFormat(t *testing.T) {
 	}
 }
 
-// TestWordsOfARemedy checks that a command that a message offers does what the message says.
+// TestWordsOfARemedy checks that each command in a message does what the message says.
 func TestWordsOfARemedy(t *testing.T) {
 	fs := &disk.Content{Kind: disk.Filesystem, Type: disk.XFS, UUID: uuid, Proven: true}
 	lost := func(f *disk.Facts) { f.Standing.Formatting = "lost" }
@@ -1168,23 +1169,23 @@ func TestWordsOfARemedy(t *testing.T) {
 		"records lost":                      {lost, proven(disk.Other), nil, "nothing on the disk may be overwritten yet: lost"},
 		"records lost, with what helps":     {func(f *disk.Facts) { f.Standing.Formatting = "lost" + disk.Helps + "hotmount state init" }, proven(disk.Other), nil, "nothing on the disk may be overwritten yet: lost; what helps: hotmount state init"},
 		"records lost, class creates none":  {lost, proven(disk.Other), func(s *disk.Settings) { s.Classes[0].Create = "none" }, "nothing on the disk may be overwritten yet: lost"},
-		"class creates nothing":             {nil, proven(disk.Other), func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb"},
-		"class creates nothing, takes ext4": {nil, proven(disk.Other), func(s *disk.Settings) { s.Classes[0].Create, s.Classes[0].Accept = "none", []string{disk.Ext4} }, "by hand: wipefs -a /dev/vdb; mkfs.ext4 /dev/vdb"},
+		"class creates nothing":             {nil, proven(disk.Other), func(s *disk.Settings) { s.Classes[0].Create = "none" }, "format the disk by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb"},
+		"class creates nothing, takes ext4": {nil, proven(disk.Other), func(s *disk.Settings) { s.Classes[0].Create, s.Classes[0].Accept = "none", []string{disk.Ext4} }, "format the disk by hand: wipefs -a /dev/vdb; mkfs.ext4 /dev/vdb"},
 		"given out once":                    {func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Other), nil, format},
 		"given out once, blank":             {func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Blank), nil, format},
-		"given out once, creates nothing":   {func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Blank), func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb; hotmount accept vdb filesystem-on-former-block-volume"},
-		"on a block volume":                 {onBlockVolume, proven(disk.Other), nil, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb; hotmount accept vdb filesystem-on-former-block-volume"},
-		"on a block volume, blank":          {onBlockVolume, proven(disk.Blank), func(s *disk.Settings) { s.Classes[0].Accept = []string{disk.Ext4} }, "by hand: wipefs -a /dev/vdb; mkfs.ext4 /dev/vdb; hotmount accept vdb filesystem-on-former-block-volume"},
+		"given out once, creates nothing":   {func(f *disk.Facts) { f.Standing.Given = &given }, proven(disk.Blank), func(s *disk.Settings) { s.Classes[0].Create = "none" }, "format the disk by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb; hotmount accept vdb filesystem-on-former-block-volume"},
+		"on a block volume":                 {onBlockVolume, proven(disk.Other), nil, "format the disk by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb; hotmount accept vdb filesystem-on-former-block-volume"},
+		"on a block volume, blank":          {onBlockVolume, proven(disk.Blank), func(s *disk.Settings) { s.Classes[0].Accept = []string{disk.Ext4} }, "format the disk by hand: wipefs -a /dev/vdb; mkfs.ext4 /dev/vdb; hotmount accept vdb filesystem-on-former-block-volume"},
 		"too small":                         {func(f *disk.Facts) { f.Size = 1 << 20 }, proven(disk.Other), nil, "attach a larger disk"},
 		"half made, of another type":        {halfExt4, &disk.Content{Kind: disk.HalfMade, Type: disk.Ext4, UUID: uuid, Proven: true}, nil, format},
-		"half made, class creates nothing":  {halfExt4, &disk.Content{Kind: disk.HalfMade, Type: disk.Ext4, UUID: uuid, Proven: true}, func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb"},
+		"half made, class creates nothing":  {halfExt4, &disk.Content{Kind: disk.HalfMade, Type: disk.Ext4, UUID: uuid, Proven: true}, func(s *disk.Settings) { s.Classes[0].Create = "none" }, "format the disk by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb"},
 		"not overwritten":                   {func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID, Over: true} }, fs, nil, format},
 		"not overwritten, given out once": {func(f *disk.Facts) {
 			f.Standing.Given, f.Standing.Intent = &given, &disk.Intent{UUID: otherUUID, Over: true}
-		}, fs, func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb; hotmount accept vdb filesystem-on-former-block-volume"},
-		"not overwritten, creates nothing":    {func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID, Over: true} }, fs, func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb"},
+		}, fs, func(s *disk.Settings) { s.Classes[0].Create = "none" }, "format the disk by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb; hotmount accept vdb filesystem-on-former-block-volume"},
+		"not overwritten, creates nothing":    {func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: otherUUID, Over: true} }, fs, func(s *disk.Settings) { s.Classes[0].Create = "none" }, "format the disk by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb"},
 		"somebody wrote":                      {func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid, Doubt: "x"} }, fs, nil, format},
-		"somebody wrote, and creates nothing": {func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid, Doubt: "x"} }, fs, func(s *disk.Settings) { s.Classes[0].Create = "none" }, "by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb"},
+		"somebody wrote, and creates nothing": {func(f *disk.Facts) { f.Standing.Intent = &disk.Intent{UUID: uuid, Doubt: "x"} }, fs, func(s *disk.Settings) { s.Classes[0].Create = "none" }, "format the disk by hand: wipefs -a /dev/vdb; mkfs.xfs /dev/vdb"},
 	} {
 		f, s := blankDisk(), settings()
 		if tt.facts != nil {
@@ -1214,7 +1215,8 @@ func TestWordsOfASerialTwice(t *testing.T) {
 	}
 }
 
-// TestWordsOfACutSerial checks that the message says that virtio cut the serial, and what to change on the host.
+// TestWordsOfACutSerial checks that the message blames virtio for the truncated serial, and says what to change on the
+// host.
 func TestWordsOfACutSerial(t *testing.T) {
 	const cut, host = "virtio passes on only the first 20 characters", "on the host, give each disk a serial that differs in its first 20 characters (virsh"
 	for _, tt := range []struct {
@@ -1270,8 +1272,8 @@ func TestWordsOfTwoPaths(t *testing.T) {
 	}
 }
 
-// TestWordsOfAFailedGrowth checks the message about a filesystem that does not fill its disk. The message mentions that
-// the filesystem could not grow, as long as the disk has the same size.
+// TestWordsOfAFailedGrowth checks the message about a filesystem that does not fill its disk. While the disk keeps its
+// size, the message mentions that the filesystem could not grow.
 func TestWordsOfAFailedGrowth(t *testing.T) {
 	f, s := blankDisk(), settings()
 	failed := unfit(f.Size)
@@ -1337,8 +1339,8 @@ func TestWordsOfASecondPath(t *testing.T) {
 		c      *disk.Content
 		facts  func(*disk.Facts)
 		config func(*disk.Settings)
-		// never is the expected reason for a disk whose token the test does not check. If never is empty, the token
-		// must be valid unless the disk is a second path.
+		// If this field has a reason, the test expects the reason, and does not check the token. If this field is
+		// empty, the token must be valid unless the disk is a second path.
 		never disk.Reason
 	}{
 		"a twin":                {xfs(), nil, nil, ""},

@@ -14,9 +14,10 @@ type rule struct {
 	action disk.Action
 	// situations contains the situations to which the rule applies.
 	situations situation
-	// when reports whether the rule applies, or is nil for a rule that always applies.
+	// The function when reports whether the rule applies, and is nil for a rule that always applies.
 	when func(input) bool
-	// names returns the filesystem that the decision names, or is nil if the decision names no filesystem.
+	// The function names returns the filesystem that the decision names, and is nil if the decision names no
+	// filesystem.
 	names func(input) (uuid, fstype string)
 	// lift is the set of actions that can lift the rule.
 	lift lift
@@ -28,7 +29,7 @@ type rule struct {
 	// recorded reports whether the reason is already on record for the disk, or is nil for a reason that ends with its
 	// cause.
 	recorded func(*disk.Facts) bool
-	// peers returns the other disks on which the rule depends. peers is nil for a rule about one disk only.
+	// peers returns the other disks on which the rule depends. The function is nil for a rule about one disk only.
 	peers func(*disk.Facts) []disk.Peer
 	// priority is the priority of the journal entry (syslog(3)), or 0 for the default of the action.
 	priority int
@@ -36,11 +37,11 @@ type rule struct {
 	// condition is the condition for a format or a link that `hotmount explain` prints, or empty if the rule prevents
 	// neither.
 	condition string
-	// means is the general explanation, as in the manual page. found returns the details on which the rule is based,
-	// such as the names of partitions. The message is the text of means and found, unless why returns another message.
-	// remedy returns the step that helps the operator. found, why and remedy escape foreign bytes, and may be nil or
-	// return "". If several rules have the same reason, only one of them has the texts and the other fields about the
-	// reason.
+	// means is the general explanation, as in the manual page. The function found returns the details on which the rule
+	// is based, such as the names of partitions. The message joins the texts of means and found, unless the function
+	// why returns another message. The function remedy returns the step that helps the operator. The functions found,
+	// why and remedy escape foreign bytes, and may be nil or return "". If several rules have the same reason, only one
+	// of them has the texts and the other fields about the reason.
 	means              string
 	found, why, remedy func(*wording) string
 }
@@ -55,7 +56,7 @@ const (
 	byRetry
 	// byToken: the token of `hotmount format` can lift the rule.
 	byToken
-	// withToken: a token of `hotmount format` that the disk has because of another rule also lifts this rule.
+	// withToken: if another rule already asks for a `hotmount format` token, the same token also lifts this rule.
 	withToken
 )
 
@@ -72,7 +73,7 @@ const (
 )
 
 // rules are all rules, in the order in which they are checked. The functions of the rules call Decide, and Decide reads
-// rules. The function init sets the variable rules to avoid an initialisation cycle.
+// the variable rules. The function init sets the variable rules to avoid an initialisation cycle.
 var rules []rule
 
 func init() {
@@ -113,8 +114,8 @@ func Unrecorded(f *disk.Facts, r disk.Reason) bool {
 	return recorded != nil && !recorded(f)
 }
 
-// Peers returns the other disks that the reason concerns. The result looks reports whether the decision can change when
-// any other disk changes.
+// Peers returns the other disks that the reason concerns. The second result is true if a change of any other disk can
+// change the decision.
 func Peers(f *disk.Facts, r disk.Reason) (peers []disk.Peer, looks bool) {
 	if p := ruleOf(r).peers; p != nil {
 		return p(f), true
@@ -182,7 +183,7 @@ var selection = []rule{{
 	means: "the disk is a partition, and another class selects the whole disk",
 	why: func(w *wording) string {
 		class, _ := first(w.f, w.s)
-		return say("the disk is a partition of %s, and class %s, which comes first, selects the whole disk", visible(w.f.Whole), visible(class.Name))
+		return say("the disk is a partition of %s, and an earlier class, %s, selects all of %[1]s", visible(w.f.Whole), visible(class.Name))
 	},
 }, {
 	reason: disk.ReasonPartitioned, action: disk.Ignore, situations: unselected,
@@ -210,7 +211,7 @@ var othersUse = []rule{{
 	// The disk is refused and not ignored, because pods may need a volume that the operator has not released.
 	reason: disk.ReasonInUse, action: disk.Refuse, situations: filesystem, names: theFilesystem,
 	when:  func(in input) bool { return in.f.Standing.Unmounted != disk.ReasonReleased && volumeInUse(in) },
-	means: "the disk is a volume of this node, and is not mounted while somebody else uses it",
+	means: "the disk is a volume of this node, but is not mounted, because somebody else uses it",
 	found: func(w *wording) string {
 		return visible(cmp.Or(user(w.f), "below "+strings.Join(slices.Concat(w.f.Holders, w.f.Loops), ", ")))
 	},
@@ -222,7 +223,7 @@ var othersUse = []rule{{
 	},
 	remedy: func(w *wording) string {
 		if at := formerPlace(w.f); at != "" {
-			return say("if nobody needs the volume there, let hotmount mount the disk in %s: umount %s", w.class.Directory, visible(at))
+			return say("if nobody needs the volume there: umount %[2]s; hotmount then mounts the disk in %[1]s", w.class.Directory, visible(at))
 		}
 		if w.f.Standing.Unmounted != "" {
 			return say("once that use has ended: hotmount accept %s %s", w.f.Name, w.f.Standing.Unmounted)
@@ -439,7 +440,7 @@ var mounting = []rule{{
 	means: "the disk is mounted, and another mount covers it: the disk's data is safe, but pods that start now see the other mount",
 	found: func(w *wording) string { return visible(coveredBy(w.f, w.class)) },
 	remedy: func(w *wording) string {
-		return "if nothing needs the covering mount: umount " + visible(coveredBy(w.f, w.class)) + "; otherwise mount that other filesystem at another path"
+		return "if nothing needs the covering mount: umount " + visible(coveredBy(w.f, w.class)) + "; otherwise mount the covering filesystem at another path"
 	},
 }, {
 	reason: disk.ReasonUnmeasured, action: disk.Grow, situations: mountedInClass, names: theMounted, priority: asDebug,

@@ -97,7 +97,7 @@ func notGrownRemedy(w *wording) string {
 	return say("once the problem is solved: systemctl start hotmount-grow@%d", w.f.Seq)
 }
 
-// otherBlockWhy returns why this disk may not be the disk that was given out under the same name.
+// otherBlockWhy returns why this disk is possibly not the disk that was given out under the same name.
 func otherBlockWhy(w *wording) string {
 	f, g := w.f, w.f.Standing.Given
 	wwn := "an unknown WWN"
@@ -217,12 +217,12 @@ func halfMadeWhy(w *wording) string {
 	if i := w.f.Standing.Intent; i != nil && w.c.UUID == i.UUID {
 		return say("mkfs.xfs did not finish: this node began the filesystem %s on %s, so this disk may be a copy", w.c.UUID, identified(i.Identity))
 	}
-	return say("mkfs.xfs did not finish on the disk, and this node has no record of having begun the unfinished filesystem %s", w.c.UUID)
+	return say("mkfs.xfs did not finish the filesystem %s on the disk, and this node has no record of starting it", w.c.UUID)
 }
 
 func unknownWhy(w *wording) string {
 	if i := w.f.Standing.Intent; i != nil && i.Over {
-		return say("an operator began to format %s and the format did not finish; what is left on the disk is not known%s", intendedDisk(w.f), evidence(w.c))
+		return say("an operator's format of %s did not finish; what is left on the disk is not known%s", intendedDisk(w.f), evidence(w.c))
 	}
 	return w.rule.means + evidence(w.c)
 }
@@ -235,8 +235,8 @@ func filesystemWhy(w *wording) string {
 	return why
 }
 
-// rival returns the disk that is the reason for the refusal of a twin. The result path reports whether this disk may be
-// a second path to the rival while the rival is in use.
+// rival returns the disk that is the reason for the refusal of a twin. The second result is true if the rival is in
+// use, and this disk may be a second path to the rival.
 func rival(f *disk.Facts) (p *disk.Peer, path bool) {
 	i := slices.IndexFunc(f.SameUUID, func(p disk.Peer) bool { return p.InUse != "" && p.Same(f) })
 	return &f.SameUUID[max(i, 0)], i >= 0

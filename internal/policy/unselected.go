@@ -36,7 +36,7 @@ func classToAdd(w *wording) string {
 	case isPlain(f.Slot):
 		selector = `by_path: ["` + f.Slot + `"]`
 	}
-	return say("to let hotmount use the disk, write this class to /etc/hotmount/config.yaml, together with all classes that hotmount config show prints: {name: extra, %s, directory: /mnt/extra}", selector)
+	return say("to let hotmount use the disk, list in /etc/hotmount/config.yaml all classes that hotmount config show prints, and this class: {name: extra, %s, directory: /mnt/extra}", selector)
 }
 
 // isPlain reports whether the value, as a pattern, matches only itself and needs no escape in a configuration file.

@@ -53,7 +53,7 @@ func TestUse(t *testing.T) {
 // TestWordsOfAVolumeInUse checks that the message says who uses the volume and what the operator must end. The claim
 // contains bytes that the message must escape.
 func TestWordsOfAVolumeInUse(t *testing.T) {
-	const means = "the disk is a volume of this node, and is not mounted while somebody else uses it: "
+	const means = "the disk is a volume of this node, but is not mounted, because somebody else uses it: "
 	for how, put := range map[string]func(*disk.Facts){
 		"mounted at /srv":                  func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/srv")} },
 		"bound as a device at /run/volume": node,
@@ -81,7 +81,7 @@ func TestMovedClass(t *testing.T) {
 	d := Decide(f, xfs(), s)
 	why, next := Words(f, xfs(), s, d)
 	if d.Reason != disk.ReasonInUse || why != "the disk is still mounted at /mnt/old/"+uuid+", but its class default has the directory /mnt/disks now" ||
-		next != "if nobody needs the volume there, let hotmount mount the disk in /mnt/disks: umount /mnt/old/"+uuid {
+		next != "if nobody needs the volume there: umount /mnt/old/"+uuid+"; hotmount then mounts the disk in /mnt/disks" {
 		t.Errorf("%s: %q, %q", d.Reason, why, next)
 	}
 	f.Claim = "/etc/fstab:4"

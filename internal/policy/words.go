@@ -188,7 +188,7 @@ func wipe(w *wording) string {
 		return unread
 	}
 	d, ok := Confirmable(f, w.c, w.s)
-	hand := say("if nothing on the disk is needed, by hand: wipefs -a %s; mkfs.%s %[1]s", f.Node(), byHand(w))
+	hand := say("if nothing on the disk is needed, format the disk by hand: wipefs -a %s; mkfs.%s %[1]s", f.Node(), byHand(w))
 	switch {
 	case ok:
 		return "if nothing on the disk is needed: hotmount format " + f.Name
@@ -202,7 +202,7 @@ func wipe(w *wording) string {
 		return "attach a larger disk"
 	}
 	// If standard input is a terminal, blkdiscard refuses a disk on which libblkid recognises content.
-	return say("if nothing on the disk is needed: blkdiscard -z %s </dev/null; or detach the disk and attach a new volume", f.Node())
+	return say("if nothing on the disk is needed: blkdiscard -z %s </dev/null; or detach the disk and attach a new one", f.Node())
 }
 
 // recordsUnread returns the words for a disk that nobody may overwrite because hotmount could not read the records or
@@ -226,7 +226,8 @@ func onlyPath(f *disk.Facts, remedy string) string {
 	return cmp.Or(recordsUnread(f), remedy)
 }
 
-// sharedWith returns in words the identifier that the disk f shares with the disk p. f may be a second path to p.
+// sharedWith returns in words the identifier that the disk f shares with the disk p. The disk f may be a second path to
+// the disk p.
 func sharedWith(f *disk.Facts, p *disk.Peer) string {
 	switch {
 	case disk.SameSerial(f.Serial, p.Serial):
@@ -243,8 +244,8 @@ func twoPaths(p *disk.Peer) string {
 	return say("if this disk is a second path to %s: leave this disk to multipathd, or exclude this disk in the configuration; otherwise attach this disk with a serial of its own", p.Name)
 }
 
-// byHand returns the type of filesystem that the operator should make by hand, which is a type that the disk's class
-// mounts.
+// byHand returns the type for a filesystem that the operator makes by hand. The disk's class mounts filesystems of this
+// type.
 func byHand(w *wording) string {
 	if w.class != nil && len(w.class.Accept) > 0 && !slices.Contains(w.class.Accept, disk.XFS) {
 		return w.class.Accept[0]

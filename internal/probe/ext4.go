@@ -37,8 +37,8 @@ type ext4Super struct {
 	perGroup, inodesGroup uint64
 	first                 uint64
 	descriptor, inode     int
-	// whole reports whether s_state is EXT2_VALID_FS: mkfs.ext4 or the kernel had finished its work on the filesystem.
-	// used reports whether the filesystem was ever mounted (s_mtime, s_mnt_count).
+	// The field whole reports whether s_state is EXT2_VALID_FS: mkfs.ext4 or the kernel had finished its work on the
+	// filesystem. The field used reports whether the filesystem was ever mounted (s_mtime, s_mnt_count).
 	whole, used bool
 }
 
@@ -102,7 +102,7 @@ func IsWholeExt4(r io.ReaderAt, uuid string) error {
 	case super.uuid != uuid:
 		return fmt.Errorf("expected the filesystem %s, but the disk holds the ext4 filesystem %s", uuid, super.uuid)
 	case !super.whole:
-		return errors.New("mkfs.ext4 still works on the disk, or was stopped before its end")
+		return errors.New("mkfs.ext4 is still running on the disk, or was stopped before it finished")
 	case super.block != block:
 		return fmt.Errorf("expected a filesystem with a block size of %d bytes, found %d bytes", block, super.block)
 	}
@@ -139,8 +139,8 @@ func IsWholeExt4(r io.ReaderAt, uuid string) error {
 	return nil
 }
 
-// Ext4Used reports whether the disk has the ext4 filesystem with that UUID, and the filesystem has been mounted since
-// mkfs.ext4 made the filesystem.
+// Ext4Used reports whether the ext4 filesystem with that UUID is on the disk and has been mounted since mkfs.ext4 made
+// it.
 func Ext4Used(r io.ReaderAt, uuid string) bool {
 	super, err := readExt4(r)
 	return err == nil && super.uuid == uuid && super.used
@@ -178,8 +178,8 @@ func hasCopy(group uint64) bool {
 type ext4Owner struct {
 	like  io.ReaderAt
 	super ext4Super
-	// inodes is the byte range on the disk of the first block group's inodes. mkfs.ext4 writes inodes only in the first
-	// block group.
+	// The field named inodes is the byte range of the first block group's inodes on the disk. mkfs.ext4 writes inodes
+	// only in the first block group.
 	inodes extent
 	buf    []byte
 }
@@ -201,8 +201,8 @@ func newExt4Owner(ctx context.Context, own Own) (*ext4Owner, error) {
 	return o, err
 }
 
-// inodes returns the byte offset of the first block group's inodes. inodes uses buf, one block in size, as scratch
-// memory.
+// The method named inodes returns the byte offset at which the first block group's inodes begin. The parameter buf is
+// scratch memory, one block in size.
 func (s *ext4Super) inodes(r io.ReaderAt, buf []byte) (uint64, error) {
 	if err := readFull(r, buf, block); err != nil {
 		return 0, err
@@ -216,7 +216,7 @@ func (s *ext4Super) inodes(r io.ReaderAt, buf []byte) (uint64, error) {
 }
 
 // Ext4Root returns the mode bits, without the file type, of the root directory of the ext4 filesystem with that UUID.
-// The result used reports whether the filesystem has been mounted since mkfs.ext4 made the filesystem.
+// The second result reports whether the filesystem has been mounted since mkfs.ext4 made the filesystem.
 func Ext4Root(r io.ReaderAt, uuid string) (mode uint16, used bool, err error) {
 	super, err := readExt4(r)
 	if err == nil && (super.uuid != uuid || super.block != block) {
@@ -272,9 +272,9 @@ func (o *ext4Owner) foreign(b []byte, offset uint64) (i int, own uint64) {
 	return -1, own
 }
 
-// knows reports whether a sector of a block is part of a superblock, or of inodes, with our UUID in the checksums. The
-// sector begins at byte s of the block b, which begins at the given byte offset of the disk. The block like comes from
-// the same byte offset of the file that mkfs.ext4 has written.
+// The method named knows reports whether a sector of a block is part of a superblock, or of inodes, with our UUID in
+// the checksums. The sector begins at byte s of the block b, which begins at the given byte offset of the disk. The
+// block like comes from the same byte offset of the file that mkfs.ext4 has written.
 func (o *ext4Owner) knows(b, like []byte, s int, offset uint64) bool {
 	if at := s / superSize * superSize; at+superSize <= len(b) && (offset == 0 && at == superSize || offset > 0 && at == 0) {
 		if super, err := parseExt4(b[at : at+superSize]); err == nil && super.uuid == o.super.uuid {

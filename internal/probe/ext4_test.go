@@ -93,14 +93,14 @@ func TestIsWholeExt4(t *testing.T) {
 	if _, err := f.WriteAt(b, superSize); err != nil {
 		t.Fatal(err)
 	}
-	if err := IsWholeExt4(f, ownUUID); err == nil || !strings.Contains(err.Error(), "still works on the disk") {
+	if err := IsWholeExt4(f, ownUUID); err == nil || !strings.Contains(err.Error(), "is still running on the disk") {
 		t.Errorf("not finished: %v", err)
 	}
 }
 
 // TestExt4Root checks that Ext4Root returns the mode of a root directory that mkfs.ext4 made. Ext4Root must also return
-// the mode of a root directory that was changed later, and whether the filesystem was mounted. Ext4Root must return an
-// error for a damaged inode or another UUID.
+// the mode after a later change, and report whether the filesystem was mounted. Ext4Root must return an error for a
+// damaged inode or another UUID.
 func TestExt4Root(t *testing.T) {
 	const size = 1 << 30
 	debugfs := func(f *os.File, request string) {

@@ -182,7 +182,7 @@ func TestIsWholeXFS(t *testing.T) {
 			t.Error("cut, and whole")
 		}
 	}
-	if err := IsWholeXFS(bytes.NewReader(head(t, "xfs-half-made.head")), madeUUID); err == nil || !strings.Contains(err.Error(), "still works on the disk") {
+	if err := IsWholeXFS(bytes.NewReader(head(t, "xfs-half-made.head")), madeUUID); err == nil || !strings.Contains(err.Error(), "is still running on the disk") {
 		t.Errorf("half made: %v", err)
 	}
 }

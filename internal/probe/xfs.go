@@ -64,7 +64,7 @@ func IsWholeXFS(r io.ReaderAt, uuid string) error {
 	case super.UUID != uuid:
 		return fmt.Errorf("expected the filesystem %s, but the disk holds the XFS filesystem %s", uuid, super.UUID)
 	case super.InProgress:
-		return errors.New("mkfs.xfs still works on the disk, or was stopped before its end")
+		return errors.New("mkfs.xfs is still running on the disk, or was stopped before it finished")
 	}
 	// In each allocation group, the superblock, AGF, AGI and AGFL have one sector each. mkfs.xfs writes each of the
 	// four sectors separately, so any of the writes may be lost.

@@ -134,8 +134,9 @@ func Values(s *disk.Settings) ([]byte, error) {
 	return b.Bytes(), e.Close()
 }
 
-// Check returns a message for each point in which the provisioner's configuration does not fit the settings. data is a
-// values file, a ConfigMap, or manifests that include a ConfigMap. If data is in another form, Check returns an error.
+// Check returns a message for each point in which the provisioner's configuration does not fit the settings. The
+// parameter data is a values file, a ConfigMap, or manifests that include a ConfigMap. For other data, Check returns an
+// error.
 func Check(s *disk.Settings, data []byte) ([]string, error) {
 	v, err := parse(data)
 	if err != nil {
@@ -158,7 +159,7 @@ type checker struct {
 	found []string
 }
 
-// require adds a finding, formatted like fmt.Sprintf, if the parameter fits is false.
+// require adds a finding if the parameter named fits is false. The text of the finding is formatted as in fmt.Sprintf.
 func (k *checker) require(fits bool, format string, args ...any) {
 	if !fits {
 		k.found = append(k.found, fmt.Sprintf(format, args...))
@@ -181,7 +182,7 @@ func (k *checker) checkHotmountClass(c *disk.Class) {
 		if path.Clean(got.HostDir) != want.HostDir {
 			continue
 		}
-		k.require(c.Provision, "class %s: hostDir: found %s, the directory of hotmount's class %s, which is not for the provisioner (provision: false): the provisioner would make volumes of the disks in that directory, and empty them", disk.Visible(got.Name), want.HostDir, c.Name)
+		k.require(c.Provision, "class %s: hostDir: found %s, the directory of hotmount's class %s with provision: false, expected another: the provisioner would make volumes of the disks there, and empty them", disk.Visible(got.Name), want.HostDir, c.Name)
 		if c.Provision {
 			n++
 			k.require(n != 2, "class %s: its directory %s is in two of the provisioner's classes: each disk would become two volumes", c.Name, want.HostDir)
@@ -227,7 +228,7 @@ func (k *checker) checkProvisionerClass(i int) {
 		o := &k.v.Classes[j]
 		k.require(c.Name != o.Name, "%s: two classes have this name", name)
 		k.require(!nested(path.Clean(c.MountDir), path.Clean(o.MountDir)),
-			"%s: mountDir: found %s, and class %s has %s: inside the provisioner's pod, one directory is a mount point in the other, and would become a volume on the system disk", name, disk.Visible(c.MountDir), disk.Visible(o.Name), disk.Visible(o.MountDir))
+			"%s: mountDir: found %s, and class %s has %s: one is inside the other, so in the provisioner's pod it would become a volume on the system disk", name, disk.Visible(c.MountDir), disk.Visible(o.Name), disk.Visible(o.MountDir))
 	}
 }
 

@@ -42,7 +42,7 @@ func TestBoard(t *testing.T) {
 		t.Errorf("failed: %+v", l)
 	}
 	l.Retry = time.Date(2026, 11, 28, 2, 3, 4, 0, time.UTC)
-	if got := l.Failing(); got != "no; way; failed 9 times so far, tried again at 02:03:04 UTC" {
+	if got := l.Failing(); got != "no; way; failed 9 times so far, next try at 02:03:04 UTC" {
 		t.Errorf("in words: %s", got)
 	}
 	b.Report(recovered(f))

@@ -60,7 +60,7 @@ func Kinds() map[Kind]string {
 type Log struct {
 	text io.Writer // nil if the log is the journal
 	json bool      // one JSON object per line instead of text
-	// socket is the socket that tests use instead of journalSocket, or empty outside of tests.
+	// socket is the socket that tests use in place of journalSocket, and is empty outside of tests.
 	socket string
 
 	mu sync.Mutex
@@ -190,7 +190,7 @@ func (l *Log) Report(e disk.Event) {
 		if e.Tries.Quiet {
 			return
 		}
-		message := fmt.Sprintf("%s: %s; tried again in %s", Name(f), disk.OneLine(e.Err.Error()), e.Tries.Wait.Round(100*time.Millisecond))
+		message := fmt.Sprintf("%s: %s; next try in %s", Name(f), disk.OneLine(e.Err.Error()), e.Tries.Wait.Round(100*time.Millisecond))
 		if e.Tries.Count > 1 {
 			message += fmt.Sprintf(" (failed %d times so far)", e.Tries.Count)
 		}
@@ -206,7 +206,7 @@ func (l *Log) Report(e disk.Event) {
 		}
 		l.Event(KindGone, journal.PriNotice, f, disk.Decision{UUID: uuidOf(at)}, at, message)
 	case disk.EventBounced:
-		l.Event(KindBounced, journal.PriNotice, f, disk.Decision{Action: disk.Mount, UUID: uuidOf(at)}, at, Name(f)+": systemd unmounted the disk, because it seemed unplugged, or for a soft reboot; hotmount mounts the disk again when it is back")
+		l.Event(KindBounced, journal.PriNotice, f, disk.Decision{Action: disk.Mount, UUID: uuidOf(at)}, at, Name(f)+": systemd unmounted the disk for a soft reboot, or because the disk seemed unplugged; hotmount mounts the disk again when the disk is back")
 	case disk.EventNotice:
 		l.Event(KindNotice, journal.PriWarning, nil, d, "", e.Notice)
 	case disk.EventProblem:

@@ -121,7 +121,7 @@ func (i inbox) next(t *testing.T) entry {
 	return e
 }
 
-// one returns a map with the single value of each field, and fails the test if a field occurs several times.
+// The method one returns a map with the single value of each field, and fails the test if a field occurs several times.
 func (e entry) one(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -238,18 +238,18 @@ func TestJournalFields(t *testing.T) {
 		{"failed, to be tried again", func() {
 			a.Report(failed(facts("DATA-1"), d, path, errors.New("no\nway\n"), disk.Tries{Count: 1, Wait: 90*time.Second + time.Microsecond}))
 		},
-			"3", KindFailed, mountUnit, name + ": no; way; tried again in 1m30s", of},
+			"3", KindFailed, mountUnit, name + ": no; way; next try in 1m30s", of},
 		{"failed again", func() {
 			a.Report(failed(facts("DATA-1"), d, "", errors.New("said before"), disk.Tries{Count: 2, Wait: time.Hour, Quiet: true}))
 			a.Report(failed(facts("DATA-1"), d, "", errors.New("no way"), disk.Tries{Count: 3, Wait: time.Hour}))
 		},
-			"3", KindFailed, "", name + ": no way; tried again in 1h0m0s (failed 3 times so far)", of},
+			"3", KindFailed, "", name + ": no way; next try in 1h0m0s (failed 3 times so far)", of},
 		{"gone", func() { a.Report(gone(facts("DATA-1"), path)) }, "5", KindGone, mountUnit, name + ": gone; the disk was mounted at " + path,
 			map[string]string{"HOTMOUNT_DEVICE": "/dev/vdb", "HOTMOUNT_DISKSEQ": "12", "HOTMOUNT_SERIAL": "DATA-1", "HOTMOUNT_UUID": uuid}},
 		{"gone, not mounted, without a serial", func() { a.Report(gone(facts(""), "")) }, "5", KindGone, "", "/dev/vdb (no serial, 5 GiB): gone",
 			map[string]string{"HOTMOUNT_DEVICE": "/dev/vdb", "HOTMOUNT_DISKSEQ": "12"}},
 		{"unmounted by systemd", func() { a.Report(bounced(facts(""), path)) }, "5", KindBounced, mountUnit,
-			"/dev/vdb (no serial, 5 GiB): systemd unmounted the disk, because it seemed unplugged, or for a soft reboot; hotmount mounts the disk again when it is back",
+			"/dev/vdb (no serial, 5 GiB): systemd unmounted the disk for a soft reboot, or because the disk seemed unplugged; hotmount mounts the disk again when the disk is back",
 			map[string]string{"HOTMOUNT_DEVICE": "/dev/vdb", "HOTMOUNT_DISKSEQ": "12", "HOTMOUNT_DECISION": "mount", "HOTMOUNT_UUID": uuid}},
 		{"problem", func() { a.Problem(errors.New("it is\nso")) }, "3", KindProblem, "", "it is; so", nil},
 		{"rescan", func() { a.Rescan("events were lost") }, "6", KindRescan, "", "looking at all disks: events were lost", nil},

@@ -29,7 +29,7 @@ func (s Store) record(k kind, seq uint64) string {
 	return filepath.Join(s.Runtime, string(k), strconv.FormatUint(seq, 10))
 }
 
-// keep writes a record of an attachment. keep replaces any earlier record of the same kind.
+// keep writes a record of an attachment, and replaces any earlier record of the same kind.
 func (s Store) keep(k kind, seq uint64, v any) error {
 	path := s.record(k, seq)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -86,7 +86,7 @@ func (s Store) KeepUnmounted(f *disk.Facts, reason disk.Reason) error {
 
 // SaveVerdict records the result of a proof.
 func (s Store) SaveVerdict(v disk.Verdict) error {
-	return wrap(s.keep(verdictDir, v.Seq, v), "cannot record the verdict")
+	return wrap(s.keep(verdictDir, v.Seq, v), "cannot record the result of the proof")
 }
 
 // SaveFit records the result of an attempt to grow a filesystem to the size of its disk.

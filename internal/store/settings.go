@@ -48,7 +48,7 @@ func (s Store) KeepSettings(text string) error {
 	if old, err := readFile(s.keptFile()); err == nil && string(old) == text {
 		return nil
 	}
-	return wrap(replace(s.keptFile(), []byte(text), true), "cannot keep the settings for a start with a faulty configuration")
+	return wrap(replace(s.keptFile(), []byte(text), true), "cannot save the last good settings, which hotmount uses while the configuration has a fault")
 }
 
 // KeptSettings returns the path of the configuration file that KeepSettings has recorded. KeptSettings returns

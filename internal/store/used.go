@@ -10,8 +10,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// KeepUse durably records how another program uses the disk. The record holds the disk until Accept. If the state
-// directory cannot be written, KeepUse returns an error. After a failed write, the record is valid only for this
+// KeepUse durably records how another program uses the disk. The record keeps the disk on hold until Accept. If the
+// state directory cannot be written, KeepUse returns an error. After a failed write, the record is valid only for this
 // attachment.
 func (s Store) KeepUse(f *disk.Facts, boot, how string) error {
 	use := disk.Use{Identity: f.Identity(boot), UUID: f.KnownContent().UUID, How: truncate(how, 512), Seen: time.Now().UTC().Round(0)}
@@ -23,7 +23,7 @@ func (s Store) KeepUse(f *disk.Facts, boot, how string) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("cannot record that somebody else uses %s; after a reboot hotmount may mount the disk: %w", f.Name, errors.Join(err, s.keep(usedDir, f.Seq, use)))
+	return fmt.Errorf("cannot record that somebody else uses %s, so hotmount may mount the disk after a reboot: %w", f.Name, errors.Join(err, s.keep(usedDir, f.Seq, use)))
 }
 
 // SaveOpener records which process has the disk with that sequence number open. If o is nil, SaveOpener records that no
@@ -56,7 +56,7 @@ func (s Store) RememberDrivers(names []string) error {
 		slices.Sort(st.Drivers)
 		st.Drivers = lastKept(slices.Compact(st.Drivers))
 	})
-	return wrap(err, "cannot record the storage drivers of this node; once a driver ends, hotmount may take the driver's disks")
+	return wrap(err, "cannot record the storage drivers of this node, so hotmount may use a driver's disks when the driver no longer runs")
 }
 
 // Drivers returns the names that RememberDrivers has recorded, or none if the state directory cannot be read.

@@ -15,10 +15,10 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// starts combines the mounts of several disks into one request (a batch). While mounts are under way, new requests
-// wait, and go to PID 1 together when the mounts are over. If many disks arrive at once, a separate mount(8) for each
-// disk would be the largest cost for PID 1 and the processors. The slower the mounts are, the larger a batch becomes.
-// The zero value is ready for use.
+// The type named starts combines the mounts of several disks into one request (a batch). While mounts are under way,
+// new requests wait, and go to PID 1 together when the mounts are over. If many disks arrive at once, a separate
+// mount(8) for each disk would be the largest cost for PID 1 and the processors. The slower the mounts are, the larger
+// a batch becomes. The zero value is ready for use.
 type starts struct {
 	mu      sync.Mutex
 	waiting []*start
@@ -138,7 +138,7 @@ func (s *starts) mayBeHeldBack() bool {
 	return time.Since(s.lastBatch) <= heldBack
 }
 
-// service records the present time as the last start of a service that mounts disks.
+// The method service records the present time as the last start of a service that mounts disks.
 func (s *starts) service() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,5 +229,5 @@ func (m *Manager) CheckHeldBack(path string) error {
 	if found, err := filepath.Glob(at + "*.service"); err != nil || len(found) == 0 || !m.hasMountUnit(path) {
 		return nil
 	}
-	return fmt.Errorf("%s is part of another start of several disks, which has not ended; see systemctl status '%s*'", Name(path), togetherUnit)
+	return fmt.Errorf("%s is part of an earlier start of several mounts, which has not ended; see systemctl status '%s*'", Name(path), togetherUnit)
 }

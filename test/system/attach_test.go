@@ -13,8 +13,8 @@ import (
 	"hotmount/test/worker"
 )
 
-// TestForeignXFS checks that a disk with a foreign XFS full of files is mounted, and that no byte of the files changes
-// (issue 2, shown 2).
+// TestForeignXFS checks that hotmount mounts a foreign XFS with many files, and changes no byte of the files (issue 2,
+// shown 2).
 func TestForeignXFS(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	// While hotmount is stopped, the test makes the filesystem on this worker, as another node would.
@@ -43,7 +43,7 @@ func TestForeignXFS(t *testing.T) {
 			t.Errorf("mount options %s lack %s", options, want)
 		}
 	}
-	// systemctl show reads What= from the mount table. The mount table has the device's kernel name, and not the link
+	// `systemctl show` reads What= from the mount table. The mount table has the device's kernel name, and not the link
 	// that the unit names.
 	description := m.run("systemctl show -P Description " + quote(unitOf(uuid)))
 	for _, want := range []string{"no serial", uuid, "1 GiB", "/dev/" + name} {
@@ -82,8 +82,8 @@ func TestExt4(t *testing.T) {
 	}
 }
 
-// TestEphemeralDisk checks that disks with the label of a cloud's ephemeral disk or of a cloud-init seed are ignored,
-// whatever filesystem has the label. After the label is removed, hotmount mounts the filesystem.
+// TestEphemeralDisk checks that hotmount ignores a disk with the label of a cloud's ephemeral disk or of a cloud-init
+// seed. The type of the filesystem does not matter. After the label is removed, hotmount mounts the filesystem.
 func TestEphemeralDisk(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -209,8 +209,8 @@ func TestTogether(t *testing.T) { attachTogether(t, worker.Options{}) }
 
 func attachTogether(t *testing.T, o worker.Options) {
 	m, w := start(t, o)
-	// The daemon is stopped for a moment, so that it sees all disks together. Three of the disks do not answer, and the
-	// daemon may still see one of these three disks earlier than the other two. A disk that the daemon sees earlier
+	// The daemon is stopped for a moment, so that it sees all disks together. Three of the disks do not answer. Even
+	// so, the daemon may see one of these three disks earlier than the other two. A disk that the daemon sees earlier
 	// than the other disks is mounted alone.
 	m.run("systemctl kill -s STOP hotmount")
 	const good, sick, slow, all = 4, 4, 5, 8 // disks 0 to 3 are good, disk 4 is damaged, and disks 5 to 7 do not answer
@@ -257,7 +257,7 @@ func attachTogether(t *testing.T, o worker.Options) {
 	if twice := m.run("findmnt -rno TARGET | sort | uniq -d"); twice != "" {
 		t.Errorf("mounted twice: %s", twice)
 	}
-	// The daemon reports no failure for a disk that may still answer, even after 20 seconds.
+	// Even after 20 seconds, the daemon reports no failure for a disk that may still answer.
 	const service = "hotmounts-*.service"
 	m.wait("the mounts of the slow disks to take long", `for unit in $(systemctl list-units --state activating --plain --no-legend '`+service+`' | cut -d ' ' -f 1); do
 		since=$(systemctl show -P InactiveExitTimestampMonotonic $unit); [ $(($(awk '{print int($1)}' /proc/uptime) - since / 1000000)) -lt 20 ] || exit 0; done; exit 1`)
@@ -265,15 +265,15 @@ func attachTogether(t *testing.T, o worker.Options) {
 	if got := m.run("findmnt -rno SOURCE,TARGET | grep -c ' /mnt/disks/'; journalctl -b -u hotmount -o cat --no-pager"); !strings.HasPrefix(got, "4\n") || regexpLine(got, "^/dev/("+awaited+") .*(cannot|ended)") {
 		t.Errorf("while some do not answer: %s", got)
 	}
-	// The test releases two disks while the service that mounts the disks still runs. Released disks must stay
-	// released. The journal says why a disk that is attached again has to wait.
+	// The test releases two disks while a service is still mounting the disks. Released disks must stay released. The
+	// journal says why a disk that is attached again has to wait.
 	m.run("hotmount release " + uuids[2] + "; hotmount release " + uuids[3])
 	m.detach(w, ids[2])
 	kept := m.run("systemctl show -P Wants '" + service + "'")
 	back, backID := m.attach(w, worker.Disk{File: images[2], Serial: "TOGETHER-2"})
 	// A disk that was mounted without the other disks does not wait when it is attached again.
 	if strings.Contains(kept, "mnt-disks-"+uuids[2][:8]) {
-		m.waitForLog("/dev/" + back + " .*cannot mount .*mnt-disks-.* is part of another start")
+		m.waitForLog("/dev/" + back + " .*cannot mount .*mnt-disks-.* is part of an earlier start")
 	}
 	// The next daemon also waits for the mounts that the killed daemon has started.
 	m.run("systemctl kill -s KILL hotmount")
@@ -464,8 +464,8 @@ systemctl reload hotmount`)
 // TestExchangedBeforeItsMount replaces a disk by another disk with the same kernel name while the first disk's mount
 // waits. udev handles neither the detach nor the attach, so the first disk's link leads to the second disk. If the
 // mount waits in hotmount, hotmount looks at the disk again before the mount, and finds the first disk gone. If the
-// mount waits in PID 1, PID 1 mounts the second disk through the link. The test checks that hotmount unmounts the
-// second disk again and does not record the second disk as the first.
+// mount waits in PID 1, PID 1 mounts the second disk through the link. The test checks that hotmount then unmounts the
+// second disk, and does not record the second disk as the first disk.
 func TestExchangedBeforeItsMount(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	// exchanged replaces the disk, and returns the kernel name of the second disk.
@@ -501,14 +501,14 @@ func TestExchangedBeforeItsMount(t *testing.T) {
 	m.run("systemctl stop hotmount; echo 'ready_timeout: 30s' >/etc/hotmount/config.yaml")
 	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	uuid := m.run("udevadm settle; blkid -o value -s UUID /dev/" + name)
-	// The mount of a disk that is new on this worker waits until udev has handled the late disk.
+	// If a disk is new on this worker, its mount waits until udev has handled the late disk.
 	m.run("udevadm control --stop-exec-queue")
 	late, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	m.run("systemctl start --no-block hotmount")
 	m.waitForLog(name + ".*the disk holds xfs " + uuid)
 	next := exchanged(name, id)
 	m.waitForLog("/dev/" + name + " .*: gone$")
-	if got := m.run("journalctl -b -o cat -u hotmount"); strings.Contains(got, "was mounted instead") {
+	if got := m.run("journalctl -b -o cat -u hotmount"); strings.Contains(got, "was mounted by mistake") {
 		t.Errorf("mounted: %s", got)
 	}
 	settled(uuid, next, late)
@@ -522,7 +522,7 @@ func TestExchangedBeforeItsMount(t *testing.T) {
 	m.run("udevadm control --stop-exec-queue")
 	third := exchanged(name, id)
 	m.run("touch /run/go")
-	m.waitForLog("another disk has its name now .*, was mounted instead, and is unmounted again")
+	m.waitForLog("another disk now has its name .* and was mounted by mistake; that disk is unmounted again")
 	m.wait("the mount point to go", "[ ! -e /mnt/disks/"+uuid+" ]")
 	if got := m.run("findmnt -rno TARGET /dev/" + name + " || [ $? = 1 ]; cat /var/lib/hotmount/filesystems.json"); strings.Contains(got, "/mnt/disks/") || strings.Contains(got, uuid) {
 		t.Errorf("left behind: %s", got)
@@ -577,7 +577,7 @@ func TestLoopDevices(t *testing.T) {
 	// see a device node in a container.
 	m.run("udevadm settle; for d in " + used + " " + empty + "; do mknod /root/node-$d b $(sed 's/:/ /' /sys/block/$d/dev); done; losetup /dev/loop3 /root/node-" + used + "; mount /dev/loop3 /srv; echo kept >/srv/f; sync; losetup /dev/loop4 /root/node-" + empty + "; udevadm settle; systemctl start hotmount")
 	m.waitForLog("/dev/" + used + " .*ignore: the disk seems to be in use through /dev/loop3")
-	m.waitForLog("/dev/" + empty + " .* the disk is in use through /dev/loop4; tried again in")
+	m.waitForLog("/dev/" + empty + " .* the disk is in use through /dev/loop4; next try in")
 	m.wait("both to be left alone", "hotmount plan | grep '^"+used+" .*ignore .*in use through /dev/loop3' && hotmount plan | grep '^"+empty+" .*ignore .*in use through /dev/loop4'")
 	m.run("systemctl reload hotmount; udevadm trigger -s block; udevadm settle")
 	if got := m.run("findmnt -rno SOURCE,TARGET -t ext4,xfs | grep -v ' /$'"); got != "/dev/loop3 /srv" {
@@ -603,7 +603,7 @@ func TestLoopDevices(t *testing.T) {
 	m.run("umount " + boundAt)
 	m.wait("the unmount by hand to be noticed", "hotmount plan | grep -q '^"+bound+" .*hold .*somebody unmounted the disk'")
 	m.run("touch /run/volume; mount --bind /dev/" + bound + " /run/volume; losetup /dev/loop4 /run/volume; udevadm settle; hotmount accept " + bound)
-	m.waitForLog("/dev/" + bound + " .*refuse: the disk is a volume of this node, and is not mounted while somebody else uses it: bound as a device at /run/volume")
+	m.waitForLog("/dev/" + bound + " .*refuse: the disk is a volume of this node, but is not mounted, because somebody else uses it: bound as a device at /run/volume")
 	m.run("losetup -d /dev/loop4; umount /run/volume; hotmount rescan")
 	m.wait("the mount", "findmnt "+boundAt)
 
@@ -678,8 +678,8 @@ func TestShrunk(t *testing.T) {
 	}
 }
 
-// TestGrowDuringMkfs checks that a disk that grows while mkfs.xfs runs is formatted once and mounted. After the mount
-// the filesystem grows to fill the disk.
+// TestGrowDuringMkfs grows a disk while mkfs.xfs runs. The disk must be formatted once and mounted. After the mount the
+// filesystem grows to fill the disk.
 func TestGrowDuringMkfs(t *testing.T) {
 	m, w := obedientNode(t)
 	victims := m.victims(w, 0, "sp20")

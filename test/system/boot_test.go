@@ -104,9 +104,9 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	if err := w.Put(ctx(t), nextDeb(t), "/root/next.deb"); err != nil {
 		t.Fatal(err)
 	}
-	// dpkg is killed when it reports one of the package's states before "installed". dpkg is not killed at the first
-	// report, because it reports a state before it records the state. The shell keeps the pipe open, so that dpkg does
-	// not end when grep ends.
+	// The test kills dpkg when dpkg reports a package state that precedes "installed". The first report is too early,
+	// because dpkg reports a state before it records the state. The shell keeps the pipe open, so that dpkg does not
+	// end when grep ends.
 	m.run("mkfifo /root/states; exec 4<>/root/states; DEBIAN_FRONTEND=noninteractive dpkg --status-fd 3 -i /root/next.deb >/dev/null 2>&1 3>&4 &" +
 		fmt.Sprintf("grep --line-buffered -m %d '^status: hotmount[:a-z0-9]*: ' <&4; kill -KILL $!; ! wait $!", 2+randomSource(t).IntN(4)))
 	if got := m.run("dpkg-query -W -f '${Status}' hotmount"); got == "install ok installed" {
@@ -332,8 +332,8 @@ func TestStorm(t *testing.T) {
 	uuid := m.mounted(name)
 	forgets(func() { m.detach(w, id) })
 	m.wait("mount and directory to go", "! findmnt /mnt/disks/"+uuid+" && [ ! -e /mnt/disks/"+uuid+" ]")
-	// udevd has lost the event of the detached disk, and takes the next disk with the same device number for the
-	// detached disk.
+	// udevd has lost the event of the detach, and mistakes the next disk with the same device number for the detached
+	// disk.
 	forgets(func() { name, id = m.attach(w, worker.Disk{File: image}) })
 	m.mounted(name)
 	m.wait("its release", "hotmount release "+name) // the daemon sees a new mount only after a moment
@@ -582,8 +582,8 @@ func TestDebian13(t *testing.T) {
 func TestTogetherOnDebian13(t *testing.T) { attachTogether(t, worker.Options{Suite: "trixie"}) }
 
 // TestBlockLinksStay checks that the link of a block volume survives systemctl isolate. When the link's unit ends,
-// hotmount makes the link again at once. The unit ends after a kill or a stop, or when systemd takes the disk for
-// unplugged. A released disk remains released.
+// hotmount makes the link again at once. The unit ends after a kill or a stop, or when systemd wrongly considers the
+// disk unplugged. A released disk remains released.
 func TestBlockLinksStay(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /var/lib/disks/block && cat >/etc/hotmount/config.yaml <<'X'\n" + fmt.Sprintf(blockConfig, "block") + "X\nsystemctl reload hotmount")
@@ -613,8 +613,8 @@ func TestBlockLinksStay(t *testing.T) {
 	m.wait("the release to be known", "hotmount plan | grep -E '^"+name+" .*hold .*released'")
 }
 
-// TestSoftReboot checks a soft reboot, which ends all mounts and keeps the kernel's boot ID. hotmount must not take the
-// end of the mounts for an unmount by hand, and must mount the volumes again without a command.
+// TestSoftReboot checks a soft reboot, which ends all mounts and keeps the kernel's boot ID. hotmount must not treat
+// the end of the mounts as an unmount by hand, and must mount the volumes again without a command.
 func TestSoftReboot(t *testing.T) {
 	m, w := start(t, worker.Options{Suite: "trixie"})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -659,7 +659,7 @@ func TestCoveredByAMount(t *testing.T) {
 	is("failed")
 	m.waitForLog("/dev/" + name + " .*keep: the disk is mounted, and another mount covers it: .*: /mnt; .*: umount /mnt")
 	late, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
-	m.waitForLog("cannot make the mount point /mnt/disks/.*; tried again in")
+	m.waitForLog("cannot make the mount point /mnt/disks/.*; next try in")
 	m.run("umount /mnt")
 	is("mounted")
 	m.mounted(late)
@@ -677,7 +677,7 @@ echo 'none /mnt tmpfs nofail,x-systemd.requires=slow.service,x-systemd.after=slo
 	if err := w.Reboot(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
-	m.waitForLog("cannot mount loop.*: systemd requires mnt.mount for this mount, but mnt.mount is not mounted: nothing is wrong with the disk; .*; tried again in")
+	m.waitForLog("cannot mount loop.*: systemd requires mnt.mount for this mount, but mnt.mount is not mounted: nothing is wrong with the disk; .*; next try in")
 	m.wait("hotmount to be ready", "systemctl is-active hotmount && systemctl is-failed mnt.mount && ! findmnt /mnt")
 	m.run("sed -i '/^none .mnt /d' /etc/fstab; systemctl daemon-reload; systemctl reload hotmount")
 	m.wait("the mount", "findmnt /mnt/disks/"+uuid)
@@ -765,7 +765,7 @@ func TestMountCannotRun(t *testing.T) {
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	m.wait("the fourth try", "(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep -E '"+name+" is failed: .*failed [4-9] times so far'")
 	for _, command := range []string{"(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' '", "hotmount plan | grep '^" + name + " '", "hotmount explain " + name} {
-		m.wait("the tries in "+command, command+" | grep -E 'failed ([4-9]|[0-9][0-9]) times so far, tried again at [0-9:]+ UTC'")
+		m.wait("the tries in "+command, command+" | grep -E 'failed ([4-9]|[0-9][0-9]) times so far, next try at [0-9:]+ UTC'")
 	}
 	m.run("! journalctl -b -o cat --no-pager | grep -E 'found, and is being read|hotmount makes xfs'")
 	count := func(lines string) int {
@@ -778,10 +778,10 @@ func TestMountCannotRun(t *testing.T) {
 	}
 	// After four equal tries to mount, the journal has one line for the failure. At most two other journal lines are
 	// about the disk, and each of them reports a decision.
-	if failures, lines := count("^/dev/"+name+" .*tried again in"), count("/dev/"+name); failures != 1 || lines > 3 {
+	if failures, lines := count("^/dev/"+name+" .*next try in"), count("/dev/"+name); failures != 1 || lines > 3 {
 		t.Errorf("%d failures in %d lines, after four equal tries", failures, lines)
 	}
-	// PID 1 does not log the removal of a mount point. The journal still has the error of a removal that fails.
+	// PID 1 does not log the removal of a mount point. If a removal fails, the journal still has the error.
 	m.run("! journalctl -b -o cat --no-pager _PID=1 | grep -E '^(Starting|Finished) hotmount-cleanup@|^hotmount-cleanup@.*Deactivated'")
 	const uuid = "5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
 	m.run(`mkdir -p /mnt/disks/` + uuid + `/theirs; systemctl start "$(systemd-escape -p --template hotmount-cleanup@.service /mnt/disks/` + uuid + `)" || [ $? = 1 ]; rm -r /mnt/disks/` + uuid)
@@ -792,9 +792,9 @@ func TestMountCannotRun(t *testing.T) {
 	m.wait("it to be no failure any more", "hotmount status | grep '^"+name+" .* mounted '")
 }
 
-// TestClockOfTheFuture checks a format whose record has the year 2099, because the clock was wrong. A format with a
-// time in the future delays other formats by at most format_period. hotmount records only one time that it noticed the
-// format, even after a restart.
+// TestClockOfTheFuture checks the record of a format with the year 2099, as if the clock had been wrong. A format with
+// a time in the future delays other formats by at most format_period. hotmount records only the time when it first
+// noticed the format, even after a restart.
 func TestClockOfTheFuture(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	const history = "/var/lib/hotmount/history.jsonl"

@@ -35,8 +35,8 @@ func TestFastAndSlow(t *testing.T) {
 	}
 	attach("FAST-1", worker.BusNVMe, blank(t, gib), "/var/lib/disks/ssd")
 	attach("FAST-2", worker.BusNVMe, made(t, gib), "/var/lib/disks/ssd")
-	// debugfs, which sets the mode of the root directory, is replaced by a program that fails. The ext4 filesystem is
-	// complete except for the mode of its root directory, so hotmount does not mount it.
+	// A failing program replaces debugfs, which sets the mode of the root directory. The ext4 filesystem is complete
+	// except for the mode of its root directory, so hotmount does not mount it.
 	m.run("mount --bind /bin/false /usr/sbin/debugfs")
 	slow := attach("SLOW-1", worker.BusSCSI, blank(t, gib), "/var/lib/disks/hdd")
 	m.waitForLog("/dev/" + slow + ".* cannot run /usr/sbin/debugfs .*: exit code 1")
@@ -93,9 +93,8 @@ func TestFastAndSlow(t *testing.T) {
 	name := attach("SLOW-3", worker.BusSCSI, made(t, gib), "/var/lib/disks/hdd")
 	m.wait(name+" mounted with the new options", "findmnt -no OPTIONS /dev/"+name+" | grep nodev | grep -v nosuid")
 
-	// A mounted volume keeps its class, even if another class now selects it. After a release, the volume is also held
-	// because of its new class. The accept that lifts the hold after the release does not lift the hold because of the
-	// new class.
+	// A mounted volume keeps its class, even if another class now selects it. After a release, the new class causes a
+	// second hold. The accept after the release does not lift the hold for the new class.
 	moved := all[3].name
 	m.run("printf 'classes:\\n- {name: ssd, transport: [nvme, virtio]}\\n' >/etc/hotmount/config.d/60-moved.yaml; systemctl reload hotmount; hotmount plan | grep -E '^" + moved + " .*keep'; hotmount release " + moved + "; hotmount accept " + moved)
 	m.wait("the volume to be held", "hotmount plan | grep -E '^"+moved+" .*hold .*the disk was a volume of class hdd '")
@@ -263,7 +262,7 @@ func TestPartitions(t *testing.T) {
 	isRaw := func() {
 		t.Helper()
 		m.wait("the link", "[ $(readlink -f /var/lib/disks/block/virtio-RAW-1) = /dev/"+guest+" ]")
-		m.wait("the partition to be left alone", "hotmount plan | grep -E '^"+guest+"1 .*ignore .*the disk is a partition of "+guest+", and class raw, which comes first, selects the whole disk' && ! findmnt /dev/"+guest+"1")
+		m.wait("the partition to be left alone", "hotmount plan | grep -E '^"+guest+"1 .*ignore .*the disk is a partition of "+guest+", and an earlier class, raw, selects all of "+guest+"' && ! findmnt /dev/"+guest+"1")
 	}
 	m.wait("the link", "[ -e /var/lib/disks/block/virtio-RAW-1 ]")
 	m.run("printf 'label: gpt\n,600M\n' | sfdisk -q -w always /dev/" + guest + "; udevadm settle; mkfs.xfs -q /dev/" + guest + "1; udevadm settle; sync")
@@ -358,8 +357,8 @@ func TestLogicalVolumes(t *testing.T) {
 	// The volume disk1 has old data, like a volume that was in use before.
 	m.run("lvcreate -q -y -n disk1 -L 5G vg0 && echo old | dd of=/dev/vg0/disk1 bs=1M seek=100 conv=fsync status=none")
 	m.run("for i in 2 3 4 5 6 7 8 9 10; do lvcreate -q -y -n disk$i -L 5G vg0; done")
-	// LVM hides a new volume from udev at first. The event that reveals the volume is lost now and then. If the event
-	// is lost, the remedy that hotmount prints must help.
+	// LVM hides a new volume from udev at first. Now and then, no event reveals the volume to udev. Without such an
+	// event, the remedy that hotmount prints must help.
 	m.run("udevadm settle; journalctl -b -o cat --no-pager -u hotmount | sed -n 's/.*: wait: .*if udev does not finish: //p' | sort -u | sh -ex")
 	const ten = "[ $(findmnt -rno TARGET,SOURCE -t xfs | grep -c '^/mnt/disks/') = 10 ]"
 	m.waitMinutes(3, "ten filesystems", ten)
@@ -371,8 +370,8 @@ func TestLogicalVolumes(t *testing.T) {
 	if got := m.run("hotmount explain " + other); !strings.Contains(got, "NO   mapper_names: vg0-disk*: found vg0-other") || !strings.Contains(got, "yes  names: dm-*: found "+other) {
 		t.Error(got)
 	}
-	// During lvextend systemd may treat a volume as unplugged and unmount it. hotmount does not take systemd's unmount
-	// for an unmount by hand, and mounts the grown volume at the same path.
+	// During lvextend systemd may treat a volume as unplugged and unmount it. hotmount does not treat systemd's unmount
+	// as an unmount by hand, and mounts the grown volume at the same path.
 	first := m.run("findmnt -no TARGET /dev/vg0/disk1")
 	m.run("lvextend -q -y -L +1G vg0/disk1 && udevadm settle")
 	m.waitMinutes(3, "the first to be grown", "findmnt "+first+" && [ $(stat -f -c '%b * %S' "+first+" | xargs expr) -ge 6200000000 ] && [ $(cat "+first+"/number) = 1 ]")

@@ -19,7 +19,7 @@ import (
 var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 
 // obedient is a script that replaces mkfs.xfs and takes its orders from the disk's serial number. The n-th field after
-// the colon in the serial number is the order for the n-th run of mkfs.xfs that writes. An order has a letter for the
+// the colon in the serial number is the order for the n-th writing run of mkfs.xfs. An order has a letter for the
 // action, a letter for the system call, and the number of the call:
 //
 //	kp7  mkfs.xfs is killed instead of the 7th pwrite64
@@ -29,10 +29,10 @@ var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 // device, the name of the device's file is the serial number. For a disk without a serial number, obedient reads its
 // orders from the file /var/lib/orders/serial.
 //
-// The arguments of each run are recorded as the name of an empty file. The kernel would count bytes in a file as
-// written by mkfs.xfs, and hotmount compares this count with the bytes that reach the disk. The kernel does not count a
-// new file name in a journaled ext4 as written by any process. After a killed run, obedient writes the state of the XFS
-// on the disk to another file.
+// The arguments of each run are recorded as the name of an empty file. Bytes in a file would add to the number of bytes
+// that mkfs.xfs has written. hotmount compares this number with the bytes that reach the disk. In a journaled ext4, the
+// kernel attributes a new file name to no process. After a killed run, obedient writes the state of the XFS on the disk
+// to another file.
 const obedient = `#!/bin/bash
 case " $* " in *" -N "*|*" -V "*) exec /usr/local/real/mkfs.xfs "$@" ;; esac
 node=${!#}
@@ -164,7 +164,7 @@ func (m machine) victims(w worker.Node, first int, orders ...string) []victim {
 	var all []victim
 	for i, order := range orders {
 		v := victim{order: order, serial: fmt.Sprintf("%d:%s", first+i, order)}
-		// Each disk has a size of its own, so that hotmount does not take it for an earlier disk in the same slot.
+		// Each disk has a size of its own, so that hotmount does not mistake it for an earlier disk in the same slot.
 		v.name, v.id = m.attach(w, m.ordered(w, blank(m.t, crashSize+int64(first+i)<<12), v.serial))
 		all = append(all, v)
 	}
@@ -499,7 +499,7 @@ func TestCopyOfAHalfMade(t *testing.T) {
 	}
 	m.detach(w, id)
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: v.serial})
-	m.waitForLog("/dev/" + name + " .*refuse: an operator began to format the disk and the format did not finish; what is left on the disk is not known.*hotmount format " + name)
+	m.waitForLog("/dev/" + name + " .*refuse: an operator.s format of the disk did not finish; what is left on the disk is not known.*hotmount format " + name)
 	_, token = m.offer(name)
 	m.run("hotmount format " + name + " --confirm " + token)
 	m.mounted(name)
@@ -541,7 +541,7 @@ func TestTornFormat(t *testing.T) {
 	m, w := obedientNode(t)
 	v := m.victims(w, 0, "sx")[0]
 	m.stopped(v)
-	// The third of the four allocation groups, group 2, begins at byte 150 MiB.
+	// The third of the four allocation groups, group 2, begins at the offset 150 MiB.
 	m.run(fmt.Sprintf("systemctl stop hotmount; dd if=/dev/zero of=/dev/%s bs=4096 count=1 seek=38400 oflag=direct conv=notrunc status=none; systemctl kill -s KILL 'hotmount-format@*'", v.name))
 	m.wait("the unit's end", "! systemctl is-active 'hotmount-format@*' | grep -E '^(de)?activating' && ! pgrep mkfs.xfs")
 	m.run("systemctl start hotmount")

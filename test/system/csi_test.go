@@ -17,8 +17,7 @@ import (
 const kubeletRoot = "/var/lib/kubelet"
 
 // register makes the sockets of the drivers in kubelet's directories. No process listens on the sockets, as after a
-// power cut. register removes the drivers from the list csi_ignore, which an earlier call of unregister may have
-// written.
+// power cut. The method also removes the drivers from csi_ignore, which an earlier call of unregister may have written.
 func (m machine) register(drivers ...string) {
 	m.t.Helper()
 	for _, driver := range drivers {
@@ -87,10 +86,10 @@ func (m machine) heldFor(name, driver string) {
 	m.wait("the hold", "(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep -E '"+name+" is held .another user.: a storage driver .*"+driver+".*hotmount accept "+name+"'")
 }
 
-// stageVolume does with a volume what kubelet does (FormatAndMount in k8s.io/mount-utils, NodeUnstageVolume).
-// stageVolume mounts the disk, writes like a pod, and unmounts the disk. stageVolume detaches the disk directly after
-// the unmount. Each command must succeed at the first attempt, and the pod's data must be on the storage. The argument
-// times is the number of times that pods have written to the volume.
+// stageVolume handles a volume as kubelet does (FormatAndMount in k8s.io/mount-utils, NodeUnstageVolume). stageVolume
+// mounts the disk, writes like a pod, and unmounts the disk. stageVolume detaches the disk directly after the unmount.
+// Each command must succeed at the first attempt, and the pod's data must be on the storage. The argument times is the
+// number of writes by pods to the volume so far.
 func (m machine) stageVolume(w worker.Node, name, id, image string, times int) {
 	m.t.Helper()
 	m.podMounts(name)
@@ -98,7 +97,8 @@ func (m machine) stageVolume(w worker.Node, name, id, image string, times int) {
 	m.stored(w, name, id, image, times)
 }
 
-// podMounts runs blkid, makes a filesystem if the disk is blank, mounts the disk, and writes one more line like a pod.
+// podMounts runs blkid, makes a filesystem if the disk is blank, mounts the disk, and writes one more line, as a pod
+// does.
 func (m machine) podMounts(name string) {
 	m.t.Helper()
 	m.run(fmt.Sprintf(`set -e; d=%s/%[2]s/globalmount; mkdir -p $d
@@ -127,7 +127,7 @@ func (m machine) stored(w worker.Node, name, id, image string, times int) {
 	}
 }
 
-// publish does with a raw volume what kubelet does (NodePublishVolume, MapDevice and AttachFileDevice in
+// publish handles a raw volume as kubelet does (NodePublishVolume, MapDevice and AttachFileDevice in
 // pkg/volume/util/volumepathhandler). The driver bind-mounts the device node. kubelet bind-mounts the driver's mount
 // for the pod, and sets up a loop device on the pod's mount.
 func (m machine) publish(w worker.Node, name string) {
@@ -197,7 +197,7 @@ func (m machine) eachKind(w worker.Node, blankSerial, ext4Serial, rawSerial stri
 
 // TestCSIVolumes checks that hotmount leaves the volumes of CSI drivers alone. kubelet formats, mounts and unmounts the
 // volumes undisturbed, and the data is on the storage. A driver that attaches no disks to the node causes no hold. Each
-// setting and command that should lift the hold lifts it.
+// setting and each command for lifting the hold must lift it.
 func TestCSIVolumes(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.register("cinder.csi.openstack.org")
@@ -206,7 +206,7 @@ func TestCSIVolumes(t *testing.T) {
 	}
 	m.keepsOff()
 
-	// Before the accept, hotmount does not advise anyone to overwrite the disk, whatever the disk holds. After the
+	// Before the accept, hotmount does not advise anyone to overwrite the disk, whatever the disk contains. After the
 	// accept, the disk is still refused for its content.
 	encrypted, encryptedID := m.attach(w, worker.Disk{File: luksDisk(t, 320<<20)})
 	m.heldFor(encrypted, "cinder.csi.openstack.org")
@@ -219,7 +219,7 @@ func TestCSIVolumes(t *testing.T) {
 	m.detach(w, encryptedID)
 
 	// Each of the commands in the loop warns of the hold before a disk is attached.
-	const beforehand = "class default holds each new disk until hotmount accept DISK may-be-a-csi-volume: a storage driver seen on this node can bring or take such disks (cinder.csi.openstack.org)"
+	const beforehand = "class default holds each new disk until you run hotmount accept DISK may-be-a-csi-volume: a storage driver seen on this node (cinder.csi.openstack.org) can attach or take such disks"
 	for _, command := range []string{"hotmount plan 2>&1 >/dev/null", "hotmount config check 2>&1", "hotmount doctor || [ $? = 3 ]", "touch /var/lib/hotmount/removed; hotmount state init"} {
 		if got := m.run(command); !strings.Contains(got, beforehand) {
 			t.Errorf("%s: %s", command, got)
@@ -267,7 +267,7 @@ func (m machine) driversThatCount(w worker.Node) {
 	}
 }
 
-// driversThatDoNot checks that drivers whose volumes are not disks of the tested kind cause no hold.
+// driversThatDoNot checks that a driver causes no hold if its volumes are not disks of the tested kind.
 func (m machine) driversThatDoNot(w worker.Node) {
 	m.t.Helper()
 	m.unregister()

@@ -65,7 +65,7 @@ func TestRelease(t *testing.T) {
 	container("container", "private", "")
 	refused("in its mount namespace")
 	m.run("systemctl stop container")
-	// The container's mount is like a mount that docker run -v /mnt/disks/UUID:/data:rslave makes.
+	// The container's mount is like the mount of `docker run -v /mnt/disks/UUID:/data:rslave`.
 	container("slave", "slave", "mkdir -p /srv/own; mount --bind "+where+" /srv/own; ")
 	refused("mounted at /srv/own in its mount namespace")
 	m.run("systemctl stop slave")
@@ -139,7 +139,7 @@ func TestSurpriseRemoval(t *testing.T) {
 	if again == name {
 		t.Errorf("%s is the old filesystem's, and was given to another disk", again)
 	}
-	m.waitForLog("/dev/" + again + " .*tried again in")
+	m.waitForLog("/dev/" + again + " .*next try in")
 	m.run("systemctl stop opener")
 	if got := m.mounted(again); got != uuid {
 		t.Errorf("it came back as %s", got)
@@ -158,7 +158,7 @@ func TestSurpriseRemoval(t *testing.T) {
 	m.wait("mount and directory to go", fmt.Sprintf("! findmnt %[1]s && [ ! -e %[1]s ]", where))
 	m.waitForLog(where + " was unmounted: its disk .* is gone, and it was still used by")
 	again, id3 := m.attach(w, worker.Disk{File: image, Serial: "PULLED"})
-	m.waitForLog("/dev/" + again + " .*used by: process .*\\(sleep\\): mounted at /srv in its mount namespace; .*: has a file open.*; to see what uses the disk: hotmount doctor; tried again in")
+	m.waitForLog("/dev/" + again + " .*used by: process .*\\(sleep\\): mounted at /srv in its mount namespace; .*: has a file open.*; to see what uses the disk: hotmount doctor; next try in")
 	// After a wait of hours the daemon would have forgotten the filesystem. A restart of the daemon has the same
 	// effect.
 	m.run("systemctl restart hotmount")
@@ -273,7 +273,7 @@ func TestPulledFromAPod(t *testing.T) {
 		}
 		name, id = m.attach(w, worker.Disk{File: image, Serial: "POD"})
 		if fstype == "xfs" {
-			m.waitForLog("/dev/" + name + " .*used by: .*tried again in")
+			m.waitForLog("/dev/" + name + " .*used by: .*next try in")
 			m.run("systemctl stop container")
 			if got := m.run("findmnt -n " + where + " || echo none"); got != "none" {
 				t.Errorf("while the pod has its mount: %s", got)
@@ -360,8 +360,8 @@ func TestDiskBelowLUKSIsPulled(t *testing.T) {
 	m.wait("the volume to be mounted again", "[ \"$(cat "+file+")\" = precious ] && findmnt /mnt/disks/"+uuid)
 }
 
-// follow checks that the status advises the given commands for the disk, and runs the commands. follow passes the given
-// input to the commands on stdin.
+// follow checks that the status advises the given commands for the disk, and runs the commands. The method passes the
+// given input to the commands on stdin.
 func (m machine) follow(name, when, commands, input string) {
 	m.t.Helper()
 	if got := m.next(name); got != when+commands {

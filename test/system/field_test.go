@@ -26,7 +26,7 @@ func TestStaleUdevDatabase(t *testing.T) {
 	was, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	is, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	m.run("udevadm settle; udevadm info -q property /dev/" + was + " | grep -x ID_FS_TYPE=xfs")
-	// udevd does not notice writes that end while it is stopped, not even when it starts again.
+	// If a write ends while udevd is stopped, udevd misses the write even after its next start.
 	m.run(fmt.Sprintf(`systemctl stop systemd-udevd-control.socket systemd-udevd-kernel.socket systemd-udevd
 		head -c 4M /dev/urandom | dd of=/dev/%s bs=1M iflag=fullblock conv=notrunc,fsync status=none
 		mkfs.ext4 -q -F -U 01234567-0123-4123-8123-0123456789ab /dev/%s
@@ -207,7 +207,7 @@ func TestFirstMountFailsOnce(t *testing.T) {
 	// The error is at the beginning of the log, which a mount reads and blkid does not read.
 	once := map[string]any{"inject-error": []any{map[string]any{"event": "none", "sector": at / 512, "errno": 5, "iotype": "read", "once": true}}}
 	name, _ := m.attach(w, worker.Disk{File: image, Serial: "ONCE", Blkdebug: once})
-	const cause = ".* the kernel says: .*I/O error.*; the disk has read or write errors, and the filesystem may still be good; to see the errors: journalctl -k -b -g vd.; .*tried again in"
+	const cause = ".* the kernel says: .*I/O error.*; the disk has read or write errors, and the filesystem may still be good; to see the errors: journalctl -k -b -g vd.; .*next try in"
 	noRepair := "! journalctl -b -o cat --no-pager _COMM=hotmount | grep xfs_repair"
 	m.waitForLog("^/dev/" + name + cause)
 	m.run(m.printed("journalctl -k -b -g "+name) + " --no-pager | grep 'I/O error'")
@@ -220,7 +220,7 @@ func TestFirstMountFailsOnce(t *testing.T) {
 	if err := w.PowerOn(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
-	// A boot writes many kernel lines before the mount fails.
+	// At boot, the kernel logs many lines before the mount fails.
 	m.waitForLog("^/dev/vd. .*ONCE" + cause)
 	m.wait("its mount", "findmnt -n /mnt/disks/"+uuid)
 	m.run(noRepair)

@@ -131,7 +131,7 @@ func TestRepairedLate(t *testing.T) {
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: "SICK"})
 	// The ninth attempt to mount comes at least 96 seconds after the eighth, so the checks run between the two.
 	m.waitMinutes(5, "the eighth try", "(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep '"+name+" is failed: .*failed 8 times so far'")
-	m.checkStatus(name + " is failed: .*failed 8 times so far, tried again at")
+	m.checkStatus(name + " is failed: .*failed 8 times so far, next try at")
 	m.run("hotmount plan | grep '^" + name + " .*failed 8 times so far'; hotmount explain " + name + " | grep '^It fails: .*failed 8 times so far'")
 	// The journal announces no format of the disk, and the repeated attempts do not fill the journal.
 	m.run("! journalctl -b -o cat --no-pager -u 'hotmount-format@*' | grep -E 'found, and is being read|hotmount makes xfs'")
@@ -207,7 +207,7 @@ func TestSlowRecovery(t *testing.T) {
 	}
 	once := func() {
 		t.Helper()
-		if got := m.run("journalctl -b -o cat --no-pager | grep -iE 'timed out|tried again' || true; journalctl -b -o cat --no-pager _PID=1 | grep -c '^Mounting .*" + uuid + "'"); got != "1" {
+		if got := m.run("journalctl -b -o cat --no-pager | grep -iE 'timed out|next try' || true; journalctl -b -o cat --no-pager _PID=1 | grep -c '^Mounting .*" + uuid + "'"); got != "1" {
 			t.Errorf("the mount: %s", got)
 		}
 	}
@@ -350,7 +350,7 @@ func (m machine) checkNoRepair(name string) {
 // at fault, and must contain the parameter why.
 func (m machine) noToken(name, why string) {
 	m.t.Helper()
-	if out := m.fails("hotmount format " + name); !strings.Contains(out, "cannot format "+name+": the content of the disk is not at fault") || !strings.Contains(out, why) || strings.Contains(out, "--confirm") {
+	if out := m.fails("hotmount format " + name); !strings.Contains(out, "cannot format "+name+": the mount fails because of the node") || !strings.Contains(out, why) || strings.Contains(out, "--confirm") {
 		m.t.Error(out)
 	}
 }
@@ -364,7 +364,7 @@ func TestWhyNotMounted(t *testing.T) {
 	m.options("noattime")
 	m.run("out=$(hotmount config check 2>&1) || [ $? = 3 ]; echo \"$out\" >&2; grep -F \"90-options.yaml:2: classes[0].options: found\" <<<\"$out\" | grep -F \"with which a new xfs filesystem cannot be mounted: xfs does not take the mount option noattime: xfs: Unknown parameter 'noattime'\"")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
-	m.waitForLog("/dev/" + name + " .*cannot format " + name + " .*: its class would be unable to mount the new filesystem: xfs does not take the mount option noattime: xfs: Unknown parameter 'noattime'; nothing is written; .*hotmount config check && systemctl reload hotmount")
+	m.waitForLog("/dev/" + name + " .*cannot format " + name + " .*: the new filesystem could not be mounted: xfs does not take the mount option noattime: xfs: Unknown parameter 'noattime'; nothing is written; .*hotmount config check && systemctl reload hotmount")
 	m.checkUntouched(name)
 	m.corrected()
 	m.mounted(name)
@@ -396,8 +396,8 @@ func TestWhyNotMounted(t *testing.T) {
 	m.run("sed -i '/dead/d' /etc/fstab; " + m.printed("systemctl daemon-reload"))
 	m.waitMinutes(3, "the next try", "findmnt /dev/"+name)
 
-	// mnt-disks.mount, the unit of the class directory, is inactive, but is not the cause of the failed mount. The
-	// condition of mnt-disks.mount is not met, and PID 1 starts the disk's mount unit even so. The message has only
+	// mnt-disks.mount, the unit of the class directory, is inactive, but is not the cause of the failed mount. PID 1
+	// starts the disk's mount unit, although the condition of mnt-disks.mount is not met. The message has only
 	// mount(8)'s words, because a container does not receive the kernel's log.
 	m.run("printf '[Unit]\\nConditionPathExists=!/etc\\n[Mount]\\nWhat=tmpfs\\nType=tmpfs\\nWhere=/mnt/disks\\n' >/etc/systemd/system/mnt-disks.mount; systemctl daemon-reload")
 	name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20), LogicalBlockSize: 4096})
@@ -414,7 +414,7 @@ func TestMovedClass(t *testing.T) {
 	uuid := m.mounted(name)
 	old := "/mnt/disks/" + uuid
 	m.run("mkdir /mnt/disks/moved; printf 'classes:\\n- {name: default, directory: /mnt/disks/moved}\\n' >/etc/hotmount/config.d/zz-moved.yaml; systemctl reload hotmount")
-	m.waitForLog("/dev/" + name + " .*refuse: the disk is still mounted at " + old + ", but its class default has the directory /mnt/disks/moved now; if nobody needs the volume there, let hotmount mount the disk in /mnt/disks/moved: umount " + old)
+	m.waitForLog("/dev/" + name + " .*refuse: the disk is still mounted at " + old + ", but its class default has the directory /mnt/disks/moved now; if nobody needs the volume there: umount " + old + "; hotmount then mounts the disk in /mnt/disks/moved")
 	m.run("umount " + old)
 	m.wait("the mount in the new directory", "findmnt /mnt/disks/moved/"+uuid)
 }
@@ -515,7 +515,7 @@ func TestWhyTheKernelDoesNotMount(t *testing.T) {
 	m.options("logbsize=17k")
 	m.run("out=$(hotmount config check 2>&1) || [ $? = 3 ]; grep -F 'with which a new xfs filesystem cannot be mounted: wrong fs type, bad option' <<<\"$out\"")
 	name, _ = m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "SCRATCH"})
-	m.waitForLog("/dev/" + name + " .*cannot format " + name + " .*: its class would be unable to mount the new filesystem: a new xfs filesystem cannot be mounted with .*logbsize=17k.*: wrong fs type, bad option.*; nothing is written; to check the options of class default: hotmount config check && systemctl reload hotmount")
+	m.waitForLog("/dev/" + name + " .*cannot format " + name + " .*: the new filesystem could not be mounted: a new xfs filesystem cannot be mounted with .*logbsize=17k.*: wrong fs type, bad option.*; nothing is written; to check the options of class default: hotmount config check && systemctl reload hotmount")
 	m.checkUntouched(name)
 	m.corrected()
 	m.mounted(name)
@@ -545,8 +545,8 @@ func (m machine) fillRoot() {
 }
 
 // TestFullRoot checks that disks with data are mounted while the root filesystem is full, even after several
-// attachments. A blank disk is held. After the root filesystem has room again, the command in the status gets the blank
-// disk formatted.
+// attachments. A blank disk is held. After the root filesystem has room again, the command in the status makes hotmount
+// format the blank disk.
 func TestFullRoot(t *testing.T) {
 	for _, fstype := range []string{"ext4", "xfs"} {
 		t.Run(fstype, func(t *testing.T) {

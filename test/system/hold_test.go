@@ -35,7 +35,7 @@ func TestAFilesystemVanishes(t *testing.T) {
 	m.run("hotmount accept " + name)
 	m.waitForLog("/dev/" + name + " .*refuse: hotmount found the disk blank, but udev reports a signature on the disk.*; to make udev read the disk again: udevadm trigger -s block -y " + name)
 	m.run("udevadm trigger -s block -y " + name)
-	m.waitForLog("/dev/" + name + " .*hold: the disk looks blank, but held data after it was attached: xfs " + uuid + " .*hotmount accept " + name)
+	m.waitForLog("/dev/" + name + " .*hold: the disk looks blank now, but held data at some time since it was attached: xfs " + uuid + " .*hotmount accept " + name)
 	if digest(t, image) != zeros {
 		t.Error("it was written to")
 	}
@@ -57,7 +57,7 @@ func TestASickFilesystemVanishes(t *testing.T) {
 	m.detach(w, id)
 	writeRandom(t, image, 1024, 512) // overwrites sector 2, the header of the first inodes
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: "SICK"})
-	m.waitForLog("/dev/" + name + " .*tried again in")
+	m.waitForLog("/dev/" + name + " .*next try in")
 	m.run("hotmount accept " + name)
 	for _, size := range []int64{0, 320 << 20} {
 		if err := os.Truncate(image, size); err != nil {
@@ -183,9 +183,9 @@ func TestPresentDisksAreHeld(t *testing.T) {
 	m.mounted(held)
 }
 
-// TestBrake checks format_limit, the number of disks that hotmount may format within one format_period. After that,
-// hotmount holds each further blank disk until an accept. A restarted daemon still holds the blank disks over the
-// limit. If two disks are proven blank at the same time and the limit allows one format, only one disk is formatted.
+// TestBrake checks format_limit, the number of disks that hotmount may format within one format_period. After the limit
+// is reached, hotmount holds each further blank disk until an accept. After a restart, the daemon still holds the blank
+// disks. If two disks are proven blank at the same time and the limit allows one format, only one disk is formatted.
 func TestBrake(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("printf 'format_limit: 1\\nformat_period: 24h\\n' >/etc/hotmount/config.yaml; systemctl stop hotmount")
@@ -197,7 +197,7 @@ func TestBrake(t *testing.T) {
 	m.run("systemctl start hotmount")
 	both := "systemctl show -p StatusText --value hotmount | grep -q '^1 mounted, 2 held, 0 refused, 0 failing'"
 	m.wait("a mount and two holds", both)
-	m.waitForLog("hold: the limit of formats was reached .format_limit.: at most 1 within 24h0m0s.*hotmount accept")
+	m.waitForLog("hold: the limit of formats was reached when the disk was found .format_limit.: at most 1 within 24h0m0s.*hotmount accept")
 	held := strings.Fields(m.run("hotmount plan | awk '/ hold / {print $1}'"))
 	if len(held) != 2 {
 		t.Fatalf("the plan holds %q", held)
@@ -305,8 +305,8 @@ func TestSwitchesStopFormatting(t *testing.T) {
 		{"echo 'format: false' >/etc/hotmount/config.yaml; systemctl reload hotmount", "rm /etc/hotmount/config.yaml", "format: false in the configuration"},
 		{"touch /etc/hotmount/hold", "rm /etc/hotmount/hold", "/etc/hotmount/hold exists"},
 	} {
-		// The switch that stops formatting is set while hotmount reads the disk. Before hotmount runs mkfs, it checks a
-		// second time whether a switch stops formatting.
+		// The test forbids formatting while hotmount reads the disk. Before hotmount runs mkfs, it checks a second time
+		// whether a switch stops formatting.
 		name, id := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 		throttle(t, w, id+"/virtio-backend", 20<<20, 0)
 		m.wait("the proof", "systemctl is-active hotmount-format@$(cat /sys/block/"+name+"/diskseq) | grep activating")
@@ -384,8 +384,8 @@ func TestSeen(t *testing.T) {
 		t.Errorf("the metrics of a mounted disk:\n%s", out)
 	}
 
-	// The disk has bytes that no tool recognises. The status file, which every user can read, must not show the found
-	// bytes.
+	// The disk has bytes that no tool recognises. The status file must not show the bytes, because every user can read
+	// the status file.
 	unknown := blank(t, gib)
 	f, err := os.OpenFile(unknown, os.O_WRONLY, 0)
 	if err != nil {
@@ -442,7 +442,7 @@ func TestSeen(t *testing.T) {
 	m.run("systemctl stop live livejson")
 	t.Log(m.run("tail -n 3 /root/live"))
 
-	// offers returns bash's completions of the line.
+	// The closure returns bash's completions of the line.
 	offers := func(line string) string {
 		return m.run(`cat >/root/complete.sh <<'X'
 . /root/bash_completion
@@ -622,9 +622,9 @@ func TestBackAtOnceInAnotherSlot(t *testing.T) {
 	m.wait("mount and directory to go", "[ ! -e "+where+" ]")
 }
 
-// TestUnmountedByHand checks that a volume that was unmounted by hand stays unmounted until the operator accepts the
-// disk, or until a reboot. If a device unit is inactive for a moment, systemd unmounts the disk, but hotmount does not
-// count this as an unmount by hand.
+// TestUnmountedByHand checks that a volume stays unmounted after an unmount by hand, until an accept or a reboot. If a
+// device unit is inactive for a moment, systemd unmounts the disk, but hotmount does not count this as an unmount by
+// hand.
 func TestUnmountedByHand(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -676,7 +676,7 @@ func TestUnmountedByHand(t *testing.T) {
 		m.wait("systemd to unmount it", "! findmnt "+where)
 		m.run("rm " + rule + "; udevadm control --reload; udevadm trigger --settle /dev/" + name + "; systemctl start hotmount")
 		m.wait("the mount", "findmnt "+where)
-		m.wait("the journal to explain it", fmt.Sprintf("[ $(journalctl -b -o cat --no-pager -u hotmount | grep -c '/dev/%s .*systemd unmounted the disk, because it seemed unplugged') = %d ]", name, i+1))
+		m.wait("the journal to explain it", fmt.Sprintf("[ $(journalctl -b -o cat --no-pager -u hotmount | grep -c '/dev/%s .*systemd unmounted the disk for a soft reboot, or because the disk seemed unplugged') = %d ]", name, i+1))
 	}
 
 	m.run("umount " + where + " " + pod)
@@ -760,8 +760,8 @@ func TestFileAsADisk(t *testing.T) {
 	m.waitForLog("^/dev/" + name + " .*refuse: the disk is too small for its class: 1 MiB, minimum_size: 300 MiB; .*attach a larger disk")
 }
 
-// TestRemediesForFiles runs the commands that hotmount prints for images and packed files on real files. Each printed
-// command converts or unpacks a file, and hotmount mounts a disk that is made from the result.
+// TestRemediesForFiles runs the commands that hotmount prints for images and packed files. The test uses real files.
+// Each printed command converts or unpacks a file, and hotmount mounts a disk that is made from the result.
 func TestRemediesForFiles(t *testing.T) {
 	if err := worker.Need(ctx(t), os.Stderr, []string{"qemu-utils", "gzip", "xz-utils", "zstd", "bzip2", "lz4"}); err != nil {
 		t.Fatal(err)
@@ -813,10 +813,10 @@ func TestRemediesForFiles(t *testing.T) {
 	}
 }
 
-// TestOneWishOneCommand checks a disk that was unmounted by hand and wiped. One token is enough to format the disk, and
-// the command that offers the token lists the holds that the token overrides. A hold that appears after the token was
-// printed makes the token invalid. A hold that protects another owner's data needs a separate accept. An accept with
-// the reason of another hold lifts nothing.
+// TestOneWishOneCommand checks a disk that was unmounted by hand and wiped. One token is enough to format the disk. The
+// output of `hotmount format` lists the holds that the token overrides. If a new hold appears after the token was
+// printed, the token is invalid. A hold that protects another owner's data needs a separate accept. An accept with the
+// reason of another hold lifts nothing.
 func TestOneWishOneCommand(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: madeExt4(t, 320<<20)})
@@ -825,7 +825,7 @@ func TestOneWishOneCommand(t *testing.T) {
 	m.run("umount /mnt/disks/" + uuid)
 	m.waitForLog("/dev/" + name + " .*hold: somebody unmounted the disk; .*hotmount accept " + name + " unmounted-by-hand")
 	m.run("wipefs -qa /dev/" + name + "; udevadm settle")
-	if out := m.fails("hotmount accept " + name + " released"); !strings.Contains(out, "the reason is unmounted-by-hand and not released") {
+	if out := m.fails("hotmount accept " + name + " released"); !strings.Contains(out, "for the reason released: the reason is now unmounted-by-hand") {
 		t.Error(out)
 	}
 	m.run("touch /run/volume; mount --bind /dev/" + name + " /run/volume")
@@ -837,7 +837,7 @@ func TestOneWishOneCommand(t *testing.T) {
 	if !strings.Contains(text, "the token overrides them:\n") || !strings.Contains(text, "  nobody has unmounted the disk by hand\n") || !strings.Contains(text, vanished+uuid) {
 		t.Errorf("the offer:\n%s", text)
 	}
-	// After the token was printed, a mount unit appears that hotmount cannot read and that may name the disk.
+	// A mount unit appears after the token was printed. hotmount cannot read this unit, which may name the disk.
 	m.run("ln -s /root/srv.mount /etc/systemd/system/srv.mount; hotmount rescan")
 	// The token does not lift a hold for a possible owner of the disk; such a hold needs a separate accept.
 	for _, command := range []string{"hotmount format " + name + " --confirm " + token, "hotmount format " + name} {
@@ -853,15 +853,15 @@ func TestOneWishOneCommand(t *testing.T) {
 	}
 }
 
-// TestUnmountable checks a disk whose filesystem can never be mounted. The token formats the disk, and its offer names
-// what will be lost. No message about a failed mount announces a format.
+// TestUnmountable checks a disk whose filesystem can never be mounted. The token formats the disk. The output of
+// `hotmount format` names the data that will be lost. No message about a failed mount announces a format.
 func TestUnmountable(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := madeExt4(t, 320<<20)
 	putBytes(t, image, 1024+0x60+2, "\x08") // sets a bit of s_feature_incompat that no kernel knows
 	before := digest(t, image)
 	name, _ := m.attach(w, worker.Disk{File: image})
-	m.waitForLog("/dev/" + name + " .*tried again in")
+	m.waitForLog("/dev/" + name + " .*next try in")
 	m.wait("a second try", "hotmount status -o json | grep '\"tries\": [2-9]'")
 	if out := m.run("journalctl -b --no-pager -o cat | grep -E 'hotmount makes|Prove the disk|proven blank' || [ $? = 1 ]"); out != "" {
 		t.Errorf("a format is promised:\n%s", out)

@@ -20,8 +20,8 @@ import (
 	"hotmount/test/worker"
 )
 
-// fieldRule is the udev rule that mounted the disks before the installation of hotmount. fieldRule includes the action
-// change, because udev reports a loop device's new file by a change event.
+// fieldRule is the udev rule that mounted the disks before the installation of hotmount. The rule also matches the
+// action "change", because udev reports a loop device's new file by a change event.
 const fieldRule = `ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="vd[b-z]|loop*", ENV{ID_FS_TYPE}=="xfs", RUN+="/usr/bin/systemd-mount --no-block --collect $devnode /mnt/disks/$env{ID_FS_UUID}"`
 
 // example installs one of the package's example configurations and applies it.
@@ -67,7 +67,7 @@ func TestUdevRuleTakenOver(t *testing.T) {
 	}
 	// Either the udev rule or hotmount came too late to mount the third disk, so hotmount may have logged a warning. In
 	// a container, the test unmounts a disk by hand before it detaches the disk.
-	of := "/dev/" + third + " .*(the unit exists already; tried again|hold: somebody unmounted the disk)"
+	of := "/dev/" + third + " .*(the unit exists already; next try|hold: somebody unmounted the disk)"
 	if got := m.run("systemctl is-active writer; journalctl -b -o cat -u hotmount -p warning -q --no-pager | grep -vE '" + of + "' || true"); got != "active" {
 		t.Errorf("got %s", got)
 	}
@@ -109,8 +109,8 @@ func (m machine) putStandin(w worker.Node) {
 	m.run("chmod 755 /usr/local/bin/standin")
 }
 
-// provision runs the stand-in for the provisioner at ten times the real rate, as kubelet.service. The stand-in has its
-// own mount namespace, like a provisioner with mountPropagation: HostToContainer.
+// provision runs the stand-in for the provisioner at ten times the real rate, in a unit with the name kubelet.service.
+// The stand-in has its own mount namespace, like a provisioner with mountPropagation: HostToContainer.
 func (m machine) provision(w worker.Node, classes string) {
 	m.t.Helper()
 	m.putStandin(w)
@@ -125,7 +125,7 @@ systemctl -q enable --now kubelet`)
 }
 
 // volume waits until the provisioner creates the volume for the directory entry. The parameter since is the number of
-// lines to skip at the beginning of the provisioner's log. volume returns the volume's name and size.
+// lines to skip at the beginning of the provisioner's log. The method returns the volume's name and size.
 func (m machine) volume(entry, class string, since int) (name string, size uint64) {
 	m.t.Helper()
 	name = disk.VolumeName(entry, "worker-1", class)
@@ -166,17 +166,17 @@ func roundDownCapacity(n uint64) uint64 {
 }
 
 var (
-	// bare matches a log line about a directory whose mount is missing. bare also matches a line about a directory that
-	// disappeared before the provisioner called stat(2) on it.
+	// bare matches a log line about a directory whose mount is missing. The pattern also matches a line about a
+	// directory that disappeared before the provisioner called stat(2) on it.
 	bare = regexp.MustCompile(` error (?:path "|stat )/mnt/disks/([0-9a-f-]{36})(?:" is (?:not an actual mountpoint|a volume's, and nothing is there)|: no such file or directory)$`)
-	// being matches a log line about a mount point that is being made or removed. The provisioner makes no volume of a
-	// mount point that is being made or removed.
+	// The pattern matches a log line about a mount point while hotmount makes or removes it. The provisioner makes no
+	// volume of a mount point that is being made or removed.
 	being    = regexp.MustCompile(` foreign /mnt/disks/\.[0-9a-f-]{36}$`)
 	finished = regexp.MustCompile(` (?:created|cleaned) [^ ]+ /mnt/disks/([0-9a-f-]{36}) .*root=/ type=(?:xfs|ext4) uuid=(.*)$`)
 )
 
-// changes returns, for the UUID of each volume, when each change by a mount unit of this boot began and ended. A change
-// is a mount, or an unmount with its cleanup.
+// changes maps each volume's UUID to the start and the end of each change by a mount unit in this boot. A change is a
+// mount, or an unmount with its cleanup.
 func (m machine) changes() map[string][][2]time.Time {
 	m.t.Helper()
 	const (
@@ -223,7 +223,7 @@ func (m machine) changes() map[string][][2]time.Time {
 // volume is missing. Volumes are released before and during an attach and a boot. A disk is pulled while the
 // provisioner deletes the data of its released volume.
 //
-// The stand-in must make or clean a volume only while the volume's filesystem is mounted at its path. The stand-in must
+// The stand-in may make or clean a volume only while the volume's filesystem is mounted at its path. The stand-in must
 // publish the same names and sizes as the real provisioner. A directory may lack its mount only during the mount or the
 // unmount.
 func TestProvisioner(t *testing.T) {
@@ -346,7 +346,8 @@ func TestProvisioner(t *testing.T) {
 		emptied(small, smallVolume, since)
 
 		// The disk is pulled while the cleaner works, and is away for a long time. After the pull the cleaner can
-		// delete files only in memory, not on the disk. The cleaner counts a file that it cannot find as deleted.
+		// delete files only in memory, not on the disk. If the cleaner cannot find a file, it counts the file as
+		// deleted.
 		tenant(small, 1000)
 		since = m.lines()
 		m.release(smallVolume)
@@ -617,9 +618,9 @@ systemctl daemon-reload; systemctl start client`)
 	t.Logf("%d lines", n)
 }
 
-// TestAdoptKnown checks that a class with adopt: known holds a filesystem made elsewhere, and that nothing is written
-// to the disk. An accepted filesystem is mounted, and is mounted again whenever its disk comes back. A filesystem that
-// this node made needs no accept.
+// TestAdoptKnown checks that hotmount holds a filesystem made elsewhere if the class has "adopt: known". hotmount
+// writes nothing to the disk. An accepted filesystem is mounted, and is mounted again whenever its disk comes back. A
+// filesystem that this node made needs no accept.
 func TestAdoptKnown(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("printf '%s\n' classes: '- name: default' '  directory: /mnt/disks' '  adopt: known' >/etc/hotmount/config.d/50-known.yaml; systemctl reload hotmount")
@@ -658,8 +659,9 @@ func TestAdoptKnown(t *testing.T) {
 	}
 }
 
-// TestAdoptedKeepsItsSize checks that a filesystem made elsewhere, smaller than its disk, does not grow when the disk
-// is attached or hotmount is restarted. A filesystem made elsewhere grows when its disk becomes larger.
+// TestAdoptedKeepsItsSize checks a filesystem that was made elsewhere and is smaller than its disk. The filesystem does
+// not grow when the disk is attached or hotmount is restarted. A filesystem made elsewhere grows when its disk becomes
+// larger.
 func TestAdoptedKeepsItsSize(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := made(t, 512<<20)

@@ -16,7 +16,7 @@ import (
 )
 
 // interruptible is a script that changes a package so that one of the package's maintainer scripts kills dpkg once. The
-// file /run/kill names the maintainer script, and the point, begin or end, at which the script kills dpkg.
+// file /run/kill names the maintainer script, and states whether the script kills dpkg at its beginning or at its end.
 const interruptible = `set -e
 rm -rf /root/tree
 dpkg-deb -R "$1" /root/tree
@@ -54,7 +54,8 @@ func TestPackage(t *testing.T) {
 	this, next := m.run("dpkg-deb -f /root/this.deb Version"), m.run("dpkg-deb -f /root/next.deb Version")
 	const install = "DEBIAN_FRONTEND=noninteractive dpkg --force-confdef --force-confold -i "
 
-	// stands checks that the daemon runs, that the package has the given version and that the disk is still mounted.
+	// The closure checks that the daemon runs, that the package has the given version and that the disk is still
+	// mounted.
 	stands := func(after, version string) {
 		t.Helper()
 		m.wait("the daemon after "+after, "systemctl is-active hotmount && systemctl show -p StatusText hotmount | grep -q '1 mounted'")
@@ -90,9 +91,9 @@ func TestPackage(t *testing.T) {
 	stands("a downgrade", this)
 	kept("a downgrade")
 
-	// A maintainer script kills dpkg. The next dpkg completes the interrupted work.
+	// A maintainer script kills dpkg. The next run of dpkg completes the interrupted work.
 	version := this
-	// Other parts of this test kill dpkg in prerm, at the removal, and in postinst, at the first installation.
+	// Other parts of this test kill dpkg in prerm during the removal, and in postinst during the first installation.
 	cuts := []string{"postrm-end", "postinst-begin"}
 	if os.Getenv("HOTMOUNT_TEST_FULL") != "" {
 		cuts = append(cuts, "prerm-begin", "prerm-end", "postrm-begin", "postinst-end")
@@ -102,7 +103,7 @@ func TestPackage(t *testing.T) {
 		if version == next {
 			file = "/root/this.deb"
 		}
-		m.run("echo " + at + " >/run/kill; ! " + install + file + " >/root/killed 2>&1; [ ! -e /run/kill ]")
+		m.run("echo " + at + " >/run/kill; if " + install + file + " >/root/killed 2>&1; then exit 1; fi; [ ! -e /run/kill ]")
 		if got := m.run("systemctl is-active writer; findmnt -no ID " + where); got != "active\n"+mountID {
 			t.Fatalf("cut short at %s: %s", at, got)
 		}
@@ -129,11 +130,11 @@ func TestPackage(t *testing.T) {
 	m.run("rm /usr/sbin/policy-rc.d; systemctl start hotmount")
 	stands("all that", this)
 
-	// An administrator who stops using hotmount exports its mounts as static units.
+	// To stop using hotmount, an administrator exports its mounts as static units.
 	m.run("mkdir /root/units; hotmount export-units /root/units; if hotmount export-units /root/units 2>/dev/null; then exit 1; fi; systemd-analyze verify /root/units/*.mount")
 	m.run(`printf 'classes:\n  - name: default\n    directory: /mnt/disks\n  - name: far\n    names: [vdz]\n    directory: /srv/far\n' >/root/far.yaml; hotmount config apply-sandbox --config /root/far.yaml; [ -e /etc/systemd/system/hotmount.service.d/50-classes.conf ]`)
 	m.wait("the metrics", "[ -e /var/lib/prometheus/node-exporter/hotmount.prom ]")
-	removed := m.run("echo prerm-end >/run/kill; ! dpkg -r hotmount >/dev/null 2>&1; [ ! -e /run/kill ]; dpkg --configure -a >/dev/null 2>&1; dpkg -r hotmount 2>&1")
+	removed := m.run("echo prerm-end >/run/kill; if dpkg -r hotmount >/dev/null 2>&1; then exit 1; fi; [ ! -e /run/kill ]; dpkg --configure -a >/dev/null 2>&1; dpkg -r hotmount 2>&1")
 	if !strings.Contains(removed, "will be missing after the next reboot:\n  "+where) {
 		t.Errorf("removal says: %s", removed)
 	}
@@ -165,11 +166,11 @@ func TestPackage(t *testing.T) {
 	if plan := m.run("udevadm settle; cd /root; ln -s this.deb hotmount_amd64.deb; " + look + "; [ ! -e /var/lib/hotmount ]; [ ! -e /run/hotmount ]"); !regexpLine(plan, "^"+held+" .* hold .*attached before hotmount was installed.*hotmount accept "+held) || !regexpLine(plan, "^"+name+" .* keep ") {
 		t.Errorf("planned before the installation: %s", plan)
 	}
-	// After the installation, hotmount also holds the disk EARLY, which is attached after a `hotmount state init` by
-	// hand.
+	// The disk EARLY is attached before the installation, after a manual `hotmount state init`. hotmount must also hold
+	// this disk.
 	m.run("look=$(mktemp -d); dpkg-deb -x /root/this.deb $look; $look/usr/bin/hotmount state init")
 	early, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "EARLY"})
-	m.run("systemctl mask hotmount-tidy; mkdir -p /etc/systemd/system-preset; echo 'disable hotmount*' >/etc/systemd/system-preset/00-admin.preset; echo postinst-end >/run/kill; ! " + install + "/root/this.deb >/root/first 2>&1; [ ! -e /run/kill ]; dpkg --configure -a")
+	m.run("systemctl mask hotmount-tidy; mkdir -p /etc/systemd/system-preset; echo 'disable hotmount*' >/etc/systemd/system-preset/00-admin.preset; echo postinst-end >/run/kill; if " + install + "/root/this.deb >/root/first 2>&1; then exit 1; fi; [ ! -e /run/kill ]; dpkg --configure -a")
 	if got := m.run("cat /root/first"); !strings.Contains(got, "/dev/"+held+" ") || !strings.Contains(got, "hotmount accept "+held) {
 		t.Errorf("the installation says: %s", got)
 	}
@@ -229,7 +230,8 @@ func (m machine) fromRelease(w worker.Node, previous, install string, stands fun
 	m.wait("its mount to go", "[ ! -e /mnt/disks/"+uuid+" ]")
 }
 
-// download fetches packages with apt and returns their paths. download uses the mirrors that this machine's apt uses.
+// download fetches packages with apt and returns their paths. The function uses the same mirrors as apt on this
+// machine.
 func download(t *testing.T, packages ...string) []string {
 	t.Helper()
 	dir := t.TempDir()
@@ -245,10 +247,10 @@ func download(t *testing.T, packages ...string) []string {
 	return files
 }
 
-// TestSystemdUpgraded installs Debian's packages of systemd and udev again over the installed ones. The packages'
-// scripts restart and re-execute services. The test installs the packages while the daemon runs, and again while the
-// daemon is stopped. After the installation all disks are still mounted and do not count as unmounted by hand. A disk
-// that is attached later is mounted.
+// TestSystemdUpgraded reinstalls Debian's packages systemd and udev. The packages' scripts restart and re-execute
+// services. The test installs the packages while the daemon runs, and again while the daemon is stopped. After the
+// installation all disks are still mounted and do not count as unmounted by hand. A disk that is attached later is
+// mounted.
 func TestSystemdUpgraded(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	packages := strings.Fields(m.run(`dpkg-query -W -f '${source:Package} ${db:Status-Abbrev} ${Package}=${Version}\n' | sed -n 's/^systemd ii *//p'`))
@@ -285,7 +287,7 @@ func TestSystemdUpgraded(t *testing.T) {
 		later, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 		names, uuids = append(names, later), append(uuids, m.mounted(later))
 	}
-	t.Log(m.run("tail -n 20 /root/dpkg; journalctl -b -o cat --no-pager -u hotmount | grep -c 'systemd unmounted the disk, because it seemed unplugged' || true; journalctl -b --no-pager -o cat _PID=1 | grep -ci reexecut"))
+	t.Log(m.run("tail -n 20 /root/dpkg; journalctl -b -o cat --no-pager -u hotmount | grep -c 'systemd unmounted the disk for a soft reboot, or because the disk seemed unplugged' || true; journalctl -b --no-pager -o cat _PID=1 | grep -ci reexecut"))
 }
 
 // TestTryOnDebian12 checks that `make try` and `make bench` work on a Debian whose PID 1 is systemd.
@@ -362,8 +364,8 @@ func (m machine) putTry() {
 const (
 	tryCommand   = "/root/try -deb /root/hotmount.deb -root /root/root.tar.gz </dev/null"
 	benchCommand = "/root/bench -deb /root/hotmount.deb -root /root/root.tar.gz -only one -turns 1 -dir /root/results </dev/null"
-	// tryLeaves is a script. It prints everything that a container uses on its host, and the host's files that are
-	// newer than /root/try.
+	// The script tryLeaves prints everything that a container uses on its host, and the host's files that are newer
+	// than /root/try.
 	tryLeaves = `find /etc /opt /root /srv /usr -xdev -newer /root/try -type f ! -path '/root/.cache/*' ! -path '/root/results/*' ! -path /root/killed.log
 ls /sys/block; losetup -a; findmnt -rno TARGET,SOURCE | sort; find /run/hotmount-container -mindepth 1 ! -name '*.lock' 2>/dev/null || true
 find /sys/fs/cgroup -name 'hotmount-try*' -o -name 'hotmount-bench*'

@@ -61,8 +61,8 @@ func someKinds(r *rand.Rand) []corpus.Kind {
 	return some
 }
 
-// TestCorpus checks disks with all kinds of content. The disks that hotmount mounts have the same files after the test
-// as before. All other disks are the same byte for byte, and the kernel counts no write to them (issue 3).
+// TestCorpus checks disks with all kinds of content. After the test, the mounted disks have the same files as before.
+// All other disks are the same byte for byte, and the kernel counts no write to them (issue 3).
 func TestCorpus(t *testing.T) {
 	chance := randomSource(t)
 	for _, suite := range suites() {
@@ -160,7 +160,7 @@ func (m machine) hasFiles(k corpus.Kind, uuid string) {
 	}
 }
 
-// TestBlanks checks that a blank disk is formatted, whatever its size, its sector size and the origin of its zeros are.
+// TestBlanks checks that a blank disk is formatted, whatever its size, its sector size, and the origin of its zeros.
 func TestBlanks(t *testing.T) {
 	for _, suite := range suites() {
 		t.Run(suite, func(t *testing.T) {
@@ -360,9 +360,9 @@ func TestForeignHalfMade(t *testing.T) {
 	before := digest(t, image)
 	name, _ = m.attach(w, worker.Disk{File: image})
 	m.run("udevadm settle; udevadm info -q property /dev/" + name + " | grep -x ID_FS_TYPE=xfs; systemctl start hotmount")
-	m.waitForLog("/dev/" + name + " .*refuse: mkfs.xfs did not finish on the disk, and this node has no record of having begun the unfinished filesystem .*; .*hotmount format " + name)
-	// udev reports the content of the disk as XFS, so hotmount tried a mount. The kernel then flushes the disk. The
-	// kernel counts the flush as a write request without a sector.
+	m.waitForLog("/dev/" + name + " .*refuse: mkfs.xfs did not finish the filesystem .* on the disk, and this node has no record of starting it; .*hotmount format " + name)
+	// udev reports the content of the disk as XFS, so hotmount asks the kernel to mount the disk. The kernel then
+	// flushes the disk. The kernel counts the flush as a write request without a sector.
 	if got := m.run("awk '{print $7+$14}' /sys/block/" + name + "/stat"); got != "0" {
 		t.Errorf("%s sectors were written", got)
 	}
@@ -397,7 +397,7 @@ func TestDriverThatDoesNotCount(t *testing.T) {
 	m.run("modprobe null_blk queue_mode=0 memory_backed=1 gb=1 nr_devices=1; udevadm settle")
 	m.waitForLog("/dev/nullb0 .*refuse: the kernel does not count the writes to the disk .*echo 1 >/sys/block/nullb0/queue/iostats")
 	m.run("echo 1 >/sys/block/nullb0/queue/iostats; systemctl reload hotmount")
-	m.waitForLog("/dev/nullb0 .*its driver does not count")
+	m.waitForLog("/dev/nullb0 .*driver does not count reads and writes")
 	// The test reads zeros from the whole disk, and the kernel's statistics still show neither a read nor a write.
 	if got := m.run("cmp -n 1073741824 /dev/nullb0 /dev/zero; awk '{print $3, $7}' /sys/block/nullb0/stat; ls -A /mnt/disks"); got != "0 0" {
 		t.Errorf("counted, written to, or mounted: %q", got)
@@ -422,7 +422,7 @@ func TestSlowProof(t *testing.T) {
 	t.Log(m.run("systemctl status " + unit + " | grep Status; systemctl status hotmount | grep Status; journalctl -o cat --no-pager -b | grep 'proving that'"))
 	invocation := m.run("systemctl show -P InvocationID " + unit)
 	m.run("timeout 10 hotmount plan | grep -E '^" + slow + " .*the daemon reads or formats the disk now; to see the result: hotmount status'")
-	// Without a daemon, the command hotmount plan waits for its turn to read.
+	// While no daemon runs, `hotmount plan` waits for its turn to read.
 	m.run("systemctl stop hotmount; systemd-run --quiet --unit=place flock /run/hotmount/scan.1 sleep infinity; timeout 10 hotmount plan 2>&1 | grep -x 'waiting until other disks have been read'; systemctl stop place; systemctl start hotmount")
 
 	m.run("systemctl kill -s KILL hotmount")
@@ -543,7 +543,7 @@ func TestZerosWhereAFilesystemWas(t *testing.T) {
 	if err := w.Shutdown(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
-	// The test turns the disks to zeros, as a rollback to a snapshot from before the format does.
+	// The test overwrites the disks with zeros, like a rollback to a snapshot that is older than the format.
 	for _, size := range []int64{0, 320 << 20} {
 		if err := errors.Join(os.Truncate(image, size), os.Truncate(foreign, size)); err != nil {
 			t.Fatal(err)
@@ -635,7 +635,7 @@ func TestTwoBlankDisksOfOneSerialAtOnce(t *testing.T) {
 	}
 }
 
-// untouchable has kinds of disk content that hotmount must not touch. Each value of untouchable is a shell script that
+// untouchable has kinds of disk content that hotmount must not touch. Each value of the map is a shell script that
 // writes the content to the disk $d.
 var untouchable = map[string]string{
 	"ext4, which the class does not accept": "mkfs.ext4 -q $d",

@@ -192,8 +192,8 @@ func TestForgedEvents(t *testing.T) {
 }
 
 // TestNoCapabilityTooMany checks six units that work for the daemon. If one capability of a unit is missing, the unit
-// fails or does less. With all its capabilities the unit does its work. The journal distinguishes a disk that a unit's
-// sandbox denies from a disk with a fault.
+// fails or does less. With all its capabilities the unit does its work. The journal shows whether a unit's sandbox
+// denies access to a disk, or whether the disk has a fault.
 func TestNoCapabilityTooMany(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	x, xID := m.attach(w, worker.Disk{File: made(t, gib), Serial: "CAP-X"})
@@ -205,8 +205,8 @@ func TestNoCapabilityTooMany(t *testing.T) {
 	e, eID := m.attach(w, worker.Disk{File: image, Serial: "CAP-E"})
 	ext4 := m.mounted(e)
 
-	// given writes the lines to a drop-in that changes a unit's sandbox, in place of an earlier drop-in. If lines is
-	// empty, the function restores the sandbox of the package.
+	// The closure writes the lines to a drop-in that changes a unit's sandbox, and removes an earlier drop-in. If lines
+	// is empty, the function restores the sandbox of the package.
 	given := func(unit, lines string) {
 		t.Helper()
 		dir := "/run/systemd/system/" + unit + ".d"
@@ -218,7 +218,7 @@ func TestNoCapabilityTooMany(t *testing.T) {
 		}
 		m.run(script + "; systemctl daemon-reload")
 	}
-	// all returns the capabilities in the unit file of the package.
+	// The closure returns the capabilities in the unit file of the package.
 	all := func(unit string) []string {
 		t.Helper()
 		return strings.Fields(m.run("sed -n 's/^CapabilityBoundingSet=//p' /lib/systemd/system/" + unit))
@@ -234,8 +234,8 @@ func TestNoCapabilityTooMany(t *testing.T) {
 		return "CapabilityBoundingSet=\\nCapabilityBoundingSet=" + strings.Join(rest, " ") + "\\n"
 	}
 
-	// needsEach runs the unit for two disks. In each run except the last, another one of the unit's capabilities is
-	// missing. The callback did runs the unit, and returns the number of disks for which the unit did its work.
+	// needsEach runs the unit for two disks. Each run except the last lacks a different capability of the unit. The
+	// callback did() runs the unit, and returns the number of disks for which the unit did its work.
 	needsEach := func(unit string, did func() int) {
 		t.Helper()
 		for _, capability := range all(unit) {
@@ -257,7 +257,7 @@ func TestNoCapabilityTooMany(t *testing.T) {
 	const format = "hotmount-format@.service"
 	given(format, "DeviceAllow=\\n")
 	barred, _ := m.attach(w, worker.Disk{File: blank(t, 320*mib), Serial: "BARRED"})
-	m.waitForLog("/dev/" + barred + `: cannot open .*: operation not permitted: the sandbox of hotmount-format@[0-9]+\.service is the cause, not the disk`)
+	m.waitForLog("/dev/" + barred + `: cannot open .*: operation not permitted: this is a fault of the sandbox of hotmount-format@[0-9]+\.service, not of the disk`)
 	for _, capability := range all(format) {
 		given(format, without(format, capability))
 		m.run("systemctl reload hotmount")

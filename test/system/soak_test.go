@@ -66,9 +66,9 @@ awk '/^writes-/ && $3 == "active" {print "writer", $1}' /run/units | sort
 awk '$3 == "failed" {print "failed", $1}' /run/units
 `
 
-// soakSettled is a script that waits until the actual state, as soakTruth prints it, is the given state. With "rest"
-// the state must be the same when the daemon has no work left. With "pass" the state must also be the same after a
-// reload, in which the daemon looks at each disk again.
+// soakSettled is a script that waits until soakTruth prints the given state. With "rest" the state must be the same
+// when the daemon has no work left. With "pass" the state must also be the same after a reload, in which the daemon
+// looks at each disk again.
 const soakSettled = `#!/bin/bash
 comes() { for i in {1..400}; do "$@" && return; sleep 0.2; done; return 1; }
 right() { [[ $(bash /root/truth) = "$want" ]]; }
@@ -120,9 +120,9 @@ func (s *soak) waitForModel(after string) {
 	s.compare(after, "")
 }
 
-// settled makes the same checks as waitForModel. settled also checks that the state does not change until the daemon
-// has no work left. In the full test only about every third call makes the daemon look at each disk again, because that
-// takes as long as a step.
+// settled makes the same checks as waitForModel. The method also checks that the state does not change until the daemon
+// has no work left. In the full test only about every third call makes the daemon look at each disk again, because this
+// look takes as long as a step.
 func (s *soak) settled(after string) {
 	s.t.Helper()
 	how := "pass"
@@ -175,11 +175,11 @@ func (s *soak) allowError(d *soaked, pattern string) {
 	if s.vm == nil {
 		who = "^/dev/" + d.name + " "
 	}
-	s.errors = append(s.errors, who+`.*`+pattern+`.*; tried again in `)
+	s.errors = append(s.errors, who+`.*`+pattern+`.*; next try in `)
 }
 
-// checkErrors checks the errors that hotmount has logged in this boot since the previous call. Each error must be one
-// that this step may log. checkErrors then clears the list of permitted errors for the next step.
+// checkErrors checks the errors that hotmount has logged in this boot since the previous call. Each error must be in
+// the list of permitted errors. The method then clears the list of permitted errors for the next step.
 func (s *soak) checkErrors(after string) {
 	s.t.Helper()
 	const mark = "the soak has looked"
@@ -248,7 +248,7 @@ func (s *soak) plug(d *soaked, meanwhile string) {
 	s.called(d)
 }
 
-// called waits until the disk has a kernel name, and stores the name.
+// The method waits until the disk has a kernel name, and stores the name.
 func (s *soak) called(d *soaked) {
 	s.t.Helper()
 	var err error
@@ -294,9 +294,9 @@ func (s *soak) formatted(d *soaked) {
 	}
 }
 
-// holds starts a unit that keeps a file of the disk open. With the command in the parameter unshare, the unit has its
-// own mount namespace, as a container has. If unshare is empty, the unit uses the host's mount. While the unit runs,
-// hotmount may log errors about the unmount, and must retry the unmount.
+// The method starts a unit that keeps a file of the disk open. With the command in the parameter unshare, the unit has
+// its own mount namespace, as a container has. If unshare is empty, the unit uses the host's mount. While the unit
+// runs, hotmount may log errors about the unmount, and must retry the unmount.
 func (s *soak) holds(d *soaked, unshare string) {
 	s.t.Helper()
 	s.allowError(d, "cannot unmount ")
@@ -321,7 +321,8 @@ func (s *soak) acknowledged() {
 	}
 }
 
-// accept accepts a disk that was unmounted by hand. accept first waits until the daemon has noticed the unmount.
+// accept accepts a disk that was unmounted by hand. Before the accept, the method waits until the daemon has noticed
+// the unmount.
 func (s *soak) accept(d *soaked) {
 	s.t.Helper()
 	s.wait("the unmount by hand to be noticed", "hotmount plan | grep -q '^"+d.name+" .*hold '")
@@ -461,8 +462,8 @@ const (
 	out place = iota
 	mounted
 	away // attached but kept unmounted
-	// A step from anywhere is possible in each state of a disk, and a step to anywhere does not change the state. After
-	// a step to boot, such as a reboot, all attached disks are mounted.
+	// With "from: anywhere" a step is possible in each state of a disk. With "to: anywhere" a step does not change the
+	// state. After a step with "to: boot", such as a reboot, all attached disks are mounted.
 	anywhere
 	boot
 )
@@ -498,7 +499,7 @@ func (m move) apply(places []place) []place {
 	return places
 }
 
-// possibleMoves returns the possible moves. Each move occurs as often as its weight.
+// possibleMoves returns the possible moves. Each move occurs as many times as the weight of its step.
 func possibleMoves(steps []*aStep, places []place) []move {
 	var may []move
 	for _, step := range steps {

@@ -53,7 +53,7 @@ func TestUsedByAnother(t *testing.T) {
 		where := "/mnt/disks/" + m.mounted(name)
 
 		if use.name == "link" {
-			// A link does not claim a volume on record.
+			// A link does not claim a recorded volume.
 			m.run("ln -s /dev/" + name + " /mnt/disks/own; systemctl restart hotmount; findmnt " + where + "; hotmount status | grep -E '^" + name + " .* mounted '")
 			if err := w.(interface{ Reboot(context.Context) error }).Reboot(ctx(t)); err != nil {
 				t.Fatal(err)
@@ -64,7 +64,7 @@ func TestUsedByAnother(t *testing.T) {
 		}
 		// After the accept the disk is a volume of this node, and the same use begins again.
 		m.run("systemctl stop hotmount; umount " + where + "; " + fmt.Sprintf(use.begin, name) + "; systemctl start hotmount")
-		const inUse = " .*refuse: the disk is a volume of this node, and is not mounted while somebody else uses it: "
+		const inUse = " .*refuse: the disk is a volume of this node, but is not mounted, because somebody else uses it: "
 		m.waitForLog("/dev/" + name + inUse + use.how)
 		m.wait("its state", "hotmount status | grep -qE '^"+name+" .* failed '")
 		m.run(use.end + "; hotmount accept " + name)
@@ -105,7 +105,8 @@ func TestABindOfADiskThatIsHeld(t *testing.T) {
 	m.mounted(name)
 }
 
-// opens starts a unit whose process has the name in comm, and opens the disk with the given flags of open(2).
+// The method starts a unit. The unit's process has the name in the parameter comm, and opens the disk with the given
+// flags of open(2).
 func (m machine) opens(unit, comm, name, flags string) {
 	m.t.Helper()
 	// The Perl program is in a file, because systemd would expand the program's variables in a command line.
@@ -119,7 +120,8 @@ for i in $(seq 1 50); do grep -qx '%[3]s' /proc/$(systemctl show -P MainPID %[1]
 // TestOpenInAMachine checks disks that a virtual machine monitor has open, with and without O_EXCL. hotmount holds a
 // disk that a monitor has open, whatever is on the disk, even after the monitor ends. hotmount does not use an accepted
 // disk while the monitor has it open. If another program has a disk open for writing, hotmount uses the disk after the
-// program ends. hotmount uses a disk that another program has open only for reading.
+// program ends. If another program has a disk open only for reading, hotmount uses the disk even before the program
+// ends.
 func TestOpenInAMachine(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("mkdir -p /etc/libvirt/qemu")
@@ -153,7 +155,7 @@ func TestOpenInAMachine(t *testing.T) {
 		m.waitForLog("/dev/" + encrypted + " .*refuse: the disk holds crypto_LUKS.*hotmount format " + encrypted)
 		for _, name := range []string{full, empty} {
 			m.run("hotmount accept " + name)
-			m.waitForLog("/dev/" + name + " .*cannot use the disk: it is opened by the virtual machine monitor .*tried again in")
+			m.waitForLog("/dev/" + name + " .*cannot use the disk: it is opened by the virtual machine monitor .*next try in")
 		}
 		if got := m.run("findmnt -rno SOURCE | grep -E '/(" + full + "|" + empty + ")$' || true"); got != "" {
 			t.Errorf("%s: mounted are %s", flags, got)
@@ -183,7 +185,8 @@ func TestOpenInAMachine(t *testing.T) {
 	m.waitForLog("/dev/" + written + ` .*cannot use the disk: it is opened for writing by dd \(process [0-9]+\); nothing on it was changed; .*fuser -v /dev/` + written)
 	m.run(m.printed("fuser -v /dev/"+written) + " 2>&1 | grep dd")
 	m.mounted(read)
-	m.run("! findmnt /dev/" + written + "; systemctl stop writer; hotmount accept " + written)
+	m.run("! findmnt /dev/" + written)
+	m.run("systemctl stop writer; hotmount accept " + written)
 	m.mounted(written)
 	if got := m.run("journalctl -b -o cat -u 'hotmount-users@*' -p warning --no-pager"); got != "" {
 		t.Errorf("the looks for open files say:\n%s", got)
