@@ -15,8 +15,8 @@ import (
 // changeID is a script that gives the worker another machine-id.
 const changeID = "tr 0-9a-f 1-9a-f0 </etc/machine-id >/root/id; cat /root/id >/etc/machine-id; "
 
-// holds waits until `hotmount plan` shows a hold of the disk whose reason matches the parameter why. The method then
-// checks that nothing was written to the disk.
+// The method waits until `hotmount plan` shows the disk as held for a reason that matches the parameter why. The method
+// then checks that nothing was written to the disk.
 func (m machine) holds(name, why string) {
 	m.t.Helper()
 	m.wait(name+" to be held", "hotmount plan | grep -E "+quote("^"+name+" .*hold .*"+why))
@@ -24,12 +24,12 @@ func (m machine) holds(name, why string) {
 }
 
 const (
-	newID   = "the disk was attached when hotmount first started under another machine-id"
+	newID   = "the disk was attached when hotmount first started under the present machine-id"
 	present = "the disk was attached before hotmount was installed"
 )
 
-// TestAnotherMachineID checks a worker whose machine-id has changed. The volumes stay mounted. Blank disks that are
-// attached at the daemon's first start with the new machine-id are held until `hotmount state keep`. The test uses
+// TestAnotherMachineID checks a worker whose machine-id has changed. The volumes stay mounted. If a blank disk is
+// attached when the daemon first starts with the new machine-id, it is held until `hotmount state keep`. The test uses
 // `hotmount plan`, because the journal belongs to the former machine-id.
 func TestAnotherMachineID(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
@@ -67,7 +67,7 @@ func TestStateReset(t *testing.T) {
 	refuses("systemctl stop hotmount")
 	m.run("systemctl stop hotmount")
 	refuses("umount /mnt/disks/" + uuid)
-	// The unit that proves a disk blank still runs after the daemon was stopped, so `hotmount state reset` must fail.
+	// After the stop of the daemon, a unit is still proving a disk blank, so `hotmount state reset` must fail.
 	m.run("systemctl start hotmount")
 	proven, provenID := m.attach(w, worker.Disk{File: blank(t, 310<<20)})
 	m.wait("the proof", "systemctl list-units --no-legend 'hotmount-format@*' | grep -q activating")
@@ -75,7 +75,8 @@ func TestStateReset(t *testing.T) {
 	refuses("proves or formats a disk; wait until it has ended")
 	m.wait("the end of the proof", "! systemctl list-units --no-legend 'hotmount-format@*' | grep -q .")
 	m.detach(w, provenID)
-	m.run("! findmnt /dev/" + proven + "; umount /mnt/disks/" + uuid + "; hotmount state reset")
+	m.run("! findmnt /dev/" + proven)
+	m.run("umount /mnt/disks/" + uuid + "; hotmount state reset")
 	if got := m.run("ls /var/lib/hotmount"); got != "directories.json\nfirst-start\nlock" {
 		t.Errorf("left: %s", got)
 	}
