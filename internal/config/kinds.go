@@ -34,7 +34,7 @@ func (k *kind) expects(s string) string {
 }
 
 // matching returns a kind for texts that match a regular expression as a whole. The parameter most is the maximum
-// length of a text in bytes. If a text matches the regular expression, the functions in wrong check the text too. Each
+// length of a text in bytes. The functions in the list wrong check each text that matches the regular expression. Each
 // function in wrong describes the expected text, or returns "" if the given text is good.
 func matching(expression string, most int, expected string, wrong ...func(s, expected string) string) kind {
 	// The regular expression is compiled at its first use, because most hotmount processes read no configuration.

@@ -236,7 +236,7 @@ func beside(c disk.Class) func(*disk.Settings) {
 	return func(s *disk.Settings) { s.Classes = append(s.Classes, c) }
 }
 
-// The function was turns the filesystem of the disk into a former volume of that directory and class.
+// The function named was makes the filesystem of the disk a former volume of that directory and class.
 func was(directory, class string) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		f.Standing.Volume = &disk.Sighting{UUID: uuid, Type: "xfs", Directory: directory, Class: class}
@@ -1125,7 +1125,7 @@ func TestWordsOfAnUnfinishedFormat(t *testing.T) {
 		"another's":                                {"S1", &disk.Intent{UUID: otherUUID}, foreign, "the disk was blank, and now holds xfs"},
 		"another's, known by its slot":             {"", &disk.Intent{UUID: otherUUID}, foreign, "the disk, or a disk that was in its slot, was blank, and now holds xfs"},
 		"unknown, the slot's was overwritten":      {"", &disk.Intent{UUID: otherUUID, Over: true}, proven(disk.Unknown), "an operator's format of the disk, or a disk of 0 B (no serial, at an unknown slot), did not finish"},
-		"a filesystem, the slot's was overwritten": {"", &disk.Intent{UUID: otherUUID, Over: true}, foreign, "an operator's format of the disk, or a disk of 0 B (no serial, at an unknown slot), did not finish; if this disk was formatted, the filesystem xfs"},
+		"a filesystem, the slot's was overwritten": {"", &disk.Intent{UUID: otherUUID, Over: true}, foreign, "an operator's format of the disk, or a disk of 0 B (no serial, at an unknown slot), did not finish; if this is the disk that was being formatted, its filesystem xfs"},
 		"a filesystem, overwritten":                {"S1", &disk.Intent{UUID: otherUUID, Over: true}, foreign, "an operator's format of the disk did not finish; the old filesystem xfs"},
 		"half-made, the slot's":                    {"", &disk.Intent{UUID: otherUUID}, &disk.Content{Kind: disk.HalfMade, UUID: uuid, Proven: true}, "mkfs.xfs did not finish the filesystem"},
 		"disturbed, the slot's":                    {"", &disk.Intent{UUID: otherUUID, Doubt: "x"}, proven(disk.Blank), "this node made xfs " + otherUUID + " on the disk, or a disk that was in its slot; somebody else"},

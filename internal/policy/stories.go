@@ -199,7 +199,7 @@ func sharedWhy(w *wording) string {
 func overwriteWhy(w *wording) string {
 	what := say("%s %s", visible(w.d.Type), w.d.UUID)
 	if w.f.Standing.IntentDoubt {
-		return say("an operator's format of %s did not finish; if this disk was formatted, the filesystem %s on the disk may be damaged", intendedDisk(w.f), what)
+		return say("an operator's format of %s did not finish; if this is the disk that was being formatted, its filesystem %s may be damaged", intendedDisk(w.f), what)
 	}
 	return say("an operator's format of the disk did not finish; the old filesystem %s is still on the disk and may be damaged", what)
 }

@@ -217,7 +217,7 @@ func TestSurpriseRemoval(t *testing.T) {
 		t.Errorf("without the daemon: %s", got)
 	}
 	m.run("systemctl start hotmount")
-	m.waitForLog("cannot unmount " + where + " of " + again + " .*is mounted over the filesystem at .*; first: umount " + where)
+	m.waitForLog("cannot unmount " + where + ", whose disk " + again + " .*is mounted over the filesystem at .*; first: umount " + where)
 	m.run("findmnt -S over; umount " + where)
 	m.wait("mount and directory to go", fmt.Sprintf("! findmnt %[1]s && [ ! -e %[1]s ]", where))
 	if got := m.run("journalctl -b -o cat --no-pager -u " + quote(unitOf(uuid))); strings.Count(got, "was detached from the mount tree") != before+1 || !strings.Contains(got[strings.LastIndex(got, "was detached from the mount tree"):], "(sleep): has a file open") {
