@@ -8,8 +8,8 @@ const leastGain = 64 * 4096
 
 // ShouldGrow reports whether the known filesystem on the disk is to be grown before it is mounted. Debian 12's udev
 // does not give the size of an ext4 filesystem. ShouldGrow assumes that an ext4 filesystem fills the disk from which
-// this node last mounted the filesystem. If this node never mounted the filesystem, the disk may have room, and the
-// unit that grows filesystems reads the size.
+// this node last mounted the filesystem. If this node never mounted the filesystem, the disk may be larger than
+// the filesystem, and the unit that grows filesystems reads the size.
 //
 // The unit that grows filesystems also runs before the first mount of a filesystem that must not grow. The journal of
 // another machine's filesystem may contain a growth of the filesystem.

@@ -430,7 +430,7 @@ func TestDoctorManyPods(t *testing.T) {
 		t.Helper()
 		m.run(fmt.Sprintf(`before=$(pgrep -xc sleep || true); standin %d %s </dev/null >/run/standin.log 2>&1; for i in $(seq 1 600); do [ $(pgrep -xc sleep) = $((before + %[1]d)) ] && exit 0; sleep 0.1; done; cat /run/standin.log; pgrep -xc sleep; exit 1`, n, source))
 	}
-	// Two pods get the mount point's own directory, which the mount covers. All other pods get the mount, and start
+	// Two pods get the directory underneath the mount, and not the mount. All other pods get the mount, and start
 	// later.
 	m.run("mkdir /run/below; mount --bind /mnt/disks /run/below")
 	containers(2, "/run/below/"+uuid)

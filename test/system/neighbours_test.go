@@ -448,7 +448,7 @@ func TestProvisioner(t *testing.T) {
 			lines++
 			// The constant pass is the provisioner's period, and the longest time between a change and its log line.
 			// The constant moment is the longest time that the directory exists without its mount, before PID 1 begins
-			// the mount or after the unmount. Each pass of the provisioner logs a directory without a mount once.
+			// the mount or after the unmount. In each pass, the provisioner logs a directory without a mount once.
 			const pass, moment = time.Second, time.Second / 2
 			// A detach and the next attach are two changes. A log line belongs to the change that is nearest in time.
 			var one change
