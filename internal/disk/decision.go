@@ -18,7 +18,7 @@ const (
 	Hold Action = "hold"
 	// Refuse: the disk must not be used in its present state.
 	Refuse Action = "refuse"
-	// Prove: a proof of what is on the disk must come before any other decision.
+	// Prove: hotmount must prove what is on the disk before any other decision.
 	Prove Action = "prove"
 	// Format: the disk is proven blank, and its class creates filesystems.
 	Format Action = "format"
