@@ -1838,6 +1838,10 @@ func TestAnyConditionBlocksFormat(t *testing.T) {
 				if f.Standing.Intent != nil {
 					continue // this node began the format, so the disk belongs to this node
 				}
+			case disk.ReasonSeed:
+				if v := f.Standing.Volume; v != nil && v.UUID == c.UUID {
+					continue // a filesystem on record is a volume of this node, whatever its label
+				}
 			case disk.ReasonSameSerial:
 				if slices.ContainsFunc(chosen[n+1:], func(i int) bool { return conditions[i].reason == cond.reason }) {
 					continue // several conditions set the disks with the same serial, and only the last of them counts
