@@ -25,7 +25,7 @@ OTHER_ARCH := $(if $(filter arm64,$(ARCH)),amd64,arm64)
 COMMIT := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 export SOURCE_DATE_EPOCH := $(shell git log -1 --format=%ct 2>/dev/null || stat -c %Y go.mod)
 DATE := $(shell date -u -d @$(SOURCE_DATE_EPOCH) +%Y-%m-%dT%H:%M:%SZ)
-# The version is computed once, because the first target may install git.
+# make computes the version only when make starts. Otherwise the version would change when a target installs git.
 VERSION := $(or $(VERSION),$(shell git describe --tags --match 'v[0-9]*' 2>/dev/null | sed -E 's/^v//; s/-([0-9]+)-g/+\1.g/; s/-/~/g'),0.1.0~git$(shell date -u -d @$(SOURCE_DATE_EPOCH) +%Y%m%d%H%M%S).$(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown))
 DEB := build/hotmount_$(VERSION)_$(ARCH).deb
 # The tests upgrade the package to NEXT. They also upgrade from PREVIOUS, the last release, once there is a release.
@@ -105,7 +105,8 @@ test-fuzz: check-go deps ## test each parser with 20000 random inputs
 test-container: deps deb ## test the container in which other tests run; RUN=Name for some of these tests
 	$(call say,tests of the container)
 	@go test -race -tags root -timeout 20m -count 1 $(if $(RUN),-run '$(RUN)') ./test/worker
-# RUN names tests of any length. With WORKER=vm all tests run in virtual machines.
+# RUN can also name a test that otherwise only make test-long or make test-full runs. With WORKER=vm all tests run in
+# virtual machines.
 TAGS := $(if $(RUN),vm$(shell echo ,)full,vm)
 SKIP = ^($(shell grep -hv '^\#' test/system/long.txt test/system/full.txt | paste -sd '|'))$$
 test-vm: deps deb deb-next deb-previous ## the system tests; RUN=Name for some tests, WORKER=vm for virtual machines only

@@ -2,7 +2,7 @@
 # This script is process 1 of a container. The script makes the container's mounts, unmounts the host's, and becomes
 # systemd. LOWER is the root filesystem. MEMORY is a tmpfs. NAME is the container's name. NODES are the numbers of its
 # attached loop devices. ARGS are words to add to the kernel's command line. CAPABILITIES are the capabilities that the
-# container lacks. BACKING are the directories of the host's files that loop devices use.
+# container lacks. BACKING lists further directories of the host that contain the files of loop devices.
 set -eu
 mount --make-rprivate /
 mount -t overlay -o "lowerdir=$LOWER,upperdir=$MEMORY/upper,workdir=$MEMORY/overlay" overlay "$MEMORY/root"
@@ -19,9 +19,9 @@ if [ -e proc/sysrq-trigger ]; then
 	mount -o remount,bind,ro proc/sysrq-trigger
 fi
 
-# The container can read the attributes of the host's devices, drivers and modules. The container cannot write
-# these attributes, because udev rules would change some. udevadm trigger must write the attributes of virtual block
-# devices and memory devices, so the container can write those.
+# The container can read the attributes of the host's devices, drivers and modules. These attributes are
+# read-only, because the container's udev rules would otherwise change some of the host's attributes. udevadm trigger
+# must write the attributes of virtual block devices and memory devices, so the container can write those.
 # /sys itself is writable, because systemd otherwise has no devices (device_supported in systemd's src/core/device.c).
 mount -t sysfs sysfs sys
 for dir in bus devices module power; do
@@ -31,8 +31,9 @@ for dir in sys/devices/virtual/block sys/devices/virtual/mem; do
 	mount --bind "$dir" "$dir"
 	mount -o remount,bind,rw "$dir"
 done
-# udevadm trigger stops at the first device that it cannot write to. So a file covers the uevent file of each disk of
-# the host. udevadm overwrites the first line of the file, and the other lines are a copy of the kernel's.
+# udevadm trigger stops at the first device that it cannot write to. So a bind mount puts another file over the uevent
+# file of each disk of the host. udevadm overwrites the first line of this other file. The other lines are a copy of the
+# kernel's.
 for disk in sys/class/block/*; do
 	at=$(readlink "$disk") || continue # another test has removed its loop device
 	[[ $at != */virtual/* ]] || continue
@@ -62,7 +63,8 @@ ln -s fd/0 dev/stdin
 ln -s fd/1 dev/stdout
 ln -s fd/2 dev/stderr
 
-# xfs_growfs takes the source of a mount for a device if a file in / has this name. No file is named tmpfs.
+# If a file in / has the name of a mount's source, xfs_growfs mistakes the source for a device. No file in / has the
+# name tmpfs.
 mount -t tmpfs -o mode=755 tmpfs run
 mount -t tmpfs tmpfs tmp
 mkdir -p "srv/$NAME"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes a container's root filesystem from a minimal Debian. No unit in it changes the host or runs by a timer. No unit
-# triggers the events of the host's devices.
+# Makes a container's root filesystem from a minimal Debian. No unit in it changes the host or runs by a timer. At boot,
+# the container triggers no events of the host's devices.
 set -eu
 root=$1
 system=$root/etc/systemd/system
