@@ -20,7 +20,7 @@ type room struct {
 	rooms []string
 	// modules are the modules that the package may reach, at any depth.
 	modules []string
-	// The field named not lists the packages of the standard library that the package must not import directly.
+	// The package must not directly import the packages of the standard library in this list.
 	not    []string
 	reason string
 }
@@ -159,7 +159,7 @@ func TestRooms(t *testing.T) {
 	}
 }
 
-// check reports each import that the room must not have.
+// check reports each of the imports that the room does not allow.
 func (r room) check(t *testing.T, name string, imports []string) {
 	t.Helper()
 	for _, i := range imports {

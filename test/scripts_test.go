@@ -11,12 +11,12 @@ import (
 	"testing"
 )
 
-// deadCheck matches a negated command that more commands follow. bash -e does not end a script at a negated command
-// that fails, so the command checks nothing.
+// deadCheck matches a negated command with a semicolon or another line after the command. After the failure of such a
+// command, bash -e continues with the script, so the command checks nothing.
 var deadCheck = regexp.MustCompile(`(^|[;\n]\s*)! ([^;\n|]|\|[^|;\n])*(;|\n\S)`)
 
-// TestScripts checks that a negated command ("! findmnt /mnt") in a script of the system tests is the last command, so
-// that its failure fails the script.
+// TestScripts checks that deadCheck matches nothing in the scripts of the system tests. Otherwise the failure of a
+// negated command would not fail its script.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("system/*.go")
 	if err != nil || len(files) < 20 {

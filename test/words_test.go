@@ -21,8 +21,9 @@ var (
 	each = flag.Int("each", 40, "how many sentences -draw prints of each")
 )
 
-// maxWords is the maximum number of words in a sentence. The guideline in .github/CONTRIBUTING.md is 25 words. In
-// messages, which have the form "cannot X: why; command", a colon or a semicolon also ends a sentence.
+// maxWords is the maximum number of words in a sentence. The guideline in .github/CONTRIBUTING.md is stricter: at most
+// 25 words a sentence. In messages, which have the form "cannot X: why; command", a colon or a semicolon also ends a
+// sentence.
 const maxWords = 35
 
 // TestWords checks each sentence of the documents, the manual pages, the messages and the comments. TestWords checks
@@ -117,7 +118,8 @@ func readPhrases(t *testing.T) (all []*regexp.Regexp, quoting map[string]bool) {
 	return all, quoting
 }
 
-// allText maps the name of each file that people read to the file's paragraphs.
+// allText returns the text of each file that people read. A key of the returned map is the name of a file. The value
+// has the file's text in parts, such as paragraphs.
 func allText(t *testing.T) map[string][]string {
 	t.Helper()
 	text := map[string][]string{}

@@ -58,8 +58,8 @@ func TestComplete(t *testing.T) {
 				t.Errorf("%s: %q", call, line)
 			}
 		}
-		// The last line of cobra's output (completions.go) is :4 for no file names, :8 for files with certain endings, and
-		// :0 for all files.
+		// The last line of cobra's output (completions.go) is :4 for no file names, :8 for files with certain endings,
+		// and :0 for all files.
 		if last := lines[len(lines)-1]; last == ":0" || last == ":8" {
 			words = []string{"FILES"}
 		}
@@ -69,8 +69,8 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// TestCompleteRelease checks that completion offers only what hotmount release accepts. If the link of a disk belongs
-// to another disk, as for a partition of a block volume, completion must not offer the disk.
+// TestCompleteRelease checks that completion offers only what hotmount release accepts. Completion must not offer a
+// disk whose link belongs to another disk. For example, a partition of a block volume has the link of the whole disk.
 func TestCompleteRelease(t *testing.T) {
 	h := machine(t)
 	settings := config.Default()

@@ -11,8 +11,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// TestProvisioner checks that `provisioner check` accepts the output of `provisioner values`. TestProvisioner also
-// checks that `provisioner check` names a class that the values do not fit, with exit code 3.
+// TestProvisioner checks that `provisioner check` accepts the output of `provisioner values`. If the values do not fit
+// a class, `provisioner check` must name the class and exit with code 3.
 func TestProvisioner(t *testing.T) {
 	values, code, err := call(t, "provisioner", "values")
 	if code != 0 || err != nil {

@@ -43,7 +43,6 @@ func stateCommand() *cobra.Command {
 	return c
 }
 
-// usableBy returns a function that calls the function usable for the command.
 func usableBy(c *cobra.Command) func() (*disk.Settings, error) {
 	return func() (*disk.Settings, error) { return usable(c) }
 }

@@ -11,8 +11,8 @@ import (
 	"hotmount/internal/policy"
 )
 
-// active reports whether the agent must carry out the action, as in the case of a mount. A hold, for example, is only a
-// state.
+// active reports whether the agent has to carry out the action. A mount, for example, is carried out, but a hold is
+// only a state.
 func active(a disk.Action) bool {
 	return a == disk.Mount || a == disk.Link || a == disk.Prove || a == disk.Format || a == disk.Grow
 }

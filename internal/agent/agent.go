@@ -25,11 +25,12 @@
 //	acting       the action ends, with or without success       looking
 //	acting       PID 1 does not tell why a mount ended          backing off
 //
-// Before the agent first uses a disk, it finds out who has the disk open, if other software opens disks without
-// claiming them (ask.go).
+// Other software may open a disk without claiming the disk. On a node with such software, the agent finds out who has a
+// disk open before it first uses the disk (ask.go).
 //
-// If a disk has an event during the phase looking, waiting or acting, the agent looks at the disk again after that
-// phase. If the look after a failed action shows that the action is still needed, the agent retries the action later.
+// An event may come while a disk is in one of the phases looking, waiting and acting. The agent then looks at the disk
+// again after that phase. If an action has failed and is still needed at the next look, the agent retries the action
+// later.
 //
 // A mount is leaving (type departure) if its disk is gone, or if the operator has released the disk. The agent unmounts
 // the leaving mount and removes its directory. Once the mount point is free, the agent looks at every disk that waits
@@ -115,9 +116,9 @@ func (a *Agent) LookAt(ctx context.Context, seq uint64) error {
 func (a *Agent) Retry(ctx context.Context) error { return a.ask(ctx, a.retry) }
 
 // Accept accepts a held disk, or allows another try after a failure. Accept returns the answer for the operator. The
-// parameter seq is the disk sequence number of the intended attachment, or 0 for any disk with that name. The parameter
-// shown is the reason that the operator has seen for the hold. If shown is empty, Accept accepts the hold for any
-// reason.
+// parameter seq is the disk sequence number of the intended attachment, or 0 for any disk with that name. The last
+// parameter is the reason for the hold that the operator has seen. If the reason has changed since then, Accept returns
+// an error. If the last parameter is empty, Accept does not check the reason.
 func (a *Agent) Accept(ctx context.Context, name string, seq uint64, shown disk.Reason) (answer string, err error) {
 	if askErr := a.ask(ctx, func() { answer, err = a.accept(name, seq, shown) }); askErr != nil {
 		return "", fmt.Errorf("cannot accept %s: %w", name, askErr)

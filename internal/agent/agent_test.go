@@ -653,8 +653,8 @@ func testSettings() *disk.Settings {
 	}}}
 }
 
-// The function with runs an agent on the machine in a synctest bubble, which has its own clock. The agent must end
-// within a second after its context ends.
+// The function named with starts an agent on the machine, and calls the test function. Both run in a synctest bubble,
+// which has its own clock. The agent must end within a second after its context ends.
 func with(t *testing.T, m *machine, test func(t *testing.T, a *Agent)) {
 	t.Helper()
 	withHost(t, m, m, test)
@@ -727,8 +727,9 @@ func TestFormatsAndMountsABlankDisk(t *testing.T) {
 	})
 }
 
-// TestVolumeKeepsItsClass checks that a mounted volume keeps its class when another class selects its disk. After a
-// release of the volume, the first accept ends the release, and a second accept allows the other class.
+// TestVolumeKeepsItsClass checks that a mounted volume keeps its class when another class selects its disk. The
+// operator then releases the volume and accepts the disk twice. The first accept ends the release, but the disk is
+// held, because the volume belongs to its former class. The second accept ends this hold.
 func TestVolumeKeepsItsClass(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	m := newMachine(vdb)
@@ -1096,8 +1097,8 @@ func TestHangingFormatsHoldBackNoBlankDisk(t *testing.T) {
 	})
 }
 
-// inAnHour reports whether the given number of tries is possible in the first hour. The tries come after 0, 1, 3, …,
-// 2047 and 4095 seconds, or up to a quarter earlier.
+// inAnHour reports whether the given number of tries is possible in the first hour. At the latest, the tries come after
+// 0, 1, 3, …, 2047 and 4095 seconds. Each wait between two tries is up to a quarter shorter at random (backoff).
 func inAnHour(tries int) bool { return tries == 12 || tries == 13 }
 
 // TestRetriesLaterAndLaterForEver checks that the retries of a mount never end. An unchanged failure must be logged
@@ -1361,7 +1362,8 @@ func TestTheSecondOfTwoPathsIsHeld(t *testing.T) {
 	})
 }
 
-// TestSelves checks that a refusal for a shared UUID waits if, by serial and WWN, both names may belong to one disk.
+// TestSelves checks when hotmount delays the refusal of a disk with a shared UUID. hotmount must delay the refusal
+// unless serial or WWN show that the two kernel names belong to different disks.
 func TestSelves(t *testing.T) {
 	for name, tt := range map[string]struct {
 		serial, wwn           string
@@ -2022,8 +2024,8 @@ func TestGoneWhilePID1DoesNotAnswer(t *testing.T) {
 	}
 }
 
-// TestTwinWhilePID1DoesNotAnswer checks a disk whose mount had ended before the agent started. Even if PID 1 does not
-// answer who ended that mount, a second disk with the same UUID must be refused.
+// TestTwinWhilePID1DoesNotAnswer checks a disk whose mount had ended before the agent started. Even if the agent cannot
+// learn from PID 1 who ended that mount, a second disk with the same UUID must be refused.
 func TestTwinWhilePID1DoesNotAnswer(t *testing.T) {
 	vdb, vdc := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
 	vdb.Serial, vdc.Serial = "B", "C"
@@ -2706,7 +2708,7 @@ func TestAnotherDiskIsMountedInItsPlace(t *testing.T) {
 }
 
 // TestACloneDuringTheFirstMount checks that a copy is refused permanently if it is attached while the original is being
-// mounted. The copy must stay refused even if the original leaves before its mount ends.
+// mounted. The copy must stay refused even if the original is detached during the mount.
 func TestACloneDuringTheFirstMount(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.disks["vdb"].Standing.OnRecord = true

@@ -67,7 +67,7 @@ type Units interface {
 	// Opener runs the program that finds out which process has the disk open. Opener returns nil if no process has the
 	// disk open.
 	Opener(ctx context.Context, id disk.ID) (*disk.Opener, error)
-	// Plugged returns when the disk's device unit became plugged, as a time of CLOCK_MONOTONIC. Plugged returns 0 if
+	// Plugged returns the time of CLOCK_MONOTONIC at which the disk's device unit became plugged. Plugged returns 0 if
 	// the device unit is not plugged.
 	Plugged(ctx context.Context, id disk.ID) (time.Duration, error)
 }

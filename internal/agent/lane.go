@@ -12,7 +12,7 @@ type lane struct {
 	waiting []string
 	running int
 	limit   int
-	// overdue is the number of disks whose work has taken longer than the duration patience. The field running does not
+	// overdue is the number of disks whose work has taken longer than the lane's patience. The field running does not
 	// include overdue work. If patience is 0, no work becomes overdue. The sum of running and overdue is at most
 	// maxStarted, or has no limit if maxStarted is 0.
 	overdue, maxStarted int
@@ -61,8 +61,8 @@ func (l *lanes) setLimits(workers int) {
 	l.questions.limit = workers
 }
 
-// startWork calls the function work in a new goroutine. Then the loop calls the function that work returned. Work that
-// takes longer than the lane's patience counts as overdue.
+// startWork calls work() in a new goroutine. Then the loop calls the function that work() has returned. Work that takes
+// longer than the lane's patience counts as overdue.
 func (a *Agent) startWork(ctx context.Context, l *lane, work func() func()) {
 	l.running++
 	var overdue, ended bool // used only by the loop

@@ -114,8 +114,8 @@ func (a *Agent) release(ctx context.Context, dep *departure, s *disk.Settings) e
 	return nil
 }
 
-// startMissedDepartures starts to remove the mounts of those gone disks whose absence no look will notice. A disk can
-// leave while no agent is running, or an agent can end before it has removed the mount of a gone disk.
+// startMissedDepartures starts to remove each mount whose disk is gone, unless a look will notice that the disk is
+// gone. A disk can leave while no agent is running, or an agent can end before it has removed the mount of a gone disk.
 func (a *Agent) startMissedDepartures() {
 	stale, err := a.host.Stale(a.settings)
 	a.problem(err)

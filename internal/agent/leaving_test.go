@@ -133,7 +133,7 @@ func TestStaleMounts(t *testing.T) {
 			mount vdc seq 3: xfs at `+where+`
 			vdc: mounted at `+uuidA+`
 			ready`)
-		// The disk of the mount left without an event.
+		// A disk was detached without an event, and its mount remains.
 		other := stale
 		other.Path, other.Dev.Minor = "/mnt/disks/"+uuidB, 64
 		m.change(func() { m.table = append(m.table, other) })
@@ -446,8 +446,8 @@ func TestAHandAfterABounce(t *testing.T) {
 	}
 }
 
-// TestAHandAfterABounceWithoutALook checks that the agent knows from a periodic check, even without a look, that a disk
-// was still mounted.
+// TestAHandAfterABounceWithoutALook checks that the agent needs no look to know that a disk was still mounted. A
+// periodic check must be enough.
 func TestAHandAfterABounceWithoutALook(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	synctest.Test(t, func(t *testing.T) {

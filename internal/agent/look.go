@@ -11,9 +11,9 @@ import (
 )
 
 // disksPerGathering limits the cost of Host.Gather in a burst of events, because each call takes longer on a node with
-// more disks. For every 40 busy disks, the next call of Host.Gather waits as long as the last call took. With fewer
-// than 40 disks, the wait is not noticeable. With 200 busy disks, Host.Gather takes a sixth of the time of one
-// processor.
+// more disks. The wait before the next call is proportional to the number of busy disks. With 40 busy disks, the wait
+// is as long as the last call. With fewer disks, the wait is not noticeable. With 200 busy disks, Host.Gather runs for
+// a sixth of the time, unless longestRest makes the wait shorter.
 const disksPerGathering = 40
 
 // longestRest is the longest wait between two calls of Host.Gather.
@@ -188,9 +188,9 @@ func (a *Agent) unkeepUnmounted(st *state) {
 }
 
 // tooEarlyToRefuse reports whether the refusal of a disk because of its UUID (ReasonTwin) must wait. The refusal waits
-// if the disk is in the original's slot, and the copy that was refused earlier may still appear. Two disks with the
-// same serial can be distinguished by slot after the agent has looked at both disks. If tooEarlyToRefuse returns true,
-// wantDue requests another look later.
+// while two conditions are true: the disk is in the original's slot, and the copy that was refused earlier may still
+// appear. Two disks with the same serial can be distinguished by slot after the agent has looked at both disks. If
+// tooEarlyToRefuse returns true, wantDue requests another look later.
 func (a *Agent) tooEarlyToRefuse(f *disk.Facts, d disk.Decision) bool {
 	return refusedWithoutTwin(f, d) && !a.allSeen(time.Now())
 }

@@ -181,7 +181,7 @@ func (a *Agent) rescan(want func(name string)) {
 }
 
 // hinted requests a look at the disk, because an event has arrived. In a storm of events (udevadm trigger, a rule that
-// opens disks for writing), one look answers many events. The first hintsAtOnce events of a disk are answered without
+// opens disks for writing), one look answers many events. Up to hintsAtOnce events of a disk are answered without
 // delay. After further events, the next look waits until enough time has passed since the previous look
 // (hints.mayLook).
 func (a *Agent) hinted(name string) {

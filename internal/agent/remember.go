@@ -11,7 +11,7 @@ import (
 )
 
 // recordLeft records that the disk of a filesystem has left, even if the filesystem was no longer mounted when this
-// agent started. If another disk was attached at the same time as the disk that left, the other disk is at most a copy.
+// agent started. A disk that was attached before this departure may be a copy, but cannot be the disk that left.
 func (a *Agent) recordLeft(st *state) {
 	s := st.record.sighting
 	if v := st.facts.Standing.Volume; s == nil && v != nil && !st.facts.Standing.WasMounted.IsZero() && v.Identity.Seq == st.facts.Seq {
@@ -77,8 +77,8 @@ func (a *Agent) delayRefusal(st *state) {
 	}
 }
 
-// waits reports whether the refusal of the disk must wait. The refusal waits if, by serial and WWN, each disk that
-// causes the refusal may be the refused disk itself. If the disk that causes the refusal was found still attached
+// waits reports whether the refusal of the disk must wait. The refusal waits if each disk that causes the refusal may
+// be the refused disk itself (disk.Peer.MayBe). If the disk that causes the refusal was found still attached
 // (peers.seenRival), waits returns false.
 func (st *state) waits() bool {
 	samePeers := st.possiblySameDisks()

@@ -28,22 +28,22 @@ func (p phase) busy() bool { return p == looking || p == waiting || p == acting 
 // state is what the loop knows of the disk with one kernel name.
 type state struct {
 	phase phase
-	// again reports that the disk needs another look when it is no longer busy.
+	// again: the disk needs another look when the queued or running work ends.
 	again bool
-	// seen reports that the fields facts and decision come from a look. Before the first look, both fields are zero. If
-	// the mount had ended before the first look, the decision is made later, when PID 1 has answered.
+	// seen: the agent has made a decision from the facts of a look. Before the first look, facts and decision are zero.
+	// If the mount had ended before the first look, the decision is made later, when PID 1 has answered.
 	seen     bool
 	facts    disk.Facts
 	decision disk.Decision
 	// looked is the time at which the newest successful look at the disk ended.
 	looked time.Time
-	// initial reports that the disk was present at start and still delays READY.
+	// initial is true if the disk was present at start and still delays READY.
 	initial bool
 	// remount reports that the disk is to be mounted again. The disk's mount ended without an unmount by hand, or the
 	// operator has accepted the disk.
 	remount bool
-	// decisionWithOpeners is the decision for which the agent need not ask again who has the disk open. The end of an
-	// action clears decisionWithOpeners.
+	// decisionWithOpeners is a decision for which the agent has already asked who has the disk open. While the disk's
+	// decision stays the same, the agent does not ask again. The end of an action clears decisionWithOpeners.
 	decisionWithOpeners disk.Decision
 	// unreported is true if the decision is new, and is to be reported once the agent knows who has the disk open.
 	unreported bool
@@ -77,7 +77,7 @@ type peers struct {
 	seenRival uint64
 	// tooEarly reports that the disk is refused because of a disk that may still appear (Agent.tooEarlyToRefuse).
 	tooEarly bool
-	// reported are the sequence numbers of the disks that caused the decision when it was last reported.
+	// reported: the sequence numbers of the disks that caused the decision when the agent last reported the decision.
 	reported []uint64
 }
 
@@ -107,9 +107,9 @@ func (st *state) lostMount(f *disk.Facts) bool {
 	return was && !f.MountedBy(uuid) && (uuid != "" || len(f.Mounts) == 0)
 }
 
-// hints limits the looks that events cause. Each of the first hintsAtOnce events in a row causes a look without delay.
-// After that, there is a least time between two looks: at first hintFirst, then twice as long each time, up to
-// hintMost. Once hintsForgotten has passed without a look, the count starts again.
+// hints limits the looks that events cause. Up to hintsAtOnce events in a row cause looks without delay. Later looks
+// have a least distance in time. This distance begins at hintFirst and doubles with each look, but is at most hintMost.
+// Once hintsForgotten has passed without a look, the count starts again.
 type hints struct {
 	count int
 	last  time.Time

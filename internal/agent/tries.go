@@ -32,7 +32,7 @@ func backoff(failures int) time.Duration {
 	return wait - rand.N(wait/4)
 }
 
-// attempts are the failures in a row of one action.
+// attempts counts the consecutive failures of one action.
 type attempts struct {
 	// count is the number of failures in a row. The field step determines how long the agent waits, and stops growing
 	// at a limit.
@@ -43,7 +43,8 @@ type attempts struct {
 	reportedAt time.Time
 }
 
-// again counts one more failure. The parameter most is the number of failures after which the wait stops growing.
+// again(err, now, most) counts one more failure. The parameter most is the number of failures after which the wait
+// stops growing.
 func (a *attempts) again(err error, now time.Time, most int) disk.Tries {
 	a.count, a.step = a.count+1, min(a.step+1, most)
 	t := disk.Tries{Count: a.count, Wait: backoff(a.step)}

@@ -26,8 +26,8 @@ type Dump struct {
 	// Formats is a copy of Facts.Standing.Formats, in nanoseconds. The JSON of Facts omits the original.
 	Formats []time.Duration `json:"formats"`
 	Content *disk.Content   `json:"content"`
-	// Fails is the reason why the daemon could not carry out the decision. Helps is the remedy for the failure. Fails and
-	// Helps are empty without a failure.
+	// Fails is the reason why the daemon could not carry out the decision. Helps is the remedy for the failure. Fails
+	// and Helps are empty without a failure.
 	Fails string `json:"fails,omitempty"`
 	Helps string `json:"helps,omitempty"`
 }

@@ -75,8 +75,8 @@ type DiskStatus struct {
 	Capacity uint64 `json:"capacity,omitempty"`
 	Why      string `json:"why"`
 	Next     string `json:"next,omitempty"`
-	// Tries is the number of consecutive failures of the action on the disk. Retry is the time when the daemon tries the
-	// failed action again.
+	// Tries is the number of consecutive failures of the action on the disk. Retry is the time when the daemon tries
+	// the failed action again.
 	Tries int       `json:"tries,omitempty"`
 	Retry time.Time `json:"retry,omitzero"`
 	// Evidence is what udev found on the disk. For root, Evidence also contains what hotmount found when it read the
@@ -95,8 +95,8 @@ func (s *Status) Bad() int {
 	return bad
 }
 
-// GetStatus returns the status of the disks. GetStatus makes the same decisions as the daemon, from the same facts.
-// The map hung has the processes that hang on dead filesystems, by path, as in usage.Of.
+// GetStatus returns the status of the disks. GetStatus makes the same decisions as the daemon, from the same facts. The
+// last parameter maps the path of each dead filesystem to the PID of the process that hangs there (usage.Of).
 func GetStatus(ctx context.Context, h inventory.Host, s *disk.Settings, hung map[string]int) (*Status, error) {
 	disks, sizes, err := usage.Scan(ctx, h.For(s), hung)
 	if err != nil {

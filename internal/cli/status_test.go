@@ -189,7 +189,8 @@ func TestStatusTellsWhatFailed(t *testing.T) {
 		if os.Geteuid() != 0 && test.what == "decided otherwise since" {
 			continue // users other than root see the decision of the daemon
 		}
-		// If the daemon is down, status must advise to start the daemon, instead of the remedy that the daemon published.
+		// If the daemon is down, status must advise to start the daemon, instead of the remedy that the daemon
+		// published.
 		if got.State != test.want || got.State == "failed" && (got.Why != "while the daemon was running: no way" || !strings.HasSuffix(got.Next, "systemctl start hotmount")) {
 			t.Errorf("%s: %+v", test.what, got)
 		}

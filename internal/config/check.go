@@ -43,7 +43,7 @@ func (o origins) entryPlaces(list string, i int) origins {
 // class is a class whose keys are being checked.
 type class struct {
 	*disk.Class
-	// places has the place of each key of the class.
+	// places maps each key of the class to the place of its value in a file.
 	places origins
 	*faults
 }

@@ -14,7 +14,7 @@ import (
 // format the disk that the author of the exclusion meant.
 type exclusion struct {
 	*disk.Selectors
-	// places has the place of each key of the exclusion.
+	// places maps each key of the exclusion to the place of its value in a file.
 	places origins
 	*faults
 }
@@ -64,8 +64,8 @@ func (e exclusion) check() {
 	}
 }
 
-// patterns adds a fault for each wrong pattern. For a wrong pattern, the function wrong describes the expected pattern.
-// For a correct pattern, the function wrong returns "".
+// patterns adds a fault for each wrong pattern. The callback returns "" for a correct pattern, and describes the
+// expected pattern in all other cases.
 func (e exclusion) patterns(key string, patterns []string, wrong func(string) string) {
 	for i, pattern := range patterns {
 		if expected := wrong(pattern); expected != "" {
@@ -140,8 +140,9 @@ func (e exclusion) transports() []string {
 	return can
 }
 
-// tooMuch describes the expected pattern if no disk of the transports can match the given pattern. tooMuch returns ""
-// if a disk can match the given pattern.
+// tooMuch describes the expected pattern if no disk with one of the transports can match the given pattern. tooMuch
+// also describes the expected pattern for a probable mistake, such as a serial that is too long for virtio. In all
+// other cases, tooMuch returns "".
 func tooMuch(transports []string, key, pattern string) string {
 	if key == "serial" && len(transports) > 1 && slices.Contains(transports, "virtio") {
 		// The exclusion is probably for a virtio disk, even if the pattern also fits disks of other transports.
@@ -177,7 +178,7 @@ func (l limit) wrong(transport, key, pattern string) string {
 	return ""
 }
 
-// literal returns the common beginning of all texts that match the pattern. The result complete reports whether the
+// literal returns the common beginning of all texts that match the pattern. The second result reports whether the
 // common beginning is the only text that matches the pattern.
 func literal(pattern string) (start string, complete bool) {
 	if expression, ok := strings.CutPrefix(pattern, regexpPrefix); ok {

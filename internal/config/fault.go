@@ -31,7 +31,7 @@ func (p place) String() string {
 
 // place is the place of a fault or a value.
 type place struct {
-	// name is the name of a file, an environment variable or a flag. The field name is safe to print.
+	// name is the name of a file, an environment variable or a flag, in a form that is safe to print.
 	name string
 	// line is the line in the file, counted from 1, or 0 for the whole file.
 	line int

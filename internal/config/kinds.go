@@ -14,15 +14,16 @@ import (
 
 // kind is a type of configuration value.
 type kind struct {
-	// name is the name of the value in the usage text of a flag. A name in backquotes in the usage text takes precedence.
+	// name is the name of the value in the usage text of a flag. A name in backquotes in the usage text takes
+	// precedence.
 	name string
 	// tag is the YAML tag of the value in a file.
 	tag string
-	// The field expected describes the texts that parse accepts.
+	// kind.expected describes the texts that parse accepts.
 	expected string
 	parse    func(string) (any, bool)
-	// For a text that parse refuses, the function wrong describes what parse accepts instead. This description is more
-	// precise than the field named expected. The function wrong may be nil.
+	// If parse refuses a text, this function describes what parse accepts instead. The description is more precise than
+	// kind.expected. The function may be nil.
 	wrong func(string) string
 }
 
@@ -33,9 +34,9 @@ func (k *kind) expects(s string) string {
 	return k.expected
 }
 
-// matching returns a kind for texts that match a regular expression as a whole. The parameter most is the maximum
-// length of a text in bytes. The functions in the list wrong check each text that matches the regular expression. Each
-// function in wrong describes the expected text, or returns "" if the given text is good.
+// matching returns a kind for texts that match a regular expression as a whole. The second parameter is the maximum
+// length of a text in bytes. The functions at the end of the parameter list check each text that matches the regular
+// expression. Each function describes the expected text, or returns "" if the given text is good.
 func matching(expression string, most int, expected string, wrong ...func(s, expected string) string) kind {
 	// The regular expression is compiled at its first use, because most hotmount processes read no configuration.
 	form := sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:` + expression + `)$`) })

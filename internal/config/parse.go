@@ -25,10 +25,10 @@ type document struct {
 }
 
 // parser reads one file after the other. parser does not accept anchors, tags or merge keys. Without anchors and merge
-// keys, each value stands at the place in the file where the value applies. Without anchors, a value is never larger
-// than its text.
+// keys, each value stands at the place in the file where the value applies. Without anchors, a short text cannot expand
+// to a large value.
 type parser struct {
-	// name is the name of the file that is being read. The field name is safe to print.
+	// name is the name of the file that is being read, in a form that is safe to print.
 	name string
 	// layers has one layer for each file, and one layer for the merged classes and exclusions of all files.
 	layers  []layer
@@ -42,7 +42,7 @@ type parser struct {
 type section struct {
 	at     place
 	values layer
-	// The map from has the place of each key, such as "names", and of each entry of a list, such as "names[0]".
+	// This map has the place of each key, such as "names", and of each entry of a list, such as "names[0]".
 	from origins
 }
 

@@ -137,8 +137,9 @@ func TestFaultsOfSelectors(t *testing.T) {
 	}
 }
 
-// TestSelectorsWithoutDisks checks that an exclusion is a fault if its selectors show that no disk can match. The same
-// selectors must not be a fault in a class, because hotmount plan reports a class that selects no disk.
+// TestSelectorsWithoutDisks checks that an exclusion is a fault if its selectors show that no disk can match. In a
+// class, the same selectors must not be a fault, because the command `hotmount plan` reports a class that selects no
+// disk.
 func TestSelectorsWithoutDisks(t *testing.T) {
 	for line, want := range map[string]string{
 		"names: [\"d*\"]":                                                          "",

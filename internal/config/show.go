@@ -30,8 +30,8 @@ func File(s *disk.Settings) string { return file(s, nil) }
 func file(s *disk.Settings, from origins) string {
 	var b strings.Builder
 	known := from != nil
-	// section writes the keys of a struct. The parameter first is the text before the first line. The parameter others
-	// is the text before every other line.
+	// section writes the keys of a struct. The third parameter is the text before the first line. The fourth parameter
+	// is the text before each later line.
 	section := func(of any, keys []key, first, others string, from origins) {
 		values := fields(of)
 		for _, k := range keys {

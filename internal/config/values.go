@@ -42,8 +42,8 @@ var (
 		"an absolute path such as /mnt/disks, of letters, digits, '.', '_' and '-', without an extra slash or a directory that is named '.' or '..'", wrongDirectory)
 	mountOption = matching(`[!-~]+`, 256,
 		"one mount option of at most 256 visible characters without ',', '\\', '%' and '\"'", wrongOption)
-	// The kind mkfsOption accepts any text. checkActions examines the text, because checkActions knows which filesystem
-	// the class creates.
+	// The kind mkfsOption accepts any text. The valid options depend on the filesystem that the class creates, so
+	// checkActions examines the text.
 	mkfsOption = matching(`(?s:.*)`, maxFile, "an option of mkfs in quotes")
 	// A kernel name has at most 31 bytes (DISK_NAME_LEN in include/linux/blkdev.h) and no slash. A pattern may be
 	// longer than the name that it matches.

@@ -43,8 +43,8 @@ type Response struct {
 	Error string `json:"error,omitempty"`
 }
 
-// maxRequest bounds the size of a request in bytes. The constant patience bounds the time until the daemon answers. The
-// constant delivery bounds the time to send the answer.
+// maxRequest bounds the size of a request in bytes. patience is the time limit for the daemon to handle a request.
+// delivery is the time limit for the daemon to send the answer.
 const (
 	maxRequest = 4096
 	patience   = 30 * time.Second

@@ -35,9 +35,10 @@ var roots = []string{
 }
 
 // Drivers returns the node's storage drivers that attach or take disks, sorted by name. The parameter root is the
-// node's root directory, or "" for the live system. An unreadable directory of a plugin counts as the driver with the
-// directory's name. Any other unreadable directory counts as an unknown driver. For a caller other than root, a
-// directory without read permission counts as empty. A driver whose name is in the list seen counts even without files.
+// node's root directory, or "" for the live system. If the directory of a plugin is unreadable, Drivers assumes a
+// driver with the directory's name. If any other directory is unreadable, Drivers assumes an unknown driver. For a
+// caller other than root, a directory without read permission counts as empty. The other parameters are names of
+// drivers that the node has even if no file shows them.
 func Drivers(root string, seen ...string) []disk.Driver {
 	names := finder{root: root, found: map[string]bool{}}
 	for _, kubelet := range roots {
@@ -61,7 +62,7 @@ type finder struct {
 	found map[string]bool
 }
 
-// kubelet finds the drivers in the root directory of one kubelet.
+// n.kubelet(dir) finds the drivers below dir, which is the root directory of a kubelet.
 //
 // A driver's registrar makes plugins_registry/NAME-reg.sock, and removes the socket when the registrar ends normally
 // (buildSocketPath and removeRegSocket in kubernetes-csi/node-driver-registrar). The driver itself makes a socket in a
@@ -96,8 +97,8 @@ func (n *finder) kubelet(dir string) {
 }
 
 // driverName matches the names that a CSI driver can have (GetPluginInfoResponse in the CSI specification). Device
-// plugins for hardware other than disks register with kubelet too. The name of a device plugin, such as
-// example.com_sriov, is the name of a resource and has an underscore.
+// plugins for hardware other than disks register with kubelet too. The name of such a plugin is the name of a resource,
+// such as example.com_sriov. driverName does not match the name, because the name contains an underscore.
 var driverName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$`) })
 
 // ofCSI reports whether the entry of a plugin's directory is the socket of a CSI driver. CSI drivers choose the names
@@ -149,9 +150,9 @@ func ofOSD(e fs.DirEntry) bool { return osd().MatchString(e.Name()) }
 // maxEntries entries counts as unreadable.
 const maxEntries = 1024
 
-// entries returns the entries of a directory, or none if the directory does not exist. A directory that cannot be read
-// counts as the driver with the given name. If the parameter driver is empty, an unreadable directory counts as a
-// driver with an unknown name.
+// entries returns the entries of a directory, or none if the directory does not exist. If the directory cannot be read,
+// entries assumes that the node has the driver with the given name. If the parameter driver is empty, entries assumes a
+// driver with an unknown name. For a caller other than root, a directory without read permission counts as empty.
 func (n *finder) entries(dir, driver string) []fs.DirEntry {
 	all, err := read(filepath.Join("/", n.root, dir))
 	switch {

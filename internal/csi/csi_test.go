@@ -135,7 +135,7 @@ func TestDriversOfAnUnreadablePlugin(t *testing.T) {
 	}
 }
 
-// TestKnown checks that each row of the table known has a name that a driver or a directory can have.
+// TestKnown checks the table of the known drivers. Each row must have a name that a driver or a directory can have.
 func TestKnown(t *testing.T) {
 	for name, reach := range known {
 		if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789.-") != "" || reach&^disk.Anything != 0 {

@@ -100,8 +100,8 @@ var known = map[string]disk.Reach{
 	"rook":                 disk.Whole, // rook/rook, found by its OSDs
 }
 
-// families are patterns for the names of drivers. If a driver's name matches a family, an administrator has chosen the
-// beginning or the end of the name.
+// families are patterns for drivers whose names are not fixed. An administrator chooses the beginning or the end of
+// such a name.
 var families = []struct {
 	pattern string
 	reach   disk.Reach

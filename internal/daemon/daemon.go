@@ -51,8 +51,7 @@ type parts struct {
 	mounting *arrivals
 	events   *uevent.Listener
 	nodes    *uevent.Nodes // nil if /dev is not watched
-	// partitions reports whether the settings ask for partitions. The field loops reports whether the settings have a
-	// class of loop devices.
+	// partitions is true if the settings ask for partitions. The other field is true if a class selects loop devices.
 	partitions, loops atomic.Bool
 }
 

@@ -47,8 +47,8 @@ func requestLooks(a looker, h uevent.Hint, wanted bool) {
 }
 
 // watchMounts makes the agent look at the disks whose mounts have changed. Changes of other mounts do not wake the
-// agent, because a node that starts pods has many such changes. The parameter before is the mount table as it was just
-// before the agent's first look.
+// agent, because a node that starts pods has many such changes. The caller passes the mount table as it was just before
+// the agent's first look.
 func (p *parts) watchMounts(ctx context.Context, before []mounts.Mount) error {
 	return mounts.Watch(ctx, func() {
 		now, err := p.host.Mounts()

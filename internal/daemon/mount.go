@@ -57,7 +57,7 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 }
 
 // requestMount makes the mount point and asks PID 1 to mount the filesystem. requestMount returns when PID 1 has
-// received the request. The caller must call the function over when the caller no longer waits for the mount.
+// received the request. When the caller no longer waits for the mount, it must call the returned function.
 func (u units) requestMount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid, fstype string) (over func(), err error) {
 	over = func() {}
 	if err := u.host.Propagates(class.Directory); err != nil {

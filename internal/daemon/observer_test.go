@@ -113,8 +113,9 @@ func TestNamesDoubtTheMountTable(t *testing.T) {
 	}
 }
 
-// TestStatusIsPublishedTogether checks that changes within publishAfter, or within publishEvery of the last write, are
-// published in one write. If the daemon ends during the wait, the changes are still published.
+// TestStatusIsPublishedTogether checks that one write publishes several changes. A write waits until publishAfter has
+// passed since the first change, and publishEvery since the last write. If the daemon ends during the wait, the changes
+// are still published.
 func TestStatusIsPublishedTogether(t *testing.T) {
 	o := observing(t)
 	synctest.Test(t, func(t *testing.T) {

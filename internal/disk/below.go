@@ -28,8 +28,8 @@ func (f *Facts) Lost() *Underlying {
 	return nil
 }
 
-// RecallBelow fills in the serials of the detached disks beneath the device. The serials come from the parameter
-// before, the earlier facts of the same attachment.
+// RecallBelow fills in the serials of the detached disks beneath the device. RecallBelow takes the serials from earlier
+// facts of the device, if these facts are from the same attachment.
 func (f *Facts) RecallBelow(before *Facts) {
 	for i := range f.Below {
 		u := &f.Below[i]

@@ -25,8 +25,8 @@ const (
 // Content is the content of a disk, with the evidence for it.
 type Content struct {
 	Kind Kind `json:"kind"`
-	// Type is libblkid's name for the content: "xfs", "LVM2_member", "gpt". Type consists of foreign bytes unless it is
-	// a type in hotmount's own list.
+	// Type is libblkid's name for the content ("xfs", "LVM2_member", "gpt"), or the format of a file (Finding.File in
+	// package probe). Type can contain foreign bytes, unless hotmount has found Type in one of its own lists.
 	Type string `json:"type,omitempty"`
 	// UUID is the filesystem's UUID in lower case, in the form that ValidUUID accepts.
 	UUID string `json:"uuid,omitempty"`
@@ -56,7 +56,7 @@ func (f *Facts) KnownContent() Content {
 }
 
 // knownContent is KnownContent without udev's evidence, which takes time to put into words. FindPeers compares many
-// disks and needs no evidence. The result proof reports whether c comes from the last proof.
+// disks and needs no evidence. The second result is true if the content comes from the last proof.
 func (f *Facts) knownContent() (c Content, proof bool) {
 	if v := f.Standing.Verdict; v.Valid(f) && v.Content.Kind != "" {
 		return v.Content, true

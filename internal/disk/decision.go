@@ -151,15 +151,15 @@ type Class struct {
 	// directory of an existing filesystem is not changed.
 	RootOwner string `json:"root_owner"`
 	RootMode  string `json:"root_mode"`
-	// Accept is the list of types of existing filesystems that are mounted.
+	// Accept is the list of filesystem types that the class may mount.
 	Accept []string `json:"accept"`
-	// Adopt is AdoptAny or AdoptKnown. Adopt limits which filesystems of the types in Accept are mounted.
+	// Adopt is AdoptAny or AdoptKnown, and applies to filesystems whose type is in Accept.
 	Adopt string `json:"adopt"`
 	// Options are the options with which the class mounts filesystems.
 	Options []string `json:"options"`
-	// Blank is how a disk is proven blank. "auto" reads every byte of a disk of up to 64 GiB, and samples a larger
-	// disk. "full" reads every byte. "sampled" reads samples of a disk of any size. "unsigned" requires only that the
-	// first 4 KiB are zero.
+	// Blank is the method by which hotmount proves that a disk is blank. "auto" reads every byte of a disk of up to 64
+	// GiB, and samples a larger disk. "full" reads every byte. "sampled" reads samples of a disk of any size.
+	// "unsigned" requires only that the first 4 KiB are zero.
 	Blank string `json:"blank"`
 	// MinimumSize is the smallest size, in bytes, of a disk that may be formatted.
 	MinimumSize uint64 `json:"minimum_size"`
@@ -178,10 +178,10 @@ type Class struct {
 func (c *Class) MountPoint(uuid string) string { return path.Join(c.Directory, uuid) }
 
 // Marker is the name of the only file in a mount point on which nothing is mounted. The marker and its directory are
-// immutable (chattr(1)) if the filesystem supports the attribute. Nothing can write to the system disk through an
-// immutable directory, and nothing can remove the marker from it. The provisioner regards a released volume as cleaned
-// when the volume's directory is empty (DeleteContents in the provisioner's pkg/util). If the directory were empty, the
-// provisioner would give the disk out again as a new volume, with the old data.
+// immutable (chattr(1)) if the filesystem supports the attribute. A program cannot create a file on the system disk in
+// an immutable directory, and cannot remove the marker from the directory. The provisioner regards a released volume as
+// cleaned when the volume's directory is empty (DeleteContents in the provisioner's pkg/util). If the directory were
+// empty, the provisioner would give the disk out again as a new volume, with the old data.
 const Marker = "not-mounted"
 
 // RemoveCommands returns the commands with which an operator removes a mount point. Nothing may be mounted on the mount

@@ -1,10 +1,11 @@
 package disk
 
-// Driver is software on the node that brings disks or takes them for itself. Most drivers are CSI drivers.
+// Driver is software that attaches disks to the node, or that takes disks of the node for itself. Most drivers are CSI
+// drivers.
 type Driver struct {
 	// Name is the name of the CSI driver, or the name of its directory. It contains foreign bytes.
 	Name string
-	// Reach is the set of the kinds of disks that the driver brings or takes.
+	// Reach is the set of the kinds of disks that the driver attaches to the node or takes for itself.
 	Reach Reach
 }
 
@@ -23,7 +24,7 @@ const (
 
 	// Whole: the driver takes whole disks of any kind.
 	Whole = Local | Mapper
-	// Anything: it is not known which kinds of disks the driver brings or takes.
+	// Anything: it is not known which kinds of disks the driver attaches or takes.
 	Anything = Fabric | Mapper | Local
 )
 

@@ -70,7 +70,7 @@ type Facts struct {
 	// Holders are the kernel names of devices built on the disk or on its partitions (device mapper, md, bcache), at
 	// any depth.
 	Holders []string `json:"holders,omitempty"`
-	// Below are the disks beneath a device-mapper or md device, at any depth.
+	// Below lists the disks beneath a device-mapper or md device, at any depth.
 	Below []Underlying `json:"below,omitempty"`
 	// Loops are the kernel names of the loop devices on the disk, on its partitions, or on devices built on the disk.
 	// For a partition, Loops are the loop devices on the partition or on its whole disk. A loop device does not open
@@ -102,7 +102,7 @@ type Facts struct {
 	// Unseen is the path of an unreadable file or class directory that may name the disk, or empty if there is none.
 	Unseen string `json:"unseen,omitempty"`
 
-	// Drivers are the drivers on the node that bring or take disks. All disks of the node share the list of drivers.
+	// Drivers are the drivers on the node that attach or take disks. All disks of the node share the list of drivers.
 	Drivers []Driver `json:"-"`
 
 	// Udev is the disk's entry in the udev database.
@@ -110,8 +110,8 @@ type Facts struct {
 	// Standing is what hotmount's records contain about the disk.
 	Standing Standing `json:"standing"`
 	// SameSerial are the other attached disks with this disk's serial. SameWWN are the other attached disks with this
-	// disk's WWN, if one of the two disks has no serial. SameWWN also has the multipath device for the WWN. SameUUID
-	// are the other attached disks that have a filesystem with the UUID of this disk's filesystem.
+	// disk's WWN, if this disk or the other disk has no serial. If a multipath device has the WWN, the device is also
+	// in SameWWN. SameUUID are the other attached disks that have a filesystem with the UUID of this disk's filesystem.
 	SameSerial []Peer `json:"same_serial,omitempty"`
 	SameWWN    []Peer `json:"same_wwn,omitempty"`
 	SameUUID   []Peer `json:"same_uuid,omitempty"`

@@ -85,10 +85,11 @@ func (f *Facts) Spans() *Geometry {
 // the measured size.
 //
 // For up to a minute after XFS has grown, only its log has the new size (xfs_log_worker, Linux, fs/xfs/xfs_log.c).
-// After a reset in that minute, hotmount must still see that the filesystem is smaller than its disk. After a reset,
-// hotmount recovers the log before it mounts the filesystem in its place. Before Linux 6.12, the kernel can keep the
-// old size of the last allocation group when it recovers the log. A kernel that kept the old size shuts the filesystem
-// down when the new space is first used ("xfs: update the pag for the last AG at recovery time", 4a201dcfa1ff).
+// After a reset in that minute, hotmount must still see that the filesystem is smaller than its disk. If the class
+// grows filesystems, hotmount-stage@.service then recovers the log in a temporary mount. hotmount mounts the filesystem
+// in the class directory after the recovery. Before Linux 6.12, the kernel can keep the old size of the last allocation
+// group when it recovers the log. If the kernel has kept the old size, it shuts the filesystem down at the first use of
+// the new space. The fix is "xfs: update the pag for the last AG at recovery time" (4a201dcfa1ff).
 func (f *Facts) Full() bool {
 	g, v := f.Spans(), f.Standing.Volume
 	before := v != nil && v.Full && v.Identity.Size == f.Size

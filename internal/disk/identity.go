@@ -45,7 +45,7 @@ func (f *Facts) Identity(boot string) Identity {
 }
 
 // Is reports whether the two identities may be of one disk. Within one boot, only the sequence numbers are compared. If
-// the boots differ, Is returns the result of Like.
+// the boots differ, the method returns the result of Like.
 func (i Identity) Is(other Identity) bool {
 	if i.Boot == other.Boot {
 		return i.Seq == other.Seq
@@ -84,8 +84,9 @@ func (i Identity) Other(other Identity) bool {
 }
 
 // Hardware compares the serials, or the WWNs if a serial is missing. The first result is true if these values show that
-// i and other are one disk. The second result is true if these values show either one disk or two disks. Unlike Same
-// and Other, Hardware treats a truncated serial as different from the whole serial.
+// the two identities are of one disk. The second result is false if these values decide nothing: the identities may be
+// of one disk or of two disks. Unlike Same and Other, Hardware treats a truncated serial as different from the whole
+// serial.
 func (i Identity) Hardware(other Identity) (same, decides bool) {
 	if i.Serial != "" && other.Serial != "" {
 		return i.Serial == other.Serial, true
@@ -93,8 +94,9 @@ func (i Identity) Hardware(other Identity) (same, decides bool) {
 	return i.Same(other), i.Same(other) || i.Other(other)
 }
 
-// Like reports whether i and other may be the same disk, perhaps attached again within the same boot. The sizes must be
-// equal, and the serials or WWNs must match. If serials and WWNs show nothing (Hardware), the slots must be equal.
+// Like reports whether the two identities may be of one disk, perhaps attached again within the same boot. The sizes
+// must be equal, and the serials or WWNs must match. If serials and WWNs show nothing (Hardware), the slots must be
+// equal.
 func (i Identity) Like(other Identity) bool {
 	if i.Size != other.Size {
 		return false
@@ -105,9 +107,9 @@ func (i Identity) Like(other Identity) bool {
 	return i.Serial == other.Serial && i.Slot == other.Slot
 }
 
-// ResizedTo reports whether i and other may be the same disk with different sizes, perhaps attached again. The serials
-// or WWNs must match. If serials and WWNs show nothing (Hardware), the slots must be equal, and the disk must have
-// grown.
+// ResizedTo reports whether the two identities may be of one disk whose size has changed, perhaps attached again. The
+// serials or WWNs must match. If serials and WWNs show nothing (Hardware), the slots must be equal, and the disk must
+// have grown.
 func (i Identity) ResizedTo(other Identity) bool {
 	if i.Size == other.Size {
 		return false
@@ -156,7 +158,7 @@ type Given struct {
 }
 
 // Is reports whether the record may be a record of this disk. A bus other than virtio may show a longer serial for the
-// same disk, because virtio truncates serials. Is does not compare the size, because the disk may have grown.
+// same disk, because virtio truncates serials. The method does not compare the size, because the disk may have grown.
 func (g *Given) Is(f *Facts) bool {
 	return SameSerial(f.Serial, g.Serial) || f.WWN != "" && f.WWN == g.WWN
 }

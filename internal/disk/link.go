@@ -50,7 +50,7 @@ func (f *Facts) Nameless() bool {
 	return len(f.linkName(b[:0])) == 0
 }
 
-// named reports whether the path ends in the disk's LinkName.
+// f.named(link) reports whether the path ends in the disk's LinkName.
 func (f *Facts) named(link string) bool {
 	var b [longestLink]byte
 	name := f.linkName(b[:0])

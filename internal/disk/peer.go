@@ -36,7 +36,7 @@ func (p *Peer) MayBe(f *Facts) bool {
 	return !OtherSerial(p.Serial, f.Serial) && !otherWWN(p.WWN, f.WWN)
 }
 
-// Same reports whether serial or WWN show that p is the same disk as f on another path.
+// Same reports whether serial or WWN show that p and f are two paths to one disk.
 func (p *Peer) Same(f *Facts) bool {
 	return SameSerial(p.Serial, f.Serial) || f.WWN != "" && f.WWN == p.WWN && !OtherSerial(p.Serial, f.Serial)
 }

@@ -13,8 +13,8 @@ const (
 	ProgramGrow Program = "hotmount-grow"
 	// ProgramUsers finds out which process has a disk open. The result of ProgramUsers is an Opener.
 	ProgramUsers Program = "hotmount-users"
-	// ProgramBlock gives a disk out by a link for as long as the disk is attached. The unit of ProgramBlock counts as
-	// started once the link is made.
+	// ProgramBlock makes the link that gives a disk out. The unit of ProgramBlock counts as started once the link is
+	// made. The unit removes the link when it stops, at the latest when the disk is detached.
 	ProgramBlock Program = "hotmount-block"
 	// ProgramCleanup removes the directory of a mount that has ended.
 	ProgramCleanup Program = "hotmount-cleanup"

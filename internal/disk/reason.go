@@ -79,7 +79,7 @@ const (
 	ReasonOtherClass   Reason = "volume-of-another-class"
 	ReasonNotAdopted   Reason = "not-adopted"
 
-	// An action on the disk is needed, or nothing needs to be done.
+	// hotmount proves, formats, mounts, grows or gives out the disk, or leaves the disk as it is.
 	ReasonIntent     Reason = "unfinished-format"
 	ReasonUnread     Reason = "nothing-known-on-it"
 	ReasonBlank      Reason = "blank"

@@ -28,7 +28,8 @@ type Record struct {
 	// Evidence is Content.Evidence of the content that was on the disk before the format.
 	Evidence []string  `json:"evidence"`
 	Begun    time.Time `json:"begun"`
-	// Noticed is when hotmount noticed that a wrong clock had put Begun into the future, or zero.
+	// Noticed is when hotmount noticed that Begun was in the future, because the clock had been wrong. Noticed is zero
+	// if hotmount never noticed this.
 	Noticed time.Time `json:"noticed,omitzero"`
 	// Ended is when the format ended, or zero while no result is recorded: the format is running or a crash ended it.
 	Ended time.Time `json:"ended,omitzero"`
@@ -83,7 +84,8 @@ type Place struct {
 	Directory, Class string
 }
 
-// In reports whether the place is in the directory of the class, even if the class has been renamed since.
+// In reports whether the place belongs to the class. The method compares the directories, because a class may have been
+// renamed. For an old record without a directory, the method compares the names of the classes.
 func (p Place) In(c *Class) bool {
 	return p.Directory != "" && p.Directory == c.Directory || p.Directory == "" && p.Class != "" && p.Class == c.Name
 }

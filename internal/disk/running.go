@@ -2,7 +2,8 @@ package disk
 
 import "time"
 
-// Running records for how long scans have found a filesystem mounted, and when the filesystem was last trimmed.
+// Running is the record of one filesystem: the time for which scans found the filesystem mounted, and the time of the
+// last trim.
 type Running struct {
 	UUID string `json:"uuid"`
 	// Ran is the sum of the times between scans that found the same mount. Ran is at most the time for which the

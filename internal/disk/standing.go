@@ -18,19 +18,21 @@ const (
 )
 
 // Helps is the separator of the two parts of Standing.Formatting: why the records forbid formatting, and what the
-// operator can do. An error whose text becomes Standing.Formatting contains Helps if the error names a remedy.
+// operator can do. The text of an error can become Standing.Formatting. If such an error names a remedy, the separator
+// comes before the remedy.
 const Helps = "; what helps: "
 
 // Standing is what hotmount's records contain about a disk.
 type Standing struct {
-	// Formatting is why formatting is turned off for every disk (a lost store, the hold file or the kernel command
-	// line), or empty.
+	// Formatting is the reason why this node formats no disk, such as a lost store, the hold file or the kernel command
+	// line. Formatting is empty if there is no such reason.
 	Formatting string `json:"formatting,omitempty"`
-	// Present is the identity of a disk that was attached before hotmount was installed, was not accepted since, and
-	// may be this disk. Present is nil if no recorded disk can be this disk.
+	// Present is the recorded identity of a disk that was attached before hotmount was installed. The recorded disk may
+	// be this disk. Present is nil if no recorded disk can be this disk. An accept removes the record.
 	Present *Identity `json:"present,omitempty"`
-	// Arrived identifies a disk that was attached at the first start with a new machine-id, was not accepted since, and
-	// may be this disk. Arrived is nil if no recorded disk can be this disk.
+	// Arrived is the recorded identity of a disk that was attached when hotmount first started with a new machine-id.
+	// The recorded disk may be this disk. Arrived is nil if no recorded disk can be this disk. An accept removes the
+	// record.
 	Arrived *Identity `json:"arrived,omitempty"`
 	// Accepted are the holds that the operator has accepted for this attachment.
 	Accepted []Word `json:"accepted,omitempty"`
@@ -50,11 +52,13 @@ type Standing struct {
 	Fit *Fit `json:"fit,omitempty"`
 	// Before is the filesystem that lay on the disk earlier in this attachment, or nil if there was none.
 	Before *Sighting `json:"before,omitempty"`
-	// FormerSerial is the last filesystem on a disk with this disk's serial or WWN (Identity.Same). FormerSerial can
-	// also be other content that was on such a disk when an earlier boot ended.
+	// FormerSerial is the record of the last content on a disk with this disk's serial or WWN (Identity.Same), or on
+	// its partitions. The content is a filesystem that this node mounted or made, or any other content that was there
+	// when an earlier boot ended.
 	FormerSerial *Sighting `json:"former_serial,omitempty"`
-	// FormerSlot is what lay on a disk of this size in this slot when an earlier boot ended, or nil. FormerSlot is nil
-	// if FormerSerial is the same content and has no UUID.
+	// FormerSlot is the record of the content that was on a disk of this size in this slot when an earlier boot ended.
+	// FormerSlot is nil if there is no such record. If FormerSerial is the same record, and the record names no UUID,
+	// FormerSlot is also nil.
 	FormerSlot *Sighting `json:"former_slot,omitempty"`
 	// Noted is the content on record for this attachment, apart from mounted filesystems, or nil if there is none.
 	Noted *Sighting `json:"noted,omitempty"`
@@ -79,7 +83,7 @@ type Standing struct {
 	// LastOn is the record that this disk's filesystem was last mounted from another disk, or nil if there is none.
 	// Serial, WWN, slot or Beside show that the disk of the record is another disk.
 	LastOn *Sighting `json:"last_on,omitempty"`
-	// Beside reports that this disk was already attached when the disk of LastOn left in this boot.
+	// Beside reports that, in this boot, this disk was already attached when the disk of LastOn was detached.
 	Beside bool `json:"beside,omitempty"`
 	// Twin reports that the disk was refused because another disk had the same UUID, and that the disk has not been
 	// accepted since.

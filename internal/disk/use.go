@@ -10,7 +10,7 @@ type Use struct {
 	Identity Identity `json:"identity"`
 	// UUID is the UUID of the filesystem that was known on the disk during the use, or empty.
 	UUID string `json:"uuid,omitempty"`
-	// How describes the use in words: "mounted at /srv". It contains foreign bytes.
+	// The text How describes the use: "mounted at /srv". The text contains foreign bytes.
 	How string `json:"how"`
 	// Seen is when the use was first seen.
 	Seen time.Time `json:"seen"`

@@ -11,8 +11,8 @@ import (
 //go:embed advice.txt
 var adviceText string
 
-// advice returns the lines of the named section of advice.txt. The parameter values is a list of pairs. Each pair is
-// the name of a placeholder and the value of the placeholder.
+// advice returns the lines of the named section of advice.txt. The other parameters are pairs. Each pair is the name of
+// a placeholder and the value of the placeholder.
 func advice(name string, values ...string) []string {
 	_, text, _ := strings.Cut(adviceText, "\n== "+name+" ==\n")
 	text, _, _ = strings.Cut(text, "\n== ")
@@ -35,7 +35,7 @@ func shellQuote(s string) string {
 	return "'" + strings.ReplaceAll(disk.Visible(s), "'", `'\''`) + "'"
 }
 
-// remedy returns the advice that lets a process see the class directory as the host does.
+// remedy returns the advice for the case that a process does not see the class directory as the host does.
 func remedy(p *Process, dir string) []string {
 	switch p.Role {
 	case Provisioner:
@@ -46,7 +46,7 @@ func remedy(p *Process, dir string) []string {
 	return kubeletAdvice(p, dir, "rslave", "HostToContainer")
 }
 
-// remedyRoot returns the advice that lets the container runtime see what kubelet mounts for pods.
+// remedyRoot returns the advice for the case that the container runtime does not see kubelet's mounts for pods.
 func remedyRoot(p *Process, dir string) []string {
 	return kubeletAdvice(p, dir, "rshared", "Bidirectional")
 }

@@ -106,7 +106,7 @@ type Snapshot struct {
 	// Pods maps the UIDs of pods to their names. Containers maps the ids of containers to their names.
 	Pods       map[string]PodName
 	Containers map[string]string
-	// Found are the findings that need no examination of mounts.
+	// Found has the findings that the doctor makes while it collects the other facts.
 	Found Findings
 	// roots are the root directories of all kubelets.
 	roots []string

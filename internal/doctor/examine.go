@@ -63,8 +63,8 @@ type place struct {
 // seq_dentry in fs/seq_file.c).
 const deletedSuffix = "//deleted"
 
-// place returns where a path ends in a view. The second result is false if the path does not exist, or if the doctor
-// does not know what is at the path.
+// place resolves a path in a view, and returns the place to which the path leads. The second result is false if the
+// path does not exist, or if the doctor does not know what is at the path.
 func (v *View) place(p string) (place, bool) {
 	s, ok := v.Sights[p]
 	if !ok || s.Absent || s.Failure != "" {

@@ -71,7 +71,7 @@ func walk(table []mounts.Mount, p string) Sight {
 	}
 }
 
-// view returns a view of a process. The paths in the list absent do not exist in the view.
+// view returns a view of a process. The fourth parameter has the paths that do not exist in the view.
 func view(t *testing.T, namespace, text string, absent []string, processes ...Process) View {
 	t.Helper()
 	v := View{Namespace: namespace, Root: "/", Mounts: tree(t, text), Processes: processes, Bases: map[string]string{dir: dir}, Sights: map[string]Sight{}}
@@ -137,8 +137,8 @@ func TestExamine(t *testing.T) {
 			s.Host = view(t, "mnt:[1]", hostTable+more+"60 27 "+mount+" rw shared:1 - ext4 none rw\n", nil, Process{PID: 1}, kubelet)
 		})
 	}
-	// named adds the mount of a pod's volume. The volume has the name that the provisioner makes for the disk at the
-	// path in the constant a. The function also sets the names of the node and the StorageClass.
+	// named adds the mount of a pod's volume. The volume has the name nameOfA, which the provisioner makes for the
+	// first disk. The function also sets the names of the node and the StorageClass.
 	nameOfA := disk.VolumeName(path.Base(a), "worker-1", "fast")
 	named := func(mount, below string) func(*testing.T, *Snapshot) {
 		return on(func(s *Snapshot) {

@@ -42,9 +42,10 @@ const maxArgs = 64 << 10
 // Answer on its own line: the namespace first, then the paths in any order. Without paths, Look writes the command line
 // of the process.
 //
-// Look can hang forever, on the command line of a process, or on a path on a dead or foreign filesystem. The caller
-// must run Look in a separate process, so that the caller does not hang. While one path hangs, Look answers for the
-// other paths. Look opens paths only with O_PATH, so it reads no file and touches no device or FIFO.
+// Look can hang forever when it reads the command line of a process, or when it opens a path on a dead or foreign
+// filesystem. The caller must run Look in a separate process, so that the caller does not hang. While one path hangs,
+// Look answers for the other paths. Look opens paths only with O_PATH, so it reads no file and touches no device or
+// FIFO.
 func Look(pid int, paths []string, w io.Writer) error {
 	out := json.NewEncoder(w)
 	dir, err := os.Open("/proc/" + strconv.Itoa(pid))
@@ -121,7 +122,7 @@ const maxEntries = 4096
 
 // List writes the entries of a directory, with each Answer on its own line. List does not see what is mounted over the
 // entries, because it looks through a copy of the directory's mount (open_tree(2)). No other process sees the copy of
-// the mount. The copy ends with the call of List.
+// the mount. The copy disappears when List returns.
 func List(dir string, w io.Writer) error {
 	copied, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil {

@@ -25,7 +25,8 @@ func (r *Report) Print(w io.Writer) error {
 	}
 	told := map[string]bool{}
 	for _, f := range r.Findings {
-		// A finding should escape foreign bytes itself. Printable escapes the bytes that are still unescaped.
+		// The code that makes a finding should escape foreign bytes. Printable escapes the bytes that are still
+		// unescaped.
 		fmt.Fprintf(&b, "\n%s: %s\n", strings.ToUpper(string(f.Level)), disk.Printable(f.What))
 		if f.Data != "" {
 			fmt.Fprintf(&b, "  the data: %s %s\n", disk.Visible(f.Data), r.whereIs(&f))

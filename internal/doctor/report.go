@@ -107,8 +107,8 @@ type Finding struct {
 // Findings is a list of findings in the order of their discovery.
 type Findings []Finding
 
-// Add adds a finding. The parameter what is a format string for args. The caller must escape all foreign bytes in
-// args.
+// Add adds a finding. The last parameters are a format string and its arguments (fmt.Sprintf). The caller must escape
+// all foreign bytes in the arguments.
 func (all *Findings) Add(f Finding, level Level, kind Kind, do []string, what string, args ...any) {
 	f.Level, f.Kind, f.Do, f.What = level, kind, do, fmt.Sprintf(what, args...)
 	f.Processes = f.Processes[:min(len(f.Processes), 10)]

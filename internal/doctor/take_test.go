@@ -31,8 +31,8 @@ type machine struct {
 	looks []string
 	// The mutex looking guards the field named looks, because several calls of Look run concurrently.
 	looking sync.Mutex
-	// args maps each process to its command line. The keys of the map ended are the processes that end before the call
-	// of Look. The field hung is a path on which each call of Look hangs.
+	// args maps each process to its command line. If m.ended[pid] is true, the process ends before the call of Look.
+	// Each call of Look hangs at the path m.hung.
 	args  map[int][]string
 	ended map[int]bool
 	hung  string
@@ -40,7 +40,7 @@ type machine struct {
 	shown map[string]string
 	// fault is the fault of the configuration.
 	fault string
-	// The keys of the map reused are the processes whose PID another process gets before the call of Look.
+	// If m.reused[pid] is true, another process gets the PID before the call of Look.
 	reused map[int]bool
 }
 

@@ -52,7 +52,7 @@ type hit struct {
 	view   *View
 	mount  *mounts.Mount
 	volume volume
-	// The fields level and why are set only for NotItsDisk.
+	// Only a hit of the kind NotItsDisk has a level and a reason.
 	level Level
 	why   string
 }
@@ -77,8 +77,8 @@ type hostFacts struct {
 	// classes maps each place of a class directory to the class's name. A later mount may hide the place of a class
 	// directory.
 	classes map[point]string
-	// The keys of the map mounted are the filesystems that the host has mounted. The keys of the map points are the
-	// mounted directories of the host's filesystems. Neither map includes the mounts for pods.
+	// mounted[dev] is true if the host has mounted the filesystem of the device. points[p] is true if the host has
+	// mounted the directory p of a filesystem. Neither map includes the mounts for pods.
 	mounted map[disk.Dev]bool
 	points  map[point]bool
 	// groups are the peer groups of the host's mounts.
@@ -142,10 +142,10 @@ func (e *examiner) mounts() {
 	}
 }
 
-// judgeMount adds the verdicts on one mount to hits:
+// judgeMount judges one mount, and adds each verdict to the map. The possible verdicts are:
 //   - OnSystemDisk: the mount lies in a class directory, on that directory's own filesystem. The volume's disk was not
 //     mounted.
-//   - BareDirectory: the mount has the directory at which kubelet mounts a volume, but not the volume itself.
+//   - BareDirectory: the mount shows the directory at which kubelet mounts a volume. The volume itself is missing.
 //   - StaleCopy: the disk is gone, or the host no longer has it mounted.
 //   - NotItsDisk: the mount is a pod's volume, but not on the disk from which the volume was made.
 func (e *examiner) judgeMount(host *hostFacts, v *View, m *mounts.Mount, hits map[group][]hit) {
@@ -181,7 +181,8 @@ func (e *examiner) judgeMount(host *hostFacts, v *View, m *mounts.Mount, hits ma
 }
 
 // stale reports whether a mount is a StaleCopy. judgeMount calls stale only for a mount whose disk is gone or is not
-// mounted on the host. A StaleCopy is a mount of a pod, of a disk that is gone, or of a disk of a class.
+// mounted on the host. Such a mount can be a StaleCopy only if it belongs to a pod, if its disk is gone, or if a class
+// selects its disk.
 func (e *examiner) stale(host *hostFacts, v *View, m *mounts.Mount, ofPod bool) bool {
 	// staging is the RuntimeDirectory= of hotmount-stage@.service, in which a disk is mounted for a moment.
 	const staging = "/run/hotmount-stage/"

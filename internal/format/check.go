@@ -17,9 +17,9 @@ import (
 // mkfs.xfs bypasses the page cache, so the kernel's counts of bytes show whether anybody else has written to the disk.
 // The bytes counted for the disk must equal the bytes counted for mkfs.xfs, plus zero, one or two times the size of the
 // XFS log. mkfs.xfs asks the kernel to zero the XFS log (libxfs_log_clear in xfsprogs). If the disk's write-zeroes
-// command succeeds, the kernel counts the log once. If this command fails, the kernel writes the zeros itself and
-// counts the log twice. If the kernel refuses the request, mkfs.xfs writes the zeros itself, and its own count includes
-// the log.
+// command succeeds, the kernel adds the size of the log to the disk's bytes once. If this command fails, the kernel
+// writes the zeros itself and adds the size twice. If the kernel refuses the request, mkfs.xfs writes the zeros itself.
+// The bytes counted for mkfs.xfs then include the log.
 //
 // If the counts of the disk and of mkfs.xfs differ, isOurs reads the disk again with the plan of the proof. isOurs then
 // returns nil only if it has read every byte and each byte is zero or part of hotmount's filesystem.
@@ -82,9 +82,9 @@ func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uin
 	return s.deps.Intents.Amend(o.Intent)
 }
 
-// The method named again returns an error if the content of the disk has changed since the proof, or if anybody has
-// written to the disk. With a token, the method compares samples of the content. Without a token, the method compares
-// the result of a short look with the proof.
+// again() returns an error if the content of the disk has changed since the proof, or if anybody has written to the
+// disk. With a token, the method compares samples of the content. Without a token, the method compares the result of a
+// short look with the proof.
 func (s *Session) again(ctx context.Context, o MakeOptions) error {
 	if o.Token != "" {
 		return s.verifyToken(ctx)

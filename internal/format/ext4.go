@@ -27,8 +27,8 @@ const (
 type ext4 struct {
 	node, uuid string
 	program    disk.MkfsExt4
-	// If the field dry is set, mkfs.ext4 writes nothing (-n). If the field like is set, mkfs.ext4 writes the bytes for
-	// the disk to a file.
+	// If e.dry is set, mkfs.ext4 writes nothing (-n). If e.like is set, mkfs.ext4 writes its bytes to a file instead of
+	// the disk.
 	dry, like bool
 }
 
@@ -153,7 +153,7 @@ func rootMode(i *disk.Intent) (uint16, error) {
 // setRootMode gives the root directory the intent's mode. setRootMode does not change a filesystem that was already
 // mounted, because the filesystem may be in use. debugfs changes only one sector, so a crash leaves either the old or
 // the new mode. The exit code of debugfs does not show whether the write succeeded. Before setRootMode changes the
-// mode, it calls the function allowed. If the function allowed fails, setRootMode returns its error.
+// mode, it calls allowed(). If allowed() returns an error, setRootMode returns the same error.
 func (s *Session) setRootMode(ctx context.Context, i *disk.Intent, allowed func() error) error {
 	mode, err := rootMode(i)
 	if err != nil || mode == 0 {

@@ -102,20 +102,20 @@ type Session struct {
 	// the exclusive claim on the disk, or nil after the release of the claim for mkfs.
 	keep, excl *os.File
 
-	// The field like is a file with the bytes that mkfs.ext4 writes, or nil until ownFilesystem needs the file. The
-	// field likeOf is the intent for which mkfs.ext4 wrote the file.
+	// s.like is a file with the bytes that mkfs.ext4 writes, or nil until ownFilesystem needs the file. s.likeOf is the
+	// intent for which mkfs.ext4 wrote the file.
 	like   *os.File
 	likeOf *disk.Intent
 
 	// The field proven is the content that Prove found. The field plan is the plan by which Prove has read the disk.
 	proven disk.Content
 	plan   probe.Plan
-	// The field named samples is the digest of the samples that were read when the token was verified. The field writes
-	// is the kernel's count of writes before the content was read.
+	// s.samples is the digest of the samples that were read when the token was verified. s.writes is the kernel's count
+	// of writes before the content was read.
 	samples [sha256.Size]byte
 	writes  uint64
-	// The field written is the number of written bytes that Deps.Bytes returned before the proof. The field counted
-	// reports whether the kernel has counted the reads of the proof.
+	// s.written is the number of written bytes that Deps.Bytes returned before the proof. s.counted is set if the
+	// kernel has counted the reads of the proof.
 	written uint64
 	counted bool
 }

@@ -235,7 +235,7 @@ func (w *world) count() (done, inFlight uint64, err error) {
 	return w.writes, w.inFlight, w.counters
 }
 
-// moved implements Deps.Bytes. Each call of moved first counts a read of 4 KiB.
+// moved implements Deps.Bytes. Each call of moved() first adds 4 KiB to the bytes read, unless uncounted is set.
 func (w *world) moved() (read, written uint64, err error) {
 	if !w.uncounted {
 		w.read += 4096
@@ -455,7 +455,7 @@ func TestObstacles(t *testing.T) {
 	const unanswered = "somebody writes to the disk: 1 writes are not complete yet"
 	for _, tc := range []struct {
 		name string
-		// The function before is called before Open, and the function between is called after Prove and before Make.
+		// The test calls before() before Open, and calls between() after Prove and before Make.
 		before, between func(*world)
 		blank           string
 		recover         bool
@@ -526,7 +526,7 @@ func TestObstacles(t *testing.T) {
 			before: func(w *world) { w.halfMade(uuid) }},
 		{name: "locked after the proof", between: func(w *world) { w.lockedBy(unix.LOCK_SH) }, err: "locked for 30s"},
 
-		// Obstacles from mkfs.xfs and the record of the intent.
+		// Obstacles: mkfs.xfs fails, or the intent cannot be recorded.
 		{name: "mkfs -N refuses", before: func(w *world) {
 			w.On(dryLine, runtest.Complain("mkfs.xfs: /dev/vdb appears to contain something.\nmkfs.xfs: Use the -f option to force overwrite.\n", 1))
 		}, err: "exit code 1: mkfs.xfs: /dev/vdb appears"},
@@ -654,7 +654,7 @@ func (w *world) whenRun(line string, do func(*world)) {
 	})
 }
 
-// The method named after calls a function when the given time has passed since the first run of blkid.
+// after() makes a timer call do() when the given time has passed since the first run of blkid.
 func (w *world) after(d time.Duration, do func(*world)) {
 	w.whenRun(blkidLine, func(w *world) {
 		time.AfterFunc(d, func() {
@@ -1162,9 +1162,10 @@ func TestOverwritten(t *testing.T) {
 }
 
 // TestWrittenDuringMkfs checks that a write by another process between the last look and the end of mkfs is found. The
-// kernel's count of written bytes shows a foreign write during mkfs, but its count of requests does not. If hotmount
-// reads every byte again, a doubtful count of writes must not hold the disk. If hotmount reads only samples, or if the
-// disk was not all zeros, a doubtful count of writes must hold the disk.
+// kernel's count of written bytes shows a foreign write during mkfs, but its count of requests does not. The count of
+// written bytes may not match the bytes of mkfs.xfs. If hotmount then reads every byte again and finds no foreign byte,
+// hotmount must use the disk. If hotmount reads only samples again, the intent must have a doubt. The intent must also
+// have a doubt if hotmount does not read again, because the disk was not proven all zero.
 func TestWrittenDuringMkfs(t *testing.T) {
 	const gib = 1 << 30
 	const unread = -1 // an offset outside all samples

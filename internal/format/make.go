@@ -67,9 +67,9 @@ type mkfsRun interface {
 	run(context.Context, run.Runner) (lines []string, wrote uint64, err error)
 }
 
-// The method named runs returns the dry runs and the run that writes. The dry runs write nothing, and must succeed
-// before the run that writes. Without a terminal, mkfs.ext4 does not check the disk's content, so a dry run of mkfs.xfs
-// checks the content.
+// runs() returns the dry runs of mkfs, and the run that writes. The dry runs write nothing, and must succeed before the
+// run that writes. Without a terminal, mkfs.ext4 does not check whether the disk has content. Before mkfs.ext4, a dry
+// run of mkfs.xfs therefore makes this check.
 func (s *Session) runs(ctx context.Context, o MakeOptions) (dry []mkfsRun, real mkfsRun, err error) {
 	if o.Intent.Ext4 == nil {
 		g, err := chooseGuard(ctx, s.deps.Runner, s.sys)
@@ -83,8 +83,8 @@ func (s *Session) runs(ctx context.Context, o MakeOptions) (dry []mkfsRun, real 
 	return dry, e, nil
 }
 
-// make claims the disk, records the intent, runs mkfs and verifies the result. The safety of the disk depends on the
-// order of the checks in make.
+// make() looks at the disk once more, records the intent, runs mkfs and verifies the result. The safety of the disk
+// depends on the order of the checks in make().
 func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	if err := s.checkPermitted(o); err != nil {
 		return err
@@ -266,7 +266,7 @@ func (s *Session) checkNothingElse(ctx context.Context, kind string) error {
 	return nil
 }
 
-// checkPermitted returns an error unless the content that Prove found allows the format.
+// checkPermitted returns an error unless the result of Prove and the options permit the format.
 func (s *Session) checkPermitted(o MakeOptions) error {
 	want := disk.Blank
 	if o.RecoverHalfMade {

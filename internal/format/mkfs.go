@@ -53,7 +53,8 @@ func (m making) args() []string {
 
 // The method named features returns the arguments that set the XFS features of the guard. mkfs.xfs rejects a feature
 // that is both in the configuration file and in an option. If the class sets a feature of the configuration file, the
-// arguments do not name the file. Instead, the arguments have one option for each other feature of the file.
+// arguments do not name the file. Instead, the arguments have one option for each feature of the file that the class
+// does not set.
 func (m making) features() []string {
 	var rest []string
 	for _, f := range m.guard.features {
@@ -113,8 +114,8 @@ func Prototype(owner, mode string) (string, error) {
 	return fmt.Sprintf("/dev/null\n0 0\nd%s%03o %d %d\n$\n", set, bits&0o777, uid, gid), nil
 }
 
-// Agrees returns an error unless mkfs.xfs accepts the class's options and the prototype file for a disk of 1 GiB.
-// Agrees writes nothing (-N) except an empty file.
+// Agrees returns an error unless mkfs.xfs accepts the class's options and the prototype file for a disk of 1 GiB. With
+// -N, mkfs.xfs makes no filesystem, and only creates an empty file at the given path.
 func Agrees(ctx context.Context, r run.Runner, class []string, proto, file string) error {
 	g, err := chooseGuard(ctx, r, linux{})
 	if err != nil {

@@ -62,9 +62,9 @@ func (s *Session) prove(ctx context.Context, plan probe.Plan) (c disk.Content, e
 	return c, s.isUntouched()
 }
 
-// The method named counts returns an error unless the kernel has counted the reads of the proof. A kernel that counts
-// the reads of a disk also counts the writes to the disk. The sysfs file queue/iostats does not prove that the driver
-// counts I/O. For example, NVMe multipath before Linux 6.3 never counts I/O (drivers/nvme/host/multipath.c).
+// counts() returns an error unless the kernel has counted the reads of the proof. A kernel that counts the reads of a
+// disk also counts the writes to the disk. The sysfs file queue/iostats does not prove that the driver counts I/O. For
+// example, NVMe multipath before Linux 6.3 never counts I/O (drivers/nvme/host/multipath.c).
 func (s *Session) counts() error {
 	if s.counted {
 		return nil

@@ -201,9 +201,9 @@ func (f afterMkfs) Run(ctx context.Context, c run.Command) (run.Result, error) {
 	return res, err
 }
 
-// TestRealCountsAgree checks that the kernel counts exactly the bytes that mkfs.xfs writes, so that the disk is not
-// read again. After mkfs.ext4 the disk is always read again. hotmount finds a byte that another process writes after
-// mkfs.
+// TestRealCountsAgree checks that the kernel's count of written bytes matches the bytes that mkfs.xfs writes (isOurs).
+// If the counts match, hotmount does not read the disk again after mkfs.xfs. After mkfs.ext4, hotmount reads the disk
+// again. hotmount must find a byte that another process writes after mkfs.
 func TestRealCountsAgree(t *testing.T) {
 	ext4 := func(options ...string) func() *loop {
 		return func() *loop { return ext4Loop(t, 1<<30, options...) }
@@ -564,9 +564,9 @@ func (l *loop) confirm() error {
 	return s.Make(l.t.Context(), MakeOptions{Intent: intent, Token: token, Boot: "boot"})
 }
 
-// TestRealTokenOverASecondHeader checks a format over the second LUKS2 header at the highest possible offset, where no
-// mkfs writes. udev calls a disk with two signatures ambivalent. The error of the format must report the LUKS2 header,
-// and name the command that removes the header.
+// TestRealTokenOverASecondHeader checks the format of a disk that has a second LUKS2 header. The header lies at the
+// highest possible offset, and mkfs does not overwrite the header. udev calls a disk with two signatures ambivalent.
+// The error of the format must report the LUKS2 header, and name the command that removes the header.
 func TestRealTokenOverASecondHeader(t *testing.T) {
 	l := newLoop(t, 300<<20)
 	header := make([]byte, 4096)

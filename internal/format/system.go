@@ -11,14 +11,15 @@ import (
 	"hotmount/internal/disk"
 )
 
-// system has the kernel operations of a session, except reads. Tests replace system to use files instead of disks.
+// system has the kernel operations of a session, except reads. In the tests, another implementation uses files instead
+// of disks.
 type system interface {
 	// open opens the device node for direct reads. If exclusive is set, open also claims the disk.
 	open(node string, exclusive bool) (*os.File, error)
 	// identify returns the identity of the open disk.
 	identify(f *os.File) (identity, error)
-	// writeOut writes the dirty pages of all processes to the disk, because the kernel does not count writes to the
-	// page cache.
+	// writeOut writes the dirty pages of all processes to the disk, so that the kernel counts these writes. While a
+	// write is only in the page cache, the kernel does not count it.
 	writeOut(f *os.File) error
 	// rereadPartitions makes the kernel read the partition table again.
 	rereadPartitions(f *os.File) error

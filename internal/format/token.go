@@ -60,7 +60,7 @@ func (s *Session) hold(ctx context.Context, token, boot string) error {
 	return err
 }
 
-// verifyToken returns an error if the samples or the kernel's count of writes have changed since hold verified the
+// verifyToken returns an error if the samples or the kernel's count of writes have changed since hold() verified the
 // token.
 func (s *Session) verifyToken(ctx context.Context) error {
 	got, err := probe.Digest(ctx, s.source(), probe.Sampled)

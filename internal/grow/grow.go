@@ -60,10 +60,10 @@ func Mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype, uui
 	return before, after, err
 }
 
-// Unmounted grows a filesystem that is not mounted, and returns the same results as Mounted. Unmounted takes the
-// geometry of the unmounted filesystem from the superblock. If the filesystem can take more of the disk, Unmounted
-// mounts the filesystem at dir with the options and grows the filesystem. The caller must have its own mount namespace,
-// so that nobody else sees the mount and a crash leaves no mount. The error of Unmounted can wrap ErrUnmountable, in
+// Unmounted grows a filesystem that is not mounted, and returns the same results as Mounted. The function takes the
+// geometry of the unmounted filesystem from the superblock. If the filesystem can take more of the disk, the function
+// mounts the filesystem at dir with the options, and calls Mounted. The caller must have its own mount namespace, so
+// that nobody else sees the mount and a crash leaves no mount. The error of Unmounted can wrap ErrUnmountable, in
 // addition to the errors of Mounted.
 func Unmounted(ctx context.Context, r run.Runner, f *disk.Facts, dir, fstype, uuid string, options []string) (before, after disk.Geometry, err error) {
 	// While the block device is open, the kernel gives the device's name and number to no other device.

@@ -109,7 +109,7 @@ func TestUnmounted(t *testing.T) {
 		t.Errorf("damaged: %v", err)
 	}
 	flip()
-	// Unmounted must measure an adopted filesystem, but must not grow the filesystem.
+	// Unmounted() must measure an adopted filesystem, but must not grow the filesystem.
 	foreign := *f
 	foreign.Standing = disk.Standing{Volume: &disk.Sighting{Adopted: f.Size}}
 	if before, after, err := Unmounted(t.Context(), run.Exec{}, &foreign, dir, "xfs", uuid, options); err != nil || before.Size != 512<<20 || after != before {

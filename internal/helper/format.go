@@ -24,8 +24,8 @@ type job struct {
 	log   *report.Log
 	place *store.Place // the right to read the disk in full, given back after the reading
 	token string       // the operator's token, or empty if there is none
-	// The field again reports whether the disk is known to hold a filesystem that could not be mounted. The daemon
-	// reports the failed mount, so the job logs the content only if the disk is not to be mounted.
+	// j.again is set if the disk is known to hold a filesystem that could not be mounted. The daemon reports the failed
+	// mount. The job logs the proven content only if the new decision is not disk.Mount.
 	again bool
 	// The facts and settings are from the last look at the disk. decideAgain replaces the facts and settings before the
 	// first write.
@@ -180,7 +180,8 @@ func (j *job) formatConfirmed(ctx context.Context) error {
 	return errors.Join(j.host.Store.SaveVerdict(v), j.host.Store.SaveAnswer(f.Seq, answer))
 }
 
-// checkConfirmable returns an error if hotmount refuses a format with a token, whatever the content of the disk is.
+// checkConfirmable returns an error if even a token cannot permit a format of the disk, for a reason other than the
+// disk's content.
 func checkConfirmable(f *disk.Facts, s *disk.Settings) error {
 	d, ok := policy.Confirmable(f, &disk.Content{Kind: disk.Unknown, Proven: true}, s)
 	if ok {

@@ -20,7 +20,7 @@ func TestIntentOfAnother(t *testing.T) {
 		do    disk.Action
 
 		made, ends, failed bool
-		// The field own reports whether a format with the operator's token gets a new UUID.
+		// tc.own is set if a format with the operator's token must get a new UUID.
 		own bool
 	}{
 		"no intent":                        {nil, false, disk.Content{Kind: disk.Filesystem, UUID: found}, disk.Mount, false, false, false, true},
@@ -82,8 +82,8 @@ func TestAsProven(t *testing.T) {
 	}
 }
 
-// TestIntentBySlot checks that the next disk in a slot does not get the UUID of an unfinished format in that slot. The
-// next disk must also not end the intent of the unfinished format.
+// TestIntentBySlot checks that the next disk in a slot does not get the UUID of an unfinished format in that slot. If
+// the next disk holds another filesystem, hotmount must keep the intent of the unfinished format.
 func TestIntentBySlot(t *testing.T) {
 	const begun, found = "0a0b0c0d-1111-4222-8333-abcdefabcdef", "99999999-1111-4222-8333-abcdefabcdef"
 	f := &disk.Facts{Slot: "pci-0000:04:00.0", Size: 1 << 30}

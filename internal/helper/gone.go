@@ -92,8 +92,8 @@ func handleGone(ctx context.Context, h inventory.Host, unmount unmounter, id dis
 	}
 }
 
-// nameHolders makes PID 1 name the users, such as pods, that still have a filesystem of the detached disk mounted. The
-// mounts of users may remain when hotmount's own mount has ended.
+// nameHolders makes PID 1 run the unit that reports the users, such as pods, that still have a filesystem of the
+// detached disk mounted. The mounts of users may remain when hotmount's own mount has ended.
 func nameHolders(ctx context.Context, h inventory.Host, unmount unmounter, id disk.ID) error {
 	if !mounts.MountedAnywhere(h.Root, id.Name) {
 		return nil

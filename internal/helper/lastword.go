@@ -86,14 +86,14 @@ func intendedUUID(f *disk.Facts, over bool) (string, error) {
 
 // ending is the result of an earlier format, for a disk that will not be formatted now.
 type ending struct {
-	// The field made reports whether mkfs had finished the filesystem.
+	// made: mkfs had finished the filesystem.
 	made bool
-	// The field ends reports whether the record of the earlier format (the intent) is removed. The field failure is set
-	// if the reason for the removal is other content that the operator has accepted.
+	// ends: the record of the earlier format (the intent) is to be removed. failure: the error to record, if the disk
+	// holds another filesystem that is to be mounted instead.
 	ends    bool
 	failure error
-	// The field leaves is set if the accepted disk may have replaced the intent's disk in its slot. In this case the
-	// intent is not removed, because the intent belongs to the earlier disk in the slot.
+	// leaves: the accepted disk may have replaced the intent's disk in its slot. In this case the intent is not
+	// removed, because the intent belongs to the earlier disk in the slot.
 	leaves bool
 }
 

@@ -239,9 +239,9 @@ func (m *making) makeFilesystem(ctx context.Context, c *disk.Content) error {
 	return err
 }
 
-// readFor makes the status of the scan show why the disk is read. readFor returns the condition for a format in words.
-// The caller must call the function comparing before the disk is compared with the token. If the parameter over is set,
-// the operator has ordered the format with a token.
+// readFor makes the status of the scan show why the disk is read. The first result is a text that names the condition
+// for a format. The caller must call comparing() before the disk is compared with the token. If the parameter over is
+// set, the operator has ordered the format with a token.
 func readFor(scan *report.Scan, over bool) (condition string, comparing func()) {
 	if !over {
 		return "the disk is proven blank", func() {}

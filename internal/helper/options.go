@@ -67,8 +67,8 @@ func kernelSays(fd int, otherwise error) string {
 	return otherwise.Error()
 }
 
-// refused returns an error if the kernel refuses the class's mount options for the filesystem type. The function
-// refused also returns an error if TryClasses could not mount a new filesystem with these options.
+// refused() returns an error if the kernel refuses the class's mount options for the filesystem type. The function also
+// returns an error if TryClasses could not mount a new filesystem with these options.
 func refused(st store.Store, class *disk.Class, fstype string) error {
 	if err := kernelTakes(fstype, class.MountOptions(fstype)); err != nil {
 		return err

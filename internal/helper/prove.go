@@ -84,15 +84,14 @@ func open(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Settings
 	return format.Open(ctx, *f, deps)
 }
 
-// The function named writes implements format.Deps.Writes. The function returns an error if the disk's name now belongs
-// to another disk, or if the kernel no longer counts writes.
+// writes() implements format.Deps.Writes. The function returns an error if the disk's name now belongs to another disk,
+// or if the kernel no longer counts writes.
 func writes(h inventory.Host, f *disk.Facts) (done, inFlight uint64, err error) {
 	now, err := h.Counters(f.Name)
 	return now.Writes, now.InFlightWrites, counted(f, now.Seq, now.Uncounted, err)
 }
 
-// bytesTransferred implements format.Deps.Bytes. bytesTransferred returns an error in the same cases as the function
-// writes.
+// bytesTransferred implements format.Deps.Bytes. bytesTransferred returns an error in the same cases as writes().
 func bytesTransferred(h inventory.Host, f *disk.Facts) (read, written uint64, err error) {
 	now, err := h.Counters(f.Name)
 	return now.BytesRead, now.BytesWritten, counted(f, now.Seq, now.Uncounted, err)
@@ -111,8 +110,8 @@ func counted(f *disk.Facts, seq uint64, uncounted bool, err error) error {
 	return nil
 }
 
-// allowed checks once more, right before the first write, whether formatting is switched off. The wait for udev's lock
-// may have taken half a minute. The function allowed also checks for loop devices, because the exclusive open does not
+// allowed() checks once more, right before the first write, whether formatting is switched off. The wait for udev's
+// lock may have taken half a minute. The function also checks for loop devices, because the exclusive open does not
 // keep loop devices out.
 func allowed(h inventory.Host, name string) error {
 	s, err := h.Store.Settings()
@@ -136,8 +135,8 @@ func settingsAndDisk(h inventory.Host, seq uint64) (*disk.Settings, *disk.Facts,
 	return s, f, err
 }
 
-// The function asking returns a copy of the Host for a program that writes to a disk. The copy opens loop devices to
-// see on which disks they lie. The unit may open loop devices only if the loop driver was loaded when the unit started.
+// asking() returns a copy of the Host for a program that writes to a disk. The copy opens loop devices to see on which
+// disks they lie. The unit may open loop devices only if the loop driver was loaded when the unit started.
 func asking(h inventory.Host, s *disk.Settings) inventory.Host {
 	h = h.For(s)
 	h.Asks = true

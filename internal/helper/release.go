@@ -234,8 +234,8 @@ func (r *Release) find(which string) (*disk.Facts, string, error) {
 	return unmounted, "", nil
 }
 
-// givenOut reports whether the disk or partition itself is given out as a block volume. A partition does not count if
-// only its whole disk is given out. The class of the block volume may no longer be configured.
+// givenOut reports whether the disk itself is given out as a block volume. givenOut returns false for a partition, and
+// for a device that is built on a given-out disk. The class of the block volume may no longer be configured.
 func givenOut(f *disk.Facts, d disk.Decision) bool {
 	return f.OwnLink() != "" && (d.GivenOut() || d.Action == disk.Ignore)
 }

@@ -101,8 +101,8 @@ func TestLearnFailure(t *testing.T) {
 	}
 }
 
-// TestUnmet checks that a token is bound to the conditions that it overrides. If another condition is not met, the text
-// to which the token is bound must be different.
+// TestUnmet checks that a token is bound to the conditions that it overrides. The text to which the token is bound must
+// change if one more condition is not met, or if a condition names another filesystem.
 func TestUnmet(t *testing.T) {
 	s := config.Default()
 	f := &disk.Facts{ID: disk.ID{Name: "vdb", Seq: 7}, Size: 1 << 30, Transport: "virtio", Vendor: "0x1af4", Udev: disk.Udev{Initialized: true}}

@@ -19,7 +19,8 @@ import (
 // disk closes the disk in less time than openAgain.
 const openAgain = time.Second
 
-// Users is the whole program of hotmount-users@.service. Users records for the daemon which process has the disk open.
+// Users is the whole program of hotmount-users@.service. The program records which process has the disk open, and the
+// daemon reads the record.
 func Users(ctx context.Context, h inventory.Host, seq uint64) error {
 	_, f, err := settingsAndDisk(h, seq)
 	if err != nil {
@@ -77,8 +78,8 @@ func opener(ctx context.Context, look func() ([]mounts.User, error)) (*disk.Open
 	return nil, err
 }
 
-// The function counting removes the processes of udev and hotmount, and the processes that only read the disk. A
-// virtual machine monitor always stays in the list.
+// counting() removes the processes of udev and hotmount, and the processes that only read the disk. A virtual machine
+// monitor always stays in the list.
 func counting(users []mounts.User, err error) ([]mounts.User, error) {
 	return slices.DeleteFunc(users, func(u mounts.User) bool {
 		// udevd runs in the control group "udev" below the control group of its unit.
@@ -91,9 +92,9 @@ func asOpener(u mounts.User) *disk.Opener {
 	return &disk.Opener{PID: u.PID, Command: u.Command, Machine: u.Machine}
 }
 
-// checkUnopened returns an error if a process has the disk open now. The process may have opened the disk since the
-// daemon's check before the proof. A separate unit looks for processes that have the disk open, because the unit that
-// proves the disk does not see other users' processes.
+// checkUnopened returns an error if a process has the disk open now. The daemon made this check before the proof, but a
+// process may have opened the disk since then. A separate unit looks for processes that have the disk open, because the
+// unit that proves the disk does not see other users' processes.
 func (m *making) checkUnopened(ctx context.Context, c *disk.Content) error {
 	f := m.facts
 	if !policy.Asks(f, c, m.decision) {

@@ -76,8 +76,8 @@ func TestOpenerEnds(t *testing.T) {
 }
 
 // TestMonitorIsRecorded checks that hotmount does not format a disk that another process has open. If the process is a
-// virtual machine, a record must hold the disk in every later boot. A process that is not a virtual machine must leave
-// no record.
+// virtual machine monitor, hotmount must record the use of the disk. For any other process, hotmount must record
+// nothing.
 func TestMonitorIsRecorded(t *testing.T) {
 	for name, test := range map[string]struct {
 		by       *disk.Opener

@@ -40,16 +40,16 @@ type Host struct {
 	// CameAfter reports whether the disk called name certainly appeared after the removal of the disk called gone. If
 	// CameAfter is nil, the order is unknown.
 	CameAfter func(name, gone string) bool
-	// Programs that write to disks set Asks. If Asks is set, a loop device that the process has no permission to open
-	// counts as a device on every disk.
+	// Programs that write to disks set Asks. If Asks is set, the facts of every disk list each loop device that the
+	// process has no permission to open. Such a loop device may lie on any disk.
 	Asks bool
 }
 
 // Names returns the kernel names of all attached disks, and of their partitions if partitions count.
 func (h Host) Names() ([]string, error) { return h.sysfs().Names() }
 
-// Newest returns the highest disk sequence number of the attached disks that may have come before the removal of
-// another disk. The parameter name is the kernel name of the removed disk.
+// Newest returns the highest sequence number of the attached disks. Newest leaves out disks that certainly came after
+// the removal of another disk. The parameter name is the kernel name of the removed disk.
 func (h Host) Newest(name string) (uint64, error) {
 	return h.sysfs().Newest(name, func(other string) bool { return h.CameAfter != nil && h.CameAfter(other, name) })
 }
@@ -275,8 +275,8 @@ func (h Host) gatherOne(name string, c *common) (disk.Facts, error) {
 	return f, nil
 }
 
-// addMounts adds the mount points of the disk, and of the devices on the disk, to the facts. The map names has the
-// kernel names of the disk and of the devices on it.
+// addMounts adds the mount points of the disk, and of the devices on the disk, to the facts. The last parameter has the
+// kernel names of the disk and of these devices.
 func (h Host) addMounts(f *disk.Facts, c *common, devices map[disk.Dev]string, names map[string]bool) {
 	for i := range c.tree {
 		m := c.tree[i].MountPoint
@@ -375,8 +375,8 @@ func (h Host) leadsTo(link string, seq uint64) bool {
 }
 
 // fault describes what the kernel did to a damaged or read-only filesystem, or returns "" if the filesystem has no
-// fault. The parameter device is the kernel name of the disk. The parameter ask is true if the mount's path leads to
-// this mount, so that fault may ask the filesystem for attributes.
+// fault. The parameter device is the kernel name of the disk. If the last parameter is true, the mount's path leads to
+// this mount, and the method may call stat(2) on the path.
 //
 // The method fault opens no file of the filesystem, because the open can wait for a dead disk forever.
 func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {

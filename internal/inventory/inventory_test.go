@@ -88,8 +88,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// block returns what sysfs and udev's database have about one disk. The parameter more has additional udev properties
-// of the disk.
+// block returns what sysfs and udev's database have about one disk. The last parameter has further udev properties of
+// the disk.
 func block(name string, minor, seq int, serial string, more ...string) tree {
 	dir := "sys/devices/pci0000:00/0000:" + fmt.Sprintf("%02x", minor) + ":00.0/virtio/block/" + name + "/"
 	entry := fmt.Sprintf("S:disk/by-diskseq/%d\nS:disk/by-id/virtio-%s\nI:3037919\nV:1\n", seq, serial)

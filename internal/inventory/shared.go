@@ -39,8 +39,8 @@ func (s *Shared) expectations() *store.Expectations {
 // Expect adds the id of this boot to the sighting. Each later look uses the sighting, even if Remember cannot record
 // it. Expect needs Shared.
 func (h Host) Expect(seen disk.Sighting) {
-	// Expect ignores an error: without a boot id, the sighting counts as a sighting of another boot, and no look is
-	// possible.
+	// The error of Boot is ignored. Without the boot id, the sighting counts as made during another boot, but no look
+	// is possible then either.
 	seen.Identity.Boot, _ = h.Boot()
 	h.Shared.expected.Expect(seen)
 }

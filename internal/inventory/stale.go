@@ -43,9 +43,9 @@ func (h Host) Stale(s *disk.Settings) ([]disk.Facts, error) {
 	return all, errs
 }
 
-// Attached returns the sequence number of the disk or partition with that device number, or 0 if none is attached.
-// While a filesystem is mounted, the kernel gives the number of its device to no other device. An attached device with
-// the number of a mounted filesystem's device is therefore the filesystem's own disk.
+// Attached returns the sequence number of the disk or partition with that device number, or 0 if none is attached. If
+// an attached device has the device number of a mounted filesystem, the device is the filesystem's own disk. While the
+// filesystem is mounted, the kernel gives its device number to no other device.
 func (h Host) Attached(dev disk.Dev) (seq uint64, err error) { return h.sysfs().Attached(dev) }
 
 // load reads the records, and finds out which unfinished formats began on a disk that is still attached. udev's link

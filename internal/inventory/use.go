@@ -15,8 +15,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// boundAt returns the paths at which the disk's device node is bind-mounted (disk.Facts.Bound). The map bound comes
-// from mounts.Bound.
+// boundAt returns the paths at which the disk's device node is bind-mounted (disk.Facts.Bound). The second argument is
+// the result of mounts.Bound.
 func boundAt(f *disk.Facts, bound map[string][]string) []string {
 	at := slices.Concat(bound[f.Name], bound[f.Whole])
 	for _, part := range f.Partitions {
@@ -25,17 +25,17 @@ func boundAt(f *disk.Facts, bound map[string][]string) []string {
 	return at
 }
 
-// links are the entries of the class directories from which the provisioner may make a volume of a disk. The field at
-// maps each device to the path of the entry that leads to the device. The field unseen is the path of an unreadable
-// class directory, or "".
+// links are the entries of the class directories from which the provisioner may make a volume of a disk. The key of the
+// map links.at is a device, and the value is the path of the entry that leads to the device. If a class directory is
+// unreadable, links.unseen is its path.
 type links struct {
 	at     map[disk.Dev]string
 	unseen string
 }
 
 // links reads the class directories. An entry leads to a device if the entry is a device node, or a symlink to a path
-// below /dev. hotmount's own links do not count. The method links follows no symlink to another place, because a dead
-// filesystem may be there.
+// below /dev. hotmount's own links do not count. No other symlink is followed, because it may lead to a dead
+// filesystem.
 func (h Host) links() links {
 	l := links{at: map[disk.Dev]string{}}
 	for _, dir := range h.Directories {

@@ -42,18 +42,19 @@ type Metrics struct {
 	arrival                             *family
 	allocations                         *family
 
-	// added are the new disks that are not mounted yet, by disk sequence number.
+	// added: the events of new disks, by disk sequence number. An event stays in the map until hotmount mounts the
+	// disk, decides not to mount it, or finds it detached.
 	added map[uint64]added
 }
 
-// added is when the event of a new disk arrived. The field made reports whether the disk was formatted after the event.
+// added is the event of a new disk: the time of the event, and whether the disk was formatted after the event.
 type added struct {
 	at   time.Time
 	made bool
 }
 
-// arrivalsKept is the largest number of events in added. The number is limited, because the agent never reports the
-// removal of a loop device that does not concern hotmount.
+// arrivalsKept is the largest number of events in added. The number is limited, because the agent reports nothing about
+// a disk whose first look finds it gone. A loop device without a file, for example, counts as gone.
 const arrivalsKept = 1024
 
 // New returns the metrics of a daemon of the given version.
@@ -83,7 +84,8 @@ func New(version string) *Metrics {
 	m.inodes = add(gauge, "filesystem_inodes", "Inodes of a mounted filesystem.", "class", "device", "uuid")
 	m.freeInodes = add(gauge, "filesystem_free_inodes", "Free inodes of a mounted filesystem.", "class", "device", "uuid")
 	m.arrival = add(histogram, "attach_to_mounted_seconds", "Time from the event of a new disk until it was mounted.", "formatted")
-	// The bounds, in seconds, range from the mount of a formatted disk to the proof of 64 GiB on slow storage.
+	// The bounds are in seconds. The lowest bounds suit the mount of a formatted disk. The highest bounds suit the
+	// proof that 64 GiB on slow storage are blank.
 	m.arrival.bounds = []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200}
 	m.allocations = add(counter, "heap_allocations_total", "Objects that the daemon has allocated.")
 	return m
@@ -132,7 +134,7 @@ func (m *Metrics) Mounted(f *disk.Facts, d disk.Decision, at time.Time) {
 	}
 }
 
-// Failed counts a failed action on a disk.
+// Failed increments the counter of failed actions on disks. A decision without an action counts as a failed look.
 func (m *Metrics) Failed(d disk.Decision) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -22,9 +22,10 @@ type Loop struct {
 	// File is the path of the backing file in the mount namespace of the process that set up the loop device. File can
 	// have any bytes.
 	File string
-	// Below is the block device below the loop device, or zero if none is found. FromKernel reports whether the kernel
-	// itself named this block device. If FromKernel is false, Below is the device at the path File in this mount
-	// namespace. That device can differ from the backing device.
+	// The field Below is the block device on which the loop device is built. If no block device is found, Below is zero
+	// or does not belong to any block device. FromKernel reports whether the kernel itself named this block device. If
+	// FromKernel is false, Below is the device at the path File in this mount namespace. That device can differ from
+	// the backing device.
 	Below      disk.Dev
 	FromKernel bool
 	// Device and Inode are st_dev and st_ino of the backing file (stat(2)). Device and Inode are valid only if
@@ -35,8 +36,9 @@ type Loop struct {
 	Denied bool
 }
 
-// Called reports whether the backing file's path may be the path of the named disk's device node. Called returns true
-// if the path ends with the node's name, in a directory named dev or at the root of a mount.
+// Called compares the path of the backing file with the kernel name of a disk. Called returns true if the path ends
+// with this name, in a directory named dev or at the root of a mount. Such a path may be the path of the disk's device
+// node.
 func (l *Loop) Called(name string) bool {
 	dir, base := path.Split(strings.TrimSuffix(l.File, " (deleted)"))
 	return base == name && (dir == "/" || path.Base(dir) == "dev")
@@ -113,7 +115,8 @@ func (l *Loop) ask(root string, table Paths) {
 	l.Device, l.Inode = info.Device, info.Inode
 }
 
-// local are the filesystems whose file attributes come from this kernel, without a request to a file server.
+// local is a list of filesystem types. On these filesystems, the attributes of a file come from this kernel, without a
+// request to a file server.
 var local = []string{
 	"bcachefs", "btrfs", "devtmpfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "hfsplus", "iso9660", "jfs", "nilfs2",
 	"ntfs3", "overlay", "ramfs", "reiserfs", "rootfs", "squashfs", "tmpfs", "udf", "vfat", "xfs", "zfs",

@@ -16,7 +16,7 @@ import (
 )
 
 // TestRealLoops checks that the device number identifies the device below a loop device, even if the path is unusual.
-// The path of the backing file may lead to another node of the device, or to a bind mount of its node by kubelet.
+// For example, the path leads to a second node of the device, or to a bind mount of a node, such as kubelet makes.
 func TestRealLoops(t *testing.T) {
 	dir := t.TempDir()
 	image := filepath.Join(dir, "image")

@@ -118,8 +118,9 @@ type Mount struct {
 	ID     int `json:"id"`
 	Parent int `json:"parent"`
 	// Shared is the peer group of which the mount is a member. Master is the peer group of which the mount is a slave.
-	// From is the nearest dominating group with a member that the process can reach. Shared, Master and From are 0 if
-	// the mount has no such peer group. A peer group has the same number in all namespaces.
+	// From is the nearest group up the chain of masters in which the process can reach a mount (propagate_from in
+	// mount_namespaces(7)). From is 0 if that group is Master itself. Shared, Master and From are 0 if the mount has no
+	// such peer group. A peer group has the same number in all namespaces.
 	Shared int `json:"shared,omitempty"`
 	Master int `json:"master,omitempty"`
 	From   int `json:"from,omitempty"`

@@ -206,7 +206,8 @@ func TestUnescapeOctal(t *testing.T) {
 	}
 }
 
-// TestAt checks that At finds the upper mount if it covers another mount or a directory above another mount.
+// TestAt checks that At returns the mount that a process sees at the path. Another mount may cover the mount point, or
+// a parent directory of the mount point.
 func TestAt(t *testing.T) {
 	const base = "27 1 254:1 / / rw - ext4 /dev/vda1 rw\n40 27 254:16 / /mnt/disks/a rw - xfs /dev/vdb rw\n"
 	for _, test := range []struct {

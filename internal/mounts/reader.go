@@ -99,8 +99,8 @@ type oneTable struct {
 	file *os.File // the open table, or nil
 	// If mustReread is set, the next call of read() reads the mount table even if the kernel has reported no change.
 	mustReread bool
-	// The field last has one mount for each element of the field lines. Each element of lines is a part of the buffer
-	// in the field text. The buffer in the field next receives the following version of the table.
+	// last[i] is the mount of the line lines[i]. Each line is a part of the first buffer. parse() reads a new version
+	// of the table into the second buffer, and then swaps the two buffers.
 	last       []Mount
 	lines      [][]byte
 	text, next bytes.Buffer

@@ -157,8 +157,8 @@ func namespaces(root string) ([]*namespace, error) {
 // (propagate_umount in fs/pnode.c, mount_namespaces(7)). The kernel removes a mount only if its parent mount receives
 // the unmount. The peer group of the mount itself does not matter.
 type follower struct {
-	// groups are the peer groups that receive an unmount from the parent mount of the host's mount. place is the mount
-	// point of the host's mount, as a path in the parent mount's filesystem.
+	// groups are the peer groups to which the kernel propagates the host's unmount. place is the mount point of the
+	// host's mount, as a path in the parent mount's filesystem.
 	groups map[int]bool
 	place  string
 	dev    disk.Dev
@@ -193,8 +193,8 @@ func parent(tree []Mount, m *Mount) *Mount {
 	return &tree[i]
 }
 
-// uses describes how the process uses the filesystem. The result has each kind of use once. The map ours has an entry
-// for each mount ID that the process sees. The entry is true for a mount of the filesystem. The result is nil for a
+// uses describes how the process uses the filesystem. The result has each kind of use once. The map has the ID of each
+// mount that the process sees. The value is true if the mount is a mount of the filesystem. The result is nil for a
 // process that has ended.
 func uses(dir string, ours map[int]bool, dev disk.Dev) []string {
 	var how []string
@@ -227,10 +227,10 @@ func uses(dir string, ours map[int]bool, dev disk.Dev) []string {
 	return how
 }
 
-// isOnDevice reports whether an open file lies on the device's filesystem. isOnDevice looks up the mount ID of the file
-// in the map ours. If the map lacks the mount ID, isOnDevice compares the device number of the file. A mount whose
-// mount point is removed in another namespace becomes detached, and is then in no mount table (rmdir(2), detach_mounts
-// in fs/namespace.c).
+// isOnDevice reports whether an open file lies on the device's filesystem. isOnDevice looks up the file's mount ID in
+// the map. If the map lacks the mount ID, isOnDevice compares the device number of the file. A mount whose mount point
+// is removed in another namespace becomes detached, and is then in no mount table (rmdir(2), detach_mounts in
+// fs/namespace.c).
 func isOnDevice(info, open string, ours map[int]bool, dev disk.Dev) bool {
 	if id, err := strconv.Atoi(Field(info, "mnt_id")); err == nil {
 		if onDevice, known := ours[id]; known {
@@ -246,9 +246,9 @@ func isOnDevice(info, open string, ours map[int]bool, dev disk.Dev) bool {
 	return err == nil && st.Dev_major == dev.Major && st.Dev_minor == dev.Minor
 }
 
-// deadOn reports whether a file whose stat(2) fails with EIO lies on the device's shut-down XFS filesystem. On a
-// shut-down XFS, stat(2) fails (xfs_vn_getattr in fs/xfs/xfs_iops.c), but statfs(2) succeeds and names the device
-// (xfs_fs_statfs in fs/xfs/xfs_super.c).
+// deadOn reports whether a file lies on the device's XFS filesystem. isOnDevice calls deadOn only if stat(2) on the
+// file fails with EIO. On a shut-down XFS, stat(2) fails (xfs_vn_getattr in fs/xfs/xfs_iops.c), but statfs(2) succeeds
+// and names the device (xfs_fs_statfs in fs/xfs/xfs_super.c).
 func deadOn(path string, dev disk.Dev) bool {
 	var fs unix.Statfs_t
 	if unix.Statfs(path, &fs) != nil {

@@ -17,8 +17,8 @@ func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decisio
 	if r.lift&byToken == 0 && !unmountable {
 		return d, false
 	}
-	// The content of a block volume belongs to the user of the volume. If the block volume is this partition's whole
-	// disk or a disk below this device, a format would overwrite a part of the block volume.
+	// The content of a block volume belongs to the user of the volume. If f is a partition of a block volume, or is
+	// built on a block volume, a format would overwrite a part of the block volume.
 	if g := f.Standing.Given; g != nil && !g.Is(f) {
 		d.Action, d.Reason = disk.Refuse, disk.ReasonNeverFormat
 		return d, false

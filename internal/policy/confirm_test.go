@@ -202,8 +202,8 @@ func TestWord(t *testing.T) {
 	}
 }
 
-// TestRetry checks an accept after a failed format, a release or an unmount. Such an accept must only make hotmount try
-// again, and must leave no record.
+// TestRetry checks the accept after a failed format, after a release, and after an unmount. Such an accept must only
+// make hotmount try again, and must leave no record.
 func TestRetry(t *testing.T) {
 	for _, r := range []disk.Reason{disk.ReasonFormatFailed, disk.ReasonReleased, disk.ReasonUnmounted} {
 		if l := ruleOf(r).lift; l&byRetry == 0 || l&byAccept != 0 {
@@ -212,7 +212,8 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// TestUnrecorded checks that a hold is recorded once if the hold stays in force after its cause has ended.
+// TestUnrecorded checks for which reasons hotmount must still make a record. The record keeps a hold or a refusal in
+// force after its cause has ended.
 func TestUnrecorded(t *testing.T) {
 	for _, tt := range []struct {
 		reason disk.Reason

@@ -90,7 +90,8 @@ type Considered struct {
 // Excluded is one exclusion that matches a disk.
 type Excluded struct {
 	// Index is the position of the exclusion in the configuration. Matches are the results of the exclusion's selectors
-	// for the disk, or for the whole disk of a partition.
+	// for the disk or partition. If the exclusion matches only the whole disk of a partition, Matches are the results
+	// for the whole disk.
 	Index   int
 	Matches []Match
 }

@@ -76,7 +76,8 @@ func TestConditionsOfWhatIsGivenOut(t *testing.T) {
 	}
 }
 
-// TestConditionsTellOfAccepts checks that conditions mention the accepts by which they are met.
+// TestConditionsTellOfAccepts checks a condition that is met only because the operator has accepted the disk. Only this
+// condition mentions the accept in the field Found.
 func TestConditionsTellOfAccepts(t *testing.T) {
 	for _, accepted := range []bool{false, true} {
 		f, s := blankDisk(), settings()

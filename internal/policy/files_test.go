@@ -7,8 +7,9 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestFilesAreNotDestroyed checks the remedies for a file that was attached as a raw disk. A remedy may destroy the
-// file only if the remedy offers a valid token.
+// TestFilesAreNotDestroyed checks the remedies for a file that was attached as a raw disk. A remedy names
+// `hotmount format` if and only if the token of that command would be valid. A remedy names no other command that
+// destroys the file.
 func TestFilesAreNotDestroyed(t *testing.T) {
 	for name, tt := range map[string]struct {
 		put   func(*disk.Facts, *disk.Settings)

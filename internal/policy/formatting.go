@@ -9,8 +9,8 @@ import (
 
 // formattable contains the rules for a disk that may be blank. Some of these rules also apply to a disk that is to be
 // given out as a block volume. Permanent refusals come before the holds, so that nobody accepts a disk that is refused
-// afterwards. Only the refusal for the size of the disk comes after the holds, because hotmount reads the disk first.
-// The first hold that applies is shown, and an accept lifts only that hold.
+// afterwards. Only the refusal for the size of the disk comes after the holds. hotmount reads the disk before this
+// refusal, and does not read a held disk. The first hold that applies is shown, and an accept lifts only that hold.
 var formattable = []rule{{
 	// The user of a block volume or the provisioner's cleaner can write zeros, so that the disk looks blank.
 	reason: disk.ReasonNeverFormat, action: disk.Refuse, situations: blank, lift: byToken | withToken,

@@ -17,7 +17,7 @@ func mayBelongToDriver(in input) bool {
 	return slices.ContainsFunc(in.f.Drivers, func(d disk.Driver) bool { return reaches(d, in.f, in.s) })
 }
 
-// reaches reports whether the driver can bring or take disks of this kind, and the settings do not ignore the driver.
+// reaches reports whether the driver can attach or take disks of this kind, and the settings do not ignore the driver.
 func reaches(d disk.Driver, f *disk.Facts, s *disk.Settings) bool {
 	return d.Reach&f.Reach() != 0 && !slices.Contains(s.CSIIgnore, d.Name)
 }
@@ -53,7 +53,7 @@ func singledOut(in input) bool {
 }
 
 // matchesLiterally reports whether one of the patterns matches the value and spells at least leastLiterals characters
-// of the value. The parameter count is the function literals or wwnLiterals.
+// of the value. The argument for count is one of the functions literals and wwnLiterals.
 func matchesLiterally(s *disk.Selectors, patterns []string, value string, count func(string) int) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return count(p) >= leastLiterals && pattern(s, p, value) })
 }

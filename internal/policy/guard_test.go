@@ -11,7 +11,7 @@ import (
 
 var cinder = disk.Driver{Name: "cinder.csi.openstack.org", Reach: disk.Local}
 
-// driven puts the disk on a node with a driver that may have brought it.
+// driven puts the disk on a node with a CSI driver that may have attached the disk.
 func driven(f *disk.Facts) { f.Drivers = []disk.Driver{cinder} }
 
 // drivenWith returns a function that calls the functions driven and put, in this order.
@@ -200,7 +200,7 @@ func unproved(c *disk.Content) *disk.Content {
 	return &other
 }
 
-// TestLiterals checks that wildcards are not counted. In a pattern for WWNs, only the characters after the first "."
+// TestLiterals checks that wildcards are not counted. In a pattern for WWNs, only the characters after the first dot
 // are counted.
 func TestLiterals(t *testing.T) {
 	for pattern, want := range map[string]struct{ all, wwn int }{

@@ -25,7 +25,8 @@ type spelling struct {
 	afterDot int
 }
 
-// The method then returns the spelling of a pattern that consists of s, followed by next.
+// s.then(next) returns the spelling of a pattern that consists of two parts. The first part has the spelling s, and the
+// second part has the spelling next.
 func (s spelling) then(next spelling) spelling {
 	if s.dot {
 		return spelling{s.all + next.all, true, s.afterDot + next.all}
@@ -33,7 +34,7 @@ func (s spelling) then(next spelling) spelling {
 	return spelling{s.all + next.all, next.dot, next.afterDot}
 }
 
-// The method or returns the spelling of a pattern with two alternatives.
+// s.or(other) returns the spelling of a pattern with the two alternatives s and other.
 func (s spelling) or(other spelling) spelling {
 	return spelling{min(s.all, other.all), s.dot && other.dot, min(s.afterDot, other.afterDot)}
 }

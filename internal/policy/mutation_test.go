@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// equivalent lists the conditions whose removal makes no test fail, with the reason.
+// equivalent has a key for each condition whose removal makes no test fail. The value is the reason.
 var equivalent = map[string]string{
 	"in.c.Proven of in.c.Kind == disk.HalfMade && in.c.Proven":                "what is half-made is refused without an intent, and with one it is proven first",
 	"in.c.Kind == disk.HalfMade of in.c.Kind == disk.HalfMade && in.c.Proven": "what was read and is not blank is half made there",
@@ -27,8 +27,9 @@ var equivalent = map[string]string{
 }
 
 // mutator changes the source so that each condition can be removed by its number. A removed condition becomes false in
-// an "or" and true in an "and". A removed case of a switch matches nothing. In a table of rules, mutator removes each
-// row's lift, the whole condition, and each part of the condition, but changes no texts.
+// an "or" and true in an "and". If a switch compares a value, a removed case value matches nothing. In a table of
+// rules, each removal affects one row: its lift, its whole condition, or one part of its condition. The texts in the
+// table stay unchanged.
 type mutator struct {
 	source  []byte
 	table   bool   // whether to mutate only the fields when and lift of rules
@@ -103,7 +104,7 @@ func (m *mutator) row(kv *ast.KeyValueExpr) {
 	}
 }
 
-// The method where returns, as text, the number of the field's line.
+// m.where(kv) returns the line number of the field as text.
 func (m *mutator) where(kv *ast.KeyValueExpr) string {
 	return fmt.Sprintf("line %d: ", 1+bytes.Count(m.source[:kv.Pos()-1], []byte{'\n'}))
 }

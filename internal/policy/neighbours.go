@@ -79,8 +79,9 @@ func Neighbours(drivers []disk.Driver, s *disk.Settings) []string {
 	return lines
 }
 
-// allSpell reports whether every pattern spells at least leastLiterals characters, so that each matching disk is
-// singled out. The parameter count is the function literals or wwnLiterals.
+// allSpell reports whether there is a pattern, and every pattern spells at least leastLiterals characters. Such
+// patterns usually single out each disk that they match (singledOut). The argument for count is one of the functions
+// literals and wwnLiterals.
 func allSpell(patterns []string, count func(string) int) bool {
 	return len(patterns) > 0 && !slices.ContainsFunc(patterns, func(p string) bool { return count(p) < leastLiterals })
 }

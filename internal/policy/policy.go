@@ -20,8 +20,8 @@ func Decide(f *disk.Facts, c *disk.Content, s *disk.Settings) disk.Decision {
 	return d
 }
 
-// decide returns the decision of the first rule that applies, and the rule itself. The function decide skips each rule
-// that one of the actions in waived can lift.
+// decide returns the decision of the first rule that applies, and the rule itself. The parameter waived is a set of
+// actions. decide skips each rule that one of these actions can lift.
 func decide(in input, waived lift) (disk.Decision, *rule) {
 	d := disk.Decision{}
 	if in.class != nil {
@@ -98,8 +98,8 @@ func inputOf(f *disk.Facts, c *disk.Content, s *disk.Settings) input {
 func (in input) accepted(r disk.Reason) bool { return in.f.Standing.Lifted(r, in.c.UUID) }
 
 // isAccepted reports whether the operator has accepted the disk for the reason r, with the filesystem that theContent
-// returns. In the situation named other, an accept for the reason r counts with any UUID, because a proof may find
-// another UUID.
+// returns. In the situation named other, a proof may find another UUID than the accept names. In this situation, an
+// accept for the reason r therefore counts with any UUID.
 func (in input) isAccepted(r disk.Reason) bool {
 	uuid, _ := theContent(in)
 	return in.f.Standing.Lifted(r, uuid) ||
@@ -122,9 +122,9 @@ func begunOn(f *disk.Facts, p *disk.Peer) bool {
 	return i != nil && i.Identity.Seq == p.Seq
 }
 
-// nextInSlot reports whether the intent matches this disk only by slot, but is for another disk. The intent is for
-// another disk if this node made or mounted this disk's filesystem, and the intent neither makes nor overwrites that
-// filesystem.
+// nextInSlot reports whether the intent is for an earlier disk in this disk's slot. Three facts together show this.
+// Only the slot and the size of this disk match the intent. This node made or mounted the filesystem on this disk. The
+// intent neither makes nor overwrites that filesystem.
 func nextInSlot(f *disk.Facts, c *disk.Content) bool {
 	i, v := f.Standing.Intent, f.Standing.Volume
 	return f.Standing.IntentBySlot && c.UUID != i.UUID && c.UUID != i.Was && (c.Made || v != nil && v.UUID == c.UUID)
@@ -222,8 +222,8 @@ func knownUUID(f *disk.Facts) string {
 	return uuid
 }
 
-// formerClass returns the former class of the volume, or nil. The former class must still be configured, and its
-// directory must differ from the directory of the parameter class.
+// formerClass returns the former class of the volume, or nil. The result is nil if the former class is no longer
+// configured, or if its directory is class.Directory.
 func formerClass(v disk.Place, s *disk.Settings, class *disk.Class) *disk.Class {
 	for i := range s.Classes {
 		c := &s.Classes[i]
@@ -285,10 +285,12 @@ func wasDisturbed(f *disk.Facts) bool {
 // on record. If neither of two disks with the same UUID is on record, hotmount mounts the disk that was resized while
 // the machine was off.
 //
-// A disk that was refused for a duplicate UUID stays refused until the operator accepts the disk. A disk with the
-// serial of a refused disk is also refused while no other attached disk has the same UUID. A disk with that serial may
-// be the refused disk in another slot. A disk is also refused if its filesystem was last on another disk that did not
-// leave before this disk came.
+// A disk that was refused for a duplicate UUID stays refused until the operator accepts the disk. hotmount also refuses
+// every disk that may be the refused disk, such as a disk with the same serial in another slot. One exception is a disk
+// in the slot of its last mount, while another disk with the same UUID is attached.
+//
+// Another rule applies only while no other attached disk has the same UUID. If this disk's filesystem was last mounted
+// from another disk, that other disk must have left before this disk came.
 func isTwin(f *disk.Facts) bool {
 	if len(f.SameUUID) == 0 {
 		return f.Standing.Twin || replaces(f)
@@ -315,8 +317,8 @@ func stillMissing(f *disk.Facts, l *disk.Sighting, r disk.Reason) bool {
 	return l != nil && !givenUp(&f.Standing, l.UUID) && !f.Standing.Lifted(r, l.UUID)
 }
 
-// givenUp reports whether the operator has accepted the loss of the filesystem with that UUID, by an accept for any
-// reason with rule.givesUp.
+// givenUp reports whether the operator has given up the filesystem with that UUID. An accept gives up the filesystem
+// that the accept names, if the rule for the accept's reason has givesUp set.
 func givenUp(st *disk.Standing, uuid string) bool {
 	for _, w := range st.Accepted {
 		if uuid != "" && w.UUID == uuid && ruleOf(w.Reason).givesUp {
@@ -326,17 +328,17 @@ func givenUp(st *disk.Standing, uuid string) bool {
 	return false
 }
 
-// missing reports the same as stillMissing for a disk that is to be formatted. Content that the operator gave up before
-// an unfinished format does not count as missing.
+// missing reports the same as stillMissing for a disk that is to be formatted. If the operator gave up the content, and
+// then a format began and did not finish, the content does not count as missing.
 func missing(in input, l *disk.Sighting, r disk.Reason) bool {
 	return stillMissing(in.f, l, r) && !givenUpBeforeFormat(in.c, l)
 }
 
-// givenUpBeforeFormat reports whether the operator gave up the missing content before the format that left the
-// half-made filesystem. Accepts and tokens end with a reboot or a crash. After a reboot or a crash, only the unfinished
-// format shows that the operator gave up the content. If the missing content is the half-made filesystem itself, the
-// filesystem was mounted after its format, and the storage now shows an older state. The operator did not give up such
-// a filesystem.
+// givenUpBeforeFormat reports whether the operator gave up the missing content before the disk's unfinished format
+// began. Accepts and tokens end with a reboot or a crash. After a reboot or a crash, only the half-made filesystem of
+// that format shows that the operator gave up the content. If the missing content is the half-made filesystem itself,
+// the filesystem was mounted after its format, and the storage now shows an older state. The operator did not give up
+// such a filesystem.
 func givenUpBeforeFormat(c *disk.Content, l *disk.Sighting) bool {
 	return c.Kind == disk.HalfMade && l.UUID != c.UUID
 }
@@ -365,9 +367,9 @@ func sameSerial(f *disk.Facts) *disk.Peer {
 // sameWWN returns a disk with the same WWN as a blank disk, or nil. The blank disk may be a second path to that disk.
 func sameWWN(f *disk.Facts) *disk.Peer { return sameDisk(f, f.SameWWN, disk.ReasonSameWWN) }
 
-// sameDisk returns a peer that may be the same disk as a blank disk, or nil. A peer does not count if the operator has
-// accepted the blank disk for the reason r and the filesystem of the peer. A peer counts if it came earlier, holds
-// something, is in use, or is being formatted. Of two blank disks, the disk that came first is used.
+// sameDisk returns a peer that may be the same disk as a blank disk, or nil. A peer does not count after an accept of
+// the blank disk that names the reason r and the peer's filesystem. A peer counts if it came earlier, holds something,
+// is in use, or is being formatted. Of two blank disks, the disk that came first is used.
 func sameDisk(f *disk.Facts, peers []disk.Peer, r disk.Reason) *disk.Peer {
 	for i := range peers {
 		p := &peers[i]
@@ -378,7 +380,7 @@ func sameDisk(f *disk.Facts, peers []disk.Peer, r disk.Reason) *disk.Peer {
 	return nil
 }
 
-// multipath returns the multipath device of which the disk is a path according to the disk's WWN, or nil.
+// multipath returns the multipath device with the disk's WWN, or nil. The disk is a path of this device.
 func multipath(f *disk.Facts) *disk.Peer {
 	for i := range f.SameWWN {
 		if p := &f.SameWWN[i]; p.Multipath {

@@ -92,8 +92,9 @@ func with(m disk.MountPoint, g *disk.Geometry, fit *disk.Fit) func(*disk.Facts) 
 	}
 }
 
-// foreignOn sets a filesystem that another machine made, and the disk's size at the first mount by this node. The size
-// is 0 if this node has never mounted the filesystem.
+// foreignOn returns a function that gives the disk a filesystem from another machine. The first parameter is the disk's
+// size when this node first mounted the filesystem, or 0 if this node has never mounted it. The returned function first
+// calls the second parameter.
 func foreignOn(size uint64, also func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		also(f)
@@ -111,7 +112,8 @@ var lay = disk.Sighting{UUID: otherUUID, Type: "xfs"}
 // word returns the record of an accept for the reason r and the filesystem with that UUID.
 func word(r disk.Reason, uuid string) []disk.Word { return []disk.Word{{Reason: r, UUID: uuid}} }
 
-// everyWord contains the accepts of all holds, each with one of the two filesystems or with none.
+// everyWord contains three accepts for each reason in the table conditions: without a filesystem, and with each of the
+// two UUIDs.
 var everyWord = func() (all []disk.Word) {
 	for _, c := range conditions {
 		for _, u := range []string{"", uuid, otherUUID} {
@@ -123,12 +125,12 @@ var everyWord = func() (all []disk.Word) {
 	return all
 }()
 
-// The function but returns a copy of everyWord without the given accepts.
+// but() returns a copy of everyWord without the given accepts.
 func but(not ...disk.Word) []disk.Word {
 	return slices.DeleteFunc(slices.Clone(everyWord), func(w disk.Word) bool { return slices.Contains(not, w) })
 }
 
-// gone contains the accepts with which the operator gives up the filesystem of the variable lay.
+// gone is the list of accepts that give up the filesystem with the UUID otherUUID.
 var gone = []disk.Word{
 	{Reason: disk.ReasonBefore, UUID: otherUUID}, {Reason: disk.ReasonFormerSerial, UUID: otherUUID}, {Reason: disk.ReasonFormerSlot, UUID: otherUUID},
 	{Reason: disk.ReasonSameSerial, UUID: otherUUID}, {Reason: disk.ReasonSameWWN, UUID: otherUUID}, {Reason: disk.ReasonContent, UUID: otherUUID},
@@ -137,16 +139,16 @@ var gone = []disk.Word{
 // arrived makes f a disk that was attached at the first start under another machine-id.
 func arrived(f *disk.Facts) { f.Standing.Arrived = &disk.Identity{} }
 
-// hidden makes f a disk that an unreadable unit file may claim.
+// hidden(f) adds to f a unit file that hotmount cannot read and that may claim the disk.
 func hidden(f *disk.Facts) { f.Unseen = "/etc/systemd/system/srv.mount" }
 
-// used makes f a disk that another program mounted earlier.
+// used(f) adds to f the record that another program mounted the disk earlier.
 func used(f *disk.Facts) { f.Standing.Used = &disk.Use{How: "mounted at /srv"} }
 
 // pulled makes f a device whose underlying disk was detached.
 func pulled(f *disk.Facts) { f.Below = []disk.Underlying{{Name: "vdx", Serial: "PV 1", Gone: true}} }
 
-// node makes f a disk whose device node is bind-mounted.
+// node(f) adds to f a bind mount of the disk's device node.
 func node(f *disk.Facts) { f.Bound = []string{"/run/volume"} }
 
 // given is the record of a block volume.
@@ -159,8 +161,8 @@ func another(g disk.Given) func(*disk.Facts) {
 	return func(f *disk.Facts) { f.Standing.Given = &g }
 }
 
-// bound returns a function that makes f a disk that was mounted in its class directory and now has only a pod's bind
-// mount.
+// bound returns a function that gives f only a pod's bind mount, and the record of an earlier mount in the class
+// directory.
 func bound(put func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		f.Mounts = []disk.MountPoint{mountedAt("/var/lib/kubelet/pods/p/volumes/kubernetes.io~local-volume/local-pv-1")}
@@ -171,8 +173,8 @@ func bound(put func(*disk.Facts)) func(*disk.Facts) {
 	}
 }
 
-// onRecordInPlace returns a function that makes f a disk on record as mounted in its class directory. udev has not
-// finished with the disk.
+// onRecordInPlace returns a function that adds to f a mount in the class directory, and the record of this mount. udev
+// has not finished with the disk.
 func onRecordInPlace(put func(*disk.Facts)) func(*disk.Facts) {
 	return bound(func(f *disk.Facts) {
 		f.Mounts, f.Udev.Initialized = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, false
@@ -184,8 +186,8 @@ func onRecordInPlace(put func(*disk.Facts)) func(*disk.Facts) {
 
 func looped(f *disk.Facts) { f.Loops = []string{"loop3"} }
 
-// wwn adds another disk with the same WWN. The parameter seq is the sequence number of the other disk. The parameter
-// holds is the UUID on the other disk, or "".
+// wwn adds another disk with the same WWN. The two parameters are the sequence number of the other disk, and the UUID
+// on the other disk or "".
 func wwn(seq uint64, holds string) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		f.Serial, f.WWN = "", "naa.1"
@@ -193,7 +195,8 @@ func wwn(seq uint64, holds string) func(*disk.Facts) {
 	}
 }
 
-// begunBy sets an unfinished format that began on the disk with that sequence number.
+// begunBy returns a function that calls put, and then puts an unfinished format on record. The format began on the disk
+// with that sequence number.
 func begunBy(seq uint64, put func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		put(f)
@@ -221,8 +224,8 @@ func partOf(also func(*disk.Facts)) func(*disk.Facts) {
 var wholeClass = disk.Class{Name: "whole", Selectors: disk.Selectors{Names: []string{"vd?"}}, Directory: "/mnt/whole", Accept: []string{"xfs"}}
 var rawClass = disk.Class{Name: "raw", Selectors: disk.Selectors{Names: []string{"vd?"}}, Directory: "/mnt/block", Mode: disk.ModeBlock}
 
-// The function before puts the class c in front of the class that selects partitions. The function after puts the class
-// c behind it.
+// before(c) puts the class c in front of the class that selects partitions. after(c) puts the class c behind the class
+// that selects partitions.
 func before(c disk.Class) func(*disk.Settings) {
 	return func(s *disk.Settings) { parts(s); s.Classes = append([]disk.Class{c}, s.Classes...) }
 }
@@ -231,12 +234,12 @@ func after(c disk.Class) func(*disk.Settings) {
 	return func(s *disk.Settings) { parts(s); s.Classes = append(s.Classes, c) }
 }
 
-// The function beside adds the class c at the end of the list of classes.
+// beside(c) adds the class c at the end of the list of classes.
 func beside(c disk.Class) func(*disk.Settings) {
 	return func(s *disk.Settings) { s.Classes = append(s.Classes, c) }
 }
 
-// The function named was makes the filesystem of the disk a former volume of that directory and class.
+// was(directory, class) puts the disk's filesystem on record as a volume of that class in that directory.
 func was(directory, class string) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		f.Standing.Volume = &disk.Sighting{UUID: uuid, Type: "xfs", Directory: directory, Class: class}
@@ -1272,8 +1275,8 @@ func TestWordsOfTwoPaths(t *testing.T) {
 	}
 }
 
-// TestWordsOfAFailedGrowth checks the message about a filesystem that does not fill its disk. While the disk keeps its
-// size, the message mentions that the filesystem could not grow.
+// TestWordsOfAFailedGrowth checks the message about a filesystem that does not fill its disk. After a failed attempt to
+// grow the filesystem, the message mentions the failure until the size of the disk changes.
 func TestWordsOfAFailedGrowth(t *testing.T) {
 	f, s := blankDisk(), settings()
 	failed := unfit(f.Size)
@@ -1467,8 +1470,8 @@ func TestWordsOfAReplacement(t *testing.T) {
 type condition struct {
 	name   string
 	reason disk.Reason
-	// lift contains the accepts that lift the condition, each of them alone. lift is empty if no accept lifts the
-	// condition.
+	// lift is a list of accepts. Any one of them is sufficient for a format despite the condition. If the list is
+	// empty, the condition prevents the format whatever the operator accepts.
 	lift []disk.Word
 	put  func(*disk.Facts, *disk.Content, *disk.Settings)
 }
@@ -1738,9 +1741,8 @@ func TestEachConditionAloneBlocksFormat(t *testing.T) {
 	}
 }
 
-// TestAnAcceptLiftsWhatWasTold checks a disk with two holds, of which hotmount shows only the first. An accept of the
-// hold that the operator sees does not lift the other hold, which is reported next. Another accept then lifts the other
-// hold.
+// TestAnAcceptLiftsWhatWasTold checks a disk with two holds. hotmount reports only the first hold. After the operator
+// has accepted the first hold, hotmount reports the second hold. A second accept lifts the second hold.
 func TestAnAcceptLiftsWhatWasTold(t *testing.T) {
 	for _, one := range conditions {
 		for _, other := range conditions {
@@ -1797,8 +1799,8 @@ func TestEachReasonHasItsCondition(t *testing.T) {
 	}
 }
 
-// TestAnyConditionBlocksFormat checks combinations of conditions and accepts: each condition that no accept lifts
-// prevents the format. An accept lifts only the hold that it names.
+// TestAnyConditionBlocksFormat checks combinations of conditions and accepts. Apart from the exceptions in the test,
+// each condition prevents the format, unless the field lift of the condition contains one of the accepts.
 func TestAnyConditionBlocksFormat(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f, c, s := blankDisk(), proven(disk.Blank), settings()

@@ -14,10 +14,11 @@ type rule struct {
 	action disk.Action
 	// situations contains the situations to which the rule applies.
 	situations situation
-	// The function when reports whether the rule applies, and is nil for a rule that always applies.
+	// when(in) reports whether the rule applies. The function is nil for a rule that applies to every disk in its
+	// situations.
 	when func(input) bool
-	// The function names returns the filesystem that the decision names, and is nil if the decision names no
-	// filesystem.
+	// names(in) returns the filesystem for Decision.UUID and Decision.Type. The function is nil for a decision without
+	// a filesystem.
 	names func(input) (uuid, fstype string)
 	// lift is the set of actions that can lift the rule.
 	lift lift
@@ -26,22 +27,22 @@ type rule struct {
 	givesUp bool
 	// kind is the kind of the hold, or empty for a rule that does not hold a disk.
 	kind Hold
-	// recorded reports whether the reason is already on record for the disk, or is nil for a reason that ends with its
-	// cause.
+	// recorded reports whether the reason is already on record for the disk. The record keeps the reason in force after
+	// its cause has ended. The function is nil for a reason that needs no such record.
 	recorded func(*disk.Facts) bool
 	// peers returns the other disks on which the rule depends. The function is nil for a rule about one disk only.
 	peers func(*disk.Facts) []disk.Peer
 	// priority is the priority of the journal entry (syslog(3)), or 0 for the default of the action.
 	priority int
 
-	// condition is the condition for a format or a link that `hotmount explain` prints, or empty if the rule prevents
-	// neither.
+	// condition is a text for `hotmount explain`. The text states what must be true so that the rule prevents no format
+	// and no link. The text is empty if `hotmount explain` does not list the rule as a condition.
 	condition string
-	// means is the general explanation, as in the manual page. The function found returns the details on which the rule
-	// is based, such as the names of partitions. The message joins the texts of means and found, unless the function
-	// why returns another message. The function remedy returns the step that helps the operator. The functions found,
-	// why and remedy escape foreign bytes, and may be nil or return "". If several rules have the same reason, only one
-	// of them has the texts and the other fields about the reason.
+	// means contains the general explanation, as in the manual page. found(w) returns the details on which the rule is
+	// based, such as the names of partitions. The message joins the explanation and the details, unless why(w) returns
+	// another message. remedy(w) returns the step that helps the operator. Each of these three functions escapes
+	// foreign bytes, and may be nil or return "". If several rules have the same reason, only one of them has the texts
+	// and the other fields about the reason.
 	means              string
 	found, why, remedy func(*wording) string
 }
@@ -73,7 +74,8 @@ const (
 )
 
 // rules are all rules, in the order in which they are checked. The functions of the rules call Decide, and Decide reads
-// the variable rules. The function init sets the variable rules to avoid an initialisation cycle.
+// the variable. An initial value in the declaration would therefore be an initialisation cycle, so the function init
+// sets the variable.
 var rules []rule
 
 func init() {
@@ -108,7 +110,8 @@ func Word(f *disk.Facts, d disk.Decision) disk.Word {
 	return disk.Word{Reason: d.Reason, UUID: d.UUID}
 }
 
-// Unrecorded reports whether the reason must still be recorded. A reason that ends with its cause is never recorded.
+// Unrecorded reports whether hotmount must still record the reason. The record keeps the reason in force after its
+// cause has ended.
 func Unrecorded(f *disk.Facts, r disk.Reason) bool {
 	recorded := ruleOf(r).recorded
 	return recorded != nil && !recorded(f)
@@ -157,8 +160,8 @@ func atItsSlot(*disk.Facts) []disk.Peer { return nil }
 
 func theFilesystem(in input) (uuid, fstype string) { return in.c.UUID, in.c.Type }
 
-// theContent returns the filesystem on the disk. For a disk that may be blank, the results are empty, because a
-// filesystem that this node began to make does not count.
+// theContent returns the filesystem on the disk. If the disk may be blank, the results are empty, even if the disk
+// holds a filesystem that this node began to make.
 func theContent(in input) (uuid, fstype string) {
 	if in.situation == blank {
 		return "", ""
@@ -331,8 +334,8 @@ var readiness = []rule{{
 	when:      func(in input) bool { return in.f.Size == 0 },
 	condition: "the disk has a size", means: "the disk has no size",
 }, {
-	// The holds for a disk that somebody else may use come first. A refusal by a later rule may advise to overwrite the
-	// disk, and a proof would prevent a driver from opening the disk.
+	// The holds for a disk that somebody else may use come before each rule that advises to overwrite the disk or
+	// orders a proof. A proof would prevent a driver from opening the disk.
 	reason: disk.ReasonUsed, action: disk.Hold, situations: free, names: theContent, lift: byAccept, kind: HoldUser,
 	when: func(in input) bool {
 		return in.f.Standing.Used != nil && !isVolume(in) && !in.isAccepted(disk.ReasonUsed)

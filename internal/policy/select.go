@@ -28,8 +28,8 @@ func Select(f *disk.Facts, s *disk.Settings) *disk.Class {
 	return class
 }
 
-// first returns the first class that selects the disk. The second result is true if this class selects a partition of
-// the disk, or the disk of the partition. Classes have either the whole disk or partitions of the disk, never both.
+// first returns the first class that selects f, a partition of f, or the whole disk of f. The second result is true if
+// this class does not select f itself. Classes have either the whole disk or partitions of the disk, never both.
 func first(f *disk.Facts, s *disk.Settings) (class *disk.Class, other bool) {
 	raw := volume(f, s)
 	for i := range s.Classes {
@@ -125,8 +125,8 @@ func selectsRelated(f *disk.Facts, c *disk.Class) bool {
 	})
 }
 
-// volume reports whether the whole disk was given out, and is still selected by a class in block mode. The user of a
-// block volume may have made the partitions on the volume.
+// volume reports whether the whole disk is a block volume: the disk was given out, and a class in block mode still
+// selects the disk. The user of a block volume may have made the partitions on the volume.
 func volume(f *disk.Facts, s *disk.Settings) bool {
 	if f.Standing.Given == nil && f.Standing.Link == "" {
 		return false
@@ -198,9 +198,9 @@ func matchesAll(a subject, s *disk.Selectors) bool {
 	return true
 }
 
-// nameMayMatch reports whether the selectors may select a disk with that kernel name at all. Any selectors may select
-// virtio-blk, SCSI and NVMe disks. A device of another kind needs a name pattern that begins with the letters of the
-// kind. A pattern such as "*" must never select a device-mapper, loop or RAM device that somebody else made.
+// nameMayMatch reports whether the selectors may select a disk with that kernel name at all. For virtio-blk, SCSI and
+// NVMe disks, the result is always true. A device of another kind needs a name pattern that begins with the letters of
+// the kind. A pattern such as "*" must never select a device-mapper, loop or RAM device that somebody else made.
 func nameMayMatch(name string, s *disk.Selectors) bool {
 	if ordinary(name) {
 		return true

@@ -146,8 +146,8 @@ func sameWWNWhy(w *wording) string {
 	return describePossiblySame(w.f, sameWWN(w.f), "WWN "+visible(w.f.WWN)) + "; both may be paths to one disk"
 }
 
-// describePossiblySame names the peer that may be the same disk as a blank disk. The parameter what describes the
-// serial or WWN that the two disks share.
+// describePossiblySame names the peer that may be the same disk as a blank disk. The caller passes the serial or WWN
+// that the two disks share, as a text such as "serial S1".
 func describePossiblySame(f *disk.Facts, p *disk.Peer, what string) string {
 	why := say("the disk looks blank, and another disk has the same %s: %s; this disk is %s", what, place(p.ID, p.Slot), place(f.ID, f.Slot))
 	if content := strings.TrimSpace(p.Type + " " + p.UUID); content != "" {

@@ -38,8 +38,9 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 		next = w.rule.remedy(w)
 	}
 	if w.rule.lift&(byAccept|byRetry) != 0 {
-		// The reason in an accept command keeps the command from lifting a hold that arises later. An accept command
-		// that already names another reason stays unchanged.
+		// If an accept command names the reason, hotmount refuses the command once the reason has changed. Such a
+		// command cannot lift a hold that arises later. An accept command that already names another reason stays
+		// unchanged.
 		accept := "hotmount accept " + f.Name
 		next = strings.TrimSuffix(strings.ReplaceAll(next+";", accept+";", accept+" "+string(d.Reason)+";"), ";")
 	}
@@ -54,7 +55,7 @@ func (w *wording) found() string {
 	return w.rule.found(w)
 }
 
-// textIf returns the text if the condition (the parameter there) is true, or "" if it is false.
+// textIf returns the text if the first argument is true, or "" otherwise.
 func textIf(there bool, text string) string {
 	if there {
 		return text
@@ -139,7 +140,8 @@ func serial(s string) string {
 	return "serial " + visible(s)
 }
 
-// hardware returns in words the serial of a disk, or its WWN if the disk has no serial.
+// hardware returns a text with the serial of a disk, or with its WWN if the disk has only a WWN. If the disk has
+// neither, the text is "no serial".
 func hardware(s, wwn string) string {
 	if s == "" && wwn != "" {
 		return "WWN " + visible(wwn)

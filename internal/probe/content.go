@@ -101,7 +101,7 @@ func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content,
 }
 
 // file returns the format of the file whose bytes fill the disk, such as qcow2, or an empty string for an unknown
-// format. The parameter begins is the format that the first bytes of the disk show. The method reads the last bytes of
+// format. The second parameter is the format that the first bytes of the disk show. The method reads the last bytes of
 // the disk only if these bytes can help to recognise the format.
 func (s *Source) file(f *Finding, begins string, zeros bool) (string, error) {
 	if f.clean() || begins != "" || zeros && f.Offset+sector < s.Size {
@@ -110,9 +110,9 @@ func (s *Source) file(f *Finding, begins string, zeros bool) (string, error) {
 	return readFooter(s.Reader, s.Size)
 }
 
-// Content combines what wipefs and blkid name, what the scan found and the XFS superblock. The finding is the zero
-// Finding if no scan ran. The parameter super is nil if the disk has no sound XFS superblock. The parameter own is
-// Source.Own.
+// Content derives the disk's content from three sources: the signatures that wipefs and blkid name, the finding of the
+// scan, and the XFS superblock. The finding is the zero Finding if no scan ran. The parameter super is nil if the disk
+// has no sound XFS superblock. The parameter own is Source.Own.
 //
 // A disk is Blank if wipefs and blkid name nothing, the scan read only zeros, and the disk has no XFS superblock. A
 // disk is HalfMade if mkfs did not finish the disk's filesystem. A half-made filesystem is our own if the scan found

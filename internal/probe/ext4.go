@@ -37,8 +37,8 @@ type ext4Super struct {
 	perGroup, inodesGroup uint64
 	first                 uint64
 	descriptor, inode     int
-	// The field whole reports whether s_state is EXT2_VALID_FS: mkfs.ext4 or the kernel had finished its work on the
-	// filesystem. The field used reports whether the filesystem was ever mounted (s_mtime, s_mnt_count).
+	// s.whole is set if s_state is EXT2_VALID_FS: mkfs.ext4 or the kernel had finished its work on the filesystem.
+	// s.used is set if the filesystem was ever mounted (s_mtime, s_mnt_count).
 	whole, used bool
 }
 
@@ -272,9 +272,9 @@ func (o *ext4Owner) foreign(b []byte, offset uint64) (i int, own uint64) {
 	return -1, own
 }
 
-// The method named knows reports whether a sector of a block is part of a superblock, or of inodes, with our UUID in
-// the checksums. The sector begins at byte s of the block b, which begins at the given byte offset of the disk. The
-// block like comes from the same byte offset of the file that mkfs.ext4 has written.
+// knows() reports whether a sector of a block is part of a superblock with our UUID, or of inodes whose checksums
+// include our UUID. The sector begins at byte s of the block b, which begins at the given byte offset of the disk. The
+// second parameter is the block at the same byte offset of the file that mkfs.ext4 has written.
 func (o *ext4Owner) knows(b, like []byte, s int, offset uint64) bool {
 	if at := s / superSize * superSize; at+superSize <= len(b) && (offset == 0 && at == superSize || offset > 0 && at == 0) {
 		if super, err := parseExt4(b[at : at+superSize]); err == nil && super.uuid == o.super.uuid {

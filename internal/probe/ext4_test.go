@@ -151,8 +151,8 @@ func read(r io.ReaderAt, b []byte, at int64) error {
 	return err
 }
 
-// TestOwnExt4 checks that bytes of mkfs.ext4 with the same UUID, options and time are ours, even if other bytes are
-// missing. Any other byte is foreign, and so is a filesystem with another UUID or other options.
+// TestOwnExt4 checks that a scan accepts the bytes that mkfs.ext4 writes with our UUID, options and time. Some of these
+// bytes may still be zero. Any other byte must be foreign, and so must a filesystem with another UUID or other options.
 func TestOwnExt4(t *testing.T) {
 	const size = 1 << 30
 	like := madeExt4(t, size, ownUUID, when, "-m", "0")

@@ -6,8 +6,8 @@ import (
 )
 
 // fileFormats are formats of files that may be written raw to a disk: disk images, and compressed or encrypted data.
-// wipefs and blkid do not name these formats. The field at is the byte offset of the magic bytes in the disk. If the
-// field last is set, the offset is in the disk's last sector.
+// wipefs and blkid do not name these formats. Each entry has the magic bytes of a format, and their byte offset in the
+// disk. With last: true, the offset counts from the start of the disk's last sector.
 var fileFormats = []struct {
 	format string
 	at     int

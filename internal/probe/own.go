@@ -20,8 +20,8 @@ const (
 )
 
 // The map named stamps gives, for the magic number of each XFS structure, the byte offset of the filesystem's UUID in
-// the structure. XFS version 5 puts the UUID into each structure, so that remains of another filesystem can be
-// recognised (Linux, fs/xfs/libxfs/xfs_format.h). The field whole is set for the structures that fill a whole block.
+// the structure. XFS version 5 puts the UUID into each structure, to show to which filesystem a structure belongs
+// (Linux, fs/xfs/libxfs/xfs_format.h). The field whole is set for the structures that fill a whole block.
 var stamps = map[uint32]struct {
 	offset int
 	whole  bool
@@ -48,12 +48,12 @@ const (
 // the filesystem's UUID, however often mkfs.xfs ran.
 type owner struct {
 	uuid []byte
-	// The field at is the byte offset at which the previous read ended. Only a read that begins at this offset can
-	// continue a structure.
+	// o.at is the byte offset at which the previous read ended. Only a read that begins at this offset can continue a
+	// structure.
 	at uint64
-	// The field record is the number of bytes of the current log record that are not read yet. The field list is the
-	// highest possible number of bytes that the current free list still has. The field words reports whether the log
-	// record's sector with the unmount entry is still to come.
+	// o.record is the number of bytes of the current log record that are not read yet. o.list is the highest possible
+	// number of bytes of the current free list that are not read yet. o.words is set if the unmount entry of the log
+	// record is not read yet.
 	record, list int
 	words        bool
 }
@@ -70,7 +70,7 @@ func newOwner(uuid string) *owner {
 
 // foreign returns the index of the first foreign byte in the bytes b, or -1 if no byte is foreign. The bytes b were
 // read from the disk at the given byte offset. A byte is foreign if it is neither zero nor written by the filesystem's
-// mkfs. The result own is the size in bytes of all blocks that mkfs wrote before the foreign byte.
+// mkfs. The second result is the size in bytes of all blocks that mkfs wrote, up to the block with the foreign byte.
 func (o *owner) foreign(b []byte, offset uint64) (i int, own uint64) {
 	if o == nil {
 		return nonZero(b), 0
@@ -134,10 +134,10 @@ func (o *owner) stamped(s []byte) bool {
 	return true
 }
 
-// The method named continues reports whether the sector belongs to a log record or a free list that began in an earlier
-// sector. mkfs.xfs writes a log record with one unmount entry, in one sector. Each other sector of this log record has
-// only a cycle number, in the first four bytes (xfsprogs, libxfs/rdwr.c, libxfs_log_header). In the unused entries of
-// an XFS free list, every bit is one.
+// continues() reports whether the sector belongs to a log record or a free list that began in an earlier sector.
+// mkfs.xfs writes a log record with one unmount entry, in one sector. All other sectors after the header have only a
+// cycle number, in the first four bytes (xfsprogs, libxfs/rdwr.c, libxfs_log_header). In the unused entries of an XFS
+// free list, every bit is one.
 func (o *owner) continues(s []byte) bool {
 	if o.record > 0 {
 		o.record -= sector

@@ -33,8 +33,9 @@ func made(t *testing.T, size int64, args ...string) *os.File {
 	return f
 }
 
-// TestOwnIsAllThatMkfsWrites runs mkfs.xfs with several sets of options. Every byte that mkfs.xfs writes must count
-// as a byte of the filesystem with that UUID. For another UUID, the first byte of the superblock must be foreign.
+// TestOwnIsAllThatMkfsWrites runs mkfs.xfs with several sets of options. Every byte that mkfs.xfs writes must count as
+// a byte of the filesystem with that UUID. A scan for another UUID must report the first byte of the superblock as
+// foreign.
 func TestOwnIsAllThatMkfsWrites(t *testing.T) {
 	for _, options := range []string{"", "-d su=256k,sw=2", "-s size=4096", "-m rmapbt=1,reflink=0"} {
 		size := uint64(320 * mib)

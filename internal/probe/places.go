@@ -5,8 +5,9 @@ import "slices"
 // secondary has, for each format, the places of second superblocks, labels and backups outside the first and the last
 // 16 MiB of the disk.
 //
-// Every sampled scan reads the first and the last 16 MiB, which cover the superblocks and labels of these formats:
-//   - partition tables: GPT's backup is in the last sector.
+// Every sampled scan reads the first and the last 16 MiB. These windows cover the superblocks, labels and tables of the
+// following formats.
+//   - GPT (backup in the last sector) and other partition tables.
 //   - md: metadata 0.90 is in the last 128 KiB, 1.0 in the last 12 KiB, and 1.1 and 1.2 in the first 8 KiB.
 //   - DDF, IMSM, LVM2, LUKS (LUKS2 has a second header at up to 4 MiB), ZFS (two labels of 256 KiB at each end).
 //   - swap, VeraCrypt (last 128 KiB), DRBD's internal metadata, iso9660 and UDF (at 32 KiB, sectors 256 and N-256).

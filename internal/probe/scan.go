@@ -32,8 +32,8 @@ const (
 	// Sampled reads Window bytes at both ends of the disk, and the places where a known format keeps a second
 	// superblock. Sampled also reads at least 4,096 samples of 64 KiB, and at least one sample in each 64 MiB.
 	Sampled Plan = "sampled"
-	// Unsigned requires zeros only in the first 4 KiB of the disk. Unsigned also requires that Window bytes at both
-	// ends are readable, because wipefs and blkid name nothing that they cannot read.
+	// Unsigned requires zeros only in the first 4 KiB of the disk. Unsigned also requires that the first and the last
+	// 16 MiB (Window) are readable, because wipefs and blkid report no signature that they cannot read.
 	Unsigned Plan = "unsigned"
 	// ends is the plan that reads Window bytes at the start and Window bytes at the end of the disk.
 	ends Plan = "ends"
@@ -66,7 +66,7 @@ const (
 	// goroutine can read the next chunk.
 	buffers = 2
 	// hugePage is the size in bytes of a huge page on x86-64. One huge page holds the chunks of a disk that is read in
-	// full. One huge page makes reads faster, because for each read the kernel must look up each page of the chunk.
+	// full. For each read, the kernel looks up every page of the chunk. One huge page needs fewer lookups.
 	hugePage = 2 << 20
 )
 
@@ -99,7 +99,7 @@ func (p Plan) forSize(size uint64) Plan {
 
 // Finding is the result of a scan.
 type Finding struct {
-	// Plan is the plan by which the scan read the disk: Full or Sampled in place of Auto.
+	// Plan is the plan by which the scan read the disk. If the caller of the scan chose Auto, Plan is Full or Sampled.
 	Plan Plan
 	Size uint64
 	// Read is the number of bytes read that are zero or belong to Source.Own. Places is the number of separate
@@ -168,11 +168,11 @@ func Scan(ctx context.Context, s Source, plan Plan) (Finding, error) {
 	return f, nil
 }
 
-// amount has the number of bytes that the function take has approved, and the number of separate places that were read.
+// amount has the number of bytes for which take() returned true, and the number of separate places that were read.
 type amount struct{ bytes, places uint64 }
 
-// read reads the disk according to the plan. The data goes to the function take, in the order of the offsets, until the
-// function returns false. The method waits until all disk reads have ended, because it then frees the memory of these
+// read reads the disk according to the plan. The method passes the data to take(), in the order of the offsets, until
+// take() returns false. The method waits until all disk reads have ended, because it then frees the memory of these
 // reads.
 func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset uint64) bool) (amount, error) {
 	var a amount
@@ -190,7 +190,7 @@ func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset
 	defer stop()
 	begun := time.Now()
 	enough := false
-	// The goroutines call the callback hand one after the other, in the order of the pieces.
+	// The goroutines call hand() one after the other, in the order of the pieces.
 	hand := func(p piece, b []byte, failed error) (more bool) {
 		if err = failed; err != nil {
 			return false
@@ -228,7 +228,7 @@ func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset
 	return a, err
 }
 
-// piece is the extent of one read of the disk. The field first reports whether the piece begins an extent of the plan.
+// piece is the extent of one read of the disk. p.first is set if the piece p begins an extent of the plan.
 type piece struct {
 	extent
 	first bool
@@ -253,17 +253,17 @@ func pieces(extents iter.Seq[extent], size uint64) iter.Seq[piece] {
 type turns struct {
 	mu   sync.Mutex
 	next func() (piece, bool)
-	// The field given is the number of pieces that goroutines have begun to read. The field handed is the number of
-	// pieces whose data was passed on.
+	// t.given is the number of pieces that goroutines have begun to read. t.handed is the number of pieces whose data
+	// was passed on.
 	given, handed int
-	// The field over is set when no goroutine may begin another piece. The condition variable (changed) is signalled
-	// when the field over or handed gets a new value.
+	// t.over is set when no goroutine may begin another piece. The condition variable t.changed is signalled when
+	// t.over is set, and when t.handed has a new value.
 	over    bool
 	changed sync.Cond
 }
 
-// read reads pieces of the disk into the buffer b, and passes each piece to the callback hand. The reading ends after
-// the last piece, or if the callback returns false or ctx ends. Each goroutine needs a buffer of its own.
+// read reads pieces of the disk into the buffer b, and passes each piece to hand(). The reading ends after the last
+// piece, or if hand() returns false or ctx ends. Each goroutine needs a buffer of its own.
 func (t *turns) read(ctx context.Context, r io.ReaderAt, b []byte, hand func(p piece, b []byte, failed error) (more bool)) {
 	t.mu.Lock()
 	all := false
@@ -290,7 +290,7 @@ func (t *turns) read(ctx context.Context, r io.ReaderAt, b []byte, hand func(p p
 		if t.over || ctx.Err() != nil {
 			return
 		}
-		// The other goroutines wait until the counter handed changes, so only this goroutine calls hand() now.
+		// The other goroutines wait until the value of t.handed changes, so only this goroutine calls hand() now.
 		t.unlocked(func() { more = hand(p, got, err) })
 		t.handed, t.over = t.handed+1, t.over || !more
 		t.changed.Broadcast()
@@ -443,7 +443,7 @@ func samples(size uint64) iter.Seq[extent] {
 }
 
 // clip drops extents beyond the end of the disk, drops overlaps, and joins adjacent extents. The samples of a small
-// disk cover the whole disk, and joined reads are several times faster than one read for each sample.
+// disk are adjacent and cover the whole disk. Joined reads are several times faster than one read for each sample.
 func clip(size uint64, list iter.Seq[extent]) iter.Seq[extent] {
 	return func(yield func(extent) bool) {
 		var next extent

@@ -35,9 +35,9 @@ const (
 // quick_reset.sh, leaves the data of the previous tenant to the next tenant.
 var blockCleaner = []string{"/scripts/dd_zero.sh", "1"}
 
-// values are the values of the chart that depend on hotmount (helm/provisioner/values.yaml of the provisioner's source,
-// version 2.9). If the file is a ConfigMap, the values are derived from it (ProvisionerConfiguration in
-// pkg/common/common.go).
+// The type named values has the keys of the chart's values file that concern hotmount (helm/provisioner/values.yaml of
+// the provisioner's source, version 2.9). If the file is a ConfigMap, the values are derived from it
+// (ProvisionerConfiguration in pkg/common/common.go).
 type values struct {
 	UseNodeNameOnly bool    `yaml:"useNodeNameOnly"`
 	SetPVOwnerRef   bool    `yaml:"setPVOwnerRef"`
@@ -77,7 +77,7 @@ type storageClass struct {
 	MountOptions  []string `yaml:"mountOptions"`
 }
 
-// expected returns the class of the provisioner that fits a class of hotmount.
+// expected(c) returns the class that the provisioner must have for hotmount's class c.
 func expected(c *disk.Class) class {
 	p := class{
 		Name: cmp.Or(c.StorageClass, c.Name), HostDir: c.Directory, MountDir: c.Directory,

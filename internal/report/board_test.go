@@ -121,8 +121,8 @@ func TestUnselected(t *testing.T) {
 	}
 }
 
-// TestSince checks that the board keeps the time when a decision was first made for an attachment. The board must keep
-// the time even if an earlier daemon made the decision.
+// TestSince checks that Line.Since stays the same while the decision for an attachment stays the same. Line.Since must
+// stay the same even if an earlier daemon made the decision.
 func TestSince(t *testing.T) {
 	then := time.Now().UTC().Add(-time.Hour)
 	refused := disk.Decision{Action: disk.Refuse, Reason: disk.ReasonUnknown, Class: "default"}

@@ -39,18 +39,18 @@ func TestCatalog(t *testing.T) {
 		if !regexp.MustCompile(`\ASubject: .+\nDefined-By: hotmount\nDocumentation: man:`+page+`\(8\)\z`).MatchString(head) || len(body) < 100 {
 			t.Errorf("%s (%s) is not explained: %q", word, kind, entries[kind])
 		}
-		// An explanation in the catalog must not name a type of filesystem, because entries of one kind can have different
-		// types.
+		// An explanation in the catalog must not name a type of filesystem, because entries of one kind can have
+		// different types.
 		if regexp.MustCompile(`(?i)xfs|ext4`).MatchString(entries[kind]) {
 			t.Errorf("%s names a type of filesystem", word)
 		}
-		// An explanation in the catalog must not claim that hotmount has written nothing, because the claim is not true for
-		// every entry.
+		// An explanation in the catalog must not claim that hotmount has written nothing, because the claim is not true
+		// for every entry.
 		if strings.Contains(entries[kind], "has written nothing") {
 			t.Errorf("%s claims that nothing was written", word)
 		}
-		// The catalog must use only fields that all entries of a kind have, because journalctl prints the names of missing
-		// fields.
+		// The catalog must use only fields that all entries of a kind have, because journalctl prints the names of
+		// missing fields.
 		for _, field := range regexp.MustCompile(`@([A-Z_]+)@`).FindAllStringSubmatch(entries[kind], -1) {
 			if kind == KindRescan || kind == KindNotice || kind == KindProblem || !strings.HasPrefix(field[1], "HOTMOUNT_") {
 				t.Errorf("%s has no field %s", word, field[1])

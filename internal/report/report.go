@@ -136,7 +136,8 @@ func (l *Log) Event(kind Kind, p journal.Priority, f *disk.Facts, d disk.Decisio
 	}
 }
 
-// write writes one entry to the journal, or as a line of text or JSON.
+// write sends one entry to the journal, or writes the entry as a line of text or JSON to l.text. If the journal fails,
+// the line goes to standard error.
 func (l *Log) write(fields map[string]string) error {
 	if l.text == nil {
 		if err := l.send(fields); err == nil {

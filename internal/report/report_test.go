@@ -408,8 +408,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// cut shortens the text of an error to 200 bytes. In hotmount, the code that makes an error limits the length of the
-// error's parts.
+// cut shortens the text of an error to 200 bytes. In hotmount, the parts of an error are shortened when the error is
+// made.
 func cut(s string) string { return s[:min(len(s), 200)] }
 
 func TestName(t *testing.T) {

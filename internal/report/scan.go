@@ -39,10 +39,10 @@ func NewScan(log *Log, f *disk.Facts) *Scan {
 	}}
 }
 
-// Progress reports how far a scan has come. The parameter at is the byte offset that the scan has reached, and size is
-// the offset at which the scan ends. The parameter read is the number of bytes that were read so far. Progress extends
-// the unit's timeout to the duration patience from now on. The service manager therefore ends a proof only if the proof
-// makes no progress for the duration patience.
+// Progress reports how far a scan has come. The first two parameters are the byte offset that the scan has reached, and
+// the offset at which the scan ends. The third parameter is the number of bytes read so far. At most once a second,
+// Progress also calls Status, which extends the unit's timeout. The service manager therefore ends a proof only if the
+// proof makes no progress for the time in the last parameter.
 func (s *Scan) Progress(at, size, read uint64, patience time.Duration) {
 	now := time.Now()
 	if s.begun.IsZero() || read < s.read {
@@ -68,7 +68,7 @@ func (s *Scan) Progress(at, size, read uint64, patience time.Duration) {
 }
 
 // Status sends a line of status to the service manager (STATUS= in sd_notify(3)). Status also extends the unit's
-// timeout to the duration patience from now on (EXTEND_TIMEOUT_USEC=).
+// timeout (EXTEND_TIMEOUT_USEC=). The last parameter is the time from now until the new timeout.
 func (s *Scan) Status(line string, patience time.Duration) {
 	s.notify(fmt.Sprintf("STATUS=%s\nEXTEND_TIMEOUT_USEC=%d", disk.OneLine(line), patience.Microseconds()))
 }

@@ -14,7 +14,8 @@ type Expectations struct {
 	all []disk.Sighting
 }
 
-// Expect makes Load use the sighting from now on, even if Remember has not recorded the sighting yet or fails.
+// Expect makes Load use the sighting from now on, even if Remember has not recorded the sighting yet or cannot record
+// it.
 func (e *Expectations) Expect(s disk.Sighting) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -28,8 +29,8 @@ func (e *Expectations) Expected() []disk.Sighting {
 	return slices.Clone(e.all)
 }
 
-// Recorded notes that Remember has recorded the sightings. Recorded also drops older sightings of the same filesystems,
-// even if the older sightings could not be recorded.
+// Recorded is called after Remember has recorded the sightings. Recorded drops these sightings and all older sightings
+// of the same filesystems, even if the older sightings could not be recorded.
 func (e *Expectations) Recorded(seen []disk.Sighting) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -87,7 +87,7 @@ func (s Store) amendGiven(f *disk.Facts, amend func(*disk.Given)) error {
 }
 
 // RemoveGiven durably removes the disk's block volume record after the disk was overwritten with the operator's token.
-// RemoveGiven keeps a record with another WWN, and a record whose serial several disks have, because such a record may
+// RemoveGiven keeps a record if its WWN differs from the disk's, or if several disks have its serial. Such a record may
 // be about another disk.
 func (s Store) RemoveGiven(f *disk.Facts) error {
 	err := s.changeGiven(func(all []disk.Given) []disk.Given {

@@ -511,8 +511,8 @@ func TestFormerContents(t *testing.T) {
 	}
 }
 
-// TestNotedIsWrittenWhenItChanges checks that Note writes its file only if the content changes, and bounds the file's
-// length. Note must not replace a file that a newer version of hotmount wrote.
+// TestNotedIsWrittenWhenItChanges checks that Note writes its file only if the content changes. Note must also limit
+// the number of records in the file. Note must not replace a file that a newer version of hotmount wrote.
 func TestNotedIsWrittenWhenItChanges(t *testing.T) {
 	s, f := made(t), facts("vdb", 2, "S")
 	n := found(f, "boot1", "btrfs", numbered(1))
@@ -689,8 +689,8 @@ func FuzzParseHistory(f *testing.F) {
 	})
 }
 
-// TestFull checks that markFull makes one file for each filesystem that fills its disk. The file's name has the disk's
-// size. The file must exist only as long as the filesystem is on record.
+// TestFull checks that markFull makes one file for each filesystem that fills its disk. The file's name ends with the
+// disk's size in sectors of 512 bytes. The file must exist only as long as the filesystem is on record.
 func TestFull(t *testing.T) {
 	s := made(t)
 	full := func(n int, size uint64) disk.Sighting {

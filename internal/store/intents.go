@@ -66,8 +66,8 @@ func overlap(all []disk.Intent, by *disk.Intent, attached func(seq uint64) bool)
 // matches the older intent only by slot and size.
 //
 // An older intent from an operator's order to overwrite content stays with the slot, because the content may lie on
-// another disk. An order to overwrite leaves the slot only when the operator repeats the same order. An intent whose
-// format was disturbed also stays with the slot.
+// another disk. Such an intent leaves the slot only if the new intent comes from an order to overwrite the same
+// content. An intent whose format was disturbed also stays with the slot.
 func displaced(n, by *disk.Intent) bool {
 	was := n.Identity
 	if n.UUID == by.UUID || n.Doubt != "" || n.Over && !(by.Over && by.Was == n.Was) {
@@ -119,9 +119,10 @@ func (s Store) End(uuid string) error {
 	return wrap(err, "cannot remove the intent")
 }
 
-// intents returns the intents of all formats that have begun and not ended. For an unreadable record, intents returns
-// an error and an intent in doubt with the UUID from the file name. An unreadable record therefore hides no other
-// intent, and the filesystem of an unreadable record does not count as complete.
+// intents returns the intents of all formats that have begun and not ended. If a record is unreadable, the result has
+// an intent whose UUID comes from the file name and whose field Doubt is set. The method then also returns an error. An
+// unreadable record therefore hides no other intent, and the filesystem of an unreadable record does not count as
+// complete.
 func (s Store) intents() ([]disk.Intent, error) {
 	var all []disk.Intent
 	var first error // only the first error is returned, because each error names its own remedy

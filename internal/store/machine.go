@@ -45,8 +45,8 @@ func (s Store) machine() (string, error) {
 
 // present returns the lists of disks that apply to this worker. The first list has the disks that were attached before
 // installation. For records from another machine-id, the first list is empty, and the second list has the disks at the
-// first start under this machine-id. The slots of the other worker mean nothing on this worker. If present returns an
-// error, nothing may be formatted.
+// first start under this machine-id. The slots of the other worker mean nothing on this worker. After an error, nothing
+// may be formatted.
 func (s Store) present(st *state) (before, arrived []disk.Identity, err error) {
 	id, err := s.machine()
 	switch {

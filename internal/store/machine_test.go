@@ -59,7 +59,7 @@ func holds(s Store, f *disk.Facts, boot string) string {
 	return "nothing"
 }
 
-// expect uses the function holds to check the effect of the records on several disks.
+// expect checks the effect of the records on several disks.
 func expect(t *testing.T, when string, s Store, boot string, want map[*disk.Facts]string) {
 	t.Helper()
 	for f, w := range want {
@@ -69,8 +69,9 @@ func expect(t *testing.T, when string, s Store, boot string, want map[*disk.Fact
 	}
 }
 
-// TestAnotherMachineID checks that a clone of a machine holds the disks of its first start. The records of the original
-// machine must hold no disk. The holds last over boots until the operator decides whether the clone is the same worker.
+// TestAnotherMachineID checks that a clone of a machine holds the disks of its first start. On the clone, the records
+// of the original machine must cause no hold. The holds last over boots until the operator decides whether the clone is
+// the same worker.
 func TestAnotherMachineID(t *testing.T) {
 	seed, old := facts("vdb", 2, ""), facts("vdc", 3, "OLD")
 	was := made(t, seed.Identity("boot1"), old.Identity("boot1"))

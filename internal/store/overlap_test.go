@@ -64,8 +64,8 @@ func TestFormatsOfOneDiskDoNotOverlap(t *testing.T) {
 	}
 }
 
-// TestWhatAWWNKeeps checks that hotmount recognises a disk without a serial by its WWN. hotmount must find the records
-// of an unfinished format and of former content by the WWN.
+// TestWhatAWWNKeeps checks that hotmount recognises a disk without a serial by its WWN. The WWN must be enough to find
+// the record of an unfinished format and the record of former content.
 func TestWhatAWWNKeeps(t *testing.T) {
 	f := facts("sda", 1, "")
 	f.WWN = "naa.1"

@@ -16,8 +16,8 @@ import (
 const scansAtOnce = 2
 
 // placeEvery is the time between two attempts to get the right to read a disk (a place). hotmount polls, because
-// flock(2) can wait for only one file, and a context cannot end the wait of flock(2). placeWord is the time between two
-// reports that a reader still waits.
+// flock(2) can wait for only one file, and a context cannot end the wait of flock(2). While a reader waits, it reports
+// its wait at intervals of placeWord.
 const (
 	placeEvery = 100 * time.Millisecond
 	placeWord  = 10 * time.Second
@@ -55,9 +55,9 @@ func (s Store) LaterPlace(waiting func()) *Place {
 	return &Place{store: s, waiting: waiting}
 }
 
-// Progress notes that a read has ended, so that the caller keeps its place for another 30 seconds. If the caller has
-// lost its place since the last call, Progress waits for another place. If Progress returns an error, the caller has no
-// place.
+// Progress notes that a read has ended, so that the caller keeps its place for another 30 seconds. If the caller has no
+// place, Progress first waits for one. Between Free and Reacquire, Progress does nothing. If Progress returns an error,
+// the caller has no place.
 func (p *Place) Progress(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,7 +86,7 @@ func (p *Place) Reacquire(ctx context.Context) error {
 	return p.Progress(ctx)
 }
 
-// Free returns the right to read, so that another reader can have it. Free may be called more than once.
+// Free gives up the right to read, so that another reader can have it. Free may be called more than once.
 func (p *Place) Free() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -33,8 +33,8 @@ func (s Store) SaveDirectories(st *disk.Settings, former ...string) error {
 	return wrap(s.save(s.directoriesFile(), dirs), "cannot record the class directories")
 }
 
-// keptHead and keptVersion are the first line of the file with the last good settings, and keptEnd is its last line. A
-// settings file without the last line is incomplete.
+// keptHead and keptVersion together form the first line of the file with the last good settings. keptEnd is the last
+// line. A settings file without the last line is incomplete.
 const (
 	keptHead    = "# hotmount's last good settings, version "
 	keptVersion = "1"

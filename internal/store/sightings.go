@@ -31,8 +31,8 @@ func (s Store) Remember(seen []disk.Sighting) error {
 	return wrap(err, "cannot record which filesystem lies on which disk")
 }
 
-// merge adds the new sightings in seen to the list all. The result has one sighting for each filesystem. The call may
-// change the list all in place.
+// merge(all, seen) adds the new sightings of the second list to the first list. The result has one sighting for each
+// filesystem. The call may change the first list in place.
 func merge(all, seen []disk.Sighting) []disk.Sighting {
 	for _, n := range seen {
 		i := slices.IndexFunc(all, func(o disk.Sighting) bool { return o.UUID == n.UUID })
@@ -85,8 +85,8 @@ func (s Store) markFull(all []disk.Sighting) error {
 	return err
 }
 
-// Note durably records content that was found on disks and is not mounted. If Left is set in an element of the list,
-// Note removes the record of that content. Remember, and not Note, handles mounted filesystems.
+// Note durably records content that was found on disks and is not mounted. If an element of the list has Left set, Note
+// removes the record of the same attachment. Remember, and not Note, handles mounted filesystems.
 func (s Store) Note(found []disk.Sighting) error {
 	return wrap(s.locked(func() error { return s.note(found, true) }), "cannot record what lies on which disk")
 }
@@ -120,8 +120,8 @@ func (s Store) note(found []disk.Sighting, add bool) error {
 }
 
 // GiveUp durably records that the filesystem's disk will not come back, although hotmount did not notice its removal.
-// GiveUp changes neither the other fields of the record nor its position in the list. The unchanged position shows that
-// content which was found in the slot afterwards is newer.
+// GiveUp changes neither the other fields of the record nor its position in the list. A filesystem that was later seen
+// in the same slot therefore still counts as newer.
 func (s Store) GiveUp(uuid string) error {
 	err := s.locked(func() error {
 		all, err := s.Sightings()

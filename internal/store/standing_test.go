@@ -523,7 +523,8 @@ func TestIntentIsFoundAgain(t *testing.T) {
 	}
 }
 
-// TestAGapLasts checks that hotmount remembers a failed write to the state directory over a boot, until Init runs.
+// TestAGapLasts checks that hotmount remembers a failed write to the state directory until Init runs, even after a
+// reboot.
 func TestAGapLasts(t *testing.T) {
 	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
 	initialise := func() {

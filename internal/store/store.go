@@ -52,26 +52,25 @@ func Default() Store {
 	return Store{State: StateDirectory, Runtime: RuntimeDirectory, MachineID: MachineIDFile}
 }
 
-// state is the content of state.json.
+// state is the content of state.json. The fields from Arrival to Used list disks. When the operator accepts a disk for
+// the reason that belongs to a list, Accept removes the disk from that list.
 type state struct {
 	Version int `json:"version"`
 	// Machine is the machine-id of the worker to which the records belong, or empty if the daemon has not recorded the
 	// machine-id yet.
 	Machine string `json:"machine,omitempty"`
-	// Arrival has the disks of the first start under another machine-id, without disks that were accepted later.
-	// Arrival is nil until the machine-id changes, and after KeepMachine.
+	// Arrival has the disks of the first start under another machine-id. Arrival is nil until the machine-id changes,
+	// and after KeepMachine.
 	Arrival *arrival `json:"arrival,omitempty"`
-	// Present has the disks that were attached when hotmount was installed or reinstalled, without disks that were
-	// accepted later.
+	// Present has the disks that were attached when hotmount was installed or reinstalled.
 	Present []disk.Identity `json:"present"`
-	// Braked has the disks that were attached while the format limit was reached, without disks that were accepted
-	// later. The disk that was added last is at the end.
+	// Braked has the disks that were attached while the format limit was reached. The disk that was added last is at
+	// the end.
 	Braked []disk.Identity `json:"braked,omitempty"`
-	// Twins has the disks that were refused because another disk had the same UUID, without disks that were accepted
-	// later. The disk that was added last is at the end.
+	// Twins has the disks that were refused because another disk had the same UUID. The disk that was added last is at
+	// the end.
 	Twins []identity.Twin `json:"twins,omitempty"`
-	// Used has the disks that another program used, without disks that were accepted later. The disk that was added
-	// last is at the end.
+	// Used has the disks that another program used. The disk that was added last is at the end.
 	Used []disk.Use `json:"used,omitempty"`
 	// Drivers has the names of the storage drivers that were seen on this worker, sorted.
 	Drivers []string `json:"drivers,omitempty"`
@@ -81,7 +80,7 @@ func (s Store) stateFile() string { return filepath.Join(s.State, "state.json") 
 
 // Init initialises the state directory with the disks that are attached now. In an initialised directory, the content
 // stays. Init adds the attached disks to this content only if the package was removed, or if the first start is still
-// to come. The result made reports whether Init recorded the disks. If Init returns no error, the directory is
+// to come. The first result reports whether Init recorded the disks. If Init returns no error, the directory is
 // writable, and earlier failed writes no longer stop formatting.
 func (s Store) Init(present []disk.Identity) (made bool, err error) {
 	_, err = s.load()
@@ -124,8 +123,8 @@ func (s Store) Init(present []disk.Identity) (made bool, err error) {
 	return made, err
 }
 
-// Exists reports whether the state directory exists. The installation of the package, hotmount.service and `hotmount
-// state` make the state directory.
+// Exists reports whether the state directory exists. The directory is made when the package is installed, when
+// hotmount.service starts, or by `hotmount state`.
 func (s Store) Exists() bool { return exists(s.State) }
 
 // Removed reports whether the package was removed since Init. Disks that were attached while the package was removed

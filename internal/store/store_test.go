@@ -212,7 +212,7 @@ func TestAWordIsForOneDisk(t *testing.T) {
 }
 
 // TestAWordIsForWhatWasTold checks that an accept ends only a hold for the same reason. Several accepts for one disk
-// must be valid at the same time. A file of accepts that an older version of hotmount wrote must end no hold.
+// must be valid at the same time. An accept that an older version of hotmount recorded must end no hold.
 func TestAWordIsForWhatWasTold(t *testing.T) {
 	f := facts("vdb", 2, "S1")
 	f.Udev = disk.Udev{Initialized: true, FSUsage: "filesystem", FSType: "xfs", FSUUID: uuid}

@@ -167,8 +167,8 @@ func isMultipath(dir string) bool {
 	return err == nil && strings.HasPrefix(uuid, "mpath-")
 }
 
-// spareOfArray returns the number of legs that an md array can lose and still work. spareOfArray subtracts each lost
-// leg that md has already removed from the directory slaves. For raid10, spareOfArray returns the highest possible
+// spareOfArray returns the number of legs that an md array can lose and still work. The result is lower by one for each
+// lost leg that md has already removed from the directory slaves. For raid10, spareOfArray returns the highest possible
 // number, because it is unknown which two legs mirror each other.
 func spareOfArray(dir, level string, legs int) int {
 	total := legs

@@ -59,11 +59,12 @@ func (f FS) Names() ([]string, error) {
 	return names, nil
 }
 
-// Newest returns the highest sequence number of all attached disks that may have come before the removal of another
-// disk. The parameter name is the kernel name of the removed disk.
+// Newest returns the highest sequence number of the attached disks. Newest leaves out each disk that certainly came
+// after the removal of another disk. The parameter name is the kernel name of the removed disk.
 //
 // If an attached disk has the removed disk's name, the attached disk and all disks with higher sequence numbers came
-// after the removal. The function later, if not nil, reports whether the disk with a given name came after the removal.
+// after the removal. The callback, which may be nil, reports whether the disk with the given name came after the
+// removal.
 func (f FS) Newest(name string, later func(other string) bool) (uint64, error) {
 	names, err := FS{Root: f.Root}.Names()
 	if err != nil {
@@ -243,7 +244,7 @@ func fillDevice(facts *disk.Facts, dir string) error {
 	if err != nil {
 		return err
 	}
-	// The attribute size counts units of 512 bytes for any sector size of the disk (SECTOR_SIZE in
+	// sysfs gives the size in units of 512 bytes, whatever the sector size of the disk is (SECTOR_SIZE in
 	// include/linux/blkdev.h).
 	facts.Size = sectors * 512
 	return nil

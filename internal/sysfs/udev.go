@@ -148,8 +148,8 @@ func isFalse(s string) bool {
 }
 
 // encoded returns the value of a udev property. If the property has an escaped form (_ENC), the function decodes that
-// form, which has all characters of the value. Without an escaped form, the function returns the plain property, in
-// which udev has replaced some characters.
+// form, which has all characters of the value. If the property has no escaped form, the function returns the plain
+// property, in which udev has replaced some characters.
 func encoded(properties map[string]string, key string) string {
 	if v, found := properties[key+"_ENC"]; found {
 		return disk.Unescape(v)

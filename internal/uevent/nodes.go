@@ -25,9 +25,8 @@ type Nodes struct {
 	events    *os.File
 
 	mu sync.Mutex
-	// heard is the number of events so far. The map made has, for each entry that exists, the number of the event with
-	// which the entry appeared. The map gone has, for each name, the number of the event with which the entry last
-	// disappeared.
+	// heard is the number of events so far. made[name] is the number of the event with which the entry appeared, until
+	// the entry disappears. gone[name] is the number of the event with which the entry last disappeared.
 	heard      uint64
 	made, gone map[string]uint64
 	buf        []byte
@@ -74,9 +73,10 @@ func (n *Nodes) Run(ctx context.Context) error {
 	return fmt.Errorf("cannot watch for new entries of %s: %w", n.directory, err)
 }
 
-// CameAfter reports whether the entry called name is known to have appeared after the entry called other had
-// disappeared. CameAfter returns false if the entry called name no longer exists, or if the entry called other exists
-// again. CameAfter also returns true if the entry called name had existed before, had disappeared, and came back.
+// CameAfter reports whether the first entry is known to have appeared after the second entry had disappeared. The
+// parameters are the names of the entries. CameAfter returns false if the first entry no longer exists, or if the
+// second entry exists again. CameAfter also returns true if the first entry had existed before, had disappeared, and
+// came back.
 func (n *Nodes) CameAfter(name, other string) bool {
 	if n == nil {
 		return false

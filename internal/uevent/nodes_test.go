@@ -35,7 +35,8 @@ func TestNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The function create renames each entry and then removes it, so the first name stays in nodes.made.
+	// The watch gives no events for renames. The test renames each entry before it removes the entry, so that the
+	// original name stays in nodes.made.
 	made := func(name string) uint64 {
 		nodes.mu.Lock()
 		defer nodes.mu.Unlock()

@@ -31,9 +31,9 @@ const privateSocket = "/run/systemd/private"
 const transientUnits = "/run/systemd/transient"
 
 // patience is the time limit for a connection to PID 1, and for a call. The constant patience equals PID 1's own limit
-// for a connecting client (BUS_AUTH_TIMEOUT in systemd's src/libsystemd/sd-bus/bus-socket.c). During many events, a PID
-// 1 in an emulated machine has taken 30 seconds to answer. dialEvery is the time between attempts to connect while PID
-// 1 re-executes itself.
+// for a connecting client (BUS_AUTH_TIMEOUT in systemd's src/libsystemd/sd-bus/bus-socket.c). A PID 1 in an emulated
+// machine has taken 30 seconds to answer, while it handled many events. dialEvery is the time between attempts to
+// connect while PID 1 re-executes itself.
 const (
 	patience  = 90 * time.Second
 	dialEvery = 100 * time.Millisecond
@@ -77,8 +77,8 @@ const (
 	systemdPath = "/org/freedesktop/systemd1"
 )
 
-// withConnection calls the function use with a connection that receives the signals about jobs. The end of the
-// connection cancels the context of the function named use.
+// withConnection opens a connection that receives the signals about jobs, and passes the connection to the callback.
+// The end of the connection cancels the context of the callback.
 func (m *Manager) withConnection(ctx context.Context, use func(context.Context, *sd.Conn) error) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -94,8 +94,8 @@ func (m *Manager) withConnection(ctx context.Context, use func(context.Context, 
 // connect gives go-systemd one connection for both calls and signals. While PID 1 handles many events, it needs several
 // seconds for each connection.
 //
-// The connection ends when the context ends. If the connection breaks, or PID 1 does not answer, connect calls the
-// function end with the reason.
+// The connection ends when the context ends. If the connection breaks, or PID 1 does not answer, connect cancels the
+// context with the reason.
 func (m *Manager) connect(ctx context.Context, end context.CancelCauseFunc) (*sd.Conn, error) {
 	late := time.AfterFunc(patience, func() { end(errSilent) })
 	defer late.Stop()
@@ -215,8 +215,8 @@ func (m *Manager) startAlone(ctx context.Context, u MountUnit) error {
 // startTransient returns ErrExists if the unit exists. startTransient needs no connection for signals, because it does
 // not wait for the job.
 //
-// If the answer is lost, for example because PID 1 re-executes itself, startTransient asks once more. If PID 1 has
-// already got the first request, PID 1 answers to the second request that the unit exists.
+// If the answer is lost, for example because PID 1 re-executes itself, startTransient asks once more. If the unit from
+// the first request exists, PID 1 refuses the second request, and startTransient returns ErrExists.
 func (m *Manager) startTransient(ctx context.Context, name string, properties []sd.Property, others []sd.PropertyCollection) error {
 	var job dbus.ObjectPath
 	start := func() error { return m.call(ctx, "StartTransientUnit", &job, name, "fail", properties, others) }
@@ -228,8 +228,8 @@ func (m *Manager) startTransient(ctx context.Context, name string, properties []
 	return refusal(name, err)
 }
 
-// call calls a method of PID 1's manager and stores the result. The method call opens its own connection, with the time
-// limit patience.
+// call calls a method of PID 1's manager over a new connection, and stores the result. The time limit is the constant
+// patience.
 func (m *Manager) call(ctx context.Context, method string, result any, args ...any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errSilent)
 	defer cancel()
@@ -244,9 +244,9 @@ func (m *Manager) call(ctx context.Context, method string, result any, args ...a
 // MountEnded reports whether the job of StartMount has ended. If the job has ended and nothing is mounted, the error is
 // a *JobError.
 //
-// While the file of a transient unit exists, PID 1 has the unit loaded. While PID 1 has the unit loaded, MountEnded
-// returns false without a question to PID 1, because each connection costs PID 1 time. If the parameter sure is set,
-// MountEnded always asks PID 1.
+// PID 1 removes the file of a transient unit when it unloads the unit. While the file exists, MountEnded returns false
+// without a question to PID 1, because each connection costs PID 1 time. If the parameter sure is set, MountEnded
+// always asks PID 1.
 func (m *Manager) MountEnded(ctx context.Context, path string, sure bool) (bool, error) {
 	if err := checkPath(path); err != nil {
 		return false, err
@@ -291,8 +291,8 @@ func mountEnded(ctx context.Context, c *sd.Conn, name string) (bool, error) {
 }
 
 // MissingAbove searches the mount units above the mount point, and returns the nearest unit that is loaded but not
-// active. If there is no such unit, or the result of the mount's job is not "dependency", MissingAbove returns "". If
-// fstab or a unit file has a mount above the mount point, the mount requires the upper mount (systemd.mount(5),
+// active. If there is no such unit, or the result of the mount's job is not "dependency", MissingAbove returns "". The
+// mount unit of the mount point requires each upper mount unit that comes from fstab or a unit file (systemd.mount(5),
 // "Implicit Dependencies"). The returned unit has failed, or has waited in vain for its own device.
 func (m *Manager) MissingAbove(ctx context.Context, path, result string) (name string, err error) {
 	if err := checkPath(path); err != nil || result != "dependency" {
@@ -440,7 +440,7 @@ func (m *Manager) AwaitCleanup(ctx context.Context, path string) error {
 	if !m.leftover(path) {
 		return nil
 	}
-	// PID 1 has the cleanup unit loaded while the unit has a job or runs.
+	// The cleanup unit stays loaded in PID 1 while the unit has a job or runs.
 	var unit dbus.ObjectPath
 	if noSuchUnit(m.call(ctx, "GetUnit", &unit, cleanupUnit(path))) {
 		return nil

@@ -100,7 +100,7 @@ func format(ctx context.Context, m *Manager, seq uint64) error {
 	return m.Run(ctx, disk.ProgramFormat, disk.ID{Seq: seq}, "")
 }
 
-// The list named everything has a call of each Manager method.
+// This list has at least one call of each method that the type Manager exports.
 var everything = append(slices.Clone(jobs), []struct {
 	name string
 	call func(context.Context, *Manager) error
@@ -202,7 +202,7 @@ func TestMountEnded(t *testing.T) {
 			t.Errorf("%+v: ended %v, error %v", test, ended, err)
 		}
 		p.noConnections(t)
-		// While the file of the unit exists, MountEnded must ask PID 1 only if the parameter sure is set.
+		// While the file of the unit exists, MountEnded must not ask PID 1, unless the parameter sure is set.
 		m.transient = t.TempDir()
 		if err := os.WriteFile(filepath.Join(m.transient, Name(mountUnit().Path)), nil, 0o644); err != nil {
 			t.Fatal(err)
@@ -305,9 +305,9 @@ func TestFaultsOfTheNode(t *testing.T) {
 	}
 }
 
-// TestMissingAbove checks which mount unit MissingAbove returns if a mount's job failed because of a required unit.
-// MissingAbove must return the nearest loaded mount unit above the mount point that is not active. If PID 1 made no
-// mount for another reason, such as a failed condition, MissingAbove must return "".
+// TestMissingAbove checks which mount unit MissingAbove returns if a mount's job failed because of a required unit. Of
+// the mount units above the mount point, MissingAbove must return the nearest unit that is loaded but not active. If
+// PID 1 made no mount for another reason, such as a failed condition, MissingAbove must return "".
 func TestMissingAbove(t *testing.T) {
 	for _, test := range []struct{ load, active, result, want string }{
 		{"loaded", "failed", "dependency", "mnt-disks.mount"},

@@ -49,8 +49,9 @@ var types = []string{"xfs", "ext4"}
 // properties and the allowed dependencies are in bus_unit_set_transient_property (src/core/dbus-unit.c).
 //
 // The mount unit has no BindsTo= on the device. With BindsTo=, systemd would try endlessly to unmount a busy mount of a
-// lost disk. systemd itself adds a dependency on the device, and this dependency stops the unit only once. The unit
-// does not use systemd-fsck@.service: for XFS this service does nothing, and ext4 replays its journal at the mount.
+// lost disk. systemd itself adds a weaker dependency on the device. When a disk disappears, systemd tries to stop the
+// unit only once, because of this dependency. The unit does not use systemd-fsck@.service: for XFS this service does
+// nothing, and ext4 replays its journal at the mount.
 func (u *MountUnit) properties() ([]sd.Property, error) {
 	if err := u.check(); err != nil {
 		return nil, fmt.Errorf("cannot mount %s: %w", u.ID, err)

@@ -23,7 +23,7 @@ type starts struct {
 	mu      sync.Mutex
 	waiting []*start
 	// The field turn is a channel with room for one request: the request whose mounts are under way. The field is not a
-	// mutex, because one select statement waits for the channels turn and answered.
+	// mutex, because StartMount waits for several channels in one select statement.
 	turn chan struct{}
 	// lastBatch is the time of the latest start of a service that mounts disks.
 	lastBatch time.Time
@@ -45,7 +45,7 @@ type start struct {
 // a log to recover, or a disk that does not answer.
 const waitMost = 500 * time.Millisecond
 
-// add adds a mount to the queue and returns the channel turn.
+// add adds a mount to the queue and returns the channel s.turn.
 func (s *starts) add(one *start) chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,9 +175,10 @@ type condition struct {
 	Parameter       string
 }
 
-// startTogether asks PID 1 to start a service that runs one mount(8) for all mounts. Without this service, 20 disks took
-// 348 ms instead of 215 ms (ADR 0011). PID 1 starts the mount units after this service. As soon as PID 1 sees a mount in
-// the mount table, the job of the mount unit is done. If the service did not make a mount, PID 1 itself makes the mount.
+// startTogether asks PID 1 to start a service that runs one mount(8) for all mounts. Without this service, 20 disks
+// took 348 ms instead of 215 ms (ADR 0011). PID 1 starts the mount units after this service. As soon as PID 1 sees a
+// mount in the mount table, the job of the mount unit is done. If the service did not make a mount, PID 1 itself makes
+// the mount.
 func (m *Manager) startTogether(ctx context.Context, all []*start) error {
 	var table strings.Builder
 	var names []string
@@ -193,7 +194,7 @@ func (m *Manager) startTogether(ctx context.Context, all []*start) error {
 			return err
 		}
 		// PID 1 would log "Condition check resulted in … being skipped" for the job of a mount that the service has
-		// made. LogLevelMax= drops the message, which would be misleading (job_emit_done_message in systemd's
+		// made. This message would be misleading, so LogLevelMax= drops the message (job_emit_done_message in systemd's
 		// src/core/job.c). The dropped message has the level info, and the output of mount(8) has the level notice.
 		properties = append(properties, p("LogLevelMax", int32(syslog.LOG_NOTICE)), p("SyslogLevel", int32(syslog.LOG_NOTICE)))
 		names = append(names, Name(s.unit.Path))

@@ -32,7 +32,7 @@ type asked struct {
 	err  error
 }
 
-// The function named waits calls StartMount in a goroutine, and returns when that call waits for its turn.
+// waits() calls StartMount in a goroutine, and returns when the mount is in the queue.
 func waits(t *testing.T, ctx context.Context, m *Manager, u MountUnit) <-chan asked {
 	t.Helper()
 	waiting := func() int {
@@ -147,7 +147,7 @@ func TestTurn(t *testing.T) {
 	if got, want := p.calls(), fmt.Sprintf("\nStartTransientUnit %s%d.service fail [", togetherUnit, nth(3).ID.Seq); !strings.Contains(got, want) {
 		t.Errorf("a mount just after several was not started by a service: %s", got)
 	}
-	// After the time heldBack, PID 1 no longer delays jobs of mount units.
+	// The last batch is now so long ago that PID 1 no longer delays the jobs of mount units.
 	m.starts.lastBatch = time.Now().Add(-2 * heldBack)
 	if over, err := m.StartMount(background(t), nth(4)); err != nil {
 		t.Error(err)

@@ -56,11 +56,12 @@ func Scan(ctx context.Context, h inventory.Host, hung map[string]int) ([]disk.Fa
 }
 
 // Of measures the filesystems at the paths concurrently, in a separate process, because a dead filesystem never
-// answers. For each path without an answer, the function Of stores the id of the hanging process in hung. The function
-// Of skips a path in hung until the process has ended, so that at most one process hangs for a path.
+// answers. If that process hangs, the function Of stores the PID in the caller's map, for each path without an answer.
+// Later calls skip such a path until the process has ended, so that at most one process hangs for each path.
 func Of(ctx context.Context, paths []string, hung map[string]int) map[string]Space {
 	for p, pid := range hung {
-		// ECHILD means that the killed process was already reaped for another path.
+		// Several paths can have the same process. After Wait4 has reaped the process, Wait4 returns ECHILD for the
+		// other paths.
 		if ended, err := unix.Wait4(pid, nil, unix.WNOHANG, nil); ended != 0 || err != nil {
 			delete(hung, p)
 		}

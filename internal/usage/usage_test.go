@@ -34,13 +34,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestOf checks that a dead filesystem does not delay the answers of other filesystems. The function Of must skip a
-// path while a process still hangs for the path.
+// TestOf checks that a dead filesystem does not delay the answers of other filesystems. While the process of an earlier
+// call still hangs on a path, the function Of must skip the path.
 func TestOf(t *testing.T) {
 	hung := map[string]int{}
 	asks := func(paths []string, answers int, asked uint64) {
 		t.Helper()
-		// The child returns the number of its paths as the size of each filesystem.
+		// As the size of each filesystem, the child returns the number of paths that it got. The number shows whether
+		// the function Of has skipped a path.
 		if got := Of(t.Context(), paths, hung); got["/a"].Size != asked || len(got) != answers {
 			t.Errorf("%+v, want %d answers of a child that was asked for %d", got, answers, asked)
 		}

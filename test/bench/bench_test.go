@@ -37,7 +37,7 @@ func TestTableHasMediansOfQuietTurns(t *testing.T) {
 	want := []Row{
 		{"one disk", "to mounted", hotmount, "ms", Interval{20, 10, 30}, 10, 30, 3, 4},
 		{"one disk", "to mounted", rule, "ms", Interval{40, 20, 60}, 20, 60, 3, 3},
-		// No turn had an idle machine, so all turns count.
+		// All turns of this method count, because none of them ran on an idle machine.
 		{"one disk", "to mounted", mountCall, "ms", Interval{7, 7, 7}, 7, 7, 0, 1},
 	}
 	if got := table.Rows[:3]; !slices.Equal(got, want) {

@@ -35,8 +35,8 @@ var figures = []figure{
 	{name: "idle", disks: 24, turns: 1, ways: []string{hotmount}, apart: true},
 }
 
-// seldom maps a figure and one of its methods to a number n. The figure measures that method only in every nth round,
-// and no bound uses these measurements.
+// The map named seldom has a number n for some methods of a figure. Such a method takes a turn only in every nth round,
+// and no bound is computed from these turns.
 var seldom = map[string]map[string]int{
 	"one":      {shellLoop: 3, systemdMount: 3, neighbour: 3},
 	"twenty":   {hotPlug: 6, shellLoop: 6, systemdMount: 6},

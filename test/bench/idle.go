@@ -20,7 +20,7 @@ const (
 // settled is how long the daemon is idle before a measurement.
 const settled = 90 * time.Second
 
-// idle measures the installed daemon with many disks and no events.
+// The method named idle measures the installed daemon with many disks and no events.
 func (in *insideBench) idle(ctx context.Context) error {
 	files, err := in.disks(ctx, in.Disks)
 	if err != nil {

@@ -45,7 +45,8 @@ type insideBench struct {
 	installed string
 }
 
-// patience is the maximum time that all turns of one figure together wait for an idle machine.
+// patience limits the total time for which the turns of one figure wait for an idle machine. The turns of the figure
+// "boot" have only the limit of the constant gate.
 const patience = 90 * time.Second
 
 func runInside(ctx context.Context, text string, host io.Reader, turns, out io.Writer) error {

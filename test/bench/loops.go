@@ -52,8 +52,8 @@ func (l *loop) attach(file string) (err error) {
 	return err
 }
 
-// letGo reopens the devices read-only. In the method neighbour, hotmount does not mount a disk that a process has open
-// for writing. Each reopened device causes one more udev event.
+// letGo reopens the devices read-only, for the mount method that is called neighbour. With this mount method, hotmount
+// does not mount a disk that a process has open for writing. Each reopened device causes one more udev event.
 func letGo(loops []*loop) error {
 	for _, l := range loops {
 		reader, err := os.Open(l.node())

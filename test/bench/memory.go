@@ -102,7 +102,7 @@ func (in *insideBench) status(ctx context.Context) (procfs.ProcStatus, error) {
 }
 
 // peak is the highest memory use seen, in MiB. The field own is the memory of hotmount's processes. The field all is
-// the memory of hotmount's processes and their tools. The field processes is the number of hotmount's processes.
+// the memory of hotmount's processes and their tools. The field named processes counts hotmount's processes.
 type peak struct{ own, processes, all float64 }
 
 // peakUntil samples the private memory (RssAnon in proc_pid_status(5)) of the processes in hotmount's units. peakUntil

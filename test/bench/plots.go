@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// plotOne returns the plot for one disk, from the turns that ftrace did not record. Each bar shows the time to the
-// mount, and the first part of a bar shows the time to udev's event.
+// plotOne returns the plot for one disk. The plot is computed from the turns of the figure "one", which ftrace does not
+// record. Each bar shows the time to the mount, and the first part of a bar shows the time to udev's event.
 func (r *Result) plotOne() string {
 	var bars []bar
 	for _, way := range r.methodsOf("one") {
@@ -21,8 +21,8 @@ func (r *Result) plotOne() string {
 }
 
 // plottedWays are the methods in the plot for bursts. A method's index is the index of its colour, so that a method has
-// one colour in all panels. plottedWays omits the shell loop. The shell loop is so slow that the lines of the other
-// methods would coincide.
+// one colour in all panels. plottedWays omits the slow shell loop. On a time axis that is long enough for the shell
+// loop, the lines of the other methods would lie on top of each other.
 var plottedWays = []string{hotmount, rule, tuned, mountCall, systemdMount, hotmountBase}
 
 // plotMany returns the plot for bursts: the number of mounted disks over time, in each method's median burst.

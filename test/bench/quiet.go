@@ -63,8 +63,8 @@ func load() (float64, error) {
 	return l.Load1, nil
 }
 
-// waitQuiet waits until the machine is idle. The wait ends early when gate or the figure's patience is used up.
-// waitQuiet returns the idle share of the last sample.
+// waitQuiet waits until the machine is idle, and returns the idle share of the last sample. The wait ends early if it
+// takes longer than the constant gate, or if no time is left in the field patience.
 func (in *insideBench) waitQuiet(ctx context.Context) (idle float64, err error) {
 	begun := time.Now()
 	for {
@@ -109,8 +109,8 @@ var groups = map[string]string{
 	"dbus":     "system.slice/dbus.service",
 }
 
-// cpuTimes returns the CPU time in milliseconds that each of the groups has used. The group "all" is the container
-// without the group of this program.
+// cpuTimes returns the CPU time in milliseconds that each of the groups has used. The entry "all" is the sum of the
+// container's top-level control groups, without the group in which this program runs.
 func cpuTimes() (map[string]float64, error) {
 	self, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {

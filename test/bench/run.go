@@ -44,8 +44,8 @@ func (b *bench) run(ctx context.Context, wanted []figure) error {
 	return b.result.table().write(os.Stdout)
 }
 
-// The function figure measures one figure in a separate container. The container has only the loop devices that the
-// figure needs, because hotmount looks at every loop device.
+// The method named figure measures one figure, in a separate container. The container has only the loop devices that
+// the figure needs, because hotmount looks at every loop device.
 func (b *bench) figure(ctx context.Context, f figure) (err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -80,8 +80,8 @@ func (b *bench) figure(ctx context.Context, f figure) (err error) {
 	return b.measure(ctx, c, f)
 }
 
-// program is the path of this program inside the container. The map packages has the path of each method's package
-// inside the container.
+// program is the path of this program inside the container. Some mount methods need a package of hotmount. The map
+// named packages has the path of this package inside the container, for each such mount method.
 const program = "/root/bench"
 
 var packages = map[string]string{hotmount: "/root/hotmount.deb", hotmountBase: "/root/base.deb", neighbour: "/root/hotmount.deb"}

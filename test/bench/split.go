@@ -24,8 +24,8 @@ func splitTurn(t *Turn, events []traceEvent) {
 			t.Fault = "the trace does not have its mount(8)"
 			return
 		}
-		// A udev rule asks PID 1 for the mount before udev sends its event. The time until udev's event counts as udev's
-		// time.
+		// A udev rule asks PID 1 for the mount before udev sends its event. The time until udev's event counts as
+		// udev's time.
 		requested = max(probed, requested)
 		started = max(requested, started)
 	}

@@ -146,8 +146,8 @@ func (in *insideBench) restarted(ctx context.Context, way string) error {
 	return in.turns.Encode(t)
 }
 
-// booted measures a start of the daemon like the start in a boot after a power cut: hotmount-tidy runs first, and
-// /run/hotmount is missing.
+// booted imitates a boot after a power cut, and measures the start of the daemon. In this imitation, /run/hotmount is
+// missing, and hotmount-tidy runs before the daemon.
 func (in *insideBench) booted(ctx context.Context, way string, loops []*loop, files []string) error {
 	if err := in.attachPresent(ctx, loops, files); err != nil {
 		return err

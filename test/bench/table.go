@@ -53,8 +53,9 @@ type Bound struct {
 	Met  bool    `json:"met"`
 }
 
-// values returns the results of f() for the turns of a method in a figure. values() uses the turns on an idle machine,
-// or all turns if the machine was never idle. Turns for which f returns false do not count.
+// The method named values calls f for each turn that measures the given method in the given figure, and returns the
+// results. If any of these turns ran on an idle machine, only the turns on an idle machine count. Otherwise all turns
+// count. Turns with a fault, and turns for which f returns false, do not count.
 func (r *Result) values(figure, way string, f func(Turn) (float64, bool)) (values []float64, quiet, turns int) {
 	var all []float64
 	for _, t := range r.Turns {
@@ -114,13 +115,13 @@ func (r *Result) table() Table {
 	return t
 }
 
-// failed reports whether a turn of the method has a fault.
+// failed reports whether any measurement (Turn) of the method for the figure has a fault.
 func (r *Result) failed(figure, way string) bool {
 	return slices.ContainsFunc(r.Turns, func(t Turn) bool { return t.Figure == figure && t.Way == way && t.Fault != "" })
 }
 
-// methodsOf returns the methods that took turns in a figure, in the order of figureWays. Names that figureWays lacks,
-// such as "hotmount, started", come first.
+// methodsOf returns the methods that have at least one turn in the figure, in the order of figureWays. Names that
+// figureWays lacks, such as "hotmount, started", come first.
 func (r *Result) methodsOf(figure string) []string {
 	var all []string
 	for _, t := range r.Turns {

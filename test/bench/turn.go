@@ -52,9 +52,9 @@ func (in *insideBench) rounds(ctx context.Context) error {
 	return nil
 }
 
-// order returns the methods that are measured in a round. Each round rotates ways by one method, so that no method
-// always comes first. If the parameter "seldom" maps a method to a number n, the method is measured only in every nth
-// round.
+// order returns the methods that are measured in a round. Each round begins with the next method in the list, so that
+// no method always comes first. If the parameter "seldom" maps a method to a number n, the method is measured only in
+// every nth round.
 func order(ways []string, seldom map[string]int, round int) []string {
 	var all []string
 	for i := range ways {

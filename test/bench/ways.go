@@ -9,8 +9,8 @@ import (
 const (
 	hotmount     = "hotmount"
 	hotmountBase = "hotmount (base)"
-	// neighbour is the method hotmount for an unrecorded disk on a node with a virtual machine monitor. On a node with
-	// a virtual machine monitor, hotmount checks which processes have an unrecorded disk open.
+	// neighbour is hotmount on a node with a virtual machine monitor, for a disk that is not on record. In this case,
+	// hotmount checks which processes have the disk open.
 	neighbour    = "hotmount, looking for open files"
 	rule         = "rule"
 	tuned        = "rule tuned"

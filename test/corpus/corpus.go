@@ -30,7 +30,7 @@ var Packages = []string{
 	"util-linux-extra", "xfsprogs", "zip",
 }
 
-// Size is the size of an image in bytes, unless its format has another size.
+// Size is the size in bytes of each image whose format sets no size of its own.
 const Size = 320 << 20
 
 // Kind is one kind of image: a format, intact or damaged.
@@ -154,8 +154,8 @@ proto() {
 ext4=has_journal,extent,huge_file,flex_bg,metadata_csum,64bit,dir_nlink,extra_isize,sparse_super,large_file,filetype,resize_inode,dir_index,ext_attr
 `
 
-// Files returns the files that each filesystem has if the field Mounts of its Kind is true. The result maps the path of
-// each file to the SHA-256 digest of its content.
+// Files returns the files that are in every filesystem whose Kind.Mounts is true. The result maps the path of each file
+// to the SHA-256 digest of its content.
 func Files() map[string]string {
 	var numbers []byte
 	for i := 1; i <= 20000; i++ {

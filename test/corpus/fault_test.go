@@ -73,8 +73,8 @@ func TestEveryReadCounts(t *testing.T) {
 					continue // the first read only looks for XFS, and a later read covers the same bytes
 				}
 				d := &faulty{bad: bad, how: how}
-				// Two reads run at once, in any order. Before hotmount receives the result of the bad read, two further
-				// reads may begin.
+				// Two reads run at the same time, and either of them may come first. Before hotmount receives the
+				// result of the bad read, two further reads may begin.
 				const ahead = 2
 				if kind, err := look(d); kind == "blank" || d.reads <= bad || d.reads > bad+1+ahead {
 					t.Errorf("%d bytes, read %d of %d, %s: %q, %v, after %d reads", size, bad, sound.reads, way, kind, err, d.reads)

@@ -17,15 +17,15 @@ type format struct {
 	// mounts reports whether hotmount mounts the filesystem. The shell function files() or proto() makes the content of
 	// a filesystem that hotmount mounts.
 	mounts bool
-	// script is a shell script that makes the format. After the script, the function write changes the image. Most
-	// formats have only a script or only a function.
+	// script is a shell script that makes the format. After the script, the function in the next field changes the
+	// image. Most formats have only a script or only a function.
 	script string
 	write  func(*image)
 	// size is the size of the disk in bytes. A size of 0 stands for the constant Size.
 	size int64
 
-	// The damages use the offsets super, magic and backup, in bytes. The superblock begins at the offset super, and its
-	// magic number at the offset magic. The damage "only backups left" zeroes everything before the offset backup.
+	// The damages use three byte offsets. The superblock begins at the first offset (super), and its magic number at
+	// the second (magic). The damage "only backups left" zeroes the image up to the third offset (backup).
 	super, magic, backup int64
 }
 

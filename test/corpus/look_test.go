@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// otherDebian runs the tools of another Debian release, whose root directory is in the field tree.
+// otherDebian runs the tools of another Debian release. The field tree is the path of the release's root directory.
 type otherDebian struct{ tree, loader, libraries string }
 
 func (e otherDebian) Run(ctx context.Context, c run.Command) (run.Result, error) {
@@ -142,7 +142,8 @@ func TestNothingIsBlank(t *testing.T) {
 	}
 	slices.Sort(names)
 	t.Logf("%d kinds; the plan unsigned takes %d of them for blank: %q", len(kinds), len(names), names)
-	// If the weakest plan considered fewer than 40 kinds blank, the corpus would be too easy to recognise.
+	// A corpus that even the weakest plan recognises would be too easy. The weakest plan must therefore consider at
+	// least 40 kinds blank.
 	if len(names) < 40 {
 		t.Errorf("the plan unsigned takes only %d kinds for blank", len(names))
 	}

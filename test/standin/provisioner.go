@@ -51,9 +51,9 @@ type provision struct {
 	log      *os.File
 }
 
-// cleaner is the state of a goroutine that cleans one volume. At the end of the cleaning, the goroutine sets the error
-// err and closes the channel ended. The fields before and after show what was at the volume's path at the start and at
-// the end of the cleaning.
+// cleaner is the state of a goroutine that cleans one volume. At the end of the cleaning, the goroutine stores its
+// error in the field err, and closes the channel in the first field. The last two fields show what was at the volume's
+// path at the start and at the end of the cleaning.
 type cleaner struct {
 	ended         chan struct{}
 	err           error

@@ -14,7 +14,7 @@ import (
 )
 
 // TestForeignXFS checks that hotmount mounts a foreign XFS with many files, and changes no byte of the files (issue 2,
-// shown 2).
+// item 2 of "Shown").
 func TestForeignXFS(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	// While hotmount is stopped, the test makes the filesystem on this worker, as another node would.
@@ -113,9 +113,9 @@ func TestEphemeralDisk(t *testing.T) {
 	m.mounted(name)
 }
 
-// TestTwentyDisks checks that twenty disks attached back to back are all mounted, each once (issue 2, shown 4). Half of
-// the disks hold a filesystem, and half are blank. Six more disks are attached, so that the kernel's names of virtio
-// disks reach four letters, such as vdaa.
+// TestTwentyDisks checks that twenty disks attached back to back are all mounted, each once (issue 2, item 4 of
+// "Shown"). Half of the disks hold a filesystem, and half are blank. Six more disks are attached, so that the kernel's
+// names of virtio disks reach four letters, such as vdaa.
 func TestTwentyDisks(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	var images []string
@@ -172,7 +172,7 @@ func TestTwentyDisks(t *testing.T) {
 }
 
 // TestDetach checks that the detach of an idle disk removes the disk's mount unit and directory, even while the daemon
-// is down. A disk that is attached again is mounted at the same path with its data (issue 2, shown 6).
+// is down. A disk that is attached again is mounted at the same path with its data (issue 2, item 6 of "Shown").
 func TestDetach(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -339,7 +339,7 @@ func attachTogether(t *testing.T, o worker.Options) {
 }
 
 // TestVirsh follows a user's steps with a real libvirt: virsh attach-disk, detach-disk and blockresize. TestVirsh also
-// checks the journal of the mount unit (issue 2, shown 1 and 6).
+// checks the journal of the mount unit (issue 2, items 1 and 6 of "Shown").
 func TestVirsh(t *testing.T) {
 	parallel(t)
 	o := worker.Options{Deb: deb(t), Progress: os.Stderr, Dir: logs(t)}
@@ -462,10 +462,11 @@ systemctl reload hotmount`)
 }
 
 // TestExchangedBeforeItsMount replaces a disk by another disk with the same kernel name while the first disk's mount
-// waits. udev handles neither the detach nor the attach, so the first disk's link leads to the second disk. If the
-// mount waits in hotmount, hotmount looks at the disk again before the mount, and finds the first disk gone. If the
-// mount waits in PID 1, PID 1 mounts the second disk through the link. The test checks that hotmount then unmounts the
-// second disk, and does not record the second disk as the first disk.
+// waits. udev handles neither the detach nor the attach, so the first disk's link leads to the second disk. In the
+// first part of the test, hotmount delays the mount. hotmount then looks at the disk again, and notices that the first
+// disk is gone. In the second part, PID 1 delays the mount, and then mounts the second disk through the first disk's
+// link. The test checks that hotmount then unmounts the second disk, and does not record the second disk as the first
+// disk.
 func TestExchangedBeforeItsMount(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	// exchanged replaces the disk, and returns the kernel name of the second disk.

@@ -45,7 +45,7 @@ func immutable(where string) string {
 
 // TestMountsOutliveTheAgent checks that mounts stay when the daemon hangs, or is killed, restarted, upgraded or
 // removed. The mounts also stay when an upgrade is interrupted. A writer in the mount never sees an error (issue 2,
-// shown 5). After a reboot all volumes are mounted before kubelet starts.
+// item 5 of "Shown"). After a reboot all volumes are mounted before kubelet starts.
 func TestMountsOutliveTheAgent(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -318,7 +318,7 @@ func TestStorm(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 
-	// The closure forgets calls what(), and makes udevd forget the events that this call causes. A restarted udevd
+	// The closure calls the given function, and makes udevd forget the events that this call causes. A restarted udevd
 	// forgets the events in its queue.
 	forgets := func(what func()) {
 		t.Helper()
@@ -450,7 +450,8 @@ func TestReinstalled(t *testing.T) {
 }
 
 // TestSystemDisk checks that nothing is written to the system disk while disks are formatted, mounted, refused,
-// released and detached (issue 2, shown 7). No byte of the system disk changes. The system's own writes go to memory.
+// released and detached (issue 2, item 7 of "Shown"). No byte of the system disk changes. The system's own writes go to
+// memory.
 func TestSystemDisk(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run(`modprobe overlay
@@ -643,10 +644,10 @@ func TestSoftReboot(t *testing.T) {
 	}
 }
 
-// TestCoveredByAMount checks that hotmount reports a volume as failed while another mount hides the volume. At boot
-// hotmount starts after a slow mount above its class directory, and makes the directory in that mount. If the slow
-// mount fails, hotmount starts and names the failed mount. systemd mounts nothing below the failed mount until the
-// administrator repairs the mount or removes it from fstab.
+// TestCoveredByAMount checks that hotmount reports a volume as failed while another mount hides the volume. At boot,
+// hotmount starts only after a slow mount on /mnt, and makes the class directory /mnt/disks in the mounted filesystem.
+// If the slow mount fails, hotmount starts and names the failed mount. systemd mounts nothing below the failed mount
+// until the administrator repairs the mount or removes it from fstab.
 func TestCoveredByAMount(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})

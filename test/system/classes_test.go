@@ -357,8 +357,8 @@ func TestLogicalVolumes(t *testing.T) {
 	// The volume disk1 has old data, like a volume that was in use before.
 	m.run("lvcreate -q -y -n disk1 -L 5G vg0 && echo old | dd of=/dev/vg0/disk1 bs=1M seek=100 conv=fsync status=none")
 	m.run("for i in 2 3 4 5 6 7 8 9 10; do lvcreate -q -y -n disk$i -L 5G vg0; done")
-	// LVM hides a new volume from udev at first. Now and then, no event reveals the volume to udev. Without such an
-	// event, the remedy that hotmount prints must help.
+	// LVM hides a new volume from udev at first. Sometimes udev gets no event when LVM ends the hiding. In this case,
+	// the remedy that hotmount prints must help.
 	m.run("udevadm settle; journalctl -b -o cat --no-pager -u hotmount | sed -n 's/.*: wait: .*if udev does not finish: //p' | sort -u | sh -ex")
 	const ten = "[ $(findmnt -rno TARGET,SOURCE -t xfs | grep -c '^/mnt/disks/') = 10 ]"
 	m.waitMinutes(3, "ten filesystems", ten)

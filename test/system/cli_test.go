@@ -124,8 +124,8 @@ func TestStatus(t *testing.T) {
 	m.run("systemctl stop watch")
 }
 
-// TestStatusOfTheDead covers the disk's filesystem with the mount of a filesystem that never answers.
-// TestStatusOfTheDead checks that neither the daemon nor the commands wait for an answer.
+// TestStatusOfTheDead mounts a filesystem that never answers on top of the disk's filesystem. TestStatusOfTheDead
+// checks that neither the daemon nor the commands wait for an answer.
 func TestStatusOfTheDead(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, gib)})

@@ -74,8 +74,8 @@ func TestCounts(t *testing.T) {
 	m.detach(w, id)
 	m.wait("the end of the first mount", `[ -z "$(ls -A /mnt/disks)" ]`)
 
-	// The closure quiet waits until the daemon has used no CPU time for one second. By then the daemon has finished the
-	// work of earlier steps.
+	// The closure waits until the daemon has used no CPU time for one second. By then the daemon has finished the work
+	// of earlier steps.
 	quiet := func() {
 		m.run(`now() { head -n 1 /sys/fs/cgroup/system.slice/hotmount.service/cpu.stat; }
 			udevadm settle; for i in $(seq 60); do a=$(now); sleep 1; [ "$a" != "$(now)" ] || exit 0; done; exit 1`)

@@ -15,12 +15,12 @@ import (
 	"hotmount/test/worker"
 )
 
-// full reports whether the tests run all cases instead of a random choice (make test-full).
+// The variable full reports whether the tests run all cases (make test-full) or only a random choice.
 var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 
-// obedient is a script that replaces mkfs.xfs and takes its orders from the disk's serial number. The n-th field after
-// the colon in the serial number is the order for the n-th writing run of mkfs.xfs. An order has a letter for the
-// action, a letter for the system call, and the number of the call:
+// obedient is a script that replaces mkfs.xfs, and follows the orders in the disk's serial number. An order is an
+// instruction for one run of mkfs.xfs that writes. The n-th field after the colon in the serial number is the order for
+// the n-th such run. An order has a letter for the action, a letter for the system call, and the number of the call:
 //
 //	kp7  mkfs.xfs is killed instead of the 7th pwrite64
 //	sf1  mkfs.xfs is stopped after the 1st fallocate
@@ -92,7 +92,8 @@ func obedientWorker(t *testing.T) (machine, *worker.Worker) {
 	return start(t, obedientOptions())
 }
 
-// ordered returns a disk that gives the script obedient its orders.
+// ordered returns a disk whose serial number has the given orders for the test script obedient. In a container, the
+// name of the disk's file replaces the serial number.
 func (m machine) ordered(w worker.Node, image, orders string) worker.Disk {
 	m.t.Helper()
 	if _, is := w.(*worker.Container); !is {
@@ -154,7 +155,7 @@ func someWrites(c *rand.Rand, writes []string, super, more int) []string {
 	return all
 }
 
-// victim is a disk with orders for mkfs.xfs.
+// victim is a disk with orders for the script obedient, which replaces mkfs.xfs.
 type victim struct {
 	order, serial, name, id string
 }
@@ -173,7 +174,7 @@ func (m machine) victims(w worker.Node, first int, orders ...string) []victim {
 
 func (v victim) dir() string { return "/var/lib/orders/" + v.serial }
 
-// stopped waits until mkfs.xfs has stopped at the write that the disk's order names.
+// The method named stopped waits until mkfs.xfs has stopped at the point that the disk's order specifies.
 func (m machine) stopped(v victim) {
 	m.t.Helper()
 	m.wait("mkfs.xfs to be stopped at "+v.order, "grep stopped "+v.dir()+"/trace.1")
@@ -214,7 +215,8 @@ func (m machine) stateLeft(v victim, run int) string {
 	return m.run(fmt.Sprintf("cat %s/left.%d", v.dir(), run))
 }
 
-// forget detaches the disks. Later disks have the same kernel names, so the method also deletes the journal.
+// forget detaches the disks. The method also deletes the journal, because the tests search the journal for kernel
+// names, and later disks have the same kernel names.
 func (m machine) forget(w worker.Node, victims []victim) {
 	m.t.Helper()
 	for _, v := range victims {
@@ -234,8 +236,9 @@ func TestAgentKilled(t *testing.T) {
 		orders = append(orders, "s"+at)
 	}
 	last := orders[len(orders)-1]
-	// The orders of the second half of the disks are those of the first half, shifted by one. The full test kills the
-	// daemon twice at each write, once with the formatting process and once without it.
+	// Each index in turns stands for two disks: one disk has the order at the index, and the other disk has the next
+	// order. The test also kills the formatting process of the other disk. The full test kills the daemon twice at each
+	// write, once with the formatting process and once without it.
 	var turns []int
 	for i := range orders {
 		if full || i%2 == 0 {
@@ -339,8 +342,8 @@ func TestMkfsKilled(t *testing.T) {
 // writes to new allocation groups, the first log recovery of Debian 12's kernel fails. If only the last allocation
 // group grew, the recovery succeeds, but the kernel shuts the filesystem down when the new space is used.
 //
-// hotmount first mounts the filesystem at another path, where a failed recovery or a shutdown does no harm. After the
-// first mount hotmount mounts the filesystem at its own path, where the filesystem works and has its data.
+// hotmount first mounts the filesystem at another path, where a failed recovery or a shutdown does no harm. hotmount
+// then mounts the filesystem at its own path, where the filesystem works and has its data.
 func TestPowerCutAfterGrowth(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + growConfig + "X\nsystemctl reload hotmount")

@@ -82,7 +82,7 @@ func luksDisk(t *testing.T, size int64) string {
 // heldFor waits until the status shows that the disk is held because of the given driver.
 func (m machine) heldFor(name, driver string) {
 	m.t.Helper()
-	// The function reads the status, because the journal may have the hold of an earlier disk with this kernel name.
+	// heldFor does not read the journal, because the journal may show a hold of an earlier disk with this kernel name.
 	m.wait("the hold", "(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep -E '"+name+" is held .another user.: a storage driver .*"+driver+".*hotmount accept "+name+"'")
 }
 
@@ -253,8 +253,8 @@ func TestCSIVolumes(t *testing.T) {
 	m.driversThatDoNot(w)
 }
 
-// driversThatCount checks that each of these drivers causes a hold of a new disk: an unknown driver, a driver that
-// takes whole disks of the node, and drivers that attach disks.
+// driversThatCount checks that each of four drivers causes a hold of a new disk. One driver is unknown to hotmount, one
+// driver takes whole disks of the node, and two drivers attach disks.
 func (m machine) driversThatCount(w worker.Node) {
 	m.t.Helper()
 	for _, driver := range []string{"csi.example.com", "directpv-min-io", hetzner, "cinder.csi.openstack.org"} {
@@ -452,8 +452,8 @@ func (m machine) csiBatches(w worker.Node, before func(), change csiChange) {
 }
 
 // csiLives attaches, uses and detaches n volumes of each kind: filesystems, blank volumes and raw volumes. The change
-// happens while all volumes are attached. For each kind, pods use the volumes with an even index before and after the
-// change. Pods use the other volumes only after the change. Each volume is detached as soon as its pod has ended.
+// happens while all volumes are attached. For each kind, a volume with an even index has a pod both before and after
+// the change. Each other volume has a pod only after the change. Each volume is detached as soon as its pod has ended.
 func (m machine) csiLives(w worker.Node, n int, change csiChange) {
 	m.t.Helper()
 	var volumes []csiVolume
@@ -494,7 +494,8 @@ func (m machine) csiLives(w worker.Node, n int, change csiChange) {
 	m.keepsOff()
 }
 
-// podBegins gives the volume to a pod, which writes to it. A raw volume then has the given number of lines from pods.
+// podBegins gives the volume to a pod, which writes to it. On a raw volume, the pod makes a filesystem with a file, and
+// the parameter times is the number of lines in the file.
 func (m machine) podBegins(w worker.Node, v *csiVolume, times int) {
 	m.t.Helper()
 	if !v.raw {
@@ -508,8 +509,8 @@ func (m machine) podBegins(w worker.Node, v *csiVolume, times int) {
 	m.podWrites(v.name, times)
 }
 
-// leftAlone checks that hotmount has not written to the volume. hotmount must hold the volume, or ignore it because a
-// pod uses it.
+// leftAlone checks that hotmount has not written to the volume. If a pod still uses the volume, hotmount must ignore
+// the volume. Otherwise hotmount must hold the volume.
 func (m machine) leftAlone(v *csiVolume, stays bool) {
 	m.t.Helper()
 	switch {

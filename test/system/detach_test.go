@@ -76,7 +76,8 @@ func TestRelease(t *testing.T) {
 	m.run("systemctl stop hidden")
 	// The mount is in a mount namespace without a process, so hotmount cannot find the mount. The kernel allows a bind
 	// mount of a mount namespace's file only inside a namespace with a lower id. Linux 6.18 gives each processor a
-	// range of ids. On at least one processor, the new namespace gets a higher id than the namespace of PID 1 has.
+	// range of ids. The test therefore makes the namespace on one processor after another, until the namespace has a
+	// higher id than PID 1's namespace.
 	m.run("mkdir /run/pin; mount --bind --make-private /run/pin /run/pin; touch /run/pin/ns; pinned=; for cpu in $(seq 0 $(($(nproc --all) - 1))); do if taskset -c $cpu unshare --mount=/run/pin/ns --propagation private mount --bind " + where + " /srv/own; then pinned=yes; break; fi; done; [ $pinned ]")
 	if out, err := m.Run(ctx(t), "hotmount release "+name); err == nil || strings.Contains(out, "safe to detach") || !strings.Contains(err.Error(), "NOT safe to detach") {
 		t.Errorf("released while it is held: %q, %v", out, err)

@@ -480,8 +480,8 @@ func TestDoctorManyPods(t *testing.T) {
 }
 
 // TestDoctorReadOnly checks that the doctor finds a class directory whose filesystem is read-only, although its mount
-// is writable. After a filesystem error, the kernel makes a root filesystem read-only, but not its mounts. The status
-// of a disk with data recommends the doctor, whose printed remedy helps.
+// is writable. After an error in the root filesystem, the kernel makes the filesystem read-only, but each mount of the
+// filesystem keeps the option "rw". The status of a disk with data recommends the doctor, whose printed remedy helps.
 func TestDoctorReadOnly(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.rootOn(w, "ext4")

@@ -57,8 +57,9 @@ func TestStaleUdevDatabase(t *testing.T) {
 func TestPluggedAndUnplugged(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := made(t, 320<<20)
-	// PID 1 may wait 10 seconds for a disk that was detached again (JobRunningTimeoutSec=). Without hotmount's drop-in
-	// PID 1 waits 90 seconds (DefaultDeviceTimeoutSec=). The limit of 40 seconds leaves time for a machine under load.
+	// PID 1 may wait 10 seconds for a disk that was detached again (JobRunningTimeoutSec=). Without hotmount's drop-in,
+	// PID 1 would wait 90 seconds (DefaultDeviceTimeoutSec=). The limit of 40 seconds leaves time for a machine under
+	// load.
 	const limit = 40 * time.Second
 	early, quick := 0, 0
 	for i := range 10 {

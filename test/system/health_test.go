@@ -60,7 +60,8 @@ func TestGivenUp(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	uuid := m.mounted(name)
-	// No event reports that the kernel has shut a filesystem down. The periodic rescan finds the shutdown.
+	// No event reports that the kernel has shut a filesystem down. hotmount notices the shutdown in its periodic
+	// rescan.
 	m.run("echo 'rescan: 10s' >/etc/hotmount/config.yaml; systemctl reload hotmount")
 	// The filesystem's root directory belongs to a pod's user, and hotmount must still find that the filesystem is shut
 	// down.
@@ -581,7 +582,7 @@ func TestFullRoot(t *testing.T) {
 
 // TestFullRootWithoutReserve checks the messages when the root filesystem is full and hotmount's reserve is gone.
 // Without its reserve hotmount cannot make the mount point and cannot write a record. The first printed command shows
-// the full filesystem. After a cleanup, the second command ends the hold.
+// which filesystem has no free space. After a cleanup, the second printed command ends the hold.
 func TestFullRootWithoutReserve(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.rootOn(w, "ext4")

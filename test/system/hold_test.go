@@ -45,8 +45,8 @@ func TestAFilesystemVanishes(t *testing.T) {
 	}
 }
 
-// TestASickFilesystemVanishes checks that an accept after a failed mount allows only another attempt to mount. The
-// accept does not allow a format if the disk turns to zeros later.
+// TestASickFilesystemVanishes checks that `hotmount accept` after a failed mount allows only another attempt to mount.
+// This command does not allow a format if the disk later contains only zeros.
 func TestASickFilesystemVanishes(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	zeros := digest(t, blank(t, 320<<20))
@@ -73,7 +73,7 @@ func TestASickFilesystemVanishes(t *testing.T) {
 
 // TestHistoryAndFormerSerial checks that the record of a format has the disk, the evidence that the disk was blank, and
 // the UUID. A blank disk with the serial of the formatted disk is held, even after a reboot. The hold names the UUID of
-// the former filesystem. Only an accept of the hold for the serial lifts that hold.
+// the former filesystem. If the operator accepts the disk for another reason, this hold stays.
 func TestHistoryAndFormerSerial(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, id := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "H1"})
@@ -523,7 +523,8 @@ bash /root/complete.sh ` + quote(line))
 
 // TestNextInASlot cuts the power while a disk without a serial is formatted, and then attaches other disks to the
 // disk's slot. A volume that hotmount has recorded is mounted as before. A blank disk gets a UUID of its own. The disk
-// of the unfinished format is attached to another slot and gets its intended UUID.
+// of the unfinished format is attached to another slot. hotmount finishes this format with the UUID that it recorded
+// before the power cut.
 func TestNextInASlot(t *testing.T) {
 	m, w := obedientWorker(t)
 	slot := func(name string) string { return m.run("readlink -f /sys/block/" + name + " | cut -d/ -f5") }
@@ -853,8 +854,9 @@ func TestOneWishOneCommand(t *testing.T) {
 	}
 }
 
-// TestUnmountable checks a disk whose filesystem can never be mounted. The token formats the disk. The output of
-// `hotmount format` names the data that will be lost. No message about a failed mount announces a format.
+// TestUnmountable checks a disk whose filesystem can never be mounted. While the mount fails, no message says that
+// hotmount will format the disk. The output of `hotmount format` names the data that will be lost. `hotmount format`
+// with the token from this output formats the disk.
 func TestUnmountable(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := madeExt4(t, 320<<20)

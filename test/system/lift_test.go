@@ -43,8 +43,8 @@ func (m machine) next(name string) string {
 	return ""
 }
 
-// liftBy waits for the hold of a disk, and matches the status's advice with the regular expression in the parameter
-// printed. The parameter script is a function that turns the match into a shell script. liftBy runs the shell script,
+// liftBy waits for the hold of a disk, and searches the status's advice for a regular expression (the parameter
+// printed). The parameter script is a function that turns the match into a shell script. liftBy runs the shell script,
 // and returns its output.
 func (m machine) liftBy(name string, reason disk.Reason, printed string, script func(found []string) string) string {
 	m.t.Helper()
@@ -84,12 +84,13 @@ type held struct {
 	reason disk.Reason
 	// cause brings about the hold and returns the kernel name of the held disk.
 	cause func() (name string)
-	// The field printed is a pattern for the advice. The function script turns a match into a shell script. If the
-	// pattern is empty, the test runs the `hotmount accept` that the status prints.
+	// The field printed is a regular expression for the advice in the status. The field script is a function that turns
+	// the match into a shell script. If the regular expression is empty, the test runs the `hotmount accept` that the
+	// status prints.
 	printed string
 	script  func(found []string) string
-	// The function lifted waits until the hold is gone. If the function is nil, the test waits until the disk is
-	// mounted.
+	// The field lifted is a function that waits until the hold is gone. If the function is nil, the test waits until
+	// the disk is mounted.
 	lifted func(name string)
 }
 
@@ -158,8 +159,8 @@ func (m machine) configured(lines ...string) {
 	m.run("echo " + quote(strings.Join(lines, "\n")) + " >" + dropIn + "; systemctl reload hotmount")
 }
 
-// known is the configuration of a class. In this class, hotmount holds a filesystem that this node has never made or
-// mounted.
+// known is the configuration of a class. In this class, hotmount does not mount a filesystem that this node has never
+// made or mounted, but holds its disk.
 const known = "- {name: default, adopt: known}"
 
 // holdsOf returns the holds to test. The order matters only where a comment says so.

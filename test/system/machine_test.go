@@ -84,7 +84,7 @@ func logs(t *testing.T) string {
 	return dir
 }
 
-// quick returns a drop-in that makes the proof short. Tests of the default settings remove the drop-in.
+// quick returns a drop-in that makes the settle time short. Tests of the default settings remove the drop-in.
 func quick() worker.File {
 	return worker.File{Path: "/etc/systemd/system/hotmount.service.d/quick.conf", Data: []byte("[Service]\nEnvironment=HOTMOUNT_SETTLE=1s\n"), Mode: 0o644}
 }
@@ -127,7 +127,7 @@ func startNode(t *testing.T, o worker.Options) (machine, worker.Node) {
 	return m, c
 }
 
-// start returns a virtual machine on which the package was just installed, with a short proof.
+// start returns a virtual machine on which the package was just installed. A drop-in makes the settle time short.
 func start(t *testing.T, o worker.Options) (machine, *worker.Worker) {
 	t.Helper()
 	parallel(t)

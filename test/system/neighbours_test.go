@@ -345,9 +345,9 @@ func TestProvisioner(t *testing.T) {
 		m.release(smallVolume)
 		emptied(small, smallVolume, since)
 
-		// The disk is pulled while the cleaner works, and is away for a long time. After the pull the cleaner can
-		// delete files only in memory, not on the disk. If the cleaner cannot find a file, it counts the file as
-		// deleted.
+		// The disk is pulled while the cleaner works, and is away for a long time. After the pull, the cleaner's
+		// deletions happen only in memory, and do not reach the disk. If the cleaner cannot find a file, it counts the
+		// file as deleted.
 		tenant(small, 1000)
 		since = m.lines()
 		m.release(smallVolume)
@@ -446,9 +446,9 @@ func TestProvisioner(t *testing.T) {
 			}
 		case b != nil:
 			lines++
-			// The constant pass is the provisioner's period, and the longest time between a change and its log line.
-			// The constant moment is the longest time that the directory exists without its mount, before PID 1 begins
-			// the mount or after the unmount. In each pass, the provisioner logs a directory without a mount once.
+			// In each pass, the provisioner writes one log line for each directory that has no mount. The constant pass
+			// is the provisioner's period, and the longest time between a change and its log line. The constant moment
+			// limits how long a directory exists without its mount before PID 1 begins the mount, or after the unmount.
 			const pass, moment = time.Second, time.Second / 2
 			// A detach and the next attach are two changes. A log line belongs to the change that is nearest in time.
 			var one change

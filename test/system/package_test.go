@@ -16,7 +16,8 @@ import (
 )
 
 // interruptible is a script that changes a package so that one of the package's maintainer scripts kills dpkg once. The
-// file /run/kill names the maintainer script, and states whether the script kills dpkg at its beginning or at its end.
+// file /run/kill names the maintainer script, and the place where it kills dpkg: the beginning or the end of the
+// script.
 const interruptible = `set -e
 rm -rf /root/tree
 dpkg-deb -R "$1" /root/tree
@@ -118,7 +119,7 @@ func TestPackage(t *testing.T) {
 		kept("an interruption at " + at)
 	}
 
-	// The administrator forbids a start with a mask, and later with policy-rc.d.
+	// The administrator forbids starts of the daemon: first with a systemd mask, and then with policy-rc.d.
 	m.run("systemctl mask --now hotmount; " + install + "/root/next.deb 2>&1")
 	if got := m.run("systemctl is-enabled hotmount || true; systemctl is-active hotmount || true; findmnt -no ID " + where); got != "masked\ninactive\n"+mountID {
 		t.Errorf("upgraded while masked: %s", got)

@@ -62,7 +62,7 @@ func someKinds(r *rand.Rand) []corpus.Kind {
 }
 
 // TestCorpus checks disks with all kinds of content. After the test, the mounted disks have the same files as before.
-// All other disks are the same byte for byte, and the kernel counts no write to them (issue 3).
+// On every other disk, each byte is the same as before, and the kernel counts no write to the disk (issue 3).
 func TestCorpus(t *testing.T) {
 	chance := randomSource(t)
 	for _, suite := range suites() {
@@ -442,8 +442,8 @@ func TestSlowProof(t *testing.T) {
 		t.Errorf("formatted %s times", got)
 	}
 
-	// scan_rate limits the speed of a scan. Two disks are read at once. The two scans use at most 16 MiB of memory
-	// together.
+	// scan_rate limits the speed of a scan. hotmount scans two disks at the same time. The two scans use at most 16 MiB
+	// of memory together.
 	m.run("echo 'scan_rate: 10MiB' >/etc/hotmount/config.yaml; systemctl reload hotmount")
 	m.attach(w, worker.Disk{File: blank(t, 2<<30), Serial: "BESIDE"})
 	gone, goneID := m.attach(w, worker.Disk{File: blank(t, 2<<30), Serial: "GONE"})
@@ -574,8 +574,9 @@ func regexpLine(text, pattern string) bool {
 	return regexp.MustCompile(`(?m)` + pattern).MatchString(text)
 }
 
-// TestSerials checks odd serials, a missing serial, and a serial that two blank disks share (issue 2, shown 3).
-// TestSerials also checks two serials that differ only after the 20 characters that virtio passes on (issue 42, F9).
+// TestSerials checks odd serials, a missing serial, and a serial that two blank disks share (issue 2, item 3 of
+// "Shown"). TestSerials also checks two serials that differ only after the 20 characters that virtio passes on (issue
+// 42, F9).
 func TestSerials(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	for _, serial := range []string{"a=b", "with space", "esc\x1b[31m\nnl\t", ""} {
@@ -655,8 +656,8 @@ var untouchable = map[string]string{
 	"tar":                                   "tar -cf $d -C /usr/lib udev",
 }
 
-// TestUntouched checks that hotmount does not change disks that it must not touch (issue 2, shown 7). The disks are
-// attached with their content. The kernel's write counters must remain 0, too.
+// TestUntouched checks that hotmount does not change disks that it must not touch (issue 2, item 7 of "Shown"). The
+// disks are attached with their content. The kernel's write counters must remain 0, too.
 func TestUntouched(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("systemctl stop hotmount; systemctl mask --runtime --now lvm2-pvscan@.service >/dev/null 2>&1 || true")

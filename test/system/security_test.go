@@ -408,8 +408,8 @@ echo 'echo $$ >/sys/fs/cgroup$(systemctl show -p ControlGroup --value "$1")/cgro
 			t.Errorf("%s may have the capabilities %s", unit, got)
 		}
 	}
-	// The following units run only for a short time. A drop-in makes these units run the script reach instead of their
-	// programs.
+	// The following units run only for a short time. In each of these units, a drop-in replaces the program with a test
+	// script.
 	seq := m.run("cat /sys/block/" + one + "/diskseq")
 	for unit, want := range map[string]string{"grow@": want, "stage@": want, "block@": one + " <\n" + none, "wait@": none, "cleanup@": none, "unmount@": none, "gone@": none, "udev": none, "options": none, "trim": none, "tidy": none} {
 		m.run("d=/run/systemd/system/hotmount-" + unit + ".service.d; mkdir $d; printf '[Service]\\nExecStart=\\nExecStart=/bin/bash /usr/local/bin/reach\\nStandardOutput=append:/run/reach\\n' >$d/reach.conf; systemctl daemon-reload")

@@ -21,8 +21,8 @@ import (
 
 // soakWriter appends records of 4 KiB to a file. soakWriter makes each record durable before it reports the record's
 // number in the file that the last argument names. At its start, soakWriter truncates the file after the last correct
-// record, because a crash may have cut a record off. With "count" soakWriter prints the number of correct records in
-// each of the directories, counted from the first record.
+// record, because a crash may have cut a record off. If the first argument is "count", soakWriter only prints how many
+// correct records are at the beginning of each directory's file.
 const soakWriter = `use strict; use IO::Handle;
 my ($do, @dirs) = @ARGV;
 my $id;
@@ -267,8 +267,8 @@ func (s *soak) newDisk(image string) *soaked {
 	return d
 }
 
-// blank replaces the detached disk by a new blank disk with a new serial. hotmount would hold a blank disk that has the
-// serial of a former disk, or the slot of a former disk without a serial.
+// blank replaces the detached disk by a new blank disk with a new serial. Without a new serial, hotmount could hold the
+// blank disk, because its serial or its slot could be that of a former disk.
 func (s *soak) blank(d *soaked) {
 	s.t.Helper()
 	if err := os.Remove(d.image); err != nil {
@@ -294,9 +294,9 @@ func (s *soak) formatted(d *soaked) {
 	}
 }
 
-// The method starts a unit that keeps a file of the disk open. With the command in the parameter unshare, the unit has
-// its own mount namespace, as a container has. If unshare is empty, the unit uses the host's mount. While the unit
-// runs, hotmount may log errors about the unmount, and must retry the unmount.
+// The method starts a unit that keeps a file of the disk open. If the parameter unshare is empty, the unit uses the
+// host's mount. Otherwise the parameter is a command that gives the unit its own mount namespace, as a container has.
+// While the unit runs, hotmount may log errors about the unmount, and must retry the unmount.
 func (s *soak) holds(d *soaked, unshare string) {
 	s.t.Helper()
 	s.allowError(d, "cannot unmount ")
@@ -469,7 +469,7 @@ const (
 )
 
 // aStep is a step that takes a disk from one place to another, or a step of the whole machine. A step of the whole
-// machine ignores the disk.
+// machine, such as a reboot, affects no disk in particular.
 type aStep struct {
 	name     string
 	weight   int
@@ -556,8 +556,8 @@ var disturbances = []disturbance{
 // tests. The disturbance happens at a random moment within formatSeconds.
 const formatSeconds = 7
 
-// act is a step during which a disturbance can happen. The function do carries out the step. Its parameter meanwhile is
-// a script to run during the step. An empty script means no disturbance.
+// act is a step during which a disturbance can happen. The function in the last field carries out the step. The last
+// parameter of the function is a script to run during the step. An empty script means no disturbance.
 type act struct {
 	name     string
 	weight   int
@@ -635,9 +635,9 @@ var pulling = []string{
 	"pull while it is down and somebody has it", "a twin, and the first goes", "power cut",
 }
 
-// soakPulled returns the pulling steps and the acts that they need, each act during a random disturbance. Of the two
-// steps that pull a disk while the daemon is stopped, soakPulled returns only the step in which a process holds the
-// disk. The full test has both steps.
+// soakPulled returns the steps in the list pulling, and the acts "attach" and "pull". Each of the two acts happens
+// during a random disturbance. Of the two steps that pull a disk while the daemon is stopped, soakPulled returns only
+// the step in which a process holds the disk. The full test has both steps.
 func soakPulled(c *rand.Rand) []aStep {
 	steps := slices.DeleteFunc(slices.Clone(soakSingle), func(s aStep) bool {
 		return !slices.Contains(pulling, s.name) || s.name == "pull while it is down"
@@ -765,8 +765,8 @@ var soakSingle = []aStep{
 	}},
 }
 
-// TestSoakPlan checks that the plan for each seed can be carried out. The full plan has each step. The two short plans
-// together have each act and each disturbance. The plan for a container has no step that pulls a mounted disk.
+// TestSoakPlan checks that the plan for each seed can be carried out. The full plan has each step. Together, the two
+// short plans contain every act and every disturbance. The plan for a container has no step that pulls a mounted disk.
 func TestSoakPlan(t *testing.T) {
 	for seed := range uint64(100) {
 		check := func(c *rand.Rand, steps []aStep, disks, most int) map[string]bool {

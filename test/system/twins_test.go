@@ -271,7 +271,7 @@ func TestRivals(t *testing.T) {
 	for round := range rounds {
 		begin, here := "", rivals
 		if round == 0 {
-			// In the first round each rival that opens the disk exclusively writes to two disks. On the second disk the
+			// In the first round, each rival that opens its disk exclusively gets two disks. On the second disk, the
 			// rival begins before hotmount.
 			m.run("systemctl stop hotmount")
 			here = slices.Concat(rivals, slices.DeleteFunc(slices.Clone(rivals), func(r rival) bool { return !r.asks }))
@@ -356,10 +356,10 @@ rm -f /root/%[1]s.code; nohup bash /root/%[1]s >/root/%[1]s.log 2>&1 </dev/null 
 	}
 }
 
-// rival is another program. The field write is a shell script that changes the disk $d while hotmount looks at the
-// disk. The field check is a shell script that succeeds if the rival's data on the disk is intact. In these scripts $u
-// is the UUID that the rival gives its data. The field asks is true if the rival opens the disk exclusively before it
-// writes.
+// rival is another program. The shell script in the second field (write) changes the disk $d while hotmount looks at
+// the disk. The shell script in the third field (check) succeeds if the rival's data on the disk is intact. In these
+// scripts $u is the UUID that the rival gives its data. The last field is true if the rival opens the disk exclusively
+// before it writes.
 type rival struct {
 	what, write, check string
 	asks               bool
@@ -402,8 +402,8 @@ func TestSwap(t *testing.T) {
 	if full {
 		rounds = 200
 	}
-	// The variable took is the time from the attachment of a disk to its mount. In some rounds, the test pulls the disk
-	// at a random moment within this time after the attachment.
+	// The test first measures the time from the attachment of a disk to its mount. In some rounds, the test later pulls
+	// a disk at a random moment within this time after the attachment.
 	begun := time.Now()
 	name, id := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "TIME"})
 	m.mounted(name)
@@ -664,8 +664,8 @@ func TestTwoPathsOfNVMe(t *testing.T) {
 		t.Fatal(err)
 	}
 	both(2, "Y", " ")
-	// hotmount remembers that it has seen two disks with the UUID of this filesystem. With the printed accept the
-	// operator confirms that both paths lead to the same data.
+	// hotmount remembers that it has seen two disks with the UUID of this filesystem. With the printed `hotmount
+	// accept`, the operator confirms that both paths lead to the same data.
 	m.waitForLog("^/dev/nvme0n1 .*refuse: a disk with the same WWN .* was refused while another disk had the UUID " + uuid + ".*if this disk holds the same data as the other disk: hotmount accept nvme0n1 twin;")
 	m.run("hotmount accept nvme0n1 twin")
 	if got := m.mounted("nvme0n1"); got != uuid {

@@ -53,7 +53,7 @@ func TestUsedByAnother(t *testing.T) {
 		where := "/mnt/disks/" + m.mounted(name)
 
 		if use.name == "link" {
-			// A link does not claim a recorded volume.
+			// A link in the class directory does not prevent the use of a recorded volume.
 			m.run("ln -s /dev/" + name + " /mnt/disks/own; systemctl restart hotmount; findmnt " + where + "; hotmount status | grep -E '^" + name + " .* mounted '")
 			if err := w.(interface{ Reboot(context.Context) error }).Reboot(ctx(t)); err != nil {
 				t.Fatal(err)
@@ -62,7 +62,7 @@ func TestUsedByAnother(t *testing.T) {
 			m.run(use.end)
 			continue
 		}
-		// After the accept the disk is a volume of this node, and the same use begins again.
+		// After the accept, the disk is a volume of this node. The test then repeats the use by the other program.
 		m.run("systemctl stop hotmount; umount " + where + "; " + fmt.Sprintf(use.begin, name) + "; systemctl start hotmount")
 		const inUse = " .*refuse: the disk is a volume of this node, but is not mounted, because somebody else uses it: "
 		m.waitForLog("/dev/" + name + inUse + use.how)
@@ -351,9 +351,9 @@ X
 chmod 0755 /root/guest; systemctl daemon-reload`
 
 // TestOpenInQEMUOnVirtio checks virtio disks that a real QEMU opens, with and without O_EXCL. QEMU opens some of the
-// disks while hotmount runs, and while hotmount already holds these disks for another reason. QEMU opens the other
-// disks at a boot, before hotmount starts and sees these disks for the first time. All disks remain held after QEMU has
-// ended, and after a reboot. Until an accept, no sector of a disk is written.
+// disks while hotmount runs and already holds these disks because of a storage driver. QEMU opens the other disks at a
+// boot, before hotmount starts and sees these disks for the first time. All disks remain held after QEMU has ended, and
+// after a reboot. Until an accept, no sector of a disk is written.
 func TestOpenInQEMUOnVirtio(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.putQEMU(w)

@@ -98,8 +98,9 @@ func (c *Container) awaitSystemd(ctx context.Context) error {
 	return nil
 }
 
-// answers reports whether the process is systemd and has made its private socket. The socket alone proves nothing: the
-// container's boot script begins in the host's root directory, which has the private socket of the host's systemd.
+// The function named answers reports whether the process is systemd and has made its private socket. The socket alone
+// proves nothing: the container's boot script begins in the host's root directory, which has the private socket of the
+// host's systemd.
 func answers(pid int) bool {
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	return err == nil && filepath.Base(exe) == "systemd" && exists(fmt.Sprintf("/proc/%d/root/run/systemd/private", pid))

@@ -131,7 +131,7 @@ func (c *Container) WaitBooted(ctx context.Context) (string, error) {
 	return strings.TrimSpace(out), err
 }
 
-// Serial returns the output of the container's first process until this process became systemd. A container has no
+// Serial returns what the container's first process wrote before this process became systemd. A container has no
 // console.
 func (c *Container) Serial() (string, error) {
 	b, err := os.ReadFile(c.bootLog())

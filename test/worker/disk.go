@@ -27,8 +27,8 @@ const (
 
 // Disk is a disk to be attached.
 type Disk struct {
-	// ID names the disk in this package, and the disk's device in QEMU. ID consists of lower-case letters, digits and
-	// "-"; the default is disk0, disk1, …
+	// ID is the name of the disk in this package. In QEMU, ID is also the name of the disk's device. ID consists of
+	// lower-case letters, digits and "-"; the default is disk0, disk1, …
 	ID string
 	// File is the path of the image. The image must exist; NewDisk makes an image.
 	File string

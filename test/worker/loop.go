@@ -56,7 +56,7 @@ func takenLoop(first, count int) int {
 	return -1
 }
 
-// addRow makes the loop devices first to first+count-1, and returns the number of devices that it has made.
+// addRow makes loop devices with the numbers from first to first+count-1, and returns how many devices it has made.
 func addRow(control, first, count int) (int, error) {
 	for i := range count {
 		if err := unix.IoctlSetInt(control, unix.LOOP_CTL_ADD, first+i); err != nil {
@@ -66,8 +66,8 @@ func addRow(control, first, count int) (int, error) {
 	return count, nil
 }
 
-// removeLoops detaches the files of the loop devices first to first+count-1, and removes the loop devices. removeLoops
-// waits up to ten seconds for the last user of each loop device.
+// removeLoops removes the loop devices with the numbers from first to first+count-1, and first detaches their files.
+// removeLoops waits up to ten seconds for the last user of each loop device.
 func removeLoops(first, count int) error {
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {

@@ -33,7 +33,8 @@ func startProcess(name string, cmd *exec.Cmd) (*process, error) {
 	cmd.SysProcAttr.Setpgid = true // a terminal's ^C reaches only the test, which cleans up
 	p := &process{name: name, cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
-	// The methods kill and end return only after this goroutine has closed the channel done.
+	// At its end, this goroutine closes the channel p.done. The methods p.kill() and p.end() wait until p.done is
+	// closed.
 	go func() {
 		runtime.LockOSThread() // the thread is never unlocked, and ends with the goroutine
 		err := cmd.Start()

@@ -21,7 +21,8 @@ const emulator = "qemu-system-x86_64"
 // hotplugPorts is the number of a worker's PCIe hot-plug ports, each for one virtio-blk or nvme disk.
 const hotplugPorts = 32
 
-// hardware has the properties of a virtual machine that must be the same when its state is saved and restored.
+// The type named hardware lists the properties of a virtual machine on which a saved state depends. A state can be
+// restored only with the properties with which the state was saved.
 type hardware struct {
 	Layout    int // must be increased with each change of QEMU's devices in the code below
 	QEMU      string

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// fakeQEMU returns a client of a fake QEMU. For every command, the fake QEMU sends the lines that the function respond
-// returns.
+// fakeQEMU returns a client of a fake QEMU. For each command except qmp_capabilities, the fake QEMU calls respond() and
+// sends the returned lines. If respond() returns nil, the fake QEMU closes the connection.
 func fakeQEMU(t *testing.T, respond func(command string, id int) []string) (*qmp, *bytes.Buffer) {
 	t.Helper()
 	ours, theirs, err := monitorPair()

@@ -12,7 +12,7 @@ import (
 )
 
 // In a saved state, disk.qcow2 is an overlay of the image's disk, ram is the memory, and devices is the state of QEMU's
-// devices. A restored worker maps the file ram copy-on-write, so that a restore copies nothing.
+// devices. QEMU maps the memory file of a restored worker copy-on-write, so that a restore copies nothing.
 
 // keptStates is the number of saved states that remain in the cache. Each saved state is as large as the memory that
 // its worker used.
@@ -174,7 +174,7 @@ func startMachine(ctx context.Context, l launch, work *workDir, state *entry) (*
 	return m, g, nil
 }
 
-// come restores the saved state if one is given, and waits until the guest answers.
+// The function named come restores the saved state if one is given, and waits until the guest answers.
 func come(ctx context.Context, m *machine, g *guest, state *entry) error {
 	g.restart(m.port, m.alive, m.reset)
 	if state == nil {

@@ -41,9 +41,9 @@ func (r *Records) notedContent(id disk.Identity) *disk.Sighting {
 }
 
 // formerSerial returns the last content on a disk with the serial or WWN of id. Content that was never mounted, and
-// that lay on the disk when an earlier boot ended, takes precedence over filesystems. Content that was never mounted is
-// newer than mounted filesystems, because Remember removes the record of content that a mounted filesystem replaces.
-// Mounted filesystems take precedence over filesystems that were only made.
+// that lay on the disk when an earlier boot ended, takes precedence over filesystems. When a filesystem of the disk is
+// mounted, Remember removes older records of such content. A record that remains is therefore newer than the mounted
+// filesystems. Mounted filesystems take precedence over filesystems that were only made.
 func (r *Records) formerSerial(id disk.Identity) *disk.Sighting {
 	for i := range slices.Backward(r.Contents) {
 		if l := &r.Contents[i]; l.Identity.Boot != r.Boot && sameDisk(l, id) {
@@ -69,8 +69,8 @@ func sameDisk(l *disk.Sighting, id disk.Identity) bool {
 	return l.Identity.Same(id) || wholeDiskIdentity(l.Identity).Same(id)
 }
 
-// otherDisk reports whether serial or WWN show that the disk with the identity id is not the disk on which the
-// filesystem lay.
+// otherDisk reports whether serial or WWN show that the filesystem lay neither on the disk with the identity id nor on
+// its partitions.
 func otherDisk(l *disk.Sighting, id disk.Identity) bool {
 	return l.Identity.Other(id) && wholeDiskIdentity(l.Identity).Other(id)
 }
@@ -87,8 +87,9 @@ func wholeDiskIdentity(id disk.Identity) disk.Identity {
 }
 
 // formerSlot returns the content that was in the slot of id when an earlier boot ended, if the content's disk may be
-// this disk. Only the last content in the slot counts. formerSlot returns nil if the disk of that content was seen in
-// this boot, or was seen leaving. As in formerSerial, content that was never mounted is newer than mounted filesystems.
+// this disk. As in formerSerial, content that was never mounted takes precedence over mounted filesystems. Only the
+// last content of each kind in the slot counts. Content does not count if its disk was seen in this boot, or was seen
+// leaving.
 func (r *Records) formerSlot(id disk.Identity) *disk.Sighting {
 	if id.Slot == "" {
 		return nil

@@ -18,7 +18,7 @@ type Records struct {
 	// format limit was reached. Present and Braked do not contain disks that the operator accepted later.
 	Present, Braked []disk.Identity
 	Twins           []Twin
-	// Used are the disks that another program has used and that no operator has accepted since.
+	// Used contains a record of each disk that somebody else has used and that no operator has accepted since.
 	Used    []disk.Use
 	Intents []disk.Intent
 	// History are the decisions to format. The newest is last.
@@ -108,8 +108,8 @@ func (r *Records) place(st *disk.Standing, f *disk.Facts, id disk.Identity, uuid
 	mounted := false
 	if v := st.Volume; st.OnRecord && v != nil && !v.Left && (v.Identity.Boot != r.Boot || v.Identity.Seq == f.Seq) {
 		mounted = v.Identity.Boot == r.Boot
-		// If the disk was refused while no other disk with its UUID was attached, its slot did not identify the disk.
-		// If a disk with the same UUID comes later, the slot still does not identify the refused disk.
+		// If the disk was refused in this attachment, its slot was not sufficient to identify the disk. The slot stays
+		// insufficient when another disk with the same UUID comes.
 		refusedAlone := slices.ContainsFunc(r.Twins, func(t Twin) bool { return t.UUID == uuid && t.attached(id) })
 		// An LVM volume cannot be attached twice, and has no slot.
 		st.InSameSlot = v.Identity.Slot == id.Slot && (id.Slot != "" || f.Transport == "dm") && !refusedAlone
@@ -128,16 +128,17 @@ func (r *Records) otherFormatAges(st *disk.Standing, id disk.Identity) []time.Du
 	return slices.Delete(slices.Clone(r.Formats), i, i+1)
 }
 
-// attachedTogether reports whether the disk with that identity was already attached when the disk of the sighting left.
-// Two disks that were attached at the same time are different disks. Disks with the same slot were not attached at the
-// same time, because a slot has room for only one disk.
+// attachedTogether reports whether the disk with that identity was already attached when the sighting's disk was
+// detached. Two disks that were attached at the same time are different disks. Disks with the same slot were not
+// attached at the same time, because a slot has room for only one disk.
 func attachedTogether(s *disk.Sighting, id disk.Identity) bool {
 	whole := disk.ID{Seq: id.Seq}.DiskSeq()
 	return s.Left && s.Identity.Boot == id.Boot && s.Identity.Seq != id.Seq && whole <= s.Newest && (id.Slot == "" || s.Identity.Slot != id.Slot)
 }
 
-// isInOtherSlot reports whether the disk is in another slot than the sighting's disk, which was attached in the same
-// boot. A disk in another slot counts as a copy, unless hotmount saw the sighting's disk leave, or serial or WWN match.
+// isInOtherSlot reports whether the filesystem was seen in this boot on a disk in another slot. The disk with that
+// identity then counts as a copy. isInOtherSlot returns false if hotmount saw the other disk leave, or if serial or WWN
+// match.
 func isInOtherSlot(s *disk.Sighting, id disk.Identity) bool {
 	was := s.Identity
 	return !s.Left && was.Boot == id.Boot && was.Seq != id.Seq && !was.Same(id) &&
@@ -206,9 +207,10 @@ type Twin struct {
 	UUID     string        `json:"uuid"`
 }
 
-// Is reports whether the refused disk t may be the disk with that identity and filesystem, in any attachment, slot or
-// size. If neither disk has a serial and the WWNs decide nothing, Is reports true only if onRecord is false. If the
-// filesystem was mounted during this attachment, Is reports true only if the disk was refused in this attachment.
+// Is compares the refused disk t with the disk that has that identity and filesystem. Is returns true if the two may be
+// the same disk, even if attachment, slot or size differ. If mounted is true, the filesystem was mounted during this
+// attachment, and only a refusal in this attachment counts. If serials and WWNs show nothing (Hardware), both disks
+// must lack a serial. If slot or size differ as well, onRecord must be false.
 func (t Twin) Is(id disk.Identity, uuid string, onRecord, mounted bool) bool {
 	switch {
 	case t.UUID != uuid:

@@ -64,7 +64,8 @@ func TestStrangersChangeNothing(t *testing.T) {
 		if f.WorldWide() != "" && rapid.Bool().Draw(t, "by its WWN alone") {
 			stranger.Serial = ""
 		}
-		// The extended lists of records need new slices, because the known standing points into the old slices.
+		// The first standing contains pointers into the old slices, so the test must not move the elements of these
+		// slices.
 		r.Present = slices.Concat([]disk.Identity{stranger}, r.Present)
 		r.Arrived = slices.Concat([]disk.Identity{stranger}, r.Arrived)
 		r.Braked = slices.Concat([]disk.Identity{stranger}, r.Braked)

@@ -14,12 +14,12 @@ import (
 // Answer stands for one run of a child process.
 type Answer func(run.Command) (run.Result, error)
 
-// Print returns the answer of a child that prints stdout and exits with that code.
+// Print returns the answer of a child process that writes the given text to stdout and exits with the given code.
 func Print(stdout string, code int) Answer {
 	return func(run.Command) (run.Result, error) { return run.Result{Stdout: []byte(stdout), ExitCode: code}, nil }
 }
 
-// Complain returns the answer of a child that prints to stderr and exits with that code.
+// Complain returns the answer of a child process that writes the given text to stderr and exits with the given code.
 func Complain(stderr string, code int) Answer {
 	return func(run.Command) (run.Result, error) { return run.Result{Stderr: []byte(stderr), ExitCode: code}, nil }
 }
