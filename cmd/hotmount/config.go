@@ -26,7 +26,7 @@ func configCommand() *cobra.Command {
 		Long: "Read the configuration as the daemon does, and print each fault with its file and line, what was found and what is\n" +
 			"expected. The check includes the class directories on this machine and, for root, the mount options. The exit code is 3 if\n" +
 			"there is a fault.\n" +
-			"The command only warns if a class or an exclusion selects no attached disk, or if a class holds its new disks.",
+			"If a class or an exclusion selects no attached disk, or if a class holds its new disks, the command prints a warning.",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return checkConfig(c) },
 	}

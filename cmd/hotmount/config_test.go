@@ -87,7 +87,7 @@ func TestNewDisksHeld(t *testing.T) {
 	attach(t, h.Root, "vdd", 48, "4d8ac1b2-9f6e-4a3c-8")
 	const line = "class default holds each new disk until you run hotmount accept DISK may-be-a-csi-volume: a storage driver seen on this node (cinder.csi.openstack.org) can attach or take such disks; "
 	const held = "a storage driver seen on this node (cinder.csi.openstack.org) may have attached the disk or may take it, so hotmount does not open the disk; " +
-		"if the disk is the node's own: hotmount accept vdd may-be-a-csi-volume; if the driver was removed, list it in csi_ignore (hotmount.yaml(5)); to use such disks without a command, set serial: ['4d8ac1b2-9f6e-4a3c-8'] in the class\n"
+		"if the disk is the node's own: hotmount accept vdd may-be-a-csi-volume; if the driver was removed, list it in csi_ignore (hotmount.yaml(5)); to use such disks without an accept, set serial: ['4d8ac1b2-9f6e-4a3c-8'] in the class\n"
 	for command, want := range map[string][]string{
 		"config check": {"warning: " + line}, "plan": {"warning: " + line, held}, "state init": {"\n" + line, "/dev/vdd (5 GiB) is held: " + held},
 	} {

@@ -87,7 +87,7 @@ func TestWrongCalls(t *testing.T) {
 		{"format-disk vdb", `"vdb"`},
 		{"format-disk 18446744073709551616", "18446744073709551616"},
 		{"unmount-gone", "hotmount unmount-gone --help"},
-		{"unmount-gone /mnt/disks/x:254:16", "not the path of a mount point of hotmount"},
+		{"unmount-gone /mnt/disks/x:254:16", "expected a mount point of hotmount"},
 		{"unmount-gone /mnt/disks/aaaaaaaa-0000-4000-8000-000000000001", "device number"},
 	} {
 		out, code, err := call(t, strings.Fields(test.args)...)

@@ -163,7 +163,7 @@ func (a *Agent) startMount(ctx context.Context, name string, class *disk.Class) 
 			// A mount that fails with ErrHeld is retried often, so a growth that fails before such a mount is not
 			// reported each time.
 			if filling != nil && err == nil {
-				a.problem(fmt.Errorf("cannot grow the filesystem of %s before it is mounted: %w", f.ID, filling))
+				a.problem(fmt.Errorf("cannot grow the filesystem of %s before the mount: %w", f.ID, filling))
 			} else if filling != nil && !errors.Is(err, disk.ErrHeld) {
 				err = errors.Join(err, filling)
 			}

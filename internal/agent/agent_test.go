@@ -962,7 +962,7 @@ func TestFillsBeforeMounting(t *testing.T) {
 			vdc: mount (filesystem)
 			fill seq 3
 			mount vdc seq 3: xfs at /mnt/disks/`+uuidB+`
-			problem: cannot grow the filesystem of vdc (disk sequence number 3) before it is mounted: no room
+			problem: cannot grow the filesystem of vdc (disk sequence number 3) before the mount: no room
 			vdc: mounted at `+uuidB+`
 			vdc: grow (filesystem-unmeasured)
 			grow seq 3
@@ -2796,7 +2796,7 @@ func TestNotesWhatIsNotMounted(t *testing.T) {
 		"a partition table":           {at(blankDisk("vdb", 2), func(f *disk.Facts) { f.Udev.PartTable, f.Udev.PartTableUUID = "gpt", uuidB }), "gpt", uuidB},
 		"unknown bytes": {at(blankDisk("vdb", 2), func(f *disk.Facts) {
 			f.Standing.Verdict = &disk.Verdict{Seq: 2, Size: f.Size, Content: disk.Content{Kind: disk.Unknown, Proven: true}}
-		}), "something unknown", ""},
+		}), "unknown content", ""},
 		"it was mounted from another disk": {at(xfsDisk("vdb", 2, uuidA), func(f *disk.Facts) {
 			f.ReadOnly, f.Standing.OnRecord, f.Standing.Volume = true, true, &disk.Sighting{UUID: uuidA, Left: true}
 		}), "xfs", uuidA},
@@ -2964,7 +2964,7 @@ func TestNotesWhatChanges(t *testing.T) {
 // hotmount does not read the disk again in block mode, so only the record makes hotmount hold the disk.
 func TestNotesInBlockMode(t *testing.T) {
 	vdb := blankDisk("vdb", 2)
-	vdb.Serial, vdb.Standing.Noted = "S1", &disk.Sighting{Identity: vdb.Identity(""), Type: "something unknown"}
+	vdb.Serial, vdb.Standing.Noted = "S1", &disk.Sighting{Identity: vdb.Identity(""), Type: "unknown content"}
 	m := newMachine(vdb)
 	with(t, m, func(t *testing.T, a *Agent) {
 		s := testSettings()

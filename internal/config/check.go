@@ -93,7 +93,7 @@ func (c class) checkActions() {
 		c.add(c.places["mode"], "found %s, expected filesystem: a partition cannot be a block volume", quote(c.Mode))
 	}
 	if c.Create != "none" && !slices.Contains(c.Accept, c.Create) {
-		c.add(c.places["accept"], "found no %[1]s, expected %[1]s in the list, because create has this value", c.Create)
+		c.add(c.places["accept"], "found no %[1]s, expected %[1]s in the list, because the class creates this type", c.Create)
 	}
 	if c.Create != "none" && c.MinimumSize < minimumXFS {
 		c.add(c.places["minimum_size"], "found %s, expected at least 300MiB: mkfs.xfs needs that", quote(sizeText(c.MinimumSize)))

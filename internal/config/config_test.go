@@ -369,7 +369,7 @@ func TestFaultsOfFile(t *testing.T) {
 		{class("names: &a [vdb]"), `FILE:4: classes[0].names: found the anchor &a, expected only the value`},
 
 		{class("create: btrfs"), `FILE:4: classes[0].create: found "btrfs", expected xfs, ext4 or none`},
-		{class("create: ext4\n  accept: [xfs]"), `FILE:5: classes[0].accept: found no ext4, expected ext4 in the list, because create has this value`},
+		{class("create: ext4\n  accept: [xfs]"), `FILE:5: classes[0].accept: found no ext4, expected ext4 in the list, because the class creates this type`},
 		{class("create: ext4\n  minimum_size: 100MiB"), `FILE:5: classes[0].minimum_size: found "100MiB", expected at least 300MiB: mkfs.xfs needs that`},
 		{class("create: ext4\n  mkfs_options: [\"-i size=512\"]"), `FILE:5: classes[0].mkfs_options[0]: found "-i size=512", expected ` + expectedMkfsExt4},
 		{class("create: ext4\n  mkfs_options: [\"-F\"]"), `FILE:5: classes[0].mkfs_options[0]: found "-F", expected ` + expectedMkfsExt4},
@@ -381,7 +381,7 @@ func TestFaultsOfFile(t *testing.T) {
 		{class("adopt: all"), `FILE:4: classes[0].adopt: found "all", expected any or known`},
 		{class("adopt: [known]"), `FILE:4: classes[0].adopt: found a list, expected any or known`},
 		{class("accept: []"), `FILE:4: classes[0].accept: found an empty list, expected at least 1 entry, each xfs or ext4`},
-		{class("accept: [ext4]"), `FILE:4: classes[0].accept: found no xfs, expected xfs in the list, because create has this value`},
+		{class("accept: [ext4]"), `FILE:4: classes[0].accept: found no xfs, expected xfs in the list, because the class creates this type`},
 		{class("blank: none"), `FILE:4: classes[0].blank: found "none", expected auto, full, sampled or unsigned`},
 
 		{class("grow: yes"), `FILE:4: classes[0].grow: found "yes", expected true or false`},
@@ -408,7 +408,7 @@ func TestFaultsOfFile(t *testing.T) {
 		{class("options: [\"a\\x07\"]"), `FILE:4: classes[0].options[0]: found "a\a", ` + optionWords},
 		{class("options: [" + strings.Repeat("o", 257) + "]"), `FILE:4: classes[0].options[0]: found "` + strings.Repeat("o", 256) + `…", ` + optionWords},
 		{class("options: [é]"), `FILE:4: classes[0].options[0]: found "é", ` + optionWords},
-		{class("options: [nodev, nofail]"), `FILE:4: classes[0].options[1]: found "nofail", expected no such option: hotmount adds "nofail" itself`},
+		{class("options: [nodev, nofail]"), `FILE:4: classes[0].options[1]: found "nofail", expected a list without nofail: hotmount adds the option itself`},
 		{class("options: [ro, ro]"), `FILE:4: classes[0].options[1]: found "ro" a second time, expected once`},
 
 		// Load must report all errors, in the order of their lines.
@@ -435,9 +435,9 @@ func TestOptions(t *testing.T) {
 	const (
 		forSystemd  = "an option of the filesystem, not an option for systemd or mount(8)"
 		forOthers   = "no option that lets users other than root mount and unmount"
-		when        = "no option that sets the time of the mount: hotmount decides when to mount"
+		when        = "an option without effect on the time of the mount: hotmount decides when to mount"
 		act         = "no option that makes mount(8) do something other than mount the disk"
-		propagation = "no option for propagation: the mount of the class directory sets the propagation"
+		propagation = "an option that does not set propagation: the mount of the class directory sets the propagation"
 		helper      = "no option that makes a helper unmount the disk"
 		device      = "no option that adds another device"
 		twin        = "no option that allows two filesystems with one UUID"

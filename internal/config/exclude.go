@@ -171,7 +171,7 @@ func (l limit) wrong(transport, key, pattern string) string {
 	}
 	switch {
 	case l.maxLength > 0 && minLength(pattern) > l.maxLength:
-		return fmt.Sprintf("at most %d characters: %s cuts %ss to this length", l.maxLength, transport, key)
+		return fmt.Sprintf("at most %d characters: %s shortens each %s to this length", l.maxLength, transport, key)
 	case l.begins != nil && !slices.ContainsFunc(l.begins, begins):
 		return fmt.Sprintf("a value that begins with %s, as the %s of every %s disk does", strings.Join(l.begins, " or "), key, transport)
 	}

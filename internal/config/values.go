@@ -53,7 +53,7 @@ var (
 		"a pattern of at most 128 visible characters: a glob such as FAST-*, or a regular expression after re:", wrongPattern)
 	// The first directory of a pattern must be literal, so that no pattern can match every file.
 	backingFile = matching(`/[ -)+-.0->@-Z\]-~]+/[ -~]+`, 128,
-		"a glob of absolute paths that begins with a directory by its name, such as /srv/ci/*.img", wrongBackingFile)
+		"an absolute path whose first directory has no wildcard, such as /srv/ci/*.img", wrongBackingFile)
 )
 
 const expectedMkfs = `an option of mkfs.xfs such as "-i size=1024": -d (agcount, su, sw, sunit, swidth, noalign), -i (size, maxpct, sparse, nrext64), -l (size, su, sunit), -m (reflink, rmapbt, finobt, bigtime, inobtcount) or -n (size)`
@@ -154,15 +154,15 @@ func wrongOption(s, expected string) string {
 func refusal(name string) string {
 	switch name {
 	case "nofail":
-		return `no such option: hotmount adds "nofail" itself`
+		return `a list without nofail: hotmount adds the option itself`
 	case "user", "users", "owner", "group":
 		return "no option that lets users other than root mount and unmount"
 	case "auto", "noauto", "_netdev":
-		return "no option that sets the time of the mount: hotmount decides when to mount"
+		return "an option without effect on the time of the mount: hotmount decides when to mount"
 	case "remount", "bind", "rbind", "move", "loop", "offset", "sizelimit", "encryption":
 		return "no option that makes mount(8) do something other than mount the disk"
 	case "shared", "rshared", "slave", "rslave", "private", "rprivate", "unbindable", "runbindable":
-		return "no option for propagation: the mount of the class directory sets the propagation"
+		return "an option that does not set propagation: the mount of the class directory sets the propagation"
 	case "helper", "uhelper":
 		return "no option that makes a helper unmount the disk"
 	case "logdev", "rtdev", "journal_dev", "journal_path":

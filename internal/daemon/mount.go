@@ -90,7 +90,7 @@ func withRemedy(err error, dir string) error {
 	case errors.Is(err, unix.ENOENT):
 		return fmt.Errorf("%w: the disk is untouched, and is mounted once its class directory exists; to make the directory: mkdir -p %s", err, dir)
 	case errors.Is(err, unix.EROFS):
-		return fmt.Errorf("%w: the disk is untouched, and is mounted once the directory can be written; for the cause and the remedy: hotmount doctor", err)
+		return fmt.Errorf("%w: the disk is untouched; hotmount mounts the disk when it can write to the directory; for the cause and the remedy: hotmount doctor", err)
 	}
 	return err
 }

@@ -146,7 +146,7 @@ func TestUntilUnmounted(t *testing.T) {
 
 // TestRemedied checks that an error about a directory that is missing, read-only or in a full filesystem has a remedy.
 func TestRemedied(t *testing.T) {
-	const readOnly = ": the disk is untouched, and is mounted once the directory can be written; for the cause and the remedy: hotmount doctor"
+	const readOnly = ": the disk is untouched; hotmount mounts the disk when it can write to the directory; for the cause and the remedy: hotmount doctor"
 	const full = ": the disk is untouched, and hotmount mounts it when there is room for a directory; to see what is full: df -h /srv; df -i /srv"
 	const missing = ": the disk is untouched, and is mounted once its class directory exists; to make the directory: mkdir -p /srv"
 	for errno, want := range map[error]string{unix.EROFS: readOnly, unix.ENOSPC: full, unix.EACCES: "", unix.ENOENT: missing} {

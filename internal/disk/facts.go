@@ -235,5 +235,5 @@ func (f *Facts) TypeAndID(c *Content) (what, id string) {
 	if len(id) > 64 || strings.Trim(id, Alphanumeric+"-") != "" {
 		id = ""
 	}
-	return cmp.Or(what, "something unknown"), id
+	return cmp.Or(what, "unknown content"), id
 }

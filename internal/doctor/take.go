@@ -61,7 +61,7 @@ func (src Source) Take(ctx context.Context, settings *disk.Settings, disks []dis
 	for _, c := range s.Classes {
 		answers, err := src.List(ctx, c.Directory)
 		if err != nil && !s.Host.Sights[c.Directory].Absent {
-			s.blind("cannot see all the entries of %s that are hidden by mounts: %v", c.Directory, err)
+			s.blind("cannot list every entry of %s that a mount hides: %v", c.Directory, err)
 		}
 		for _, a := range answers {
 			s.Entries[c.Directory] = append(s.Entries[c.Directory], *a.Entry)
@@ -151,7 +151,7 @@ func (src Source) lookAll(ctx context.Context, s *Snapshot) {
 		}
 	}
 	if len(late) > 0 {
-		s.blind("within %s, hotmount could not look at all processes that have a provisioner's name, because there are too many", podsTime)
+		s.blind("hotmount could not look at every process with a provisioner's name within %s: there are too many", podsTime)
 	}
 }
 

@@ -286,7 +286,7 @@ func TestServices(t *testing.T) {
 			"echo '[Service] PrivateTmp=no ProcSubset=all ReadOnlyPaths=' |"}},
 		{"a former name", "/system.slice/x.service", set("ReadOnlyPaths=", "InaccessiblePaths=/srv"), []string{
 			"of its own: 'InaccessiblePaths=/srv in /etc/systemd/system/x.service.d/10-a.conf'", "echo '[Service] InaccessiblePaths=' |"}},
-		{"none", "/system.slice/x.service", clean, []string{"systemctl restart x.service   # the settings"}},
+		{"none", "/system.slice/x.service", clean, []string{"systemctl restart x.service   # with the present settings"}},
 		{"the service of a systemd in a container", "/system.slice/docker-1.scope/system.slice/x.service", set("MountFlags=", "MountFlags=slave"), []string{"docker run"}},
 		{"a container in the service's group", "/system.slice/x.service/libpod-payload-" + id, set("MountFlags=", "MountFlags=slave"), []string{"docker run"}},
 		{"no service", "/kubelet.slice", "", []string{"docker run"}},
@@ -444,7 +444,7 @@ func TestManyHang(t *testing.T) {
 		if took := time.Since(began); took != 20*time.Second {
 			t.Errorf("it took %s", took)
 		}
-		if b := blinds(s); len(b) != 1 || !strings.Contains(b[0], "within 20s, hotmount could not look at all processes") {
+		if b := blinds(s); len(b) != 1 || !strings.Contains(b[0], "hotmount could not look at every process with a provisioner's name within 20s") {
 			t.Errorf("blind: %q", b)
 		}
 		if f := Examine(s).Findings; len(f) > 50 {

@@ -46,12 +46,12 @@ func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uin
 		if n == 0 {
 			return nil
 		}
-		counts = fmt.Sprintf("since the disk was first read, the kernel has counted %d written bytes, which does not match the %d bytes of mkfs.xfs and its log of %d bytes", counted, wrote, log)
+		counts = fmt.Sprintf("since the disk was first read, the kernel has counted %d written bytes; this does not match the %d bytes that mkfs.xfs wrote and the XFS log of %d bytes", counted, wrote, log)
 		if !zeros {
 			return fmt.Errorf("%w: %s; hotmount cannot tell whether somebody else made some of these writes, because the disk was not all zeros before", ErrWritten, counts)
 		}
 		// The doubt about other writers is recorded before the second reading, which may take long and be interrupted.
-		o.Intent.Doubt = counts + ", and the disk was not read again to the end"
+		o.Intent.Doubt = counts + ", and hotmount could not read the whole disk again"
 		if err := s.deps.Intents.Amend(o.Intent); err != nil {
 			return err
 		}

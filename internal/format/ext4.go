@@ -86,7 +86,7 @@ func (s *Session) onFile(ctx context.Context, r run.Runner, e ext4) (*os.File, e
 	}
 	err = f.Truncate(int64(s.disk.Size))
 	if errors.Is(err, unix.EFBIG) {
-		err = fmt.Errorf("%w: hotmount cannot try mkfs.ext4 on a file first, because no file in %s can be as large as the disk; create: xfs avoids this: %w", ErrRefused, filepath.Dir(f.Name()), err)
+		err = fmt.Errorf("%w: hotmount cannot try mkfs.ext4 on a file first, because no file in %s can be as large as the disk; with create: xfs, hotmount needs no such file: %w", ErrRefused, filepath.Dir(f.Name()), err)
 	}
 	if err == nil {
 		e.node = f.Name()

@@ -1247,7 +1247,7 @@ func TestWrittenDuringMkfs(t *testing.T) {
 					}
 					want := ""
 					if differ && p.nowhere != "" {
-						want = fmt.Sprintf("counted %d written bytes, which does not match the %d bytes of mkfs.xfs and its log of %d bytes%s", 65<<12+64<<20+tc.counted, 65<<12, 64<<20, p.nowhere)
+						want = fmt.Sprintf("counted %d written bytes; this does not match the %d bytes that mkfs.xfs wrote and the XFS log of %d bytes%s", 65<<12+64<<20+tc.counted, 65<<12, 64<<20, p.nowhere)
 					}
 					if at != 0 && p.asks && (p.nowhere == "" || tc.at != unread) {
 						want = fmt.Sprintf("byte %d was written: 7468656972730000", at)

@@ -17,9 +17,9 @@ func TestTokenOnABlankDisk(t *testing.T) {
 		proven disk.Content
 		want   string
 	}{
-		{nil, disk.Content{Kind: disk.Blank, Proven: true}, "the disk has no proven content that the token may overwrite"},
+		{nil, disk.Content{Kind: disk.Blank, Proven: true}, "the token does not allow hotmount to overwrite this content"},
 		{&disk.Given{}, disk.Content{Kind: disk.Blank, Proven: true}, ""},
-		{&disk.Given{}, disk.Content{Kind: disk.Blank}, "the disk has no proven content that the token may overwrite"},
+		{&disk.Given{}, disk.Content{Kind: disk.Blank}, "the token does not allow hotmount to overwrite this content"},
 		{nil, disk.Content{Kind: disk.Other, Proven: true}, ""},
 	} {
 		f.Standing.Given = tt.given

@@ -284,7 +284,7 @@ func (s *Session) checkPermitted(o MakeOptions) error {
 	case o.Token != "":
 		// On a disk that looks blank, a token is valid only if the disk was a block volume before.
 		if !s.proven.Proven || s.proven.Kind == disk.Blank && s.disk.Standing.Given == nil {
-			return fmt.Errorf("the disk has no proven content that the token may overwrite: found %q", s.proven.Kind)
+			return fmt.Errorf("the token does not allow hotmount to overwrite this content: found %q", s.proven.Kind)
 		}
 	case s.proven.Kind != want || !s.proven.Proven:
 		return fmt.Errorf("the disk was not proven %s: the content is %q", want, s.proven.Kind)

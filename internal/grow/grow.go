@@ -187,7 +187,7 @@ func check(device *os.File, f *disk.Facts) error {
 		return fmt.Errorf("BLKGETDISKSEQ: %w", errno)
 	}
 	if seq != f.Seq {
-		return fmt.Errorf("%s has disk sequence number %d now: %w", f.Node(), seq, disk.ErrGone)
+		return fmt.Errorf("%s now has disk sequence number %d: %w", f.Node(), seq, disk.ErrGone)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func ExportUnits(w io.Writer, dir string, disks []disk.Facts, s *disk.Settings) 
 		class := policy.Select(f, s)
 		u := unit.MountUnit{
 			ID: f.ID, Path: class.MountPoint(d.UUID), Type: d.Type, Options: class.MountOptions(d.Type), Timeout: unit.MountTimeout,
-			Description: fmt.Sprintf("%s %s, as hotmount mounted it", d.Type, d.UUID),
+			Description: fmt.Sprintf("%s filesystem %s, with the mount options of hotmount", d.Type, d.UUID),
 		}
 		text, err := u.Static()
 		if err != nil {

@@ -69,11 +69,11 @@ func Grow(ctx context.Context, h inventory.Host, seq uint64, stage string) error
 func volumeWords(uuid, node, class string) string {
 	const keeps = "the provisioner does not update the capacity of an existing PersistentVolume: "
 	if class == "" {
-		return keeps + "the volume of this disk keeps its old capacity (its name depends on the StorageClass, and the configuration has no storage_class; to find its name: kubectl get pv -o custom-columns=:metadata.name,:spec.local.path | grep " + uuid + ")"
+		return keeps + "the volume of this disk keeps its old capacity (the volume's name depends on the StorageClass, and the configuration has no storage_class; to find its name: kubectl get pv -o custom-columns=:metadata.name,:spec.local.path | grep " + uuid + ")"
 	}
 	name, err := inventory.NodeName(node)
 	if err != nil {
-		return keeps + "the volume of this disk keeps its old capacity (its name depends on the node's name, which is not known: " + err.Error() + ")"
+		return keeps + "the volume of this disk keeps its old capacity (the volume's name depends on the node's name, which is not known: " + err.Error() + ")"
 	}
 	note := ""
 	if node == "" {

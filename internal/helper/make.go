@@ -269,7 +269,7 @@ func prototype(class *disk.Class) (path string, remove func(), err error) {
 	}
 	if err != nil {
 		remove()
-		return "", remove, fmt.Errorf("cannot write the file that gives mkfs.xfs the owner of the root directory: %w", err)
+		return "", remove, fmt.Errorf("cannot write the file that tells mkfs.xfs the owner of the root directory: %w", err)
 	}
 	return path, remove, nil
 }

@@ -82,12 +82,12 @@ func learnFailure(h inventory.Host, f *disk.Facts, class *disk.Class) error {
 			continue
 		}
 		if l.OfNode {
-			return fmt.Errorf("cannot format %s: the mount fails because of the node, and not because of the content of the disk: %s; nothing is written", f.Name, l.Failure)
+			return fmt.Errorf("cannot format %s: the node prevents the mount of the disk, and not the content of the disk: %s; nothing is written", f.Name, l.Failure)
 		}
 		// The daemon has no right to try mount options with the kernel, and the journal may lack the kernel's message.
 		fstype := l.Decision.Type
 		if fault := refused(h.Store, class, fstype); fault != nil {
-			return fmt.Errorf("cannot format %s: the mount fails because of the node or the class, and not because of the content of the disk: %w; nothing is written; %s", f.Name, fault, optionsRemedy(class))
+			return fmt.Errorf("cannot format %s: the node or the class prevents the mount of the disk, and not the content of the disk: %w; nothing is written; %s", f.Name, fault, optionsRemedy(class))
 		}
 		f.Standing.MountFailure = l.Failure
 	}
@@ -119,7 +119,7 @@ func describeContent(c *disk.Content) string {
 	s := string(c.Kind)
 	switch c.Kind {
 	case disk.Unknown:
-		s = "something unknown"
+		s = "unknown content"
 	case disk.Other:
 		s = "something"
 	case disk.Filesystem:
@@ -183,7 +183,7 @@ func Confirm(ctx context.Context, h inventory.Host, w io.Writer, name, token, so
 	answer, err := h.Store.TakeAnswer(f.Seq)
 	switch {
 	case errors.Is(err, store.ErrNoAnswer) && taken:
-		err = fmt.Errorf("cannot tell whether %s is formatted: the unit has taken the token, and may still run; see journalctl -u hotmount-format@%d", name, f.Seq)
+		err = fmt.Errorf("cannot tell whether %s is formatted: the unit has taken the token, and may be running now; see journalctl -u hotmount-format@%d", name, f.Seq)
 	case errors.Is(err, store.ErrNoAnswer):
 		err = errors.New("no unit has taken the token, and nothing was formatted; the token is withdrawn")
 	case err == nil && answer.Failure != "":

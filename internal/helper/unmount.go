@@ -21,7 +21,7 @@ func ParseGone(s string) (where string, dev disk.Dev, err error) {
 	dir, rest := path.Split(s)
 	uuid, number, _ := strings.Cut(rest, ":")
 	if !disk.ValidUUID(uuid) {
-		return "", dev, fmt.Errorf("%q is not the path of a mount point of hotmount and a device number, as in /mnt/disks/UUID:254:16", disk.Visible(s))
+		return "", dev, fmt.Errorf("found %q, expected a mount point of hotmount, a colon and a device number, as in /mnt/disks/UUID:254:16", disk.Visible(s))
 	}
 	dev, err = disk.ParseDev(number)
 	return dir + uuid, dev, err

@@ -154,7 +154,7 @@ func (h Host) describeStrays(dir string) ([]string, error) {
 		case mounted[dir+"/"+name]:
 		case e.Type()&fs.ModeSymlink != 0 && h.given(dir, name):
 		case e.Type()&(fs.ModeSymlink|fs.ModeDevice) != 0:
-			all = append(all, fmt.Sprintf("%s is %s that hotmount did not make: the provisioner may make a volume of the linked disk, so hotmount does not start to use this disk", path, cmp.Or(kinds[e.Type()], "a device node")))
+			all = append(all, fmt.Sprintf("%s is %s that hotmount did not make: the provisioner may make a volume of the disk behind this link, so hotmount does not begin to use the disk", path, cmp.Or(kinds[e.Type()], "a device node")))
 		case !e.IsDir():
 			all = append(all, fmt.Sprintf("%s is %s that hotmount did not make: the provisioner reports it as an error", path, kinds[e.Type()]))
 		case !point(name):

@@ -234,7 +234,7 @@ func Swaps(root string) ([]string, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot read active swap space: %w", err)
+		return nil, fmt.Errorf("cannot read the list of active swap spaces: %w", err)
 	}
 	return parseSwaps(string(b))
 }
@@ -242,13 +242,13 @@ func Swaps(root string) ([]string, error) {
 func parseSwaps(text string) ([]string, error) {
 	header, rest, _ := strings.Cut(text, "\n")
 	if !strings.HasPrefix(header, "Filename") {
-		return nil, fmt.Errorf("cannot read active swap space: %q is not a header", disk.Visible(header))
+		return nil, fmt.Errorf("cannot read the list of active swap spaces: %q is not a header", disk.Visible(header))
 	}
 	var paths []string
 	for line := range strings.Lines(rest) {
 		fields := strings.Fields(line)
 		if len(fields) == 0 {
-			return nil, errors.New("cannot read active swap space: empty line")
+			return nil, errors.New("cannot read the list of active swap spaces: empty line")
 		}
 		paths = append(paths, unescapeOctal(fields[0]))
 	}

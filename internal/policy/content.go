@@ -154,7 +154,7 @@ var mountable = []rule{{
 	means: "the disk's class does not accept the type of its filesystem",
 	found: func(w *wording) string { return visible(w.c.Type) },
 	remedy: func(w *wording) string {
-		return say("add %s to the list accept of the class, or detach the disk", visible(w.c.Type))
+		return say("add %s to the types that the class accepts (accept), or detach the disk", visible(w.c.Type))
 	},
 }, {
 	// If a disk was given out, the user of the block volume made the filesystem on the disk.

@@ -11,9 +11,9 @@ func fileIs(format string) (what, use string) {
 		driver = "vpc"
 		fallthrough
 	case "vmdk", "vdi", "vhdx":
-		return "a disk image of the format " + format, say("detach the disk, convert the image on the host, and attach the new file: qemu-img convert -f %s -O raw FILE NEWFILE", driver)
+		return "a disk image of the format " + format, say("detach the disk, convert the image on the host: qemu-img convert -f %s -O raw FILE NEWFILE; then attach NEWFILE", driver)
 	case "gzip", "xz", "zstd", "bzip2", "lz4":
-		return "a file of the format " + format, say("detach the disk, unpack the file on the host, and attach the new file: %s -dc <FILE >NEWFILE", format)
+		return "a file of the format " + format, say("detach the disk, unpack the file on the host: %s -dc <FILE >NEWFILE; then attach NEWFILE", format)
 	case "zip", "7z", "tar":
 		return "a file of the format " + format, "detach the disk, unpack the file on the host, and attach its content"
 	case "age", "openpgp", "openssl":

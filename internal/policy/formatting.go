@@ -28,7 +28,7 @@ var formattable = []rule{{
 	found: func(w *wording) string { return "create: " + w.class.Create },
 	why: func(w *wording) string {
 		if w.c.Kind == disk.HalfMade {
-			return say("this node's format of the disk with %s did not finish, and class %s no longer makes filesystems of that type", visible(w.c.Type), w.d.Class)
+			return say("this node began to make %s on the disk and did not finish, and class %s no longer makes filesystems of that type", visible(w.c.Type), w.d.Class)
 		}
 		return say("no filesystem was found on the disk, and class %s makes no filesystems", w.d.Class)
 	},
@@ -145,7 +145,7 @@ var formattable = []rule{{
 	when:      func(in input) bool { return braked(in) && !in.f.Standing.Lifted(disk.ReasonBrake, "") },
 	condition: "fewer disks than format_limit were formatted within format_period",
 	found: func(w *wording) string {
-		return say("at most %d within %s, now %d", w.s.FormatLimit, w.s.FormatPeriod, recent(w.f, w.s))
+		return say("at most %d within %s; in the last %[2]s: %[3]d", w.s.FormatLimit, w.s.FormatPeriod, recent(w.f, w.s))
 	},
 	means: "the limit of formats was reached when the disk was found (format_limit)",
 	remedy: func(w *wording) string {
@@ -217,7 +217,7 @@ func possiblySameDisk(p *disk.Identity) string {
 	if p == nil {
 		return ""
 	}
-	return say("it may be the recorded disk with disk sequence number %d (%s, at %s, %s)", p.Seq, serial(p.Serial), slot(p.Slot), disk.HumanSize(p.Size))
+	return say("it may be the disk that was recorded with disk sequence number %d (%s, at %s, %s)", p.Seq, serial(p.Serial), slot(p.Slot), disk.HumanSize(p.Size))
 }
 
 func inItsSlot(w *wording) string {

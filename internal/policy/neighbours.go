@@ -28,7 +28,7 @@ func csiWhy(w *wording) string {
 }
 
 func csiRemedy(w *wording) string {
-	return say("if the disk is the node's own: hotmount accept %s; if the driver was removed, list it in csi_ignore (hotmount.yaml(5)); to use such disks without a command, set %s in the class", w.f.Name, cmp.Or(selectorOf(w.f), "neighbours: ignore"))
+	return say("if the disk is the node's own: hotmount accept %s; if the driver was removed, list it in csi_ignore (hotmount.yaml(5)); to use such disks without an accept, set %s in the class", w.f.Name, cmp.Or(selectorOf(w.f), "neighbours: ignore"))
 }
 
 // selectorOf returns a line for a class that selects only this disk. selectorOf returns "" if none of the disk's

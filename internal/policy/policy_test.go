@@ -1099,9 +1099,9 @@ func TestWordsOfLoopDevice(t *testing.T) {
 // TestWordsOfGivenElse checks that the remedy is to release the disk that is given out, and names this disk.
 func TestWordsOfGivenElse(t *testing.T) {
 	for want, put := range map[string]func(*disk.Facts){
-		"to use the disk otherwise: hotmount release vdb": func(f *disk.Facts) { f.Standing.Link = "/mnt/block/" + f.LinkName() },
-		"to use the disk otherwise: hotmount release vdx": func(f *disk.Facts) { f.Whole, f.Standing.Link = "vdx", "/mnt/block/virtio-X" },
-		"to use the disk otherwise: hotmount release the disk that readlink -f /mnt/block/virtio-X names": func(f *disk.Facts) {
+		"to use the disk for something else: hotmount release vdb": func(f *disk.Facts) { f.Standing.Link = "/mnt/block/" + f.LinkName() },
+		"to use the disk for something else: hotmount release vdx": func(f *disk.Facts) { f.Whole, f.Standing.Link = "vdx", "/mnt/block/virtio-X" },
+		"to use the disk for something else: hotmount release the disk that readlink -f /mnt/block/virtio-X names": func(f *disk.Facts) {
 			f.Transport, f.Standing.Link = "dm", "/mnt/block/virtio-X"
 		},
 	} {
@@ -1456,7 +1456,7 @@ func TestWordsOfAReplacement(t *testing.T) {
 		", whose removal hotmount did not see: a disk of":             {LastOn: &disk.Sighting{UUID: uuid}, Twin: true},
 		", which was detached while this one was attached: a disk of": {LastOn: &disk.Sighting{UUID: uuid, Left: true}, Beside: true, Twin: true},
 		"when this disk was attached, another disk had the same UUID": {LastOn: &disk.Sighting{UUID: uuid, Left: true}, Twin: true},
-		"was refused while another disk had the UUID":                 {OnRecord: true, Twin: true},
+		"was refused because another disk had the UUID":               {OnRecord: true, Twin: true},
 	} {
 		f, s := blankDisk(), settings()
 		f.Standing, f.Serial = standing, "S1"
@@ -1639,7 +1639,7 @@ var conditions = []condition{
 	}},
 	{name: "a class in block mode, data that another class has read", reason: disk.ReasonContent, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) {
 		block(s)
-		f.Standing.Noted = &disk.Sighting{Type: "something unknown", Mounted: lay.Mounted}
+		f.Standing.Noted = &disk.Sighting{Type: "unknown content", Mounted: lay.Mounted}
 	}},
 	{name: "writes are not counted", reason: disk.ReasonUncounted, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Uncounted = true }},
 	{name: "udev knows a type", reason: disk.ReasonDisagree, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Udev.FSType = "xfs" }},

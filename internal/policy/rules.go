@@ -186,7 +186,7 @@ var selection = []rule{{
 	means: "the disk is a partition, and another class selects the whole disk",
 	why: func(w *wording) string {
 		class, _ := first(w.f, w.s)
-		return say("the disk is a partition of %s, and an earlier class, %s, selects all of %[1]s", visible(w.f.Whole), visible(class.Name))
+		return say("the disk is a partition of %s, and the earlier class %s selects the whole disk", visible(w.f.Whole), visible(class.Name))
 	},
 }, {
 	reason: disk.ReasonPartitioned, action: disk.Ignore, situations: unselected,
@@ -252,7 +252,7 @@ var othersUse = []rule{{
 }, {
 	reason: disk.ReasonSwap, action: disk.Ignore, situations: free,
 	when:      func(in input) bool { return in.f.Swap },
-	condition: "the disk is not swap space in use", means: "the disk is swap space in use",
+	condition: "the disk is not in use as swap space", means: "the disk is in use as swap space",
 }, {
 	// The udev property for multipath is not sufficient, because multipathd informs udev only of the paths that
 	// multipathd uses.

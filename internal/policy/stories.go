@@ -19,7 +19,7 @@ func givenElseRemedy(w *wording) string {
 	case w.f.OwnLink() == "":
 		name = "the disk that readlink -f " + visible(w.f.Standing.Link) + " names"
 	}
-	return "to use the disk otherwise: hotmount release " + name
+	return "to use the disk for something else: hotmount release " + name
 }
 
 // formatOffRemedy returns how to turn formatting on again, or what helps against a fault of the records.
@@ -104,7 +104,7 @@ func otherBlockWhy(w *wording) string {
 	if g.WWN != "" {
 		wwn = "WWN " + visible(g.WWN)
 	}
-	why := say("the disk has the serial %s of a block volume (%s), which was on a disk of %s, with %s, at %s: this may be another disk", visible(f.Serial), visible(g.Link), disk.ExactSize(g.Size), wwn, slot(g.Slot))
+	why := say("the disk has the serial %s of a block volume (%s); the disk of this volume had %s and %s, and was at %s: this may be another disk", visible(f.Serial), visible(g.Link), disk.ExactSize(g.Size), wwn, slot(g.Slot))
 	switch {
 	case g.Twice:
 		why += "; two disks with this serial were seen, and this disk is at " + slot(f.Slot)
@@ -215,7 +215,7 @@ func disturbedWhy(w *wording) string {
 
 func halfMadeWhy(w *wording) string {
 	if i := w.f.Standing.Intent; i != nil && w.c.UUID == i.UUID {
-		return say("mkfs.xfs did not finish: this node began the filesystem %s on %s, so this disk may be a copy", w.c.UUID, identified(i.Identity))
+		return say("mkfs.xfs did not finish: this node began the filesystem %s on %s, and this disk may be a copy of that disk", w.c.UUID, identified(i.Identity))
 	}
 	return say("mkfs.xfs did not finish the filesystem %s on the disk, and this node has no record of starting it", w.c.UUID)
 }
@@ -263,7 +263,7 @@ func twinWhy(w *wording) string {
 		}
 		return say("the filesystem %s was last mounted from another disk, %s: %s; %s (%s)", d.UUID, left, sightedOn(f.Standing.LastOn), danger, hardware(f.Serial, f.WWN))
 	case (f.Serial != "" || f.WorldWide() != "") && f.Standing.OnRecord:
-		return say("a disk with the same %s was refused while another disk had the UUID %s, and this may be the refused disk; %s", hardware(f.Serial, f.WWN), d.UUID, danger)
+		return say("a disk with the same %s was refused because another disk had the UUID %s; this disk may be the refused one; %s", hardware(f.Serial, f.WWN), d.UUID, danger)
 	}
 	return say("when this disk was attached, another disk had the same UUID %s; the other disk is gone now; %s", d.UUID, danger)
 }

@@ -217,7 +217,7 @@ func (f *Finding) Evidence() []string {
 		}
 		return []string{"not blank: " + what, fmt.Sprintf("byte %d: % x", f.Offset, f.Bytes)}
 	case f.Own > 0:
-		return []string{fmt.Sprintf("read %s of %s, all zero except %s with the UUID of hotmount's unfinished format (%s)", disk.HumanSize(f.Read), disk.HumanSize(f.Size), disk.HumanSize(f.Own), f.Plan)}
+		return []string{fmt.Sprintf("read %s of %s: all bytes are zero, except %s that hotmount's unfinished format wrote (%s)", disk.HumanSize(f.Read), disk.HumanSize(f.Size), disk.HumanSize(f.Own), f.Plan)}
 	case f.Plan == Unsigned:
 		return []string{fmt.Sprintf("read %s of %s, the first %s all zero (%s)", disk.HumanSize(f.Read), disk.HumanSize(f.Size), disk.HumanSize(unsigned), f.Plan)}
 	case f.Plan == Sampled:

@@ -105,7 +105,7 @@ setPVOwnerRef: false
 nodeCleanupController:
   enabled: false
 # With Delete, a volume is emptied and offered again when its claim is deleted. With
-# Retain, a person does this. mountOptions stay empty, because the disk is already
+# Retain, you have to empty and offer it yourself. mountOptions stay empty, because the disk is already
 # mounted.
 `
 
@@ -167,7 +167,7 @@ func (k *checker) require(fits bool, format string, args ...any) {
 }
 
 func (k *checker) checkGlobalKeys() {
-	k.require(k.v.Common.Kind == 0, "common: is a key of charts before 2.0, and has no effect: move its contents to the top level")
+	k.require(k.v.Common.Kind == 0, "the key common is from charts before 2.0, and has no effect: move its contents to the top level")
 	k.require(k.v.UseNodeNameOnly, "useNodeNameOnly: found false, expected true: otherwise a node that is registered again loses its volumes")
 	k.require(!k.v.SetPVOwnerRef, "setPVOwnerRef: found true, expected false: otherwise the volumes are deleted with the node object")
 	k.require(!k.v.Cleanup.Enabled, "nodeCleanupController.enabled: found true, expected false: the controller deletes the volumes of nodes that are away, although the disks stay")
@@ -182,7 +182,7 @@ func (k *checker) checkHotmountClass(c *disk.Class) {
 		if path.Clean(got.HostDir) != want.HostDir {
 			continue
 		}
-		k.require(c.Provision, "class %s: hostDir: found %s, the directory of hotmount's class %s with provision: false, expected another: the provisioner would make volumes of the disks there, and empty them", disk.Visible(got.Name), want.HostDir, c.Name)
+		k.require(c.Provision, "class %s: hostDir: found %s, the directory of hotmount's class %s with provision: false, expected another: the provisioner would make volumes of the disks in this directory, and could delete their data", disk.Visible(got.Name), want.HostDir, c.Name)
 		if c.Provision {
 			n++
 			k.require(n != 2, "class %s: its directory %s is in two of the provisioner's classes: each disk would become two volumes", c.Name, want.HostDir)
@@ -200,7 +200,7 @@ func (k *checker) pair(c *disk.Class, got, want *class) {
 	if c.Mode == disk.ModeBlock {
 		sample = sampleLink
 		k.require(len(got.BlockCleaner) > 0 && !strings.HasSuffix(got.BlockCleaner[0], "/quick_reset.sh"),
-			"%s: blockCleanerCommand: found quick_reset.sh, which is the default, expected %s: otherwise the next user could read the last user's data", name, strings.Join(want.BlockCleaner, " "))
+			"%s: blockCleanerCommand: found quick_reset.sh, which is the default, expected %s: with quick_reset.sh, the next user can read the data of the last user", name, strings.Join(want.BlockCleaner, " "))
 		k.require(k.v.MountDevVolume == nil || *k.v.MountDevVolume, "mountDevVolume: found false, expected true: class %s has block volumes", c.Name)
 	}
 	match, _ := path.Match(got.NamePattern, sample)
@@ -228,7 +228,7 @@ func (k *checker) checkProvisionerClass(i int) {
 		o := &k.v.Classes[j]
 		k.require(c.Name != o.Name, "%s: two classes have this name", name)
 		k.require(!nested(path.Clean(c.MountDir), path.Clean(o.MountDir)),
-			"%s: mountDir: found %s, and class %s has %s: one is inside the other, so in the provisioner's pod it would become a volume on the system disk", name, disk.Visible(c.MountDir), disk.Visible(o.Name), disk.Visible(o.MountDir))
+			"%s: mountDir: found %s, and class %s has %s: neither directory may contain the other, because the provisioner would make the inner one a volume on the system disk", name, disk.Visible(c.MountDir), disk.Visible(o.Name), disk.Visible(o.MountDir))
 	}
 }
 

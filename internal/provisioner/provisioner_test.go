@@ -120,7 +120,7 @@ func TestCheck(t *testing.T) {
 		{"no useNodeNameOnly", "useNodeNameOnly: true\n", "", []string{"useNodeNameOnly: found false"}},
 		{"the owner", "useNodeNameOnly: true\n", "useNodeNameOnly: true\nsetPVOwnerRef: true\n", []string{"setPVOwnerRef: found true"}},
 		{"the cleanup controller", "useNodeNameOnly: true\n", "useNodeNameOnly: true\nnodeCleanupController: {enabled: true}\n", []string{"nodeCleanupController.enabled: found true"}},
-		{"an old chart", "useNodeNameOnly: true\n", "useNodeNameOnly: true\ncommon: {useNodeNameOnly: true}\n", []string{"common: is a key of charts before 2.0"}},
+		{"an old chart", "useNodeNameOnly: true\n", "useNodeNameOnly: true\ncommon: {useNodeNameOnly: true}\n", []string{"the key common is from charts before 2.0"}},
 		{"another directory", "hostDir: /var/lib/disks/ssd", "hostDir: /mnt/disks", []string{"class ssd: its disks do not become volumes, because the provisioner has no class with hostDir /var/lib/disks/ssd"}},
 		{"the directory above", "hostDir: /var/lib/disks/ssd", "hostDir: /var/lib/disks", []string{
 			"class ssd: its disks do not become volumes, because the provisioner has no class with hostDir /var/lib/disks/ssd",

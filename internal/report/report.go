@@ -94,7 +94,7 @@ func NewAs(format string) (*Log, error) {
 	case "text", "json":
 		return &Log{text: os.Stderr, json: format == "json"}, nil
 	}
-	return nil, fmt.Errorf("cannot log in the format %q: use %s", disk.Visible(format), strings.Join(Formats, ", "))
+	return nil, fmt.Errorf("cannot write the log in the format %q: use %s", disk.Visible(format), strings.Join(Formats, ", "))
 }
 
 // Event writes one event. The parameter f is the disk, or nil if the event concerns no disk. The parameter path is the

@@ -118,10 +118,10 @@ func (s Store) Link(seq uint64) (string, error) {
 		return "", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("cannot read where the disk is given out: %w", err)
+		return "", fmt.Errorf("cannot read the record of the disk's link: %w", err)
 	}
 	if p := string(link); !path.IsAbs(p) || path.Clean(p) != p {
-		return "", fmt.Errorf("cannot use the recorded place of the link to a disk: %q is not a clean absolute path", disk.Visible(p))
+		return "", fmt.Errorf("cannot use the record of the disk's link: %q is not a clean absolute path", disk.Visible(p))
 	}
 	return string(link), nil
 }

@@ -152,7 +152,7 @@ func (s Store) intents() ([]disk.Intent, error) {
 		}
 		if err != nil {
 			if first == nil {
-				first = fmt.Errorf("%w"+disk.Helps+"the filesystem of that UUID may be unfinished: detach its disk, or make sure that the filesystem is finished; then: mv %s %[2]s.bad && hotmount rescan", err, path)
+				first = fmt.Errorf("%w"+disk.Helps+"the filesystem of that UUID may be unfinished: detach its disk, or make sure that the filesystem is complete; then: mv %s %[2]s.bad && hotmount rescan", err, path)
 			}
 			i = disk.Intent{UUID: uuid, Doubt: "the record cannot be read"}
 		}

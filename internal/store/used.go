@@ -23,7 +23,7 @@ func (s Store) KeepUse(f *disk.Facts, boot, how string) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("cannot record that somebody else uses %s, so hotmount may mount the disk after a reboot: %w", f.Name, errors.Join(err, s.keep(usedDir, f.Seq, use)))
+	return fmt.Errorf("cannot record that somebody else uses %s, so hotmount may mount the disk by mistake after a reboot: %w", f.Name, errors.Join(err, s.keep(usedDir, f.Seq, use)))
 }
 
 // SaveOpener records which process has the disk with that sequence number open. If o is nil, SaveOpener records that no
@@ -40,7 +40,7 @@ func (s Store) TakeOpener(seq uint64) (*disk.Opener, error) {
 		err = s.drop(openerDir, seq)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		err = errors.New("the search for open files left no result")
+		err = errors.New("the search for open files wrote no result")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read who has the disk open: %w", err)

@@ -62,7 +62,7 @@ func checkHeader(frame []byte) (int, error) {
 		return 0, fmt.Errorf("%d bytes are too short for a header and properties", len(frame))
 	}
 	if string(frame[:len(prefix)]) != prefix {
-		return 0, errors.New("not a frame of udev")
+		return 0, errors.New("not a message from udev")
 	}
 	if magic := binary.BigEndian.Uint32(frame[magicOffset:]); magic != udevMagic {
 		return 0, fmt.Errorf("magic number is %#x", magic)

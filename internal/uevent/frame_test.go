@@ -137,7 +137,7 @@ func TestParse(t *testing.T) {
 		{name: "nothing", frame: nil, fail: "too short"},
 		{name: "half a header", frame: disk(added...)[:30], fail: "too short"},
 		{name: "a header alone", frame: patch(disk()[:40], propertiesLenAt, 0), fail: "too short"},
-		{name: "the kernel's", frame: []byte("add@/devices/pci0000:00/0000:00:02.4/block/vdb\x00ACTION=add\x00"), fail: "not a frame of udev"},
+		{name: "the kernel's", frame: []byte("add@/devices/pci0000:00/0000:00:02.4/block/vdb\x00ACTION=add\x00"), fail: "not a message from udev"},
 		{name: "magic", frame: patch(disk(added...), magicOffset, 1), fail: "magic"},
 		{name: "short header", frame: patch(disk(added...), headerSizeAt, 39), fail: "do not fit"},
 		{name: "offset within the header", frame: patch(disk(added...), propertiesAt, 39), fail: "do not fit"},

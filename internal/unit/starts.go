@@ -204,7 +204,7 @@ func (m *Manager) startTogether(ctx context.Context, all []*start) error {
 		timeout = max(timeout, s.unit.Timeout)
 	}
 	return m.startTransient(ctx, fmt.Sprintf("%s%d.service", togetherUnit, all[0].unit.ID.Seq), []sd.Property{
-		p("Description", fmt.Sprintf("Mount disks that come together (%d)", len(all))),
+		p("Description", fmt.Sprintf("Mount several disks at once (%d)", len(all))),
 		p("Type", "oneshot"),
 		// With --fork each mount has its own process, and does not wait for the log or the disk of another mount.
 		// mount(8) has PID 1's mount namespace, capabilities and user, as in a mount unit.
@@ -230,5 +230,5 @@ func (m *Manager) CheckHeldBack(path string) error {
 	if found, err := filepath.Glob(at + "*.service"); err != nil || len(found) == 0 || !m.hasMountUnit(path) {
 		return nil
 	}
-	return fmt.Errorf("%s is part of an earlier start of several mounts, which has not ended; see systemctl status '%s*'", Name(path), togetherUnit)
+	return fmt.Errorf("an earlier service that mounts %s and other disks has not ended; see systemctl status '%s*'", Name(path), togetherUnit)
 }

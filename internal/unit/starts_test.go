@@ -67,7 +67,7 @@ func busy(t *testing.T, p *pid1) (m *Manager, over func()) {
 
 // wantedTogether is the request that PID 1 must get after two mounts have waited for another mount.
 const wantedTogether = `StartTransientUnit hotmounts-13.service fail [
-  Description "Mount disks that come together (2)"
+  Description "Mount several disks at once (2)"
   Type "oneshot"
   ExecStart [["/usr/bin/mount", ["/usr/bin/mount", "--all", "--fork", "--fstab", "/proc/self/fd/0"], false]]
   Conditions [["ConditionPathIsSymbolicLink", false, true, "/mnt/disks/5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e01"], ["ConditionPathIsSymbolicLink", false, true, "/mnt/disks/5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e02"]]

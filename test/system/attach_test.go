@@ -162,7 +162,7 @@ func TestTwentyDisks(t *testing.T) {
 	if got := m.run("ls /mnt/disks | wc -l; systemctl list-units --failed --no-legend; journalctl -b -u hotmount -p err -q --no-pager"); got != "26" {
 		t.Errorf("got %s", got)
 	}
-	if got := m.run("journalctl -b -o cat --no-pager -u 'hotmounts-*' | grep -c '^Starting.* disks that come together'"); got == "0" {
+	if got := m.run("journalctl -b -o cat --no-pager -u 'hotmounts-*' | grep -c '^Starting.* several disks at once'"); got == "0" {
 		t.Error("no disks were mounted together")
 	}
 	if got := m.run("journalctl -b -o cat --no-pager | grep -c ': formatted: xfs'"); got != "10" {
@@ -273,7 +273,7 @@ func attachTogether(t *testing.T, o worker.Options) {
 	back, backID := m.attach(w, worker.Disk{File: images[2], Serial: "TOGETHER-2"})
 	// A disk that was mounted without the other disks does not wait when it is attached again.
 	if strings.Contains(kept, "mnt-disks-"+uuids[2][:8]) {
-		m.waitForLog("/dev/" + back + " .*cannot mount .*mnt-disks-.* is part of an earlier start")
+		m.waitForLog("/dev/" + back + " .*cannot mount .*mnt-disks-.* and other disks has not ended")
 	}
 	// The next daemon also waits for the mounts that the killed daemon has started.
 	m.run("systemctl kill -s KILL hotmount")
@@ -302,7 +302,7 @@ func attachTogether(t *testing.T, o worker.Options) {
 	}
 	m.detach(w, ids[sick])
 	m.wait("the failed mount to leave no directory", "[ $(ls /mnt/disks | wc -l) = 6 ]")
-	if got := m.run("findmnt -rno TARGET | grep -c " + uuids[3] + " || [ $? = 1 ]; journalctl -b -o cat --no-pager -u '" + service + "' | grep '^Starting '"); !regexpLine(got, "^0\nStarting .*Mount disks that come together") {
+	if got := m.run("findmnt -rno TARGET | grep -c " + uuids[3] + " || [ $? = 1 ]; journalctl -b -o cat --no-pager -u '" + service + "' | grep '^Starting '"); !regexpLine(got, "^0\nStarting .*Mount several disks at once") {
 		t.Errorf("the mounts of the released disk, and the starts of the service: %s", got)
 	}
 

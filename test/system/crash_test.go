@@ -496,7 +496,7 @@ func TestCopyOfAHalfMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	name, id := m.attach(w, worker.Disk{File: other, Serial: "RESCUE"})
-	m.waitForLog("/dev/" + name + " .*refuse: mkfs.xfs did not finish: this node began .* on a disk of 300 MiB .serial 0:sp30, .* so this disk may be a copy")
+	m.waitForLog("/dev/" + name + " .*refuse: mkfs.xfs did not finish: this node began .* on a disk of 300 MiB .serial 0:sp30, .* and this disk may be a copy of that disk")
 	if got := m.run("awk '{print $7+$14}' /sys/block/" + name + "/stat"); got != "0" || digest(t, other) != before {
 		t.Errorf("%s sectors of the copy were written", got)
 	}

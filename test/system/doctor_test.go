@@ -488,7 +488,7 @@ func TestDoctorReadOnly(t *testing.T) {
 	// The remount makes the filesystem and one of its mounts read-only. The bind mount at /mnt/disks keeps its "rw".
 	m.run("mount -o remount,ro /root/os; findmnt -no VFS-OPTIONS /mnt/disks | grep -w rw")
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
-	m.wait("the failure", "hotmount status | tr -s '\n ' ' ' | grep '"+name+" is failed: cannot make the mount point /mnt/disks/.*: read-only file system: the disk is untouched, and is mounted once the directory can be written; for the cause and the remedy: hotmount doctor;'")
+	m.wait("the failure", "hotmount status | tr -s '\n ' ' ' | grep '"+name+" is failed: cannot make the mount point /mnt/disks/.*: read-only file system: the disk is untouched; hotmount mounts the disk when it can write to the directory; for the cause and the remedy: hotmount doctor;'")
 	r, code := m.examined()
 	i := slices.IndexFunc(r.Findings, func(f doctor.Finding) bool { return f.Kind == doctor.ReadOnly })
 	if i < 0 || r.Findings[i].Level != doctor.Problem || code != "3" {

@@ -723,7 +723,7 @@ func madeExt4(t *testing.T, size int64) string {
 // rather than the disk's small size or old data. A printed command can destroy the file only with a valid token.
 func TestFileAsADisk(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
-	const convert = "detach the disk, convert the image on the host, and attach the new file: qemu-img convert -f %s -O raw FILE NEWFILE"
+	const convert = "detach the disk, convert the image on the host: qemu-img convert -f %s -O raw FILE NEWFILE; then attach NEWFILE"
 	for _, f := range []struct {
 		bytes       string
 		at, size    int64
@@ -733,7 +733,7 @@ func TestFileAsADisk(t *testing.T) {
 		{"QFI\xfb\x00\x00\x00\x03", 0, 320 << 20, "a disk image of the format qcow2", "detach the disk, and on the host attach the image by its format: virsh attach-disk DOMAIN FILE TARGET --subdriver qcow2"},
 		{"KDMV\x01\x00\x00\x00", 0, 64 << 10, "a disk image of the format vmdk", fmt.Sprintf(convert, "vmdk")},
 		{"conectix\x00\x00\x00\x02", 320 << 20, 320<<20 + 512, "a disk image of the format vhd", fmt.Sprintf(convert, "vpc")},
-		{"\x1f\x8b\x08\x00\x00\x00\x00\x00", 0, 1 << 20, "a file of the format gzip", "detach the disk, unpack the file on the host, and attach the new file: gzip -dc <FILE >NEWFILE"},
+		{"\x1f\x8b\x08\x00\x00\x00\x00\x00", 0, 1 << 20, "a file of the format gzip", "detach the disk, unpack the file on the host: gzip -dc <FILE >NEWFILE; then attach NEWFILE"},
 		{"age-encryption.org/v1\n", 0, 320 << 20, "a file encrypted with age", "detach the disk, decrypt the file on the host, and attach the decrypted content"},
 	} {
 		image := blank(t, f.size)

@@ -666,7 +666,7 @@ func TestTwoPathsOfNVMe(t *testing.T) {
 	both(2, "Y", " ")
 	// hotmount remembers that it has seen two disks with the UUID of this filesystem. With the printed `hotmount
 	// accept`, the operator confirms that both paths lead to the same data.
-	m.waitForLog("^/dev/nvme0n1 .*refuse: a disk with the same WWN .* was refused while another disk had the UUID " + uuid + ".*if this disk holds the same data as the other disk: hotmount accept nvme0n1 twin;")
+	m.waitForLog("^/dev/nvme0n1 .*refuse: a disk with the same WWN .* was refused because another disk had the UUID " + uuid + ".*if this disk holds the same data as the other disk: hotmount accept nvme0n1 twin;")
 	m.run("hotmount accept nvme0n1 twin")
 	if got := m.mounted("nvme0n1"); got != uuid {
 		t.Errorf("mounted as %s, before as %s", got, uuid)
