@@ -43,7 +43,7 @@ func TestMessages(t *testing.T) {
 func allMessages(t *testing.T) string {
 	t.Helper()
 	var out strings.Builder
-	out.WriteString("# All messages to people of three words or more. Those of the rules are templates, with examples under\n" +
+	out.WriteString("# All messages of three words or more that a person reads. Those of the rules are templates, with examples under\n" +
 		"# internal/policy/testdata/messages.txt.\n\n")
 	add := func(name string, messages []string) {
 		if len(messages) > 0 {

@@ -105,7 +105,7 @@ func checkConfig(c *cobra.Command) error {
 	}
 	disks, err := host().For(&s).Scan()
 	if err != nil {
-		return fmt.Errorf("cannot tell whether each class selects a disk: %w", err)
+		return fmt.Errorf("cannot search for classes that select no disk: %w", err)
 	}
 	if err := cli.WarnUnused(c.ErrOrStderr(), src, disks, &s); err != nil {
 		return err

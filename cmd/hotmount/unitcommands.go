@@ -21,7 +21,7 @@ import (
 // units.
 func unitCommands() []*cobra.Command {
 	return []*cobra.Command{
-		ofDisk("format-disk", "Prove one disk blank, and format the disk if it is blank", helper.Format),
+		ofDisk("format-disk", "Prove that one disk is blank, and format the disk", helper.Format),
 		growDiskCommand(),
 		ofDisk("find-users", "Find the processes that have one disk open", helper.Users),
 		ofDisk("give-out", "Give out one disk by a symbolic link while this command runs", helper.GiveOut),

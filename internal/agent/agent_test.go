@@ -2662,7 +2662,7 @@ func TestAnotherDiskIsMountedInItsPlace(t *testing.T) {
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/` + uuidA + `
 			unmount /mnt/disks/` + uuidA + `
-			vdb: failed: the disk is gone: another disk now has its name (disk sequence number 3) and was mounted by mistake; that disk is unmounted again
+			vdb: failed: the disk is gone: another disk now has its name (disk sequence number 3) and was mounted by mistake; the other disk is unmounted again
 			vdb: gone
 			forgot 2
 			vdb: wait (udev-pending)
@@ -2679,7 +2679,7 @@ func TestAnotherDiskIsMountedInItsPlace(t *testing.T) {
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/` + uuidA + `
 			unmount /mnt/disks/` + uuidA + `
-			vdb: failed: the disk is gone: another disk now has its name (disk sequence number 3) and was mounted by mistake; that disk is still mounted; end the processes that use the mount, then: umount /mnt/disks/` + uuidA + `
+			vdb: failed: the disk is gone: another disk now has its name (disk sequence number 3) and was mounted by mistake; the other disk is still mounted; end the processes that use the mount, then: umount /mnt/disks/` + uuidA + `
 			busy
 			vdb: gone
 			forgot 2

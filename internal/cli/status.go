@@ -24,7 +24,7 @@ type Status struct {
 	Fault string       `json:"configuration_fault,omitempty"`
 	Disks []DiskStatus `json:"disks"`
 	// Missing are the filesystems of earlier boots that are on none of the attached disks. Missing does not include a
-	// filesystem if hotmount noticed the removal of its disk. Only root can read Missing.
+	// filesystem if hotmount noticed the removal of its disk. For users other than root, the list is empty.
 	Missing []MissingStatus `json:"missing,omitempty"`
 	// MissingUnknown is the reason why the missing filesystems are unknown, or empty if they are known.
 	MissingUnknown string `json:"missing_unknown,omitempty"`

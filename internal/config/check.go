@@ -69,9 +69,9 @@ func (c class) selectors() {
 	switch _, given := c.places["backing_file"]; {
 	case loop >= 0 && !given:
 		c.add(c.places[fmt.Sprintf("names[%d]", loop)],
-			"found %s without backing_file, expected both: a class selects loop devices only with names and backing_file together", quote(c.Names[loop]))
+			"found %s without backing_file, expected both keys: a class selects loop devices only if it has both", quote(c.Names[loop]))
 	case loop < 0 && len(c.BackingFile) > 0:
-		c.add(c.places["backing_file"], `found backing_file without "loop*" in names, expected both: a class selects loop devices only with names and backing_file together`)
+		c.add(c.places["backing_file"], `found backing_file without "loop*" in names, expected both keys: a class selects loop devices only if it has both`)
 	}
 }
 
@@ -109,7 +109,7 @@ func (c class) checkOverlap(earlier class) {
 		name = fmt.Sprintf("%s (%s)", other.key, other)
 	}
 	if !reflect.DeepEqual(c.Selectors, classDefaults().Selectors) && reflect.DeepEqual(c.Selectors, earlier.Selectors) {
-		c.add(at, "found the same selectors as in %s, expected others: %[1]s comes first and gets every such disk", name)
+		c.add(at, "found the same selectors as in %s, expected different selectors: %[1]s comes first and gets every such disk", name)
 	}
 	if a, b := c.Directory, earlier.Directory; a != "" && b != "" && (isWithin(a, b) || isWithin(b, a)) {
 		c.add(c.places["directory"], "found %s, expected a directory that is not inside, and does not contain, the directory of %s (%s)", quote(a), name, quote(b))

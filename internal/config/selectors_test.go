@@ -84,11 +84,11 @@ func TestFaultsOfSelectors(t *testing.T) {
 		`root_owner: "4294967295:0"`:                     `classes[0].root_owner: found "4294967295:0", expected ` + rootOwner.expected,
 		"root_mode: 0755":                                `classes[0].root_mode: found the number 0755, expected ` + rootMode.expected,
 		`root_mode: "1777"`:                              `classes[0].root_mode: found "1777", expected ` + rootMode.expected,
-		"names: ['loop*']":                               `classes[0].names[0]: found "loop*" without backing_file, expected both: a class selects loop devices only with names and backing_file together`,
-		"names: [vdb, 're:loop[0-9]']":                   `classes[0].names[1]: found "re:loop[0-9]" without backing_file, expected both: a class selects loop devices only with names and backing_file together`,
-		"names: ['re:loop[0-9]|vdb']":                    `classes[0].names[0]: found "re:loop[0-9]|vdb" without backing_file, expected both: a class selects loop devices only with names and backing_file together`,
-		"names: ['lo*']":                                 `classes[0].names[0]: found "lo*" without backing_file, expected both: a class selects loop devices only with names and backing_file together`,
-		"backing_file: [/srv/ci/a]":                      `classes[0].backing_file: found backing_file without "loop*" in names, expected both: a class selects loop devices only with names and backing_file together`,
+		"names: ['loop*']":                               `classes[0].names[0]: found "loop*" without backing_file, expected both keys: a class selects loop devices only if it has both`,
+		"names: [vdb, 're:loop[0-9]']":                   `classes[0].names[1]: found "re:loop[0-9]" without backing_file, expected both keys: a class selects loop devices only if it has both`,
+		"names: ['re:loop[0-9]|vdb']":                    `classes[0].names[0]: found "re:loop[0-9]|vdb" without backing_file, expected both keys: a class selects loop devices only if it has both`,
+		"names: ['lo*']":                                 `classes[0].names[0]: found "lo*" without backing_file, expected both keys: a class selects loop devices only if it has both`,
+		"backing_file: [/srv/ci/a]":                      `classes[0].backing_file: found backing_file without "loop*" in names, expected both keys: a class selects loop devices only if it has both`,
 		"names: ['loop*'], backing_file: ['/*']":         `classes[0].backing_file[0]: found "/*", expected an absolute path whose first directory has no wildcard, such as /srv/ci/*.img`,
 		"names: ['loop*'], backing_file: ['/s*/a']":      `classes[0].backing_file[0]: found "/s*/a", expected an absolute path whose first directory has no wildcard, such as /srv/ci/*.img`,
 		"names: ['loop*'], backing_file: ['srv/a']":      `classes[0].backing_file[0]: found "srv/a", expected an absolute path whose first directory has no wildcard, such as /srv/ci/*.img`,
@@ -127,7 +127,7 @@ func TestFaultsOfSelectors(t *testing.T) {
 		"exclude: [{transport: [virtio], names: ['*'], wwn: [x]}]":                                   `FILE:1: exclude[0].wwn: found "x", expected none: virtio disks have no wwn`,
 		"exclude: [{names: [dm-]}]":                                                                  `FILE:1: exclude[0].names[0]: found "dm-", ` + diskWords,
 		"exclude: [{nane: x}]":                                                                       `FILE:1: exclude[0].nane: unknown key, did you mean "names"?`,
-		"classes:\n- {name: a, directory: /a, serial: [x]}\n- {name: b, directory: /b, serial: [x]}": "FILE:3: classes[1]: found the same selectors as in classes[0] (line 2), expected others: classes[0] (line 2) comes first and gets every such disk",
+		"classes:\n- {name: a, directory: /a, serial: [x]}\n- {name: b, directory: /b, serial: [x]}": "FILE:3: classes[1]: found the same selectors as in classes[0] (line 2), expected different selectors: classes[0] (line 2) comes first and gets every such disk",
 	} {
 		src := source(t, file, nil)
 		_, err := Load(src)

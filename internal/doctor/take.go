@@ -151,7 +151,7 @@ func (src Source) lookAll(ctx context.Context, s *Snapshot) {
 		}
 	}
 	if len(late) > 0 {
-		s.blind("hotmount could not look at every process with a provisioner's name within %s: there are too many", podsTime)
+		s.blind("hotmount did not look at every process with a provisioner's name, because %s was not enough time", podsTime)
 	}
 }
 

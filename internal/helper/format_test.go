@@ -231,7 +231,7 @@ func TestReadFor(t *testing.T) {
 	}
 	holds, comparing := readFor(scan, true)
 	first := scan.Doing
-	if comparing(); holds != "the token is valid" || first != "reading the disk for the token" || scan.Doing != "comparing the disk with the token" {
+	if comparing(); holds != "the token is valid" || first != "reading the content that the token names" || scan.Doing != "comparing the disk with the token" {
 		t.Errorf("%q, %q, %q", holds, first, scan.Doing)
 	}
 }

@@ -246,7 +246,7 @@ func readFor(scan *report.Scan, over bool) (condition string, comparing func()) 
 	if !over {
 		return "the disk is proven blank", func() {}
 	}
-	scan.Doing = "reading the disk for the token"
+	scan.Doing = "reading the content that the token names"
 	return "the token is valid", func() { scan.Doing = "comparing the disk with the token" }
 }
 

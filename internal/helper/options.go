@@ -83,7 +83,7 @@ func refused(st store.Store, class *disk.Class, fstype string) error {
 // canMount returns an error if a new filesystem of the class could not be mounted with the class's mount options.
 func canMount(st store.Store, class *disk.Class, id disk.ID) error {
 	if err := refused(st, class, class.Create); err != nil {
-		return fmt.Errorf("cannot format %s: hotmount could not mount the filesystem after the format: %w; nothing is written; %s", id, err, optionsRemedy(class))
+		return fmt.Errorf("cannot format %s: the mount of the new filesystem would fail: %w; nothing is written; %s", id, err, optionsRemedy(class))
 	}
 	return nil
 }

@@ -39,8 +39,8 @@ func TestKernelTakes(t *testing.T) {
 func TestNoTokenForOptions(t *testing.T) {
 	h := nodetest.New(t)
 	for _, test := range []struct{ fstype, option, want string }{
-		{disk.XFS, "noattime", "cannot format vdb: the node or the class prevents the mount of the disk, and not the content of the disk: xfs does not take the mount option noattime: xfs: Unknown parameter 'noattime'; nothing is written; to check the options of class fast: hotmount config check && systemctl reload hotmount"},
-		{"nosuchfs", "noatime", "cannot format vdb: the node or the class prevents the mount of the disk, and not the content of the disk: this kernel cannot mount nosuchfs, because the module is missing or cannot be loaded; to see why: modprobe nosuchfs"},
+		{disk.XFS, "noattime", "cannot format vdb: the mount fails because of the node or the class, so a format would not help: xfs does not take the mount option noattime: xfs: Unknown parameter 'noattime'; nothing is written; to check the options of class fast: hotmount config check && systemctl reload hotmount"},
+		{"nosuchfs", "noatime", "cannot format vdb: the mount fails because of the node or the class, so a format would not help: this kernel cannot mount nosuchfs, because the module is missing or cannot be loaded; to see why: modprobe nosuchfs"},
 		{disk.XFS, "noatime", ""},
 	} {
 		line := disk.Line{Disk: "vdb", Seq: 7, Decision: disk.Decision{Action: disk.Mount, Type: test.fstype}, Failure: "no way"}

@@ -82,12 +82,12 @@ func learnFailure(h inventory.Host, f *disk.Facts, class *disk.Class) error {
 			continue
 		}
 		if l.OfNode {
-			return fmt.Errorf("cannot format %s: the node prevents the mount of the disk, and not the content of the disk: %s; nothing is written", f.Name, l.Failure)
+			return fmt.Errorf("cannot format %s: the mount fails because of the node, so a format would not help: %s; nothing is written", f.Name, l.Failure)
 		}
 		// The daemon has no right to try mount options with the kernel, and the journal may lack the kernel's message.
 		fstype := l.Decision.Type
 		if fault := refused(h.Store, class, fstype); fault != nil {
-			return fmt.Errorf("cannot format %s: the node or the class prevents the mount of the disk, and not the content of the disk: %w; nothing is written; %s", f.Name, fault, optionsRemedy(class))
+			return fmt.Errorf("cannot format %s: the mount fails because of the node or the class, so a format would not help: %w; nothing is written; %s", f.Name, fault, optionsRemedy(class))
 		}
 		f.Standing.MountFailure = l.Failure
 	}

@@ -83,7 +83,7 @@ func TestLearnFailure(t *testing.T) {
 		want, says string
 	}{
 		"failed":                   {disk.Line{Disk: "vdb", Seq: 7, Decision: mount, Failure: "no way"}, "no way", ""},
-		"the node fails":           {disk.Line{Disk: "vdb", Seq: 7, Decision: mount, Failure: "no way", OfNode: true}, "", "cannot format vdb: the node prevents the mount of the disk, and not the content of the disk: no way; nothing is written"},
+		"the node fails":           {disk.Line{Disk: "vdb", Seq: 7, Decision: mount, Failure: "no way", OfNode: true}, "", "cannot format vdb: the mount fails because of the node, so a format would not help: no way; nothing is written"},
 		"mounts":                   {disk.Line{Disk: "vdb", Seq: 7, Decision: mount}, "", ""},
 		"an earlier disk":          {disk.Line{Disk: "vdb", Seq: 6, Decision: mount, Failure: "no way"}, "", ""},
 		"another disk":             {disk.Line{Disk: "vdc", Seq: 7, Decision: mount, Failure: "no way"}, "", ""},

@@ -152,10 +152,10 @@ func namespaces(root string) ([]*namespace, error) {
 	return all, nil
 }
 
-// follower identifies the mounts in other namespaces that the kernel removes when the host unmounts the filesystem. An
-// unmount propagates from the parent mount of the host's mount to all mounts that receive the parent mount's events
-// (propagate_umount in fs/pnode.c, mount_namespaces(7)). The kernel removes a mount only if its parent mount receives
-// the unmount. The peer group of the mount itself does not matter.
+// follower identifies the mounts in other namespaces that the kernel removes when the host unmounts the filesystem. The
+// kernel sends the unmount event to the parent mount of the host's mount. The event propagates from there to other
+// mounts (propagate_umount in fs/pnode.c, mount_namespaces(7)). The kernel removes a mount only if its parent mount
+// receives the event. The peer group of the mount itself does not matter.
 type follower struct {
 	// groups are the peer groups to which the kernel propagates the host's unmount. place is the mount point of the
 	// host's mount, as a path in the parent mount's filesystem.

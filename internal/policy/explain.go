@@ -170,7 +170,7 @@ func passedOver(of subject, c *disk.Class, isGivenOut bool) string {
 	case isGivenOut:
 		return "does not apply: another class has given the disk out as a block volume"
 	case !nameMayMatch(of.name, &c.Selectors):
-		return "cannot select this kind of device: no pattern for names begins like the kernel name of the disk"
+		return "cannot select this kind of device: names needs a pattern for it, such as dm-* or loop*"
 	case unbacked(of, &c.Selectors) != "":
 		return "cannot select the disk: " + unbacked(of, &c.Selectors)
 	}

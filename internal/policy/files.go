@@ -6,7 +6,7 @@ func fileIs(format string) (what, use string) {
 	driver := format
 	switch format {
 	case "qcow2":
-		return "a disk image of the format qcow2", "detach the disk, and on the host attach the image by its format: virsh attach-disk DOMAIN FILE TARGET --subdriver qcow2"
+		return "a disk image of the format qcow2", "detach the disk, and on the host attach the image with its format: virsh attach-disk DOMAIN FILE TARGET --subdriver qcow2"
 	case "vhd":
 		driver = "vpc"
 		fallthrough

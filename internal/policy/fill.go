@@ -11,7 +11,7 @@ const leastGain = 64 * 4096
 // this node last mounted the filesystem. If this node never mounted the filesystem, the disk may be larger than
 // the filesystem, and the unit that grows filesystems reads the size.
 //
-// The unit that grows filesystems also runs before the first mount of a filesystem that must not grow. The journal of
+// Some filesystems must not grow. The unit that grows filesystems runs before their first mount, too. The journal of
 // another machine's filesystem may contain a growth of the filesystem.
 func ShouldGrow(f *disk.Facts, class *disk.Class) bool {
 	span, v := f.KnownContent().Span, f.Standing.Volume

@@ -335,10 +335,10 @@ func missing(in input, l *disk.Sighting, r disk.Reason) bool {
 }
 
 // givenUpBeforeFormat reports whether the operator gave up the missing content before the disk's unfinished format
-// began. Accepts and tokens end with a reboot or a crash. After a reboot or a crash, only the half-made filesystem of
-// that format shows that the operator gave up the content. If the missing content is the half-made filesystem itself,
-// the filesystem was mounted after its format, and the storage now shows an older state. The operator did not give up
-// such a filesystem.
+// began. A reboot or a crash ends each accept and each token. After a reboot or a crash, only the half-made filesystem
+// of that format shows that the operator gave up the content. If the missing content is the half-made filesystem
+// itself, the filesystem was mounted after its format, and the storage now shows an older state. The operator did not
+// give up such a filesystem.
 func givenUpBeforeFormat(c *disk.Content, l *disk.Sighting) bool {
 	return c.Kind == disk.HalfMade && l.UUID != c.UUID
 }

@@ -1313,7 +1313,7 @@ func TestWordsOfAFixedFilesystem(t *testing.T) {
 		foreignOn(tt.size, with(mountedAt("/mnt/disks/"+uuid), grown(tt.span), fit(f.Size, tt.span)))(f)
 		s.Classes[0].Grow = tt.grow
 		why, next := Words(f, xfs(), s, Decide(f, xfs(), s))
-		if strings.Contains(why, "takes 1 GiB (1073741824 bytes) of 5 GiB (5368709120 bytes): this node did not make the filesystem") != tt.says || next != "" {
+		if strings.Contains(why, "the filesystem has 1 GiB (1073741824 bytes), and the disk has 5 GiB (5368709120 bytes): this node did not make the filesystem") != tt.says || next != "" {
 			t.Errorf("%+v: %q, %q", tt, why, next)
 		}
 	}

@@ -456,7 +456,7 @@ var mounting = []rule{{
 	},
 	means: "the disk is mounted, and its filesystem can be grown to fill the disk",
 	found: func(w *wording) string {
-		return say("the filesystem takes %s of %s", disk.ExactSize(w.f.Spans().Size), disk.ExactSize(w.f.Size))
+		return say("the filesystem has %s, and the disk has %s", disk.ExactSize(w.f.Spans().Size), disk.ExactSize(w.f.Size))
 	},
 }, {
 	reason: disk.ReasonNotGrown, action: disk.Keep, situations: mountedInClass, names: theMounted, priority: asWarning,

@@ -26,7 +26,7 @@ func givenElseRemedy(w *wording) string {
 func formatOffRemedy(w *wording) string {
 	switch off := w.f.Standing.Formatting; {
 	case off == "":
-		return "to find the file that sets format: hotmount config show; set format: true there, then: systemctl reload hotmount"
+		return "to find the file that switches formatting off: hotmount config show; set format: true there, then: systemctl reload hotmount"
 	case off == disk.HeldBack:
 		return say("to allow formats again: rm %s; hotmount rescan", disk.HoldFile)
 	case off == disk.OffAtBoot:
@@ -85,7 +85,7 @@ func shrunkFrom(w *wording) uint64 {
 
 func mountedWhy(w *wording) string {
 	if g := w.f.Spans(); g != nil && w.class != nil && w.class.Grow && w.f.Fixed() && g.Usable(w.f.Size) > g.Size {
-		return say("the disk is mounted, and its filesystem takes %s of %s: this node did not make the filesystem, so hotmount grows the filesystem only when the disk becomes larger", disk.ExactSize(g.Size), disk.ExactSize(w.f.Size))
+		return say("the disk is mounted; the filesystem has %s, and the disk has %s: this node did not make the filesystem, so hotmount grows the filesystem only when the disk becomes larger", disk.ExactSize(g.Size), disk.ExactSize(w.f.Size))
 	}
 	return w.rule.means
 }
@@ -104,7 +104,7 @@ func otherBlockWhy(w *wording) string {
 	if g.WWN != "" {
 		wwn = "WWN " + visible(g.WWN)
 	}
-	why := say("the disk has the serial %s of a block volume (%s); the disk of this volume had %s and %s, and was at %s: this may be another disk", visible(f.Serial), visible(g.Link), disk.ExactSize(g.Size), wwn, slot(g.Slot))
+	why := say("the disk has the serial %s of a block volume (%s); the disk of the block volume had %s and %s, and was at %s: the attached disk may be a different one", visible(f.Serial), visible(g.Link), disk.ExactSize(g.Size), wwn, slot(g.Slot))
 	switch {
 	case g.Twice:
 		why += "; two disks with this serial were seen, and this disk is at " + slot(f.Slot)

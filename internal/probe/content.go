@@ -219,7 +219,7 @@ func (f *Finding) Evidence() []string {
 	case f.Own > 0:
 		return []string{fmt.Sprintf("read %s of %s: all bytes are zero, except %s that hotmount's unfinished format wrote (%s)", disk.HumanSize(f.Read), disk.HumanSize(f.Size), disk.HumanSize(f.Own), f.Plan)}
 	case f.Plan == Unsigned:
-		return []string{fmt.Sprintf("read %s of %s, the first %s all zero (%s)", disk.HumanSize(f.Read), disk.HumanSize(f.Size), disk.HumanSize(unsigned), f.Plan)}
+		return []string{fmt.Sprintf("read %s of %s; the first %s are all zero (%s)", disk.HumanSize(f.Read), disk.HumanSize(f.Size), disk.HumanSize(unsigned), f.Plan)}
 	case f.Plan == Sampled:
 		return []string{fmt.Sprintf("read %s of %s in %d places, all zero (%s)", disk.HumanSize(f.Read), disk.HumanSize(f.Size), f.Places, f.Plan)}
 	}

@@ -160,7 +160,7 @@ func TestScanEvidence(t *testing.T) {
 	}{
 		{&sparse{size: 5 * gib}, Full, []string{"read 5 GiB of 5 GiB, all zero (full)"}},
 		{&sparse{size: tib}, Auto, []string{"read 1.1 GiB of 1 TiB in 18048 places, all zero (sampled)"}},
-		{&sparse{size: tib}, Unsigned, []string{"read 32 MiB of 1 TiB, the first 4 KiB all zero (unsigned)"}},
+		{&sparse{size: tib}, Unsigned, []string{"read 32 MiB of 1 TiB; the first 4 KiB are all zero (unsigned)"}},
 		{&sparse{size: 5 * gib, bytes: map[uint64]byte{mib: 0x45, mib + 1: 0x46, mib + 15: 1, mib + 16: 2}}, Full, []string{
 			"not blank: looks like a recycled volume or a damaged disk, old data from byte 1048576",
 			"byte 1048576: 45 46 00 00 00 00 00 00 00 00 00 00 00 00 00 01",

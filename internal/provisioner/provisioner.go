@@ -105,7 +105,7 @@ setPVOwnerRef: false
 nodeCleanupController:
   enabled: false
 # With Delete, a volume is emptied and offered again when its claim is deleted. With
-# Retain, you have to empty and offer it yourself. mountOptions stay empty, because the disk is already
+# Retain, you empty the volume and offer it again. mountOptions stay empty, because the disk is already
 # mounted.
 `
 
@@ -121,7 +121,7 @@ func Values(s *disk.Settings) ([]byte, error) {
 		c := expected(&s.Classes[i])
 		policy := map[string]string{"reclaimPolicy": "Delete"}
 		if err := c.StorageClass.Encode(policy); err != nil {
-			return nil, fmt.Errorf("cannot make the values of class %s: %w", c.Name, err)
+			return nil, fmt.Errorf("cannot make the helm values of class %s: %w", c.Name, err)
 		}
 		list.Classes = append(list.Classes, c)
 	}

@@ -120,8 +120,8 @@ func (s Store) SaveAnswer(seq uint64, a Answer) error {
 }
 
 // TakeAnswer returns the result for the operator's token, or ErrNoAnswer if there is no result yet. If no process has
-// taken the token, TakeAnswer withdraws the token and returns ErrNoAnswer. An answer that exists before the token is
-// taken belongs to an earlier token.
+// taken the token, TakeAnswer withdraws the token and returns ErrNoAnswer. If there is an answer, but nobody has taken
+// the token yet, the answer belongs to an earlier token.
 func (s Store) TakeAnswer(seq uint64) (Answer, error) {
 	var a Answer
 	taken, err := s.Taken(seq)

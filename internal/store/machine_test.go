@@ -288,8 +288,8 @@ func TestUngive(t *testing.T) {
 	}
 }
 
-// TestInstalledAgainInAClone checks that a disk that was attached while the package was removed is also held under
-// another machine-id.
+// TestInstalledAgainInAClone checks the hold for disks that were attached while the package was removed. The hold must
+// also apply under another machine-id.
 func TestInstalledAgainInAClone(t *testing.T) {
 	s := on(t, on(t, made(t), builder), clone)
 	if err := s.change(func(st *state) { st.Machine = builder }); err != nil {

@@ -86,7 +86,7 @@ func (s Store) Directories() ([]string, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the class directories of the last start: %w", err)
+		return nil, fmt.Errorf("cannot read the list of class directories from the last start of hotmount: %w", err)
 	}
 	return dirs, nil
 }

@@ -45,7 +45,7 @@ type insideBench struct {
 	installed string
 }
 
-// patience limits the total time for which the turns of one figure wait for an idle machine. The turns of the figure
+// patience limits how long the turns of one figure, all together, wait for an idle machine. The turns of the figure
 // "boot" have only the limit of the constant gate.
 const patience = 90 * time.Second
 

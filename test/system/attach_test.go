@@ -425,7 +425,7 @@ func TestVirsh(t *testing.T) {
 		t.Fatal(err)
 	}
 	virsh("attach-disk", l.Domain(), qcow2, "vde", "--subdriver", "raw")
-	m.waitForLog("^/dev/vd. .*refuse: the disk holds what looks like a disk image of the format qcow2 .*; detach the disk, and on the host attach the image by its format: virsh attach-disk")
+	m.waitForLog("^/dev/vd. .*refuse: the disk holds what looks like a disk image of the format qcow2 .*; detach the disk, and on the host attach the image with its format: virsh attach-disk")
 	way := m.run("journalctl -b -o cat --no-pager | grep -o 'virsh attach-disk DOMAIN FILE TARGET [^;]*'")
 	virsh("detach-disk", l.Domain(), "vde")
 	virsh(strings.Fields(strings.NewReplacer("virsh ", "", "DOMAIN", l.Domain(), "FILE", qcow2, "TARGET", "vdf").Replace(way))...)
@@ -523,7 +523,7 @@ func TestExchangedBeforeItsMount(t *testing.T) {
 	m.run("udevadm control --stop-exec-queue")
 	third := exchanged(name, id)
 	m.run("touch /run/go")
-	m.waitForLog("another disk now has its name .* and was mounted by mistake; that disk is unmounted again")
+	m.waitForLog("another disk now has its name .* and was mounted by mistake; the other disk is unmounted again")
 	m.wait("the mount point to go", "[ ! -e /mnt/disks/"+uuid+" ]")
 	if got := m.run("findmnt -rno TARGET /dev/" + name + " || [ $? = 1 ]; cat /var/lib/hotmount/filesystems.json"); strings.Contains(got, "/mnt/disks/") || strings.Contains(got, uuid) {
 		t.Errorf("left behind: %s", got)

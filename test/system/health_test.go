@@ -351,7 +351,7 @@ func (m machine) checkNoRepair(name string) {
 // at fault, and must contain the parameter why.
 func (m machine) noToken(name, why string) {
 	m.t.Helper()
-	if out := m.fails("hotmount format " + name); !strings.Contains(out, "cannot format "+name+": the node prevents the mount of the disk") || !strings.Contains(out, why) || strings.Contains(out, "--confirm") {
+	if out := m.fails("hotmount format " + name); !strings.Contains(out, "cannot format "+name+": the mount fails because of the node") || !strings.Contains(out, why) || strings.Contains(out, "--confirm") {
 		m.t.Error(out)
 	}
 }
@@ -365,7 +365,7 @@ func TestWhyNotMounted(t *testing.T) {
 	m.options("noattime")
 	m.run("out=$(hotmount config check 2>&1) || [ $? = 3 ]; echo \"$out\" >&2; grep -F \"90-options.yaml:2: classes[0].options: found\" <<<\"$out\" | grep -F \"with which a new xfs filesystem cannot be mounted: xfs does not take the mount option noattime: xfs: Unknown parameter 'noattime'\"")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
-	m.waitForLog("/dev/" + name + " .*cannot format " + name + " .*: hotmount could not mount the filesystem after the format: xfs does not take the mount option noattime: xfs: Unknown parameter 'noattime'; nothing is written; .*hotmount config check && systemctl reload hotmount")
+	m.waitForLog("/dev/" + name + " .*cannot format " + name + " .*: the mount of the new filesystem would fail: xfs does not take the mount option noattime: xfs: Unknown parameter 'noattime'; nothing is written; .*hotmount config check && systemctl reload hotmount")
 	m.checkUntouched(name)
 	m.corrected()
 	m.mounted(name)
@@ -516,7 +516,7 @@ func TestWhyTheKernelDoesNotMount(t *testing.T) {
 	m.options("logbsize=17k")
 	m.run("out=$(hotmount config check 2>&1) || [ $? = 3 ]; grep -F 'with which a new xfs filesystem cannot be mounted: wrong fs type, bad option' <<<\"$out\"")
 	name, _ = m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "SCRATCH"})
-	m.waitForLog("/dev/" + name + " .*cannot format " + name + " .*: hotmount could not mount the filesystem after the format: a new xfs filesystem cannot be mounted with .*logbsize=17k.*: wrong fs type, bad option.*; nothing is written; to check the options of class default: hotmount config check && systemctl reload hotmount")
+	m.waitForLog("/dev/" + name + " .*cannot format " + name + " .*: the mount of the new filesystem would fail: a new xfs filesystem cannot be mounted with .*logbsize=17k.*: wrong fs type, bad option.*; nothing is written; to check the options of class default: hotmount config check && systemctl reload hotmount")
 	m.checkUntouched(name)
 	m.corrected()
 	m.mounted(name)

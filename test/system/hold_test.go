@@ -729,8 +729,8 @@ func TestFileAsADisk(t *testing.T) {
 		at, size    int64
 		holds, next string
 	}{
-		{"QFI\xfb\x00\x00\x00\x03", 0, 192 << 10, "a disk image of the format qcow2", "detach the disk, and on the host attach the image by its format: virsh attach-disk DOMAIN FILE TARGET --subdriver qcow2"},
-		{"QFI\xfb\x00\x00\x00\x03", 0, 320 << 20, "a disk image of the format qcow2", "detach the disk, and on the host attach the image by its format: virsh attach-disk DOMAIN FILE TARGET --subdriver qcow2"},
+		{"QFI\xfb\x00\x00\x00\x03", 0, 192 << 10, "a disk image of the format qcow2", "detach the disk, and on the host attach the image with its format: virsh attach-disk DOMAIN FILE TARGET --subdriver qcow2"},
+		{"QFI\xfb\x00\x00\x00\x03", 0, 320 << 20, "a disk image of the format qcow2", "detach the disk, and on the host attach the image with its format: virsh attach-disk DOMAIN FILE TARGET --subdriver qcow2"},
 		{"KDMV\x01\x00\x00\x00", 0, 64 << 10, "a disk image of the format vmdk", fmt.Sprintf(convert, "vmdk")},
 		{"conectix\x00\x00\x00\x02", 320 << 20, 320<<20 + 512, "a disk image of the format vhd", fmt.Sprintf(convert, "vpc")},
 		{"\x1f\x8b\x08\x00\x00\x00\x00\x00", 0, 1 << 20, "a file of the format gzip", "detach the disk, unpack the file on the host: gzip -dc <FILE >NEWFILE; then attach NEWFILE"},

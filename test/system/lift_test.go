@@ -215,7 +215,7 @@ func (m machine) holdsOf(w worker.Node) []held {
 			return "at=$(" + found[1] + " 2>&1 | grep -oE '/[^ :]+:[0-9]+' | head -n 1); sed -i ${at##*:}d ${at%:*}"
 		}},
 		{reason: disk.ReasonFormatOff, cause: func() string { m.configured("format: false"); return empty() },
-			printed: "^to find the file that sets format: (hotmount config show); set format: true there, then: (.*)$", script: func(found []string) string {
+			printed: "^to find the file that switches formatting off: (hotmount config show); set format: true there, then: (.*)$", script: func(found []string) string {
 				return "at=$(" + found[1] + " | sed -n 's/^format: false *# //p'); sed -i ${at##*:}s/false/true/ ${at%:*}; " + found[2]
 			}},
 		{reason: disk.ReasonFormatOff, cause: func() string { m.run("touch " + disk.HoldFile + "; systemctl reload hotmount"); return empty() },
