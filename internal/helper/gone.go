@@ -46,8 +46,8 @@ const (
 	goneMost  = 30 * time.Second
 )
 
-// unmounter makes PID 1 run the unit that unmounts the filesystem of a detached disk, and that names the users of the
-// filesystem.
+// unmounter makes PID 1 run a unit for the filesystem of a detached disk. The unit unmounts the filesystem, and logs
+// which processes use the filesystem.
 type unmounter func(ctx context.Context, path string, dev disk.Dev) error
 
 // Gone unmounts a detached disk as the daemon does (agent.Agent). Gone makes only one attempt to unmount, because

@@ -138,8 +138,8 @@ func begunHere(f *disk.Facts, c *disk.Content) bool {
 }
 
 // ownMount returns the disk's mount in the class directory at a path that ends in a UUID, or nil. Only the class uses
-// such a path. ownMount also returns a mount that another program made, so that hotmount takes over the mounts of a
-// udev rule that the operator removed.
+// such a path. ownMount also returns a mount that another program made. hotmount can therefore take over the mounts
+// that a udev rule made before the operator removed the rule.
 func ownMount(f *disk.Facts, class *disk.Class) *disk.MountPoint {
 	for i := range f.Mounts {
 		m := &f.Mounts[i]

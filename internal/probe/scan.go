@@ -70,7 +70,7 @@ const (
 	hugePage = 2 << 20
 )
 
-// ShortLook returns the plan for the short look right before a format, after the plan p has proved the disk blank.
+// ShortLook returns the plan for the short look right before a format. p is the plan of the proof before that look.
 func (p Plan) ShortLook() Plan {
 	if p == Unsigned {
 		return Unsigned

@@ -84,8 +84,8 @@ func (b *bench) boot(ctx context.Context, c *worker.Container, f figure, way str
 	return t, nil
 }
 
-// The method named times waits up to a minute until all disks are mounted. The method asks PID 1 when the mounts and
-// the daemon became active, and stores in t how long after PID 1's start this was.
+// The method named times waits up to a minute until all disks are mounted. PID 1 reports when it started, and when
+// the mounts and the daemon became active. The method stores the differences in t.
 func (b *bench) times(ctx context.Context, c *worker.Container, t *Turn) error {
 	const read = `systemctl is-system-running --wait >/dev/null
 systemctl show -P UserspaceTimestampMonotonic

@@ -320,8 +320,8 @@ rm -f /root/%[1]s.code; nohup bash /root/%[1]s >/root/%[1]s.log 2>&1 </dev/null 
 				won[o.what]++
 				m.run(o.env + "; udevadm settle; { " + o.check + "; } >&2")
 				for _, f := range formats {
-					// The history may have a failed format, because hotmount records a format before its last look at
-					// the disk.
+					// A failed format may be in the history, because hotmount records a format before its last look
+					// at the disk.
 					if !regexpLine(f.Failure, "somebody writes to the disk|somebody else uses the disk|(?i)busy") {
 						t.Errorf("%s was first, but the history has %+v", o.what, f)
 					}
