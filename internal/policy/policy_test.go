@@ -107,7 +107,7 @@ func foreignOn(size uint64, also func(*disk.Facts)) func(*disk.Facts) {
 func knownOnly(s *disk.Settings) { s.Classes[0].Adopt = disk.AdoptKnown }
 
 // lay is the record of a filesystem that was mounted earlier.
-var lay = disk.Sighting{UUID: otherUUID, Type: "xfs"}
+var lay = disk.Sighting{UUID: otherUUID, Type: "xfs", Mounted: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 
 // word returns the record of an accept for the reason r and the filesystem with that UUID.
 func word(r disk.Reason, uuid string) []disk.Word { return []disk.Word{{Reason: r, UUID: uuid}} }
@@ -137,7 +137,7 @@ var gone = []disk.Word{
 }
 
 // arrived makes f a disk that was attached at the first start under another machine-id.
-func arrived(f *disk.Facts) { f.Standing.Arrived = &disk.Identity{} }
+func arrived(f *disk.Facts) { f.Standing.Arrived = &disk.Identity{Seq: 7, Serial: "S7", Size: 5 << 30} }
 
 // hidden(f) adds to f a unit file that hotmount cannot read and that may claim the disk.
 func hidden(f *disk.Facts) { f.Unseen = "/etc/systemd/system/srv.mount" }
@@ -1569,7 +1569,9 @@ var conditions = []condition{
 	{name: "formatting is off on this node", reason: disk.ReasonFormatOff, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
 		f.Standing.Formatting = "the state directory is not initialised" + disk.Helps + "hotmount state init"
 	}},
-	{name: "there before installation", reason: disk.ReasonPresent, lift: word(disk.ReasonPresent, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Present = &disk.Identity{} }},
+	{name: "there before installation", reason: disk.ReasonPresent, lift: word(disk.ReasonPresent, ""), put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) {
+		f.Standing.Present = &disk.Identity{Seq: 7, Serial: "S7", Size: 5 << 30}
+	}},
 	{name: "formatting is off by the hold file", reason: disk.ReasonFormatOff, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Formatting = disk.HeldBack }},
 	{name: "formatting is off on the kernel command line", reason: disk.ReasonFormatOff, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Formatting = disk.OffAtBoot }},
 	{name: "the state directory is full", reason: disk.ReasonFormatOff, put: func(f *disk.Facts, _ *disk.Content, _ *disk.Settings) { f.Standing.Formatting = disk.StateFull }},
@@ -1651,7 +1653,7 @@ var conditions = []condition{
 		c.Proven = true
 		f.Standing.Intent = &disk.Intent{UUID: otherUUID}
 	}},
-	{name: "a filesystem larger than the disk", reason: disk.ReasonShrunk, put: func(f *disk.Facts, c *disk.Content, _ *disk.Settings) { *c = *xfs(); c.Span = f.Size + 1 }},
+	{name: "a filesystem larger than the disk", reason: disk.ReasonShrunk, put: func(f *disk.Facts, c *disk.Content, _ *disk.Settings) { *c = *xfs(); c.Span = f.Size + 1<<30 }},
 	{name: "it is mounted and has room", reason: disk.ReasonSmaller, put: func(f *disk.Facts, _ *disk.Content, s *disk.Settings) {
 		with(mountedAt("/mnt/disks/"+uuid), grown(1<<30), nil)(f)
 		growing(s)
