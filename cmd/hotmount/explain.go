@@ -31,7 +31,7 @@ func explainCommand() *cobra.Command {
 			if from != "" {
 				if d, err = cli.ReadDump(c.InOrStdin(), from); err == nil && config.HasFlags(c.Flags()) {
 					d.Settings, err = load(c)
-					d.Fails = "" // the daemon's failure does not apply to the decision under other settings
+					d.Fails = "" // with other settings the decision can differ, so the daemon's failure says nothing about it
 				}
 			} else {
 				var s *disk.Settings

@@ -71,12 +71,12 @@ type machine struct {
 	most        int
 	looks       int
 	gathers     int
-	lookedBy    []string // each look, with the number of the call of Gather before it
+	lookedBy    []string // each look, and how many calls of Gather came before the look
 	rmdirErr    error
 	keepErr     error
-	again       disk.Tries // the number and the wait of the tries, from the last failure event
+	again       disk.Tries // from the last failure event: the number of tries, and the wait until the next try
 	lastGone    string     // the mount point in the last report that a disk is gone
-	blind       bool       // looks find no partition any more
+	blind       bool       // from now on, no look finds a partition
 	checked     []string   // the disks with which Changed was called
 	changed     []string   // the names that Changed returns
 	changedErr  error

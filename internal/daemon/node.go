@@ -50,7 +50,7 @@ func (n node) Names(s *disk.Settings) ([]string, error) {
 
 func (n node) Gather(s *disk.Settings) (look func(name string) (disk.Facts, error)) {
 	gathered := n.For(s).Gather()
-	var driversOnce sync.Once // all looks after one call of Gather find the same drivers
+	var driversOnce sync.Once // after one call of Gather, every look finds the same drivers
 	return func(name string) (disk.Facts, error) {
 		f, err := gathered(name)
 		if err == nil {

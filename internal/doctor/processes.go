@@ -55,7 +55,7 @@ func (src Source) views(s *Snapshot) error {
 			views = append(views, View{Namespace: k.namespace, Root: k.root})
 		}
 		if i == 0 && p.Role == "" && pid != 1 {
-			continue // the doctor does not need the hundreds of processes without a role on the host
+			continue // a host has hundreds of processes without a role, which the doctor does not need
 		}
 		views[i].Processes = append(views[i].Processes, p)
 	}

@@ -117,7 +117,7 @@ func (m *mutator) Visit(n ast.Node) ast.Visitor {
 		}
 		if f, ok := n.(*ast.FuncDecl); ok && f.Type.Results != nil {
 			if t, ok := f.Type.Results.List[0].Type.(*ast.Ident); !ok || t.Name != "bool" {
-				return nil // the other fields are texts, or other packages read them from the table
+				return nil // the other fields are texts, or are read only by other packages
 			}
 			m.seenBy = decisions
 		}

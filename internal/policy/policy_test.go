@@ -1848,7 +1848,7 @@ func TestAnyConditionBlocksFormat(t *testing.T) {
 				}
 			case disk.ReasonSameSerial:
 				if slices.ContainsFunc(chosen[n+1:], func(i int) bool { return conditions[i].reason == cond.reason }) {
-					continue // several conditions set the disks with the same serial, and only the last of them counts
+					continue // several conditions set f.SameSerial, and only the last of these conditions counts
 				}
 			}
 			want = want && lifted

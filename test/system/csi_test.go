@@ -210,7 +210,7 @@ func TestCSIVolumes(t *testing.T) {
 	// accept, the disk is still refused for its content.
 	encrypted, encryptedID := m.attach(w, worker.Disk{File: luksDisk(t, 320<<20)})
 	m.heldFor(encrypted, "cinder.csi.openstack.org")
-	m.wait("its hold", "hotmount status | grep -E '^"+encrypted+" .*crypto_.* held '") // the journal may have the hold of an earlier disk
+	m.wait("its hold", "hotmount status | grep -E '^"+encrypted+" .*crypto_.* held '") // the journal may show that an earlier disk was held
 	if got := m.run("journalctl -b -q -o cat --no-pager | grep -F 'hotmount format " + encrypted + "' || [ $? = 1 ]; hotmount explain " + encrypted + "; hotmount format " + encrypted + " 2>&1 || [ $? = 1 ]"); strings.Contains(got, "--confirm") || strings.Contains(got, "needed: hotmount format") || !strings.Contains(got, "cannot format "+encrypted+": hold: ") {
 		t.Errorf("before the accept:\n%s", got)
 	}
@@ -229,7 +229,7 @@ func TestCSIVolumes(t *testing.T) {
 	// An accepted disk is mounted, and stays mounted over a restart. An accept is valid for one disk only.
 	accepted, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	m.heldFor(accepted, "cinder.csi.openstack.org")
-	m.wait("the accept", "hotmount accept "+accepted) // the journal also has the hold of an earlier disk with this name
+	m.wait("the accept", "hotmount accept "+accepted) // the journal also shows that an earlier disk with this name was held
 	uuid := m.mounted(accepted)
 	m.run("systemctl restart hotmount")
 	m.wait("the volume to be there", "systemctl show -P StatusText hotmount | grep -q '^1 mounted'")
@@ -429,7 +429,7 @@ func TestCSIVolumesBeforeInstallation(t *testing.T) {
 type csiVolume struct {
 	name, id, image string
 	raw             bool   // volumeMode: Block
-	pod             bool   // a pod uses the volume when the node changes
+	pod             bool   // a pod uses the volume during the change
 	written         string // the digest that the image must still have after the change, or "" if the volume may change
 }
 
