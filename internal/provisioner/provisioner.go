@@ -105,8 +105,8 @@ setPVOwnerRef: false
 nodeCleanupController:
   enabled: false
 # With Delete, a volume is emptied and offered again when its claim is deleted. With
-# Retain, you empty the volume and offer it again. mountOptions stay empty, because the disk is already
-# mounted.
+# Retain, you empty the volume and offer it again. mountOptions stay empty, because the
+# disk is already mounted.
 `
 
 // Values returns the helm values that fit the settings, as YAML.

@@ -87,7 +87,7 @@ func (s Store) RecordLeft(uuid string) error {
 		}
 		return s.markLeft(all, func(n *disk.Intent) bool { return n.UUID == uuid })
 	})
-	return wrap(err, "cannot record that a disk has left its slot during the format of %s", uuid)
+	return wrap(err, "cannot record that the disk with the unfinished filesystem %s has left its slot", uuid)
 }
 
 // markLeft calls has(intent) for each intent that is not marked as left. If has(intent) is true, markLeft records that
