@@ -94,10 +94,10 @@ func New(h Host, u Units, r Reporter, s *disk.Settings, watchdog time.Duration, 
 	return a
 }
 
-// Look requests a look at the disk with that kernel name. Look never blocks.
+// Look asks the loop to look at the disk with that kernel name. Look never blocks.
 func (a *Agent) Look(name string) { a.queue.add(name) }
 
-// LookAtAll requests a look at every disk. LookAtAll never blocks.
+// LookAtAll asks the loop to look at every disk. LookAtAll never blocks.
 func (a *Agent) LookAtAll() { a.queue.addAll() }
 
 // LookAt requests a look at the attachment with that disk sequence number. LookAt is for an event that has the sequence

@@ -44,7 +44,7 @@ type Own struct {
 	Like func(context.Context) (io.ReaderAt, error)
 }
 
-// isXFS reports whether our own filesystem is the XFS with that superblock.
+// isXFS reports whether the superblock belongs to o, and o is an XFS.
 func (o *Own) isXFS(super *XFSSuper) bool { return o.Type != disk.Ext4 && super.UUID == o.UUID }
 
 // Look returns the content of the disk. A scan takes longer than wipefs and blkid. Look needs the scan only if wipefs

@@ -134,7 +134,7 @@ func TestRepairedLate(t *testing.T) {
 	m.waitMinutes(5, "the eighth try", "(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep '"+name+" is failed: .*failed 8 times so far'")
 	m.checkStatus(name + " is failed: .*failed 8 times so far, next try at")
 	m.run("hotmount plan | grep '^" + name + " .*failed 8 times so far'; hotmount explain " + name + " | grep '^It fails: .*failed 8 times so far'")
-	// The journal announces no format of the disk, and the repeated attempts do not fill the journal.
+	// The journal does not say that the disk is being formatted, and the repeated attempts do not fill the journal.
 	m.run("! journalctl -b -o cat --no-pager -u 'hotmount-format@*' | grep -E 'found, and is being read|hotmount makes xfs'")
 	lines := m.run("journalctl -b _COMM=hotmount -o cat --no-pager | grep -c '^/dev/" + name + "'")
 	if n, err := strconv.Atoi(lines); err != nil || n > 5 {
