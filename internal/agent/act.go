@@ -26,19 +26,21 @@ func (a *Agent) carryOut(name string, done disk.Action, c *disk.Content) {
 	// unit has failed to format the disk.
 	if done == d.Action || done == disk.Prove && (d.Action == disk.Format || d.Action == disk.Mount && !c.Proven) {
 		st.tries.unmountable = st.tries.unmountable || done == disk.Mount
-		a.failed(name, unconfirmed(st, done))
+		a.backOff(name, unconfirmed(st, done))
 		return
 	}
 	if st.tries.blocked(&st.facts, time.Now()) {
-		st.phase, st.tries.retry = backingOff, st.tries.retryAfter
+		st.tries.retry = st.tries.retryAfter
+		a.enter(st, backingOff)
 		return
 	}
 	if a.leaving[a.path(st)] != nil {
 		// The agent is still removing an old mount from the mount point. When the mount point is free, the agent looks
 		// at the disks that wait for the mount point.
+		a.enter(st, idle)
 		return
 	}
-	st.phase = waiting
+	a.enter(st, waiting)
 	a.lane(st, c).add(name)
 }
 
@@ -100,14 +102,13 @@ func (a *Agent) startMounts(ctx context.Context, now time.Time) {
 			continue
 		}
 		if age := now.Sub(st.looked); age > oldestLook || st.again && age > oldestLookBefore {
-			st.phase = idle
-			a.requestLook(name)
+			a.lookNext(name)
 			continue
 		}
 		if a.asksFirst(ctx, name, l) {
 			continue
 		}
-		st.phase = acting
+		a.enter(st, acting)
 		class := policy.Select(&st.facts, a.settings)
 		switch {
 		case st.decision.Action == disk.Link:
@@ -126,9 +127,7 @@ func (a *Agent) startMounts(ctx context.Context, now time.Time) {
 
 // run starts the program for the disk whose turn has come.
 func (a *Agent) run(ctx context.Context, l *lane, name string, p disk.Program, action disk.Action) {
-	st := a.disks[name]
-	st.phase = acting
-	id := st.facts.ID
+	id := a.disks[name].facts.ID
 	a.startWork(ctx, l, func() func() {
 		err := a.units.Run(ctx, p, id, "")
 		return func() { a.actionEnded(name, id.Seq, action, err) }
@@ -143,8 +142,8 @@ func (a *Agent) startFill(ctx context.Context, name string) {
 	a.startWork(ctx, &a.lanes.mounts, func() func() {
 		err := a.units.Run(ctx, disk.ProgramFill, id, "")
 		return func() {
-			st.phase, st.growSeq, st.growErr = idle, id.Seq, err
-			a.requestLook(name)
+			st.growSeq, st.growErr = id.Seq, err
+			a.lookNext(name)
 		}
 	})
 }
@@ -201,6 +200,7 @@ func (a *Agent) mount(ctx context.Context, f *disk.Facts, class *disk.Class, d d
 func (a *Agent) startPrograms(ctx context.Context, l *lane, p disk.Program, action disk.Action) {
 	for name, ok := l.next(); ok; name, ok = l.next() {
 		if a.decisionUnchanged(name) && !a.asksFirst(ctx, name, l) {
+			a.enter(a.disks[name], acting)
 			a.run(ctx, l, name, p, action)
 		}
 	}
@@ -217,7 +217,7 @@ func (a *Agent) startQuestions(ctx context.Context) {
 		}
 		st := a.disks[name]
 		id := st.facts.ID
-		st.phase = acting
+		a.enter(st, acting)
 		a.startWork(ctx, l, func() func() {
 			plugged, err := a.units.Plugged(ctx, id)
 			return func() { a.unmounted(name, id.Seq, plugged, err) }
@@ -235,26 +235,24 @@ func (a *Agent) decisionUnchanged(name string) bool {
 	if policy.Decide(&f, &c, a.settings) == st.decision && !a.outdated(st, st.decision) {
 		return true
 	}
-	st.phase = idle
-	a.requestLook(name)
+	a.lookNext(name)
 	return false
 }
 
 // actionEnded handles the end of an action. The next look shows the result of the action.
 func (a *Agent) actionEnded(name string, seq uint64, action disk.Action, err error) {
 	st := a.disks[name]
-	st.phase, st.decisionWithOpeners = idle, disk.Decision{}
+	st.decisionWithOpeners = disk.Decision{}
 	same := st.facts.Seq == seq
 	st.act.mounting = st.act.mounting || action == disk.Mount && same
 	if err != nil && same {
 		st.tries.unmountable = st.tries.unmountable || action == disk.Mount
 		a.failed(name, err)
 		st.tries.mayHaveWritten = true
-		a.requestLook(name) // the action may have failed because the disk is gone
-		return
+	} else {
+		st.act.done = action
 	}
-	st.act.done = action
-	a.requestLook(name)
+	a.lookNext(name) // the action may have failed because the disk is gone
 }
 
 // stopPatience is how long PID 1 may take to stop a mount unit. stopPatience equals the longest timeout of any mount
@@ -271,12 +269,11 @@ const stopPatience = 15 * time.Minute
 // stopPatience, somebody unmounted the disk by hand.
 func (a *Agent) unmounted(name string, seq uint64, plugged time.Duration, err error) {
 	st := a.disks[name]
-	st.phase = idle
 	if st.facts.Seq == seq && err != nil {
-		a.failed(name, fmt.Errorf("cannot tell who unmounted %s: %w", cmp.Or(a.path(st), "the disk"), err))
+		a.backOff(name, fmt.Errorf("cannot tell who unmounted %s: %w", cmp.Or(a.path(st), "the disk"), err))
 		return
 	}
-	a.requestLook(name)
+	a.lookNext(name)
 	if st.facts.Seq != seq {
 		return
 	}

@@ -8,17 +8,20 @@
 //	(unknown)    an event or a scan finds the disk              looking
 //	idle         an event, a scan, a check, an accept           looking
 //	idle         a peer came or went, a mount point is free     looking
+//	idle         a disk below left, a delayed refusal is due    looking
 //	backing off  as for idle, or the retry is due               looking
 //	looking      the disk is gone                               (unknown); its mount is leaving
+//	looking      no class selects the partition any more        (unknown); its mount stays
 //	looking      another disk has the name                      as if gone, and then found
 //	looking      the look failed                                backing off
-//	looking      nothing is to be done                          idle
+//	looking      nothing is to be done, or nothing yet          idle
 //	looking      the mount ended for an unknown reason          waiting (to ask PID 1 why)
 //	looking      a refusal needs to know who has the disk open  waiting (to find out)
 //	looking      an action is to be done                        waiting (for its turn)
 //	looking      a disk left, and this disk may be its copy     looking
 //	looking      another disk has the mount point               idle
 //	looking      the action to be done failed a moment ago      backing off
+//	waiting      its turn has come, to ask a question           acting
 //	waiting      its turn has come, the decision still holds    acting
 //	waiting      the decision no longer holds                   looking
 //	waiting      the look is too old for a mount                looking
@@ -79,6 +82,8 @@ type Agent struct {
 	rescans   *time.Ticker
 	started   time.Time
 	ready     bool
+	// Tests set phaseChanged, and the loop then calls it at each change of a disk's phase.
+	phaseChanged func(from, to phase)
 }
 
 // New returns an agent. The parameter watchdog is the longest time between two Alive notifications to systemd, or 0

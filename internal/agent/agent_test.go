@@ -668,6 +668,7 @@ func withHost(t *testing.T, m *machine, h Host, test func(t *testing.T, a *Agent
 		s.Classes[0].Grow = m.grow
 		s.Classes[0].Mode = m.mode
 		a := New(h, m, m, s, 0, monotonic)
+		a.phaseChanged = notePhaseChange
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- a.Run(ctx) }()

@@ -23,7 +23,7 @@ func (a *Agent) asksFirst(ctx context.Context, name string, l *lane) bool {
 		return false
 	}
 	id := st.facts.ID
-	st.phase = acting
+	a.enter(st, acting)
 	a.startWork(ctx, l, func() func() {
 		by, err := a.units.Opener(ctx, id)
 		return func() { a.answered(name, id.Seq, by, err) }
@@ -36,7 +36,6 @@ func (a *Agent) asksFirst(ctx context.Context, name string, l *lane) bool {
 // disk is not held again: the agent waits until the virtual machine has closed the disk.
 func (a *Agent) answered(name string, seq uint64, by *disk.Opener, err error) {
 	st := a.disks[name]
-	st.phase = idle
 	f, left := &st.facts, !active(st.decision.Action)
 	if f.Seq == seq && (left || err == nil && by == nil) {
 		st.decisionWithOpeners = st.decision
@@ -55,5 +54,5 @@ func (a *Agent) answered(name string, seq uint64, by *disk.Opener, err error) {
 		a.failed(name, disk.OfNode(err))
 		st.tries.mayHaveWritten = true // writes of other processes are not a reason to ask again at once
 	}
-	a.requestLook(name)
+	a.lookNext(name)
 }

@@ -67,10 +67,10 @@ func (a *Agent) busy() (n int) {
 // decision.
 func (a *Agent) handleFacts(name string, f disk.Facts, err error) {
 	st := a.disks[name]
-	st.phase = idle
 	gone, another := errors.Is(err, disk.ErrGone), err == nil && st.facts.Seq != 0 && st.facts.Seq != f.Seq
+	// An event that was postponed may concern the next disk.
 	if st.again || (gone || another) && !st.hints.due.IsZero() {
-		defer a.requestLook(name) // an event that was postponed may concern the next disk
+		defer a.requestLook(name)
 	}
 	switch {
 	case gone && a.isUnselectedPartition(&st.facts):
@@ -81,11 +81,11 @@ func (a *Agent) handleFacts(name string, f disk.Facts, err error) {
 		a.forgetDisk(name)
 		return
 	case err != nil:
-		a.failed(name, disk.OfNode(err))
+		a.backOff(name, disk.OfNode(err))
 		return
 	case another: // the known facts are those of the previous disk with this name
 		a.forgetDisk(name)
-		st = &state{initial: st.initial}
+		st = &state{phase: looking, initial: st.initial}
 		a.disks[name] = st
 	}
 	if st.tries.mayHaveWritten && st.tries.failedFacts != nil {
@@ -95,7 +95,8 @@ func (a *Agent) handleFacts(name string, f disk.Facts, err error) {
 	f.RecallBelow(&st.facts)
 	st.looked = time.Now()
 	if st.lostMount(&f) {
-		st.facts, st.phase = f, waiting
+		st.facts = f
+		a.enter(st, waiting)
 		a.lanes.questions.add(name)
 		return
 	}
@@ -109,7 +110,7 @@ func (a *Agent) decide(name string, f *disk.Facts) {
 	c := f.KnownContent()
 	d := policy.Decide(f, &c, a.settings)
 	if a.outdated(st, d) {
-		a.requestLook(name)
+		a.lookNext(name)
 		return
 	}
 	changed := !st.seen || st.decision != d || st.unreported
@@ -122,6 +123,7 @@ func (a *Agent) decide(name string, f *disk.Facts) {
 	}
 	wasTooEarly := st.peers.tooEarly
 	if st.peers.tooEarly = a.tooEarlyToRefuse(f, d); st.peers.tooEarly {
+		a.enter(st, idle)
 		return
 	}
 	changed = changed || wasTooEarly
@@ -134,7 +136,8 @@ func (a *Agent) decide(name string, f *disk.Facts) {
 	changed = st.reportRivals(changed)
 	a.note(st, &c)
 	if !active(d.Action) && a.asks(st) {
-		st.phase, st.unreported = waiting, changed
+		st.unreported = changed
+		a.enter(st, waiting)
 		a.lanes.questions.add(name)
 		return
 	}
@@ -165,6 +168,7 @@ func (a *Agent) outdated(st *state, d disk.Decision) bool {
 
 // rest handles a disk with which nothing is to be done.
 func (a *Agent) rest(st *state) {
+	a.enter(st, idle)
 	st.tries.forget()
 	st.growSeq, st.growErr = 0, nil
 	if st.tries.reported != "" {

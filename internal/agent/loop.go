@@ -202,7 +202,14 @@ func (a *Agent) requestLook(name string) {
 		st.again = true
 		return
 	}
-	st.phase, st.again, st.tries.retry = looking, false, time.Time{}
+	a.lookNext(name)
+}
+
+// lookNext queues a look at the disk. No other work for the disk may be running or queued.
+func (a *Agent) lookNext(name string) {
+	st := a.disks[name]
+	a.enter(st, looking)
+	st.again, st.tries.retry = false, time.Time{}
 	a.lanes.looks.add(name)
 }
 

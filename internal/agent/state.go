@@ -25,6 +25,14 @@ const (
 // busy reports whether work is queued or running. The agent can look at the disk when the queued or running work ends.
 func (p phase) busy() bool { return p == looking || p == waiting || p == acting }
 
+// enter changes the phase of a disk.
+func (a *Agent) enter(st *state, p phase) {
+	if a.phaseChanged != nil {
+		a.phaseChanged(st.phase, p)
+	}
+	st.phase = p
+}
+
 // state is what the loop knows of the disk with one kernel name.
 type state struct {
 	phase phase

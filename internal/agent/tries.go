@@ -82,10 +82,15 @@ func (t *tries) forget() {
 	t.count, t.step, t.failedFacts, t.unmountable = 0, 0, nil, false
 }
 
-// failed reports the failure of an action and sets the time of the next try.
+// backOff reports the failure of an action or a look. The disk then waits for the next try.
+func (a *Agent) backOff(name string, err error) {
+	a.enter(a.disks[name], backingOff)
+	a.failed(name, err)
+}
+
+// failed reports the failure of an action or a look, and sets the time of the next try.
 func (a *Agent) failed(name string, err error) {
 	st := a.disks[name]
-	st.phase = backingOff
 	if !st.seen {
 		st.facts.Name = name
 	}

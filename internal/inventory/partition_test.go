@@ -106,6 +106,16 @@ func TestPartitions(t *testing.T) {
 	if st := scan(t, h)["vdc1"].Standing; st.Given == nil || st.Link != "" {
 		t.Errorf("a partition of a former block volume: %+v", st)
 	}
+	// Somebody has used the whole disk, and made partitions afterwards.
+	h = parted().make(t)
+	h.Partitions = func() bool { return true }
+	vdc = scan(t, h)["vdc"]
+	if err := h.Store.KeepUse(&vdc, "boot", "mounted at /srv"); err != nil {
+		t.Fatal(err)
+	}
+	if by := scan(t, h); by["vdc1"].Standing.Used == nil || by["vdc1"].Standing.Used.How != "mounted at /srv" || by["vdb"].Standing.Used != nil {
+		t.Errorf("a partition of a disk that somebody has used: %+v", by["vdc1"].Standing)
+	}
 	h = parted().with(tree{table: "27 1 254:33 / /srv rw - xfs /dev/vdc1 rw\n"}).make(t)
 	if f := scan(t, h)["vdc"]; strings.Join(f.Holders, " ") != "vdc1" {
 		t.Errorf("the disk of a mounted partition: %+v", f)

@@ -34,6 +34,10 @@ func readAll(r io.Reader) ([]byte, error) {
 	return data, err
 }
 
+// isOther reports whether another version of hotmount wrote a file. The parameters are the version in the file and the
+// error of readJSON. In another version, a key may have another type, which is an error of readJSON.
+func isOther(found int, err error) bool { return found != version && (err == nil || found != 0) }
+
 // newer returns the error for a file that another version of hotmount wrote. The error contains a command that helps.
 func newer(path string, found int) error {
 	return fmt.Errorf("cannot use %s: the file has version %d, but this hotmount knows version %d"+disk.Helps+"install the version that wrote the file; to see which versions were installed: zgrep -h 'installed hotmount:' /var/log/dpkg.log*", path, found, version)
@@ -76,10 +80,10 @@ func readList[T any](path string) ([]T, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
+	case isOther(all.Version, err):
+		return all.Filesystems, newer(path, all.Version)
 	case err != nil:
 		return nil, damaged(path, err, "begin a new file", "hotmount rescan")
-	case all.Version != version:
-		return all.Filesystems, newer(path, all.Version)
 	}
 	return all.Filesystems, nil
 }

@@ -28,10 +28,10 @@ func (s Store) Given() ([]disk.Given, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
+	case isOther(all.Version, err):
+		return all.Disks, newer(s.givenFile(), all.Version)
 	case err != nil:
 		return nil, fmt.Errorf("cannot read %s: %w"+disk.Helps+"do not remove the file, because hotmount would then format former block volumes that look blank; put the file back from a backup, then: hotmount rescan", s.givenFile(), err)
-	case all.Version != version:
-		return all.Disks, newer(s.givenFile(), all.Version)
 	}
 	return all.Disks, nil
 }

@@ -621,11 +621,33 @@ func TestRecordsOfAnotherVersion(t *testing.T) {
 		}
 	}
 	m := s.Load("boot2", nil)
-	if m.Lost == nil || len(m.Sightings) != 1 || m.Sightings[0].UUID != numbered(1) || len(m.Given) != 1 || m.Given[0].Link != "/mnt/disks/B" {
+	if m.Lost == nil || strings.Contains(m.Lost.Error(), "mv ") || len(m.Sightings) != 1 || m.Sightings[0].UUID != numbered(1) || len(m.Given) != 1 || m.Given[0].Link != "/mnt/disks/B" {
 		t.Errorf("lost %v, sightings %+v, given out %+v", m.Lost, m.Sightings, m.Given)
 	}
 	if s.Remember([]disk.Sighting{sighting(f, "boot2", numbered(2))}) == nil || s.GiveOut(given, "boot2", "raw", "/mnt/disks/C") == nil {
 		t.Error("the records were replaced")
+	}
+}
+
+// TestAKeyOfAnotherType checks that hotmount does not advise to move away a file of another version in which a key has
+// another type.
+func TestAKeyOfAnotherType(t *testing.T) {
+	const wrong = `"filesystems": 9, "disks": 9, "used": 9}`
+	for _, file := range []func(Store) string{Store.stateFile, Store.sightingsFile, Store.givenFile} {
+		for content, want := range map[string]string{
+			`{"version": 9, ` + wrong: ": the file has version 9, but this hotmount knows version 1",
+			`{"version": 1, ` + wrong: "cannot read ",
+			`{"version": 9`:           "cannot read ",
+		} {
+			s := made(t)
+			if err := os.WriteFile(file(s), []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			lost := s.Load("boot2", nil).Lost
+			if lost == nil || !strings.Contains(lost.Error(), want) || strings.Contains(want, "version 9") == strings.Contains(lost.Error(), "cannot read ") {
+				t.Errorf("%s in %s: %v", content, filepath.Base(file(s)), lost)
+			}
+		}
 	}
 }
 

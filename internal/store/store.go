@@ -29,8 +29,8 @@ const (
 	RuntimeDirectory = "/run/hotmount"
 )
 
-// version is the format version of state.json. A daemon that finds a newer version does not change the file and formats
-// nothing.
+// version is the format version of the files in the state directory. A daemon that finds a file with another version
+// does not change the file, and formats nothing.
 const version = 1
 
 // ErrLost reports that the state directory has no readable state: it was never initialised, or the state was lost.
@@ -227,10 +227,10 @@ func (s Store) load() (state, error) {
 		return st, ErrLost
 	case errors.Is(err, fs.ErrPermission):
 		return st, fmt.Errorf("cannot read the records: %w; only root may read them", err)
+	case isOther(st.Version, err):
+		return st, newer(s.stateFile(), st.Version)
 	case err != nil:
 		return st, damaged(s.stateFile(), err, "begin a new file and hold the blank disks that are attached", "hotmount state init")
-	case st.Version != version:
-		return st, newer(s.stateFile(), st.Version)
 	}
 	return st, nil
 }

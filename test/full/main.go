@@ -133,7 +133,7 @@ func full(ctx context.Context, commit, tree, date string, fuzz time.Duration, di
 // tests. A test with parts has one step for each part.
 func steps(ctx context.Context, fuzz time.Duration) ([]step, error) {
 	var all []step
-	for _, target := range []string{"lint", "test-deb", "test-same", "bench-scan", "demo", "test-unit"} {
+	for _, target := range []string{"lint", "test-deb", "test-same", "bench-scan", "demo", "test-container", "test-unit"} {
 		all = append(all, step{"make " + target, []string{"make", target}})
 	}
 	vm, err := list(ctx, "^Test", "-tags=vm,full", "./test/...")

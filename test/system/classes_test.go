@@ -241,6 +241,24 @@ func TestDropIns(t *testing.T) {
 	}
 }
 
+// TestPartitionOfAUsedDisk checks a partition that somebody makes on a disk after somebody else has used the whole
+// disk. hotmount holds the partition, even after a restart, until the operator accepts the partition.
+func TestPartitionOfAUsedDisk(t *testing.T) {
+	m, w := start(t, worker.Options{})
+	m.run("systemctl stop hotmount")
+	m.example("partitions.yaml")
+	used, _ := m.attach(w, worker.Disk{File: made(t, 640<<20), Serial: "USED"})
+	m.run("udevadm settle; mkdir /srv/guest; mount /dev/" + used + " /srv/guest; systemctl start hotmount")
+	m.wait("the record of the use", "grep -q 'mounted at /srv/guest' /var/lib/hotmount/state.json")
+	m.run("umount /srv/guest; wipefs -qa /dev/" + used + "; printf 'label: gpt\n,500M\n' | sfdisk -q -w always /dev/" + used + "; udevadm settle; mkfs.xfs -q /dev/" + used + "1; udevadm settle")
+	m.waitForLog("/dev/" + used + "1" + usedHold + "mounted at /srv/guest")
+	m.run("systemctl restart hotmount")
+	m.checkStatus(used + "1 .*held")
+	m.run("! findmnt /dev/" + used + "1")
+	m.run("hotmount accept " + used + "1")
+	m.mounted(used + "1")
+}
+
 // TestPartitions checks a disk that another installer has partitioned. The node has the example configuration
 // partitions.yaml. Partitions with a filesystem are mounted. A partition without a filesystem is refused and not
 // written to, and the disk is not reported as a problem. A release of one partition leaves the other partitions
