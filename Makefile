@@ -5,8 +5,7 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-# If the go in PATH is new enough, make uses this go. Otherwise make uses the go of Go's own installer. Debian's go is
-# too old.
+# Debian's go is too old. If the go in PATH is too old, make uses the go of Go's own installer.
 GO_NEEDED := 1.26
 GO_INSTALLED := /usr/local/go/bin
 new_enough = have=$$(cd / && GOTOOLCHAIN=local go env GOVERSION 2>/dev/null) && have=$${have\#go} && \
@@ -19,9 +18,7 @@ GOARCH_amd64 := amd64
 GOARCH_arm64 := arm64
 OTHER_ARCH := $(if $(filter arm64,$(ARCH)),amd64,arm64)
 
-# Version and date come from the commit, so that two builds of one commit are identical. A commit after the tag
-# v0.1.0 has the version 0.1.0+N.gCOMMIT. A commit before the first release has the version 0.1.0~gitTIME.COMMIT,
-# which is older than 0.1.0.
+# Version and date come from the commit, so that two builds of one commit are identical.
 COMMIT := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 export SOURCE_DATE_EPOCH := $(shell git log -1 --format=%ct 2>/dev/null || stat -c %Y go.mod)
 DATE := $(shell date -u -d @$(SOURCE_DATE_EPOCH) +%Y-%m-%dT%H:%M:%SZ)
@@ -105,8 +102,7 @@ test-fuzz: check-go deps ## test each parser with 20000 random inputs
 test-container: deps deb ## test the container in which other tests run; RUN=Name for some of these tests
 	$(call say,tests of the container)
 	@go test -race -tags root -timeout 20m -count 1 $(if $(RUN),-run '$(RUN)') ./test/worker
-# RUN can also name a test that otherwise only make test-long or make test-full runs. With WORKER=vm all tests run in
-# virtual machines.
+# RUN can also name a test of make test-long or make test-full. With WORKER=vm all tests run in virtual machines.
 TAGS := $(if $(RUN),vm$(shell echo ,)full,vm)
 SKIP = ^($(shell grep -hv '^\#' test/system/long.txt test/system/full.txt | paste -sd '|'))$$
 test-vm: deps deb deb-next deb-previous ## the system tests; RUN=Name for some tests, WORKER=vm for virtual machines only
@@ -115,16 +111,14 @@ test-vm: deps deb deb-next deb-previous ## the system tests; RUN=Name for some t
 	@HOTMOUNT_TEST_WORKER=$(WORKER) go test -p 1 -tags $(TAGS) -timeout 60m -count 1 $(if $(RUN),-run '$(RUN)',-skip '$(SKIP)') -v ./test/... 2>&1 | tee build/test-vm.log | grep --line-buffered -vE '^=== (PAUSE|CONT|NAME)'
 test-long: deps test-same ## more system tests, for faults of which make test covers one example (45 minutes)
 	@test/long $(COMMIT) $(UNTIL)
-# make test-full does not repeat a test that has passed for the same sources, according to a report. Documents and lines
-# of Go with only a comment do not count as sources.
+# make test-full does not repeat a test that has passed for the same sources. Documents do not count as sources.
 SOURCES := cmd internal packaging systemd udev test go.mod go.sum Makefile
 test-full: deps deb deb-next deb-previous ## all tests, for hours; can be stopped and continued; ONLY=regexp for a part
 	@[[ -z $$(git status --porcelain -- . ":!test/reports") ]] || { echo "the report names a commit: commit what is changed first" >&2; exit 1; }
 	@tree=$$({ git ls-tree -r HEAD -- $(SOURCES) | grep -vE '	(test/reports|packaging/man|packaging/doc)/|\.go$$'; git grep -vE '^\s*//(\s|$$)' HEAD -- '*.go'; } | sha256sum | cut -c 1-16); \
 	go run ./test/full -commit $(COMMIT) -tree $$tree -dir build/full -only '$(ONLY)'
 
-# ONLY names figures. ROUNDS is the largest number of turns for each method. BASE is another package to compare with. ROOT
-# is the container's userland.
+# ONLY names figures, ROUNDS limits the turns of each method, BASE is a package to compare with, ROOT is the userland.
 ROUNDS := 30
 bench: deb ## compare with other methods to mount, in a container (half an hour; ONLY=one,twenty ROUNDS=5 BASE=other.deb)
 	@CGO_ENABLED=0 go build -trimpath -o build/bench ./test/bench

@@ -51,7 +51,7 @@ var rooms = map[string]room{
 	"mounts":          {rooms: []string{"disk"}, modules: []string{mountinfo, sys}, not: []string{"os/exec", "net"}, reason: "the mount table is read, never changed here"},
 	"run":             {modules: []string{sys}, reason: "child processes know nothing of disks"},
 	"probe":           {rooms: []string{"disk", "run"}, modules: []string{sys}, not: []string{"os/exec", "net"}, reason: "reading a disk writes nothing, and children go through run"},
-	"format":          {rooms: []string{"disk", "probe", "run"}, modules: []string{sys}, not: []string{"os/exec", "net"}, reason: "the only writer to disks does not choose which disk"},
+	"format":          {rooms: []string{"disk", "probe", "run"}, modules: []string{sys}, not: []string{"os/exec", "net"}, reason: "what writes a filesystem to a disk does not choose which disk"},
 	"grow":            {rooms: []string{"disk", "mounts", "probe", "run"}, modules: []string{mountinfo, sys}, not: []string{"os/exec", "net"}, reason: "the tools write, and the disk is chosen elsewhere"},
 	"store":           {rooms: []string{"disk", "policy/identity"}, modules: []string{sys}, not: []string{"os/exec", "net"}, reason: "what is remembered is files"},
 	"csi":             {rooms: []string{"disk"}, not: []string{"os/exec", "net"}, reason: "a driver is known by the names of files: nobody is asked"},

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestPromises checks that threat-model.md names a test for each promise of the README.
+// TestPromises checks that threat-model.md names a test for each promise that it lists from the README.
 func TestPromises(t *testing.T) {
 	text, err := os.ReadFile("../packaging/doc/threat-model.md")
 	if err != nil {

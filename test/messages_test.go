@@ -43,7 +43,7 @@ func TestMessages(t *testing.T) {
 func allMessages(t *testing.T) string {
 	t.Helper()
 	var out strings.Builder
-	out.WriteString("# All messages of three words or more that a person reads. Those of the rules are templates, with examples under\n" +
+	out.WriteString("# All messages of two words or more that a person reads. Those of the rules are templates, with examples under\n" +
 		"# internal/policy/testdata/messages.txt.\n\n")
 	add := func(name string, messages []string) {
 		if len(messages) > 0 {
@@ -113,7 +113,7 @@ func literals(path string) ([]string, error) {
 		case *ast.BinaryExpr, *ast.BasicLit:
 			text, rest := textOf(n)
 			for paragraph := range strings.SplitSeq(text, "\n\n") {
-				if paragraph = strings.Join(strings.Fields(paragraph), " "); threeWords.MatchString(paragraph) {
+				if paragraph = strings.Join(strings.Fields(paragraph), " "); twoWords.MatchString(paragraph) {
 					all = append(all, paragraph)
 				}
 			}
@@ -128,7 +128,7 @@ func literals(path string) ([]string, error) {
 	return slices.Compact(all), err
 }
 
-var threeWords = regexp.MustCompile(`[A-Za-z]{2,}.*\s.*[A-Za-z]{2,}.*\s.*[A-Za-z]{2,}`)
+var twoWords = regexp.MustCompile(`[A-Za-z]{2,}.*\s.*[A-Za-z]{2,}`)
 
 // textOf returns the text of string literals that are joined by +, with "…" for each operand that is not a literal.
 // textOf also returns the expressions in which the caller must look for more literals.

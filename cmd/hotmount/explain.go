@@ -15,7 +15,7 @@ func explainCommand() *cobra.Command {
 	var from string
 	c := &cobra.Command{
 		Use:   "explain (DISK | --from FILE)",
-		Short: "Show which class selects a disk, and each rule that applies to the disk",
+		Short: "Show which class selects a disk, each condition of a format, and the decision",
 		Long: "Print each selector of each class and whether it matches, each condition for a format, and the decision. The command writes\n" +
 			"nothing. As root, the command also reads a disk without known content.\n" +
 			"--facts prints the facts behind the decision, for a bug report. hotmount explain --from FILE explains such facts\n" +

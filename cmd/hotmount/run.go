@@ -43,7 +43,7 @@ func runCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&format, "log-format", "auto", "text, json or auto (auto: the journal if standard error is connected to it, otherwise text)")
 	cli.CompleteFlag(c, "log-format", report.Formats...)
-	c.Flags().StringVar(&metricsTo, "metrics-directory", "/var/lib/prometheus/node-exporter", "the `directory` of node_exporter's textfile collector; without this flag there are no metrics")
+	c.Flags().StringVar(&metricsTo, "metrics-directory", "/var/lib/prometheus/node-exporter", "the `directory` of node_exporter's textfile collector; if the directory does not exist, hotmount writes no metrics")
 	if err := c.MarkFlagDirname("metrics-directory"); err != nil {
 		panic(err) // a programming error: the flag does not exist
 	}

@@ -146,7 +146,7 @@ var signs = map[bool]string{true: "yes", false: "NO "}
 func matchLines(all []policy.Match) string {
 	var b strings.Builder
 	for _, m := range all {
-		fmt.Fprintf(&b, "  %s  %s: %s: found %s\n", signs[m.Held], m.Selector, disk.Visible(m.Wants), cmp.Or(m.Found, "nothing"))
+		fmt.Fprintf(&b, "  %s  %s: %s: found %s\n", signs[m.Held], m.Selector, disk.Visible(m.Configured), cmp.Or(m.Found, "nothing"))
 	}
 	return b.String()
 }

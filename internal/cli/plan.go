@@ -180,7 +180,7 @@ func OtherSettings(w io.Writer, st store.Store, s *disk.Settings) error {
 		return nil
 	}
 	slices.Sort(differ)
-	_, err = fmt.Fprintf(w, "This plan is for the configuration that this command has read. The daemon has other values for: %s\n"+
+	_, err = fmt.Fprintf(w, "This command used the configuration that it has read. The daemon has other values for: %s\n"+
 		"(to load a change: systemctl reload hotmount; to see the settings of the unit: systemctl cat hotmount).\n", strings.Join(differ, ", "))
 	return err
 }

@@ -198,8 +198,8 @@ func DaemonRuns(root string) bool {
 // also adds the daemon's decision and what the daemon has read from the disk.
 func (d *DiskStatus) addPublished(l *disk.Line, daemon string) {
 	// Every user can see whether a disk is mounted, but only root can see the size and the identity of the filesystem.
-	told := d.Decision.Mounted() == l.Decision.Mounted() || d.Decision.Mounted() && l.Decision.Reason == disk.ReasonMisplaced
-	if os.Geteuid() != 0 && told {
+	agrees := d.Decision.Mounted() == l.Decision.Mounted() || d.Decision.Mounted() && l.Decision.Reason == disk.ReasonMisplaced
+	if os.Geteuid() != 0 && agrees {
 		d.Content, d.Type, d.UUID, d.Class, d.State, d.Decision, d.Why, d.Next = l.Kind, l.Type, l.UUID, l.Decision.Class, l.Decision.State(), l.Decision, l.Why, l.Next
 	}
 	// Only the daemon knows the serial of a disk that is gone.

@@ -106,7 +106,7 @@ func (o observer) publish(ctx context.Context, directory string) error {
 		o.Problem(err)
 	}
 	hung := map[string]int{}
-	said := ""
+	reported := ""
 	var published time.Time
 	for {
 		var errs []error
@@ -138,11 +138,11 @@ func (o observer) publish(ctx context.Context, directory string) error {
 		// A problem that lasts is reported only once.
 		text := ""
 		if err := errors.Join(errs...); err != nil {
-			if text = err.Error(); text != said {
+			if text = err.Error(); text != reported {
 				o.Problem(err)
 			}
 		}
-		said = text
+		reported = text
 	}
 }
 

@@ -23,7 +23,7 @@ func (r *Report) Print(w io.Writer) error {
 			}
 		}
 	}
-	told := map[string]bool{}
+	printed := map[string]bool{}
 	for _, f := range r.Findings {
 		// The code that makes a finding should escape foreign bytes. Printable escapes the bytes that are still
 		// unescaped.
@@ -34,10 +34,10 @@ func (r *Report) Print(w io.Writer) error {
 		if f.Reach != "" {
 			fmt.Fprintf(&b, "  readable now at: %s\n", disk.Visible(f.Reach))
 		}
-		if lines := strings.Join(f.Do, "\n"); told[lines] {
+		if lines := strings.Join(f.Do, "\n"); printed[lines] {
 			b.WriteString("    (the commands above help here, too)\n")
 		} else if lines != "" {
-			told[lines] = true
+			printed[lines] = true
 			for _, line := range f.Do {
 				fmt.Fprintf(&b, "    %s\n", disk.Printable(line))
 			}

@@ -27,8 +27,8 @@ func ParseGone(s string) (where string, dev disk.Dev, err error) {
 	return dir + uuid, dev, err
 }
 
-// holdersTold is the largest number of users that hotmount names when the disk returns.
-const holdersTold = 8
+// holdersNamed is the largest number of users that hotmount names when the disk returns.
+const holdersNamed = 8
 
 // UnmountGone shuts down the filesystem of a detached disk, and names the users of the filesystem. If the filesystem is
 // still mounted at the path, UnmountGone unmounts it, lazily if necessary.
@@ -87,8 +87,8 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, 
 		// The shutdown in containers comes last, because entering a container's mount namespace can hang.
 		shutDown(log, h.Root, where, dev)
 	}
-	if more := len(users) - holdersTold; more > 0 {
-		words = fmt.Sprintf("%s\n  and %d more", mounts.Lines(users[:holdersTold]), more)
+	if more := len(users) - holdersNamed; more > 0 {
+		words = fmt.Sprintf("%s\n  and %d more", mounts.Lines(users[:holdersNamed]), more)
 	}
 	return h.Store.SaveHolders(path.Base(where), words)
 }

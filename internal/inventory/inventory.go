@@ -310,9 +310,8 @@ func (h Host) addMounts(f *disk.Facts, c *common, devices map[disk.Dev]string, n
 	}
 }
 
-// ofDisk adds facts of the whole disk to a partition. The facts are the system mount point, the claim, the mounts, the
-// block volume, the record of another user and the loop devices of the whole disk. A claim on another partition of the
-// disk also counts.
+// ofDisk adds the whole disk's system mount point, claim, mounts, block volume, loop devices and record of another user
+// to a partition. A claim on another partition of the disk also counts.
 func (h Host) ofDisk(f *disk.Facts, c *common) error {
 	whole, err := h.gatherOne(f.Whole, c)
 	if err != nil {
@@ -321,8 +320,7 @@ func (h Host) ofDisk(f *disk.Facts, c *common) error {
 	if whole.Seq != f.DiskSeq() {
 		return fmt.Errorf("%w: the name now belongs to another disk (disk sequence number %d)", disk.ErrGone, whole.Seq)
 	}
-	f.System = cmp.Or(f.System, whole.System)
-	f.Claim = cmp.Or(f.Claim, whole.Claim)
+	f.System, f.Claim = cmp.Or(f.System, whole.System), cmp.Or(f.Claim, whole.Claim)
 	f.Standing.Given, f.Standing.Link = whole.Standing.Given, whole.Standing.Link
 	f.Standing.Used = cmp.Or(f.Standing.Used, whole.Standing.Used)
 	if len(whole.Mounts) > 0 {

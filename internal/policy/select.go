@@ -296,9 +296,9 @@ var slashless = strings.NewReplacer("/", "\x00")
 
 // Match is the result of one selector for one disk.
 type Match struct {
-	// Selector is the key of the selector. Wants is the configured value.
-	Selector string
-	Wants    string
+	// Selector is the key of the selector. Configured is the value in the configuration.
+	Selector   string
+	Configured string
 	// Found is the disk's value with escaped bytes, or empty if the disk has no value for the selector.
 	Found string
 	Held  bool
@@ -309,8 +309,8 @@ func matchesOf(a subject, s *disk.Selectors) []Match {
 	var all []Match
 	for i := range selectors {
 		if given, held := selectors[i].match(a, s); given {
-			wants, found := selectors[i].show(a, s)
-			all = append(all, Match{selectors[i].key, wants, disk.Visible(found), held})
+			configured, found := selectors[i].show(a, s)
+			all = append(all, Match{selectors[i].key, configured, disk.Visible(found), held})
 		}
 	}
 	return all
@@ -320,27 +320,27 @@ func matchesOf(a subject, s *disk.Selectors) []Match {
 type selector struct {
 	key   string
 	match func(subject, *disk.Selectors) (given, held bool)
-	show  func(subject, *disk.Selectors) (wants, found string)
+	show  func(subject, *disk.Selectors) (configured, found string)
 }
 
 // textual returns a selector whose values are patterns.
-func textual(key string, wants func(*disk.Selectors) []string, found func(subject) string) selector {
+func textual(key string, configured func(*disk.Selectors) []string, found func(subject) string) selector {
 	return selector{key,
-		func(a subject, s *disk.Selectors) (bool, bool) { return matches(s, wants(s), found(a)) },
+		func(a subject, s *disk.Selectors) (bool, bool) { return matches(s, configured(s), found(a)) },
 		func(a subject, s *disk.Selectors) (string, string) {
-			return strings.Join(wants(s), ", "), found(a)
+			return strings.Join(configured(s), ", "), found(a)
 		}}
 }
 
 // boolean returns a selector whose value is true or false.
-func boolean(key string, wants func(*disk.Selectors) *bool, found func(subject) bool) selector {
+func boolean(key string, configured func(*disk.Selectors) *bool, found func(subject) bool) selector {
 	return selector{key,
 		func(a subject, s *disk.Selectors) (bool, bool) {
-			w := wants(s)
+			w := configured(s)
 			return w != nil, w != nil && *w == found(a)
 		},
 		func(a subject, s *disk.Selectors) (string, string) {
-			return strconv.FormatBool(*wants(s)), strconv.FormatBool(found(a))
+			return strconv.FormatBool(*configured(s)), strconv.FormatBool(found(a))
 		}}
 }
 

@@ -12,9 +12,9 @@ import (
 
 const builder, clone, third = "0f3b5c6d7e8f4a1b9c2d3e4f5a6b7c8d", "11111111222233334444555555555555", "99999999222233334444555555555555"
 
-// on(t, s, id) makes the worker's machine-id file, and returns the Store with the path of that file. If id is empty,
-// the worker has no machine-id.
-func on(t *testing.T, s Store, id string) Store {
+// withMachineID(t, s, id) makes the worker's machine-id file, and returns the Store with the path of that file. If id is
+// empty, the worker has no machine-id.
+func withMachineID(t *testing.T, s Store, id string) Store {
 	t.Helper()
 	s.MachineID = filepath.Join(filepath.Dir(s.State), "machine-id")
 	err := os.WriteFile(s.MachineID, []byte(id+"\n"), 0o644)
@@ -44,8 +44,8 @@ func starts(t *testing.T, s Store, boot string, attached ...*disk.Facts) (asked 
 	return asked
 }
 
-// holds returns the effect of the records on a blank disk: "off", "present", "arrived", "both" or "nothing".
-func holds(s Store, f *disk.Facts, boot string) string {
+// effect returns the effect of the records on a blank disk: "off", "present", "arrived", "both" or "nothing".
+func effect(s Store, f *disk.Facts, boot string) string {
 	switch st := standing(s, f, boot); {
 	case st.Formatting != "":
 		return "off"
@@ -63,7 +63,7 @@ func holds(s Store, f *disk.Facts, boot string) string {
 func expect(t *testing.T, when string, s Store, boot string, want map[*disk.Facts]string) {
 	t.Helper()
 	for f, w := range want {
-		if got := holds(s, f, boot); got != w {
+		if got := effect(s, f, boot); got != w {
 			t.Errorf("%s: %s of serial %q: %s, want %s", when, f.Name, f.Serial, got, w)
 		}
 	}
@@ -75,7 +75,7 @@ func expect(t *testing.T, when string, s Store, boot string, want map[*disk.Fact
 func TestAnotherMachineID(t *testing.T) {
 	seed, old := facts("vdb", 2, ""), facts("vdc", 3, "OLD")
 	was := made(t, seed.Identity("boot1"), old.Identity("boot1"))
-	was = on(t, was, builder)
+	was = withMachineID(t, was, builder)
 	if asked := starts(t, was, "boot1", seed, old); asked {
 		t.Error("the disks are recorded again in the state of an older hotmount")
 	}
@@ -84,7 +84,7 @@ func TestAnotherMachineID(t *testing.T) {
 		t.Error("the builder is taken for another worker")
 	}
 
-	s := on(t, was, clone)
+	s := withMachineID(t, was, clone)
 	first, later, inItsSlot := facts("vdd", 4, "NEW"), facts("vde", 9, "S9"), facts("vdb", 10, "")
 	expect(t, "before the first start", s, "boot2", map[*disk.Facts]string{first: "off", seed: "off"})
 	if !starts(t, s, "boot2", first) || starts(t, s, "boot2", first, later) {
@@ -106,14 +106,14 @@ func TestAnotherMachineID(t *testing.T) {
 	expect(t, "accepted, the next boot", s, "boot4", map[*disk.Facts]string{facts("vdd", 4, "NEW"): "nothing"})
 
 	// hotmount must treat each new machine-id as a new worker, even if the id changes at each boot.
-	s = on(t, s, third)
+	s = withMachineID(t, s, third)
 	expect(t, "a third id", s, "boot5", map[*disk.Facts]string{later: "off"})
 	if !starts(t, s, "boot5", later) {
 		t.Error("a third id is not noticed")
 	}
 	expect(t, "a third id, recorded", s, "boot5", map[*disk.Facts]string{later: "arrived", first: "nothing"})
 
-	s = on(t, s, builder)
+	s = withMachineID(t, s, builder)
 	expect(t, "the builder again", s, "boot6", map[*disk.Facts]string{facts("vdb", 30, ""): "present", later: "nothing"})
 	if s.Elsewhere() {
 		t.Error("the builder's own id is another one")
@@ -123,9 +123,9 @@ func TestAnotherMachineID(t *testing.T) {
 // TestKeepMachine checks that the same worker with a new machine-id keeps its own records.
 func TestKeepMachine(t *testing.T) {
 	old, first := facts("vdc", 3, "OLD"), facts("vdd", 4, "NEW")
-	s := on(t, made(t, old.Identity("boot1")), builder)
+	s := withMachineID(t, made(t, old.Identity("boot1")), builder)
 	starts(t, s, "boot1")
-	s = on(t, s, clone)
+	s = withMachineID(t, s, clone)
 	starts(t, s, "boot2", first, old)
 	expect(t, "before", s, "boot2", map[*disk.Facts]string{first: "arrived", old: "arrived"})
 	if err := s.KeepMachine(); err != nil {
@@ -135,11 +135,11 @@ func TestKeepMachine(t *testing.T) {
 	if s.Elsewhere() || starts(t, s, "boot3", first) {
 		t.Error("it is another worker still")
 	}
-	s = on(t, s, builder)
+	s = withMachineID(t, s, builder)
 	if !s.Elsewhere() {
 		t.Error("the former id is this worker's, too")
 	}
-	lost := on(t, newStore(t), clone)
+	lost := withMachineID(t, newStore(t), clone)
 	if err := lost.KeepMachine(); !errors.Is(err, ErrLost) {
 		t.Errorf("without a state: %v", err)
 	}
@@ -149,20 +149,20 @@ func TestKeepMachine(t *testing.T) {
 // must apply to every worker.
 func TestNoMachineID(t *testing.T) {
 	f := facts("vdb", 2, "S1")
-	s := on(t, made(t), builder)
+	s := withMachineID(t, made(t), builder)
 	starts(t, s, "boot1")
 	for _, id := range []string{"", "uninitialized", builder + "0", strings.Repeat("x", 32), strings.Repeat("0", 5<<20)} {
-		s := on(t, s, id)
+		s := withMachineID(t, s, id)
 		if st := standing(s, f, "boot2"); !strings.Contains(st.Formatting, "machine-id") || !strings.Contains(st.Formatting, "systemd-machine-id-setup") || len(st.Formatting) > 300 {
 			t.Errorf("%.20q: %q", id, st.Formatting)
 		}
 		if starts(t, s, "boot2", f) || s.Elsewhere() || s.KeepMachine() == nil {
 			t.Errorf("%.20q is taken for an id", id)
 		}
-		on(t, s, builder)
+		withMachineID(t, s, builder)
 	}
-	s = on(t, made(t), builder)
-	s = on(t, s, "")
+	s = withMachineID(t, made(t), builder)
+	s = withMachineID(t, s, "")
 	expect(t, "no worker is named", s, "boot1", map[*disk.Facts]string{f: "nothing"})
 }
 
@@ -175,7 +175,7 @@ func TestFirstStart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s = on(t, s, clone)
+	s = withMachineID(t, s, clone)
 	// The package's postinst script makes this file, too.
 	if err := os.WriteFile(s.firstFile(), nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -219,7 +219,7 @@ func TestFirstStart(t *testing.T) {
 // recent accept must be gone.
 func TestReset(t *testing.T) {
 	f, block := facts("vdb", 2, "S1"), facts("vdc", 3, "S2")
-	s := on(t, made(t, f.Identity("boot1")), builder)
+	s := withMachineID(t, made(t, f.Identity("boot1")), builder)
 	starts(t, s, "boot1")
 	settings := &disk.Settings{Classes: []disk.Class{{Directory: "/mnt/disks"}}}
 	for _, err := range []error{
@@ -243,7 +243,7 @@ func TestReset(t *testing.T) {
 	if strings.Join(left, " ") != "directories.json first-start lock" || err != nil {
 		t.Errorf("left: %v, %v", left, err)
 	}
-	s = on(t, s, clone)
+	s = withMachineID(t, s, clone)
 	if !starts(t, s, "boot1", f) || s.Elsewhere() {
 		t.Error("it is no first start")
 	}
@@ -291,7 +291,7 @@ func TestUngive(t *testing.T) {
 // TestInstalledAgainInAClone checks the hold for disks that were attached while the package was removed. The hold must
 // also apply under another machine-id.
 func TestInstalledAgainInAClone(t *testing.T) {
-	s := on(t, on(t, made(t), builder), clone)
+	s := withMachineID(t, withMachineID(t, made(t), builder), clone)
 	if err := s.change(func(st *state) { st.Machine = builder }); err != nil {
 		t.Fatal(err)
 	}

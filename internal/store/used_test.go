@@ -12,7 +12,7 @@ import (
 // TestRememberDrivers checks that each driver has exactly one record, even after restarts, reboots and a new
 // machine-id. The list must be bounded.
 func TestRememberDrivers(t *testing.T) {
-	s := on(t, made(t), builder)
+	s := withMachineID(t, made(t), builder)
 	starts(t, s, "boot1")
 	for _, names := range [][]string{{"b.example"}, {"c.example", "a.example"}, nil, {"b.example"}} {
 		if err := s.RememberDrivers(names); err != nil {
@@ -32,7 +32,7 @@ func TestRememberDrivers(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("after state init")
-	s = on(t, s, clone)
+	s = withMachineID(t, s, clone)
 	starts(t, s, "boot2")
 	check("under another machine-id")
 	if err := s.KeepMachine(); err != nil {

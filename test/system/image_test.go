@@ -15,9 +15,9 @@ import (
 // changeID is a script that gives the worker another machine-id.
 const changeID = "tr 0-9a-f 1-9a-f0 </etc/machine-id >/root/id; cat /root/id >/etc/machine-id; "
 
-// The method waits until `hotmount plan` shows the disk as held for a reason that matches the parameter why. The method
+// waitForHold waits until `hotmount plan` shows the disk as held for a reason that matches the parameter why. The method
 // then checks that nothing was written to the disk.
-func (m machine) holds(name, why string) {
+func (m machine) waitForHold(name, why string) {
 	m.t.Helper()
 	m.wait(name+" to be held", "hotmount plan | grep -E "+quote("^"+name+" .*hold .*"+why))
 	m.checkUntouched(name)
@@ -38,13 +38,13 @@ func TestAnotherMachineID(t *testing.T) {
 	// Once the machine-id has changed, a running daemon formats no disk until it is restarted.
 	m.run(changeID)
 	early, _ := m.attach(w, worker.Disk{File: blank(t, 340<<20)})
-	m.holds(early, "the machine-id has changed, .*systemctl restart hotmount")
+	m.waitForHold(early, "the machine-id has changed, .*systemctl restart hotmount")
 	m.run("systemctl restart hotmount")
-	m.holds(early, newID+".*hotmount accept "+early+".*hotmount state keep")
+	m.waitForHold(early, newID+".*hotmount accept "+early+".*hotmount state keep")
 	later, _ := m.attach(w, worker.Disk{File: blank(t, 350<<20)})
 	m.mounted(later)
 	m.run("systemctl restart hotmount; hotmount status -o json | grep 'hotmount state keep.*hotmount state reset'")
-	m.holds(early, newID)
+	m.waitForHold(early, newID)
 	if got := m.mounted(was); got != uuid {
 		t.Errorf("the volume was %s and is %s", uuid, got)
 	}
@@ -82,7 +82,7 @@ func TestStateReset(t *testing.T) {
 	}
 	there, _ := m.attach(w, worker.Disk{File: blank(t, 330<<20)})
 	m.run("systemctl start hotmount")
-	m.holds(there, present+".*hotmount accept "+there)
+	m.waitForHold(there, present+".*hotmount accept "+there)
 	if got := m.mounted(name); got != uuid {
 		t.Errorf("the former volume was %s and is %s", uuid, got)
 	}
@@ -127,12 +127,12 @@ func TestImage(t *testing.T) {
 	there, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	full, _ := m.attach(w, worker.Disk{File: made(t, 330<<20)})
 	m.run("systemctl daemon-reload; systemctl start hotmount; [ ! -e /var/lib/hotmount/first-start ]")
-	m.holds(there, present+".*hotmount accept "+there)
+	m.waitForHold(there, present+".*hotmount accept "+there)
 	m.mounted(full)
 	later, _ := m.attach(w, worker.Disk{File: blank(t, 340<<20)})
 	m.mounted(later)
 	m.run("systemctl restart hotmount")
-	m.holds(there, present)
+	m.waitForHold(there, present)
 	m.run("hotmount accept " + there)
 	m.mounted(there)
 }

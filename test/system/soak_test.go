@@ -294,10 +294,10 @@ func (s *soak) formatted(d *soaked) {
 	}
 }
 
-// The method starts a unit that keeps a file of the disk open. If the parameter unshare is empty, the unit uses the
+// keepOpen starts a unit that keeps a file of the disk open. If the parameter unshare is empty, the unit uses the
 // host's mount. Otherwise the parameter is a command that gives the unit its own mount namespace, as a container has.
 // While the unit runs, hotmount may log errors about the unmount, and must retry the unmount.
-func (s *soak) holds(d *soaked, unshare string) {
+func (s *soak) keepOpen(d *soaked, unshare string) {
 	s.t.Helper()
 	s.allowError(d, "cannot unmount ")
 	s.run("systemd-run -q --collect --unit=holder " + unshare + " sh -c 'exec 3<" + d.where() + "/log; exec sleep infinity'")
@@ -671,7 +671,7 @@ var soakSingle = []aStep{
 	}},
 	{"pull and attach again while a pod has it", 1, mounted, mounted, func(s *soak, d *soaked) {
 		s.acknowledged()
-		s.holds(d, "unshare --mount --propagation private")
+		s.keepOpen(d, "unshare --mount --propagation private")
 		s.pull(d, "")
 		s.waitForModel("the pull")
 		s.allowError(d, "still has the filesystem mounted")
@@ -714,7 +714,7 @@ var soakSingle = []aStep{
 	}},
 	{"pull while it is down and somebody has it", 1, mounted, out, func(s *soak, d *soaked) {
 		s.acknowledged()
-		s.holds(d, "")
+		s.keepOpen(d, "")
 		s.run("systemctl stop hotmount")
 		s.pull(d, "")
 		s.run("systemctl start hotmount")
