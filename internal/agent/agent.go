@@ -11,7 +11,7 @@
 //	idle         a disk below left, a delayed refusal is due    looking
 //	backing off  as for idle, or the retry is due               looking
 //	looking      the disk is gone                               (unknown); its mount is leaving
-//	looking      no class selects the partition any more        (unknown); its mount stays
+//	looking      a partition, and no class has partitions now   (unknown); its mount stays
 //	looking      another disk has the name                      as if gone, and then found
 //	looking      the look failed                                backing off
 //	looking      nothing is to be done, or nothing yet          idle

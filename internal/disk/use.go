@@ -32,6 +32,11 @@ func (u *Use) Is(id Identity, uuid string) bool {
 	return was.Boot != id.Boot && was.Like(id)
 }
 
+// OfWhole reports whether u is the record that the partition with the facts f has from its whole disk.
+func (u *Use) OfWhole(f *Facts) bool {
+	return f.Whole != "" && f.Standing.Used != nil && u.Identity == f.Standing.Used.Identity
+}
+
 // Opener is a process that has a disk open.
 type Opener struct {
 	PID int `json:"pid"`

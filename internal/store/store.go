@@ -29,8 +29,8 @@ const (
 	RuntimeDirectory = "/run/hotmount"
 )
 
-// version is the format version of the files in the state directory. A daemon that finds a file with another version
-// does not change the file, and formats nothing.
+// version is the format version of state.json and of the records of filesystems and of block volumes. A daemon that
+// finds one of these files with another version does not change the file, and formats nothing.
 const version = 1
 
 // ErrLost reports that the state directory has no readable state: it was never initialised, or the state was lost.
@@ -313,7 +313,9 @@ func (s Store) recordAccept(f *disk.Facts, boot string, w disk.Word) error {
 		case disk.ReasonPresent:
 			st.Present = slices.DeleteFunc(st.Present, func(p disk.Identity) bool { return id.MayBe(p) && unambiguous(p) })
 		case disk.ReasonUsed:
-			st.Used = slices.DeleteFunc(st.Used, func(u disk.Use) bool { return u.Is(id, f.KnownContent().UUID) && unambiguous(u.Identity) })
+			st.Used = slices.DeleteFunc(st.Used, func(u disk.Use) bool {
+				return u.Is(id, f.KnownContent().UUID) && unambiguous(u.Identity) || u.OfWhole(f)
+			})
 		case disk.ReasonBrake:
 			st.Braked = slices.DeleteFunc(st.Braked, func(p disk.Identity) bool { return id.Is(p) && unambiguous(p) })
 		case disk.ReasonTwin:
@@ -325,7 +327,7 @@ func (s Store) recordAccept(f *disk.Facts, boot string, w disk.Word) error {
 	case w.Reason == disk.ReasonOtherClass:
 		err = s.recordFreed(f)
 	case w.Reason == disk.ReasonUsed:
-		err = s.drop(usedDir, f.Seq)
+		err = errors.Join(s.drop(usedDir, f.Seq), s.drop(usedDir, f.DiskSeq()))
 	}
 	if all := s.attachment(f.Seq).Accepted; err == nil && !slices.Contains(all, w) {
 		err = s.keep(acceptedDir, f.Seq, append(all, w))

@@ -9,6 +9,29 @@ import (
 	"hotmount/internal/disk"
 )
 
+// TestAcceptOfAPartition checks that the accept of a partition removes the record of the whole disk's use, which the
+// partition has inherited. Records of other disks stay.
+func TestAcceptOfAPartition(t *testing.T) {
+	s := made(t)
+	whole, other := facts("vdb", 2, "S"), facts("vdc", 3, "T")
+	for _, f := range []*disk.Facts{whole, other} {
+		if err := s.KeepUse(f, "boot1", "mounted at /srv"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.keep(usedDir, whole.Seq, disk.Use{}); err != nil {
+		t.Fatal(err)
+	}
+	part := facts("vdb1", 0, "S-part1")
+	part.Seq, part.Whole, part.Standing.Used = disk.PartitionSeq(2, 1), "vdb", standing(s, whole, "boot1").Used
+	if err := s.Accept(part, "boot1", disk.Word{Reason: disk.ReasonUsed}); err != nil {
+		t.Fatal(err)
+	}
+	if used := s.Load("boot1", nil).Used; len(used) != 1 || used[0].Identity.Serial != "T" || standing(s, whole, "boot1").Used != nil {
+		t.Errorf("after the accept: %+v", used)
+	}
+}
+
 // TestRememberDrivers checks that each driver has exactly one record, even after restarts, reboots and a new
 // machine-id. The list must be bounded.
 func TestRememberDrivers(t *testing.T) {

@@ -242,7 +242,8 @@ func TestDropIns(t *testing.T) {
 }
 
 // TestPartitionOfAUsedDisk checks a partition that somebody makes on a disk after somebody else has used the whole
-// disk. hotmount holds the partition, even after a restart, until the operator accepts the partition.
+// disk. hotmount holds the partition, even after a restart, until the operator accepts the partition. After the accept,
+// a new filesystem on the partition is not held.
 func TestPartitionOfAUsedDisk(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -250,12 +251,14 @@ func TestPartitionOfAUsedDisk(t *testing.T) {
 	used, _ := m.attach(w, worker.Disk{File: made(t, 640<<20), Serial: "USED"})
 	m.run("udevadm settle; mkdir /srv/guest; mount /dev/" + used + " /srv/guest; systemctl start hotmount")
 	m.wait("the record of the use", "grep -q 'mounted at /srv/guest' /var/lib/hotmount/state.json")
-	m.run("umount /srv/guest; wipefs -qa /dev/" + used + "; printf 'label: gpt\n,500M\n' | sfdisk -q -w always /dev/" + used + "; udevadm settle; mkfs.xfs -q /dev/" + used + "1; udevadm settle")
+	m.run("umount /srv/guest; wipefs -qa /dev/" + used + "; printf 'label: gpt\n,500M\n' | sfdisk -q -w always /dev/" + used + "; udevadm settle")
 	m.waitForLog("/dev/" + used + "1" + usedHold + "mounted at /srv/guest")
 	m.run("systemctl restart hotmount")
 	m.checkStatus(used + "1 .*held")
 	m.run("! findmnt /dev/" + used + "1")
 	m.run("hotmount accept " + used + "1")
+	m.waitForLog("/dev/" + used + "1 .*refuse: hotmount never formats partitions")
+	m.run("mkfs.xfs -q /dev/" + used + "1")
 	m.mounted(used + "1")
 }
 
