@@ -246,7 +246,9 @@ func TestAgentKilled(t *testing.T) {
 		}
 	}
 	begun := 0
-	for some := range slices.Chunk(turns, 4) {
+	// Each formatting process that stays takes one of the daemon's four places (proofsAtOnce) for a minute. With three of
+	// them, the other disks do not wait for this minute.
+	for some := range slices.Chunk(turns, 3) {
 		var stay, end []string
 		for _, i := range some {
 			stay, end = append(stay, orders[i]), append(end, orders[(i+1)%len(orders)])
