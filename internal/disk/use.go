@@ -2,6 +2,7 @@ package disk
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -32,9 +33,13 @@ func (u *Use) Is(id Identity, uuid string) bool {
 	return was.Boot != id.Boot && was.Like(id)
 }
 
-// OfWhole reports whether u is the record that the partition with the facts f has from its whole disk.
+// OfWhole reports whether u is the record that the partition with the facts f has from its whole disk. A record from
+// another slot may be about another disk with the same serial, so OfWhole then returns false.
 func (u *Use) OfWhole(f *Facts) bool {
-	return f.Whole != "" && f.Standing.Used != nil && u.Identity == f.Standing.Used.Identity
+	if f.Whole == "" || f.Standing.Used == nil || u.Identity != f.Standing.Used.Identity {
+		return false
+	}
+	return f.Slot == u.Identity.Slot || strings.HasPrefix(f.Slot, u.Identity.Slot+PartitionSuffix)
 }
 
 // Opener is a process that has a disk open.

@@ -24,6 +24,15 @@ func TestAcceptOfAPartition(t *testing.T) {
 	}
 	part := facts("vdb1", 0, "S-part1")
 	part.Seq, part.Whole, part.Standing.Used = disk.PartitionSeq(2, 1), "vdb", standing(s, whole, "boot1").Used
+	// The record may be about another disk with the same serial, which is in another slot.
+	part.Slot = "pci-vdz-part1"
+	if err := s.Accept(part, "boot1", disk.Word{Reason: disk.ReasonUsed}); err != nil {
+		t.Fatal(err)
+	}
+	if used := s.Load("boot1", nil).Used; len(used) != 2 {
+		t.Errorf("after the accept of a disk in another slot: %+v", used)
+	}
+	part.Slot = whole.Slot + "-part1"
 	if err := s.Accept(part, "boot1", disk.Word{Reason: disk.ReasonUsed}); err != nil {
 		t.Fatal(err)
 	}
