@@ -31,9 +31,9 @@ func (a *Agent) asksFirst(ctx context.Context, name string, l *lane) bool {
 	return true
 }
 
-// answered handles the answer to the question of who has the disk open. A disk that a virtual machine has open is held.
-// If another process has the disk open, the agent retries later, until that process has closed the disk. An accepted
-// disk is not held again: the agent waits until the virtual machine has closed the disk.
+// answered handles the answer to the question of who has the disk open. If the use lasts (disk.Opener.Lasts), the disk
+// is held. For any other use, the agent retries later, until the use has ended. An accepted disk is not held again: the
+// agent waits until the use has ended.
 func (a *Agent) answered(name string, seq uint64, by *disk.Opener, err error) {
 	st := a.disks[name]
 	f, left := &st.facts, !active(st.decision.Action)
@@ -42,7 +42,7 @@ func (a *Agent) answered(name string, seq uint64, by *disk.Opener, err error) {
 	}
 	switch {
 	case f.Seq != seq, err == nil && by == nil:
-	case err == nil && by.Machine && f.Standing.Used == nil && !policy.UseAccepted(f, a.settings):
+	case err == nil && by.Lasts() && f.Standing.Used == nil && !policy.UseAccepted(f, a.settings):
 		err = a.host.RecordHold(f, disk.ReasonUsed, by.String())
 	case err == nil && !left:
 		err = fmt.Errorf("cannot use the disk: it is %s; nothing on it was changed; to see who has it open: fuser -v %s", disk.Visible(by.String()), f.Node())

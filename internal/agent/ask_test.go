@@ -142,6 +142,58 @@ func TestAMachinesDiskIsHeld(t *testing.T) {
 	})
 }
 
+// TestMountedInAnotherNamespace checks a disk that another process has mounted in its own mount namespace. The disk is
+// held as a disk that a virtual machine monitor has open. If no process with the mount is found, the disk is mounted
+// once the mount has ended.
+func TestMountedInAnotherNamespace(t *testing.T) {
+	vdb := xfsDisk("vdb", 2, uuidA)
+	vdb.Unlisted = true
+	m := newMachine(vdb)
+	m.opener = &disk.Opener{PID: 7, Command: "pod", How: "mounted at /srv in its mount namespace"}
+	with(t, m, func(t *testing.T, _ *Agent) {
+		m.expect(t, `
+			vdb: mount (filesystem)
+			ask who has seq 2 open
+			vdb is used by another: used by pod (process 7): mounted at /srv in its mount namespace
+			vdb: hold (used-elsewhere)
+			ready`)
+	})
+	vdb = xfsDisk("vdb", 2, uuidA)
+	vdb.Unlisted = true
+	m = newMachine(vdb)
+	m.opener = &disk.Opener{How: "mounted, but in no mount table"}
+	with(t, m, func(t *testing.T, _ *Agent) {
+		settle()
+		m.change(func() {
+			log := strings.Join(m.log, "\n")
+			if strings.Contains(log, "used by another") || !strings.Contains(log, "cannot use the disk: it is mounted, but in no mount table;") {
+				t.Error(log)
+			}
+			m.opener, vdb.Unlisted = nil, false
+		})
+		time.Sleep(time.Hour)
+		m.change(func() {
+			if log := strings.Join(m.log, "\n"); !strings.Contains(log, "vdb: mounted at "+uuidA) {
+				t.Errorf("it is never mounted:\n%s", log)
+			}
+		})
+	})
+}
+
+// TestUseIsRecordedAgain checks that the agent renews a record of use that is among the oldest, because the oldest
+// records are dropped.
+func TestUseIsRecordedAgain(t *testing.T) {
+	vdb := xfsDisk("vdb", 2, uuidA)
+	vdb.Standing.Used, vdb.Standing.UsedLongAgo = &disk.Use{How: "mounted at /srv"}, true
+	m := newMachine(vdb)
+	with(t, m, func(t *testing.T, _ *Agent) {
+		m.expect(t, `
+			vdb is used by another: mounted at /srv
+			vdb: hold (used-elsewhere)
+			ready`)
+	})
+}
+
 // TestAWriterIsWaitedFor checks that hotmount neither mounts nor holds a disk that another process has open for
 // writing. The disk must be mounted once that process has closed the disk. The agent must not mount a disk while the
 // agent cannot find out who has the disk open.

@@ -50,6 +50,8 @@ func (a *Agent) remember(st *state, changed bool) {
 		a.problem(a.host.RecordHold(f, disk.ReasonUsed, policy.Use(f, d)))
 	case policy.Unrecorded(f, d.Reason) && !st.waits(), refusedWithoutTwin(f, d):
 		a.problem(a.host.RecordHold(f, d.Reason, ""))
+	case f.Standing.UsedLongAgo:
+		a.problem(a.host.RecordHold(f, disk.ReasonUsed, f.Standing.Used.How))
 	}
 }
 

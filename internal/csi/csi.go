@@ -24,9 +24,9 @@ import (
 // DefaultRoot is the default of kubelet's --root-dir.
 const DefaultRoot = "/var/lib/kubelet"
 
-// roots are the root directories of kubelets. K3s and RKE2 use kubelet's default, but some of their nodes are set up
+// Roots are the root directories of kubelets. K3s and RKE2 use kubelet's default, but some of their nodes are set up
 // with another directory.
-var roots = []string{
+var Roots = []string{
 	DefaultRoot,
 	"/var/lib/k0s/kubelet",
 	"/var/lib/rancher/k3s/agent/kubelet",
@@ -41,7 +41,7 @@ var roots = []string{
 // drivers that the node has even if no file shows them.
 func Drivers(root string, seen ...string) []disk.Driver {
 	names := finder{root: root, found: map[string]bool{}}
-	for _, kubelet := range roots {
+	for _, kubelet := range Roots {
 		names.kubelet(kubelet)
 	}
 	names.addRook()

@@ -92,6 +92,8 @@ type Standing struct {
 	Made bool `json:"made,omitempty"`
 	// Used is the record that somebody else used the disk, or nil if there is none or the disk has been accepted since.
 	Used *Use `json:"used,omitempty"`
+	// UsedLongAgo reports that Used must become the newest record again, because package store drops the oldest records.
+	UsedLongAgo bool `json:"-"`
 	// Volume is the last sighting of this disk's filesystem, on this disk or on another, or nil if there is none.
 	Volume *Sighting `json:"volume,omitempty"`
 	// Given is the permanent record that this disk, this partition or a disk below this device-mapper device was given

@@ -42,19 +42,30 @@ func (u *Use) OfWhole(f *Facts) bool {
 	return f.Slot == u.Identity.Slot || strings.HasPrefix(f.Slot, u.Identity.Slot+PartitionSuffix)
 }
 
-// Opener is a process that has a disk open.
+// Opener is a process that has a disk open, or has mounted the disk in its own mount namespace.
 type Opener struct {
+	// PID is 0 if the disk is mounted, but no process with the mount was found.
 	PID int `json:"pid"`
 	// Command is the name of the process's program. It contains foreign bytes.
 	Command string `json:"command"`
 	// Machine reports that the process is a virtual machine monitor. If Machine is false, the process has the disk open
-	// for writing.
+	// for writing, or How says where the process has mounted it.
 	Machine bool `json:"machine,omitempty"`
+	// How describes the mount, in text without control characters. How is empty for a process that has the disk open.
+	How string `json:"how,omitempty"`
 }
+
+// Lasts reports whether hotmount must record the use, so that the disk stays held after the use has ended.
+func (o *Opener) Lasts() bool { return o.Machine || o.How != "" && o.PID != 0 }
 
 // String returns what the process does with the disk, as the end of a sentence about the disk.
 func (o *Opener) String() string {
-	if o.Machine {
+	switch {
+	case o.PID == 0:
+		return o.How
+	case o.How != "":
+		return fmt.Sprintf("used by %s (process %d): %s", o.Command, o.PID, o.How)
+	case o.Machine:
 		return fmt.Sprintf("opened by the virtual machine monitor %s (process %d)", o.Command, o.PID)
 	}
 	return fmt.Sprintf("opened for writing by %s (process %d)", o.Command, o.PID)

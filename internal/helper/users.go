@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"hotmount/internal/disk"
 	"hotmount/internal/inventory"
 	"hotmount/internal/mounts"
@@ -27,10 +29,32 @@ func Users(ctx context.Context, h inventory.Host, seq uint64) error {
 		return err
 	}
 	by, err := opener(ctx, func() ([]mounts.User, error) { return openers(h, f) })
+	if err == nil && by == nil && f.Unlisted {
+		by, err = mounter(ctx, h, f)
+	}
 	if err != nil {
 		return err
 	}
 	return h.Store.SaveOpener(seq, by)
+}
+
+// mounter returns the process whose mount namespace has a mount of the disk, or nil if the disk is not in use. A mount
+// in the host's namespace does not count, because the daemon's next look sees the mount.
+func mounter(ctx context.Context, h inventory.Host, f *disk.Facts) (*disk.Opener, error) {
+	// A filesystem of a pulled disk can have the same kernel name and device number, but does not make this disk busy.
+	if err := isFree(ctx, f); !errors.Is(err, unix.EBUSY) {
+		return nil, err
+	}
+	users, err := mounts.Users(h.Root, f.Dev, "")
+	now, lookErr := h.Look(f.Name)
+	if err := errors.Join(err, lookErr); err != nil || !now.Unlisted {
+		return nil, err
+	}
+	i := slices.IndexFunc(users, func(u mounts.User) bool { return u.PID != 0 })
+	if i < 0 {
+		return &disk.Opener{How: "mounted, but in no mount table"}, nil
+	}
+	return &disk.Opener{PID: users[i].PID, Command: users[i].Command, How: users[i].How}, nil
 }
 
 // openers returns the processes that have the disk or its partitions open. For a partition, openers also returns the
@@ -107,8 +131,8 @@ func (m *making) checkUnopened(ctx context.Context, c *disk.Content) error {
 	return m.checkOpener()
 }
 
-// checkOpener returns an error if hotmount-users@.service has found a process that has the disk open. If a virtual
-// machine uses the disk, checkOpener makes a record that holds the disk from then on.
+// checkOpener returns an error if hotmount-users@.service has found a process that uses the disk. If the use lasts
+// (disk.Opener.Lasts), checkOpener makes a record that holds the disk from then on.
 func (m *making) checkOpener() error {
 	f := m.facts
 	by, err := m.host.Store.TakeOpener(f.Seq)
@@ -116,7 +140,7 @@ func (m *making) checkOpener() error {
 		return err
 	}
 	err = fmt.Errorf("cannot format %s: it is %s; nothing on it was changed; to see who has it open: fuser -v %s", f.Name, disk.Visible(by.String()), f.Node())
-	if !by.Machine {
+	if !by.Lasts() {
 		return err
 	}
 	boot, bootErr := m.host.Boot()

@@ -243,7 +243,7 @@ func (h Host) gatherOne(name string, c *common) (disk.Facts, error) {
 		f.Swap = f.Swap || names[h.deviceName(s)]
 	}
 	h.addLoops(&f, &f, c, devices)
-	f.Bound, f.Neighbours = boundAt(&f, c.bound), c.neighbours
+	f.Bound, f.Neighbours, f.Unlisted = boundAt(&f, c.bound), c.neighbours, h.isUnlisted(&f)
 	for _, claim := range c.claims {
 		if claim.Matches(&f) {
 			f.Claim = claim.Where

@@ -12,7 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"hotmount/internal/csi"
 	"hotmount/internal/disk"
+	"hotmount/internal/mounts"
 )
 
 // boundAt returns the paths at which the disk's device node is bind-mounted (disk.Facts.Bound). The second argument is
@@ -80,7 +82,7 @@ func (l links) addLink(f *disk.Facts) {
 
 // monitors are paths whose existence shows that a virtual machine monitor may open disks: directories of libvirt and
 // Kata, and the programs of monitors. The daemon cannot look for the processes of monitors, because ProtectProc= hides
-// the processes of other users. kubeVirt is the pattern of KubeVirt's sockets below kubelet's root directory.
+// the processes of other users. kubeVirt is the pattern of KubeVirt's sockets below the root directory of a kubelet.
 var monitors = []string{
 	"/etc/libvirt/qemu",
 	"/run/libvirt",
@@ -93,7 +95,7 @@ var monitors = []string{
 
 const (
 	bin      = "/usr/bin/"
-	kubeVirt = "/var/lib/kubelet/device-plugins/kubevirt-*.sock"
+	kubeVirt = "/device-plugins/kubevirt-*.sock"
 )
 
 // hasMonitor reports whether the node has one of the virtual machine monitors, or KubeVirt.
@@ -103,7 +105,14 @@ func (h Host) hasMonitor() bool {
 			return true
 		}
 	}
-	// Glob returns an error only for a faulty pattern, and the pattern kubeVirt is correct.
-	found, _ := filepath.Glob(h.Root + kubeVirt)
-	return len(found) > 0
+	return slices.ContainsFunc(csi.Roots, func(kubelet string) bool {
+		// Glob returns an error only for a faulty pattern, and the pattern kubeVirt is correct.
+		found, _ := filepath.Glob(h.Root + kubelet + kubeVirt)
+		return len(found) > 0
+	})
+}
+
+// isUnlisted returns the value of disk.Facts.Unlisted.
+func (h Host) isUnlisted(f *disk.Facts) bool {
+	return len(f.Mounts) == 0 && mounts.MountedAnywhere(h.Root, f.Name)
 }

@@ -41,17 +41,18 @@ func TestMonitors(t *testing.T) {
 		t.Error("found monitors without any file")
 	}
 	for path, want := range map[string]bool{
-		"var/lib/kubelet/device-plugins/kubevirt-kvm.sock": true,
-		"var/lib/kubelet/device-plugins/kubelet.sock":      false,
-		"etc/libvirt/qemu/":                                true,
-		"etc/libvirt/libvirt.conf":                         false,
-		"run/libvirt/":                                     true,
-		"run/kata-containers/":                             true,
-		"usr/bin/qemu-system-x86_64":                       true,
-		"usr/bin/qemu-system-aarch64":                      true,
-		"usr/bin/qemu-img":                                 false,
-		"usr/bin/cloud-hypervisor":                         true,
-		"usr/bin/firecracker":                              true,
+		"var/lib/kubelet/device-plugins/kubevirt-kvm.sock":     true,
+		"var/lib/k0s/kubelet/device-plugins/kubevirt-kvm.sock": true,
+		"var/lib/kubelet/device-plugins/kubelet.sock":          false,
+		"etc/libvirt/qemu/":           true,
+		"etc/libvirt/libvirt.conf":    false,
+		"run/libvirt/":                true,
+		"run/kata-containers/":        true,
+		"usr/bin/qemu-system-x86_64":  true,
+		"usr/bin/qemu-system-aarch64": true,
+		"usr/bin/qemu-img":            false,
+		"usr/bin/cloud-hypervisor":    true,
+		"usr/bin/firecracker":         true,
 	} {
 		h := node.with(tree{path: ""}).make(t)
 		if h.hasMonitor() != want || scan(t, h)["vdb"].Neighbours != want {
@@ -65,6 +66,25 @@ func TestMonitors(t *testing.T) {
 		}
 		if scan(t, h)["vdb"].Neighbours != want {
 			t.Errorf("%s: want %v", driver, want)
+		}
+	}
+}
+
+// TestUnlisted checks that a filesystem that the kernel has mounted, but that PID 1's mount table lacks, is noticed.
+func TestUnlisted(t *testing.T) {
+	const mounted = "60 27 254:16 / /srv rw - xfs /dev/vdb rw\n"
+	for name, test := range map[string]struct {
+		files tree
+		want  bool
+	}{
+		"not mounted":               {tree{}, false},
+		"xfs in another namespace":  {tree{"sys/fs/xfs/vdb/": ""}, true},
+		"ext4 in another namespace": {tree{"sys/fs/ext4/vdb/": ""}, true},
+		"another disk":              {tree{"sys/fs/xfs/vdc/": ""}, false},
+		"in the host's mount table": {tree{"sys/fs/xfs/vdb/": "", table: mounted}, false},
+	} {
+		if got := scan(t, node.with(test.files).make(t))["vdb"].Unlisted; got != test.want {
+			t.Errorf("%s: %v", name, got)
 		}
 	}
 }

@@ -1,6 +1,12 @@
 package policy
 
-import "hotmount/internal/disk"
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"hotmount/internal/disk"
+)
 
 // Use returns how somebody else uses the disk, or "" if no use has to be recorded. A volume of this node stays a
 // volume, whatever other software does with it. For a disk without a class, Use returns a use only if the disk may
@@ -11,7 +17,27 @@ func Use(f *disk.Facts, d disk.Decision) string {
 	if d.Action != disk.Ignore || st.Used != nil || volume || st.Given != nil || d.Class == "" && (f.System != "" || !usual(f)) {
 		return ""
 	}
-	return user(f)
+	return cmp.Or(user(f), below(f, &c))
+}
+
+// below returns which devices somebody else has built on the disk, or "" if there are none. Partitions do not count.
+// A loop device that may lie on another disk does not count, either. The content of a disk below LVM, LUKS or md keeps
+// the disk refused after the device is gone, so no use is returned.
+func below(f *disk.Facts, c *disk.Content) string {
+	if c.Kind == disk.Other && !f.Udev.Multipath {
+		return ""
+	}
+	above := slices.Clone(f.Holders)
+	if !f.LoopsUnsure {
+		above = append(above, f.Loops...)
+	}
+	above = slices.DeleteFunc(above, func(name string) bool {
+		return name == f.Whole || slices.Contains(f.Partitions, name)
+	})
+	if len(above) == 0 {
+		return ""
+	}
+	return "below " + strings.Join(above, ", ")
 }
 
 // UseAccepted reports whether the operator has accepted that somebody else uses the disk.
@@ -54,10 +80,11 @@ func user(f *disk.Facts) string {
 }
 
 // Asks reports whether the decision must wait until hotmount knows who has the disk open. Asks reports true only on a
-// node with software that may open a disk without claiming it (Facts.Neighbours). The decision waits before the first
-// use of a disk that is not on record, and before advice to overwrite the disk.
+// node with software that may open a disk without claiming it (Facts.Neighbours), or if the disk may be mounted in
+// another mount namespace (Facts.Unlisted). The decision waits before the first use of a disk that is not on record,
+// and before advice to overwrite the disk. A held disk does not wait, but hotmount records who has it open.
 func Asks(f *disk.Facts, c *disk.Content, d disk.Decision) bool {
-	if !f.Neighbours || f.Standing.Given != nil && d.Action == disk.Link {
+	if !f.Neighbours && !f.Unlisted || f.Standing.Given != nil && d.Action == disk.Link {
 		return false
 	}
 	in := input{f: f, c: c}
@@ -65,7 +92,9 @@ func Asks(f *disk.Facts, c *disk.Content, d disk.Decision) bool {
 	switch d.Action {
 	case disk.Mount:
 		return !volume
-	case disk.Refuse, disk.Hold:
+	case disk.Hold:
+		return !volume && d.Reason != disk.ReasonUsed
+	case disk.Refuse:
 		return !volume && (ruleOf(d.Reason).lift&byToken != 0 || d.Reason == disk.ReasonPartition)
 	case disk.Link, disk.Prove, disk.Format:
 		return true

@@ -18,10 +18,22 @@ func TestUse(t *testing.T) {
 		"mounted":          {func(f *disk.Facts) { f.Mounts = []disk.MountPoint{srv} }, nil, "mounted at /srv"},
 		"bound":            {func(f *disk.Facts) { f.Bound = []string{"/run/a", "/run/b"} }, nil, "bound as a device at /run/a"},
 		"bound and looped": {func(f *disk.Facts) { f.Bound = []string{"/run/a"}; looped(f) }, nil, "bound as a device at /run/a"},
-		"looped alone":     {looped, nil, ""},
-		"claimed":          {func(f *disk.Facts) { f.Claim = "/etc/fstab:4" }, nil, "claimed by /etc/fstab:4"},
-		"swap":             {func(f *disk.Facts) { f.Swap = true }, nil, ""},
-		"in its place":     {func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid), srv} }, nil, ""},
+		"looped alone":     {looped, nil, "below loop3"},
+		"looped perhaps":   {func(f *disk.Facts) { looped(f); f.LoopsUnsure = true }, nil, ""},
+		"below a device":   {func(f *disk.Facts) { f.Holders = []string{"dm-0"}; looped(f) }, nil, "below dm-0, loop3"},
+		"below LVM": {func(f *disk.Facts) {
+			f.Holders = []string{"dm-0"}
+			f.Udev.FSType, f.Udev.FSUsage = "LVM2_member", "raid"
+		}, nil, ""},
+		"a multipath leg": {func(f *disk.Facts) {
+			f.Holders = []string{"dm-0"}
+			f.Udev.FSType, f.Udev.FSUsage, f.Udev.Multipath = "mpath_member", "filesystem", true
+		}, nil, "below dm-0"},
+		"below its own partition":   {func(f *disk.Facts) { f.Partitions, f.Holders = []string{"vdb1"}, []string{"vdb1"} }, nil, ""},
+		"a partition, whole in use": {func(f *disk.Facts) { part(f); f.Holders = []string{f.Whole} }, parts, ""},
+		"claimed":                   {func(f *disk.Facts) { f.Claim = "/etc/fstab:4" }, nil, "claimed by /etc/fstab:4"},
+		"swap":                      {func(f *disk.Facts) { f.Swap = true }, nil, ""},
+		"in its place":              {func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid), srv} }, nil, ""},
 		"in its place, bound": {func(f *disk.Facts) {
 			f.Mounts, f.Bound = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, []string{"/x"}
 		}, nil, ""},
@@ -138,6 +150,10 @@ func TestAsks(t *testing.T) {
 		"known only":                {others(nil), xfs(), knownOnly, true},
 		"too small":                 {others(func(f *disk.Facts) { f.Size = 1 << 20 }), proven(disk.Blank), nil, false},
 		"held for use":              {others(used), xfs(), nil, false},
+		"held for a driver":         {others(func(f *disk.Facts) { f.Drivers = []disk.Driver{{Name: "x", Reach: disk.Local}} }), xfs(), nil, true},
+		"held, on record":           {others(func(f *disk.Facts) { was("/mnt/disks", "default")(f); f.Standing.Unmounted = disk.ReasonReleased }), xfs(), nil, false},
+		"mounted somewhere":         {func(f *disk.Facts) { f.Unlisted = true }, xfs(), nil, true},
+		"a mount that is under way": {func(f *disk.Facts) { f.Unlisted = true; was("/mnt/disks", "default")(f) }, xfs(), nil, false},
 		"claimed":                   {others(func(f *disk.Facts) { f.Claim = "/etc/fstab:4" }), xfs(), nil, false},
 		"mounted":                   {others(func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)} }), xfs(), nil, false},
 	} {

@@ -12,13 +12,15 @@ import (
 
 // KeepUse durably records how another program uses the disk. The record keeps the disk on hold until Accept. If the
 // state directory cannot be written, KeepUse returns an error. After a failed write, the record is valid only for this
-// attachment.
+// attachment. If the disk has a record, KeepUse makes this record the newest, because the oldest records are dropped.
 func (s Store) KeepUse(f *disk.Facts, boot, how string) error {
 	use := disk.Use{Identity: f.Identity(boot), UUID: f.KnownContent().UUID, How: truncate(how, 512), Seen: time.Now().UTC().Round(0)}
 	err := s.change(func(st *state) {
-		if !slices.ContainsFunc(st.Used, func(u disk.Use) bool { return u.Is(use.Identity, use.UUID) }) {
-			st.Used = lastKept(append(st.Used, use))
+		if i := slices.IndexFunc(st.Used, func(u disk.Use) bool { return u.Is(use.Identity, use.UUID) }); i >= 0 {
+			use = st.Used[i]
+			st.Used = slices.Delete(st.Used, i, i+1)
 		}
+		st.Used = lastKept(append(st.Used, use))
 	})
 	if err == nil {
 		return nil

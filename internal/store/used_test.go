@@ -84,3 +84,46 @@ func TestRememberDrivers(t *testing.T) {
 		t.Errorf("without a state: %v", err)
 	}
 }
+
+// TestKeepUseRenews checks that the record of a disk is dropped only if many disks were used later. A second call of
+// KeepUse for the disk makes its record the newest, and changes nothing else in the record.
+func TestKeepUseRenews(t *testing.T) {
+	s := made(t)
+	seq := uint64(2)
+	use := func(serial, how string) {
+		t.Helper()
+		seq++
+		if err := s.KeepUse(facts("vdb", seq, serial), "boot1", how); err != nil {
+			t.Fatal(err)
+		}
+	}
+	of := func(serial string) disk.Standing {
+		m := s.Load("boot2", nil)
+		return m.Standing(facts("vdb", 3, serial))
+	}
+	use("KEPT", "first")
+	use("DROPPED", "first")
+	if st := of("KEPT"); st.Used == nil || st.UsedLongAgo {
+		t.Errorf("a new record: %+v, %v", st.Used, st.UsedLongAgo)
+	}
+	if err := s.change(func(st *state) {
+		for i := range mostKept - 2 {
+			seq++
+			st.Used = append(st.Used, disk.Use{Identity: facts("vdb", seq, fmt.Sprintf("S%d", i)).Identity("boot1")})
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	before := of("KEPT")
+	if !before.UsedLongAgo || of("S1000").UsedLongAgo {
+		t.Error("only the older half of the records needs a renewal")
+	}
+	use("KEPT", "again")
+	use("LAST", "x")
+	switch after := of("KEPT"); {
+	case after.Used == nil || after.UsedLongAgo || *after.Used != *before.Used:
+		t.Errorf("after the renewal: %+v, before %+v", after.Used, before.Used)
+	case of("DROPPED").Used != nil:
+		t.Error("the list has no bound")
+	}
+}

@@ -132,14 +132,20 @@ func (m machine) stored(w worker.Node, name, id, image string, times int) {
 // for the pod, and sets up a loop device on the pod's mount.
 func (m machine) publish(w worker.Node, name string) {
 	m.t.Helper()
-	loop := "losetup -f"
-	if c, is := w.(*worker.Container); is { // the container's last free loop device, because disks use the first loop devices
-		last := c.First() + c.Loops() - 1
-		loop = fmt.Sprintf("n=%d; while [ -e /sys/block/loop$n/loop ]; do n=$((n-1)); done; [ -b /dev/loop$n ] || mknod /dev/loop$n b 7 $n; echo /dev/loop$n", last)
-	}
 	m.run(fmt.Sprintf(`set -e; mkdir -p %[1]s/publish %[1]s/dev; touch %[1]s/publish/%[2]s %[1]s/dev/%[2]s
 		mount --bind /dev/%[2]s %[1]s/publish/%[2]s; mount --bind %[1]s/publish/%[2]s %[1]s/dev/%[2]s
-		loop=$(%[3]s); losetup $loop %[1]s/dev/%[2]s; echo $loop >/root/loop-%[2]s`, volumeDevices, name, loop))
+		loop=$(%[3]s); losetup $loop %[1]s/dev/%[2]s; echo $loop >/root/loop-%[2]s`, volumeDevices, name, freeLoop(w)))
+}
+
+// freeLoop returns a shell command that prints the path of a free loop device.
+func freeLoop(w worker.Node) string {
+	c, is := w.(*worker.Container)
+	if !is {
+		return "losetup -f"
+	}
+	// The command prints the container's last free loop device, because disks use the first loop devices.
+	last := c.First() + c.Loops() - 1
+	return fmt.Sprintf("n=%d; while [ -e /sys/block/loop$n/loop ]; do n=$((n-1)); done; [ -b /dev/loop$n ] || mknod /dev/loop$n b 7 $n; echo /dev/loop$n", last)
 }
 
 // kubelet stages filesystems below stagingArea, and raw volumes below volumeDevices.

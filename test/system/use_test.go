@@ -87,6 +87,41 @@ func TestUsedByAnother(t *testing.T) {
 	}
 }
 
+// TestMountedOutOfSight checks a disk that a service has mounted in its own mount namespace, and a disk below a mounted
+// loop device. The host's mount table lists neither mount of the disk. hotmount does not mount the disk, and holds the
+// disk after the use has ended. An accepted disk is mounted only after the use has ended.
+func TestMountedOutOfSight(t *testing.T) {
+	m, w := startNode(t, worker.Options{})
+	const sleep = "used by sleep \\(process [0-9]+\\): mounted at /srv/private in its mount namespace"
+	for _, use := range []struct{ begin, during, accepted, end, how string }{
+		{`systemd-run -q --unit=private -p PrivateMounts=yes sh -c 'mkdir -p /srv/private; mount /dev/%s /srv/private && exec sleep infinity'
+for i in $(seq 1 50); do nsenter -t $(systemctl show -P MainPID private) -m findmnt /srv/private && exit 0; sleep 0.1; done; exit 1`,
+			usedHold + sleep, " .*cannot use the disk: it is " + sleep, "systemctl stop private", sleep},
+		{"loop=$(" + freeLoop(w) + "); losetup $loop /dev/%s; echo $loop >/root/loop; mkdir -p /srv/loop; mount $loop /srv/loop",
+			" .*ignore: the disk is in use through /dev/loop", "", "umount /srv/loop; losetup -d $(cat /root/loop); hotmount rescan", "below loop[0-9]+"},
+	} {
+		m.run("systemctl stop hotmount")
+		name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
+		begin := strings.Replace(use.begin, "%s", name, 1)
+		m.run("udevadm settle; " + begin)
+		m.run("systemctl start hotmount")
+		m.waitForLog("/dev/" + name + use.during)
+		m.run(use.end)
+		m.waitForLog("/dev/" + name + usedHold + use.how + ", seen .*; .*hotmount accept " + name)
+		m.run("systemctl restart hotmount")
+		m.wait("the next daemon to hold the disk", "systemctl is-active hotmount && hotmount status | grep -q "+quote("hotmount accept "+name))
+		if use.accepted != "" {
+			m.run(begin)
+			m.run("hotmount accept " + name)
+			m.waitForLog("/dev/" + name + use.accepted)
+			m.run("systemctl stop private")
+		} else {
+			m.run("hotmount accept " + name)
+		}
+		m.mounted(name)
+	}
+}
+
 // TestABindOfADiskThatIsHeld checks a bind mount of a disk's device node that begins and ends while hotmount runs.
 // hotmount notices the bind mount and does not format the disk.
 func TestABindOfADiskThatIsHeld(t *testing.T) {

@@ -38,6 +38,9 @@ type Records struct {
 	Lost error
 }
 
+// recentUses is the number of records in Used that need no renewal. Package store keeps twice as many.
+const recentUses = 512
+
 // Standing returns the disk's standing according to the records. The parameter st is the part of the standing that is
 // on record only for this attachment.
 func (r *Records) Standing(f *disk.Facts, st disk.Standing) disk.Standing {
@@ -53,7 +56,7 @@ func (r *Records) Standing(f *disk.Facts, st disk.Standing) disk.Standing {
 	}
 	st.Braked = slices.ContainsFunc(r.Braked, id.Is)
 	if i := slices.IndexFunc(r.Used, func(u disk.Use) bool { return u.Is(id, uuid) }); i >= 0 {
-		st.Used = &r.Used[i]
+		st.Used, st.UsedLongAgo = &r.Used[i], i < len(r.Used)-recentUses
 	}
 	r.sightings(&st, f, id, uuid)
 	r.place(&st, f, id, uuid)
