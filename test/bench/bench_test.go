@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -268,5 +270,31 @@ func TestAFaultMeetsNoBound(t *testing.T) {
 	r.Turns = append(r.Turns, failed)
 	if b := r.table().Bounds[0]; b.Met {
 		t.Errorf("with a fault: %+v", b)
+	}
+}
+
+// TestFailedFigure checks that a run with a failed figure measures the other figures, writes its files, and returns an
+// error with the name of the failed figure. A figure that -only omits cannot fail.
+func TestFailedFigure(t *testing.T) {
+	for only, fails := range map[string]bool{"one,blank,twenty": true, "one,twenty": false} {
+		wanted, err := chosen(only)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := bench{dir: t.TempDir(), out: io.Discard}
+		err = b.run(t.Context(), wanted, func(_ context.Context, f figure) error {
+			if f.name == "blank" {
+				return errors.New("no dd")
+			}
+			b.result.Turns = append(b.result.Turns, mountedTurn(f.name, hotmount, 10, false))
+			return nil
+		})
+		if (err != nil) != fails || fails && !strings.Contains(err.Error(), ": blank failed") {
+			t.Errorf("%s: the error is %v", only, err)
+		}
+		text, err := os.ReadFile(filepath.Join(b.dir, "bench.txt"))
+		if err != nil || strings.Contains(string(text), "blank is not measured, or not all of it: no dd") != fails || !strings.Contains(string(text), "20 AT ONCE") {
+			t.Errorf("%s: bench.txt is %s, %v", only, text, err)
+		}
 	}
 }
