@@ -120,7 +120,7 @@ test-full: deps deb deb-next deb-previous ## all tests, for hours; can be stoppe
 
 # ONLY names figures, ROUNDS limits the turns of each method, BASE is a package to compare with, ROOT is the userland.
 ROUNDS := 30
-bench: deb ## compare with other methods to mount, in a container (half an hour; ONLY=one,twenty ROUNDS=5 BASE=other.deb)
+bench: deb ## compare with other methods to mount, in a container (at most an hour; ONLY=one,twenty ROUNDS=5 BASE=other.deb)
 	@CGO_ENABLED=0 go build -trimpath -o build/bench ./test/bench
 	@build/bench -deb $(DEB) -commit $(COMMIT) -turns $(ROUNDS) $(if $(ONLY),-only '$(ONLY)') $(if $(BASE),-base '$(BASE)') $(if $(ROOT),-root '$(ROOT)') $(BENCH)
 bench-idle: ## measure what an idle daemon does in ten minutes

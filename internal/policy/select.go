@@ -99,7 +99,7 @@ func unbacked(a subject, s *disk.Selectors) string {
 }
 
 // ofKubelet reports whether the path lies below the root directory of a kubelet. The root directory is
-// /var/lib/kubelet, another directory whose name ends in "kubelet", or any directory that contains kubelet's
+// /var/lib/kubelet, another directory with the name kubelet, or any directory that contains kubelet's
 // directories for volumes (pkg/kubelet/kubelet_getters.go, pkg/volume/plugins.go).
 func ofKubelet(path string) bool {
 	for _, part := range []string{"/kubelet/", "/plugins/kubernetes.io/", "/volumes/kubernetes.io~", "/volume-subpaths/", "/volumeDevices/"} {

@@ -54,8 +54,8 @@ const (
 	unsigned = 4 << 10
 
 	// chunk is the size of one read of the plan Full. A smaller chunk needs more calls, and a larger chunk needs more
-	// memory. test/bench allows 32 MiB for eight disks, of which hotmount formats four at once. chunk and every offset
-	// are multiples of align, because O_DIRECT reads whole sectors, of up to align bytes.
+	// memory. In test/bench, hotmount used 32 MiB while eight disks were formatted. chunk and every offset are multiples
+	// of align, because O_DIRECT reads whole sectors, of up to align bytes.
 	//
 	// shortChunk is the size of one read of every plan except Full. shortChunk is small, because any number of
 	// processes may read with shortChunk at once (package store).

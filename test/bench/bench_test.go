@@ -1,13 +1,17 @@
 package main
 
 import (
+	"context"
 	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -164,9 +168,32 @@ func TestPlots(t *testing.T) {
 	for _, way := range []string{hotmount, rule} {
 		r.Turns = append(r.Turns, mountedTurn("one", way, 40, false), mountedTurn("twenty", way, 10, false), mountedTurn("hundreds", way, 20, false))
 	}
+	// The traced turns of hotmount take 80 ms, and the turns without a trace 40 ms. The shares are 1/8, 1/4, 1/8 and 1/2.
+	traced := mountedTurn("split", hotmount, 80, false)
+	traced.Values = map[string]float64{splitUdev: 10, splitOwn: 20, splitPID1: 10, splitMount: 40}
+	r.Turns = append(r.Turns, traced)
 	one := r.plotOne()
-	if n := elements(t, one, "bar"); n != 4 || strings.Count(one, ">40</text>") != 3 {
-		t.Errorf("the plot of one disk has %d bars, not two parts for each of two methods that end at 40 ms:\n%s", n, one)
+	// One of the texts ">40<" is a mark of the axis. The rule has no traced turns.
+	if n := elements(t, one, "bar"); n != 6 || strings.Count(one, ">40</text>") != 3 {
+		t.Errorf("the plot of one disk has %d bars, not four parts of hotmount and two of the rule that end at 40 ms:\n%s", n, one)
+	}
+	if n := elements(t, one, "key"); n != 5 {
+		t.Errorf("the legend has %d colours, not four for the parts and one for a method without traced turns", n)
+	}
+	widths := regexp.MustCompile(`class="bar" x="[0-9.]+" y="[0-9.]+" width="([0-9.]+)"`).FindAllStringSubmatch(one, 4)
+	var shares []float64
+	for _, w := range widths {
+		width, err := strconv.ParseFloat(w[1], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shares = append(shares, width)
+	}
+	whole := total(shares)
+	for i, want := range []float64{0.125, 0.25, 0.125, 0.5} {
+		if got := shares[i] / whole; math.Abs(got-want) > 0.001 {
+			t.Errorf("part %d of hotmount's bar is %.3f of the bar, not %.3f", i, got, want)
+		}
 	}
 	if n := elements(t, r.plotMany(), "series"); n != 4 {
 		t.Errorf("the plot of many disks has %d lines, not one for each of two methods and two figures", n)
@@ -243,5 +270,31 @@ func TestAFaultMeetsNoBound(t *testing.T) {
 	r.Turns = append(r.Turns, failed)
 	if b := r.table().Bounds[0]; b.Met {
 		t.Errorf("with a fault: %+v", b)
+	}
+}
+
+// TestFailedFigure checks that a run with a failed figure measures the other figures, writes its files, and returns an
+// error with the name of the failed figure. A figure that -only omits cannot fail.
+func TestFailedFigure(t *testing.T) {
+	for only, fails := range map[string]bool{"one,blank,twenty": true, "one,twenty": false} {
+		wanted, err := chosen(only)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := bench{dir: t.TempDir(), out: io.Discard}
+		err = b.run(t.Context(), wanted, func(_ context.Context, f figure) error {
+			if f.name == "blank" {
+				return errors.New("no dd")
+			}
+			b.result.Turns = append(b.result.Turns, mountedTurn(f.name, hotmount, 10, false))
+			return nil
+		})
+		if (err != nil) != fails || fails && !strings.Contains(err.Error(), ": blank failed") {
+			t.Errorf("%s: the error is %v", only, err)
+		}
+		text, err := os.ReadFile(filepath.Join(b.dir, "bench.txt"))
+		if err != nil || strings.Contains(string(text), "blank is not measured, or not all of it: no dd") != fails || !strings.Contains(string(text), "20 AT ONCE") {
+			t.Errorf("%s: bench.txt is %s, %v", only, text, err)
+		}
 	}
 }

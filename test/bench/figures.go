@@ -28,10 +28,10 @@ var figures = []figure{
 	{name: "blank", disks: 1, turns: 30, ways: []string{hotmount, parts}},
 	{name: "throttled", disks: 1, turns: 5, ways: []string{hotmount, parts}},
 	{name: "ready", disks: 24, turns: 30, ways: []string{hotmount, rule, tuned}},
-	{name: "boot", disks: 24, turns: 30, ways: []string{hotmount, rule, tuned}, outside: true},
+	{name: "boot", disks: 24, turns: 10, ways: []string{hotmount, rule, tuned}, outside: true},
 	{name: "memory", disks: 24, blanks: 8, turns: 1, ways: []string{hotmount}},
 	{name: "hundreds", disks: 200, turns: 5, ways: []string{hotmount, tuned, mountCall, hotPlug, rule, shellLoop, systemdMount}},
-	{name: "split", disks: 1, turns: 3, ways: []string{hotmount, rule, tuned, mountCall, shellLoop, systemdMount}, traced: true},
+	{name: "split", disks: 1, turns: 3, ways: []string{hotmount, rule, tuned, mountCall, shellLoop, systemdMount, neighbour}, traced: true},
 	{name: "idle", disks: 24, turns: 1, ways: []string{hotmount}, apart: true},
 }
 

@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	b.out = os.Stderr
-	return b.run(ctx, wanted)
+	return b.run(ctx, wanted, b.figure)
 }
 
 // chosen returns the named figures in the order in which they are measured.

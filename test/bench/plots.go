@@ -6,18 +6,48 @@ import (
 	"slices"
 )
 
-// plotOne returns the plot for one disk. The plot is computed from the turns of the figure "one", which ftrace does not
-// record. Each bar shows the time to the mount, and the first part of a bar shows the time to udev's event.
+// plotOne returns the plot for one disk. The length of a bar is the median time of the turns in the figure "one". The
+// traced turns of the figure "split" take longer, and only divide the bar. If a method has no traced turns, its bar has
+// two parts: the time to udev's event, and the rest.
 func (r *Result) plotOne() string {
+	names := []string{"udev", "hotmount or other program", "PID 1", "mount(8) or mount(2)"}
 	var bars []bar
 	for _, way := range r.methodsOf("one") {
 		udev, _, _ := r.values("one", way, toUdev)
 		mounted, _, _ := r.values("one", way, toMounted)
-		if len(udev) > 0 && len(mounted) > 0 {
-			bars = append(bars, bar{way, []float64{median(udev), median(mounted) - median(udev)}})
+		if len(udev) == 0 || len(mounted) == 0 {
+			continue
 		}
+		whole := median(mounted)
+		parts := r.shares(way)
+		if parts == nil {
+			parts = []float64{median(udev) / whole, 0, 0, 0, 1 - median(udev)/whole}
+			names = append(names[:4], "not traced")
+		}
+		for i := range parts {
+			parts[i] *= whole
+		}
+		bars = append(bars, bar{way, parts})
 	}
-	return stacked("One disk: time from the kernel's event to the mount (median of each method)", "ms", []string{"to udev's event", "from udev's event to the mount"}, bars)
+	return stacked("One disk: time from the kernel's event to the mount (median; divided by the shares in traced turns)", "ms", names, bars)
+}
+
+// shares returns the share of each part in the time of a method's traced turns. If there are no such turns, shares
+// returns nil.
+func (r *Result) shares(way string) []float64 {
+	var parts []float64
+	for _, name := range []string{splitUdev, splitOwn, splitPID1, splitMount} {
+		values, _, _ := r.values("split", way, value(name))
+		if len(values) == 0 {
+			return nil
+		}
+		parts = append(parts, median(values))
+	}
+	whole := total(parts)
+	for i := range parts {
+		parts[i] /= whole
+	}
+	return parts
 }
 
 // plottedWays are the methods in the plot for bursts. A method's index is the index of its colour, so that a method has

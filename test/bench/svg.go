@@ -23,11 +23,12 @@ const (
 	darkPaper, darkInk   = "#0d1117", "#f0f6fc"
 )
 
-// style makes paper, text and axes light or dark, to match the colour scheme of the reader's browser.
+// style makes paper, text and axes light or dark, to match the colour scheme of the reader's browser. A line in the
+// colour of the paper separates the parts of a bar, because some readers cannot tell red from green.
 const style = `<style>
-.paper { fill: ` + lightPaper + ` } text { fill: ` + lightInk + ` } .axis { stroke: ` + lightInk + ` } .grid { stroke: #d1d9e0 }
+.paper { fill: ` + lightPaper + ` } .bar { stroke: ` + lightPaper + ` } text { fill: ` + lightInk + ` } .axis { stroke: ` + lightInk + ` } .grid { stroke: #d1d9e0 }
 @media (prefers-color-scheme: dark) {
-.paper { fill: ` + darkPaper + ` } text { fill: ` + darkInk + ` } .axis { stroke: ` + darkInk + ` } .grid { stroke: #3d444d }
+.paper { fill: ` + darkPaper + ` } .bar { stroke: ` + darkPaper + ` } text { fill: ` + darkInk + ` } .axis { stroke: ` + darkInk + ` } .grid { stroke: #3d444d }
 }
 </style>
 `
@@ -116,8 +117,8 @@ type bar struct {
 // stacked draws horizontal bars.
 func stacked(title, axis string, names []string, bars []bar) string {
 	const height, gap = 26, 12
-	s := newSVG(860, 60+50+float64(len(bars))*(height+gap)+gap, 130)
-	s.text(s.left, 20, "start", title)
+	s := newSVG(860, 60+50+float64(len(bars))*(height+gap)+gap, 220)
+	s.text(8, 20, "start", title)
 	most := 1.0
 	for _, b := range bars {
 		most = max(most, total(b.parts))
@@ -129,6 +130,9 @@ func stacked(title, axis string, names []string, bars []bar) string {
 		s.text(s.left-8, y+height/2+4, "end", b.name)
 		x := 0.0
 		for j, part := range b.parts {
+			if part <= 0 {
+				continue
+			}
 			s.rect(at(x), y, at(x+part)-at(x), height, colours[j], "bar")
 			x += part
 		}

@@ -307,7 +307,7 @@ func attachTogether(t *testing.T, o worker.Options) {
 	}
 
 	// PID 1 does not start a service that requires several mount units if one of the units is masked.
-	services := "journalctl -b -o cat --no-pager -u '" + service + "' | grep -c '^Starting .*together (3)' || [ $? = 1 ]"
+	services := "journalctl -b -o cat --no-pager -u '" + service + "' | grep -c '^Starting .*Mount several disks at once (3)' || [ $? = 1 ]"
 	before := m.run(services)
 	m.run("systemctl kill -s STOP hotmount")
 	var more []string

@@ -270,7 +270,7 @@ func TestStorm(t *testing.T) {
 	if _, is := w.(*worker.Worker); is {
 		stormed = append(stormed, "vda") // a container has no system disk
 	}
-	const events = 500 // number of events for each disk; make bench sends five times as many
+	const events = 500 // number of events for each disk
 	// udevd handles no event until a disk has been attached and another disk has been detached during the storm.
 	m.run(`udevadm settle; udevadm control --stop-exec-queue; pid=$(systemctl show -P MainPID hotmount)
 		strace -f -qq -ttt -s 400 -e trace=openat -e signal=none -o /root/trace -p $pid </dev/null >/dev/null 2>/root/said &

@@ -48,6 +48,20 @@ func written(t *testing.T, name string) string {
 	return strings.Join(append(f[4:7:7], f[11:]...), " ")
 }
 
+// read returns the kernel's counters of a disk's reads. If the host runs udevd, read returns "", because the host's udevd
+// reads the disk at each event.
+func read(t *testing.T, name string) string {
+	t.Helper()
+	if exists("/run/udev/control") {
+		return ""
+	}
+	b, err := os.ReadFile("/sys/block/" + name + "/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(strings.Fields(string(b))[:4], " ")
+}
+
 const untilMounted = "for i in $(seq 300); do findmnt -no TARGET /dev/%s && exit; sleep 0.1; done; hotmount status; exit 1"
 
 // TestContainerDecoy attaches blank files to loop devices of the host. A container's class selects these files.
@@ -72,7 +86,7 @@ func TestContainerDecoy(t *testing.T) {
 	quick := File{Path: "/etc/hotmount/config.d/quick.yaml", Data: []byte("settle: 0s\nformat_present: true\nready_timeout: 1s\n")}
 	c := startContainer(t, ContainerOptions{Options: Options{Deb: deb(t), Files: []File{quick}}, BackingDirs: []string{dir}})
 	late, _ := hostDisk(t, files[1])
-	before, digests := []string{written(t, early), written(t, late)}, []string{digest(t, files[0]), digest(t, files[1])}
+	before, digests := []string{read(t, early) + written(t, early), read(t, late) + written(t, late)}, []string{digest(t, files[0]), digest(t, files[1])}
 
 	_, own := attach(t, c, Disk{File: blank(filepath.Join(dir, "own.img"), 440)})
 	_, second := attach(t, c, Disk{File: blank(filepath.Join(c.HostDisks(), "own.img"), 460)})
@@ -86,12 +100,18 @@ func TestContainerDecoy(t *testing.T) {
 	runIn(t, c, announce+"; systemctl restart hotmount")
 	_, third := attach(t, c, Disk{File: blank(filepath.Join(dir, "third.img"), 480)})
 	runIn(t, c, fmt.Sprintf(untilMounted, third))
+	for name := range strings.FieldsSeq(runIn(t, c, "find /dev -type b -printf '%f '")) {
+		var number int
+		if _, err := fmt.Sscanf(name, "loop%d", &number); err != nil || number < c.First() || number >= c.First()+c.Loops() {
+			t.Errorf("the container has the device %s", name)
+		}
+	}
 	for i, name := range []string{early, late} {
 		// The journal must show that hotmount tried to prove the host's disk blank. Without that attempt, the test
 		// proves nothing.
 		runIn(t, c, "journalctl -q -u hotmount | grep -F '"+name+" ' | grep -F prove:")
-		if got := written(t, name); got != before[i] {
-			t.Errorf("%s was written: %s, before %s", name, got, before[i])
+		if got := read(t, name) + written(t, name); got != before[i] {
+			t.Errorf("%s was read or written: %s, before %s", name, got, before[i])
 		}
 		if got := digest(t, files[i]); got != digests[i] {
 			t.Errorf("%s has changed", files[i])
