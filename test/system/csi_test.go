@@ -184,17 +184,23 @@ func csiRounds() int {
 }
 
 // eachKind attaches, uses and detaches one volume of each kind: a blank volume, a filesystem and a raw volume. The
-// volumes have the given serials.
-func (m machine) eachKind(w worker.Node, blankSerial, ext4Serial, rawSerial string) {
+// volumes have the given serials. In every second round, kubelet uses each volume at once, without waiting until
+// hotmount has held it.
+func (m machine) eachKind(w worker.Node, round int, blankSerial, ext4Serial, rawSerial string) {
 	m.t.Helper()
+	held := func(name string) {
+		if round%2 == 0 {
+			m.heldFor(name, "cinder.csi.openstack.org")
+		}
+	}
 	for _, d := range []worker.Disk{{File: blank(m.t, 320<<20), Serial: blankSerial}, {File: ext4Disk(m.t, 320<<20), Serial: ext4Serial}} {
 		name, id := m.attach(w, d)
-		m.heldFor(name, "cinder.csi.openstack.org")
+		held(name)
 		m.stageVolume(w, name, id, d.File, 1)
 	}
 	image := blank(m.t, 320<<20)
 	name, id := m.attach(w, worker.Disk{File: image, Serial: rawSerial})
-	m.heldFor(name, "cinder.csi.openstack.org")
+	held(name)
 	m.publish(w, name)
 	m.podWrites(name, 1)
 	m.unpublish(name)
@@ -207,8 +213,8 @@ func (m machine) eachKind(w worker.Node, blankSerial, ext4Serial, rawSerial stri
 func TestCSIVolumes(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.register("cinder.csi.openstack.org")
-	for range csiRounds() {
-		m.eachKind(w, "", "", "")
+	for round := range csiRounds() {
+		m.eachKind(w, round, "", "", "")
 	}
 	m.keepsOff()
 
@@ -378,7 +384,7 @@ func TestCSIVolumesOnVirtio(t *testing.T) {
 	m.stored(w, raw, rawID, rawImage, 1)
 	m.stored(w, unused, unusedID, newImage, 1)
 	for round := range csiRounds() {
-		m.eachKind(w, fmt.Sprintf("7abd-%d", round), fmt.Sprintf("8bce-%d", round), fmt.Sprintf("9cdf-%d", round))
+		m.eachKind(w, round, fmt.Sprintf("7abd-%d", round), fmt.Sprintf("8bce-%d", round), fmt.Sprintf("9cdf-%d", round))
 	}
 	m.driversThatCount(w)
 	m.keepsOff()
