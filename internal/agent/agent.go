@@ -28,8 +28,8 @@
 //	acting       the action ends, with or without success       looking
 //	acting       PID 1 does not tell why a mount ended          backing off
 //
-// Other software may open a disk without claiming the disk. On a node with such software, the agent finds out who has a
-// disk open before it first uses the disk (ask.go).
+// Other software may open a disk without claiming the disk, or mount the disk in another mount namespace. Where this is
+// possible, the agent finds out who uses a disk before it first uses the disk (ask.go).
 //
 // An event may come while a disk is in one of the phases looking, waiting and acting. The agent then looks at the disk
 // again after that phase. If an action has failed and is still needed at the next look, the agent retries the action

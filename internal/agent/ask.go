@@ -45,7 +45,7 @@ func (a *Agent) answered(name string, seq uint64, by *disk.Opener, err error) {
 	case err == nil && by.Lasts() && f.Standing.Used == nil && !policy.UseAccepted(f, a.settings):
 		err = a.host.RecordHold(f, disk.ReasonUsed, by.String())
 	case err == nil && !left:
-		err = fmt.Errorf("cannot use the disk: it is %s; nothing on it was changed; to see who has it open: fuser -v %s", disk.Visible(by.String()), f.Node())
+		err = fmt.Errorf("cannot use the disk: it is %s; nothing on it was changed%s", disk.Visible(by.String()), by.Hint(f.Node()))
 	}
 	switch {
 	case err != nil && left:

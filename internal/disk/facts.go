@@ -84,8 +84,7 @@ type Facts struct {
 	// Neighbours reports that a CSI driver or a virtual machine monitor on the node may open the disk without O_EXCL.
 	Neighbours bool `json:"neighbours,omitempty"`
 	// Unlisted reports that the kernel has mounted an XFS or ext4 filesystem of a disk with this name, but PID 1's mount
-	// table does not list the mount. The mount is in another mount namespace, is not complete yet, or belongs to a disk
-	// that was pulled.
+	// table does not list the mount. The mount is in another mount namespace, or is not complete yet.
 	Unlisted bool `json:"unlisted,omitempty"`
 	// System is the mount point that makes this a disk of the running system: "/", "/boot", "/boot/efi", "/usr" or
 	// "/var". The filesystem at System may be on a partition or a holder of the disk. System is empty if the disk does

@@ -70,3 +70,15 @@ func (o *Opener) String() string {
 	}
 	return fmt.Sprintf("opened for writing by %s (process %d)", o.Command, o.PID)
 }
+
+// Hint returns the command that shows the use of the disk with that device node, as the end of a message. Hint returns
+// "" if no process is known.
+func (o *Opener) Hint(node string) string {
+	switch {
+	case o.How == "":
+		return "; to see who has it open: fuser -v " + node
+	case o.PID != 0:
+		return fmt.Sprintf("; to see the mount: nsenter -t %d -m findmnt %s", o.PID, node)
+	}
+	return ""
+}

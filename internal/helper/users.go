@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"hotmount/internal/disk"
 	"hotmount/internal/inventory"
 	"hotmount/internal/mounts"
@@ -24,13 +22,13 @@ const openAgain = time.Second
 // Users is the whole program of hotmount-users@.service. The program records which process has the disk open, and the
 // daemon reads the record.
 func Users(ctx context.Context, h inventory.Host, seq uint64) error {
-	_, f, err := settingsAndDisk(h, seq)
+	settings, f, err := settingsAndDisk(h, seq)
 	if err != nil {
 		return err
 	}
 	by, err := opener(ctx, func() ([]mounts.User, error) { return openers(h, f) })
 	if err == nil && by == nil && f.Unlisted {
-		by, err = mounter(ctx, h, f)
+		by, err = mounter(h.For(settings), f)
 	}
 	if err != nil {
 		return err
@@ -38,24 +36,27 @@ func Users(ctx context.Context, h inventory.Host, seq uint64) error {
 	return h.Store.SaveOpener(seq, by)
 }
 
-// mounter returns the process whose mount namespace has a mount of the disk, or nil if the disk is not in use. A mount
-// in the host's namespace does not count, because the daemon's next look sees the mount.
-func mounter(ctx context.Context, h inventory.Host, f *disk.Facts) (*disk.Opener, error) {
-	// A filesystem of a pulled disk can have the same kernel name and device number, but does not make this disk busy.
-	if err := isFree(ctx, f); !errors.Is(err, unix.EBUSY) {
-		return nil, err
-	}
+// mounter returns the process whose mount namespace has a mount of the disk, or nil if the disk is not in use. hotmount's
+// own units do not count: they mount a disk in their own namespace to grow the filesystem. A mount in the host's
+// namespace does not count either, because the daemon's next look sees the mount.
+func mounter(h inventory.Host, f *disk.Facts) (*disk.Opener, error) {
 	users, err := mounts.Users(h.Root, f.Dev, "")
 	now, lookErr := h.Look(f.Name)
 	if err := errors.Join(err, lookErr); err != nil || !now.Unlisted {
 		return nil, err
 	}
-	i := slices.IndexFunc(users, func(u mounts.User) bool { return u.PID != 0 })
-	if i < 0 {
-		return &disk.Opener{How: "mounted, but in no mount table"}, nil
+	own := func(u mounts.User) bool { return isOwn(mounts.UnitOf(h.Root, u.PID)) }
+	foreign := slices.IndexFunc(users, func(u mounts.User) bool { return u.PID != 0 && !own(u) })
+	switch {
+	case foreign >= 0:
+		return &disk.Opener{PID: users[foreign].PID, Command: users[foreign].Command, How: users[foreign].How}, nil
+	case slices.ContainsFunc(users, own):
+		return nil, nil
 	}
-	return &disk.Opener{PID: users[i].PID, Command: users[i].Command, How: users[i].How}, nil
+	return &disk.Opener{How: "mounted or being mounted, but in no mount table"}, nil
 }
+
+func isOwn(unit string) bool { return strings.HasPrefix(unit, "hotmount") }
 
 // openers returns the processes that have the disk or its partitions open. For a partition, openers also returns the
 // processes that have the whole disk open.
@@ -107,7 +108,7 @@ func opener(ctx context.Context, look func() ([]mounts.User, error)) (*disk.Open
 func counting(users []mounts.User, err error) ([]mounts.User, error) {
 	return slices.DeleteFunc(users, func(u mounts.User) bool {
 		// udevd runs in the control group "udev" below the control group of its unit.
-		own := u.Unit == "systemd-udevd.service" || u.Unit == "udev" || strings.HasPrefix(u.Unit, "hotmount")
+		own := u.Unit == "systemd-udevd.service" || u.Unit == "udev" || isOwn(u.Unit)
 		return !u.Machine && (!u.Writes || own)
 	}), err
 }
@@ -139,7 +140,7 @@ func (m *making) checkOpener() error {
 	if err != nil || by == nil {
 		return err
 	}
-	err = fmt.Errorf("cannot format %s: it is %s; nothing on it was changed; to see who has it open: fuser -v %s", f.Name, disk.Visible(by.String()), f.Node())
+	err = fmt.Errorf("cannot format %s: it is %s; nothing on it was changed%s", f.Name, disk.Visible(by.String()), by.Hint(f.Node()))
 	if !by.Lasts() {
 		return err
 	}

@@ -83,9 +83,11 @@ func TestMonitorIsRecorded(t *testing.T) {
 		by       *disk.Opener
 		recorded bool
 	}{
-		"a monitor": {&disk.Opener{PID: 7, Command: "qemu-system-x86", Machine: true}, true},
-		"a writer":  {&disk.Opener{PID: 8, Command: "dd"}, false},
-		"nobody":    {},
+		"a monitor":  {&disk.Opener{PID: 7, Command: "qemu-system-x86", Machine: true}, true},
+		"a writer":   {&disk.Opener{PID: 8, Command: "dd"}, false},
+		"a mount":    {&disk.Opener{PID: 8, Command: "pod", How: "mounted at /srv in its mount namespace"}, true},
+		"no process": {&disk.Opener{How: "mounted or being mounted, but in no mount table"}, false},
+		"nobody":     {},
 	} {
 		h := nodetest.New(t)
 		f, err := h.Look("vdc")
@@ -108,5 +110,34 @@ func TestMonitorIsRecorded(t *testing.T) {
 	m := &making{job: &job{host: nodetest.New(t), facts: &disk.Facts{ID: disk.ID{Name: "vdc", Seq: 9}}}}
 	if err := m.checkOpener(); err == nil {
 		t.Error("a search without a result counts as no opener")
+	}
+}
+
+// TestMounter checks who counts as the user of a disk that is mounted in another mount namespace. hotmount's own units,
+// and mounts that the host's mount table lists, do not count.
+func TestMounter(t *testing.T) {
+	const of = "60 1 254:32 / /srv rw - xfs /dev/vdc rw\n"
+	pod := map[string]string{"sys/fs/xfs/vdc/": "", "proc/1/ns/mnt": "-> mnt:[1]", "proc/7/comm": "pod\n", "proc/7/ns/mnt": "-> mnt:[2]", "proc/7/mountinfo": of}
+	for name, test := range map[string]struct {
+		files map[string]string
+		want  *disk.Opener
+	}{
+		"a pod":                   {nil, &disk.Opener{PID: 7, Command: "pod", How: "mounted at /srv in its mount namespace"}},
+		"hotmount grows it":       {map[string]string{"proc/7/cgroup": "0::/system.slice/hotmount-stage@12.service\n"}, nil},
+		"a pod beside hotmount":   {map[string]string{"proc/6/comm": "hotmount\n", "proc/6/ns/mnt": "-> mnt:[3]", "proc/6/mountinfo": of, "proc/6/cgroup": "0::/system.slice/hotmount-stage@12.service\n"}, &disk.Opener{PID: 7, Command: "pod", How: "mounted at /srv in its mount namespace"}},
+		"mounted on the host now": {map[string]string{"proc/1/mountinfo": "27 1 254:0 / / rw - ext4 /dev/vda rw\n" + of}, nil},
+		"another disk":            {map[string]string{"proc/7/mountinfo": "60 1 254:16 / /srv rw - xfs /dev/vdb rw\n"}, &disk.Opener{How: "mounted or being mounted, but in no mount table"}},
+	} {
+		h := nodetest.New(t)
+		nodetest.Write(t, h.Root, pod)
+		nodetest.Write(t, h.Root, test.files)
+		f, err := h.Look("vdc")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := mounter(h, &f)
+		if diff := cmp.Diff(test.want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		}
 	}
 }

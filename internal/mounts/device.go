@@ -68,6 +68,11 @@ func isMonitor(dir string) bool {
 	return false
 }
 
+// UnitOf returns the systemd unit of the process with that number, or "." if the unit is unknown.
+func UnitOf(root string, pid int) string {
+	return unitOf(filepath.Join("/", root, "proc", strconv.Itoa(pid)))
+}
+
 // unitOf returns the systemd unit of a process: the last part of its control group's path.
 func unitOf(dir string) string {
 	groups, _ := os.ReadFile(filepath.Join(dir, "cgroup"))

@@ -22,9 +22,10 @@ func Use(f *disk.Facts, d disk.Decision) string {
 
 // below returns which devices somebody else has built on the disk, or "" if there are none. Partitions do not count.
 // A loop device that may lie on another disk does not count, either. The content of a disk below LVM, LUKS or md keeps
-// the disk refused after the device is gone, so no use is returned.
+// the disk refused after the device is gone, so no use is returned. A path of a multipath device is no use, because
+// multipathd takes disks by itself.
 func below(f *disk.Facts, c *disk.Content) string {
-	if c.Kind == disk.Other && !f.Udev.Multipath {
+	if c.Kind == disk.Other {
 		return ""
 	}
 	above := slices.Clone(f.Holders)
@@ -82,7 +83,7 @@ func user(f *disk.Facts) string {
 // Asks reports whether the decision must wait until hotmount knows who has the disk open. Asks reports true only on a
 // node with software that may open a disk without claiming it (Facts.Neighbours), or if the disk may be mounted in
 // another mount namespace (Facts.Unlisted). The decision waits before the first use of a disk that is not on record,
-// and before advice to overwrite the disk. A held disk does not wait, but hotmount records who has it open.
+// and before advice to overwrite the disk.
 func Asks(f *disk.Facts, c *disk.Content, d disk.Decision) bool {
 	if !f.Neighbours && !f.Unlisted || f.Standing.Given != nil && d.Action == disk.Link {
 		return false
@@ -92,9 +93,7 @@ func Asks(f *disk.Facts, c *disk.Content, d disk.Decision) bool {
 	switch d.Action {
 	case disk.Mount:
 		return !volume
-	case disk.Hold:
-		return !volume && d.Reason != disk.ReasonUsed
-	case disk.Refuse:
+	case disk.Refuse, disk.Hold:
 		return !volume && (ruleOf(d.Reason).lift&byToken != 0 || d.Reason == disk.ReasonPartition)
 	case disk.Link, disk.Prove, disk.Format:
 		return true

@@ -27,8 +27,8 @@ func TestUse(t *testing.T) {
 		}, nil, ""},
 		"a multipath leg": {func(f *disk.Facts) {
 			f.Holders = []string{"dm-0"}
-			f.Udev.FSType, f.Udev.FSUsage, f.Udev.Multipath = "mpath_member", "filesystem", true
-		}, nil, "below dm-0"},
+			f.Udev.FSType, f.Udev.FSUsage, f.Udev.Multipath = "mpath_member", "", true
+		}, nil, ""},
 		"below its own partition":   {func(f *disk.Facts) { f.Partitions, f.Holders = []string{"vdb1"}, []string{"vdb1"} }, nil, ""},
 		"a partition, whole in use": {func(f *disk.Facts) { part(f); f.Holders = []string{f.Whole} }, parts, ""},
 		"claimed":                   {func(f *disk.Facts) { f.Claim = "/etc/fstab:4" }, nil, "claimed by /etc/fstab:4"},
@@ -150,7 +150,7 @@ func TestAsks(t *testing.T) {
 		"known only":                {others(nil), xfs(), knownOnly, true},
 		"too small":                 {others(func(f *disk.Facts) { f.Size = 1 << 20 }), proven(disk.Blank), nil, false},
 		"held for use":              {others(used), xfs(), nil, false},
-		"held for a driver":         {others(func(f *disk.Facts) { f.Drivers = []disk.Driver{{Name: "x", Reach: disk.Local}} }), xfs(), nil, true},
+		"held for a driver":         {others(func(f *disk.Facts) { f.Drivers = []disk.Driver{{Name: "x", Reach: disk.Local}} }), xfs(), nil, false},
 		"held, on record":           {others(func(f *disk.Facts) { was("/mnt/disks", "default")(f); f.Standing.Unmounted = disk.ReasonReleased }), xfs(), nil, false},
 		"mounted somewhere":         {func(f *disk.Facts) { f.Unlisted = true }, xfs(), nil, true},
 		"a mount that is under way": {func(f *disk.Facts) { f.Unlisted = true; was("/mnt/disks", "default")(f) }, xfs(), nil, false},

@@ -16,11 +16,12 @@ import (
 func (s Store) KeepUse(f *disk.Facts, boot, how string) error {
 	use := disk.Use{Identity: f.Identity(boot), UUID: f.KnownContent().UUID, How: truncate(how, 512), Seen: time.Now().UTC().Round(0)}
 	err := s.change(func(st *state) {
+		newest := use
 		if i := slices.IndexFunc(st.Used, func(u disk.Use) bool { return u.Is(use.Identity, use.UUID) }); i >= 0 {
-			use = st.Used[i]
+			newest = st.Used[i]
 			st.Used = slices.Delete(st.Used, i, i+1)
 		}
-		st.Used = lastKept(append(st.Used, use))
+		st.Used = lastKept(append(st.Used, newest))
 	})
 	if err == nil {
 		return nil

@@ -116,7 +116,7 @@ func TestKeepUseRenews(t *testing.T) {
 	}
 	before := of("KEPT")
 	if !before.UsedLongAgo || of("S1000").UsedLongAgo {
-		t.Error("only the older half of the records needs a renewal")
+		t.Error("only the oldest records need a renewal")
 	}
 	use("KEPT", "again")
 	use("LAST", "x")

@@ -411,7 +411,7 @@ echo 'echo $$ >/sys/fs/cgroup$(systemctl show -p ControlGroup --value "$1")/cgro
 	// The following units run only for a short time. In each of these units, a drop-in replaces the program with a test
 	// script.
 	seq := m.run("cat /sys/block/" + one + "/diskseq")
-	for unit, want := range map[string]string{"grow@": want, "stage@": want, "block@": one + " <\n" + none, "users@": one + " <\n" + none, "wait@": none, "cleanup@": none, "unmount@": none, "gone@": none, "udev": none, "options": none, "trim": none, "tidy": none} {
+	for unit, want := range map[string]string{"grow@": want, "stage@": want, "block@": one + " <\n" + none, "users@": none, "wait@": none, "cleanup@": none, "unmount@": none, "gone@": none, "udev": none, "options": none, "trim": none, "tidy": none} {
 		m.run("d=/run/systemd/system/hotmount-" + unit + ".service.d; mkdir $d; printf '[Service]\\nExecStart=\\nExecStart=/bin/bash /usr/local/bin/reach\\nStandardOutput=append:/run/reach\\n' >$d/reach.conf; systemctl daemon-reload")
 		if got := m.run("rm -f /run/reach; systemctl restart hotmount-" + strings.Replace(unit, "@", "@"+seq, 1) + ".service || true; cat /run/reach"); got != want {
 			t.Errorf("hotmount-%s.service can open:\n%s", unit, got)

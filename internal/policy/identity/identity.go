@@ -38,8 +38,8 @@ type Records struct {
 	Lost error
 }
 
-// recentUses is the number of records in Used that need no renewal. Package store keeps twice as many.
-const recentUses = 512
+// recentUses is the number of records in Used that need no renewal. Package store keeps 1,024.
+const recentUses = 900
 
 // Standing returns the disk's standing according to the records. The parameter st is the part of the standing that is
 // on record only for this attachment.
