@@ -115,7 +115,7 @@ test-long: deps test-same ## more system tests, for faults of which make test co
 SOURCES := cmd internal packaging systemd udev test go.mod go.sum Makefile
 test-full: deps deb deb-next deb-previous ## all tests, for hours; can be stopped and continued; ONLY=regexp for a part
 	@[[ -z $$(git status --porcelain -- . ":!test/reports") ]] || { echo "the report names a commit: commit what is changed first" >&2; exit 1; }
-	@tree=$$({ git ls-tree -r HEAD -- $(SOURCES) | grep -vE '	(test/reports|packaging/man|packaging/doc)/|\.go$$'; git grep -vE '^\s*//(\s|$$)' HEAD -- '*.go'; } | sha256sum | cut -c 1-16); \
+	@tree=$$({ git ls-tree -r HEAD -- $(SOURCES) | grep -vE '	(test/reports|packaging/man|packaging/doc)/|/README\.md$$|\.go$$'; git grep -vE '^\s*//(\s|$$)' HEAD -- '*.go'; } | sha256sum | cut -c 1-16); \
 	go run ./test/full -commit $(COMMIT) -tree $$tree -dir build/full -only '$(ONLY)'
 
 # ONLY names figures, ROUNDS limits the turns of each method, BASE is a package to compare with, ROOT is the userland.

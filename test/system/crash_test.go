@@ -574,9 +574,10 @@ func TestTornFormat(t *testing.T) {
 func TestDisturbedFormat(t *testing.T) {
 	m, w := obedientWorker(t)
 	name, _ := m.attach(w, m.ordered(w, blank(t, crashSize), "DISTURBED"))
+	// tail starts no process while it waits, so the write comes early enough even on a busy machine.
 	m.run(fmt.Sprintf(`yes theirs | head -c 4096 >/root/theirs
 for i in $(seq 3000); do [ -e /var/lib/orders/DISTURBED/runs ] && break; sleep 0.05; done
-while pgrep -f '[m]kfs.xfs .*/dev/%[1]s' >/dev/null; do sleep 0.05; done
+pid=$(pgrep -of '[m]kfs.xfs .*/dev/%[1]s') && tail --pid=$pid -s 0.05 -f /dev/null
 dd if=/root/theirs of=/dev/%[1]s bs=4096 count=1 seek=51200 oflag=direct conv=notrunc status=none`, name))
 	m.waitForLog("/dev/" + name + ".*somebody writes to the disk: 1 writes and discards since the last count")
 	held := "^/dev/" + name + " .*hold: this node made xfs .* on the disk; somebody else may have used the disk before hotmount had checked the new filesystem: .*hotmount accept " + name
