@@ -468,7 +468,7 @@ bash /root/complete.sh ` + quote(line))
 	story := m.run("journalctl -x -b --no-pager -o short -u '" + unitOf(uuid) + "'")
 	at := 0
 	for _, want := range []string{
-		"/dev/vdb (serial GOOD, 1 GiB): seen", "is blank", "meta-data=", "formatted: xfs " + uuid, "mounted xfs " + uuid + " at /mnt/disks/" + uuid, ": gone; the disk was mounted at",
+		"/dev/vdb (serial GOOD, 1 GiB): found, and is being read", "is blank", "meta-data=", "formatted: xfs " + uuid, "mounted xfs " + uuid + " at /mnt/disks/" + uuid, ": gone; the disk was mounted at",
 	} {
 		i := strings.Index(story[at:], want)
 		if i < 0 {
