@@ -78,7 +78,7 @@ func (o *Opener) Hint(node string) string {
 	case o.How == "":
 		return "; to see who has it open: fuser -v " + node
 	case o.PID != 0:
-		return fmt.Sprintf("; to see the mount: nsenter -t %d -m findmnt %s", o.PID, node)
+		return fmt.Sprintf("; to see the mount: findmnt --task %d %s", o.PID, node)
 	}
 	return ""
 }

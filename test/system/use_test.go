@@ -116,7 +116,7 @@ for i in $(seq 1 50); do nsenter -t $(systemctl show -P MainPID private) -m find
 			m.run(begin)
 			m.run("hotmount accept " + name)
 			m.waitForLog("/dev/" + name + use.accepted)
-			m.run("systemctl stop private")
+			m.run(m.printed("findmnt --task [0-9]+ /dev/"+name) + " | grep /srv/private; systemctl stop private")
 		} else {
 			m.run("hotmount accept " + name)
 		}
