@@ -111,12 +111,11 @@ test-vm: deps deb deb-next deb-previous ## the system tests; RUN=Name for some t
 	@HOTMOUNT_TEST_WORKER=$(WORKER) go test -p 1 -tags $(TAGS) -timeout 60m -count 1 $(if $(RUN),-run '$(RUN)',-skip '$(SKIP)') -v ./test/... 2>&1 | tee build/test-vm.log | grep --line-buffered -vE '^=== (PAUSE|CONT|NAME)'
 test-long: deps test-same ## more system tests, for faults of which make test covers one example (45 minutes)
 	@test/long $(COMMIT) $(UNTIL)
-# make test-full does not repeat a test that has passed for the same sources. Documents do not count as sources.
+# make test-full does not repeat a test that has passed for the same sources.
 SOURCES := cmd internal packaging systemd udev test go.mod go.sum Makefile
 test-full: deps deb deb-next deb-previous ## all tests, for hours; can be stopped and continued; ONLY=regexp for a part
 	@[[ -z $$(git status --porcelain -- . ":!test/reports") ]] || { echo "the report names a commit: commit what is changed first" >&2; exit 1; }
-	@tree=$$({ git ls-tree -r HEAD -- $(SOURCES) | grep -vE '	(test/reports|packaging/man|packaging/doc)/|/README\.md$$|\.go$$'; git grep -vE '^\s*//(\s|$$)' HEAD -- '*.go'; } | sha256sum | cut -c 1-16); \
-	go run ./test/full -commit $(COMMIT) -tree $$tree -dir build/full -only '$(ONLY)'
+	@go run ./test/full -commit $(COMMIT) -sources '$(SOURCES)' -dir build/full -only '$(ONLY)'
 
 # ONLY names figures, ROUNDS limits the turns of each method, BASE is a package to compare with, ROOT is the userland.
 ROUNDS := 30

@@ -101,7 +101,7 @@ func TestMissingPackages(t *testing.T) {
 }
 
 // TestSources checks that SOURCES in the Makefile lists everything that packaging/build copies, except README.md and
-// CHANGELOG.md. A report of `make test-full` is valid as long as the digest of SOURCES stays the same.
+// CHANGELOG.md. A result of `make test-full` is valid as long as its digest of SOURCES stays the same.
 func TestSources(t *testing.T) {
 	words := func(file, pattern string) []string {
 		text, err := os.ReadFile(file)

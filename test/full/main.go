@@ -1,6 +1,7 @@
 // Command full runs every test, two at a time, for hours, and updates a dated report. The command skips a test that an
-// earlier report lists as passed for the same sources, so a stopped run can continue. If the report is committed,
-// another machine can continue the run. `make test-full` calls this command.
+// earlier report lists as passed for the same sources, so a stopped run can continue. After a change of one system test,
+// only this test and the `make` steps run again. If the report is committed, another machine can continue the run.
+// `make test-full` calls this command.
 package main
 
 import (
@@ -24,7 +25,7 @@ import (
 
 func main() {
 	commit := flag.String("commit", "", "what is tested")
-	tree := flag.String("tree", "", "a digest of the sources: those of another commit can be the same")
+	paths := flag.String("sources", "", "the files and directories, separated by spaces, on which the tests depend")
 	date := flag.String("date", time.Now().UTC().Format(time.DateOnly), "the date of the report")
 	fuzz := flag.Duration("fuzz", time.Minute, "how long each parser is fuzzed")
 	dir := flag.String("dir", "build/full", "where logs are kept")
@@ -38,7 +39,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := full(ctx, *commit, *tree, *date, *fuzz, *dir, *reports, only); err != nil {
+	if err := full(ctx, *commit, strings.Fields(*paths), *date, *fuzz, *dir, *reports, only); err != nil {
 		fmt.Fprintln(os.Stderr, "full:", err)
 		os.Exit(1)
 	}
@@ -55,9 +56,13 @@ var parts = map[string]int{"TestSoakPulled": 5}
 type step struct {
 	name    string
 	command []string
+	// test is the name of the test that the step runs, or "".
+	test string
+	// sources is a digest of the sources on which the step's result depends.
+	sources string
 }
 
-func full(ctx context.Context, commit, tree, date string, fuzz time.Duration, dir, reports string, only *regexp.Regexp) error {
+func full(ctx context.Context, commit string, paths []string, date string, fuzz time.Duration, dir, reports string, only *regexp.Regexp) error {
 	steps, err := steps(ctx, fuzz)
 	if err != nil {
 		return err
@@ -67,7 +72,14 @@ func full(ctx context.Context, commit, tree, date string, fuzz time.Duration, di
 			return err
 		}
 	}
-	report, err := openReport(reports, commit, tree, date, steps)
+	sources, err := readSources(ctx, paths)
+	if err != nil {
+		return err
+	}
+	for i := range steps {
+		steps[i].sources = sources.digest(steps[i])
+	}
+	report, err := openReport(reports, commit, date, steps)
 	if err != nil {
 		return err
 	}
@@ -101,10 +113,7 @@ func full(ctx context.Context, commit, tree, date string, fuzz time.Duration, di
 		}
 	}
 	// The longest steps begin first, so that the test run does not end with a long step that runs alone.
-	rank := func(i int) int {
-		test, _, _ := strings.Cut(steps[i].name, ",")
-		return slices.Index(longest, test)
-	}
+	rank := func(i int) int { return slices.Index(longest, steps[i].test) }
 	slices.SortStableFunc(todo, func(a, b int) int { return rank(b) - rank(a) })
 	next := make(chan int)
 	var workers sync.WaitGroup
@@ -134,7 +143,7 @@ func full(ctx context.Context, commit, tree, date string, fuzz time.Duration, di
 func steps(ctx context.Context, fuzz time.Duration) ([]step, error) {
 	var all []step
 	for _, target := range []string{"lint", "test-deb", "test-same", "bench-scan", "demo", "test-container", "test-unit"} {
-		all = append(all, step{"make " + target, []string{"make", target}})
+		all = append(all, step{name: "make " + target, command: []string{"make", target}})
 	}
 	vm, err := list(ctx, "^Test", "-tags=vm,full", "./test/...")
 	if err != nil {
@@ -157,7 +166,7 @@ func steps(ctx context.Context, fuzz time.Duration) ([]step, error) {
 		// Here -fuzztime limits the number of inputs, and the shell's loop limits the time. If -fuzztime is a time, go
 		// test sometimes reports a failure when the time ends during an input.
 		script := fmt.Sprintf("end=$((SECONDS + %d)); while ((SECONDS < end)); do go test '-run=^$' '-fuzz=^%s$' -fuzztime=200000x %s; done", int(fuzz.Seconds()), t.name, t.pkg)
-		all = append(all, step{filepath.Base(t.pkg) + "." + t.name + " for " + fuzz.String(), []string{"bash", "-ec", script}})
+		all = append(all, step{name: filepath.Base(t.pkg) + "." + t.name + " for " + fuzz.String(), command: []string{"bash", "-ec", script}})
 	}
 	return all, nil
 }
@@ -169,10 +178,10 @@ func (t test) steps() (all []step) {
 	command := []string{"go", "test", "-tags=vm,full", "-count=1", "-timeout=0", "-parallel=1", "-v", "-run=^" + t.name + "$", t.pkg}
 	n := parts[t.name]
 	if n == 0 {
-		return []step{{t.name, command}}
+		return []step{{name: t.name, command: command, test: t.name}}
 	}
 	for part := range n {
-		all = append(all, step{fmt.Sprintf("%s, part %d of %d", t.name, part+1, n), command})
+		all = append(all, step{name: fmt.Sprintf("%s, part %d of %d", t.name, part+1, n), command: command, test: t.name})
 	}
 	return all
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -16,40 +17,37 @@ type report struct {
 	rows  []string
 }
 
-const notRun = "NOT RUN | | "
+const (
+	notRun = "NOT RUN | | "
+	rule   = "|---|---|---|---|---|\n"
+)
 
-// openReport reads the existing report for the same sources, or begins a new report if none exists.
-func openReport(dir, commit, tree, date string, steps []step) (*report, error) {
+// openReport continues the last report that has a result for the sources of a step, or begins a new report if no report
+// has one.
+func openReport(dir, commit, date string, steps []step) (*report, error) {
 	r := &report{steps: steps, path: filepath.Join(dir, fmt.Sprintf("%s-%.12s.md", date, commit))}
-	r.head = fmt.Sprintf("# All tests, begun on %s\n\nCommit %s, sources %s (what make test-full digests), %s, %d processors.\n\n| test | result | took | ended (UTC) |\n|---|---|---|---|\n",
-		date, commit, tree, runtime.Version(), runtime.NumCPU())
+	r.head = fmt.Sprintf("# All tests, begun on %s\n\nBegun at commit %s, %s, %d processors. A result is valid as long as the digest of the test's sources is the same.\n\n| test | result | took | ended (UTC) | digest of the sources |\n"+rule,
+		date, commit, runtime.Version(), runtime.NumCPU())
 	former, err := filepath.Glob(filepath.Join(dir, "*.md"))
 	if err != nil {
 		return nil, err
 	}
-	known := map[string]string{}
+	for range steps {
+		r.rows = append(r.rows, notRun)
+	}
 	for _, path := range former {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return nil, err
 		}
-		head, rows, ok := strings.Cut(string(text), "|---|---|---|---|\n")
-		if !ok || !strings.Contains(head, "sources "+tree+" ") {
-			continue
-		}
-		r.path, r.head = path, head+"|---|---|---|---|\n"
+		head, rows, _ := strings.Cut(string(text), rule)
 		for line := range strings.Lines(rows) {
-			if name, result, ok := strings.Cut(strings.Trim(line, "| \n"), " | "); ok {
-				known[name] = result
+			name, result, _ := strings.Cut(strings.Trim(line, "| \n"), " | ")
+			i := slices.IndexFunc(steps, func(s step) bool { return s.name == name })
+			if i >= 0 && strings.HasSuffix(result, " | "+steps[i].sources) {
+				r.path, r.head, r.rows[i] = path, head+rule, strings.TrimSuffix(result, " | "+steps[i].sources)
 			}
 		}
-	}
-	for _, s := range steps {
-		row, ok := known[s.name]
-		if !ok {
-			row = notRun
-		}
-		r.rows = append(r.rows, row)
 	}
 	return r, nil
 }
@@ -74,7 +72,7 @@ func (r *report) set(i int, result string) error {
 	var b strings.Builder
 	b.WriteString(r.head)
 	for i, row := range r.rows {
-		fmt.Fprintf(&b, "| %s | %s |\n", r.steps[i].name, row)
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", r.steps[i].name, row, r.steps[i].sources)
 	}
 	fmt.Fprintf(&b, "\n%d of %d passed.\n", len(r.rows)-r.missing(), len(r.rows))
 	return os.WriteFile(r.path, []byte(b.String()), 0o644)

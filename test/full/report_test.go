@@ -11,8 +11,8 @@ import (
 // A step must run again if it has failed, or has passed only for other sources.
 func TestReport(t *testing.T) {
 	dir := t.TempDir()
-	steps := []step{{name: "make lint"}, {name: "TestA"}, {name: "config.FuzzLoad for 1m0s"}, {name: "report.FuzzLoad for 1m0s"}}
-	r, err := openReport(dir, "0123456789abcdef", "feed", "2026-01-02", steps)
+	steps := []step{{name: "make lint", sources: "feed"}, {name: "TestA", sources: "aaaa"}, {name: "config.FuzzLoad for 1m0s", sources: "feed"}, {name: "report.FuzzLoad for 1m0s", sources: "feed"}}
+	r, err := openReport(dir, "0123456789abcdef", "2026-01-02", steps)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,7 +21,7 @@ func TestReport(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	later, err := openReport(dir, "fedcba9876543210", "feed", "2026-01-03", append(steps, step{name: "TestB"}))
+	later, err := openReport(dir, "fedcba9876543210", "2026-01-03", append(steps, step{name: "TestB", sources: "bbbb"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,12 +38,25 @@ func TestReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"sources feed ", "| TestA | FAILED (exit status 1) | 9s |", "| report.FuzzLoad for 1m0s | NOT RUN |", "| TestB | passed |", "3 of 5 passed."} {
+	for _, want := range []string{"Begun at commit 0123456789abcdef,", "| TestA | FAILED (exit status 1) | 9s | 2026-01-02 03:05 | aaaa |", "| report.FuzzLoad for 1m0s | NOT RUN |", "| TestB | passed | 1s | 2026-01-03 00:00 | bbbb |", "3 of 5 passed."} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("not in the report: %s\n%s", want, text)
 		}
 	}
-	other, err := openReport(dir, "fedcba9876543210", "f00d", "2026-01-03", steps)
+	// The sources of one step have changed.
+	steps[0].sources = "f00d"
+	changed, err := openReport(dir, "fedcba9876543210", "2026-01-03", steps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if changed.passed(0) || !changed.passed(2) || changed.path != later.path {
+		t.Errorf("after a change of one step: %q in %s", changed.rows, changed.path)
+	}
+	// The sources of all steps have changed.
+	for i := range steps {
+		steps[i].sources = "f00d"
+	}
+	other, err := openReport(dir, "fedcba9876543210", "2026-01-03", steps)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,15 +71,18 @@ func TestParts(t *testing.T) {
 	if len(steps) != 6 || steps[1].name != "TestSoakPulled, part 2 of 5" || steps[5].name != "TestSwap" {
 		t.Errorf("steps: %v", steps)
 	}
+	for i := range steps {
+		steps[i].sources = "feed"
+	}
 	dir := t.TempDir()
-	r, err := openReport(dir, "0123456789abcdef", "feed", "2026-01-02", steps)
+	r, err := openReport(dir, "0123456789abcdef", "2026-01-02", steps)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := r.set(1, "passed | 2s | 2026-01-02 03:04"); err != nil {
 		t.Fatal(err)
 	}
-	if later, err := openReport(dir, "0123456789abcdef", "feed", "2026-01-02", steps); err != nil || later.missing() != 5 || !later.passed(1) {
+	if later, err := openReport(dir, "0123456789abcdef", "2026-01-02", steps); err != nil || later.missing() != 5 || !later.passed(1) {
 		t.Errorf("known: %q, %v", later.rows, err)
 	}
 }
