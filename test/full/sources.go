@@ -27,14 +27,14 @@ type sources struct {
 
 // readSources reads the committed files below the given paths. The paths are relative to the working directory.
 func readSources(ctx context.Context, paths []string) (*sources, error) {
-	list, err := output(ctx, append([]string{"git", "ls-files", "--stage", "--"}, paths...)...)
+	list, err := output(ctx, append([]string{"git", "ls-files", "-z", "--stage", "--"}, paths...)...)
 	if err != nil {
 		return nil, err
 	}
 	s := &sources{tests: map[string][]byte{}}
-	for line := range strings.Lines(list) {
-		// The line has mode, object and stage before the tab. The mode shows whether a script can be executed.
-		stage, name, _ := strings.Cut(strings.TrimSpace(line), "\t")
+	for entry := range strings.SplitSeq(strings.TrimSuffix(list, "\x00"), "\x00") {
+		// The entry has mode, object and stage before the tab. The mode shows whether a script can be executed.
+		stage, name, _ := strings.Cut(entry, "\t")
 		mode, _, _ := strings.Cut(stage, " ")
 		if documents.MatchString(name) {
 			continue

@@ -51,6 +51,7 @@ func TestSources(t *testing.T) {
 	write("packaging/doc/page.md", "text")
 	write("test/system/a_test.go", tests)
 	write("test/unit", "#!/bin/sh\n")
+	write(`packaging/by\x2dname`, "")
 
 	for _, c := range []struct {
 		name, file, text string
@@ -59,6 +60,7 @@ func TestSources(t *testing.T) {
 		{"a document", "packaging/doc/page.md", "other text", ""},
 		{"a comment", "internal/agent/agent.go", "//go:build linux\n\npackage agent\n\n// A is a constant.\n//\n// It is 1.\nconst A = 1\n", ""},
 		{"a comment in a test", "test/system/a_test.go", strings.Replace(tests, "is a test", "is a good test", 1), ""},
+		{"a file whose name git quotes", `packaging/by\x2dname`, "other text", "make lint TestA TestB config.FuzzLoad"},
 		{"code", "internal/agent/agent.go", "//go:build linux\n\npackage agent\n\n// A is a number.\nconst A = 2\n", "make lint TestA TestB config.FuzzLoad"},
 		{"code below an empty comment", "internal/agent/agent.go", "//go:build linux\n\npackage agent\n\n//\nconst A = 2\n", "make lint TestA TestB config.FuzzLoad"},
 		{"a build constraint", "internal/agent/agent.go", "//go:build !linux\n\npackage agent\n\n// A is a number.\nconst A = 1\n", "make lint TestA TestB config.FuzzLoad"},
