@@ -68,7 +68,6 @@ func TestSources(t *testing.T) {
 		{"one test", "test/system/a_test.go", strings.Replace(tests, "help(t)", "help(nil)", 1), "make lint TestA"},
 		{"one test and its import", "test/system/a_test.go", strings.NewReplacer("help(t)", "os.Getuid()", "import ", "import \"os\"\nimport ").Replace(tests), "make lint TestA"},
 		{"a function that tests use", "test/system/a_test.go", strings.Replace(tests, "(t *testing.T) {}", "(t *testing.T) { t.Helper() }", 1), "make lint TestA TestB config.FuzzLoad"},
-		{"TestMain", "test/system/a_test.go", strings.Replace(tests, "func help(t *testing.T) {}", "func help(t *testing.T) {}\n\nfunc TestMain(m *testing.M) {}", 1), "make lint TestA TestB config.FuzzLoad"},
 		{"a new file", "test/system/b_test.go", "package system\n", "make lint TestA TestB config.FuzzLoad"},
 	} {
 		former, err := os.ReadFile(c.file)
