@@ -55,9 +55,9 @@ deps: ## install the Debian packages that build and tests need
 deps-deb:
 	@packaging/need $(PACKAGES_deb)
 
-try: deb ## show the package on loop devices in a container, and leave a shell to play in (a minute, no virtual machine)
+try: deb ## show the package on loop devices in a container, and open a shell there (a minute, no virtual machine)
 	@go run ./test/try -deb $(DEB)
-demo: deb ## show it with virsh in a Debian worker under libvirt (5 minutes)
+demo: deb ## show the package with virsh in a Debian worker under libvirt (5 minutes)
 	@go run ./test/demo -deb $(DEB)
 
 # Go decides what to rebuild, so make always calls go build.
@@ -109,7 +109,7 @@ test-vm: deps deb deb-next deb-previous ## the system tests; RUN=Name for some t
 	$(call say,tests in containers and virtual machines)
 	@# With -p 1 go test prints the output while the tests run.
 	@HOTMOUNT_TEST_WORKER=$(WORKER) go test -p 1 -tags $(TAGS) -timeout 60m -count 1 $(if $(RUN),-run '$(RUN)',-skip '$(SKIP)') -v ./test/... 2>&1 | tee build/test-vm.log | grep --line-buffered -vE '^=== (PAUSE|CONT|NAME)'
-test-long: deps test-same ## more system tests, for faults of which make test covers one example (45 minutes)
+test-long: deps test-same ## more system tests; of each kind of fault, make test has only one example (45 minutes)
 	@test/long $(COMMIT) $(UNTIL)
 # make test-full does not repeat a test that has passed for the same sources.
 SOURCES := cmd internal packaging systemd udev test go.mod go.sum Makefile
@@ -117,7 +117,7 @@ test-full: deps deb deb-next deb-previous ## all tests, for hours; can be stoppe
 	@[[ -z $$(git status --porcelain -- . ":!test/reports") ]] || { echo "the report names a commit: commit what is changed first" >&2; exit 1; }
 	@go run ./test/full -commit $(COMMIT) -sources '$(SOURCES)' -dir build/full -only '$(ONLY)'
 
-# ONLY names figures, ROUNDS limits the turns of each method, BASE is a package to compare with, ROOT is the userland.
+# ONLY names figures, ROUNDS limits each method's turns, BASE is a package to compare, ROOT is the container's root.
 ROUNDS := 30
 bench: deb ## compare with other methods to mount, in a container (at most an hour; ONLY=one,twenty ROUNDS=5 BASE=other.deb)
 	@CGO_ENABLED=0 go build -trimpath -o build/bench ./test/bench
@@ -132,7 +132,7 @@ bench-inner: check-go deps ## run the Go benchmarks, and compare them with those
 	git worktree add -q --detach "$$base/tree" $(BASE); \
 	for i in 1 2 3 4 5 6; do (cd "$$base/tree" && $(INNER)) >>"$$base/before"; $(INNER) >>"$$base/after"; done; \
 	(cd "$$base" && $(BENCHSTAT) before after)
-bench-scan: check-go deps ## measure the proof of blankness against dd; fails if it is too slow
+bench-scan: check-go deps ## compare the speed of the proof that a disk is blank with dd; fails if the proof is too slow
 	$(call say,how fast a blank disk is read: of dd's speed in the same run (scan/dd) at least 0.8)
 	@go test -tags root -run '^$$' -bench RealScan -benchtime 9x ./internal/format
 

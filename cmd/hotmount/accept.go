@@ -15,7 +15,7 @@ func acceptCommand() *cobra.Command {
 		Use:   "accept DISK [REASON]",
 		Short: "Let hotmount use a held disk",
 		Long: "Lift the hold that hotmount status shows for the disk, or let hotmount try a failed disk again.\n" +
-			"With a REASON, the command accepts the disk only if the disk is still held for this reason. Even then, hotmount formats only a disk that is proven blank.",
+			"With a REASON, the command accepts the disk only if the disk is still held for this reason. With or without a REASON, hotmount formats only a disk that is proven blank.",
 		Args:              args(cobra.RangeArgs(1, 2)),
 		ValidArgsFunction: cli.CompleteFirst(cli.DisksWith(host, func(f *disk.Facts, d disk.Decision) bool { return cli.NotIgnored(f, d) && !d.Mounted() })),
 		RunE: func(c *cobra.Command, given []string) error {

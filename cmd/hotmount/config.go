@@ -49,7 +49,7 @@ func configCommand() *cobra.Command {
 		Short: "Let the daemon make mount points in the directories of the classes",
 		Long: "Write " + helper.SandboxDropIn + ", which lets the daemon make mount points\n" +
 			"in the directories of the classes. If all classes use " + helper.ShippedDirectory + ", the command removes that file instead.\n" +
-			"Disks need no such setting: the daemon opens no disk, and each unit that formats can write only to its own disk.",
+			"Disks need no such file, because the daemon opens no disk. Each unit that formats can write only to its own disk.",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return applySandbox(c) },
 	}

@@ -63,7 +63,7 @@ func lookCommand() *cobra.Command {
 	var list bool
 	c := &cobra.Command{
 		Use:    "look {PID <PATHS | --list DIRECTORY}",
-		Short:  "Print what a process sees at each path that comes on standard input (ended by NUL), or the entries of a directory",
+		Short:  "Print what a process sees at each NUL-terminated path on standard input, or print the entries of a directory",
 		Hidden: true, // doctor runs the command as a separate process, because the command may hang
 		Args:   args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, given []string) error {

@@ -19,7 +19,7 @@ func explainCommand() *cobra.Command {
 		Long: "Print each selector of each class and whether it matches, each condition for a format, and the decision. The command writes\n" +
 			"nothing. As root, the command also reads a disk without known content.\n" +
 			"--facts prints the facts behind the decision, for a bug report. hotmount explain --from FILE explains such facts\n" +
-			"on any machine, with the configuration in FILE unless flags name another.",
+			"on any machine. The configuration also comes from FILE, unless flags name another configuration.",
 		Args:              args(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: cli.CompleteFirst(cli.DisksWith(host, cli.NotIgnored)),
 		RunE: func(c *cobra.Command, given []string) error {

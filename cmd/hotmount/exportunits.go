@@ -9,7 +9,7 @@ import (
 func exportUnitsCommand() *cobra.Command {
 	return configured(&cobra.Command{
 		Use:   "export-units DIRECTORY",
-		Short: "Write a static .mount unit for each mounted filesystem, to mount it without hotmount",
+		Short: "Write a .mount unit file for each mounted filesystem, to mount the filesystem without hotmount",
 		Long: "Write a unit file for each filesystem that is mounted now. The unit mounts the filesystem at the same path at\n" +
 			"every boot, without hotmount. The command overwrites no file, and prints the commands that enable the units.",
 		Args: args(cobra.ExactArgs(1)),

@@ -1,4 +1,4 @@
-// Command hotmount formats the disks that are attached to a Kubernetes node and mounts them by UUID, for the
+// Command hotmount formats blank disks of a Kubernetes node. hotmount mounts the filesystems by UUID for the
 // local-static-provisioner.
 package main
 

@@ -158,7 +158,7 @@ func usable(c *cobra.Command) (*disk.Settings, error) {
 	if err == nil || config.HasFlags(c.Flags()) {
 		return s, err
 	}
-	which := "the settings that the daemon runs with"
+	which := "the settings that the daemon used last"
 	theirs, unread := host().Store.Settings()
 	if unread != nil {
 		which = "the defaults"

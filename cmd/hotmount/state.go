@@ -33,7 +33,7 @@ func stateCommand() *cobra.Command {
 		Use:   "reset",
 		Short: "Remove the records of another worker, or seal an image",
 		Long: "Remove hotmount's records of disks. The command touches no disk. Disks that are attached at the next start of\n" +
-			"hotmount.service count as attached before the installation. The command refuses while the service or a format runs,\n" +
+			"hotmount.service count as attached before the installation. The command fails while the service or a format runs,\n" +
 			"while a volume is mounted, or while a disk that was given out as a block volume is attached. The command needs root.",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -80,7 +80,7 @@ func TestStateKeep(t *testing.T) {
 	}
 	out, _, err := call(t, "status")
 	if text := strings.Join(strings.Fields(out), " "); err != nil && !strings.Contains(err.Error(), "refused") || !strings.Contains(text, "hotmount state keep") || !strings.Contains(text, "hotmount state reset") ||
-		!strings.Contains(text, "vde is held (pre-existing): no known content was found on the disk, and the disk was attached when hotmount first started under the present machine-id") {
+		!strings.Contains(text, "vde is held (pre-existing): no known content was found on the disk, and the disk was already attached when hotmount first started with the present machine-id") {
 		t.Errorf("status: %s, %v", out, err)
 	}
 	if out, code, err := call(t, "state", "keep"); code != 0 || err != nil || !strings.Contains(out, "belong to this worker again") {

@@ -52,7 +52,7 @@ func TestUsable(t *testing.T) {
 	if err := h.Store.SaveSettings(&theirs); err != nil {
 		t.Fatal(err)
 	}
-	if said, s, err = ask(); err != nil || s.Settle != theirs.Settle || !strings.Contains(said, "the daemon runs with") {
+	if said, s, err = ask(); err != nil || s.Settle != theirs.Settle || !strings.Contains(said, "the daemon used last") {
 		t.Errorf("the daemon's: %q, %+v, %v", said, s, err)
 	}
 	if _, _, err = ask("--workers", "3"); err == nil {

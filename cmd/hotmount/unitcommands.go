@@ -56,7 +56,7 @@ func rescanCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rescan",
 		Short: "Let the daemon look at every disk again",
-		Long:  "Let the daemon look at every disk again, as it does every hour.\nhotmount also triggers events for the disks that udev does not know.",
+		Long:  "Let the daemon look at every disk again. Without this command, the daemon does so at the interval of the key rescan.\nhotmount also triggers events for the disks that udev does not know.",
 		Args:  args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return errors.Join(helper.Announce(c.Context(), host(), run.Exec{}), helper.Rescan(c.Context(), socket))

@@ -57,7 +57,7 @@ func TestEachHoldIsToldBeforeItIsLifted(t *testing.T) {
 			vdb: mounted at ` + uuidB[:34] + `62`} {
 			answer, err := a.Accept(t.Context(), "vdb", 0, "")
 			held := []string{"attached before hotmount was installed", uuidA}[i]
-			if err != nil || !strings.Contains(answer, held) || !strings.Contains(answer, "unless another hold remains") {
+			if err != nil || !strings.Contains(answer, held) || !strings.Contains(answer, "and no other hold remains") {
 				t.Errorf("%q, %v", answer, err)
 			}
 			m.expect(t, want)

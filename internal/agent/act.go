@@ -52,8 +52,8 @@ func (a *Agent) lane(st *state, c *disk.Content) *lane {
 	case d.Action == disk.Link:
 		return &a.lanes.mounts
 	// After a failed mount, the disk is read before the next try, because udev cannot recognise the result of an
-	// unfinished mkfs. A partition is never read, because the unit that reads a disk may also format it. A disk that is
-	// still mounted for a pod is not read, because the disk cannot be opened exclusively.
+	// unfinished mkfs. A partition is never read, because the unit that reads a disk may also format the disk. A disk
+	// that is still mounted for a pod is not read, because the disk cannot be opened exclusively.
 	case d.Action == disk.Mount && (c.Proven || !st.tries.unmountable || st.facts.Whole != "" || len(st.facts.Mounts) > 0):
 		return &a.lanes.mounts
 	}
@@ -70,7 +70,7 @@ func unconfirmed(st *state, done disk.Action) error {
 		return fmt.Errorf("the unit has started, but the disk's link does not exist; see journalctl -u hotmount-block@%d", st.facts.Seq)
 	}
 	if st.decision.Action == disk.Grow {
-		return errors.New("the filesystem was not measured")
+		return errors.New("the unit that grows the filesystem left no result")
 	}
 	if v := st.facts.Standing.Verdict; v.Valid(&st.facts) && v.Failure != "" {
 		return errors.New(v.Failure)
@@ -80,7 +80,8 @@ func unconfirmed(st *state, done disk.Action) error {
 
 // If the last look at a disk is older than oldestLook, the agent looks at the disk again before the mount. Another
 // program can begin to use the disk without an event. If the disk has had an event since the last look began, the limit
-// is oldestLookBefore, and not oldestLook. The other actions run in programs that look at the disk themselves.
+// is oldestLookBefore, and not oldestLook. Actions other than mounts run in programs, which look at the disk
+// themselves.
 const (
 	oldestLook       = 5 * time.Second
 	oldestLookBefore = 100 * time.Millisecond
@@ -159,8 +160,8 @@ func (a *Agent) startMount(ctx context.Context, name string, class *disk.Class) 
 	a.startWork(ctx, &a.lanes.mounts, func() func() {
 		err := a.mount(ctx, &f, class, d)
 		return func() {
-			// A mount that fails with ErrHeld is retried often, so a growth that fails before such a mount is not
-			// reported each time.
+			// A mount that fails with ErrHeld is retried often, so the agent does not report a failed growth before
+			// such a mount.
 			if filling != nil && err == nil {
 				a.problem(fmt.Errorf("cannot grow the filesystem of %s before the mount: %w", f.ID, filling))
 			} else if filling != nil && !errors.Is(err, disk.ErrHeld) {
@@ -192,7 +193,7 @@ func (a *Agent) mount(ctx context.Context, f *disk.Facts, class *disk.Class, d d
 	if there || unmountErr != nil || thereErr != nil {
 		outcome = "still mounted; end the processes that use the mount, then: umount " + path
 	}
-	return errors.Join(err, fmt.Errorf("%w: another disk now has its name (disk sequence number %d) and was mounted by mistake; the other disk is %s", disk.ErrGone, seq, outcome), unmountErr, thereErr)
+	return errors.Join(err, fmt.Errorf("%w: hotmount mounted another disk by mistake, which now has the same name (disk sequence number %d); this other disk is %s", disk.ErrGone, seq, outcome), unmountErr, thereErr)
 }
 
 // startPrograms starts a program for each disk in the lane whose turn has come. The unit that proves a disk blank also
@@ -207,8 +208,8 @@ func (a *Agent) startPrograms(ctx context.Context, l *lane, p disk.Program, acti
 }
 
 // startQuestions starts the questions about the disks whose turn has come. If the mount of a disk has ended,
-// startQuestions asks PID 1 when the disk's device unit became plugged. If a disk is refused or held, startQuestions
-// starts the program that finds out which process has the disk open.
+// startQuestions asks PID 1 for the time at which the disk's device unit became plugged. If a disk is refused or held,
+// startQuestions starts the program that finds out which process has the disk open.
 func (a *Agent) startQuestions(ctx context.Context) {
 	l := &a.lanes.questions
 	for name, ok := l.next(); ok; name, ok = l.next() {
@@ -265,8 +266,8 @@ const stopPatience = 15 * time.Minute
 // PID 1 ends a mount when the disk's device unit becomes unplugged. PID 1 may consider an attached disk unplugged when
 // systemd is upgraded or a udev rule changes. A soft reboot also ends all mounts. After a soft reboot, the device unit
 // counts as plugged since the start of the new userspace. If PID 1 did not end the mount, somebody unmounted the disk
-// by hand. PID 1 tries only once to end a mount. If the agent found the disk still mounted after the time plugged +
-// stopPatience, somebody unmounted the disk by hand.
+// by hand. PID 1 tries only once to end a mount, and the try takes at most stopPatience. If the agent found the disk
+// mounted after plugged + stopPatience, the try had failed. In this case too, somebody unmounted the disk by hand.
 func (a *Agent) unmounted(name string, seq uint64, plugged time.Duration, err error) {
 	st := a.disks[name]
 	if st.facts.Seq == seq && err != nil {

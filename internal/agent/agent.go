@@ -11,7 +11,7 @@
 //	idle         a disk below left, a delayed refusal is due    looking
 //	backing off  as for idle, or the retry is due               looking
 //	looking      the disk is gone                               (unknown); its mount is leaving
-//	looking      a partition, and no class has partitions now   (unknown); its mount stays
+//	looking      a partition, but no class selects partitions   (unknown); its mount stays
 //	looking      another disk has the name                      as if gone, and then found
 //	looking      the look failed                                backing off
 //	looking      nothing is to be done, or nothing yet          idle
@@ -28,8 +28,9 @@
 //	acting       the action ends, with or without success       looking
 //	acting       PID 1 does not tell why a mount ended          backing off
 //
-// Other software may open a disk without claiming the disk, or mount the disk in another mount namespace. Where this is
-// possible, the agent finds out who uses a disk before it first uses the disk (ask.go).
+// Other software may open a disk without O_EXCL, or mount the disk in another mount namespace. If either is possible,
+// the agent finds out which process uses a disk before the agent first uses the disk. The agent also finds this out
+// before hotmount advises to overwrite the disk (ask.go, policy.Asks).
 //
 // An event may come while a disk is in one of the phases looking, waiting and acting. The agent then looks at the disk
 // again after that phase. If an action has failed and is still needed at the next look, the agent retries the action
@@ -121,9 +122,9 @@ func (a *Agent) LookAt(ctx context.Context, seq uint64) error {
 func (a *Agent) Retry(ctx context.Context) error { return a.ask(ctx, a.retry) }
 
 // Accept accepts a held disk, or allows another try after a failure. Accept returns the answer for the operator. The
-// parameter seq is the disk sequence number of the intended attachment, or 0 for any disk with that name. The last
-// parameter is the reason for the hold that the operator has seen. If the reason has changed since then, Accept returns
-// an error. If the last parameter is empty, Accept does not check the reason.
+// parameter seq is the disk sequence number of the intended attachment, or 0 for any disk with that name. The parameter
+// shown is the reason of the hold, as the operator has seen it. If the reason has changed since then, Accept returns an
+// error. If shown is empty, Accept does not check the reason.
 func (a *Agent) Accept(ctx context.Context, name string, seq uint64, shown disk.Reason) (answer string, err error) {
 	if askErr := a.ask(ctx, func() { answer, err = a.accept(name, seq, shown) }); askErr != nil {
 		return "", fmt.Errorf("cannot accept %s: %w", name, askErr)

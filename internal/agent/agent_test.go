@@ -836,7 +836,7 @@ func TestGrows(t *testing.T) {
 		m.expect(t, `
 			vdb: grow (filesystem-smaller)
 			grow seq 2
-			vdb: failed: the filesystem was not measured`)
+			vdb: failed: the unit that grows the filesystem left no result`)
 		if !strings.HasPrefix(m.status, "0 mounted, 0 held, 0 refused, 1 failing") || len(m.table) != 1 {
 			t.Errorf("status %q, %d mounted", m.status, len(m.table))
 		}
@@ -934,7 +934,7 @@ func TestAdoptedOnce(t *testing.T) {
 
 const uuidVdd = "dddddddd-0000-4000-8000-000000000004"
 
-// TestFillsBeforeMounting checks that a filesystem that is smaller than its disk grows before it is mounted. If the
+// TestFillsBeforeMounting checks that a filesystem that is smaller than its disk grows before the mount. If the
 // growth before the mount fails, the filesystem must be mounted at its old size.
 func TestFillsBeforeMounting(t *testing.T) {
 	smaller := func(name string, seq uint64, uuid string) *disk.Facts {
@@ -1013,7 +1013,7 @@ func TestATwinWhileFilling(t *testing.T) {
 		m.change(func() {
 			log := strings.Join(m.log, "\n")
 			if fill, mount := strings.Index(log, "fill seq 2"), strings.Index(log, "mount vdb seq 2"); fill < 0 || mount < fill {
-				t.Errorf("it is not filled before it is mounted:\n%s", log)
+				t.Errorf("it is not filled before the mount:\n%s", log)
 			}
 		})
 	})
@@ -2663,7 +2663,7 @@ func TestAnotherDiskIsMountedInItsPlace(t *testing.T) {
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/` + uuidA + `
 			unmount /mnt/disks/` + uuidA + `
-			vdb: failed: the disk is gone: another disk now has its name (disk sequence number 3) and was mounted by mistake; the other disk is unmounted again
+			vdb: failed: the disk is gone: hotmount mounted another disk by mistake, which now has the same name (disk sequence number 3); this other disk is unmounted again
 			vdb: gone
 			forgot 2
 			vdb: wait (udev-pending)
@@ -2680,7 +2680,7 @@ func TestAnotherDiskIsMountedInItsPlace(t *testing.T) {
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/` + uuidA + `
 			unmount /mnt/disks/` + uuidA + `
-			vdb: failed: the disk is gone: another disk now has its name (disk sequence number 3) and was mounted by mistake; the other disk is still mounted; end the processes that use the mount, then: umount /mnt/disks/` + uuidA + `
+			vdb: failed: the disk is gone: hotmount mounted another disk by mistake, which now has the same name (disk sequence number 3); this other disk is still mounted; end the processes that use the mount, then: umount /mnt/disks/` + uuidA + `
 			busy
 			vdb: gone
 			forgot 2

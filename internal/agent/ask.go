@@ -32,8 +32,9 @@ func (a *Agent) asksFirst(ctx context.Context, name string, l *lane) bool {
 }
 
 // answered handles the answer to the question of who has the disk open. If the use lasts (disk.Opener.Lasts), the disk
-// is held. For any other use, the agent retries later, until the use has ended. An accepted disk is not held again: the
-// agent waits until the use has ended.
+// is held. For any other use, the agent retries the action later, until the use has ended. The agent does not hold an
+// accepted disk again, but waits until the use has ended. The agent retries nothing for a disk that is refused or held
+// already.
 func (a *Agent) answered(name string, seq uint64, by *disk.Opener, err error) {
 	st := a.disks[name]
 	f, left := &st.facts, !active(st.decision.Action)

@@ -21,7 +21,7 @@ func TestUsedByAnotherIsHeld(t *testing.T) {
 				m.table = []disk.MountPoint{{Dev: f.Dev, Root: "/", Path: "/srv", Type: "xfs"}}
 			}
 		},
-		"bound as a device at /run/x": func(_ *machine, f *disk.Facts, on bool) {
+		"bind-mounted as a device at /run/x": func(_ *machine, f *disk.Facts, on bool) {
 			f.Bound = nil
 			if on {
 				f.Bound = []string{"/run/x"}
@@ -161,12 +161,12 @@ func TestMountedInAnotherNamespace(t *testing.T) {
 	vdb = xfsDisk("vdb", 2, uuidA)
 	vdb.Unlisted = true
 	m = newMachine(vdb)
-	m.opener = &disk.Opener{How: "mounted or being mounted, but in no mount table"}
+	m.opener = &disk.Opener{How: "mounted or being mounted according to the kernel, but in no mount table that hotmount can read"}
 	with(t, m, func(t *testing.T, _ *Agent) {
 		settle()
 		m.change(func() {
 			log := strings.Join(m.log, "\n")
-			if strings.Contains(log, "used by another") || !strings.Contains(log, "cannot use the disk: it is mounted or being mounted, but in no mount table; nothing on it was changed") {
+			if strings.Contains(log, "used by another") || !strings.Contains(log, "cannot use the disk: it is mounted or being mounted according to the kernel, but in no mount table that hotmount can read; nothing on it was changed") {
 				t.Error(log)
 			}
 			m.opener, vdb.Unlisted = nil, false

@@ -228,7 +228,7 @@ func TestBlockOfAnother(t *testing.T) {
 		settle()
 		m.log = nil
 		answer, err := a.Accept(t.Context(), "vdc", 0, "")
-		if err != nil || !strings.Contains(answer, "the disk is given out as a block volume") {
+		if err != nil || !strings.Contains(answer, "hotmount gives out the disk as a block volume") {
 			t.Errorf("%q, %v", answer, err)
 		}
 		m.expect(t, `

@@ -11,10 +11,10 @@ import (
 type Host interface {
 	// Names returns the kernel names of all attached disks, and of their partitions if the settings ask for them.
 	Names(s *disk.Settings) ([]string, error)
-	// Gather reads the data that is the same for all disks, such as the mounts. Gather returns the function look. The
-	// function look returns the facts of one disk, except the facts about related disks (peers). Several goroutines may
-	// call the function look at the same time. The error of the function look wraps disk.ErrGone if Names does not list
-	// the disk. Gather and the function look may hang on dead storage.
+	// Gather reads the data that the looks at all disks share, such as the mount table. Gather returns the function
+	// look. The function look returns the facts of one disk, except the facts about related disks (peers). Several
+	// goroutines may call the function look at the same time. The error of the function look wraps disk.ErrGone if
+	// Names does not list the disk. Gather and the function look may hang on dead storage.
 	Gather(s *disk.Settings) (look func(name string) (disk.Facts, error))
 	// MountedAt reports whether the device is mounted at the path, according to PID 1's mount table. If another mount
 	// covers the device's mount, MountedAt returns true and an error.
@@ -22,9 +22,9 @@ type Host interface {
 	// Attached returns the sequence number of the disk or partition with that device number. Attached returns 0 if no
 	// disk or partition has the number.
 	Attached(dev disk.Dev) (seq uint64, err error)
-	// Stale returns the mounts of gone disks in the directories of present and former classes. Each entry has the facts
-	// on record about one gone disk, and one of the disk's remaining mounts. If err is not nil, the list may be
-	// incomplete.
+	// Stale returns the mounts whose disks are gone. Stale searches the directories of present and former classes. Each
+	// entry has the facts on record about one gone disk, and one of the disk's remaining mounts. If err is not nil, the
+	// list may be incomplete.
 	Stale(s *disk.Settings) ([]disk.Facts, error)
 	// Changed returns the names of those disks whose mounts or kernel faults (Facts.Fault) have changed since the last
 	// look. The parameter mounted has the facts of the disks that were mounted at the last look. Changed costs much
@@ -44,7 +44,8 @@ type Host interface {
 	Forget(seq uint64) error
 	// Expect makes the sighting known to each later look, even before the sighting is recorded. A sighting states that
 	// a filesystem of the named disk was found mounted, or that the disk has left. Expect fills in the boot ID of the
-	// sighting. For a disk that has left, Expect also fills in which disks may have been attached at the same time.
+	// sighting. For a disk that has left, Expect also fills in Newest, which shows the disks that may have been
+	// attached at the same time.
 	Expect(seen disk.Sighting, name string) error
 	// Remember records the sightings in the parameter noted. Each sighting shows content that hotmount does not mount,
 	// or shows that earlier content is gone. If the parameter expected is true, Remember first records those sightings

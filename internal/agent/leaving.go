@@ -23,8 +23,8 @@ type departure struct {
 	unnamed error
 	// unmounted reports that the mount is unmounted and only its directory remains to be removed.
 	unmounted bool
-	// leftover reports that the mount ended before the disk left, so at most the directory of the mount remains. If the
-	// mount ended before the disk left, the removal of its directory is tried only once.
+	// leftover reports that the mount ended before the disk left, so at most the mount point remains. The agent tries
+	// only once to remove a leftover mount point.
 	leftover bool
 	// answer receives the result of a release by the operator, and is nil if the disk is gone. A release by the
 	// operator is not retried.
@@ -176,8 +176,8 @@ func (a *Agent) released(dep *departure, err error) {
 	a.report.Report(disk.Event{Kind: disk.EventFailed, Facts: &dep.facts, Decision: disk.Decision{UUID: path.Base(dep.path)}, Path: dep.path, Err: err, Tries: again})
 }
 
-// removeLeftover starts to remove the mount point of a disk whose mount ended before the disk left. If somebody else
-// made the mount unit, for example with systemd-mount, the unit does not remove hotmount's directory.
+// removeLeftover starts to remove the mount point of a disk whose mount ended before the disk left. A mount unit that
+// hotmount did not make, for example one of systemd-mount, does not remove the mount point.
 func (a *Agent) removeLeftover(st *state) {
 	seen := st.record.sighting
 	if seen == nil {

@@ -10,18 +10,18 @@ import (
 	"hotmount/internal/policy"
 )
 
-// disksPerGathering limits the cost of Host.Gather in a burst of events, because each call takes longer on a node with
-// more disks. The wait before the next call is proportional to the number of busy disks. With 40 busy disks, the wait
-// is as long as the last call. With fewer disks, the wait is not noticeable. With 200 busy disks, Host.Gather runs for
-// a sixth of the time, unless longestRest makes the wait shorter.
+// disksPerGathering limits the cost of Host.Gather in a burst of events. Each call takes longer on a node with more
+// disks. The wait before the next call is proportional to the number of busy disks. With 40 busy disks, the wait is as
+// long as the last call. With few busy disks, the wait is not noticeable. With 200 busy disks, Host.Gather runs for a
+// sixth of the time, unless longestRest makes the wait shorter.
 const disksPerGathering = 40
 
 // longestRest is the longest wait between two calls of Host.Gather.
 const longestRest = time.Second
 
 // startLooks starts the looks whose turn has come. The looks share one call of Host.Gather, because the call reads the
-// mounts and loop devices of all disks. If a look becomes due while Host.Gather runs, the look waits for the next call.
-// The facts of a look must not be older than the look.
+// mounts and loop devices of all disks. If a look becomes due while Host.Gather runs, the look waits for the next call,
+// because its facts must not be older than the look.
 func (a *Agent) startLooks(ctx context.Context, now time.Time) {
 	if a.gathering || now.Before(a.gatherDue) {
 		return
@@ -68,7 +68,7 @@ func (a *Agent) busy() (n int) {
 func (a *Agent) handleFacts(name string, f disk.Facts, err error) {
 	st := a.disks[name]
 	gone, another := errors.Is(err, disk.ErrGone), err == nil && st.facts.Seq != 0 && st.facts.Seq != f.Seq
-	// An event that was postponed may concern the next disk.
+	// A postponed event may concern the next disk with this kernel name.
 	if st.again || (gone || another) && !st.hints.due.IsZero() {
 		defer a.requestLook(name)
 	}
@@ -161,7 +161,8 @@ func (a *Agent) decide(name string, f *disk.Facts) {
 }
 
 // outdated reports whether the decision is a mount, and another disk has left since the look began. The filesystem may
-// be a copy of the filesystem on the disk that left, and the look may not have found that disk.
+// be a copy of the filesystem on that other disk. The facts of the look may contain neither the other disk nor the
+// record that it has left.
 func (a *Agent) outdated(st *state, d disk.Decision) bool {
 	return d.Action == disk.Mount && st.peers.since != a.leftCount
 }
@@ -192,9 +193,9 @@ func (a *Agent) unkeepUnmounted(st *state) {
 }
 
 // tooEarlyToRefuse reports whether the refusal of a disk because of its UUID (ReasonTwin) must wait. The refusal waits
-// while two conditions are true: the disk is in the original's slot, and the copy that was refused earlier may still
-// appear. Two disks with the same serial can be distinguished by slot after the agent has looked at both disks. If
-// tooEarlyToRefuse returns true, wantDue requests another look later.
+// while the disk is in the slot of its last mount, and the agent has not seen all disks (allSeen). The disk that was
+// refused earlier may be a copy that appears later. If both disks have the same serial, only their slots distinguish
+// them. If tooEarlyToRefuse returns true, wantDue requests another look later.
 func (a *Agent) tooEarlyToRefuse(f *disk.Facts, d disk.Decision) bool {
 	return refusedWithoutTwin(f, d) && !a.allSeen(time.Now())
 }
@@ -221,7 +222,7 @@ func (a *Agent) allSeen(now time.Time) bool {
 }
 
 // isUnselectedPartition reports whether a missing disk is really an existing partition that no class selects any more.
-// The agent leaves a partition that no class selects as it is.
+// The agent does not change such a partition.
 func (a *Agent) isUnselectedPartition(f *disk.Facts) bool {
 	if f.Partition() == 0 || a.settings.Partitions() {
 		return false
@@ -246,9 +247,9 @@ func (a *Agent) path(st *state) string {
 	return class.MountPoint(st.decision.UUID)
 }
 
-// wakePeers requests a look at the disks whose decision may depend on the disk with the facts f. wakePeers immediately
-// repeats the decision about each waiting mount of a related disk. The disk with the facts f may be gone when the mount
-// starts.
+// wakePeers requests a look at the disks whose decision may depend on the disk with the facts f. The disk with the
+// facts f may be gone when a waiting mount of a related disk starts. wakePeers therefore repeats the decision about
+// each such mount at once.
 func (a *Agent) wakePeers(f *disk.Facts) {
 	uuid := f.KnownContent().UUID
 	mounts := &a.lanes.mounts

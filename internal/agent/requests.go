@@ -65,7 +65,7 @@ func (a *Agent) accept(name string, seq uint64, shown disk.Reason) (string, erro
 		return "", err
 	}
 	st.tries.forget()
-	// The next look must not take a missing mount for an unmount by hand.
+	// The next look must not treat a missing mount as an unmount by hand.
 	st.remount = true
 	a.requestLook(name)
 	return who + a.accepted(st, w), nil
@@ -84,9 +84,9 @@ func (a *Agent) accepted(st *state, w disk.Word) string {
 		return " is accepted"
 	}
 	if class := policy.Select(&st.facts, a.settings); class != nil && class.Mode == disk.ModeBlock {
-		return " is accepted: unless another hold remains (hotmount status), the disk is given out as a block volume, and the volume's user overwrites the disk"
+		return " is accepted: hotmount gives out the disk as a block volume if no other hold remains (hotmount status); the volume's user overwrites the disk"
 	}
-	return " is accepted: the disk is formatted if it is proven blank, unless another hold remains (hotmount status)"
+	return " is accepted: hotmount formats the disk if it is proven blank and no other hold remains (hotmount status)"
 }
 
 // currentDecision returns the decision on the facts f under the present settings, and the reason for the decision in
@@ -111,7 +111,7 @@ func (a *Agent) startDeparture(name string, seq uint64) (*departure, error) {
 	case a.leaving[a.path(st)] != nil:
 		return nil, errors.New("the disk is being unmounted")
 	}
-	// The record is written before the unmount, so that the next look does not take the release for an unmount by hand.
+	// The record is written before the unmount, so that the next look does not treat the release as an unmount by hand.
 	if err := a.host.RecordHold(&st.facts, disk.ReasonReleased, ""); err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func (a *Agent) save(ctx context.Context, mountedToo bool) {
 	})
 }
 
-// When the agent ends, saveRest starts a write of the remaining sightings, unless an earlier write hangs.
+// saveRest starts a write of the remaining sightings when the agent ends, unless an earlier write hangs.
 func (a *Agent) saveRest(ctx context.Context) {
 	if a.saves.running != nil && (a.saves.due || len(a.saves.found) > 0) {
 		select {

@@ -55,8 +55,8 @@ type state struct {
 	decisionWithOpeners disk.Decision
 	// unreported is true if the decision is new, and is to be reported once the agent knows who has the disk open.
 	unreported bool
-	// growSeq is the sequence number of the disk whose filesystem was to grow before the next mount, or 0. growErr is
-	// the error of the growth, or nil.
+	// growSeq is the sequence number of the disk for which the growth before the next mount has ended, or 0. growErr is
+	// the error of that growth, or nil.
 	growSeq uint64
 	growErr error
 
@@ -115,9 +115,9 @@ func (st *state) lostMount(f *disk.Facts) bool {
 	return was && !f.MountedBy(uuid) && (uuid != "" || len(f.Mounts) == 0)
 }
 
-// hints limits the looks that events cause. Up to hintsAtOnce events in a row cause looks without delay. Later looks
-// have a least distance in time. This distance begins at hintFirst and doubles with each look, but is at most hintMost.
-// Once hintsForgotten has passed without a look, the count starts again.
+// hints limits the looks that events cause. Up to hintsAtOnce events in a row cause looks without delay. Between two
+// later looks, a minimum time must pass. The minimum time begins at hintFirst and doubles with each look, up to
+// hintMost. Once hintsForgotten has passed without a look, the count starts again.
 type hints struct {
 	count int
 	last  time.Time

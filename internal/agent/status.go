@@ -106,7 +106,7 @@ func (a *Agent) statusLine() (line string, work bool) {
 	return line, len(outstanding)+len(proving) > 0
 }
 
-// noticeSearch is the state of the search for problems that do not concern a single disk.
+// noticeSearch is the state of the search for problems that do not concern an attached disk.
 type noticeSearch struct {
 	wanted, running bool
 	reported        []string

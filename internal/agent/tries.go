@@ -8,7 +8,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Limits of the retries. A failed step is tried again after retryFirst, and after each further failure the wait
+// Limits of the retries. The agent retries a failed action after retryFirst. After each further failure, the wait
 // doubles. Retries never end. Each wait is shortened by up to a quarter at random, so that many disks are not retried
 // at the same moment.
 const (
@@ -17,9 +17,9 @@ const (
 	// longest is the number of failures in a row after which the wait no longer grows. After that number of failures,
 	// the wait is retryMost.
 	longest = 13
-	// No event shows that a fault of the node is resolved, or that the users of a held filesystem have closed it. The
-	// retries after a fault of the node, or for a held filesystem, read no disk, and so may be frequent. The wait is at
-	// most 128 seconds after a fault of the node, and at most 16 seconds for a held filesystem.
+	// No event shows that a fault of the node is resolved. No event shows that the last user has closed a filesystem
+	// that is still mounted elsewhere (disk.ErrHeld). The retries in these two cases may be frequent, because they read
+	// no disk. The wait is at most 128 seconds after a fault of the node, and at most 16 seconds after disk.ErrHeld.
 	nodeLongest = 8
 	heldLongest = 5
 	// remindEvery is the time after which a failure that has not changed is logged again.
@@ -77,7 +77,7 @@ func (t *tries) blocked(f *disk.Facts, now time.Time) bool {
 	return t.failedFacts != nil && t.failedFacts.Writes == f.Writes && t.failedFacts.Size == f.Size && now.Before(t.retryAfter)
 }
 
-// forget clears the failures after a success or an accept.
+// forget clears the failures, for example after a success, an accept or a reload.
 func (t *tries) forget() {
 	t.count, t.step, t.failedFacts, t.unmountable = 0, 0, nil, false
 }

@@ -129,7 +129,7 @@ func Explain(w io.Writer, from *Dump) error {
 	why, next := policy.Words(f, c, s, d)
 	fmt.Fprintf(&b, "\nDecision: %s: %s (%s)\n", d.Action, disk.Visible(why), d.Reason)
 	if from.Fails != "" {
-		fmt.Fprintf(&b, "It fails: %s\n", disk.Printable(from.Fails))
+		fmt.Fprintf(&b, "The last try failed: %s\n", disk.Printable(from.Fails))
 		next = disk.Printable(from.Helps) // the dump may come from another, untrusted machine
 	}
 	if next != "" {

@@ -13,7 +13,7 @@ import (
 func PrintHistory(w io.Writer, all []disk.Record) error {
 	for i := range all {
 		r := &all[i]
-		outcome := "not recorded: the format is still running, or was ended by a crash"
+		outcome := "not recorded: the format still runs, or a crash ended the format"
 		switch {
 		case r.Made():
 			outcome = "made " + timestamp(r.Ended)

@@ -35,11 +35,11 @@ func TestPrintHistory(t *testing.T) {
   evidence:
 2026-11-21T07:00:00Z  xfs V on vdc, by the operator
   disk: no serial, 0 B, no slot, disk sequence number 13 of boot b
-  outcome: not recorded: the format is still running, or was ended by a crash
+  outcome: not recorded: the format still runs, or a crash ended the format
   evidence:
 3026-11-21T07:00:00Z (the clock was wrong, as hotmount noticed at 2026-11-21T07:00:00Z)  xfs V on vdc, by the operator
   disk: no serial, 0 B, no slot, disk sequence number 13 of boot b
-  outcome: not recorded: the format is still running, or was ended by a crash
+  outcome: not recorded: the format still runs, or a crash ended the format
   evidence:
 `
 	if got := b.String(); got != want {

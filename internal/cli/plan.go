@@ -49,7 +49,7 @@ func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, 
 	for i := range disks {
 		f := &disks[i]
 		if !installed {
-			// An installation records the attached disks, so Plan treats each attached disk as recorded.
+			// The installation would record the attached disks, so Plan treats each attached disk as recorded.
 			id := f.Identity(boot)
 			f.Standing.Present, f.Standing.Formatting = &id, ""
 		}
@@ -84,7 +84,7 @@ func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, 
 			next = "to read the disk, run as root: hotmount plan"
 		}
 		if fails != "" {
-			why, next = why+"; it fails: "+fails, helps
+			why, next = why+"; the last try failed: "+fails, helps
 		}
 		if next != "" {
 			why += "; " + next
@@ -155,8 +155,8 @@ func WarnHeld(w io.Writer, h inventory.Host, s *disk.Settings) error {
 }
 
 // OtherSettings prints a note if the settings differ from the running daemon's settings. The daemon's unit may have
-// another environment or other flags than this command. The daemon may also not have loaded a changed configuration
-// yet.
+// another environment or other flags than this command. It is also possible that the configuration has changed since
+// the daemon loaded it.
 func OtherSettings(w io.Writer, st store.Store, s *disk.Settings) error {
 	theirs, err := st.Settings()
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
@@ -180,7 +180,7 @@ func OtherSettings(w io.Writer, st store.Store, s *disk.Settings) error {
 		return nil
 	}
 	slices.Sort(differ)
-	_, err = fmt.Fprintf(w, "This command used the configuration that it has read. The daemon has other values for: %s\n"+
+	_, err = fmt.Fprintf(w, "This command has read the configuration itself. The daemon uses other values for: %s\n"+
 		"(to load a change: systemctl reload hotmount; to see the settings of the unit: systemctl cat hotmount).\n", strings.Join(differ, ", "))
 	return err
 }

@@ -34,7 +34,7 @@ func TestPlan(t *testing.T) {
 		return b.String()
 	}
 	const want = `DISK  SIZE   SERIAL        DECISION  WHY
-vda   5 GiB                ignore    the disk carries the system: / is on it
+vda   5 GiB                ignore    the disk carries the system: / is on the disk
 vdb   5 GiB  DATA-1        mount     the disk holds xfs 0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f
 vdc   5 GiB  \x1b[2J\n\tx  refuse    the disk holds LVM2_member\x1b[31m; nothing on the disk may be overwritten yet: the state directory is not initialised; what helps: hotmount state init`
 	got := table()
@@ -174,7 +174,7 @@ func TestFailing(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.Fails, d.Helps = "\x1b[2J", "\x1b[3J"
-	if err := Explain(&b, d); err != nil || strings.Contains(b.String(), "\x1b") || !strings.Contains(b.String(), "It fails: \ufffd[2J\nWhat helps: \ufffd[3J\n") {
+	if err := Explain(&b, d); err != nil || strings.Contains(b.String(), "\x1b") || !strings.Contains(b.String(), "The last try failed: \ufffd[2J\nWhat helps: \ufffd[3J\n") {
 		t.Errorf("%v: %q", err, b.String())
 	}
 }

@@ -197,7 +197,8 @@ func DaemonRuns(root string) bool {
 // addPublished adds the failure that the daemon has published for the disk. For a caller other than root, addPublished
 // also adds the daemon's decision and what the daemon has read from the disk.
 func (d *DiskStatus) addPublished(l *disk.Line, daemon string) {
-	// Every user can see whether a disk is mounted, but only root can see the size and the identity of the filesystem.
+	// Users other than root can see whether a disk is mounted, but not the size and the identity of the filesystem. For
+	// these users, the daemon's decision counts if both decisions agree about the mount.
 	agrees := d.Decision.Mounted() == l.Decision.Mounted() || d.Decision.Mounted() && l.Decision.Reason == disk.ReasonMisplaced
 	if os.Geteuid() != 0 && agrees {
 		d.Content, d.Type, d.UUID, d.Class, d.State, d.Decision, d.Why, d.Next = l.Kind, l.Type, l.UUID, l.Decision.Class, l.Decision.State(), l.Decision, l.Why, l.Next

@@ -58,7 +58,7 @@ func (c class) checkRequired() {
 
 func (c class) selectors() {
 	if reflect.DeepEqual(c.Selectors, disk.Selectors{Partitions: true}) {
-		c.add(c.places["partitions"], "found no other selector, expected one, such as names: [vd[b-z][1-9]]")
+		c.add(c.places["partitions"], "found no selector except partitions, expected another selector, such as names: [vd[b-z][1-9]]")
 	}
 	// Many programs other than hotmount use loop devices. policy.Select selects a loop device only by a pattern whose
 	// first letters are literally "lo". This function compares the first letters of a pattern in the same way as

@@ -374,7 +374,7 @@ func TestFaultsOfFile(t *testing.T) {
 		{class("create: ext4\n  mkfs_options: [\"-i size=512\"]"), `FILE:5: classes[0].mkfs_options[0]: found "-i size=512", expected ` + expectedMkfsExt4},
 		{class("create: ext4\n  mkfs_options: [\"-F\"]"), `FILE:5: classes[0].mkfs_options[0]: found "-F", expected ` + expectedMkfsExt4},
 		{class("mkfs_options: [\"-m 0\"]"), `FILE:4: classes[0].mkfs_options[0]: found "-m 0", expected ` + expectedMkfs},
-		{class("partitions: true"), `FILE:4: classes[0].partitions: found no other selector, expected one, such as names: [vd[b-z][1-9]]`},
+		{class("partitions: true"), `FILE:4: classes[0].partitions: found no selector except partitions, expected another selector, such as names: [vd[b-z][1-9]]`},
 		{class("partitions: true\n  names: [vdb1]\n  mode: block"), `FILE:6: classes[0].mode: found "block", expected filesystem: a partition cannot be a block volume`},
 		{class("create: ~"), `FILE:4: classes[0].create: found nothing, expected xfs, ext4 or none`},
 		{class("accept: [xfs, btrfs]"), `FILE:4: classes[0].accept[1]: found "btrfs", expected xfs or ext4`},
@@ -636,13 +636,13 @@ func TestTrustByDefault(t *testing.T) {
 func TestAddFlags(t *testing.T) {
 	const want = `      --config file              configuration file (default "/etc/hotmount/config.yaml")
       --format                   format blank disks (default true)
-      --format-limit int         how many disks are formatted within format_period before the operator has to accept more (default 64)
+      --format-limit int         how many disks hotmount formats within format_period; more disks need an accept by the operator (default 64)
       --format-period duration   the period for format_limit (default 10m)
       --format-present           format blank disks that were attached before hotmount was installed
       --node name                the node's name in the cluster (default the host's name)
-      --ready-timeout duration   the longest time that the disks attached at the daemon's start may delay its readiness (default 30s)
+      --ready-timeout duration   the longest time that disks may delay the readiness of the daemon at its start (default 30s)
       --rescan duration          how often hotmount looks at every disk, even without an event (default 1h)
-      --scan-rate size           the most that is read from a disk per second to prove the disk blank (default none)
+      --scan-rate size           the maximum that hotmount reads from a disk per second to prove the disk blank (default none)
       --settle duration          how long a disk must be without writes before it is formatted (default 5s)
       --trim                     return the free space of filesystems to the storage (default true)
       --workers int              how many disks hotmount looks at in parallel (default 16)

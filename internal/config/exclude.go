@@ -39,7 +39,8 @@ var attributes = map[string]map[string]limit{
 	// SCSI name string, the disk itself chooses the form of the WWN (scsi_vpd_lun_id).
 	"scsi": {"serial": {}, "model": {maxLength: 16}, "vendor": {maxLength: 8}, "wwn": {}},
 	// The limits are those of SN and MN of Identify Controller (NVMe base specification) and of wwid_show
-	// (drivers/nvme/host). The serial of each NVMe namespace after the first begins with n2- to n4294967295-.
+	// (drivers/nvme/host). hotmount puts the namespace number before the serial of each NVMe namespace after the first,
+	// such as n2- or n4294967295- (disk.NamespacePrefix).
 	"nvme": {"serial": {maxLength: 32}, "model": {maxLength: 40}, "wwn": {begins: []string{"eui.", "nvme.", "uuid."}}},
 	"dm":   {"serial": {}, "mapper_names": {}},
 	// A disk whose name shows no transport may have any attribute.
@@ -140,7 +141,7 @@ func (e exclusion) transports() []string {
 	return can
 }
 
-// tooMuch describes the expected pattern if no disk with one of the transports can match the given pattern. tooMuch
+// tooMuch describes the expected pattern if the given pattern cannot match any disk of the given transports. tooMuch
 // also describes the expected pattern for a probable mistake, such as a serial that is too long for virtio. In all
 // other cases, tooMuch returns "".
 func tooMuch(transports []string, key, pattern string) string {
@@ -151,7 +152,7 @@ func tooMuch(transports []string, key, pattern string) string {
 		}
 	}
 	if key == "wwn" && slices.Contains(transports, "scsi") && strings.HasPrefix(pattern, "0x") {
-		return "the value in /sys/block/DISK/wwid or device/wwid, did you mean " + quote("naa."+pattern[2:]) + "?"
+		return "the value in /sys/block/DISK/wwid or /sys/block/DISK/device/wwid; did you mean " + quote("naa."+pattern[2:]) + "?"
 	}
 	var all []string
 	for _, t := range transports {

@@ -141,7 +141,8 @@ func withoutPath(err error) error {
 }
 
 // rootAlone returns an error if a user other than root owns the file or may write to it. If the file has an access
-// control list, the group bits of its mode are the mask of that list (acl(5)).
+// control list, the group bits of the mode are the mask of the list (acl(5)). The check of the group bits therefore
+// covers the list too.
 func rootAlone(info fs.FileInfo) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	mode := "0644"

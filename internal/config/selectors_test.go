@@ -155,7 +155,7 @@ func TestSelectorsWithoutDisks(t *testing.T) {
 		"{vendor: [\"Red Hat Inc\"]}":                                              `exclude[0].vendor[0]: found "Red Hat Inc", expected a value that begins with 0x, as the vendor of every virtio disk does; or at most 8 characters: scsi shortens each vendor to this length`,
 		"{names: [vdb], model: [X]}":                                               `exclude[0].model: found "X", expected none: virtio disks have no model`,
 		"{transport: [virtio], wwn: [naa.5*]}":                                     `exclude[0].wwn: found "naa.5*", expected none: virtio disks have no wwn`,
-		`wwn: ["0x5000*"]`:                                                         `exclude[0].wwn[0]: found "0x5000*", expected the value in /sys/block/DISK/wwid or device/wwid, did you mean "naa.5000*"?`,
+		`wwn: ["0x5000*"]`:                                                         `exclude[0].wwn[0]: found "0x5000*", expected the value in /sys/block/DISK/wwid or /sys/block/DISK/device/wwid; did you mean "naa.5000*"?`,
 		"names: [vdb1]":                                                            "",
 		"names: [\"sd[a-z][1-9]\"]":                                                "",
 		"{names: [\"vd[b-d]\"], partitions: true}":                                 "",

@@ -112,8 +112,9 @@ func sizeText(n uint64) string {
 	return fmt.Sprintf("%d%s", n/units[best], best)
 }
 
-// Directories returns an error if a part of a class directory is a symbolic link, is not a directory, or cannot be
-// examined. A symbolic link is refused, because the link can later lead to another place, away from the mounts.
+// Directories returns an error if a component of a class directory's path is a symbolic link, is not a directory, or
+// cannot be examined. Directories refuses a symbolic link, because the link can later lead to another directory than
+// that of the mounts.
 func Directories(src Source) error {
 	s, from, err := load(src)
 	if err != nil {

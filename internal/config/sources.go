@@ -100,8 +100,8 @@ func (src *Source) environment(from origins) (layer, error) {
 	return l, faults.err()
 }
 
-// path returns the path of the configuration file, and the place that names the path. The third result reports whether
-// a flag or an environment variable names the path.
+// path returns the path of the configuration file, and the flag or the environment variable that names the path. The
+// third result reports whether there is such a flag or environment variable.
 func (src *Source) path() (path string, at place, explicit bool) {
 	if path, ok := src.flag(configFlag); ok {
 		return path, place{name: "--" + configFlag}, true

@@ -148,9 +148,9 @@ func wrongOption(s, expected string) string {
 	return refusal(name)
 }
 
-// refusal returns the text of the rule against a mount option, or "" if the option is allowed. A forbidden option
-// changes a mount's owner or effect (mount(8), systemd.mount(5)), adds a device, or lets XFS mount two filesystems
-// with one UUID.
+// refusal returns the text of the rule against a mount option, or "" if the option is allowed. Some forbidden options
+// change who may unmount the filesystem, or what mount(8) or systemd does (systemd.mount(5)). Other forbidden options
+// add a device, or let XFS mount two filesystems with one UUID.
 func refusal(name string) string {
 	switch name {
 	case "nofail":

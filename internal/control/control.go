@@ -25,8 +25,8 @@ var ErrDown = errors.New("the daemon does not run (systemctl start hotmount)")
 
 // Request is a request of the command line.
 type Request struct {
-	// Do is the action: "accept", "release", "look" or "hint". "look" is a look at every disk. "hint" is a look at the
-	// disk of the attachment Seq.
+	// Do is the action. "accept" accepts a hold. "release" unmounts a disk. "look" forgets earlier failures, and looks
+	// at every disk. "hint" looks at the disk whose disk sequence number is Seq.
 	Do string `json:"do"`
 	// Disk is the kernel name of the disk. Seq is the disk sequence number of the attachment, or 0 for any disk with
 	// the name in Disk.
@@ -63,8 +63,8 @@ func Serve(ctx context.Context, path string, handle Handler) error {
 	if err != nil {
 		return fmt.Errorf("cannot open the socket for hotmount's commands: %w", err)
 	}
-	// The umask of the service already denies access to the socket to all users except root. The daemon also checks the
-	// uid of the process at the other end.
+	// The umask of the service already denies access to all users except root. Chmod also denies access if the umask is
+	// wrong. The daemon also checks the uid of the process at the other end.
 	if err := os.Chmod(path, 0o600); err != nil {
 		return errors.Join(fmt.Errorf("cannot open the socket for hotmount's commands: %w", err), l.Close())
 	}
@@ -78,7 +78,7 @@ func Serve(ctx context.Context, path string, handle Handler) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("cannot open the socket for hotmount's commands: %w", err)
+			return fmt.Errorf("cannot serve hotmount's commands: %w", err)
 		}
 		conns.Go(func() { serve(ctx, c, handle) })
 	}

@@ -79,7 +79,8 @@ func (n *finder) kubelet(dir string) {
 				continue
 			}
 			sockets := n.entries(path.Join(dir, plugins, e.Name()), e.Name())
-			// A driver that ends normally removes its socket. The driver's directory survives a reboot.
+			// A driver that ends normally removes its socket, but its directory survives a reboot. The directory alone
+			// therefore counts for a known driver of disks that look local (disk.Local).
 			switch {
 			case slices.ContainsFunc(sockets, ofCSI), known[e.Name()]&disk.Local != 0:
 				n.found[e.Name()] = true
@@ -97,8 +98,8 @@ func (n *finder) kubelet(dir string) {
 }
 
 // driverName matches the names that a CSI driver can have (GetPluginInfoResponse in the CSI specification). Device
-// plugins for hardware other than disks register with kubelet too. The name of such a plugin is the name of a resource,
-// such as example.com_sriov. driverName does not match the name, because the name contains an underscore.
+// plugins for hardware other than disks register with kubelet too. Such a plugin has the name of a resource, such as
+// example.com_sriov. driverName does not match these names, because they contain an underscore.
 var driverName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$`) })
 
 // ofCSI reports whether the entry of a plugin's directory is the socket of a CSI driver. CSI drivers choose the names
@@ -158,7 +159,7 @@ func (n *finder) entries(dir, driver string) []fs.DirEntry {
 	switch {
 	case err == nil, errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0:
 	default:
-		n.found[cmp.Or(driver, fmt.Sprintf("unknown, since %s cannot be read", dir))] = true
+		n.found[cmp.Or(driver, fmt.Sprintf("unknown, because %s cannot be read", dir))] = true
 	}
 	return all
 }

@@ -104,7 +104,7 @@ func TestDriversSeenEarlier(t *testing.T) {
 // take any kind of disk.
 func TestDriversOfAnUnreadableDirectory(t *testing.T) {
 	root := node(t, "var/lib/kubelet/plugins_registry") // a socket, not a directory
-	want := disk.Driver{Name: "unknown, since /var/lib/kubelet/plugins_registry cannot be read", Reach: disk.Anything}
+	want := disk.Driver{Name: "unknown, because /var/lib/kubelet/plugins_registry cannot be read", Reach: disk.Anything}
 	if got := Drivers(root); len(got) != 1 || got[0] != want {
 		t.Errorf("%+v", got)
 	}

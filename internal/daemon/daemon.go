@@ -51,7 +51,7 @@ type parts struct {
 	mounting *arrivals
 	events   *uevent.Listener
 	nodes    *uevent.Nodes // nil if /dev is not watched
-	// partitions is true if the settings ask for partitions. The other field is true if a class selects loop devices.
+	// partitions is true if the settings ask for partitions. loops is true if a class selects loop devices.
 	partitions, loops atomic.Bool
 }
 
@@ -101,7 +101,7 @@ func (d Daemon) Run(ctx context.Context) error {
 func (d Daemon) connect() (*parts, error) {
 	watchdog, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the watchdog's period: %w", err)
+		return nil, fmt.Errorf("cannot read the watchdog timeout (WATCHDOG_USEC): %w", err)
 	}
 	p := &parts{Daemon: d, host: d.Host, mounting: &arrivals{}}
 	published, err := d.Host.Store.Published()

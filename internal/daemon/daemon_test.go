@@ -112,7 +112,7 @@ func TestMountedAt(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "proc/1/mountinfo"), []byte(line+"37 36 254:32 / /mnt/disks/a rw - ext4 /dev/vdc rw\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := n.MountedAt("/mnt/disks/a", vdb); err == nil || !got || !strings.Contains(err.Error(), "254:32 is mounted over the filesystem at /mnt/disks/a; first: umount /mnt/disks/a") {
+	if got, err := n.MountedAt("/mnt/disks/a", vdb); err == nil || !got || !strings.Contains(err.Error(), "254:32 is mounted at /mnt/disks/a and hides the filesystem; first: umount /mnt/disks/a") {
 		t.Errorf("under another: %v, %v", got, err)
 	}
 	if got, err := n.MountedAt("/mnt/disks/a", vdc); err != nil || !got {

@@ -122,8 +122,8 @@ func aboutOptions(line string, class *disk.Class) bool {
 // causes are the causes of a failed mount. Each cause is recognised by the words of the kernel or of mount(8), and the
 // most certain cause comes first. The words of the kernel are those of Linux 5.10 to 6.18.
 //
-// Only words about damage lead to the commands that check a filesystem and overwrite the disk. The field ofNode marks a
-// fault of the node or of the configuration. A format of the disk cannot remove such a fault.
+// Only a cause that shows damage names the commands that check the filesystem and format the disk. The field ofNode
+// marks a fault of the node or of the configuration. A format of the disk cannot remove such a fault.
 var causes = []struct {
 	words, meaning string
 	ofNode         bool
@@ -185,7 +185,7 @@ func (a *attempt) failure(f *disk.Facts, class *disk.Class, fstype, mountUnit, h
 		if holders != "" {
 			holders = "; when the disk was detached, the filesystem was used by: " + holders
 		}
-		return fmt.Errorf("cannot mount %s: %w%s; hotmount mounts the disk when nothing uses it any more; to see what uses the disk: hotmount doctor", f.ID, disk.ErrHeld, holders)
+		return fmt.Errorf("cannot mount %s: %w%s; hotmount mounts the disk when the earlier mount has ended; to see what uses the earlier mount: hotmount doctor", f.ID, disk.ErrHeld, holders)
 	}
 	if a.unread != nil {
 		return fmt.Errorf("cannot mount %s: the job of %s failed, and its messages could not be read: %w; to see why: systemctl status '%[2]s'", f.ID, mountUnit, a.unread)

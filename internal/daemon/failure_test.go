@@ -93,8 +93,8 @@ func TestFailure(t *testing.T) {
 		holders, want string
 		held          bool
 	}{
-		{attempt{kernel: []string{duplicate}}, "process 7 (db): has a file open", held + disk.ErrHeld.Error() + "; when the disk was detached, the filesystem was used by: process 7 (db): has a file open; hotmount mounts the disk when nothing uses it any more; to see what uses the disk: hotmount doctor", true},
-		{attempt{kernel: []string{duplicate}}, "", held + disk.ErrHeld.Error() + "; hotmount mounts the disk when nothing uses it any more; to see what uses the disk: hotmount doctor", true},
+		{attempt{kernel: []string{duplicate}}, "process 7 (db): has a file open", held + disk.ErrHeld.Error() + "; when the disk was detached, the filesystem was used by: process 7 (db): has a file open; hotmount mounts the disk when the earlier mount has ended; to see what uses the earlier mount: hotmount doctor", true},
+		{attempt{kernel: []string{duplicate}}, "", held + disk.ErrHeld.Error() + "; hotmount mounts the disk when the earlier mount has ended; to see what uses the earlier mount: hotmount doctor", true},
 		{attempt{kernel: []string{"XFS (vdc): Corruption", "XFS (vdc): b"}, result: "failed"}, "process 7", held + "the kernel says: XFS (vdc): Corruption / XFS (vdc): b; check the filesystem with: e2fsck -fn /dev/vdc; or, if its data is not needed: hotmount format vdc; for the whole log: journalctl -b -u 'a.mount'", false},
 		{attempt{result: "canceled"}, "", held + `systemd ended the job with "canceled"; nothing reports damage; to check the options of class fast: hotmount config check; for the whole log: journalctl -b -u 'a.mount'`, false},
 		// If the mount unit is masked, mount(8) does not run, and prints nothing.

@@ -69,7 +69,7 @@ func (p *parts) watchMounts(ctx context.Context, before []mounts.Mount) error {
 				p.agent.Look(name)
 			}
 		}
-		// compareTable comes last, because it ends the wait for an expected mount, and the end of the wait also
+		// compareTable comes last. compareTable ends the wait for an expected mount, and the end of the wait also
 		// requests a look. If the change of the mount has already requested a look, one look answers both requests.
 		p.mounting.compareTable(now)
 		before = now

@@ -36,7 +36,8 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	var failed *unit.JobError
 	if errors.As(err, &failed) {
 		if held != nil {
-			// A mount that PID 1 holds back is not a fault of the disk, and the mount point may still be needed.
+			// PID 1 does not start this mount before an earlier batch of mounts has ended (unit.Manager.CheckHeldBack).
+			// The disk has no fault, and the mount point may still be needed.
 			return disk.OfNode(fmt.Errorf("cannot mount %s: %w", f.ID, held))
 		}
 		a := readAttempt(ctx, run.Exec{}, u.host, f, class, failed.Unit, requestedAt)
@@ -46,7 +47,8 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 		} else {
 			err = errors.Join(a.failure(f, class, fstype, failed.Unit, u.host.Store.Holders(uuid)), askErr)
 		}
-		// After a failed mount, PID 1 cleans up the mount point. The cleanup must end before the next attempt.
+		// After a failed mount, PID 1 starts hotmount-cleanup@.service for the mount point. Run waits for the end of
+		// this unit, because the cleanup must end before the next attempt.
 		err = errors.Join(err, u.Manager.Run(ctx, disk.ProgramCleanup, f.ID, path))
 	}
 	if err == nil {
@@ -95,9 +97,9 @@ func withRemedy(err error, dir string) error {
 	return err
 }
 
-// After askFirst, the function await checks for the first time whether the mount has failed. The wait before each
-// further check is twice as long, up to askMost. From askSure on, a check asks PID 1 even if the mount unit still
-// exists, because PID 1 may keep a failed unit.
+// After askFirst, the function await checks for the first time whether the mount has failed. The wait doubles before
+// each further check, up to askMost. Once the wait is at least askSure, a check asks PID 1 even if the mount unit
+// exists. PID 1 may keep a failed unit.
 const (
 	askFirst = time.Second
 	askSure  = 8 * time.Second

@@ -41,7 +41,7 @@ func (n node) Names(s *disk.Settings) ([]string, error) {
 	if count, err := n.Store.NoticeFuture(); err != nil {
 		n.report.Problem(err)
 	} else if count > 0 {
-		n.report.Report(disk.Event{Kind: disk.EventNotice, Notice: fmt.Sprintf("the history has %s with a time in the future, because a clock was wrong; for format_limit, hotmount counts each of them as made now; to see the history: hotmount history", disk.Count(count, "format"))})
+		n.report.Report(disk.Event{Kind: disk.EventNotice, Notice: fmt.Sprintf("the history has %s with a time in the future, because a clock was wrong; for format_limit, hotmount counts each such format as a format of now; to see the history: hotmount history", disk.Count(count, "format"))})
 	}
 	n.Store.Recover()
 	n.DoubtMounts()
@@ -60,9 +60,9 @@ func (n node) Gather(s *disk.Settings) (look func(name string) (disk.Facts, erro
 	}
 }
 
-// rememberDrivers records the storage drivers, because a driver removes its socket when it ends normally. A driver
-// without a known name is not recorded: csi.Drivers gives a sentence as its name. rememberDrivers reports an error only
-// if the error differs from the previous error.
+// rememberDrivers records the storage drivers, because a driver removes its socket when it ends normally.
+// rememberDrivers does not record a driver with an unknown name, for which csi.Drivers returns a phrase with spaces.
+// rememberDrivers reports an error only if the error differs from the previous error.
 func (n node) rememberDrivers(found []disk.Driver) {
 	var names []string
 	for _, d := range found {
@@ -128,8 +128,9 @@ func (n node) Remember(expected bool, noted []disk.Sighting) (err error) {
 	return errors.Join(err, n.Store.Note(noted))
 }
 
-// saveSettings records the settings for the processes that format disks, or returns an error. If the state directory
-// cannot be written, saveSettings only reports the problem, so that disks are still mounted.
+// saveSettings records the settings for the processes that format disks, and returns an error if it cannot.
+// saveSettings also records the class directories in the state directory. If the state directory cannot be written,
+// saveSettings only reports the problem, so that disks are still mounted.
 func (n node) saveSettings(s *disk.Settings) error {
 	if err := n.Store.SaveSettings(s); err != nil {
 		return err

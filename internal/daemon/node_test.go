@@ -144,7 +144,7 @@ func TestEndedDriver(t *testing.T) {
 	if err := os.Remove(socket); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"csi.example.com", "unknown, since /var/lib/kubelet/plugins_registry cannot be read"}
+	want := []string{"csi.example.com", "unknown, because /var/lib/kubelet/plugins_registry cannot be read"}
 	if diff := cmp.Diff(want, look()); diff != "" {
 		t.Errorf("after the driver's end (-want +got):\n%s", diff)
 	}

@@ -26,7 +26,8 @@ const (
 type Content struct {
 	Kind Kind `json:"kind"`
 	// Type is libblkid's name for the content ("xfs", "LVM2_member", "gpt"), or the format of a file (Finding.File in
-	// package probe). Type can contain foreign bytes, unless hotmount has found Type in one of its own lists.
+	// package probe). Type can contain foreign bytes. Only a Type that equals a name in one of hotmount's own lists is
+	// safe to print.
 	Type string `json:"type,omitempty"`
 	// UUID is the filesystem's UUID in lower case, in the form that ValidUUID accepts.
 	UUID string `json:"uuid,omitempty"`
@@ -34,10 +35,10 @@ type Content struct {
 	Label string `json:"label,omitempty"`
 	// Span is the number of bytes that the filesystem takes on the disk, 0 if unknown.
 	Span uint64 `json:"span,omitempty"`
-	// Proven reports that hotmount has read the disk itself. If Proven is false, the content is what udev has found.
+	// Proven reports that hotmount itself has read the disk. If Proven is false, the content is what udev has found.
 	Proven bool `json:"proven,omitempty"`
-	// Torn reports that the filesystem comes from the disk's unfinished format, and lacks some of the data that mkfs
-	// writes. The superblock can reach the disk before other data, because mkfs flushes only at its end.
+	// Torn reports that a format of the disk did not finish, and that some of the data that mkfs writes is missing. The
+	// superblock can reach the disk before other data, because mkfs flushes only at its end.
 	Torn bool `json:"torn,omitempty"`
 	// Made reports that hotmount has just made the filesystem on this machine.
 	Made bool `json:"made,omitempty"`
@@ -55,8 +56,9 @@ func (f *Facts) KnownContent() Content {
 	return c
 }
 
-// knownContent is KnownContent without udev's evidence, which takes time to put into words. FindPeers compares many
-// disks and needs no evidence. The second result is true if the content comes from the last proof.
+// knownContent is KnownContent without the field Evidence, because the texts of the evidence cost time. FindPeers calls
+// knownContent for many disks and needs no evidence. The second result is true if the content comes from the last
+// proof.
 func (f *Facts) knownContent() (c Content, proof bool) {
 	if v := f.Standing.Verdict; v.Valid(f) && v.Content.Kind != "" {
 		return v.Content, true

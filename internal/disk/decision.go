@@ -28,7 +28,7 @@ const (
 	Link Action = "link"
 	// Grow: the disk is mounted, and its filesystem may be able to grow to the size of the disk.
 	Grow Action = "grow"
-	// Keep: the disk is already mounted or given out in its class directory, so nothing is done.
+	// Keep: the disk is already mounted or given out in its class directory, so hotmount does nothing.
 	Keep Action = "keep"
 	// Wait: udev has not finished with the disk. An event will follow when udev has finished.
 	Wait Action = "wait"
@@ -40,8 +40,8 @@ type Decision struct {
 	Reason Reason `json:"reason"`
 	// Class is the name of the class that selected the disk, empty if none did.
 	Class string `json:"class,omitempty"`
-	// UUID and Type name the filesystem that the decision concerns. If a disk that looks blank is held, UUID can name a
-	// filesystem that is missing or that lies on another disk.
+	// UUID and Type name the filesystem that the decision concerns. If hotmount holds a disk that looks blank, UUID can
+	// also name a filesystem that is missing, or a filesystem on another disk.
 	UUID string `json:"uuid,omitempty"`
 	Type string `json:"type,omitempty"`
 }
@@ -66,7 +66,8 @@ type Settings struct {
 	Settle time.Duration `json:"settle"`
 	// ScanRate is the limit, in bytes per second, for the reads of a proof that a disk is blank. 0 means no limit.
 	ScanRate uint64 `json:"scan_rate"`
-	// ReadyTimeout is the longest time that the disks attached at the daemon's start may delay READY=1.
+	// ReadyTimeout is the longest time that the daemon waits before READY=1 (sd_notify(3)) for the disks that are
+	// attached when it starts.
 	ReadyTimeout time.Duration `json:"ready_timeout"`
 	// Rescan is the time between two looks at all disks.
 	Rescan time.Duration `json:"rescan"`
@@ -76,7 +77,7 @@ type Settings struct {
 	Node string `json:"node"`
 	// Trim turns trimming on or off for all classes.
 	Trim bool `json:"trim"`
-	// CSIIgnore is the list of names of drivers (Driver) that do not use disks.
+	// CSIIgnore is the list of names of drivers (Driver) that hotmount ignores, such as removed drivers.
 	CSIIgnore []string `json:"csi_ignore"`
 	// Exclude selects disks that no class may use. A disk is excluded if at least one entry matches the disk.
 	Exclude []Selectors `json:"exclude"`
@@ -140,7 +141,8 @@ type Class struct {
 	Directory string `json:"directory"`
 	// Mode is ModeFilesystem or ModeBlock.
 	Mode string `json:"mode"`
-	// Neighbours is NeighboursIgnore if no driver (Driver) on the node uses the disks of this class.
+	// Neighbours determines whether a driver (Driver) on the node causes a hold of the disks of this class:
+	// NeighboursHold or NeighboursIgnore.
 	Neighbours string `json:"neighbours"`
 	// Create is the type of the filesystem that is made on blank disks: XFS, Ext4 or "none".
 	Create string `json:"create"`
@@ -180,8 +182,9 @@ func (c *Class) MountPoint(uuid string) string { return path.Join(c.Directory, u
 // Marker is the name of the only file in a mount point on which nothing is mounted. The marker and its directory are
 // immutable (chattr(1)) if the filesystem supports the attribute. A program cannot create a file on the system disk in
 // an immutable directory, and cannot remove the marker from the directory. The provisioner regards a released volume as
-// cleaned when the volume's directory is empty (DeleteContents in the provisioner's pkg/util). If the directory were
-// empty, the provisioner would give the disk out again as a new volume, with the old data.
+// cleaned when the volume's directory is empty (DeleteContents in the provisioner's pkg/util). If the mount point of an
+// unmounted volume were empty, the provisioner would regard the volume as cleaned. The provisioner would then give the
+// disk out again as a new volume, with the old data.
 const Marker = "not-mounted"
 
 // RemoveCommands returns the commands with which an operator removes a mount point. Nothing may be mounted on the mount

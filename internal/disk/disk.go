@@ -1,6 +1,6 @@
 // Package disk holds the types that all other packages share. ID names a disk, Facts has what is known about the disk,
-// and Content has what is on the disk. Decision has what hotmount is to do with the disk. The package needs no
-// operating system and imports only the standard library.
+// and Content has what is on the disk. Decision has what hotmount is to do with the disk. The package makes no system
+// calls, and imports only the standard library.
 package disk
 
 import (
@@ -16,8 +16,8 @@ import (
 var ErrGone = errors.New("the disk is gone")
 
 // ErrHeld reports that the kernel still has a filesystem mounted in a place that the host cannot see. The filesystem of
-// a detached disk stays mounted until its last user closes it.
-var ErrHeld = errors.New("the kernel still has the filesystem mounted, at a place that the host does not show")
+// a detached disk stays mounted until no process uses the filesystem any more.
+var ErrHeld = errors.New("the kernel still has the filesystem mounted, at a place that is not visible on the host")
 
 // NodeError reports a fault of the node and not of the disk, such as a fault of PID 1 or a full filesystem. The fault
 // may disappear without any action on the disk.
@@ -99,10 +99,10 @@ func (id ID) BySeq() string {
 	return link
 }
 
-// Sandboxed adds an explanation to err if err is a permission error. The error err comes from a root process that
-// opened the disk in an instance of the template unit. EPERM and EACCES (open(2)) come from the unit's sandbox and not
-// from the disk. For a disk outside DeviceAllow=, the error is EPERM (systemd.resource-control(5)). If root does not
-// own the device node, a root process without capabilities gets EACCES.
+// Sandboxed adds an explanation to err if err is a permission error. A root process in an instance of the template unit
+// got err when it opened the disk. In such a unit, the sandbox causes EPERM and EACCES (open(2)), and not the disk. For
+// a disk outside DeviceAllow=, the error is EPERM (systemd.resource-control(5)). If root does not own the device node,
+// a root process without capabilities gets EACCES.
 func (id ID) Sandboxed(template string, err error) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err

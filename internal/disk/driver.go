@@ -18,8 +18,8 @@ const (
 	Fabric Reach = 1 << iota
 	// Mapper: devices that the node builds on other disks, such as LVM, crypt, DRBD and ZFS volumes.
 	Mapper
-	// Local: disks that look as if they were in the machine itself. All disks of virtual machines look local, wherever
-	// they are stored.
+	// Local: disks that look as if they were in the machine itself. Disks that a hypervisor attaches look local to the
+	// guest, wherever the hypervisor stores their data.
 	Local
 
 	// Whole: the driver takes whole disks of any kind.

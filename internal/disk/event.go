@@ -32,13 +32,14 @@ const (
 	EventRecovered
 	// EventGone: a disk was detached.
 	EventGone
-	// EventDisregarded: no class selects a partition any more, and the partition stays as it is. EventDisregarded also
-	// reports the removal of a disk that no class selected.
+	// EventDisregarded: no class selects a partition any more, so hotmount no longer looks at the partition, and does
+	// not change it. EventDisregarded is also the event for a detached disk that no class selected.
 	EventDisregarded
 	// EventBounced: a mount ended because PID 1 considered the disk unplugged, or did a soft reboot. hotmount mounts
 	// the disk again.
 	EventBounced
-	// EventNotice: there is a problem that concerns no single disk and needs a person. Each such problem is one event.
+	// EventNotice: there is a problem that concerns no single disk, and that the operator must solve. Each such problem
+	// is one event.
 	EventNotice
 	// EventProblem: there is an error that concerns no single disk.
 	EventProblem

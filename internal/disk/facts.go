@@ -9,7 +9,7 @@ import (
 
 // Facts has everything that hotmount knows about one disk without reading the disk's content. The facts come from
 // sysfs, the udev database, the mount table and hotmount's stores. Strings from the disk or from udev are foreign
-// bytes; print them with Visible.
+// bytes: anybody may have chosen them, and they can contain control characters. Print them only with Visible.
 type Facts struct {
 	ID
 
@@ -74,17 +74,18 @@ type Facts struct {
 	Below []Underlying `json:"below,omitempty"`
 	// Loops are the kernel names of the loop devices on the disk, on its partitions, or on devices built on the disk.
 	// For a partition, Loops are the loop devices on the partition or on its whole disk. A loop device does not open
-	// the disk exclusively (O_EXCL).
+	// the disk exclusively, so an open with O_EXCL does not detect the loop device.
 	Loops []string `json:"loops,omitempty"`
-	// LoopsUnsure reports that all Loops are uncertain: each of them may be on another disk.
+	// LoopsUnsure reports that hotmount is sure of none of the Loops: each loop device may be on another disk.
 	LoopsUnsure bool `json:"loops_unsure,omitempty"`
 	// Bound are the places at which the disk's device node is bind-mounted (mounts.Bound). For a whole disk, Bound
 	// includes the nodes of its partitions. For a partition, Bound includes the node of the whole disk.
 	Bound []string `json:"bound,omitempty"`
 	// Neighbours reports that a CSI driver or a virtual machine monitor on the node may open the disk without O_EXCL.
 	Neighbours bool `json:"neighbours,omitempty"`
-	// Unlisted reports that the kernel has mounted an XFS or ext4 filesystem of a disk with this name, but PID 1's mount
-	// table does not list the mount. The mount is in another mount namespace, or is not complete yet.
+	// Unlisted reports that the kernel has mounted an XFS or ext4 filesystem of a disk with this name at an unknown
+	// place. PID 1's mount table does not list the mount. The mount is in another mount namespace, or is not complete
+	// yet.
 	Unlisted bool `json:"unlisted,omitempty"`
 	// System is the mount point that makes this a disk of the running system: "/", "/boot", "/boot/efi", "/usr" or
 	// "/var". The filesystem at System may be on a partition or a holder of the disk. System is empty if the disk does
@@ -95,7 +96,7 @@ type Facts struct {
 	// Fault describes what the kernel did to the mounted filesystem after an error, or is empty if the kernel did
 	// nothing.
 	Fault string `json:"fault,omitempty"`
-	// Geometry is the geometry of a filesystem that is mounted in one of hotmount's places, or nil if unknown.
+	// Geometry is the geometry of the filesystem that hotmount has mounted in a class directory, or nil if unknown.
 	Geometry *Geometry `json:"geometry,omitempty"`
 	// Swap reports that the disk or something on it is active swap space.
 	Swap bool `json:"swap,omitempty"`
@@ -113,8 +114,8 @@ type Facts struct {
 	// Standing is what hotmount's records contain about the disk.
 	Standing Standing `json:"standing"`
 	// SameSerial are the other attached disks with this disk's serial. SameWWN are the other attached disks with this
-	// disk's WWN, if this disk or the other disk has no serial. If a multipath device has the WWN, the device is also
-	// in SameWWN. SameUUID are the other attached disks that have a filesystem with the UUID of this disk's filesystem.
+	// disk's WWN, but only if at least one of the two disks has no serial. SameWWN also has the multipath device for
+	// the WWN. SameUUID are the other attached disks that have a filesystem with the UUID of this disk's filesystem.
 	SameSerial []Peer `json:"same_serial,omitempty"`
 	SameWWN    []Peer `json:"same_wwn,omitempty"`
 	SameUUID   []Peer `json:"same_uuid,omitempty"`

@@ -38,8 +38,8 @@ func (g Geometry) Usable(size uint64) uint64 {
 	return size
 }
 
-// Fit is the result of the last attempt to grow a filesystem to its disk. A Fit is valid for one attachment and one
-// size of the disk.
+// Fit is the result of the last attempt to grow a filesystem to the size of its disk. A Fit is valid for one attachment
+// and one size of the disk.
 type Fit struct {
 	Seq  uint64 `json:"seq"`
 	Size uint64 `json:"size"`
@@ -47,8 +47,8 @@ type Fit struct {
 	Geometry Geometry `json:"geometry"`
 	// Failure is why the filesystem does not fill the disk, or empty if the filesystem fills the disk.
 	Failure string `json:"failure,omitempty"`
-	// Recorded reports that errors are on record in an ext4 filesystem, and that these errors prevent growth. e2fsck
-	// repairs these errors.
+	// Recorded reports that the superblock of the ext4 filesystem records errors. The filesystem cannot grow until
+	// e2fsck has repaired the errors.
 	Recorded bool `json:"recorded,omitempty"`
 }
 
@@ -80,16 +80,17 @@ func (f *Facts) Spans() *Geometry {
 	return f.Geometry
 }
 
-// Full reports whether the disk's mounted filesystem has the largest size that is possible on the disk. hotmount must
-// have measured the filesystem, now or when the filesystem was last seen. The superblock on the disk must agree with
-// the measured size.
+// Full reports whether the disk's mounted filesystem has the largest size that is possible on the disk. Full is true
+// only if hotmount measured the filesystem, now or when hotmount last saw it. The superblock on the disk must also
+// agree, or have agreed at that time, with the measured size.
 //
-// For up to a minute after XFS has grown, only its log has the new size (xfs_log_worker, Linux, fs/xfs/xfs_log.c).
-// After a reset in that minute, hotmount must still see that the filesystem is smaller than its disk. If the class
-// grows filesystems, hotmount-stage@.service then recovers the log in a temporary mount. hotmount mounts the filesystem
-// in the class directory after the recovery. Before Linux 6.12, the kernel can keep the old size of the last allocation
-// group when it recovers the log. If the kernel has kept the old size, it shuts the filesystem down at the first use of
-// the new space. The fix is "xfs: update the pag for the last AG at recovery time" (4a201dcfa1ff).
+// For up to a minute after an XFS filesystem has grown, the new size is only in the log of the filesystem
+// (xfs_log_worker, Linux, fs/xfs/xfs_log.c). After a reset in that minute, hotmount must still see that the filesystem
+// is smaller than its disk. If the class grows filesystems, hotmount-stage@.service mounts the filesystem at a
+// temporary place, and the kernel recovers the log. hotmount mounts the filesystem in the class directory only after
+// the recovery. Before Linux 6.12, the kernel can keep the old size of the last allocation group when it recovers the
+// log. If the kernel has kept the old size, it shuts the filesystem down at the first use of the new space. The fix is
+// "xfs: update the pag for the last AG at recovery time" (4a201dcfa1ff).
 func (f *Facts) Full() bool {
 	g, v := f.Spans(), f.Standing.Volume
 	before := v != nil && v.Full && v.Identity.Size == f.Size

@@ -24,9 +24,9 @@ func (f *Facts) ControllerSerial(serial string) string {
 	return rest
 }
 
-// Identity distinguishes a disk from others across reboots, as far as possible. If both disks have a serial, they are
-// the same disk if the serials match. If one of the two disks has no serial, the WWNs must match. A disk without serial
-// and WWN is recognised only by its slot and size.
+// Identity distinguishes a disk from others across reboots, as far as possible. If two identities both have a serial,
+// they are of the same disk if the serials match. If one of them has no serial, the WWNs must match. hotmount
+// recognises a disk without serial and WWN only by its slot and size.
 type Identity struct {
 	// Boot is the kernel's boot id (/proc/sys/kernel/random/boot_id). Within one boot, Seq is sufficient to identify
 	// the disk.
@@ -84,7 +84,7 @@ func (i Identity) Other(other Identity) bool {
 }
 
 // Hardware compares the serials, or the WWNs if a serial is missing. The first result is true if these values show that
-// the two identities are of one disk. The second result is false if these values decide nothing: the identities may be
+// the two identities are of one disk. The second result is false if these values leave open whether the identities are
 // of one disk or of two disks. Unlike Same and Other, Hardware treats a truncated serial as different from the whole
 // serial.
 func (i Identity) Hardware(other Identity) (same, decides bool) {
@@ -94,9 +94,9 @@ func (i Identity) Hardware(other Identity) (same, decides bool) {
 	return i.Same(other), i.Same(other) || i.Other(other)
 }
 
-// Like reports whether the two identities may be of one disk, perhaps attached again within the same boot. The sizes
-// must be equal, and the serials or WWNs must match. If serials and WWNs show nothing (Hardware), the slots must be
-// equal.
+// Like reports whether the two identities may be of one disk, even if the disk was detached and attached again in the
+// same boot. The sizes must be equal, and the serials or WWNs must match. If serials and WWNs show nothing (Hardware),
+// the slots must be equal.
 func (i Identity) Like(other Identity) bool {
 	if i.Size != other.Size {
 		return false
@@ -107,9 +107,9 @@ func (i Identity) Like(other Identity) bool {
 	return i.Serial == other.Serial && i.Slot == other.Slot
 }
 
-// ResizedTo reports whether the two identities may be of one disk whose size has changed, perhaps attached again. The
-// serials or WWNs must match. If serials and WWNs show nothing (Hardware), the slots must be equal, and the disk must
-// have grown.
+// ResizedTo reports whether the two identities may be of one disk whose size has changed. The disk may have been
+// detached and attached again. The serials or WWNs must match. If serials and WWNs show nothing (Hardware), the slots
+// must be equal, and the disk must have grown.
 func (i Identity) ResizedTo(other Identity) bool {
 	if i.Size == other.Size {
 		return false
@@ -148,8 +148,9 @@ type Given struct {
 	Class string    `json:"class"`
 	First time.Time `json:"first"`
 	// Slot, Seq and Boot are the values from the last time that the disk was given out, as in Facts and Identity. Twice
-	// reports that another disk with the same serial has been attached since First. If Twice is set, only the
-	// attachment distinguishes the two disks, because slots are reused. ThisBoot reports that Boot is the current boot.
+	// reports that another disk with the same serial has been attached since First. If Twice is set, only boot and
+	// sequence number distinguish the two disks, because another disk can get the same slot later. ThisBoot reports
+	// that Boot is the current boot.
 	Slot     string `json:"slot,omitempty"`
 	Seq      uint64 `json:"seq,omitempty"`
 	Boot     string `json:"boot,omitempty"`
@@ -171,7 +172,8 @@ const serialLength = 20
 func (f *Facts) SerialCut() bool { return f.Transport == "virtio" && len(f.Serial) >= serialLength }
 
 // Same reports whether f is certainly the disk that was given out, and not another disk with the same serial. If the
-// serial may be truncated and the disk has known content, Same returns false: the content may be another disk's.
+// serial may be truncated, Same returns false for another size, and for a disk with known content. The content may
+// belong to another disk.
 func (g *Given) Same(f *Facts) bool {
 	switch {
 	case f.Serial != g.Serial || f.WWN != g.WWN && f.WWN != "" && g.WWN != "":

@@ -21,8 +21,8 @@ type Line struct {
 	Since time.Time `json:"since,omitzero"`
 	// Failure is what cannot be done with the disk at present and why, or empty if nothing fails.
 	Failure string `json:"failure,omitempty"`
-	// OfNode reports that the failure is a fault of the node, or that the kernel still holds the filesystem. A failure
-	// with OfNode set is not a sign of damage.
+	// OfNode reports that the failure is a fault of the node, or that the kernel still has the filesystem mounted
+	// (ErrHeld). A failure with OfNode set is not a sign of damage.
 	OfNode bool `json:"of_node,omitempty"`
 	// Remedy is what helps against the failure, empty if there is no failure.
 	Remedy string `json:"remedy,omitempty"`

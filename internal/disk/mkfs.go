@@ -11,9 +11,10 @@ const (
 	Ext4 = "ext4"
 )
 
-// mkfsKeys are the options of mkfs.xfs that a class may set. Options that add another device, choose another size or
-// make mkfs write too early are left out. Options are also left out if the kernel could not mount the result, or if
-// hotmount could not recognise the remains of a crash.
+// mkfsKeys are the options of mkfs.xfs that a class may set. mkfsKeys leaves out options that add another device,
+// choose another size, or change when mkfs writes. mkfsKeys also leaves out options whose result the kernel may be
+// unable to mount. After a crash with some other options, hotmount could not recognise the unfinished filesystem, so
+// mkfsKeys leaves out these options, too.
 var mkfsKeys = map[string][]string{
 	"-d": {"agcount", "su", "sw", "sunit", "swidth", "noalign"},
 	"-i": {"size", "maxpct", "sparse", "nrext64"},
@@ -33,7 +34,7 @@ var ext4Keys = map[string][]string{
 }
 
 // MkfsOption reports whether a class may pass the option to mkfs.xfs or mkfs.ext4. An option is a flag and a space,
-// followed by a number or by keys with numbers, such as "-d su=64k,sw=4".
+// followed by a number or by keys with numbers, such as "-d su=64k,sw=4". The key noalign has no number.
 func MkfsOption(fstype, s string) bool {
 	keys := mkfsKeys
 	if fstype == Ext4 {

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// Peer is another attached disk with the same serial, WWN or UUID, reduced to the facts that the policy needs.
+// Peer is an attached disk that has the serial, WWN or UUID of another disk f. Peer has only the facts that the policy
+// needs.
 type Peer struct {
 	ID
 	Slot string `json:"slot,omitempty"`
@@ -19,8 +20,8 @@ type Peer struct {
 	InUse string `json:"in_use,omitempty"`
 	// HasContent reports that udev or the kernel knows of something on the peer.
 	HasContent bool `json:"known,omitempty"`
-	// Multipath reports that the peer is the multipath device for the disk's WWN. The disk is a path of the multipath
-	// device even if that device does not use the path.
+	// Multipath reports that the peer is the multipath device for the disk's WWN. The disk then counts as a path of the
+	// multipath device, even if the multipath device does not use this path at present.
 	Multipath bool `json:"multipath,omitempty"`
 	// Serial, WWN, OnRecord, InSameSlot and Resized are the peer's values of these fields in Facts and Standing.
 	Serial     string `json:"serial,omitempty"`

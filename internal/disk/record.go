@@ -11,8 +11,8 @@ const (
 	ByOperator = "operator"
 )
 
-// Record is one decision to make a filesystem on a disk. A new filesystem destroys the old content of the disk. The
-// record is written before the first write to the disk, and closed with the result.
+// Record is one decision to make a filesystem on a disk. A new filesystem destroys the old content of the disk.
+// hotmount writes the record before its first write to the disk, and adds the result at the end.
 type Record struct {
 	// Name is the kernel name that the disk had. Identity distinguishes the disk from other disks that had this name.
 	Name     string   `json:"name"`
@@ -28,10 +28,11 @@ type Record struct {
 	// Evidence is Content.Evidence of the content that was on the disk before the format.
 	Evidence []string  `json:"evidence"`
 	Begun    time.Time `json:"begun"`
-	// Noticed is when hotmount noticed that Begun was in the future, because the clock had been wrong. Noticed is zero
-	// if hotmount never noticed this.
+	// Noticed is when hotmount saw that Begun was in the future. Begun is in the future if the clock was wrong when the
+	// format began. Noticed is zero if hotmount never saw Begun in the future.
 	Noticed time.Time `json:"noticed,omitzero"`
-	// Ended is when the format ended, or zero while no result is recorded: the format is running or a crash ended it.
+	// Ended is when the format ended. Ended is zero while the format is running, and stays zero if a crash ended the
+	// format.
 	Ended time.Time `json:"ended,omitzero"`
 	// Failure is why the filesystem was not made, or empty if the filesystem was made.
 	Failure string `json:"failure,omitempty"`
@@ -49,8 +50,8 @@ func (r *Record) Time(now time.Time) time.Time {
 func (r *Record) Made() bool { return !r.Ended.IsZero() && r.Failure == "" }
 
 // Sighting is the record of a mounted filesystem: on which disk it was, and when. Each filesystem UUID has one
-// sighting. A Sighting of content that hotmount does not mount has no class and perhaps no UUID. For content that
-// hotmount does not mount, Mounted is when the content was last seen.
+// sighting. hotmount also keeps a Sighting of content that it does not mount. Such a Sighting has no class, and may
+// have no UUID. In such a Sighting, Mounted is when hotmount last saw the content.
 type Sighting struct {
 	// Identity is the identity of the disk when the filesystem was last seen on it.
 	Identity Identity `json:"identity"`
@@ -70,7 +71,8 @@ type Sighting struct {
 	// Full reports that the filesystem is XFS, was measured, and took all of the disk that it can take. Full also
 	// requires that the superblock on the disk agreed with the measured size (Facts.Full).
 	Full bool `json:"full,omitempty"`
-	// Adopted is the size of the disk in bytes at the filesystem's first mount on this node, or 0 if this node made it.
+	// Adopted is the size of the disk in bytes at the filesystem's first mount on this node. If this node made the
+	// filesystem, Adopted is 0.
 	Adopted uint64 `json:"adopted,omitempty"`
 	// Newest is the highest sequence number of the disks that were attached at the time Mounted, or 0 if unknown. Disks
 	// that were attached after Mounted have a higher number.

@@ -2,12 +2,11 @@ package disk
 
 import "time"
 
-// Running is the record of one filesystem: the time for which scans found the filesystem mounted, and the time of the
-// last trim.
+// Running is the record of how long one filesystem was mounted, and when the filesystem was last trimmed.
 type Running struct {
 	UUID string `json:"uuid"`
-	// Ran is the sum of the times between scans that found the same mount. Ran is at most the time for which the
-	// filesystem was mounted.
+	// Ran is how long the filesystem was mounted: the sum of the times between two scans in a row that found the same
+	// mount. The filesystem may have been mounted longer than Ran.
 	Ran time.Duration `json:"ran"`
 	// Trimmed is when the filesystem was last trimmed, zero if it was never trimmed.
 	Trimmed time.Time `json:"trimmed,omitzero"`

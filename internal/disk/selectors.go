@@ -8,8 +8,9 @@ import (
 // Selectors select disks. A disk must match all selectors that are given. A list of values is satisfied if one of its
 // values matches the disk.
 type Selectors struct {
-	// Names are patterns of kernel names. Disks other than virtio-blk, SCSI and NVMe need a pattern that begins
-	// literally with the first two letters of their name, or with "dm-".
+	// Names are patterns of kernel names. A virtio-blk, SCSI or NVMe disk can match any pattern. For another disk, the
+	// pattern must begin with the first two letters of the kernel name, without a wildcard. For a device-mapper device,
+	// the pattern must begin with "dm-".
 	Names []string `json:"names,omitempty"`
 	// MapperNames are patterns of the names of device-mapper devices.
 	MapperNames []string `json:"mapper_names,omitempty"`

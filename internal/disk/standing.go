@@ -17,9 +17,9 @@ const (
 	StateGap  = "the state directory could not be written"
 )
 
-// Helps is the separator of the two parts of Standing.Formatting: why the records forbid formatting, and what the
-// operator can do. The text of an error can become Standing.Formatting. If such an error names a remedy, the separator
-// comes before the remedy.
+// Helps separates the two parts of Standing.Formatting: why the records forbid formatting, and a remedy for the
+// operator. Without a remedy, Standing.Formatting does not contain Helps. If the text of an error becomes
+// Standing.Formatting, Helps comes before the remedy in that text.
 const Helps = "; what helps: "
 
 // Standing is what hotmount's records contain about a disk.
@@ -39,8 +39,9 @@ type Standing struct {
 	// Intent is the record of a format of this disk that has begun and has no recorded end, or nil if there is none.
 	Intent *Intent `json:"intent,omitempty"`
 	// IntentDoubt reports that Intent may belong to another disk. Only the UUID of the filesystem matches the disk, and
-	// a copy of the filesystem has the same UUID. If the intent overwrites content, a copy of the disk may match as
-	// well.
+	// a copy of the filesystem has the same UUID. For an intent to overwrite content, IntentDoubt is also true in a new
+	// attachment in the same boot. After a reboot, IntentDoubt is also true for such an intent unless the size and the
+	// serial or WWN match.
 	IntentDoubt bool `json:"intent_doubt,omitempty"`
 	// IntentBySlot reports that only slot and size show that Intent belongs to this disk. Serial and WWN do not
 	// identify the disk, the attachment has changed, and the intent's UUID is not known on the disk. The next disk in
@@ -53,16 +54,18 @@ type Standing struct {
 	// Before is the filesystem that lay on the disk earlier in this attachment, or nil if there was none.
 	Before *Sighting `json:"before,omitempty"`
 	// FormerSerial is the record of the last content on a disk with this disk's serial or WWN (Identity.Same), or on
-	// its partitions. The content is a filesystem that this node mounted or made, or any other content that was there
-	// when an earlier boot ended.
+	// its partitions. The content is a filesystem that this node mounted or made. The content can also be any other
+	// content that lay on the disk when an earlier boot ended.
 	FormerSerial *Sighting `json:"former_serial,omitempty"`
 	// FormerSlot is the record of the content that was on a disk of this size in this slot when an earlier boot ended.
 	// FormerSlot is nil if there is no such record. If FormerSerial is the same record, and the record names no UUID,
 	// FormerSlot is also nil.
 	FormerSlot *Sighting `json:"former_slot,omitempty"`
-	// Noted is the content on record for this attachment, apart from mounted filesystems, or nil if there is none.
+	// Noted is the record of content that hotmount found on the disk in this attachment, and that is not mounted. Noted
+	// is nil if there is no such record.
 	Noted *Sighting `json:"noted,omitempty"`
-	// Braked reports that the disk was found while the format limit was reached, and has not been accepted since.
+	// Braked reports that hotmount held the disk because the format limit was reached, and that the operator has not
+	// accepted the disk since.
 	Braked bool `json:"braked,omitempty"`
 	// Unmounted is why the disk is kept unmounted: ReasonReleased or ReasonUnmounted, or empty if the disk may be
 	// mounted. A new attachment, an accept or a reboot clears Unmounted.
@@ -80,8 +83,8 @@ type Standing struct {
 	// Resized reports that the filesystem was last mounted from this disk, and that the disk had another size at that
 	// time.
 	Resized bool `json:"resized,omitempty"`
-	// LastOn is the record that this disk's filesystem was last mounted from another disk, or nil if there is none.
-	// Serial, WWN, slot or Beside show that the disk of the record is another disk.
+	// LastOn is the record of the last mount of this disk's filesystem, if the last mount was from another disk.
+	// Otherwise, LastOn is nil. Serial, WWN, slot or Beside show that it was another disk.
 	LastOn *Sighting `json:"last_on,omitempty"`
 	// Beside reports that, in this boot, this disk was already attached when the disk of LastOn was detached.
 	Beside bool `json:"beside,omitempty"`
@@ -92,7 +95,8 @@ type Standing struct {
 	Made bool `json:"made,omitempty"`
 	// Used is the record that somebody else used the disk, or nil if there is none or the disk has been accepted since.
 	Used *Use `json:"used,omitempty"`
-	// UsedLongAgo reports that Used must become the newest record again, because package store drops the oldest records.
+	// UsedLongAgo reports that Used is among the oldest records, which package store drops first. The daemon then
+	// records the use again, as the newest record.
 	UsedLongAgo bool `json:"-"`
 	// Volume is the last sighting of this disk's filesystem, on this disk or on another, or nil if there is none.
 	Volume *Sighting `json:"volume,omitempty"`
@@ -100,13 +104,13 @@ type Standing struct {
 	// out as a block volume. Given is nil if none of these disks was given out.
 	Given *Given `json:"given,omitempty"`
 	// Link is the path at which the disk is given out now, empty if it is not given out. Link is a path in a class
-	// directory. The link leads to this attachment and can lead to no other attachment.
+	// directory. The link leads to this attachment and never to another attachment.
 	Link string `json:"link,omitempty"`
 	// MountFailure is why the daemon failed to mount the disk, or empty if no failure is known. Only package helper
-	// sets MountFailure, before the check of an operator's token.
+	// sets MountFailure, before it offers or checks a token for `hotmount format`.
 	MountFailure string `json:"-"`
-	// Formats contains, for each other disk on this node, the time since its last format began. The newest format is
-	// the last entry. A negative time means that the clock was set back.
+	// Formats has one entry for each other disk on which this node began a format: the time since the last format of
+	// that disk began. The newest format is the last entry. A negative time means that the clock was set back.
 	Formats []time.Duration `json:"-"`
 }
 
@@ -133,11 +137,12 @@ type Intent struct {
 	Over bool `json:"over,omitempty"`
 	// Was is the UUID of the overwritten filesystem, empty if none was known.
 	Was string `json:"was,omitempty"`
-	// Left reports that the intent's disk has left its slot. Another disk in the slot was formatted later, or the
-	// operator has accepted the content of such a disk. Without a serial, only the UUID of the filesystem still
-	// identifies the intent's disk.
+	// Left reports that the intent's disk has left its slot. hotmount sets Left only when it begins to format another
+	// disk in the slot, or when the operator accepts the content of another disk there. Without a serial, only the UUID
+	// of the filesystem still identifies the intent's disk.
 	Left bool `json:"left,omitempty"`
-	// Doubt is why something else may have used the disk after mkfs had ended, or empty if there is no doubt.
+	// Doubt is the reason why another program or machine may have used the disk after mkfs ended. Doubt is empty if
+	// there is no such reason.
 	Doubt string `json:"doubt,omitempty"`
 	// Ext4 are the parameters of mkfs.ext4, or nil for XFS.
 	Ext4 *MkfsExt4 `json:"ext4,omitempty"`
@@ -161,8 +166,8 @@ type MkfsExt4 struct {
 	Owner   string   `json:"owner,omitempty"`
 	// Time is the filesystem's creation time, in seconds since 1970.
 	Time int64 `json:"time"`
-	// Mode is RootMode of the class. hotmount sets Mode after mkfs.ext4, which cannot set a mode. If Mode is empty, the
-	// root directory keeps the mode of mkfs.ext4, 0755.
+	// Mode is RootMode of the class. hotmount sets the mode after mkfs.ext4 has ended, because mkfs.ext4 cannot set the
+	// mode. If Mode is empty, the root directory keeps the mode of mkfs.ext4, 0755.
 	Mode string `json:"mode,omitempty"`
 }
 

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Use is the record that somebody else uses a disk that is not a volume of this node.
+// Use is the record that other software used a disk, or still uses the disk. The disk is not a volume of hotmount on
+// this node.
 type Use struct {
 	Identity Identity `json:"identity"`
 	// UUID is the UUID of the filesystem that was known on the disk during the use, or empty.
@@ -33,8 +34,8 @@ func (u *Use) Is(id Identity, uuid string) bool {
 	return was.Boot != id.Boot && was.Like(id)
 }
 
-// OfWhole reports whether u is the record that the partition with the facts f has from its whole disk. A record from
-// another slot may be about another disk with the same serial, so OfWhole then returns false.
+// OfWhole reports whether u is the record of the whole disk of the partition f. If the slots differ, OfWhole returns
+// false, because u may be about another disk with the same serial.
 func (u *Use) OfWhole(f *Facts) bool {
 	if f.Whole == "" || f.Standing.Used == nil || u.Identity != f.Standing.Used.Identity {
 		return false
@@ -48,8 +49,8 @@ type Opener struct {
 	PID int `json:"pid"`
 	// Command is the name of the process's program. It contains foreign bytes.
 	Command string `json:"command"`
-	// Machine reports that the process is a virtual machine monitor. If Machine is false, the process has the disk open
-	// for writing, or How says where the process has mounted it.
+	// Machine reports that the process is a virtual machine monitor. If Machine is false and How is empty, the process
+	// has the disk open for writing.
 	Machine bool `json:"machine,omitempty"`
 	// How describes the mount, in text without control characters. How is empty for a process that has the disk open.
 	How string `json:"how,omitempty"`

@@ -20,14 +20,16 @@ func (f *Facts) WorldWide() string {
 	return f.WWN
 }
 
-// otherWWN reports whether the WWNs belong to two different disks. An empty WWN can belong to any disk. WWNs of two
-// kinds can belong to one disk: a disk can have several WWNs, and each version of the kernel shows only one.
+// otherWWN reports whether the WWNs belong to two different disks. An empty WWN can belong to any disk. WWNs of
+// different kinds can belong to one disk. A disk can have several WWNs, and different versions of the kernel can show
+// different WWNs of one disk.
 func otherWWN(a, b string) bool {
 	kind, _, _ := strings.Cut(a, ".")
 	return a != b && a != "" && strings.HasPrefix(b, kind+".")
 }
 
-// sameWWN reports whether only the WWN shows that o is the same disk or partition as f on another path.
+// sameWWN reports whether o may be f on another path, and only the WWN shows this. f and o then have the same WWN and
+// partition number, and at least one has no serial.
 func (f *Facts) sameWWN(o *Facts) bool {
 	return f.WWN != "" && f.WWN == o.WWN && f.Partition() == o.Partition() && (f.Serial == "" || o.Serial == "")
 }

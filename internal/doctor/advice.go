@@ -26,8 +26,8 @@ func advice(name string, values ...string) []string {
 // plain has the bytes that are safe without quotes in a shell, a path and a unit file.
 const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-"
 
-// shellQuote quotes a word for a shell. shellQuote escapes bytes that a terminal does not show. An escape changes the
-// word on purpose, because nobody should paste the original bytes.
+// shellQuote quotes a word for a shell. shellQuote escapes bytes that a terminal does not show. An escaped word no
+// longer means the original bytes. This is intended, because nobody should paste the original bytes into a shell.
 func shellQuote(s string) string {
 	if s != "" && strings.Trim(s, plain+":@+") == "" {
 		return s
@@ -69,7 +69,8 @@ func kubeletAdvice(p *Process, dir, propagation, kubernetes string) []string {
 	return advice(name, "dir", dir, "propagation", propagation, "kubernetes", kubernetes)
 }
 
-// distribution returns the advice.txt section for the Kubernetes distribution to which a kubelet seems to belong.
+// distribution returns the name of a section of advice.txt. The section is for the Kubernetes distribution to which the
+// kubelet seems to belong.
 func distribution(p *Process) string {
 	switch base := path.Base(p.Exe); {
 	case base == "kubelite" || p.Name == "kubelite" || strings.HasPrefix(p.Exe, "/snap/microk8s/"):

@@ -17,8 +17,8 @@ import (
 	"hotmount/internal/run"
 )
 
-// Live returns the Source for the running system. The Source of Live runs two programs as child processes: systemctl,
-// and hotmount with the command that calls Child.
+// Live returns the Source for the running system. This Source starts two programs as child processes: systemctl, and
+// hotmount itself. The child process of hotmount calls Child.
 func Live() Source {
 	return Source{
 		Look: askLook,
@@ -62,7 +62,7 @@ func ask(ctx context.Context, stdin *os.File, args ...string) ([]Answer, error) 
 	return all, err
 }
 
-// Child runs in the child processes of Live, and answers one question. If list is true, Child calls List for the
+// Child runs in a child process of hotmount (Live), and answers one question. If list is true, Child calls List for the
 // directory in the parameter target. If list is false, Child calls Look for the PID in the parameter target and the
 // NUL-separated paths in r. If an error occurs, the last answer that Child writes contains the error.
 func Child(list bool, target string, r io.Reader, w io.Writer) error {

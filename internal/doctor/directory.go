@@ -58,13 +58,14 @@ func (e *examiner) noDirectory(c *disk.Class) {
 	case len(hidden) > 0:
 		f.Paths = hidden
 		e.find(f, Problem, Covered, advice("hidden-directory", "dir", c.Directory),
-			"%s does not exist on the host, although something is mounted at %s, because a mount on a parent directory hides that mount", c.Directory, summarizePaths(hidden))
+			"%s does not exist on the host: a mount on a parent directory hides what is mounted at %s", c.Directory, summarizePaths(hidden))
 	default:
 		e.find(f, Note, NoDirectory, advice("make-directory", "dir", c.Directory), "%s does not exist on the host", c.Directory)
 	}
 }
 
-// covered adds a finding for each mount that is mounted at the path p but hidden by another mount.
+// covered adds a finding for each mount at the path p that another mount hides. If the doctor cannot look at p, covered
+// adds a finding with the reason.
 func (e *examiner) covered(c *disk.Class, p string, top place, known bool) {
 	f, shown := Finding{Class: c.Name, Paths: []string{p}}, disk.Visible(p)
 	for i := range e.s.Host.Mounts {

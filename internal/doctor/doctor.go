@@ -64,7 +64,7 @@ type Sight struct {
 	// MountID is the id of the mount on which the path ends. Path is the resolved path, without symlinks.
 	MountID int    `json:"mount_id,omitempty"`
 	Path    string `json:"path,omitempty"`
-	// Absent reports whether the path does not exist. Failure is the reason why the doctor does not know what is at the
+	// Absent is true if the path does not exist. Failure is the reason why the doctor does not know what is at the
 	// path.
 	Absent  bool   `json:"absent,omitempty"`
 	Failure string `json:"failure,omitempty"`

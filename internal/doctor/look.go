@@ -42,10 +42,9 @@ const maxArgs = 64 << 10
 // Answer on its own line: the namespace first, then the paths in any order. Without paths, Look writes the command line
 // of the process.
 //
-// Look can hang forever when it reads the command line of a process, or when it opens a path on a dead or foreign
-// filesystem. The caller must run Look in a separate process, so that the caller does not hang. While one path hangs,
-// Look answers for the other paths. Look opens paths only with O_PATH, so it reads no file and touches no device or
-// FIFO.
+// Look can hang forever when it reads the command line of a process, or opens a path on a filesystem that does not
+// answer. The caller must run Look in a separate process, so that the caller does not hang. While one path hangs, Look
+// answers for the other paths. Look opens paths only with O_PATH, so it reads no file and touches no device or FIFO.
 func Look(pid int, paths []string, w io.Writer) error {
 	out := json.NewEncoder(w)
 	dir, err := os.Open("/proc/" + strconv.Itoa(pid))
@@ -79,7 +78,8 @@ func Look(pid int, paths []string, w io.Writer) error {
 	return sights(paths, func(p string) Sight { return sight(root, p) }, func(a Answer) error { return out.Encode(a) })
 }
 
-// maxHung is the number of hanging paths after which Look opens no more paths. Each hanging path occupies a thread.
+// maxHung is the number of opens that may hang at the same time. While maxHung opens hang, Look opens no more paths.
+// Each open that hangs occupies a thread.
 const maxHung = 16
 
 // sights calls look() for several paths concurrently, and passes each result to tell() as soon as the result is known.

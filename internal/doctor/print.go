@@ -72,7 +72,7 @@ func (s *Seen) words() string {
 	case seesAbsent:
 		return dir + " is not there"
 	case seesOther:
-		return dir + " is another directory"
+		return dir + " is a different directory than on the host"
 	case seesUnknown:
 		return dir + " cannot be seen"
 	}
@@ -86,5 +86,5 @@ func (s *Seen) words() string {
 	if !s.Arrives {
 		later = "later mounts do NOT arrive"
 	}
-	return fmt.Sprintf("%d of %s right, %s", right, disk.Count(len(s.Mounts), "disk"), later)
+	return fmt.Sprintf("%d of %s as on the host, %s", right, disk.Count(len(s.Mounts), "disk"), later)
 }

@@ -38,7 +38,7 @@ func TestPrint(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `/mnt/disks (class default) on the host: shared, 1 disk mounted
-  kubelet 8 (kube\x1b[31mlet): 1 of 2 disks right, later mounts do NOT arrive
+  kubelet 8 (kube\x1b[31mlet): 1 of 2 disks as on the host, later mounts do NOT arrive
   kubelet 8 (kube\x1b[31mlet): /mnt/disks is not there
 
 PROBLEM: it is wrong

@@ -64,7 +64,7 @@ func (src Source) views(s *Snapshot) error {
 	}
 	if n := len(unlikely); n > 0 {
 		s.Found.Add(Finding{Processes: unlikely}, Note, NotSeen, nil,
-			"%s is named like a kubelet, but does not have a kubelet's rights on this host, so hotmount does not treat it as a kubelet (number of such processes: %d)", describeProcess(&unlikely[0]), n)
+			"%s has the name but not the rights of a kubelet on this host, so hotmount ignores the process (number of such processes: %d)", describeProcess(&unlikely[0]), n)
 	}
 	s.Host, s.Views = views[0], views[1:]
 	return src.tables(s)
@@ -213,9 +213,9 @@ const defaultRoot = csi.DefaultRoot
 const maxRoots = 8
 
 // rootDirectories returns a kubelet's root directories from its command line and its mounts. The second result has the
-// directories that rootDirectories leaves out. rootDirectories leaves out directories beyond maxRoots, and names with
-// bytes that the configuration does not allow in a directory's name. Names with special bytes are not safe in the
-// advice, because users paste lines of the advice into a shell.
+// directories that rootDirectories leaves out. rootDirectories leaves out directories beyond maxRoots. rootDirectories
+// also leaves out names with bytes other than those in plain. Such names are not safe in the advice, because users
+// paste lines of the advice into a shell.
 func rootDirectories(p *Process, table []mounts.Mount) (dirs, left []string) {
 	if p.Role != Kubelet {
 		return nil, nil

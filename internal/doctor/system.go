@@ -36,7 +36,7 @@ func (src Source) system(s *Snapshot, fault string) {
 	fstab, fstabErr := src.read("/etc/fstab")
 	if noTrim == nil && fstabErr == nil && !fstabEntry().MatchString(fstab) {
 		s.Found.Add(Finding{}, Note, Trimmed, advice("fstrim"),
-			"fstrim.timer is on and fstab has no entries: the timer trims every mounted filesystem in the same hour of the week, including the disks of pods")
+			"fstrim.timer is enabled and /etc/fstab has no entries: once a week, fstrim trims all mounted filesystems in one run, including the disks of pods")
 	}
 	if err := errors.Join(rulesErr, fstabErr); err != nil {
 		s.blind("%v", err)

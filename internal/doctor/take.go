@@ -92,15 +92,15 @@ func (src Source) kubelets(ctx context.Context, s *Snapshot) {
 			p := &v.Processes[i]
 			var left []string
 			if p.Roots, left = rootDirectories(p, v.Mounts); len(left) > 0 {
-				s.blind("hotmount could not look at %[2]d root directories of %[1]s, because there are too many or their names are odd: %[3]s", describeProcess(p), len(left), summarizePaths(left))
+				s.blind("hotmount did not look at %[2]d root directories of %[1]s, because they are too many or their names have special characters: %[3]s", describeProcess(p), len(left), summarizePaths(left))
 			}
 			s.roots = append(s.roots, p.Roots...)
 		}
 	}
 }
 
-// lookers is the maximum number of concurrent calls of Look. If several of these calls hang, their time limits pass at
-// the same time.
+// lookers is the maximum number of concurrent calls of Look. Calls that hang at the same time also reach their time
+// limits at the same time, so the limits do not add up.
 const lookers = 8
 
 // forEach calls f for each element, with at most atOnce calls at a time. forEach returns when all calls are done.
@@ -115,11 +115,12 @@ func forEach[T any](all []T, atOnce int, f func(T)) {
 }
 
 // podsTime limits the time that the doctor needs for all provisioners together. Anybody can run many processes in pods
-// that pass for provisioners, and each call of Look may hang.
+// with the name of a provisioner. For each of these processes, a call of Look may hang.
 const podsTime = 20 * time.Second
 
 // lookAll looks at the class directories and every mount in them. lookAll calls Look first for PID 1, then for each
-// process that needs the disks. Provisioners come last, because any process in a pod can pass for a provisioner.
+// process that needs the disks. Provisioners come last, because any process in a pod can have the name of a
+// provisioner.
 func (src Source) lookAll(ctx context.Context, s *Snapshot) {
 	var nodes, pods []*View
 	for i := range s.Views {
@@ -209,8 +210,8 @@ func (src Source) readPaths(ctx context.Context, v *View, paths []string) {
 		}
 		for _, a := range answers[1:] {
 			if v.Root != "/" {
-				// The kernel (d_path) returns the path from the root directory of this process. The paths in the view's
-				// mount table begin at the root directory of the view.
+				// The kernel (d_path) does not begin the path at the root directory of the view. The paths in the
+				// view's mount table begin there.
 				a.Sight.Path = "/" + strings.TrimPrefix(strings.TrimPrefix(a.Sight.Path, v.Root), "/")
 			}
 			v.Sights[a.At] = *a.Sight

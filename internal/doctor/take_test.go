@@ -188,7 +188,7 @@ func TestRoles(t *testing.T) {
 	for _, p := range s.Host.Processes {
 		got[p.PID] = p.Role
 	}
-	if f := Examine(s).Findings; f[len(f)-1].Level != Note || !strings.Contains(f[len(f)-1].What, "does not treat it as a kubelet (number of such processes: 2)") || len(f[len(f)-1].Processes) != 2 || f[len(f)-1].Processes[0].PID != 20 || f[len(f)-1].Processes[1].PID != 22 {
+	if f := Examine(s).Findings; f[len(f)-1].Level != Note || !strings.Contains(f[len(f)-1].What, "so hotmount ignores the process (number of such processes: 2)") || len(f[len(f)-1].Processes) != 2 || f[len(f)-1].Processes[0].PID != 20 || f[len(f)-1].Processes[1].PID != 22 {
 		t.Errorf("no finding names them: %+v", f[len(f)-1])
 	}
 	want := map[int]Role{1: "", 10: Kubelet, 11: Kubelet, 12: Kubelet, 13: Runtime, 14: Kubelet, 15: Kubelet, 16: "", 17: Provisioner, 18: Agent, 19: ""}
@@ -286,7 +286,7 @@ func TestServices(t *testing.T) {
 			"echo '[Service] PrivateTmp=no ProcSubset=all ReadOnlyPaths=' |"}},
 		{"a former name", "/system.slice/x.service", set("ReadOnlyPaths=", "InaccessiblePaths=/srv"), []string{
 			"of its own: 'InaccessiblePaths=/srv in /etc/systemd/system/x.service.d/10-a.conf'", "echo '[Service] InaccessiblePaths=' |"}},
-		{"none", "/system.slice/x.service", clean, []string{"systemctl restart x.service   # with the present settings"}},
+		{"none", "/system.slice/x.service", clean, []string{"systemctl restart x.service   # after the restart"}},
 		{"the service of a systemd in a container", "/system.slice/docker-1.scope/system.slice/x.service", set("MountFlags=", "MountFlags=slave"), []string{"docker run"}},
 		{"a container in the service's group", "/system.slice/x.service/libpod-payload-" + id, set("MountFlags=", "MountFlags=slave"), []string{"docker run"}},
 		{"no service", "/kubelet.slice", "", []string{"docker run"}},

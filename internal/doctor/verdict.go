@@ -16,7 +16,7 @@ import (
 )
 
 // pattern returns a function that compiles a regular expression at its first call. The daemon and its helpers never
-// need the doctor's expressions.
+// call the function, so they never compile the doctor's expressions.
 func pattern(expr string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }
@@ -65,8 +65,8 @@ func (h *hit) process() *Process {
 	return &h.view.Processes[0]
 }
 
-// group is the key by which mounts are combined into one finding. The field key is the entry of a class directory, the
-// volume, or the device. Each pod has its own finding, but a StaleCopy has one finding for all pods.
+// group is a key: all mounts with an equal group become one finding. The field key is the entry of a class directory,
+// the volume, or the device. Each pod has its own finding, but a StaleCopy has one finding for all pods.
 type group struct {
 	kind            Kind
 	class, key, pod string
@@ -181,7 +181,7 @@ func (e *examiner) judgeMount(host *hostFacts, v *View, m *mounts.Mount, hits ma
 }
 
 // stale reports whether a mount is a StaleCopy. judgeMount calls stale only for a mount whose disk is gone or is not
-// mounted on the host. Such a mount can be a StaleCopy only if it belongs to a pod, if its disk is gone, or if a class
+// mounted on the host. Such a mount can be a StaleCopy only if the mount belongs to a pod, its disk is gone, or a class
 // selects its disk.
 func (e *examiner) stale(host *hostFacts, v *View, m *mounts.Mount, ofPod bool) bool {
 	// staging is the RuntimeDirectory= of hotmount-stage@.service, in which a disk is mounted for a moment.
@@ -293,8 +293,8 @@ func (p *Pod) words() string {
 }
 
 // copyDirectory returns a directory for the copy of a finding's data. Each finding gets its own directory. The command
-// in the advice creates the directory, and fails if the directory exists. Two copies in one directory would overwrite
-// each other, and cp(1) writes through symlinks that an earlier copy has made.
+// in the advice creates the directory, and fails if the directory exists. A second copy in one directory would
+// overwrite the first. cp(1) would also write through symlinks from the first copy, and change files elsewhere.
 func (e *examiner) copyDirectory(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r == '/' || !strings.ContainsRune(plain, r) {
@@ -311,7 +311,8 @@ func (e *examiner) copyDirectory(name string) string {
 	return dir
 }
 
-// staleCopy adds the finding that a process holds a disk that the host no longer has mounted.
+// staleCopy adds the finding that a process still has a mount of a disk, although the host no longer has the disk
+// mounted.
 func (e *examiner) staleCopy(hits []hit) {
 	var f Finding
 	var holders, do []string

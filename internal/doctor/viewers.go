@@ -33,7 +33,7 @@ func (e *examiner) judgeViewers(c *disk.Class, host place, disks map[string]plac
 		e.find(Finding{Class: c.Name}, Note, NoKubelet, nil, "no kubelet runs on this node, so hotmount cannot check what a kubelet would see of %s", c.Directory)
 	} else if c.LoopDevices() {
 		e.find(Finding{Class: c.Name}, Warning, LoopDevices, advice("loop-devices"),
-			"class %s selects loop devices on a node with a kubelet: loop devices are only for trying hotmount, because several of them can share one disk", c.Name)
+			"class %s selects loop devices on a node with a kubelet: use loop devices only for tests of hotmount, because several loop devices can share one disk", c.Name)
 	}
 	if count[Provisioner] > 0 && have == 0 {
 		e.find(Finding{Class: c.Name, Paths: []string{c.Directory}}, Warning, NoDirectory, remedy(&Process{Role: Provisioner}, c.Directory),

@@ -46,7 +46,7 @@ func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uin
 		if n == 0 {
 			return nil
 		}
-		counts = fmt.Sprintf("since the disk was first read, the kernel has counted %d written bytes; this does not match the %d bytes that mkfs.xfs wrote and the XFS log of %d bytes", counted, wrote, log)
+		counts = fmt.Sprintf("the kernel has counted %d written bytes since hotmount first read the disk; mkfs.xfs wrote %d bytes, and the XFS log of %d bytes does not explain the difference", counted, wrote, log)
 		if !zeros {
 			return fmt.Errorf("%w: %s; hotmount cannot tell whether somebody else made some of these writes, because the disk was not all zeros before", ErrWritten, counts)
 		}

@@ -26,7 +26,7 @@ import (
 
 var (
 	// ErrBusy reports that another process has claimed or locked the disk.
-	ErrBusy = errors.New("somebody else uses the disk")
+	ErrBusy = errors.New("the disk is in use")
 	// ErrWritten reports that another process wrote to the disk during the proof or the format.
 	ErrWritten = errors.New("somebody writes to the disk")
 	// ErrRefused reports that mkfs refuses the disk, or an option of the class, before it writes. ErrRefused is
@@ -58,8 +58,8 @@ type Intents interface {
 // may be nil.
 type Deps struct {
 	Runner run.Runner
-	// Writes returns the kernel's current value of Facts.Writes. The number of writes and discards in flight is read
-	// first, so that a write that ends between the two reads is counted.
+	// Writes returns the kernel's current value of Facts.Writes. Writes reads the number of writes and discards in
+	// flight first, and so counts a write that ends between the two reads.
 	Writes func() (done, inFlight uint64, err error)
 	// Bytes returns the kernel's counts of the bytes read from the disk and of the bytes written to the disk.
 	Bytes func() (read, written uint64, err error)
@@ -86,7 +86,7 @@ type Deps struct {
 
 // lockTime is how long a session waits for the disk's lock. udev may hold a shared lock on the disk while udev probes
 // the disk (systemd.io/BLOCK_DEVICE_LOCKING). lockEvery is the time between two attempts to lock. The session polls,
-// because a context cannot end a blocked flock(2). udev also retries its lock at intervals.
+// because a context cannot end a blocked flock(2).
 const (
 	lockTime  = 30 * time.Second
 	lockEvery = 100 * time.Millisecond
@@ -178,7 +178,7 @@ func (s *Session) release() error {
 }
 
 func (s *Session) lock(ctx context.Context, how int) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, lockTime, fmt.Errorf("%w: locked for %s", ErrBusy, lockTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, lockTime, fmt.Errorf("%w: another process has kept the disk locked for %s", ErrBusy, lockTime))
 	defer cancel()
 	for {
 		err := unix.Flock(int(s.keep.Fd()), how|unix.LOCK_NB)

@@ -467,7 +467,7 @@ func TestObstacles(t *testing.T) {
 		begun bool
 	}{
 		// Obstacles for Open.
-		{name: "claimed by somebody", before: func(w *world) { w.openErr[true] = unix.EBUSY }, err: "somebody else uses the disk"},
+		{name: "claimed by somebody", before: func(w *world) { w.openErr[true] = unix.EBUSY }, err: "the disk is in use"},
 		{name: "barred by the sandbox", before: func(w *world) { w.openErr[false] = unix.EPERM }, err: "the sandbox of hotmount-format@12.service"},
 		{name: "not there", before: func(w *world) { w.openErr[false] = unix.ENOENT }, err: "no such file"},
 		{name: "another sequence number", before: func(w *world) { w.now.seq = 13 }, err: "another disk"},
@@ -1247,7 +1247,7 @@ func TestWrittenDuringMkfs(t *testing.T) {
 					}
 					want := ""
 					if differ && p.nowhere != "" {
-						want = fmt.Sprintf("counted %d written bytes; this does not match the %d bytes that mkfs.xfs wrote and the XFS log of %d bytes%s", 65<<12+64<<20+tc.counted, 65<<12, 64<<20, p.nowhere)
+						want = fmt.Sprintf("counted %d written bytes since hotmount first read the disk; mkfs.xfs wrote %d bytes, and the XFS log of %d bytes does not explain the difference%s", 65<<12+64<<20+tc.counted, 65<<12, 64<<20, p.nowhere)
 					}
 					if at != 0 && p.asks && (p.nowhere == "" || tc.at != unread) {
 						want = fmt.Sprintf("byte %d was written: 7468656972730000", at)
@@ -1634,7 +1634,7 @@ func TestPeopleReadErrors(t *testing.T) {
 		}
 		evidence := []string{
 			"vdb (disk sequence number 12) is unknown", "wipefs: nothing", "blkid: nothing",
-			"not blank: looks like a recycled volume or a damaged disk, old data from byte 1048576",
+			"not blank: found old data at byte 1048576, as on a recycled volume or a damaged disk",
 			"byte 1048576: 45 46 49 20 50 41 52 54 00 00 00 00 00 00 00 00",
 		}
 		if diff := cmp.Diff(evidence, w.log); diff != "" {

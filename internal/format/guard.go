@@ -13,8 +13,8 @@ import (
 )
 
 // lts is the path of the mkfs.xfs configuration file with the features that Linux 6.1 and Debian 12's xfs_repair
-// support (mkfs.xfs(8), "-c options="). xfsprogs brings the file, so the file has a line for each feature that the
-// installed mkfs.xfs may choose.
+// support (mkfs.xfs(8), "-c options="). The file and mkfs.xfs are from the same version of xfsprogs. The file therefore
+// has a line for each feature that mkfs.xfs may choose.
 const lts = "/usr/share/xfsprogs/mkfs/lts_6.1.conf"
 
 // guard switches off the XFS features that some supported kernels cannot mount. The zero guard is for mkfs.xfs before

@@ -23,7 +23,7 @@ type MakeOptions struct {
 	// filesystem must have the UUID of the intent. The intent's UUID was random and recorded before the first write, so
 	// this UUID on the disk proves that hotmount made the filesystem.
 	//
-	// Crashes do not weaken the proof, because mkfs.xfs writes only zeros and structures with the intent's UUID.
+	// A crash does not weaken this evidence, because mkfs.xfs writes only zeros and structures with the intent's UUID.
 	// mkfs.ext4 writes the same bytes each time that it runs with the parameters in the intent.
 	RecoverHalfMade bool
 	// Token is the operator's token, or empty for none. With a token, Make overwrites any content that Prove has found.

@@ -53,7 +53,7 @@ func GiveOut(_ context.Context, h inventory.Host, seq uint64) error {
 		return err
 	}
 	report.New().Event(report.KindGivenOut, journal.PriNotice, f, d, "", fmt.Sprintf("%s: given out as a block volume at %s", report.Name(f), link))
-	if _, err := daemon.SdNotify(false, "STATUS=holds "+f.Node()+" for "+link+"\n"+daemon.SdNotifyReady); err != nil {
+	if _, err := daemon.SdNotify(false, "STATUS=keeps "+f.Node()+" open for "+link+"\n"+daemon.SdNotifyReady); err != nil {
 		return fmt.Errorf("cannot notify the service manager: %w", err)
 	}
 	// sleep(1) replaces this process, because sleep(1) needs half a megabyte of memory, and this process needs ten
@@ -82,8 +82,8 @@ func hold(h inventory.Host, f *disk.Facts, s *disk.Settings) (*os.File, error) {
 	if err := unix.Flock(int(device.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
 		return nil, errors.Join(fmt.Errorf("another process, such as a running format, has locked the disk: %w", err), device.Close())
 	}
-	// The facts from the caller are older than the lock. Before the lock, the disk may have been attached again, or a
-	// format may have begun or ended.
+	// The caller read the facts before hold() took the lock. Between the two steps, the disk may have been attached
+	// again, or a format may have begun or ended.
 	now, err := h.For(s).BySeq(f.Seq)
 	if err == nil && now.Serial != f.Serial {
 		err = disk.ErrGone
@@ -101,8 +101,8 @@ func hold(h inventory.Host, f *disk.Facts, s *disk.Settings) (*os.File, error) {
 	return device, nil
 }
 
-// hintPatience is the time limit for the request that makes the daemon look at a disk. hotmount-block@.service, which
-// runs TakeBack, has TimeoutStopSec=30.
+// hintPatience is the time limit for the request that makes the daemon look at a disk. hintPatience is short, because
+// TakeBack must end within TimeoutStopSec=30 of hotmount-block@.service.
 const hintPatience = 5 * time.Second
 
 // TakeBack removes the link to the disk, even if the disk is gone. TakeBack makes the daemon behind the control socket

@@ -24,8 +24,8 @@ type job struct {
 	log   *report.Log
 	place *store.Place // the right to read the disk in full, given back after the reading
 	token string       // the operator's token, or empty if there is none
-	// j.again is set if the disk is known to hold a filesystem that could not be mounted. The daemon reports the failed
-	// mount. The job logs the proven content only if the new decision is not disk.Mount.
+	// j.again is set if the job examines a disk after a failed mount. The daemon has already logged the failure, so the
+	// job logs the content only if the new decision is not disk.Mount.
 	again bool
 	// The facts and settings are from the last look at the disk. decideAgain replaces the facts and settings before the
 	// first write.
@@ -67,8 +67,9 @@ func Format(ctx context.Context, h inventory.Host, seq uint64) error {
 		return j.nothingToProve(&c, d)
 	}
 	j.again = d.Action == disk.Mount
-	// A full state directory must be noticed before the disk is read in vain. The state directory is not checked for a
-	// disk with an unfinished format, because the disk may hold a complete filesystem that must be mounted.
+	// Format checks the state directory first, because with a full state directory it would read the disk in vain. If
+	// the disk has an unfinished format, Format skips the check, because the disk may hold a complete filesystem that
+	// must be mounted.
 	if f.Standing.Intent == nil && c.Kind == disk.Unread {
 		if err := h.Store.Check(); errors.Is(err, unix.ENOSPC) {
 			return nil // hotmount holds the disk from now on
@@ -90,8 +91,9 @@ func awaitTurn(ctx context.Context, h inventory.Host, s *disk.Settings, seq uint
 	if err != nil {
 		return nil, err
 	}
-	// After a failed mount, a disk is examined without a wait. After a failed mount, a disk is read in full only if
-	// wipefs(8) and blkid(8) find nothing on it.
+	// Without a token, awaitTurn waits only if the decision is Prove or Format. After a failed mount, awaitTurn does
+	// not wait. hotmount then reads the disk in full only if wipefs(8) and blkid(8) find nothing on it, and
+	// making.progress waits.
 	noToken, err := h.Store.Taken(seq)
 	if err != nil {
 		return nil, err
@@ -117,7 +119,8 @@ func (j *job) nothingToProve(c *disk.Content, d disk.Decision) error {
 	if len(f.Loops) == 0 {
 		return nil
 	}
-	// The daemon has no right to open loop devices, so it may not see the loop devices on the disk.
+	// The daemon has no right to open loop devices, so it can miss a loop device on the disk. The verdict gives the
+	// daemon the reason.
 	return j.host.Store.SaveVerdict(disk.Verdict{Seq: f.Seq, Size: f.Size, Writes: f.Writes, Failure: why, Retry: true})
 }
 
@@ -140,8 +143,8 @@ func (j *job) verdict(ctx context.Context) (disk.Verdict, error) {
 	if last := f.Standing.Verdict; last == nil || last.Failure != v.Failure { // otherwise an earlier attempt has logged the same failure
 		j.log.Event(report.KindFailed, journal.PriErr, f, disk.Decision{Action: disk.Prove}, "", fmt.Sprintf("%s: %v", f.Node(), err))
 	}
-	// A verdict is valid only while the kernel's count of writes to the disk does not change. The only effect of a
-	// verdict with a failure is a delay before the next attempt.
+	// A verdict is valid only while the kernel's count of writes to the disk does not change. A verdict with a failure
+	// contains no content, so the present count is safe.
 	now, err := j.host.Counters(f.Name)
 	v.Writes = now.Writes
 	return v, err
@@ -180,8 +183,8 @@ func (j *job) formatConfirmed(ctx context.Context) error {
 	return errors.Join(j.host.Store.SaveVerdict(v), j.host.Store.SaveAnswer(f.Seq, answer))
 }
 
-// checkConfirmable returns an error if even a token cannot permit a format of the disk, for a reason other than the
-// disk's content.
+// checkConfirmable returns an error if hotmount refuses to format the disk even with a token, whatever the disk's
+// content is.
 func checkConfirmable(f *disk.Facts, s *disk.Settings) error {
 	d, ok := policy.Confirmable(f, &disk.Content{Kind: disk.Unknown, Proven: true}, s)
 	if ok {
@@ -197,7 +200,7 @@ func notConfirmable(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Dec
 	if next != "" {
 		why += "; " + next
 	}
-	but := "the disk's content is not the reason for the decision "
+	but := "a token overrides only a decision about the disk's content; here the decision is "
 	if d.Action == disk.Hold || d.Reason == disk.ReasonSerialTwice { // the disk's content may be a reason, too
 		but = ""
 	}

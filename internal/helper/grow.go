@@ -38,7 +38,7 @@ func Grow(ctx context.Context, h inventory.Host, seq uint64, stage string) error
 		path, when = class.MountPoint(d.UUID), "online"
 		before, after, err = grow.Mounted(ctx, run.Exec{}, f, path, d.Type, d.UUID)
 	case d.Action == disk.Mount && stage != "" && policy.Grows(f, class):
-		path, when = class.MountPoint(d.UUID), "before it is mounted"
+		path, when = class.MountPoint(d.UUID), "before the mount"
 		before, after, err = grow.Unmounted(ctx, run.Exec{}, f, stage, d.Type, d.UUID, class.MountOptions(d.Type))
 	default:
 		return nil
@@ -77,7 +77,7 @@ func volumeWords(uuid, node, class string) string {
 	}
 	note := ""
 	if node == "" {
-		note = "; the configuration does not set node, so hotmount took the host's name for the node's name"
+		note = "; the configuration does not set node, so hotmount used the host's name as the node's name"
 	}
 	return fmt.Sprintf("%s%s keeps its old capacity (node %s, StorageClass %s%s)", keeps, disk.VolumeName(uuid, name, class), disk.Visible(name), class, note)
 }

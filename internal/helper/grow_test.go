@@ -14,7 +14,7 @@ func TestVolumeWords(t *testing.T) {
 	if got := volumeWords(uuid, "worker-1", ""); strings.Contains(got, "local-pv-") || !strings.Contains(got, uuid) || !strings.Contains(got, "storage_class") {
 		t.Error(got)
 	}
-	if got := volumeWords(uuid, "", "local-storage"); !strings.Contains(got, "local-pv-") || !strings.Contains(got, "hotmount took the host's name for the node's name") {
+	if got := volumeWords(uuid, "", "local-storage"); !strings.Contains(got, "local-pv-") || !strings.Contains(got, "hotmount used the host's name as the node's name") {
 		t.Error(got)
 	}
 }

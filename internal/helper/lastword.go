@@ -11,9 +11,9 @@ import (
 	"hotmount/internal/policy"
 )
 
-// lastWord makes the final decision after the disk has been read. The disk's class and its unfinished format, if any,
-// must be the same as before the reading. If the parameter over is set, the operator has ordered the format with a
-// token.
+// lastWord makes the final decision after the disk has been read. If the decision is disk.Format, and the disk's class
+// or the record of its unfinished format has changed during the reading, lastWord returns an error. If the parameter
+// over is set, the operator has ordered the format with a token.
 func lastWord(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Class, proven *disk.Standing, over bool) (disk.Decision, error) {
 	d := policy.Decide(f, c, s)
 	if over {
@@ -65,9 +65,9 @@ func intentFor(f *disk.Facts, class *disk.Class, uuid, boot string, again bool) 
 // intendedUUID returns the UUID of the disk's unfinished format, or a new UUID. The UUID stays the same until the
 // format has ended, so that a disk has at most one intent.
 //
-// Two disks must never have the same UUID. A disk gets a new UUID if the operator overwrites a copy of another disk. A
-// disk that is recognised only by its slot gets a new UUID, because it may be the next disk in the slot. A disk gets a
-// new UUID if the format began on another attached disk with the same serial or WWN.
+// Two disks must never have the same UUID. intendedUUID therefore returns a new UUID in three cases. The disk is a copy
+// of another disk, and the operator overwrites the copy. Only the slot and the size of the disk match the intent, so
+// the disk may be the next disk in the slot. The format began on another attached disk with the same serial or WWN.
 func intendedUUID(f *disk.Facts, over bool) (string, error) {
 	if i := policy.Intent(f, &disk.Content{}); i != nil && !f.Standing.IntentBySlot && !(over && ofAnother(f)) {
 		return i.UUID, nil
@@ -76,7 +76,7 @@ func intendedUUID(f *disk.Facts, over bool) (string, error) {
 	b, err := os.ReadFile("/proc/sys/kernel/random/uuid")
 	uuid := strings.TrimSpace(string(b))
 	if err == nil && !disk.ValidUUID(uuid) {
-		err = fmt.Errorf("%q is none", uuid)
+		err = fmt.Errorf("%q is not a UUID", uuid)
 	}
 	if err != nil {
 		return "", fmt.Errorf("cannot choose a UUID: %w", err)
@@ -92,13 +92,13 @@ type ending struct {
 	// holds another filesystem that is to be mounted instead.
 	ends    bool
 	failure error
-	// leaves: the accepted disk may have replaced the intent's disk in its slot. In this case the intent is not
-	// removed, because the intent belongs to the earlier disk in the slot.
+	// leaves: the disk will be mounted, and only its slot and size match the intent. hotmount keeps the intent and
+	// marks it as left, because the intent may belong to an earlier disk in the slot.
 	leaves bool
 }
 
-// outcome returns the result of an earlier format that began on the disk. The result is empty if the disk is to be
-// formatted now.
+// outcome returns the result of an earlier format that began on the disk, for a disk that will not be formatted now.
+// The result is empty if there is no such format, or if nothing is to be recorded about it.
 func outcome(f *disk.Facts, c *disk.Content, d disk.Decision) ending {
 	i := policy.Intent(f, c)
 	ours := i != nil && !ofAnother(f)
@@ -110,7 +110,7 @@ func outcome(f *disk.Facts, c *disk.Content, d disk.Decision) ending {
 	case ours && d.Action == disk.Mount && f.Standing.IntentBySlot:
 		return ending{leaves: true}
 	case ours && d.Action == disk.Mount:
-		return ending{ends: true, failure: fmt.Errorf("the disk holds %s %s, and this content was accepted", disk.Visible(c.Type), c.UUID)}
+		return ending{ends: true, failure: fmt.Errorf("the disk now holds %s %s, and hotmount mounts this filesystem instead", disk.Visible(c.Type), c.UUID)}
 	}
 	return ending{}
 }

@@ -29,8 +29,8 @@ type making struct {
 	comparing  func() // makes the status show that the disk is compared with the token
 	record     *store.Format
 	session    *format.Session
-	// The function logContent logs the content found on a disk that is read again. The field is nil if there is nothing
-	// to log.
+	// The function logContent logs the content of a disk that is read after a failed mount (job.again). The field is
+	// nil if there is nothing to log.
 	logContent func()
 }
 
@@ -81,13 +81,13 @@ func (j *job) openDisk(ctx context.Context) (*making, error) {
 	class := policy.Select(f, s)
 	m := &making{job: j, class: class, uuid: uuid, path: class.MountPoint(uuid), scan: report.NewScan(log, f), record: &store.Format{Store: j.host.Store, Attached: j.attached}}
 	m.decision = disk.Decision{Action: disk.Prove, Class: class.Name, UUID: uuid}
-	// The journal entries that follow belong to the filesystem that the format makes.
+	// The journal entries that follow have the UUID of the filesystem that a format would make (HOTMOUNT_UUID).
 	var condition string
 	condition, m.comparing = readFor(m.scan, j.token != "")
 	if j.again {
 		m.scan.Doing = "reading the disk, because it could not be mounted"
 	} else if v := f.Standing.Verdict; j.token != "" || v == nil || v.Failure == "" { // otherwise an earlier attempt has logged this message
-		log.Event(report.KindSeen, journal.PriInfo, f, m.decision, m.path, report.Name(f)+": found, and is being read"+m.plannedFilesystem(condition))
+		log.Event(report.KindSeen, journal.PriInfo, f, m.decision, m.path, report.Name(f)+": found; hotmount reads the disk"+m.plannedFilesystem(condition))
 	}
 	readAgain := func(ctx context.Context) (func(context.Context, probe.Progress), error) {
 		m.scan.Doing = "reading the new filesystem, because another process may have written to the disk"
@@ -118,7 +118,7 @@ func (m *making) plannedFilesystem(condition string) string {
 	if m.token == "" && policy.Decide(m.facts, &blank, m.settings).Action != disk.Format {
 		return ""
 	}
-	return "; if " + condition + ", hotmount makes " + m.class.Create + " " + m.uuid + " on it"
+	return "; if " + condition + ", hotmount makes " + m.class.Create + " " + m.uuid + " on the disk"
 }
 
 // attached reports whether a disk with that sequence number is attached, or may be attached.

@@ -16,8 +16,9 @@ import (
 	"hotmount/internal/run"
 )
 
-// secondLook is the time from mkfs to a second reading of the filesystem. On another machine that shares the disk, the
-// time from the last look to the first write of mkfs is far shorter than secondLook.
+// secondLook is the time from mkfs to a second reading of the filesystem. The second reading finds the writes of
+// another machine that shares the disk and formats it at the same time. From the other machine's last look at the disk
+// to its first write, far less time passes than secondLook.
 const secondLook = 3 * time.Second
 
 // readPatience and mkfsPatience limit how long the unit may run without a message to PID 1, in addition to the settle

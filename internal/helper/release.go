@@ -52,7 +52,7 @@ func (r *Release) Do(ctx context.Context, which string) error {
 		if !r.Force || len(pods) == 0 {
 			return inUse(f, users)
 		}
-		fmt.Fprintf(r.Out, "%s is in use, and these pods must be deleted before it can be detached (for their names: kubectl get pods -A -o custom-columns=:metadata.namespace,:metadata.name,:metadata.uid):\n  %s\n  %s\n", f.ID, strings.Join(pods, "\n  "), mounts.Lines(users))
+		fmt.Fprintf(r.Out, "%s is in use. Delete these pods before you detach the disk (for their names: kubectl get pods -A -o custom-columns=:metadata.namespace,:metadata.name,:metadata.uid):\n  %s\n  %s\n", f.ID, strings.Join(pods, "\n  "), mounts.Lines(users))
 	}
 	// The command writes out the data before the daemon unmounts the disk. A slow disk therefore blocks the command,
 	// and not the daemon.
@@ -113,9 +113,9 @@ func (r *Release) saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error
 	return nil
 }
 
-// detachedItself reports whether the disk was a loop device that the kernel has removed. The parameter look is the
-// error of a look at the disk. If a loop device was detached while mounted, the kernel removes it at the unmount
-// (LO_FLAGS_AUTOCLEAR, loop(4)).
+// detachedItself reports whether the disk was a loop device from which the kernel has already detached the file. The
+// parameter look is the error of a look at the disk. If losetup(8) detaches a mounted loop device, the kernel detaches
+// the file only at the unmount (LO_FLAGS_AUTOCLEAR, loop(4)).
 func detachedItself(f *disk.Facts, look error) bool {
 	return f.Transport == "loop" && errors.Is(look, disk.ErrGone)
 }
@@ -140,9 +140,9 @@ func (r *Release) currentFacts(f *disk.Facts) (disk.Facts, error) {
 func toDetach(f *disk.Facts) string {
 	switch {
 	case f.Whole != "":
-		return fmt.Sprintf("the disk is a partition of %s; %[1]s is safe to detach when hotmount status shows no other mounted partition of %[1]s", f.Whole)
+		return fmt.Sprintf("the disk is a partition of %s; %[1]s is safe to detach when no partition is in use; to see the partitions and their use: lsblk /dev/%[1]s", f.Whole)
 	case f.Transport == "dm":
-		return fmt.Sprintf("the disk lies on other disks, which may carry more mounts; to see the other disks: lsblk -s %s; detach one only when lsblk shows no mount on it", f.Node())
+		return fmt.Sprintf("the disk is made of other disks, which may have more mounts; to see the other disks: lsblk -s %s; detach such a disk only when lsblk DISK shows no mount", f.Node())
 	}
 	if f.Transport == "loop" {
 		return fmt.Sprintf("safe to detach: the file of the loop device is %s\nthen: losetup -d %s", disk.Visible(f.BackingFile), f.Node())
@@ -159,11 +159,11 @@ func toDetach(f *disk.Facts) string {
 		}
 		which, name, find = "serial "+f.Serial+", "+which, "", fmt.Sprintf(`virsh dumpxml NODE --xpath "//disk[%s]/target/@dev"`, match)
 	}
-	return fmt.Sprintf("safe to detach: %s\nthe host may have another name for the disk than %s; to see that name, the TARGET%s: %s\nthen: virsh detach-disk NODE TARGET --persistent", which, f.Name, name, find)
+	return fmt.Sprintf("safe to detach: %s\non the hypervisor, the disk may have another name than %s; to see that name, the TARGET%s: %s\nthen: virsh detach-disk NODE TARGET --persistent", which, f.Name, name, find)
 }
 
 // deviceUsers returns the users of the block device, except hotmount's own unit. The users include loop devices on the
-// disk, because kubelet holds a block volume through a loop device.
+// disk, because kubelet keeps a block volume open through a loop device.
 func deviceUsers(f *disk.Facts) ([]mounts.User, error) {
 	users, err := mounts.DeviceUsers("", f.ID)
 	users = slices.DeleteFunc(users, func(u mounts.User) bool { return u.Unit == fmt.Sprintf("hotmount-block@%d.service", f.Seq) })
@@ -173,9 +173,9 @@ func deviceUsers(f *disk.Facts) ([]mounts.User, error) {
 // loopUsers returns one user for each loop device that lies on the disk.
 func loopUsers(f *disk.Facts) []mounts.User {
 	var users []mounts.User
-	how := "behind /dev/"
+	how := "in use through the loop device /dev/"
 	if f.LoopsUnsure {
-		how = "perhaps behind /dev/"
+		how = "perhaps in use through the loop device /dev/"
 	}
 	for _, l := range f.Loops {
 		users = append(users, mounts.User{How: how + l})
@@ -235,7 +235,8 @@ func (r *Release) find(which string) (*disk.Facts, string, error) {
 }
 
 // givenOut reports whether the disk itself is given out as a block volume. givenOut returns false for a partition, and
-// for a device that is built on a given-out disk. The class of the block volume may no longer be configured.
+// for a device that is built on a given-out disk. The decision is disk.Ignore if the class of the block volume is no
+// longer configured.
 func givenOut(f *disk.Facts, d disk.Decision) bool {
 	return f.OwnLink() != "" && (d.GivenOut() || d.Action == disk.Ignore)
 }

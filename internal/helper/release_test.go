@@ -87,19 +87,19 @@ func TestToDetach(t *testing.T) {
 		want string
 	}{
 		"serial": {disk.Facts{ID: vdc, Transport: "virtio", Serial: "A.b_1-2:3", Slot: "pci-0000:05:00.0", Size: 1 << 30},
-			"safe to detach: serial A.b_1-2:3, size 1 GiB, slot on this node pci-0000:05:00.0\nthe host may have another name for the disk than vdc; to see that name, the TARGET: virsh dumpxml NODE --xpath \"//disk[serial='A.b_1-2:3']/target/@dev\"\nthen: virsh detach-disk NODE TARGET --persistent"},
+			"safe to detach: serial A.b_1-2:3, size 1 GiB, slot on this node pci-0000:05:00.0\non the hypervisor, the disk may have another name than vdc; to see that name, the TARGET: virsh dumpxml NODE --xpath \"//disk[serial='A.b_1-2:3']/target/@dev\"\nthen: virsh detach-disk NODE TARGET --persistent"},
 		"serial cut by virtio": {disk.Facts{ID: vdc, Transport: "virtio", Serial: strings.Repeat("s", 20), Size: 1 << 30},
-			"safe to detach: serial ssssssssssssssssssss, size 1 GiB\nthe host may have another name for the disk than vdc; to see that name, the TARGET: virsh dumpxml NODE --xpath \"//disk[starts-with(serial,'ssssssssssssssssssss')]/target/@dev\"\nthen: virsh detach-disk NODE TARGET --persistent"},
+			"safe to detach: serial ssssssssssssssssssss, size 1 GiB\non the hypervisor, the disk may have another name than vdc; to see that name, the TARGET: virsh dumpxml NODE --xpath \"//disk[starts-with(serial,'ssssssssssssssssssss')]/target/@dev\"\nthen: virsh detach-disk NODE TARGET --persistent"},
 		"hostile serial": {disk.Facts{ID: vdc, Transport: "virtio", Serial: `']$(id)"`, Slot: "pci-0000:05:00.0", Size: 1 << 30},
-			"safe to detach: size 1 GiB, slot on this node pci-0000:05:00.0\nthe host may have another name for the disk than vdc; to see that name, the TARGET (the <target> beside the disk's <address>): virsh dumpxml NODE\nthen: virsh detach-disk NODE TARGET --persistent"},
+			"safe to detach: size 1 GiB, slot on this node pci-0000:05:00.0\non the hypervisor, the disk may have another name than vdc; to see that name, the TARGET (the <target> beside the disk's <address>): virsh dumpxml NODE\nthen: virsh detach-disk NODE TARGET --persistent"},
 		"no serial": {disk.Facts{ID: vdc, Transport: "virtio", Size: 1 << 30},
-			"safe to detach: size 1 GiB\nthe host may have another name for the disk than vdc; to see that name, the TARGET (the <target> beside the disk's <address>): virsh dumpxml NODE\nthen: virsh detach-disk NODE TARGET --persistent"},
+			"safe to detach: size 1 GiB\non the hypervisor, the disk may have another name than vdc; to see that name, the TARGET (the <target> beside the disk's <address>): virsh dumpxml NODE\nthen: virsh detach-disk NODE TARGET --persistent"},
 		"partition": {disk.Facts{ID: disk.ID{Name: "vdc1", Seq: 9}, Whole: "vdc", Transport: "virtio", Serial: "S"},
-			"the disk is a partition of vdc; vdc is safe to detach when hotmount status shows no other mounted partition of vdc"},
+			"the disk is a partition of vdc; vdc is safe to detach when no partition is in use; to see the partitions and their use: lsblk /dev/vdc"},
 		"loop device": {disk.Facts{ID: disk.ID{Name: "loop7", Seq: 9}, Transport: "loop", BackingFile: "/srv/ci/a\x1b.img", Size: 1 << 30},
 			"safe to detach: the file of the loop device is /srv/ci/a\\x1b.img\nthen: losetup -d /dev/loop7"},
 		"volume": {disk.Facts{ID: disk.ID{Name: "dm-3", Seq: 9}, Transport: "dm", Size: 1 << 30},
-			"the disk lies on other disks, which may carry more mounts; to see the other disks: lsblk -s /dev/dm-3; detach one only when lsblk shows no mount on it"},
+			"the disk is made of other disks, which may have more mounts; to see the other disks: lsblk -s /dev/dm-3; detach such a disk only when lsblk DISK shows no mount"},
 	} {
 		if got := toDetach(&tt.f); got != tt.want {
 			t.Errorf("%s:\n%s\nwant\n%s", name, got, tt.want)

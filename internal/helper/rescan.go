@@ -12,9 +12,9 @@ import (
 	"hotmount/internal/run"
 )
 
-// Announce makes udevd process the disks that udevd has not processed since their attachment. udevadm's own options for
-// initialized devices do not suffice: if udev missed a detachment, udev's database describes the previous disk with the
-// same device number.
+// Announce makes udevd process the disks that udevd has not processed since their attachment. `udevadm trigger
+// --initialized-nomatch` would miss some of these disks. If udevd missed a detachment, udev's database still describes
+// the previous disk with the same device number.
 func Announce(ctx context.Context, h inventory.Host, r run.Runner) error {
 	if s, err := h.Store.Settings(); err == nil { // if there are no saved settings, no daemon has run in this boot
 		h = h.For(s)

@@ -185,7 +185,7 @@ func Confirm(ctx context.Context, h inventory.Host, w io.Writer, name, token, so
 	case errors.Is(err, store.ErrNoAnswer) && taken:
 		err = fmt.Errorf("cannot tell whether %s is formatted: the unit has taken the token, and may be running now; see journalctl -u hotmount-format@%d", name, f.Seq)
 	case errors.Is(err, store.ErrNoAnswer):
-		err = errors.New("no unit has taken the token, and nothing was formatted; the token is withdrawn")
+		err = errors.New("no unit has taken the token, and nothing was formatted; no unit can take the token later")
 	case err == nil && answer.Failure != "":
 		err = errors.New(answer.Failure)
 	}

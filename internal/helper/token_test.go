@@ -65,7 +65,7 @@ func TestFormatWithoutAToken(t *testing.T) {
 	}
 	defer withdraw()
 	nodetest.Write(t, h.Store.Runtime, map[string]string{fmt.Sprintf("confirmed/%d", f.Seq): "{"})
-	if err := Format(t.Context(), h, f.Seq); err == nil || !strings.Contains(err.Error(), "cannot take the token") || strings.Contains(err.Error(), "open") {
+	if err := Format(t.Context(), h, f.Seq); err == nil || !strings.Contains(err.Error(), "cannot read and remove the token of hotmount format") || strings.Contains(err.Error(), "open") {
 		t.Errorf("error %v", err)
 	}
 	if answer, err := h.Store.TakeAnswer(f.Seq); !errors.Is(err, store.ErrNoAnswer) {

@@ -34,7 +34,7 @@ const holdersNamed = 8
 // still mounted at the path, UnmountGone unmounts it, lazily if necessary.
 //
 // The shutdown comes before the unmount. Without the shutdown, the provisioner would find an empty directory after the
-// unmount, and take the volume's files for deleted. UnmountGone looks for the users before the unmount, because
+// unmount, and assume that the volume's files are deleted. UnmountGone looks for the users before the unmount, because
 // hotmount cannot find the users of a detached mount.
 func UnmountGone(h inventory.Host, where string, dev disk.Dev) error {
 	return unmountGone(report.New(), h, where, dev, unix.Unmount)
@@ -82,7 +82,7 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, 
 			return nil
 		}
 	}
-	log.Event(report.KindGone, journal.PriWarning, nil, disk.Decision{}, where, fmt.Sprintf("%s %s: its disk (%s) is gone, and it was still used by\n  %s\nThese users get errors; an XFS filesystem can be mounted again only when these users have ended", where, what, dev, words))
+	log.Event(report.KindGone, journal.PriWarning, nil, disk.Decision{}, where, fmt.Sprintf("%s %s: its disk (%s) is gone, and these users still had the filesystem in use:\n  %s\nThe users get errors; hotmount can mount an XFS filesystem again only when the users have ended", where, what, dev, words))
 	if !there {
 		// The shutdown in containers comes last, because entering a container's mount namespace can hang.
 		shutDown(log, h.Root, where, dev)

@@ -53,7 +53,7 @@ func mounter(h inventory.Host, f *disk.Facts) (*disk.Opener, error) {
 	case slices.ContainsFunc(users, own):
 		return nil, nil
 	}
-	return &disk.Opener{How: "mounted or being mounted, but in no mount table"}, nil
+	return &disk.Opener{How: "mounted or being mounted according to the kernel, but in no mount table that hotmount can read"}, nil
 }
 
 func isOwn(unit string) bool { return strings.HasPrefix(unit, "hotmount") }

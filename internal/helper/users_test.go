@@ -86,7 +86,7 @@ func TestMonitorIsRecorded(t *testing.T) {
 		"a monitor":  {&disk.Opener{PID: 7, Command: "qemu-system-x86", Machine: true}, true},
 		"a writer":   {&disk.Opener{PID: 8, Command: "dd"}, false},
 		"a mount":    {&disk.Opener{PID: 8, Command: "pod", How: "mounted at /srv in its mount namespace"}, true},
-		"no process": {&disk.Opener{How: "mounted or being mounted, but in no mount table"}, false},
+		"no process": {&disk.Opener{How: "mounted or being mounted according to the kernel, but in no mount table that hotmount can read"}, false},
 		"nobody":     {},
 	} {
 		h := nodetest.New(t)
@@ -126,7 +126,7 @@ func TestMounter(t *testing.T) {
 		"hotmount grows it":       {map[string]string{"proc/7/cgroup": "0::/system.slice/hotmount-stage@12.service\n"}, nil},
 		"a pod beside hotmount":   {map[string]string{"proc/6/comm": "hotmount\n", "proc/6/ns/mnt": "-> mnt:[3]", "proc/6/mountinfo": of, "proc/6/cgroup": "0::/system.slice/hotmount-stage@12.service\n"}, &disk.Opener{PID: 7, Command: "pod", How: "mounted at /srv in its mount namespace"}},
 		"mounted on the host now": {map[string]string{"proc/1/mountinfo": "27 1 254:0 / / rw - ext4 /dev/vda rw\n" + of}, nil},
-		"another disk":            {map[string]string{"proc/7/mountinfo": "60 1 254:16 / /srv rw - xfs /dev/vdb rw\n"}, &disk.Opener{How: "mounted or being mounted, but in no mount table"}},
+		"another disk":            {map[string]string{"proc/7/mountinfo": "60 1 254:16 / /srv rw - xfs /dev/vdb rw\n"}, &disk.Opener{How: "mounted or being mounted according to the kernel, but in no mount table that hotmount can read"}},
 	} {
 		h := nodetest.New(t)
 		nodetest.Write(t, h.Root, pod)

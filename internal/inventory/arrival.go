@@ -6,8 +6,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// At boot, udev takes seconds to process the disks. udevTime is how long the first start waits for udev. udevEvery is
-// the time between two checks of udev's progress.
+// At boot, udev takes seconds to process the disks. udevTime is the longest time that the first start waits for udev.
+// udevEvery is the time between two checks of udev's progress.
 const (
 	udevTime  = 5 * time.Second
 	udevEvery = 50 * time.Millisecond
@@ -54,6 +54,6 @@ func (h Host) Elsewhere() (what, next string) {
 	if !h.Store.Elsewhere() {
 		return "", ""
 	}
-	return "the records in " + h.Store.State + " belong to a worker with another machine-id; blank disks that were attached at the first start under this machine-id are formatted only with format_present: true",
+	return "the records in " + h.Store.State + " belong to a worker with another machine-id; if format_present is false, hotmount holds the blank disks that were attached at its first start under this machine-id",
 		"if this is the same worker with a new machine-id: hotmount state keep; if this is another worker, such as a clone: hotmount state reset"
 }

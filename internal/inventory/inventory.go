@@ -48,8 +48,8 @@ type Host struct {
 // Names returns the kernel names of all attached disks, and of their partitions if partitions count.
 func (h Host) Names() ([]string, error) { return h.sysfs().Names() }
 
-// Newest returns the highest sequence number of the attached disks. Newest leaves out disks that certainly came after
-// the removal of another disk. The parameter name is the kernel name of the removed disk.
+// Newest returns the highest sequence number of the attached disks. The parameter name is the kernel name of a removed
+// disk. Newest leaves out disks that certainly came after this removal.
 func (h Host) Newest(name string) (uint64, error) {
 	return h.sysfs().Newest(name, func(other string) bool { return h.CameAfter != nil && h.CameAfter(other, name) })
 }
@@ -121,8 +121,8 @@ func gatherEach(names []string, look func(name string) (disk.Facts, error)) ([]d
 func (h Host) Look(name string) (disk.Facts, error) { return h.Gather()(name) }
 
 // Gather reads the data that all disks share. Gather returns a function that works like Look, but uses this data. Many
-// looks after one Gather cost little more than one look. Use the returned function only for events that came before the
-// call of Gather, because the function does not see later changes of this data. Several looks may run at once.
+// calls of the returned function cost little more than one call of Look. Use the function only for events that came before the call
+// of Gather, because it does not see later changes of the shared data. Several looks may run at once.
 func (h Host) Gather() (look func(name string) (disk.Facts, error)) {
 	common, commonErr := h.gather()
 	return func(name string) (f disk.Facts, err error) {
@@ -310,8 +310,8 @@ func (h Host) addMounts(f *disk.Facts, c *common, devices map[disk.Dev]string, n
 	}
 }
 
-// ofDisk adds the whole disk's system mount point, claim, mounts, block volume, loop devices and record of another user
-// to a partition. A claim on another partition of the disk also counts.
+// ofDisk adds facts of the whole disk to the facts of a partition: system mount point, claim, mounts, block volume,
+// loop devices and Standing.Used. A claim on another partition of the disk also counts as a claim on this partition.
 func (h Host) ofDisk(f *disk.Facts, c *common) error {
 	whole, err := h.gatherOne(f.Whole, c)
 	if err != nil {
@@ -390,7 +390,7 @@ func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 	if m.Type == "ext4" {
 		count, err := os.ReadFile(filepath.Join("/", h.Root, "sys/fs/ext4", device, "errors_count"))
 		if n := strings.TrimSpace(string(count)); err == nil && n != "0" {
-			return fmt.Sprintf("the kernel has counted errors in the ext4 filesystem (%s) and may no longer write to it", disk.Visible(n))
+			return fmt.Sprintf("the kernel has counted errors in the ext4 filesystem (errors_count %s), and may no longer write to the filesystem", disk.Visible(n))
 		}
 	}
 	// stat(2) of the root directory fails with EIO if the XFS filesystem is shut down. stat(2) needs no permission to
@@ -406,8 +406,8 @@ func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 // facts.
 //
 // If Shared is set, Changed uses the mount table that was read last, and misses changes that the kernel did not
-// announce (mounts.Reader.Tree). The next look at every disk finds the missed changes. Changed finds a damaged
-// filesystem at once, because the damage also shows outside the mount table.
+// announce (mounts.Reader.Tree). The next look at every disk finds the missed changes. Changed still finds most damage
+// at once, because the method fault also reads the ext4 error count and calls stat(2) on XFS.
 func (h Host) Changed(mounted []disk.Facts) ([]string, error) {
 	tree := h.Shared.reader().Last()
 	if tree == nil {
@@ -450,8 +450,8 @@ func (h Host) changed(f *disk.Facts, tree []mounts.Mount, paths mounts.Paths) bo
 	return fault != f.Fault
 }
 
-// IsPlace reports whether the mount has the form of hotmount's mounts in a class directory. A look asks a filesystem
-// for attributes only if IsPlace is true for its mount.
+// IsPlace reports whether the mount has the form of hotmount's mounts in a class directory. Look calls stat(2) on a
+// mount point only if IsPlace is true for the mount.
 func IsPlace(m *disk.MountPoint) bool {
 	return m.Root == "/" && m.Dev.Major != 0 && disk.ValidUUID(filepath.Base(m.Path))
 }

@@ -245,7 +245,7 @@ func TestFault(t *testing.T) {
 		{"read-only by the kernel", "rw - ext4 /dev/vdb ro", "0\n", "the kernel has made the filesystem read-only"},
 		{"ext4 in order", "rw - ext4 /dev/vdb rw,errors=remount-ro", "0\n", ""},
 		{"ext4 of an old kernel", "rw - ext4 /dev/vdb rw", "-", ""},
-		{"ext4 with errors", "rw - ext4 /dev/vdb rw,errors=remount-ro", "3\n", "the kernel has counted errors in the ext4 filesystem (3) and may no longer write to it"},
+		{"ext4 with errors", "rw - ext4 /dev/vdb rw,errors=remount-ro", "3\n", "the kernel has counted errors in the ext4 filesystem (errors_count 3), and may no longer write to the filesystem"},
 	} {
 		f := scan(t, node.with(tree{table: "40 27 254:16 / /mnt/disks/" + uuid + " " + test.line + "\n", "sys/fs/ext4/vdb/errors_count": test.count}).make(t))["vdb"]
 		if f.Fault != test.want {

@@ -17,7 +17,8 @@ import (
 )
 
 // Notices returns messages about problems that do not concern an attached disk. Examples are records of another
-// machine-id, filesystems of an earlier boot whose disks are missing, and foreign entries in a class directory.
+// machine-id, filesystems that were mounted in an earlier boot and are now missing, and foreign entries in a class
+// directory.
 func (h Host) Notices(s *disk.Settings) ([]string, error) {
 	missing, err := h.earlierFilesystems()
 	if err != nil {
@@ -60,7 +61,7 @@ func Absence(m *disk.Sighting) (what, next string) {
 	if m.Identity.Slot != "" {
 		where += " at " + disk.Visible(m.Identity.Slot)
 	}
-	return fmt.Sprintf("%s %s, on a disk of %s %s, last mounted %s; was the disk attached without --persistent?", disk.Visible(m.Type), disk.Visible(m.UUID), disk.HumanSize(m.Identity.Size), where, m.Mounted.UTC().Format("2006-01-02 15:04 MST")),
+	return fmt.Sprintf("%s %s, on a disk of %s %s, last mounted %s; was the disk attached by virsh attach-disk without --persistent?", disk.Visible(m.Type), disk.Visible(m.UUID), disk.HumanSize(m.Identity.Size), where, m.Mounted.UTC().Format("2006-01-02 15:04 MST")),
 		"attach the disk again; if it will not come back: hotmount forget " + disk.Visible(m.UUID)
 }
 
@@ -115,8 +116,8 @@ func (h Host) describeStrays(dir string) ([]string, error) {
 	for _, m := range before {
 		mounted[m.Path] = true
 	}
-	// While hotmount makes or removes a mount point, the name of the mount point begins with a dot. Like a mount point,
-	// a directory whose name is a dot and a UUID may hold only the marker.
+	// While hotmount makes or removes a mount point, the name of the mount point begins with a dot. A directory whose
+	// name is a dot and a UUID must contain nothing but the marker, as a mount point does.
 	point := func(name string) bool { return disk.ValidUUID(strings.TrimPrefix(name, ".")) }
 	full := map[string]string{}
 	for _, e := range entries {
@@ -160,14 +161,14 @@ func (h Host) describeStrays(dir string) ([]string, error) {
 		case !point(name):
 			all = append(all, fmt.Sprintf("%s is a directory that hotmount did not make, and nothing is mounted there: the provisioner reports the directory as an error", path))
 		case full[name] != "":
-			all = append(all, fmt.Sprintf("%s holds files although nothing is mounted there (the first: %s): they are on the system disk, and hotmount mounts nothing over them; move them away (chattr -i %[1]s %[1]s/%[3]s first), then: %[4]s", path, disk.Visible(full[name]), disk.Marker, disk.RemoveCommands(path)))
+			all = append(all, fmt.Sprintf("%s is not a mount but has files in it (the first: %s); the files are on the system disk, and hotmount mounts nothing over them; first: chattr -i %[1]s %[1]s/%[3]s; then move the files away, and: %[4]s", path, disk.Visible(full[name]), disk.Marker, disk.RemoveCommands(path)))
 		}
 	}
 	return all, nil
 }
 
-// given reports whether the entry of a class directory is the link of a block volume, even if the block volume was just
-// released.
+// given reports whether the entry of a class directory has the form of hotmount's link to a block volume. The block
+// volume may have been released a moment ago.
 func (h Host) given(dir, name string) bool {
 	target, err := os.Readlink(filepath.Join("/", h.Root, dir, name))
 	return err == nil && target == disk.LinkDirectory+"/"+name

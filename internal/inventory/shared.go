@@ -9,8 +9,8 @@ import (
 	"hotmount/internal/store"
 )
 
-// Shared is the state that a Host keeps between looks, so that each look need not gather the state again. The zero
-// value of Shared is ready for use. Use each Shared for one Host only.
+// Shared is the state that a Host keeps between two calls of Look. With Shared, a call of Look need not read this state
+// again. The zero value of Shared is ready for use. Use each Shared for one Host only.
 type Shared struct {
 	tables   mounts.Reader
 	expected store.Expectations
@@ -39,8 +39,8 @@ func (s *Shared) expectations() *store.Expectations {
 // Expect adds the id of this boot to the sighting. Each later look uses the sighting, even if Remember cannot record
 // it. Expect needs Shared.
 func (h Host) Expect(seen disk.Sighting) {
-	// The error of Boot is ignored. Without the boot id, the sighting counts as made during another boot, but no look
-	// is possible then either.
+	// Expect ignores the error of Boot. Without the boot id, the sighting seems to be from another boot. But without
+	// the boot id, Look fails as well, so nothing uses the sighting.
 	seen.Identity.Boot, _ = h.Boot()
 	h.Shared.expected.Expect(seen)
 }

@@ -48,8 +48,9 @@ func (h Host) Stale(s *disk.Settings) ([]disk.Facts, error) {
 // filesystem is mounted, the kernel gives its device number to no other device.
 func (h Host) Attached(dev disk.Dev) (seq uint64, err error) { return h.sysfs().Attached(dev) }
 
-// load reads the records, and finds out which unfinished formats began on a disk that is still attached. udev's link
-// may be outdated, so the disk to which the link leads must have the recorded sequence number.
+// load reads the records, and finds out which unfinished formats began on a disk that is still attached. udev's
+// by-diskseq link may be outdated. load therefore also compares the sequence number of the disk to which the link leads
+// with the recorded number.
 func (h Host) load(boot string) store.Memory {
 	m := h.Store.Load(boot, h.Shared.expectations())
 	for i := range m.Intents {

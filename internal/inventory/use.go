@@ -27,9 +27,9 @@ func boundAt(f *disk.Facts, bound map[string][]string) []string {
 	return at
 }
 
-// links are the entries of the class directories from which the provisioner may make a volume of a disk. The key of the
-// map links.at is a device, and the value is the path of the entry that leads to the device. If a class directory is
-// unreadable, links.unseen is its path.
+// links are the entries of class directories that lead to disks. The provisioner may make a volume from each of these
+// entries. The key of the map links.at is a device, and the value is the path of the entry that leads to the device. If
+// a class directory is unreadable, links.unseen is its path.
 type links struct {
 	at     map[disk.Dev]string
 	unseen string

@@ -66,13 +66,13 @@ func New(version string) *Metrics {
 		return f
 	}
 	add(gauge, "build_info", "Always 1. The label has the version.", "version").seriesWith(version).sum = 1
-	m.refusals = add(counter, "refusals_total", "Decisions to refuse a disk or to hold it until it is accepted.", "class", "reason")
+	m.refusals = add(counter, "refusals_total", "Decisions to refuse a disk, or to hold a disk until an accept.", "class", "reason")
 	m.formats = add(counter, "formats_total", "Filesystems made.", "class")
 	m.mounts = add(counter, "mounts_total", "Filesystems mounted.", "class")
 	m.failures = add(counter, "failures_total", "Failed actions on disks. Each failed try counts.", "action")
-	m.overruns = add(counter, "lost_events_total", "Number of overruns: events were lost or unreadable, so hotmount looked at every disk.")
+	m.overruns = add(counter, "lost_events_total", "Number of times that events were lost or unreadable. Each time, hotmount looked at every disk.")
 	m.rescan = add(gauge, "last_rescan_timestamp_seconds", "Time when hotmount last looked at every disk.")
-	m.watchdog = add(gauge, "watchdog_timestamp_seconds", "Time when the daemon's loop last fed the service manager's watchdog.")
+	m.watchdog = add(gauge, "watchdog_timestamp_seconds", "Time when the daemon last sent WATCHDOG=1 to systemd.")
 	m.faulty = add(gauge, "configuration_fault", "1 while the configuration has a fault and the daemon runs on its last good settings, else 0.")
 	for _, f := range []*family{m.overruns, m.rescan, m.watchdog, m.faulty} {
 		f.seriesWith() // the metric is written even while its value is 0
@@ -83,7 +83,7 @@ func New(version string) *Metrics {
 	m.available = add(gauge, "filesystem_available_bytes", "Free space of a mounted filesystem for users other than root.", "class", "device", "uuid")
 	m.inodes = add(gauge, "filesystem_inodes", "Inodes of a mounted filesystem.", "class", "device", "uuid")
 	m.freeInodes = add(gauge, "filesystem_free_inodes", "Free inodes of a mounted filesystem.", "class", "device", "uuid")
-	m.arrival = add(histogram, "attach_to_mounted_seconds", "Time from the event of a new disk until it was mounted.", "formatted")
+	m.arrival = add(histogram, "attach_to_mounted_seconds", "Time from the event of a new disk until the mount of the disk.", "formatted")
 	// The bounds are in seconds. The lowest bounds suit the mount of a formatted disk. The highest bounds suit the
 	// proof that 64 GiB on slow storage are blank.
 	m.arrival.bounds = []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200}
@@ -206,8 +206,8 @@ func (m *Metrics) text(lines []disk.Line, filesystems []Filesystem) []byte {
 			f.seriesWith(fs.Class, fs.Device, fs.UUID).sum = float64(n)
 		}
 	}
-	// runtime/metrics leaves out the most recent allocations of each processor. The objects that runtime/metrics leaves
-	// out can outnumber the objects that hotmount allocates for a disk.
+	// The function text uses ReadMemStats, because runtime/metrics leaves out the most recent allocations of each
+	// processor. These can be more objects than hotmount allocates for a disk.
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	m.allocations.seriesWith().sum = float64(memory.Mallocs)

@@ -336,7 +336,7 @@ func unquote(s string) string {
 
 // Matches reports whether the claim names the disk or a partition of the disk. Matches also returns true for the name
 // of a partition that the disk does not have now. Matches returns false for a claim on a device above the disk, such as
-// an LVM volume. hotmount refuses a disk with an LVM volume anyway, because the volume is a holder of the disk in
+// an LVM volume. hotmount ignores a disk with an LVM volume anyway, because the volume is a holder of the disk in
 // sysfs.
 func (c Claim) Matches(f *disk.Facts) bool {
 	if strings.HasPrefix(c.Spec, "/") {
@@ -396,8 +396,8 @@ func matchesPath(p string, f *disk.Facts) bool {
 	return slices.ContainsFunc(own, func(o string) bool { return matchesPattern(p, o) }) || isPartitionOf(p, node, f)
 }
 
-// matchesPattern reports whether the path in a claim equals a path of the disk, or is a pattern that matches the disk's
-// path (DEVICE in mdadm.conf(5)).
+// matchesPattern reports whether the path in a claim equals a path of the disk or, as a pattern, matches it (DEVICE in
+// mdadm.conf(5)).
 func matchesPattern(p, own string) bool {
 	match, err := path.Match(p, own)
 	return p == own || match && err == nil

@@ -65,13 +65,13 @@ func (p Paths) At(path string) *Mount {
 	for range way {
 		var next *Mount
 		for _, m := range way {
-			// A walk starts at the root mount, which has no parent in the mount table of the process.
+			// A path walk starts at the root mount, which has no parent in the mount table of the process.
 			first := m.Parent == m.ID || !p.ids[m.Parent]
 			if at != nil && (m.Parent != at.ID || m == at) || at == nil && !first {
 				continue
 			}
-			// A walk first reaches the mount with the shortest path. If several mounts have the same path, the last
-			// mount is on top.
+			// A path walk first reaches the mount with the shortest path. If several mounts have the same path, the
+			// last mount is on top.
 			if next == nil || len(m.Path) <= len(next.Path) {
 				next = m
 			}
@@ -84,8 +84,8 @@ func (p Paths) At(path string) *Mount {
 	return at
 }
 
-// onWay returns the mounts that a walk to the path can cross: mounts on the path itself and on directories above the
-// path.
+// onWay returns the mounts that a path walk to the path can cross: mounts on the path itself and on directories above
+// it.
 func (p Paths) onWay(path string) []*Mount {
 	if !strings.HasPrefix(path, "/") {
 		return nil
@@ -104,7 +104,7 @@ func (p Paths) onWay(path string) []*Mount {
 func OnTop(tree []Mount, path string, dev disk.Dev) (bool, error) {
 	there := slices.ContainsFunc(tree, func(m Mount) bool { return m.Path == path && m.Dev == dev })
 	if at := At(tree, path); there && at != nil && (at.Path != path || at.Dev != dev) {
-		return true, fmt.Errorf("%s is mounted over the filesystem at %[2]s; first: umount %[2]s", at.Dev, disk.Visible(at.Path))
+		return true, fmt.Errorf("%s is mounted at %[2]s and hides the filesystem; first: umount %[2]s", at.Dev, disk.Visible(at.Path))
 	}
 	return there, nil
 }
@@ -118,9 +118,9 @@ type Mount struct {
 	ID     int `json:"id"`
 	Parent int `json:"parent"`
 	// Shared is the peer group of which the mount is a member. Master is the peer group of which the mount is a slave.
-	// From is the nearest group up the chain of masters in which the process can reach a mount (propagate_from in
-	// mount_namespaces(7)). From is 0 if that group is Master itself. Shared, Master and From are 0 if the mount has no
-	// such peer group. A peer group has the same number in all namespaces.
+	// From is the closest dominant peer group that has a mount below the root directory of the process (propagate_from
+	// in mount_namespaces(7)). From is 0 if that group is Master itself. Shared, Master and From are 0 if the mount has
+	// no such peer group. A peer group has the same number in all namespaces.
 	Shared int `json:"shared,omitempty"`
 	Master int `json:"master,omitempty"`
 	From   int `json:"from,omitempty"`
@@ -194,8 +194,8 @@ func ReadTable(name string) ([]Mount, error) {
 // package mountinfo reads an invalid number as 0.
 func boundLines(r io.Reader) (io.Reader, error) {
 	var out bytes.Buffer
-	// The buffer has the default size, because each read of a mount table allocates a buffer. When hotmount examines a
-	// disk, these buffers are most of the memory that the garbage collector must free.
+	// The buffer keeps the small default size, because each read of a mount table allocates one. When hotmount examines
+	// a disk, these buffers are most of the memory that the garbage collector must free.
 	lines := bufio.NewReader(r)
 	for {
 		line, long, err := lines.ReadLine()
@@ -242,7 +242,7 @@ func Swaps(root string) ([]string, error) {
 func parseSwaps(text string) ([]string, error) {
 	header, rest, _ := strings.Cut(text, "\n")
 	if !strings.HasPrefix(header, "Filename") {
-		return nil, fmt.Errorf("cannot read the list of active swap spaces: %q is not a header", disk.Visible(header))
+		return nil, fmt.Errorf("cannot read the list of active swap spaces: expected a header, found %q", disk.Visible(header))
 	}
 	var paths []string
 	for line := range strings.Lines(rest) {

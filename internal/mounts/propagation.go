@@ -31,8 +31,8 @@ func propagates(hosts, owns []Mount, dir string) error {
 	case own.Shared != host.Shared && own.Master != host.Shared:
 		return fmt.Errorf("cannot see what is mounted below %s: this process sees the path through another mount than the host does", dir)
 	case pathInMount(own, dir) != pathInMount(host, dir):
-		// A bind mount of a subdirectory is a peer of the original mount. A new mount appears at the same directory of
-		// each peer, but the path of that directory can differ between peers.
+		// A bind mount of a subdirectory is a peer of the original mount. A new mount appears at the same directory in
+		// each peer, but each peer can have this directory at another path.
 		return fmt.Errorf("cannot see what is mounted below %s: this process has another directory there than the host has", dir)
 	}
 	return nil
@@ -52,8 +52,9 @@ func pathInMount(m *Mount, dir string) string {
 	return path.Join("/", m.Root, strings.TrimPrefix(dir, m.Path))
 }
 
-// Receivers returns the peer groups that receive the mounts and unmounts made in a group: the group itself, its slaves,
-// their slaves, and so on (mount_namespaces(7)). Receivers returns an empty map for the group 0, which means no group.
+// Receivers returns the peer groups to which a mount or an unmount in a group propagates (mount_namespaces(7)). These
+// are the group itself, its slaves, their slaves, and so on. Receivers returns an empty map for the group 0, which
+// means no group.
 func Receivers(group int, tables [][]Mount) map[int]bool {
 	slaves := map[int][]int{}
 	for _, table := range tables {

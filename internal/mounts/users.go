@@ -17,8 +17,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// User is one use of a filesystem, or of a disk itself (DeviceUsers). The use of a filesystem keeps the filesystem busy
-// even after an unmount at the mount point.
+// User is one use of a filesystem, or of a disk itself (DeviceUsers). A use of a filesystem keeps the filesystem busy,
+// even after somebody has unmounted the filesystem from its mount point.
 type User struct {
 	// PID and Command describe the process that uses the filesystem. For a mount on the host, PID is 0 and Command is
 	// empty.

@@ -5,8 +5,8 @@ import "hotmount/internal/disk"
 // Confirmable reports whether the token of `hotmount format` may be used to overwrite the disk. The disk must be
 // refused or held by a rule with byToken, or its filesystem must have failed to mount. The disk's class must be a class
 // that would format the disk if the disk were blank. If the disk is held because it may belong to somebody else, the
-// operator must accept the disk first. The disk must not be a second path to a disk in use, because without multipathd
-// the kernel does not prevent writes through the second path. If Confirmable reports false, the returned decision shows
+// operator must accept the disk first. The disk must not be a second path to a disk in use. Without multipathd, the
+// kernel does not prevent writes through the second path. If Confirmable reports false, the returned decision shows
 // why.
 //
 // The token of `hotmount format` is valid even if somebody unmounted or released the disk.
@@ -17,8 +17,8 @@ func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decisio
 	if r.lift&byToken == 0 && !unmountable {
 		return d, false
 	}
-	// The content of a block volume belongs to the user of the volume. If f is a partition of a block volume, or is
-	// built on a block volume, a format would overwrite a part of the block volume.
+	// The content of a block volume belongs to the user of the volume. If f is a partition of a block volume or is
+	// built on one, a format would overwrite a part of the block volume.
 	if g := f.Standing.Given; g != nil && !g.Is(f) {
 		d.Action, d.Reason = disk.Refuse, disk.ReasonNeverFormat
 		return d, false
@@ -27,8 +27,9 @@ func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decisio
 		d.Action, d.Reason = disk.Refuse, disk.ReasonSerialTwice
 		return d, false
 	}
-	// The token covers the content, and every hold that an accept would lift. A disk that looks blank has a token only
-	// if the disk was a block volume. `hotmount format` prints the record of the block volume with the token.
+	// The token covers the content, and every hold that an accept would lift. For a disk that looks blank, a token is
+	// valid only if the disk was a block volume. `hotmount format` prints the record of the block volume with the
+	// token.
 	in := inputOf(f, &disk.Content{Kind: disk.Blank, Proven: true}, s)
 	d, _ = decide(in, byAccept|byRetry|withToken)
 	return d, d.Action == disk.Format

@@ -29,7 +29,7 @@ var giving = []rule{{
 	condition: "the disk is not a volume of another class", means: "the disk was a volume of another class, and its present class would show the disk's data at another path",
 	why: otherClassWhy,
 	remedy: func(w *wording) string {
-		return say("if nobody needs the old volume: hotmount accept %s; otherwise correct the selectors of the classes (hotmount explain %[1]s)", w.f.Name)
+		return say("if nobody needs the volume at the old path: hotmount accept %s; otherwise correct the selectors of the classes (hotmount explain %[1]s)", w.f.Name)
 	},
 }, {
 	reason: disk.ReasonContent, action: disk.Hold, situations: raw, lift: byAccept, givesUp: true, kind: HoldData,
@@ -59,8 +59,9 @@ var giving = []rule{{
 	remedy: giveUp,
 }}
 
-// readData reports whether a read for another class found data on the disk, and nothing has written to the disk since.
-// A little later, hotmount also records the content (Standing.Noted). The record stays valid after a write to the disk.
+// readData reports whether the last proof found data on the disk, and nothing has written to the disk since. The proof
+// ran for another class, because a class in block mode never needs a proof. hotmount records the content only a little
+// later (Standing.Noted). The record also stays valid after a write to the disk.
 func readData(f *disk.Facts) bool {
 	v := f.Standing.Verdict
 	return v.Valid(f) && v.Content.Kind != "" && v.Content.Kind != disk.Blank
@@ -73,13 +74,15 @@ var unfinished = []rule{{
 		return in.f.Whole != "" && (in.situation == blank || in.situation == filesystem && in.f.Standing.Intent != nil || in.situation == other && in.c.Kind != disk.Other)
 	},
 	condition: "the disk is not a partition", means: "hotmount never formats partitions, and this partition has no finished filesystem",
-	found: func(w *wording) string { return textIf(w.f.Whole != "", "on disk "+visible(w.f.Whole)) },
+	found: func(w *wording) string {
+		return textIf(w.f.Whole != "", "the partition is on the disk "+visible(w.f.Whole))
+	},
 	remedy: func(w *wording) string {
 		return onlyPath(w.f, say("if nothing on the partition is needed, format the partition by hand: mkfs.%s %s", byHand(w), w.f.Node()))
 	},
 }, {
-	// After an unfinished format the disk must be read, because libblkid takes an unfinished XFS filesystem for a
-	// finished one.
+	// hotmount must read the disk after an unfinished format, because libblkid mistakes an unfinished XFS filesystem
+	// for a finished one.
 	reason: disk.ReasonIntent, action: disk.Prove, situations: content,
 	when:  unproven,
 	means: "an earlier format of the disk did not finish",
@@ -154,7 +157,10 @@ var mountable = []rule{{
 	means: "the disk's class does not accept the type of its filesystem",
 	found: func(w *wording) string { return visible(w.c.Type) },
 	remedy: func(w *wording) string {
-		return say("add %s to the types that the class accepts (accept), or detach the disk", visible(w.c.Type))
+		if w.c.Type != disk.XFS && w.c.Type != disk.Ext4 {
+			return "hotmount mounts only xfs and ext4; " + wipe(w)
+		}
+		return say("add %s to the list accept of the class, or detach the disk", visible(w.c.Type))
 	},
 }, {
 	// If a disk was given out, the user of the block volume made the filesystem on the disk.
@@ -181,8 +187,8 @@ var mountable = []rule{{
 	reason: disk.ReasonOtherClass, action: disk.Hold, situations: filesystem, names: theFilesystem,
 	when: func(in input) bool { return formerClass(in.f.Standing.Volume.Place(), in.s, in.class) != nil },
 }, {
-	// If hotmount mounted an unfamiliar filesystem, another user of the filesystem could lose data, and Kubernetes
-	// claims could bind to the volume.
+	// If hotmount mounted a filesystem that this node does not know, another user of the filesystem could lose data. A
+	// PersistentVolumeClaim could also bind to the volume.
 	reason: disk.ReasonNotAdopted, action: disk.Hold, situations: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldData,
 	when: func(in input) bool {
 		return in.class.Adopt == disk.AdoptKnown && !onRecord(in) && !in.f.Standing.Made && !in.accepted(disk.ReasonNotAdopted)
@@ -212,7 +218,7 @@ var unknown = []rule{{
 	remedy: wipe,
 }, {
 	reason: disk.ReasonUnknown, action: disk.Refuse, situations: other, lift: byToken,
-	means:  "the disk's content is not known",
+	means:  "hotmount does not recognise the disk's content",
 	why:    unknownWhy,
 	remedy: wipe,
 }}

@@ -13,7 +13,8 @@ type Condition struct {
 	Wanted string
 	Held   bool
 	Found  string
-	// Names is true if a token is valid only for the data or the disk that Found names.
+	// Names is true if Found names data or a disk. A token that overrides the condition is then valid only for the same
+	// text in Found.
 	Names bool
 	// Open is true if only a read of the disk can show whether the condition is met.
 	Open bool
@@ -170,7 +171,7 @@ func passedOver(of subject, c *disk.Class, isGivenOut bool) string {
 	case isGivenOut:
 		return "does not apply: another class has given the disk out as a block volume"
 	case !nameMayMatch(of.name, &c.Selectors):
-		return "cannot select this kind of device: names needs a pattern for it, such as dm-* or loop*"
+		return "cannot select this kind of device: the class needs a pattern such as dm-* or loop* in names"
 	case unbacked(of, &c.Selectors) != "":
 		return "cannot select the disk: " + unbacked(of, &c.Selectors)
 	}

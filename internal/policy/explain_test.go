@@ -119,12 +119,12 @@ func TestConsider(t *testing.T) {
 // selectors of the class match.
 func TestConsiderLoopDevices(t *testing.T) {
 	for want, f := range map[string]disk.Facts{
-		"has the disk":                                {BackingFile: "/srv/ci/a.img"},
-		"does not select the disk":                    {BackingFile: "/srv/a/b/c.img"},
-		"cannot select the disk: its file is deleted": {BackingFile: "/srv/ci/a.img (deleted)"},
-		"cannot select the disk: its file is a block device, or is below /dev":     {BackingFile: "/srv/ci/a.img", BackingDevice: true},
-		"cannot select the disk: its file lies below a kubelet's root directory":   {BackingFile: "/srv/kubelet/a.img"},
-		"cannot select the disk: loop devices are selected only with backing_file": {Model: "no pattern"},
+		"has the disk":             {BackingFile: "/srv/ci/a.img"},
+		"does not select the disk": {BackingFile: "/srv/a/b/c.img"},
+		"cannot select the disk: the loop device's backing file is deleted":                          {BackingFile: "/srv/ci/a.img (deleted)"},
+		"cannot select the disk: the loop device's backing file is a block device, or is below /dev": {BackingFile: "/srv/ci/a.img", BackingDevice: true},
+		"cannot select the disk: the loop device's backing file is below a kubelet's root directory": {BackingFile: "/srv/kubelet/a.img"},
+		"cannot select the disk: the disk is a loop device, and the class has no backing_file":       {Model: "no pattern"},
 	} {
 		s := settings()
 		s.Classes[0].Selectors = disk.Selectors{Names: []string{"loop*"}, BackingFile: []string{"/srv/*/*"}}

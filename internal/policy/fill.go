@@ -11,8 +11,9 @@ const leastGain = 64 * 4096
 // this node last mounted the filesystem. If this node never mounted the filesystem, the disk may be larger than
 // the filesystem, and the unit that grows filesystems reads the size.
 //
-// Some filesystems must not grow. The unit that grows filesystems runs before their first mount, too. The journal of
-// another machine's filesystem may contain a growth of the filesystem.
+// Before the first mount on this node, ShouldGrow can also return true for a filesystem that must not grow
+// (Facts.Fixed). Another machine may have grown the filesystem, and the growth may be only in the journal. The unit
+// mounts the filesystem, and so replays the journal.
 func ShouldGrow(f *disk.Facts, class *disk.Class) bool {
 	span, v := f.KnownContent().Span, f.Standing.Volume
 	if span == 0 && v != nil {

@@ -6,7 +6,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestFills checks that a filesystem that does not fill its disk grows before it is mounted. The growth is tried once
+// TestFills checks that a filesystem that does not fill its disk grows before the mount. The growth is tried once
 // for each size of the disk.
 func TestFills(t *testing.T) {
 	class := settings().Classes[0]

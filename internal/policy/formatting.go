@@ -9,8 +9,9 @@ import (
 
 // formattable contains the rules for a disk that may be blank. Some of these rules also apply to a disk that is to be
 // given out as a block volume. Permanent refusals come before the holds, so that nobody accepts a disk that is refused
-// afterwards. Only the refusal for the size of the disk comes after the holds. hotmount reads the disk before this
-// refusal, and does not read a held disk. The first hold that applies is shown, and an accept lifts only that hold.
+// afterwards. Only the refusal for the size of the disk comes after the holds. hotmount must read the disk before this
+// refusal, but hotmount does not read a held disk. hotmount shows the first hold that applies, and an accept lifts only
+// that hold.
 var formattable = []rule{{
 	// The user of a block volume or the provisioner's cleaner can write zeros, so that the disk looks blank.
 	reason: disk.ReasonNeverFormat, action: disk.Refuse, situations: blank, lift: byToken | withToken,
@@ -36,7 +37,7 @@ var formattable = []rule{{
 		if w.c.Kind != disk.HalfMade {
 			return ""
 		}
-		return say("to have the format finished, set create: %s in the class; or ", visible(w.c.Type)) + wipe(w)
+		return say("to let hotmount finish the format, set create: %s in the class; or ", visible(w.c.Type)) + wipe(w)
 	},
 }, {
 	reason: disk.ReasonFormatFailed, action: disk.Refuse, situations: blank, lift: byRetry | withToken,
@@ -52,7 +53,7 @@ var formattable = []rule{{
 	condition: "the kernel counts the writes to the disk",
 	means:     "the kernel does not count the writes to the disk (queue/iostats), so hotmount cannot tell whether somebody writes to the disk",
 	remedy: func(w *wording) string {
-		return say("echo 1 >/sys/block/%s/queue/iostats; systemctl reload hotmount", w.f.Name)
+		return say("to let the kernel count the writes: echo 1 >/sys/block/%s/queue/iostats; systemctl reload hotmount", w.f.Name)
 	},
 }, {
 	reason: disk.ReasonDisagree, action: disk.Refuse, situations: blank, lift: withToken,
@@ -63,10 +64,10 @@ var formattable = []rule{{
 		return "to make udev read the disk again: udevadm trigger -s block -y " + w.f.Name
 	},
 }, {
-	// When the fault of the configuration is corrected, the configuration may exclude the disk.
+	// The corrected configuration may exclude the disk, so hotmount does not use the disk before the correction.
 	reason: disk.ReasonSettings, action: disk.Hold, situations: raw | blank, kind: HoldOperator,
 	when:      func(in input) bool { return in.s.Fault != "" && in.f.Standing.Given == nil },
-	condition: "the configuration has no fault, or the disk was already given out as a block volume", means: "hotmount uses only disks on record, because the configuration has a fault",
+	condition: "the configuration has no fault, or the disk was already given out as a block volume", means: "hotmount uses only disks that are already in its records, because the configuration has a fault",
 	found:  func(w *wording) string { return w.s.Fault },
 	remedy: func(*wording) string { return "to see each fault: hotmount config check" },
 }, {
@@ -77,7 +78,7 @@ var formattable = []rule{{
 		why, _, _ := strings.Cut(w.f.Standing.Formatting, disk.Helps)
 		return cmp.Or(why, say("format: %v in the configuration", w.s.Format))
 	},
-	means:  "nothing is formatted",
+	means:  "hotmount formats no disk",
 	remedy: formatOffRemedy,
 }, {
 	reason: disk.ReasonDisturbed, action: disk.Hold, situations: blank, lift: byAccept,
@@ -97,7 +98,7 @@ var formattable = []rule{{
 	when: func(in input) bool {
 		return in.f.Standing.Arrived != nil && in.f.Standing.Given == nil && !in.s.FormatPresent && !in.f.Standing.Lifted(disk.ReasonNewMachine, "")
 	},
-	condition: "the disk was attached after hotmount first started with this machine-id", means: "no known content was found on the disk, and the disk was attached when hotmount first started under the present machine-id",
+	condition: "the disk was attached after hotmount first started with this machine-id", means: "no known content was found on the disk, and the disk was already attached when hotmount first started with the present machine-id",
 	found: func(w *wording) string { return possiblySameDisk(w.f.Standing.Arrived) },
 	remedy: func(w *wording) string {
 		return say("to let hotmount use the disk: hotmount accept %s; for all such disks, if this is the same worker as before: hotmount state keep", w.f.Name)
@@ -136,7 +137,7 @@ var formattable = []rule{{
 		return in.f.Moved == nil && missing(in, in.f.Standing.FormerSlot, disk.ReasonFormerSlot)
 	},
 	names:     func(in input) (string, string) { return in.f.Standing.FormerSlot.UUID, "" },
-	condition: "no data is missing that was in the disk's slot at the last boot", means: "the disk looks blank, but data that was in its slot at the last boot is missing",
+	condition: "no data is missing that a disk in the same slot held before a reboot", means: "the disk looks blank, but a disk in the same slot held data before a reboot, and this data is missing now",
 	found:  inItsSlot,
 	remedy: giveUp,
 }, {
@@ -145,11 +146,11 @@ var formattable = []rule{{
 	when:      func(in input) bool { return braked(in) && !in.f.Standing.Lifted(disk.ReasonBrake, "") },
 	condition: "fewer disks than format_limit were formatted within format_period",
 	found: func(w *wording) string {
-		return say("at most %d within %s; in the last %[2]s: %[3]d", w.s.FormatLimit, w.s.FormatPeriod, recent(w.f, w.s))
+		return say("at most %d formats within %s; formats in the last %[2]s: %[3]d", w.s.FormatLimit, w.s.FormatPeriod, recent(w.f, w.s))
 	},
-	means: "the limit of formats was reached when the disk was found (format_limit)",
+	means: "the limit of formats (format_limit) was already reached when hotmount found the disk",
 	remedy: func(w *wording) string {
-		return say("to see which disks: hotmount history; to have this disk formatted: hotmount accept %s", w.f.Name)
+		return say("to see the formatted disks: hotmount history; to let hotmount format this disk: hotmount accept %s", w.f.Name)
 	},
 }, {
 	// The rule for the link comes after all rules that can prevent the link.
@@ -160,8 +161,8 @@ var formattable = []rule{{
 	when:  func(in input) bool { return !in.c.Proven || in.c.Kind == disk.Unread },
 	means: "no known content was found on the disk, but hotmount must first prove that the disk is blank",
 }, {
-	// hotmount reads the disk before this rule applies, because the image of a larger disk may have been attached as a
-	// small raw disk.
+	// hotmount reads the disk before this rule applies. A small disk may be the image file of a larger disk, such as a
+	// qcow2 file, attached as a raw disk.
 	reason: disk.ReasonTooSmall, action: disk.Refuse, situations: blank,
 	when:      func(in input) bool { return in.f.Size < in.class.MinimumSize },
 	condition: "the disk is large enough for its class",
@@ -217,7 +218,7 @@ func possiblySameDisk(p *disk.Identity) string {
 	if p == nil {
 		return ""
 	}
-	return say("it may be the disk that was recorded with disk sequence number %d (%s, at %s, %s)", p.Seq, serial(p.Serial), slot(p.Slot), disk.HumanSize(p.Size))
+	return say("this disk may be the disk that hotmount recorded with disk sequence number %d (%s, at %s, %s)", p.Seq, serial(p.Serial), slot(p.Slot), disk.HumanSize(p.Size))
 }
 
 func inItsSlot(w *wording) string {

@@ -43,8 +43,9 @@ func copied(in input) bool {
 }
 
 // singledOut reports whether the class shows that the disk belongs to the node itself. A disk is singled out if its
-// class ignores neighbours, or if a pattern spells enough of the disk's serial, WWN or mapper name. Slot and model do
-// not count, because a disk of another owner may have the same slot or model.
+// class ignores neighbours. A disk is also singled out if a pattern contains enough literal characters of the disk's
+// serial, WWN or mapper name. Slot and model do not count, because a disk of another owner may have the same slot or
+// model.
 func singledOut(in input) bool {
 	s, a := &in.class.Selectors, ownSubject(in.f)
 	return in.class.Neighbours == disk.NeighboursIgnore ||
@@ -52,8 +53,8 @@ func singledOut(in input) bool {
 		in.f.WorldWide() != "" && matchesLiterally(s, s.WWN, a.WWN, wwnLiterals) || matchesLiterally(s, s.MapperNames, a.MapperName, literals)
 }
 
-// matchesLiterally reports whether one of the patterns matches the value and spells at least leastLiterals characters
-// of the value. The argument for count is one of the functions literals and wwnLiterals.
+// matchesLiterally reports whether one of the patterns matches the value and contains at least leastLiterals literal
+// characters. The argument for count is one of the functions literals and wwnLiterals.
 func matchesLiterally(s *disk.Selectors, patterns []string, value string, count func(string) int) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return count(p) >= leastLiterals && pattern(s, p, value) })
 }

@@ -249,7 +249,7 @@ func TestSelectorOfADisk(t *testing.T) {
 		}
 		s := settings()
 		d := Decide(f, xfs(), s)
-		if _, next := Words(f, xfs(), s, d); f.Whole == "" && !strings.HasSuffix(next, "set "+cmp.Or(tt.want, "neighbours: ignore")+" in the class") {
+		if _, next := Words(f, xfs(), s, d); f.Whole == "" && !strings.HasSuffix(next, "give the disk a class with "+cmp.Or(tt.want, "neighbours: ignore")) {
 			t.Errorf("serial %q: %s", f.Serial, next)
 		}
 		if !strings.HasPrefix(tt.want, "serial: ['") {
@@ -268,7 +268,7 @@ func TestWordsOfAGuard(t *testing.T) {
 	f.Drivers = []disk.Driver{{Name: "a\x1b[1m.example", Reach: disk.Anything}, cinder, {Name: "net.example", Reach: disk.Fabric}, {Name: "old.example", Reach: disk.Local}}
 	s.CSIIgnore = []string{"old.example"}
 	d := Decide(f, xfs(), s)
-	if why, _ := Words(f, xfs(), s, d); why != `a storage driver seen on this node (a\x1b[1m.example, cinder.csi.openstack.org) may have attached the disk or may take it, so hotmount does not open the disk` {
+	if why, _ := Words(f, xfs(), s, d); why != `a storage driver seen on this node (a\x1b[1m.example, cinder.csi.openstack.org) may have attached or may use the disk, so hotmount does not open the disk` {
 		t.Error(why)
 	}
 }

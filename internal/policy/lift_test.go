@@ -35,7 +35,7 @@ func operator(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision,
 	case strings.Contains(next, "rm "+disk.HoldFile), strings.Contains(next, "reboot") && f.Standing.Formatting == disk.OffAtBoot:
 		f.Standing.Formatting = ""
 		return true
-	case next == "make room in /var/lib/hotmount; hotmount notices the free space at the next periodic rescan; to make hotmount look at once: hotmount rescan", strings.HasSuffix(next, "hotmount state init"):
+	case next == "free space on the filesystem of /var/lib/hotmount, then: hotmount rescan", strings.HasSuffix(next, "hotmount state init"):
 		f.Standing.Formatting = ""
 		return true
 	}

@@ -8,7 +8,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// driversOf returns as text the names of the drivers that are the reason for a hold.
+// driversOf returns the names of the drivers that are the reason for a hold, separated by commas.
 func driversOf(w *wording) string { return joinVisible(Drivers(w.f, w.s)) }
 
 // Drivers returns the names of the drivers on the node that may have brought the disk, or can take the disk. The names
@@ -24,15 +24,15 @@ func Drivers(f *disk.Facts, s *disk.Settings) []string {
 }
 
 func csiWhy(w *wording) string {
-	return say("a storage driver seen on this node (%s) may have attached the disk or may take it, so hotmount does not open the disk", driversOf(w))
+	return say("a storage driver seen on this node (%s) may have attached or may use the disk, so hotmount does not open the disk", driversOf(w))
 }
 
 func csiRemedy(w *wording) string {
-	return say("if the disk is the node's own: hotmount accept %s; if the driver was removed, list it in csi_ignore (hotmount.yaml(5)); to use such disks without an accept, set %s in the class", w.f.Name, cmp.Or(selectorOf(w.f), "neighbours: ignore"))
+	return say("if the disk is the node's own: hotmount accept %s; if the driver was removed, list the driver in csi_ignore (hotmount.yaml(5)); to use the disk without hotmount accept, give the disk a class with %s", w.f.Name, cmp.Or(selectorOf(w.f), "neighbours: ignore"))
 }
 
-// selectorOf returns a line for a class that selects only this disk. selectorOf returns "" if none of the disk's
-// serial, WWN and mapper name can be a selector.
+// selectorOf returns the configuration line with which a class selects only this disk. selectorOf returns "" if none of
+// the disk's serial, WWN and mapper name can be a selector.
 func selectorOf(f *disk.Facts) string {
 	wwn := f.WWN
 	if f.WorldWide() == "" {
@@ -72,16 +72,16 @@ func Neighbours(drivers []disk.Driver, s *disk.Settings) []string {
 			}
 		}
 		if len(names) > 0 {
-			lines = append(lines, say("class %s holds each new disk until you run hotmount accept DISK %s: a storage driver seen on this node (%s) can attach or take such disks; "+
+			lines = append(lines, say("class %s holds each new disk until you run hotmount accept DISK %s: a storage driver seen on this node (%s) can attach or use such disks; "+
 				"to use the node's own disks at once, select them by serial, or set neighbours: ignore", visible(c.Name), disk.ReasonCSI, joinVisible(names)))
 		}
 	}
 	return lines
 }
 
-// allSpell reports whether there is a pattern, and every pattern spells at least leastLiterals characters. Such
-// patterns usually single out each disk that they match (singledOut). The argument for count is one of the functions
-// literals and wwnLiterals.
+// allSpell reports whether there is a pattern, and every pattern contains at least leastLiterals literal characters.
+// Such patterns usually single out each disk that they match (singledOut). The argument for count is one of the
+// functions literals and wwnLiterals.
 func allSpell(patterns []string, count func(string) int) bool {
 	return len(patterns) > 0 && !slices.ContainsFunc(patterns, func(p string) bool { return count(p) < leastLiterals })
 }

@@ -1,6 +1,6 @@
 // Package policy decides what is done with a disk. The package is pure: a decision depends only on the arguments of
-// Decide. Because the rules are pure, the daemon, the process that formats and `hotmount plan` always agree. The
-// variable rules (rules.go) is the table of all rules.
+// Decide. Because the rules are pure, the daemon, the process that formats and `hotmount plan` always agree. The table
+// of all rules is the variable named rules (rules.go).
 package policy
 
 import (
@@ -21,7 +21,7 @@ func Decide(f *disk.Facts, c *disk.Content, s *disk.Settings) disk.Decision {
 }
 
 // decide returns the decision of the first rule that applies, and the rule itself. The parameter waived is a set of
-// actions. decide skips each rule that one of these actions can lift.
+// ways to lift a rule. decide skips each rule that can be lifted in one of these ways.
 func decide(in input, waived lift) (disk.Decision, *rule) {
 	d := disk.Decision{}
 	if in.class != nil {
@@ -98,7 +98,7 @@ func inputOf(f *disk.Facts, c *disk.Content, s *disk.Settings) input {
 func (in input) accepted(r disk.Reason) bool { return in.f.Standing.Lifted(r, in.c.UUID) }
 
 // isAccepted reports whether the operator has accepted the disk for the reason r, with the filesystem that theContent
-// returns. In the situation named other, a proof may find another UUID than the accept names. In this situation, an
+// returns. In the situation other, a proof may find a UUID that is not the UUID in the accept. In this situation, an
 // accept for the reason r therefore counts with any UUID.
 func (in input) isAccepted(r disk.Reason) bool {
 	uuid, _ := theContent(in)
@@ -115,16 +115,17 @@ func Intent(f *disk.Facts, c *disk.Content) *disk.Intent {
 	return f.Standing.Intent
 }
 
-// begunOn reports whether the disk's unfinished format began on the peer. If the peer on which the format began is
-// attached, hotmount finishes the format on the peer and not on this disk.
+// begunOn reports whether the unfinished format in the disk's record (Standing.Intent) began on the peer. The record
+// can match several disks. If the format began on the peer, hotmount finishes the format on the peer and not on this
+// disk.
 func begunOn(f *disk.Facts, p *disk.Peer) bool {
 	i := f.Standing.Intent
 	return i != nil && i.Identity.Seq == p.Seq
 }
 
-// nextInSlot reports whether the intent is for an earlier disk in this disk's slot. Three facts together show this.
-// Only the slot and the size of this disk match the intent. This node made or mounted the filesystem on this disk. The
-// intent neither makes nor overwrites that filesystem.
+// nextInSlot reports whether the intent is for an earlier disk in this disk's slot. Three facts must be true. Only the
+// slot and the size of this disk match the intent. This node made or mounted the filesystem on this disk. The format of
+// the intent does not make this filesystem, and does not overwrite it.
 func nextInSlot(f *disk.Facts, c *disk.Content) bool {
 	i, v := f.Standing.Intent, f.Standing.Volume
 	return f.Standing.IntentBySlot && c.UUID != i.UUID && c.UUID != i.Was && (c.Made || v != nil && v.UUID == c.UUID)
@@ -137,9 +138,9 @@ func begunHere(f *disk.Facts, c *disk.Content) bool {
 	return i != nil && c.UUID == i.UUID && !f.Standing.IntentDoubt && (len(f.SameUUID) == 0 || i.Identity.Like(f.Identity("")))
 }
 
-// ownMount returns the disk's mount in the class directory at a path that ends in a UUID, or nil. Only the class uses
-// such a path. ownMount also returns a mount that another program made. hotmount can therefore take over the mounts
-// that a udev rule made before the operator removed the rule.
+// ownMount returns the disk's mount in the class directory at a path that ends in a UUID, or nil. Such a path is
+// reserved for the volumes of the class. ownMount returns the mount even if another program made it. hotmount can
+// therefore take over mounts of a udev rule that the operator has removed.
 func ownMount(f *disk.Facts, class *disk.Class) *disk.MountPoint {
 	for i := range f.Mounts {
 		m := &f.Mounts[i]
@@ -247,9 +248,10 @@ func replaced(in input, over bool) bool {
 	return i != nil && i.UUID != in.c.UUID && i.Over == over
 }
 
-// foreign reports whether another machine made the filesystem. A filesystem is foreign if another machine wrote to the
-// disk during the proof or mkfs. A filesystem without a record on this node is also foreign if the proof found it after
-// udev had seen no content on the disk.
+// foreign reports whether another machine seems to have made the filesystem. A filesystem is foreign if another machine
+// wrote to the disk during the proof or mkfs. A filesystem is also foreign if udev saw no content on the disk before
+// the proof found the filesystem. The second case excludes a filesystem that hotmount has just made, and a disk with an
+// unfinished format.
 func foreign(in input) bool {
 	v := in.f.Standing.Verdict
 	return v.Valid(in.f) && v.Shared ||
@@ -270,24 +272,25 @@ func onRecord(in input) bool {
 	return v != nil && v.UUID == in.c.UUID || in.c.Made
 }
 
-// wasDisturbed reports whether somebody else may have used the disk after mkfs ended, and the operator has not accepted
-// the disk for ReasonDisturbed. A filesystem that was mounted after the disturbed format counts as accepted.
+// wasDisturbed reports whether somebody else may have used the disk while this node formatted it, and the operator has
+// not accepted this (ReasonDisturbed). A filesystem that was mounted after the disturbed format counts as accepted.
 func wasDisturbed(f *disk.Facts) bool {
 	i := f.Standing.Intent
 	return i != nil && i.Doubt != "" && !f.Standing.OnRecord && !f.Standing.Lifted(disk.ReasonDisturbed, i.UUID)
 }
 
-// isTwin reports whether to refuse this disk because another disk has a filesystem with the same UUID, or had such a
-// filesystem when this disk came.
+// isTwin reports whether to refuse this disk because of another disk. The other disk has a filesystem with the same
+// UUID, or had it when this disk came.
 //
 // The choice between two twins must not depend on the order in which the disks come. If a disk leaves or is slower at
-// boot, the disk's volume must not show another disk's data. Of two disks with the same UUID, hotmount mounts the disk
-// on record. If neither of two disks with the same UUID is on record, hotmount mounts the disk that was resized while
-// the machine was off.
+// boot, the disk's volume must not show another disk's data. If two disks have the same UUID, hotmount mounts the disk
+// on record (Standing.OnRecord). If neither of the two disks is on record, hotmount mounts the disk whose size has
+// changed since its last mount (Standing.Resized).
 //
 // A disk that was refused for a duplicate UUID stays refused until the operator accepts the disk. hotmount also refuses
-// every disk that may be the refused disk, such as a disk with the same serial in another slot. One exception is a disk
-// in the slot of its last mount, while another disk with the same UUID is attached.
+// every disk that may be the refused disk, such as a disk with the same serial in another slot. A disk in the slot of
+// its last mount is an exception. This rule does not refuse such a disk while another disk with the same UUID is
+// attached.
 //
 // Another rule applies only while no other attached disk has the same UUID. If this disk's filesystem was last mounted
 // from another disk, that other disk must have left before this disk came.
@@ -328,8 +331,8 @@ func givenUp(st *disk.Standing, uuid string) bool {
 	return false
 }
 
-// missing reports the same as stillMissing for a disk that is to be formatted. If the operator gave up the content, and
-// then a format began and did not finish, the content does not count as missing.
+// missing reports the same as stillMissing for a disk that is to be formatted, with one exception. Content does not
+// count as missing if the operator gave it up before an unfinished format began.
 func missing(in input, l *disk.Sighting, r disk.Reason) bool {
 	return stillMissing(in.f, l, r) && !givenUpBeforeFormat(in.c, l)
 }
@@ -337,8 +340,8 @@ func missing(in input, l *disk.Sighting, r disk.Reason) bool {
 // givenUpBeforeFormat reports whether the operator gave up the missing content before the disk's unfinished format
 // began. A reboot or a crash ends each accept and each token. After a reboot or a crash, only the half-made filesystem
 // of that format shows that the operator gave up the content. If the missing content is the half-made filesystem
-// itself, the filesystem was mounted after its format, and the storage now shows an older state. The operator did not
-// give up such a filesystem.
+// itself, its format once finished, and the filesystem was mounted later. The storage has since gone back to an older
+// state. The operator did not give up such a filesystem.
 func givenUpBeforeFormat(c *disk.Content, l *disk.Sighting) bool {
 	return c.Kind == disk.HalfMade && l.UUID != c.UUID
 }
@@ -367,9 +370,10 @@ func sameSerial(f *disk.Facts) *disk.Peer {
 // sameWWN returns a disk with the same WWN as a blank disk, or nil. The blank disk may be a second path to that disk.
 func sameWWN(f *disk.Facts) *disk.Peer { return sameDisk(f, f.SameWWN, disk.ReasonSameWWN) }
 
-// sameDisk returns a peer that may be the same disk as a blank disk, or nil. A peer does not count after an accept of
-// the blank disk that names the reason r and the peer's filesystem. A peer counts if it came earlier, holds something,
-// is in use, or is being formatted. Of two blank disks, the disk that came first is used.
+// sameDisk returns a peer that may be the same disk as a blank disk, or nil. A peer counts if it came earlier, holds
+// something, is in use, or is the disk on which the unfinished format began. A peer does not count if the operator has
+// accepted the blank disk for the reason r and the peer's filesystem. If both disks are blank, hotmount therefore uses
+// the disk that came first.
 func sameDisk(f *disk.Facts, peers []disk.Peer, r disk.Reason) *disk.Peer {
 	for i := range peers {
 		p := &peers[i]

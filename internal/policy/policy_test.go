@@ -1122,11 +1122,11 @@ func TestWordsOfAnUnfinishedFormat(t *testing.T) {
 		c      *disk.Content
 		want   string
 	}{
-		"unknown":                                  {"S1", nil, proven(disk.Unknown), "the disk's content is not known"},
-		"unknown, blank before":                    {"S1", &disk.Intent{UUID: otherUUID}, proven(disk.Unknown), "the disk's content is not known"},
-		"unknown, overwritten":                     {"S1", &disk.Intent{UUID: otherUUID, Over: true}, proven(disk.Unknown), "an operator's format of the disk did not finish; what is left on the disk is not known"},
-		"another's":                                {"S1", &disk.Intent{UUID: otherUUID}, foreign, "the disk was blank, and now holds xfs"},
-		"another's, known by its slot":             {"", &disk.Intent{UUID: otherUUID}, foreign, "the disk, or a disk that was in its slot, was blank, and now holds xfs"},
+		"unknown":                                  {"S1", nil, proven(disk.Unknown), "hotmount does not recognise the disk's content"},
+		"unknown, blank before":                    {"S1", &disk.Intent{UUID: otherUUID}, proven(disk.Unknown), "hotmount does not recognise the disk's content"},
+		"unknown, overwritten":                     {"S1", &disk.Intent{UUID: otherUUID, Over: true}, proven(disk.Unknown), "an operator's format of the disk did not finish; hotmount does not know what the disk holds now"},
+		"another's":                                {"S1", &disk.Intent{UUID: otherUUID}, foreign, "the disk was blank; the disk now holds xfs"},
+		"another's, known by its slot":             {"", &disk.Intent{UUID: otherUUID}, foreign, "the disk, or a disk that was in its slot, was blank; the disk now holds xfs"},
 		"unknown, the slot's was overwritten":      {"", &disk.Intent{UUID: otherUUID, Over: true}, proven(disk.Unknown), "an operator's format of the disk, or a disk of 0 B (no serial, at an unknown slot), did not finish"},
 		"a filesystem, the slot's was overwritten": {"", &disk.Intent{UUID: otherUUID, Over: true}, foreign, "an operator's format of the disk, or a disk of 0 B (no serial, at an unknown slot), did not finish; if this is the disk that was being formatted, its filesystem xfs"},
 		"a filesystem, overwritten":                {"S1", &disk.Intent{UUID: otherUUID, Over: true}, foreign, "an operator's format of the disk did not finish; the old filesystem xfs"},
@@ -1144,7 +1144,7 @@ func TestWordsOfAnUnfinishedFormat(t *testing.T) {
 	f, s := blankDisk(), settings()
 	f.Serial, f.Standing.Intent, f.Standing.IntentBySlot, f.Standing.Volume = "", &disk.Intent{UUID: otherUUID}, true, &disk.Sighting{UUID: uuid}
 	f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Writes: f.Writes, Shared: true}
-	if why, _ := Words(f, foreign, s, Decide(f, foreign, s)); !strings.HasPrefix(why, "the disk was blank, and now holds xfs") {
+	if why, _ := Words(f, foreign, s, Decide(f, foreign, s)); !strings.HasPrefix(why, "the disk was blank; the disk now holds xfs") {
 		t.Errorf("shared, with another's intent: %q", why)
 	}
 	f.Standing.Verdict = nil
@@ -1256,13 +1256,13 @@ func TestWordsOfTwoPaths(t *testing.T) {
 	for inUse, want := range map[string]string{"/srv": "if this disk is a second path to sda: leave this disk to multipathd", "": "or if this disk is not a second path to sda: give this disk a UUID"} {
 		f.SameUUID = []disk.Peer{{ID: disk.ID{Name: "sda", Seq: 11}, UUID: uuid, WWN: "naa.1", Mounted: inUse, InUse: inUse}}
 		why, next := Words(f, xfs(), s, Decide(f, xfs(), s))
-		if !strings.Contains(why, "(WWN naa.1); this disk is vdb") || strings.Contains(why, "this disk may be a second path to it") != (inUse != "") || !strings.Contains(next, want) {
+		if !strings.Contains(why, "(WWN naa.1); this disk is vdb") || strings.Contains(why, "both may be paths to one disk") != (inUse != "") || !strings.Contains(next, want) {
 			t.Errorf("a twin, in use %q: %s; %s", inUse, why, next)
 		}
 	}
 	f.SameUUID, f.SameWWN = nil, nil
 	f.Standing.Twin, f.Standing.OnRecord = true, true
-	if why, _ := Words(f, xfs(), s, Decide(f, xfs(), s)); !strings.HasPrefix(why, "a disk with the same WWN naa.1 was refused") {
+	if why, _ := Words(f, xfs(), s, Decide(f, xfs(), s)); !strings.HasPrefix(why, "hotmount refused a disk with the same WWN naa.1") {
 		t.Errorf("alone: %s", why)
 	}
 	f.Standing.LastOn = &disk.Sighting{UUID: uuid, Identity: disk.Identity{WWN: "naa.2", Slot: "pci-2"}}
@@ -1456,7 +1456,7 @@ func TestWordsOfAReplacement(t *testing.T) {
 		", whose removal hotmount did not see: a disk of":             {LastOn: &disk.Sighting{UUID: uuid}, Twin: true},
 		", which was detached while this one was attached: a disk of": {LastOn: &disk.Sighting{UUID: uuid, Left: true}, Beside: true, Twin: true},
 		"when this disk was attached, another disk had the same UUID": {LastOn: &disk.Sighting{UUID: uuid, Left: true}, Twin: true},
-		"was refused because another disk had the UUID":               {OnRecord: true, Twin: true},
+		"because another disk had the UUID":                           {OnRecord: true, Twin: true},
 	} {
 		f, s := blankDisk(), settings()
 		f.Standing, f.Serial = standing, "S1"

@@ -20,9 +20,9 @@ type rule struct {
 	// names(in) returns the filesystem for Decision.UUID and Decision.Type. The function is nil for a decision without
 	// a filesystem.
 	names func(input) (uuid, fstype string)
-	// lift is the set of actions that can lift the rule.
+	// lift is the set of ways in which the operator can lift the rule.
 	lift lift
-	// givesUp reports whether an accept for this reason gives up the filesystem that the reason names. After the
+	// givesUp reports whether an accept for this reason gives up the filesystem that the decision names. After the
 	// operator gives up a filesystem, other rules do not treat the filesystem as missing.
 	givesUp bool
 	// kind is the kind of the hold, or empty for a rule that does not hold a disk.
@@ -35,8 +35,8 @@ type rule struct {
 	// priority is the priority of the journal entry (syslog(3)), or 0 for the default of the action.
 	priority int
 
-	// condition is a text for `hotmount explain`. The text states what must be true so that the rule prevents no format
-	// and no link. The text is empty if `hotmount explain` does not list the rule as a condition.
+	// condition is a text for `hotmount explain`. The text states what must be true so that the rule permits a format
+	// or a link. The text is empty if `hotmount explain` does not list the rule as a condition.
 	condition string
 	// means contains the general explanation, as in the manual page. found(w) returns the details on which the rule is
 	// based, such as the names of partitions. The message joins the explanation and the details, unless why(w) returns
@@ -47,17 +47,17 @@ type rule struct {
 	found, why, remedy func(*wording) string
 }
 
-// lift is a set of actions that can lift a rule.
+// lift is a set of ways in which the operator can lift a rule.
 type lift uint8
 
 const (
-	// byAccept: `hotmount accept` lifts the rule, for this reason and the named filesystem.
+	// byAccept: `hotmount accept` lifts the rule, for this reason and the filesystem that the decision names.
 	byAccept lift = 1 << iota
 	// byRetry: `hotmount accept` only makes hotmount try the disk again.
 	byRetry
 	// byToken: the token of `hotmount format` can lift the rule.
 	byToken
-	// withToken: if another rule already asks for a `hotmount format` token, the same token also lifts this rule.
+	// withToken: a token that lifts another rule (byToken) also lifts this rule.
 	withToken
 )
 
@@ -155,7 +155,8 @@ func withWWN(f *disk.Facts) []disk.Peer { return f.SameWWN }
 
 func withUUID(f *disk.Facts) []disk.Peer { return f.SameUUID }
 
-// atItsSlot returns no peer, because missing content may reappear on any disk.
+// atItsSlot returns no peers. Peers still reports true for this rule, because the missing content may reappear on any
+// disk.
 func atItsSlot(*disk.Facts) []disk.Peer { return nil }
 
 func theFilesystem(in input) (uuid, fstype string) { return in.c.UUID, in.c.Type }
@@ -174,7 +175,7 @@ var selection = []rule{{
 	reason: disk.ReasonSystem, action: disk.Ignore, situations: anywhere,
 	when:      func(in input) bool { return in.f.System != "" },
 	condition: "the disk carries nothing of the running system", means: "the disk carries the system",
-	found: func(w *wording) string { return textIf(w.f.System != "", w.f.System+" is on it") },
+	found: func(w *wording) string { return textIf(w.f.System != "", w.f.System+" is on the disk") },
 }, {
 	reason: disk.ReasonExcluded, action: disk.Ignore, situations: unselected,
 	when:  func(in input) bool { return excluded(in.f, in.s) >= 0 },
@@ -203,20 +204,21 @@ var selection = []rule{{
 	means: "no class selects the disk",
 }}
 
-// othersUse contains the rules for a disk that something else uses. Other software may use a disk that is given out as
-// a block volume.
+// othersUse contains the rules for a disk that something else uses. hotmount permits other software to use a disk that
+// is given out as a block volume.
 var othersUse = []rule{{
 	reason: disk.ReasonGivenOut, action: disk.Keep, situations: raw,
 	when:  func(in input) bool { return in.class.Links(in.f, in.f.Standing.Link) },
 	means: "the disk is given out as a block volume",
 	found: func(w *wording) string { return visible(w.f.Standing.Link) },
 }, {
-	// The disk is refused and not ignored, because pods may need a volume that the operator has not released.
+	// hotmount refuses the disk, because hotmount logs no warning for an ignored disk. Pods may need the volume, which
+	// the operator has not released.
 	reason: disk.ReasonInUse, action: disk.Refuse, situations: filesystem, names: theFilesystem,
 	when:  func(in input) bool { return in.f.Standing.Unmounted != disk.ReasonReleased && volumeInUse(in) },
-	means: "the disk is a volume of this node, but is not mounted, because somebody else uses it",
+	means: "hotmount does not mount this volume of the node, because something else uses the disk",
 	found: func(w *wording) string {
-		return visible(cmp.Or(user(w.f), "below "+strings.Join(slices.Concat(w.f.Holders, w.f.Loops), ", ")))
+		return visible(cmp.Or(user(w.f), "devices built on the disk: "+strings.Join(slices.Concat(w.f.Holders, w.f.Loops), ", ")))
 	},
 	why: func(w *wording) string {
 		if at := formerPlace(w.f); at != "" {
@@ -226,10 +228,10 @@ var othersUse = []rule{{
 	},
 	remedy: func(w *wording) string {
 		if at := formerPlace(w.f); at != "" {
-			return say("if nobody needs the volume there: umount %[2]s; hotmount then mounts the disk in %[1]s", w.class.Directory, visible(at))
+			return say("if nobody needs the volume at the old path: umount %[2]s; hotmount then mounts the disk in %[1]s", w.class.Directory, visible(at))
 		}
 		if w.f.Standing.Unmounted != "" {
-			return say("once that use has ended: hotmount accept %s %s", w.f.Name, w.f.Standing.Unmounted)
+			return say("once nobody else uses the disk: hotmount accept %s %s", w.f.Name, w.f.Standing.Unmounted)
 		}
 		return "once nothing else uses the disk, hotmount mounts it by itself; to make hotmount look at the disk at once: hotmount rescan"
 	},
@@ -289,7 +291,7 @@ var othersUse = []rule{{
 		if len(w.f.Holders) > 0 {
 			return ""
 		}
-		return say("to see what uses the disk: losetup -l /dev/%[1]s; lsblk /dev/%[1]s; once nothing uses it: losetup -d /dev/%[1]s; hotmount rescan", w.f.Loops[0])
+		return say("to see what uses the loop device: losetup -l /dev/%[1]s; lsblk /dev/%[1]s; once nothing uses the loop device: losetup -d /dev/%[1]s; hotmount rescan", w.f.Loops[0])
 	},
 }, {
 	reason: disk.ReasonBound, action: disk.Ignore, situations: free,
@@ -305,7 +307,7 @@ var othersUse = []rule{{
 }, {
 	reason: disk.ReasonSeed, action: disk.Ignore, situations: free,
 	when:      func(in input) bool { return seed(in.f.Udev.FSLabel) && !onRecord(in) },
-	condition: "the disk is not a cloud-init seed or a cloud's ephemeral disk", means: "the disk has the label of a cloud-init seed or of a cloud's ephemeral disk",
+	condition: "the disk is neither a cloud-init seed nor a cloud's ephemeral disk", means: "the disk has the label of a cloud-init seed or of a cloud's ephemeral disk",
 	found: func(w *wording) string { return visible(w.f.Udev.FSLabel) },
 }}
 
@@ -332,7 +334,7 @@ var readiness = []rule{{
 }, {
 	reason: disk.ReasonSize, action: disk.Refuse, situations: free,
 	when:      func(in input) bool { return in.f.Size == 0 },
-	condition: "the disk has a size", means: "the disk has no size",
+	condition: "the kernel reports a size for the disk", means: "the kernel reports a size of 0 bytes for the disk",
 }, {
 	// The holds for a disk that somebody else may use come before each rule that advises to overwrite the disk or
 	// orders a proof. A proof would prevent a driver from opening the disk.
@@ -340,7 +342,7 @@ var readiness = []rule{{
 	when: func(in input) bool {
 		return in.f.Standing.Used != nil && !isVolume(in) && !in.isAccepted(disk.ReasonUsed)
 	},
-	condition: "hotmount saw nobody else on this node use the disk", means: "the disk is not a hotmount volume, and somebody else on this node used it",
+	condition: "hotmount saw no other user of the disk on this node", means: "the disk is not a hotmount volume, and somebody else on this node used the disk",
 	found:  usedHow,
 	remedy: func(w *wording) string { return "if nobody else needs the disk: hotmount accept " + w.f.Name },
 }, {
@@ -354,7 +356,7 @@ var readiness = []rule{{
 }, {
 	reason: disk.ReasonCSI, action: disk.Hold, situations: free, names: theContent, lift: byAccept, kind: HoldUser,
 	when:      mayBeCSI,
-	condition: "the disk's class or a record shows that the disk is the node's own, or no storage driver can attach or take such a disk", means: "a Kubernetes storage driver seen on this node may have attached the disk, or may take it, so hotmount does not open the disk",
+	condition: "no storage driver can attach or use such a disk, or the disk's class or a record shows that the disk is the node's own", means: "a Kubernetes storage driver seen on this node may have attached or may use the disk, so hotmount does not open the disk",
 	found:  driversOf,
 	why:    csiWhy,
 	remedy: csiRemedy,
@@ -372,7 +374,7 @@ var readiness = []rule{{
 }, {
 	reason: disk.ReasonNoSerial, action: disk.Refuse, situations: raw,
 	when:      func(in input) bool { return in.f.Nameless() },
-	condition: "the disk has a serial that can name its volume", means: "the disk has no serial or a serial that is too long, but hotmount names a block volume after the disk's serial",
+	condition: "the disk has a serial that is short enough for the name of a volume", means: "hotmount names a block volume after the disk's serial, but the disk has no serial, or the serial is too long",
 	why: func(w *wording) string {
 		if w.f.Transport == "loop" {
 			return "hotmount names a block volume after the disk's serial, but a loop device has no serial"
@@ -397,15 +399,15 @@ var readiness = []rule{{
 }, {
 	reason: disk.ReasonReleased, action: disk.Hold, situations: free, lift: byRetry, kind: HoldOperator,
 	when:      func(in input) bool { return in.f.Standing.Unmounted == disk.ReasonReleased },
-	condition: "nobody has released the disk", means: "the disk was released",
+	condition: "nobody has released the disk", means: "somebody ran hotmount release for the disk",
 	remedy: func(w *wording) string {
 		return say("to see whether the disk is safe to detach: hotmount release %s; to use the disk again on this node: hotmount accept %[1]s", w.f.Name)
 	},
 }, {
 	reason: disk.ReasonUnmounted, action: disk.Hold, situations: free, lift: byRetry, kind: HoldOperator,
 	when:      func(in input) bool { return in.f.Standing.Unmounted != "" },
-	condition: "nobody has unmounted the disk by hand", means: "somebody unmounted the disk",
-	remedy: func(w *wording) string { return "to have the disk mounted again: hotmount accept " + w.f.Name },
+	condition: "nobody has unmounted the disk by hand", means: "somebody unmounted the disk by hand",
+	remedy: func(w *wording) string { return "to let hotmount mount the disk again: hotmount accept " + w.f.Name },
 }}
 
 // mounting contains the rules for a disk that is mounted where its class mounts it.

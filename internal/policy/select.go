@@ -29,7 +29,7 @@ func Select(f *disk.Facts, s *disk.Settings) *disk.Class {
 }
 
 // first returns the first class that selects f, a partition of f, or the whole disk of f. The second result is true if
-// this class does not select f itself. Classes have either the whole disk or partitions of the disk, never both.
+// this class does not select f itself. Either the whole disk or its partitions belong to classes, never both.
 func first(f *disk.Facts, s *disk.Settings) (class *disk.Class, other bool) {
 	raw := volume(f, s)
 	for i := range s.Classes {
@@ -87,13 +87,13 @@ func unbacked(a subject, s *disk.Selectors) string {
 	case !strings.HasPrefix(a.name, "loop"):
 		return ""
 	case len(s.BackingFile) == 0:
-		return "loop devices are selected only with backing_file"
+		return "the disk is a loop device, and the class has no backing_file"
 	case a.BackingDevice || strings.HasPrefix(a.BackingFile, "/dev/"):
-		return "its file is a block device, or is below /dev"
+		return "the loop device's backing file is a block device, or is below /dev"
 	case strings.HasSuffix(a.BackingFile, " (deleted)"): // d_path() in the kernel's fs/d_path.c adds " (deleted)"
-		return "its file is deleted"
+		return "the loop device's backing file is deleted"
 	case ofKubelet(a.BackingFile):
-		return "its file lies below a kubelet's root directory"
+		return "the loop device's backing file is below a kubelet's root directory"
 	}
 	return ""
 }
@@ -126,7 +126,8 @@ func selectsRelated(f *disk.Facts, c *disk.Class) bool {
 }
 
 // volume reports whether the whole disk is a block volume: the disk was given out, and a class in block mode still
-// selects the disk. The user of a block volume may have made the partitions on the volume.
+// selects the disk. No class for partitions then selects the disk's partitions, because the user of the block volume
+// may have made them.
 func volume(f *disk.Facts, s *disk.Settings) bool {
 	if f.Standing.Given == nil && f.Standing.Link == "" {
 		return false
@@ -199,8 +200,9 @@ func matchesAll(a subject, s *disk.Selectors) bool {
 }
 
 // nameMayMatch reports whether the selectors may select a disk with that kernel name at all. For virtio-blk, SCSI and
-// NVMe disks, the result is always true. A device of another kind needs a name pattern that begins with the letters of
-// the kind. A pattern such as "*" must never select a device-mapper, loop or RAM device that somebody else made.
+// NVMe disks, the result is always true. Any other device needs a name pattern that begins with the first two letters
+// of the device's name, or with "dm-" for device mapper. A pattern such as "*" must never select a device-mapper, loop
+// or RAM device that somebody else made.
 func nameMayMatch(name string, s *disk.Selectors) bool {
 	if ordinary(name) {
 		return true
@@ -299,7 +301,8 @@ type Match struct {
 	// Selector is the key of the selector. Configured is the value in the configuration.
 	Selector   string
 	Configured string
-	// Found is the disk's value with escaped bytes, or empty if the disk has no value for the selector.
+	// Found is the disk's value, escaped so that it is safe to print. Found is empty if the disk has no value for the
+	// selector.
 	Found string
 	Held  bool
 }

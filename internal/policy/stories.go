@@ -32,9 +32,9 @@ func formatOffRemedy(w *wording) string {
 	case off == disk.OffAtBoot:
 		return "to allow formats again, remove hotmount.format=no from the kernel command line, and reboot"
 	case off == disk.StateFull:
-		return "make room in /var/lib/hotmount; hotmount notices the free space at the next periodic rescan; to make hotmount look at once: hotmount rescan"
+		return "free space on the filesystem of /var/lib/hotmount, then: hotmount rescan"
 	case strings.HasPrefix(off, disk.StateGap):
-		return "once the state directory can be written: hotmount state init"
+		return "make sure that the state directory can be written, then: hotmount state init"
 	default:
 		_, helps, _ := strings.Cut(off, disk.Helps)
 		return visible(helps)
@@ -45,7 +45,7 @@ func serialTwiceWhy(w *wording) string {
 	f := w.f
 	// For block volumes, only the serial shows that two disks are the same.
 	if p := secondPath(f); p != nil && (disk.SameSerial(f.Serial, p.Serial) || w.class == nil || w.class.Mode != disk.ModeBlock) {
-		return say("another disk has the same %s and is in use (%s): %s; this disk may be a second path to it", sharedWith(f, p), visible(p.InUse), place(p.ID, p.Slot))
+		return say("another disk has the same %s and is in use (%s): %s; this disk may be a second path to that disk", sharedWith(f, p), visible(p.InUse), place(p.ID, p.Slot))
 	}
 	return say("another disk has the same serial %s: %s%s; hotmount cannot tell the two block volumes apart", visible(f.Serial), place(f.SameSerial[0].ID, f.SameSerial[0].Slot), textIf(f.SerialCut(), " (virtio cuts serials at 20 characters)"))
 }
@@ -104,10 +104,10 @@ func otherBlockWhy(w *wording) string {
 	if g.WWN != "" {
 		wwn = "WWN " + visible(g.WWN)
 	}
-	why := say("the disk has the serial %s of a block volume (%s); the disk of the block volume had %s and %s, and was at %s: the attached disk may be a different one", visible(f.Serial), visible(g.Link), disk.ExactSize(g.Size), wwn, slot(g.Slot))
+	why := say("a disk with the serial %s was given out as a block volume (%s); that disk had %s and %s, and was at %s; the attached disk may be a different disk", visible(f.Serial), visible(g.Link), disk.ExactSize(g.Size), wwn, slot(g.Slot))
 	switch {
 	case g.Twice:
-		why += "; two disks with this serial were seen, and this disk is at " + slot(f.Slot)
+		why += "; hotmount has seen two disks with this serial, and this disk is at " + slot(f.Slot)
 	case f.SerialCut() && f.Holds():
 		why += "; virtio may have cut the serial"
 	default:
@@ -131,7 +131,7 @@ func otherClassWhy(w *wording) string {
 	if old == nil {
 		return w.rule.means
 	}
-	return say("the disk was a volume of class %s (%s), and is now selected by class %s (%s), which would show the disk's data at another path", visible(old.Name), old.Directory, visible(w.class.Name), w.class.Directory)
+	return say("the disk was a volume of class %s (%s), but class %s selects the disk now; the data would appear at another path (%s)", visible(old.Name), old.Directory, visible(w.class.Name), w.class.Directory)
 }
 
 func sameSerialWhy(w *wording) string {
@@ -193,7 +193,7 @@ func sharedWhy(w *wording) string {
 	if Intent(w.f, w.c) != nil {
 		it = itOrItsSlots(w.f)
 	}
-	return say("%s was blank, and now holds %s %s, which this node did not make; perhaps another machine uses or used the disk", it, visible(w.d.Type), w.d.UUID)
+	return say("%s was blank; the disk now holds %s %s, which this node did not make; perhaps another machine uses or used the disk", it, visible(w.d.Type), w.d.UUID)
 }
 
 func overwriteWhy(w *wording) string {
@@ -215,14 +215,14 @@ func disturbedWhy(w *wording) string {
 
 func halfMadeWhy(w *wording) string {
 	if i := w.f.Standing.Intent; i != nil && w.c.UUID == i.UUID {
-		return say("mkfs.xfs did not finish: this node began the filesystem %s on %s, and this disk may be a copy of that disk", w.c.UUID, identified(i.Identity))
+		return say("mkfs.xfs did not finish: this node began to make the filesystem %s on %s, and this disk may be a copy of that disk", w.c.UUID, identified(i.Identity))
 	}
-	return say("mkfs.xfs did not finish the filesystem %s on the disk, and this node has no record of starting it", w.c.UUID)
+	return say("mkfs.xfs did not finish the filesystem %s on the disk, and this node has no record of that format", w.c.UUID)
 }
 
 func unknownWhy(w *wording) string {
 	if i := w.f.Standing.Intent; i != nil && i.Over {
-		return say("an operator's format of %s did not finish; what is left on the disk is not known%s", intendedDisk(w.f), evidence(w.c))
+		return say("an operator's format of %s did not finish; hotmount does not know what the disk holds now%s", intendedDisk(w.f), evidence(w.c))
 	}
 	return w.rule.means + evidence(w.c)
 }
@@ -244,13 +244,13 @@ func rival(f *disk.Facts) (p *disk.Peer, path bool) {
 
 func twinWhy(w *wording) string {
 	f, d := w.f, w.d
-	const danger = "the volume of that UUID would show this disk's data"
+	const danger = "this disk's data would appear in the volume of the other disk"
 	switch {
 	case len(f.SameUUID) > 0:
 		p, path := rival(f)
-		why := say("the disk has the UUID %s of another disk: %s (%s); this disk is %s (%s)", d.UUID, place(p.ID, p.Slot), hardware(p.Serial, p.WWN), place(f.ID, f.Slot), hardware(f.Serial, f.WWN))
+		why := say("another disk has the same UUID %s: %s (%s); this disk is %s (%s)", d.UUID, place(p.ID, p.Slot), hardware(p.Serial, p.WWN), place(f.ID, f.Slot), hardware(f.Serial, f.WWN))
 		if path {
-			return why + "; the other disk is in use (" + visible(p.InUse) + "), and this disk may be a second path to it"
+			return why + "; the other disk is in use (" + visible(p.InUse) + "), and both may be paths to one disk"
 		}
 		if p.Mounted != "" {
 			why += "; the other disk is mounted at " + visible(p.Mounted)
@@ -261,9 +261,9 @@ func twinWhy(w *wording) string {
 		if f.Standing.Beside {
 			left = "which was detached while this one was attached"
 		}
-		return say("the filesystem %s was last mounted from another disk, %s: %s; %s (%s)", d.UUID, left, sightedOn(f.Standing.LastOn), danger, hardware(f.Serial, f.WWN))
+		return say("the filesystem %s was last mounted from another disk, %s: %s; %s; this disk has %s", d.UUID, left, sightedOn(f.Standing.LastOn), danger, hardware(f.Serial, f.WWN))
 	case (f.Serial != "" || f.WorldWide() != "") && f.Standing.OnRecord:
-		return say("a disk with the same %s was refused because another disk had the UUID %s; this disk may be the refused one; %s", hardware(f.Serial, f.WWN), d.UUID, danger)
+		return say("hotmount refused a disk with the same %s, because another disk had the UUID %s; this disk may be the refused disk; %s", hardware(f.Serial, f.WWN), d.UUID, danger)
 	}
 	return say("when this disk was attached, another disk had the same UUID %s; the other disk is gone now; %s", d.UUID, danger)
 }

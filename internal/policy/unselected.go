@@ -7,8 +7,8 @@ import (
 )
 
 // usable reports whether hotmount could use a disk that belongs to no class. hotmount could use a disk if usual(f) is
-// true, nothing uses the disk, and the disk seems empty or holds a filesystem. Every node also has unselected disks
-// that hotmount could not use.
+// true, nothing uses the disk, and the disk seems empty or holds a filesystem. hotmount gives no advice about other
+// unselected disks, because every node has such disks.
 func usable(f *disk.Facts, c *disk.Content) bool {
 	switch c.Kind {
 	case disk.Unread, disk.Blank, disk.HalfMade, disk.Filesystem:
@@ -25,8 +25,8 @@ func usual(f *disk.Facts) bool {
 	return f.Whole == "" && ordinary(f.Name) && f.Size > 0 && !f.Removable
 }
 
-// classToAdd returns a class that selects only this disk. As soon as the configuration defines a class, the built-in
-// class no longer applies.
+// classToAdd returns the remedy with a class that selects only this disk. The remedy asks for all present classes,
+// because the built-in class does not apply once the configuration defines a class.
 func classToAdd(w *wording) string {
 	f := w.f
 	selector := "names: [" + f.Name + "]"
@@ -36,7 +36,7 @@ func classToAdd(w *wording) string {
 	case isPlain(f.Slot):
 		selector = `by_path: ["` + f.Slot + `"]`
 	}
-	return say("to let hotmount use the disk, list in /etc/hotmount/config.yaml all classes that hotmount config show prints, and this class: {name: extra, %s, directory: /mnt/extra}", selector)
+	return say("to let hotmount use the disk, copy all classes from hotmount config show to /etc/hotmount/config.yaml, and add this class: {name: extra, %s, directory: /mnt/extra}", selector)
 }
 
 // isPlain reports whether the value, as a pattern, matches only itself and needs no escape in a configuration file.

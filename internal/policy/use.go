@@ -20,10 +20,10 @@ func Use(f *disk.Facts, d disk.Decision) string {
 	return cmp.Or(user(f), below(f, &c))
 }
 
-// below returns which devices somebody else has built on the disk, or "" if there are none. Partitions do not count.
-// A loop device that may lie on another disk does not count, either. The content of a disk below LVM, LUKS or md keeps
-// the disk refused after the device is gone, so no use is returned. A path of a multipath device is no use, because
-// multipathd takes disks by itself.
+// below returns which devices somebody else has built on the disk, or "" if there are none. Partitions do not count. A
+// loop device that may lie on another disk does not count, either. below returns no use for a disk with LVM, LUKS or md
+// content. hotmount refuses such a disk even after the device above it is gone. below also returns no use for a path of
+// a multipath device, because multipathd takes disks by itself.
 func below(f *disk.Facts, c *disk.Content) string {
 	if c.Kind == disk.Other {
 		return ""
@@ -73,15 +73,15 @@ func user(f *disk.Facts) string {
 	case at != "":
 		return "mounted at " + at
 	case len(f.Bound) > 0:
-		return "bound as a device at " + f.Bound[0]
+		return "bind-mounted as a device at " + f.Bound[0]
 	case f.Claim != "":
 		return "claimed by " + f.Claim
 	}
 	return ""
 }
 
-// Asks reports whether the decision must wait until hotmount knows who has the disk open. Asks reports true only on a
-// node with software that may open a disk without claiming it (Facts.Neighbours), or if the disk may be mounted in
+// Asks reports whether the decision must wait until hotmount knows who has the disk open. Asks reports true only in two
+// cases. Software on the node may open a disk without claiming it (Facts.Neighbours), or the disk may be mounted in
 // another mount namespace (Facts.Unlisted). The decision waits before the first use of a disk that is not on record,
 // and before advice to overwrite the disk.
 func Asks(f *disk.Facts, c *disk.Content, d disk.Decision) bool {

@@ -16,8 +16,8 @@ func TestUse(t *testing.T) {
 	}{
 		"nobody":           {func(*disk.Facts) {}, nil, ""},
 		"mounted":          {func(f *disk.Facts) { f.Mounts = []disk.MountPoint{srv} }, nil, "mounted at /srv"},
-		"bound":            {func(f *disk.Facts) { f.Bound = []string{"/run/a", "/run/b"} }, nil, "bound as a device at /run/a"},
-		"bound and looped": {func(f *disk.Facts) { f.Bound = []string{"/run/a"}; looped(f) }, nil, "bound as a device at /run/a"},
+		"bound":            {func(f *disk.Facts) { f.Bound = []string{"/run/a", "/run/b"} }, nil, "bind-mounted as a device at /run/a"},
+		"bound and looped": {func(f *disk.Facts) { f.Bound = []string{"/run/a"}; looped(f) }, nil, "bind-mounted as a device at /run/a"},
 		"looped alone":     {looped, nil, "below loop3"},
 		"looped perhaps":   {func(f *disk.Facts) { looped(f); f.LoopsUnsure = true }, nil, ""},
 		"below a device":   {func(f *disk.Facts) { f.Holders = []string{"dm-0"}; looped(f) }, nil, "below dm-0, loop3"},
@@ -49,7 +49,7 @@ func TestUse(t *testing.T) {
 		"of a class, dm":         {func(f *disk.Facts) { f.Name, f.Mounts = "dm-0", []disk.MountPoint{srv} }, func(s *disk.Settings) { s.Classes[0].Names = []string{"dm-*"} }, "mounted at /srv"},
 		"the system's":           {func(f *disk.Facts) { f.System, f.Mounts = "/", []disk.MountPoint{srv} }, nil, ""},
 		"recorded already":       {func(f *disk.Facts) { f.Mounts, f.Standing.Used = []disk.MountPoint{srv}, &disk.Use{} }, nil, ""},
-		"to be given out, bound": {func(f *disk.Facts) { f.Bound = []string{"/run/a"} }, block, "bound as a device at /run/a"},
+		"to be given out, bound": {func(f *disk.Facts) { f.Bound = []string{"/run/a"} }, block, "bind-mounted as a device at /run/a"},
 	} {
 		f, s := blankDisk(), settings()
 		test.put(f)
@@ -65,12 +65,12 @@ func TestUse(t *testing.T) {
 // TestWordsOfAVolumeInUse checks that the message says who uses the volume and what the operator must end. The claim
 // contains bytes that the message must escape.
 func TestWordsOfAVolumeInUse(t *testing.T) {
-	const means = "the disk is a volume of this node, but is not mounted, because somebody else uses it: "
+	const means = "hotmount does not mount this volume of the node, because something else uses the disk: "
 	for how, put := range map[string]func(*disk.Facts){
-		"mounted at /srv":                  func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/srv")} },
-		"bound as a device at /run/volume": node,
-		`claimed by /etc/a\x1b.mount`:      func(f *disk.Facts) { f.Claim = "/etc/a\x1b.mount" },
-		"below md0, loop3":                 func(f *disk.Facts) { looped(f); f.Holders = []string{"md0"} },
+		"mounted at /srv":                         func(f *disk.Facts) { f.Mounts = []disk.MountPoint{mountedAt("/srv")} },
+		"bind-mounted as a device at /run/volume": node,
+		`claimed by /etc/a\x1b.mount`:             func(f *disk.Facts) { f.Claim = "/etc/a\x1b.mount" },
+		"devices built on the disk: md0, loop3":   func(f *disk.Facts) { looped(f); f.Holders = []string{"md0"} },
 	} {
 		for unmounted, remedy := range map[disk.Reason]string{"": "hotmount mounts it by itself", disk.ReasonUnmounted: "hotmount accept vdb unmounted-by-hand"} {
 			f, s := blankDisk(), settings()
@@ -93,15 +93,15 @@ func TestMovedClass(t *testing.T) {
 	d := Decide(f, xfs(), s)
 	why, next := Words(f, xfs(), s, d)
 	if d.Reason != disk.ReasonInUse || why != "the disk is still mounted at /mnt/old/"+uuid+", but its class default has the directory /mnt/disks now" ||
-		next != "if nobody needs the volume there: umount /mnt/old/"+uuid+"; hotmount then mounts the disk in /mnt/disks" {
+		next != "if nobody needs the volume at the old path: umount /mnt/old/"+uuid+"; hotmount then mounts the disk in /mnt/disks" {
 		t.Errorf("%s: %q, %q", d.Reason, why, next)
 	}
 	f.Claim = "/etc/fstab:4"
-	if why, _ := Words(f, xfs(), s, Decide(f, xfs(), s)); !strings.Contains(why, "somebody else uses it: mounted at /mnt/old/") {
+	if why, _ := Words(f, xfs(), s, Decide(f, xfs(), s)); !strings.Contains(why, "something else uses the disk: mounted at /mnt/old/") {
 		t.Error(why)
 	}
 	f.Claim, f.Mounts = "", []disk.MountPoint{mountedAt("/srv")}
-	if why, _ := Words(f, xfs(), s, Decide(f, xfs(), s)); !strings.Contains(why, "somebody else uses it: mounted at /srv") {
+	if why, _ := Words(f, xfs(), s, Decide(f, xfs(), s)); !strings.Contains(why, "something else uses the disk: mounted at /srv") {
 		t.Error(why)
 	}
 }

@@ -38,9 +38,8 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 		next = w.rule.remedy(w)
 	}
 	if w.rule.lift&(byAccept|byRetry) != 0 {
-		// If an accept command names the reason, hotmount refuses the command once the reason has changed. Such a
-		// command cannot lift a hold that arises later. An accept command that already names another reason stays
-		// unchanged.
+		// Words adds the reason to the accept command. If the disk's reason changes, hotmount refuses the command, so
+		// the command cannot lift a later hold. Words does not change an accept command that already names a reason.
 		accept := "hotmount accept " + f.Name
 		next = strings.TrimSuffix(strings.ReplaceAll(next+";", accept+";", accept+" "+string(d.Reason)+";"), ";")
 	}
@@ -79,7 +78,7 @@ func firstMount(f *disk.Facts) string {
 
 func claimedRemedy(w *wording) string {
 	if slices.ContainsFunc(w.s.Classes, func(c disk.Class) bool { return c.Directory == path.Dir(w.f.Claim) }) {
-		return "if no volume of the provisioner needs the link, remove it, then: hotmount rescan"
+		return "if no PersistentVolume uses the link, remove the link, then: hotmount rescan"
 	}
 	if !strings.HasPrefix(w.f.Claim, "/run/systemd/generator") {
 		return ""
@@ -88,8 +87,8 @@ func claimedRemedy(w *wording) string {
 }
 
 func udevWhy(w *wording) string {
-	// LVM hides a new volume from other udev rules while LVM zeroes the start of the volume. The event that ends the
-	// hiding can be lost, because udev first lets LVM continue, and only then watches the device.
+	// LVM hides a new volume from other udev rules while LVM zeroes the start of the volume. udev can miss the event
+	// that ends this state, because udev lets LVM continue before udev watches the device.
 	if w.f.MapperName != "" {
 		return "udev has not finished with the disk, or LVM has hidden the disk from udev's rules"
 	}
@@ -98,7 +97,7 @@ func udevWhy(w *wording) string {
 
 // giveUp returns the remedy for a disk on which data is missing.
 func giveUp(w *wording) string {
-	return "check the storage; if the missing data is not needed: hotmount accept " + w.f.Name
+	return "find out where the missing data is; if nobody needs this data: hotmount accept " + w.f.Name
 }
 
 // held returns in words what is on the disk according to udev and the kernel.
@@ -174,7 +173,7 @@ func lostRemedy(w *wording) string {
 		return "attach one of the device's disks again; multipathd then sets the device up again by itself; to see the paths: multipath -ll"
 	}
 	return "once the lost disk is attached again" + textIf(len(w.f.Mounts) > 0, " and no pod uses this device") + ": " + textIf(w.d.Mounted(), "hotmount release "+w.f.Name+"; ") +
-		cmp.Or(w.f.Reopen(), "close this device and those below it, and open them again with the tools that opened them")
+		cmp.Or(w.f.Reopen(), "close this device and the devices below it; then open these devices again, with the same tools as before")
 }
 
 // wipe returns the remedy for a disk whose content is not needed. The remedy names only steps that help: on the host,
@@ -267,6 +266,9 @@ func Check(f *disk.Facts, fstype string) string {
 func describe(c *disk.Content) string {
 	if file, _ := fileIs(c.Type); file != "" {
 		return "what looks like " + file
+	}
+	if c.Type == "ambivalent" { // disk.Udev.content
+		return "the signatures of more than one format"
 	}
 	if c.Type == "" {
 		return "something other than a filesystem with a UUID"

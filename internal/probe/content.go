@@ -44,7 +44,7 @@ type Own struct {
 	Like func(context.Context) (io.ReaderAt, error)
 }
 
-// isXFS reports whether the superblock belongs to o, and o is an XFS.
+// isXFS reports whether o is an XFS filesystem and the superblock is its superblock.
 func (o *Own) isXFS(super *XFSSuper) bool { return o.Type != disk.Ext4 && super.UUID == o.UUID }
 
 // Look returns the content of the disk. A scan takes longer than wipefs and blkid. Look needs the scan only if wipefs
@@ -114,11 +114,11 @@ func (s *Source) file(f *Finding, begins string, zeros bool) (string, error) {
 // scan, and the XFS superblock. The finding is the zero Finding if no scan ran. The parameter super is nil if the disk
 // has no sound XFS superblock. The parameter own is Source.Own.
 //
-// A disk is Blank if wipefs and blkid name nothing, the scan read only zeros, and the disk has no XFS superblock. A
-// disk is HalfMade if mkfs did not finish the disk's filesystem. A half-made filesystem is our own if the scan found
-// only zeros and bytes of our own filesystem. A half-made filesystem may lack a superblock: an XFS may have lost its
-// superblock, and mkfs.ext4 writes the superblock last. A half-made XFS of another machine is recognised only by its
-// superblock.
+// A disk is Blank if wipefs and blkid name nothing, the disk has no XFS superblock, and every byte that the scan
+// examined was zero. A disk is HalfMade if mkfs did not finish the disk's filesystem. A half-made filesystem is our own
+// if the scan found only zeros and bytes of our own filesystem. A half-made filesystem may lack a superblock: an XFS
+// may have lost its superblock, and mkfs.ext4 writes the superblock last. A half-made XFS of another machine is
+// recognised only by its superblock.
 func Content(sigs []Signature, finding Finding, super *XFSSuper, own Own) disk.Content {
 	c := disk.Content{Kind: disk.Unknown, Proven: true, Evidence: evidence(sigs, finding, super)}
 	switch {
@@ -211,7 +211,7 @@ func (f *Finding) Evidence() []string {
 	case f.Size == 0:
 		return nil
 	case !f.clean():
-		what := fmt.Sprintf("looks like a recycled volume or a damaged disk, old data from byte %d", f.Offset)
+		what := fmt.Sprintf("found old data at byte %d, as on a recycled volume or a damaged disk", f.Offset)
 		if f.File != "" {
 			what = "looks like a file of the format " + f.File
 		}

@@ -206,7 +206,7 @@ func TestLook(t *testing.T) {
 		{"a flipped bit", flipped, 3 * mib, runtest.Print(wipefsNothing, 0), runtest.Print("", 2),
 			disk.Content{Kind: disk.Unknown, Proven: true, Evidence: []string{
 				"wipefs: nothing", "blkid: nothing",
-				"not blank: looks like a recycled volume or a damaged disk, old data from byte 0",
+				"not blank: found old data at byte 0, as on a recycled volume or a damaged disk",
 				"byte 0: 58 46 53 42 00 00 10 00 00 00 00 00 00 01 2c 00",
 				"byte 0: cannot use the XFS superblock: its checksum is 225f09ab, computed d0348aa8",
 			}}, ""},

@@ -108,7 +108,7 @@ func IsWholeExt4(r io.ReaderAt, uuid string) error {
 	}
 	size := (super.groups*uint64(super.descriptor) + block - 1) / block * block
 	if size > 1<<30 {
-		return fmt.Errorf("the filesystem has %d block groups", super.groups)
+		return fmt.Errorf("the filesystem has too many block groups: %d", super.groups)
 	}
 	buf, err := alignedBuffer(int(size))
 	if err != nil {

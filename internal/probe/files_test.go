@@ -59,7 +59,7 @@ func TestLookAtAFile(t *testing.T) {
 			r.On(wipefsLine, runtest.Print(wipefsNothing, 0))
 			r.On(blkidLine, runtest.Print("", 2))
 			got, err := Look(t.Context(), r, Source{Reader: bytes.NewReader(tc.data), Node: "/dev/vdb", Size: size}, plan)
-			kind, line := disk.Unknown, "not blank: looks like a recycled volume or a damaged disk"
+			kind, line := disk.Unknown, "as on a recycled volume or a damaged disk"
 			if tc.want != "" {
 				kind, line = disk.Other, "not blank: looks like a file of the format "+tc.want
 			}

@@ -16,8 +16,8 @@ import "slices"
 var secondary = []struct {
 	format string
 	source string
-	// The function at returns the byte offsets for a disk of that size in bytes. The caller of this function drops
-	// offsets beyond the end of the disk.
+	// The field named at is a function. The function returns the byte offsets for a disk of that size in bytes. The
+	// caller drops offsets beyond the end of the disk.
 	at func(size uint64) []uint64
 }{
 	{"xfs", "xfsprogs, libxfs/topology.c, calc_default_ag_geometry: the start of every allocation group", xfsGroups},

@@ -97,16 +97,16 @@ func (p Plan) forSize(size uint64) Plan {
 	return Full
 }
 
-// Finding is the result of a scan.
+// Finding is the result of a scan. The plan Unsigned examines only the first 4 KiB of the bytes that it reads.
 type Finding struct {
 	// Plan is the plan by which the scan read the disk. If the caller of the scan chose Auto, Plan is Full or Sampled.
 	Plan Plan
 	Size uint64
-	// Read is the number of bytes read that are zero or belong to Source.Own. Places is the number of separate
+	// Read is the number of bytes read before the read that found the byte at Offset. Places is the number of separate
 	// stretches of the disk that the scan read. Own is the size in bytes of all blocks that belong to Source.Own.
 	Read, Places, Own uint64
 	// Bytes has up to 16 bytes of the disk, from Offset on. The byte at Offset is the first byte that is neither zero
-	// nor part of Source.Own. Bytes is empty if every byte read is zero or part of Source.Own.
+	// nor part of Source.Own. Bytes is empty if every examined byte is zero or part of Source.Own.
 	Bytes  []byte
 	Offset uint64
 	// File is the format of the file whose bytes fill the disk, such as qcow2, or empty if no format was recognised.
@@ -114,10 +114,10 @@ type Finding struct {
 	File string
 }
 
-// Zero reports whether the scan finished and every byte read was zero.
+// Zero reports whether the scan finished and every examined byte was zero.
 func (f *Finding) Zero() bool { return f.clean() && f.Own == 0 }
 
-// clean reports whether the scan finished and every byte read was zero or part of Source.Own.
+// clean reports whether the scan finished and every examined byte was zero or part of Source.Own.
 func (f *Finding) clean() bool { return f.Size != 0 && len(f.Bytes) == 0 }
 
 // ReadError is the error of a read: the disk did not return the byte at Offset.

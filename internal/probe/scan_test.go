@@ -162,11 +162,11 @@ func TestScanEvidence(t *testing.T) {
 		{&sparse{size: tib}, Auto, []string{"read 1.1 GiB of 1 TiB in 18048 places, all zero (sampled)"}},
 		{&sparse{size: tib}, Unsigned, []string{"read 32 MiB of 1 TiB; the first 4 KiB are all zero (unsigned)"}},
 		{&sparse{size: 5 * gib, bytes: map[uint64]byte{mib: 0x45, mib + 1: 0x46, mib + 15: 1, mib + 16: 2}}, Full, []string{
-			"not blank: looks like a recycled volume or a damaged disk, old data from byte 1048576",
+			"not blank: found old data at byte 1048576, as on a recycled volume or a damaged disk",
 			"byte 1048576: 45 46 00 00 00 00 00 00 00 00 00 00 00 00 00 01",
 		}},
 		{&sparse{size: mib, bytes: map[uint64]byte{mib - 1: 0xff}}, Full, []string{
-			"not blank: looks like a recycled volume or a damaged disk, old data from byte 1048575",
+			"not blank: found old data at byte 1048575, as on a recycled volume or a damaged disk",
 			"byte 1048575: ff",
 		}},
 	} {

@@ -69,7 +69,7 @@ func askWipefs(ctx context.Context, r run.Runner, node string) ([]Signature, err
 	}
 	list, err := parseWipefs(res.Stdout)
 	if err == nil && (res.ExitCode != 0 || len(res.Stderr) != 0) {
-		err = errors.New("wipefs prints errors")
+		err = errors.New("wipefs failed or printed errors")
 	}
 	if err != nil {
 		return nil, notUnderstood(c, res, err)
@@ -87,7 +87,7 @@ func askBlkid(ctx context.Context, r run.Runner, node string) ([]Signature, erro
 	}
 	list, err := parseBlkid(res.Stdout)
 	if err == nil && len(list) == 0 && (res.ExitCode != 2 || len(res.Stderr) != 0) {
-		err = errors.New("blkid names nothing, but its exit code is not the code for a blank disk")
+		err = errors.New("blkid names nothing, but printed errors, or its exit code is not 2")
 	}
 	if err != nil {
 		return nil, notUnderstood(c, res, err)
@@ -118,7 +118,7 @@ func parseWipefs(out []byte) ([]Signature, error) {
 		return nil, err
 	}
 	if len(bytes.TrimSpace(out[d.InputOffset():])) != 0 {
-		return nil, errors.New("something follows the JSON")
+		return nil, errors.New("the output continues after the JSON object")
 	}
 	if doc.Signatures == nil {
 		return nil, errors.New("no list of signatures")
@@ -158,7 +158,7 @@ func parseBlkid(out []byte) ([]Signature, error) {
 			return nil, fmt.Errorf("line %q", disk.Visible(line))
 		}
 		if _, twice := words[key]; twice {
-			return nil, fmt.Errorf("%s comes twice", disk.Visible(key))
+			return nil, fmt.Errorf("the key %s occurs twice", disk.Visible(key))
 		}
 		words[key] = value
 	}

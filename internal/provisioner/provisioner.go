@@ -31,8 +31,8 @@ const (
 	sampleLink  = "virtio-DATA-1"
 )
 
-// blockCleaner makes the provisioner overwrite a released block volume once with zeros. The provisioner's default,
-// quick_reset.sh, leaves the data of the previous tenant to the next tenant.
+// blockCleaner makes the provisioner overwrite a released block volume once with zeros. With the provisioner's default,
+// quick_reset.sh, the next user of the volume can read the data of the last user.
 var blockCleaner = []string{"/scripts/dd_zero.sh", "1"}
 
 // The type named values has the keys of the chart's values file that concern hotmount (helm/provisioner/values.yaml of
@@ -97,16 +97,17 @@ func expected(c *disk.Class) class {
 const head = `# Values for the chart local-static-provisioner (sig-storage-local-static-provisioner
 # 2.9), made by "hotmount provisioner values" from this node's configuration.
 
-# The name of a volume is made from the node's name, not from its UID: a node that is
-# registered again keeps its volumes.
+# The name of a volume is made from the node's name, not from the node's UID: a node that
+# is registered again keeps its volumes.
 useNodeNameOnly: true
 setPVOwnerRef: false
-# This controller deletes the volumes of nodes that are away, although the disks stay.
+# This controller deletes the volumes of nodes whose node object was deleted, although
+# the disks stay.
 nodeCleanupController:
   enabled: false
-# With Delete, a volume is emptied and offered again when its claim is deleted. With
-# Retain, you empty the volume and offer it again. mountOptions stay empty, because the
-# disk is already mounted.
+# With the reclaim policy Delete, the provisioner empties a volume and offers the volume
+# again when its claim is deleted. With Retain, you empty the volume and offer it again.
+# mountOptions stay empty, because the disk is already mounted.
 `
 
 // Values returns the helm values that fit the settings, as YAML.
@@ -159,7 +160,7 @@ type checker struct {
 	found []string
 }
 
-// require adds a finding if the parameter named fits is false. The text of the finding is formatted as in fmt.Sprintf.
+// require adds a finding if its first parameter is false. The text of the finding is formatted as in fmt.Sprintf.
 func (k *checker) require(fits bool, format string, args ...any) {
 	if !fits {
 		k.found = append(k.found, fmt.Sprintf(format, args...))
@@ -169,8 +170,8 @@ func (k *checker) require(fits bool, format string, args ...any) {
 func (k *checker) checkGlobalKeys() {
 	k.require(k.v.Common.Kind == 0, "the key common is from charts before 2.0, and has no effect: move its contents to the top level")
 	k.require(k.v.UseNodeNameOnly, "useNodeNameOnly: found false, expected true: otherwise a node that is registered again loses its volumes")
-	k.require(!k.v.SetPVOwnerRef, "setPVOwnerRef: found true, expected false: otherwise the volumes are deleted with the node object")
-	k.require(!k.v.Cleanup.Enabled, "nodeCleanupController.enabled: found true, expected false: the controller deletes the volumes of nodes that are away, although the disks stay")
+	k.require(!k.v.SetPVOwnerRef, "setPVOwnerRef: found true, expected false: otherwise Kubernetes deletes the volumes together with the node object")
+	k.require(!k.v.Cleanup.Enabled, "nodeCleanupController.enabled: found true, expected false: the controller deletes the volumes of nodes whose node object was deleted, although the disks stay")
 }
 
 // checkHotmountClass checks one of hotmount's classes.
@@ -182,7 +183,7 @@ func (k *checker) checkHotmountClass(c *disk.Class) {
 		if path.Clean(got.HostDir) != want.HostDir {
 			continue
 		}
-		k.require(c.Provision, "class %s: hostDir: found %s, the directory of hotmount's class %s with provision: false, expected another: the provisioner would make volumes of the disks in this directory, and could delete their data", disk.Visible(got.Name), want.HostDir, c.Name)
+		k.require(c.Provision, "class %s: hostDir: found %s, expected a directory that does not belong to hotmount's class %s (provision: false): otherwise the provisioner makes volumes of the disks there, and can delete their data", disk.Visible(got.Name), want.HostDir, c.Name)
 		if c.Provision {
 			n++
 			k.require(n != 2, "class %s: its directory %s is in two of the provisioner's classes: each disk would become two volumes", c.Name, want.HostDir)
@@ -206,7 +207,7 @@ func (k *checker) pair(c *disk.Class, got, want *class) {
 	match, _ := path.Match(got.NamePattern, sample)
 	k.require(match, "%s: namePattern: found %s, which does not match a name such as %s, expected %s", name, disk.Visible(got.NamePattern), sample, want.NamePattern)
 	k.require(!match || got.NamePattern == want.NamePattern,
-		"%s: namePattern: found %s, expected %s: otherwise anything else in that directory would become a volume", name, disk.Visible(got.NamePattern), want.NamePattern)
+		"%s: namePattern: found %s, expected %s: otherwise other entries of the class directory would become volumes, too", name, disk.Visible(got.NamePattern), want.NamePattern)
 	k.require(c.Mode == disk.ModeBlock || got.FSType == "" || slices.Contains(c.Accept, got.FSType), "%s: fsType: found %s, expected %s", name, disk.Visible(got.FSType), want.FSType)
 }
 
@@ -228,7 +229,7 @@ func (k *checker) checkProvisionerClass(i int) {
 		o := &k.v.Classes[j]
 		k.require(c.Name != o.Name, "%s: two classes have this name", name)
 		k.require(!nested(path.Clean(c.MountDir), path.Clean(o.MountDir)),
-			"%s: mountDir: found %s, and class %s has %s: neither directory may contain the other, because the provisioner would make the inner one a volume on the system disk", name, disk.Visible(c.MountDir), disk.Visible(o.Name), disk.Visible(o.MountDir))
+			"%s: mountDir: found %s, and class %s has %s: neither directory may contain the other: otherwise the provisioner makes the inner directory a volume, which is on the system disk", name, disk.Visible(c.MountDir), disk.Visible(o.Name), disk.Visible(o.MountDir))
 	}
 }
 

@@ -33,9 +33,9 @@ func (l *Log) send(fields map[string]string) error {
 		err = l.sendData(data.Bytes(), false)
 	}
 	if err != nil {
-		// All entries that journald has not read yet count against the send buffer of the connection (SO_SNDBUF). The
-		// buffer of one connection is full long before journald's queue is full. journald's socket outlives journald,
-		// but may have been replaced since the last entry.
+		// A new connection helps in two cases. If journald has not read the earlier entries, they may fill the send
+		// buffer of the old connection (SO_SNDBUF). This buffer is full long before the queue of journald is full.
+		// journald may also have a new socket since the last entry.
 		if err = l.connect(); err == nil {
 			err = l.sendData(data.Bytes(), !l.stuck)
 		}

@@ -97,9 +97,9 @@ func NewAs(format string) (*Log, error) {
 	return nil, fmt.Errorf("cannot write the log in the format %q: use %s", disk.Visible(format), strings.Join(Formats, ", "))
 }
 
-// Event writes one event. The parameter f is the disk, or nil if the event concerns no disk. The parameter path is the
-// mount point whose mount unit the event belongs to. If path is empty, the event belongs to no mount unit. The caller
-// must escape foreign bytes in the message (disk.Visible).
+// Event writes one event. The parameter f is the disk, or nil if the event concerns no disk. The event belongs to the
+// mount unit of the mount point path, or to no mount unit if path is empty. The caller must escape foreign bytes in the
+// message (disk.Visible).
 func (l *Log) Event(kind Kind, p journal.Priority, f *disk.Facts, d disk.Decision, path, message string) {
 	fields := map[string]string{"MESSAGE_ID": string(kind)}
 	if f != nil {
@@ -207,7 +207,7 @@ func (l *Log) Report(e disk.Event) {
 		}
 		l.Event(KindGone, journal.PriNotice, f, disk.Decision{UUID: uuidOf(at)}, at, message)
 	case disk.EventBounced:
-		l.Event(KindBounced, journal.PriNotice, f, disk.Decision{Action: disk.Mount, UUID: uuidOf(at)}, at, Name(f)+": systemd unmounted the disk for a soft reboot, or because the disk seemed unplugged; hotmount mounts the disk again when the disk is back")
+		l.Event(KindBounced, journal.PriNotice, f, disk.Decision{Action: disk.Mount, UUID: uuidOf(at)}, at, Name(f)+": systemd unmounted the disk for a soft reboot, or because systemd considered the disk unplugged; hotmount mounts the disk again")
 	case disk.EventNotice:
 		l.Event(KindNotice, journal.PriWarning, nil, d, "", e.Notice)
 	case disk.EventProblem:

@@ -249,7 +249,7 @@ func TestJournalFields(t *testing.T) {
 		{"gone, not mounted, without a serial", func() { a.Report(gone(facts(""), "")) }, "5", KindGone, "", "/dev/vdb (no serial, 5 GiB): gone",
 			map[string]string{"HOTMOUNT_DEVICE": "/dev/vdb", "HOTMOUNT_DISKSEQ": "12"}},
 		{"unmounted by systemd", func() { a.Report(bounced(facts(""), path)) }, "5", KindBounced, mountUnit,
-			"/dev/vdb (no serial, 5 GiB): systemd unmounted the disk for a soft reboot, or because the disk seemed unplugged; hotmount mounts the disk again when the disk is back",
+			"/dev/vdb (no serial, 5 GiB): systemd unmounted the disk for a soft reboot, or because systemd considered the disk unplugged; hotmount mounts the disk again",
 			map[string]string{"HOTMOUNT_DEVICE": "/dev/vdb", "HOTMOUNT_DISKSEQ": "12", "HOTMOUNT_DECISION": "mount", "HOTMOUNT_UUID": uuid}},
 		{"problem", func() { a.Problem(errors.New("it is\nso")) }, "3", KindProblem, "", "it is; so", nil},
 		{"rescan", func() { a.Rescan("events were lost") }, "6", KindRescan, "", "looking at all disks: events were lost", nil},

@@ -14,8 +14,8 @@ import (
 // selfTimeout bounds how long Self waits. A child on a dead filesystem hangs forever.
 const selfTimeout = 5 * time.Second
 
-// Unanswered is the error for a child that did not end in time. PID is the child's process id. Self has killed the
-// child, but the child may hang in the kernel and stay.
+// Unanswered is the error for a child that did not end in time. PID is the child's process id. Self has sent SIGKILL to
+// the child, but a child that hangs in the kernel does not end.
 type Unanswered struct{ PID int }
 
 func (Unanswered) Error() string { return fmt.Sprintf("no answer within %s", selfTimeout) }

@@ -70,7 +70,7 @@ func (s Store) attachment(seq uint64) disk.Standing {
 	if st.Unmounted == remount {
 		st.Unmounted, st.Remount = "", true
 	}
-	// An error is ignored, because the link itself shows whether the disk is still given out.
+	// attachment ignores an error, because the link in the class directory also shows whether the disk is given out.
 	st.Link, _ = s.Link(seq)
 	return st
 }
@@ -99,7 +99,7 @@ func (s Store) SaveHolders(uuid, words string) error {
 	if !disk.ValidUUID(uuid) {
 		return fmt.Errorf("cannot record who uses the filesystem: %q is not a UUID", uuid)
 	}
-	return wrap(keepText(s.holdersFile(uuid), words), "cannot record who uses %s", uuid)
+	return wrap(keepText(s.holdersFile(uuid), words), "cannot record who uses the filesystem %s", uuid)
 }
 
 // ForgetHolders removes the record of SaveHolders.

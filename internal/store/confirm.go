@@ -11,7 +11,7 @@ import (
 )
 
 // ErrNoAnswer reports that the process that formats has written no answer to the operator's token.
-var ErrNoAnswer = errors.New("there is no answer")
+var ErrNoAnswer = errors.New("the unit that formats has stored no result")
 
 // Answer is the result of formatting with an operator's token.
 type Answer struct {
@@ -75,7 +75,7 @@ func (s Store) Confirm(seq uint64, token string) (withdraw func() error, err err
 // waits for that answer.
 func (s Store) TakeToken(seq uint64) (token string, err error) {
 	token, err = s.takeToken(seq)
-	return token, wrap(err, "cannot take the token")
+	return token, wrap(err, "cannot read and remove the token of hotmount format")
 }
 
 func (s Store) takeToken(seq uint64) (token string, err error) {
@@ -109,14 +109,14 @@ func (s Store) takeToken(seq uint64) (token string, err error) {
 func (s Store) Taken(seq uint64) (bool, error) {
 	_, err := os.Lstat(s.record(confirmedDir, seq))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, fmt.Errorf("cannot see whether the token was taken: %w", err)
+		return false, fmt.Errorf("cannot find out whether the unit that formats has taken the token: %w", err)
 	}
 	return err != nil, nil
 }
 
 // SaveAnswer stores the result for the operator whose token was taken.
 func (s Store) SaveAnswer(seq uint64, a Answer) error {
-	return wrap(writeJSON(s.answerFile(seq), a, false), "cannot answer the operator")
+	return wrap(writeJSON(s.answerFile(seq), a, false), "cannot store the result of the format for the operator")
 }
 
 // TakeAnswer returns the result for the operator's token, or ErrNoAnswer if there is no result yet. If no process has

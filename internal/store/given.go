@@ -20,8 +20,8 @@ type givenOut struct {
 }
 
 // Given returns the records of all disks that were ever given out as block volumes. A disk has no record if it was
-// later formatted with an operator's token. If the file has another version, Given returns an error and all records
-// that this version understands.
+// later formatted with an operator's token. If another version of hotmount wrote the file, Given returns an error and
+// all records that it can parse.
 func (s Store) Given() ([]disk.Given, error) {
 	var all givenOut
 	err := readJSON(s.givenFile(), &all)
@@ -31,7 +31,7 @@ func (s Store) Given() ([]disk.Given, error) {
 	case isOther(all.Version, err):
 		return all.Disks, newer(s.givenFile(), all.Version)
 	case err != nil:
-		return nil, fmt.Errorf("cannot read %s: %w"+disk.Helps+"do not remove the file, because hotmount would then format former block volumes that look blank; put the file back from a backup, then: hotmount rescan", s.givenFile(), err)
+		return nil, fmt.Errorf("cannot read %s: %w"+disk.Helps+"do not remove the file, because hotmount would then format former block volumes that look blank; restore the file from a backup, then: hotmount rescan", s.givenFile(), err)
 	}
 	return all.Disks, nil
 }

@@ -145,9 +145,9 @@ type Format struct {
 }
 
 // Begin records the beginning of the format in the history, and then records the intent. If Begin returns nil, the
-// history and the intent survive a power cut. If the limit is reached, the error wraps ErrBrake. When several processes
-// call Begin at the same time, their formats are counted one after the other. Begin also returns an error if an
-// unfinished format of the same disk has begun on another path.
+// history and the intent survive a power cut. If the limit is reached, the error wraps ErrBrake. Begin takes a lock, so
+// that several processes together cannot exceed the limit. Begin also returns an error if an unfinished format of the
+// same disk has begun on another path.
 func (f *Format) Begin(i disk.Intent) error {
 	err := f.Store.begin(f)
 	if err == nil {

@@ -20,7 +20,7 @@ func (s Store) Begin(i disk.Intent) error { return s.begins(i, nil) }
 // another attached path causes an error.
 func (s Store) begins(i disk.Intent, attached func(seq uint64) bool) error {
 	if !disk.ValidUUID(i.UUID) {
-		return fmt.Errorf("cannot record the intent: %q is not a UUID", i.UUID)
+		return fmt.Errorf("cannot record that a format begins: %q is not a UUID", i.UUID)
 	}
 	err := s.locked(func() error {
 		all, err := s.intents()
@@ -38,7 +38,7 @@ func (s Store) begins(i disk.Intent, attached func(seq uint64) bool) error {
 		}
 		return s.saveIntent(i)
 	})
-	return wrap(err, "cannot record the intent")
+	return wrap(err, "cannot record that a format begins")
 }
 
 func (s Store) saveIntent(i disk.Intent) error {
@@ -55,19 +55,18 @@ func overlap(all []disk.Intent, by *disk.Intent, attached func(seq uint64) bool)
 	for i := range all {
 		was := all[i].Identity
 		if attached != nil && was.Boot == by.Identity.Boot && was.Seq != by.Identity.Seq && was.Same(by.Identity) && attached(was.Seq) {
-			return fmt.Errorf("a format of another disk (sequence number %d) with the same serial or WWN has not ended", was.Seq)
+			return fmt.Errorf("another disk (disk sequence number %d) has the same serial or WWN, and its format has not ended", was.Seq)
 		}
 	}
 	return nil
 }
 
-// displaced reports whether two intents belong to different disks, although the disks have the same slot and size. n is
-// the older intent, and by is the new one. The disk of the new intent was found blank or is to be overwritten, and
-// matches the older intent only by slot and size.
+// displaced reports whether the disk of the new intent (by) has replaced the disk of an older intent (n) in their slot.
+// The two disks match only by slot and size. The disk of the new intent was found blank, or is to be overwritten.
 //
-// An older intent from an operator's order to overwrite content stays with the slot, because the content may lie on
-// another disk. Such an intent leaves the slot only if the new intent comes from an order to overwrite the same
-// content. An intent whose format was disturbed also stays with the slot.
+// displaced returns false for an older intent whose format was disturbed. For an older intent to overwrite content
+// (Intent.Over), displaced returns true only if the new intent overwrites the same content. Otherwise the content may
+// still be on the disk of the older intent.
 func displaced(n, by *disk.Intent) bool {
 	was := n.Identity
 	if n.UUID == by.UUID || n.Doubt != "" || n.Over && !(by.Over && by.Was == n.Was) {
@@ -108,7 +107,7 @@ func (s Store) markLeft(all []disk.Intent, has func(*disk.Intent) bool) error {
 // End durably removes the intent with that UUID.
 func (s Store) End(uuid string) error {
 	if !disk.ValidUUID(uuid) {
-		return fmt.Errorf("cannot remove the intent: %q is not a UUID", uuid)
+		return fmt.Errorf("cannot remove the record of the unfinished format: %q is not a UUID", uuid)
 	}
 	err := s.locked(func() error {
 		if err := removeIfThere(s.intentFile(uuid)); err != nil {
@@ -116,7 +115,7 @@ func (s Store) End(uuid string) error {
 		}
 		return syncDir(s.intentDir())
 	})
-	return wrap(err, "cannot remove the intent")
+	return wrap(err, "cannot remove the record of the unfinished format")
 }
 
 // intents returns the intents of all formats that have begun and not ended. If a record is unreadable, the result has
@@ -131,7 +130,7 @@ func (s Store) intents() ([]disk.Intent, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the intents: %w", err)
+		return nil, fmt.Errorf("cannot read the records of unfinished formats: %w", err)
 	}
 	for _, e := range list {
 		if filepath.Ext(e.Name()) != ".json" {
@@ -146,9 +145,9 @@ func (s Store) intents() ([]disk.Intent, error) {
 		uuid := strings.TrimSuffix(e.Name(), ".json")
 		switch {
 		case err != nil:
-			err = fmt.Errorf("cannot read the intent %s: %w", path, err)
+			err = fmt.Errorf("cannot read the record %s of an unfinished format: %w", path, err)
 		case uuid != i.UUID || !disk.ValidUUID(uuid):
-			err = fmt.Errorf("cannot use the intent %s: its file name and the UUID %q in the file must be the same valid UUID", path, i.UUID)
+			err = fmt.Errorf("cannot use the record %s of an unfinished format: its file name and the UUID %q in the file must be the same valid UUID", path, i.UUID)
 		}
 		if err != nil {
 			if first == nil {

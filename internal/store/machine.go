@@ -120,8 +120,8 @@ func (s Store) KeepMachine() error {
 }
 
 // Reset removes all records of the worker. After Reset, the next start of the daemon counts as its first. Reset keeps
-// the list of class directories, because the directories are part of this system. No other process may use the store
-// during Reset.
+// the list of class directories, because the directories stay on this system and may need a cleanup. No other process
+// may use the store during Reset.
 func (s Store) Reset() error {
 	err := os.MkdirAll(s.State, 0o700)
 	if err == nil {
@@ -139,7 +139,8 @@ func (s Store) Reset() error {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(s.State, e.Name())))
 		}
 	}
-	// Reset also removes the operator's accepts on the former worker, so that none of them remains valid.
+	// Reset also removes each accept that the operator gave on the former worker, because it must not apply to the new
+	// worker.
 	err = errors.Join(err, os.RemoveAll(filepath.Join(s.Runtime, string(acceptedDir))), syncDir(s.State))
 	return wrap(err, "cannot reset the state directory")
 }

@@ -145,7 +145,7 @@ func TestKeepMachine(t *testing.T) {
 	}
 }
 
-// TestNoMachineID checks that nothing is formatted if the worker's machine-id is unknown. Records without a machine-id
+// TestNoMachineID checks that hotmount formats no disk if the worker's machine-id is unknown. Records without a machine-id
 // must apply to every worker.
 func TestNoMachineID(t *testing.T) {
 	f := facts("vdb", 2, "S1")

@@ -53,7 +53,7 @@ func TestFormatsOfOneDiskDoNotOverlap(t *testing.T) {
 			boot = tt.boot
 		}
 		err := begin(tt.second, 2, boot)
-		if (err != nil) != tt.refused || tt.refused && !strings.Contains(err.Error(), "with the same serial or WWN has not ended") {
+		if (err != nil) != tt.refused || tt.refused && !strings.Contains(err.Error(), "has the same serial or WWN, and its format has not ended") {
 			t.Errorf("%s: %v", name, err)
 		}
 		all, err := s.intents()

@@ -28,7 +28,7 @@ func (s Store) Publish(lines []disk.Line) error {
 	if err == nil {
 		err = os.Rename(tmp, s.publishedFile())
 	}
-	return wrap(err, "cannot write the status for other users")
+	return wrap(err, "cannot write the file from which users other than root read the status of the disks")
 }
 
 // Published returns the daemon's last published state of the disks, or nothing if no daemon has run since boot.

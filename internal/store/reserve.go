@@ -19,7 +19,7 @@ const (
 )
 
 // WithReserve calls do(). If do() fails because the filesystem is full, WithReserve frees the reserve and repeats the
-// call. After the repeated call, WithReserve makes as many of the freed files again as the free space allows.
+// call. After the repeated call, WithReserve makes the freed files again, as far as the free space allows.
 func (s Store) WithReserve(do func() error) error {
 	err := do()
 	if !errors.Is(err, unix.ENOSPC) {

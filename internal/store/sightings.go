@@ -28,7 +28,7 @@ func (s Store) Remember(seen []disk.Sighting) error {
 	if err == nil {
 		err = s.dropRenamed(seen)
 	}
-	return wrap(err, "cannot record which filesystem lies on which disk")
+	return wrap(err, "cannot record which filesystem is on which disk")
 }
 
 // merge(all, seen) adds the new sightings of the second list to the first list. The result has one sighting for each
@@ -49,7 +49,8 @@ func merge(all, seen []disk.Sighting) []disk.Sighting {
 
 // dropRenamed removes the twin records of disks whose filesystems now have their own UUIDs.
 func (s Store) dropRenamed(seen []disk.Sighting) error {
-	// If the state is unreadable, dropRenamed has nothing to drop. Records.Lost reports the error.
+	// If the state is unreadable, dropRenamed drops nothing, and returns no error. Load reports the error
+	// (Memory.Lost).
 	if _, err := s.load(); err != nil {
 		return nil
 	}
@@ -60,8 +61,8 @@ func (s Store) dropRenamed(seen []disk.Sighting) error {
 
 // markFull makes a file for each filesystem that fills its disk, and removes all other such files. markFull serves
 // udev/90-hotmount.rules. The name of a file has the filesystem's UUID and the size of its disk in sectors of 512
-// bytes, as in sysfs. markFull does not sync the files. The loss of a file does no harm, because hotmount then checks
-// once more whether the filesystem fills its disk.
+// bytes, as in sysfs. markFull does not sync the files. The loss of a file does no harm, because the udev rule then
+// reads the size of the filesystem once more.
 func (s Store) markFull(all []disk.Sighting) error {
 	dir, want := filepath.Join(s.State, "full"), map[string]bool{}
 	for _, n := range all {
@@ -88,7 +89,7 @@ func (s Store) markFull(all []disk.Sighting) error {
 // Note durably records content that was found on disks and is not mounted. If an element of the list has Left set, Note
 // removes the record of the same attachment. Remember, and not Note, handles mounted filesystems.
 func (s Store) Note(found []disk.Sighting) error {
-	return wrap(s.locked(func() error { return s.note(found, true) }), "cannot record what lies on which disk")
+	return wrap(s.locked(func() error { return s.note(found, true) }), "cannot record the content of each disk")
 }
 
 // note drops the records that the found content replaces. If add is set, the function note also adds new records, at
@@ -133,7 +134,7 @@ func (s Store) GiveUp(uuid string) error {
 		}
 		return saveList(s, s.sightingsFile(), all)
 	})
-	return wrap(err, "cannot record that %s will not come back", disk.Visible(uuid))
+	return wrap(err, "cannot record that the disk of the filesystem %s will not be attached again", disk.Visible(uuid))
 }
 
 // Sightings returns the filesystems known to have been mounted. The list ends with the filesystem that was seen last.

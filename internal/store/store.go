@@ -29,8 +29,8 @@ const (
 	RuntimeDirectory = "/run/hotmount"
 )
 
-// version is the format version of state.json and of the records of filesystems and of block volumes. A daemon that
-// finds one of these files with another version does not change the file, and formats nothing.
+// version is the format version of state.json, of the history, and of the records of filesystems and of block volumes.
+// A daemon that finds one of these files with another version does not change the file, and formats nothing.
 const version = 1
 
 // ErrLost reports that the state directory has no readable state: it was never initialised, or the state was lost.
@@ -129,7 +129,7 @@ func (s Store) Exists() bool { return exists(s.State) }
 
 // Removed reports whether the package was removed since Init. Disks that were attached while the package was removed
 // are not on record, so nothing may be formatted until Init runs. The package's prerm makes the file that shows the
-// removal. The package's postrm makes the file when dpkg does not call prerm.
+// removal. The package's postrm makes the file again, because dpkg does not always call prerm.
 func (s Store) Removed() bool {
 	return exists(s.removedFile())
 }
@@ -276,9 +276,9 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 // Accept records the operator's accept for this attachment of the disk.
 //
 // If the accept has a reason, Accept also removes lasting records for the same reason. Lasting records have these
-// reasons: attached before installation or under another machine-id, used by another program, format limit, twin, or
-// volume of another class. An accept without a reason allows another attempt after a failure or an unmount. Such an
-// accept does not end the hold of a disk that looks blank.
+// reasons: attached before installation, attached at the first start under a new machine-id, used by another program,
+// format limit, twin, or volume of another class. An accept without a reason allows another attempt after a failure or
+// an unmount. Such an accept does not end the hold of a disk that looks blank.
 func (s Store) Accept(f *disk.Facts, boot string, w disk.Word) error {
 	if w.Reason != "" {
 		if err := s.recordAccept(f, boot, w); err != nil {
@@ -297,7 +297,8 @@ func (s Store) Accept(f *disk.Facts, boot string, w disk.Word) error {
 	return err
 }
 
-// remount is recorded in place of a reason to keep a disk unmounted, and means that the disk is to be mounted again.
+// remount is a value of the record that KeepUnmounted writes. The value means that the disk is to be mounted again, and
+// not that it stays unmounted.
 const remount = disk.Reason("remount")
 
 func (s Store) recordAccept(f *disk.Facts, boot string, w disk.Word) error {
@@ -360,8 +361,9 @@ func (s Store) change(f func(*state)) error {
 }
 
 // RecordHold durably records that a disk stays held or refused after the cause has gone. The cause is the format limit
-// (ReasonBrake), or a disk with the same UUID (ReasonTwin) or with a block volume's serial (ReasonSerialTwice). Accept
-// removes a record of ReasonBrake or ReasonTwin. A record of ReasonSerialTwice is permanent.
+// (ReasonBrake), another disk with the same UUID (ReasonTwin), or another disk with the serial of a block volume
+// (ReasonSerialTwice). Accept removes a record of ReasonBrake or ReasonTwin. A record of ReasonSerialTwice is
+// permanent.
 func (s Store) RecordHold(f *disk.Facts, boot string, reason disk.Reason) error {
 	if reason == disk.ReasonSerialTwice {
 		return s.amendGiven(f, func(g *disk.Given) { g.Twice = true })

@@ -111,7 +111,7 @@ func TestRemedyOfADamagedFile(t *testing.T) {
 		}
 		said := standing(s, facts("vdb", 1, ""), "b").Formatting
 		why, helps, _ := strings.Cut(said, disk.Helps)
-		if want := "mv " + path + " " + path + ".bad && " + next; !strings.Contains(why, path) || next != "" && !strings.HasSuffix(helps, want) || next == "" && !strings.HasSuffix(helps, "put the file back from a backup, then: hotmount rescan") {
+		if want := "mv " + path + " " + path + ".bad && " + next; !strings.Contains(why, path) || next != "" && !strings.HasSuffix(helps, want) || next == "" && !strings.HasSuffix(helps, "restore the file from a backup, then: hotmount rescan") {
 			t.Errorf("%s: %q", path, said)
 		}
 		if err := os.Rename(path, path+".bad"); err != nil {

@@ -9,7 +9,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Counters has the kernel's counts of the I/O of one attachment of a disk or a partition.
+// Counters has the kernel's I/O statistics of one disk or partition, since the disk was attached.
 type Counters struct {
 	// Seq is the attachment's sequence number (disk.ID.Seq).
 	Seq uint64
@@ -22,7 +22,7 @@ type Counters struct {
 	// BytesRead and BytesWritten are the numbers of bytes transferred. BytesWritten includes the bytes of write-zeroes
 	// requests, for which the disk itself writes the zeros.
 	BytesRead, BytesWritten uint64
-	// Uncounted reports whether the kernel does not count the I/O (disk.Facts.Uncounted).
+	// Uncounted is true if the kernel does not count the I/O (disk.Facts.Uncounted).
 	Uncounted bool
 }
 
@@ -69,7 +69,7 @@ func readCounters(at attachment) (Counters, error) {
 	return c, err
 }
 
-// uncounted reports whether the kernel does not count the I/O of the disk in that directory (queue/iostats in
+// uncounted returns true if the kernel does not count the I/O of the disk with that sysfs directory (queue/iostats in
 // Documentation/ABI/stable/sysfs-block).
 func uncounted(dir string) (bool, error) {
 	text, err := readAttribute(filepath.Join(dir, "queue/iostats"))

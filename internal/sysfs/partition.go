@@ -43,7 +43,7 @@ func (f FS) Attached(dev disk.Dev) (uint64, error) {
 		if _, now := os.Lstat(link); missing(now) {
 			return 0, nil
 		}
-		return 0, fmt.Errorf("cannot tell which disk is %s: %w", dev, err)
+		return 0, fmt.Errorf("cannot find out which disk has the device number %s: %w", dev, err)
 	}
 	return seq, nil
 }

@@ -66,7 +66,7 @@ func (f FS) Below(name string) ([]string, error) {
 //
 // When a disk is pulled, the device-mapper or md device keeps its link to the disk in the directory slaves. The link to
 // a pulled disk leads nowhere, or to a new disk in the same slot. The new disk does not list the device in its
-// directory holders.
+// directory holders. Underlying therefore treats a disk as detached if its directory holders does not list the device.
 func (f FS) Underlying(name string) ([]disk.Underlying, error) {
 	below, err := f.underlying(name, 0)
 	if err != nil {

@@ -59,8 +59,8 @@ func (f FS) Names() ([]string, error) {
 	return names, nil
 }
 
-// Newest returns the highest sequence number of the attached disks. Newest leaves out each disk that certainly came
-// after the removal of another disk. The parameter name is the kernel name of the removed disk.
+// Newest returns the highest sequence number of the attached disks. The parameter name is the kernel name of a removed
+// disk. Newest leaves out each disk that certainly came after this removal.
 //
 // If an attached disk has the removed disk's name, the attached disk and all disks with higher sequence numbers came
 // after the removal. The callback, which may be nil, reports whether the disk with the given name came after the
@@ -159,7 +159,7 @@ func (f FS) find(name string) (at attachment, err error) {
 		at.whole = filepath.Dir(at.dir)
 	}
 	if detached(at.whole) {
-		return at, fmt.Errorf("%w: the loop device has no file", disk.ErrGone)
+		return at, fmt.Errorf("%w: the loop device has no backing file", disk.ErrGone)
 	}
 	return at, nil
 }

@@ -77,9 +77,9 @@ func (f FS) udevOf(name string) (disk.Udev, error) {
 //
 // The key of an entry in udev's database is the device number, which another disk may have by now. An entry stores the
 // link disk/by-diskseq/N instead of DISKSEQ. 60-persistent-storage.rules makes this link from DISKSEQ. parseUdev
-// ignores an entry without the disk's by-diskseq link: the entry belongs to another disk, or to a device without this
-// link (dm, md). udev stores the time of initialisation after all rules have run. parseUdev ignores an entry without
-// this time.
+// ignores an entry without the disk's by-diskseq link. Such an entry belongs to another disk, or to a device without
+// this link, such as a device that LVM hides (90-hotmount.rules). udev stores the time of initialisation after all
+// rules have run. parseUdev ignores an entry without this time.
 func parseUdev(text string, id disk.ID) (disk.Udev, string) {
 	var (
 		u           disk.Udev

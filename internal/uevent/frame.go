@@ -40,7 +40,8 @@ const maxName = 32
 var errForeign = errors.New("not about a disk")
 
 // parse returns the hint of one frame from udev. The function parse first checks everything on which go-udev's parser
-// relies, so that the parser cannot panic. go-udev's parser rejects a property whose value has an equals sign.
+// relies, so that the parser cannot panic. go-udev's parser rejects a frame with an equals sign in the value of a
+// property. Such a frame causes a rescan (Counters.Unreadable).
 func parse(frame []byte) (Hint, error) {
 	end, err := checkHeader(frame)
 	if err != nil {
@@ -72,10 +73,10 @@ func checkHeader(frame []byte) (int, error) {
 	length := uint64(binary.NativeEndian.Uint32(frame[propertiesLenAt:]))
 	end := offset + length
 	if size < headerSize || offset < size || length == 0 || end > uint64(len(frame)) {
-		return 0, fmt.Errorf("header of %d bytes and properties of %d bytes at %d do not fit into %d bytes", size, length, offset, len(frame))
+		return 0, fmt.Errorf("a header of %d bytes, and properties of %d bytes at offset %d, do not fit into a message of %d bytes", size, length, offset, len(frame))
 	}
 	if frame[end-1] != 0 {
-		return 0, errors.New("last property has no end")
+		return 0, errors.New("the last property does not end with NUL")
 	}
 	return int(end), nil
 }

@@ -144,7 +144,7 @@ func TestParse(t *testing.T) {
 		{name: "offset beyond the end", frame: patch(disk(added...), propertiesAt, 1<<20), fail: "do not fit"},
 		{name: "offset that wraps around", frame: patch(patch(disk(added...), propertiesAt, 1<<32-1), propertiesLenAt, 2), fail: "do not fit"},
 		{name: "length beyond the end", frame: patch(disk(added...), propertiesLenAt, 1<<31), fail: "do not fit"},
-		{name: "last property without its end", frame: patch(disk(added...), propertiesLenAt, 100), fail: "no end"},
+		{name: "last property without its end", frame: patch(disk(added...), propertiesLenAt, 100), fail: "does not end with NUL"},
 		{name: "nothing of a device", frame: disk("A=B"), fail: "action"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestJudge(t *testing.T) {
 		{"to us alone", message{frame: frame, control: root}, nil, Counters{Foreign: 1}},
 		{"cut short", message{frame: frame[:50], control: root, groups: 2, flags: truncated}, &Hint{Rescan: true, Cause: "an event was too long to be read"}, Counters{Unreadable: 1}},
 		{"cut short and not from root", message{frame: frame, control: credentials(1), groups: 2, flags: truncated}, nil, Counters{Foreign: 1}},
-		{"unreadable", message{frame: frame[:50], control: root, groups: 2}, &Hint{Rescan: true, Cause: "an event could not be read: header of 40 bytes and properties of 700 bytes at 40 do not fit into 50 bytes"}, Counters{Unreadable: 1}},
+		{"unreadable", message{frame: frame[:50], control: root, groups: 2}, &Hint{Rescan: true, Cause: "an event could not be read: a header of 40 bytes, and properties of 700 bytes at offset 40, do not fit into a message of 50 bytes"}, Counters{Unreadable: 1}},
 		{"another type of device", message{frame: change("DEVTYPE", "scsi_host"), control: root, groups: 2}, nil, Counters{Foreign: 1}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -25,8 +25,9 @@ type Nodes struct {
 	events    *os.File
 
 	mu sync.Mutex
-	// heard is the number of events so far. made[name] is the number of the event with which the entry appeared, until
-	// the entry disappears. gone[name] is the number of the event with which the entry last disappeared.
+	// heard counts the events, and gives each event a number. made[name] is the number of the event with which the
+	// entry appeared. made[name] exists only while the entry exists. gone[name] is the number of the event with which
+	// the entry last disappeared.
 	heard      uint64
 	made, gone map[string]uint64
 	buf        []byte
@@ -83,8 +84,8 @@ func (n *Nodes) CameAfter(name, other string) bool {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	// Run may not have read all queued events yet. If CameAfter cannot read the queued events, it uses the events that
-	// Run has read.
+	// The queue may still have events that Run has not read. If CameAfter cannot read the queued events, it uses the
+	// events that Run has read.
 	if conn, err := n.events.SyscallConn(); err == nil {
 		_ = conn.Control(func(fd uintptr) { _ = n.read(int(fd)) })
 	}

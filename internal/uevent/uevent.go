@@ -1,5 +1,6 @@
-// Package uevent receives udev's events about disks. An event is only a hint to look at a disk again. If a frame is
-// lost, cut short or unreadable, the package sends a hint to look at all disks.
+// Package uevent receives udev's events about disks. An event is only a hint to look at a disk again. A frame is the
+// netlink message for one event. If a frame is lost, cut short or unreadable, the package sends a hint to look at all
+// disks.
 package uevent
 
 import (
@@ -61,8 +62,8 @@ const (
 	// maxFrame is the length in bytes of the longest frame that is read as a whole. udev's own listeners read frames of
 	// up to 8 KiB.
 	maxFrame = 32 << 10
-	// receiveBuffer is the requested size of the socket's buffer in bytes. Without CAP_NET_ADMIN, the kernel grants at
-	// most net.core.rmem_max (socket(7)).
+	// receiveBuffer is the requested size of the socket's buffer in bytes. For SO_RCVBUF, the kernel grants at most
+	// net.core.rmem_max, even to a process with CAP_NET_ADMIN (socket(7)).
 	receiveBuffer = 4 << 20
 )
 
@@ -142,8 +143,8 @@ func (l *Listener) Run(ctx context.Context, emit func(Hint)) error {
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
-		// SetReadDeadline fails only if the socket cannot be polled, and then the first read has failed with the same
-		// error.
+		// SetReadDeadline fails only if the socket cannot be polled. A read of such a socket never waits, so Run ends
+		// without the deadline.
 		_ = l.socket.SetReadDeadline(time.Unix(1, 0))
 	})
 	defer func() {

@@ -32,8 +32,8 @@ func MakeLink(link string, id disk.ID) (err error) {
 	}
 	defer via.Close()
 	if target, err := readlink(via, name); err == nil && target != id.BySeq() {
-		// The old link belongs to an attachment that has ended. The name of a link has the disk's serial, which no
-		// other disk has.
+		// The old link belongs to an attachment that has ended. The name of a link contains the disk's serial, and no
+		// other attached disk has this serial.
 		if err := unix.Unlinkat(int(via.Fd()), name, 0); err != nil {
 			return err
 		}

@@ -166,8 +166,8 @@ func (m *Manager) dialOnce(ctx context.Context) (*dbus.Conn, error) {
 }
 
 // job starts a job of PID 1 and waits until that job has ended. If the context ends first, the wait ends, and PID 1
-// continues its job. If the connection breaks, the same job is started again, which is harmless for every job that
-// hotmount starts.
+// continues its job. If the connection breaks, the method starts the same job again. A second start is harmless for
+// every job of hotmount.
 func (m *Manager) job(ctx context.Context, unit string, start func(context.Context, *sd.Conn, chan<- string) (int, error)) error {
 	for {
 		if err := m.jobOnce(ctx, unit, start); !errors.Is(err, errLost) {
@@ -266,7 +266,7 @@ func mountEnded(ctx context.Context, c *sd.Conn, name string) (bool, error) {
 	get := func(property string) (any, error) {
 		p, err := c.GetUnitPropertyContext(ctx, name, property)
 		if err != nil {
-			return nil, disk.OfNode(fmt.Errorf("cannot ask systemd for %s: %w", name, err))
+			return nil, disk.OfNode(fmt.Errorf("cannot read the properties of %s from systemd: %w", name, err))
 		}
 		return p.Value.Value(), nil
 	}
@@ -302,7 +302,7 @@ func (m *Manager) MissingAbove(ctx context.Context, path, result string) (name s
 		for dir := filepath.Dir(path); dir != "/" && name == ""; dir = filepath.Dir(dir) {
 			p, err := c.GetUnitPropertiesContext(ctx, Name(dir))
 			if err != nil {
-				return disk.OfNode(fmt.Errorf("cannot ask systemd for %s: %w", Name(dir), err))
+				return disk.OfNode(fmt.Errorf("cannot read the properties of %s from systemd: %w", Name(dir), err))
 			}
 			if p["LoadState"] == "loaded" && p["ActiveState"] != "active" {
 				name = Name(dir)
@@ -329,7 +329,7 @@ func refusal(unit string, err error) error {
 	case errors.As(err, &e) && e.Name == "org.freedesktop.systemd1.UnitExists":
 		return fmt.Errorf("cannot start %s: %w", unit, ErrExists)
 	}
-	return disk.OfNode(fmt.Errorf("cannot ask systemd for %s: %w", unit, err))
+	return disk.OfNode(fmt.Errorf("cannot request a job for %s from systemd: %w", unit, err))
 }
 
 // StopMount stops the mount unit of the given mount point. A missing unit is not an error.
@@ -374,16 +374,16 @@ func (m *Manager) Plugged(ctx context.Context, id disk.ID) (time.Duration, error
 		return err
 	})
 	if err != nil {
-		return 0, disk.OfNode(fmt.Errorf("cannot ask systemd for %s: %w", device, err))
+		return 0, disk.OfNode(fmt.Errorf("cannot read the properties of %s from systemd: %w", device, err))
 	}
 	since, ok := properties["ActiveEnterTimestampMonotonic"].(uint64)
 	if !ok {
-		return 0, disk.OfNode(fmt.Errorf("cannot ask systemd for %s: the unit has no ActiveEnterTimestampMonotonic", device))
+		return 0, disk.OfNode(fmt.Errorf("cannot find out when %s became active: the unit has no ActiveEnterTimestampMonotonic", device))
 	}
 	// go-systemd returns the variant as text: the type t (uint64), then the number.
 	began, err := strconv.ParseUint(strings.TrimPrefix(userspace, "@t "), 10, 64)
 	if err != nil {
-		return 0, disk.OfNode(fmt.Errorf("cannot ask systemd when userspace began: %w", err))
+		return 0, disk.OfNode(fmt.Errorf("cannot parse the time at which userspace began: %w", err))
 	}
 	if properties["ActiveState"] != "active" || since == 0 {
 		return 0, nil

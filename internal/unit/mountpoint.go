@@ -43,7 +43,7 @@ func MakeMountPoint(dir, uuid string) (err error) {
 	if err := isBare(point); err != nil {
 		return err
 	}
-	// A directory that already has the marker need not be made writable.
+	// MakeMountPoint clears the immutable flag only to add a missing marker.
 	if m, err := openMarker(point, 0); err == nil {
 		m.Close()
 	} else if err := errors.Join(setImmutable(point, false), mark(point)); err != nil {
@@ -264,7 +264,7 @@ func mountID(f *os.File) (string, error) {
 			return strings.TrimSpace(id), nil
 		}
 	}
-	return "", errors.New("/proc/self/fdinfo names no mount")
+	return "", errors.New("/proc/self/fdinfo has no mount id")
 }
 
 // isBare returns an error if the directory contains anything but the marker.
@@ -288,7 +288,7 @@ func isBare(d *os.File) error {
 			}
 			what = marker + " is not an empty file"
 		}
-		return fmt.Errorf("%w (%s); check the contents of the directory, move them away (chattr -i %[3]s %[3]s/%[4]s first), then: %[5]s", ErrNotEmpty, what, d.Name(), marker, disk.RemoveCommands(d.Name()))
+		return fmt.Errorf("%w (%s); check the contents of the directory, then: chattr -i %[3]s %[3]s/%[4]s; move the contents away; %[5]s", ErrNotEmpty, what, d.Name(), marker, disk.RemoveCommands(d.Name()))
 	}
 	return nil
 }

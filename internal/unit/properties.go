@@ -49,8 +49,8 @@ var types = []string{"xfs", "ext4"}
 // properties and the allowed dependencies are in bus_unit_set_transient_property (src/core/dbus-unit.c).
 //
 // The mount unit has no BindsTo= on the device. With BindsTo=, systemd would try endlessly to unmount a busy mount of a
-// lost disk. systemd itself adds a weaker dependency on the device. When a disk disappears, systemd tries to stop the
-// unit only once, because of this dependency. The unit does not use systemd-fsck@.service: for XFS this service does
+// lost disk. systemd itself adds a weaker dependency on the device. Because of this dependency, systemd tries once to
+// stop the unit when the disk disappears. The unit does not use systemd-fsck@.service: for XFS this service does
 // nothing, and ext4 replays its journal at the mount.
 func (u *MountUnit) properties() ([]sd.Property, error) {
 	if err := u.check(); err != nil {
@@ -101,15 +101,15 @@ func (u *MountUnit) check() error {
 	case u.ID.Seq == 0:
 		return fmt.Errorf("the disk has no disk sequence number")
 	case !slices.Contains(types, u.Type):
-		return fmt.Errorf("filesystem type %q", u.Type)
+		return fmt.Errorf("hotmount does not mount filesystems of the type %q", u.Type)
 	case u.Timeout < time.Second:
-		return fmt.Errorf("a timeout of %s", u.Timeout)
+		return fmt.Errorf("the timeout of %s is shorter than a second", u.Timeout)
 	case strings.ContainsFunc(u.Description, func(r rune) bool { return !unicode.IsPrint(r) }):
 		return fmt.Errorf("description %q", u.Description)
 	}
 	for _, o := range u.Options {
 		if o == "" || strings.ContainsFunc(o, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`,%\"`, r) }) {
-			return fmt.Errorf("mount option %q", o)
+			return fmt.Errorf("the mount option %q is empty or has a forbidden character", o)
 		}
 	}
 	return nil

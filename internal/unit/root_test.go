@@ -245,8 +245,8 @@ func TestBindMount(t *testing.T) {
 // remedy moves a file away with the commands that the error message contains.
 func remedy(t *testing.T, err error, file string) {
 	t.Helper()
-	_, what, _ := strings.Cut(err.Error(), "move them away (")
-	first, then, told := strings.Cut(what, " first), then: ")
+	_, what, _ := strings.Cut(err.Error(), "check the contents of the directory, then: ")
+	first, then, told := strings.Cut(what, "; move the contents away; ")
 	if !told {
 		t.Fatal(err)
 	}

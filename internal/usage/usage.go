@@ -23,14 +23,14 @@ type Space struct {
 	At string
 	// Size, Free and Available are in bytes (statfs(2)). Inodes and FreeInodes are counts.
 	Size, Free, Available, Inodes, FreeInodes uint64
-	// Dev is the filesystem's device. Geometry describes an XFS filesystem, or is nil if the caller may not open the
-	// filesystem.
+	// Dev is the filesystem's device. Geometry is nil if the filesystem is not XFS, or if the process cannot read the
+	// geometry.
 	Dev      disk.Dev
 	Geometry *disk.Geometry
 }
 
-// Scan gathers the facts of all disks, and the usage of their mounted filesystems by path. Scan passes the map hung to
-// the function Of, which reads and changes hung.
+// Scan gathers the facts of all disks, and the usage of their mounted filesystems by path. The function Of reads and
+// changes the map in the parameter hung.
 func Scan(ctx context.Context, h inventory.Host, hung map[string]int) ([]disk.Facts, map[string]Space, error) {
 	disks, err := h.Scan()
 	if err != nil {

@@ -273,7 +273,7 @@ func attachTogether(t *testing.T, o worker.Options) {
 	back, backID := m.attach(w, worker.Disk{File: images[2], Serial: "TOGETHER-2"})
 	// A disk that was mounted without the other disks does not wait when it is attached again.
 	if strings.Contains(kept, "mnt-disks-"+uuids[2][:8]) {
-		m.waitForLog("/dev/" + back + " .*cannot mount .*mnt-disks-.* and other disks has not ended")
+		m.waitForLog("/dev/" + back + " .*cannot mount .*mnt-disks-.* perhaps because an earlier service that mounts several disks has not ended")
 	}
 	// The next daemon also waits for the mounts that the killed daemon has started.
 	m.run("systemctl kill -s KILL hotmount")
@@ -383,7 +383,7 @@ func TestVirsh(t *testing.T) {
 	// `hotmount release` prints a command that finds the disk's name on the host. The test uses the XPath expression of
 	// the printed command without a change.
 	out := m.run("hotmount release vdb")
-	find := regexp.MustCompile(`(?m)^the host may have another name for the disk than vdb; .*: virsh dumpxml NODE --xpath "(.*)"$`).FindStringSubmatch(out)
+	find := regexp.MustCompile(`(?m)^on the hypervisor, the disk may have another name than vdb; .*: virsh dumpxml NODE --xpath "(.*)"$`).FindStringSubmatch(out)
 	if find == nil {
 		t.Fatalf("release says %q", out)
 	}
@@ -509,7 +509,7 @@ func TestExchangedBeforeItsMount(t *testing.T) {
 	m.waitForLog(name + ".*the disk holds xfs " + uuid)
 	next := exchanged(name, id)
 	m.waitForLog("/dev/" + name + " .*: gone$")
-	if got := m.run("journalctl -b -o cat -u hotmount"); strings.Contains(got, "was mounted by mistake") {
+	if got := m.run("journalctl -b -o cat -u hotmount"); strings.Contains(got, "mounted another disk by mistake") {
 		t.Errorf("mounted: %s", got)
 	}
 	settled(uuid, next, late)
@@ -523,7 +523,7 @@ func TestExchangedBeforeItsMount(t *testing.T) {
 	m.run("udevadm control --stop-exec-queue")
 	third := exchanged(name, id)
 	m.run("touch /run/go")
-	m.waitForLog("another disk now has its name .* and was mounted by mistake; the other disk is unmounted again")
+	m.waitForLog("hotmount mounted another disk by mistake, which now has the same name .*; this other disk is unmounted again")
 	m.wait("the mount point to go", "[ ! -e /mnt/disks/"+uuid+" ]")
 	if got := m.run("findmnt -rno TARGET /dev/" + name + " || [ $? = 1 ]; cat /var/lib/hotmount/filesystems.json"); strings.Contains(got, "/mnt/disks/") || strings.Contains(got, uuid) {
 		t.Errorf("left behind: %s", got)
@@ -602,18 +602,18 @@ func TestLoopDevices(t *testing.T) {
 	bound, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "BOUND"})
 	boundAt := "/mnt/disks/" + m.mounted(bound)
 	m.run("umount " + boundAt)
-	m.wait("the unmount by hand to be noticed", "hotmount plan | grep -q '^"+bound+" .*hold .*somebody unmounted the disk'")
+	m.wait("the unmount by hand to be noticed", "hotmount plan | grep -q '^"+bound+" .*hold .*somebody unmounted the disk by hand'")
 	m.run("touch /run/volume; mount --bind /dev/" + bound + " /run/volume; losetup /dev/loop4 /run/volume; udevadm settle; hotmount accept " + bound)
-	m.waitForLog("/dev/" + bound + " .*refuse: the disk is a volume of this node, but is not mounted, because somebody else uses it: bound as a device at /run/volume")
+	m.waitForLog("/dev/" + bound + " .*refuse: hotmount does not mount this volume of the node, because something else uses the disk: bind-mounted as a device at /run/volume")
 	m.run("losetup -d /dev/loop4; umount /run/volume; hotmount rescan")
 	m.wait("the mount", "findmnt "+boundAt)
 
 	m.run("losetup -r /dev/loop3 /dev/" + used)
-	if out, err := m.Run(ctx(t), "hotmount release "+used); err == nil || !strings.Contains(err.Error(), "behind /dev/loop3") {
+	if out, err := m.Run(ctx(t), "hotmount release "+used); err == nil || !strings.Contains(err.Error(), "in use through the loop device /dev/loop3") {
 		t.Errorf("released below a loop device: %s, %v", out, err)
 	}
 	m.run("findmnt " + where + "; losetup -d /dev/loop3; hotmount release " + used + " | grep 'safe to detach'; losetup -r /dev/loop3 /dev/" + used)
-	if out, err := m.Run(ctx(t), "hotmount release "+used); err == nil || !strings.Contains(err.Error(), "NOT safe to detach") || !strings.Contains(err.Error(), "behind /dev/loop3") {
+	if out, err := m.Run(ctx(t), "hotmount release "+used); err == nil || !strings.Contains(err.Error(), "NOT safe to detach") || !strings.Contains(err.Error(), "in use through the loop device /dev/loop3") {
 		t.Errorf("safe below a loop device: %s, %v", out, err)
 	}
 }
@@ -729,7 +729,7 @@ func TestVirtioSCSI(t *testing.T) {
 	m.wait("the filesystem to grow", "[ $(findmnt -bno SIZE "+where+") -gt $((500<<20)) ]")
 
 	twin, twinID := m.attach(w, worker.Disk{File: copyOf(t, image), Serial: "DATA-2", Bus: worker.BusSCSI})
-	m.waitForLog("/dev/" + twin + " .*refuse: the disk has the UUID " + uuid)
+	m.waitForLog("/dev/" + twin + " .*refuse: another disk has the same UUID " + uuid)
 	m.detach(w, twinID)
 
 	// A disk is pulled while busy. The next disk gets the pulled disk's SCSI target, but gets another kernel name. The

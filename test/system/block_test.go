@@ -270,7 +270,7 @@ func TestBlockVolumes(t *testing.T) {
 	m.wait("the link to go", "! [ -L "+raw+"RAW-4 ]")
 	// Removing the package leaves the link in place and prints the link's name. A purge removes links that lead
 	// nowhere.
-	if out := m.run("dpkg --remove hotmount 2>&1"); !strings.Contains(out, "lead nowhere when their disk is detached or the machine reboots:\n  "+raw+"RAW-2\n") {
+	if out := m.run("dpkg --remove hotmount 2>&1"); !strings.Contains(out, "are broken once the disk is detached or the machine reboots:\n  "+raw+"RAW-2\n") {
 		t.Errorf("the removal says:\n%s", out)
 	}
 	given("RAW-2", name)

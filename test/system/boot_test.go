@@ -230,7 +230,7 @@ func TestConfiguration(t *testing.T) {
 	}
 	m.run("echo 'format: false' >/etc/hotmount/config.yaml; systemctl reload hotmount")
 	held, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
-	m.waitForLog("/dev/" + held + " .*hold: nothing is formatted: format: false in the configuration")
+	m.waitForLog("/dev/" + held + " .*hold: hotmount formats no disk: format: false in the configuration")
 	m.run("rm /etc/hotmount/config.yaml; systemctl reload hotmount")
 	m.mounted(held)
 }
@@ -417,7 +417,7 @@ func TestReinstalled(t *testing.T) {
 	if got := m.run("tail -n 1 /mnt/disks/" + first + "/open; journalctl -b -1 -o cat --no-pager _PID=1 | grep -ciE 'Failed unmounting|timed out' || true; journalctl -b -1 -o cat --no-pager _PID=1 | grep -c '^Unmounted .*" + first + "' || true"); got != "end\n0\n1" {
 		t.Errorf("the shutdown: %s", got)
 	}
-	m.waitForLog("missing: xfs " + second + ", on a disk of 320 MiB .*serial TWO.*" + slot + ".*attached without --persistent.*hotmount forget " + second)
+	m.waitForLog("missing: xfs " + second + ", on a disk of 320 MiB .*serial TWO.*" + slot + ".*attached by virsh attach-disk without --persistent.*hotmount forget " + second)
 	if got := m.run("hotmount status | grep -A 9 '^missing: xfs " + second + "'; hotmount status -o json | grep '\"serial\": \"TWO\"'; hotmount forget " + second + "; hotmount status | grep missing: || true"); !strings.Contains(strings.Join(strings.Fields(got), " "), "hotmount forget "+second) || !strings.HasSuffix(got, "is no longer listed as missing") {
 		t.Errorf("the missing filesystem in the status, and after forget: %s", got)
 	}
@@ -707,11 +707,11 @@ func TestFaultyConfigurationAtBoot(t *testing.T) {
 	faulty := func() {
 		t.Helper()
 		for _, held := range []string{empty, foreign} {
-			m.waitForLog("/dev/" + held + " .*hold: hotmount uses only disks on record, because the configuration has a fault: .*0664.*hotmount config check")
+			m.waitForLog("/dev/" + held + " .*hold: hotmount uses only disks that are already in its records, because the configuration has a fault: .*0664.*hotmount config check")
 			if out, err := m.Run(ctx(t), "hotmount accept "+held); err == nil {
 				t.Errorf("%s is accepted: %s", held, out)
 			}
-			m.checkStatus(held + " is held .operator.: hotmount uses only disks on record, because the configuration has a fault")
+			m.checkStatus(held + " is held .operator.: hotmount uses only disks that are already in its records, because the configuration has a fault")
 		}
 		m.checkStatus("^hotmount runs on its last good settings, because the configuration has a fault: .*0664.*hotmount config check DISK SIZE")
 		m.run("hotmount status -o json | grep '\"configuration_fault\": \".*0664'")
@@ -768,7 +768,7 @@ func TestMountCannotRun(t *testing.T) {
 	for _, command := range []string{"(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' '", "hotmount plan | grep '^" + name + " '", "hotmount explain " + name} {
 		m.wait("the tries in "+command, command+" | grep -E 'failed ([4-9]|[0-9][0-9]) times so far, next try at [0-9:]+ UTC'")
 	}
-	m.run("! journalctl -b -o cat --no-pager | grep -E 'found, and is being read|hotmount makes xfs'")
+	m.run("! journalctl -b -o cat --no-pager | grep -E 'found. hotmount reads the disk|hotmount makes xfs'")
 	count := func(lines string) int {
 		t.Helper()
 		n, err := strconv.Atoi(m.run("journalctl -b -o cat --no-pager _COMM=hotmount | grep -c '" + lines + "'"))

@@ -44,7 +44,7 @@ func TestFastAndSlow(t *testing.T) {
 		t.Errorf("without the mode: %s", got)
 	}
 	// hotmount does not set the mode while the hold file forbids formatting.
-	m.waitForLog("/dev/" + slow + ".* cannot finish the ext4 on .*: nothing is formatted: /etc/hotmount/hold exists")
+	m.waitForLog("/dev/" + slow + ".* cannot finish the ext4 on .*: hotmount formats no disk: /etc/hotmount/hold exists")
 	if got := m.run("debugfs -R 'stat <2>' /dev/" + slow + " 2>/dev/null | grep -o 'Mode: *0755'; findmnt -n /dev/" + slow + " || true; rm /etc/hotmount/hold; systemctl reload hotmount"); got != "Mode:  0755" {
 		t.Errorf("with the hold file: %s", got)
 	}
@@ -414,7 +414,7 @@ func TestLogicalVolumes(t *testing.T) {
 	// The volumes are held, because they were unmounted by hand. hotmount can mount accepted volumes only because the
 	// installation has made udev handle the volumes again.
 	m.run("dpkg -i /root/next.deb >/dev/null 2>&1")
-	m.waitMinutes(3, "all to be held", "[ $(hotmount plan | grep -c 'hold .*somebody unmounted the disk') = 10 ]")
+	m.waitMinutes(3, "all to be held", "[ $(hotmount plan | grep -c 'hold .*somebody unmounted the disk by hand') = 10 ]")
 	m.run("for i in 1 2 3 4 5 6 7 8 9 10; do hotmount accept $(basename $(readlink -f /dev/vg0/disk$i)); done")
 	m.waitMinutes(3, "ten filesystems after the installation", ten)
 }
@@ -436,7 +436,7 @@ func TestClassDirectory(t *testing.T) {
 
 	// The directory contains the file f, but is otherwise like a mount point that hotmount makes.
 	m.run("mkdir " + where + "; echo precious >" + where + "/f; touch " + where + "/not-mounted; chattr +i " + where + "/not-mounted " + where + "; mkfifo /mnt/disks/pipe; ln -s /etc /mnt/disks/link; mkdir /mnt/disks/11111111-2222-4333-8444-555555555555 /mnt/disks/nested; mount -t tmpfs none /mnt/disks/nested; systemctl reload hotmount")
-	m.waitForLog(where + " holds files although nothing is mounted there .the first: f.")
+	m.waitForLog(where + " is not a mount but has files in it .the first: f.")
 	m.waitForLog("/mnt/disks/pipe is a FIFO")
 	m.waitForLog("/mnt/disks/link is a symlink")
 	m.waitForLog("/mnt/disks/nested .*mount")
@@ -454,14 +454,14 @@ func TestClassDirectory(t *testing.T) {
 		t.Errorf("at a boot with a broken configuration kubelet saw %s", got)
 	}
 	m.run("rm /etc/hotmount/config.yaml; systemctl reset-failed hotmount; systemctl restart hotmount")
-	m.waitForLog(where + " holds files although nothing is mounted there")
+	m.waitForLog(where + " is not a mount but has files in it")
 	if got := m.run("cat " + where + "/f; findmnt -n " + where + " || true; ls /mnt/disks"); got != "precious\n"+uuid+"\nlink\npipe" && got != "precious\nlink\npipe\n"+uuid {
 		t.Errorf("after a reboot: %s", got)
 	}
 	name = m.run("lsblk -dno NAME,SERIAL | awk '$2 == \"STRAY\" {print $1}'")
 	// The daemon retries the mount by itself after growing delays. The test freezes the daemon, so that the daemon does
 	// not retry the mount in the middle of the remedy.
-	remedy := m.run("journalctl -b -u hotmount -o cat --no-pager | sed -n 's|^" + where + " holds files .* first), then: ||p' | tail -n 1")
+	remedy := m.run("journalctl -b -u hotmount -o cat --no-pager | sed -n 's|^" + where + " is not a mount .*; then move the files away, and: ||p' | tail -n 1")
 	m.run("systemctl freeze hotmount")
 	m.wait("the daemon's jobs of systemd", "[ -z \"$(systemctl list-jobs --no-legend)\" ]")
 	m.run("chattr -i " + where + "; rm " + where + "/f; sh -exc '" + remedy + "'; [ ! -e " + where + " ]; systemctl thaw hotmount; systemctl reload hotmount")

@@ -37,7 +37,7 @@ func TestPlanWritesNothing(t *testing.T) {
 	for _, line := range []string{
 		`^` + name + ` +320 MiB +format +the disk is blank$`,
 		`^` + name + `: format: evidence:\n    wipefs: nothing\n    blkid: nothing\n    read 320 MiB of 320 MiB, all zero \(full\)$`,
-		`^` + refused + ` +320 MiB +refuse +the disk's content is not known; `,
+		`^` + refused + ` +320 MiB +refuse +hotmount does not recognise the disk's content; `,
 		`^` + refused + `: refuse: evidence:\n(    .*\n)*    .*byte 0\b`,
 	} {
 		if !regexpLine(plan, line) {
@@ -209,10 +209,10 @@ func TestFormatByToken(t *testing.T) {
 	writeRandom(t, image, 20<<20, 1<<20)
 	before := digest(t, image)
 	name, id := m.attach(w, worker.Disk{File: image})
-	m.waitForLog("/dev/" + name + " .*refuse: .*old data from byte 20971520.*hotmount format " + name)
+	m.waitForLog("/dev/" + name + " .*refuse: .*found old data at byte 20971520.*hotmount format " + name)
 
 	text, token := m.offer(name)
-	if !regexpLine(text, `not blank: looks like a recycled volume or a damaged disk, old data from byte 20971520`) {
+	if !regexpLine(text, `not blank: found old data at byte 20971520, as on a recycled volume or a damaged disk`) {
 		t.Errorf("the offer:\n%s", text)
 	}
 	t.Log(text)

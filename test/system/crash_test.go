@@ -479,7 +479,7 @@ func TestCopyOfAHalfMade(t *testing.T) {
 	writeRandom(t, image, 20<<20, 1<<20)
 	v := victim{order: "sp30", serial: "0:sp30"}
 	v.name, v.id = m.attach(w, worker.Disk{File: image, Serial: v.serial})
-	m.waitForLog("/dev/" + v.name + " .*refuse: .*old data from byte 20971520")
+	m.waitForLog("/dev/" + v.name + " .*refuse: .*old data at byte 20971520")
 	_, token := m.offer(v.name)
 	m.run("systemd-run --quiet hotmount format " + v.name + " --confirm " + token)
 	m.stopped(v)
@@ -504,7 +504,7 @@ func TestCopyOfAHalfMade(t *testing.T) {
 	}
 	m.detach(w, id)
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: v.serial})
-	m.waitForLog("/dev/" + name + " .*refuse: an operator.s format of the disk did not finish; what is left on the disk is not known.*hotmount format " + name)
+	m.waitForLog("/dev/" + name + " .*refuse: an operator.s format of the disk did not finish; hotmount does not know what the disk holds now.*hotmount format " + name)
 	_, token = m.offer(name)
 	m.run("hotmount format " + name + " --confirm " + token)
 	m.mounted(name)
@@ -533,7 +533,7 @@ func TestStalledWrite(t *testing.T) {
 		t.Errorf("%s writes are complete, before %s: the count alone would have shown it", now, before)
 	}
 	throttle(t, w, id+"/virtio-backend", 0, 0)
-	m.waitForLog("^/dev/" + name + " .*refuse: .*old data from byte 209715200")
+	m.waitForLog("^/dev/" + name + " .*refuse: .*old data at byte 209715200")
 	m.run("dd if=/dev/" + name + " bs=4096 skip=51200 count=1 iflag=direct status=none | cmp - /root/theirs")
 	if got := m.run("dd if=/dev/" + name + " bs=1M count=1 iflag=direct status=none | tr -d '\\0' | wc -c; journalctl -b -o cat --no-pager | grep -E ': formatted|making XFS' || true"); got != "0" {
 		t.Errorf("it was written to: %s", got)

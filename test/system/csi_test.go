@@ -231,7 +231,7 @@ func TestCSIVolumes(t *testing.T) {
 	m.detach(w, encryptedID)
 
 	// Each of the commands in the loop warns of the hold before a disk is attached.
-	const beforehand = "class default holds each new disk until you run hotmount accept DISK may-be-a-csi-volume: a storage driver seen on this node (cinder.csi.openstack.org) can attach or take such disks"
+	const beforehand = "class default holds each new disk until you run hotmount accept DISK may-be-a-csi-volume: a storage driver seen on this node (cinder.csi.openstack.org) can attach or use such disks"
 	for _, command := range []string{"hotmount plan 2>&1 >/dev/null", "hotmount config check 2>&1", "hotmount doctor || [ $? = 3 ]", "touch /var/lib/hotmount/removed; hotmount state init"} {
 		if got := m.run(command); !strings.Contains(got, beforehand) {
 			t.Errorf("%s: %s", command, got)
@@ -369,7 +369,7 @@ func TestCSIVolumesOnVirtio(t *testing.T) {
 		m.stageVolume(w, name, d.id, d.image, 1)
 	}
 	raw, unused = bySerial("RAW-1"), bySerial("RAW-2")
-	m.waitForLog("/dev/" + raw + usedHold + "bound as a device at " + volumeDevices)
+	m.waitForLog("/dev/" + raw + usedHold + "bind-mounted as a device at " + volumeDevices)
 	m.heldFor(unused, "cinder.csi.openstack.org")
 	if digest(t, rawImage) != written {
 		t.Error("the raw volume was written to after its pod had ended")
@@ -432,7 +432,7 @@ func TestCSIVolumesBeforeInstallation(t *testing.T) {
 	}
 	m.podWrites(raw, 1)
 	m.unpublish(raw)
-	m.waitForLog("/dev/" + raw + usedHold + "bound as a device at " + volumeDevices)
+	m.waitForLog("/dev/" + raw + usedHold + "bind-mounted as a device at " + volumeDevices)
 	m.stored(w, raw, rawID, rawImage, 1)
 	m.keepsOff()
 }

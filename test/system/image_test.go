@@ -24,7 +24,7 @@ func (m machine) waitForHold(name, why string) {
 }
 
 const (
-	newID   = "the disk was attached when hotmount first started under the present machine-id"
+	newID   = "the disk was already attached when hotmount first started with the present machine-id"
 	present = "the disk was attached before hotmount was installed"
 )
 

@@ -66,7 +66,7 @@ func TestUdevRuleTakenOver(t *testing.T) {
 	}
 	// Either the udev rule or hotmount came too late to mount the third disk, so hotmount may have logged a warning. In
 	// a container, the test unmounts a disk by hand before it detaches the disk.
-	of := "/dev/" + third + " .*(the unit exists already; next try|hold: somebody unmounted the disk)"
+	of := "/dev/" + third + " .*(the unit exists already; next try|hold: somebody unmounted the disk by hand)"
 	if got := m.run("systemctl is-active writer; journalctl -b -o cat -u hotmount -p warning -q --no-pager | grep -vE '" + of + "' || true"); got != "active" {
 		t.Errorf("got %s", got)
 	}

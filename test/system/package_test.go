@@ -147,7 +147,7 @@ func TestPackage(t *testing.T) {
 	if got := m.run("ls /var/lib/hotmount /etc/hotmount /run/hotmount 2>&1 | grep -v 'No such' || true; find / -xdev -path /root -prune -o -path /proc -prune -o \\( -name 50-classes.conf -o -name '*hotmount*' -not -path /etc/systemd/system/hotmount.service.d -not -path '/run/*' -not -path '/var/log/*' -not -path '/sys/*' -print \\); systemctl is-active writer; findmnt -no ID " + where + "; ls /mnt/disks | sort"); got != fmt.Sprintf("active\n%s\n%s", mountID, strings.Join(sorted("22221111-2222-4333-8444-555555555555", uuid), "\n")) {
 		t.Errorf("after a purge: %s\nit said: %s", got, purged)
 	}
-	if !strings.Contains(purged, where+" stays mounted; when it is unmounted, remove its directory with: chattr -i "+where) {
+	if !strings.Contains(purged, "a filesystem is still mounted at "+where+"; after you unmount the filesystem, remove the mount point: chattr -i "+where) {
 		t.Errorf("the purge says: %s", purged)
 	}
 	static := "'" + unitOf(uuid) + "'"
@@ -288,7 +288,7 @@ func TestSystemdUpgraded(t *testing.T) {
 		later, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 		names, uuids = append(names, later), append(uuids, m.mounted(later))
 	}
-	t.Log(m.run("tail -n 20 /root/dpkg; journalctl -b -o cat --no-pager -u hotmount | grep -c 'systemd unmounted the disk for a soft reboot, or because the disk seemed unplugged' || true; journalctl -b --no-pager -o cat _PID=1 | grep -ci reexecut"))
+	t.Log(m.run("tail -n 20 /root/dpkg; journalctl -b -o cat --no-pager -u hotmount | grep -c 'systemd unmounted the disk for a soft reboot, or because systemd considered the disk unplugged' || true; journalctl -b --no-pager -o cat _PID=1 | grep -ci reexecut"))
 }
 
 // TestTryOnDebian12 checks that `make try` and `make bench` work on a Debian whose PID 1 is systemd.

@@ -360,7 +360,7 @@ func TestForeignHalfMade(t *testing.T) {
 	before := digest(t, image)
 	name, _ = m.attach(w, worker.Disk{File: image})
 	m.run("udevadm settle; udevadm info -q property /dev/" + name + " | grep -x ID_FS_TYPE=xfs; systemctl start hotmount")
-	m.waitForLog("/dev/" + name + " .*refuse: mkfs.xfs did not finish the filesystem .* on the disk, and this node has no record of starting it; .*hotmount format " + name)
+	m.waitForLog("/dev/" + name + " .*refuse: mkfs.xfs did not finish the filesystem .* on the disk, and this node has no record of that format; .*hotmount format " + name)
 	// udev reports the content of the disk as XFS, so hotmount asks the kernel to mount the disk. The kernel then
 	// flushes the disk. The kernel counts the flush as a write request without a sector.
 	if got := m.run("awk '{print $7+$14}' /sys/block/" + name + "/stat"); got != "0" {
@@ -553,13 +553,13 @@ func TestZerosWhereAFilesystemWas(t *testing.T) {
 		t.Fatal(err)
 	}
 	name = m.run("readlink -f /dev/disk/by-path/" + slot + " | xargs basename")
-	m.waitForLog("/dev/" + name + " .*hold: the disk looks blank, but data that was in its slot at the last boot is missing: xfs " + uuid + " .* at " + slot + "; .*hotmount accept " + name)
+	m.waitForLog("/dev/" + name + " .*hold: the disk looks blank, but a disk in the same slot held data before a reboot, and this data is missing now: xfs " + uuid + " .* at " + slot + "; .*hotmount accept " + name)
 	m.checkUntouched(name)
 	if plan := m.run("hotmount plan"); !regexpLine(plan, `^`+name+` .*hold .*`+uuid) {
 		t.Errorf("the plan does not hold %s:\n%s", name, plan)
 	}
 	refused = m.run("readlink -f /dev/disk/by-path/" + refusedSlot + " | xargs basename")
-	m.waitForLog("/dev/" + refused + " .*hold: the disk looks blank, but data that was in its slot at the last boot is missing: btrfs " + btrfs + " .* at " + refusedSlot + "; .*hotmount accept " + refused)
+	m.waitForLog("/dev/" + refused + " .*hold: the disk looks blank, but a disk in the same slot held data before a reboot, and this data is missing now: btrfs " + btrfs + " .* at " + refusedSlot + "; .*hotmount accept " + refused)
 	m.checkUntouched(refused)
 	for name, before := range map[string]string{name: uuid, refused: btrfs} {
 		m.lift(name, "former-slot")

@@ -29,7 +29,7 @@ func TestTwins(t *testing.T) {
 	m.run("fsfreeze -u /mnt/disks/" + uuid)
 	before := m.run("findmnt -no ID,SOURCE /mnt/disks/" + uuid)
 	twin, twinID := m.attach(w, worker.Disk{File: copied, Serial: "SECOND"})
-	refused := "/dev/" + twin + " .*refuse: the disk has the UUID " + uuid + " of another disk: .*FIRST.*SECOND.*xfs_admin -U generate /dev/" + twin + " && udevadm trigger /dev/" + twin
+	refused := "/dev/" + twin + " .*refuse: another disk has the same UUID " + uuid + ": .*FIRST.*SECOND.*xfs_admin -U generate /dev/" + twin + " && udevadm trigger /dev/" + twin
 	m.waitForLog(refused)
 	m.wait("the link by UUID to move", "[ $(readlink -f /dev/disk/by-uuid/"+uuid+") = /dev/"+twin+" ]")
 	// The command in the journal gives a copy a UUID of its own, even if the copy's log must be replayed.
@@ -124,7 +124,7 @@ func TestTwins(t *testing.T) {
 	slot := func(name string) string {
 		return m.run("udevadm info -q property --property ID_PATH --value /dev/" + name)
 	}
-	m.waitForLog("/dev/" + twin + " .*refuse: the disk has the UUID " + uuid + " of another disk: .*" + slot(name) + ".*no serial.*" + slot(twin) + ".*no serial")
+	m.waitForLog("/dev/" + twin + " .*refuse: another disk has the same UUID " + uuid + ": .*" + slot(name) + ".*no serial.*" + slot(twin) + ".*no serial")
 	m.detach(w, id)
 	m.wait("the first to go", "! findmnt /mnt/disks/"+uuid)
 	m.run("udevadm trigger -s block; udevadm settle; systemctl restart hotmount")
@@ -165,8 +165,8 @@ func TestTwins(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.wait("the daemon", "systemctl is-active hotmount")
-	m.waitForLog("refuse: the disk has the UUID .*this disk is vd. .*.serial THIRD.")
-	m.waitForLog("refuse: the disk has the UUID .*this disk is vd. .*.serial FOURTH.")
+	m.waitForLog("refuse: another disk has the same UUID .*this disk is vd. .*.serial THIRD.")
+	m.waitForLog("refuse: another disk has the same UUID .*this disk is vd. .*.serial FOURTH.")
 	if got := m.run("ls -A /mnt/disks; journalctl -b -u hotmount -o cat --no-pager | grep ': mounted' || true"); got != "" {
 		t.Errorf("one of two disks that are not on record is mounted: %s", got)
 	}
@@ -560,7 +560,7 @@ func (m machine) onePath(names []string, identity string) (first, second int, uu
 	m.checkUntouched(other)
 	// The event makes udev find the new filesystem on the other path.
 	m.run("udevadm trigger --action=change /dev/" + other)
-	m.waitForLog("^/dev/" + other + " .*refuse: the disk has the UUID " + uuid + " of another disk: " + name + " .*" + identity + ".*second path to it.*multipathd")
+	m.waitForLog("^/dev/" + other + " .*refuse: another disk has the same UUID " + uuid + ": " + name + " .*" + identity + ".*both may be paths to one disk.*multipathd")
 	m.checkUntouched(other)
 	return first, second, uuid
 }
@@ -666,7 +666,7 @@ func TestTwoPathsOfNVMe(t *testing.T) {
 	both(2, "Y", " ")
 	// hotmount remembers that it has seen two disks with the UUID of this filesystem. With the printed `hotmount
 	// accept`, the operator confirms that both paths lead to the same data.
-	m.waitForLog("^/dev/nvme0n1 .*refuse: a disk with the same WWN .* was refused because another disk had the UUID " + uuid + ".*if this disk holds the same data as the other disk: hotmount accept nvme0n1 twin;")
+	m.waitForLog("^/dev/nvme0n1 .*refuse: hotmount refused a disk with the same WWN .*, because another disk had the UUID " + uuid + ".*if this disk holds the same data as the other disk: hotmount accept nvme0n1 twin;")
 	m.run("hotmount accept nvme0n1 twin")
 	if got := m.mounted("nvme0n1"); got != uuid {
 		t.Errorf("mounted as %s, before as %s", got, uuid)

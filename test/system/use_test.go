@@ -16,7 +16,7 @@ import (
 )
 
 // usedHold matches the journal's message about a disk that another program has used.
-const usedHold = " .*hold: the disk is not a hotmount volume, and somebody else on this node used it: "
+const usedHold = " .*hold: the disk is not a hotmount volume, and somebody else on this node used the disk: "
 
 // TestUsedByAnother checks a disk that is mounted elsewhere, bound as a device, or named in a libvirt domain. hotmount
 // does not use the disk. After the use by another program has ended, hotmount holds the disk until an accept. The hold
@@ -27,9 +27,9 @@ func TestUsedByAnother(t *testing.T) {
 	m.run("mkdir -p /var/lib/prometheus/node-exporter; systemctl restart hotmount")
 	for _, use := range []struct{ name, begin, ignored, end, how string }{
 		{"mount", "mkdir -p /srv/used; mount /dev/%s /srv/used", "the disk is mounted elsewhere: /srv/used", "umount /srv/used", "mounted at /srv/used"},
-		{"bind", "touch /run/volume; mount --bind /dev/%s /run/volume", "the disk's device file is bind-mounted.*: /run/volume", "umount /run/volume", "bound as a device at /run/volume"},
+		{"bind", "touch /run/volume; mount --bind /dev/%s /run/volume", "the disk's device file is bind-mounted.*: /run/volume", "umount /run/volume", "bind-mounted as a device at /run/volume"},
 		{"domain", "mkdir -p /etc/libvirt/qemu; echo \"<domain><devices><disk><source dev='/dev/%s'/></disk></devices></domain>\" >/etc/libvirt/qemu/guest.xml", "the system's configuration or a link in a class directory claims the disk: /etc/libvirt/qemu/guest.xml:1", "rm -r /etc/libvirt; hotmount rescan", "claimed by /etc/libvirt/qemu/guest.xml:1"},
-		{"link", "ln -s /dev/%s /mnt/disks/own", "the system's configuration or a link in a class directory claims the disk: /mnt/disks/own; if no volume of the provisioner needs the link, remove it, then: hotmount rescan", "rm /mnt/disks/own; hotmount rescan", "claimed by /mnt/disks/own"},
+		{"link", "ln -s /dev/%s /mnt/disks/own", "the system's configuration or a link in a class directory claims the disk: /mnt/disks/own; if no PersistentVolume uses the link, remove the link, then: hotmount rescan", "rm /mnt/disks/own; hotmount rescan", "claimed by /mnt/disks/own"},
 	} {
 		m.run("systemctl stop hotmount")
 		name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -64,7 +64,7 @@ func TestUsedByAnother(t *testing.T) {
 		}
 		// After the accept, the disk is a volume of this node. The test then repeats the use by the other program.
 		m.run("systemctl stop hotmount; umount " + where + "; " + fmt.Sprintf(use.begin, name) + "; systemctl start hotmount")
-		const inUse = " .*refuse: the disk is a volume of this node, but is not mounted, because somebody else uses it: "
+		const inUse = " .*refuse: hotmount does not mount this volume of the node, because something else uses the disk: "
 		m.waitForLog("/dev/" + name + inUse + use.how)
 		m.wait("its state", "hotmount status | grep -qE '^"+name+" .* failed '")
 		m.run(use.end + "; hotmount accept " + name)
@@ -130,13 +130,13 @@ func TestABindOfADiskThatIsHeld(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("touch /etc/hotmount/hold /run/volume")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
-	m.waitForLog("/dev/" + name + " .*hold: nothing is formatted")
+	m.waitForLog("/dev/" + name + " .*hold: hotmount formats no disk")
 	m.run("mount --bind /dev/" + name + " /run/volume")
 	m.waitForLog("/dev/" + name + " .*ignore: the disk's device file is bind-mounted")
 	m.run("umount /run/volume")
-	m.waitForLog("/dev/" + name + usedHold + "bound as a device at /run/volume")
+	m.waitForLog("/dev/" + name + usedHold + "bind-mounted as a device at /run/volume")
 	m.run("rm /etc/hotmount/hold; systemctl reload hotmount")
-	m.wait("the hold for use to stay", "hotmount plan | grep -q '^"+name+" .*hold .*somebody else on this node used it'")
+	m.wait("the hold for use to stay", "hotmount plan | grep -q '^"+name+" .*hold .*somebody else on this node used the disk'")
 	m.checkUntouched(name)
 	m.run("hotmount accept " + name)
 	m.mounted(name)

@@ -42,8 +42,8 @@ func (r *Records) notedContent(id disk.Identity) *disk.Sighting {
 
 // formerSerial returns the last content on a disk with the serial or WWN of id. Content that was never mounted, and
 // that lay on the disk when an earlier boot ended, takes precedence over filesystems. When a filesystem of the disk is
-// mounted, Remember removes older records of such content. A record that remains is therefore newer than the mounted
-// filesystems. Mounted filesystems take precedence over filesystems that were only made.
+// mounted, package store removes older records of such content (Remember). A record that remains is therefore newer
+// than the mounted filesystems. Mounted filesystems take precedence over filesystems that were only made.
 func (r *Records) formerSerial(id disk.Identity) *disk.Sighting {
 	for i := range slices.Backward(r.Contents) {
 		if l := &r.Contents[i]; l.Identity.Boot != r.Boot && sameDisk(l, id) {

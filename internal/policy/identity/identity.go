@@ -1,6 +1,6 @@
-// Package identity matches records to attached disks. The package decides whether a record belongs to the attached disk
-// certainly, possibly or not, and whether the attached disk is a copy. The package is pure: it turns records into a
-// disk.Standing.
+// Package identity matches records to attached disks. The package decides whether a record belongs to the attached
+// disk: certainly, possibly or not at all. The package also decides whether the attached disk is a copy. The package is
+// pure: it turns records into a disk.Standing.
 package identity
 
 import (
@@ -38,7 +38,8 @@ type Records struct {
 	Lost error
 }
 
-// recentUses is the number of records in Used that need no renewal. Package store keeps 1,024.
+// recentUses is how many records at the end of Used need no renewal. Package store keeps only the newest 1,024 records,
+// so hotmount renews older records of attached disks (Standing.UsedLongAgo).
 const recentUses = 900
 
 // Standing returns the disk's standing according to the records. The parameter st is the part of the standing that is
@@ -114,7 +115,7 @@ func (r *Records) place(st *disk.Standing, f *disk.Facts, id disk.Identity, uuid
 		// If the disk was refused in this attachment, its slot was not sufficient to identify the disk. The slot stays
 		// insufficient when another disk with the same UUID comes.
 		refusedAlone := slices.ContainsFunc(r.Twins, func(t Twin) bool { return t.UUID == uuid && t.attached(id) })
-		// An LVM volume cannot be attached twice, and has no slot.
+		// An LVM volume has no slot and needs none, because it cannot be attached twice.
 		st.InSameSlot = v.Identity.Slot == id.Slot && (id.Slot != "" || f.Transport == "dm") && !refusedAlone
 	}
 	st.Twin = uuid != "" && slices.ContainsFunc(r.Twins, func(t Twin) bool { return t.Is(id, uuid, st.OnRecord, mounted) })
@@ -150,8 +151,8 @@ func isInOtherSlot(s *disk.Sighting, id disk.Identity) bool {
 
 // intent returns the unfinished format that belongs to the disk or may belong to it, or nil. A format belongs to the
 // disk if the format's record matches the disk, or if the format's UUID is known on the disk. If several formats may
-// belong to the disk, the result is the most certain of these formats. The results doubt and bySlot are the values for
-// Standing.IntentDoubt and Standing.IntentBySlot.
+// belong to the disk, the result is the format that most probably belongs to it. The results doubt and bySlot are the
+// values for Standing.IntentDoubt and Standing.IntentBySlot.
 func (r *Records) intent(id disk.Identity, uuid string) (of *disk.Intent, doubt, bySlot bool) {
 	sure := func(n *disk.Intent) int {
 		was := n.Identity
@@ -212,8 +213,8 @@ type Twin struct {
 
 // Is compares the refused disk t with the disk that has that identity and filesystem. Is returns true if the two may be
 // the same disk, even if attachment, slot or size differ. If mounted is true, the filesystem was mounted during this
-// attachment, and only a refusal in this attachment counts. If serials and WWNs show nothing (Hardware), both disks
-// must lack a serial. If slot or size differ as well, onRecord must be false.
+// attachment, and only a refusal in this attachment counts. If serials and WWNs show nothing (Hardware), Is returns
+// true only if neither disk has a serial. If the slot or the size also differs, onRecord must be false.
 func (t Twin) Is(id disk.Identity, uuid string, onRecord, mounted bool) bool {
 	switch {
 	case t.UUID != uuid:
@@ -236,9 +237,9 @@ func (t Twin) attached(id disk.Identity) bool {
 	return t.Identity.Boot == id.Boot && t.Identity.Seq == id.Seq
 }
 
-// Renamed reports whether the refused disk now has a new UUID and was mounted with it. After a renaming, a disk with
-// the old UUID is another disk. In a later attachment, Renamed also compares serial, WWN, slot and size. Slot and size
-// are not sufficient, because another disk in the slot could have the same size.
+// Renamed reports whether the filesystem of the refused disk got a new UUID and was mounted with the new UUID. A disk
+// with the old UUID is then another disk. In a later attachment, Renamed also compares serial, WWN, slot and size. Slot
+// and size are not sufficient, because another disk in the slot could have the same size.
 func (t Twin) Renamed(n disk.Sighting) bool {
 	same := t.attached(n.Identity) || t.Identity.Same(n.Identity) && n.Identity.Slot != "" && t.Identity.Slot == n.Identity.Slot && t.Identity.Like(n.Identity)
 	return !n.Left && t.UUID != n.UUID && same
