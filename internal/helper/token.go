@@ -183,7 +183,7 @@ func Confirm(ctx context.Context, h inventory.Host, w io.Writer, name, token, so
 	answer, err := h.Store.TakeAnswer(f.Seq)
 	switch {
 	case errors.Is(err, store.ErrNoAnswer) && taken:
-		err = fmt.Errorf("cannot tell whether %s is formatted: the unit has taken the token, and may be running now; see journalctl -u hotmount-format@%d", name, f.Seq)
+		err = fmt.Errorf("cannot tell whether %s is formatted: a unit has started with the token, and may still be running; to see its result: journalctl -u hotmount-format@%d", name, f.Seq)
 	case errors.Is(err, store.ErrNoAnswer):
 		err = errors.New("no unit has taken the token, and nothing was formatted; no unit can take the token later")
 	case err == nil && answer.Failure != "":

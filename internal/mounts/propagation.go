@@ -33,7 +33,7 @@ func propagates(hosts, owns []Mount, dir string) error {
 	case pathInMount(own, dir) != pathInMount(host, dir):
 		// A bind mount of a subdirectory is a peer of the original mount. A new mount appears at the same directory in
 		// each peer, but each peer can have this directory at another path.
-		return fmt.Errorf("cannot see what is mounted below %s: this process has another directory there than the host has", dir)
+		return fmt.Errorf("cannot see what is mounted below %s: this process sees another directory at this path than the host", dir)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ const (
 
 func TestPropagates(t *testing.T) {
 	const dir = "/mnt/disks"
-	const another, notShared, elsewhere = "through another mount than the host", "is not shared", "another directory there than the host"
+	const another, notShared, elsewhere = "through another mount than the host", "is not shared", "another directory at this path than the host"
 	for _, test := range []struct {
 		name      string
 		host, own string

@@ -35,7 +35,7 @@ func operator(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision,
 	case strings.Contains(next, "rm "+disk.HoldFile), strings.Contains(next, "reboot") && f.Standing.Formatting == disk.OffAtBoot:
 		f.Standing.Formatting = ""
 		return true
-	case next == "free space on the filesystem of /var/lib/hotmount, then: hotmount rescan", strings.HasSuffix(next, "hotmount state init"):
+	case next == "make room on the filesystem of /var/lib/hotmount, then: hotmount rescan", strings.HasSuffix(next, "hotmount state init"):
 		f.Standing.Formatting = ""
 		return true
 	}

@@ -187,7 +187,7 @@ var selection = []rule{{
 	means: "the disk is a partition, and another class selects the whole disk",
 	why: func(w *wording) string {
 		class, _ := first(w.f, w.s)
-		return say("the disk is a partition of %s, and the earlier class %s selects the whole disk", visible(w.f.Whole), visible(class.Name))
+		return say("the disk is a partition of %s, and class %s, which comes earlier, selects the whole disk", visible(w.f.Whole), visible(class.Name))
 	},
 }, {
 	reason: disk.ReasonPartitioned, action: disk.Ignore, situations: unselected,

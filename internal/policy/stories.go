@@ -32,7 +32,7 @@ func formatOffRemedy(w *wording) string {
 	case off == disk.OffAtBoot:
 		return "to allow formats again, remove hotmount.format=no from the kernel command line, and reboot"
 	case off == disk.StateFull:
-		return "free space on the filesystem of /var/lib/hotmount, then: hotmount rescan"
+		return "make room on the filesystem of /var/lib/hotmount, then: hotmount rescan"
 	case strings.HasPrefix(off, disk.StateGap):
 		return "make sure that the state directory can be written, then: hotmount state init"
 	default:

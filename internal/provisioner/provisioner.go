@@ -170,7 +170,7 @@ func (k *checker) require(fits bool, format string, args ...any) {
 func (k *checker) checkGlobalKeys() {
 	k.require(k.v.Common.Kind == 0, "the key common is from charts before 2.0, and has no effect: move its contents to the top level")
 	k.require(k.v.UseNodeNameOnly, "useNodeNameOnly: found false, expected true: otherwise a node that is registered again loses its volumes")
-	k.require(!k.v.SetPVOwnerRef, "setPVOwnerRef: found true, expected false: otherwise Kubernetes deletes the volumes together with the node object")
+	k.require(!k.v.SetPVOwnerRef, "setPVOwnerRef: found true, expected false: with true, Kubernetes deletes the volumes together with the node object")
 	k.require(!k.v.Cleanup.Enabled, "nodeCleanupController.enabled: found true, expected false: the controller deletes the volumes of nodes whose node object was deleted, although the disks stay")
 }
 

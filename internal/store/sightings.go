@@ -89,7 +89,7 @@ func (s Store) markFull(all []disk.Sighting) error {
 // Note durably records content that was found on disks and is not mounted. If an element of the list has Left set, Note
 // removes the record of the same attachment. Remember, and not Note, handles mounted filesystems.
 func (s Store) Note(found []disk.Sighting) error {
-	return wrap(s.locked(func() error { return s.note(found, true) }), "cannot record the content of each disk")
+	return wrap(s.locked(func() error { return s.note(found, true) }), "cannot record the content of the disks")
 }
 
 // note drops the records that the found content replaces. If add is set, the function note also adds new records, at

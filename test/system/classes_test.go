@@ -283,7 +283,7 @@ func TestPartitions(t *testing.T) {
 	isRaw := func() {
 		t.Helper()
 		m.wait("the link", "[ $(readlink -f /var/lib/disks/block/virtio-RAW-1) = /dev/"+guest+" ]")
-		m.wait("the partition to be left alone", "hotmount plan | grep -E '^"+guest+"1 .*ignore .*the disk is a partition of "+guest+", and the earlier class raw selects the whole disk' && ! findmnt /dev/"+guest+"1")
+		m.wait("the partition to be left alone", "hotmount plan | grep -E '^"+guest+"1 .*ignore .*the disk is a partition of "+guest+", and class raw, which comes earlier, selects the whole disk' && ! findmnt /dev/"+guest+"1")
 	}
 	m.wait("the link", "[ -e /var/lib/disks/block/virtio-RAW-1 ]")
 	m.run("printf 'label: gpt\n,600M\n' | sfdisk -q -w always /dev/" + guest + "; udevadm settle; mkfs.xfs -q /dev/" + guest + "1; udevadm settle; sync")

@@ -564,7 +564,7 @@ func TestFullRoot(t *testing.T) {
 			}
 			m.fillRoot() // fills the space that hotmount has freed from its reserve
 			name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
-			m.waitForLog("/dev/" + name + " .*hold: hotmount formats no disk: the filesystem of /var/lib/hotmount is full; free space on the filesystem of /var/lib/hotmount, then: hotmount rescan")
+			m.waitForLog("/dev/" + name + " .*hold: hotmount formats no disk: the filesystem of /var/lib/hotmount is full; make room on the filesystem of /var/lib/hotmount, then: hotmount rescan")
 			m.checkUntouched(name)
 			for _, id := range ids {
 				m.detach(w, id)
