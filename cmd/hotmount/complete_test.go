@@ -70,7 +70,8 @@ func TestComplete(t *testing.T) {
 }
 
 // TestCompleteRelease checks that completion offers only what hotmount release accepts. Completion must not offer a
-// disk whose link belongs to another disk. For example, a partition of a block volume has the link of the whole disk.
+// disk whose link belongs to another disk. For example, hotmount shows the link of the
+// whole disk also for a partition of a block volume.
 func TestCompleteRelease(t *testing.T) {
 	h := machine(t)
 	settings := config.Default()

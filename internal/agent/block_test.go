@@ -288,9 +288,9 @@ func TestTakenBackWithoutEffect(t *testing.T) {
 	})
 }
 
-// TestOfOneSerialInLine checks a disk that waits to be given out and that has the serial of a block volume. The wait
-// began before the agent first looked at the block volume. If the block volume leaves during the wait, the waiting disk
-// must not take the place of the block volume.
+// TestOfOneSerialInLine checks a disk with the serial of a block volume, while the disk waits until hotmount gives it
+// out. The wait began before the agent first looked at the block volume. If the block volume leaves during the wait,
+// the waiting disk must not take the place of the block volume.
 func TestOfOneSerialInLine(t *testing.T) {
 	vdb, vdc := rawDisk("vdb", 2, "A"), rawDisk("vdc", 3, "A")
 	vdb.Slot, vdc.Slot = "pci-5", "pci-6"

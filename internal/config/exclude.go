@@ -94,7 +94,7 @@ func (e exclusion) wrongName(name string) string {
 }
 
 // transportOf returns the transport of the disks whose kernel names begin with the given text. transportOf returns ""
-// if the given text does not determine one of the transports in the map prefixes.
+// if the given text begins with none of the keys of the map prefixes.
 func transportOf(start string) string {
 	for prefix, t := range prefixes {
 		if strings.HasPrefix(start, prefix) {

@@ -79,7 +79,7 @@ type Facts struct {
 	// LoopsUnsure reports that hotmount is sure of none of the Loops: each loop device may be on another disk.
 	LoopsUnsure bool `json:"loops_unsure,omitempty"`
 	// Bound are the places at which the disk's device node is bind-mounted (mounts.Bound). For a whole disk, Bound
-	// includes the nodes of its partitions. For a partition, Bound includes the node of the whole disk.
+	// includes the nodes of its partitions. For a partition, Bound includes the device node of the whole disk.
 	Bound []string `json:"bound,omitempty"`
 	// Neighbours reports that a CSI driver or a virtual machine monitor on the node may open the disk without O_EXCL.
 	Neighbours bool `json:"neighbours,omitempty"`

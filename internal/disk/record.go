@@ -25,7 +25,7 @@ type Record struct {
 	Type string `json:"type,omitempty"`
 	// By is ByDaemon or ByOperator.
 	By string `json:"by"`
-	// Evidence is Content.Evidence of the content that was on the disk before the format.
+	// Evidence is a copy of Content.Evidence. It is about the content that the disk had before the format.
 	Evidence []string  `json:"evidence"`
 	Begun    time.Time `json:"begun"`
 	// Noticed is when hotmount saw that Begun was in the future. Begun is in the future if the clock was wrong when the

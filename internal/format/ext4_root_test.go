@@ -40,9 +40,9 @@ func (l *loop) root() string {
 	return sh(l.t, "debugfs -R 'stat <2>' "+l.facts.Node()+" 2>/dev/null | grep -oE '(Mode|User|Group): *[0-9]+' | tr -s '\\n ' ' '")
 }
 
-// TestRealExt4Mode checks that hotmount sets the mode that mkfs.ext4 cannot set. After debugfs was killed, hotmount
-// must set the mode with one write at the next look. hotmount must not change a filesystem that was already mounted, or
-// that may belong to another disk.
+// TestRealExt4Mode checks that hotmount sets the mode that mkfs.ext4 cannot set. If debugfs(8) is killed, hotmount must
+// set the mode with one write when it next examines the disk. hotmount must not change a
+// filesystem that was already mounted, or that may belong to another disk.
 func TestRealExt4Mode(t *testing.T) {
 	const before = "Mode: 0755 User: 1000 Group: 2000"
 	for name, tc := range map[string]struct {

@@ -66,8 +66,8 @@ func intentFor(f *disk.Facts, class *disk.Class, uuid, boot string, again bool) 
 // format has ended, so that a disk has at most one intent.
 //
 // Two disks must never have the same UUID. intendedUUID therefore returns a new UUID in three cases. The disk is a copy
-// of another disk, and the operator overwrites the copy. Only the slot and the size of the disk match the intent, so
-// the disk may be the next disk in the slot. The format began on another attached disk with the same serial or WWN.
+// of another disk, and the operator overwrites the copy. Only the slot and the size of the disk match the intent, so the
+// disk may have replaced the intent's disk there. The format began on another attached disk with the same serial or WWN.
 func intendedUUID(f *disk.Facts, over bool) (string, error) {
 	if i := policy.Intent(f, &disk.Content{}); i != nil && !f.Standing.IntentBySlot && !(over && ofAnother(f)) {
 		return i.UUID, nil
