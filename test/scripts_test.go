@@ -15,8 +15,8 @@ import (
 // command, bash -e continues with the script, so the command checks nothing.
 var deadCheck = regexp.MustCompile(`(^|[;\n]\s*)! ([^;\n|]|\|[^|;\n])*(;|\n\S)`)
 
-// TestScripts checks that deadCheck matches nothing in the scripts of the system tests. Otherwise the failure of a
-// negated command would not fail its script.
+// TestScripts checks that no script of the system tests has a command that deadCheck matches. If such a command failed,
+// its script would continue and could pass.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("system/*.go")
 	if err != nil || len(files) < 20 {

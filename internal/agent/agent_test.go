@@ -48,7 +48,8 @@ type machine struct {
 	remembered  int  // the number of calls of Remember
 	noted       int  // the length of notes at the last call of Remember
 	remembers   bool // Remember hangs until hang is closed
-	// later contains the names of the disks that came after another disk had left. The method newest skips these disks.
+	// later has the names of the disks that were attached after the departure that a test checks. The method newest
+	// skips these disks, because they were never attached together with the gone disk.
 	later       []string
 	newestErr   error
 	asked       []string // the names with which newest was called
@@ -128,7 +129,8 @@ func (m *machine) Names(*disk.Settings) ([]string, error) {
 	return names, nil
 }
 
-// pass calls the function m.gate if m.gate is not nil.
+// pass calls m.gate, if a test has set m.gate. With m.gate, a test can delay a step of the agent, or change the machine
+// before the step.
 func (m *machine) pass(work, name string) {
 	m.mu.Lock()
 	gate := m.gate
@@ -382,8 +384,8 @@ func (m *machine) Expect(s disk.Sighting, name string) (err error) {
 	return err
 }
 
-// newest returns the highest sequence number of the disks that are not listed in m.later. The name of the disk that
-// left does not matter, because no attached disk has that name in these tests.
+// newest returns the highest sequence number of the disks that are not listed in m.later. The parameter name is the
+// name of the disk that left. The name has no effect, because no attached disk has that name in these tests.
 func (m *machine) newest(name string) (uint64, error) {
 	m.asked = append(m.asked, name)
 	var newest uint64
@@ -769,7 +771,7 @@ func TestVolumeKeepsItsClass(t *testing.T) {
 }
 
 // TestRemembersWhatIsFull checks that the record of an XFS filesystem shows whether the filesystem fills its disk. An
-// XFS filesystem counts as full only if its superblock shows the size of the disk.
+// XFS filesystem counts as full, which means as large as its disk, only if its superblock shows the size of the disk.
 func TestRemembersWhatIsFull(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB), xfsDisk("vdd", 4, uuidC))
 	m.grow = true
@@ -1062,8 +1064,9 @@ func TestFormattingHoldsBackNeitherReadyNorOthers(t *testing.T) {
 	})
 }
 
-// TestHangingFormatsHoldBackNoBlankDisk checks that a format that takes longer than a minute counts only against the
-// higher limit proofsInAll. When a slow format ends, the lane must no longer count the format.
+// TestHangingFormatsHoldBackNoBlankDisk checks that slow formats do not stop the formats of other blank disks. After a
+// minute (proofPatience), a format counts only against the higher limit proofsInAll. When a slow format ends, the
+// format must no longer count against any limit.
 func TestHangingFormatsHoldBackNoBlankDisk(t *testing.T) {
 	m := newMachine()
 	for i := range proofsInAll + 4 {
@@ -1098,8 +1101,9 @@ func TestHangingFormatsHoldBackNoBlankDisk(t *testing.T) {
 	})
 }
 
-// inAnHour reports whether the given number of tries is possible in the first hour. At the latest, the tries come after
-// 0, 1, 3, …, 2047 and 4095 seconds. Each wait between two tries is up to a quarter shorter at random (backoff).
+// inAnHour reports whether the given number of tries is possible in the first hour. The latest possible times of the
+// tries are 0, 1, 3, …, 2047 and 4095 seconds. The agent shortens each wait between two tries by up to a quarter, at
+// random (backoff).
 func inAnHour(tries int) bool { return tries == 12 || tries == 13 }
 
 // TestRetriesLaterAndLaterForEver checks that the retries of a mount never end. An unchanged failure must be logged
@@ -1188,8 +1192,8 @@ func TestAPartitionIsNeverGivenToTheFormattingUnit(t *testing.T) {
 	})
 }
 
-// TestAMountThatFailedAndIsThereIsReported checks that a mount in the mount table is reported, although its job seemed
-// to fail. The agent can miss the end of a job when PID 1 is slow to answer.
+// TestAMountThatFailedAndIsThereIsReported checks that the agent reports a mount that is in the mount table, even after
+// its job seemed to fail. The agent can miss the end of a job when PID 1 is slow to answer.
 func TestAMountThatFailedAndIsThereIsReported(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	m := newMachine(vdb)
@@ -1499,8 +1503,9 @@ func TestAPulledDiskIsNoTwinOfItself(t *testing.T) {
 	})
 }
 
-// TestTheDiskBelowIsPulled checks that the agent looks at a logical volume when its disk is pulled, because the volume
-// has no event. The report about the logical volume must still contain the serial of the pulled disk.
+// TestTheDiskBelowIsPulled checks that the agent looks at a logical volume when the disk below the volume is pulled.
+// The kernel sends no event for the volume. The report about the logical volume must still contain the serial of the
+// pulled disk.
 func TestTheDiskBelowIsPulled(t *testing.T) {
 	physical, volume := blankDisk("sdb", 2), xfsDisk("vdc", 3, uuidA)
 	volume.Below = []disk.Underlying{{Name: "sdb", Serial: "PV"}}
@@ -1669,8 +1674,8 @@ func TestHungLooksHoldBackNoOtherDisk(t *testing.T) {
 	})
 }
 
-// TestEventsAroundALook checks that an event before or during a look causes no additional look before the mount. The
-// look after the mount answers an event that came during an earlier look.
+// TestEventsAroundALook checks that an event before or during a look causes no additional look before the mount. If an
+// event comes during a look, one look after the mount is enough.
 func TestEventsAroundALook(t *testing.T) {
 	m := newMachine()
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -1851,8 +1856,8 @@ func TestProvenBlankThenHeldThenFree(t *testing.T) {
 	})
 }
 
-// TestReloadWhileDisksWait checks that the agent makes the decision about a waiting disk again when the disk's turn
-// comes.
+// TestReloadWhileDisksWait checks that the agent decides again about a waiting disk when the disk's turn comes. A
+// reload may have changed the settings during the wait.
 func TestReloadWhileDisksWait(t *testing.T) {
 	s := testSettings()
 	atOnce := mountsPerWorker * s.Workers
@@ -1977,8 +1982,9 @@ func TestProofsBeforeAMountKeepADistance(t *testing.T) {
 	})
 }
 
-// TestTakenBackBeforeTheAgentEnded checks a disk that is to be mounted again and is not mounted yet when the agent
-// ends. The next agent must not take the missing mount for an unmount by hand.
+// TestTakenBackBeforeTheAgentEnded checks a disk that the operator has accepted after a release or an unmount. The
+// agent ends before it has mounted the disk again. The next agent must not take the missing mount for an unmount by
+// hand.
 func TestTakenBackBeforeTheAgentEnded(t *testing.T) {
 	f := xfsDisk("vdb", 2, uuidA)
 	m := newMachine(f)
@@ -1995,8 +2001,8 @@ func TestTakenBackBeforeTheAgentEnded(t *testing.T) {
 	})
 }
 
-// TestGoneWhilePID1DoesNotAnswer checks a disk whose mount had ended before the agent started. If the disk leaves
-// before PID 1 has answered who ended the mount, the agent records that the disk has left.
+// TestGoneWhilePID1DoesNotAnswer checks a disk whose mount had ended before the agent started. The agent asks PID 1 who
+// ended the mount. If the disk leaves before the answer, the agent must still record that the disk has left.
 func TestGoneWhilePID1DoesNotAnswer(t *testing.T) {
 	for name, leave := range map[string]func(m *machine){
 		"no disk has its name":      func(m *machine) { delete(m.disks, "vdb") },
@@ -2025,8 +2031,8 @@ func TestGoneWhilePID1DoesNotAnswer(t *testing.T) {
 	}
 }
 
-// TestTwinWhilePID1DoesNotAnswer checks a disk whose mount had ended before the agent started. Even if the agent cannot
-// learn from PID 1 who ended that mount, a second disk with the same UUID must be refused.
+// TestTwinWhilePID1DoesNotAnswer checks two disks with the same UUID. The mount of the first disk had ended before the
+// agent started. Even if PID 1 does not answer who ended the mount, hotmount must refuse the second disk.
 func TestTwinWhilePID1DoesNotAnswer(t *testing.T) {
 	vdb, vdc := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
 	vdb.Serial, vdc.Serial = "B", "C"
@@ -2407,8 +2413,8 @@ func TestRemembersWhatIsMounted(t *testing.T) {
 }
 
 // TestRecordsKeepTheirDistance checks that mounted disks that come within saveEvery are recorded together. The first
-// mounted disk is recorded at once. Disks that still wait for their record are recorded when the agent ends. A disk
-// that is not mounted, or that has left, is recorded without a wait.
+// mounted disk is recorded at once. Disks that still wait for their record are recorded when the agent ends. If a disk
+// is not mounted or has left, the agent records the disk without a wait.
 func TestRecordsKeepTheirDistance(t *testing.T) {
 	m := newMachine()
 	check := func(when string, want int) {
@@ -2651,9 +2657,8 @@ func TestTheNextDisksMountStays(t *testing.T) {
 	})
 }
 
-// TestAnotherDiskIsMountedInItsPlace checks that hotmount unmounts a wrong disk. PID 1 has mounted the wrong disk,
-// because the disks were swapped during the mount. The agent must unmount the wrong disk before the agent reports or
-// records a mount.
+// TestAnotherDiskIsMountedInItsPlace checks a disk that is replaced during its mount, so that PID 1 mounts the
+// replacement. The agent must try to unmount the replacement, and must neither report nor record a mount.
 func TestAnotherDiskIsMountedInItsPlace(t *testing.T) {
 	for name, tt := range map[string]struct {
 		busy, covered bool
@@ -2777,8 +2782,7 @@ func TestAPulledDiskInAnotherSlot(t *testing.T) {
 }
 
 // TestNotesWhatIsNotMounted checks that unmounted content is recorded once, and that the departure of its disk is
-// recorded. Content without which the node does not boot, such as the content of the system's disk, must not be
-// recorded.
+// recorded. The content of a disk that the node needs to boot, such as the system's disk, must not be recorded.
 func TestNotesWhatIsNotMounted(t *testing.T) {
 	at := func(f *disk.Facts, put func(*disk.Facts)) *disk.Facts { f.Slot = "pci-5"; put(f); return f }
 	lvm := func(id string) func(*disk.Facts) {
@@ -3033,7 +3037,7 @@ func TestAFilesystemThatWasMissingTurnsUp(t *testing.T) {
 	})
 }
 
-// TestStormOfEvents checks that in a storm of events a few looks answer all events. The last event of the storm must
+// TestStormOfEvents checks that the agent needs only a few looks in a storm of events. The last event of the storm must
 // cause a look, and the first event after the storm must cause a look at once.
 func TestStormOfEvents(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
@@ -3055,8 +3059,8 @@ func TestStormOfEvents(t *testing.T) {
 		m.mu.Lock()
 		during := m.looks - before
 		m.mu.Unlock()
-		// Within 100 seconds there are 8 looks without delay, 7 looks with growing delays, and then a look every 5
-		// seconds (hintMost).
+		// Within 100 seconds there are 8 looks without delay, and 6 looks with growing delays of 0.1 to 3.2 seconds.
+		// After that, there is a look every 5 seconds (hintMost).
 		if during > 36 || during < 20 {
 			t.Errorf("%d looks", during)
 		}

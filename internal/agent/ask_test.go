@@ -74,8 +74,8 @@ func TestUsedByAnotherIsHeld(t *testing.T) {
 }
 
 // TestAsksBeforeTheFirstUse checks the first mount, format or link of a disk on a node where other software opens
-// disks. The mount, format or link waits until the agent knows who has the disk open. The agent must not search for
-// processes that have a disk open if the disk is already a volume.
+// disks. The mount, format or link waits until the agent knows who has the disk open. If the disk is already a volume,
+// the agent must not search for processes that have the disk open.
 func TestAsksBeforeTheFirstUse(t *testing.T) {
 	vdb, vdc, vdd := xfsDisk("vdb", 2, uuidA), blankDisk("vdc", 3), xfsDisk("vdd", 4, uuidC)
 	vdd.Standing.Volume = &disk.Sighting{Identity: disk.Identity{Boot: "before"}, UUID: uuidC, Type: "xfs", Directory: "/mnt/disks"}
@@ -142,9 +142,9 @@ func TestAMachinesDiskIsHeld(t *testing.T) {
 	})
 }
 
-// TestMountedInAnotherNamespace checks a disk that another process has mounted in its own mount namespace. The disk is
-// held as a disk that a virtual machine monitor has open. If no process with the mount is found, the disk is mounted
-// once the mount has ended.
+// TestMountedInAnotherNamespace checks a disk that another process has mounted in its own mount namespace. hotmount
+// must hold the disk, as it holds a disk that a virtual machine monitor has open. If hotmount finds no process with the
+// mount, hotmount must mount the disk once the mount has ended.
 func TestMountedInAnotherNamespace(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.Unlisted = true
@@ -180,8 +180,8 @@ func TestMountedInAnotherNamespace(t *testing.T) {
 	})
 }
 
-// TestUseIsRecordedAgain checks that the agent renews a record of use that is among the oldest, because the oldest
-// records are dropped.
+// TestUseIsRecordedAgain checks that the agent renews a held disk's record of use before the record is lost. The store
+// drops the oldest records of use first.
 func TestUseIsRecordedAgain(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.Standing.Used, vdb.Standing.UsedLongAgo = &disk.Use{How: "mounted at /srv"}, true
@@ -195,8 +195,8 @@ func TestUseIsRecordedAgain(t *testing.T) {
 }
 
 // TestAWriterIsWaitedFor checks that hotmount neither mounts nor holds a disk that another process has open for
-// writing. The disk must be mounted once that process has closed the disk. The agent must not mount a disk while the
-// agent cannot find out who has the disk open.
+// writing. The disk must be mounted once that process has closed the disk. While the agent cannot find out who has a
+// disk open, the agent must not mount the disk.
 func TestAWriterIsWaitedFor(t *testing.T) {
 	for want, put := range map[string]func(m *machine){
 		"cannot use the disk: it is opened for writing by dd (process 8)": func(m *machine) { m.opener = &disk.Opener{PID: 8, Command: "dd"} },
@@ -230,8 +230,8 @@ func TestAWriterIsWaitedFor(t *testing.T) {
 }
 
 // TestAsksBeforeARefusal checks a refusal that advises to overwrite the disk, on a node where other software opens
-// disks. Before the refusal, the agent must find out who has the disk open. If a virtual machine has the disk open,
-// hotmount must hold the disk.
+// disks. Before the refusal, the agent must ask which process has the disk open. If a virtual machine monitor has the
+// disk open, hotmount must hold the disk. If the agent gets no answer, hotmount must still refuse the disk.
 func TestAsksBeforeARefusal(t *testing.T) {
 	for name, test := range map[string]struct {
 		put  func(m *machine)

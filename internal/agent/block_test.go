@@ -261,8 +261,8 @@ func TestBlockSerialTwice(t *testing.T) {
 	})
 }
 
-// TestBlockWithoutEffect checks that a disk without its link does not count as given out, even if the unit reports
-// success.
+// TestBlockWithoutEffect checks a unit that reports success, but has not made the link of the block volume. The disk
+// must not count as given out.
 func TestBlockWithoutEffect(t *testing.T) {
 	m := newMachine(rawDisk("vdb", 2, "A"))
 	m.mode, m.noEffect = disk.ModeBlock, true

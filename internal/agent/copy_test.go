@@ -90,8 +90,8 @@ func (r *recorded) RecordHold(f *disk.Facts, reason disk.Reason, how string) err
 }
 
 // TestACopyIsNotMountedWhenTheOriginalIsPulled checks that a copy that was attached together with the original is not
-// mounted when the original is pulled. The result must not depend on the serial, the order of the looks, or the time
-// that a record takes. The copy must not be mounted even if nothing can be recorded.
+// mounted when the original is pulled. The serials, the order of the looks, and the time that the write of a record
+// takes must not matter. Even if hotmount cannot write any record, the copy must not be mounted.
 func TestACopyIsNotMountedWhenTheOriginalIsPulled(t *testing.T) {
 	for _, serial := range []string{"S", "OTHER", ""} {
 		for name, tt := range map[string]struct {

@@ -11,8 +11,8 @@ import (
 )
 
 // TestLooksShareAGathering checks that looks share one call of Host.Gather if they are due together. A look that
-// becomes due during a call of Host.Gather must wait for the next call, because the data may be older than the look. A
-// look that hangs must not delay other looks.
+// becomes due during a call of Host.Gather must wait for the next call. The data of the running call may be older than
+// the event that caused the look. A look that hangs must not delay other looks.
 func TestLooksShareAGathering(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB), xfsDisk("vdd", 4, uuidC))
 	with(t, m, func(t *testing.T, a *Agent) {

@@ -144,7 +144,7 @@ func TestStaleMounts(t *testing.T) {
 			rmdir `+other.Path+`
 			`+other.Path+` of old is still used by a pod
 			problem: as far as can be seen`)
-		// If the look at all disks finds that a disk is gone, the agent reports the departure once.
+		// If the look at all disks finds that a disk is gone, the agent must report the departure once, and not again.
 		m.change(func() { delete(m.disks, "vdc"); m.mountErr = nil })
 		a.LookAtAll()
 		m.expect(t, `
@@ -181,9 +181,9 @@ func TestALivingMountOverAStaleOne(t *testing.T) {
 	})
 }
 
-// TestReleaseThatWasCutShort checks an agent that was killed during a release. The agent had recorded that the disk
-// stays unmounted, but the disk is mounted. If the mount ends later without an unmount by hand, the disk is mounted
-// again.
+// TestReleaseThatWasCutShort checks a disk whose release was interrupted, because the agent was killed. The record says
+// that the disk stays unmounted, but the disk is mounted. If the mount ends later without an unmount by hand, the next
+// agent must mount the disk again.
 func TestReleaseThatWasCutShort(t *testing.T) {
 	f := xfsDisk("vdb", 2, uuidA)
 	f.Standing.Unmounted = disk.ReasonReleased
@@ -446,8 +446,9 @@ func TestAHandAfterABounce(t *testing.T) {
 	}
 }
 
-// TestAHandAfterABounceWithoutALook checks that the agent needs no look to know that a disk was still mounted. A
-// periodic check must be enough.
+// TestAHandAfterABounceWithoutALook checks a mounted disk that PID 1 considered unplugged for a moment, and that was
+// unmounted by hand much later. Between these events the agent does not look at the disk. The periodic check for faults
+// must be enough to show that the disk stayed mounted.
 func TestAHandAfterABounceWithoutALook(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	synctest.Test(t, func(t *testing.T) {

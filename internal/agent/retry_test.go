@@ -56,8 +56,9 @@ func TestRetriesKeepADistanceThatGrows(t *testing.T) {
 	})
 }
 
-// TestANodesFaultIsTriedForEver checks that a mount is retried every two minutes after a fault of the node, and not
-// logged each time. If a fault of the disk follows, the action is retried after longer and longer waits.
+// TestANodesFaultIsTriedForEver checks that a mount is retried every two minutes after a fault of the node. The agent
+// must log the failure only once. If a fault of the disk follows, the mount must be retried after longer and longer
+// waits.
 func TestANodesFaultIsTriedForEver(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	broken := fmt.Errorf("cannot: %w", disk.OfNode(errors.New("systemd is silent")))
@@ -144,8 +145,8 @@ func TestRescanTriesAgain(t *testing.T) {
 	})
 }
 
-// TestEventsDuringALook checks that any number of events during a look cause one more look. The agent must find a
-// change of the disk that comes during the first look.
+// TestEventsDuringALook checks that events during a look cause exactly one more look, however many events there are. If
+// the disk changes during the first look, the second look must find the change.
 func TestEventsDuringALook(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.ReadOnly = true
@@ -167,8 +168,8 @@ func TestEventsDuringALook(t *testing.T) {
 	})
 }
 
-// TestBounds checks that the number of concurrent looks is the number of workers. Four mounts per worker, and two
-// growths in all, run at once. The remaining disks wait for their turn.
+// TestBounds checks that there are at most as many looks at once as there are workers. At most four mounts per worker,
+// and two growths in all, may run at once. The remaining disks must wait for their turn.
 func TestBounds(t *testing.T) {
 	workers := testSettings().Workers
 	for work, want := range map[string]int{"look": workers, "mount": 4 * workers, "grow": 2} {

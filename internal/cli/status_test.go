@@ -148,8 +148,8 @@ func TestStatusYAML(t *testing.T) {
 	}
 }
 
-// TestStatusTellsWhatFailed checks when status shows a failure that the daemon has published. Status must show a
-// failure only for the attachment whose action failed, and only while the decision is the same.
+// TestStatusTellsWhatFailed checks when status shows a failure that the daemon has published. Status must not show the
+// failure for another attachment of the disk, or after the decision has changed.
 func TestStatusTellsWhatFailed(t *testing.T) {
 	h := nodetest.New(t)
 	settings := config.Default()

@@ -90,8 +90,8 @@ func TestDrivers(t *testing.T) {
 	}
 }
 
-// TestDriversSeenEarlier checks that a driver that was seen earlier counts even without files. The driver's reach comes
-// from the table of drivers.
+// TestDriversSeenEarlier checks that a driver that hotmount has seen earlier still counts after the driver's files are
+// gone. The driver's reach comes from the table of drivers.
 func TestDriversSeenEarlier(t *testing.T) {
 	root := node(t, "var/lib/kubelet/plugins/csi.example.com/", "var/lib/kubelet/plugins_registry/b.example.com-reg.sock")
 	want := []disk.Driver{{Name: "b.example.com", Reach: disk.Anything}, {Name: "csi.example.com", Reach: disk.Anything}, {Name: "csi.hetzner.cloud", Reach: disk.Local}}

@@ -21,7 +21,7 @@ func (l *looked) Look(name string) { *l = append(*l, name) }
 func (l *looked) LookAtAll()       { *l = append(*l, "all") }
 
 // TestLook checks that a hint about one disk causes one look, and that a hint about all disks causes a look at all
-// disks. The whole disk is looked at when its partitions come or go, even if no class selects partitions.
+// disks. When a partition comes or goes, the daemon must look at the whole disk, even if no class selects partitions.
 func TestLook(t *testing.T) {
 	var got looked
 	requestLooks(&got, uevent.Hint{Name: "vdb"}, true)

@@ -106,8 +106,8 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// TestUntilUnmounted checks that PID 1 is asked again to unmount a mount that PID 1 has not seen yet. The number of
-// these requests is limited.
+// TestUntilUnmounted checks that the daemon repeats its request to PID 1 if PID 1 has not yet seen the mount. The
+// number of requests is limited.
 func TestUntilUnmounted(t *testing.T) {
 	broken := errors.New("broken")
 	for name, tt := range map[string]struct {
@@ -144,7 +144,7 @@ func TestUntilUnmounted(t *testing.T) {
 	}
 }
 
-// TestRemedied checks that an error about a directory that is missing, read-only or in a full filesystem has a remedy.
+// TestRemedied checks that an error about a missing or read-only directory, or about a full filesystem, names a remedy.
 func TestRemedied(t *testing.T) {
 	const readOnly = ": the disk is untouched; hotmount mounts the disk when it can write to the directory; for the cause and the remedy: hotmount doctor"
 	const full = ": the disk is untouched, and hotmount mounts it when there is room for a directory; to see what is full: df -h /srv; df -i /srv"

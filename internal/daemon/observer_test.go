@@ -64,8 +64,7 @@ func TestReadyComesAfterTheStatus(t *testing.T) {
 	}
 }
 
-// TestMeasured checks that the size at a path is left out if the path leads to another filesystem in this process's
-// mount namespace.
+// TestMeasured checks that the metrics omit the size at a path, if this process sees another filesystem at the path.
 func TestMeasured(t *testing.T) {
 	at := map[string]metrics.Filesystem{"/a": {UUID: "a"}, "/b": {UUID: "b"}, "/c": {UUID: "c"}, "/d": {UUID: "d"}}
 	dev := func(minor uint32) disk.Dev { return disk.Dev{Major: 254, Minor: minor} }

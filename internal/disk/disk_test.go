@@ -216,8 +216,8 @@ func TestFindPeers(t *testing.T) {
 	if f.FindPeers(pointers(all)); len(f.SameSerial) != 3 || f.SameSerial[0].Name != "vdb" || f.SameSerial[0].Type != "xfs" || f.SameSerial[2].Name != "vdd" {
 		t.Errorf("peers %+v", f.SameSerial)
 	}
-	// virtio truncates a serial. The serial of a partition contains the serial of its disk, but a partition and its
-	// disk are not peers.
+	// virtio truncates serials, so a disk and a disk with the truncated serial are peers. A disk and its partition are
+	// not peers, although the partition's serial contains the disk's serial.
 	long := disk("sda", 5, "ABCDEFGHIJKLMNOPQRST-and-more", uuid)
 	cut, part := disk("vdf", 6, "ABCDEFGHIJKLMNOPQRST", ""), disk("vdf1", 6, "ABCDEFGHIJKLMNOPQRST-part1", "")
 	part.Whole = "vdf"
@@ -226,7 +226,7 @@ func TestFindPeers(t *testing.T) {
 			t.Errorf("%s: peers %+v", f.Name, f.SameSerial)
 		}
 	}
-	// A filesystem that is mounted in one of hotmount's places is known even if udev does not know the filesystem.
+	// If a volume on record is mounted, the record shows the filesystem, even if udev does not know it.
 	mounted := Facts{ID: ID{Name: "vdb", Seq: 1}, Serial: "S", Standing: Standing{Volume: &Sighting{UUID: uuid, Type: "ext4"}}}
 	for _, at := range [][]MountPoint{nil, {{Path: "/mnt/disks/" + uuid}}} {
 		mounted.Mounts = at

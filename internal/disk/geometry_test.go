@@ -26,8 +26,9 @@ func TestUsable(t *testing.T) {
 	}
 }
 
-// TestFull checks that a filesystem is not full if it was not measured, or is larger than the disk. A filesystem is
-// also not full if the superblock on the disk may show a smaller size.
+// TestFull checks which filesystems count as full: a full filesystem fills its disk. A measurement counts only if the
+// superblock on the disk shows the same size. Without the superblock or a measurement, a record counts if the
+// filesystem was full at the same disk size. A filesystem that is larger than the disk never counts as full.
 func TestFull(t *testing.T) {
 	const block, group = 4096, 65536 * 4096
 	xfs := &Geometry{Size: 4 * group, Block: block, Group: group}

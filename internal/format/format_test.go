@@ -315,8 +315,8 @@ func (w *world) mkfsRan() bool {
 	return false
 }
 
-// TestDriverThatDoesNotCount checks that nothing is written if the kernel has not counted the reads of the proof. A
-// driver that does not count reads would not count writes of other processes either. Even with a token, hotmount must
+// TestDriverThatDoesNotCount checks that hotmount writes nothing if the kernel has not counted the reads of the proof.
+// A driver that does not count reads would not count writes of other processes either. Even with a token, hotmount must
 // write nothing to a disk whose driver does not count requests.
 func TestDriverThatDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -1161,11 +1161,11 @@ func TestOverwritten(t *testing.T) {
 	}
 }
 
-// TestWrittenDuringMkfs checks that a write by another process between the last look and the end of mkfs is found. The
-// kernel's count of written bytes shows a foreign write during mkfs, but its count of requests does not. The count of
-// written bytes may not match the bytes of mkfs.xfs. If hotmount then reads every byte again and finds no foreign byte,
-// hotmount must use the disk. If hotmount reads only samples again, the intent must have a doubt. The intent must also
-// have a doubt if hotmount does not read again, because the disk was not proven all zero.
+// TestWrittenDuringMkfs checks that hotmount finds a write by another process between the last look and the end of
+// mkfs. The kernel's count of written bytes shows a foreign write during mkfs, but its count of requests does not. If
+// the count of written bytes does not match the bytes of mkfs.xfs, hotmount reads the disk again. If hotmount reads
+// every byte and finds no foreign byte, hotmount must use the disk. If hotmount can read only samples again, the intent
+// must have a doubt. A disk that was not proven all zero is not read again, and its intent must also have a doubt.
 func TestWrittenDuringMkfs(t *testing.T) {
 	const gib = 1 << 30
 	const unread = -1 // an offset outside all samples
@@ -1174,8 +1174,8 @@ func TestWrittenDuringMkfs(t *testing.T) {
 		size  int64
 		over  bool
 		asks  bool
-		// The field nowhere is the message that the test expects if no reading finds the extra bytes. If the field is
-		// empty, hotmount must use the disk.
+		// The field nowhere has the end of the expected message for the case that no reading finds a foreign byte. If
+		// the field is empty, the test expects no error in this case.
 		nowhere string
 	}{
 		"full":            {"full", size, false, true, ""},

@@ -246,7 +246,8 @@ func TestRealCountsAgree(t *testing.T) {
 	}
 }
 
-// TestRealCountsAgreeOverOldData checks the counts of TestRealCountsAgree on a disk that was not blank.
+// TestRealCountsAgreeOverOldData makes the checks of TestRealCountsAgree on a disk that was not blank, and that is
+// formatted by token.
 func TestRealCountsAgreeOverOldData(t *testing.T) {
 	for what, write := range map[string]bool{"alone": false, "somebody else": true} {
 		t.Run(what, func(t *testing.T) {

@@ -20,7 +20,7 @@ func TestIntentOfAnother(t *testing.T) {
 		do    disk.Action
 
 		made, ends, failed bool
-		// tc.own is set if a format with the operator's token must get a new UUID.
+		// own reports whether a format by token must get a new UUID, instead of the UUID of the intent.
 		own bool
 	}{
 		"no intent":                        {nil, false, disk.Content{Kind: disk.Filesystem, UUID: found}, disk.Mount, false, false, false, true},
@@ -59,8 +59,8 @@ func TestIntentOfAnother(t *testing.T) {
 	}
 }
 
-// TestAsProven checks that hotmount does not format a disk for a class other than the class of the proof. A disk must
-// also not be formatted if its class has changed since the proof.
+// TestAsProven checks that hotmount formats a disk only for the class for which the disk was proven. If this class has
+// changed since the proof, hotmount must not format the disk, either.
 func TestAsProven(t *testing.T) {
 	then := disk.Class{Name: "a", Blank: "full", Directory: "/mnt/a", Create: disk.XFS}
 	if now := then; !asProven(&then, &now) {
@@ -107,8 +107,8 @@ func TestIntentBySlot(t *testing.T) {
 	}
 }
 
-// TestLastWord checks that a disk is formatted if nothing has changed since it was read, and that any single change
-// prevents the format.
+// TestLastWord checks that hotmount formats a disk if nothing has changed since the disk was read. Any single change
+// must prevent the format.
 func TestLastWord(t *testing.T) {
 	const begun = "0a0b0c0d-1111-4222-8333-abcdefabcdef"
 	type given struct {
@@ -202,8 +202,8 @@ func TestWrites(t *testing.T) {
 	}
 }
 
-// TestSameIntent checks that a disk is not formatted if its intent has changed since the proof. A disk must also not be
-// formatted if its intent was recorded after the proof.
+// TestSameIntent checks that hotmount does not format a disk if the disk's intent has changed since the proof. An
+// intent that was recorded only after the proof must also prevent the format.
 func TestSameIntent(t *testing.T) {
 	const begun, found = "0a0b0c0d-1111-4222-8333-abcdefabcdef", "99999999-1111-4222-8333-abcdefabcdef"
 	then := disk.Standing{Intent: &disk.Intent{UUID: begun}}

@@ -28,7 +28,7 @@ func TestGone(t *testing.T) {
 	const root = "27 1 254:0 / / rw shared:1 - ext4 /dev/vda rw\n"
 	id := disk.ID{Name: "vde", Seq: 7, Dev: disk.Dev{Major: 254, Minor: 64}}
 	for name, tt := range map[string]struct {
-		// Each element of the list says, for one query, whether a daemon answers. If the last element is true, the
+		// Each element of the field daemon reports whether a daemon answers one query. If the last element is true, the
 		// daemon has unmounted the disk.
 		daemon []bool
 		idle   bool

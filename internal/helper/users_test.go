@@ -76,8 +76,8 @@ func TestOpenerEnds(t *testing.T) {
 }
 
 // TestMonitorIsRecorded checks that hotmount does not format a disk that another process has open. If the process is a
-// virtual machine monitor, hotmount must record the use of the disk. For any other process, hotmount must record
-// nothing.
+// virtual machine monitor, or has the disk mounted in its mount namespace, hotmount must record the use of the disk. In
+// every other case, hotmount must record nothing.
 func TestMonitorIsRecorded(t *testing.T) {
 	for name, test := range map[string]struct {
 		by       *disk.Opener

@@ -332,7 +332,7 @@ func TestCovered(t *testing.T) {
 		t.Errorf("%+v", f.Mounts)
 	}
 	// A mount on a directory above the disk's mount covers it, too. A second mount of the same filesystem at the same
-	// path hides nothing, so CoveredBy must be empty.
+	// path hides no files, so CoveredBy must be empty.
 	for over, by := range map[string]string{"41 27 0:50 / /mnt rw - tmpfs none rw": "/mnt", "41 40 254:16 / " + at + " rw - xfs /dev/vdb rw": ""} {
 		f := scan(t, node.with(tree{table: "27 1 254:1 / / rw - ext4 /dev/vda1 rw\n40 27 254:16 / " + at + " rw - xfs /dev/vdb rw\n" + over + "\n"}).make(t))["vdb"]
 		if !f.Mounts[0].Covered || f.Mounts[0].CoveredBy != by {
@@ -341,8 +341,8 @@ func TestCovered(t *testing.T) {
 	}
 }
 
-// TestMeasure checks that hotmount opens the filesystem only once for each mount, because the open may hang. hotmount
-// must measure only if the path leads to the mount and the disk has no request in flight.
+// TestMeasure checks that hotmount opens a filesystem only once for each mount, because the open may hang. If the path
+// does not lead to the mount, or the disk has requests in flight, hotmount must not measure the filesystem.
 func TestMeasure(t *testing.T) {
 	const line = "40 27 254:16 / /mnt/disks/" + uuid + " rw - xfs /dev/vdb rw\n"
 	const vdb = "sys/devices/pci0000:00/0000:10:00.0/virtio/block/vdb/"
@@ -403,8 +403,8 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// TestMeasuresAnother checks that hotmount measures once for each mount, even if the wrong filesystem is mounted. After
-// an unmount, hotmount must measure the next mount.
+// TestMeasuresAnother checks that hotmount measures a filesystem once for each mount, even if the measured filesystem
+// is not the expected one. After an unmount, hotmount must measure the filesystem of the next mount.
 func TestMeasuresAnother(t *testing.T) {
 	other := strings.Replace(uuid, "5", "6", 1)
 	there := []disk.MountPoint{{Dev: disk.Dev{Major: 254, Minor: 16}, Root: "/", Path: "/mnt/disks/" + uuid, Type: "xfs"}}
@@ -799,7 +799,8 @@ func TestFormatOfAnAttachedDisk(t *testing.T) {
 	}
 	check(names[0], true)
 	check(names[1], false)
-	// udev has not removed the link yet, and the name belongs to a disk that came later.
+	// udev has not removed the link of the first loop device yet, and its kernel name now belongs to a later device.
+	// The first loop device must count as gone.
 	seq := filepath.Join(h.Root, "sys/devices/virtual/block/loop0/diskseq")
 	if err := os.WriteFile(seq, []byte("1007\n"), 0o644); err != nil {
 		t.Fatal(err)

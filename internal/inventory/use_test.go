@@ -34,7 +34,8 @@ func TestBoundAsADevice(t *testing.T) {
 	}
 }
 
-// TestMonitors checks that one file of a virtual machine monitor is enough to show that other programs may open disks.
+// TestMonitors checks which files and directories show that other programs on the node may open disks. One file or
+// directory of a virtual machine monitor is enough, and so is a storage driver that attaches disks.
 func TestMonitors(t *testing.T) {
 	h := node.make(t)
 	if h.hasMonitor() || scan(t, h)["vdb"].Neighbours {
@@ -70,7 +71,7 @@ func TestMonitors(t *testing.T) {
 	}
 }
 
-// TestUnlisted checks that a filesystem that the kernel has mounted, but that PID 1's mount table lacks, is noticed.
+// TestUnlisted checks that a look notices a filesystem that the kernel has mounted and that PID 1's mount table lacks.
 func TestUnlisted(t *testing.T) {
 	const mounted = "60 27 254:16 / /srv rw - xfs /dev/vdb rw\n"
 	for name, test := range map[string]struct {

@@ -36,7 +36,8 @@ func used(t *testing.T) string {
 	m.Mounted(blank, ours, at.Add(10*time.Second))
 	// The disk is mounted again without an event, so no duration is recorded.
 	m.Mounted(blank, ours, at.Add(time.Hour))
-	// The disk was held, and accepted a day later. The time that a held disk waits for its accept must not be recorded.
+	// The disk was held, and accepted a day later. hotmount must not record the time for which a held disk waits for
+	// its accept.
 	held := &disk.Facts{ID: disk.ID{Name: "vdc", Seq: 3}}
 	m.Added(3, at)
 	m.Decided(held, &disk.Content{}, disk.Decision{Action: disk.Hold, Class: "default", Reason: disk.ReasonPresent})

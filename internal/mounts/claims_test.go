@@ -127,8 +127,8 @@ func TestUnreadableClaims(t *testing.T) {
 	}
 }
 
-// TestUnseenClaims checks that an unreadable unit file is a claim without a Spec, and does not hide other claims. A
-// link into a directory that the daemon cannot see counts as unreadable.
+// TestUnseenClaims checks that an unreadable unit file counts as a claim without a Spec. An unreadable unit file must
+// not hide the claims of other files. A link into a directory that the daemon cannot see counts as unreadable.
 func TestUnseenClaims(t *testing.T) {
 	hidden := filepath.Join(t.TempDir(), "x")
 	if err := os.WriteFile(hidden, []byte("[Mount]\nWhat=/dev/vdx\n"), 0o644); err != nil {

@@ -154,8 +154,8 @@ func TestRealLoops(t *testing.T) {
 	}
 }
 
-// TestRegular checks that a file counts as regular only if its type is known. A device node or a link must not count as
-// a regular file, because a loop device over a node or link may use a disk.
+// TestRegular checks that a backing file counts as regular only if it is a regular file on a local filesystem. A device
+// node or a link must not count as regular. A loop device over a device node or a link may use a disk.
 func TestRegular(t *testing.T) {
 	dir := t.TempDir()
 	file, node, link := filepath.Join(dir, "file"), filepath.Join(dir, "node"), filepath.Join(dir, "link")

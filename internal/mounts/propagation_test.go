@@ -85,7 +85,8 @@ func TestPropagates(t *testing.T) {
 	}
 }
 
-// TestPropagatesHolds checks that Propagates keeps a nil result for one second, and does not keep an error.
+// TestPropagatesHolds checks that Propagates repeats a nil result for one second without a new read, and does not
+// repeat an error.
 func TestPropagatesHolds(t *testing.T) {
 	root := files(t, map[string]string{"proc/1/mountinfo": hostRoot, "proc/self/mountinfo": hostRoot})
 	host := func(table string) {

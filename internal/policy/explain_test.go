@@ -76,8 +76,8 @@ func TestConditionsOfWhatIsGivenOut(t *testing.T) {
 	}
 }
 
-// TestConditionsTellOfAccepts checks a condition that is met only because the operator has accepted the disk. Only this
-// condition mentions the accept in the field Found.
+// TestConditionsTellOfAccepts checks a condition that is met only because the operator has accepted the disk. The field
+// Found of this condition must mention the accept. The field Found of every other condition must not mention an accept.
 func TestConditionsTellOfAccepts(t *testing.T) {
 	for _, accepted := range []bool{false, true} {
 		f, s := blankDisk(), settings()

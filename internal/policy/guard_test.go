@@ -200,8 +200,8 @@ func unproved(c *disk.Content) *disk.Content {
 	return &other
 }
 
-// TestLiterals checks that wildcards are not counted. In a pattern for WWNs, only the characters after the first dot
-// are counted.
+// TestLiterals checks how many characters of a pattern are literal. Wildcards are not literal. In a pattern for WWNs,
+// only the literal characters after the first dot count.
 func TestLiterals(t *testing.T) {
 	for pattern, want := range map[string]struct{ all, wwn int }{
 		"DATA-1": {6, 0}, "*": {}, "????": {}, "D*T?A": {3, 0}, "[DATA]1": {1, 0}, `[\]D]1`: {1, 0}, `\*\?ab`: {4, 0}, `ab\`: {2, 0}, "": {}, "[": {},
@@ -220,8 +220,8 @@ func TestLiterals(t *testing.T) {
 	}
 }
 
-// TestSelectorOfADisk checks that the selector in the remedy of a hold lifts the hold after the selector is added to
-// the configuration. The printed selector selects no other disk.
+// TestSelectorOfADisk checks the selector that the remedy of a hold names. A serial in the selector must match the
+// serial of the disk, but not the same serial with a letter in front.
 func TestSelectorOfADisk(t *testing.T) {
 	for _, tt := range []struct {
 		put  func(*disk.Facts)

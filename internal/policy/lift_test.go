@@ -7,8 +7,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// operator applies the effect of the remedy's first command to the facts of the disk or to the settings. The result is
-// false if the command is not known to the function operator.
+// operator applies the effect of the remedy's first command to the facts of the disk or to the settings. operator
+// returns false if it does not know the command.
 func operator(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision, next string) bool {
 	accept, format := "hotmount accept "+f.Name, "hotmount format "+f.Name
 	switch {
@@ -76,7 +76,7 @@ func TestEachHoldHasALift(t *testing.T) {
 }
 
 // TestWordsOfAFormerBlockVolume checks that the message names what was given out. For a device-mapper device, the
-// message says that it is not known which of the disks was given out.
+// message says that the device or a disk below it was given out.
 func TestWordsOfAFormerBlockVolume(t *testing.T) {
 	for it, put := range map[string]func(*disk.Facts){"the disk": another(given), "the whole disk vdb": partOf(another(given)), "the disk, or a disk below it,": onBlockVolume} {
 		f, s := blankDisk(), settings()

@@ -92,9 +92,9 @@ func with(m disk.MountPoint, g *disk.Geometry, fit *disk.Fit) func(*disk.Facts) 
 	}
 }
 
-// foreignOn returns a function that gives the disk a filesystem from another machine. The first parameter is the disk's
-// size when this node first mounted the filesystem, or 0 if this node has never mounted it. The returned function first
-// calls the second parameter.
+// foreignOn returns a function that gives the disk a filesystem from another machine. The parameter size is the disk's
+// size when this node first mounted the filesystem, or 0 if this node has never mounted the filesystem. The returned
+// function first calls also().
 func foreignOn(size uint64, also func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		also(f)
@@ -161,8 +161,8 @@ func another(g disk.Given) func(*disk.Facts) {
 	return func(f *disk.Facts) { f.Standing.Given = &g }
 }
 
-// bound returns a function that gives f only a pod's bind mount, and the record of an earlier mount in the class
-// directory.
+// bound returns a function that replaces the mounts of f by a pod's bind mount. The function also gives f the record of
+// an earlier mount in the class directory.
 func bound(put func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		f.Mounts = []disk.MountPoint{mountedAt("/var/lib/kubelet/pods/p/volumes/kubernetes.io~local-volume/local-pv-1")}
@@ -173,8 +173,8 @@ func bound(put func(*disk.Facts)) func(*disk.Facts) {
 	}
 }
 
-// onRecordInPlace returns a function that adds to f a mount in the class directory, and the record of this mount. udev
-// has not finished with the disk.
+// onRecordInPlace returns a function that gives f a mount in the class directory, and the record of this mount. The
+// function also marks f as a disk with which udev has not finished.
 func onRecordInPlace(put func(*disk.Facts)) func(*disk.Facts) {
 	return bound(func(f *disk.Facts) {
 		f.Mounts, f.Udev.Initialized = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, false
@@ -186,8 +186,8 @@ func onRecordInPlace(put func(*disk.Facts)) func(*disk.Facts) {
 
 func looped(f *disk.Facts) { f.Loops = []string{"loop3"} }
 
-// wwn adds another disk with the same WWN. The two parameters are the sequence number of the other disk, and the UUID
-// on the other disk or "".
+// wwn adds another disk with the same WWN. The parameter seq is the other disk's sequence number. The parameter holds
+// is the UUID on the other disk, or "" for no UUID.
 func wwn(seq uint64, holds string) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		f.Serial, f.WWN = "", "naa.1"
@@ -195,8 +195,8 @@ func wwn(seq uint64, holds string) func(*disk.Facts) {
 	}
 }
 
-// begunBy returns a function that calls put, and then puts an unfinished format on record. The format began on the disk
-// with that sequence number.
+// begunBy returns a function that calls put, and then puts an unfinished format on record. The parameter seq is the
+// sequence number of the disk on which the format began.
 func begunBy(seq uint64, put func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		put(f)
@@ -1319,8 +1319,8 @@ func TestWordsOfAFixedFilesystem(t *testing.T) {
 	}
 }
 
-// TestWordsOfTwins checks the message about two disks with the same UUID. If neither of two disks with the same UUID is
-// mounted, the disk that stays attached may need an accept.
+// TestWordsOfTwins checks the message about two disks with the same UUID. If neither disk is mounted, the operator may
+// have to detach one disk and accept the other. In this case, the message must name the accept.
 func TestWordsOfTwins(t *testing.T) {
 	for mounted, accept := range map[string]bool{"": true, "/mnt/disks/" + uuid: false} {
 		for kind, own := range map[string]string{"xfs": "xfs_admin -U generate", "ext4": "tune2fs -U random"} {
@@ -1342,8 +1342,8 @@ func TestWordsOfASecondPath(t *testing.T) {
 		c      *disk.Content
 		facts  func(*disk.Facts)
 		config func(*disk.Settings)
-		// If this field has a reason, the test expects the reason, and does not check the token. If this field is
-		// empty, the token must be valid unless the disk is a second path.
+		// never is the reason why no token is ever valid for the disk, or "". If there is a reason, the test checks
+		// only the reason. Otherwise the token must be valid, unless the disk may be a second path to a disk in use.
 		never disk.Reason
 	}{
 		"a twin":                {xfs(), nil, nil, ""},
@@ -1754,7 +1754,7 @@ func TestAnAcceptLiftsWhatWasTold(t *testing.T) {
 			f, c, s := blankDisk(), proven(disk.Blank), settings()
 			one.put(f, c, s)
 			other.put(f, c, s)
-			// In this test, two conditions about missing filesystems never name the same UUID.
+			// Each missing filesystem gets its own UUID, because one accept could otherwise lift both holds.
 			for i, l := range []**disk.Sighting{&f.Standing.Before, &f.Standing.FormerSerial, &f.Standing.FormerSlot} {
 				if *l != nil {
 					*l = &disk.Sighting{UUID: fmt.Sprintf("0000000%d-0000-4000-8000-000000000000", i), Type: "xfs"}
@@ -1776,7 +1776,8 @@ func TestAnAcceptLiftsWhatWasTold(t *testing.T) {
 	}
 }
 
-// TestEachReasonHasItsCondition checks that each reason has a condition in the table conditions, with its accept.
+// TestEachReasonHasItsCondition checks that the table conditions has a condition for each reason in
+// internal/disk/reason.go. The exception is ReasonBlank, which prevents no format.
 func TestEachReasonHasItsCondition(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "../disk/reason.go", nil, 0)
 	if err != nil {

@@ -75,8 +75,8 @@ func TestBoard(t *testing.T) {
 	}
 }
 
-// TestFailedRemedy checks that the command in the remedy makes hotmount try again, but does not lift a hold. The
-// command must not lift a hold that begins after hotmount has printed the command.
+// TestFailedRemedy checks that the command in the remedy makes hotmount try again, but does not lift a hold. If a hold
+// begins after hotmount has printed the command, the command must not lift this hold.
 func TestFailedRemedy(t *testing.T) {
 	for name, tt := range map[string]struct {
 		d    disk.Decision
@@ -121,8 +121,8 @@ func TestUnselected(t *testing.T) {
 	}
 }
 
-// TestSince checks that Line.Since stays the same while the decision for an attachment stays the same. Line.Since must
-// stay the same even if an earlier daemon made the decision.
+// TestSince checks that Line.Since keeps its value while the decision for an attachment stays the same, even after a
+// restart of the daemon.
 func TestSince(t *testing.T) {
 	then := time.Now().UTC().Add(-time.Hour)
 	refused := disk.Decision{Action: disk.Refuse, Reason: disk.ReasonUnknown, Class: "default"}

@@ -49,8 +49,8 @@ func TestConfirm(t *testing.T) {
 		t.Errorf("%+v, %v", a, err)
 	}
 
-	// An answer can be taken only once, and only for its own token. A token that no process has taken must be
-	// withdrawn.
+	// An answer can be taken only once, and only for the token that it answers. If no process has taken a token,
+	// TakeAnswer must withdraw the token.
 	if err := s.SaveAnswer(7, Answer{UUID: uuid}); err != nil {
 		t.Fatal(err)
 	}

@@ -68,8 +68,8 @@ func TestFutureIsNoticedOnce(t *testing.T) {
 		t.Errorf("after the period: %v", err)
 	}
 
-	// The notice remains when a long history is rewritten. A clock that was set back by less than futureFrom must not
-	// count as wrong.
+	// When hotmount shortens a long history, the records must keep the time of the notice. A time in a record counts as
+	// wrong only if it is more than futureFrom in the future.
 	all := history(t, s)
 	kept, err := newest(all)
 	if err != nil {

@@ -257,7 +257,8 @@ func TestTheBrakeCountsDisks(t *testing.T) {
 	if own, other := standing(s, again, "boot2"), standing(s, vdc, "boot2"); len(own.Formats) != 0 || len(other.Formats) != 1 {
 		t.Errorf("for itself %v, for another %v", own.Formats, other.Formats)
 	}
-	// The disk was attached again. The unfinished format of the disk is found by the UUID.
+	// The disk was attached again, and has another sequence number. Its own earlier formats must still not count
+	// against the disk.
 	if own := standing(s, facts("vdd", 9, "B"), "boot3"); len(own.Formats) != 0 {
 		t.Errorf("for itself, attached again: %v", own.Formats)
 	}
@@ -267,7 +268,8 @@ func TestTheBrakeCountsDisks(t *testing.T) {
 	if err := try(vdc, "boot2", numbered(3), 2); err != nil {
 		t.Errorf("another disk, with room: %v", err)
 	}
-	// The disk is still attached, but its format has ended.
+	// The format of the disk has ended. The format must still not count against the disk, so only the other disk's
+	// format counts.
 	if err := s.EndFormat(numbered(3), errors.New("x")); err != nil {
 		t.Fatal(err)
 	}
@@ -652,8 +654,8 @@ func TestAKeyOfAnotherType(t *testing.T) {
 }
 
 // TestAFailedWriteFormatsNothingUntilInit checks that a failed write of any record stops all formatting until Init
-// runs. The write fails because a directory lies where the file should be. A separate system test uses a full or
-// read-only filesystem.
+// runs. To make the write fail, the test makes a directory with the name of the file. A separate system test uses a
+// full or read-only filesystem.
 func TestAFailedWriteFormatsNothingUntilInit(t *testing.T) {
 	f := facts("vdb", 1, "S")
 	for what, tt := range map[string]struct {

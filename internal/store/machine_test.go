@@ -281,8 +281,8 @@ func TestUngive(t *testing.T) {
 	if standing(s, two, "boot2").Given == nil {
 		t.Error("not the one that was overwritten")
 	}
-	// A record of another disk with the same serial must stay. The remaining records must still prevent hotmount from
-	// formatting this disk without the operator.
+	// A record of another disk with the same serial must stay. Because of this record, hotmount must still not format
+	// the overwritten disk without the operator.
 	if left, err := s.Given(); err != nil || len(left) != 2 || left[0].WWN == "naa.1" || left[1].WWN == "naa.1" {
 		t.Errorf("%+v, %v", left, err)
 	}

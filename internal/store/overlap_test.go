@@ -99,7 +99,7 @@ func TestWhatAWWNKeeps(t *testing.T) {
 		t.Errorf("noted: %+v, %v", all, err)
 	}
 
-	// An accept must apply to only one of two paths to a disk.
+	// Two paths to one disk have the same WWN. An accept of one path must not lift the hold of the other path.
 	s = made(t, f.Identity("boot1"), moved.Identity("boot1"))
 	moved.SameWWN = []disk.Peer{{ID: f.ID, WWN: f.WWN}}
 	if err := s.Accept(&moved, "boot2", disk.Word{Reason: disk.ReasonPresent}); err != nil {

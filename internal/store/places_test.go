@@ -114,8 +114,8 @@ func TestScanPlaceOfAStalledDisk(t *testing.T) {
 	})
 }
 
-// TestALongWaitForAPlace checks that a reader keeps its place even if it has waited for the place longer than
-// stallTimeout.
+// TestALongWaitForAPlace checks that the wait for a place does not count as a stalled read. A reader keeps its place
+// even after a wait of more than stallTimeout.
 func TestALongWaitForAPlace(t *testing.T) {
 	s := Store{Runtime: t.TempDir()}
 	synctest.Test(t, func(t *testing.T) {

@@ -90,8 +90,8 @@ func TestRecover(t *testing.T) {
 	Store{State: t.TempDir() + "/none"}.Recover()
 }
 
-// TestRecoverWaits checks that Recover does not occupy freed space while another step still needs the space. The freed
-// space must not count as free space for a format.
+// TestRecoverWaits checks that Recover does not occupy the reserve again while another process still uses the freed
+// space. Meanwhile the freed space must not count as room, so hotmount must not format.
 func TestRecoverWaits(t *testing.T) {
 	s := made(t)
 	s.Recover()
@@ -131,8 +131,8 @@ func TestRoomy(t *testing.T) {
 	}
 }
 
-// TestFullEnds checks that a full state directory stops formatting until Check succeeds. A full state directory must
-// not count as the loss of a record.
+// TestFullEnds checks that a full state directory stops formatting until Recover finds that the directory can be
+// written again. A full state directory must not count as the loss of a record.
 func TestFullEnds(t *testing.T) {
 	s := made(t)
 	if err := replace(s.fullFile(), nil, false); err != nil {

@@ -19,8 +19,8 @@ func standingDisk() *disk.Facts {
 	}
 }
 
-// TestWasMounted checks that a filesystem counts as unmounted by hand only if hotmount found it mounted during this
-// attachment.
+// TestWasMounted checks that WasMounted is set only if hotmount found the filesystem mounted during this attachment.
+// Without WasMounted, a filesystem cannot count as unmounted by hand.
 func TestWasMounted(t *testing.T) {
 	mounted := time.Unix(1700000000, 0).UTC()
 	tests := []struct {
@@ -91,8 +91,9 @@ func TestOnRecord(t *testing.T) {
 	}
 }
 
-// TestVolume checks that hotmount knows the class of a filesystem on any disk until the operator accepts a change of
-// the class. An accept for another reason must not free the filesystem from its class.
+// TestVolume checks that hotmount remembers the class of a filesystem, on whatever disk the filesystem is. hotmount
+// forgets the class only when the operator accepts a change of the class. An accept for another reason must not free
+// the filesystem from its class.
 func TestVolume(t *testing.T) {
 	s, f := Store{State: t.TempDir(), Runtime: t.TempDir()}, standingDisk()
 	if _, err := s.Init(nil); err != nil {
@@ -232,8 +233,8 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestTwinWithoutSerial checks two disks that have the same filesystem UUID and no serial. Any disk except the disk on
-// record may be the refused copy (the twin).
+// TestTwinWithoutSerial checks two disks that have the same filesystem UUID and no serial. Any disk without a serial
+// may be the refused copy (the twin), except the disk on record.
 func TestTwinWithoutSerial(t *testing.T) {
 	s, f := Store{State: t.TempDir(), Runtime: t.TempDir()}, standingDisk()
 	if _, err := s.Init(nil); err != nil {
@@ -269,7 +270,7 @@ func TestTwinWithoutSerial(t *testing.T) {
 			t.Errorf("%s: twin %v", name, got)
 		}
 	}
-	// The test accepts the disk without a new look, because an accept can come at any time.
+	// The test does not look at the disk again before the accept, because an accept can come at any time.
 	if err := s.Accept(&twin, "boot1", disk.Word{Reason: disk.ReasonTwin}); err != nil {
 		t.Fatal(err)
 	}
@@ -352,8 +353,8 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// TestElsewhere checks a filesystem that appears in another slot in the same boot. The filesystem may be a copy if
-// hotmount did not notice the removal of the disk on record, and a serial is missing.
+// TestElsewhere checks a filesystem that appears in another slot in the same boot. If a disk has no serial, and
+// hotmount did not notice the removal of the disk on record, the filesystem may be a copy.
 func TestElsewhere(t *testing.T) {
 	for name, tt := range map[string]struct {
 		boot string
@@ -588,8 +589,8 @@ func TestKeptByManyAtOnce(t *testing.T) {
 	}
 }
 
-// TestNextInASlot checks the intents of disks without a serial. Only the slot identifies the disk of an intent without
-// a serial, and another disk can be in that slot now.
+// TestNextInASlot checks the intents of disks without a serial. Only its slot identifies such a disk, and another disk
+// can be in the slot now.
 func TestNextInASlot(t *testing.T) {
 	const first, second = "aaaaaaaa-0000-4000-8000-000000000001", "bbbbbbbb-0000-4000-8000-000000000002"
 	const old = "cccccccc-0000-4000-8000-000000000003"
@@ -664,8 +665,8 @@ func TestNextInASlot(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
 		}
 	}
-	// A later format in the same slot must mark some of the older intents as left (displaced), and keep the rest
-	// unchanged.
+	// When a format of another disk begins in the same slot, hotmount must set Left in some of the older intents. The
+	// other intents must stay unchanged.
 	blank, overwrites := intent(second, at(13, here, "")), intent(second, at(13, here, ""), over)
 	for name, tt := range map[string]struct {
 		former, by disk.Intent

@@ -71,7 +71,7 @@ func TestALostStoreFormatsNothing(t *testing.T) {
 	if got := standing(s, facts("vdb", 1, ""), "b"); got.Formatting == "" {
 		t.Error("with an unreadable intent: may be formatted")
 	}
-	// The unreadable intent must not hide the readable intents.
+	// An intent that cannot be read must not hide the other intents.
 	broken, other := facts("vdb", 1, ""), facts("vdc", 2, "S")
 	broken.Udev = disk.Udev{Initialized: true, FSUUID: uuid, FSType: "xfs", FSUsage: "filesystem"}
 	intent := disk.Intent{UUID: "11111111-2222-4333-8444-555555555555", Identity: other.Identity("b"), Doubt: "somebody was at work"}
@@ -194,7 +194,8 @@ func TestPresentUntilAccepted(t *testing.T) {
 }
 
 // TestAWordIsForOneDisk checks an accept for one of several disks with the same serial. virtio can make serials equal,
-// because virtio truncates serials to 20 characters. Accept must remove only the accepted disk from the list.
+// because virtio truncates serials to 20 characters. Accept must remove only the accepted disk from the list of the
+// disks that were present at the installation.
 func TestAWordIsForOneDisk(t *testing.T) {
 	one, two := facts("vdb", 2, "S1"), facts("vdc", 3, "S1")
 	two.Slot = "pci-2"

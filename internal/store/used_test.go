@@ -24,7 +24,8 @@ func TestAcceptOfAPartition(t *testing.T) {
 	}
 	part := facts("vdb1", 0, "S-part1")
 	part.Seq, part.Whole, part.Standing.Used = disk.PartitionSeq(2, 1), "vdb", standing(s, whole, "boot1").Used
-	// The record may be about another disk with the same serial, which is in another slot.
+	// If the partition is in another slot, the record may be about another disk with the same serial. The record must
+	// stay.
 	part.Slot = "pci-vdz-part1"
 	if err := s.Accept(part, "boot1", disk.Word{Reason: disk.ReasonUsed}); err != nil {
 		t.Fatal(err)
@@ -85,8 +86,8 @@ func TestRememberDrivers(t *testing.T) {
 	}
 }
 
-// TestKeepUseRenews checks that the record of a disk is dropped only if many disks were used later. A second call of
-// KeepUse for the disk makes its record the newest, and changes nothing else in the record.
+// TestKeepUseRenews checks that the store drops the record of a disk's use only after many later records of other
+// disks. A second call of KeepUse for the disk makes its record the newest, and changes nothing else in the record.
 func TestKeepUseRenews(t *testing.T) {
 	s := made(t)
 	seq := uint64(2)

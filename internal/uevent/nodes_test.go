@@ -35,8 +35,8 @@ func TestNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The watch gives no events for renames. The test renames each entry before it removes the entry, so that the
-	// original name stays in nodes.made.
+	// The watch reports a removal, but no rename. The test renames each entry before it removes the entry, so that
+	// nodes.made keeps the original name.
 	made := func(name string) uint64 {
 		nodes.mu.Lock()
 		defer nodes.mu.Unlock()

@@ -225,7 +225,7 @@ func TestMountEnded(t *testing.T) {
 	}
 }
 
-// TestAwaitCleanup checks that hotmount can use the directory of an earlier mount again. If PID 1 is cleaning up the
+// TestAwaitCleanup checks a directory that remains from an earlier mount. If PID 1 still runs the cleanup of the
 // directory, hotmount must wait until the cleanup has ended.
 func TestAwaitCleanup(t *testing.T) {
 	const none, other = "org.freedesktop.systemd1.NoSuchUnit", "org.freedesktop.DBus.Error.LimitsExceeded"
@@ -283,7 +283,8 @@ func ofNode(err error) bool {
 	return errors.As(err, &of)
 }
 
-// TestFaultsOfTheNode checks that no call blames the disk if PID 1 refuses the call or does not run.
+// TestFaultsOfTheNode checks that each call returns an error of the node (disk.NodeError) if PID 1 refuses the call or
+// does not run.
 func TestFaultsOfTheNode(t *testing.T) {
 	p := startPID1(t)
 	p.refuse = "org.freedesktop.DBus.Error.LimitsExceeded"

@@ -53,7 +53,7 @@ func waits(t *testing.T, ctx context.Context, m *Manager, u MountUnit) <-chan as
 	return answer
 }
 
-// busy returns a Manager with one mount under way. New mounts wait for this mount without a time limit.
+// busy returns a Manager with one mount under way. New mounts wait up to an hour for this mount.
 func busy(t *testing.T, p *pid1) (m *Manager, over func()) {
 	t.Helper()
 	m = p.manager()
@@ -221,7 +221,8 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// TestNotTogether checks that each mount is requested alone, and gets its own result, if the common request fails.
+// TestNotTogether checks that hotmount requests each mount alone, if the common request fails. Each mount must get its
+// own result.
 func TestNotTogether(t *testing.T) {
 	for name, tt := range map[string]struct {
 		refuse string
@@ -253,7 +254,8 @@ func TestNotTogether(t *testing.T) {
 	}
 }
 
-// TestHeld checks that CheckHeldBack returns an error if a mount unit exists while a service mounts several disks.
+// TestHeld checks that CheckHeldBack returns an error only if the mount unit exists and a service mounts several disks
+// at the same time.
 func TestHeld(t *testing.T) {
 	for name, tt := range map[string]struct {
 		files []string

@@ -40,8 +40,8 @@ func TestOf(t *testing.T) {
 	hung := map[string]int{}
 	asks := func(paths []string, answers int, asked uint64) {
 		t.Helper()
-		// As the size of each filesystem, the child returns the number of paths that it got. The number shows whether
-		// the function Of has skipped a path.
+		// In this test, the child returns the number of its paths as the size of each filesystem. The number shows
+		// whether the function Of has skipped a path.
 		if got := Of(t.Context(), paths, hung); got["/a"].Size != asked || len(got) != answers {
 			t.Errorf("%+v, want %d answers of a child that was asked for %d", got, answers, asked)
 		}

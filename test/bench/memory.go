@@ -15,8 +15,8 @@ import (
 const mib = 1 << 20
 
 // blankOne is a disk size in bytes that no other disk has. hotmount does not format a disk that may have existed before
-// hotmount's installation. Without a serial number, only the size identifies a disk. Loop devices of other containers
-// are also visible.
+// hotmount's installation. A loop device has no serial number, so only its size identifies it. Loop devices of other
+// containers are also visible.
 const blankOne = diskSize + 12*mib
 
 // memory measures the daemon's memory with many disks. The function memory also measures the total peak memory of

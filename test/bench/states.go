@@ -117,8 +117,7 @@ func (in *insideBench) started(ctx context.Context, way string, loops []*loop, f
 }
 
 func (in *insideBench) starts(ctx context.Context, way string, loops []*loop) (Turn, error) {
-	// The name of the turn differs from the name of the method. If the names were equal, setUp would start the daemon
-	// too early.
+	// The turn gets a name that is not the name of a method, because setUp would otherwise start the daemon too early.
 	return in.observe(ctx, way+", started", awaited{mounts: true}, loops, func() error { return in.script(ctx, "systemctl start hotmount") })
 }
 

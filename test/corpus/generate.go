@@ -5,8 +5,9 @@ import (
 	"hash/crc32"
 )
 
-// The functions in this file write formats for which Debian has no tools, or only tools that need the kernel's support
-// for the format. wipefs(8) must recognise these formats, except what gpt4K and pages write.
+// The functions in this file write formats that Debian's tools cannot write. For some formats Debian has no tools. For
+// other formats, the tools need a kernel that supports the format. wipefs(8) must recognise these formats, except what
+// gpt4K and pages write.
 
 var (
 	le = binary.LittleEndian

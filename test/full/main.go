@@ -1,6 +1,6 @@
-// Command full runs every test, two at a time, for hours, and updates a dated report. The command skips a test that an
-// earlier report lists as passed for the same sources, so a stopped run can continue. After a change of one system test,
-// only this test and the `make` steps run again. If the report is committed, another machine can continue the run.
+// Command full runs every test, for hours, and updates a dated report. The command skips a test that an earlier report
+// lists as passed for the same sources, so a stopped run can continue. After a change of one system test, only this
+// test and the `make` steps run again. If the report is committed, another machine can continue the run.
 // `make test-full` calls this command.
 package main
 

@@ -22,8 +22,8 @@ const (
 	rule   = "|---|---|---|---|---|\n"
 )
 
-// openReport continues the last report that has a result for the sources of a step, or begins a new report if no report
-// has one.
+// openReport continues the last report with a result that is still valid for a step. If there is no such report,
+// openReport begins a new report.
 func openReport(dir, commit, date string, steps []step) (*report, error) {
 	r := &report{steps: steps, path: filepath.Join(dir, fmt.Sprintf("%s-%.12s.md", date, commit))}
 	r.head = fmt.Sprintf("# All tests, begun on %s\n\nBegun at commit %s, %s, %d processors. A result is valid as long as the digest of the test's sources is the same.\n\n| test | result | took | ended (UTC) | digest of the sources |\n"+rule,

@@ -14,10 +14,12 @@ import (
 	"strings"
 )
 
-// systemTests is the package whose tests are independent of each other. Only these steps can run again alone.
+// systemTests is the package whose tests are independent of each other. After a change of one test, only the steps of
+// such tests can run again alone.
 const systemTests = "test/system"
 
-// sources has the sources that decide whether a result is still valid. Documents and comments are left out.
+// sources has the sources that decide whether a result is still valid. Documents, and comments in Go files, are left
+// out.
 type sources struct {
 	// shared is everything but the tests of package systemTests.
 	shared []byte
@@ -99,8 +101,8 @@ func (s *sources) cutTests(name string, text []byte) ([]byte, error) {
 	return rest, nil
 }
 
-// digest returns a digest of the sources on which the step depends: for a `make` step all sources, and for a test of
-// package systemTests the sources without the other tests of this package.
+// digest returns a digest of the sources on which the step depends. A `make` step depends on all sources. A test of
+// package systemTests does not depend on the other tests of the package.
 func (s *sources) digest(of step) string {
 	h := sha256.New()
 	h.Write(s.shared)

@@ -114,8 +114,8 @@ func TestEphemeralDisk(t *testing.T) {
 }
 
 // TestTwentyDisks checks that twenty disks attached back to back are all mounted, each once (issue 2, item 4 of
-// "Shown"). Half of the disks hold a filesystem, and half are blank. Six more disks are attached, so that the kernel's
-// names of virtio disks reach four letters, such as vdaa.
+// "Shown"). Half of the disks hold a filesystem, and half are blank. With six more disks, the kernel's names of virtio
+// disks reach four letters, such as vdaa.
 func TestTwentyDisks(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	var images []string
@@ -209,9 +209,8 @@ func TestTogether(t *testing.T) { attachTogether(t, worker.Options{}) }
 
 func attachTogether(t *testing.T, o worker.Options) {
 	m, w := start(t, o)
-	// The daemon is stopped for a moment, so that it sees all disks together. Three of the disks do not answer. Even
-	// so, the daemon may see one of these three disks earlier than the other two. A disk that the daemon sees earlier
-	// than the other disks is mounted alone.
+	// The daemon is stopped for a moment, so that it sees all disks together. Three of the disks do not answer. The
+	// daemon may still see one of these three disks earlier than the others. hotmount then mounts this disk alone.
 	m.run("systemctl kill -s STOP hotmount")
 	const good, sick, slow, all = 4, 4, 5, 8 // disks 0 to 3 are good, disk 4 is damaged, and disks 5 to 7 do not answer
 	var names, ids, uuids, images []string
@@ -271,7 +270,7 @@ func attachTogether(t *testing.T, o worker.Options) {
 	m.detach(w, ids[2])
 	kept := m.run("systemctl show -P Wants '" + service + "'")
 	back, backID := m.attach(w, worker.Disk{File: images[2], Serial: "TOGETHER-2"})
-	// A disk that was mounted without the other disks does not wait when it is attached again.
+	// The disk has to wait only if a service that still runs has mounted it together with other disks.
 	if strings.Contains(kept, "mnt-disks-"+uuids[2][:8]) {
 		m.waitForLog("/dev/" + back + " .*cannot mount .*mnt-disks-.* perhaps because an earlier service that mounts several disks has not ended")
 	}
@@ -502,7 +501,7 @@ func TestExchangedBeforeItsMount(t *testing.T) {
 	m.run("systemctl stop hotmount; echo 'ready_timeout: 30s' >/etc/hotmount/config.yaml")
 	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	uuid := m.run("udevadm settle; blkid -o value -s UUID /dev/" + name)
-	// If a disk is new on this worker, its mount waits until udev has handled the late disk.
+	// hotmount delays the mount of a disk that is new on this worker until udev has handled the late disk.
 	m.run("udevadm control --stop-exec-queue")
 	late, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	m.run("systemctl start --no-block hotmount")
@@ -701,9 +700,10 @@ func (m machine) scsiTarget(name string) string {
 }
 
 // TestVirtioSCSI checks disks on virtio-scsi. A disk that no class selects is reported once, with the class to add.
-// With the built-in class, the test covers hot-plug, resize, a copy, and the removal of a busy disk whose target is
-// reused. The built-in class does not select a disk of another vendor. If a class in block mode and a later class both
-// select a disk, the class in block mode gets the disk. Both classes have their disks again after a power cut.
+// With the built-in class, the test covers hot-plug, resize, a copy, and the removal of a busy disk whose SCSI target
+// the next disk gets. The built-in class does not select a disk of another vendor. If a class in block mode and a later
+// class both select a disk, the class in block mode gets the disk. Both classes have their disks again after a power
+// cut.
 func TestVirtioSCSI(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /var/lib/prometheus/node-exporter /var/lib/disks/block; printf 'classes:\\n  - name: default\\n    names: [\"vd*\"]\\n    directory: /mnt/disks\\n' >/etc/hotmount/config.yaml; systemctl restart hotmount")

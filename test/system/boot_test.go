@@ -252,8 +252,9 @@ func numbers(t *testing.T, text string) (all []float64) {
 // database would be too high, because a look at another disk also reads the database entries of loop devices.
 func lookAt(name string) string { return "/block/" + name + "/queue/iostats\"" }
 
-// TestStorm checks that no disk is lost in a storm of 500 events for each disk. After the last event, the daemon must
-// look at each disk at least once more. hotmount must lose no disk, even if udevd forgets some events.
+// TestStorm checks that hotmount keeps the mounts in a storm of 500 events for each disk, and still notices an attach
+// and a detach. After the last event, the daemon must look at each disk at least once more. Even if udevd forgets some
+// events, hotmount must notice each attach and each detach.
 func TestStorm(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	var names []string
@@ -688,7 +689,7 @@ echo 'none /mnt tmpfs nofail,x-systemd.requires=slow.service,x-systemd.after=slo
 // TestFaultyConfigurationAtBoot checks that volumes are mounted at a restart and at boot despite a faulty
 // configuration, such as a file with a wrong mode. Until the fault is corrected, no disk is formatted and no new disk
 // is mounted. As soon as the configuration is corrected, the daemon uses it without a reload. If the configuration has
-// a fault and no last good settings exist, the daemon does not start.
+// a fault, and hotmount has kept no last good settings, the daemon does not start.
 func TestFaultyConfigurationAtBoot(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	const gauge = "/var/lib/prometheus/node-exporter/hotmount.prom"

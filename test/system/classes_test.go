@@ -35,8 +35,9 @@ func TestFastAndSlow(t *testing.T) {
 	}
 	attach("FAST-1", worker.BusNVMe, blank(t, gib), "/var/lib/disks/ssd")
 	attach("FAST-2", worker.BusNVMe, made(t, gib), "/var/lib/disks/ssd")
-	// A failing program replaces debugfs, which sets the mode of the root directory. The ext4 filesystem is complete
-	// except for the mode of its root directory, so hotmount does not mount it.
+	// debugfs sets the mode of the root directory. In this test, a program that fails replaces debugfs. The ext4
+	// filesystem is therefore complete except for the mode of its root directory, so hotmount does not mount the
+	// filesystem.
 	m.run("mount --bind /bin/false /usr/sbin/debugfs")
 	slow := attach("SLOW-1", worker.BusSCSI, blank(t, gib), "/var/lib/disks/hdd")
 	m.waitForLog("/dev/" + slow + ".* cannot run /usr/sbin/debugfs .*: exit code 1")
@@ -93,8 +94,9 @@ func TestFastAndSlow(t *testing.T) {
 	name := attach("SLOW-3", worker.BusSCSI, made(t, gib), "/var/lib/disks/hdd")
 	m.wait(name+" mounted with the new options", "findmnt -no OPTIONS /dev/"+name+" | grep nodev | grep -v nosuid")
 
-	// A mounted volume keeps its class, even if another class now selects it. After a release, the new class causes a
-	// second hold. The accept after the release does not lift the hold for the new class.
+	// A mounted volume keeps its class, even if another class now selects it. After the operator releases the volume,
+	// the volume has two holds: one for the release, and one for the new class. The first accept lifts only the hold
+	// for the release.
 	moved := all[3].name
 	m.run("printf 'classes:\\n- {name: ssd, transport: [nvme, virtio]}\\n' >/etc/hotmount/config.d/60-moved.yaml; systemctl reload hotmount; hotmount plan | grep -E '^" + moved + " .*keep'; hotmount release " + moved + "; hotmount accept " + moved)
 	m.wait("the volume to be held", "hotmount plan | grep -E '^"+moved+" .*hold .*the disk was a volume of class hdd '")

@@ -241,8 +241,8 @@ func TestFormatByToken(t *testing.T) {
 	changed := digest(t, image)
 	m.detach(w, id)
 	name, _ = m.attach(w, worker.Disk{File: image})
-	// The daemon's own formatting unit now reads the disk. `hotmount format` must wait for this unit to end before PID
-	// 1 starts the unit for the token.
+	// The daemon's own formatting unit now reads the disk. PID 1 must start the unit for the token only after this unit
+	// has ended, so `hotmount format` must wait.
 	m.wait("the proof", "journalctl -u hotmount-format@$(cat /sys/block/"+name+"/diskseq) | grep 'Starting hotmount-format'")
 	if out := m.fails("hotmount format " + name + " --confirm " + token); !strings.Contains(out, "the token is not valid") {
 		t.Error(out)

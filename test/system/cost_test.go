@@ -61,8 +61,8 @@ func (m machine) programs() (ran func() string) {
 }
 
 // TestCounts checks that one attachment costs a bounded number of looks and of calls to PID 1. mount(8) is the only
-// program that runs for an attachment. A network device that comes and goes costs nothing. A start of the daemon runs
-// no program, and looks at a mounted disk once.
+// program that runs for an attachment. A network device that comes and goes costs nothing. When the daemon starts, it
+// runs no program, and looks at each mounted disk once.
 func TestCounts(t *testing.T) {
 	exclusive(t) // the daemon also receives events of other containers' disks
 	m, w := startNode(t, worker.Options{})

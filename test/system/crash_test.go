@@ -29,10 +29,10 @@ var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 // device, the name of the device's file is the serial number. For a disk without a serial number, obedient reads its
 // orders from the file /var/lib/orders/serial.
 //
-// The arguments of each run are recorded as the name of an empty file. Bytes in a file would add to the number of bytes
-// that mkfs.xfs has written. hotmount compares this number with the bytes that reach the disk. In a journaled ext4, the
-// kernel attributes a new file name to no process. After a killed run, obedient writes the state of the XFS on the disk
-// to another file.
+// obedient records the arguments of each run as the name of an empty file. Bytes in a file would add to the number of
+// bytes that mkfs.xfs has written. hotmount compares this number with the bytes that reach the disk. In a journaled
+// ext4, the kernel attributes a new file name to no process. After a killed run, obedient writes the state of the XFS
+// on the disk to another file.
 const obedient = `#!/bin/bash
 case " $* " in *" -N "*|*" -V "*) exec /usr/local/real/mkfs.xfs "$@" ;; esac
 node=${!#}
@@ -226,8 +226,9 @@ func (m machine) forget(w worker.Node, victims []victim) {
 	m.run("journalctl --rotate -q; journalctl --vacuum-size=1 -q")
 }
 
-// TestAgentKilled kills the daemon at each write of mkfs.xfs. TestAgentKilled checks that mkfs.xfs continues, and that
-// the next daemon waits for mkfs.xfs. For half of the disks the test also kills the formatting process.
+// TestAgentKilled kills the daemon while mkfs.xfs is stopped at a write. The full test does so at each write, and the
+// short test at some writes. TestAgentKilled checks that mkfs.xfs continues, and that the next daemon waits for
+// mkfs.xfs. For half of the disks the test also kills the formatting process.
 func TestAgentKilled(t *testing.T) {
 	m, w := obedientNode(t)
 	orders := []string{"s0"}
@@ -236,9 +237,9 @@ func TestAgentKilled(t *testing.T) {
 		orders = append(orders, "s"+at)
 	}
 	last := orders[len(orders)-1]
-	// Each index in turns stands for two disks: one disk has the order at the index, and the other disk has the next
-	// order. The test also kills the formatting process of the other disk. The full test kills the daemon twice at each
-	// write, once with the formatting process and once without it.
+	// Each index in turns stands for two disks. The first disk has the order at the index, and the second disk has the
+	// next order. The test also kills the formatting process of the second disk. The full test kills the daemon twice
+	// at each write, once with the formatting process and once without it.
 	var turns []int
 	for i := range orders {
 		if full || i%2 == 0 {
@@ -246,8 +247,8 @@ func TestAgentKilled(t *testing.T) {
 		}
 	}
 	begun := 0
-	// Each formatting process that stays takes one of the daemon's four places (proofsAtOnce) for a minute. With three of
-	// them, the other disks do not wait for this minute.
+	// A formatting process that outlives its daemon takes one of the four places of the next daemon (proofsAtOnce) for
+	// a minute. With at most three such processes, a place remains for the other disks.
 	for some := range slices.Chunk(turns, 3) {
 		var stay, end []string
 		for _, i := range some {
@@ -298,7 +299,8 @@ func TestFormatBesideALoopDevice(t *testing.T) {
 	t.Log(m.checkFormat(victims[0], 1))
 }
 
-// TestMkfsKilled kills mkfs.xfs before each of its writes, after its last write, and again during its next run.
+// TestMkfsKilled kills mkfs.xfs before one of its writes, or after its last write. The full test does so for each
+// write, and the short test for some writes. For some disks, the test also kills the next run of mkfs.xfs.
 // TestMkfsKilled checks that the result is one mounted XFS with the intended UUID (issue 3, Shown).
 func TestMkfsKilled(t *testing.T) {
 	m, w := obedientNode(t)
@@ -319,8 +321,8 @@ func TestMkfsKilled(t *testing.T) {
 	}
 	orders = append(orders, "kx")
 	begun := 0
-	// hotmount reads two disks at once, and each disk at least twice. In a group of more than six disks the last disk
-	// would wait too long.
+	// hotmount reads two disks at once, and each disk at least twice. The test therefore uses groups of at most six
+	// disks. In a larger group, the last disk would wait too long.
 	for some := range slices.Chunk(orders, 6) {
 		victims := m.victims(w, begun, some...)
 		begun += len(some)
@@ -510,8 +512,8 @@ func TestCopyOfAHalfMade(t *testing.T) {
 	m.mounted(name)
 }
 
-// TestStalledWrite starts a direct write to a disk while the disk settles, and makes the storage stall the write.
-// hotmount does not format the disk, although the kernel's count of completed writes lacks the stalled write.
+// TestStalledWrite starts a direct write to a disk while the disk settles, and makes the storage stall the write. The
+// kernel's count of completed writes lacks the stalled write. Even so, hotmount must not format the disk.
 func TestStalledWrite(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("printf '[Service]\\nEnvironment=HOTMOUNT_SETTLE=15s\\n' >/etc/systemd/system/hotmount.service.d/quick.conf; systemctl daemon-reload; systemctl stop hotmount")

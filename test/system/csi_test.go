@@ -184,8 +184,8 @@ func csiRounds() int {
 }
 
 // eachKind attaches, uses and detaches one volume of each kind: a blank volume, a filesystem and a raw volume. The
-// volumes have the given serials. In every second round, kubelet uses each volume at once, without waiting until
-// hotmount has held it.
+// volumes have the given serials. In every second round, kubelet uses each volume at once, and does not wait until
+// hotmount has held the volume.
 func (m machine) eachKind(w worker.Node, round int, blankSerial, ext4Serial, rawSerial string) {
 	m.t.Helper()
 	held := func(name string) {
@@ -230,7 +230,7 @@ func TestCSIVolumes(t *testing.T) {
 	m.waitForLog("/dev/" + encrypted + " .*refuse: the disk holds crypto_LUKS.*hotmount format " + encrypted)
 	m.detach(w, encryptedID)
 
-	// Each of the commands in the loop warns of the hold before a disk is attached.
+	// Each command in the loop warns in advance that the class will hold new disks.
 	const beforehand = "class default holds each new disk until you run hotmount accept DISK may-be-a-csi-volume: a storage driver seen on this node (cinder.csi.openstack.org) can attach or use such disks"
 	for _, command := range []string{"hotmount plan 2>&1 >/dev/null", "hotmount config check 2>&1", "hotmount doctor || [ $? = 3 ]", "touch /var/lib/hotmount/removed; hotmount state init"} {
 		if got := m.run(command); !strings.Contains(got, beforehand) {

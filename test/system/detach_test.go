@@ -148,9 +148,9 @@ func TestSurpriseRemoval(t *testing.T) {
 	if got := m.run("cat " + where + "/f"); got != "kept" {
 		t.Errorf("the data is %q", got)
 	}
-	// A mount in another namespace holds the filesystem, as a container's mount does. Even while another namespace has
-	// the filesystem mounted, the host's mount can be unmounted. The process also has a file open on its namespace's
-	// copy of the host's mount. The copy of the mount disappears when the host's mount point is removed.
+	// A mount in another namespace holds the filesystem, as a container's mount does. The other namespace does not
+	// prevent the unmount on the host. The process also has a file open on its namespace's copy of the host's mount.
+	// The copy of the mount disappears when the host's mount point is removed.
 	m.run("systemd-run -q --unit=pod unshare --mount --propagation private sh -c 'mount --bind " + where + " /srv; exec 3<" + where + "/f; exec sleep 1001'")
 	m.wait("the pod", "[ -e /proc/$(pgrep -f '^sleep 1001')/fd/3 ]")
 	if err := w.DetachSurprise(ctx(t), id2); err != nil {
@@ -160,8 +160,8 @@ func TestSurpriseRemoval(t *testing.T) {
 	m.waitForLog(where + " was unmounted: its disk .* is gone, and these users still had the filesystem in use")
 	again, id3 := m.attach(w, worker.Disk{File: image, Serial: "PULLED"})
 	m.waitForLog("/dev/" + again + " .*used by: process .*\\(sleep\\): mounted at /srv in its mount namespace; .*: has a file open.*; to see what uses the earlier mount: hotmount doctor; next try in")
-	// After a wait of hours the daemon would have forgotten the filesystem. A restart of the daemon has the same
-	// effect.
+	// In a real case, the daemon forgets the filesystem after some hours. The test restarts the daemon instead, which
+	// has the same effect.
 	m.run("systemctl restart hotmount")
 	m.wait("it to fail again", "[ $(journalctl -b -o cat --no-pager -u hotmount | grep -c 'still has the filesystem mounted') -ge 2 ]")
 	if got := m.run("journalctl -b -o cat --no-pager -u hotmount >/run/said; grep xfs_repair /run/said || [ $? = 1 ]"); got != "" {
@@ -295,10 +295,10 @@ func TestPulledFromAPod(t *testing.T) {
 	}
 }
 
-// TestDiskBelowAVolumeIsPulled twice pulls the disk below a mounted logical volume. After each return of the disk, the
-// test follows the advice of the status. After the first pull, the volume stays mounted while the disk is away. After
-// the second pull, the volume is written to and released, and the daemon is restarted. Another logical volume of the
-// same volume group is always in use.
+// TestDiskBelowAVolumeIsPulled pulls the disk below a mounted logical volume two times. Each time the disk is back, the
+// test runs the commands that the status advises. After the first pull, the volume stays mounted while the disk is
+// away. After the second pull, the volume is written to and released, and the daemon is restarted. Another logical
+// volume of the same volume group is always in use.
 func TestDiskBelowAVolumeIsPulled(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /var/lib/prometheus/node-exporter; printf 'classes:\\n  - {name: lvm, names: [\"dm-*\"], mapper_names: [\"my--vg-disk*\"], blank: unsigned, directory: /mnt/disks}\\n' >/etc/hotmount/config.yaml; hotmount config check && systemctl restart hotmount")

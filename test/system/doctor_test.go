@@ -149,9 +149,9 @@ func TestDoctorPods(t *testing.T) {
 		t.Errorf("with good pods alone: exit code %s\n%s", code, words(r))
 	}
 
-	// The trap is the mount point's own directory, which the mount covers. A bind mount that is not recursive shows the
-	// covered directory. hotmount makes its mount points immutable, but a directory from before the installation may be
-	// writable.
+	// A trapped pod writes to the mount point's own directory, which the mount covers. The test reaches the covered
+	// directory through a bind mount that is not recursive. hotmount makes its mount points immutable, but a directory
+	// from before the installation may be writable.
 	m.run(standIns + fmt.Sprintf(`
 		mkdir /run/below; mount --bind /mnt/disks /run/below; chattr -i /run/below/%[4]s; echo lost >/run/below/%[4]s/file; ln -s /etc/cron.d/x /run/below/%[4]s/link
 		mkdir -p %[2]slocal-pv-2 /mnt/disks/removed /run/bare
@@ -470,7 +470,7 @@ func TestDoctorManyPods(t *testing.T) {
 		t.Errorf("one look takes %v s of a processor, all mount tables %v s (%v)", cpu, tables, err)
 	}
 	t.Logf("one look: %v s, %v s of a processor; all mount tables: %v s", wall, cpu, tables)
-	// The doctor opens only a few files of each process, however many mounts the process has.
+	// For each process, the doctor may open only a few files, even if the process has many mounts.
 	var calls, processes int
 	out = m.run("strace -f -qq -e trace=openat,readlinkat -o /root/trace hotmount doctor >/dev/null; grep -c '\"/proc/' /root/trace; ls -d /proc/[0-9]* | wc -l")
 	if _, err := fmt.Sscan(out, &calls, &processes); err != nil || calls > 10*processes {
@@ -521,8 +521,8 @@ var namespaceSettings = []namespaceSetting{
 	{"PrivatePIDs=yes", 257}, {"ExtensionDirectories=/run/extension", 252}, {"IPCNamespacePath=/proc/1/ns/ipc", 252}, {"NetworkNamespacePath=/proc/1/ns/net", 257},
 }
 
-// TestNamespaceSettings checks that namespaceSettings lists each setting that the doctor knows. Settings that the test
-// cannot use are excepted.
+// TestNamespaceSettings checks that namespaceSettings lists each setting that the doctor knows. The list need not
+// contain settings that the test cannot use.
 func TestNamespaceSettings(t *testing.T) {
 	text, err := os.ReadFile("../../internal/doctor/advice.txt")
 	if err != nil {

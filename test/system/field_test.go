@@ -51,9 +51,9 @@ func TestStaleUdevDatabase(t *testing.T) {
 }
 
 // TestPluggedAndUnplugged attaches and detaches a loop device ten times. At least three of the ten rounds must take
-// less than 100 ms each. The detach of a virtio disk from a virtual machine would take longer than 100 ms. In most
-// rounds the disk is detached before hotmount has mounted it. The test checks the final state of the mounts, first with
-// the disk attached and then with the disk detached (udisks#886).
+// less than 100 ms each. The test uses a loop device, because the detach of a virtio disk from a virtual machine takes
+// longer than 100 ms. In most rounds the disk is detached before hotmount has mounted it. After the ten rounds, the
+// test checks the mounts, first with the disk attached and then with the disk detached (udisks#886).
 func TestPluggedAndUnplugged(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -90,7 +90,8 @@ func TestPluggedAndUnplugged(t *testing.T) {
 		t.Errorf("hotmount had mounted all but %d of ten disks before they were detached", early)
 	}
 	m.wait("the last mount to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
-	// If a unit starts for a disk that is gone, the start delays the next disk with the same kernel name.
+	// If a unit starts for a disk that is gone, PID 1 waits for the disk. This wait delays the next disk with the same
+	// kernel name.
 	begun := time.Now()
 	m.run("timeout 60 systemctl start hotmount-format@999999 2>/dev/null || [ $? = 1 ]")
 	if took := time.Since(begun); took < 8*time.Second || took > limit {

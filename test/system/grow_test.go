@@ -51,8 +51,8 @@ const fill = `cd /mnt/disks/%s && mkdir -p data && head -c 50M /dev/urandom >dat
 
 // TestGrow checks that XFS and ext4 filesystems grow online with their disks, at once or when the daemon starts. If the
 // disk grew while it was detached, the filesystem grows before the volume is mounted at its path. The data stays. If
-// the new space is too small for XFS, hotmount does not try to grow the filesystem. If the new space is too small for
-// ext4, hotmount tries to grow the filesystem once.
+// the new space is too small, hotmount does not try to grow an XFS filesystem, and tries only once to grow an ext4
+// filesystem.
 func TestGrow(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + growConfig + "X\nsystemctl reload hotmount")

@@ -46,7 +46,7 @@ func TestAFilesystemVanishes(t *testing.T) {
 }
 
 // TestASickFilesystemVanishes checks that `hotmount accept` after a failed mount allows only another attempt to mount.
-// This command does not allow a format if the disk later contains only zeros.
+// If the disk later contains only zeros, this accept does not allow a format.
 func TestASickFilesystemVanishes(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	zeros := digest(t, blank(t, 320<<20))
@@ -112,8 +112,8 @@ func TestHistoryAndFormerSerial(t *testing.T) {
 	m.waitForLog(fmt.Sprintf(held, again, again))
 	m.checkUntouched(again)
 
-	// An accept of one hold does not lift another hold that was not shown at that time. The disk gets a second hold,
-	// because it is attached while the package is installed again.
+	// An accept lifts only the hold that hotmount has shown. The disk gets a second hold, because it is attached while
+	// the package is installed again.
 	m.run("touch /var/lib/hotmount/removed; hotmount state init; systemctl reload hotmount")
 	m.waitForLog(fmt.Sprintf("/dev/%s .*hold: .*attached before hotmount was installed: .*hotmount accept %s", again, again))
 	m.run("hotmount accept " + again)
@@ -608,8 +608,8 @@ func TestBackAtOnceInAnotherSlot(t *testing.T) {
 		t.Errorf("it holds %q", got)
 	}
 
-	// A copy with the same serial is attached before the disk is detached. The daemon is stopped, so it does not see
-	// the disk and the copy at the same time.
+	// A copy with the same serial is attached before the disk is detached. Because the daemon is stopped, it never sees
+	// the disk and the copy attached together.
 	snapshot := filepath.Join(t.TempDir(), "copy.raw")
 	m.run("sync")
 	if out, err := exec.CommandContext(ctx(t), "cp", "--sparse=always", image, snapshot).CombinedOutput(); err != nil {
@@ -624,8 +624,8 @@ func TestBackAtOnceInAnotherSlot(t *testing.T) {
 }
 
 // TestUnmountedByHand checks that a volume stays unmounted after an unmount by hand, until an accept or a reboot. If a
-// device unit is inactive for a moment, systemd unmounts the disk, but hotmount does not count this as an unmount by
-// hand.
+// device unit is inactive for a moment, systemd unmounts the disk. hotmount must not take this unmount for an unmount
+// by hand.
 func TestUnmountedByHand(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -838,9 +838,10 @@ func TestOneWishOneCommand(t *testing.T) {
 	if !strings.Contains(text, "the token overrides them:\n") || !strings.Contains(text, "  nobody has unmounted the disk by hand\n") || !strings.Contains(text, vanished+uuid) {
 		t.Errorf("the offer:\n%s", text)
 	}
-	// A mount unit appears after the token was printed. hotmount cannot read this unit, which may name the disk.
+	// After hotmount has printed the token, the test adds a mount unit that hotmount cannot read. The mount unit may
+	// name the disk, so hotmount holds the disk.
 	m.run("ln -s /root/srv.mount /etc/systemd/system/srv.mount; hotmount rescan")
-	// The token does not lift a hold for a possible owner of the disk; such a hold needs a separate accept.
+	// The token does not lift a hold that protects another owner's data. Such a hold needs a separate accept.
 	for _, command := range []string{"hotmount format " + name + " --confirm " + token, "hotmount format " + name} {
 		if out := m.fails(command); !strings.Contains(out, "if nothing in /etc/systemd/system/srv.mount names this disk: hotmount accept "+name+" claims-unseen") {
 			t.Error(out)
@@ -854,8 +855,8 @@ func TestOneWishOneCommand(t *testing.T) {
 	}
 }
 
-// TestUnmountable checks a disk whose filesystem can never be mounted. While the mount fails, no message says that
-// hotmount will format the disk. The output of `hotmount format` names the data that will be lost. `hotmount format`
+// TestUnmountable checks a disk whose filesystem can never be mounted. As long as the mount fails, no message may
+// announce a format of the disk. The output of `hotmount format` names the data that will be lost. `hotmount format`
 // with the token from this output formats the disk.
 func TestUnmountable(t *testing.T) {
 	m, w := startNode(t, worker.Options{})

@@ -29,8 +29,8 @@ const (
 )
 
 // TestAnotherMachineID checks a worker whose machine-id has changed. The volumes stay mounted. If a blank disk is
-// attached when the daemon first starts with the new machine-id, it is held until `hotmount state keep`. The test uses
-// `hotmount plan`, because the journal belongs to the former machine-id.
+// attached when the daemon first starts with the new machine-id, hotmount holds the disk until `hotmount state keep`.
+// The test uses `hotmount plan`, because the journal belongs to the former machine-id.
 func TestAnotherMachineID(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	was, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
@@ -67,7 +67,8 @@ func TestStateReset(t *testing.T) {
 	refuses("systemctl stop hotmount")
 	m.run("systemctl stop hotmount")
 	refuses("umount /mnt/disks/" + uuid)
-	// After the stop of the daemon, a unit is still proving a disk blank, so `hotmount state reset` must fail.
+	// The test stops the daemon while a unit proves a disk blank. The unit continues, so `hotmount state reset` must
+	// fail.
 	m.run("systemctl start hotmount")
 	proven, provenID := m.attach(w, worker.Disk{File: blank(t, 310<<20)})
 	m.wait("the proof", "systemctl list-units --no-legend 'hotmount-format@*' | grep -q activating")

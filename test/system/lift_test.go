@@ -94,8 +94,8 @@ type held struct {
 	lifted func(name string)
 }
 
-// TestEachHoldIsLifted checks each hold in the table of rules: the command that is printed with the hold must lift the
-// hold. The tests in liftedElsewhere lift the holds that a container cannot cause.
+// TestEachHoldIsLifted checks each hold in the table of rules. The command that hotmount prints with the hold must lift
+// the hold. The tests in liftedElsewhere lift the holds that a container cannot cause.
 func TestEachHoldIsLifted(t *testing.T) {
 	o := obedientOptions()
 	o.Files = o.Files[:2] // leaves out the drop-in that raises the format limit

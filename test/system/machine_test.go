@@ -3,9 +3,9 @@
 // Package system checks the installed package on a real Debian system. Each test starts on a worker of its own, on
 // which the .deb was just installed.
 //
-// Most workers are containers ([startNode]). Tests run in a virtual machine ([start]) if they need hot-plug, a serial
-// number, a real boot, a kernel of their own, a power cut or QEMU. With HOTMOUNT_TEST_WORKER=vm all tests run in
-// virtual machines.
+// Most workers are containers ([startNode]). Some tests run in a virtual machine ([start]). These tests need hot-plug,
+// a serial number, a real boot, a kernel of their own, a power cut or QEMU. With HOTMOUNT_TEST_WORKER=vm all tests run
+// in virtual machines.
 //
 // Some tests need a kernel of their own for these reasons:
 //   - The growth of ext4 needs CAP_SYS_RESOURCE, which root may lack on a build machine.

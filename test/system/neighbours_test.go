@@ -64,8 +64,8 @@ func TestUdevRuleTakenOver(t *testing.T) {
 	if after := table(); after != before {
 		t.Errorf("the mounts were\n%s\nand are\n%s", before, after)
 	}
-	// Either the udev rule or hotmount came too late to mount the third disk, so hotmount may have logged a warning. In
-	// a container, the test unmounts a disk by hand before it detaches the disk.
+	// The udev rule and hotmount both tried to mount the third disk, and one of them came too late. hotmount may
+	// therefore have logged a warning. In a container, the test unmounts a disk by hand before it detaches the disk.
 	of := "/dev/" + third + " .*(the unit exists already; next try|hold: somebody unmounted the disk by hand)"
 	if got := m.run("systemctl is-active writer; journalctl -b -o cat -u hotmount -p warning -q --no-pager | grep -vE '" + of + "' || true"); got != "active" {
 		t.Errorf("got %s", got)
@@ -198,8 +198,9 @@ func TestProvisioner(t *testing.T) {
 		}
 		return time.Unix(0, nanoseconds)
 	}
-	// In a period, the volume's directory may lack its mount. A period begins before the test detaches the disk or stops
-	// the machine, and ends after the provisioner has seen that the disk is mounted again. The map's keys are UUIDs.
+	// In a period, the volume's directory may lack its mount. A period begins before the test detaches the disk or
+	// stops the machine. The period ends after the provisioner has seen the disk mounted again. The map's keys are
+	// UUIDs.
 	type period struct{ begin, end time.Time }
 	periods := map[string][]period{}
 	begin := func(uuids ...string) {
@@ -294,7 +295,7 @@ func TestProvisioner(t *testing.T) {
 		t.Helper()
 		m.run(fmt.Sprintf("cd /mnt/disks/%s && mkdir -p many/{1..20} && (cd many && for i in {1..20}; do touch $i/{1..%d}; done) && echo old tenant >data && sync", uuid, files))
 	}
-	// Each entry of pulls begins before the disk was pulled and ends when its mount point was removed.
+	// Each entry of pulls is the period from just before the pull until the disk's mount point is removed.
 	var pulls []period
 	rounds := 1
 	if os.Getenv("HOTMOUNT_TEST_FULL") != "" {
@@ -330,8 +331,8 @@ func TestProvisioner(t *testing.T) {
 
 		// The disk is pulled while the cleaner works, and is away for a long time. After the pull, the cleaner's
 		// deletions happen only in memory, and do not reach the disk. If the cleaner cannot find a file, it counts the
-		// file as deleted. The provisioner is frozen until the disk is gone: on a slow machine the cleaner would
-		// otherwise finish before the pull, and the provisioner would not learn that the deletions are lost.
+		// file as deleted. The test freezes the provisioner until the disk is gone. On a slow machine, the cleaner
+		// could otherwise finish before the pull. The provisioner would then not learn that the deletions are lost.
 		tenant(small, 1000)
 		since = m.lines()
 		m.release(smallVolume)
@@ -377,14 +378,16 @@ func TestProvisioner(t *testing.T) {
 		m.log(" started", since)
 		m.wait("the mounts", "[ $(findmnt -rno TARGET | grep -c ^/mnt/disks/) = 3 ]")
 		emptied(small, smallVolume, since)
-		// A pass of the provisioner that began before the mounts ends with its process.
+		// A pass of the provisioner may have begun before the mounts were back. The restart of the provisioner ends
+		// such a pass.
 		m.run("systemctl restart kubelet")
 		end(big)
 		end(other)
 	}
-	// Two volumes are released, and the disk of one of them is missing after the power cut. If hotmount did not remove
-	// the mount point of the missing disk, the cleaner would clean that empty directory. In its first pass, the
-	// provisioner begins to clean the volume of the disk that is present.
+	// Two volumes are released, and the disk of one of them is missing after the power cut. hotmount must remove the
+	// mount point of the missing disk. Otherwise the cleaner would clean the empty directory, and the provisioner would
+	// take the volume for clean. In its first pass, the provisioner begins to clean the volume of the disk that is
+	// present.
 	tenant(big, 100)
 	m.run("systemctl stop kubelet; cd /var/lib/standin/released && touch " + smallVolume + " " + bigVolume + "; sync")
 	since = m.lines()

@@ -265,8 +265,8 @@ func chooseFaults(r *rand.Rand, n int) []*readFault {
 	return append(all, &readFault{at: faultySize - 512, times: 1, data: true, slow: 24 << 20}, &readFault{at: faultySize / 2, data: false, slow: 24 << 20})
 }
 
-// TestReadFaults checks that a disk with an unreadable sector is not formatted. hotmount must not format the disk, even
-// if the reads fail for a long time or are slow (issue 3).
+// TestReadFaults checks that hotmount does not format a disk with an unreadable sector. It must not matter whether the
+// reads fail a few times or always, or whether they are slow (issue 3).
 func TestReadFaults(t *testing.T) {
 	chance := randomSource(t)
 	rounds, disks := 1, 9
@@ -306,7 +306,8 @@ func tryFaults(t *testing.T, faults []*readFault) {
 			}
 		}
 	}
-	// hotmount reads a disk again until the reads succeed.
+	// hotmount reads a disk with a temporary fault again until the reads succeed, and then refuses the disk for its
+	// data.
 	m.waitMinutes(5, "a refusal or an error for each disk", fmt.Sprintf(
 		`journalctl -b -o cat --no-pager >/tmp/journal
 		for d in %s; do grep -qE "^/dev/$d .*(refuse: |cannot )" /tmp/journal || exit 1; done
@@ -513,7 +514,7 @@ func TestHangingReads(t *testing.T) {
 
 // TestZerosWhereAFilesystemWas checks a disk without a serial. After a reboot the disk is in its old slot, and its
 // content is all zeros. hotmount holds the disk and names the missing filesystem, which hotmount had mounted or refused
-// before. If hotmount saw the detach of the old disk, it does not hold a new disk in the slot.
+// before. If hotmount has seen the old disk being detached, hotmount does not hold a new disk in the slot.
 func TestZerosWhereAFilesystemWas(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, id := m.attach(w, worker.Disk{File: blank(t, 320<<20)})

@@ -90,8 +90,8 @@ func TestThreats(t *testing.T) {
 		t.Errorf("what a local user finds: %s", got)
 	}
 
-	// A pod whose namespace lacks the mount could remove the mount's directory. When the directory is removed, the
-	// kernel also removes the mount on the host. The immutable flag prevents the removal of the directory.
+	// A pod whose mount namespace lacks the mount could remove the mount point's directory. The kernel would then also
+	// remove the mount on the host. The immutable flag prevents the removal of the directory.
 	unseen := func(where, try string) string {
 		return m.run(strings.ReplaceAll("unshare -m --propagation private sh -c 'umount W; "+try+"' 2>&1 || true; findmnt -no TARGET W || true", "W", where))
 	}
@@ -267,7 +267,8 @@ func TestNoCapabilityTooMany(t *testing.T) {
 	m.run("hotmount accept " + barred)
 	m.mounted(barred)
 
-	// The filesystems' root directories belong to a pod, and opening them needs a capability.
+	// The filesystems' root directories belong to a pod's user, so the unit needs a capability to open the root
+	// directories.
 	m.run("systemctl stop hotmount; cd /mnt/disks; chown 1000:1000 " + xfs + " " + ext4 + "; chmod 0700 " + xfs + " " + ext4)
 	const grow = "hotmount-grow@.service"
 	size := int64(gib)

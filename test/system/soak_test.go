@@ -66,9 +66,9 @@ awk '/^writes-/ && $3 == "active" {print "writer", $1}' /run/units | sort
 awk '$3 == "failed" {print "failed", $1}' /run/units
 `
 
-// soakSettled is a script that waits until soakTruth prints the given state. With "rest" the state must be the same
-// when the daemon has no work left. With "pass" the state must also be the same after a reload, in which the daemon
-// looks at each disk again.
+// soakSettled is a script that waits until soakTruth prints the given state. With "rest", the state must still be as
+// given when the daemon has no work left. With "pass", the state must also be as given after a reload, in which the
+// daemon looks at each disk again.
 const soakSettled = `#!/bin/bash
 comes() { for i in {1..400}; do "$@" && return; sleep 0.2; done; return 1; }
 right() { [[ $(bash /root/truth) = "$want" ]]; }
@@ -121,8 +121,8 @@ func (s *soak) waitForModel(after string) {
 }
 
 // settled makes the same checks as waitForModel. The method also checks that the state does not change until the daemon
-// has no work left. In the full test only about every third call makes the daemon look at each disk again, because this
-// look takes as long as a step.
+// has no work left. In the full test, only about every third call makes the daemon look at each disk again. Such a look
+// takes as long as a step.
 func (s *soak) settled(after string) {
 	s.t.Helper()
 	how := "pass"
@@ -399,8 +399,8 @@ func TestSoak(t *testing.T) {
 	s.soak(soakStill(s.chance), 500)
 }
 
-// TestSoakPulled does the same as TestSoak, with the steps that pull a mounted disk or cut the power. The full test has
-// all steps, and `make test-full` runs TestSoakPulled five times.
+// TestSoakPulled runs the steps that pull a mounted disk or cut the power, with the checks of TestSoak. The full test
+// has all steps, and `make test-full` runs TestSoakPulled five times.
 func TestSoakPulled(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	s := &soak{machine: m, w: w, vm: w, chance: randomSource(t)}
@@ -650,8 +650,8 @@ func soakPulled(c *rand.Rand) []aStep {
 	return steps
 }
 
-// soakStill returns all steps that do not pull a mounted disk. Each disturbance and each act except the pull occurs, in
-// random combinations.
+// soakStill returns the steps of soakSingle that do not pull a mounted disk or cut the power. soakStill also returns a
+// step for each disturbance, during a randomly chosen act. Each act except the pull has at least one such step.
 func soakStill(c *rand.Rand) []aStep {
 	steps := slices.DeleteFunc(slices.Clone(soakSingle), func(s aStep) bool { return slices.Contains(pulling, s.name) })
 	still := slices.DeleteFunc(slices.Clone(acts), func(a act) bool { return a.name == "pull" })

@@ -32,7 +32,7 @@ func TestTwins(t *testing.T) {
 	refused := "/dev/" + twin + " .*refuse: another disk has the same UUID " + uuid + ": .*FIRST.*SECOND.*xfs_admin -U generate /dev/" + twin + " && udevadm trigger /dev/" + twin
 	m.waitForLog(refused)
 	m.wait("the link by UUID to move", "[ $(readlink -f /dev/disk/by-uuid/"+uuid+") = /dev/"+twin+" ]")
-	// The command in the journal gives a copy a UUID of its own, even if the copy's log must be replayed.
+	// The command from the journal must give a copy its own UUID, even if the copy's log must be replayed first.
 	cured := func(d worker.Disk) {
 		t.Helper()
 		name, id := m.attach(w, d)
@@ -149,8 +149,8 @@ func TestTwins(t *testing.T) {
 		m.detach(w, a.ID)
 	}
 
-	// Two twins are present at boot, and hotmount has no record of either twin. hotmount cannot know which of two twins
-	// to mount.
+	// Two twins are present at boot, and hotmount has no record of either twin. hotmount cannot know which twin is the
+	// original, so it must refuse both.
 	m.wait("the mount to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
 	if err := w.Shutdown(ctx(t)); err != nil {
 		t.Fatal(err)
@@ -184,8 +184,8 @@ func TestTwoMachines(t *testing.T) {
 		rounds = 20
 	}
 	mounted := 0
-	// In a round both machines may fail to format the shared disk. In at least one round, a machine must format the
-	// disk.
+	// In some rounds, both machines may fail to format the shared disk. At least one round must end with a disk that
+	// one machine has formatted.
 	for round := 0; round < rounds || mounted == 0 && round < 20; round++ {
 		shared := worker.Disk{File: blank(t, crashSize+int64(round)<<12), Serial: fmt.Sprint("SHARED", round), Shared: true}
 		var ids, names [2]string
@@ -251,8 +251,8 @@ func TestTwoMachines(t *testing.T) {
 // make no filesystem (issue 3).
 //
 // hotmount opens the disk exclusively before its first read. A rival that also opens the disk exclusively gets the
-// error "busy" before it writes. A rival that gets the error "busy" loses nothing, and hotmount's filesystem is sound.
-// A rival that does not open the disk exclusively can always write.
+// error "busy" before it writes. Such a rival has written nothing and loses nothing, and hotmount's filesystem must be
+// sound. A rival that does not open the disk exclusively can always write.
 func TestRivals(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	// An emulated machine may start a program two seconds later than intended.
@@ -431,9 +431,9 @@ func TestSwap(t *testing.T) {
 		if err := w.DetachSurprise(ctx(t), victim.ID); err != nil {
 			t.Fatal(err)
 		}
-		// The second disk is attached at one of three moments: at once, after the kernel has released the first disk,
-		// or after the formatting unit has also ended. Once the formatting unit has ended, no process has the first
-		// disk open, and the disk's kernel name is free.
+		// The test attaches the second disk at one of three moments. These are at once, after the kernel has released
+		// the first disk, or after the formatting unit has ended, too. Once the formatting unit has ended, no process
+		// has the first disk open, and the disk's kernel name is free.
 		patience := c.IntN(4)
 		if patience > 0 {
 			if err := w.WaitDetached(ctx(t), victim.ID); err != nil {

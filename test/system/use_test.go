@@ -53,7 +53,7 @@ func TestUsedByAnother(t *testing.T) {
 		where := "/mnt/disks/" + m.mounted(name)
 
 		if use.name == "link" {
-			// A link in the class directory does not prevent the use of a recorded volume.
+			// A link in the class directory must not prevent the mount of a volume on record.
 			m.run("ln -s /dev/" + name + " /mnt/disks/own; systemctl restart hotmount; findmnt " + where + "; hotmount status | grep -E '^" + name + " .* mounted '")
 			if err := w.(interface{ Reboot(context.Context) error }).Reboot(ctx(t)); err != nil {
 				t.Fatal(err)
@@ -240,8 +240,9 @@ func TestOpenInAMachine(t *testing.T) {
 
 // TestAMachinesDiskAfterABoot checks what a container cannot show: another boot ID, other sequence numbers, and disks
 // that exist before the daemon starts. A disk that QEMU had open remains held after a reboot, even if QEMU does not
-// run. A disk that was mounted elsewhere also remains held, with or without a serial. A disk that a libvirt domain
-// names by a udev link is not used. When the domain is removed, hotmount holds the disk. No disk's data changes.
+// run. A disk that was mounted elsewhere must also remain held, whether or not the disk has a serial. A disk that a
+// libvirt domain names by a udev link is not used. When the domain is removed, hotmount holds the disk. No disk's data
+// changes.
 func TestAMachinesDiskAfterABoot(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /etc/libvirt/qemu; systemctl stop hotmount")

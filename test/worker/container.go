@@ -15,8 +15,8 @@ import (
 )
 
 // ContainerOptions describe a [Container]. A container uses only these Options: Suite, Files, Deb, Setup, KernelArgs,
-// Dir and Progress. The other Options apply only to virtual machines. KernelArgs reach only systemd and programs,
-// because the container uses the kernel of this machine.
+// Dir and Progress. The other Options apply only to virtual machines. Only systemd and other programs read KernelArgs,
+// because the container uses the running kernel of this machine.
 type ContainerOptions struct {
 	Options
 	// Name is the container's host name. The names of the container's cgroup and of its disk directory /srv/Name

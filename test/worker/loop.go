@@ -46,7 +46,8 @@ func addLoops(count int, note func(first int) error) (int, error) {
 	return 0, errors.New("cannot make loop devices: no numbers are free")
 }
 
-// takenLoop returns the highest number from first to first+count-1 whose loop device exists, or -1 if none exists.
+// takenLoop returns the highest number of an existing loop device in the range from first to first+count-1. If there is
+// none, takenLoop returns -1.
 func takenLoop(first, count int) int {
 	for n := first + count - 1; n >= first; n-- {
 		if exists(fmt.Sprintf("/sys/block/loop%d", n)) {

@@ -120,7 +120,7 @@ func TestMade(t *testing.T) {
 	}
 }
 
-// TestRelations checks what one record of a filesystem means for a disk with the same filesystem.
+// TestRelations checks what hotmount concludes from one record of a filesystem about a disk with the same filesystem.
 func TestRelations(t *testing.T) {
 	was := disk.Identity{Boot: "then", Seq: 2, Serial: "S1", Slot: "pci-1", Size: 1 << 30}
 	type want struct{ onRecord, inPlace, resized, lastOn, beside bool }
@@ -197,7 +197,8 @@ func TestWWN(t *testing.T) {
 			}
 		}
 	}
-	// The UUID on the disk also identifies a format, but the disk may be a copy of the disk that was formatted.
+	// An unfinished format is also found by the UUID on the disk. In that case the intent is in doubt if the disk has
+	// another WWN, because the disk may be a copy.
 	by := Records{Boot: "now", Intents: []disk.Intent{{Identity: was, UUID: uuidA}}}
 	for wwn, doubt := range map[string]bool{own: false, copied: true, nothing: false} {
 		if st := by.Standing(of(wwn, elsewhere), disk.Standing{}); st.Intent == nil || st.IntentDoubt != doubt {
