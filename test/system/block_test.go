@@ -124,7 +124,7 @@ func TestBlockVolumes(t *testing.T) {
 
 	// hotmount refuses a disk without a serial, and a disk with the serial of another disk.
 	none, noneID := m.attach(w, worker.Disk{File: blank(t, gib)})
-	m.waitForLog("/dev/" + none + " .*refuse: the disk has no serial")
+	m.waitForLog("/dev/" + none + " .*refuse: hotmount names a block volume after the disk.s serial, but the disk has no serial")
 	second, secondID := m.attach(w, worker.Disk{File: blank(t, gib), Serial: "RAW-1"})
 	m.waitForLog("/dev/" + second + " .*refuse: another disk has the same serial RAW-1: " + name)
 	given("RAW-1", name)

@@ -253,7 +253,7 @@ func TestFormatByToken(t *testing.T) {
 	// /run/held shows that the process has opened the disk. A failed attempt to open the disk would prove nothing,
 	// because the daemon's own proof may still have the disk open.
 	m.wait("the holder", "test -e /run/held")
-	if out := m.fails("hotmount format " + name + " --confirm " + token); !strings.Contains(out, "somebody else uses the disk") {
+	if out := m.fails("hotmount format " + name + " --confirm " + token); !strings.Contains(out, "the disk is in use") {
 		t.Error(out)
 	}
 	m.run("systemctl stop holder")

@@ -91,7 +91,7 @@ func TestRelease(t *testing.T) {
 	}
 	m.wait("the directory to go", "[ ! -e "+where+" ]")
 	m.run("systemctl restart hotmount; " + trigger)
-	m.waitForLog("/dev/" + name + " .*hold: the disk was released")
+	m.waitForLog("/dev/" + name + " .*hold: somebody ran hotmount release for the disk")
 	if got := m.run("findmnt -n /dev/" + name + " || true"); got != "" {
 		t.Errorf("mounted again: %s", got)
 	}

@@ -80,7 +80,7 @@ func TestPackage(t *testing.T) {
 	m.run("hotmount release " + released)
 	m.run(install + "/root/next.deb 2>&1")
 	stands("an upgrade", next)
-	if got := m.run("systemctl reload hotmount; hotmount plan; ! findmnt -n /dev/" + released); !regexpLine(got, "^"+released+" .* hold .*the disk was released") {
+	if got := m.run("systemctl reload hotmount; hotmount plan; ! findmnt -n /dev/" + released); !regexpLine(got, "^"+released+" .* hold .*somebody ran hotmount release for the disk") {
 		t.Errorf("released before the upgrade, and after it: %s", got)
 	}
 	m.run("hotmount accept " + released)
