@@ -129,9 +129,9 @@ func forbidden(now *disk.Facts, s *disk.Settings) error {
 	case len(now.Bound) > 0:
 		return errors.New("the disk's device file is bind-mounted at " + disk.Visible(now.Bound[0]))
 	case now.Standing.Formatting != "":
-		return fmt.Errorf("nothing is formatted: %s", now.Standing.Formatting)
+		return fmt.Errorf("hotmount formats no disk: %s", now.Standing.Formatting)
 	case !s.Format:
-		return errors.New("nothing is formatted: format: false in the configuration")
+		return errors.New("hotmount formats no disk: format: false in the configuration")
 	}
 	return nil
 }

@@ -170,11 +170,11 @@ func TestBlockVolumes(t *testing.T) {
 	// does not by itself format a disk that was given out before.
 	held := func(name string) {
 		t.Helper()
-		m.wait(name+" to be held", "hotmount plan | grep -E '^"+name+" .*hold .*the disk has the serial RAW-1 of a block volume .*two disks with this serial' && ! [ -L "+raw+"RAW-1 ]")
+		m.wait(name+" to be held", "hotmount plan | grep -E '^"+name+" .*hold .*a disk with the serial RAW-1 was given out as a block volume .*two disks with this serial' && ! [ -L "+raw+"RAW-1 ]")
 	}
 	name, id = m.attach(w, disk)
 	held(name)
-	if got := m.lift(name, "name-of-another-block-volume"); !strings.Contains(got, "the disk is given out as a block volume") {
+	if got := m.lift(name, "name-of-another-block-volume"); !strings.Contains(got, "hotmount gives out the disk as a block volume") {
 		t.Errorf("%s", got)
 	}
 	given("RAW-1", name)

@@ -612,7 +612,7 @@ func TestBlockLinksStay(t *testing.T) {
 	m.run("hotmount release " + name)
 	// When systemctl reload returns, the daemon has looked at each disk.
 	m.run("systemctl reload hotmount; ! [ -L " + link + " ]")
-	m.wait("the release to be known", "hotmount plan | grep -E '^"+name+" .*hold .*released'")
+	m.wait("the release to be known", "hotmount plan | grep -E '^"+name+" .*hold .*somebody ran hotmount release for the disk'")
 }
 
 // TestSoftReboot checks a soft reboot, which ends all mounts and keeps the kernel's boot ID. hotmount must not treat

@@ -53,7 +53,7 @@ func TestRelease(t *testing.T) {
 	}
 	// The pod is gone, but a container still has the volume in its mount namespace.
 	m.run("umount " + pod)
-	if out := m.run("hotmount status; hotmount release " + name + " 2>&1 || true"); strings.Contains(out, "can be detached") || !strings.Contains(out, "whether the disk is safe to detach: hotmount release "+name) || !strings.Contains(out, "NOT safe to detach") || !strings.Contains(out, "in its mount namespace") {
+	if out := m.run("hotmount status; hotmount release " + name + " 2>&1 || true"); strings.Contains(out, "Delete these pods") || !strings.Contains(out, "whether the disk is safe to detach: hotmount release "+name) || !strings.Contains(out, "NOT safe to detach") || !strings.Contains(out, "in its mount namespace") {
 		t.Errorf("forced, and still held: %s", out)
 	}
 	m.run("systemctl stop container")

@@ -188,7 +188,7 @@ func (m machine) holdsOf(w worker.Node) []held {
 			return full()
 		}, lifted: func(name string) { m.mounted(name); m.run("rm /etc/systemd/system/srv.mount") }},
 		{reason: disk.ReasonCSI, cause: cinder, lifted: alone},
-		{reason: disk.ReasonCSI, cause: cinder, printed: "set (.*) in the class$", script: func(found []string) string {
+		{reason: disk.ReasonCSI, cause: cinder, printed: "give the disk a class with (.*)$", script: func(found []string) string {
 			return "echo " + quote("classes:\n- {name: default, "+found[1]+"}") + " >" + dropIn + "; systemctl reload hotmount"
 		}, lifted: alone},
 		{reason: disk.ReasonReleased, cause: func() string { name := full(); m.mounted(name); m.run("hotmount release " + name); return name }},
